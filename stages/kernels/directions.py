@@ -1,0 +1,36 @@
+"""Order of the dslash's directions and the neighbour tables to match, common to all kernel packages."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stages.lattice.errors import InputError
+from stages.lattice.geometry import Lattice
+
+HISQ_DIRECTIONS = 16
+"""d = 4 mu + 2 hop + sign: hop 0 the fat link (+-1), hop 1 the long link (+-3); sign 0 forward, 1 back."""
+
+NAIVE_DIRECTIONS = 8
+"""d = 2 mu + sign."""
+
+
+@cache
+def displacements(directions: int) -> tuple[tuple[int, int], ...]:
+    """(mu, hops) of each direction in order, hops in {1, -1, 3, -3}; `directions` is 16 or 8."""
+    if directions == HISQ_DIRECTIONS:
+        return tuple((mu, hops) for mu in range(4) for hops in (1, -1, 3, -3))
+    if directions == NAIVE_DIRECTIONS:
+        return tuple((mu, hops) for mu in range(4) for hops in (1, -1))
+    raise InputError(f"packed links have 16 directions (HISQ) or 8 (naive), got {directions}")
+
+
+@cache
+def neighbour_table(lattice: Lattice, parity: int, directions: int) -> NDArray[np.int32]:
+    """Neighbours of the sites of `parity`, numbered in the opposite one: int32 ``[site, direction]``."""
+    columns = [lattice.neighbour(parity, mu, hops) for mu, hops in displacements(directions)]
+    table = np.stack(columns, axis=-1)
+    table.flags.writeable = False
+    return table

@@ -1,0 +1,59 @@
+"""Checks of the arrays handed to a kernel, common to all packages: compiled kernels trust them blindly."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from stages.kernels.directions import displacements
+from stages.kernels.dispatch import Array
+from stages.lattice.errors import InputError
+from stages.lattice.geometry import Lattice
+
+
+def check_array(name: str, array: Array, shape: tuple[int, ...], dtype: np.dtype) -> None:
+    """Raise InputError unless `array` has this shape and dtype and is C-contiguous."""
+    if array.shape != shape or array.dtype != dtype or not array.flags.c_contiguous:
+        order = "" if array.flags.c_contiguous else " that is not C-contiguous (use ascontiguousarray)"
+        found = f"{array.dtype} {array.shape}{order}"
+        raise InputError(f"{name} must be a C-contiguous {dtype} array of shape {shape}, got {found}")
+
+
+def check_links(links: Array, lattice: Lattice, parity: int) -> None:
+    """Raise InputError unless `links` is complex ``[site, 16 or 8, 3, 3]`` and `parity` is 0 or 1."""
+    if parity not in (0, 1):
+        raise InputError(f"parity must be 0 (even) or 1 (odd), got {parity}")
+    if links.ndim != 4 or links.shape[0] != lattice.half_volume or links.shape[2:] != (3, 3):
+        raise InputError(
+            f"links on {lattice} must have shape ({lattice.half_volume}, 16 or 8, 3, 3), got {links.shape}"
+        )
+    displacements(links.shape[1])
+    if links.dtype not in (np.complex64, np.complex128):
+        raise InputError(f"links must be complex64 or complex128, got {links.dtype}")
+
+
+def check_dslash(packed: Any, x: Array, out: Array, diagonal: Array | None) -> None:
+    """Raise InputError unless x, out, diagonal are ``[site, 3, N]`` of the links' dtype and x is not out."""
+    if x.ndim != 3:
+        raise InputError(f"x must have shape (sites, 3, right-hand sides), got {x.shape}")
+    shape = (packed.lattice.half_volume, 3, x.shape[2])
+    check_array("x", x, shape, packed.dtype)
+    check_array("out", out, shape, packed.dtype)
+    if diagonal is not None:
+        check_array("diagonal", diagonal, shape, packed.dtype)
+    if out is x:
+        raise InputError("out of the dslash must not be its input x: give another array")
+
+
+def check_staple(out: Array, field: Array, links_nu: Array, lattice: Lattice, mu: int, nu: int) -> None:
+    """Raise InputError unless all are ``[parity, site, 3, 3]`` of one dtype, out no input, mu not nu."""
+    if mu == nu or not {mu, nu} <= {0, 1, 2, 3}:
+        raise InputError(
+            f"a staple needs two different directions out of 0, 1, 2, 3, got mu = {mu}, nu = {nu}"
+        )
+    shape = (2, lattice.half_volume, 3, 3)
+    for name, array in (("out", out), ("field", field), ("links_nu", links_nu)):
+        check_array(name, array, shape, out.dtype)
+    if out is field or out is links_nu:
+        raise InputError("out of add_staple must not be one of its inputs: give another array")
