@@ -1,0 +1,192 @@
+"""A workflow's parameter file: YAML read with line numbers, checked by pydantic, every mistake named with its line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from types import UnionType
+from typing import Any, TypeVar, Union, get_args, get_origin
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+from ruamel.yaml import YAML
+from ruamel.yaml.comments import CommentedMap, CommentedSeq
+from ruamel.yaml.constructor import DuplicateKeyError
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+
+from stages.lattice.errors import InputError
+
+Location = tuple[str | int, ...]
+
+
+class Section(BaseModel):
+    """A mapping of a parameter file: no key but those declared, no value of another type, never altered."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+SectionT = TypeVar("SectionT", bound=Section)
+
+
+@dataclass(frozen=True)
+class ParameterFile:
+    """The plain values of a YAML file and the line (from 1) on which each of them stands."""
+
+    path: Path
+    values: dict[str, Any]
+    lines: Mapping[Location, int]
+
+    def name(self, *location: str | int) -> str:
+        """How messages name a value: "`noise.vectors` (line 12)"."""
+        keys = ".".join(str(part) for part in location if isinstance(part, str))
+        return f"`{keys}` ({self.line(location)})"
+
+    def line(self, location: Location) -> str:
+        """The line of a value, or of the nearest section above it that the file has."""
+        while location not in self.lines:
+            location = location[:-1]
+        return f"line {self.lines[location]}"
+
+    def error(self, *problems: str) -> InputError:
+        """One error for all `problems` of this file."""
+        if len(problems) == 1:
+            return InputError(f"{self.path}: {problems[0]}")
+        listed = "\n".join(f"  - {problem}" for problem in problems)
+        return InputError(f"{self.path}: {len(problems)} problems\n{listed}")
+
+
+def read_parameter_file(path: Path) -> ParameterFile:
+    """The values and lines of the YAML mapping in `path`.
+
+    Raises:
+        InputError: no such file, not text, not YAML (with the line), a key given twice, or not a mapping.
+    """
+    try:
+        tree = YAML(typ="rt").load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such workflow file{_similar_file(path)}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: cannot be read as a text file: {error}") from None
+    except DuplicateKeyError as error:
+        raise InputError(f"{path}: {_marked(error)}: remove one of the two") from None
+    except YAMLError as error:
+        raise InputError(f"{path}: not valid YAML: {_marked(error)}") from None
+    if tree is None:
+        raise InputError(f"{path}: the file is empty; start from workflows/g2_disconnected.yaml")
+    if not isinstance(tree, CommentedMap):
+        raise InputError(f"{path}: a workflow file holds `key: value` lines, found {_shown(_plain(tree))}")
+    return ParameterFile(path, _plain(tree), {(): 1, **dict(_lines(tree, ()))})
+
+
+def validated(file: ParameterFile, model: type[SectionT]) -> SectionT:
+    """The file's values as a `model`.
+
+    Raises:
+        InputError: every unknown or missing key and every bad value of the file, each with its line.
+    """
+    try:
+        return model.model_validate(file.values)
+    except ValidationError as error:
+        raise file.error(*(_problem(file, model, detail) for detail in error.errors())) from None
+
+
+def suggestion(name: object, known: Iterable[str]) -> str:
+    """`": did you mean ...?"` for a misspelt name, else `"; known: ..."`."""
+    known = list(known)
+    close = get_close_matches(str(name), known, n=1)
+    return f": did you mean `{close[0]}`?" if close else f"; known: {', '.join(known)}"
+
+
+def _problem(file: ParameterFile, model: type[Section], detail: Mapping[str, Any]) -> str:
+    location: Location = detail["loc"]
+    kind, section = detail["type"], location[:-1]
+    where = f"in `{'.'.join(map(str, section))}`" if section else "at the top level"
+    if kind == "extra_forbidden":
+        return f"unknown key `{location[-1]}` {where} ({file.line(location)}){suggestion(location[-1], _keys(model, section))}"
+    if kind == "missing":
+        return f"missing key `{location[-1]}` {where} ({file.line(section)})"
+    if kind == "value_error":
+        return f"{file.name(*location)}: {detail['ctx']['error']}"
+    return f"{file.name(*location)} is {_shown(detail['input'])}, expected {_expected(detail)}"
+
+
+_EXPECTED = {
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "finite_number": "a finite number",
+    "string_type": "text",
+    "bool_type": "true or false",
+    "model_type": "a section of `key: value` lines",
+    "tuple_type": "a list",
+    "too_long": "{max_length} values",
+    "missing_positional_only_argument": "4 values",
+    "greater_than": "a number above {gt}",
+    "greater_than_equal": "at least {ge}",
+    "less_than": "a number below {lt}",
+    "less_than_equal": "at most {le}",
+    "literal_error": "{expected}",
+}
+
+
+def _expected(detail: Mapping[str, Any]) -> str:
+    if detail["type"] in _EXPECTED:
+        return _EXPECTED[detail["type"]].format(**detail.get("ctx", {}))
+    return str(detail["msg"])
+
+
+def _keys(model: type[Section], location: Location) -> list[str]:
+    """The keys that the section at `location` of a `model` may have."""
+    for part in location:
+        model = next(_sections(model.model_fields[str(part)].annotation))
+    return list(model.model_fields)
+
+
+def _sections(annotation: Any) -> Iterator[type[Section]]:
+    if get_origin(annotation) in (Union, UnionType):
+        for choice in get_args(annotation):
+            yield from _sections(choice)
+    elif isinstance(annotation, type) and issubclass(annotation, Section):
+        yield annotation
+
+
+def _plain(node: Any) -> Any:
+    """Ordinary Python values of a round-trip YAML tree (whose numbers and strings are subclasses)."""
+    if isinstance(node, CommentedMap):
+        return {key: _plain(value) for key, value in node.items()}
+    if isinstance(node, CommentedSeq):
+        return [_plain(value) for value in node]
+    for plain in (bool, int, float, str):
+        if isinstance(node, plain):
+            return plain(node)
+    return node
+
+
+def _lines(node: Any, location: Location) -> Iterator[tuple[Location, int]]:
+    if isinstance(node, CommentedMap):
+        for key, value in node.items():
+            yield (*location, key), node.lc.key(key)[0] + 1
+            yield from _lines(value, (*location, key))
+    elif isinstance(node, CommentedSeq):
+        for index, value in enumerate(node):
+            yield (*location, index), node.lc.item(index)[0] + 1
+            yield from _lines(value, (*location, index))
+
+
+def _marked(error: YAMLError) -> str:
+    """What is wrong and on which line, without the parser's excerpts."""
+    if not isinstance(error, MarkedYAMLError) or error.problem_mark is None:
+        return str(error).splitlines()[0]
+    return f"line {error.problem_mark.line + 1}: {error.problem}"
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _similar_file(path: Path) -> str:
+    names = [entry.name for entry in path.parent.glob("*.yaml")] if path.parent.is_dir() else []
+    close = get_close_matches(path.name, names, n=1)
+    return f": did you mean {path.parent / close[0]}?" if close else ""

@@ -1,0 +1,222 @@
+"""What a workflow file may say: its sections, their types and limits, and the physics that must hold between them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from stages.lattice.errors import InputError
+from stages.lattice.geometry import Lattice
+from stages.noise.dilution import Dilution
+from workflows.parameter_file import Location, ParameterFile, Section, read_parameter_file, validated
+
+Extents = Annotated[tuple[int, int, int, int], Field(strict=False)]
+Seed = Annotated[int, Field(ge=0, lt=2**63)]
+EXACT_SITES = 6**4
+"""Largest lattice for an exact trace: three solves per site."""
+
+
+class Heatbath(Section):
+    """A quenched ensemble made on the spot: one independent thermalised chain, with its own seed, per configuration."""
+
+    extents: Extents
+    beta: float = Field(gt=0)
+    configurations: int = Field(ge=2)
+    sweeps: int = Field(ge=1)
+    overrelaxation: int = Field(ge=0)
+    seed: Seed
+
+    @field_validator("extents")
+    @classmethod
+    def _even(cls, extents: tuple[int, int, int, int]) -> tuple[int, int, int, int]:
+        Lattice(extents)
+        return extents
+
+
+class Ensemble(Section):
+    """Where the gauge configurations come from: generated, or files matched by shell patterns."""
+
+    heatbath: Heatbath | None = None
+    files: str | None = None
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Ensemble:
+        if (self.heatbath is None) == (self.files is None):
+            raise ValueError("give either `heatbath` or `files`, and not both")
+        return self
+
+
+class Links(Section):
+    """The fermion's links."""
+
+    action: Literal["hisq", "naive"]
+    boundary: Literal["periodic", "antiperiodic"]
+    naik_epsilon: float = 0.0
+
+
+Mass = Annotated[float, Field(strict=True)]
+
+
+class Masses(Section):
+    """Quark masses m of M = 2 m + D, in lattice units."""
+
+    light: Mass
+    strange: Mass
+
+    @field_validator("light", "strange")
+    @classmethod
+    def _positive(cls, mass: float) -> float:
+        if mass <= 0:
+            raise ValueError(f"a mass must be positive, got {mass}: the normal operator is 4 m^2 - D^2")
+        return mass
+
+
+class DilutionSection(Section):
+    """Which components of a noise vector are solved separately."""
+
+    color: bool = False
+    time: int | Literal["full"] | None = None
+    displacement: int | None = None
+
+
+class Noise(Section):
+    """Stochastic sources: their kind, how many, how diluted, and how many are solved together."""
+
+    kind: Literal["z2", "z4", "u1", "gaussian"]
+    seed: Seed
+    vectors: int
+    chunk: int = Field(ge=1)
+    dilution: DilutionSection = DilutionSection()
+
+    @field_validator("vectors")
+    @classmethod
+    def _pairs(cls, vectors: int) -> int:
+        if vectors < 2:
+            raise ValueError(f"got {vectors}, but a disconnected correlator pairs different noise vectors: at least 2")
+        return vectors
+
+
+class Sloppy(Section):
+    """The solves of all noise vectors."""
+
+    tolerance: float = Field(gt=0, lt=1)
+
+
+class Fine(Section):
+    """The few solves that correct the sloppy ones' bias: the first `vectors` noise vectors."""
+
+    tolerance: float = Field(ge=1e-14, lt=1)
+    vectors: int = Field(ge=2)
+
+
+class Solves(Section):
+    """How the linear systems are solved."""
+
+    solver: Literal["block_cgrq", "batched_cg"]
+    precision: Literal["double", "double-single"]
+    max_iterations: int = Field(default=20_000, ge=1)
+    sloppy: Sloppy
+    fine: Fine
+
+
+class Current(Section):
+    """The one-link vector current."""
+
+    links: Literal["thin", "fat"]
+
+
+class Bootstrap(Section):
+    """Resampling of configurations with replacement."""
+
+    samples: int = Field(ge=10)
+    seed: Seed
+
+
+class Analysis(Section):
+    """The errors of the ensemble average."""
+
+    jackknife_bin: int = Field(default=1, ge=1)
+    bootstrap: Bootstrap | None = None
+
+
+class G2Disconnected(Section):
+    """Parameters of the disconnected light-strange vector-current correlator."""
+
+    workflow: Literal["g2_disconnected"]
+    ensemble: Ensemble
+    links: Links
+    masses: Masses
+    noise: Noise
+    solves: Solves
+    current: Current
+    analysis: Analysis = Analysis()
+    exact: bool = False
+    store: str
+    report: str
+
+
+def load_g2_disconnected(path: Path) -> tuple[G2Disconnected, ParameterFile]:
+    """The checked parameters in `path`, and the file for messages that name its lines.
+
+    Raises:
+        InputError: every problem of the file, with its line.
+    """
+    file = read_parameter_file(path)
+    parameters = validated(file, G2Disconnected)
+    refuse(file, contradictions(parameters))
+    return parameters, file
+
+
+def refuse(file: ParameterFile, problems: Iterator[tuple[Location, str]]) -> None:
+    """Raises one InputError when there are `problems` (where, what)."""
+    named = [f"{file.name(*location)}: {what}" for location, what in problems]
+    if named:
+        raise file.error(*named)
+
+
+def contradictions(parameters: G2Disconnected) -> Iterator[tuple[Location, str]]:
+    """What no single value shows: sections that do not fit each other."""
+    noise, solves = parameters.noise, parameters.solves
+    if solves.fine.tolerance > solves.sloppy.tolerance:
+        yield (
+            ("solves", "fine", "tolerance"),
+            f"{solves.fine.tolerance:g} is looser than the sloppy {solves.sloppy.tolerance:g}; it must be tighter",
+        )
+    if solves.fine.vectors > noise.vectors:
+        yield (
+            ("solves", "fine", "vectors"),
+            f"{solves.fine.vectors} fine vectors, but `noise.vectors` is {noise.vectors}",
+        )
+    if noise.vectors % noise.chunk:
+        yield ("noise", "chunk"), f"{noise.chunk} does not divide the {noise.vectors} noise vectors"
+    heatbath = parameters.ensemble.heatbath
+    if heatbath:
+        yield from misfits(parameters, Lattice(heatbath.extents), heatbath.configurations)
+
+
+def misfits(
+    parameters: G2Disconnected, lattice: Lattice, configurations: int
+) -> Iterator[tuple[Location, str]]:
+    """What does not fit the ensemble: its lattice, its number of configurations."""
+    try:
+        dilution(parameters.noise).subsets(lattice)
+    except InputError as error:
+        yield ("noise", "dilution"), str(error)
+    if parameters.exact and lattice.volume > EXACT_SITES:
+        yield (
+            ("exact",),
+            f"an exact trace takes {3 * lattice.volume} solves on {lattice}; allowed up to {EXACT_SITES} sites",
+        )
+    if configurations < 2 * parameters.analysis.jackknife_bin:
+        yield (
+            ("analysis", "jackknife_bin"),
+            f"bins of {parameters.analysis.jackknife_bin} leave fewer than 2 of {configurations} configurations",
+        )
+
+
+def dilution(noise: Noise) -> Dilution:
+    """The dilution scheme of a noise section."""
+    return Dilution(**noise.dilution.model_dump(exclude_none=True))
