@@ -1,0 +1,253 @@
+"""A workflow: nodes (stages with their parameters and coordinates) wired by name of dimension."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from pipeline.coordinates import Coordinate, Coordinates, blocks, describe_values, sorted_unique
+from pipeline.errors import UserError, suggestion
+from pipeline.stage import Input, Stage, stage_of
+
+Files = Mapping[str, Mapping[Any, Path] | Path]
+
+
+@dataclass(frozen=True, eq=False)
+class Node:
+    """One stage of a workflow, with its parameters, inputs, coordinates and chunk sizes."""
+
+    name: str
+    stage: Stage
+    inputs: tuple[Node, ...]
+    over: Coordinates
+    chunk: dict[str, int]
+    parameters: dict[str, Any]
+    files: dict[str, dict[Coordinate, Path] | Path] = field(default_factory=dict)
+    memory: int = 0
+    stored: int = 0
+
+    def arguments(self) -> Iterator[tuple[Input, Node]]:
+        """Each upstream node with the argument of the stage function that it feeds."""
+        declared = self.stage.inputs
+        for position, node in enumerate(self.inputs):
+            yield declared[min(position, len(declared) - 1)], node
+
+    def chunks(self) -> list[Coordinates]:
+        """The coordinates of every chunk, first dimension slowest."""
+        cut = [blocks(values, self.chunk[dim]) for dim, values in self.over.items()]
+        return [dict(zip(self.over, block, strict=True)) for block in product(*cut)]
+
+    def __repr__(self) -> str:
+        extents = ", ".join(f"{dim}={describe_values(values)}" for dim, values in self.over.items())
+        return f"Node({self.name}: {self.stage.name} over {extents or 'nothing'})"
+
+
+class Workflow:
+    """A directed graph of nodes, in the order in which they were added."""
+
+    def __init__(self, name: str) -> None:
+        if not name or "/" in name or name.startswith("."):
+            raise UserError(f"workflow name must be a plain word, got {name!r}")
+        self.name = name
+        self.nodes: dict[str, Node] = {}
+
+    def add(
+        self,
+        function: Callable[..., Any],
+        *upstream: Node,
+        name: str | None = None,
+        over: Mapping[str, Iterable[Coordinate]] | None = None,
+        chunk: Mapping[str, int] | None = None,
+        files: Files | None = None,
+        memory: int = 0,
+        stored: int = 0,
+        **parameters: Any,
+    ) -> Node:
+        """Add a stage.
+
+        Args:
+            upstream: the nodes whose results are the stage's positional arguments, in order. A dimension of
+                `over` that is not given takes the coordinates of the upstream nodes.
+            name: what people call this node; the stage's name unless given.
+            over: coordinates per dimension; may be a subset of those of an upstream node.
+            chunk: number of coordinates per chunk and dimension (1, or that of the upstream node).
+            files: file arguments of the stage: one path, or one per coordinate of the stage's first
+                dimension. Only the content counts for the key.
+            memory: bytes that one task needs, for the plan.
+            stored: bytes that one chunk takes in the store, for the plan.
+            parameters: the stage's keyword-only arguments.
+
+        Raises:
+            UserError: unknown or missing parameters, dimensions or inputs, wrong types of upstream results.
+        """
+        stage = stage_of(function)
+        label = name or stage.name
+        if label in self.nodes:
+            raise UserError(f"node {label!r} exists already in workflow {self.name!r}: give it another name=")
+        self._check_membership(label, upstream)
+        _check_inputs(label, stage, upstream)
+        extents = _extents(label, stage, upstream, over or {})
+        node = Node(
+            name=label,
+            stage=stage,
+            inputs=upstream,
+            over=extents,
+            chunk=_chunk_sizes(label, stage, upstream, chunk or {}),
+            parameters=_parameters(label, stage, parameters, files or {}),
+            files=_files(label, stage, extents, files or {}),
+            memory=memory,
+            stored=stored,
+        )
+        _check_reductions(node)
+        self.nodes[label] = node
+        return node
+
+    def _check_membership(self, label: str, upstream: tuple[Node, ...]) -> None:
+        for node in upstream:
+            if not isinstance(node, Node):
+                raise UserError(f"node {label!r}: its inputs must be nodes, got {type(node).__name__}")
+            if self.nodes.get(node.name) is not node:
+                raise UserError(f"node {label!r}: input {node.name!r} belongs to another workflow")
+
+
+def _check_inputs(label: str, stage: Stage, upstream: tuple[Node, ...]) -> None:
+    """As many nodes as positional arguments, each returning what the argument is annotated with."""
+    fixed = [argument for argument in stage.inputs if not argument.variadic]
+    needed = sum(not argument.optional for argument in fixed)
+    most = len(upstream) if len(fixed) < len(stage.inputs) else len(fixed)
+    if not needed <= len(upstream) <= most:
+        names = ", ".join(argument.name for argument in stage.inputs) or "none"
+        raise UserError(
+            f"node {label!r}: stage {stage.name} takes inputs ({names}), got {len(upstream)} nodes"
+        )
+    for position, node in enumerate(upstream):
+        argument = stage.inputs[min(position, len(stage.inputs) - 1)]
+        options = getattr(argument.result, "__args__", (argument.result,))
+        if argument.result is not Any and node.stage.result not in options:
+            raise UserError(
+                f"node {label!r}: input {argument.name!r} takes {_type_name(argument.result)}, "
+                f"but {node.name!r} gives {_type_name(node.stage.result)}"
+            )
+
+
+def _type_name(hint: Any) -> str:
+    return getattr(hint, "__name__", str(hint))
+
+
+def _extents(
+    label: str, stage: Stage, upstream: tuple[Node, ...], over: Mapping[str, Iterable[Coordinate]]
+) -> Coordinates:
+    """Coordinates per dimension: as given, else those of the upstream nodes, which must then agree."""
+    for dim in over:
+        if dim not in stage.over:
+            raise UserError(
+                f"node {label!r}: stage {stage.name} is not mapped over {dim!r}{suggestion(dim, stage.over)}"
+            )
+    extents: Coordinates = {}
+    for dim in stage.over:
+        sources = {node.name: node.over[dim] for node in upstream if dim in node.over}
+        if dim in over:
+            extents[dim] = sorted_unique(dim, over[dim])
+            _check_subset(label, dim, extents[dim], sources)
+        elif not sources:
+            raise UserError(f"node {label!r}: give the coordinates of {dim!r}, over={{{dim!r}: [...]}}")
+        elif len(set(sources.values())) > 1:
+            raise UserError(
+                f"node {label!r}: inputs {', '.join(sources)} differ along {dim!r}; "
+                f"say which coordinates are meant, over={{{dim!r}: [...]}}"
+            )
+        else:
+            extents[dim] = next(iter(sources.values()))
+    return extents
+
+
+def _check_subset(
+    label: str, dim: str, wanted: tuple[Coordinate, ...], sources: Mapping[str, tuple[Coordinate, ...]]
+) -> None:
+    for name, values in sources.items():
+        known = set(values)
+        absent = [value for value in wanted if value not in known]
+        if absent:
+            raise UserError(
+                f"node {label!r}: {dim}={absent[0]!r} is not among the coordinates of input {name!r}"
+            )
+
+
+def _chunk_sizes(
+    label: str, stage: Stage, upstream: tuple[Node, ...], chunk: Mapping[str, int]
+) -> dict[str, int]:
+    """Coordinates per chunk: as given, else the largest of the inputs, else 1."""
+    lone = stage.lone_dims()
+    for dim, size in chunk.items():
+        if dim not in stage.over:
+            raise UserError(
+                f"node {label!r}: chunk along {dim!r}, which is not a dimension{suggestion(dim, stage.over)}"
+            )
+        if not isinstance(size, int) or size < 1:
+            raise UserError(
+                f"node {label!r}: chunk size along {dim!r} must be a positive integer, got {size!r}"
+            )
+        if size > 1 and dim in lone:
+            raise UserError(
+                f"node {label!r}: chunk size along {dim!r} must be 1, got {size}: "
+                f"not every output of {stage.name} names that dimension"
+            )
+    inherited = {dim: max((node.chunk.get(dim, 1) for node in upstream), default=1) for dim in stage.over}
+    return {dim: chunk.get(dim, 1 if dim in lone else inherited[dim]) for dim in stage.over}
+
+
+def _parameters(label: str, stage: Stage, given: Mapping[str, Any], files: Files) -> dict[str, Any]:
+    """All parameters with defaults filled in, those that are files left out."""
+    known = {parameter.name: parameter for parameter in stage.parameters}
+    for name in [*given, *files]:
+        if name not in known:
+            raise UserError(
+                f"node {label!r}: stage {stage.name} has no parameter {name!r}{suggestion(name, known)}"
+            )
+    values = {}
+    for name, parameter in known.items():
+        if name in files:
+            continue
+        if name not in given and parameter.required:
+            raise UserError(f"node {label!r}: parameter {name!r} of stage {stage.name} is missing")
+        value = given.get(name, parameter.default)
+        is_whole = isinstance(value, int) and not isinstance(value, bool)
+        values[name] = float(value) if parameter.type is float and is_whole else value
+    return values
+
+
+def _files(
+    label: str, stage: Stage, extents: Coordinates, files: Files
+) -> dict[str, dict[Coordinate, Path] | Path]:
+    """File arguments: one path for all chunks, or one per coordinate of the first dimension."""
+    checked: dict[str, dict[Coordinate, Path] | Path] = {}
+    for name, paths in files.items():
+        if not isinstance(paths, Mapping):
+            checked[name] = Path(paths)
+            continue
+        if not stage.over:
+            raise UserError(f"node {label!r}: files per coordinate, but stage {stage.name} has no dimension")
+        dim = stage.over[0]
+        absent = [value for value in extents[dim] if value not in paths]
+        if absent:
+            raise UserError(f"node {label!r}: no file {name!r} for {dim}={absent[0]!r}")
+        checked[name] = {value: Path(paths[value]) for value in extents[dim]}
+    return checked
+
+
+def _check_reductions(node: Node) -> None:
+    """An input with a dimension that the stage lacks is reduced over, and must be declared so."""
+    for argument, upstream in node.arguments():
+        reduced = [dim for dim in upstream.over if dim not in node.over]
+        if reduced and not argument.reduces:
+            raise UserError(
+                f"node {node.name!r}: {argument.name!r} ({upstream.name!r}) has dimension {reduced[0]!r}, "
+                f"which stage {node.stage.name} lacks: annotate it as Chunks[{_type_name(argument.result)}]"
+            )
+    if any(isinstance(paths, dict) for paths in node.files.values()) and node.chunk[node.stage.over[0]] != 1:
+        raise UserError(
+            f"node {node.name!r}: a stage with one file per coordinate takes one coordinate per chunk"
+        )
