@@ -1,0 +1,1 @@
+"""From loops per noise vector to correlators with errors."""

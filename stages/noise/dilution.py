@@ -37,7 +37,7 @@ class Subset(NamedTuple):
 
 @dataclass(frozen=True)
 class Partition:
-    """The subsets of one parity, and which of them holds each site and colour: `member`, int32 ``[site, 3]``."""
+    """The subsets of one parity; `member`, int32 ``[site, 3]``, tells which holds each site and colour."""
 
     parity: int
     subsets: tuple[Subset, ...]
@@ -66,7 +66,7 @@ class Dilution:
 
     @classmethod
     def parse(cls, options: Mapping[str, Any] | None) -> Self:
-        """From a parameter file's ``{color: true, time: 4, displacement: 2}``; None or nothing is no dilution."""
+        """From a parameter file's ``{color: true, time: 4, displacement: 2}``; None is no dilution."""
         for name in options or {}:
             if name not in OPTIONS:
                 close = difflib.get_close_matches(str(name), OPTIONS, 1)

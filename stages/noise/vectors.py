@@ -63,7 +63,7 @@ def noise_vectors(
 
 
 class _SiteWords:
-    """Words of one noise vector: ``words(n)`` are the first n components of every site, uint64 ``[site, n]``."""
+    """Words of one noise vector: ``words(n)`` are n components of each site, uint64 ``[site, n]``."""
 
     def __init__(self, sites: Array, key: tuple[int, int], index: int, xp: ModuleType) -> None:
         self.sites, self.key, self.index, self.xp = sites, key, index, xp
