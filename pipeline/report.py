@@ -54,8 +54,10 @@ class Section:
     parts: Sequence[Figure | Table | Details] = ()
 
 
-def write_report(folder: Path, title: str, subtitle: str, sections: Sequence[Section], footer: str = "") -> Path:
-    """Writes `index.html` and `tables.txt` into `folder`, each replaced as a whole; returns the page's path."""
+def write_report(
+    folder: Path, title: str, subtitle: str, sections: Sequence[Section], footer: str = ""
+) -> Path:
+    """Writes `index.html` and `tables.txt` into `folder`, each replaced as a whole; returns the page."""
     folder.mkdir(parents=True, exist_ok=True)
     page = Template(files("pipeline").joinpath("report.html").read_text(encoding="utf-8")).substitute(
         title=escape(title),
@@ -113,7 +115,8 @@ def value_with_error(value: float, error: float) -> str:
 
 def _texts(sections: Iterable[Section]) -> list[str]:
     return [
-        f"# {section.title}\n\n" + "\n\n".join(table_text(part) for part in section.parts if isinstance(part, Table))
+        f"# {section.title}\n\n"
+        + "\n\n".join(table_text(part) for part in section.parts if isinstance(part, Table))
         for section in sections
         if any(isinstance(part, Table) for part in section.parts)
     ]
@@ -140,12 +143,14 @@ def _table_html(table: Table) -> str:
     rows = "\n".join(
         "<tr>"
         + "".join(
-            f"<td{mark}>{escape(cell_text(cell, table.digits))}</td>" for cell, mark in zip(row, marks, strict=True)
+            f"<td{mark}>{escape(cell_text(cell, table.digits))}</td>"
+            for cell, mark in zip(row, marks, strict=True)
         )
         + "</tr>"
         for row in table.rows
     )
-    return f'<div class="scroll"><table>{caption}<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
+    content = f"{caption}<thead><tr>{head}</tr></thead><tbody>{rows}</tbody>"
+    return f'<div class="scroll"><table>{content}</table></div>'
 
 
 _NUMBER = re.compile(r"[-+]?[\d.]+(\([\d.]+\))?(e[-+]?\d+)?( ?%)?")

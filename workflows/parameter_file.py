@@ -1,8 +1,8 @@
-"""A workflow's parameter file: YAML read with line numbers, checked by pydantic, every mistake named with its line."""
+"""A workflow's parameter file: YAML with line numbers, checked by pydantic; mistakes named by line."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -10,6 +10,7 @@ from types import UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic_core import ErrorDetails
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.constructor import DuplicateKeyError
@@ -40,13 +41,13 @@ class ParameterFile:
     def name(self, *location: str | int) -> str:
         """How messages name a value: "`noise.vectors` (line 12)"."""
         keys = ".".join(str(part) for part in location if isinstance(part, str))
-        return f"`{keys}` ({self.line(location)})"
+        return f"`{keys}` (line {self.line(location)})"
 
-    def line(self, location: Location) -> str:
+    def line(self, location: Location) -> int:
         """The line of a value, or of the nearest section above it that the file has."""
         while location not in self.lines:
             location = location[:-1]
-        return f"line {self.lines[location]}"
+        return self.lines[location]
 
     def error(self, *problems: str) -> InputError:
         """One error for all `problems` of this file."""
@@ -88,24 +89,39 @@ def validated(file: ParameterFile, model: type[SectionT]) -> SectionT:
     try:
         return model.model_validate(file.values)
     except ValidationError as error:
-        raise file.error(*(_problem(file, model, detail) for detail in error.errors())) from None
+        details = sorted(error.errors(), key=lambda detail: file.line(detail["loc"]))
+        raise file.error(
+            *(_problem(file, model, detail) for detail in _without_echoes(model, details))
+        ) from None
 
 
-def suggestion(name: object, known: Iterable[str]) -> str:
-    """`": did you mean ...?"` for a misspelt name, else `"; known: ..."`."""
-    known = list(known)
-    close = get_close_matches(str(name), known, n=1)
-    return f": did you mean `{close[0]}`?" if close else f"; known: {', '.join(known)}"
+def _without_echoes(model: type[Section], details: list[ErrorDetails]) -> list[ErrorDetails]:
+    """Leaves out "missing key `mass`" where "unknown key `masss`: did you mean `mass`?" already says it."""
+    meant = {
+        (*detail["loc"][:-1], _meant(model, detail["loc"]))
+        for detail in details
+        if detail["type"] == "extra_forbidden"
+    }
+    return [detail for detail in details if detail["type"] != "missing" or detail["loc"] not in meant]
 
 
-def _problem(file: ParameterFile, model: type[Section], detail: Mapping[str, Any]) -> str:
-    location: Location = detail["loc"]
-    kind, section = detail["type"], location[:-1]
-    where = f"in `{'.'.join(map(str, section))}`" if section else "at the top level"
+def _meant(model: type[Section], location: Location) -> str | None:
+    """The key that a misspelt one most resembles."""
+    close = get_close_matches(str(location[-1]), _keys(model, location[:-1]), n=1)
+    return close[0] if close else None
+
+
+def _problem(file: ParameterFile, model: type[Section], detail: ErrorDetails) -> str:
+    location, kind = detail["loc"], detail["type"]
+    section = ".".join(map(str, location[:-1]))
+    where = f"in `{section}`" if section else "at the top level"
     if kind == "extra_forbidden":
-        return f"unknown key `{location[-1]}` {where} ({file.line(location)}){suggestion(location[-1], _keys(model, section))}"
+        meant = _meant(model, location)
+        known = ", ".join(_keys(model, location[:-1]))
+        hint = f": did you mean `{meant}`?" if meant else f"; known: {known}"
+        return f"unknown key `{location[-1]}` {where} (line {file.line(location)}){hint}"
     if kind == "missing":
-        return f"missing key `{location[-1]}` {where} ({file.line(section)})"
+        return f"missing key `{location[-1]}` {where} (line {file.line(location)})"
     if kind == "value_error":
         return f"{file.name(*location)}: {detail['ctx']['error']}"
     return f"{file.name(*location)} is {_shown(detail['input'])}, expected {_expected(detail)}"
@@ -121,7 +137,7 @@ _EXPECTED = {
     "model_type": "a section of `key: value` lines",
     "tuple_type": "a list",
     "too_long": "{max_length} values",
-    "missing_positional_only_argument": "4 values",
+    "too_short": "{min_length} values",
     "greater_than": "a number above {gt}",
     "greater_than_equal": "at least {ge}",
     "less_than": "a number below {lt}",
@@ -130,7 +146,7 @@ _EXPECTED = {
 }
 
 
-def _expected(detail: Mapping[str, Any]) -> str:
+def _expected(detail: ErrorDetails) -> str:
     if detail["type"] in _EXPECTED:
         return _EXPECTED[detail["type"]].format(**detail.get("ctx", {}))
     return str(detail["msg"])

@@ -1,26 +1,25 @@
-"""What a workflow file may say: its sections, their types and limits, and the physics that must hold between them."""
+"""What a workflow file may say: its sections, their types and limits, and what must hold between them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
 from stages.lattice.errors import InputError
 from stages.lattice.geometry import Lattice
 from stages.noise.dilution import Dilution
-from workflows.parameter_file import Location, ParameterFile, Section, read_parameter_file, validated
+from workflows.parameter_file import Location, ParameterFile, Section, validated
 
-Extents = Annotated[tuple[int, int, int, int], Field(strict=False)]
+Extents = Annotated[tuple[int, ...], Field(strict=False, min_length=4, max_length=4)]
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
 EXACT_SITES = 6**4
 """Largest lattice for an exact trace: three solves per site."""
 
 
 class Heatbath(Section):
-    """A quenched ensemble made on the spot: one independent thermalised chain, with its own seed, per configuration."""
+    """A quenched ensemble made on the spot: an independent, thermalised chain per configuration."""
 
     extents: Extents
     beta: float = Field(gt=0)
@@ -32,8 +31,12 @@ class Heatbath(Section):
     @field_validator("extents")
     @classmethod
     def _even(cls, extents: tuple[int, int, int, int]) -> tuple[int, int, int, int]:
-        Lattice(extents)
-        return extents
+        return Lattice(extents).extents
+
+    @property
+    def lattice(self) -> Lattice:
+        x, y, z, t = self.extents
+        return Lattice((x, y, z, t))
 
 
 class Ensemble(Section):
@@ -78,8 +81,17 @@ class DilutionSection(Section):
     """Which components of a noise vector are solved separately."""
 
     color: bool = False
-    time: int | Literal["full"] | None = None
+    time: Any = None
     displacement: int | None = None
+
+    @model_validator(mode="after")
+    def _known(self) -> DilutionSection:
+        self.scheme()
+        return self
+
+    def scheme(self) -> Dilution:
+        """The dilution that this section asks for."""
+        return Dilution(color=self.color, time=self.time, displacement=self.displacement)
 
 
 class Noise(Section):
@@ -95,7 +107,9 @@ class Noise(Section):
     @classmethod
     def _pairs(cls, vectors: int) -> int:
         if vectors < 2:
-            raise ValueError(f"got {vectors}, but a disconnected correlator pairs different noise vectors: at least 2")
+            raise ValueError(
+                f"got {vectors}, but a disconnected correlator pairs different noise vectors: at least 2"
+            )
         return vectors
 
 
@@ -158,16 +172,15 @@ class G2Disconnected(Section):
     report: str
 
 
-def load_g2_disconnected(path: Path) -> tuple[G2Disconnected, ParameterFile]:
-    """The checked parameters in `path`, and the file for messages that name its lines.
+def read_g2_disconnected(file: ParameterFile) -> G2Disconnected:
+    """The checked parameters of `file`.
 
     Raises:
         InputError: every problem of the file, with its line.
     """
-    file = read_parameter_file(path)
     parameters = validated(file, G2Disconnected)
     refuse(file, contradictions(parameters))
-    return parameters, file
+    return parameters
 
 
 def refuse(file: ParameterFile, problems: Iterator[tuple[Location, str]]) -> None:
@@ -183,7 +196,7 @@ def contradictions(parameters: G2Disconnected) -> Iterator[tuple[Location, str]]
     if solves.fine.tolerance > solves.sloppy.tolerance:
         yield (
             ("solves", "fine", "tolerance"),
-            f"{solves.fine.tolerance:g} is looser than the sloppy {solves.sloppy.tolerance:g}; it must be tighter",
+            f"{solves.fine.tolerance:g} must be tighter than the sloppy {solves.sloppy.tolerance:g}",
         )
     if solves.fine.vectors > noise.vectors:
         yield (
@@ -194,7 +207,7 @@ def contradictions(parameters: G2Disconnected) -> Iterator[tuple[Location, str]]
         yield ("noise", "chunk"), f"{noise.chunk} does not divide the {noise.vectors} noise vectors"
     heatbath = parameters.ensemble.heatbath
     if heatbath:
-        yield from misfits(parameters, Lattice(heatbath.extents), heatbath.configurations)
+        yield from misfits(parameters, heatbath.lattice, heatbath.configurations)
 
 
 def misfits(
@@ -202,21 +215,16 @@ def misfits(
 ) -> Iterator[tuple[Location, str]]:
     """What does not fit the ensemble: its lattice, its number of configurations."""
     try:
-        dilution(parameters.noise).subsets(lattice)
+        parameters.noise.dilution.scheme().subsets(lattice)
     except InputError as error:
         yield ("noise", "dilution"), str(error)
     if parameters.exact and lattice.volume > EXACT_SITES:
         yield (
             ("exact",),
-            f"an exact trace takes {3 * lattice.volume} solves on {lattice}; allowed up to {EXACT_SITES} sites",
+            f"an exact trace is for at most {EXACT_SITES} sites; {lattice} needs {3 * lattice.volume} solves",
         )
-    if configurations < 2 * parameters.analysis.jackknife_bin:
+    if configurations < 2 * (width := parameters.analysis.jackknife_bin):
         yield (
             ("analysis", "jackknife_bin"),
-            f"bins of {parameters.analysis.jackknife_bin} leave fewer than 2 of {configurations} configurations",
+            f"{configurations} configurations in bins of {width} leave fewer than two bins",
         )
-
-
-def dilution(noise: Noise) -> Dilution:
-    """The dilution scheme of a noise section."""
-    return Dilution(**noise.dilution.model_dump(exclude_none=True))

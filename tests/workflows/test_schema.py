@@ -1,0 +1,211 @@
+"""Mistakes in a workflow file: each one message with its line and the remedy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from stages.lattice.errors import InputError
+from workflows.parameter_file import read_parameter_file
+from workflows.schema import G2Disconnected, read_g2_disconnected
+
+GOOD = """\
+workflow: g2_disconnected
+ensemble:
+  heatbath:
+    extents: [4, 4, 4, 8]
+    beta: 6.0
+    configurations: 3
+    sweeps: 5
+    overrelaxation: 1
+    seed: 977
+links: {action: hisq, boundary: antiperiodic}
+masses:
+  light: 0.1
+  strange: 0.3
+noise:
+  kind: z4
+  seed: 55
+  vectors: 4
+  chunk: 2
+  dilution: {displacement: 2}
+solves:
+  solver: block_cgrq
+  precision: double
+  sloppy: {tolerance: 1.0e-3}
+  fine: {tolerance: 1.0e-10, vectors: 2}
+current: {links: thin}
+store: here
+report: there
+"""
+
+MISTAKES = {
+    "misspelt key": (
+        ("  light: 0.1", "  lihgt: 0.1"),
+        "unknown key `lihgt` in `masses` (line 12): did you mean `light`?",
+    ),
+    "unknown key": (
+        ("current: {links: thin}", "current: {links: thin}\nbananas: 3"),
+        "unknown key `bananas` at the top level (line 26); known: workflow, ensemble, links, masses, noise, "
+        "solves, current, analysis, exact, store, report",
+    ),
+    "misspelt section": (
+        ("noise:", "noises:"),
+        "unknown key `noises` at the top level (line 14): did you mean `noise`?",
+    ),
+    "missing key": (("  seed: 55\n", ""), "missing key `seed` in `noise` (line 14)"),
+    "missing section": (("current: {links: thin}\n", ""), "missing key `current` at the top level (line 1)"),
+    "text for a number": (
+        ("  light: 0.1", "  light: heavy"),
+        "`masses.light` (line 12) is 'heavy', expected a number",
+    ),
+    "fraction for a count": (
+        ("vectors: 4", "vectors: 4.5"),
+        "`noise.vectors` (line 17) is 4.5, expected a whole number",
+    ),
+    "truth value for a count": (
+        ("sweeps: 5", "sweeps: yes please"),
+        "`ensemble.heatbath.sweeps` (line 7) is 'yes please', expected a whole number",
+    ),
+    "value for a section": (
+        ("current: {links: thin}", "current: thin"),
+        "`current` (line 25) is 'thin', expected a section of `key: value` lines",
+    ),
+    "zero mass": (
+        ("strange: 0.3", "strange: 0"),
+        "`masses.strange` (line 13): a mass must be positive, got 0.0: the normal operator is 4 m^2 - D^2",
+    ),
+    "infinite mass": (
+        ("strange: 0.3", "strange: .inf"),
+        "`masses.strange` (line 13) is inf, expected a finite number",
+    ),
+    "odd extent": (
+        ("[4, 4, 4, 8]", "[4, 5, 4, 8]"),
+        "`ensemble.heatbath.extents` (line 4): lattice extents must be four even numbers of at least 2 "
+        "(x y z t), got (4, 5, 4, 8): fields are stored by parity",
+    ),
+    "three extents": (
+        ("[4, 4, 4, 8]", "[4, 4, 8]"),
+        "`ensemble.heatbath.extents` (line 4) is [4, 4, 8], expected 4 values",
+    ),
+    "unknown boundary": (
+        ("antiperiodic", "anti"),
+        "`links.boundary` (line 10) is 'anti', expected 'periodic' or 'antiperiodic'",
+    ),
+    "one noise vector": (
+        ("vectors: 4", "vectors: 1"),
+        "`noise.vectors` (line 17): got 1, but a disconnected correlator pairs different noise vectors: "
+        "at least 2",
+    ),
+    "dilution that does not divide": (
+        ("displacement: 2", "displacement: 3"),
+        "`noise.dilution` (line 19): dilution.displacement = 3 does not divide every extent of the lattice "
+        "4x4x4x8: take a divisor of 4",
+    ),
+    "dilution of another type": (
+        ("displacement: 2", "time: often"),
+        "`noise.dilution` (line 19): dilution.time must be a number of slices, or 'full', at least 1, "
+        "got 'often'",
+    ),
+    "chunk that does not divide": (
+        ("chunk: 2", "chunk: 3"),
+        "`noise.chunk` (line 18): 3 does not divide the 4 noise vectors",
+    ),
+    "fine looser than sloppy": (
+        ("1.0e-10", "1.0e-2"),
+        "`solves.fine.tolerance` (line 24): 0.01 must be tighter than the sloppy 0.001",
+    ),
+    "more fine vectors than vectors": (
+        ("vectors: 2}", "vectors: 8}"),
+        "`solves.fine.vectors` (line 24): 8 fine vectors, but `noise.vectors` is 4",
+    ),
+    "both sources": (
+        ("ensemble:", 'ensemble:\n  files: "*.ildg"'),
+        "`ensemble` (line 2): give either `heatbath` or `files`, and not both",
+    ),
+    "bins too wide": (
+        ("store: here", "store: here\nanalysis: {jackknife_bin: 2}"),
+        "`analysis.jackknife_bin` (line 27): 3 configurations in bins of 2 leave fewer than two bins",
+    ),
+    "key given twice": (
+        ("  seed: 55\n", "  seed: 55\n  seed: 56\n"),
+        'line 17: found duplicate key "seed" with value "56" (original value: "55"): remove one of the two',
+    ),
+    "not YAML": (("vectors: 4", "vectors: [4"), "not valid YAML: line 18: expected ',' or ']', but got ':'"),
+}
+
+
+def read(tmp_path: Path, text: str) -> G2Disconnected:
+    path = tmp_path / "g2.yaml"
+    path.write_text(text)
+    return read_g2_disconnected(read_parameter_file(path))
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_message(tmp_path: Path, mistake: str) -> None:
+    (before, after), message = MISTAKES[mistake]
+    assert before in GOOD
+    with pytest.raises(InputError) as caught:
+        read(tmp_path, GOOD.replace(before, after))
+    assert str(caught.value) == f"{tmp_path / 'g2.yaml'}: {message}"
+
+
+def test_all_problems_are_listed_together_in_order_of_line(tmp_path: Path) -> None:
+    text = (
+        GOOD.replace("beta: 6.0", "beta: -6")
+        .replace("light: 0.1", "lite: 0.1")
+        .replace("chunk: 2", "chunk: two")
+    )
+    with pytest.raises(InputError) as caught:
+        read(tmp_path, text)
+    assert str(caught.value).splitlines() == [
+        f"{tmp_path / 'g2.yaml'}: 3 problems",
+        "  - `ensemble.heatbath.beta` (line 5) is -6, expected a number above 0.0",
+        "  - unknown key `lite` in `masses` (line 12): did you mean `light`?",
+        "  - `noise.chunk` (line 18) is 'two', expected a whole number",
+    ]
+
+
+def test_exact_trace_is_for_tiny_lattices(tmp_path: Path) -> None:
+    exact = GOOD + "exact: true\n"
+    assert read(tmp_path, exact).exact
+    with pytest.raises(InputError, match=r"`exact` \(line 28\): .* 8x8x8x8 needs 12288 solves"):
+        read(tmp_path, exact.replace("[4, 4, 4, 8]", "[8, 8, 8, 8]"))
+
+
+def test_good_file_keeps_every_value(tmp_path: Path) -> None:
+    parameters = read(tmp_path, GOOD)
+    assert parameters.ensemble.heatbath is not None
+    assert parameters.ensemble.heatbath.lattice.extents == (4, 4, 4, 8)
+    assert (parameters.masses.light, parameters.masses.strange) == (0.1, 0.3)
+    assert parameters.noise.dilution.scheme().displacement == 2
+    assert parameters.analysis.jackknife_bin == 1 and not parameters.exact
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "the file is empty"),
+        ("# only a comment\n", "the file is empty"),
+        ("- a\n- b\n", "a workflow file holds `key: value` lines, found ['a', 'b']"),
+        ("\tstore: x\n", "not valid YAML: line 1"),
+    ],
+)
+def test_no_mapping(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(InputError, match=r"g2\.yaml: ") as caught:
+        read(tmp_path, text)
+    assert message in str(caught.value)
+
+
+def test_missing_file_suggests_a_neighbour(tmp_path: Path) -> None:
+    (tmp_path / "g2_disconnected.yaml").write_text(GOOD)
+    with pytest.raises(InputError, match=r"no such workflow file: did you mean .*g2_disconnected\.yaml"):
+        read_parameter_file(tmp_path / "g2_disconected.yaml")
+
+
+def test_binary_file_and_folder_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "lattice.bin").write_bytes(bytes(range(128, 256)))
+    for path in (tmp_path, tmp_path / "lattice.bin"):
+        with pytest.raises(InputError, match="cannot be read as a text file"):
+            read_parameter_file(path)
