@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 from importlib.resources import files
+from math import floor, log10
 from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING
@@ -102,11 +103,9 @@ def value_with_error(value: float, error: float) -> str:
     """
     if not error > 0:
         return f"{value:.6g}"
-    from math import floor, log10
-
     largest = max(abs(value), error)
     exponent = floor(log10(largest)) if not 1e-3 <= largest < 1e5 else 0
-    value, error = value / 10**exponent, error / 10**exponent
+    value, error = value / 10**exponent, float(f"{error / 10**exponent:.1e}")
     decimals = max(0, 1 - floor(log10(error)))
     shown_error = f"{error:.{decimals}f}" if error >= 1 and decimals else f"{error * 10**decimals:.0f}"
     suffix = f"e{exponent:+03d}" if exponent else ""
