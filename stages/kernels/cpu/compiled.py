@@ -1,0 +1,50 @@
+"""How the CPU kernels are compiled: one Numba function per (kernel, right-hand sides, dtype), cached on disk.
+
+Numba's cache file is chosen by the function's name; its index is not locked, and it does not notice a
+change in a module that the function uses. So every specialisation gets a file of its own, named for the
+kernel, its constants and a digest of all sources of this package and of the processor. Two processes that
+compile at the same time then write the same thing or different files, and an upgrade or another node never
+runs stale code.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import llvmlite.binding as llvm
+import numpy as np
+from numba import njit, types
+from numba.np.numpy_support import from_dtype
+
+
+def compiled(function: Callable[..., None], name: str, signature: Any) -> Callable[..., None]:
+    """`function`, parallel by `numba.prange`, compiled for this processor under a unique `name`.
+
+    Products and sums may be fused (contraction); nothing else of IEEE arithmetic is given up.
+    """
+    function.__name__ = function.__qualname__ = f"{name}_{_digest()}"
+    return njit(signature, parallel=True, cache=True, fastmath={"contract"}, error_model="numpy")(function)
+
+
+@cache
+def _digest() -> str:
+    digest = hashlib.sha256()
+    for source in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(source.read_bytes())
+    digest.update(llvm.get_host_cpu_name().encode())
+    digest.update(llvm.get_host_cpu_features().flatten().encode())
+    return digest.hexdigest()[:12]
+
+
+def array_type(dtype: np.dtype | type, dimensions: int, *, writable: bool = False) -> types.Array:
+    """Numba's type of a C-contiguous array; a read-only type takes writable arrays too."""
+    return types.Array(from_dtype(np.dtype(dtype)), dimensions, "C", readonly=not writable)
+
+
+def real_dtype(dtype: np.dtype) -> np.dtype:
+    """float32 for complex64, float64 for complex128."""
+    return np.empty(0, dtype).real.dtype

@@ -1,0 +1,140 @@
+"""Complex linear algebra on vector registers, emitted as LLVM IR inside Numba intrinsics.
+
+Fields have the right-hand side fastest, so a run of complex numbers is read as a vector of reals re, im,
+re, im, ... A product u v of a complex scalar with such a vector costs two fused multiply-adds per register:
+Re(u) v and Im(u) v go to two accumulators, which are combined once, at the end, by one swap and one sign:
+sum u v = sum Re(u) v + i sum Im(u) v. Addresses are integers; nothing here knows shapes or checks bounds.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import llvmlite.binding as llvm
+from llvmlite import ir
+from numba.core import cgutils
+
+INT32, INT64 = ir.IntType(32), ir.IntType(64)
+
+
+def _register_bytes() -> int:
+    features = llvm.get_host_cpu_features()
+    return 64 if features.get("avx512f") else 32 if features.get("avx") else 16
+
+
+REGISTER_BYTES = _register_bytes()
+REGISTERS = 32 if REGISTER_BYTES != 32 else 16
+"""Vector registers of this processor: AVX-512 and 64-bit ARM have 32; AVX has 16."""
+
+
+def split_lanes(lanes: int, itemsize: int) -> list[tuple[int, int]]:
+    """`lanes` consecutive reals as registers: (byte offset, width) of each, the last one may be narrower."""
+    width = REGISTER_BYTES // itemsize
+    return [(first * itemsize, min(width, lanes - first)) for first in range(0, lanes, width)]
+
+
+def literals(*constants: Any) -> tuple[int, ...]:
+    """The values of an intrinsic's literal integer arguments."""
+    return tuple(constant.literal_value for constant in constants)
+
+
+class Emitter:
+    """Loads, stores and arithmetic on vectors of float32 (itemsize 4) or float64 (8) at integer addresses."""
+
+    def __init__(self, builder: ir.IRBuilder, itemsize: int) -> None:
+        self.builder = builder
+        self.itemsize = itemsize
+        self.real = ir.FloatType() if itemsize == 4 else ir.DoubleType()
+
+    def load(self, address: Any, offset: int, lanes: int) -> Any:
+        return self._load(address, offset, ir.VectorType(self.real, lanes), self.itemsize)
+
+    def load_real(self, address: Any, offset: int) -> Any:
+        return self._load(address, offset, self.real, self.itemsize)
+
+    def load_index(self, address: Any, offset: int) -> Any:
+        """An int32 that is not negative, widened to 64 bits."""
+        return self.builder.zext(self._load(address, offset, INT32, 4), INT64)
+
+    def store(self, vector: Any, address: Any, offset: int) -> None:
+        self.builder.store(vector, self._pointer(address, offset, vector.type), align=self.itemsize)
+
+    def splat(self, scalar: Any, lanes: int) -> Any:
+        """A vector with `scalar` in every lane."""
+        nothing = ir.Constant(ir.VectorType(self.real, lanes), ir.Undefined)
+        one = self.builder.insert_element(nothing, scalar, ir.Constant(INT32, 0))
+        return self.builder.shuffle_vector(
+            one, nothing, ir.Constant(ir.VectorType(INT32, lanes), [0] * lanes)
+        )
+
+    def rounded(self, scalar: Any) -> Any:
+        """A float64 scalar in this emitter's precision."""
+        return scalar if self.itemsize == 8 else self.builder.fptrunc(scalar, self.real)
+
+    def fma(self, a: Any, b: Any, c: Any) -> Any:
+        """a b + c, rounded once."""
+        kind = a.type
+        name = f"llvm.fma.v{kind.count}f{8 * self.itemsize}"
+        function_type = ir.FunctionType(kind, [kind] * 3)
+        return self.builder.call(
+            cgutils.get_or_insert_function(self.builder.module, function_type, name), [a, b, c]
+        )
+
+    def add_times_i(self, a: Any, b: Any, sign: int) -> Any:
+        """a + sign i b on interleaved complex numbers."""
+        lanes = b.type.count
+        swapped = self.builder.shuffle_vector(
+            b, b, ir.Constant(ir.VectorType(INT32, lanes), [lane ^ 1 for lane in range(lanes)])
+        )
+        signs = ir.Constant(b.type, [float(sign if lane % 2 else -sign) for lane in range(lanes)])
+        return self.fma(swapped, signs, a)
+
+    def offset(self, address: Any, number: Any, stride: int) -> Any:
+        """address + number * stride, `number` a 64-bit value."""
+        return self.builder.add(address, self.builder.mul(number, ir.Constant(INT64, stride)))
+
+    def _load(self, address: Any, offset: int, kind: Any, alignment: int) -> Any:
+        return self.builder.load(self._pointer(address, offset, kind), align=alignment)
+
+    def _pointer(self, address: Any, offset: int, kind: Any) -> Any:
+        shifted = self.builder.add(address, ir.Constant(INT64, offset)) if offset else address
+        return self.builder.inttoptr(shifted, kind.as_pointer())
+
+
+class ComplexSums:
+    """Register accumulators for `rows` sums over products scalar times vector, each `lanes` reals wide."""
+
+    def __init__(self, emitter: Emitter, rows: int, lanes: int) -> None:
+        self.emitter = emitter
+        self.rows = rows
+        self.registers = split_lanes(lanes, emitter.itemsize)
+        self._re = [self._zeros() for _ in range(rows)]
+        self._im = [self._zeros() for _ in range(rows)]
+
+    def vectors(self, address: Any, offset: int = 0) -> list[Any]:
+        """The registers of one row loaded from `address + offset`."""
+        return [self.emitter.load(address, offset + place, width) for place, width in self.registers]
+
+    def add_product(self, row: int, address: Any, offset: int, vectors: list[Any]) -> None:
+        """sums[row] += u v, with the complex scalar u at `address + offset`."""
+        for sums, part in ((self._re[row], 0), (self._im[row], self.emitter.itemsize)):
+            scalar = self.emitter.load_real(address, offset + part)
+            for accumulator, vector in zip(sums, vectors, strict=True):
+                factor = self.emitter.splat(scalar, vector.type.count)
+                total = self.emitter.fma(factor, vector, self.emitter.builder.load(accumulator))
+                self.emitter.builder.store(total, accumulator)
+
+    def totals(self, row: int, conjugate: bool = False) -> list[Any]:
+        """The finished sums of a row; with `conjugate`, those over conj(u) v."""
+        load, sign = self.emitter.builder.load, -1 if conjugate else 1
+        pairs = zip(self._re[row], self._im[row], strict=True)
+        return [self.emitter.add_times_i(load(re), load(im), sign) for re, im in pairs]
+
+    def _zeros(self) -> list[Any]:
+        return [self._zero(width) for _, width in self.registers]
+
+    def _zero(self, width: int) -> Any:
+        kind = ir.VectorType(self.emitter.real, width)
+        accumulator = cgutils.alloca_once(self.emitter.builder, kind)
+        self.emitter.builder.store(ir.Constant(kind, [0.0] * width), accumulator)
+        return accumulator
