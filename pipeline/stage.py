@@ -82,6 +82,10 @@ class Stage:
     def name(self) -> str:
         return self.function.__name__
 
+    def backend(self, cluster: str) -> str:
+        """Backend of its tasks on a cluster of that backend: what asks for no device stays on the CPU."""
+        return cluster if self.resources.device else "cpu"
+
     def lone_dims(self) -> tuple[str, ...]:
         """Dimensions that some output does not name: one coordinate per chunk there."""
         named = [set(output.dims) for output in self.outputs]

@@ -1,0 +1,106 @@
+"""The text of a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from pipeline.coordinates import describe_values, natural_order
+
+if TYPE_CHECKING:
+    from pipeline.planning import Chunk, Plan
+
+
+def explain(plan: Plan) -> str:
+    """Headline, one row per node and reason, and what it would take."""
+    chunks, missing = plan.chunks, plan.missing
+    lines = [
+        f"workflow {plan.workflow}: {counted(len(chunks), 'chunk')}, "
+        f"{len(chunks) - len(missing)} in the store, {len(missing)} to compute"
+    ]
+    lines += table(["node", "stage", "chunks", "stored", "to compute", "why"], _rows(plan), left=(0, 1, 5))
+    if missing:
+        lines.append(_projection(plan))
+    return "\n".join(lines)
+
+
+def _rows(plan: Plan) -> list[list[str]]:
+    rows = []
+    for node, group in groupby(plan.chunks, key=lambda chunk: chunk.node):
+        chunks = list(group)
+        todo = [chunk for chunk in chunks if chunk.key in plan.reasons]
+        counts = [str(len(chunks)), str(len(chunks) - len(todo)), str(len(todo))]
+        why = _why(plan, todo) or [""]
+        rows.append([node.name, node.stage.name, *counts, why[0]])
+        rows += [["", "", "", "", "", reason] for reason in why[1:]]
+    return rows
+
+
+def _why(plan: Plan, todo: Sequence[Chunk]) -> list[str]:
+    """One line per distinct reason, with its number of chunks if there are several."""
+    kinds: dict[tuple[str, str], list[Chunk]] = {}
+    for chunk in todo:
+        reason = plan.reasons[chunk.key]
+        kinds.setdefault((reason.kind, "" if reason.kind == "extended" else reason.detail), []).append(chunk)
+    lines = []
+    for (kind, detail), chunks in kinds.items():
+        text = _added(plan, chunks) if kind == "extended" else detail
+        share = f" ({len(chunks)})" if len(kinds) > 1 else ""
+        lines.append(f"{kind}: {text}{share}" if text else f"{kind}{share}")
+    return lines
+
+
+def _added(plan: Plan, chunks: Sequence[Chunk]) -> str:
+    """`config=c,d` of the added chunks; only the dimensions along which something is absent from the rest."""
+    added = {id(chunk) for chunk in chunks}
+    node = chunks[0].node
+    rest = [chunk for chunk in plan.chunks if chunk.node is node and id(chunk) not in added]
+    parts = []
+    for dim in node.over:
+        old = {value for chunk in rest for value in chunk.coordinates[dim]}
+        new = {value for chunk in chunks for value in chunk.coordinates[dim]} - old
+        if new:
+            parts.append(f"{dim}={describe_values(sorted(new, key=natural_order))}")
+    return " ".join(parts)
+
+
+def _projection(plan: Plan) -> str:
+    work = "time unknown" if plan.seconds is None else f"about {duration(plan.seconds)} of work"
+    return f"projected: {size(plan.memory)} per task, {size(plan.stored)} to store, {work}"
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]], left: Sequence[int] = (0,)) -> list[str]:
+    """Aligned columns, those in `left` to the left and the others to the right; indented by two."""
+    widths = [max(len(row[k]) for row in [head, *rows]) for k in range(len(head))]
+
+    def line(row: Sequence[str]) -> str:
+        cells = [
+            c.ljust(w) if k in left else c.rjust(w) for k, (c, w) in enumerate(zip(row, widths, strict=True))
+        ]
+        return "  " + "  ".join(cells).rstrip()
+
+    return [line(head), *map(line, rows)]
+
+
+def counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def size(number: float) -> str:
+    """Bytes for people; 'memory unknown' is 0, as nodes that give no figure have it."""
+    if number <= 0:
+        return "unknown memory"
+    for unit in ("B", "kB", "MB", "GB"):
+        if number < 1000:
+            return f"{number:.3g} {unit}"
+        number /= 1000
+    return f"{number:.3g} TB"
+
+
+def duration(seconds: float) -> str:
+    """Seconds for people."""
+    if seconds < 120:
+        return f"{seconds:.2g} s" if seconds < 9.5 else f"{seconds:.0f} s"
+    minutes = seconds / 60
+    return f"{minutes:.0f} min" if minutes < 120 else f"{minutes / 60:.1f} h"

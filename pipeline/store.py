@@ -1,0 +1,282 @@
+"""The store: one immutable Zarr v3 group per chunk, `<store>/<stage>/<key>/`, published by one rename."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+import socket
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import zarr
+from zarr.codecs import Crc32cCodec
+from zarr.storage import LocalStore
+
+from pipeline.errors import UserError
+
+FORMAT = 1
+MARK = "quarkline.json"
+PIECE_BYTES = 16 << 20
+"""Larger arrays are cut along their first axis into pieces of about this size."""
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+class StoreFullError(UserError):
+    """No room to write: nothing later in the run can be committed either."""
+
+
+class DamagedChunkError(UserError):
+    """A committed chunk that cannot be read back as it was written."""
+
+
+@dataclass(frozen=True)
+class Store:
+    """A folder of committed chunks. A chunk exists if and only if its folder does."""
+
+    path: Path
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        object.__setattr__(self, "path", Path(path).absolute())
+        self._check_format()
+
+    def _check_format(self) -> None:
+        """Refuse what is not a store of this format; a folder that does not exist yet is a new store."""
+        try:
+            found = json.loads((self.path / MARK).read_text())["format"]
+        except FileNotFoundError:
+            if self.path.is_dir() and any(self.path.iterdir()):
+                raise UserError(
+                    f"{self.path} is a folder, but not a quarkline store: choose another"
+                ) from None
+            return
+        except OSError as error:
+            raise UserError(f"store {self.path} cannot be read: {error.strerror}") from error
+        except (ValueError, KeyError, TypeError) as error:
+            raise UserError(f"store {self.path}: {MARK} is damaged; it should say {_mark()}") from error
+        if found != FORMAT:
+            raise UserError(
+                f"store {self.path} has format {found}, this version of quarkline reads and writes {FORMAT}: "
+                "use the version that wrote it, or another store"
+            )
+
+    def exists(self) -> bool:
+        return (self.path / MARK).exists()
+
+    def create(self) -> None:
+        """Make the folder ready to be written; does nothing to a store that exists."""
+        with self._writing("its folder"):
+            for folder in (self.path, self.temporary, self.path / ".runs", self.path / ".workflows"):
+                folder.mkdir(parents=True, exist_ok=True)
+            if not self.exists():
+                write_atomically(self.path / MARK, _mark())
+
+    @property
+    def temporary(self) -> Path:
+        return self.path / ".tmp"
+
+    def location(self, stage: str, key: str) -> Path:
+        return self.path / stage / key
+
+    def has(self, stage: str, key: str) -> bool:
+        return self.location(stage, key).is_dir()
+
+    def keys(self, stage: str) -> set[str]:
+        """The keys of all committed chunks of a stage, by one listing."""
+        try:
+            with os.scandir(self.path / stage) as entries:
+                return {entry.name for entry in entries}
+        except (FileNotFoundError, NotADirectoryError):
+            return set()
+
+    def stages(self) -> list[str]:
+        if not self.path.is_dir():
+            return []
+        return sorted(item.name for item in self.path.iterdir() if item.is_dir() and item.name[0] != ".")
+
+    def commit(
+        self,
+        stage: str,
+        key: str,
+        arrays: Mapping[str, np.ndarray],
+        dims: Mapping[str, tuple[str, ...]],
+        record: Mapping[str, Any],
+    ) -> bool:
+        """Write one chunk durably; False if it was there already (the first one stays).
+
+        All is written under a temporary name and flushed (data, then record, then folders), then renamed.
+
+        Raises:
+            StoreFullError: no space; the temporary is removed, what was committed before is safe.
+            UserError: the store cannot be written.
+        """
+        if self.has(stage, key):
+            return False
+        draft = (
+            self.temporary / f"{stage}-{key[:12]}-{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+        )
+        with self._writing(f"{stage}/{key[:12]}"):
+            try:
+                _write_group(draft, arrays, dims, record)
+                _flush_tree(draft)
+                return self._publish(draft, stage, key)
+            finally:
+                shutil.rmtree(draft, ignore_errors=True)
+
+    def _publish(self, draft: Path, stage: str, key: str) -> bool:
+        parent = self.path / stage
+        if not parent.is_dir():
+            parent.mkdir(exist_ok=True)
+            flush(self.path)
+        try:
+            os.rename(draft, parent / key)
+        except OSError as error:
+            if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
+                return False
+            raise
+        flush(parent)
+        return True
+
+    @contextmanager
+    def _writing(self, what: str) -> Iterator[None]:
+        """Turn errors of the file system into one clear message."""
+        try:
+            yield
+        except OSError as error:
+            if error.errno in _FULL:
+                raise StoreFullError(
+                    f"store {self.path}: {error.strerror} while writing {what}; what was committed is safe, "
+                    "make room and run the same command again"
+                ) from error
+            raise UserError(f"store {self.path}: cannot write {what}: {error.strerror or error}") from error
+
+    def record(self, stage: str, key: str) -> dict[str, Any]:
+        """Parameters, coordinates, input keys, statistics and digests of a chunk."""
+        try:
+            return json.loads((self.location(stage, key) / "zarr.json").read_text())["attributes"]
+        except (OSError, ValueError, KeyError) as error:
+            raise DamagedChunkError(f"{self._name(stage, key)} has no readable record: {error}") from error
+
+    def load(self, stage: str, key: str) -> dict[str, np.ndarray]:
+        """All arrays of a chunk, checked against their checksums."""
+        names = self.record(stage, key)["arrays"]
+        try:
+            group = self.open(stage, key)
+            return {name: _read_whole(group[name]) for name in names}
+        except (OSError, ValueError, KeyError) as error:
+            raise DamagedChunkError(
+                f"{self._name(stage, key)} is damaged ({error}): `quarkline verify --remove` drops it, "
+                "and the next run computes it again"
+            ) from error
+
+    def open(self, stage: str, key: str) -> zarr.Group:
+        """The chunk's Zarr group, read-only: a part of a large array can be read alone."""
+        return zarr.open_group(LocalStore(self.location(stage, key), read_only=True), mode="r")
+
+    def remove(self, stage: str, key: str) -> None:
+        """Take a chunk away: it vanishes at once, its bytes a little later."""
+        grave = self.temporary / f"removed-{uuid.uuid4().hex}"
+        with self._writing(f"{stage}/{key[:12]}"):
+            os.rename(self.location(stage, key), grave)
+        shutil.rmtree(grave, ignore_errors=True)
+
+    def sweep(self) -> int:
+        """Remove what interrupted writers left; returns how many. Only for the one driver of the store."""
+        drafts = list(self.temporary.iterdir()) if self.temporary.is_dir() else []
+        for draft in drafts:
+            shutil.rmtree(draft, ignore_errors=True)
+        return len(drafts)
+
+    def _name(self, stage: str, key: str) -> str:
+        return f"chunk {stage}/{key[:12]} of store {self.path}"
+
+
+def array_digest(array: np.ndarray) -> str:
+    """SHA-256 of dtype, shape and bytes of an array."""
+    summed = sha256(f"{array.dtype.str}{array.shape}".encode())
+    summed.update(memoryview(np.ascontiguousarray(array).reshape(-1).view(np.uint8)))
+    return summed.hexdigest()
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Replace a small file as a whole, durably."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}-{uuid.uuid4().hex[:8]}")
+    try:
+        draft.write_text(text)
+        flush(draft)
+        os.replace(draft, path)
+    finally:
+        draft.unlink(missing_ok=True)
+    flush(path.parent)
+
+
+def flush(path: Path) -> None:
+    """fsync a file or a folder."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _mark() -> str:
+    return json.dumps({"format": FORMAT})
+
+
+def _write_group(
+    folder: Path,
+    arrays: Mapping[str, np.ndarray],
+    dims: Mapping[str, tuple[str, ...]],
+    record: Mapping[str, Any],
+) -> None:
+    digests = {
+        name: {"digest": array_digest(array), "dims": list(dims[name])} for name, array in arrays.items()
+    }
+    group = zarr.create_group(LocalStore(folder), attributes={**record, "arrays": digests}, zarr_format=3)
+    for name, array in arrays.items():
+        target = group.create_array(
+            name,
+            shape=array.shape,
+            dtype=array.dtype,
+            chunks=_piece(array),
+            compressors=Crc32cCodec(),
+            dimension_names=dims[name],
+            config={"write_empty_chunks": True},
+        )
+        target[...] = array
+
+
+def _read_whole(array: zarr.Array) -> np.ndarray:
+    """All of an array; a piece whose file is gone would read as zeros, and is refused."""
+    if array.nchunks_initialized != array.nchunks:
+        raise ValueError(f"{array.nchunks - array.nchunks_initialized} pieces of {array.basename} are gone")
+    return np.asarray(array[...])
+
+
+def _piece(array: np.ndarray) -> tuple[int, ...]:
+    """Shape of the pieces of an array inside its group."""
+    if array.ndim == 0:
+        return ()
+    row = max(1, array.nbytes // max(1, array.shape[0]))
+    return (max(1, min(array.shape[0], PIECE_BYTES // row)), *(max(1, n) for n in array.shape[1:]))
+
+
+def _flush_tree(folder: Path) -> None:
+    """fsync all data, then the record, then the folders from the bottom up."""
+    levels = list(os.walk(folder, topdown=False))
+    record = folder / "zarr.json"
+    for parent, _, names in levels:
+        for name in names:
+            if (path := Path(parent, name)) != record:
+                flush(path)
+    flush(record)
+    for parent, _, _ in levels:
+        flush(Path(parent))
