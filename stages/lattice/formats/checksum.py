@@ -1,0 +1,133 @@
+"""The checksums of gauge-field files, taken slab by slab while the file is read or written.
+
+A `Checksum` maps a slab of consecutive sites to partial values; XOR and addition do not depend on the order
+in which the slabs are combined, so that slabs may be read by several threads. Measured on one core: SciDAC
+0.3 us per site of 576 bytes (1.9 GB/s; a Python loop over `zlib.crc32` takes 0.46 us and keeps the GIL), MILC
+and NERSC less.
+
+- SciDAC (QIO's DML_checksum): c_s = CRC-32 of the bytes of site s, a = XOR_s rotl(c_s, s mod 29),
+  b = XOR_s rotl(c_s, s mod 31), s the lexicographic site number.
+- MILC v5: XOR_k rotl(w_k, k mod 29) and XOR_k rotl(w_k, k mod 31) over all 32-bit words w_k (native values).
+- NERSC: sum of all 32-bit words (native values) modulo 2^32. MILC prints the NERSC checksum of a field: that
+  of the first two rows of its links in single precision (`nersc_of_field`).
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import reduce
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+Bytes = NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class Checksum:
+    """A checksum of one or two 32-bit words.
+
+    names: what each word is called in reports.
+    partial: (bytes ``[site, byte]`` of a slab, number of its first site, byte order '<' or '>') -> its words.
+    combine: how the words of two slabs make those of both.
+    """
+
+    names: tuple[str, ...]
+    partial: Callable[[Bytes, int, str], tuple[int, ...]]
+    combine: Callable[[int, int], int]
+
+    def total(self, partials: Iterable[tuple[int, ...]]) -> tuple[int, ...]:
+        """The words of the whole file from those of all its slabs."""
+        return tuple(reduce(self.combine, words) for words in zip(*partials, strict=True))
+
+
+def site_crc32(raw: Bytes) -> NDArray[np.uint32]:
+    """CRC-32 (zlib's) of each site's bytes; `raw` is C-contiguous ``[site, byte]``, 8 n bytes per site."""
+    return _crc32(raw.view("<u4").astype(np.uint32, copy=False), _CRC_TABLES)
+
+
+def nersc_of_field(links: NDArray) -> int:
+    """MILC's NERSC checksum of a gauge field: that of its links' first two rows in single precision."""
+    rows = np.ascontiguousarray(links[..., :2, :], dtype=np.complex64)
+    return int(rows.view(np.uint32).sum(dtype=np.uint64) & 0xFFFFFFFF)
+
+
+def _scidac_words(raw: Bytes, first_site: int, order: str) -> tuple[int, ...]:
+    crcs = site_crc32(raw)
+    return tuple(int(_rotated_xor(crcs, first_site, period)) for period in (29, 31))
+
+
+def _milc_words(raw: Bytes, first_site: int, order: str) -> tuple[int, ...]:
+    words = _native_words(raw, order)
+    first_word = first_site * (raw.shape[1] // 4)
+    return tuple(int(_rotated_xor(words, first_word, period)) for period in (29, 31))
+
+
+def _nersc_words(raw: Bytes, first_site: int, order: str) -> tuple[int, ...]:
+    return (int(_native_words(raw, order).sum(dtype=np.uint64) & 0xFFFFFFFF),)
+
+
+def _native_words(raw: Bytes, order: str) -> NDArray[np.uint32]:
+    """All 32-bit words of a slab in native order (the halves of a 64-bit number may change places)."""
+    return raw.reshape(-1).view(f"{order}u4").astype(np.uint32, copy=False)
+
+
+def _add(a: int, b: int) -> int:
+    return (a + b) & 0xFFFFFFFF
+
+
+SCIDAC = Checksum(("SciDAC checksum a", "SciDAC checksum b"), _scidac_words, operator.xor)
+MILC = Checksum(("MILC checksum sum29", "MILC checksum sum31"), _milc_words, operator.xor)
+NERSC = Checksum(("NERSC checksum",), _nersc_words, _add)
+
+
+def _crc_tables() -> NDArray[np.uint32]:
+    """Tables ``[8, 256]`` for CRC-32 eight bytes at a time ("slicing by 8", Kounavis and Berry 2005)."""
+    tables = np.empty((8, 256), np.uint32)
+    remainder = np.arange(256, dtype=np.uint32)
+    for _ in range(8):
+        remainder = np.where(remainder & 1, (remainder >> 1) ^ np.uint32(0xEDB88320), remainder >> 1)
+    tables[0] = remainder
+    for k in range(1, 8):
+        tables[k] = (tables[k - 1] >> 8) ^ tables[0][tables[k - 1] & 255]
+    return tables
+
+
+_CRC_TABLES = _crc_tables()
+
+
+@njit(nogil=True, cache=True)
+def _crc32(words, table):  # type: ignore[no-untyped-def]
+    """CRC-32 of each row of little-endian 32-bit words ``[site, word]`` (an even number of words)."""
+    crcs = np.empty(words.shape[0], np.uint32)
+    for site in range(words.shape[0]):
+        crc = np.uint32(0xFFFFFFFF)
+        for k in range(0, words.shape[1], 2):
+            low = words[site, k] ^ crc
+            high = words[site, k + 1]
+            crc = (
+                table[7, low & 255]
+                ^ table[6, (low >> 8) & 255]
+                ^ table[5, (low >> 16) & 255]
+                ^ table[4, low >> 24]
+                ^ table[3, high & 255]
+                ^ table[2, (high >> 8) & 255]
+                ^ table[1, (high >> 16) & 255]
+                ^ table[0, high >> 24]
+            )
+        crcs[site] = ~crc
+    return crcs
+
+
+@njit(nogil=True, cache=True)
+def _rotated_xor(words, first, period):  # type: ignore[no-untyped-def]
+    """XOR_i rotl(words[i], (first + i) mod period) of 32-bit words ``[n]``."""
+    total = np.uint32(0)
+    rotation = np.uint32(first % period)
+    for word in words:
+        total ^= np.uint32(word << rotation) | np.uint32(word >> ((np.uint32(32) - rotation) & np.uint32(31)))
+        rotation = rotation + np.uint32(1) if rotation + 1 < period else np.uint32(0)
+    return total
