@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +21,9 @@ Result = TypeVar("Result")
 SLAB_BYTES = 1 << 20
 """Bytes of a file that one thread holds at a time: small beside any field, large beside a system call."""
 
+
+WHOLE_NUMBER = re.compile("[0-9]{1,9}")
+"""A number in a header's text, such as an extent."""
 
 DAMAGED = "the file is damaged or mislabelled: fetch it again from its source"
 """The remedy for a file whose content cannot be what its writer wrote."""

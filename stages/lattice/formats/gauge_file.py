@@ -58,10 +58,10 @@ def printed_claim(path: Path, name: str, text: str, precision: int) -> Claim:
     """The claim of a number printed in a header: to the digits printed and the precision of the file."""
     try:
         number = Decimal(text)
-        digits = int(number.as_tuple().exponent)
-    except (InvalidOperation, ValueError):
+        last_digit = 10.0 ** int(number.as_tuple().exponent)
+    except (InvalidOperation, ValueError, OverflowError):
         raise damaged(path, f"its header states {text!r} as {name}, which is no number") from None
-    return Claim(name, float(number), 10.0**digits + HEADER_TOLERANCE[precision])
+    return Claim(name, float(number), last_digit + HEADER_TOLERANCE[precision])
 
 
 def checksum_checks(
@@ -91,7 +91,7 @@ class GaugeSource(Protocol):
         ...
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class GaugeField:
     """A gauge field as stored in a file.
 

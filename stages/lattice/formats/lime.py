@@ -7,6 +7,7 @@ flags begins a message, bit 14 ends it; a file may hold several messages.
 
 from __future__ import annotations
 
+import os
 import re
 import struct
 from dataclasses import dataclass
@@ -34,9 +35,9 @@ class Record:
 def records(path: Path) -> list[Record]:
     """All records of a LIME file, from their headers only; InputError where the chain of headers breaks."""
     found: list[Record] = []
-    size = path.stat().st_size
+    position = 0
     with opened(path) as file:
-        position = 0
+        size = os.fstat(file.fileno()).st_size
         while position < size:
             record = _record_at(path, file, position, size)
             found.append(record)

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.lattice.formats.atomic import replacing
-from stages.lattice.formats.binary import damaged, expect_bytes, fault, lattice_of, opened
+from stages.lattice.formats.binary import WHOLE_NUMBER, damaged, expect_bytes, fault, lattice_of, opened
 from stages.lattice.formats.checksum import NERSC
 from stages.lattice.formats.gauge_file import (
     LINK_TRACE,
@@ -37,7 +37,9 @@ BEGINNING = b"BEGIN_HEADER"
 HEADER_LIMIT = 1 << 16
 """Bytes among which the header must end."""
 
-ROWS = {"4D_SU3_GAUGE": 2, "4D_SU3_GAUGE_3X3": 3}
+DATATYPES = {2: "4D_SU3_GAUGE", 3: "4D_SU3_GAUGE_3x3"}
+"""DATATYPE by rows stored; readers take it in any case."""
+
 ORDERS = {"BIG": ">", "LITTLE": "<"}
 THIRD_ROW_TOLERANCE = 1e-5
 """How far a third row may be from conj(row 1 x row 2) for a file that leaves it out."""
@@ -89,9 +91,9 @@ def open_nersc(path: Path) -> NerscFile:
     """Read the header of a NERSC file; InputError if it is incomplete or does not fit the file's size."""
     header, offset = _header(path)
     datatype = value(path, header, "DATATYPE")
-    rows = ROWS.get(datatype.upper())
+    rows = next((rows for rows, name in DATATYPES.items() if name.upper() == datatype.upper()), None)
     if rows is None:
-        remedy = "4D_SU3_GAUGE and 4D_SU3_GAUGE_3x3 can be read"
+        remedy = f"{' and '.join(DATATYPES.values())} can be read"
         raise fault(path, f"its header states DATATYPE = {datatype}", remedy)
     lattice = lattice_of(
         path, tuple(_integer(path, header, f"DIMENSION_{number}") for number in (1, 2, 3, 4))
@@ -128,6 +130,8 @@ def write_nersc(path: str | Path, links: NDArray, lattice: Lattice, precision: i
     """
     path = Path(path)
     stored = links_to_write(path, links, lattice, precision)
+    if rows not in DATATYPES:
+        raise fault(path, f"cannot be written with {rows} rows per link", "give 2 or 3")
     if rows == 2 and not np.allclose(_third_row(links), links[..., 2, :], rtol=0, atol=THIRD_ROW_TOLERANCE):
         raise fault(path, "links that are not in SU(3) cannot be written with two rows", "write all three")
     field = np.moveaxis(stored, 0, 2)[..., :rows, :]
@@ -162,7 +166,7 @@ def _header(path: Path) -> tuple[dict[str, str], int]:
 
 def _integer(path: Path, header: dict[str, str], key: str) -> int:
     text = value(path, header, key)
-    if not text.isdecimal():
+    if not WHOLE_NUMBER.fullmatch(text):
         raise damaged(path, f"its header states {key} = {text}, which is no whole number")
     return int(text)
 
@@ -184,17 +188,20 @@ def _byte_order(path: Path, offset: int, size: int) -> str:
         row = file.read(6 * size)
     if len(row) < 6 * size:
         raise damaged(path, "truncated: it ends right after its header")
-    length = {
-        order: float((np.frombuffer(row, f"{order}f{size}").astype(float) ** 2).sum()) for order in "<>"
-    }
-    return min(length, key=lambda order: abs(length[order] - 1) if math.isfinite(length[order]) else math.inf)
+
+    def misfit(order: str) -> float:
+        with np.errstate(over="ignore", invalid="ignore"):
+            length = float((np.frombuffer(row, f"{order}f{size}").astype(float) ** 2).sum())
+        return abs(length - 1) if math.isfinite(length) else math.inf
+
+    return min("<>", key=misfit)
 
 
 def _header_text(path: Path, links: NDArray, lattice: Lattice, rows: int, checksum: int) -> bytes:
     lines = {
         "HDR_VERSION": "1.0",
         "STORAGE_FORMAT": "1.0",
-        "DATATYPE": {2: "4D_SU3_GAUGE", 3: "4D_SU3_GAUGE_3x3"}[rows],
+        "DATATYPE": DATATYPES[rows],
         **{f"DIMENSION_{number}": str(extent) for number, extent in enumerate(lattice.extents, 1)},
         "CHECKSUM": f"{checksum:x}",
         "LINK_TRACE": f"{link_trace(links):.15g}",

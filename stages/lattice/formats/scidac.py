@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from stages.lattice.errors import InputError
 from stages.lattice.formats import lime
-from stages.lattice.formats.binary import damaged, fault, lattice_of
+from stages.lattice.formats.binary import WHOLE_NUMBER, damaged, fault, lattice_of
 from stages.lattice.formats.checksum import SCIDAC
 from stages.lattice.formats.gauge_file import (
     LINK_TRACE,
@@ -67,7 +67,7 @@ class StoredField:
         return checksum_checks(SCIDAC, message.checksum, found) if message.checksum else ()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ScidacField:
     """A field of a SciDAC file.
 
@@ -160,7 +160,7 @@ def required(path: Path, xml: str, name: str) -> str:
 def integer(path: Path, xml: str, name: str) -> int:
     """Value of an XML element that must be there and be a whole number."""
     text = required(path, xml, name)
-    if not text.isdecimal():
+    if not WHOLE_NUMBER.fullmatch(text):
         raise damaged(path, f"a record of its header states <{name}> {text!r}, which is no whole number")
     return int(text)
 
@@ -198,7 +198,7 @@ def _dimensions(message: Message) -> tuple[int, ...]:
     text = required(path, xml, "dims")
     if (lime.element(xml, "volfmt") or "0") != "0":
         raise fault(path, "its SciDAC volume is spread over several files", "join it with QIO's qio-convert")
-    if not all(part.isdecimal() for part in text.split()):
+    if not all(WHOLE_NUMBER.fullmatch(part) for part in text.split()):
         raise damaged(path, f"its SciDAC header states the dimensions {text!r}")
     return tuple(int(part) for part in text.split())
 
