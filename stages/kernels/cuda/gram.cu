@@ -1,0 +1,114 @@
+// Gram matrix of tall-skinny blocks, G = x^H y for x [rows][NX] and y [rows][NY]: partial sums per block of threads,
+// as complex doubles [part][NX][NY].
+//
+// Chunks of ROWS rows of x and y stream through a ring of shared-memory stages. A thread owns TX x TY elements of G
+// for every SLICES-th row of a chunk, and adds what it has summed in working precision to double totals after
+// every FLUSH chunks (FLUSH = 0: never in between; the working precision is double).
+
+#include "complex.cuh"
+#include "async_copy.cuh"
+#include "block_sum.cuh"
+
+// The T columns of a row of N that one of COUNT threads owns: vectors `thread`, `thread` + COUNT, ...
+template <class Real, int N, int T> struct Share {
+    static constexpr int COUNT = ceil_div(N, T), WIDTH = vector_width<Real>(N, T);
+
+    static __device__ __forceinline__ int column(int thread, int i) {
+        return (i / WIDTH * COUNT + thread) * WIDTH + i % WIDTH;
+    }
+
+    // Columns past the end of the row are whatever lies there; their products are never stored.
+    static __device__ __forceinline__ void load(const Complex<Real>* row, int thread, Real* re, Real* im) {
+        #pragma unroll
+        for (int i = 0; i < T; i += WIDTH)
+            unpack(*reinterpret_cast<const Vector<Real, WIDTH>*>(row + column(thread, i)), re + i, im + i);
+    }
+};
+
+// Copy the `bytes` at `global`, of which `valid` exist, to shared memory; the rest becomes zero.
+template <int BYTES, int THREADS>
+__device__ __forceinline__ void fetch(unsigned char* shared, const unsigned char* global, long long valid) {
+    for (int i = threadIdx.x * 16; i < BYTES; i += THREADS * 16) {
+        const long long left = valid - i;
+        copy_async<16>(shared + i, global + i, left >= 16 ? 16 : left > 0 ? int(left) : 0);
+    }
+}
+
+template <class Real, int NX, int NY, int TX, int TY, int SLICES, int ROWS, int FLUSH>
+__global__ void __launch_bounds__(ceil_div(NX, TX) * ceil_div(NY, TY) * SLICES)
+    gram_partials(const Complex<Real>* __restrict__ x, const Complex<Real>* __restrict__ y, double2* partials,
+                  long long rows) {
+    using ShareX = Share<Real, NX, TX>;
+    using ShareY = Share<Real, NY, TY>;
+    constexpr int stages = 3, tiles = ShareX::COUNT * ShareY::COUNT, threads = tiles * SLICES;
+    constexpr int x_bytes = ROWS * NX * sizeof(Complex<Real>), y_bytes = ROWS * NY * sizeof(Complex<Real>);
+    extern __shared__ __align__(16) unsigned char shared[];
+
+    const int ty = threadIdx.x % ShareY::COUNT, tx = threadIdx.x / ShareY::COUNT % ShareX::COUNT;
+    const int slice = threadIdx.x / tiles;
+    const long long chunks = (rows + ROWS - 1) / ROWS;
+
+    const auto fetch_chunk = [&](long long chunk, int stage) {
+        if (chunk < chunks) {
+            unsigned char* to = shared + stage * (x_bytes + y_bytes);
+            const long long left = rows - chunk * ROWS;
+            fetch<x_bytes, threads>(to, reinterpret_cast<const unsigned char*>(x) + chunk * x_bytes,
+                                    left * (x_bytes / ROWS));
+            fetch<y_bytes, threads>(to + x_bytes, reinterpret_cast<const unsigned char*>(y) + chunk * y_bytes,
+                                    left * (y_bytes / ROWS));
+        }
+        commit_copies();
+    };
+
+    Real re[TX][TY] = {}, im[TX][TY] = {};
+    double total[2 * TX * TY] = {};
+    const auto flush = [&]() {
+        #pragma unroll
+        for (int i = 0; i < TX; i++)
+            #pragma unroll
+            for (int j = 0; j < TY; j++) {
+                total[2 * (i * TY + j)] += re[i][j], re[i][j] = 0;
+                total[2 * (i * TY + j) + 1] += im[i][j], im[i][j] = 0;
+            }
+    };
+
+    for (int stage = 0; stage < stages - 1; stage++) fetch_chunk(blockIdx.x + stage * gridDim.x, stage);
+    int stage = 0, unflushed = 0;
+    for (long long chunk = blockIdx.x; chunk < chunks; chunk += gridDim.x) {
+        wait_for_copies<stages - 2>();
+        __syncthreads();
+        fetch_chunk(chunk + (stages - 1) * gridDim.x, (stage + stages - 1) % stages);
+        const auto* x_rows = reinterpret_cast<const Complex<Real>*>(shared + stage * (x_bytes + y_bytes));
+        const auto* y_rows = x_rows + ROWS * NX;
+        #pragma unroll 2
+        for (int k = slice; k < ROWS; k += SLICES) {
+            Real xr[TX], xi[TX], yr[TY], yi[TY];
+            ShareX::load(x_rows + k * NX, tx, xr, xi);
+            ShareY::load(y_rows + k * NY, ty, yr, yi);
+            #pragma unroll
+            for (int i = 0; i < TX; i++)
+                #pragma unroll
+                for (int j = 0; j < TY; j++) {
+                    re[i][j] += xr[i] * yr[j];
+                    re[i][j] += xi[i] * yi[j];
+                    im[i][j] += xr[i] * yi[j];
+                    im[i][j] -= xi[i] * yr[j];
+                }
+        }
+        if (FLUSH > 0 && ++unflushed == FLUSH) flush(), unflushed = 0;
+        stage = (stage + 1) % stages;
+    }
+    flush();
+
+    wait_for_copies<0>();
+    sum_over_groups<tiles, SLICES>(total, reinterpret_cast<double*>(shared));
+    if (slice > 0) return;
+    double2* part = partials + size_t(blockIdx.x) * (NX * NY);
+    #pragma unroll
+    for (int i = 0; i < TX; i++)
+        #pragma unroll
+        for (int j = 0; j < TY; j++) {
+            const int column_x = ShareX::column(tx, i), column_y = ShareY::column(ty, j), at = 2 * (i * TY + j);
+            if (column_x < NX && column_y < NY) part[column_x * NY + column_y] = {total[at], total[at + 1]};
+        }
+}

@@ -1,0 +1,98 @@
+// out = base + x a for tall-skinny blocks: x [rows][NX], a [NX][NY] (complex doubles), base and out [rows][NY];
+// without a base, out = x a. `out` may be `base`, and `x` if NX = NY: a block of threads has read its rows of x
+// before it writes them.
+//
+// a stays in shared memory in working precision; blocks of GROUPS * TR rows of x pass through two shared-memory
+// stages. A thread owns TR rows (`group`, `group` + GROUPS, ...) times TC columns of out.
+
+#include "complex.cuh"
+#include "async_copy.cuh"
+
+template <class Real, int NX, int NY, int TR, int TC, int GROUPS>
+__global__ void __launch_bounds__(ceil_div(NY, TC) * GROUPS)
+    multiply_add(const Complex<Real>* x, const double2* a, const Complex<Real>* base, Complex<Real>* out,
+                 long long rows) {
+    constexpr int lanes = ceil_div(NY, TC), threads = lanes * GROUPS, block_rows = GROUPS * TR;
+    constexpr int width = vector_width<Real>(NY, TC), columns = lanes * TC;
+    constexpr int x_width = vector_width<Real>(NX, 2), row_bytes = NX * sizeof(Complex<Real>);
+    constexpr int unit = row_bytes % 16 ? 8 : 16, row_stride = row_bytes + 16;  // padded against bank conflicts
+    extern __shared__ __align__(16) unsigned char shared[];
+    auto* a_shared = reinterpret_cast<Complex<Real>*>(shared);
+    unsigned char* x_shared = shared + NX * columns * sizeof(Complex<Real>);
+
+    const int lane = threadIdx.x % lanes, group = threadIdx.x / lanes;
+    const long long blocks = (rows + block_rows - 1) / block_rows;
+    const auto column = [&](int j) { return (j / width * lanes + lane) * width; };
+
+    const auto fetch_rows = [&](long long block, int stage) {
+        if (block < blocks)
+            for (int i = threadIdx.x * unit; i < block_rows * row_bytes; i += threads * unit) {
+                const long long row = block * block_rows + i / row_bytes;
+                copy_async<unit>(x_shared + stage * (block_rows * row_stride) + i / row_bytes * row_stride + i % row_bytes,
+                                 reinterpret_cast<const unsigned char*>(x) + row * row_bytes + i % row_bytes,
+                                 row < rows ? unit : 0);
+            }
+        commit_copies();
+    };
+
+    fetch_rows(blockIdx.x, 0);
+    for (int i = threadIdx.x; i < NX * columns; i += threads) {
+        const int j = i % columns;
+        const double2 value = j < NY ? a[i / columns * NY + j] : double2{0, 0};
+        a_shared[i] = {Real(value.x), Real(value.y)};
+    }
+    int stage = 0;
+    for (long long block = blockIdx.x; block < blocks; block += gridDim.x, stage ^= 1) {
+        fetch_rows(block + gridDim.x, stage ^ 1);
+        const long long first = block * block_rows + group;
+        Real re[TR][TC] = {}, im[TR][TC] = {};
+        if (base)
+            #pragma unroll
+            for (int r = 0; r < TR; r++)
+                #pragma unroll
+                for (int j = 0; j < TC; j += width)
+                    if (first + r * GROUPS < rows && column(j) < NY)
+                        unpack(__ldcs(reinterpret_cast<const Vector<Real, width>*>(base + (first + r * GROUPS) * NY +
+                                                                                  column(j))),
+                               &re[r][j], &im[r][j]);
+        wait_for_copies<1>();
+        __syncthreads();
+        const unsigned char* x_rows = x_shared + stage * (block_rows * row_stride) + group * row_stride;
+        #pragma unroll 2
+        for (int k = 0; k < NX; k += x_width) {
+            Real xr[TR][x_width], xi[TR][x_width];
+            #pragma unroll
+            for (int r = 0; r < TR; r++)
+                unpack(*reinterpret_cast<const Vector<Real, x_width>*>(x_rows + r * (GROUPS * row_stride) +
+                                                                      k * sizeof(Complex<Real>)),
+                       xr[r], xi[r]);
+            #pragma unroll
+            for (int kk = 0; kk < x_width; kk++) {
+                Real ar[TC], ai[TC];
+                #pragma unroll
+                for (int j = 0; j < TC; j += width)
+                    unpack(*reinterpret_cast<const Vector<Real, width>*>(a_shared + (k + kk) * columns + column(j)),
+                           ar + j, ai + j);
+                #pragma unroll
+                for (int r = 0; r < TR; r++)
+                    #pragma unroll
+                    for (int j = 0; j < TC; j++) {
+                        re[r][j] += xr[r][kk] * ar[j];
+                        re[r][j] -= xi[r][kk] * ai[j];
+                        im[r][j] += xr[r][kk] * ai[j];
+                        im[r][j] += xi[r][kk] * ar[j];
+                    }
+            }
+        }
+        #pragma unroll
+        for (int r = 0; r < TR; r++)
+            #pragma unroll
+            for (int j = 0; j < TC; j += width)
+                if (first + r * GROUPS < rows && column(j) < NY) {
+                    Vector<Real, width> v;
+                    pack(v, &re[r][j], &im[r][j]);
+                    __stcs(reinterpret_cast<Vector<Real, width>*>(out + (first + r * GROUPS) * NY + column(j)), v);
+                }
+        __syncthreads();
+    }
+}

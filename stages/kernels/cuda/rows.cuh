@@ -1,0 +1,18 @@
+// Element-wise work on a block of right-hand sides seen as rows [row][N]: a thread keeps to one vector column, so
+// that per-rhs coefficients and sums stay in registers, and neighbouring threads touch neighbouring memory.
+
+template <class Real, int N, int GROUPS_> struct Columns {
+    static constexpr int WIDTH = vector_width<Real>(N, N), COUNT = N / WIDTH, GROUPS = GROUPS_;
+    static constexpr int THREADS = COUNT * GROUPS;
+    using Vector = ::Vector<Real, WIDTH>;
+
+    // The first right-hand side of this thread.
+    static __device__ __forceinline__ int first_rhs() { return threadIdx.x % COUNT * WIDTH; }
+
+    // Call body(i) with i the vector index of every element of this thread's column in `rows` rows.
+    template <class Body> static __device__ __forceinline__ void for_each(long long rows, Body body) {
+        #pragma unroll 4
+        for (long long row = blockIdx.x * GROUPS + threadIdx.x / COUNT; row < rows; row += gridDim.x * GROUPS)
+            body(row * COUNT + threadIdx.x % COUNT);
+    }
+};

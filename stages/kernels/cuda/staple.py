@@ -1,0 +1,31 @@
+"""Staples: the building block of fat links and of the gauge action."""
+
+from __future__ import annotations
+
+import cupy
+import numpy as np
+
+from stages.kernels.cuda import launch
+from stages.kernels.cuda.compile import run
+from stages.kernels.operands import check_staple
+from stages.lattice.geometry import Lattice
+
+
+def add_staple(
+    out: cupy.ndarray,
+    field: cupy.ndarray,
+    links_nu: cupy.ndarray,
+    lattice: Lattice,
+    mu: int,
+    nu: int,
+    coefficient: float,
+) -> None:
+    """out(x) += c [ U_nu(x) F(x+nu) U_nu(x+mu)^dag + U_nu(x-nu)^dag F(x-nu) U_nu(x-nu+mu) ] in place.
+
+    out, links_nu and field F (anything that goes from x to x+mu as a link does): ``[parity, site, 3, 3]``.
+    `out` must be another array than `field` and `links_nu`. Raises InputError for mu = nu or wrong shapes.
+    """
+    check_staple(out, field, links_nu, lattice, mu, nu)
+    real = np.float32 if out.dtype == np.complex64 else np.float64
+    kernel = launch.add_staple(lattice, out.dtype)
+    run(kernel, out, field, links_nu, np.int32(mu), np.int32(nu), real(coefficient))
