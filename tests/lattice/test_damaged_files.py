@@ -150,9 +150,7 @@ def relabelled(content: bytes, kind: str) -> bytes:
 
 def test_extents_exchanged_in_one_of_two_headers(tmp_path: Path, healthy: Healthy) -> None:
     content = healthy("ildg").replace(b"<lx>4</lx><ly>6</ly>", b"<lx>6</lx><ly>4</ly>")
-    refused(
-        tmp_path / "a", content, "ILDG header states 6x4x2x8 in 64 bit, its SciDAC header 4x6x2x8 in 64 bit"
-    )
+    refused(tmp_path / "a", content, "ILDG header states 6x4x2x8, its SciDAC header 4x6x2x8")
 
 
 def test_precision_that_the_data_do_not_have(tmp_path: Path, healthy: Healthy) -> None:
@@ -248,20 +246,20 @@ def test_lime_files_without_exactly_one_gauge_field(tmp_path: Path, healthy: Hea
 def test_scidac_records_that_cannot_be_read(tmp_path: Path, links: NDArray, lattice: Lattice) -> None:
     lexicographic = gauge_to_lexicographic(links, lattice)
     data = foreign.lime_record("scidac-binary-data", foreign.ildg_data(lexicographic, 64))
+    header = foreign.scidac_headers(lexicographic, 64)
     refused(
         tmp_path / "a",
         foreign.scidac_headers(lexicographic, 64, volfmt=1) + data,
         "spread over several files",
     )
-    refused(
-        tmp_path / "a",
-        foreign.scidac_headers(lexicographic, 64, 24, 3) + data,
-        "192 bytes per datum; fields of",
-    )
-    header = foreign.scidac_headers(lexicographic, 64).replace(b"<recordtype>0", b"<recordtype>2")
-    refused(tmp_path / "a", header + data, "global or hypercube data")
-    header = foreign.scidac_headers(lexicographic, 64).replace(b"<precision>D", b"<precision>Q")
-    refused(tmp_path / "a", header + data, "type None with 144 bytes per datum")
+    for before, after, message in (
+        (b"<typesize>144", b"<typesize>192", "type None with 192 bytes per datum; fields of colour matrices"),
+        (b"<precision>D", b"<precision>Q", "type None with 144 bytes per datum; fields of colour matrices"),
+        (b"<recordtype>0", b"<recordtype>2", "global or hypercube data"),
+    ):
+        refused(tmp_path / "a", header.replace(before, after) + data, "with 0 gauge fields")
+        with pytest.raises(InputError, match=message):
+            read_field(tmp_path / "a")
 
 
 def test_milc_checkpoint_by_nodes(tmp_path: Path, healthy: Healthy) -> None:

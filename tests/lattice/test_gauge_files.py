@@ -162,7 +162,7 @@ def test_ildg_without_scidac_records_or_checksum(
 def test_gauge_field_among_other_messages(
     tmp_path: Path, links: NDArray, lexicographic: NDArray, lattice: Lattice
 ) -> None:
-    """A vector field with its checksum before, unknown records around, an odd-sized one last."""
+    """A vector field with its checksum before, a propagator after, records of unknown kinds around them."""
     vector = np.random.default_rng(31).normal(size=(lattice.volume, 3, 2)).view(complex)
     vector_data = b"".join(foreign.reals(site, ">", 8) for site in vector)
     data = foreign.ildg_data(lexicographic, 64)
@@ -178,6 +178,8 @@ def test_gauge_field_among_other_messages(
         + foreign.scidac_headers(lexicographic, 64)
         + foreign.lime_record("scidac-binary-data", data)
         + checksums[1]
+        + foreign.scidac_headers(lexicographic, 64, datum_reals=288, count=1)
+        + foreign.lime_record("scidac-binary-data", bytes(288 * 8 * lattice.volume))
         + foreign.lime_record("xlf-info", b"plaquette = 0.5", 0xC000)
     )
     assert_links(tmp_path / "a", links, lattice, 64, "SciDAC")
@@ -185,8 +187,20 @@ def test_gauge_field_among_other_messages(
     values = read_field(tmp_path / "a", record=0).values
     assert (to_lexicographic(values, lattice).reshape(-1, 3) == vector[..., 0]).all()
     assert (read_field(tmp_path / "a", record=1).values == links).all()
-    with pytest.raises(InputError, match="has 2 SciDAC fields, number 2 was asked for"):
-        read_field(tmp_path / "a", record=2)
+    with pytest.raises(InputError, match="has 3 SciDAC fields, number 3 was asked for"):
+        read_field(tmp_path / "a", record=3)
+
+
+def test_links_counted_as_36_complex_numbers(
+    tmp_path: Path, links: NDArray, lexicographic: NDArray, lattice: Lattice
+) -> None:
+    header = foreign.scidac_headers(lexicographic, 64, datum_reals=2, count=36)
+    data = foreign.ildg_data(lexicographic, 64)
+    (tmp_path / "a").write_bytes(header + foreign.lime_record("scidac-binary-data", data))
+    assert_links(tmp_path / "a", links, lattice, 64, "SciDAC")
+    ildg = foreign.ildg_format(lexicographic, 64) + foreign.lime_record("ildg-binary-data", data)
+    (tmp_path / "b").write_bytes(header + ildg)
+    assert_links(tmp_path / "b", links, lattice, 64, "ILDG")
 
 
 @pytest.mark.parametrize(("shift", "ok"), [(0.0, True), (1e-5, False)])

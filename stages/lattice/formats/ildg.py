@@ -22,13 +22,15 @@ from stages.lattice.formats.checksum import SCIDAC
 from stages.lattice.formats.gauge_file import Check, Claim, links_to_write
 from stages.lattice.formats.lexicographic import encoded_slabs
 from stages.lattice.formats.scidac import (
+    LINKS_REALS,
     MATRIX,
     Message,
     StoredField,
+    dimensions,
     expect_length,
     integer,
     messages,
-    stored_field,
+    stored_links,
     usqcd_claims,
 )
 from stages.lattice.geometry import Lattice
@@ -77,15 +79,10 @@ def open_lime(path: Path) -> LimeGaugeFile:
 
 def _gauge_field(message: Message) -> StoredField | None:
     """The layout of a message that holds four colour matrices per site; None for another one."""
-    if message.data.kind == "ildg-binary-data":
-        return _ildg_field(message)
-    if not message.record_xml:
-        return None
-    stored = stored_field(message)
-    return stored if (stored.reals, stored.count) == (MATRIX, 4) else None
+    return _ildg_links(message) if message.data.kind == "ildg-binary-data" else stored_links(message)
 
 
-def _ildg_field(message: Message) -> StoredField:
+def _ildg_links(message: Message) -> StoredField:
     """The layout that 'ildg-format' states; where SciDAC's records are there too, they must say the same."""
     path, xml = message.path, message.ildg_xml
     if not xml:
@@ -96,14 +93,10 @@ def _ildg_field(message: Message) -> StoredField:
         raise damaged(
             path, f"its ILDG header states a precision of {precision} bits, which is neither 32 nor 64"
         )
-    expect_length(message, lattice, 4 * MATRIX * precision // 8)
-    ildg = StoredField(message, lattice, precision, MATRIX, 4)
-    if message.record_xml and message.file_xml:
-        scidac = stored_field(message)
-        if scidac != ildg:
-            stated = [f"{field.lattice} in {field.precision} bit" for field in (ildg, scidac)]
-            raise damaged(path, f"its ILDG header states {stated[0]}, its SciDAC header {stated[1]}")
-    return ildg
+    expect_length(message, lattice, LINKS_REALS * precision // 8)
+    if message.file_xml and dimensions(message) != lattice:
+        raise damaged(path, f"its ILDG header states {lattice}, its SciDAC header {dimensions(message)}")
+    return StoredField(message, lattice, precision, MATRIX, 4)
 
 
 def write_ildg(path: str | Path, links: NDArray, lattice: Lattice, precision: int) -> None:
@@ -117,7 +110,7 @@ def write_ildg(path: str | Path, links: NDArray, lattice: Lattice, precision: in
     slabs = encoded_slabs(field, lattice, f">f{precision // 8}")
     with replacing(path) as file:
         _write_headers(file, lattice, precision)
-        lime.begin_record(file, "ildg-binary-data", lattice.volume * 4 * MATRIX * precision // 8)
+        lime.begin_record(file, "ildg-binary-data", lattice.volume * LINKS_REALS * precision // 8)
         partials = []
         for first_site, raw in slabs:
             file.write(raw.data)

@@ -33,6 +33,9 @@ from stages.lattice.geometry import Lattice
 MATRIX, VECTOR = 18, 6
 """Reals of a colour matrix and of a colour vector."""
 
+LINKS_REALS = 4 * MATRIX
+"""Reals of a site's four links."""
+
 BINARY = ("scidac-binary-data", "ildg-binary-data")
 
 
@@ -119,21 +122,48 @@ def messages(path: Path) -> list[Message]:
 
 
 def stored_field(message: Message) -> StoredField:
-    """The layout that a SciDAC field's private records state; InputError where they contradict each other."""
+    """The layout of a field of colour matrices or vectors; InputError for another one."""
     path, xml = message.path, message.record_xml
-    lattice = lattice_of(path, _dimensions(message))
     precision = {"F": 32, "D": 64}.get(required(path, xml, "precision"), 0)
     datum_bytes, count = (integer(path, xml, name) for name in ("typesize", "datacount"))
-    if (lime.element(xml, "recordtype") or lime.element(xml, "globaldata") or "0") != "0":
-        raise fault(
-            path, "its SciDAC record holds global or hypercube data", "use a file of one lattice field"
-        )
+    if not _is_field(xml):
+        what = "its SciDAC record holds global or hypercube data"
+        raise fault(path, what, "use a file of one lattice field")
     if not precision or datum_bytes * 8 not in (MATRIX * precision, VECTOR * precision):
         datatype = lime.element(xml, "datatype")
         what = f"its SciDAC record is of type {datatype!r} with {datum_bytes} bytes per datum"
         raise fault(path, what, "fields of colour matrices and colour vectors (3 colours) can be read")
+    lattice = dimensions(message)
     expect_length(message, lattice, datum_bytes * count)
     return StoredField(message, lattice, precision, datum_bytes * 8 // precision, count)
+
+
+def stored_links(message: Message) -> StoredField | None:
+    """The layout of a message whose sites have the size of four colour matrices; None for another one.
+
+    However the record divides a site: some codes call a complex number the datum and count 36 of them.
+    """
+    xml = message.record_xml
+    precision = {"F": 32, "D": 64}.get(lime.element(xml, "precision") or "")
+    sizes = [lime.element(xml, name) or "" for name in ("typesize", "datacount")]
+    if precision is None or not _is_field(xml) or not all(map(WHOLE_NUMBER.fullmatch, sizes)):
+        return None
+    if int(sizes[0]) * int(sizes[1]) != LINKS_REALS * precision // 8:
+        return None
+    lattice = dimensions(message)
+    expect_length(message, lattice, LINKS_REALS * precision // 8)
+    return StoredField(message, lattice, precision, MATRIX, 4)
+
+
+def dimensions(message: Message) -> Lattice:
+    """The lattice that the private file record states."""
+    path, xml = message.path, message.file_xml
+    text = required(path, xml, "dims")
+    if (lime.element(xml, "volfmt") or "0") != "0":
+        raise fault(path, "its SciDAC volume is spread over several files", "join it with QIO's qio-convert")
+    if not all(map(WHOLE_NUMBER.fullmatch, text.split())):
+        raise damaged(path, f"its SciDAC header states the dimensions {text!r}")
+    return lattice_of(path, tuple(int(part) for part in text.split()))
 
 
 def usqcd_claims(message: Message, precision: int) -> tuple[Claim, ...]:
@@ -193,14 +223,9 @@ def _checksum(path: Path, xml: str) -> tuple[int, int]:
         raise damaged(path, f"its SciDAC checksum record is unreadable: {xml!r}") from None
 
 
-def _dimensions(message: Message) -> tuple[int, ...]:
-    path, xml = message.path, message.file_xml
-    text = required(path, xml, "dims")
-    if (lime.element(xml, "volfmt") or "0") != "0":
-        raise fault(path, "its SciDAC volume is spread over several files", "join it with QIO's qio-convert")
-    if not all(WHOLE_NUMBER.fullmatch(part) for part in text.split()):
-        raise damaged(path, f"its SciDAC header states the dimensions {text!r}")
-    return tuple(int(part) for part in text.split())
+def _is_field(xml: str) -> bool:
+    """Whether a private record announces a lattice field: not global data, nor that of a hypercube."""
+    return (lime.element(xml, "recordtype") or lime.element(xml, "globaldata") or "0") == "0"
 
 
 def _empty(stored: StoredField) -> tuple[NDArray, NDArray]:
