@@ -88,9 +88,9 @@ def counted(number: int, noun: str) -> str:
 
 
 def size(number: float) -> str:
-    """Bytes for people; 'memory unknown' is 0, as nodes that give no figure have it."""
+    """Bytes for people; 0 is what nodes that give no figure have."""
     if number <= 0:
-        return "unknown memory"
+        return "unknown size"
     for unit in ("B", "kB", "MB", "GB"):
         if number < 1000:
             return f"{number:.3g} {unit}"

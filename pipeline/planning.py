@@ -37,7 +37,6 @@ class Plan:
     """What a run would do. `everything` holds transient chunks too, upstream before downstream."""
 
     workflow: str
-    store: Store
     backend: str
     everything: tuple[Chunk, ...]
     reasons: dict[str, Reason]
@@ -102,7 +101,6 @@ def plan(workflow: Workflow, store: Store, *, backend: str = "cpu") -> Plan:
     reasons = Reasons(Manifest.read(store, workflow.name), by_node, backend) if absent else None
     return Plan(
         workflow=workflow.name,
-        store=store,
         backend=backend,
         everything=everything,
         reasons={chunk.key: reasons.of(chunk) for chunk in absent} if reasons else {},

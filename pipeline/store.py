@@ -30,8 +30,12 @@ PIECE_BYTES = 16 << 20
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
-class StoreFullError(UserError):
-    """No room to write: nothing later in the run can be committed either."""
+class StoreError(UserError):
+    """The store cannot be written: nothing later in a run can be committed either."""
+
+
+class StoreFullError(StoreError):
+    """No room to write."""
 
 
 class DamagedChunkError(UserError):
@@ -116,7 +120,7 @@ class Store:
 
         Raises:
             StoreFullError: no space; the temporary is removed, what was committed before is safe.
-            UserError: the store cannot be written.
+            StoreError: the store cannot be written.
         """
         if self.has(stage, key):
             return False
@@ -156,7 +160,7 @@ class Store:
                     f"store {self.path}: {error.strerror} while writing {what}; what was committed is safe, "
                     "make room and run the same command again"
                 ) from error
-            raise UserError(f"store {self.path}: cannot write {what}: {error.strerror or error}") from error
+            raise StoreError(f"store {self.path}: cannot write {what}: {error.strerror or error}") from error
 
     def record(self, stage: str, key: str) -> dict[str, Any]:
         """Parameters, coordinates, input keys, statistics and digests of a chunk."""
@@ -202,7 +206,7 @@ class Store:
 def array_digest(array: np.ndarray) -> str:
     """SHA-256 of dtype, shape and bytes of an array."""
     summed = sha256(f"{array.dtype.str}{array.shape}".encode())
-    summed.update(memoryview(np.ascontiguousarray(array).reshape(-1).view(np.uint8)))
+    summed.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
     return summed.hexdigest()
 
 

@@ -1,0 +1,31 @@
+"""Where a run's tasks go: one file per kind of cluster, each opening into a client."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+
+@dataclass(frozen=True)
+class Demand:
+    """What a run needs from a cluster."""
+
+    tasks: int
+    """Tasks that could at most run side by side."""
+    memory: int
+    """Bytes that the largest task needs, 0 if unknown."""
+
+
+class Cluster(Protocol):
+    """A kind of cluster with its options."""
+
+    @property
+    def backend(self) -> str:
+        """'cpu' or 'cuda': where stages run that ask for a device."""
+
+    def open(self, demand: Demand) -> AbstractContextManager[Client]:
+        """Start (or join) it; on leaving, end what was started."""

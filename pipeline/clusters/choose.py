@@ -1,0 +1,38 @@
+"""From what a person writes (`--cluster cuda`) to a cluster."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from pipeline.clusters import Cluster
+from pipeline.errors import UserError, suggestion
+
+KINDS = ("local", "cuda", "slurm")
+
+
+def choose(name: str, **options: Any) -> Cluster:
+    """The cluster of that name with its options; anything with `://` and any file is an existing cluster's.
+
+    Raises:
+        UserError: no such cluster.
+    """
+    if "://" in name or Path(name).is_file():
+        from pipeline.clusters.address import Address
+
+        return Address(name, **options)
+    if name == "local":
+        from pipeline.clusters.local import Local
+
+        return Local(**options)
+    if name == "cuda":
+        from pipeline.clusters.cuda import Cuda
+
+        return Cuda(**options)
+    if name == "slurm":
+        from pipeline.clusters.slurm import Slurm
+
+        return Slurm(**options)
+    raise UserError(
+        f"no cluster {name!r}{suggestion(name, KINDS)}, or tcp://host:port, or the path of a scheduler file"
+    )

@@ -1,0 +1,65 @@
+"""One worker per GPU of this machine, by dask-cuda."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from distributed import Client
+
+from pipeline.clusters import Demand
+from pipeline.clusters.local import started
+from pipeline.errors import UserError
+
+INSTALL = "pip install 'quarkline[cuda13]' (or [cuda12])"
+
+
+@dataclass(frozen=True)
+class Cuda:
+    """A worker per GPU; each sees its own as device 0.
+
+    Args:
+        workers: number of GPUs to use; all visible ones by default.
+    """
+
+    workers: int | None = None
+    backend: str = "cuda"
+
+    @contextmanager
+    def open(self, demand: Demand) -> Iterator[Client]:
+        cluster = _cluster_class()
+        devices = _device_count()
+        workers = self.workers or min(devices, max(1, demand.tasks))
+        if not 1 <= workers <= devices:
+            raise UserError(f"workers={workers}, but this machine has {devices} GPUs, one worker each")
+        cores = max(1, len(os.sched_getaffinity(0)) // workers)
+        options = {
+            "n_workers": workers,
+            "threads_per_worker": 1,
+            "resources": {"device": 1},
+            "protocol": "tcp",
+        }
+        with started(cluster, options, cores) as client:
+            yield client
+
+
+def _cluster_class() -> Any:
+    try:
+        from dask_cuda import LocalCUDACluster
+    except ImportError as error:
+        raise UserError(f"the cuda cluster needs dask-cuda ({error}): {INSTALL}") from error
+    return LocalCUDACluster
+
+
+def _device_count() -> int:
+    try:
+        import cupy
+    except ImportError as error:
+        raise UserError(f"the cuda cluster needs CuPy ({error}): {INSTALL}") from error
+    try:
+        return int(cupy.cuda.runtime.getDeviceCount())
+    except cupy.cuda.runtime.CUDARuntimeError as error:
+        raise UserError(f"no usable GPU on this machine ({error}): use the local cluster") from error

@@ -1,0 +1,92 @@
+"""Workers on this machine, one task thread each, kernels threaded inside."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import dask
+import psutil
+from distributed import Client, LocalCluster
+
+from pipeline.clusters import Demand
+from pipeline.errors import UserError
+from pipeline.watchdog import Watchdog
+
+ALLOWED_DEATHS = 2
+"""Workers that may die under a task before it is set aside."""
+
+MEMORY_SHARE = 0.8
+"""Of the machine's memory that tasks may plan for."""
+
+SETTINGS = {
+    "distributed.scheduler.allowed-failures": ALLOWED_DEATHS,
+    "distributed.worker.memory.spill": False,
+    "distributed.worker.memory.target": False,
+    "distributed.worker.memory.pause": False,
+    "distributed.worker.memory.terminate": False,
+}
+"""Nothing bulky lives in Dask's own memory: there is nothing to spill."""
+
+
+@dataclass(frozen=True)
+class Local:
+    """As many one-thread workers as cores, or fewer with more kernel threads each.
+
+    Args:
+        workers: number of worker processes; by default as many as have work and memory.
+    """
+
+    workers: int | None = None
+    backend: str = "cpu"
+
+    @contextmanager
+    def open(self, demand: Demand) -> Iterator[Client]:
+        cores = len(os.sched_getaffinity(0))
+        workers = self.workers or default_workers(cores, demand)
+        if workers < 1:
+            raise UserError(f"workers must be at least 1, got {workers}")
+        options: dict[str, Any] = {"n_workers": workers, "threads_per_worker": 1, "resources": {"device": 1}}
+        with started(LocalCluster, options, max(1, cores // workers)) as client:
+            yield client
+
+
+def default_workers(cores: int, demand: Demand) -> int:
+    """One per core, but no more than there is work and memory for."""
+    fitting = int(MEMORY_SHARE * psutil.virtual_memory().total // demand.memory) if demand.memory else cores
+    return max(1, min(cores, demand.tasks, fitting))
+
+
+@contextmanager
+def started(kind: Any, options: dict[str, Any], threads: int) -> Iterator[Client]:
+    """A cluster that this process owns, with a client; both end with the block."""
+    common = {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0", "memory_limit": 0}
+    with _worker_environment(threads):
+        cluster = kind(**common, **options)
+    with cluster, Client(cluster, set_as_default=False) as client:
+        client.register_plugin(Watchdog())
+        yield client
+
+
+@contextmanager
+def _worker_environment(threads: int) -> Iterator[None]:
+    """Number of kernel threads of each worker, set before its interpreter starts.
+
+    Dask copies these variables when it makes a worker, and prefers what is in this process's environment.
+    """
+    names = ("NUMBA_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+    wanted = dict.fromkeys(names, str(threads))
+    before = {name: os.environ.get(name) for name in names}
+    os.environ.update(wanted)
+    try:
+        with dask.config.set({**SETTINGS, "distributed.nanny.pre-spawn-environ": wanted}):
+            yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value

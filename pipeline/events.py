@@ -1,0 +1,50 @@
+"""What happened in a run: append-only JSON lines, `<store>/.runs/<run>/events.jsonl`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from pipeline.store import Store
+
+Event = dict[str, Any]
+Listener = Callable[[Event], None]
+
+
+class EventLog:
+    """Writes every event of one run and shows it to the listeners."""
+
+    def __init__(self, store: Store, run: str, listener: Listener | None = None) -> None:
+        folder = store.path / ".runs" / run
+        folder.mkdir(parents=True, exist_ok=True)
+        self._file = open(folder / "events.jsonl", "a", buffering=1)  # noqa: SIM115 (closed by __exit__)
+        self._listener = listener
+
+    def __enter__(self) -> EventLog:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def __call__(self, event: Event) -> None:
+        self._file.write(json.dumps(event) + "\n")
+        if self._listener:
+            self._listener({name: value for name, value in event.items() if name != "details"})
+
+
+def runs(store: Store) -> list[str]:
+    """All runs of a store, oldest first."""
+    return sorted(path.parent.name for path in (store.path / ".runs").glob("*/events.jsonl"))
+
+
+def read_events(store: Store, run: str) -> Iterator[Event]:
+    """The events of a run, in order; a last line that was cut off is skipped."""
+    path: Path = store.path / ".runs" / run / "events.jsonl"
+    with open(path) as lines:
+        for line in lines:
+            try:
+                yield json.loads(line)
+            except ValueError:
+                continue

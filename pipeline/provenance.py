@@ -1,0 +1,85 @@
+"""Where a number comes from: code, machine, device, as they go into a chunk's record."""
+
+from __future__ import annotations
+
+import math
+import os
+import platform
+import socket
+import subprocess
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+
+@cache
+def code() -> dict[str, str]:
+    """Versions of this package (with its commit, in a checkout), Python and NumPy."""
+    try:
+        package = version("quarkline")
+    except PackageNotFoundError:
+        package = "unknown"
+    return {
+        "quarkline": package,
+        "commit": _commit(),
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+    }
+
+
+def _commit() -> str:
+    root = Path(__file__).parent.parent
+    if not (root / ".git").exists():
+        return ""
+    described = subprocess.run(
+        ["git", "-C", str(root), "describe", "--always", "--dirty"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return described.stdout.strip()
+
+
+@cache
+def host() -> str:
+    return socket.gethostname()
+
+
+@cache
+def device(backend: str) -> str:
+    """Name of the GPU, or of the processor with the number of threads a kernel may use."""
+    if backend == "cuda":
+        import cupy
+
+        return cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)["name"].decode()
+    threads = os.environ.get("NUMBA_NUM_THREADS") or str(os.cpu_count())
+    return f"{_processor()}, {threads} threads"
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.machine())
+
+
+def plain(value: Any) -> Any:
+    """Statistics as JSON: NumPy and CuPy values become numbers and lists, what is not finite becomes text."""
+    if isinstance(value, dict):
+        return {str(name): plain(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if hasattr(value, "tolist"):
+        return plain(value.tolist())
+    if isinstance(value, complex):
+        return [plain(value.real), plain(value.imag)]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    return str(value)

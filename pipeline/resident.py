@@ -1,0 +1,72 @@
+"""What a worker keeps between tasks: results of resident stages, bounded in bytes, keyed by content."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from threading import Lock
+from typing import Any
+
+
+class ResidentCache:
+    """Least recently used results go first. A result larger than the bound is not kept.
+
+    Keys are chunk keys, so an entry is never stale, whatever runs the worker has served since.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.used = 0
+        self._entries: OrderedDict[str, tuple[Any, int]] = OrderedDict()
+        self._lock = Lock()
+
+    def get(self, key: str, make: Callable[[], Any]) -> Any:
+        """The result under `key`, made and kept if it is not there."""
+        with self._lock:
+            if key in self._entries:
+                self._entries.move_to_end(key)
+                return self._entries[key][0]
+        value = make()
+        self._keep(key, value)
+        return value
+
+    def _keep(self, key: str, value: Any) -> None:
+        size = nbytes(value)
+        if size > self.limit:
+            return
+        with self._lock:
+            self.used -= self._entries.pop(key, (None, 0))[1]
+            self._entries[key] = (value, size)
+            self.used += size
+            while self.used > self.limit:
+                _, (_, freed) = self._entries.popitem(last=False)
+                self.used -= freed
+
+
+def nbytes(value: Any) -> int:
+    """Bytes of all arrays in a result: array, tuple, list, mapping, dataclass or plain object."""
+    return _nbytes(value, set())
+
+
+def _nbytes(value: Any, seen: set[int]) -> int:
+    if id(value) in seen:
+        return 0
+    seen.add(id(value))
+    if hasattr(value, "dtype") and hasattr(value, "nbytes"):
+        return int(value.nbytes)
+    if isinstance(value, Mapping):
+        return sum(_nbytes(item, seen) for item in value.values())
+    if isinstance(value, (tuple, list)):
+        return sum(_nbytes(item, seen) for item in value)
+    return sum(_nbytes(item, seen) for item in getattr(value, "__dict__", {}).values())
+
+
+_caches: dict[int, ResidentCache] = {}
+
+
+def process_cache(limit: int) -> ResidentCache:
+    """The cache of this process; one per bound, and a run has one bound."""
+    if limit not in _caches:
+        _caches.clear()
+        _caches[limit] = ResidentCache(limit)
+    return _caches[limit]

@@ -1,0 +1,73 @@
+"""When a run must end early: an interrupt, a termination request, or its time limit."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+GRACE = 10.0
+"""Seconds that running chunks get to finish after a stop was asked for."""
+
+
+class StopRequest:
+    """Collects reasons to stop; `reason` is the first one, empty while the run may go on.
+
+    A first signal asks for a clean end, a second one for an end without waiting for running chunks. Near the
+    time limit no chunk is started that would, by the longest one so far, not finish in time.
+    """
+
+    def __init__(self, time_limit: float | None = None, grace: float = GRACE) -> None:
+        self._limit = time_limit
+        self._grace = grace
+        self._started = time.monotonic()
+        self._signals = 0
+        self._asked: float | None = None
+        self._longest = 0.0
+        self.reason = ""
+
+    def ask(self, reason: str, *, grace: float | None = None) -> None:
+        """Stop for this reason, unless there is one already."""
+        if not self.reason:
+            self.reason = reason
+            self._asked = time.monotonic()
+            self._grace = self._grace if grace is None else grace
+
+    def took(self, seconds: float) -> None:
+        """A chunk took so long."""
+        self._longest = max(self._longest, seconds)
+
+    def check(self) -> bool:
+        """Whether the run must stop."""
+        if self._limit is not None and time.monotonic() - self._started > self._limit - self._margin():
+            self.ask(f"time limit of {self._limit:g} s", grace=self._margin())
+        return bool(self.reason)
+
+    def _margin(self) -> float:
+        assert self._limit is not None
+        return min(max(self._grace, 1.5 * self._longest), 0.5 * self._limit)
+
+    def patience_is_over(self) -> bool:
+        """Whether running chunks need not be waited for any longer."""
+        return self._signals > 1 or (self._asked is not None and time.monotonic() - self._asked > self._grace)
+
+    def on_signal(self, number: int, frame: FrameType | None) -> None:
+        self._signals += 1
+        self.ask(signal.Signals(number).name)
+
+
+@contextmanager
+def signals_to(stop: StopRequest) -> Iterator[None]:
+    """SIGINT and SIGTERM ask for a stop while the block runs; outside the main thread nothing changes."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, stop.on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

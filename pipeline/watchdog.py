@@ -1,0 +1,61 @@
+"""Workers leave when their driver is gone, whatever became of the processes between them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import threading
+import time
+from typing import Any
+
+import psutil
+from distributed import WorkerPlugin
+
+INTERVAL = 0.5
+"""Seconds between two looks."""
+
+PATIENCE = 60.0
+"""Seconds that a worker elsewhere waits for a scheduler that it lost."""
+
+
+class Watchdog(WorkerPlugin):
+    """Ends the worker's process when the driver's process (same host) or the scheduler (elsewhere) is gone.
+
+    Also lets the driver alone decide what an interrupt from the keyboard means: the terminal sends it to the
+    workers as well.
+    """
+
+    name = "quarkline-watchdog"
+
+    def __init__(self) -> None:
+        self._host = socket.gethostname()
+        self._pid = os.getpid()
+        self._born = psutil.Process().create_time()
+
+    def setup(self, worker: Any) -> None:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+        watch = self._watch_driver if socket.gethostname() == self._host else self._watch_scheduler
+        threading.Thread(target=watch, args=(worker,), name="watchdog", daemon=True).start()
+
+    def _watch_driver(self, worker: Any) -> None:
+        while self._driver_lives():
+            time.sleep(INTERVAL)
+        os._exit(1)
+
+    def _driver_lives(self) -> bool:
+        """The process id alone may have been given to another process since."""
+        try:
+            driver = psutil.Process(self._pid)
+            return driver.create_time() == self._born and driver.status() != psutil.STATUS_ZOMBIE
+        except psutil.NoSuchProcess:
+            return False
+
+    def _watch_scheduler(self, worker: Any) -> None:
+        lost_since = None
+        while lost_since is None or time.monotonic() - lost_since < PATIENCE:
+            lost = worker.batched_stream is None or worker.batched_stream.closed()
+            lost_since = (lost_since or time.monotonic()) if lost else None
+            time.sleep(INTERVAL)
+        os._exit(1)

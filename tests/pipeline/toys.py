@@ -1,0 +1,162 @@
+"""Toy stages: arithmetic that counts its own executions. Importable by workers."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import numpy as np
+
+from pipeline import At, Chunks, Dims, Resources, stage
+
+LOG = "QUARKLINE_TOY_LOG"
+SLEEP = "QUARKLINE_TOY_SLEEP"
+
+
+def executed(name: str, at: At) -> None:
+    """Appends one line per execution, in one write."""
+    path = os.environ.get(LOG)
+    if path:
+        line = {"stage": name, "at": {dim: list(values) for dim, values in at.items()}, "time": time.time()}
+        line["pid"] = os.getpid()
+        handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        os.write(handle, (json.dumps(line) + "\n").encode())
+        os.close(handle)
+    time.sleep(float(os.environ.get(SLEEP, "0")))
+
+
+def executions(path: Path) -> list[dict[str, Any]]:
+    """All executions so far."""
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+class Field(NamedTuple):
+    values: Annotated[np.ndarray, Dims("site")]
+
+
+class Bulk(NamedTuple):
+    values: Annotated[np.ndarray, Dims("noise", "site")]
+
+
+class Loops(NamedTuple):
+    current: Annotated[np.ndarray, Dims("noise", "time")]
+    total: Annotated[np.ndarray, Dims("noise")]
+
+
+class Mean(NamedTuple):
+    mean: Annotated[np.ndarray, Dims("time")]
+    count: Annotated[np.ndarray, Dims()]
+
+
+def number(label: object) -> int:
+    return sum(map(ord, str(label)))
+
+
+@stage(version="1", over=("config",))
+def field(*, at: At, scale: float = 1.0, path: Path | None = None) -> Field:
+    executed("field", at)
+    offset = float(path.read_text()) if path else 0.0
+    return Field(scale * np.arange(6.0) + number(at.one("config")) + offset)
+
+
+@stage(version="1", over=("config", "noise"), resources=Resources(device=1), chunk_in_key=True)
+def loops(field: Field, *, at: At, mass: float) -> Loops:
+    executed("loops", at)
+    noise = np.array(at["noise"], float)
+    at.record(iterations=[int(n) for n in noise], nothing=float("nan"))
+    at.progress(len(noise), len(noise), residual=1e-9)
+    current = np.outer(noise + 1, field.values[:4]) / mass
+    return Loops(current, current.sum(axis=1))
+
+
+@stage(version="1", over=("config", "noise"), transient=True)
+def bulk(field: Field, *, at: At, shift: float = 0.0) -> Bulk:
+    executed("bulk", at)
+    at.record(shifted=shift)
+    return Bulk(np.add.outer(np.array(at["noise"], float), field.values) + shift)
+
+
+@stage(version="1", over=("config", "noise"))
+def first(bulk: Bulk, *, at: At) -> Loops:
+    executed("first", at)
+    return Loops(bulk.values[:, :4], bulk.values.sum(axis=1))
+
+
+@stage(version="1", over=("config", "noise"))
+def second(bulk: Bulk, *, at: At) -> Loops:
+    executed("second", at)
+    return Loops(bulk.values[:, 1:5], bulk.values.max(axis=1))
+
+
+@stage(version="1", over=("config", "noise"))
+def correction(fine: Loops, *, at: At) -> Loops:
+    executed("correction", at)
+    return Loops(fine.current * 0.5, fine.total * 0.5)
+
+
+@stage(version="1", over=("config",))
+def config_mean(loops: Chunks[Loops], *, at: At) -> Mean:
+    executed("config_mean", at)
+    rows = np.concatenate([result.current for _, result in loops])
+    return Mean(rows.mean(axis=0), np.array(len(rows)))
+
+
+@stage(version="1")
+def mean(loops: Chunks[Loops], *, at: At) -> Mean:
+    executed("mean", at)
+    assert [a.one("config") for a, _ in loops] == sorted(a.one("config") for a, _ in loops)
+    rows = np.concatenate([result.current for _, result in loops])
+    return Mean(rows.mean(axis=0), np.array(len(rows)))
+
+
+class Setup:
+    """Any object: what a transient stage may return."""
+
+    def __init__(self, values: np.ndarray) -> None:
+        self.values = values
+
+
+@stage(version="1", over=("config",), transient=True, resident=True)
+def setup(field: Field, *, at: At) -> Setup:
+    executed("setup", at)
+    return Setup(field.values**2)
+
+
+@stage(version="1", over=("config", "noise"))
+def with_setup(setup: Setup, *, at: At) -> Loops:
+    executed("with_setup", at)
+    rows = np.array([setup.values[:4] + n for n in map(int, at["noise"])])
+    return Loops(rows, rows.sum(axis=1))
+
+
+@stage(version="1", over=("config",))
+def fragile(field: Field, *, at: At, bad: tuple[str, ...] = ()) -> Field:
+    executed("fragile", at)
+    if at.one("config") in bad:
+        raise ValueError(f"configuration {at.one('config')} is bad")
+    return Field(field.values + 1)
+
+
+@stage(version="1", over=("config",))
+def deadly(field: Field, *, at: At, bad: tuple[str, ...] = ()) -> Field:
+    """Kills its worker, as running out of memory does."""
+    executed("deadly", at)
+    if at.one("config") in bad:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return Field(field.values + 1)
+
+
+@stage(version="1", over=("config",), resources=Resources(device=2))
+def greedy(*, at: At) -> Field:
+    executed("greedy", at)
+    return Field(np.zeros(6))
+
+
+@stage(version="1", over=("config",), backend_in_key=True, resources=Resources(device=1))
+def chain(*, at: At) -> Field:
+    executed("chain", at)
+    return Field(np.full(6, number(at.backend)))
