@@ -1,0 +1,1 @@
+"""Estimators of quark loops: stochastic, exact, and truncated-solver combinations."""

@@ -1,0 +1,59 @@
+"""Stochastic loops: one estimate of the trace per noise vector, the sum over its diluted subsets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stages.estimators.trace import LoopTrace, Progress, no_progress
+from stages.kernels.dispatch import Array
+from stages.lattice.errors import InputError
+from stages.lattice.geometry import EVEN, ODD
+from stages.noise.dilution import Dilution, dilute
+
+
+class Loops(NamedTuple):
+    """Per noise vector: J_mu(t) ``[noise, mu, t]``, and (2/V) tr M^-1 by parity ``[noise, parity]``."""
+
+    current: NDArray[np.float64]
+    density: NDArray[np.float64]
+
+
+def stochastic_loops(
+    trace: LoopTrace,
+    noise: Sequence[Array],
+    dilution: Dilution,
+    width: int,
+    progress: Progress = no_progress,
+) -> Loops:
+    """Loops of the noise vectors `noise`: ``[site, 3, N]`` on the even and on the odd sites.
+
+    The N vectors times the subsets of a parity are solved in blocks of `width` right-hand sides, which may
+    cut a vector anywhere. Raises InputError where the dilution does not divide the lattice.
+    """
+    vectors = noise[EVEN].shape[-1]
+    partitions = [dilution.partition(trace.lattice, parity) for parity in (EVEN, ODD)]
+    jobs = [
+        (partition, block)
+        for partition in partitions
+        for block in blocks(vectors * len(partition.subsets), width)
+    ]
+    loops = Loops(np.zeros((vectors, 4, trace.lattice.time_extent)), np.zeros((vectors, 2)))
+    for number, (partition, block) in enumerate(jobs, start=1):
+        parity = partition.parity
+        contracted = trace.contract(parity, dilute(noise[parity], partition, block))
+        vector = np.array(block) // len(partition.subsets)
+        np.add.at(loops.current, vector, contracted.current)
+        np.add.at(loops.density[:, parity], vector, contracted.density)
+        progress(number, len(jobs))
+    return loops
+
+
+def blocks(columns: int, width: int) -> list[range]:
+    """The columns 0 ... columns - 1 in ranges of `width`, the last one perhaps shorter."""
+    if width < 1:
+        raise InputError(f"a block of right-hand sides holds at least 1, got {width}")
+    return [range(start, min(start + width, columns)) for start in range(0, columns, width)]

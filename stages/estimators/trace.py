@@ -1,0 +1,122 @@
+"""Contractions of solutions into the vector current and the scalar density, for any block of sources.
+
+For sources eta on the sites of parity p (o the opposite parity), with A = 4 m^2 - D_po D_op on p:
+
+    y = A^-1 eta,   z = D_op y,
+    J_mu(t) = - Im sum_{x in t} eta(x)^dag eta_mu(x) U_mu(x) z(x + mu),      density = (2/V) 2 m Re eta^dag y,
+
+whose sums over sources with <eta eta^dag> = 1 on p are the parts from p of MILC's one-link taste-singlet
+current J_mu(t) = - sum_x Im tr { eta_mu(x) U_mu(x) [D (4 m^2 - D^2)^-1](x + mu, x) } (forward shift only,
+nearly conserved) and, per parity, of its psibar-psi = (2/V) tr M^-1, M = 2 m + D.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stages.dirac.operator import Solver
+from stages.dirac.staggered import NormalOperator, StaggeredDslash, StaggeredOperator
+from stages.gauge.hisq import StaggeredLinks
+from stages.kernels.dispatch import Array, Kernels, array_module, kernels_for, to_host
+from stages.lattice.errors import InputError
+from stages.lattice.geometry import Lattice
+from stages.solvers.solution import Solution
+
+CURRENT_LINKS = ("thin", "fat")
+
+
+class Contractions(NamedTuple):
+    """Of each source: the current ``[N, mu, t]`` and the density ``[N]``, float64 on the host."""
+
+    current: NDArray[np.float64]
+    density: NDArray[np.float64]
+
+
+@dataclass
+class SolveRecord:
+    """What the solves of a measurement took; residuals are relative, recomputed, the largest of all."""
+
+    rhs: int = 0
+    iterations: list[int] = field(default_factory=list)
+    """Of each block."""
+    residual: float = 0.0
+    """Of the normal system on one parity."""
+    full_residual: float = 0.0
+    """Of M x = eta on the full lattice."""
+    seconds: float = 0.0
+    history: NDArray[np.float64] | None = None
+    """Of the first block, the worst right-hand side's residual at each iteration."""
+
+    def add(self, solution: Solution, full_residual: NDArray[np.float64]) -> None:
+        """Enters one block."""
+        self.rhs += len(full_residual)
+        self.iterations.append(int(solution.iterations))
+        self.residual = max(self.residual, float(np.max(solution.residual)))
+        self.full_residual = max(self.full_residual, float(np.max(full_residual)))
+        self.seconds += solution.seconds
+        if self.history is None:
+            self.history = solution.history.max(axis=1)
+
+
+@dataclass(frozen=True)
+class LoopTrace:
+    """Traces with the propagator of one mass: `solver` solves the even-odd normal operator of `dslash`.
+
+    current_links: ``[mu, parity, site, 3, 3]``, phases and boundary signs in them, the links of the current.
+    """
+
+    dslash: StaggeredDslash
+    current_links: Array
+    mass: float
+    solver: Solver
+    record: SolveRecord = field(default_factory=SolveRecord)
+
+    @property
+    def lattice(self) -> Lattice:
+        return self.dslash.lattice
+
+    def contract(self, parity: int, sources: Array) -> Contractions:
+        """Solves for sources ``[site, 3, N]`` on `parity` and contracts each solution with its own source.
+
+        Raises what the solver raises, and InputError for a mass that is not positive.
+        """
+        solution = self.solver.solve(NormalOperator(self.dslash, self.mass, parity), sources)
+        hopped = self.dslash.apply_to(1 - parity, solution.x)
+        self.record.add(solution, self._full_residual(parity, sources, solution.x, hopped))
+        links = self.current_links[:, parity]
+        current = self._kernels(sources).one_link_current.one_link_current(
+            links, sources, hopped, self.lattice, parity
+        )
+        dots = self._kernels(sources).block_blas.dots(sources, solution.x)
+        return Contractions(to_host(current), 4 * self.mass / self.lattice.volume * to_host(dots).real)
+
+    def _full_residual(self, parity: int, sources: Array, y: Array, hopped: Array) -> NDArray[np.float64]:
+        """|eta - M x| / |eta| of x = (2 m - D) y, the solution of the full system; float64 ``[N]``."""
+        full = StaggeredOperator(self.dslash, self.mass)
+        b = array_module(sources).zeros((2, *sources.shape), sources.dtype)
+        x = array_module(sources).empty_like(b)
+        b[parity], x[parity], x[1 - parity] = sources, 2 * self.mass * y, -hopped
+        return full.residual(x, b)
+
+    def _kernels(self, like: Array) -> Kernels:
+        return self.dslash.kernels or kernels_for(like)
+
+
+def current_links(links: StaggeredLinks, choice: str) -> Array:
+    """The links of the current: 'thin' (reunitarised, unsmeared: MILC's) or 'fat' (those of the operator)."""
+    if choice not in CURRENT_LINKS:
+        raise InputError(f"the current's links must be one of {', '.join(CURRENT_LINKS)}, got {choice!r}")
+    return getattr(links, choice)
+
+
+Progress = Callable[[int, int], None]
+"""Called with (blocks of right-hand sides done, blocks in all)."""
+
+
+def no_progress(done: int, total: int) -> None:
+    """For who does not want to know."""
