@@ -72,7 +72,7 @@ __device__ __forceinline__ Matrix<Real> operator*(const Matrix<Real>& a, const M
 }
 
 template <class Real, int X, int Y, int Z, int T>
-__global__ void __launch_bounds__(128)
+__global__ void __launch_bounds__(128, 3)
     add_staple(Complex<Real>* out, const Complex<Real>* __restrict__ field, const Complex<Real>* __restrict__ links,
                int mu, int nu, Real coefficient) {
     using Point = Point<X, Y, Z, T>;

@@ -1,0 +1,208 @@
+"""Check and time the CUDA kernels on the device at hand: `python tests/benchmarks/cuda_kernels.py [--tune]`.
+
+Prints Markdown tables: the dslash in picoseconds per (site of the output parity, right-hand side) beside the
+prototypes' figures, and every other kernel as a fraction of the device's copy bandwidth of the same run. Bytes
+are counted once per array (perfect reuse). The dslash is checked against NumPy on random sites.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+
+import cupy
+import numpy as np
+
+from stages.kernels.cuda import block_blas, cg_update, hisq_dslash, launch, one_link_current, staple
+from stages.kernels.cuda.compile import run
+from stages.kernels.cuda.launch import DslashShape
+from stages.kernels.directions import neighbour_table
+from stages.lattice.geometry import Lattice
+
+SINGLE, DOUBLE = np.dtype(np.complex64), np.dtype(np.complex128)
+WIDTHS = (1, 8, 16, 32, 64)
+PROTOTYPE = {
+    SINGLE: dict(zip(WIDTHS, (308.7, 59.6, 42.2, 37.2, 36.4), strict=True)),
+    DOUBLE: dict(zip(WIDTHS, (729, 113.5, 90.9, 86.8, 88.6), strict=True)),
+}
+"""ps per (site, rhs) of the prototype kernels at 32^3 x 48 on an H200."""
+
+
+def seconds(work: Callable[[], object], repeats: int = 15) -> float:
+    """Median time of one call, by device events after two warm-up calls."""
+    times = []
+    for repeat in range(repeats + 2):
+        start, stop = cupy.cuda.Event(), cupy.cuda.Event()
+        start.record()
+        work()
+        stop.record()
+        stop.synchronize()
+        if repeat >= 2:
+            times.append(cupy.cuda.get_elapsed_time(start, stop) / 1e3)
+    return median(times)
+
+
+def random(shape: tuple[int, ...], dtype: np.dtype) -> cupy.ndarray:
+    """Complex numbers with parts uniform in [-1, 1)."""
+    real = np.float32 if dtype == SINGLE else np.float64
+    parts = cupy.random.default_rng(2718).random((*shape[:-1], 2 * shape[-1]), dtype=real)
+    parts *= 2
+    parts -= 1
+    return parts.view(dtype)
+
+
+def copy_bandwidth() -> float:
+    """Bytes per second, read and written, of a device-to-device copy of 4 GB."""
+    size = 1 << 32
+    source, target = cupy.zeros(size, np.uint8), cupy.empty(size, np.uint8)
+    return (
+        2
+        * size
+        / seconds(lambda: cupy.cuda.runtime.memcpyAsync(target.data.ptr, source.data.ptr, size, 3, 0))
+    )
+
+
+# --- dslash -----------------------------------------------------------------------------------------------
+
+
+def dslash_error(lattice: Lattice, links: cupy.ndarray, x: cupy.ndarray, out: cupy.ndarray) -> float:
+    """Relative error of parity 0 of the dslash on 500 random sites, against NumPy in double."""
+    sites = np.random.default_rng(31).integers(lattice.half_volume, size=500)
+    neighbours = neighbour_table(lattice, 0, links.shape[1])[sites]
+    u, v = (
+        cupy.asnumpy(array).astype(np.complex128) for array in (links[sites], x[cupy.asarray(neighbours)])
+    )
+    expected = np.einsum("sdij,sdjn->sin", u, v)
+    return float(np.linalg.norm(cupy.asnumpy(out[sites]) - expected) / np.linalg.norm(expected))
+
+
+def candidates(lattice: Lattice, dtype: np.dtype, n: int) -> Iterator[DslashShape]:
+    """Neighbours of the shape in use: rhs per thread, block size, registers, traversal."""
+    base = launch.dslash_shape(lattice, dtype, n)
+    tile_sites = int(np.prod(base.tile))
+    for rhs in (1, 2, 4):
+        for threads in (128, 256):
+            sites = max(
+                (s for s in (1, 2, 4, 8, 16, 32) if n % rhs == 0 and s * (n // rhs) <= threads), default=0
+            )
+            if sites and tile_sites % sites == 0 and rhs * dtype.itemsize <= 32:
+                for resident in (384, 512, 768):
+                    yield replace(base, rhs_per_thread=rhs, sites_per_block=sites, resident_threads=resident)
+    for y, z in ((1, 16), (2, 4), (8, 4), (2, 8), (4, 2), (8, 16)):
+        yield replace(base, y_chunk=y, z_chunk=z)
+
+
+def dslash_rows(lattice: Lattice, bandwidth: float, tune: bool) -> Iterator[str]:
+    """Table rows: precision, N, ps, ratio to the prototype, fraction of copy bandwidth, relative error."""
+    for dtype in (SINGLE, DOUBLE):
+        links = random((lattice.half_volume, 16, 3, 3), dtype)
+        packed = hisq_dslash.pack(links, lattice, 0)
+        pack_ms = 1e3 * seconds(lambda: hisq_dslash.pack(links, lattice, 0), 5)  # noqa: B023
+        print(f"pack {dtype}: {pack_ms:.2f} ms")
+        for n in WIDTHS:
+            x = random((lattice.half_volume, 3, n), dtype)
+            out = cupy.full_like(x, np.nan)
+            unit = 1e12 / (lattice.half_volume * n)
+            ps = unit * seconds(lambda: hisq_dslash.hisq_dslash(packed, x, out))  # noqa: B023
+            error = dslash_error(lattice, links, x, out)
+            fused = unit * seconds(lambda: hisq_dslash.hisq_dslash(packed, x, out, diagonal=out, a=0.1, b=-1))  # noqa: B023
+            model = (144 * dtype.itemsize / n + 6 * dtype.itemsize) / (ps * 1e-12) / bandwidth
+            ratio = ps / PROTOTYPE[dtype][n]
+            yield f"| {dtype} | {n} | {ps:.1f} | {ratio:.2f} | {model:.2f} | {fused:.1f} | {error:.1e} |"
+            if tune:
+                report_candidates(lattice, packed, x, unit)
+
+
+def report_candidates(
+    lattice: Lattice, packed: hisq_dslash.PackedLinks, x: cupy.ndarray, unit: float
+) -> None:
+    """Print ps per (site, rhs) of other shapes, fastest first."""
+    n, dtype = x.shape[2], packed.dtype
+    out, timed = cupy.empty_like(x), {}
+    for shape in set(candidates(lattice, dtype, n)):
+        kernel = launch.dslash_in_shape(lattice, packed.directions, dtype, n, shape)
+        one, zero = (np.asarray(v, x.real.dtype)[()] for v in (1, 0))
+        arguments = (packed.links, x, np.uintp(0), out, zero, one, np.int32(0))
+        timed[shape] = unit * seconds(lambda: run(kernel, *arguments), 7)  # noqa: B023
+    print(f"{dtype} N={n}, in use: {launch.dslash_shape(lattice, dtype, n)}")
+    for shape, ps in sorted(timed.items(), key=lambda item: item[1])[:12]:
+        print(f"  {ps:7.1f}  {shape}")
+
+
+# --- everything else --------------------------------------------------------------------------------------
+
+
+def block_rows(lattice: Lattice, bandwidth: float) -> Iterator[str]:
+    """Table rows: kernel, precision, then the fraction of copy bandwidth for each width."""
+    for dtype in (SINGLE, DOUBLE):
+        fractions: dict[str, list[str]] = {}
+        for n in WIDTHS:
+            for name, (work, arrays) in block_kernels(lattice, dtype, n).items():
+                moved = arrays * lattice.half_volume * 3 * n * dtype.itemsize
+                fractions.setdefault(name, []).append(f"{moved / seconds(work) / bandwidth:.2f}")
+        for name, columns in fractions.items():
+            yield f"| {name} | {dtype} | {' | '.join(columns)} |"
+
+
+def block_kernels(lattice: Lattice, dtype: np.dtype, n: int) -> dict[str, tuple[Callable[[], object], float]]:
+    """Each kernel of blocks with the number of block-sized arrays that it reads and writes."""
+    x, y, p, ap = (random((lattice.half_volume, 3, n), dtype) for _ in range(4))
+    a = random((n, n), DOUBLE) / n
+    coefficients = cupy.full(n, 1e-3)
+    links = random((4, lattice.half_volume, 3, 3), dtype)
+    return {
+        "gram": (lambda: block_blas.gram(x, y), 2),
+        "update": (lambda: block_blas.update(y, x, a), 3),
+        "rotate": (lambda: block_blas.rotate(x, a, y), 2),
+        "rotate_add": (lambda: block_blas.rotate_add(x, p, a, p), 3),
+        "dots": (lambda: block_blas.dots(x, y), 2),
+        "norms2": (lambda: block_blas.norms2(x), 1),
+        "cg_step": (lambda: cg_update.cg_step(x, y, p, ap, coefficients), 6),
+        "cg_direction": (lambda: cg_update.cg_direction(p, y, coefficients), 3),
+        "one_link_current": (lambda: one_link_current.one_link_current(links, x, y, lattice, 0), 2 + 12 / n),
+    }
+
+
+def staple_row(lattice: Lattice, bandwidth: float) -> str:
+    """One application of add_staple in double: per link, three matrices read and one written."""
+    out, field, links = (random((2, lattice.half_volume, 3, 3), DOUBLE) for _ in range(3))
+    time = seconds(lambda: staple.add_staple(out, field, links, lattice, 0, 3, 0.1))
+    fraction = 4 * out.nbytes / time / bandwidth
+    return f"add_staple complex128: {1e3 * time:.2f} ms, {fraction:.2f} of copy bandwidth"
+
+
+def report(lattice: Lattice, tune: bool) -> str:
+    """The whole report in Markdown."""
+    bandwidth = copy_bandwidth()
+    name = cupy.cuda.runtime.getDeviceProperties(0)["name"].decode()
+    dslash_head = "| precision | N | ps | / prototype | of copy | ps fused | error |"
+    block_head = f"| kernel | precision | {' | '.join(f'N={n}' for n in WIDTHS)} |"
+    return "\n".join(
+        [
+            f"{name}, CuPy {cupy.__version__}, lattice {lattice}, copy bandwidth {bandwidth / 1e12:.2f} TB/s",
+            *("", dslash_head, "|---" * 7 + "|", *dslash_rows(lattice, bandwidth, tune)),
+            *("", block_head, "|---" * (2 + len(WIDTHS)) + "|", *block_rows(lattice, bandwidth)),
+            *("", staple_row(lattice, bandwidth)),
+        ]
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument(
+        "--lattice", nargs=4, type=int, default=(32, 32, 32, 48), metavar=("X", "Y", "Z", "T")
+    )
+    parser.add_argument("--tune", action="store_true", help="time other shapes of the dslash as well")
+    parser.add_argument("--output", type=Path, help="also write the report to this file")
+    arguments = parser.parse_args()
+    text = report(Lattice(tuple(arguments.lattice)), arguments.tune)
+    print(text)
+    if arguments.output:
+        arguments.output.write_text(text + "\n")
+
+
+if __name__ == "__main__":
+    main()

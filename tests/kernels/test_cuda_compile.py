@@ -1,0 +1,128 @@
+"""Every CUDA kernel compiles for three generations of GPUs without a device; no tuned one spills."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from importlib.resources import files
+from math import ceil, prod
+
+import numpy as np
+import pytest
+
+pytest.importorskip("cupy", reason="compiling the CUDA sources needs cupy and nvidia-cuda-nvrtc")
+
+from stages.kernels.cuda import launch
+from stages.kernels.cuda.compile import Usage, compile_only, source
+from stages.kernels.cuda.launch import Launch
+from stages.lattice.errors import InputError
+from stages.lattice.geometry import Lattice
+
+SINGLE, DOUBLE = np.dtype(np.complex64), np.dtype(np.complex128)
+ARCHITECTURES = ("sm_80", "sm_90", "sm_100")
+REGISTERS = 65536
+SHARED_BYTES = 163 * 1024
+BIG = Lattice((32, 32, 32, 48))
+ODD = Lattice((14, 6, 10, 4))
+WIDTHS = (1, 3, 8, 16, 33, 64)
+TUNED = [(n, n) for n in (8, 16, 32, 64)]
+UNUSUAL = [(1, 1), (3, 3), (7, 33), (64, 1), (1, 64)]
+ROWS = 3 * BIG.half_volume
+Kernels = Callable[[np.dtype], list[Launch]]
+
+
+def tuned(dtype: np.dtype) -> list[Launch]:
+    """The instances whose speed matters: block widths that are multiples of 8, and everything per column."""
+    return [
+        *(launch.dslash(BIG, 16, dtype, n) for n in WIDTHS),
+        *(launch.gram(nx, ny, dtype, ROWS) for nx, ny in TUNED),
+        *(launch.multiply_add(nx, ny, dtype, ROWS) for nx, ny in TUNED),
+        *(launch.rows_kernel("dots.cu", "dot_partials", n, dtype, ROWS) for n in WIDTHS),
+        *(launch.rows_kernel("dots.cu", "norm_partials", n, dtype, ROWS) for n in WIDTHS),
+        *(launch.rows_kernel("cg_update.cu", "cg_step", n, dtype, ROWS) for n in WIDTHS),
+        *(launch.rows_kernel("cg_update.cu", "cg_direction", n, dtype, ROWS) for n in WIDTHS),
+        *(launch.one_link_current(ODD, n, dtype) for n in WIDTHS),
+        launch.add_staple(ODD, dtype),
+        launch.sum_partials(128),
+    ]
+
+
+def unusual(dtype: np.dtype) -> list[Launch]:
+    """Instances that must be right rather than fast."""
+    return [
+        *(launch.dslash(ODD, directions, dtype, n) for directions in (16, 8) for n in (8, 33)),
+        *(launch.gram(nx, ny, dtype, ROWS) for nx, ny in UNUSUAL),
+        *(launch.multiply_add(nx, ny, dtype, ROWS) for nx, ny in UNUSUAL),
+    ]
+
+
+def usages(kernels: list[Launch], arch: str) -> Iterator[tuple[Launch, Usage]]:
+    """Compile kernels for an architecture, one program a file, and pair them with what they use."""
+    by_file = defaultdict(list)
+    for kernel in kernels:
+        by_file[kernel.file].append(kernel)
+    for file, instances in by_file.items():
+        usage = compile_only(file, [kernel.instance for kernel in instances], arch)
+        yield from ((kernel, usage[kernel.instance]) for kernel in instances)
+
+
+@pytest.mark.parametrize("dtype", [SINGLE, DOUBLE], ids=str)
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+@pytest.mark.parametrize(("kernels", "spills"), [(tuned, 0), (unusual, 64)])
+def test_kernels_compile(kernels: Kernels, spills: int, arch: str, dtype: np.dtype) -> None:
+    for kernel, used in usages(kernels(dtype), arch):
+        assert used.spilled_bytes <= spills, (kernel.instance, used)
+        assert used.registers * ceil(kernel.threads / 32) * 32 <= REGISTERS, (kernel.instance, used)
+        assert used.shared_bytes + kernel.shared_bytes <= SHARED_BYTES, (kernel.instance, used)
+
+
+@pytest.mark.parametrize(("dtype", "n", "limit"), [(SINGLE, 16, 128), (SINGLE, 32, 128), (DOUBLE, 16, 168)])
+def test_tuned_dslash_keeps_enough_threads_resident(dtype: np.dtype, n: int, limit: int) -> None:
+    kernel = launch.dslash(BIG, 16, dtype, n)
+    used = compile_only(kernel.file, [kernel.instance], "sm_90")[kernel.instance]
+    assert 64 < used.registers <= limit and used.spilled_bytes == 0
+
+
+@pytest.mark.parametrize(
+    "extents", [(4, 4, 4, 4), (6, 10, 14, 6), (34, 4, 6, 2), (2, 2, 2, 2), (26, 22, 38, 46)]
+)
+def test_dslash_launch_covers_any_lattice(extents: tuple[int, int, int, int]) -> None:
+    lattice = Lattice(extents)
+    tile = launch.dslash_tile(lattice)
+    halved = (extents[0] // 2, *extents[1:])
+    assert all(side % cut == 0 for side, cut in zip(halved, tile, strict=True))
+    for dtype in (SINGLE, DOUBLE):
+        for n in range(1, launch.MAX_RHS + 1):
+            shape, kernel = launch.dslash_shape(lattice, dtype, n), launch.dslash(lattice, 16, dtype, n)
+            assert n % shape.rhs_per_thread == 0 and prod(tile) % shape.sites_per_block == 0
+            assert kernel.grid[0] * kernel.threads * shape.rhs_per_thread == lattice.half_volume * n
+            assert kernel.threads <= 1024 and kernel.shared_bytes <= SHARED_BYTES
+
+
+def test_matrix_kernels_fit_shared_memory_for_every_shape() -> None:
+    for dtype in (SINGLE, DOUBLE):
+        for nx in range(1, launch.MAX_RHS + 1):
+            for ny in (1, 2, 5, 16, 33, 64):
+                for kernel in (launch.gram(nx, ny, dtype, 1000), launch.multiply_add(nx, ny, dtype, 1000)):
+                    assert kernel.threads <= 1024 and kernel.shared_bytes <= SHARED_BYTES, kernel
+
+
+def test_too_many_right_hand_sides_are_refused() -> None:
+    with pytest.raises(InputError, match="1 to 64 right-hand sides, got 65: split the block"):
+        launch.dslash(BIG, 16, SINGLE, 65)
+
+
+def test_compiler_errors_name_file_and_line_of_the_source() -> None:
+    """R = 2 does not divide N = 5: the assertion's line is that of the .cu file, behind three headers."""
+    text = (files("stages.kernels.cuda") / "hisq_dslash.cu").read_text().splitlines()
+    line = next(i for i, code in enumerate(text, start=1) if "static_assert(N % R == 0" in code)
+    instance = "hisq_dslash<float, Extents<8, 8, 8, 8>, Tile<4, 4, 2, 1>, 16, 5, 2, 32, 1, 2, 4>"
+    with pytest.raises(Exception) as error:
+        compile_only("hisq_dslash.cu", [instance], "sm_90")
+    assert f"hisq_dslash.cu({line}): error" in "\n".join(error.value.__notes__)
+
+
+def test_headers_are_expanded_once_and_no_complex_class_is_used() -> None:
+    for file in ("hisq_dslash.cu", "gram.cu", "one_link_current.cu"):
+        text = source(file)
+        assert "#include" not in text and text.count("struct ComplexOf;") == 1
