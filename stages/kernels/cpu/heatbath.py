@@ -27,9 +27,9 @@ from stages.kernels.operands import check_array
 from stages.lattice.geometry import EVEN, ODD, Lattice
 
 DOMAIN = np.uint64(1 << 31)
-"""Top bit of the last counter word, so that no counter is one of the noise vectors'."""
+"""Top bit of the third counter word, so that no counter is one of the noise vectors'."""
 
-ORIENTATION = np.uint64((1 << 31) - 1)
+ORIENTATION = np.uint64((1 << 32) - 1)
 """The 'attempt' that gives the orientation of a new SU(2) element."""
 
 
@@ -82,7 +82,7 @@ def staple_sum(links, neighbours, mu, parity, site):
 def uniforms(counter, attempt, key):
     """Four numbers of (0, 1), multiples of 2^-33, for counter (site, sweep, 3 * direction + subgroup)."""
     site, sweep, update = counter
-    w0, w1, w2, w3 = philox4x32(site, sweep, np.uint64(update), DOMAIN | attempt, key[0], key[1])
+    w0, w1, w2, w3 = philox4x32(site, sweep, DOMAIN | np.uint64(update), attempt, key[0], key[1])
     step = 2.0**-32
     return (w0 + 0.5) * step, (w1 + 0.5) * step, (w2 + 0.5) * step, (w3 + 0.5) * step
 

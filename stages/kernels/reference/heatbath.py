@@ -73,7 +73,7 @@ def heat_bath_element(part: NDArray, weight: float, draw: Callable[[int], NDArra
     attempt = 0
     while np.isnan(x).any():
         r0, r1, r2, r3 = draw(attempt)
-        by_gamma = -(np.log(r0) + np.cos(2 * np.pi * r1) ** 2 * np.log(r2)) / alpha
+        by_gamma = -(np.log(r0) + np.cos(2 * np.pi * r1) ** 2 * np.log(r2)) / np.maximum(alpha, 1)
         proposal = np.where(alpha > 1, by_gamma, 2 * r0)
         flat = proposal * (2 - proposal) * np.exp(-2 * alpha * proposal)
         accepted = r3**2 <= np.where(alpha > 1, 1 - proposal / 2, flat)
