@@ -1,0 +1,192 @@
+"""Killing drivers and workers at random times, signals, time limits: nothing is lost, nothing is left behind."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+
+import psutil
+import pytest
+import toy_driver
+import toy_stages as toys
+
+from pipeline import Store, plan, status, verify
+from pipeline.events import read_events, runs
+from pipeline.lock import current_driver
+
+HERE = Path(__file__).parent
+PATIENCE = 60.0
+
+
+class Campaign:
+    """A store, and drivers in processes of their own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "store"
+        self.log = folder / "executions.jsonl"
+        root = f"{HERE.parents[1]}{os.pathsep}{HERE}"
+        self._environment = {**os.environ, toys.LOG: str(self.log), toys.SLEEP: "0.1", "PYTHONPATH": root}
+        self._mark = f"QUARKLINE_TEST_MARK={folder}"
+        self._environment["QUARKLINE_TEST_MARK"] = str(folder)
+
+    def start(self, *options: str) -> subprocess.Popen[str]:
+        command = [sys.executable, str(HERE / "toy_driver.py"), str(self.path), *options]
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        return subprocess.Popen(command, env=self._environment, text=True, start_new_session=True, **pipes)
+
+    def processes(self) -> list[psutil.Process]:
+        """Everything that drivers of this campaign started and that still lives."""
+        found = []
+        for process in psutil.process_iter():
+            try:
+                if process.environ().get("QUARKLINE_TEST_MARK") == self._environment["QUARKLINE_TEST_MARK"]:
+                    found.append(process)
+            except (psutil.Error, OSError):
+                continue
+        return found
+
+    def worker_pids(self) -> list[int]:
+        return sorted({line["pid"] for line in toys.executions(self.log)})
+
+    def digests(self) -> dict[str, dict[str, str]]:
+        """Digests of all arrays of all chunks."""
+        store = Store(self.path)
+        return {
+            key: {name: array["digest"] for name, array in store.record(stage, key)["arrays"].items()}
+            for stage in store.stages()
+            for key in store.keys(stage)
+        }
+
+    def wait_for_executions(self, number: int) -> None:
+        deadline = time.monotonic() + PATIENCE
+        while len(toys.executions(self.log)) < number:
+            assert time.monotonic() < deadline, "the driver did not get to work"
+            time.sleep(0.02)
+
+    def wait_for_silence(self) -> None:
+        """Nobody of the killed driver's is left."""
+        deadline = time.monotonic() + PATIENCE
+        while left := self.processes():
+            assert time.monotonic() < deadline, f"orphans: {left}"
+            time.sleep(0.1)
+
+
+@pytest.fixture
+def campaign(tmp_path: Path) -> Iterator[Campaign]:
+    made = Campaign(tmp_path)
+    yield made
+    for process in made.processes():
+        process.kill()
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, str]]:
+    """Digests of a run that nothing happened to."""
+    campaign = Campaign(tmp_path_factory.mktemp("undisturbed"))
+    driver = campaign.start()
+    assert driver.wait(PATIENCE) == 0, driver.communicate()
+    return campaign.digests()
+
+
+def assert_complete(campaign: Campaign, undisturbed: dict[str, dict[str, str]]) -> None:
+    """The final arrays, no orphan, no lock, no draft, and no chunk computed again after its commit."""
+    store = Store(campaign.path)
+    assert campaign.digests() == undisturbed
+    assert not plan(toy_driver.workflow(), store).missing
+    assert not verify(store).damaged
+    assert current_driver(store) is None
+    assert not list(store.temporary.iterdir())
+    committed = {}
+    for stage in store.stages():
+        for key in store.keys(stage):
+            record = store.record(stage, key)
+            place = (stage, str(record["coordinates"]))
+            committed[place] = datetime.fromisoformat(record["finished"]).timestamp()
+    for line in toys.executions(campaign.log):
+        place = (line["stage"], str(line["at"]))
+        assert place not in committed or line["time"] <= committed[place], f"{place} was computed again"
+
+
+def kill_and_resume(campaign: Campaign, seed: int) -> None:
+    """Kill the driver or a worker after a random number of executions, then run to the end."""
+    choice = random.Random(seed)
+    driver = campaign.start()
+    campaign.wait_for_executions(choice.randrange(1, 20))
+    time.sleep(choice.uniform(0.0, 0.2))
+    if choice.random() < 0.5:
+        driver.kill()
+        driver.communicate()
+        campaign.wait_for_silence()
+        driver = campaign.start()
+    else:
+        victims = [pid for pid in campaign.worker_pids() if psutil.pid_exists(pid)]
+        os.kill(choice.choice(victims), signal.SIGKILL)
+    output = driver.communicate(timeout=PATIENCE)
+    assert driver.returncode == 0, output
+    campaign.wait_for_silence()
+
+
+@pytest.mark.parametrize("seed", [2601, 2602, 2603])
+def test_kill_and_resume(campaign: Campaign, undisturbed: dict[str, dict[str, str]], seed: int) -> None:
+    kill_and_resume(campaign, seed)
+    assert_complete(campaign, undisturbed)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("seed", range(3001, 3021))
+def test_kill_and_resume_twenty_times(
+    campaign: Campaign, undisturbed: dict[str, dict[str, str]], seed: int
+) -> None:
+    kill_and_resume(campaign, seed)
+    assert_complete(campaign, undisturbed)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_a_run_cleanly_and_it_resumes(
+    campaign: Campaign, undisturbed: dict[str, dict[str, str]], number: signal.Signals
+) -> None:
+    driver = campaign.start()
+    campaign.wait_for_executions(3)
+    os.killpg(driver.pid, number)
+    output, errors = driver.communicate(timeout=PATIENCE)
+    assert driver.returncode == 3, (output, errors)
+    assert f"stopped by {number.name}" in output
+    campaign.wait_for_silence()
+    assert "stopped by" in str(status(Store(campaign.path)))
+    driver = campaign.start()
+    assert driver.wait(PATIENCE) == 0
+    assert_complete(campaign, undisturbed)
+
+
+def test_a_time_limit_ends_a_run_and_it_resumes(
+    campaign: Campaign, undisturbed: dict[str, dict[str, str]]
+) -> None:
+    driver = campaign.start("time_limit=0.5")
+    output, errors = driver.communicate(timeout=PATIENCE)
+    assert driver.returncode == 3, (output, errors)
+    assert "time limit of 0.5 s" in output
+    driver = campaign.start()
+    assert driver.wait(PATIENCE) == 0
+    assert_complete(campaign, undisturbed)
+
+
+def test_a_second_driver_is_refused_with_the_name_of_the_first(campaign: Campaign) -> None:
+    driver = campaign.start()
+    campaign.wait_for_executions(1)
+    second = campaign.start()
+    _, errors = second.communicate(timeout=PATIENCE)
+    assert second.returncode == 2
+    assert f"process {driver.pid} on" in errors
+    assert f"run {runs(Store(campaign.path))[0]}" in errors
+    assert driver.wait(PATIENCE) == 0
+    events = list(read_events(Store(campaign.path), runs(Store(campaign.path))[0]))
+    assert events[0]["event"] == "run-started"
+    assert events[-1]["event"] == "run-ended"
