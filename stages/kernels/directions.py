@@ -1,4 +1,4 @@
-"""Order of the dslash's directions and the neighbour tables to match, common to all kernel packages."""
+"""The order of the dslash's directions, and the kernels' neighbour tables: common to all kernel packages."""
 
 from __future__ import annotations
 
@@ -34,3 +34,10 @@ def neighbour_table(lattice: Lattice, parity: int, directions: int) -> NDArray[n
     table = np.stack(columns, axis=-1)
     table.flags.writeable = False
     return table
+
+
+def staple_tables(lattice: Lattice, parity: int, mu: int, nu: int) -> tuple[NDArray[np.int32], ...]:
+    """Numbers of x+nu, x+mu, x-nu (opposite parity) and x-nu+mu (same parity) for the sites x of `parity`."""
+    down = lattice.neighbour(parity, nu, -1)
+    corner = lattice.neighbour(1 - parity, mu, 1)[down]
+    return lattice.neighbour(parity, nu, 1), lattice.neighbour(parity, mu, 1), down, corner

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from stages.kernels.directions import displacements
-from stages.kernels.dispatch import Array
+from stages.kernels.dispatch import Array, array_module
 from stages.lattice.errors import InputError
 from stages.lattice.geometry import Lattice
 
@@ -42,7 +42,7 @@ def check_dslash(packed: Any, x: Array, out: Array, diagonal: Array | None) -> N
     check_array("out", out, shape, packed.dtype)
     if diagonal is not None:
         check_array("diagonal", diagonal, shape, packed.dtype)
-    if out is x:
+    if array_module(x).may_share_memory(out, x):
         raise InputError("out of the dslash must not be its input x: give another array")
 
 
@@ -57,3 +57,31 @@ def check_staple(out: Array, field: Array, links_nu: Array, lattice: Lattice, mu
         check_array(name, array, shape, out.dtype)
     if out is field or out is links_nu:
         raise InputError("out of add_staple must not be one of its inputs: give another array")
+
+
+def check_blocks(**blocks: Array) -> None:
+    """Raise InputError unless all are C-contiguous complex ``[..., N]`` of one dtype and number of rows."""
+    first_name, first = next(iter(blocks.items()))
+    rows = first.size // first.shape[-1]
+    for name, block in blocks.items():
+        if block.dtype not in (np.complex64, np.complex128) or not block.flags.c_contiguous:
+            found = f"{block.dtype} with strides {block.strides}"
+            raise InputError(f"{name} must be C-contiguous and complex64 or complex128, got {found}")
+        if block.dtype != first.dtype or block.size != rows * block.shape[-1]:
+            wanted, found = f"{first.dtype} {first.shape}", f"{block.dtype} {block.shape}"
+            raise InputError(f"{name} must match {first_name} in rows and dtype ({wanted}), got {found}")
+
+
+def check_coefficients(a: Array, x: Array, out: Array) -> None:
+    """Raise InputError unless `a` is a matrix that takes the right-hand sides of `x` to those of `out`."""
+    shape = (x.shape[-1], out.shape[-1])
+    if a.shape != shape:
+        raise InputError(f"the matrix must have shape {shape} (right-hand sides in, out), got {a.shape}")
+
+
+def check_current(links: Array, noise: Array, solution: Array, lattice: Lattice) -> None:
+    """Raise InputError unless links are ``[4, site, 3, 3]``, noise and solution ``[site, 3, N]``, of one dtype."""
+    check_blocks(noise=noise)
+    check_array("noise", noise, (lattice.half_volume, 3, noise.shape[-1]), noise.dtype)
+    check_array("solution", solution, noise.shape, noise.dtype)
+    check_array("links", links, (4, lattice.half_volume, 3, 3), noise.dtype)

@@ -19,6 +19,7 @@ import llvmlite.binding as llvm
 import numpy as np
 from numba import njit, types
 from numba.np.numpy_support import from_dtype
+from numpy.typing import DTypeLike
 
 
 def compiled(function: Callable[..., None], name: str, signature: Any) -> Callable[..., None]:
@@ -40,11 +41,6 @@ def _digest() -> str:
     return digest.hexdigest()[:12]
 
 
-def array_type(dtype: np.dtype | type, dimensions: int, *, writable: bool = False) -> types.Array:
+def array_type(dtype: DTypeLike, dimensions: int, *, writable: bool = False) -> types.Array:
     """Numba's type of a C-contiguous array; a read-only type takes writable arrays too."""
     return types.Array(from_dtype(np.dtype(dtype)), dimensions, "C", readonly=not writable)
-
-
-def real_dtype(dtype: np.dtype) -> np.dtype:
-    """float32 for complex64, float64 for complex128."""
-    return np.empty(0, dtype).real.dtype

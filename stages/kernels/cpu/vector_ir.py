@@ -63,13 +63,16 @@ class Emitter:
         """A vector with `scalar` in every lane."""
         nothing = ir.Constant(ir.VectorType(self.real, lanes), ir.Undefined)
         one = self.builder.insert_element(nothing, scalar, ir.Constant(INT32, 0))
-        return self.builder.shuffle_vector(
-            one, nothing, ir.Constant(ir.VectorType(INT32, lanes), [0] * lanes)
-        )
+        return self._shuffled(one, nothing, [0] * lanes)
 
     def rounded(self, scalar: Any) -> Any:
         """A float64 scalar in this emitter's precision."""
         return scalar if self.itemsize == 8 else self.builder.fptrunc(scalar, self.real)
+
+    def doubled(self, vector: Any) -> Any:
+        """A vector of this emitter's precision in float64."""
+        double = ir.VectorType(ir.DoubleType(), vector.type.count)
+        return vector if self.itemsize == 8 else self.builder.fpext(vector, double)
 
     def fma(self, a: Any, b: Any, c: Any) -> Any:
         """a b + c, rounded once."""
@@ -80,24 +83,43 @@ class Emitter:
             cgutils.get_or_insert_function(self.builder.module, function_type, name), [a, b, c]
         )
 
+    def swapped(self, vector: Any) -> Any:
+        """Neighbouring lanes exchanged: im, re, im, re, ..."""
+        return self._shuffled(vector, vector, [lane ^ 1 for lane in range(vector.type.count)])
+
     def add_times_i(self, a: Any, b: Any, sign: int) -> Any:
         """a + sign i b on interleaved complex numbers."""
-        lanes = b.type.count
-        swapped = self.builder.shuffle_vector(
-            b, b, ir.Constant(ir.VectorType(INT32, lanes), [lane ^ 1 for lane in range(lanes)])
-        )
-        signs = ir.Constant(b.type, [float(sign if lane % 2 else -sign) for lane in range(lanes)])
-        return self.fma(swapped, signs, a)
+        signs = [float(sign if lane % 2 else -sign) for lane in range(b.type.count)]
+        return self.fma(self.swapped(b), ir.Constant(b.type, signs), a)
+
+    def even_lanes(self, a: Any, b: Any) -> Any:
+        """a[0], b[0], a[2], b[2], ..."""
+        lanes = a.type.count
+        return self._shuffled(a, b, [lane if lane % 2 == 0 else lanes + lane - 1 for lane in range(lanes)])
+
+    def zeros(self, lanes: int) -> Any:
+        """A variable for a vector of `lanes` reals, set to zero: a register, once optimised."""
+        kind = ir.VectorType(self.real, lanes)
+        variable = cgutils.alloca_once(self.builder, kind)
+        self.builder.store(ir.Constant(kind, [0.0] * lanes), variable)
+        return variable
+
+    def index(self, value: int) -> Any:
+        """A 64-bit integer constant."""
+        return ir.Constant(INT64, value)
 
     def offset(self, address: Any, number: Any, stride: int) -> Any:
         """address + number * stride, `number` a 64-bit value."""
-        return self.builder.add(address, self.builder.mul(number, ir.Constant(INT64, stride)))
+        return self.builder.add(address, self.builder.mul(number, self.index(stride)))
+
+    def _shuffled(self, a: Any, b: Any, lanes: list[int]) -> Any:
+        return self.builder.shuffle_vector(a, b, ir.Constant(ir.VectorType(INT32, len(lanes)), lanes))
 
     def _load(self, address: Any, offset: int, kind: Any, alignment: int) -> Any:
         return self.builder.load(self._pointer(address, offset, kind), align=alignment)
 
     def _pointer(self, address: Any, offset: int, kind: Any) -> Any:
-        shifted = self.builder.add(address, ir.Constant(INT64, offset)) if offset else address
+        shifted = self.builder.add(address, self.index(offset)) if offset else address
         return self.builder.inttoptr(shifted, kind.as_pointer())
 
 
@@ -108,8 +130,8 @@ class ComplexSums:
         self.emitter = emitter
         self.rows = rows
         self.registers = split_lanes(lanes, emitter.itemsize)
-        self._re = [self._zeros() for _ in range(rows)]
-        self._im = [self._zeros() for _ in range(rows)]
+        self._re = [self._row() for _ in range(rows)]
+        self._im = [self._row() for _ in range(rows)]
 
     def vectors(self, address: Any, offset: int = 0) -> list[Any]:
         """The registers of one row loaded from `address + offset`."""
@@ -130,11 +152,5 @@ class ComplexSums:
         pairs = zip(self._re[row], self._im[row], strict=True)
         return [self.emitter.add_times_i(load(re), load(im), sign) for re, im in pairs]
 
-    def _zeros(self) -> list[Any]:
-        return [self._zero(width) for _, width in self.registers]
-
-    def _zero(self, width: int) -> Any:
-        kind = ir.VectorType(self.emitter.real, width)
-        accumulator = cgutils.alloca_once(self.emitter.builder, kind)
-        self.emitter.builder.store(ir.Constant(kind, [0.0] * width), accumulator)
-        return accumulator
+    def _row(self) -> list[Any]:
+        return [self.emitter.zeros(width) for _, width in self.registers]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from stages.kernels.dispatch import Array, array_module
+from stages.kernels.operands import check_current
 from stages.lattice.geometry import Lattice
 
 
@@ -14,6 +15,7 @@ def one_link_current(links: Array, noise: Array, solution: Array, lattice: Latti
     links: phased, of `parity`, ``[mu, site, 3, 3]``; noise ``[site, 3, N]`` on `parity`;
     solution ``[site, 3, N]`` on the opposite parity. Sign and normalisation are MILC's.
     """
+    check_current(links, noise, solution, lattice)
     xp = array_module(noise)
     current = xp.empty((noise.shape[2], 4, lattice.time_extent))
     for mu in range(4):

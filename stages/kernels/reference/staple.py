@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from stages.kernels.directions import staple_tables
 from stages.kernels.dispatch import Array, array_module
 from stages.kernels.operands import check_staple
 from stages.lattice.geometry import Lattice
@@ -25,13 +26,6 @@ def add_staple(
         above = u @ field[opposite][up] @ _dagger(other[side])
         below = _dagger(other[down]) @ field[opposite][down] @ u[corner]
         out[parity] += coefficient * (above + below)
-
-
-def staple_tables(lattice: Lattice, parity: int, mu: int, nu: int) -> tuple[Array, Array, Array, Array]:
-    """Numbers of x+nu, x+mu, x-nu (opposite parity) and x-nu+mu (same parity) for the sites x of `parity`."""
-    down = lattice.neighbour(parity, nu, -1)
-    corner = lattice.neighbour(1 - parity, mu, 1)[down]
-    return lattice.neighbour(parity, nu, 1), lattice.neighbour(parity, mu, 1), down, corner
 
 
 def _dagger(matrices: Array) -> Array:
