@@ -30,11 +30,11 @@ def thermalised(
 ) -> NDArray[np.complex128]:
     """The last configuration of a chain of `sweeps` sweeps, links ``[mu, parity, site, 3, 3]`` in SU(3).
 
-    A sweep is a heat-bath pass over all links, then `overrelaxation` over-relaxation passes; beta = 6 /
-    g^2. The start is hot (random links), so that chains have nothing in common: ordered links would begin
-    every one of them with large Polyakov loops in the trivial topological sector. At beta = 6 with 4
-    over-relaxation passes, the plaquette of 8^3 x 16 is in equilibrium after 20 sweeps and Polyakov loops
-    after 30.
+    beta = 6/g^2. A sweep is a heat-bath pass over all links, then `overrelaxation` over-relaxation passes.
+    The start is hot (random links), so that chains have nothing in common: ordered links would begin every
+    one of them with large Polyakov loops in the trivial topological sector. At beta = 6 with 4
+    over-relaxation passes, the plaquette of 8^3 x 16 is in equilibrium after 20 sweeps, and Polyakov loops
+    are after 30.
 
     The chain is a function of its arguments, the same bits for any number of threads (another processor may
     round logarithms otherwise). Raises InputError.

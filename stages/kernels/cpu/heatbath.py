@@ -51,11 +51,17 @@ def over_relax(links: NDArray, lattice: Lattice) -> None:
 
 
 def _operands(links: NDArray, lattice: Lattice) -> tuple[NDArray, NDArray, NDArray]:
-    """Links ``[2 mu + parity, site, 9]``, neighbours ``[parity, site, 8]``, numbers ``[parity, site]``."""
+    """The links as ``[2 mu + parity, site, 9]`` and the tables of the lattice."""
     check_array("links", links, (4, 2, lattice.half_volume, 3, 3), np.dtype(complex))
-    neighbours = np.stack([neighbour_table(lattice, parity, NAIVE_DIRECTIONS) for parity in (EVEN, ODD)])
-    numbers = np.stack([lattice.lexicographic(parity) for parity in (EVEN, ODD)]).astype(np.uint64)
-    return links.reshape(8, lattice.half_volume, 9), neighbours, numbers
+    return links.reshape(8, lattice.half_volume, 9), *_tables(lattice)
+
+
+@cache
+def _tables(lattice: Lattice) -> tuple[NDArray[np.int32], NDArray[np.uint64]]:
+    """Neighbours ``[parity, site, 2 mu + sign]`` and lexicographic site numbers ``[parity, site]``."""
+    neighbours = [neighbour_table(lattice, parity, NAIVE_DIRECTIONS) for parity in (EVEN, ODD)]
+    numbers = [lattice.lexicographic(parity).astype(np.uint64) for parity in (EVEN, ODD)]
+    return np.stack(neighbours), np.stack(numbers)
 
 
 @su3.inlined
@@ -91,9 +97,8 @@ def uniforms(counter, attempt, key):
 def kennedy_pendleton(alpha, counter, key):
     """x = 1 - h0 for h0 in [-1, 1] of the density sqrt(1 - h0^2) exp(alpha h0).
 
-    Kennedy and Pendleton draw x from the density sqrt(x) exp(-alpha x) and accept it with sqrt(1 - x/2);
-    where that is rare, at small alpha, h0 is drawn uniformly and accepted with sqrt(1 - h0^2) exp(-alpha
-    x).
+    Kennedy and Pendleton draw x from the density sqrt(x) exp(-alpha x) and accept it with sqrt(1 - x/2). At
+    small alpha that is rare: there, h0 is drawn uniformly and accepted with sqrt(1 - h0^2) exp(-alpha x).
     """
     attempt = np.uint64(0)
     while True:
