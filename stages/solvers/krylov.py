@@ -1,0 +1,101 @@
+"""What batched CG and block CGrQ share: configuration, checks of the system, the `Solution` at the end."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import numpy as np
+
+from stages.dirac.operator import LinearOperator
+from stages.kernels.dispatch import Array, Kernels, kernels_for
+from stages.lattice.errors import InputError
+from stages.solvers.reliable import Progress, Recurrence, ReliableIteration
+from stages.solvers.solution import NotConverged, Solution, Status
+
+
+@dataclass(frozen=True)
+class KrylovSolver:
+    """A solver for Hermitian positive definite operators; frozen configuration.
+
+    tolerance: on the true |b - A x| / |b| of every right-hand side. max_iterations: of the whole solve.
+    inner: 'single' iterates in complex64 with reliable updates in the precision of b; None iterates in that
+    of b. kernels: a kernel package, by default the one that belongs to b.
+    """
+
+    tolerance: float = 1e-10
+    max_iterations: int = 10_000
+    inner: str | None = None
+    kernels: Kernels | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 < self.tolerance < 1:
+            raise InputError(f"tolerance must lie between 0 and 1, got {self.tolerance}")
+        if self.max_iterations < 1:
+            raise InputError(f"max_iterations must be at least 1, got {self.max_iterations}")
+        if self.inner not in (None, "single"):
+            raise InputError(f"inner must be 'single', or None for the precision of b; got {self.inner!r}")
+
+    def recurrence(self, A: LinearOperator, kernels: Kernels) -> Recurrence:
+        """The method itself, on an operator of the inner precision."""
+        raise NotImplementedError
+
+    def solve(
+        self,
+        A: LinearOperator,
+        b: Array,
+        x0: Array | None = None,
+        on_failure: str = "raise",
+        progress: Progress | None = None,
+    ) -> Solution:
+        """The solution of A x = b for all right-hand sides: b is ``[*A.shape, N]`` in the dtype of A.
+
+        x0: first guess, zero by default. on_failure: 'raise' NotConverged, or 'return' what there is, with
+        its status. Right-hand sides may be zero (giving zero) or linearly dependent. Raises InputError if A
+        is not Hermitian positive definite or if b or x0 does not fit it.
+        """
+        _check(A, b, x0, on_failure)
+        started = time.perf_counter()
+        kernels = self.kernels or kernels_for(b)
+        iteration = ReliableIteration(
+            A,
+            b,
+            x0,
+            kernels=kernels,
+            tolerance=self.tolerance,
+            max_iterations=self.max_iterations,
+            progress=progress,
+        )
+        inner = A.astype(np.complex64) if self.inner == "single" else A
+        status = iteration.run(self.recurrence(inner, kernels), mixed=inner.dtype != A.dtype)
+        solution = _solution(iteration, status, time.perf_counter() - started)
+        if status is not Status.CONVERGED and on_failure == "raise":
+            raise NotConverged(solution, self.tolerance)
+        return solution
+
+
+def _solution(iteration: ReliableIteration, status: Status, seconds: float) -> Solution:
+    return Solution(
+        iteration.x,
+        status,
+        iteration.iterations,
+        iteration.relative(iteration.norms),
+        np.stack(iteration.history),
+        iteration.matvecs,
+        seconds,
+        {"replacements": iteration.replacements},
+    )
+
+
+def _check(A: LinearOperator, b: Array, x0: Array | None, on_failure: str) -> None:
+    if not (A.hermitian and A.positive_definite):
+        raise InputError(
+            "conjugate gradients need a Hermitian positive definite operator, "
+            f"which {type(A).__name__} is not: solve its normal equations"
+        )
+    if b.shape[:-1] != A.shape or b.dtype != A.dtype:
+        raise InputError(f"b must be {A.dtype} {(*A.shape, 'N')} like the operator, got {b.dtype} {b.shape}")
+    if x0 is not None and (x0.shape != b.shape or x0.dtype != b.dtype):
+        raise InputError(f"x0 must be {b.dtype} {b.shape} like b, got {x0.dtype} {x0.shape}")
+    if on_failure not in ("raise", "return"):
+        raise InputError(f"on_failure must be 'raise' or 'return', got {on_failure!r}")

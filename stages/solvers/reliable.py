@@ -1,0 +1,227 @@
+"""The frame of the Krylov solvers: an inner recurrence for a correction, an outer true residual.
+
+The recurrence (batched CG, block CGrQ) works on A y = r, possibly in lower precision. From time to time its y
+is added to x and its residual is replaced by b - A x, recomputed in the precision of b, while it keeps its
+search directions ("reliable update"; Sleijpen and van der Vorst, Computing 56 (1996) 141). In one precision
+that happens when the recurrence believes to have converged; with a single-precision recurrence also whenever
+the residual of any right-hand side has fallen by `UPDATE_AT` since the last time. True residuals alone finish
+a solve.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stages.dirac.operator import LinearOperator
+from stages.kernels.dispatch import Array, Kernels, array_module, to_host
+from stages.solvers.solution import Status
+
+WIDTHS = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64)
+"""Widths that a block shrinks to: few, because kernels are compiled for each."""
+
+UPDATE_AT = 0.1
+"""Fall of a residual that asks for its next replacement, where the recurrence is in single precision."""
+
+SAFETY = 0.999
+"""The recurrence aims at this part of the tolerance, so that rounding alone does not cost another cycle."""
+
+STALLED_CYCLES = 3
+"""So many cycles in a row whose true residuals neither follow the estimates nor halve are the end."""
+
+Vector = NDArray[np.float64]
+Progress = Callable[[int, Vector], None]
+"""Called after each iteration with its number and the estimated relative residuals ``[N]``."""
+
+
+class BreakdownError(Exception):
+    """Raised by a recurrence that cannot go on."""
+
+    def __init__(self, status: Status) -> None:
+        super().__init__(status.value)
+        self.status = status
+
+
+class Recurrence(Protocol):
+    """A Krylov method for the correction y of A y = r, for a block of columns."""
+
+    narrows: bool
+    """Whether converged columns are to be taken out as soon as a narrower block holds the others."""
+
+    correction: Array
+    """y, ``[..., width]``, of the inner precision."""
+
+    def replace(self, residual: Array, target: Vector, kept: NDArray[np.intp] | None) -> None:
+        """Start again from y = 0 and this true residual ``[..., width]`` (which it may overwrite), keeping
+        directions.
+
+        target: norms to reach. kept: positions of the columns in the block before, None if they are the same.
+        """
+
+    def step(self) -> Vector:
+        """One iteration; the estimated residual norms ``[width]``. Raises BreakdownError."""
+
+    @property
+    def width(self) -> int:
+        """Columns that one application of A in a step works on."""
+
+
+def next_width(needed: int, width: int) -> int:
+    """The narrowest of `WIDTHS` and `width` that holds `needed` columns."""
+    return min(w for w in (*WIDTHS, width) if w >= needed)
+
+
+def column_norms(kernels: Kernels, field: Array) -> Vector:
+    """|field| of each right-hand side, float64 ``[N]`` on the host."""
+    return np.sqrt(to_host(kernels.block_blas.norms2(field)))
+
+
+class ReliableIteration:
+    """One solve: x, the true residual norms of all right-hand sides, and the columns that are being iterated.
+
+    The arguments are those of `KrylovSolver` and its `solve`.
+    """
+
+    def __init__(
+        self,
+        A: LinearOperator,
+        b: Array,
+        x0: Array | None,
+        *,
+        kernels: Kernels,
+        tolerance: float,
+        max_iterations: int,
+        progress: Progress | None,
+    ) -> None:
+        self.A, self.b, self.kernels = A, b, kernels
+        self.max_iterations, self.progress = max_iterations, progress
+        self.source = column_norms(kernels, b)
+        self.target = tolerance * self.source
+        self.residual: Array = None
+        self.norms = self.source.copy()
+        self.iterations = self.matvecs = self.replacements = 0
+        self.columns = np.arange(b.shape[-1])
+        self._start(x0)
+        self.history = [self.relative(self.norms)]
+
+    def run(self, recurrence: Recurrence, mixed: bool) -> Status:
+        """Iterate to the end; x, norms, history and counts are then final."""
+        stalled, best, kept = 0, self.norms.copy(), self._narrow(recurrence.narrows)
+        while np.isfinite(self.norms).all():
+            if not self.open.any():
+                return Status.CONVERGED
+            if stalled == STALLED_CYCLES:
+                return Status.STAGNATED
+            if self.iterations >= self.max_iterations:
+                return Status.ITERATION_LIMIT
+            still_open = self.open
+            residual, self.residual = self.residual, None
+            try:
+                recurrence.replace(residual, SAFETY * self.target[self.columns], kept)
+                del residual
+                estimate = self._cycle(recurrence, mixed)
+            except BreakdownError as breakdown:
+                return self._break_off(recurrence, breakdown.status)
+            self._absorb(recurrence.correction)
+            stalled = 0 if self._gained(best, still_open) or self._follows(estimate) else stalled + 1
+            best = np.minimum(best, self.norms)
+            kept = self._narrow(recurrence.narrows)
+        return Status.NOT_FINITE
+
+    def relative(self, norms: Vector) -> Vector:
+        """Norms ``[N]`` relative to those of b; where b is zero as they are."""
+        return norms / np.where(self.source > 0, self.source, 1)
+
+    @property
+    def open(self) -> NDArray[np.bool_]:
+        """Right-hand sides whose true residual misses the tolerance, bool ``[N]``."""
+        return ~(self.norms <= self.target)
+
+    def _start(self, x0: Array | None) -> None:
+        if x0 is None:
+            self.x = array_module(self.b).zeros_like(self.b)
+            self.residual = self.b.copy()
+            return
+        self.x = x0.copy()
+        self.x[..., np.flatnonzero(self.source == 0)] = 0
+        self._measure()
+
+    def _measure(self) -> None:
+        """The true residual b - A x of the block's columns, and its norms."""
+        residual = self.A.apply(self._block_of(self.x))
+        array_module(residual).subtract(self._block_of(self.b), residual, out=residual)
+        self.residual = residual
+        self.norms[self.columns] = column_norms(self.kernels, residual)
+        self.matvecs += self.columns.size
+
+    def _block_of(self, field: Array) -> Array:
+        whole = self.columns.size == field.shape[-1]
+        return field if whole else array_module(field).take(field, self.columns, axis=-1)
+
+    def _cycle(self, recurrence: Recurrence, mixed: bool) -> Vector:
+        """Iterate until the residual wants replacing; the estimated norms of the block's columns."""
+        ceiling = self.norms[self.columns]
+        target = self.target[self.columns]
+        while True:
+            estimate = recurrence.step()
+            self._record(recurrence.width, estimate)
+            ceiling = np.maximum(ceiling, estimate)
+            still_open = estimate > SAFETY * target
+            count = int(still_open.sum())
+            if (
+                count == 0
+                or self.iterations >= self.max_iterations
+                or (recurrence.narrows and next_width(count, target.size) < target.size)
+                or (mixed and bool((still_open & (estimate < UPDATE_AT * ceiling)).any()))
+            ):
+                return estimate
+
+    def _record(self, width: int, estimate: Vector) -> None:
+        self.iterations += 1
+        self.matvecs += width
+        row = self.history[-1].copy()
+        row[self.columns] = estimate / np.where(self.source > 0, self.source, 1)[self.columns]
+        self.history.append(row)
+        if self.progress is not None:
+            self.progress(self.iterations, row)
+
+    def _absorb(self, correction: Array) -> None:
+        """x += y, then the true residual."""
+        if self.columns.size == self.source.size:
+            self.x += correction
+        else:
+            self.x[..., self.columns] += correction
+        self.replacements += 1
+        self._measure()
+
+    def _break_off(self, recurrence: Recurrence, status: Status) -> Status:
+        if status is not Status.NOT_FINITE:
+            self._absorb(recurrence.correction)
+        return status if self.open.any() else Status.CONVERGED
+
+    def _gained(self, best: Vector, still_open: NDArray[np.bool_]) -> bool:
+        """Whether a right-hand side was finished or has halved its best residual."""
+        return bool((still_open & (~self.open | (self.norms < 0.5 * best))).any())
+
+    def _follows(self, estimate: Vector) -> bool:
+        """Whether the true residuals that miss the tolerance are what the recurrence believed, within a
+        factor 2.
+        """
+        missed = self.open[self.columns]
+        return bool((self.norms[self.columns] < 2 * estimate)[missed].all())
+
+    def _narrow(self, wanted: bool) -> NDArray[np.intp] | None:
+        """Leave converged columns out if a narrower block holds the others; their positions in the block
+        before.
+        """
+        unfinished = self.open[self.columns]
+        width = next_width(int(unfinished.sum()), self.columns.size)
+        if not wanted or width == self.columns.size:
+            return None
+        kept = np.sort(np.argsort(~unfinished, kind="stable")[:width])
+        self.columns = self.columns[kept]
+        self.residual = array_module(self.residual).take(self.residual, kept, axis=-1)
+        return kept

@@ -1,0 +1,68 @@
+"""What a solver gives back: the solution, its status and its statistics."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stages.kernels.dispatch import Array
+
+
+class Status(Enum):
+    """How a solve ended; the value says it in words, with the remedy."""
+
+    CONVERGED = "every right-hand side reached the tolerance"
+    ITERATION_LIMIT = (
+        "the iteration limit came before the tolerance: "
+        "raise max_iterations, loosen the tolerance, or use a larger mass"
+    )
+    STAGNATED = (
+        "the true residual stopped falling above the tolerance, at the rounding of the outer precision: "
+        "loosen the tolerance, or solve for complex128 right-hand sides (fast with inner='single')"
+    )
+    INDEFINITE = (
+        "a search direction has p^H A p <= 0, so the operator is not positive definite: "
+        "give the normal operator 4 m^2 - D^2 with m > 0, and check its sign"
+    )
+    NOT_FINITE = (
+        "a residual is NaN or infinite: check the gauge links and the right-hand sides for such values, "
+        "and scale right-hand sides that overflow"
+    )
+
+
+@dataclass(frozen=True)
+class Solution:
+    """Solution of A x = b for N right-hand sides.
+
+    x has the shape and dtype of b. residual: |b - A x| / |b| per right-hand side, float64 ``[N]``, recomputed
+    in the precision of b (0 where b is zero). history: the same as the iteration estimated it, ``[iterations
+    + 1, N]``, with the value of a right-hand side that is left out repeated. matvecs: applications of A to
+    one right-hand side, all columns of all blocks counted, in either precision. seconds: wall time.
+    """
+
+    x: Array
+    status: Status
+    iterations: int
+    residual: NDArray[np.float64]
+    history: NDArray[np.float64]
+    matvecs: int
+    seconds: float
+    extras: dict[str, Any] = field(default_factory=dict)
+
+
+class NotConverged(RuntimeError):  # noqa: N818 - it reads as the status it is
+    """A solve that missed its tolerance; `solution` holds the best x and says why."""
+
+    def __init__(self, solution: Solution, tolerance: float) -> None:
+        residual = solution.residual
+        missed = int(np.sum(~(residual <= tolerance)))
+        super().__init__(
+            f"{missed} of {residual.size} right-hand sides missed the tolerance {tolerance:g} "
+            f"(largest residual {np.max(residual, initial=0):.2g} after {solution.iterations} iterations): "
+            f"{solution.status.value}"
+        )
+        self.solution = solution
