@@ -1,8 +1,8 @@
 """The periodic four-dimensional lattice and every index computation on it.
 
-Conventions, stated once: directions mu = 0, 1, 2, 3 are x, y, z, t. The lexicographic site order is t, z, y, x with
-x fastest. The parity of a site is (x + y + z + t) mod 2, 0 = even. Within a parity, sites are numbered in the same
-order with x halved: ``((t * Lz + z) * Ly + y) * (Lx / 2) + x // 2``.
+Conventions, stated once: directions mu = 0, 1, 2, 3 are x, y, z, t. The lexicographic site order is
+t, z, y, x with x fastest. The parity of a site is (x + y + z + t) mod 2, 0 = even. Within a parity, sites
+are numbered in the same order with x halved: ``((t * Lz + z) * Ly + y) * (Lx / 2) + x // 2``.
 """
 
 from __future__ import annotations
@@ -71,13 +71,13 @@ class Lattice:
         return ((t * lz + z) * ly + y) * lx + x
 
     def site(self, coordinates: NDArray[np.integer]) -> NDArray[np.int32]:
-        """Site number within its parity for coordinates ``[..., 4]``, wrapped periodically; int32 ``[...]``."""
+        """Site number within its parity for coordinates ``[..., 4]``, wrapped; int32 ``[...]``."""
         x, y, z, t = np.moveaxis(np.mod(coordinates, self.extents), -1, 0)
         lx, ly, lz, _ = self.extents
         return (((t * lz + z) * ly + y) * (lx // 2) + x // 2).astype(np.int32)
 
     def neighbour(self, parity: int, mu: int, hops: int) -> NDArray[np.int32]:
-        """For each site x of `parity`: the number of x + hops * mu within its own parity; int32 ``[site]``, read-only."""
+        """For each site x of `parity`, the number of x + hops * mu; int32 ``[site]``, read-only."""
         return _neighbour(self, parity, mu, hops)
 
 

@@ -10,16 +10,18 @@ from stages.lattice.geometry import EVEN, ODD, Lattice
 
 
 def to_parity(array: NDArray, lattice: Lattice) -> NDArray:
-    """Lexicographic ``[t, z, y, x, ...]`` to parity-ordered ``[parity, site, ...]``; values are copied unchanged."""
+    """Lexicographic ``[t, z, y, x, ...]`` to parity-ordered ``[parity, site, ...]``; values unchanged."""
     x, y, z, t = lattice.extents
     if array.shape[:4] != (t, z, y, x):
-        raise InputError(f"a lexicographic field on {lattice} has shape (t z y x ...) = {(t, z, y, x)}, got {array.shape}")
+        raise InputError(
+            f"a lexicographic field on {lattice} has shape (t z y x ...) = {(t, z, y, x)}, got {array.shape}"
+        )
     flat = array.reshape(lattice.volume, *array.shape[4:])
     return np.stack([flat[lattice.lexicographic(parity)] for parity in (EVEN, ODD)])
 
 
 def to_lexicographic(field: NDArray, lattice: Lattice) -> NDArray:
-    """Parity-ordered ``[parity, site, ...]`` to lexicographic ``[t, z, y, x, ...]``; the inverse of `to_parity`."""
+    """Parity-ordered ``[parity, site, ...]`` to ``[t, z, y, x, ...]``; the inverse of `to_parity`."""
     if field.shape[:2] != (2, lattice.half_volume):
         raise InputError(f"a field on {lattice} has shape (2, {lattice.half_volume}, ...), got {field.shape}")
     flat = np.empty((lattice.volume, *field.shape[2:]), field.dtype)
