@@ -82,6 +82,7 @@ class DilutionSection(Section):
 
     color: bool = False
     time: Any = None
+    """A number of slices, or "full"; `Dilution` says what is wrong with anything else."""
     displacement: int | None = None
 
     @model_validator(mode="after")
@@ -89,9 +90,13 @@ class DilutionSection(Section):
         self.scheme()
         return self
 
+    def options(self) -> dict[str, Any]:
+        """What is diluted, without what is not."""
+        return {name: value for name, value in self if value is not None and value is not False}
+
     def scheme(self) -> Dilution:
         """The dilution that this section asks for."""
-        return Dilution(color=self.color, time=self.time, displacement=self.displacement)
+        return Dilution.parse(self.options())
 
 
 class Noise(Section):
@@ -127,13 +132,14 @@ class Fine(Section):
 
 
 class Solves(Section):
-    """How the linear systems are solved."""
+    """How the linear systems are solved, `block` right-hand sides at a time."""
 
     solver: Literal["block_cgrq", "batched_cg"]
     precision: Literal["double", "double-single"]
     max_iterations: int = Field(default=20_000, ge=1)
+    block: int = Field(default=16, ge=1, le=64)
     sloppy: Sloppy
-    fine: Fine
+    fine: Fine | None = None
 
 
 class Current(Section):
@@ -193,12 +199,14 @@ def refuse(file: ParameterFile, problems: Iterator[tuple[Location, str]]) -> Non
 def contradictions(parameters: G2Disconnected) -> Iterator[tuple[Location, str]]:
     """What no single value shows: sections that do not fit each other."""
     noise, solves = parameters.noise, parameters.solves
-    if solves.fine.tolerance > solves.sloppy.tolerance:
+    if parameters.links.action == "naive" and parameters.links.naik_epsilon:
+        yield ("links", "naik_epsilon"), "the naive action has no Naik term: leave it out"
+    if solves.fine and solves.fine.tolerance > solves.sloppy.tolerance:
         yield (
             ("solves", "fine", "tolerance"),
             f"{solves.fine.tolerance:g} must be tighter than the sloppy {solves.sloppy.tolerance:g}",
         )
-    if solves.fine.vectors > noise.vectors:
+    if solves.fine and solves.fine.vectors > noise.vectors:
         yield (
             ("solves", "fine", "vectors"),
             f"{solves.fine.vectors} fine vectors, but `noise.vectors` is {noise.vectors}",

@@ -1,0 +1,51 @@
+"""The workflows that a file may name, and what each of them makes of its file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from workflows.parameter_file import read_parameter_file
+
+if TYPE_CHECKING:
+    from pipeline import Store, Workflow
+    from pipeline.report import Section
+
+BUILDERS = {"g2_disconnected": "workflows.g2_disconnected"}
+"""Name in a file's `workflow`: the module whose `prepare(file)` returns the `Project`."""
+
+
+@dataclass(frozen=True)
+class Project:
+    """A workflow file made ready: what to compute, where it goes, how it is reported."""
+
+    title: str
+    workflow: Workflow
+    store: Path
+    report: Path
+    results: Sequence[str]
+    """Nodes that `quarkline export` writes."""
+    sections: Callable[[Store], Sequence[Section]]
+    """What the report shows beside the engine's own sections."""
+
+
+def load_project(path: Path) -> Project:
+    """Read, check and build the workflow in a YAML file.
+
+    Raises:
+        InputError: a mistake in the file or in what it refers to.
+    """
+    file = read_parameter_file(path)
+    name = file.values.get("workflow")
+    if name not in BUILDERS:
+        close = get_close_matches(str(name), BUILDERS, n=1)
+        hint = f": did you mean `{close[0]}`?" if close else f"; known: {', '.join(BUILDERS)}"
+        given = (
+            f"`workflow` (line {file.line(('workflow',))}) is {name!r}" if name else "missing key `workflow`"
+        )
+        raise file.error(f"{given}{hint}")
+    return import_module(BUILDERS[name]).prepare(file)

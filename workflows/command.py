@@ -1,0 +1,51 @@
+"""The `quarkline` command: its subcommands, and every mistake of a user as one message and an exit code.
+
+Exit codes: 0 done, 1 something failed or is missing, 2 a mistake in the command, a file or a store, 3 stopped
+by the time limit, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+import typer
+
+from workflows.commands import bench, check, export, gc, plan, report, run, status, verify
+
+app = typer.Typer(
+    name="quarkline",
+    help="Lattice-QCD analysis pipeline: from gauge configurations to disconnected loops with error bars.",
+    epilog="Begin with: quarkline run workflows/g2_disconnected.yaml",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for command in (run.run, plan.plan, status.status, report.report, export.export):
+    app.command(rich_help_panel="Workflows")(command)
+for command in (check.check, verify.verify, gc.gc):
+    app.command(rich_help_panel="Files, stores, speed")(command)
+app.add_typer(bench.bench, name="bench", rich_help_panel="Files, stores, speed")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command line; returns its exit code."""
+    try:
+        app(args=list(sys.argv[1:] if arguments is None else arguments), prog_name="quarkline")
+    except SystemExit as exit_request:
+        return int(exit_request.code or 0)
+    except Exception as error:
+        if not _is_users_mistake(error):
+            raise
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _is_users_mistake(error: Exception) -> bool:
+    from pipeline.errors import UserError
+    from stages.lattice.errors import InputError
+
+    return isinstance(error, (InputError, UserError))

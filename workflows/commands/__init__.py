@@ -1,0 +1,1 @@
+"""The subcommands of `quarkline`, one a file; heavy imports stay inside the functions: `--help` is quick."""

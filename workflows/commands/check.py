@@ -1,0 +1,91 @@
+"""`quarkline check`: are these gauge configurations what they claim to be?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from stages.lattice.formats import CheckReport
+
+
+def check(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Gauge configurations, any format.")],
+    json: Annotated[bool, typer.Option("--json", help="Print a JSON list, one object per file.")] = False,
+) -> None:
+    """Verify gauge configurations: format, checksums, header values, plaquette, unitarity.
+
+    Reads ILDG and SciDAC (LIME), NERSC, MILC v5, openQCD and DDalphaAMG. A damaged, truncated or mislabelled
+    file is one error; the other files are still checked, and the exit code is 2.
+
+    Example: quarkline check confs/*.ildg
+    """
+    reports, errors = [], {}
+    for path in _progress(files, quiet=json):
+        report, error = _examine(path)
+        if report:
+            reports.append(report)
+        if error:
+            errors[path] = error
+    if json:
+        _print_json(files, reports, errors)
+    else:
+        for report in reports:
+            typer.echo(_text(report))
+    for error in errors.values():
+        typer.echo(f"error: {error}", err=True)
+    if errors:
+        raise typer.Exit(2)
+
+
+def _examine(path: Path) -> tuple[CheckReport | None, str | None]:
+    """What the file holds as far as it can be read, and what is wrong with it."""
+    from stages.lattice.errors import InputError
+    from stages.lattice.formats import check_gauge
+
+    try:
+        report = check_gauge(path)
+    except InputError as error:
+        return None, str(error)
+    if report.ok:
+        return report, None
+    first, *more = report.failures
+    others = f" (and {len(more)} more)" if more else ""
+    return report, f"{path}: {report.format}, {report.lattice}: {first}{others}; {first.remedy}"
+
+
+def _progress(files: Sequence[Path], *, quiet: bool) -> Iterable[Path]:
+    from rich.console import Console
+    from rich.progress import track
+
+    console = Console(stderr=True)
+    return track(files, "checking", console=console, transient=True, disable=quiet or not console.is_terminal)
+
+
+def _print_json(files: Sequence[Path], reports: Sequence[CheckReport], errors: dict[Path, str]) -> None:
+    from json import dumps
+
+    known = {report.path: report.as_dict() for report in reports}
+    listed = [
+        {**known.get(path, {"path": str(path), "ok": False}), "error": errors.get(path)} for path in files
+    ]
+    typer.echo(dumps(listed, indent=2))
+
+
+def _text(report: CheckReport) -> str:
+    """A file's report for people."""
+    total, spatial, temporal = (f"{value:.10f}" for value in report.plaquette)
+    held = ", ".join(check.name for check in report.checks if check.ok)
+    lines = [
+        f"{report.path}: {report.format}, {report.lattice}, {report.precision} bit",
+        f"  plaquette    {total} (spatial {spatial}, temporal {temporal})",
+        f"  link trace   {report.link_trace:.10f}",
+        f"  unitarity    |U^dag U - 1| <= {report.unitarity_deviation:.1e}, "
+        f"|det U - 1| <= {report.determinant_deviation:.1e}",
+        f"  verified     {held or 'nothing'}",
+        *(f"  WRONG        {failure}" for failure in report.failures),
+    ]
+    return "\n".join(lines)

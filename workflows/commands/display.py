@@ -1,0 +1,90 @@
+"""Progress of a run on the terminal, drawn from the engine's events."""
+
+from __future__ import annotations
+
+from collections import Counter
+from types import TracebackType
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+ENDED = ("done", "present", "failed", "blocked")
+
+
+class RunDisplay:
+    """A bar per node on a terminal; elsewhere a line when a node is complete. Called with each event."""
+
+    def __init__(self, *, quiet: bool = False) -> None:
+        self._console = Console(stderr=True, quiet=quiet)
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            TextColumn("{task.fields[ended]}/{task.fields[chunks]}"),
+            TimeElapsedColumn(),
+            TextColumn("[dim]{task.fields[note]}"),
+            console=self._console,
+            transient=True,
+            disable=quiet or not self._console.is_terminal,
+        )
+        self._tasks: dict[str, TaskID] = {}
+        self._shares: dict[str, dict[str, float]] = {}
+        self._ended: Counter[str] = Counter()
+
+    def __enter__(self) -> RunDisplay:
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._progress.stop()
+
+    def __call__(self, event: dict[str, Any]) -> None:
+        kind = event["event"]
+        if kind == "run-started":
+            self._begin(event["missing"])
+        elif kind == "cluster-ready":
+            self._console.print(f"dashboard: {event['dashboard']}", highlight=False)
+        elif kind == "stopping":
+            self._console.print(f"stopping ({event['reason']}): running chunks may finish", highlight=False)
+        elif kind == "progress":
+            self._share(event, event["done"] / max(event["total"], 1), _note(event))
+        elif kind in ENDED:
+            self._end(event)
+
+    def _begin(self, missing: dict[str, int]) -> None:
+        width = max(map(len, missing), default=0)
+        for node, chunks in missing.items():
+            self._shares[node] = {}
+            self._tasks[node] = self._progress.add_task(
+                node.ljust(width), total=chunks, chunks=chunks, ended=0, note="", start=False
+            )
+
+    def _share(self, event: dict[str, Any], share: float, note: str) -> None:
+        """`share` of a chunk is finished."""
+        node = event["node"]
+        self._shares[node][event["key"]] = share
+        self._progress.start_task(self._tasks[node])
+        self._progress.update(self._tasks[node], completed=sum(self._shares[node].values()), note=note)
+
+    def _end(self, event: dict[str, Any]) -> None:
+        node, task = event["node"], self._tasks[event["node"]]
+        self._share(event, 1.0, "")
+        self._ended[node] += 1
+        self._progress.update(task, ended=self._ended[node])
+        if event["event"] == "failed":
+            self._console.print(f"[red]failed[/red]: {node}: {event['error']}", highlight=False)
+        if self._ended[node] == len(self._shares[node]) == self._total(task):
+            self._progress.stop_task(task)
+            if not self._console.is_terminal:
+                self._console.print(f"{node}: {self._ended[node]} chunks", highlight=False)
+
+    def _total(self, task: TaskID) -> int:
+        return self._progress.tasks[task].fields["chunks"]
+
+
+def _note(event: dict[str, Any]) -> str:
+    """The values that a stage reports while it works, such as iterations and residuals."""
+    values = {name: event[name] for name in ("iterations", "residual") if name in event}
+    return " ".join(f"{name} {value:.3g}" for name, value in values.items())

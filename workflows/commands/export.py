@@ -1,0 +1,57 @@
+"""`quarkline export`: results as Zarr or HDF5 files for other programs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from workflows.commands.options import ClusterOption, StoreOption, WorkflowFile
+
+if TYPE_CHECKING:
+    from pipeline import Store
+
+
+def export(
+    workflow: WorkflowFile,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder to write into.")] = Path("export"),
+    format: Annotated[Literal["zarr", "hdf5", "both"], typer.Option(help="What to write.")] = "both",
+    result: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NODE", help="Only these nodes.", show_default="the workflow's results"),
+    ] = None,
+    cluster: ClusterOption = "local",
+    store: StoreOption = None,
+) -> None:
+    """Write a finished run's results, one file per node, with named dimensions and their provenance.
+
+    Example: quarkline export workflows/g2_disconnected.yaml --format hdf5
+    """
+    from pipeline import Store, export_hdf5
+    from workflows.catalogue import load_project
+    from workflows.commands.report import require_complete
+
+    project = load_project(workflow)
+    kept = Store(store or project.store)
+    require_complete(project, kept, cluster, workflow)
+    output.mkdir(parents=True, exist_ok=True)
+    writers = {"zarr": export_zarr, "hdf5": export_hdf5}
+    for name in result or project.results:
+        for kind, write in writers.items():
+            if format in (kind, "both"):
+                written = write(kept, name, output / f"{name}.{SUFFIX[kind]}", workflow=project.workflow.name)
+                typer.echo(str(written))
+
+
+SUFFIX = {"zarr": "zarr", "hdf5": "h5"}
+
+
+def export_zarr(store: Store, name: str, path: Path, *, workflow: str) -> Path:
+    """Write a node's joined result to one Zarr v3 group, replacing what is there."""
+    from pipeline import open_result
+
+    open_result(store, name, workflow=workflow).load().to_zarr(
+        path, mode="w", zarr_format=3, consolidated=False
+    )
+    return path

@@ -1,0 +1,34 @@
+"""`quarkline gc`: drop what no workflow reaches."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from workflows.commands.options import StoreOption
+
+
+def gc(
+    workflows: Annotated[
+        list[Path], typer.Argument(metavar="WORKFLOW...", help="Files whose results are kept.")
+    ],
+    store: StoreOption = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be removed.")] = False,
+) -> None:
+    """Remove from a store what none of these workflow files, as they are now, would use.
+
+    Give every workflow that shares the store: results of one that is left out are dropped.
+
+    Example: quarkline gc --dry-run workflows/g2_disconnected.yaml
+    """
+    from pipeline import Store, UserError, collect_garbage
+    from workflows.catalogue import load_project
+
+    projects = [load_project(path) for path in workflows]
+    folders = {store or project.store for project in projects}
+    if len(folders) > 1:
+        raise UserError(f"these workflows use {len(folders)} stores: say which one, --store FOLDER")
+    reached = [project.workflow for project in projects]
+    typer.echo(str(collect_garbage(Store(folders.pop()), reached, dry_run=dry_run)))

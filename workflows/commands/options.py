@@ -1,0 +1,50 @@
+"""Options that several subcommands share."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+WorkflowFile = Annotated[Path, typer.Argument(metavar="WORKFLOW", help="The workflow's YAML file.")]
+StoreOption = Annotated[
+    Path | None,
+    typer.Option("--store", metavar="FOLDER", help="Where results are kept, instead of the file's `store`."),
+]
+ClusterOption = Annotated[
+    str,
+    typer.Option(
+        "--cluster",
+        metavar="CLUSTER",
+        help="local (CPU), cuda (one worker per GPU), slurm, tcp://HOST:PORT of a running scheduler, "
+        "or its scheduler file.",
+    ),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+
+_UNITS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
+
+
+def seconds(text: str) -> float:
+    """A duration such as 90, 90s, 45m, 1h30m or 2d; or HH:MM:SS, as batch systems write it."""
+    if match := re.fullmatch(r"(\d+):(\d\d):(\d\d)", text):
+        hours, minutes, rest = map(int, match.groups())
+        return 3600 * hours + 60 * minutes + rest
+    if text.isdigit():
+        return float(text)
+    if not re.fullmatch(r"(\d+[dhms])+", text):
+        raise typer.BadParameter(f"{text!r} is no duration; write 90s, 45m, 1h30m or 01:30:00")
+    return float(sum(int(number) * _UNITS[unit] for number, unit in re.findall(r"(\d+)([dhms])", text)))
+
+
+TimeLimitOption = Annotated[
+    float | None,
+    typer.Option(
+        "--time-limit",
+        metavar="TIME",
+        parser=seconds,
+        help="Stop cleanly after this time (45m, 1h30m, 01:30:00); the same command goes on later.",
+    ),
+]

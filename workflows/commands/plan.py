@@ -1,0 +1,64 @@
+"""`quarkline plan`: what would run, and why."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from workflows.commands.options import ClusterOption, JsonOption, StoreOption, WorkflowFile
+
+if TYPE_CHECKING:
+    from pipeline import Plan
+
+
+def plan(
+    workflow: WorkflowFile,
+    cluster: ClusterOption = "local",
+    store: StoreOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Show what a run would compute and why, what is in the store already, and what it would take.
+
+    Reads files and the store, computes nothing. Why: new, extended, unfinished, or which parameter, file or
+    version changed.
+
+    Example: quarkline plan workflows/g2_disconnected.yaml
+    """
+    from pipeline import Store
+    from pipeline import plan as make_plan
+    from pipeline.clusters.choose import choose
+    from workflows.catalogue import load_project
+
+    project = load_project(workflow)
+    planned = make_plan(project.workflow, Store(store or project.store), backend=choose(cluster).backend)
+    if json:
+        from json import dumps
+
+        typer.echo(dumps(as_dict(planned), indent=2))
+    else:
+        typer.echo(planned.explain())
+
+
+def as_dict(plan: Plan) -> dict[str, Any]:
+    """A plan in JSON's types."""
+    return {
+        "workflow": plan.workflow,
+        "store": str(plan.store.path),
+        "backend": plan.backend,
+        "chunks": len(plan.chunks),
+        "missing": [
+            {
+                "node": chunk.node.name,
+                "stage": chunk.node.stage.name,
+                "key": chunk.key,
+                "coordinates": {dim: list(values) for dim, values in chunk.coordinates.items()},
+                "reason": plan.reasons[chunk.key].kind,
+                "detail": plan.reasons[chunk.key].detail,
+            }
+            for chunk in plan.missing
+        ],
+        "memory_bytes": plan.memory,
+        "stored_bytes": plan.stored,
+        "seconds": plan.seconds,
+    }

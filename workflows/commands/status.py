@@ -1,0 +1,28 @@
+"""`quarkline status`: the state of a store and of its last run."""
+
+from __future__ import annotations
+
+import typer
+
+from workflows.commands.options import JsonOption
+from workflows.commands.target import Target
+
+
+def status(target: Target, json: JsonOption = False) -> None:
+    """Show who drives a store, what it holds of each workflow, and how its last run went or goes.
+
+    May be asked at any time, also while a run is on.
+
+    Example: quarkline status g2-store
+    """
+    from pipeline import status as find_status
+    from workflows.commands.target import open_store
+
+    found = find_status(open_store(target))
+    if json:
+        from dataclasses import asdict
+        from json import dumps
+
+        typer.echo(dumps(asdict(found), indent=2))
+    else:
+        typer.echo(str(found))

@@ -1,0 +1,48 @@
+"""`quarkline verify`: reread a store."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from workflows.commands.options import JsonOption
+from workflows.commands.target import Target
+
+
+def verify(
+    target: Target,
+    remove: Annotated[
+        bool, typer.Option("--remove", help="Drop damaged chunks; a run computes them again.")
+    ] = False,
+    json: JsonOption = False,
+) -> None:
+    """Read every array in a store and compare it with the digest recorded when it was computed.
+
+    The exit code is 1 if anything is damaged.
+
+    Example: quarkline verify g2-store
+    """
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from pipeline import verify as reread
+    from workflows.commands.target import open_store
+
+    store = open_store(target)
+    with Progress(console=Console(stderr=True), transient=True, disable=json) as progress:
+        task = progress.add_task("reading", total=None)
+        found = reread(
+            store,
+            remove=remove,
+            listener=lambda done, total: progress.update(task, completed=done, total=total),
+        )
+    if json:
+        from dataclasses import asdict
+        from json import dumps
+
+        typer.echo(dumps(asdict(found), indent=2))
+    else:
+        typer.echo(str(found))
+    if found.damaged:
+        raise typer.Exit(1)

@@ -1,0 +1,53 @@
+"""What a task needs in memory and a chunk takes in the store, projected from extents and counts; bytes."""
+
+from __future__ import annotations
+
+from stages.correlator import FLAVOURS
+from stages.lattice.geometry import Lattice
+
+COMPLEX = 16
+"""Of a complex128 number."""
+MATRIX = 9 * COMPLEX
+PROCESS = 300_000_000
+"""A worker with its compiled kernels, before any field."""
+RECORD = 4_000
+"""The attributes of a chunk."""
+
+WORKING_FIELDS = 10
+"""Blocks of right-hand sides alive in a block solver, in double precision: b, x, r, q, p, A p, temporaries."""
+LINK_FIELDS = 8
+"""Link fields alive while HISQ links are made: two levels, staples, and the results."""
+
+
+def links_bytes(lattice: Lattice) -> int:
+    """A gauge field of complex128 links."""
+    return 4 * MATRIX * lattice.volume
+
+
+def loops_bytes(lattice: Lattice, vectors: int) -> int:
+    """J_mu(t) and the condensate by parity of each noise vector."""
+    return 8 * vectors * (4 * lattice.time_extent + 2) + RECORD
+
+
+def correlator_bytes(lattice: Lattice) -> int:
+    """C(t), loops and condensates of all flavours, with errors."""
+    return 8 * len(FLAVOURS) * (9 * lattice.time_extent + 4) + RECORD
+
+
+def average_bytes(lattice: Lattice, samples: int) -> int:
+    """Means, errors, resampled correlators and their covariance."""
+    time = lattice.time_extent
+    return 8 * len(FLAVOURS) * (10 * time + samples * time + time**2 + 4) + RECORD
+
+
+def heatbath_memory(lattice: Lattice) -> int:
+    """A gauge field, its copy by checkerboard, and the result."""
+    return PROCESS + 3 * links_bytes(lattice)
+
+
+def solving_memory(lattice: Lattice, rhs: int, vectors: int) -> int:
+    """Links, the doubled links of the operator in both precisions, a block of `rhs` and the noise vectors."""
+    doubled = 16 * MATRIX * lattice.volume
+    links = max(LINK_FIELDS * links_bytes(lattice), 3 * links_bytes(lattice) + doubled + doubled // 2)
+    field = 3 * COMPLEX * lattice.half_volume
+    return PROCESS + links + field * (WORKING_FIELDS * rhs + 2 * vectors)
