@@ -72,7 +72,9 @@ def run(
         store.sweep()
         write_manifest(store, plan.workflow, plan.backend, plan.everything)
         with signals_to(stop):
-            return _drive(plan, RunContext(store, name, resident_bytes or 0), chosen, log, stop)
+            outcome = _drive(plan, RunContext(store, name, resident_bytes or 0), chosen, log, stop)
+        store.sweep()
+        return outcome
 
 
 def _keep_manifest(plan: Plan, store: Store, name: str) -> None:

@@ -77,12 +77,14 @@ class Reasons:
 
     @cached_property
     def _altered(self) -> set[str]:
-        """Nodes of which a chunk has another key than the chunk at the same coordinates had."""
-        return {name for name, chunks in self._chunks.items() if any(self._has_other_key(c) for c in chunks)}
+        """Nodes declared otherwise than last time, or with another key at the same coordinates."""
+        return {name for name, chunks in self._chunks.items() if any(self._is_altered(c) for c in chunks)}
 
-    def _has_other_key(self, chunk: Chunk) -> bool:
+    def _is_altered(self, chunk: Chunk) -> bool:
         before = self._before(chunk.node)
-        old = before.chunks.get(place(chunk.coordinates)) if before else {"key": None}
+        if before is None or self._node_change(chunk.node, before):
+            return True
+        old = before.chunks.get(place(chunk.coordinates))
         return old is not None and old["key"] != chunk.key
 
     @cached_property

@@ -90,18 +90,21 @@ class Workflow:
         self._check_membership(label, upstream)
         _check_inputs(label, stage, upstream)
         extents = _extents(label, stage, upstream, over or {})
+        sizes = _chunk_sizes(label, stage, upstream, chunk or {})
         node = Node(
             name=label,
             stage=stage,
             inputs=upstream,
             over=extents,
-            chunk=_chunk_sizes(label, stage, upstream, chunk or {}),
+            chunk=sizes,
             parameters=_parameters(label, stage, parameters, files or {}),
-            files=_files(label, stage, extents, files or {}),
+            files=_files(label, stage, extents, sizes, files or {}),
             memory=memory,
             stored=stored,
         )
-        _check_reductions(node)
+        for argument, source in node.arguments():
+            _check_reduction(node, argument, source)
+            _check_alignment(node, argument, source)
         self.nodes[label] = node
         return node
 
@@ -120,9 +123,7 @@ def _check_inputs(label: str, stage: Stage, upstream: tuple[Node, ...]) -> None:
     most = len(upstream) if len(fixed) < len(stage.inputs) else len(fixed)
     if not needed <= len(upstream) <= most:
         names = ", ".join(argument.name for argument in stage.inputs) or "none"
-        raise UserError(
-            f"node {label!r}: stage {stage.name} takes inputs ({names}), got {len(upstream)} nodes"
-        )
+        raise UserError(f"node {label!r}: stage {stage.name} takes ({names}), got {len(upstream)} nodes")
     for position, node in enumerate(upstream):
         argument = stage.inputs[min(position, len(stage.inputs) - 1)]
         options = getattr(argument.result, "__args__", (argument.result,))
@@ -171,9 +172,7 @@ def _check_subset(
         known = set(values)
         absent = [value for value in wanted if value not in known]
         if absent:
-            raise UserError(
-                f"node {label!r}: {dim}={absent[0]!r} is not among the coordinates of input {name!r}"
-            )
+            raise UserError(f"node {label!r}: {dim}={absent[0]!r} is not a coordinate of input {name!r}")
 
 
 def _chunk_sizes(
@@ -187,9 +186,7 @@ def _chunk_sizes(
                 f"node {label!r}: chunk along {dim!r}, which is not a dimension{suggestion(dim, stage.over)}"
             )
         if not isinstance(size, int) or size < 1:
-            raise UserError(
-                f"node {label!r}: chunk size along {dim!r} must be a positive integer, got {size!r}"
-            )
+            raise UserError(f"node {label!r}: chunk size along {dim!r} must be at least 1, got {size!r}")
         if size > 1 and dim in lone:
             raise UserError(
                 f"node {label!r}: chunk size along {dim!r} must be 1, got {size}: "
@@ -220,7 +217,7 @@ def _parameters(label: str, stage: Stage, given: Mapping[str, Any], files: Files
 
 
 def _files(
-    label: str, stage: Stage, extents: Coordinates, files: Files
+    label: str, stage: Stage, extents: Coordinates, sizes: Mapping[str, int], files: Files
 ) -> dict[str, dict[Coordinate, Path] | Path]:
     """File arguments: one path for all chunks, or one per coordinate of the first dimension."""
     checked: dict[str, dict[Coordinate, Path] | Path] = {}
@@ -231,6 +228,10 @@ def _files(
         if not stage.over:
             raise UserError(f"node {label!r}: files per coordinate, but stage {stage.name} has no dimension")
         dim = stage.over[0]
+        if sizes[dim] != 1:
+            raise UserError(
+                f"node {label!r}: one file per coordinate of {dim!r} needs one coordinate per chunk"
+            )
         absent = [value for value in extents[dim] if value not in paths]
         if absent:
             raise UserError(f"node {label!r}: no file {name!r} for {dim}={absent[0]!r}")
@@ -238,16 +239,24 @@ def _files(
     return checked
 
 
-def _check_reductions(node: Node) -> None:
+def _check_reduction(node: Node, argument: Input, upstream: Node) -> None:
     """An input with a dimension that the stage lacks is reduced over, and must be declared so."""
-    for argument, upstream in node.arguments():
-        reduced = [dim for dim in upstream.over if dim not in node.over]
-        if reduced and not argument.reduces:
-            raise UserError(
-                f"node {node.name!r}: {argument.name!r} ({upstream.name!r}) has dimension {reduced[0]!r}, "
-                f"which stage {node.stage.name} lacks: annotate it as Chunks[{_type_name(argument.result)}]"
-            )
-    if any(isinstance(paths, dict) for paths in node.files.values()) and node.chunk[node.stage.over[0]] != 1:
+    reduced = [dim for dim in upstream.over if dim not in node.over]
+    if reduced and not argument.reduces:
         raise UserError(
-            f"node {node.name!r}: a stage with one file per coordinate takes one coordinate per chunk"
+            f"node {node.name!r}: {argument.name!r} ({upstream.name!r}) has dimension {reduced[0]!r}, "
+            f"which stage {node.stage.name} lacks: annotate it as Chunks[{_type_name(argument.result)}]"
         )
+
+
+def _check_alignment(node: Node, argument: Input, upstream: Node) -> None:
+    """Arrays can be cut and joined along dimensions that they name, anything else is passed on whole."""
+    whole = upstream.stage.lone_dims() if upstream.stage.outputs else upstream.stage.over
+    for dim in (dim for dim in whole if dim in node.over):
+        held = set(blocks(upstream.over[dim], upstream.chunk[dim]))
+        if not argument.reduces and not held.issuperset(blocks(node.over[dim], node.chunk[dim])):
+            raise UserError(
+                f"node {node.name!r}: chunks of {upstream.name!r} along {dim!r} do not fit: "
+                f"the results of {upstream.stage.name} cannot be cut or joined there, "
+                f"use chunk={{{dim!r}: {upstream.chunk[dim]}}}"
+            )

@@ -1,4 +1,4 @@
-"""Killing drivers and workers at random times, signals, time limits: nothing is lost, nothing is left behind."""
+"""Killing drivers and workers at random times, signals, time limits: nothing is lost or left behind."""
 
 from __future__ import annotations
 

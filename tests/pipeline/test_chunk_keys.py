@@ -1,0 +1,174 @@
+"""Keys: what enters them, and that they never change unnoticed."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import json
+import os
+from hashlib import sha256
+from pathlib import Path
+
+import numpy as np
+import pytest
+import toy_stages as toys
+
+from pipeline import Store, UserError, Workflow, plan
+from pipeline.files import FileDigests
+from pipeline.key import canonical, canonical_json
+
+FIELD_TEXT = (
+    '{"coordinates":{"config":["conf.1"]},"files":{},"inputs":[],"parameters":{"path":null,"scale":1.0},'
+    '"scheme":1,"stage":"field","version":"1"}'
+)
+GOLDEN = {
+    "field": "2972a34ca5cfd937a66cf61381e055f915fe94afc5711cc5e8c8b2156cd44fd2",
+    "loops": "29c70c852b01eae68ead857b0c5b478e1479c3eb9a12cef08219a1d4d8b599a0",
+    "bulk": "e484b04cfac3950ac3c03497fd447983f0da83c9ee06a1606eb84449635b4b9a",
+    "mean": "b467d49da740962c8f01644dc041f8e6afbb649fa18e28ee26d652ab46c7e4ab",
+}
+
+
+def keys(**changes: object) -> dict[str, str]:
+    """Keys of the first chunk of each node of one workflow."""
+    given = {
+        "name": "w",
+        "mass": 0.125,
+        "scale": 1.0,
+        "chunk": 2,
+        "node": "loops",
+        "backend": "cpu",
+        **changes,
+    }
+    w = Workflow(str(given["name"]))
+    field = w.add(toys.field, over={"config": ["conf.1"]}, scale=given["scale"])
+    sizes = {"noise": given["chunk"]}
+    loops = w.add(
+        toys.loops, field, over={"noise": range(4)}, chunk=sizes, mass=given["mass"], name=given["node"]
+    )
+    w.add(toys.bulk, field, over={"noise": range(4)}, chunk=sizes)
+    w.add(toys.mean, loops)
+    found = {}
+    for chunk in plan(w, Store("/nowhere/store"), backend=str(given["backend"])).everything:
+        found.setdefault(chunk.node.stage.name, chunk.key)
+    return found
+
+
+def test_golden_keys() -> None:
+    """A difference here makes every store in the world start anew: raise `SCHEME` if it is meant."""
+    assert keys() == GOLDEN
+    assert sha256(FIELD_TEXT.encode()).hexdigest() == GOLDEN["field"]
+
+
+def test_what_cannot_alter_a_result_is_in_no_key() -> None:
+    assert keys(name="other", node="other", backend="cuda") == keys()
+
+
+def test_a_parameter_alters_the_keys_downstream_only() -> None:
+    before, after = keys(), keys(mass=0.25)
+    assert {name for name in before if before[name] != after[name]} == {"loops", "mean"}
+
+
+def test_whole_numbers_for_a_float_parameter_are_that_float() -> None:
+    assert keys(mass=1) == keys(mass=1.0)
+
+
+def test_backend_is_in_the_key_of_stages_that_say_so() -> None:
+    w = Workflow("w")
+    w.add(toys.chain, over={"config": ["a"]})
+    cpu, cuda = (plan(w, Store("/nowhere/store"), backend=name).chunks[0].key for name in ("cpu", "cuda"))
+    assert cpu != cuda
+
+
+def test_chunk_size_is_in_the_key_of_stages_that_say_so() -> None:
+    """The last chunk holds the same coordinate, whatever the chunk size."""
+
+    def last(function: object, size: int) -> str:
+        w = Workflow("w")
+        field = w.add(toys.field, over={"config": ["a"]})
+        parameters = {"mass": 1.0} if function is toys.loops else {}
+        node = w.add(function, field, over={"noise": [6]}, chunk={"noise": size}, **parameters)
+        return next(c.key for c in plan(w, Store("/nowhere/store")).everything if c.node is node)
+
+    assert last(toys.loops, 2) != last(toys.loops, 3)
+    assert last(toys.bulk, 2) == last(toys.bulk, 3)
+
+
+def test_extents_are_in_no_mapped_key_and_coordinates_in_any_order_are_the_same() -> None:
+    def all_keys(configs: list[str]) -> dict[str, str]:
+        w = Workflow("w")
+        field = w.add(toys.field, over={"config": configs})
+        w.add(toys.config_mean, w.add(toys.loops, field, over={"noise": [0, 1]}, mass=1.0))
+        chunks = plan(w, Store("/nowhere/store")).chunks
+        return {f"{chunk.node.name} {chunk.coordinates}": chunk.key for chunk in chunks}
+
+    few, many = all_keys(["a", "b"]), all_keys(["c", "b", "a"])
+    assert few.items() <= many.items()
+
+
+class Kind(enum.Enum):
+    Z2 = "z2"
+
+
+@dataclasses.dataclass(frozen=True)
+class Solver:
+    tolerance: float
+    inner: tuple[int, ...]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "null"),
+        (True, "true"),
+        (0.1, "0.1"),
+        (1e-8, "1e-08"),
+        (np.float64(0.25), "0.25"),
+        (np.int32(7), "7"),
+        ((1, [2.5, "x"]), '[1,[2.5,"x"]]'),
+        ({"b": 1, "a": 2}, '{"a":2,"b":1}'),
+        (1 + 2j, '{"complex":[1.0,2.0]}'),
+        (Kind.Z2, '"z2"'),
+        (Solver(1e-3, (1, 2)), '{"inner":[1,2],"tolerance":0.001,"type":"Solver"}'),
+    ],
+)
+def test_canonical_json(value: object, text: str) -> None:
+    assert canonical_json(canonical(value, "node.name")).decode() == text
+    json.loads(text)
+
+
+@pytest.mark.parametrize(
+    "value", [float("nan"), float("inf"), object(), {1, 2}, {1: 2}, Path("x"), np.zeros(3)]
+)
+def test_values_without_unambiguous_text_are_refused(value: object) -> None:
+    with pytest.raises(UserError, match=r"parameter node\.name"):
+        canonical(value, "node.name")
+
+
+def test_digests_are_cached_by_identity_and_survive_a_torn_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache, path = tmp_path / "cache", tmp_path / "field"
+    path.write_text("links")
+    os.utime(path, (1e9, 1e9))
+    first = FileDigests(cache).version(path)
+    with open(cache, "a") as file:
+        file.write('{"torn')
+    monkeypatch.setattr("pipeline.files._digest", lambda path: "not asked for")
+    assert FileDigests(cache).version(path) == first
+    os.utime(path, (1.1e9, 1.1e9))
+    assert FileDigests(cache).version(path).digest == "not asked for"
+
+
+def test_a_file_that_may_still_change_is_not_cached(tmp_path: Path) -> None:
+    path = tmp_path / "field"
+    path.write_text("links")
+    FileDigests(tmp_path / "cache").version(path)
+    assert not (tmp_path / "cache").exists()
+
+
+def test_a_missing_file_is_one_clear_error(tmp_path: Path) -> None:
+    w = Workflow("w")
+    w.add(toys.field, over={"config": ["a"]}, files={"path": {"a": tmp_path / "absent.ildg"}})
+    with pytest.raises(UserError, match=r"absent\.ildg: No such file"):
+        plan(w, Store(tmp_path / "store"))

@@ -1,0 +1,244 @@
+"""The store: durable commits, valid Zarr, clear errors, nothing half-written."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import zarr
+
+from pipeline import Store, UserError
+from pipeline.store import FORMAT, PIECE_BYTES, StoreError, StoreFullError, array_digest
+
+KEY = "5e" * 32
+ARRAYS = {
+    "current": np.arange(24.0).reshape(2, 3, 4) * (1 + 2j),
+    "count": np.array(7),
+    "mask": np.array([True, False]),
+    "nothing": np.zeros((0, 3), np.float32),
+}
+DIMS: dict[str, tuple[str, ...]] = {
+    "current": ("noise", "direction", "time"),
+    "count": (),
+    "mask": ("noise",),
+    "nothing": ("kept", "time"),
+}
+
+
+@pytest.fixture
+def made(store: Store) -> Store:
+    store.create()
+    return store
+
+
+def drafts(store: Store) -> list[Path]:
+    return list(store.temporary.iterdir())
+
+
+def test_what_is_committed_is_read_back(made: Store) -> None:
+    assert made.commit("loops", KEY, ARRAYS, DIMS, {"seconds": 1.5})
+    assert made.has("loops", KEY)
+    assert made.keys("loops") == {KEY}
+    assert made.stages() == ["loops"]
+    loaded = made.load("loops", KEY)
+    for name, array in ARRAYS.items():
+        np.testing.assert_array_equal(loaded[name], array)
+        assert loaded[name].dtype == array.dtype
+    record = made.record("loops", KEY)
+    assert record["seconds"] == 1.5
+    assert record["arrays"]["current"] == {
+        "digest": array_digest(ARRAYS["current"]),
+        "dims": ["noise", "direction", "time"],
+    }
+
+
+def test_a_chunk_is_a_zarr_v3_group(made: Store) -> None:
+    made.commit("loops", KEY, ARRAYS, DIMS, {"seconds": 1.5})
+    group = zarr.open_group(made.location("loops", KEY), mode="r")
+    assert group.metadata.zarr_format == 3
+    assert group["current"].metadata.dimension_names == DIMS["current"]
+    np.testing.assert_array_equal(group["current"][...], ARRAYS["current"])
+
+
+def test_large_arrays_are_cut_so_that_a_part_can_be_read_alone(made: Store) -> None:
+    large = np.zeros((5, PIECE_BYTES // 16), np.float64)
+    made.commit("space", KEY, {"vectors": large}, {"vectors": ("vector", "site")}, {})
+    assert made.open("space", KEY)["vectors"].chunks == (2, PIECE_BYTES // 16)
+
+
+def test_every_file_and_folder_is_flushed_before_it_is_published(
+    made: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flushed: list[Path] = []
+    real = os.fsync
+
+    def noting(handle: int) -> None:
+        flushed.append(Path(os.readlink(f"/proc/self/fd/{handle}")))
+        real(handle)
+
+    monkeypatch.setattr(os, "fsync", noting)
+    made.commit("loops", KEY, {"count": ARRAYS["current"]}, {"count": DIMS["current"]}, {})
+    draft = next(
+        path for path in flushed if path.name == "zarr.json" and path.parent.parent == made.temporary
+    )
+    inside = [str(path.relative_to(draft.parent)) for path in flushed if path.is_relative_to(draft.parent)]
+    assert sorted(inside[:2]) == ["count/c/0/0/0", "count/zarr.json"]
+    assert inside[2] == "zarr.json"
+    assert sorted(inside[3:]) == [".", "count", "count/c", "count/c/0", "count/c/0/0"]
+    assert flushed[-1] == made.path / "loops"
+
+
+def test_the_first_of_many_writers_wins_and_the_others_leave_nothing(made: Store) -> None:
+    def write(number: int) -> bool:
+        return made.commit(
+            "loops", KEY, {"x": np.full(1000, float(number))}, {"x": ("site",)}, {"by": number}
+        )
+
+    with ThreadPoolExecutor(8) as pool:
+        won = list(pool.map(write, range(8)))
+    assert won.count(True) == 1
+    assert made.record("loops", KEY)["by"] == won.index(True)
+    assert set(made.load("loops", KEY)["x"]) == {float(won.index(True))}
+    assert drafts(made) == []
+
+
+RACER = """
+import sys, numpy as np
+from pipeline import Store
+store, number = Store(sys.argv[1]), int(sys.argv[2])
+sys.stdin.readline()
+for k in range(20):
+    won = store.commit("race", f"{k:064x}", {"x": np.full(9, number)}, {"x": ("site",)}, {"by": number})
+    print(int(won))
+"""
+
+
+def test_processes_that_race_for_the_same_chunks_commit_each_once(made: Store) -> None:
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    racers = [
+        subprocess.Popen([sys.executable, "-c", RACER, str(made.path), str(k)], env=environment, **pipes)
+        for k in range(3)
+    ]
+    for racer in racers:
+        assert racer.stdin
+        racer.stdin.write("go\n")
+        racer.stdin.flush()
+    outputs = [list(map(int, racer.communicate(timeout=60)[0].split())) for racer in racers]
+    assert [sum(wins) for wins in zip(*outputs, strict=True)] == [1] * 20
+    for k in range(20):
+        key = f"{k:064x}"
+        winner = made.record("race", key)["by"]
+        assert outputs[winner][k] == 1
+        assert set(made.load("race", key)["x"]) == {winner}
+    assert drafts(made) == []
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
+def test_a_full_disk_is_one_clear_error_and_leaves_nothing(
+    made: Store, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    def full(handle: int) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(
+        StoreFullError, match=r"while writing loops/5e5e.* make room and run the same command"
+    ):
+        made.commit("loops", KEY, ARRAYS, DIMS, {})
+    assert not made.has("loops", KEY)
+    assert drafts(made) == []
+
+
+def test_a_file_that_cannot_grow_in_mid_write_is_cleaned_up(made: Store) -> None:
+    """The limit on file sizes stops a real write halfway, as a full disk does."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
+    try:
+        with pytest.raises(StoreFullError, match="File too large"):
+            made.commit("loops", KEY, {"x": np.zeros(10_000)}, {"x": ("site",)}, {})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert not made.has("loops", KEY)
+    assert drafts(made) == []
+    assert made.commit("loops", KEY, {"x": np.zeros(10_000)}, {"x": ("site",)}, {})
+
+
+def test_a_store_that_cannot_be_written_says_so(made: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    def read_only(*_: object) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr("pipeline.store._write_group", read_only)
+    with pytest.raises(StoreError, match=r"cannot write loops/5e5e.*Read-only file system"):
+        made.commit("loops", KEY, ARRAYS, DIMS, {})
+
+
+def test_a_store_of_another_format_is_refused(made: Store) -> None:
+    (made.path / "quarkline.json").write_text(json.dumps({"format": FORMAT + 1}))
+    with pytest.raises(
+        UserError, match=f"format {FORMAT + 1}, this version .* {FORMAT}: use the version that"
+    ):
+        Store(made.path)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", "format 1"])
+def test_a_damaged_mark_is_refused(made: Store, text: str) -> None:
+    (made.path / "quarkline.json").write_text(text)
+    with pytest.raises(UserError, match=r"quarkline\.json is damaged"):
+        Store(made.path)
+
+
+def test_a_folder_that_is_no_store_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("precious")
+    with pytest.raises(UserError, match="not a quarkline store"):
+        Store(tmp_path)
+
+
+def test_a_file_is_no_store(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="Not a directory"):
+        Store(tmp_path / "file")
+
+
+def test_a_store_that_does_not_exist_yet_holds_nothing(store: Store) -> None:
+    assert not store.exists()
+    assert store.keys("loops") == set()
+    assert store.stages() == []
+
+
+def test_a_missing_piece_does_not_read_as_zeros(made: Store) -> None:
+    made.commit("loops", KEY, ARRAYS, DIMS, {})
+    (made.location("loops", KEY) / "mask" / "c" / "0").unlink()
+    with pytest.raises(UserError, match="1 pieces of mask are gone"):
+        made.load("loops", KEY)
+
+
+def test_a_flipped_bit_is_noticed_when_read(made: Store) -> None:
+    made.commit("loops", KEY, ARRAYS, DIMS, {})
+    piece = made.location("loops", KEY) / "current" / "c" / "0" / "0" / "0"
+    content = bytearray(piece.read_bytes())
+    content[17] ^= 4
+    piece.write_bytes(content)
+    with pytest.raises(UserError, match="damaged"):
+        made.load("loops", KEY)
+
+
+def test_removing_and_sweeping(made: Store) -> None:
+    made.commit("loops", KEY, ARRAYS, DIMS, {})
+    made.remove("loops", KEY)
+    assert not made.has("loops", KEY)
+    (made.temporary / "orphan").mkdir()
+    assert made.sweep() == 1
+    assert drafts(made) == []

@@ -1,0 +1,107 @@
+"""Choosing and opening clusters: clear errors where they are not to be had."""
+
+from __future__ import annotations
+
+import builtins
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from distributed import Client
+
+from pipeline import UserError
+from pipeline.clusters import Demand
+from pipeline.clusters.address import Address
+from pipeline.clusters.choose import choose
+from pipeline.clusters.cuda import Cuda
+from pipeline.clusters.local import Local
+from pipeline.clusters.slurm import Slurm
+
+DEMAND = Demand(tasks=4, memory=0)
+
+
+def without(monkeypatch: pytest.MonkeyPatch, package: str) -> None:
+    """Importing a package fails, as if it were not installed."""
+    real = builtins.__import__
+
+    def importing(name: str, *rest: Any, **options: Any) -> Any:
+        if name.split(".")[0] == package:
+            raise ImportError(f"No module named {package!r}")
+        return real(name, *rest, **options)
+
+    monkeypatch.delitem(sys.modules, package, raising=False)
+    monkeypatch.setattr(builtins, "__import__", importing)
+
+
+def test_names_and_addresses(tmp_path: Path) -> None:
+    assert choose("local", workers=3) == Local(workers=3)
+    assert choose("cuda") == Cuda()
+    assert choose("slurm", cores=8) == Slurm(cores=8)
+    assert choose("tcp://host:8786") == Address("tcp://host:8786")
+    (tmp_path / "scheduler.json").write_text("{}")
+    assert choose(str(tmp_path / "scheduler.json")) == Address(str(tmp_path / "scheduler.json"))
+    with pytest.raises(UserError, match="no cluster 'loca'; did you mean 'local'"):
+        choose("loca")
+
+
+def test_cuda_without_its_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+    without(monkeypatch, "dask_cuda")
+    with (
+        pytest.raises(UserError, match=r"needs dask-cuda .* pip install 'quarkline\[cuda13\]'"),
+        Cuda().open(DEMAND),
+    ):
+        pass
+
+
+def test_cuda_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    cupy = pytest.importorskip("cupy")
+    if cupy.is_available():
+        pytest.skip("there is a GPU here")
+    monkeypatch.setattr("pipeline.clusters.cuda._cluster_class", lambda: None)
+    with pytest.raises(UserError, match="no usable GPU on this machine"), Cuda().open(DEMAND):
+        pass
+
+
+def test_slurm_without_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    without(monkeypatch, "dask_jobqueue")
+    with pytest.raises(UserError, match=r"pip install 'quarkline\[slurm\]'"), Slurm().open(DEMAND):
+        pass
+
+
+def test_slurm_jobs_know_their_threads() -> None:
+    options = Slurm(cores=16, directives=("--gpus=1",), prologue=("module load cuda",)).options()
+    assert "export NUMBA_NUM_THREADS=16" in options["job_script_prologue"]
+    assert options["job_script_prologue"][-1] == "module load cuda"
+    assert options["job_extra_directives"] == ["--gpus=1"]
+    assert options["worker_extra_args"][:4] == ["--nthreads", "1", "--resources", "device=1"]
+
+
+def test_no_scheduler_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pipeline.clusters.address.TIMEOUT", 0.5)
+    with (
+        pytest.raises(UserError, match="no Dask scheduler answers at tcp://127"),
+        Address("tcp://127.0.0.1:9").open(DEMAND),
+    ):
+        pass
+    with pytest.raises(UserError, match="neither an address"), Address("nowhere.json").open(DEMAND):
+        pass
+
+
+def environment(*names: str) -> dict[str, str | None]:
+    return {name: os.environ.get(name) for name in names}
+
+
+def test_local_workers_have_one_task_thread_and_a_share_of_the_cores() -> None:
+    cores = len(os.sched_getaffinity(0))
+    before = dict(os.environ)
+    with Local().open(Demand(tasks=1, memory=0)) as client:
+        assert isinstance(client, Client)
+        (worker,) = client.scheduler_info(n_workers=-1)["workers"].values()
+        assert worker["nthreads"] == 1
+        assert worker["resources"] == {"device": 1}
+        assert worker["host"] == "127.0.0.1"
+        found = client.submit(environment, "NUMBA_NUM_THREADS", "OMP_NUM_THREADS").result()
+    assert found == {"NUMBA_NUM_THREADS": str(cores), "OMP_NUM_THREADS": str(cores)}
+    assert dict(os.environ) == before

@@ -1,0 +1,230 @@
+"""Declarations and wiring: what is accepted, what is refused and with which words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import numpy as np
+import pytest
+import toy_stages as toys
+
+from pipeline import At, Chunks, Dims, Node, UserError, Workflow, stage
+from pipeline.coordinates import blocks, describe_values, sorted_unique
+from pipeline.planning import plan
+from pipeline.stage import stage_of
+from pipeline.store import Store
+
+
+class Out(NamedTuple):
+    values: Annotated[np.ndarray, Dims("noise", "time")]
+
+
+class Unnamed(NamedTuple):
+    values: np.ndarray
+
+
+def declared(function: Callable[..., Any], **options: Any) -> Any:
+    return stage(**{"version": "1", **options})(function)
+
+
+def test_a_stage_stays_a_function_and_at_works_bare() -> None:
+    at = At(config="a", noise=(0, 1))
+    result = toys.loops(toys.field(at=At(config="a")), at=at, mass=0.5)
+    assert result.current.shape == (2, 4)
+    assert at.statistics["iterations"] == [0, 1]
+    assert at.reports == [{"done": 2, "total": 2, "residual": 1e-9}]
+    assert at["noise"] == (0, 1)
+    assert at.one("config") == "a"
+    assert at.backend == "cpu"
+    with pytest.raises(UserError, match="2 coordinates along 'noise'"):
+        at.one("noise")
+    with pytest.raises(UserError, match="did you mean 'noise'"):
+        at["nois"]
+
+
+def test_the_declaration_is_read_from_the_signature() -> None:
+    found = stage_of(toys.loops)
+    assert found.name == "loops"
+    assert [(i.name, i.result, i.reduces) for i in found.inputs] == [("field", toys.Field, False)]
+    assert [p.name for p in found.parameters] == ["mass"]
+    assert [(o.name, o.dims) for o in found.outputs] == [
+        ("current", ("noise", "time")),
+        ("total", ("noise",)),
+    ]
+    assert found.lone_dims() == ("config",)
+    assert stage_of(toys.mean).inputs[0].reduces
+
+
+def test_bad_signatures_are_refused_at_import() -> None:
+    def keywords(*, at: At, **rest: int) -> Out: ...
+    def positional_at(at: At) -> Out: ...
+    def untyped(links, *, at: At) -> Out: ...  # type: ignore[no-untyped-def]
+    def array(*, at: At) -> np.ndarray: ...
+    def unnamed(*, at: At) -> Unnamed: ...
+    def blind() -> Out: ...
+
+    for function, message in [
+        (keywords, r"\*\*rest is not allowed"),
+        (positional_at, "'at' must be keyword-only"),
+        (untyped, "input 'links' needs a type"),
+        (array, "return type must be a NamedTuple"),
+        (unnamed, "output 'values' of Unnamed has no dimension names"),
+        (blind, "takes neither inputs nor 'at: At'"),
+    ]:
+        with pytest.raises(UserError, match=message):
+            declared(function, over=("noise",))
+
+
+def test_a_plain_function_is_no_stage() -> None:
+    with pytest.raises(UserError, match="'len' is not a stage"):
+        Workflow("w").add(len)
+
+
+def wired(**options: Any) -> tuple[Workflow, Node]:
+    w = Workflow("w")
+    return w, w.add(toys.field, over={"config": ["a", "b"]}, **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"mas": 1.0}, "loops has no parameter 'mas'; did you mean 'mass'"),
+        ({}, "parameter 'mass' of stage loops is missing"),
+        ({"mass": 1.0, "over": {"nose": [0]}}, "not mapped over 'nose'; did you mean 'noise'"),
+        ({"mass": 1.0, "over": {}}, "give the coordinates of 'noise'"),
+        (
+            {"mass": 1.0, "over": {"noise": [0], "config": ["c"]}},
+            "config='c' is not a coordinate of input 'field'",
+        ),
+        ({"mass": 1.0, "over": {"noise": [0, 0]}}, "coordinate 0 is listed twice along dimension 'noise'"),
+        ({"mass": 1.0, "over": {"noise": []}}, "dimension 'noise' has no coordinates"),
+        ({"mass": 1.0, "over": {"noise": [0.5]}}, "a coordinate must be a str or an int, got 0.5"),
+        ({"mass": 1.0, "chunk": {"config": 2}}, "chunk size along 'config' must be 1, got 2"),
+        ({"mass": 1.0, "chunk": {"noise": 0}}, "chunk size along 'noise' must be at least 1, got 0"),
+        ({"mass": 1.0, "chunk": {"nois": 1}}, "not a dimension; did you mean 'noise'"),
+        ({"mass": 1.0, "name": "field"}, "node 'field' exists already"),
+    ],
+)
+def test_wiring_mistakes_are_named(options: dict[str, Any], message: str) -> None:
+    w, field = wired()
+    with pytest.raises(UserError, match=message):
+        w.add(toys.loops, field, **{"over": {"noise": [0, 1]}, **options})
+
+
+def test_wrong_inputs_are_named() -> None:
+    w, field = wired()
+    loops = w.add(toys.loops, field, over={"noise": [0]}, mass=1.0)
+    with pytest.raises(UserError, match=r"stage loops takes \(field\), got 0 nodes"):
+        w.add(toys.loops, name="x", mass=1.0)
+    with pytest.raises(UserError, match="input 'field' takes Field, but 'loops' gives Loops"):
+        w.add(toys.loops, loops, name="x", mass=1.0)
+    with pytest.raises(UserError, match="input 'field' belongs to another workflow"):
+        Workflow("v").add(toys.loops, field, mass=1.0)
+
+
+def test_reducing_without_saying_so_is_refused() -> None:
+    @stage(version="1", over=("config",))
+    def wrong(loops: toys.Loops, *, at: At) -> toys.Field: ...
+
+    w, field = wired()
+    loops = w.add(toys.loops, field, over={"noise": [0]}, mass=1.0)
+    with pytest.raises(
+        UserError, match=r"has dimension 'noise', which stage wrong lacks: .* Chunks\[Loops\]"
+    ):
+        w.add(wrong, loops)
+
+
+def test_inputs_that_differ_along_a_dimension_need_a_decision() -> None:
+    @stage(version="1", over=("config", "noise"))
+    def both(one: toys.Loops, two: toys.Loops, *, at: At) -> toys.Loops: ...
+
+    w, field = wired()
+    few = w.add(toys.loops, field, over={"noise": [0, 1]}, mass=1.0, name="few")
+    many = w.add(toys.loops, field, over={"noise": range(4)}, mass=1.0, name="many")
+    with pytest.raises(UserError, match="inputs few, many differ along 'noise'; say which"):
+        w.add(both, few, many)
+    assert w.add(both, few, many, over={"noise": [0, 1]}).over["noise"] == (0, 1)
+
+
+def test_misaligned_chunks_are_refused() -> None:
+    """A transient object that is no tuple of arrays can be neither cut nor joined."""
+
+    @stage(version="1", over=("noise",), transient=True)
+    def opaque(*, at: At) -> toys.Setup: ...
+
+    @stage(version="1", over=("noise",))
+    def reader(opaque: toys.Setup, *, at: At) -> Out: ...
+
+    @stage(version="1", over=("config", "noise"))
+    def sums(field: toys.Field, *, at: At) -> Joint: ...
+
+    w, field = wired()
+    made = w.add(opaque, over={"noise": range(4)}, chunk={"noise": 2})
+    with pytest.raises(
+        UserError, match=r"chunks of 'opaque' along 'noise' do not fit: .* use chunk=\{'noise': 2\}"
+    ):
+        w.add(reader, made, chunk={"noise": 1})
+    with pytest.raises(UserError, match="chunks of 'field' along 'config' do not fit"):
+        w.add(sums, field, over={"noise": [0]}, chunk={"config": 2})
+    assert w.add(reader, made).chunk == {"noise": 2}
+
+
+class Joint(NamedTuple):
+    values: Annotated[np.ndarray, Dims("config", "noise")]
+
+
+def test_files_per_coordinate(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no file 'path' for config='b'"):
+        wired(files={"path": {"a": tmp_path / "a"}})
+    _, field = wired(files={"path": {"a": tmp_path / "a", "b": tmp_path / "b", "c": tmp_path / "c"}})
+    assert field.files == {"path": {"a": tmp_path / "a", "b": tmp_path / "b"}}
+    assert "path" not in field.parameters
+
+
+def test_blocks_of_integers_stay_when_coordinates_are_added() -> None:
+    assert blocks(range(5), 2) == [(0, 1), (2, 3), (4,)]
+    assert blocks(range(2, 8), 2) == [(2, 3), (4, 5), (6, 7)]
+    assert blocks((1, 2, 9), 4) == [(1, 2), (9,)]
+    assert blocks("abc", 2) == [("a", "b"), ("c",)]
+
+
+def test_labels_sort_as_people_expect() -> None:
+    assert sorted_unique("config", ["l.10", "l.9", "k.100"]) == ("k.100", "l.9", "l.10")
+    assert describe_values((0, 1, 2, 3)) == "0..3"
+    assert describe_values((0, 2)) == "0,2"
+
+
+def test_dimensions_align_by_name() -> None:
+    w, field = wired()
+    loops = w.add(toys.loops, field, over={"noise": range(4)}, chunk={"noise": 2}, mass=1.0)
+    w.add(toys.config_mean, loops)
+    w.add(toys.mean, loops)
+    inputs = {
+        (chunk.node.name, *chunk.coordinates.values()): [c.coordinates for c in chunk.inputs[0]]
+        for chunk in plan(w, Store("/nowhere/store")).chunks
+        if chunk.inputs
+    }
+    assert inputs["loops", ("b",), (2, 3)] == [{"config": ("b",)}]
+    assert inputs["config_mean", ("b",)] == [
+        {"config": ("b",), "noise": (0, 1)},
+        {"config": ("b",), "noise": (2, 3)},
+    ]
+    assert [tuple(at.values()) for at in inputs["mean",]] == [
+        (("a",), (0, 1)),
+        (("a",), (2, 3)),
+        (("b",), (0, 1)),
+        (("b",), (2, 3)),
+    ]
+
+
+def test_many_inputs_of_one_kind() -> None:
+    @stage(version="1")
+    def total(*loops: Chunks[toys.Loops]) -> toys.Mean: ...
+
+    w, field = wired()
+    light = w.add(toys.loops, field, over={"noise": [0]}, mass=1.0, name="light")
+    strange = w.add(toys.loops, field, over={"noise": [0]}, mass=2.0, name="strange")
+    node = w.add(total, light, strange)
+    assert [argument.name for argument, _ in node.arguments()] == ["loops", "loops"]

@@ -1,0 +1,143 @@
+"""What a plan says: the table word for word, and each reason."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import pytest
+import toy_stages as toys
+
+from pipeline import Outcome, Store, Workflow, plan, stage
+from pipeline.coordinates import At
+from pipeline.explain import duration, size
+
+Compute = Callable[[Workflow], Outcome]
+
+
+def workflow(
+    configs: Iterable[str] = "ab", noise: int = 4, mass: float = 0.5, chunk: int = 2, shift: float = 0.0
+) -> Workflow:
+    w = Workflow("demo")
+    field = w.add(toys.field, over={"config": list(configs)}, stored=1_500_000, memory=40_000_000)
+    sizes = {"noise": chunk}
+    loops = w.add(toys.loops, field, over={"noise": range(noise)}, chunk=sizes, mass=mass, name="loops_light")
+    bulk = w.add(toys.bulk, field, over={"noise": range(2)}, shift=shift)
+    w.add(toys.first, bulk)
+    w.add(toys.mean, loops)
+    return w
+
+
+def reasons(w: Workflow, store: Store) -> dict[str, set[str]]:
+    """Reasons per node of the missing chunks."""
+    planned = plan(w, store)
+    found: dict[str, set[str]] = {}
+    for chunk in planned.missing:
+        found.setdefault(chunk.node.name, set()).add(str(planned.reasons[chunk.key]))
+    return found
+
+
+NEW = """\
+workflow demo: 11 chunks, 0 in the store, 11 to compute
+  node         stage  chunks  stored  to compute  why
+  field        field       2       0           2  new
+  loops_light  loops       4       0           4  new
+  first        first       4       0           4  new
+  mean         mean        1       0           1  new
+projected: 40 MB per task, 3 MB to store, time unknown"""
+
+EXTENDED = """\
+workflow demo: 21 chunks, 10 in the store, 11 to compute
+  node         stage  chunks  stored  to compute  why
+  field        field       4       2           2  extended: config=c,d
+  loops_light  loops       8       4           4  extended: config=c,d
+  first        first       8       4           4  extended: config=c,d
+  mean         mean        1       0           1  upstream extended: loops_light
+projected: 40 MB per task, 3 MB to store, about"""
+
+CHANGED = """\
+workflow demo: 11 chunks, 6 in the store, 5 to compute
+  node         stage  chunks  stored  to compute  why
+  field        field       2       2           0
+  loops_light  loops       4       0           4  changed parameter: mass 0.5 -> 0.25
+  first        first       4       4           0
+  mean         mean        1       0           1  upstream changed: loops_light
+projected: unknown size per task, unknown size to store, about"""
+
+
+def test_the_text_of_a_plan(store: Store, compute: Compute) -> None:
+    assert plan(workflow(), store).explain() == NEW
+    compute(workflow())
+    assert plan(workflow("abcd"), store).explain().startswith(EXTENDED)
+    assert plan(workflow(mass=0.25), store).explain().startswith(CHANGED)
+    assert plan(workflow(), store).explain().endswith("mean         mean        1       1           0")
+
+
+def test_reasons(store: Store, compute: Compute) -> None:
+    compute(workflow())
+    assert reasons(workflow(), store) == {}
+    assert reasons(workflow(noise=6), store) == {
+        "loops_light": {"extended: config=a noise=4,5", "extended: config=b noise=4,5"},
+        "mean": {"upstream extended: loops_light"},
+    }
+    assert reasons(workflow(shift=1.0), store) == {"first": {"upstream changed: bulk"}}
+    assert reasons(workflow(chunk=4), store) == {
+        "loops_light": {"changed chunk size: noise 2 -> 4"},
+        "mean": {"upstream changed: loops_light"},
+    }
+
+
+def test_an_interrupted_run_is_unfinished(store: Store, compute: Compute) -> None:
+    compute(workflow())
+    key = next(iter(store.keys("first")))
+    store.remove("first", key)
+    assert reasons(workflow(), store) == {"first": {"unfinished"}}
+
+
+def test_a_new_version_says_so_and_what_follows_names_it(store: Store, compute: Compute) -> None:
+    compute(workflow())
+
+    @stage(version="2", over=("config",))
+    def field(*, at: At, scale: float = 1.0, path: Path | None = None) -> toys.Field:
+        raise AssertionError("is only planned")
+
+    w = Workflow("demo")
+    newer = w.add(field, over={"config": list("ab")})
+    w.add(toys.loops, newer, over={"noise": range(4)}, chunk={"noise": 2}, mass=0.5, name="loops_light")
+    assert reasons(w, store) == {
+        "field": {"changed version: 1 -> 2"},
+        "loops_light": {"upstream changed: field"},
+    }
+
+
+def test_a_changed_file_is_named(store: Store, compute: Compute, tmp_path: Path) -> None:
+    path = tmp_path / "numbers.txt"
+
+    def reading() -> Workflow:
+        w = Workflow("reading")
+        w.add(toys.field, over={"config": ["a"]}, files={"path": {"a": path}})
+        return w
+
+    path.write_text("1")
+    compute(reading())
+    path.write_text("2")
+    assert reasons(reading(), store) == {"field": {f"changed file: {path}"}}
+
+
+def test_a_plan_changes_nothing(store: Store) -> None:
+    plan(workflow(), store)
+    assert not store.path.exists()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0.094, "0.094 s"), (7.31, "7.3 s"), (61, "61 s"), (600, "10 min"), (9000, "2.5 h")]
+)
+def test_duration(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("number", "text"), [(0, "unknown size"), (999, "999 B"), (2.5e9, "2.5 GB"), (3e13, "30 TB")]
+)
+def test_size(number: float, text: str) -> None:
+    assert size(number) == text

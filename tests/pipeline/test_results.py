@@ -1,0 +1,187 @@
+"""Reading results: labelled arrays, HDF5, garbage, status, the resident cache."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+import toy_stages as toys
+from conftest import Executions
+
+from pipeline import (
+    Outcome,
+    Store,
+    UserError,
+    Workflow,
+    collect_garbage,
+    export_hdf5,
+    open_result,
+    plan,
+    status,
+)
+from pipeline.lock import driver_lock
+from pipeline.resident import ResidentCache, nbytes
+
+Compute = Callable[[Workflow], Outcome]
+
+
+def workflow(name: str = "demo", configs: str = "ab", mass: float = 0.5) -> Workflow:
+    w = Workflow(name)
+    field = w.add(toys.field, over={"config": list(configs)})
+    loops = w.add(toys.loops, field, over={"noise": range(4)}, chunk={"noise": 2}, mass=mass)
+    w.add(toys.mean, loops)
+    return w
+
+
+def test_a_result_is_a_labelled_array(compute: Compute, store: Store) -> None:
+    compute(workflow())
+    data = open_result(store.path, "loops")
+    assert data.current.dims == ("config", "noise", "time")
+    assert data.total.dims == ("config", "noise")
+    assert list(data.config) == ["a", "b"]
+    assert list(data.noise) == [0, 1, 2, 3]
+    assert data.attrs["node"] == "loops"
+    assert json.loads(data.attrs["parameters"]) == {"mass": 0.5}
+    fields = open_result(store, "field")
+    assert fields["values"].dims == ("config", "site")
+    np.testing.assert_array_equal(fields["values"].sel(config="b"), np.arange(6) + ord("b"))
+
+
+def test_nothing_is_read_before_it_is_used(
+    compute: Compute, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compute(workflow())
+    loaded: list[str] = []
+    real = Store.load
+    monkeypatch.setattr(Store, "load", lambda self, stage, key: loaded.append(key) or real(self, stage, key))
+    data = open_result(store, "loops")
+    assert loaded == []
+    data.current.sel(config="a", noise=[0, 1]).load()
+    assert len(loaded) == 1
+
+
+def test_an_incomplete_result_is_refused_or_read_in_part(compute: Compute, store: Store) -> None:
+    w = workflow()
+    compute(w)
+    missing = next(
+        c for c in plan(w, store).chunks if c.node.name == "loops" and c.coordinates["noise"] == (2, 3)
+    )
+    store.remove("loops", missing.key)
+    with pytest.raises(UserError, match=r"result 'loops' has 3 of 4 chunks.*partial=True"):
+        open_result(store, "loops")
+    data = open_result(store, "loops", partial=True)
+    assert np.isnan(data.total.sel(config="a", noise=2))
+    assert not np.isnan(data.total.sel(config="b", noise=2))
+
+
+def test_unknown_and_ambiguous_names_are_refused(compute: Compute, store: Store, tmp_path: Path) -> None:
+    compute(workflow("one"))
+    with pytest.raises(UserError, match="no result named 'loop'; did you mean 'loops'"):
+        open_result(store, "loop")
+    compute(workflow("two", mass=0.25))
+    with pytest.raises(UserError, match="'loops' is in workflows one, two: say which, workflow="):
+        open_result(store, "loops")
+    assert json.loads(open_result(store, "loops", workflow="two").attrs["parameters"]) == {"mass": 0.25}
+    with pytest.raises(UserError, match="there is no store at"):
+        open_result(tmp_path / "nowhere", "loops")
+
+
+def test_export_to_hdf5(compute: Compute, store: Store, tmp_path: Path) -> None:
+    compute(workflow())
+    path = export_hdf5(store, "loops", tmp_path / "loops.h5")
+    with h5py.File(path) as file:
+        np.testing.assert_array_equal(file["current"][...], open_result(store, "loops").current)
+        assert list(file["current"].attrs["dims"]) == ["config", "noise", "time"]
+        assert [label.decode() for label in file["config"]] == ["a", "b"]
+        assert file.attrs["stage"] == "loops"
+    with pytest.raises(UserError, match="cannot write"):
+        export_hdf5(store, "loops", tmp_path / "absent" / "loops.h5")
+    assert [item.name for item in tmp_path.glob("*.h5")] == ["loops.h5"]
+
+
+def test_garbage_is_what_no_workflow_reaches(compute: Compute, executed: Executions, store: Store) -> None:
+    compute(workflow("one", "ab"))
+    compute(workflow("two", "ab", mass=0.25))
+    (store.temporary / "orphan").mkdir()
+    found = collect_garbage(store, [workflow("one")], dry_run=True)
+    assert [stage for stage, _ in found.chunks] == ["loops"] * 4 + ["mean"]
+    assert len(store.keys("loops")) == 8
+    assert "5 chunks" in str(found)
+    collect_garbage(store, [workflow("one")])
+    assert len(store.keys("loops")) == 4
+    assert not list(store.temporary.iterdir())
+    executed.new()
+    compute(workflow("one"))
+    assert executed.new() == {}
+    assert str(collect_garbage(store, [workflow("one")])) == "no chunk removed, 7 kept"
+
+
+def test_garbage_is_not_collected_blindly(compute: Compute, store: Store) -> None:
+    with pytest.raises(UserError, match="needs the workflows"):
+        collect_garbage(store, [])
+    with pytest.raises(UserError, match="there is no store"):
+        collect_garbage(store, [workflow()])
+    compute(workflow())
+    with driver_lock(store, "run-1"), pytest.raises(UserError, match="is driven by run run-1"):
+        collect_garbage(store, [workflow()])
+
+
+def test_status(compute: Compute, store: Store) -> None:
+    with pytest.raises(UserError, match="there is no store"):
+        status(store)
+    compute(workflow())
+    found = status(store)
+    assert [(n.node, n.stored, n.chunks) for n in found.nodes] == [
+        ("field", 2, 2),
+        ("loops", 4, 4),
+        ("mean", 1, 1),
+    ]
+    assert found.driver is None
+    assert found.last_run
+    assert found.last_run.counts == {"done": 7}
+    assert "last run" in str(found)
+    with driver_lock(store, "run-7"):
+        assert "driven by run run-7" in str(status(store))
+
+
+def test_new_names_for_old_chunks_are_kept_without_a_run(compute: Compute, store: Store) -> None:
+    compute(workflow("demo", "ab"))
+    compute(workflow("demo", "a"))
+    assert list(open_result(store, "loops").config) == ["a"]
+    outcome = compute(workflow("demo", "ab"))
+    assert outcome.states == {"mean": {"done": 0}} or outcome.exit_status == 0
+    assert list(open_result(store, "loops").config) == ["a", "b"]
+
+
+def test_the_resident_cache_is_bounded_in_bytes() -> None:
+    cache = ResidentCache(limit=100)
+    made: list[str] = []
+
+    def get(key: str, size: int) -> object:
+        def make() -> np.ndarray:
+            made.append(key)
+            return np.zeros(size, np.uint8)
+
+        return cache.get(key, make)
+
+    first = get("a", 40)
+    get("b", 40)
+    assert get("a", 40) is first
+    get("c", 40)
+    assert cache.used == 80
+    get("a", 40)
+    get("b", 40)
+    get("huge", 101)
+    get("huge", 101)
+    assert made == ["a", "b", "c", "b", "huge", "huge"]
+    assert cache.used == 80
+
+
+def test_bytes_of_a_result_count_each_array_once() -> None:
+    array = np.zeros(10)
+    assert nbytes((array, {"again": array}, [np.zeros(5)], "text", 3)) == 120
+    assert nbytes(toys.Setup(array)) == 80

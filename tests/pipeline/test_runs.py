@@ -1,0 +1,280 @@
+"""Runs of toy workflows, with executions counted: nothing is computed twice, everything that must be is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import toy_stages as toys
+from conftest import Executions
+
+from pipeline import At, Outcome, Store, UserError, Workflow, open_result, plan, run, verify
+from pipeline.clusters.address import Address
+from pipeline.clusters.local import Local
+from pipeline.events import read_events
+from pipeline.verification import Damage
+
+Compute = Callable[[Workflow], Outcome]
+
+
+def ensemble(
+    configs: Iterable[str] = "ab", noise: int = 4, mass: float = 0.5, scale: float = 1.0
+) -> Workflow:
+    w = Workflow("ensemble")
+    field = w.add(toys.field, over={"config": list(configs)}, scale=scale)
+    loops = w.add(toys.loops, field, over={"noise": range(noise)}, chunk={"noise": 2}, mass=mass)
+    w.add(toys.config_mean, loops)
+    w.add(toys.mean, loops)
+    return w
+
+
+def test_a_run_computes_every_chunk_once_and_a_second_one_nothing(
+    compute: Compute, executed: Executions, store: Store
+) -> None:
+    outcome = compute(ensemble())
+    assert outcome.exit_status == 0
+    assert executed.new() == {"config_mean": 2, "field": 2, "loops": 4, "mean": 1}
+    assert outcome.count("done") == 9
+    again = compute(ensemble())
+    assert executed.new() == {}
+    assert again.exit_status == 0
+    assert "nothing to compute" in again.table()
+
+
+def test_results_are_those_of_the_bare_functions(compute: Compute, store: Store) -> None:
+    compute(ensemble())
+    at = At(config="b", noise=(2, 3))
+    expected = toys.loops(toys.field(at=At(config="b")), at=at, mass=0.5)
+    loops = open_result(store, "loops").sel(config="b", noise=[2, 3])
+    np.testing.assert_array_equal(loops.current, expected.current)
+    np.testing.assert_array_equal(loops.total, expected.total)
+    everything = open_result(store, "loops").current.mean(["config", "noise"])
+    np.testing.assert_allclose(open_result(store, "mean")["mean"], everything, rtol=1e-14)
+
+
+def test_extension_computes_only_what_is_new(compute: Compute, executed: Executions) -> None:
+    compute(ensemble("ab", 4))
+    executed.new()
+    compute(ensemble("abcd", 8))
+    assert executed.new() == {"config_mean": 4, "field": 2, "loops": 12, "mean": 1}
+
+
+def test_a_changed_parameter_recomputes_downstream_only(compute: Compute, executed: Executions) -> None:
+    compute(ensemble())
+    executed.new()
+    compute(ensemble(mass=0.25))
+    assert executed.new() == {"config_mean": 2, "loops": 4, "mean": 1}
+    compute(ensemble(mass=0.5))
+    assert executed.new() == {}
+    compute(ensemble(scale=2.0))
+    assert executed.new() == {"config_mean": 2, "field": 2, "loops": 4, "mean": 1}
+
+
+def test_fewer_configurations_repeat_the_ensemble_average_alone(
+    compute: Compute, executed: Executions
+) -> None:
+    compute(ensemble("ab"))
+    executed.new()
+    compute(ensemble("a"))
+    assert executed.new() == {"mean": 1}
+
+
+def test_transient_results_are_computed_once_for_consumers_that_share_them(
+    compute: Compute, executed: Executions, store: Store
+) -> None:
+    w = Workflow("fused")
+    field = w.add(toys.field, over={"config": ["a", "b"]})
+    bulk = w.add(toys.bulk, field, over={"noise": range(2)}, shift=0.25)
+    w.add(toys.first, bulk)
+    w.add(toys.second, bulk)
+    compute(w)
+    assert executed.new() == {"bulk": 4, "field": 2, "first": 4, "second": 4}
+    assert store.stages() == ["field", "first", "second"]
+    record = store.record("first", next(iter(store.keys("first"))))
+    assert record["transient"][0]["statistics"] == {"shifted": 0.25}
+    compute(w)
+    assert executed.new() == {}
+
+
+def test_a_resident_result_is_made_once_per_worker(compute: Compute, executed: Executions) -> None:
+    w = Workflow("resident")
+    field = w.add(toys.field, over={"config": ["a"]})
+    setup = w.add(toys.setup, field)
+    w.add(toys.with_setup, setup, over={"noise": range(12)})
+    compute(w)
+    counts = executed.new()
+    assert counts["with_setup"] == 12
+    assert 1 <= counts["setup"] <= 2
+
+
+def test_an_input_may_be_given_on_a_subset_of_coordinates(
+    compute: Compute, executed: Executions, store: Store
+) -> None:
+    w = Workflow("truncated")
+    field = w.add(toys.field, over={"config": ["a"]})
+    sloppy = w.add(toys.loops, field, over={"noise": range(8)}, chunk={"noise": 4}, mass=0.5, name="sloppy")
+    w.add(toys.correction, sloppy, over={"noise": [3, 4]}, chunk={"noise": 1})
+    compute(w)
+    assert executed.new() == {"correction": 2, "field": 1, "loops": 2}
+    sloppy_data, corrected = open_result(store, "sloppy"), open_result(store, "correction")
+    assert list(corrected.noise) == [3, 4]
+    np.testing.assert_array_equal(corrected.current, 0.5 * sloppy_data.current.sel(noise=[3, 4]))
+
+
+def test_chunks_are_joined_where_borders_differ(compute: Compute, store: Store) -> None:
+    w = Workflow("borders")
+    field = w.add(toys.field, over={"config": ["a"]})
+    loops = w.add(toys.loops, field, over={"noise": range(6)}, chunk={"noise": 2}, mass=0.5)
+    w.add(toys.correction, loops, chunk={"noise": 3})
+    compute(w)
+    whole, halves = open_result(store, "loops"), open_result(store, "correction")
+    np.testing.assert_array_equal(halves.current, 0.5 * whole.current)
+
+
+def test_a_failed_chunk_does_not_stop_independent_ones(compute: Compute, executed: Executions) -> None:
+    w = Workflow("failing")
+    field = w.add(toys.field, over={"config": list("abc")})
+    fragile = w.add(toys.fragile, field, bad=("b",))
+    w.add(toys.loops, fragile, over={"noise": [0, 1]}, mass=1.0)
+    outcome = compute(w)
+    assert outcome.exit_status == 1
+    assert outcome.states["fragile"] == {"done": 2, "failed": 1}
+    assert outcome.states["loops"] == {"done": 4, "blocked": 2}
+    assert "failed: fragile config=b: ValueError: configuration b is bad" in outcome.table()
+    assert executed.new() == {"field": 3, "fragile": 3, "loops": 4}
+
+
+def test_a_failure_is_not_retried_in_the_run_but_in_the_next(compute: Compute, executed: Executions) -> None:
+    w = Workflow("failing")
+    field = w.add(toys.field, over={"config": ["a"]})
+    w.add(toys.fragile, field, bad=("a",))
+    compute(w)
+    assert executed.new() == {"field": 1, "fragile": 1}
+    assert compute(w).exit_status == 1
+    assert executed.new() == {"fragile": 1}
+
+
+@pytest.mark.slow
+def test_a_chunk_that_kills_its_workers_is_reported_and_the_others_end(
+    store: Store, log_path: Path, executed: Executions
+) -> None:
+    w = Workflow("deadly")
+    field = w.add(toys.field, over={"config": list("abcdef")})
+    deadly = w.add(toys.deadly, field, bad=("b",))
+    w.add(toys.loops, deadly, over={"noise": [0]}, mass=1.0)
+    outcome = run(plan(w, store), store, cluster=Local(workers=2))
+    assert outcome.states["deadly"] == {"done": 5, "failed": 1}
+    assert outcome.states["loops"] == {"done": 5, "blocked": 1}
+    assert "worker died every time" in outcome.failures[0].error
+
+
+def test_a_resource_that_nobody_offers_is_refused(compute: Compute, store: Store) -> None:
+    w = Workflow("greedy")
+    w.add(toys.greedy, over={"config": ["a"]})
+    with pytest.raises(UserError, match=r"Resources\(device=2\), but no worker .* more than device=1"):
+        compute(w)
+
+
+def test_a_plan_for_another_backend_is_refused(store: Store, cluster: Address) -> None:
+    w = Workflow("chain")
+    w.add(toys.chain, over={"config": ["a"]})
+    with pytest.raises(UserError, match="plan is for backend 'cuda', the cluster's is 'cpu'"):
+        run(plan(w, store, backend="cuda"), store, cluster=cluster)
+
+
+def test_a_changed_file_is_a_new_chunk_and_a_renamed_one_is_not(
+    compute: Compute, executed: Executions, tmp_path: Path
+) -> None:
+    def reading(path: Path) -> Workflow:
+        w = Workflow("reading")
+        w.add(toys.field, over={"config": ["a"]}, files={"path": {"a": path}})
+        return w
+
+    old, new = tmp_path / "old.txt", tmp_path / "new.txt"
+    old.write_text("1.5")
+    compute(reading(old))
+    old.rename(new)
+    compute(reading(new))
+    assert executed.new() == {"field": 1}
+    new.write_text("2.5")
+    compute(reading(new))
+    assert executed.new() == {"field": 1}
+
+
+def test_a_file_changed_after_planning_fails_its_chunk(
+    store: Store, cluster: Address, executed: Executions, tmp_path: Path
+) -> None:
+    path = tmp_path / "numbers.txt"
+    path.write_text("1.5")
+    w = Workflow("reading")
+    w.add(toys.field, over={"config": ["a"]}, files={"path": {"a": path}})
+    planned = plan(w, store)
+    path.write_text("25.5")
+    outcome = run(planned, store, cluster=cluster)
+    assert "was changed after the run was planned" in outcome.failures[0].error
+    assert executed.new() == {}
+
+
+def test_a_corrupted_chunk_is_found_removed_and_computed_again(
+    compute: Compute, executed: Executions, store: Store
+) -> None:
+    compute(ensemble())
+    key = sorted(store.keys("field"))[0]
+    piece = store.location("field", key) / "values" / "c" / "0"
+    content = bytearray(piece.read_bytes())
+    content[5] ^= 1
+    piece.write_bytes(content)
+    found = verify(store)
+    assert found.checked == 9
+    assert [(damage.stage, damage.key) for damage in found.damaged] == [("field", key)]
+    assert isinstance(found.damaged[0], Damage)
+    assert plan(ensemble(), store).missing == ()
+    verify(store, remove=True)
+    executed.new()
+    compute(ensemble())
+    assert executed.new() == {"field": 1}
+    assert not verify(store).damaged
+
+
+def test_a_damaged_input_fails_its_reader_with_the_remedy(compute: Compute, store: Store) -> None:
+    compute(ensemble())
+    key = sorted(store.keys("field"))[0]
+    (store.location("field", key) / "values" / "c" / "0").unlink()
+    outcome = compute(ensemble(mass=0.25))
+    assert outcome.exit_status == 1
+    assert "quarkline verify --remove" in outcome.failures[0].error
+
+
+def test_events_tell_the_story_of_a_run(compute: Compute, store: Store) -> None:
+    outcome = compute(ensemble("a", 2))
+    events = list(read_events(store, outcome.run))
+    kinds = [event["event"] for event in events]
+    assert kinds[0] == "run-started"
+    assert kinds[-1] == "run-ended"
+    assert kinds.count("started") == kinds.count("done") == 4
+    progress = next(event for event in events if event["event"] == "progress")
+    assert progress["node"] == "loops"
+    assert progress["residual"] == 1e-9
+    assert progress["coordinates"] == {"config": ["a"], "noise": [0, 1]}
+
+
+def test_records_say_where_a_result_comes_from(compute: Compute, store: Store) -> None:
+    compute(ensemble("a", 2))
+    (key,) = store.keys("loops")
+    record = store.record("loops", key)
+    assert record["parameters"] == {"mass": 0.5}
+    assert record["coordinates"] == {"config": ["a"], "noise": [0, 1]}
+    assert record["inputs"] == [[next(iter(store.keys("field")))]]
+    assert record["statistics"] == {"iterations": [0, 1], "nothing": "nan"}
+    assert record["version"] == "1"
+    assert record["backend"] == "cpu"
+    assert record["seconds"] > 0
+    assert {"host", "device", "run", "finished", "code"} <= set(record)
+
+
+def test_a_listener_hears_every_event(store: Store, cluster: Address) -> None:
+    heard: list[dict] = []
+    outcome = run(plan(ensemble("a", 2), store), store, cluster=cluster, listener=heard.append)
+    assert [event["event"] for event in heard] == [e["event"] for e in read_events(store, outcome.run)]

@@ -1,0 +1,165 @@
+"""Tasks: fusion, batching, order, and what Dask is told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import toy_stages as toys
+from distributed.protocol import deserialize, serialize
+
+from pipeline import At, Chunks, Outcome, Store, Workflow, plan, stage
+from pipeline.clusters import Demand
+from pipeline.clusters.local import default_workers
+from pipeline.graph import RETRIES, TaskPlan, dask_graph, plan_tasks, widest_level
+from pipeline.work import RunContext
+
+
+def tasks_of(w: Workflow, store: Store) -> list[TaskPlan]:
+    return plan_tasks(plan(w, store))
+
+
+def describe(task: TaskPlan) -> list[str]:
+    """`node first-config first-noise` of each chunk."""
+    return [" ".join([c.node.name, *(str(v[0]) for v in c.coordinates.values())]) for c in task.chunks]
+
+
+def assert_ordered(tasks: list[TaskPlan]) -> None:
+    """Every task waits for earlier ones only: there is no cycle."""
+    seen: set[str] = set()
+    for task in tasks:
+        assert set(task.after) <= seen
+        seen.add(task.name)
+
+
+def test_consumers_of_a_transient_chunk_are_one_task(store: Store) -> None:
+    w = Workflow("w")
+    field = w.add(toys.field, over={"config": ["a"]})
+    bulk = w.add(toys.bulk, field, over={"noise": [0, 1]})
+    w.add(toys.first, bulk)
+    w.add(toys.second, bulk)
+    tasks = tasks_of(w, store)
+    assert sorted(map(describe, tasks)) == [
+        ["field a"],
+        ["first a 0", "second a 0"],
+        ["first a 1", "second a 1"],
+    ]
+    assert_ordered(tasks)
+
+
+def test_consumers_at_different_depths_stay_apart_so_that_there_is_no_cycle(store: Store) -> None:
+    """`late` shares a transient chunk with `first`, on which it depends through a task of its own."""
+
+    @stage(version="1", over=("config", "noise"))
+    def late(bulk: toys.Bulk, mean: toys.Mean, *, at: At) -> toys.Loops: ...
+
+    @stage(version="1", over=("config",))
+    def average(loops: Chunks[toys.Loops], *, at: At) -> toys.Mean: ...
+
+    w = Workflow("w")
+    field = w.add(toys.field, over={"config": ["a"]})
+    bulk = w.add(toys.bulk, field, over={"noise": [0, 1]})
+    mean = w.add(average, w.add(toys.first, bulk))
+    w.add(late, bulk, mean)
+    tasks = tasks_of(w, store)
+    assert [len(task.chunks) for task in tasks] == [1] * 6
+    assert_ordered(tasks)
+
+
+def test_a_reduction_over_transient_chunks_does_not_swallow_other_consumers(store: Store) -> None:
+    @stage(version="1")
+    def overall(bulk: Chunks[toys.Bulk], *, at: At) -> toys.Mean: ...
+
+    w = Workflow("w")
+    field = w.add(toys.field, over={"config": ["a", "b"]})
+    bulk = w.add(toys.bulk, field, over={"noise": [0, 1]})
+    w.add(toys.first, bulk)
+    w.add(overall, bulk)
+    assert [len(task.chunks) for task in tasks_of(w, store)] == [1] * 7
+
+
+def test_tiny_chunks_are_batched_once_they_were_measured(
+    store: Store, compute: Callable[[Workflow], Outcome]
+) -> None:
+    def many(configs: int) -> Workflow:
+        w = Workflow("w")
+        w.add(toys.field, over={"config": [f"c{k}" for k in range(configs)]})
+        return w
+
+    assert len(tasks_of(many(200), store)) == 200
+    compute(many(3))
+    batched = tasks_of(many(203), store)
+    assert sum(len(task.chunks) for task in batched) == 200
+    assert len(batched) < 40
+
+
+def test_configurations_are_finished_one_after_the_other(store: Store) -> None:
+    w = Workflow("w")
+    field = w.add(toys.field, over={"config": ["a", "b", "c"]})
+    w.add(toys.mean, w.add(toys.loops, field, over={"noise": [0, 1]}, mass=1.0))
+    order = sorted(tasks_of(w, store), key=lambda task: -task.priority)
+    assert [describe(task)[0] for task in order] == [
+        "mean",
+        "loops a 0",
+        "loops a 1",
+        "field a",
+        "loops b 0",
+        "loops b 1",
+        "field b",
+        "loops c 0",
+        "loops c 1",
+        "field c",
+    ]
+
+
+def test_sharers_of_a_resident_result_share_a_home(store: Store) -> None:
+    w = Workflow("w")
+    field = w.add(toys.field, over={"config": ["a", "b"]})
+    w.add(toys.with_setup, w.add(toys.setup, field), over={"noise": [0, 1, 2]})
+    homes: dict[str, set[tuple[str, ...]]] = {}
+    for task in tasks_of(w, store):
+        homes.setdefault(" ".join(describe(task)[0].split()[:2]), set()).add(task.homes)
+    assert homes["field a"] == {()}
+    assert len(homes["with_setup a"]) == len(homes["with_setup b"]) == 1
+    assert homes["with_setup a"] != homes["with_setup b"]
+
+
+def test_what_dask_is_told(store: Store) -> None:
+    w = Workflow("w")
+    field = w.add(toys.field, over={"config": ["a"]})
+    w.add(toys.loops, field, over={"noise": [0]}, mass=1.0)
+    tasks = tasks_of(w, store)
+    graph = dask_graph(tasks, RunContext(store, "run", 1), "cpu")
+    (layer,) = graph.layers.values()
+    told = {kind: {name: look(name) for name in layer} for kind, look in layer.annotations.items()}
+    by_node = {task.chunks[0].node.name: task for task in tasks}
+    assert told["resources"] == {by_node["field"].name: None, by_node["loops"].name: {"device": 1}}
+    assert set(told["retries"].values()) == {RETRIES}
+    assert told["priority"][by_node["loops"].name] > told["priority"][by_node["field"].name]
+    assert graph.get_all_dependencies()[by_node["loops"].name] == {by_node["field"].name}
+
+
+def test_a_task_is_small_on_the_wire(store: Store) -> None:
+    """Descriptions travel, data never."""
+    w = Workflow("w")
+    field = w.add(toys.field, over={"config": ["a"]})
+    w.add(toys.loops, field, over={"noise": [0]}, mass=1.0)
+    graph = dask_graph(tasks_of(w, store), RunContext(store, "run", 1), "cpu")
+    for task in graph.to_dict().values():
+        header, frames = serialize(task)
+        assert sum(map(len, frames)) < 3000
+        assert deserialize(header, frames).key == task.key
+
+
+@pytest.mark.parametrize(
+    ("tasks", "memory", "workers"), [(100, 0, 8), (3, 0, 3), (0, 0, 1), (100, 1 << 60, 1)]
+)
+def test_default_number_of_workers(tasks: int, memory: int, workers: int) -> None:
+    assert default_workers(8, Demand(tasks, memory)) == workers
+
+
+def test_width(store: Store) -> None:
+    w = Workflow("w")
+    field = w.add(toys.field, over={"config": ["a", "b"]})
+    w.add(toys.mean, w.add(toys.loops, field, over={"noise": [0, 1, 2]}, mass=1.0))
+    assert widest_level(tasks_of(w, store)) == 6
