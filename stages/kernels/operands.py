@@ -79,8 +79,16 @@ def check_coefficients(a: Array, x: Array, out: Array) -> None:
         raise InputError(f"the matrix must have shape {shape} (right-hand sides in, out), got {a.shape}")
 
 
+def check_per_rhs(name: str, coefficients: Array, x: Array) -> None:
+    """Raise InputError unless there is one coefficient for each right-hand side of `x`."""
+    if coefficients.shape != x.shape[-1:]:
+        raise InputError(
+            f"{name} must have shape {x.shape[-1:]} (right-hand sides), got {coefficients.shape}"
+        )
+
+
 def check_current(links: Array, noise: Array, solution: Array, lattice: Lattice) -> None:
-    """Raise InputError unless links are ``[4, site, 3, 3]``, noise and solution ``[site, 3, N]``, of one dtype."""
+    """Raise InputError unless links are ``[4, site, 3, 3]``, noise and solution ``[site, 3, N]``, one dtype."""
     check_blocks(noise=noise)
     check_array("noise", noise, (lattice.half_volume, 3, noise.shape[-1]), noise.dtype)
     check_array("solution", solution, noise.shape, noise.dtype)

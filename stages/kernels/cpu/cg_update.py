@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from stages.kernels.cpu.compiled import array_type, compiled
 from stages.kernels.cpu.lane_dots import add_lane_dots
 from stages.kernels.cpu.rows import BLOCK_ROWS, block_count, real_rows
-from stages.kernels.operands import check_array, check_blocks
+from stages.kernels.operands import check_array, check_blocks, check_per_rhs
 
 STEP_ROWS = 64
 """Rows of r that are still in the first cache when their norm is taken."""
@@ -24,6 +24,7 @@ def cg_step(x: NDArray, r: NDArray, p: NDArray, ap: NDArray, alpha: NDArray) -> 
     alpha is float64 ``[N]``. Where it is zero, x and r keep their bits whatever p and ap hold.
     """
     check_blocks(x=x)
+    check_per_rhs("alpha", alpha, x)
     for name, array in (("r", r), ("p", p), ("ap", ap)):
         check_array(name, array, x.shape, x.dtype)
     rows = [real_rows(array) for array in (x, r, p, ap)]
@@ -35,6 +36,7 @@ def cg_step(x: NDArray, r: NDArray, p: NDArray, ap: NDArray, alpha: NDArray) -> 
 def cg_direction(p: NDArray, r: NDArray, beta: NDArray) -> None:
     """p = r + beta p in place, beta float64 ``[N]``; where beta is zero p becomes r whatever p held."""
     check_blocks(p=p)
+    check_per_rhs("beta", beta, p)
     check_array("r", r, p.shape, p.dtype)
     _direction_kernel(p.shape[-1], p.itemsize // 2)(real_rows(p), real_rows(r), _by_lane(beta, p))
 

@@ -21,9 +21,10 @@ def one_link_current(
 ) -> NDArray[np.float64]:
     """J_mu(t) = -Im sum_{x in t, x of parity} noise(x)^dag U_mu(x) solution(x + mu), float64 ``[N, mu, t]``.
 
-    links: phased, of `parity`, ``[mu, site, 3, 3]``; noise ``[site, 3, N]`` on `parity`;
-    solution ``[site, 3, N]`` on the opposite parity; all of one dtype. Sign and normalisation are MILC's.
+    links: phased, of `parity`, ``[mu, site, 3, 3]``, used in the noise's precision; noise ``[site, 3, N]``
+    on `parity`; solution ``[site, 3, N]`` on the opposite parity. Sign and normalisation are MILC's.
     """
+    links = np.ascontiguousarray(links, noise.dtype)
     check_current(links, noise, solution, lattice)
     neighbours = np.stack([lattice.neighbour(parity, mu, 1) for mu in range(4)])
     current = np.empty((lattice.time_extent, 4, noise.shape[2]))

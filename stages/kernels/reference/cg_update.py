@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from stages.kernels.dispatch import Array, array_module
-from stages.kernels.operands import check_array, check_blocks
+from stages.kernels.operands import check_array, check_blocks, check_per_rhs
 from stages.kernels.reference.block_blas import norms2
 
 
@@ -13,20 +15,24 @@ def cg_step(x: Array, r: Array, p: Array, ap: Array, alpha: Array) -> Array:
     alpha is float64 ``[N]``. Where it is zero, x and r keep their bits whatever p and ap hold.
     """
     check_blocks(x=x)
+    check_per_rhs("alpha", alpha, x)
     for name, array in (("r", r), ("p", p), ("ap", ap)):
         check_array(name, array, x.shape, x.dtype)
     xp, alpha = array_module(x), _coefficients(alpha, x)
-    x[...] = xp.where(alpha == 0, x, x + alpha * p)
-    r[...] = xp.where(alpha == 0, r, r - alpha * ap)
+    with np.errstate(invalid="ignore"):  # where alpha is zero, p and ap may hold anything
+        x[...] = xp.where(alpha == 0, x, x + alpha * p)
+        r[...] = xp.where(alpha == 0, r, r - alpha * ap)
     return norms2(r)
 
 
 def cg_direction(p: Array, r: Array, beta: Array) -> None:
     """p = r + beta p in place, beta float64 ``[N]``; where beta is zero p becomes r whatever p held."""
     check_blocks(p=p)
+    check_per_rhs("beta", beta, p)
     check_array("r", r, p.shape, p.dtype)
     xp, beta = array_module(p), _coefficients(beta, p)
-    p[...] = xp.where(beta == 0, r, r + beta * p)
+    with np.errstate(invalid="ignore"):
+        p[...] = xp.where(beta == 0, r, r + beta * p)
 
 
 def _coefficients(values: Array, field: Array) -> Array:

@@ -12,11 +12,12 @@ from stages.lattice.geometry import Lattice
 def one_link_current(links: Array, noise: Array, solution: Array, lattice: Lattice, parity: int) -> Array:
     """J_mu(t) = -Im sum_{x in t, x of parity} noise(x)^dag U_mu(x) solution(x + mu), float64 ``[N, mu, t]``.
 
-    links: phased, of `parity`, ``[mu, site, 3, 3]``; noise ``[site, 3, N]`` on `parity`;
-    solution ``[site, 3, N]`` on the opposite parity. Sign and normalisation are MILC's.
+    links: phased, of `parity`, ``[mu, site, 3, 3]``, used in the noise's precision; noise ``[site, 3, N]``
+    on `parity`; solution ``[site, 3, N]`` on the opposite parity. Sign and normalisation are MILC's.
     """
-    check_current(links, noise, solution, lattice)
     xp = array_module(noise)
+    links = xp.ascontiguousarray(links, noise.dtype)
+    check_current(links, noise, solution, lattice)
     current = xp.empty((noise.shape[2], 4, lattice.time_extent))
     for mu in range(4):
         neighbour = xp.asarray(lattice.neighbour(parity, mu, 1))

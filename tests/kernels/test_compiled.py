@@ -1,0 +1,93 @@
+"""What the CPU kernels promise beside their values: the same bits for any number of threads, and compiling once."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numba
+import numpy as np
+import pytest
+
+from stages.kernels import cpu
+from stages.kernels.cpu.philox import philox4x32
+from stages.lattice.geometry import Lattice
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def threads():
+    """The numbers of threads to compare; the setting is restored."""
+    if numba.config.NUMBA_NUM_THREADS < 2:
+        pytest.skip("needs two threads (NUMBA_NUM_THREADS)")
+    yield (1, 2)
+    numba.set_num_threads(numba.config.NUMBA_NUM_THREADS)
+
+
+REDUCTIONS = {
+    "gram": lambda x, y, lattice: cpu.block_blas.gram(x, y),
+    "dots": lambda x, y, lattice: cpu.block_blas.dots(x, y),
+    "norms2": lambda x, y, lattice: cpu.block_blas.norms2(x),
+    "cg_step": lambda x, y, lattice: cpu.cg_update.cg_step(x.copy(), y.copy(), x, y, np.full(5, 0.3)),
+    "slice_dots": lambda x, y, lattice: cpu.one_link_current.slice_dots(x, y, lattice),
+}
+
+
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+def test_sums_have_the_same_bits_for_any_number_of_threads(threads, random, reduction):
+    lattice = Lattice((10, 14, 6, 18))
+    x, y = random(lattice.half_volume, 3, 5), random(lattice.half_volume, 3, 5)
+    results = []
+    for count in threads:
+        numba.set_num_threads(count)
+        results.append(REDUCTIONS[reduction](x, y, lattice).tobytes())
+    assert results[0] == results[1]
+
+
+CALL_A_KERNEL = """
+import numpy as np
+from stages.kernels.cpu import block_blas, hisq_dslash
+from stages.lattice.geometry import Lattice
+assert hisq_dslash._kernel.cache_info().currsize == 0, "compiled at import"
+lattice, x = Lattice((4, 4, 4, 4)), np.ones((128, 3, 2), np.complex64)
+packed = hisq_dslash.pack(np.ones((128, 16, 3, 3), np.complex64), lattice, 0)
+hisq_dslash.hisq_dslash(packed, x, np.empty_like(x))
+block_blas.gram(x, x)
+kernels = hisq_dslash._kernel(2, 4, 16), block_blas._gram_kernel(2, 2, 4)
+print(sum(sum(kernel.stats.cache_misses.values()) for kernel in kernels))
+"""
+
+
+def test_a_second_process_compiles_nothing(tmp_path):
+    misses = []
+    for _ in range(2):
+        done = subprocess.run(
+            [sys.executable, "-c", CALL_A_KERNEL],
+            cwd=ROOT,
+            env={**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        misses.append(int(done.stdout))
+    assert misses == [2, 0]
+
+
+PHILOX = [
+    ((0, 0, 0, 0), (0, 0), (0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8)),
+    ((0xFFFFFFFF,) * 4, (0xFFFFFFFF,) * 2, (0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD)),
+    (
+        (0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344),
+        (0xA4093822, 0x299F31D0),
+        (0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1),
+    ),
+]
+
+
+@pytest.mark.parametrize(("counter", "key", "words"), PHILOX)
+def test_philox_known_answers(counter, key, words):
+    """The vectors of Random123 1.14 (kat_vectors, philox4x32 with 10 rounds)."""
+    assert philox4x32(*(np.uint64(word) for word in (*counter, *key))) == words
