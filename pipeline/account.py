@@ -39,7 +39,7 @@ class NodeAccount:
 
 
 def accounts(store: Store, workflow: str) -> list[NodeAccount]:
-    """The nodes of the workflow that was last run into the store, transient ones left out.
+    """The nodes of the workflow as last run into the store, in order of work; transient ones left out.
 
     Raises:
         UserError: it was never run into this store, or a record cannot be read.
@@ -53,7 +53,7 @@ def accounts(store: Store, workflow: str) -> list[NodeAccount]:
             keys = tuple(chunk["key"] for chunk in node.chunks.values())
             records = tuple(store.record(node.content["stage"], key) for key in keys)
             found.append(NodeAccount(name, node.content["stage"], keys, records))
-    return found
+    return sorted(found, key=lambda node: min(record["finished"] for record in node.records))
 
 
 def summary(store: Store, workflow: str) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from importlib.resources import files
@@ -56,18 +56,26 @@ class Section:
 
 
 def write_report(
-    folder: Path, title: str, subtitle: str, sections: Sequence[Section], footer: str = ""
+    folder: Path,
+    title: str,
+    subtitle: str,
+    sections: Sequence[Section],
+    texts: Mapping[str, str] | None = None,
 ) -> Path:
-    """Writes `index.html` and `tables.txt` into `folder`, each replaced as a whole; returns the page."""
+    """Writes `index.html`, `tables.txt` and the text files `texts` (by name) into `folder`; returns the page.
+
+    Each file is replaced as a whole.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     page = Template(files("pipeline").joinpath("report.html").read_text(encoding="utf-8")).substitute(
         title=escape(title),
         subtitle=escape(subtitle),
         contents=" ".join(f'<a href="#{_anchor(s)}">{escape(s.title)}</a>' for s in sections),
         body="\n".join(_section_html(section) for section in sections),
-        footer=escape(footer),
     )
-    _replace(folder / "tables.txt", "\n\n".join([title, subtitle, *_texts(sections)]) + "\n")
+    _replace(folder / "tables.txt", "\n\n".join([title, subtitle, *_tables(sections)]) + "\n")
+    for name, text in (texts or {}).items():
+        _replace(folder / name, text)
     return _replace(folder / "index.html", page)
 
 
@@ -112,7 +120,7 @@ def value_with_error(value: float, error: float) -> str:
     return f"{value:.{decimals}f}({shown_error}){suffix}"
 
 
-def _texts(sections: Iterable[Section]) -> list[str]:
+def _tables(sections: Iterable[Section]) -> list[str]:
     return [
         f"# {section.title}\n\n"
         + "\n\n".join(table_text(part) for part in section.parts if isinstance(part, Table))

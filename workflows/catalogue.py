@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib import import_module
@@ -31,6 +31,8 @@ class Project:
     """Nodes that `quarkline export` writes."""
     sections: Callable[[Store], Sequence[Section]]
     """What the report shows beside the engine's own sections."""
+    texts: Callable[[Store], Mapping[str, str]]
+    """Text files to stand beside the page, by name."""
 
 
 def load_project(path: Path) -> Project:

@@ -14,7 +14,7 @@ RECORD = 4_000
 """The attributes of a chunk."""
 
 WORKING_FIELDS = 10
-"""Blocks of right-hand sides alive in a block solver, in double precision: b, x, r, q, p, A p, temporaries."""
+"""Blocks of right-hand sides alive in a solver, in double precision: b, x, r, q, p, A p, temporaries."""
 LINK_FIELDS = 8
 """Link fields alive while HISQ links are made: two levels, staples, and the results."""
 

@@ -33,7 +33,7 @@ def prepare(file: ParameterFile) -> Project:
     Raises:
         InputError: a mistake in the file or in the configurations that it names.
     """
-    from workflows.g2_report import sections
+    from workflows.g2_report import sections, texts
 
     parameters = read_g2_disconnected(file)
     ensemble = configurations(file, parameters.ensemble)
@@ -46,6 +46,7 @@ def prepare(file: ParameterFile) -> Project:
         report=Path(parameters.report),
         results=[name for name in RESULTS if name in workflow.nodes],
         sections=partial(sections, parameters),
+        texts=partial(texts, parameters),
     )
 
 

@@ -9,6 +9,8 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
+from pipeline.explain import counted
+
 ENDED = ("done", "present", "failed", "blocked")
 
 
@@ -78,7 +80,7 @@ class RunDisplay:
         if self._ended[node] == len(self._shares[node]) == self._total(task):
             self._progress.stop_task(task)
             if not self._console.is_terminal:
-                self._console.print(f"{node}: {self._ended[node]} chunks", highlight=False)
+                self._console.print(f"{node}: {counted(self._ended[node], 'chunk')}", highlight=False)
 
     def _total(self, task: TaskID) -> int:
         return self._progress.tasks[task].fields["chunks"]

@@ -48,4 +48,6 @@ def publish(project: Project, store: Store) -> Path:
 
     name = project.workflow.name
     sections = [*project.sections(store), *account(store, name)]
-    return write_report(project.report, project.title, summary(store, name), sections).absolute()
+    return write_report(
+        project.report, project.title, summary(store, name), sections, texts=project.texts(store)
+    ).absolute()
