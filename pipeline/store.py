@@ -27,6 +27,9 @@ MARK = "quarkline.json"
 PIECE_BYTES = 16 << 20
 """Larger arrays are cut along their first axis into pieces of about this size."""
 
+FLAT = {"name": "default", "separator": "."}
+"""Pieces lie side by side in the array's folder: each folder fewer is a flush fewer."""
+
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -252,6 +255,7 @@ def _write_group(
             dtype=array.dtype,
             chunks=_piece(array),
             compressors=Crc32cCodec(),
+            chunk_key_encoding=FLAT,
             dimension_names=dims[name],
             config={"write_empty_chunks": True},
         )

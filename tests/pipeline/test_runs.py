@@ -222,7 +222,7 @@ def test_a_corrupted_chunk_is_found_removed_and_computed_again(
 ) -> None:
     compute(ensemble())
     key = sorted(store.keys("field"))[0]
-    piece = store.location("field", key) / "values" / "c" / "0"
+    piece = store.location("field", key) / "values" / "c.0"
     content = bytearray(piece.read_bytes())
     content[5] ^= 1
     piece.write_bytes(content)
@@ -241,7 +241,7 @@ def test_a_corrupted_chunk_is_found_removed_and_computed_again(
 def test_a_damaged_input_fails_its_reader_with_the_remedy(compute: Compute, store: Store) -> None:
     compute(ensemble())
     key = sorted(store.keys("field"))[0]
-    (store.location("field", key) / "values" / "c" / "0").unlink()
+    (store.location("field", key) / "values" / "c.0").unlink()
     outcome = compute(ensemble(mass=0.25))
     assert outcome.exit_status == 1
     assert "quarkline verify --remove" in outcome.failures[0].error
