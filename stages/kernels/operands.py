@@ -88,7 +88,7 @@ def check_per_rhs(name: str, coefficients: Array, x: Array) -> None:
 
 
 def check_current(links: Array, noise: Array, solution: Array, lattice: Lattice) -> None:
-    """Raise InputError unless links are ``[4, site, 3, 3]``, noise and solution ``[site, 3, N]``, one dtype."""
+    """Raise InputError unless links are ``[4, site, 3, 3]``, noise, solution ``[site, 3, N]``."""
     check_blocks(noise=noise)
     check_array("noise", noise, (lattice.half_volume, 3, noise.shape[-1]), noise.dtype)
     check_array("solution", solution, noise.shape, noise.dtype)

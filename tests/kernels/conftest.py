@@ -1,4 +1,4 @@
-"""One body, all backends: fixtures that run a kernel test on NumPy, on the compiled CPU kernels and on a GPU."""
+"""One body, all backends: fixtures that run a kernel test on NumPy, on the CPU kernels and on a GPU."""
 
 from __future__ import annotations
 

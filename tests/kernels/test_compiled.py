@@ -1,4 +1,4 @@
-"""What the CPU kernels promise beside their values: the same bits for any number of threads, and compiling once."""
+"""What CPU kernels promise beside their values: the same bits for any number of threads; compiling once."""
 
 from __future__ import annotations
 
