@@ -1,8 +1,8 @@
 """Check and time the CUDA kernels on the device at hand: `python tests/benchmarks/cuda_kernels.py [--tune]`.
 
 Prints Markdown tables: the dslash in picoseconds per (site of the output parity, right-hand side) beside the
-prototypes' figures, and every other kernel as a fraction of the device's copy bandwidth of the same run. Bytes
-are counted once per array (perfect reuse). The dslash is checked against NumPy on random sites.
+prototypes' figures, and every other kernel as a fraction of the device's copy bandwidth of the same run.
+Bytes are counted once per array (perfect reuse). The dslash is checked against NumPy on random sites.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ import numpy as np
 from stages.kernels.cuda import block_blas, cg_update, hisq_dslash, launch, one_link_current, staple
 from stages.kernels.cuda.compile import run
 from stages.kernels.cuda.launch import DslashShape
-from stages.kernels.directions import neighbour_table
 from stages.lattice.geometry import Lattice
 
 SINGLE, DOUBLE = np.dtype(np.complex64), np.dtype(np.complex128)
@@ -71,7 +70,8 @@ def copy_bandwidth() -> float:
 def dslash_error(lattice: Lattice, links: cupy.ndarray, x: cupy.ndarray, out: cupy.ndarray) -> float:
     """Relative error of parity 0 of the dslash on 500 random sites, against NumPy in double."""
     sites = np.random.default_rng(31).integers(lattice.half_volume, size=500)
-    neighbours = neighbour_table(lattice, 0, links.shape[1])[sites]
+    hops = [(mu, step) for mu in range(4) for step in (1, -1, 3, -3)]
+    neighbours = np.stack([lattice.neighbour(0, mu, step)[sites] for mu, step in hops], axis=1)
     u, v = (
         cupy.asnumpy(array).astype(np.complex128) for array in (links[sites], x[cupy.asarray(neighbours)])
     )

@@ -21,14 +21,22 @@ __device__ __forceinline__ unsigned long long evict_first() {
     return policy;
 }
 
+// The shared address of `shared` in a form that the compiler cannot take apart. ptxas 13.0 splits an address into
+// a uniform register and a thread's offset, and encodes that together with a cache policy wrongly: sm_90 stops with
+// an illegal instruction. A shuffle from the thread's own lane hides the sum.
+__device__ __forceinline__ unsigned opaque_shared_address(void* shared) {
+    return __shfl_sync(__activemask(), shared_address(shared), threadIdx.x % 32);
+}
+
+// `shared` is an opaque_shared_address plus an offset known at compile time.
 template <int BYTES>
-__device__ __forceinline__ void copy_async_with(unsigned long long policy, void* shared, const void* global) {
+__device__ __forceinline__ void copy_async_with(unsigned long long policy, unsigned shared, const void* global) {
     if constexpr (BYTES == 16)
-        asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;" ::"r"(shared_address(shared)),
-                     "l"(global), "l"(policy) : "memory");
+        asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;" ::"r"(shared), "l"(global),
+                     "l"(policy) : "memory");
     else
-        asm volatile("cp.async.ca.shared.global.L2::cache_hint [%0], [%1], 8, %2;" ::"r"(shared_address(shared)),
-                     "l"(global), "l"(policy) : "memory");
+        asm volatile("cp.async.ca.shared.global.L2::cache_hint [%0], [%1], 8, %2;" ::"r"(shared), "l"(global),
+                     "l"(policy) : "memory");
 }
 
 __device__ __forceinline__ void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }

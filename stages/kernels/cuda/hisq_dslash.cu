@@ -151,12 +151,15 @@ __device__ __forceinline__ void fetch_links(unsigned char* shared, const Complex
     constexpr int unit = bytes % 16 == 0 && tile_bytes % 16 == 0 ? 16 : 8;
     constexpr int group = DIRECTIONS / 4;
     const auto policy = evict_first();
-    const auto* global = reinterpret_cast<const unsigned char*>(links);
+    const int mine = threadIdx.x * unit;
+    const unsigned to = opaque_shared_address(shared + mine);
+    const auto* from = reinterpret_cast<const unsigned char*>(links) + mine;
     #pragma unroll
     for (int mu = 0; mu < 4; mu++) {
-        for (int i = threadIdx.x * unit; i < group * bytes; i += THREADS * unit) {
-            const int to = mu * group * bytes + i;
-            copy_async_with<unit>(policy, shared + to, global + to + to / bytes * (tile_bytes - bytes));
+        #pragma unroll
+        for (int i = 0; i < group * bytes; i += THREADS * unit) {
+            const int at = mu * group * bytes + i, skipped = (at + mine) / bytes * (tile_bytes - bytes);
+            if (i + mine < group * bytes) copy_async_with<unit>(policy, to + at, from + at + skipped);
         }
         commit_copies();
     }

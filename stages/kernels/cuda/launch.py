@@ -23,6 +23,9 @@ BLOCK_THREADS = 256
 MULTIPROCESSORS = 132
 """The grids of reductions and streaming kernels are multiples of this number, whatever the device."""
 
+MULTIPROCESSOR_SHARED = 227 * 1024
+"""Shared memory of a multiprocessor; it bounds how many blocks can be resident."""
+
 
 @dataclass(frozen=True)
 class Launch:
@@ -100,7 +103,11 @@ def dslash(lattice: Lattice, directions: int, dtype: np.dtype, n: int) -> Launch
 def dslash_in_shape(lattice: Lattice, directions: int, dtype: np.dtype, n: int, shape: DslashShape) -> Launch:
     """The dslash in a given shape, for benchmarks."""
     threads = shape.sites_per_block * (n // shape.rhs_per_thread)
-    min_blocks = max(1, (shape.resident_threads // 32) // ceil(threads / 32))
+    shared_bytes = shape.sites_per_block * directions * 9 * dtype.itemsize
+    resident_blocks = min(
+        shape.resident_threads // 32 // ceil(threads / 32), MULTIPROCESSOR_SHARED // shared_bytes
+    )
+    min_blocks = max(1, resident_blocks)
     geometry = (_extents(lattice), f"Tile<{_list(shape.tile)}>", directions)
     block = (n, shape.rhs_per_thread, shape.sites_per_block, min_blocks)
     return Launch(
@@ -108,7 +115,7 @@ def dslash_in_shape(lattice: Lattice, directions: int, dtype: np.dtype, n: int, 
         _instance("hisq_dslash", dtype, *geometry, *block, shape.y_chunk, shape.z_chunk),
         (lattice.half_volume // shape.sites_per_block,),
         threads,
-        shape.sites_per_block * directions * 9 * dtype.itemsize,
+        shared_bytes,
     )
 
 
@@ -117,21 +124,25 @@ def dslash_in_shape(lattice: Lattice, directions: int, dtype: np.dtype, n: int, 
 
 @cache
 def gram(nx: int, ny: int, dtype: np.dtype, rows: int) -> Launch:
-    """Partial Gram matrices, complex128 ``[grid, nx, ny]``: 4 x 4 elements a thread, 3 stages of 16 KB."""
+    """Partial Gram matrices, complex128 ``[grid, nx, ny]``: a ring of 3 stages of about 16 KB.
+
+    Wide blocks are bound by shared-memory reads: 8 x 4 elements a thread; narrow ones by threads: 2 x 2.
+    """
     _check_rhs(nx, ny)
-    tx, ty = _share(nx), _share(ny)
+    tx = 8 if nx >= 16 else min(2, nx)
+    ty = 4 if ny >= 16 else min(2, ny)
     tiles = ceil(nx / tx) * ceil(ny / ty)
-    slices = _power_of_two(BLOCK_THREADS // tiles)
+    slices = _power_of_two((64 if min(nx, ny) >= 16 else 128) // tiles)
     granule = max(2, slices)
     row_bytes = (nx + ny) * dtype.itemsize
     chunk = max(granule, 16384 // row_bytes // granule * granule)
     flush = ceil(16 * slices / chunk) if dtype == np.complex64 else 0
-    ring = 3 * chunk * row_bytes + 4 * dtype.itemsize
+    ring = 3 * chunk * row_bytes + 8 * dtype.itemsize
     scratch = 2 * tx * ty * tiles * slices // 2 * 8
     return Launch(
         "gram.cu",
         _instance("gram_partials", dtype, nx, ny, tx, ty, slices, chunk, flush),
-        (min(ceil(rows / chunk), 2 * MULTIPROCESSORS),),
+        (min(ceil(rows / chunk), 4 * MULTIPROCESSORS),),
         tiles * slices,
         max(ring, scratch),
     )
@@ -139,17 +150,18 @@ def gram(nx: int, ny: int, dtype: np.dtype, rows: int) -> Launch:
 
 @cache
 def multiply_add(nx: int, ny: int, dtype: np.dtype, rows: int) -> Launch:
-    """out = base + x a: 4 columns and 4 (single) or 2 (double) rows a thread, two stages of x."""
+    """out = base + x a: 2 x 2 elements a thread for narrow blocks, more where arithmetic limits."""
     _check_rhs(nx, ny)
-    columns = _share(ny)
+    single = dtype == np.complex64
+    columns = min(ny, 4 if single and ny > 16 else 2)
+    thread_rows = 4 if ny > (32 if single else 16) else 2
     lanes = ceil(ny / columns)
-    thread_rows = 4 if dtype == np.complex64 else 2
     stages_per_row = 2 * (nx * dtype.itemsize + 16)
-    groups = _power_of_two(min(BLOCK_THREADS // lanes, 72 * 1024 // (thread_rows * stages_per_row)))
+    groups = _power_of_two(min(128 // lanes, 72 * 1024 // (thread_rows * stages_per_row)))
     return Launch(
         "multiply_add.cu",
         _instance("multiply_add", dtype, nx, ny, thread_rows, columns, groups),
-        (min(ceil(rows / (groups * thread_rows)), 4 * MULTIPROCESSORS),),
+        (min(ceil(rows / (groups * thread_rows)), 8 * MULTIPROCESSORS),),
         lanes * groups,
         nx * lanes * columns * dtype.itemsize + groups * thread_rows * stages_per_row,
     )
@@ -217,11 +229,6 @@ def _divisors(n: int) -> list[int]:
 
 def _chunk(tiles: int, most: int) -> int:
     return max(d for d in _divisors(tiles) if d <= max(1, most))
-
-
-def _share(n: int) -> int:
-    """Columns per thread in a matrix kernel."""
-    return min(4, n)
 
 
 def _power_of_two(n: int) -> int:
