@@ -19,6 +19,7 @@ from pipeline.events import EventLog, Listener
 from pipeline.graph import TaskPlan, plan_tasks, widest_level
 from pipeline.lock import driver_lock
 from pipeline.manifest import write_manifest
+from pipeline.monitor import PLAN_TOPIC
 from pipeline.outcome import Outcome
 from pipeline.planning import Plan
 from pipeline.session import Session
@@ -100,6 +101,7 @@ def _drive(plan: Plan, context: RunContext, cluster: Cluster, log: EventLog, sto
         _check_resources(client, tasks)
         if not context.resident_bytes:
             context = RunContext(context.store, context.run, _resident_bytes(client))
+        client.log_event(PLAN_TOPIC, {"run": context.run, "missing": dict(counts)})
         log({"time": time.time(), "event": "cluster-ready", "dashboard": client.dashboard_link})
         session = Session(client, tasks, context, plan.backend, log, stop)
         session.drive()

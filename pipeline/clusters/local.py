@@ -14,6 +14,7 @@ from distributed import Client, LocalCluster
 
 from pipeline.clusters import Demand
 from pipeline.errors import UserError
+from pipeline.monitor import Monitor
 from pipeline.watchdog import Watchdog
 
 ALLOWED_DEATHS = 2
@@ -68,6 +69,7 @@ def started(kind: Any, options: dict[str, Any], threads: int) -> Iterator[Client
         cluster = kind(**common, **options)
     with cluster, Client(cluster, set_as_default=False) as client:
         client.register_plugin(Watchdog())
+        client.register_plugin(Monitor())
         yield client
 
 

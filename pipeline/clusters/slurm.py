@@ -11,6 +11,7 @@ from distributed import Client
 
 from pipeline.clusters import Demand
 from pipeline.errors import UserError
+from pipeline.monitor import Monitor
 from pipeline.watchdog import PATIENCE, Watchdog
 
 
@@ -44,6 +45,7 @@ class Slurm:
         with _cluster_class()(**self.options()) as cluster, Client(cluster, set_as_default=False) as client:
             cluster.scale(jobs=self.workers or max(1, demand.tasks))
             client.register_plugin(Watchdog())
+            client.register_plugin(Monitor())
             client.wait_for_workers(1)
             yield client
 

@@ -1,0 +1,85 @@
+"""The page on the dashboard: what it gathers from events, and that it is served."""
+
+from __future__ import annotations
+
+import urllib.request
+from typing import Any
+
+import pytest
+import toy_stages as toys
+from bokeh.document import Document
+from bokeh.models import ColumnDataSource
+
+from pipeline import Store, Workflow, plan, run
+from pipeline.clusters.local import Local
+from pipeline.monitor import PATH, RunView
+from pipeline.monitor_page import page
+
+
+def event(kind: str, key: str, **values: Any) -> dict[str, Any]:
+    return {
+        "event": kind,
+        "key": key,
+        "node": "loops",
+        "coordinates": {"config": ["a"]},
+        "time": 1000.0,
+        **values,
+    }
+
+
+@pytest.fixture
+def view() -> RunView:
+    made = RunView()
+    made.begin({"run": "run-1", "missing": {"loops": 5, "mean": 1}})
+    for key in "pqr":
+        made.take(event("started", key))
+    made.take(event("progress", "p", done=1, total=9, residual=1e-3, gflops=12.5))
+    made.take(event("progress", "p", done=5, total=9, residual=1e-7, gflops=14.0))
+    made.take(event("done", "p", time=1007.0))
+    made.take(event("failed", "q", time=1012.0))
+    return made
+
+
+def test_the_view_counts_chunks(view: RunView) -> None:
+    assert view.counts() == {
+        "done": [1, 0],
+        "failed": [1, 0],
+        "blocked": [0, 0],
+        "running": [1, 0],
+        "waiting": [2, 1],
+    }
+    assert view.histories == {"loops a": [(1, 1e-3), (5, 1e-7)]}
+    assert list(view.rates["gflops"]) == [(1000.0, 12.5), (1000.0, 14.0)]
+    assert view.throughput() == [(1000.0, 0.1), (1010.0, 0.1)]
+
+
+def test_a_new_run_starts_afresh(view: RunView) -> None:
+    view.begin({"run": "run-2", "missing": {"mean": 1}})
+    assert view.counts()["waiting"] == [1]
+    assert not view.histories
+
+
+def test_the_page_shows_the_view(view: RunView) -> None:
+    document = Document()
+    page(view, None, {}, document)
+    tables = [source.data for source in document.select({"type": ColumnDataSource})]
+    progress = next(data for data in tables if "node" in data)
+    assert progress["node"] == ["loops", "mean"]
+    assert progress["done"] == [1, 0]
+    assert any(data.get("residual") == [[1e-3, 1e-7]] for data in tables)
+    assert any(data.get("label") == ["chunks/s", "gflops"] for data in tables)
+
+
+def test_the_page_is_served_during_a_run(store: Store) -> None:
+    w = Workflow("w")
+    w.add(toys.field, over={"config": ["a"]})
+    pages: list[str] = []
+
+    def listen(heard: dict[str, Any]) -> None:
+        if heard["event"] == "cluster-ready":
+            address = heard["dashboard"].removesuffix("/status") + PATH
+            with urllib.request.urlopen(address, timeout=20) as answer:
+                pages.append(answer.read().decode())
+
+    run(plan(w, store), store, cluster=Local(workers=1), listener=listen)
+    assert "<title>quarkline</title>" in pages[0]
