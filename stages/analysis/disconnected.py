@@ -2,9 +2,7 @@
 
 C(t) = (1/3) sum_{i=x,y,z} (1/T) sum_{t0} J_i(t0 + t) J_i(t0)
 
-in the normalisation of the loops, which is MILC's: charges, the renormalisation factor Z_V, the factor 1/4
-per staggered loop and the volume are metadata, never folded in. Nothing is subtracted, because <J> = 0 by
-charge conjugation.
+in the normalisation of the loops, which is MILC's; what that leaves out is said in `NOT_INCLUDED`.
 
 A product of two loops is biased when both come from the same noise. Where a loop is a sum of pieces (sloppy
 solves, and the correction on fewer vectors), every pair of pieces A, B with N_A and N_B noise vectors, N_AB
@@ -24,6 +22,16 @@ from stages.estimators.truncated import Piece
 from stages.lattice.errors import InputError
 
 SPATIAL = slice(0, 3)
+
+NOT_INCLUDED = {
+    "charges": "(1/3)^2, for each of light (u + d), strange, and light - strange",
+    "Z_V": "renormalisation of the one-link current, squared",
+    "taste": "(1/4)^2, the rooting of the two staggered loops",
+    "operator": "2^2, the propagator of the continuum-normalised m + D/2 being twice that of M = 2 m + D",
+    "volume": "1 / spatial volume, for a correlator of densities at zero momentum",
+    "subtraction": "none is needed: <J> = 0 by charge conjugation",
+}
+"""What a physical result takes besides, in words, for the metadata of results."""
 
 
 def disconnected_correlator(pieces: Sequence[Piece]) -> NDArray[np.float64]:

@@ -12,8 +12,9 @@ nearly conserved) and, per parity, of its psibar-psi = (2/V) tr M^-1, M = 2 m + 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -24,7 +25,7 @@ from stages.dirac.staggered import NormalOperator, StaggeredDslash, StaggeredOpe
 from stages.gauge.hisq import StaggeredLinks
 from stages.kernels.dispatch import Array, Kernels, array_module, kernels_for, to_host
 from stages.lattice.errors import InputError
-from stages.lattice.geometry import Lattice
+from stages.lattice.geometry import EVEN, ODD, Lattice
 from stages.solvers.solution import Solution
 
 CURRENT_LINKS = ("thin", "fat")
@@ -49,7 +50,7 @@ class SolveRecord:
     full_residual: float = 0.0
     """Of M x = eta on the full lattice."""
     seconds: float = 0.0
-    history: NDArray[np.float64] | None = None
+    history: Sequence[float] = ()
     """Of the first block, the worst right-hand side's residual at each iteration."""
 
     def add(self, solution: Solution, full_residual: NDArray[np.float64]) -> None:
@@ -59,8 +60,8 @@ class SolveRecord:
         self.residual = max(self.residual, float(np.max(solution.residual)))
         self.full_residual = max(self.full_residual, float(np.max(full_residual)))
         self.seconds += solution.seconds
-        if self.history is None:
-            self.history = solution.history.max(axis=1)
+        if not self.history:
+            self.history = solution.history.max(axis=1).tolist()
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,13 @@ class LoopTrace:
     def lattice(self) -> Lattice:
         return self.dslash.lattice
 
+    @cached_property
+    def _links_by_parity(self) -> tuple[Array, Array]:
+        """The current's links ``[mu, site, 3, 3]`` of the even and of the odd sites, each in one piece."""
+        xp = array_module(self.current_links)
+        even, odd = (xp.ascontiguousarray(self.current_links[:, parity]) for parity in (EVEN, ODD))
+        return even, odd
+
     def contract(self, parity: int, sources: Array) -> Contractions:
         """Solves for sources ``[site, 3, N]`` on `parity` and contracts each solution with its own source.
 
@@ -88,9 +96,8 @@ class LoopTrace:
         solution = self.solver.solve(NormalOperator(self.dslash, self.mass, parity), sources)
         hopped = self.dslash.apply_to(1 - parity, solution.x)
         self.record.add(solution, self._full_residual(parity, sources, solution.x, hopped))
-        links = self.current_links[:, parity]
         current = self._kernels(sources).one_link_current.one_link_current(
-            links, sources, hopped, self.lattice, parity
+            self._links_by_parity[parity], sources, hopped, self.lattice, parity
         )
         dots = self._kernels(sources).block_blas.dots(sources, solution.x)
         return Contractions(to_host(current), 4 * self.mass / self.lattice.volume * to_host(dots).real)

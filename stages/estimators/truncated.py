@@ -54,9 +54,9 @@ class Estimate(NamedTuple):
     error: NDArray[np.float64]
 
 
-def truncated_pieces(sloppy: Piece, fine: Piece) -> tuple[Piece, Piece]:
-    """The sloppy piece and its correction, fine - sloppy on the fine noise vectors."""
-    return sloppy, fine.minus(sloppy)
+def truncated_pieces(sloppy: Piece, fine: Piece | None) -> tuple[Piece, ...]:
+    """The sloppy piece and its correction, fine - sloppy on the fine noise vectors; one without these."""
+    return (sloppy,) if fine is None else (sloppy, fine.minus(sloppy))
 
 
 def difference_pieces(light: Sequence[Piece], strange: Sequence[Piece]) -> tuple[Piece, ...]:
@@ -84,6 +84,14 @@ def truncated_estimate(sloppy: Piece, correction: Piece) -> Estimate:
     variance = corrected * both.var(axis=0, ddof=1)
     variance += (vectors - corrected) / vectors**2 * sloppy.values.var(axis=0, ddof=1)
     return Estimate(sloppy.values.mean(axis=0) + correction.values.mean(axis=0), np.sqrt(variance))
+
+
+def estimate(pieces: Sequence[Piece]) -> Estimate:
+    """Of a loop's pieces: the plain estimate of one, the truncated one of sloppy and correction."""
+    if len(pieces) == 1:
+        return plain_estimate(pieces[0].values)
+    sloppy, correction = pieces
+    return truncated_estimate(sloppy, correction)
 
 
 def _check_vectors(count: int) -> None:

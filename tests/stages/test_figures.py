@@ -1,0 +1,75 @@
+"""Figures and tables of the report show the numbers that they were given."""
+
+import io
+
+import numpy as np
+import pytest
+
+from stages import figures
+from stages.analysis.budget import error_budget
+from stages.analysis.table import correlator_table
+
+RNG = np.random.default_rng(606)
+
+
+def test_correlator_figure_draws_every_flavour_with_its_error_bars():
+    values, errors = RNG.normal(size=(3, 6)), RNG.uniform(0.1, 1, size=(3, 6))
+    above, below = figures.correlator_figure(values, errors).axes
+    drawn = [*above.containers, *below.containers]
+    assert [bars.get_label() for bars in drawn] == ["light", "strange", "light - strange"]
+    for flavour, bars in enumerate(drawn):
+        assert np.allclose(bars[0].get_ydata(), values[flavour])
+        heights = [segment[1, 1] - segment[0, 1] for segment in bars[2][0].get_segments()]
+        assert np.allclose(heights, 2 * errors[flavour])
+
+
+def test_loops_figure_draws_the_directions_of_one_flavour():
+    values = RNG.normal(size=(3, 4, 6))
+    (axes,) = figures.loops_figure(values, np.ones_like(values), flavour=1).axes
+    assert len(axes.containers) == 4
+    assert np.allclose(axes.containers[2][0].get_ydata(), values[1, 2])
+    assert "strange" in axes.get_ylabel()
+
+
+def test_plaquette_figure_names_configurations():
+    (axes,) = figures.plaquette_figure(RNG.uniform(size=(3, 3)), ["a.1", "a.2", "a.3"]).axes
+    assert [tick.get_text() for tick in axes.get_xticklabels()] == ["a.1", "a.2", "a.3"]
+
+
+def test_convergence_figure_is_logarithmic_with_a_curve_per_solve():
+    (axes,) = figures.convergence_figure({"light": [1.0, 0.1], "strange": [1.0, 0.01, 1e-4]}).axes
+    assert axes.get_yscale() == "log"
+    assert [len(line.get_xdata()) for line in axes.lines] == [2, 3]
+
+
+def test_error_budget_recovers_the_variances():
+    """Loops = gauge part of spread 2 + noise of spread 3; corrections of spread 0.1."""
+    loops = 2 * RNG.normal(size=(400, 1, 5)) + 3 * RNG.normal(size=(400, 8, 5))
+    corrections = 0.1 * RNG.normal(size=(400, 4, 5))
+    budget = error_budget(loops, corrections)
+    assert np.allclose(budget.sloppy, 3 / np.sqrt(np.arange(1, 9)), rtol=0.03)
+    assert budget.correction == pytest.approx(0.05, rel=0.05)
+    assert budget.gauge == pytest.approx(2, rel=0.1)
+    (axes,) = figures.error_budget_figure(loops, corrections).axes
+    assert np.allclose(axes.lines[0].get_ydata(), budget.sloppy)
+    assert [line.get_label() for line in axes.lines][1] == "correction, 4 fine vectors"
+
+
+def test_error_budget_of_one_configuration_and_one_fine_vector_leaves_out_what_is_unknown():
+    loops = RNG.normal(size=(1, 5, 4))
+    assert np.isnan(error_budget(loops, loops[:, :1]).correction)
+    (axes,) = figures.error_budget_figure(loops, loops[:, :1]).axes
+    assert len(axes.lines) == 1
+
+
+def test_table_reads_back_to_the_last_bit():
+    values, errors = RNG.normal(size=(2, 3, 5)) * 1e-7
+    text = correlator_table(values, errors, ("light", "strange", "light - strange"), {"lattice": "4x4x4x8"})
+    assert text.startswith("# lattice: 4x4x4x8\n")
+    read = np.loadtxt(io.StringIO(text))
+    assert np.array_equal(read[:, 0], np.arange(5))
+    assert np.allclose(read[:, 1::2], values.T, rtol=1e-15, atol=0)
+    assert np.allclose(read[:, 2::2], errors.T, rtol=1e-15, atol=0)
+    header = text.splitlines()[1]
+    assert header.count("error") == 3
+    assert len(header) == len(text.splitlines()[2])

@@ -1,0 +1,181 @@
+"""The stage files without the engine, as in a notebook: configuration -> links -> loops -> average."""
+
+import numpy as np
+import pytest
+
+from pipeline import At
+from stages import configuration, correlator, links, loops
+from stages.gauge.hisq import naive_links
+from stages.lattice.errors import InputError
+
+EXTENTS = (4, 4, 4, 4)
+SOLVE = {"mass": 0.08, "current_links": "thin", "solver": "block_cgrq", "precision": "double"}
+NOISE = {"seed": 2718, "noise": "z2", "dilution": {"displacement": 2}}
+
+
+@pytest.fixture(scope="module")
+def gauge():
+    at = At(config="chain.3")
+    return configuration.heatbath_configuration(
+        at=at, extents=EXTENTS, beta=6.0, seed=99, sweeps=8, overrelaxation=2
+    )
+
+
+@pytest.fixture(scope="module")
+def staggered(gauge):
+    return links.hisq_links(gauge, at=At(config="chain.3"), boundary="antiperiodic", naik_epsilon=0.0)
+
+
+@pytest.fixture(scope="module")
+def exact(staggered):
+    return loops.exact_loops(staggered, at=At(config="chain.3"), tolerance=1e-11, **SOLVE)
+
+
+def measure(staggered, indices, mass=0.08, tolerance=1e-10, label="chain.3", **options):
+    at = At(config=label, noise=indices)
+    settings = {**SOLVE, **NOISE, "mass": mass, **options}
+    return at, loops.current_loops(staggered, at=at, tolerance=tolerance, **settings)
+
+
+def test_heat_bath_is_reproducible_and_seeded_by_the_label(gauge):
+    parameters = {"extents": EXTENTS, "beta": 6.0, "seed": 99, "sweeps": 8, "overrelaxation": 2}
+    at = At(config="chain.3")
+    again = configuration.heatbath_configuration(at=at, **parameters)
+    other = configuration.heatbath_configuration(at=At(config="chain.4"), **parameters)
+    assert np.array_equal(gauge.links, again.links)
+    assert not np.array_equal(gauge.links, other.links)
+    assert at.reports[-1] == {"done": 8, "total": 8}
+    observed = configuration.gauge_observables(gauge, at=at)
+    assert at.statistics["plaquette"] == observed.plaquette[0]
+    assert 0.5 < observed.plaquette[0] < 0.7
+    assert observed.unitarity_deviation < 1e-12
+
+
+def test_file_configuration_checks_the_lattice(reference_data, expected):
+    path = reference_data / "milc" / "lat.sample.l4448"
+    gauge = configuration.file_configuration(at=At(config="a"), path=path, extents=(4, 4, 4, 8))
+    assert gauge.lattice.extents == (4, 4, 4, 8)
+    with pytest.raises(
+        InputError, match=r"lat.sample.l4448 holds a lattice of 4x4x4x8, but the ensemble is 8x8x8x8"
+    ):
+        configuration.file_configuration(at=At(config="a"), path=path, extents=(8, 8, 8, 8))
+
+
+def test_full_dilution_with_real_solves_is_the_exact_trace(staggered, exact):
+    full = {"color": True, "displacement": 4}
+    at, result = measure(staggered, (5,), tolerance=1e-11, dilution=full)
+    scale = np.abs(exact.current).max()
+    assert np.abs(result.current[0] - exact.current).max() < 1e-9 * scale
+    assert np.allclose(result.condensate[0], exact.condensate, rtol=1e-9)
+    assert at.statistics["rhs"] == 3 * 256
+    assert at.statistics["residual_max"] <= 1e-11
+    assert at.statistics["full_residual_max"] <= 2e-11
+    assert at.reports[-1]["done"] == at.reports[-1]["total"] == 48
+    assert at.statistics["history"][0] == 1.0
+
+
+@pytest.mark.parametrize("solver", ["block_cgrq", "batched_cg"])
+@pytest.mark.parametrize("precision", ["double", "double-single"])
+def test_solver_and_precision_do_not_alter_the_loops(staggered, solver, precision):
+    _, reference = measure(staggered, (0, 1), solver="batched_cg", precision="double", tolerance=1e-12)
+    _, result = measure(staggered, (0, 1), solver=solver, precision=precision, tolerance=1e-10, block=7)
+    assert np.allclose(result.current, reference.current, rtol=0, atol=1e-7)
+    assert np.allclose(result.condensate, reference.condensate, rtol=1e-8)
+
+
+def test_noise_vectors_in_any_chunks_give_the_same_loops(staggered):
+    _, together = measure(staggered, (3, 4, 5))
+    for row, number in enumerate((3, 4, 5)):
+        _, alone = measure(staggered, (number,))
+        assert np.allclose(alone.current[0], together.current[row], rtol=0, atol=1e-7)
+
+
+def test_links_of_the_current_are_a_parameter(staggered):
+    _, thin = measure(staggered, (0,))
+    _, fat = measure(staggered, (0,), current_links="fat")
+    assert np.array_equal(thin.condensate, fat.condensate)
+    assert np.abs(thin.current - fat.current).max() > 1e-2
+
+
+def test_naive_stage_links_conserve_the_charge(gauge):
+    at = At(config="chain.3")
+    made = links.naive_links(gauge, at=at, boundary="antiperiodic")
+    result = loops.exact_loops(made, at=at, tolerance=1e-12, **SOLVE)
+    assert np.ptp(result.current[3]) < 1e-10
+    assert at.statistics["reunitarisation_deviation"] < 1e-12
+    assert np.array_equal(made.thin, naive_links(gauge.links, gauge.lattice, boundary="antiperiodic").thin)
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ({"solver": "gmres"}, "solver must be one of block_cgrq, batched_cg, got 'gmres'"),
+        ({"precision": "half"}, "precision must be one of double, double-single, got 'half'"),
+        ({"current_links": "stout"}, "the current's links must be one of thin"),
+        (
+            {"dilution": {"displacement": 3}},
+            "dilution.displacement = 3 does not divide every extent of the lattice 4x4x4x4",
+        ),
+        ({"noise": "z3"}, "noise kind must be one of z2, z4, u1, gaussian, got 'z3'"),
+        ({"mass": 0.0}, "mass of a staggered solve must be positive, got 0"),
+        ({"block": 0}, "block of right-hand sides holds at least 1, got 0"),
+    ],
+)
+def test_bad_parameters_are_one_clear_error(staggered, option, message):
+    with pytest.raises(InputError, match=message):
+        measure(staggered, (0,), **option)
+
+
+@pytest.fixture(scope="module")
+def measured(staggered):
+    """Loops of one configuration as the engine hands them over: (coordinates, result) of each chunk."""
+    chunks = [(0, 1), (2, 3)]
+    light, strange = ([measure(staggered, indices, mass, 1e-3) for indices in chunks] for mass in (0.08, 0.3))
+    fine = [[measure(staggered, (0, 1), mass)] for mass in (0.08, 0.3)]
+    return light, strange, *fine
+
+
+def test_correlator_of_a_configuration(measured):
+    at = At(config="chain.3")
+    result = correlator.disconnected_correlator(*measured, at=at)
+    assert result.correlator.shape == (3, 4)
+    assert result.loops.shape == result.loops_error.shape == (3, 4, 4)
+    assert np.allclose(result.loops[2], result.loops[0] - result.loops[1], rtol=0, atol=1e-12)
+    assert np.allclose(result.condensate[2], result.condensate[0] - result.condensate[1], rtol=1e-12)
+    assert np.all(result.loops_error > 0)
+    assert at.statistics["noise_vectors"] == [4, 2]
+    assert "charges" in at.statistics["not_included"]
+    plain = correlator.disconnected_correlator(*measured[:2], at=at)
+    assert np.allclose(plain.correlator, result.correlator, rtol=0.1, atol=0.05)
+    assert not np.array_equal(plain.correlator, result.correlator)
+
+
+def test_one_noise_vector_is_refused(staggered):
+    lone = [measure(staggered, (0,))]
+    with pytest.raises(InputError, match="got 1"):
+        correlator.disconnected_correlator(lone, lone, at=At(config="a"))
+
+
+def test_ensemble_and_bootstrap_average(measured):
+    one = correlator.disconnected_correlator(*measured, at=At(config="a"))
+    ensemble = [
+        (At(config=str(number)), correlator.Correlator(*(factor * array for array in one)))
+        for number, factor in enumerate((1.0, 2.0, 3.0, 6.0))
+    ]
+    at = At()
+    average = correlator.ensemble_average(ensemble, at=at)
+    assert np.allclose(average.correlator, 3 * one.correlator, rtol=1e-12)
+    spread = np.std([1, 2, 3, 6], ddof=1) / 2
+    assert np.allclose(average.correlator_error, spread * np.abs(one.correlator), rtol=1e-12)
+    diagonal = np.diagonal(average.correlator_covariance, axis1=1, axis2=2)
+    assert np.allclose(np.sqrt(diagonal), average.correlator_error, rtol=1e-10)
+    assert average.correlator_samples.shape == (4, 3, 4)
+    assert np.allclose(average.condensate, 3 * one.condensate, rtol=1e-12)
+    assert at.statistics["configurations"] == 4
+    binned = correlator.ensemble_average(ensemble, at=at, jackknife_bin=2)
+    assert np.allclose(binned.correlator_error, 1.5 * np.abs(one.correlator), rtol=1e-12)
+    drawn = correlator.bootstrap_average(ensemble, at=at, samples=500, seed=31)
+    assert np.allclose(drawn.correlator, average.correlator, rtol=1e-12)
+    assert np.allclose(drawn.correlator_error, np.std([1, 2, 3, 6]) / 2 * np.abs(one.correlator), rtol=0.2)
+    with pytest.raises(InputError, match="1 configurations in bins of 1 leave fewer than two bins"):
+        correlator.ensemble_average(ensemble[:1], at=at)
