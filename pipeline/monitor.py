@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -21,9 +22,9 @@ SHOWN_STATES = ("done", "failed", "blocked", "running", "waiting")
 class RunView:
     """Progress of nodes, histories of chunks and rates of one run."""
 
-    def __init__(self) -> None:
-        self.name = ""
-        self.missing: Counter[str] = Counter()
+    def __init__(self, name: str = "", missing: Mapping[str, int] | None = None) -> None:
+        self.name = name
+        self.missing = Counter(missing or {})
         self.ended: dict[str, Counter[str]] = {}
         self.running: dict[str, str] = {}
         self.histories: dict[str, list[tuple[float, float]]] = {}
@@ -31,12 +32,6 @@ class RunView:
         self.rates: dict[str, deque[tuple[float, float]]] = {}
         """What chunks reported of their speed (any value named like flops): (time, value)."""
         self.finished: deque[float] = deque(maxlen=10_000)
-
-    def begin(self, plan: dict[str, Any]) -> None:
-        """A new run: forget the last one."""
-        self.__init__()  # type: ignore[misc]
-        self.name = plan["run"]
-        self.missing.update(plan["missing"])
 
     def take(self, event: dict[str, Any]) -> None:
         """One event of a worker."""
@@ -92,21 +87,19 @@ class Monitor(SchedulerPlugin):
 
     async def start(self, scheduler: Any) -> None:
         """Adds the page to the scheduler's web server, if it has a dashboard."""
-        if "dashboard" not in scheduler.services and not hasattr(
-            scheduler.http_application, "add_application"
-        ):
+        if not hasattr(scheduler.http_application, "add_application"):
             return
         from distributed.dashboard.core import BokehApplication
         from tornado.ioloop import IOLoop
 
         from pipeline.monitor_page import page
 
-        application = BokehApplication({PATH: partial(page, self.view)}, scheduler)
+        application = BokehApplication({PATH: partial(page, lambda: self.view)}, scheduler)
         scheduler.http_application.add_application(application)
         application.initialize(IOLoop.current())
 
     def log_event(self, topic: str, msg: Any) -> None:
         if topic == PLAN_TOPIC:
-            self.view.begin(msg)
+            self.view = RunView(msg["run"], msg["missing"])
         elif topic.startswith("quarkline-"):
             self.view.take(msg)

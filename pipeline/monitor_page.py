@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from bokeh.layouts import column, row
@@ -18,20 +19,20 @@ REFRESH = 1000
 """Milliseconds."""
 
 
-def page(view: RunView, scheduler: Any, extra: dict[str, Any], document: Any) -> None:
-    """Fill a Bokeh document and keep it up to date."""
-    parts = [_Progress(), _Residuals(), _Speed()]
+def page(current: Callable[[], RunView], scheduler: Any, extra: dict[str, Any], document: Any) -> None:
+    """Fill a Bokeh document and keep it up to date with the current run."""
+    progress, residuals, speed = _Progress(), _Residuals(), _Speed()
 
     def update() -> None:
-        for part in parts:
-            part.update(view)
+        view = current()
+        progress.update(view)
+        residuals.update(view)
+        speed.update(view)
 
     update()
-    progress, residuals, speed = (part.figure for part in parts)
     document.title = "quarkline"
-    document.add_root(
-        column(progress, row(residuals, speed, sizing_mode="stretch_width"), sizing_mode="stretch_width")
-    )
+    below = row(residuals.figure, speed.figure, sizing_mode="stretch_width")
+    document.add_root(column(progress.figure, below, sizing_mode="stretch_width"))
     document.add_periodic_callback(update, REFRESH)
 
 

@@ -12,7 +12,7 @@ from bokeh.models import ColumnDataSource
 
 from pipeline import Store, Workflow, plan, run
 from pipeline.clusters.local import Local
-from pipeline.monitor import PATH, RunView
+from pipeline.monitor import PATH, PLAN_TOPIC, Monitor, RunView
 from pipeline.monitor_page import page
 
 
@@ -29,8 +29,7 @@ def event(kind: str, key: str, **values: Any) -> dict[str, Any]:
 
 @pytest.fixture
 def view() -> RunView:
-    made = RunView()
-    made.begin({"run": "run-1", "missing": {"loops": 5, "mean": 1}})
+    made = RunView("run-1", {"loops": 5, "mean": 1})
     for key in "pqr":
         made.take(event("started", key))
     made.take(event("progress", "p", done=1, total=9, residual=1e-3, gflops=12.5))
@@ -53,15 +52,20 @@ def test_the_view_counts_chunks(view: RunView) -> None:
     assert view.throughput() == [(1000.0, 0.1), (1010.0, 0.1)]
 
 
-def test_a_new_run_starts_afresh(view: RunView) -> None:
-    view.begin({"run": "run-2", "missing": {"mean": 1}})
-    assert view.counts()["waiting"] == [1]
-    assert not view.histories
+def test_a_new_run_starts_afresh() -> None:
+    monitor = Monitor()
+    monitor.log_event(PLAN_TOPIC, {"run": "run-1", "missing": {"loops": 2}})
+    monitor.log_event("quarkline-run-1", event("done", "p"))
+    monitor.log_event("something else", "of no concern")
+    assert monitor.view.counts()["done"] == [1]
+    monitor.log_event(PLAN_TOPIC, {"run": "run-2", "missing": {"mean": 1}})
+    assert monitor.view.counts()["waiting"] == [1]
+    assert monitor.view.name == "run-2"
 
 
 def test_the_page_shows_the_view(view: RunView) -> None:
     document = Document()
-    page(view, None, {}, document)
+    page(lambda: view, None, {}, document)
     tables = [source.data for source in document.select({"type": ColumnDataSource})]
     progress = next(data for data in tables if "node" in data)
     assert progress["node"] == ["loops", "mean"]
