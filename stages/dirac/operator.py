@@ -55,7 +55,7 @@ class LinearOperator(Protocol):
 class Solver(Protocol):
     """What an operator needs to know of the solvers of the layer above: `stages.solvers`."""
 
-    def solve(self, A: LinearOperator, b: Array, x0: Array | None = None, **options: Any) -> Any:
+    def solve(self, A: LinearOperator, b: Array, x0: Array | None = None, *args: Any, **options: Any) -> Any:
         """A `stages.solvers.solution.Solution` of A x = b."""
 
 
