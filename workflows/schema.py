@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from pipeline.explain import counted
 from stages.lattice.errors import InputError
 from stages.lattice.geometry import Lattice
 from stages.noise.dilution import Dilution
@@ -234,5 +235,5 @@ def misfits(
     if configurations < 2 * (width := parameters.analysis.jackknife_bin):
         yield (
             ("analysis", "jackknife_bin"),
-            f"{configurations} configurations in bins of {width} leave fewer than two bins",
+            f"{counted(configurations, 'configuration')} in bins of {width} leave fewer than two bins",
         )

@@ -31,4 +31,9 @@ def hisq_dslash(
 
     Example: quarkline bench hisq-dslash --lattice 16 16 16 32 --rhs 16 --precision single
     """
-    raise NotImplementedError
+    from json import dumps
+
+    from workflows.bench import hisq_dslash_bench, table
+
+    speed = hisq_dslash_bench(lattice, rhs, precision, backend)
+    typer.echo(dumps(speed, indent=2) if json else table(speed))

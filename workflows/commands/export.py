@@ -51,7 +51,7 @@ def export_zarr(store: Store, name: str, path: Path, *, workflow: str) -> Path:
     """Write a node's joined result to one Zarr v3 group, replacing what is there."""
     from pipeline import open_result
 
-    open_result(store, name, workflow=workflow).load().to_zarr(
-        path, mode="w", zarr_format=3, consolidated=False
-    )
+    data = open_result(store, name, workflow=workflow).load()
+    text = {label: values.astype(object) for label, values in data.coords.items() if values.dtype.kind == "U"}
+    data.assign_coords(text).to_zarr(path, mode="w", zarr_format=3, consolidated=False)
     return path

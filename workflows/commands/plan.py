@@ -31,11 +31,12 @@ def plan(
     from workflows.catalogue import load_project
 
     project = load_project(workflow)
-    planned = make_plan(project.workflow, Store(store or project.store), backend=choose(cluster).backend)
+    kept = Store(store or project.store)
+    planned = make_plan(project.workflow, kept, backend=choose(cluster).backend)
     if json:
         from json import dumps
 
-        typer.echo(dumps(as_dict(planned), indent=2))
+        typer.echo(dumps({"store": str(kept.path), **as_dict(planned)}, indent=2))
     else:
         typer.echo(planned.explain())
 
@@ -44,7 +45,6 @@ def as_dict(plan: Plan) -> dict[str, Any]:
     """A plan in JSON's types."""
     return {
         "workflow": plan.workflow,
-        "store": str(plan.store.path),
         "backend": plan.backend,
         "chunks": len(plan.chunks),
         "missing": [

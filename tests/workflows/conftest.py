@@ -1,0 +1,108 @@
+"""Fixtures of the command-line tests: a command runner, workers that stay warm, and one finished tiny run."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from distributed import LocalCluster
+
+from workflows.command import main
+
+TINY = """\
+workflow: g2_disconnected
+ensemble:
+  heatbath: {extents: [4, 4, 4, 4], beta: 6.0, configurations: 2, sweeps: 3, overrelaxation: 1, seed: 977}
+links: {action: hisq, boundary: antiperiodic}
+masses: {light: 0.1, strange: 0.3}
+noise:
+  kind: z2
+  seed: 55
+  vectors: 4
+  chunk: 2
+  dilution: {displacement: 2}
+solves:
+  solver: block_cgrq
+  precision: double-single
+  sloppy: {tolerance: 1.0e-3}
+  fine: {tolerance: 1.0e-10, vectors: 2}
+current: {links: thin}
+store: store
+report: report
+"""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """How a command ended and what it printed."""
+
+    code: int
+    out: str
+    err: str
+
+
+@dataclass(frozen=True)
+class CommandLine:
+    """Runs `quarkline` inside the test process, as its console script does."""
+
+    capture: pytest.CaptureFixture[str]
+
+    def __call__(self, *arguments: str | Path) -> Answer:
+        self.capture.readouterr()
+        code = main([str(argument) for argument in arguments])
+        return Answer(code, *self.capture.readouterr())
+
+
+@pytest.fixture
+def quarkline(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> CommandLine:
+    """The command, run in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    return CommandLine(capsys)
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[str]:
+    """Address of two workers that stay warm, for `--cluster`."""
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("NUMBA_NUM_THREADS", "1")
+        options = {
+            "host": "127.0.0.1",
+            "dashboard_address": None,
+            "memory_limit": 0,
+            "resources": {"device": 1},
+        }
+        with LocalCluster(n_workers=2, threads_per_worker=1, **options) as running:
+            yield running.scheduler_address
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory: pytest.TempPathFactory, cluster: str) -> Path:
+    """A folder in which the tiny workflow `g2.yaml` has run to its end. Only to be copied."""
+    folder = tmp_path_factory.mktemp("finished")
+    (folder / "g2.yaml").write_text(TINY)
+    with pytest.MonkeyPatch.context() as place:
+        place.chdir(folder)
+        assert main(["run", "g2.yaml", "--cluster", cluster]) == 0
+    return folder
+
+
+@pytest.fixture
+def project(finished: Path, tmp_path: Path) -> Path:
+    """A copy of the finished run in the test's own folder; its workflow file."""
+    shutil.copytree(finished, tmp_path, dirs_exist_ok=True)
+    return tmp_path / "g2.yaml"
+
+
+def edit(file: Path, *changes: tuple[str, str]) -> Path:
+    """Replaces text in a workflow file, each of it there exactly once."""
+    text = file.read_text()
+    for before, after in changes:
+        assert text.count(before) == 1, before
+        text = text.replace(before, after)
+    file.write_text(text)
+    return file

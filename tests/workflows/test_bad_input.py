@@ -1,0 +1,223 @@
+"""Mistakes through the command line: one clear message, a non-zero exit, nothing lost in the store."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import TINY, Answer, CommandLine, edit
+
+from stages.gauge.heatbath import thermalised
+from stages.lattice.formats import write_ildg
+from stages.lattice.geometry import Lattice
+
+COMMAND = [sys.executable, "-c", "import sys; from workflows.command import main; sys.exit(main())"]
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def g2(tmp_path: Path) -> Path:
+    file = tmp_path / "g2.yaml"
+    file.write_text(TINY)
+    return file
+
+
+def refused(answer: Answer, *parts: str) -> None:
+    """One message, no traceback, nothing on standard output, exit code 2."""
+    assert answer.code == 2 and answer.out == ""
+    assert "Traceback" not in answer.err and answer.err.count("error: ") == 1
+    for part in parts:
+        assert part in answer.err
+
+
+@pytest.mark.parametrize("command", ["run", "plan", "report", "export", "status", "verify", "gc"])
+def test_every_command_refuses_a_bad_file(quarkline: CommandLine, g2: Path, command: str) -> None:
+    edit(g2, ("masses: {light", "masses: {lihgt"))
+    refused(
+        quarkline(command, g2), "g2.yaml: unknown key `lihgt` in `masses` (line 5): did you mean `light`?"
+    )
+    assert not (g2.parent / "store").exists()
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        ("light: 0.1", "light: 0", "`masses.light` (line 5): a mass must be positive, got 0"),
+        ("light: 0.1", "light: '0.1'", "`masses.light` (line 5) is '0.1', expected a number"),
+        ("[4, 4, 4, 4]", "[4, 4, 3, 4]", "four even numbers of at least 2 (x y z t), got (4, 4, 3, 4)"),
+        ("displacement: 2", "displacement: 3", "does not divide every extent of the lattice 4x4x4x4"),
+        (
+            "antiperiodic",
+            "open",
+            "`links.boundary` (line 4) is 'open', expected 'periodic' or 'antiperiodic'",
+        ),
+        ("workflow: g2_disconnected", "workflow: g2", "is 'g2'"),
+        ("workflow: g2_disconnected\n", "", "missing key `workflow`; known: g2_disconnected"),
+    ],
+)
+def test_run_refuses_before_anything_starts(
+    quarkline: CommandLine, g2: Path, before: str, after: str, message: str
+) -> None:
+    refused(quarkline("run", edit(g2, (before, after))), message)
+    assert not (g2.parent / "store").exists()
+
+
+def test_missing_workflow_file(quarkline: CommandLine, g2: Path) -> None:
+    refused(quarkline("run", "g3.yaml"), "g3.yaml: no such workflow file: did you mean g2.yaml?")
+
+
+def test_unknown_cluster_and_silent_scheduler(quarkline: CommandLine, g2: Path) -> None:
+    refused(quarkline("plan", g2, "--cluster", "cdua"), "no cluster 'cdua'; did you mean 'cuda'?")
+    answer = quarkline("run", g2, "--cluster", "tcp://127.0.0.1:9", "--workers", "3")
+    refused(answer, "--workers 3: the workers of tcp://127.0.0.1:9 are started elsewhere")
+
+
+@pytest.mark.parametrize("limit", ["soon", "1x", "5:00", "-3"])
+def test_time_limit_that_is_no_time(quarkline: CommandLine, g2: Path, limit: str) -> None:
+    answer = quarkline("run", g2, "--time-limit", limit)
+    assert answer.code == 2 and "--time-limit" in answer.err and "01:30:00" in answer.err
+
+
+def test_folder_that_is_no_store(quarkline: CommandLine, g2: Path) -> None:
+    refused(quarkline("run", g2, "--store", g2.parent), "is a folder, but not a quarkline store")
+    refused(quarkline("status", "nowhere"), "there is no store at")
+
+
+def test_store_of_another_version_is_left_alone(quarkline: CommandLine, project: Path) -> None:
+    mark = project.parent / "store" / "quarkline.json"
+    mark.write_text(json.dumps({"format": 99}))
+    files = sorted((project.parent / "store").rglob("*"))
+    for command in ("run", "plan", "status", "verify", "gc"):
+        refused(quarkline(command, project), "has format 99, this version of quarkline reads and writes 1")
+    assert sorted((project.parent / "store").rglob("*")) == files
+
+
+def test_store_that_cannot_be_read(quarkline: CommandLine, project: Path) -> None:
+    mark = project.parent / "store" / "quarkline.json"
+    mark.unlink()
+    mark.mkdir()
+    refused(quarkline("run", project), "cannot be read")
+
+
+def write_configuration(path: Path, extents: tuple[int, int, int, int], seed: int) -> None:
+    lattice = Lattice(extents)
+    write_ildg(path, thermalised(lattice, 6.0, seed, path.name, 2, 1), lattice, 64)
+
+
+@pytest.fixture
+def files(g2: Path) -> Path:
+    """The tiny workflow on two configurations in files."""
+    (g2.parent / "confs").mkdir()
+    for number in (1, 2):
+        write_configuration(g2.parent / "confs" / f"conf.{number}.ildg", (4, 4, 4, 4), 70 + number)
+    source = re.search(r"  heatbath: .*\n", TINY)
+    assert source
+    return edit(g2, (source[0], '  files: "confs/*.ildg"\n'))
+
+
+def test_pattern_without_files(quarkline: CommandLine, files: Path) -> None:
+    edit(files, ("confs/*.ildg", "confs/*.lime"))
+    refused(
+        quarkline("run", files), "`ensemble.files` (line 3): no file matches 'confs/*.lime', looking from"
+    )
+
+
+def test_two_files_of_one_name(quarkline: CommandLine, files: Path) -> None:
+    (files.parent / "more").mkdir()
+    write_configuration(files.parent / "more" / "conf.1.ildg", (4, 4, 4, 4), 73)
+    edit(files, ("confs/*.ildg", "*/*.ildg"))
+    refused(
+        quarkline("run", files), "confs/conf.1.ildg and more/conf.1.ildg have the same name", "rename one"
+    )
+
+
+def test_file_of_another_lattice(quarkline: CommandLine, files: Path) -> None:
+    write_configuration(files.parent / "confs" / "conf.3.ildg", (4, 4, 4, 6), 74)
+    refused(
+        quarkline("plan", files),
+        "confs/conf.3.ildg is a lattice of 4x4x4x6, but confs/conf.1.ildg is one of 4x4x4x4",
+    )
+
+
+def test_file_that_is_no_configuration(quarkline: CommandLine, files: Path) -> None:
+    (files.parent / "confs" / "notes.ildg").write_text("bring milk")
+    refused(quarkline("run", files), "`ensemble.files` (line 3): confs/notes.ildg")
+
+
+def test_one_file_is_no_ensemble(quarkline: CommandLine, files: Path) -> None:
+    (files.parent / "confs" / "conf.2.ildg").unlink()
+    refused(quarkline("run", files), "1 configuration in bins of 1 leave fewer than two bins")
+
+
+def test_damaged_configuration_costs_only_itself(quarkline: CommandLine, files: Path, cluster: str) -> None:
+    """A flipped bit is found when the file is read; the other configuration is measured."""
+    damaged = files.parent / "confs" / "conf.2.ildg"
+    good = damaged.read_bytes()
+    bad = bytearray(good)
+    bad[len(bad) // 2] ^= 4
+    damaged.write_bytes(bad)
+    answer = quarkline("run", files, "--cluster", cluster)
+    assert answer.code == 1 and "Traceback" not in answer.err
+    assert re.search(r"failed: loops_light config=conf.2.ildg .*conf\.2\.ildg.*checksum", answer.out)
+    assert re.search(r"loops_light +2 +2\b", answer.out) and re.search(r"correlator +1 +0 +1\b", answer.out)
+    damaged.write_bytes(good)
+    answer = quarkline("run", files, "--cluster", cluster)
+    assert answer.code == 0
+    assert re.search(r"correlator +1 +0\b", answer.out)
+
+
+def test_files_count_by_content_and_not_by_path(quarkline: CommandLine, files: Path, cluster: str) -> None:
+    assert quarkline("run", files, "--cluster", cluster).code == 0
+    (files.parent / "confs").rename(files.parent / "elsewhere")
+    edit(files, ("confs/*.ildg", "elsewhere/*.ildg"))
+    assert "0 to compute" in quarkline("plan", files).out
+    write_configuration(files.parent / "elsewhere" / "conf.2.ildg", (4, 4, 4, 4), 75)
+    text = quarkline("plan", files).out
+    assert re.search(r"loops_light +current_loops +4 +2 +2 +upstream changed: configuration", text)
+
+
+def shell(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """A command line in its own process group, with the package from this checkout."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "QUARKLINE": " ".join(map(repr, COMMAND))}
+    return subprocess.run(
+        ["bash", "-c", command], cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
+
+
+def test_full_disk_loses_nothing(quarkline: CommandLine, project: Path, cluster: str) -> None:
+    """With a limit on the size of a file, the larger arrays of new configurations cannot be written."""
+    edit(project, ("configurations: 2", "configurations: 3"), ("sweeps: 3", "sweeps: 2"))
+    done = shell("ulimit -f 64; eval $QUARKLINE run g2.yaml --workers 1 --store full", project.parent)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    assert "make room and run the same command again" in done.stdout + done.stderr
+    assert quarkline("verify", "full").code == 0
+    assert quarkline("run", project, "--store", "full", "--cluster", cluster).code == 0
+
+
+def test_interrupted_run_goes_on(quarkline: CommandLine, project: Path, cluster: str) -> None:
+    """Ctrl-C ends the command with 130; the same command computes the rest."""
+    edit(project, ("sweeps: 3", "sweeps: 3000"))
+    started = subprocess.Popen(
+        [*COMMAND, "run", "g2.yaml", "--workers", "1"],
+        cwd=project.parent,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert started.stderr
+    for line in started.stderr:
+        if line.startswith("dashboard:"):
+            break
+    started.send_signal(2)
+    out, err = started.communicate(timeout=60)
+    assert started.returncode == 130, out + err
+    assert "stopped by SIGINT" in out and "Traceback" not in err
+    edit(project, ("sweeps: 3000", "sweeps: 3"))
+    assert quarkline("run", project, "--cluster", cluster).code == 0

@@ -1,0 +1,88 @@
+"""`quarkline check` on good and damaged files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import CommandLine
+
+from stages.gauge.heatbath import thermalised
+from stages.lattice.formats import write_ildg, write_nersc
+from stages.lattice.geometry import Lattice
+from stages.lattice.plaquette import plaquette
+
+LATTICE = Lattice((4, 4, 4, 6))
+
+
+@pytest.fixture
+def links() -> np.ndarray:
+    return thermalised(LATTICE, 6.0, 311, "check", 2, 1)
+
+
+@pytest.fixture
+def good(tmp_path: Path, links: np.ndarray) -> list[Path]:
+    """The same field as ILDG and NERSC."""
+    paths = [tmp_path / "good.ildg", tmp_path / "good.nersc"]
+    write_ildg(paths[0], links, LATTICE, 64)
+    write_nersc(paths[1], links, LATTICE, 64)
+    return paths
+
+
+@pytest.fixture
+def bad(tmp_path: Path, good: list[Path]) -> list[Path]:
+    """A truncated file, one with a flipped bit, one that is something else, one that is not there."""
+    content = good[0].read_bytes()
+    flipped = bytearray(content)
+    flipped[len(flipped) // 2] ^= 1
+    contents = {"short.ildg": content[:-5000], "flipped.ildg": bytes(flipped), "other.ildg": b"not a field"}
+    for name, part in contents.items():
+        (tmp_path / name).write_bytes(part)
+    return [tmp_path / name for name in (*contents, "absent.ildg")]
+
+
+def test_good_files(quarkline: CommandLine, good: list[Path], links: np.ndarray) -> None:
+    answer = quarkline("check", *good)
+    assert answer.code == 0 and answer.err == ""
+    total, spatial, temporal = plaquette(links, LATTICE)
+    line = f"plaquette    {total:.10f} (spatial {spatial:.10f}, temporal {temporal:.10f})"
+    assert answer.out.count(line) == 2
+    assert (
+        "good.ildg: ILDG, 4x4x4x6, 64 bit" in answer.out
+        and "good.nersc: NERSC, 4x4x4x6, 64 bit" in answer.out
+    )
+    assert "verified     NERSC checksum, plaquette, link trace" in answer.out
+
+
+def test_bad_files_are_one_error_each_and_the_rest_is_checked(
+    quarkline: CommandLine, good: list[Path], bad: list[Path]
+) -> None:
+    answer = quarkline("check", *bad, *good)
+    assert answer.code == 2 and "Traceback" not in answer.err
+    errors = answer.err.strip().splitlines()
+    assert len(errors) == len(bad)
+    for error, path in zip(errors, bad, strict=True):
+        assert error.startswith(f"error: {path}: ")
+    assert "truncated" in errors[0] and "checksum" in errors[1] and "no such file" in errors[3]
+    assert "good.nersc: NERSC" in answer.out
+
+
+def test_json_has_an_object_per_file_in_order(
+    quarkline: CommandLine, good: list[Path], bad: list[Path]
+) -> None:
+    answer = quarkline("check", "--json", bad[0], good[0], bad[1])
+    assert answer.code == 2
+    short, fine, flipped = json.loads(answer.out)
+    assert [entry["path"] for entry in (short, fine, flipped)] == [str(bad[0]), str(good[0]), str(bad[1])]
+    assert (short["ok"], fine["ok"], flipped["ok"]) == (False, True, False)
+    assert fine["error"] is None and fine["lattice"] == [4, 4, 4, 6] and fine["format"] == "ILDG"
+    assert "truncated" in short["error"] and any(not check["ok"] for check in flipped["checks"])
+
+
+def test_reference_configurations(quarkline: CommandLine, reference_data: Path) -> None:
+    files = [reference_data / name for name in ("milc/lat.sample.l4448", "chroma/t_nersc.cfg")]
+    answer = quarkline("check", "--json", *files)
+    assert answer.code == 0
+    assert [entry["format"] for entry in json.loads(answer.out)] == ["MILC v5", "NERSC"]

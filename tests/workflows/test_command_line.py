@@ -1,0 +1,74 @@
+"""The command itself: help, exit codes, quick start, the README's example."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import CommandLine
+
+from workflows.catalogue import load_project
+from workflows.commands.options import seconds
+
+ROOT = Path(__file__).parents[2]
+COMMANDS = ["run", "plan", "status", "report", "export", "check", "verify", "gc", "bench"]
+
+
+def test_help_names_every_command(quarkline: CommandLine) -> None:
+    answer = quarkline("--help")
+    assert answer.code == 0
+    assert all(f" {name} " in answer.out for name in COMMANDS)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_each_command_explains_itself(quarkline: CommandLine, command: str) -> None:
+    answer = quarkline(command, "--help")
+    assert answer.code == 0 and len(answer.out) > 300
+    assert command == "bench" or f"Example: quarkline {command}" in answer.out
+
+
+def test_help_loads_nothing_heavy() -> None:
+    program = (
+        "import sys; from workflows.command import main; main(['--help']); "
+        "print([name for name in ('numba', 'dask', 'matplotlib', 'zarr', 'numpy') if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize("arguments", [["rnu"], ["run"], ["plan", "--what"], ["check"]])
+def test_misuse_of_the_command(quarkline: CommandLine, arguments: list[str]) -> None:
+    answer = quarkline(*arguments)
+    assert answer.code == 2 and "Usage" in answer.err and "Traceback" not in answer.err
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("90", 90), ("90s", 90), ("45m", 2700), ("1h30m", 5400), ("2d", 172800), ("01:30:00", 5400)],
+)
+def test_durations(text: str, value: float) -> None:
+    assert seconds(text) == value
+
+
+def test_bench_prints_json(quarkline: CommandLine) -> None:
+    sizes = ["--lattice", "4", "4", "4", "4", "--rhs", "2", "--precision", "double"]
+    answer = quarkline("bench", "hisq-dslash", *sizes, "--json")
+    assert answer.code == 0
+    figures = json.loads(answer.out)
+    assert figures["rhs"] == 2 and figures["nanoseconds"] > 0 and figures["copy_bandwidth"] > 0
+
+
+def test_the_shipped_workflow_is_valid() -> None:
+    project = load_project(ROOT / "workflows" / "g2_disconnected.yaml")
+    nodes = project.workflow.nodes
+    assert len(nodes["configuration"].over["config"]) >= 4
+    assert set(nodes["loops_light_fine"].over["noise"]) < set(nodes["loops_light"].over["noise"])
+    shared = {name: value for name, value in nodes["loops_light"].parameters.items() if name != "mass"}
+    assert shared == {
+        name: value for name, value in nodes["loops_strange"].parameters.items() if name != "mass"
+    }

@@ -1,0 +1,206 @@
+"""The tiny workflow through the command line: run, run again, extend, change, report, export."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import h5py
+import numpy as np
+import zarr
+from conftest import CommandLine, edit
+
+from pipeline import open_result
+from stages.correlator import FLAVOURS
+
+
+def chunk_times(folder: Path) -> dict[str, int]:
+    """When each chunk of the store was written."""
+    return {str(path.parent): path.stat().st_mtime_ns for path in folder.glob("store/*/*/zarr.json")}
+
+
+def missing(quarkline: CommandLine, file: Path) -> dict[str, int]:
+    """Number of chunks per node that `plan` says are missing."""
+    answer = quarkline("plan", file, "--json")
+    assert answer.code == 0
+    nodes = [chunk["node"] for chunk in json.loads(answer.out)["missing"]]
+    return {node: nodes.count(node) for node in nodes}
+
+
+def test_report_is_written(project: Path) -> None:
+    page = (project.parent / "report" / "index.html").read_text()
+    headings = re.findall(r"<h2>(.*?)</h2>", page)
+    assert headings == [
+        "Disconnected correlator",
+        "Loops",
+        "Error budget",
+        "Solves",
+        "Gauge configurations",
+        "Where the time went",
+        "Provenance",
+    ]
+    assert page.count("<svg") == 7
+    assert "heatbath-1" in page and "light - strange" in page
+
+
+def test_text_correlator_equals_the_store(project: Path) -> None:
+    table = np.loadtxt(project.parent / "report" / "correlator.txt")
+    average = open_result(project.parent / "store", "average")
+    np.testing.assert_array_equal(table[:, 0], range(4))
+    np.testing.assert_allclose(table[:, 1::2].T, average.correlator, rtol=1e-14)
+    np.testing.assert_allclose(table[:, 2::2].T, average.correlator_error, rtol=1e-14)
+
+
+def test_tables_hold_plaquettes_and_residuals(project: Path) -> None:
+    text = (project.parent / "report" / "tables.txt").read_text()
+    plaquettes = open_result(project.parent / "store", "observables").plaquette.values[:, 0]
+    for label, value in zip(("heatbath-0", "heatbath-1"), plaquettes, strict=True):
+        assert re.search(rf"{label} +{value:.8f}", text)
+    rows = re.findall(r"(loops_\w+) +(\d+) +\d+ / [\d.]+ / \d+ +(\S+) +(\S+) +(\S+)", text)
+    assert {name: int(rhs) for name, rhs, *_ in rows} == {
+        "loops_light": 128,
+        "loops_strange": 128,
+        "loops_light_fine": 64,
+        "loops_strange_fine": 64,
+    }
+    assert all(float(largest) <= float(tolerance) for _, _, tolerance, largest, _ in rows)
+
+
+def test_second_run_computes_nothing(quarkline: CommandLine, project: Path) -> None:
+    before = chunk_times(project.parent)
+    answer = quarkline("run", project)
+    assert answer.code == 0
+    assert "19 chunks, 19 in the store, 0 to compute" in answer.out
+    assert "nothing to compute" in answer.out and "report/index.html" in answer.out
+    assert chunk_times(project.parent) == before
+
+
+def test_extension_computes_only_what_is_new(quarkline: CommandLine, project: Path, cluster: str) -> None:
+    """Two more configurations and four more noise vectors."""
+    before = chunk_times(project.parent)
+    edit(project, ("configurations: 2", "configurations: 4"), ("vectors: 4\n", "vectors: 8\n"))
+    expected = {
+        "configuration": 2,
+        "observables": 2,
+        "loops_light": 4 * 4 - 2 * 2,
+        "loops_strange": 4 * 4 - 2 * 2,
+        "loops_light_fine": 2,
+        "loops_strange_fine": 2,
+        "correlator": 4,
+        "average": 1,
+    }
+    assert missing(quarkline, project) == expected
+    answer = quarkline("run", project, "--cluster", cluster, "--json")
+    result = json.loads(answer.out)
+    assert answer.code == 0 and result["states"] == {
+        node: {"done": count} for node, count in expected.items()
+    }
+    after = chunk_times(project.parent)
+    assert {path: after[path] for path in before} == before
+    assert len(after) == len(before) + sum(expected.values())
+
+
+def test_extended_run_equals_one_from_scratch(quarkline: CommandLine, project: Path, cluster: str) -> None:
+    edit(project, ("vectors: 4\n", "vectors: 6\n"))
+    for store in ("store", "fresh"):
+        assert quarkline("run", project, "--cluster", cluster, "--store", store).code == 0
+    extended, fresh = (open_result(project.parent / name, "average").load() for name in ("store", "fresh"))
+    assert extended.equals(fresh)
+
+
+def test_plan_says_which_parameter_changed(quarkline: CommandLine, project: Path) -> None:
+    edit(project, ("light: 0.1", "light: 0.2"), ("precision: double-single", "precision: double"))
+    text = quarkline("plan", project).out
+    why = {line.split()[0]: line for line in text.splitlines()[2:]}
+    assert "19 chunks, 4 in the store, 15 to compute" in text
+    assert "changed parameter: mass 0.1 -> 0.2, precision double-single -> double" in why["loops_light"]
+    assert "changed parameter: precision double-single -> double" in why["loops_strange"]
+    assert "mass" not in why["loops_strange"]
+    assert "upstream changed: loops_light" in why["correlator"]
+    assert re.search(r"projected: .* per task, .* to store, about .* of work", text)
+
+
+def test_paths_and_reports_are_in_no_key(quarkline: CommandLine, project: Path) -> None:
+    (project.parent / "store").rename(project.parent / "moved")
+    edit(project, ("store: store", "store: moved"), ("report: report", "report: elsewhere"))
+    assert missing(quarkline, project) == {}
+
+
+def test_damaged_chunk_is_found_dropped_and_computed_again(
+    quarkline: CommandLine, project: Path, cluster: str
+) -> None:
+    victim = max((project.parent / "store").glob("current_loops/*/current/c.*"))
+    victim.write_bytes(victim.read_bytes()[:-3])
+    answer = quarkline("verify", project)
+    assert answer.code == 1 and "1 damaged" in answer.out
+    assert quarkline("verify", "store", "--remove").code == 1
+    assert sum(missing(quarkline, project).values()) == 1
+    assert quarkline("run", project, "--cluster", cluster).code == 0
+    assert quarkline("verify", "store").code == 0
+
+
+def test_status_counts_chunks(quarkline: CommandLine, project: Path) -> None:
+    text = quarkline("status", project).out
+    assert "not driven by any run" in text
+    assert re.search(r"g2_disconnected +loops_light +current_loops +4 +4\n", text)
+    found = json.loads(quarkline("status", "store", "--json").out)
+    assert found["last_run"]["counts"]["done"] == 19 and found["driver"] is None
+
+
+def test_garbage_is_what_the_file_no_longer_reaches(quarkline: CommandLine, project: Path) -> None:
+    edit(project, ("strange: 0.3", "strange: 0.4"))
+    dropped = 4 + 2 + 2 + 1
+    assert f"{dropped} chunks" in quarkline("gc", project, "--dry-run").out
+    answer = quarkline("gc", project)
+    assert answer.code == 0 and f"{dropped} chunks" in answer.out and "removed, 10 kept" in answer.out
+    assert len(chunk_times(project.parent)) == 10
+
+
+def test_export_holds_what_the_store_holds(quarkline: CommandLine, project: Path) -> None:
+    answer = quarkline("export", project, "--output", "out", "--result", "average", "--result", "correlator")
+    assert answer.code == 0
+    assert sorted(path.name for path in (project.parent / "out").iterdir()) == [
+        "average.h5",
+        "average.zarr",
+        "correlator.h5",
+        "correlator.zarr",
+    ]
+    data = open_result(project.parent / "store", "correlator")
+    with h5py.File(project.parent / "out" / "correlator.h5") as file:
+        np.testing.assert_array_equal(file["correlator"][()], data.correlator)
+        assert list(file["correlator"].attrs["dims"]) == ["config", "flavour", "time"]
+        assert [label.decode() for label in file["config"][()]] == ["heatbath-0", "heatbath-1"]
+    group = zarr.open_group(project.parent / "out" / "correlator.zarr", mode="r")
+    np.testing.assert_array_equal(group["correlator"][...], data.correlator)
+
+
+def test_incomplete_run_has_no_report(quarkline: CommandLine, project: Path) -> None:
+    edit(project, ("configurations: 2", "configurations: 3"))
+    for command in ("report", "export"):
+        answer = quarkline(command, project)
+        assert answer.code == 1 and "chunks are missing: quarkline run" in answer.err
+
+
+def test_exact_trace_agrees_with_the_estimate(quarkline: CommandLine, project: Path, cluster: str) -> None:
+    """The noisy loops lie around the exact ones by as much as their errors say."""
+    edit(project, ("report: report", "report: report\nexact: true"))
+    assert missing(quarkline, project) == {"exact_light": 2, "exact_strange": 2}
+    assert quarkline("run", project, "--cluster", cluster).code == 0
+    estimate = open_result(project.parent / "store", "correlator")
+    for flavour, name in enumerate(FLAVOURS[:2]):
+        exact = open_result(project.parent / "store", f"exact_{name}")
+        pulls = (estimate.condensate[:, flavour] - exact.condensate) / estimate.condensate_error[:, flavour]
+        assert float(abs(pulls).max()) < 8
+    assert "Distance from the exact trace" in (project.parent / "report" / "tables.txt").read_text()
+
+
+def test_time_limit_ends_with_its_own_code_and_goes_on(
+    quarkline: CommandLine, project: Path, cluster: str
+) -> None:
+    edit(project, ("sweeps: 3", "sweeps: 2000"), ("report: report", "report: late"))
+    answer = quarkline("run", project, "--cluster", cluster, "--time-limit", "00:00:01")
+    assert answer.code == 3
+    assert "stopped by time limit of 1 s" in answer.out and not (project.parent / "late").exists()
+    edit(project, ("sweeps: 2000", "sweeps: 3"))
+    assert quarkline("run", project, "--cluster", cluster).code == 0
