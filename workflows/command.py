@@ -7,7 +7,7 @@ by the time limit, 130 interrupted.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import typer
 
@@ -23,10 +23,13 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (run.run, plan.plan, status.status, report.report, export.export):
-    app.command(rich_help_panel="Workflows")(command)
-for command in (check.check, verify.verify, gc.gc):
-    app.command(rich_help_panel="Files, stores, speed")(command)
+PANELS: dict[str, tuple[Callable[..., None], ...]] = {
+    "Workflows": (run.run, plan.plan, status.status, report.report, export.export),
+    "Files, stores, speed": (check.check, verify.verify, gc.gc),
+}
+for panel, commands in PANELS.items():
+    for command in commands:
+        app.command(rich_help_panel=panel)(command)
 app.add_typer(bench.bench, name="bench", rich_help_panel="Files, stores, speed")
 
 

@@ -92,11 +92,12 @@ def add_configuration(workflow: Workflow, parameters: G2Disconnected, ensemble: 
 
 def add_links(workflow: Workflow, parameters: G2Disconnected, configuration: Node) -> Node:
     """Links of the fermion's action."""
-    links = parameters.links
+    links, boundary = parameters.links, parameters.links.boundary
     if links.action == "naive":
-        return workflow.add(naive_links, configuration, name="links", boundary=links.boundary)
-    chosen = {"boundary": links.boundary, "naik_epsilon": links.naik_epsilon}
-    return workflow.add(hisq_links, configuration, name="links", **chosen)
+        return workflow.add(naive_links, configuration, name="links", boundary=boundary)
+    return workflow.add(
+        hisq_links, configuration, name="links", boundary=boundary, naik_epsilon=links.naik_epsilon
+    )
 
 
 def add_loops(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -36,7 +37,7 @@ def export(
     kept = Store(store or project.store)
     require_complete(project, kept, cluster, workflow)
     output.mkdir(parents=True, exist_ok=True)
-    writers = {"zarr": export_zarr, "hdf5": export_hdf5}
+    writers: dict[str, Callable[..., Path]] = {"zarr": export_zarr, "hdf5": export_hdf5}
     for name in result or project.results:
         for kind, write in writers.items():
             if format in (kind, "both"):
