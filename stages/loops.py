@@ -62,9 +62,9 @@ def current_loops(
     """The one-link taste-singlet vector current and the condensate from the noise vectors of a chunk.
 
     mass: m of M = 2 m + D. tolerance: of |eta - A x| / |eta| for A = 4 m^2 - D^2, every right-hand side.
-    noise: 'z2', 'z4', 'u1' or 'gaussian', with `seed` and the configuration's label. dilution: {color,
-    time, displacement} (`stages.noise.dilution`). current_links: 'thin' or 'fat'. solver: 'block_cgrq' or
-    'batched_cg', `block` right-hand sides at a time. precision: 'double', or 'double-single' (single
+    noise: 'z2', 'z4', 'u1' or 'gaussian', with `seed` and the configuration's label. dilution: {color, time,
+    displacement} (`stages.noise.dilution`). current_links: 'thin', 'smeared' or 'fat'. solver: 'block_cgrq'
+    or 'batched_cg', `block` right-hand sides at a time. precision: 'double', or 'double-single' (single
     inside, residuals in double). Raises InputError, and NotConverged where a solve misses its tolerance.
     """
     trace = loop_trace(links, mass, current_links, make_solver(solver, precision, tolerance, max_iterations))

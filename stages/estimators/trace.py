@@ -28,7 +28,7 @@ from stages.lattice.errors import InputError
 from stages.lattice.geometry import EVEN, ODD, Lattice
 from stages.solvers.solution import Solution
 
-CURRENT_LINKS = ("thin", "fat")
+CURRENT_LINKS = ("thin", "smeared", "fat")
 
 
 class Contractions(NamedTuple):
@@ -115,10 +115,18 @@ class LoopTrace:
 
 
 def current_links(links: StaggeredLinks, choice: str) -> Array:
-    """The links of the current: 'thin' (reunitarised, unsmeared: MILC's) or 'fat' (those of the operator)."""
+    """The links of the current, phases and boundary signs in them.
+
+    'thin': reunitarised, unsmeared, MILC's choice; 'smeared': smeared once and projected to U(3), the W of
+    HISQ; 'fat': the one-hop links of the operator. Raises InputError, also for 'smeared' where there is no
+    smearing.
+    """
     if choice not in CURRENT_LINKS:
         raise InputError(f"the current's links must be one of {', '.join(CURRENT_LINKS)}, got {choice!r}")
-    return getattr(links, choice)
+    chosen = getattr(links, choice)
+    if chosen is None:
+        raise InputError(f"this action has no {choice} links for the current: choose 'thin' or 'fat'")
+    return chosen
 
 
 Progress = Callable[[int, int], None]

@@ -6,7 +6,7 @@ Order of construction: thin links reunitarised to SU(3), boundary signs, smearin
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from stages.gauge.fat_links import Paths, fat_links, long_links
 from stages.gauge.phases import Boundary, parse_boundary, with_boundary, with_phases
@@ -35,6 +35,8 @@ class StaggeredLinks:
     """Largest element change when the configuration was reunitarised to SU(3)."""
     u3_fallbacks: int = 0
     """HISQ: how many links were projected to U(3) by their singular values, det V^dag V being near 0."""
+    smeared: Array | None = None
+    """HISQ: W, the links smeared once and projected to U(3)."""
 
 
 def hisq_links(
@@ -60,7 +62,8 @@ def hisq_links(
     asq = Paths(1 + naik_epsilon / 8, 1 / 16, 1 / 64, 1 / 384, lepage=-1 / 8)
     fat = fat_links(w, lattice, asq, kernels)
     long = long_links(w, lattice, -(1 + naik_epsilon) / 24)
-    return _phased(fat, long, thin, lattice, words, deviation, fallbacks)
+    made = _phased(fat, long, thin, lattice, words, deviation, fallbacks)
+    return replace(made, smeared=with_phases(w, lattice, out=w))
 
 
 def asqtad_links(

@@ -30,7 +30,9 @@ def hisq():
     return hisq_links(random_links(TINY, 3101), TINY, boundary="antiperiodic", naik_epsilon=0.0)
 
 
-@pytest.mark.parametrize(("action", "choice"), [("naive", "thin"), ("hisq", "thin"), ("hisq", "fat")])
+@pytest.mark.parametrize(
+    ("action", "choice"), [("naive", "thin"), ("hisq", "thin"), ("hisq", "smeared"), ("hisq", "fat")]
+)
 def test_current_and_condensate_equal_those_of_the_dense_inverse(action, choice, request):
     links = request.getfixturevalue(action)
     trace = trace_of(links, choice)
@@ -53,6 +55,13 @@ def test_naive_charge_is_conserved_on_every_configuration(seed, boundary):
     charge = exact_loops(trace_of(links), np, width=128).current[0, 3]
     assert np.abs(charge).max() > 1e-4
     assert np.ptp(charge) < 1e-12
+
+
+def test_smeared_links_are_unitary_and_neither_thin_nor_fat(hisq):
+    smeared = current_links(hisq, "smeared")
+    product = smeared.conj().swapaxes(-1, -2) @ smeared
+    assert np.abs(product - np.eye(3)).max() < 1e-12
+    assert min(np.abs(smeared - other).max() for other in (hisq.thin, hisq.fat)) > 0.1
 
 
 def test_one_link_charge_of_hisq_is_not_conserved(hisq):
@@ -78,8 +87,12 @@ def test_refuses_large_lattices_other_links_and_empty_blocks(naive):
         lattice = Lattice((8, 8, 8, 16))
         unit = np.broadcast_to(np.eye(3, dtype=complex), (4, 2, lattice.half_volume, 3, 3)).copy()
         exact_loops(trace_of(naive_links(unit, lattice, boundary="periodic")), np, width=8)
-    with pytest.raises(InputError, match="the current's links must be one of thin, fat, got 'stout'"):
+    with pytest.raises(
+        InputError, match="the current's links must be one of thin, smeared, fat, got 'stout'"
+    ):
         current_links(naive, "stout")
+    with pytest.raises(InputError, match="this action has no smeared links for the current"):
+        current_links(naive, "smeared")
     with pytest.raises(InputError, match="holds at least 1, got 0"):
         exact_loops(trace_of(naive), np, width=0)
     with pytest.raises(InputError, match="mass of a staggered solve must be positive, got 0"):
