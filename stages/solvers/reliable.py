@@ -66,7 +66,7 @@ class Recurrence(Protocol):
 
     @property
     def width(self) -> int:
-        """Columns that one application of A in a step works on."""
+        """Columns that the next step applies A to."""
 
 
 def next_width(needed: int, width: int) -> int:
@@ -99,6 +99,7 @@ class ReliableIteration:
         self.A, self.b, self.kernels = A, b, kernels
         self.max_iterations, self.progress = max_iterations, progress
         self.source = column_norms(kernels, b)
+        self.scale = np.where(self.source > 0, self.source, 1)
         self.target = tolerance * self.source
         self.residual: Array = None
         self.norms = self.source.copy()
@@ -133,7 +134,8 @@ class ReliableIteration:
 
     def relative(self, norms: Vector) -> Vector:
         """Norms ``[N]`` relative to those of b; where b is zero as they are."""
-        return norms / np.where(self.source > 0, self.source, 1)
+        with np.errstate(invalid="ignore"):  # infinite right-hand sides: reported as NOT_FINITE
+            return norms / self.scale
 
     @property
     def open(self) -> NDArray[np.bool_]:
@@ -166,8 +168,9 @@ class ReliableIteration:
         ceiling = self.norms[self.columns]
         target = self.target[self.columns]
         while True:
+            self.matvecs += recurrence.width
             estimate = recurrence.step()
-            self._record(recurrence.width, estimate)
+            self._record(estimate)
             ceiling = np.maximum(ceiling, estimate)
             still_open = estimate > SAFETY * target
             count = int(still_open.sum())
@@ -179,11 +182,10 @@ class ReliableIteration:
             ):
                 return estimate
 
-    def _record(self, width: int, estimate: Vector) -> None:
+    def _record(self, estimate: Vector) -> None:
         self.iterations += 1
-        self.matvecs += width
         row = self.history[-1].copy()
-        row[self.columns] = estimate / np.where(self.source > 0, self.source, 1)[self.columns]
+        row[self.columns] = estimate / self.scale[self.columns]
         self.history.append(row)
         if self.progress is not None:
             self.progress(self.iterations, row)
