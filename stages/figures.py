@@ -23,12 +23,13 @@ def correlator_figure(correlator: ArrayLike, error: ArrayLike) -> Figure:
     figure = Figure(figsize=(7, 5.5), layout="constrained")
     above, below = figure.subplots(2, 1, sharex=True)
     values, errors = np.asarray(correlator), np.asarray(error)
-    for axes, flavours in ((above, (0, 1)), (below, (2,))):
-        for flavour in flavours:
-            _points(axes, values[flavour], errors[flavour], flavour, FLAVOURS[flavour])
+    for axes, flavour, shift in ((above, 0, -0.08), (above, 1, 0.08), (below, 2, 0.0)):
+        _points(axes, values[flavour], errors[flavour], flavour, FLAVOURS[flavour], shift)
+    for axes, label in ((above, "$C(t)$"), (below, f"$C(t)$, {FLAVOURS[2]}")):
         axes.axhline(0, color="0.6", linewidth=0.8)
-        axes.set_ylabel("$C(t)$")
-        axes.legend(frameon=False)
+        axes.set_ylabel(label)
+        axes.ticklabel_format(axis="y", scilimits=(-2, 3))
+    above.legend(frameon=False)
     below.set_xlabel("$t/a$")
     below.xaxis.set_major_locator(MaxNLocator(integer=True))
     return figure
@@ -67,6 +68,8 @@ def error_budget_figure(sloppy: ArrayLike, correction: ArrayLike) -> Figure:
     ):
         if value > 0:
             axes.axhline(value, linestyle=style, color=colour, label=label)
+    axes.set_xscale("log", base=2)
+    axes.xaxis.set_major_formatter("{x:g}")
     axes.set_xlabel("noise vectors")
     axes.set_ylabel("error of $J_i(t)$ on a configuration")
     axes.legend(frameon=False)

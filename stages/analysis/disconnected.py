@@ -27,7 +27,7 @@ NOT_INCLUDED = {
     "charges": "(1/3)^2, for each of light (u + d), strange, and light - strange",
     "Z_V": "renormalisation of the one-link current, squared",
     "taste": "(1/4)^2, the rooting of the two staggered loops",
-    "operator": "2^2, the propagator of the continuum-normalised m + D/2 being twice that of M = 2 m + D",
+    "operator": "(-2 i)^2 = -4: with the continuum-normalised m + D/2 a loop of the current is -2 i J",
     "volume": "1 / spatial volume, for a correlator of densities at zero momentum",
     "subtraction": "none is needed: <J> = 0 by charge conjugation",
 }
