@@ -11,15 +11,16 @@ import numpy as np
 
 from stages.kernels.cuda import launch
 from stages.kernels.cuda.compile import run
-from stages.lattice.errors import InputError
+from stages.kernels.operands import check_array, check_blocks, check_coefficients
 
-CUBLAS_COLUMNS = 16
+CUBLAS_COLUMNS = 24
 """From this width on a double Gram matrix goes through cuBLAS, which uses double-precision tensor cores."""
 
 
 def gram(x: cupy.ndarray, y: cupy.ndarray) -> cupy.ndarray:
     """x^H y, complex128 ``[Nx, Ny]``."""
-    rows, nx, ny = _shared_rows(x, y)
+    check_blocks(x=x, y=y)
+    rows, nx, ny = _rows(x), x.shape[-1], y.shape[-1]
     if x.dtype == np.complex128 and min(nx, ny) >= CUBLAS_COLUMNS:
         return _gram_cublas(x, y, rows)
     kernel = launch.gram(nx, ny, x.dtype, rows)
@@ -50,18 +51,19 @@ def dots(x: cupy.ndarray, y: cupy.ndarray) -> cupy.ndarray:
 
 def slice_dots(x: cupy.ndarray, y: cupy.ndarray, slices: int) -> cupy.ndarray:
     """conj(x) . y of each right-hand side over `slices` equal runs of rows, complex128 ``[slices, N]``."""
-    rows, n, ny = _shared_rows(x, y)
-    if n != ny:
-        raise InputError(f"dot products need as many right-hand sides in x as in y, got {n} and {ny}")
-    kernel = launch.rows_kernel("dots.cu", "dot_partials", n, x.dtype, rows // slices, slices)
+    check_blocks(x=x)
+    check_array("y", y, x.shape, x.dtype)
+    rows, n = _rows(x) // slices, x.shape[-1]
+    kernel = launch.rows_kernel("dots.cu", "dot_partials", n, x.dtype, rows, slices)
     partials = cupy.empty((kernel.grid[0], slices, n), np.complex128)
-    run(kernel, x, y, partials, np.int64(rows // slices))
+    run(kernel, x, y, partials, np.int64(rows))
     return sum_partials(partials)
 
 
 def norms2(x: cupy.ndarray) -> cupy.ndarray:
     """|x|^2 of each right-hand side, float64 ``[N]``."""
-    rows, n = _rows(x)
+    check_blocks(x=x)
+    rows, n = _rows(x), x.shape[-1]
     kernel = launch.rows_kernel("dots.cu", "norm_partials", n, x.dtype, rows)
     partials = cupy.empty((kernel.grid[0], n))
     run(kernel, x, partials, np.int64(rows))
@@ -89,38 +91,20 @@ def rotate(x: cupy.ndarray, a: cupy.ndarray, out: cupy.ndarray) -> cupy.ndarray:
 
 def rotate_add(q: cupy.ndarray, p: cupy.ndarray, a: cupy.ndarray, out: cupy.ndarray) -> cupy.ndarray:
     """out = q + p a, with a complex ``[Np, Nq]``; `out` may be `q`, or `p` if shapes agree. Returns `out`."""
-    _shared_rows(q, out)
+    check_blocks(q=q)
+    check_array("out", out, q.shape, q.dtype)
     _multiply_add(p, a, q, out)
     return out
 
 
 def _multiply_add(x: cupy.ndarray, a: cupy.ndarray, base: cupy.ndarray | None, out: cupy.ndarray) -> None:
-    rows, nx, ny = _shared_rows(x, out)
-    coefficients = cupy.ascontiguousarray(cupy.asarray(a, np.complex128))
-    if coefficients.shape != (nx, ny):
-        raise InputError(
-            f"coefficients between these blocks have shape ({nx}, {ny}), got {coefficients.shape}"
-        )
-    kernel = launch.multiply_add(nx, ny, x.dtype, rows)
+    check_blocks(x=x, out=out)
+    check_coefficients(a, x, out)
+    coefficients = cupy.ascontiguousarray(a, np.complex128)
+    rows = _rows(x)
+    kernel = launch.multiply_add(x.shape[-1], out.shape[-1], x.dtype, rows)
     run(kernel, x, coefficients, np.uintp(0) if base is None else base, out, np.int64(rows))
 
 
-def _shared_rows(x: cupy.ndarray, y: cupy.ndarray) -> tuple[int, int, int]:
-    """Rows, Nx and Ny of two blocks; InputError unless rows and precision agree."""
-    (rows, nx), (rows_y, ny) = _rows(x), _rows(y)
-    if rows != rows_y or x.dtype != y.dtype:
-        raise InputError(
-            f"blocks must agree in rows and precision, got {x.dtype} {x.shape} and {y.dtype} {y.shape}"
-        )
-    return rows, nx, ny
-
-
-def _rows(block: cupy.ndarray) -> tuple[int, int]:
-    """Rows L and width N of a block; InputError unless it is complex and C-contiguous."""
-    if block.dtype not in (np.complex64, np.complex128) or not block.flags.c_contiguous:
-        raise InputError(
-            f"a block must be complex64 or complex128 and C-contiguous, got {block.dtype} "
-            f"of shape {block.shape}, strides {block.strides}"
-        )
-    n = block.shape[-1]
-    return block.size // n, n
+def _rows(block: cupy.ndarray) -> int:
+    return block.size // block.shape[-1]

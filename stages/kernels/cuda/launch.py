@@ -49,15 +49,15 @@ TILE: Box = (4, 4, 2, 1)
 class DslashShape:
     """How the dslash is cut up: sites of a tile per block, right-hand sides per thread, order of the tiles.
 
-    `resident_threads` per multiprocessor bounds the registers; chunks of the traversal are in tiles.
+    Chunks of the traversal are in tiles; `resident_threads` per multiprocessor bounds the registers.
     """
 
     tile: Box
     rhs_per_thread: int
     sites_per_block: int
-    resident_threads: int
     y_chunk: int
     z_chunk: int
+    resident_threads: int = 512
 
 
 @cache
@@ -79,18 +79,17 @@ def _distance_from_tile(box: Box) -> tuple[int, float]:
 
 def dslash_shape(lattice: Lattice, dtype: np.dtype, n: int) -> DslashShape:
     """The shape measured best for this precision and number of right-hand sides."""
-    single = dtype == np.complex64
-    if single:
+    if dtype == np.complex64:
         rhs = 4 if n % 4 == 0 and n >= 24 else 2 if n % 2 == 0 else 1
     else:
         rhs = 2 if n % 2 == 0 and n >= 16 else 1
-    heavy = not single and rhs == 2
-    threads, resident = (128, 384) if heavy else (BLOCK_THREADS, 512)
+    threads = 128 if dtype == np.complex128 and rhs == 2 else BLOCK_THREADS
     tile = dslash_tile(lattice)
     sites = max(s for s in _divisors(prod(tile)) if s == 1 or s * (n // rhs) <= threads)
+    y_sites = 32 if n * dtype.itemsize <= 128 else 16
     y_tiles, z_tiles = lattice.extents[1] // tile[1], lattice.extents[2] // tile[2]
-    y_chunk, z_chunk = _chunk(y_tiles, 16 // tile[1]), _chunk(z_tiles, 8 // tile[2])
-    return DslashShape(tile, rhs, sites, resident, y_chunk, z_chunk)
+    y_chunk, z_chunk = _chunk(y_tiles, y_sites // tile[1]), _chunk(z_tiles, 8 // tile[2])
+    return DslashShape(tile, rhs, sites, y_chunk, z_chunk)
 
 
 @cache

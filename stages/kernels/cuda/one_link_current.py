@@ -7,7 +7,7 @@ import numpy as np
 
 from stages.kernels.cuda import block_blas, launch
 from stages.kernels.cuda.compile import run
-from stages.kernels.operands import check_array
+from stages.kernels.operands import check_current
 from stages.lattice.geometry import Lattice
 
 
@@ -21,9 +21,7 @@ def one_link_current(
     """
     n = noise.shape[-1]
     links = cupy.ascontiguousarray(links, noise.dtype)
-    check_array("links", links, (4, lattice.half_volume, 3, 3), noise.dtype)
-    for name, array in (("noise", noise), ("solution", solution)):
-        check_array(name, array, (lattice.half_volume, 3, n), noise.dtype)
+    check_current(links, noise, solution, lattice)
     kernel = launch.one_link_current(lattice, n, noise.dtype)
     partials = cupy.empty((kernel.grid[0], lattice.time_extent, 4, n))
     run(kernel, links, noise, solution, partials, np.int32(parity))
