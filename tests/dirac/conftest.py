@@ -32,7 +32,7 @@ def backend(request: pytest.FixtureRequest) -> Backend:
 
 @pytest.fixture
 def rough_links() -> Callable[[int, Lattice], NDArray]:
-    """rough_links(seed, lattice): SU(3) links exp(i H) ``[mu, parity, site, 3, 3]``, H of elements near 0.4."""
+    """rough_links(seed, lattice): SU(3) links exp(i H) ``[mu, parity, site, 3, 3]``, elements of H 0.4."""
 
     def draw(seed: int, lattice: Lattice) -> NDArray:
         rng = np.random.default_rng(seed)

@@ -16,9 +16,13 @@ class Dense:
     seed: int
     hermitian: bool = False
     dagger: bool = False
-    dtype: type = np.complex128
+    precision: str = "complex128"
     shape = (4, 3)
     flops = 96.0
+
+    @property
+    def dtype(self):
+        return np.dtype(self.precision)
 
     @property
     def matrix(self):
@@ -33,7 +37,7 @@ class Dense:
 
     @property
     def adjoint(self):
-        return Dense(self.seed, self.hermitian, not self.dagger and not self.hermitian, self.dtype)
+        return Dense(self.seed, self.hermitian, not self.dagger and not self.hermitian, self.precision)
 
     def bytes(self, rhs):
         return 64 / rhs
@@ -46,7 +50,7 @@ class Dense:
         return out
 
     def astype(self, dtype):
-        return Dense(self.seed, self.hermitian, self.dagger, np.dtype(dtype).type)
+        return Dense(self.seed, self.hermitian, self.dagger, np.dtype(dtype).name)
 
 
 A, B, H = Dense(71), Dense(72), Dense(73, hermitian=True)

@@ -192,7 +192,7 @@ def test_dependent_block_narrows(dense, random_block):
 
 
 def test_invariant_subspace_narrows_the_block_on_the_way(dense, basis, random_block):
-    """12 right-hand sides in a space of 20 eigenvectors: the second step has 8 new directions, a third none."""
+    """12 right-hand sides in a space of 20 eigenvectors: the second step has 8 directions, a third none."""
     A = dense(77, np.linspace(1, 3, 150))
     b = (basis(77, 150)[:, 40:60] @ random_block(78, 20, 12)).reshape(*A.shape, 12)
     solution = BlockCGrQ(1e-12, kernels=reference).solve(A, b)

@@ -24,7 +24,7 @@ def test_iteration_limit(method, staggered, random_block, inner):
     A = staggered("naive", 0.01)
     b = random_block(11, *A.shape, 3)
     with pytest.raises(
-        NotConverged, match="3 of 3 .*tolerance 1e-10 .*after 7 iterations.*raise max_iterations"
+        NotConverged, match=r"3 of 3 .*tolerance 1e-10 .*after 7 iterations.*raise max_iterations"
     ) as e:
         method(1e-10, max_iterations=7, inner=inner).solve(A, b)
     solution = e.value.solution
@@ -81,7 +81,7 @@ def test_system_is_checked(method, staggered, random_block):
     b = random_block(20, *A.shape, 2)
     with pytest.raises(InputError, match="Hermitian positive definite operator, which Scaled is not"):
         method().solve(Scaled(-1.0, A), b)
-    with pytest.raises(InputError, match="b must be complex128 .*, got complex64"):
+    with pytest.raises(InputError, match=r"b must be complex128 .*, got complex64"):
         method().solve(A, b.astype(np.complex64))
     with pytest.raises(
         InputError, match=r"b must be complex128 \(128, 3, 'N'\).*got complex128 \(127, 3, 2\)"
