@@ -69,17 +69,24 @@ def manifests(store: Store) -> list[Manifest]:
     return [found for name in names if (found := Manifest.read(store, name))]
 
 
-def find_node(store: Store, name: str, workflow: str | None = None) -> NodeRecord:
-    """The node of that name; refuses one that several workflows have, unless `workflow` says which."""
+def find_node(store: Store, name: str, workflow: str | None = None) -> tuple[str, NodeRecord]:
+    """The node of that name, or the only one of that stage, with its name.
+
+    Raises:
+        UserError: there is none; or there are several, and `workflow` or the node's name must say which.
+    """
     known = [found for found in manifests(store) if workflow in (None, found.workflow)]
-    holding = [found for found in known if name in found.nodes]
+    nodes = [(found.workflow, label, node) for found in known for label, node in found.nodes.items()]
+    stored = [item for item in nodes if not item[2].content["transient"]]
+    holding = [item for item in stored if item[1] == name]
+    holding = holding or [item for item in stored if item[2].content["stage"] == name]
     if not holding:
-        names = {node for found in known for node in found.nodes}
+        names = {label for _, label, _ in stored}
         raise UserError(f"store {store.path} has no result named {name!r}{suggestion(name, names)}")
     if len(holding) > 1:
-        names = {found.workflow for found in holding}
-        raise UserError(f"{name!r} is in workflows {', '.join(sorted(names))}: say which, workflow=...")
-    return holding[0].nodes[name]
+        places = ", ".join(sorted(f"{label} of workflow {owner}" for owner, label, _ in holding))
+        raise UserError(f"{name!r} may be {places}: say which, by node name and workflow=...")
+    return holding[0][1:]
 
 
 def write_manifest(store: Store, workflow: str, backend: str, chunks: Iterable[Chunk]) -> None:

@@ -34,7 +34,8 @@ def open_result(
     """All arrays of a node's result, joined over its chunks; loaded when they are used.
 
     Args:
-        name: the node, or its name in the workflow that was last run into the store.
+        name: the node, or its name in the workflow that was last run into the store; or the stage's, if only
+            one node is of that stage.
         workflow: which one, if several have a node of that name.
         partial: take the chunks that exist; what is missing reads as NaN or 0.
 
@@ -48,8 +49,7 @@ def open_result(
     store = store if isinstance(store, Store) else Store(store)
     if not store.exists():
         raise UserError(f"there is no store at {store.path}")
-    label = name.name if isinstance(name, Node) else name
-    node = find_node(store, label, workflow)
+    label, node = find_node(store, name.name if isinstance(name, Node) else name, workflow)
     stage = node.content["stage"]
     there = store.keys(stage)
     chunks = {at: chunk["key"] for at, chunk in node.chunks.items() if chunk["key"] in there}

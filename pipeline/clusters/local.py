@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,12 +26,14 @@ MEMORY_SHARE = 0.8
 
 SETTINGS = {
     "distributed.scheduler.allowed-failures": ALLOWED_DEATHS,
+    "distributed.scheduler.rootish-taskgroup-dependencies": 1,
     "distributed.worker.memory.spill": False,
     "distributed.worker.memory.target": False,
     "distributed.worker.memory.pause": False,
     "distributed.worker.memory.terminate": False,
 }
-"""Nothing bulky lives in Dask's own memory: there is nothing to spill."""
+"""Tasks that depend on anything go where that is (by default, not if it is little). Nothing bulky lives in
+Dask's own memory, so that there is nothing to spill."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +67,12 @@ def default_workers(cores: int, demand: Demand) -> int:
 @contextmanager
 def started(kind: Any, options: dict[str, Any], threads: int) -> Iterator[Client]:
     """A cluster that this process owns, with a client; both end with the block."""
-    common = {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0", "memory_limit": 0}
+    common = {
+        "host": "127.0.0.1",
+        "dashboard_address": "127.0.0.1:0",
+        "memory_limit": 0,
+        "silence_logs": logging.ERROR,
+    }
     with _worker_environment(threads):
         cluster = kind(**common, **options)
     with cluster, Client(cluster, set_as_default=False) as client:
@@ -75,13 +83,14 @@ def started(kind: Any, options: dict[str, Any], threads: int) -> Iterator[Client
 
 @contextmanager
 def _worker_environment(threads: int) -> Iterator[None]:
-    """Number of kernel threads of each worker, set before its interpreter starts.
+    """Number of kernel threads of each worker (and silence), set before its interpreter starts.
 
     Dask copies these variables when it makes a worker, and prefers what is in this process's environment.
     """
-    names = ("NUMBA_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-    wanted = dict.fromkeys(names, str(threads))
-    before = {name: os.environ.get(name) for name in names}
+    libraries = ("NUMBA", "OMP", "OPENBLAS", "MKL")
+    wanted = {f"{library}_NUM_THREADS": str(threads) for library in libraries}
+    wanted["DASK_LOGGING__DISTRIBUTED"] = "error"
+    before = {name: os.environ.get(name) for name in wanted}
     os.environ.update(wanted)
     try:
         with dask.config.set({**SETTINGS, "distributed.nanny.pre-spawn-environ": wanted}):

@@ -83,11 +83,25 @@ def test_unknown_and_ambiguous_names_are_refused(compute: Compute, store: Store,
     with pytest.raises(UserError, match="no result named 'loop'; did you mean 'loops'"):
         open_result(store, "loop")
     compute(workflow("two", mass=0.25))
-    with pytest.raises(UserError, match="'loops' is in workflows one, two: say which, workflow="):
+    with pytest.raises(
+        UserError, match="'loops' may be loops of workflow one, loops of workflow two: say which"
+    ):
         open_result(store, "loops")
     assert json.loads(open_result(store, "loops", workflow="two").attrs["parameters"]) == {"mass": 0.25}
     with pytest.raises(UserError, match="there is no store at"):
         open_result(tmp_path / "nowhere", "loops")
+
+
+def test_a_result_may_be_called_by_its_stage(compute: Compute, store: Store) -> None:
+    w = Workflow("demo")
+    field = w.add(toys.field, over={"config": ["a"]}, name="gauge")
+    compute(w)
+    assert open_result(store, "field").attrs["node"] == "gauge"
+    w.add(toys.field, over={"config": ["a"]}, scale=2.0, name="other")
+    compute(w)
+    with pytest.raises(UserError, match="gauge of workflow demo, other of workflow demo: say which"):
+        open_result(store, "field")
+    assert open_result(store, field).attrs["node"] == "gauge"
 
 
 def test_export_to_hdf5(compute: Compute, store: Store, tmp_path: Path) -> None:
