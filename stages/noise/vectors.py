@@ -80,16 +80,21 @@ class _SiteWords:
         )
 
 
+def _top_bits(words: Array, count: int) -> Array:
+    """The leading bits of 32-bit words as an index, int64."""
+    return (words >> np.uint64(32 - count)).astype(np.int64)
+
+
 def _z2(words: _SiteWords, xp: ModuleType) -> Array:
-    return 1.0 - 2.0 * (words(COLOURS) >> np.uint64(31)).astype(np.float64)
+    return 1.0 - 2.0 * _top_bits(words(COLOURS), 1)
 
 
 def _z4(words: _SiteWords, xp: ModuleType) -> Array:
-    return xp.asarray(Z4_ROOTS)[words(COLOURS) >> np.uint64(30)]
+    return xp.asarray(Z4_ROOTS)[_top_bits(words(COLOURS), 2)]
 
 
 def _u1(words: _SiteWords, xp: ModuleType) -> Array:
-    return xp.asarray(roots_of_unity())[words(COLOURS) >> np.uint64(32 - ROOT_BITS)]
+    return xp.asarray(roots_of_unity())[_top_bits(words(COLOURS), ROOT_BITS)]
 
 
 def _gaussian(words: _SiteWords, xp: ModuleType) -> Array:

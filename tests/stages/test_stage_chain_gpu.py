@@ -1,0 +1,48 @@
+"""The stages on a CUDA device give the CPU's loops from the same configuration and the same noise."""
+
+import numpy as np
+import pytest
+
+from pipeline import At
+from stages import links, loops
+from stages.configuration import GaugeLinks
+from stages.gauge.heatbath import thermalised
+from stages.lattice.geometry import Lattice
+
+pytestmark = pytest.mark.gpu
+LATTICE = Lattice((6, 4, 2, 8))
+GAUGE = GaugeLinks(thermalised(LATTICE, 5.9, 12, "gpu.1", 6, 1), np.array(LATTICE.extents))
+
+
+def measure(backend, action="hisq", exact=False, **options):
+    at = At(config="gpu.1", noise=(2, 3), backend=backend)
+    if action == "hisq":
+        made = links.hisq_links(GAUGE, at=at, boundary="antiperiodic", naik_epsilon=0.0)
+    else:
+        made = links.naive_links(GAUGE, at=at, boundary="antiperiodic")
+    settings = {"mass": 0.06, "tolerance": 1e-11, "precision": "double-single", **options}
+    if exact:
+        return loops.exact_loops(made, at=at, **settings)
+    settings |= {"seed": 44, "dilution": {"displacement": 2}, "noise": options.get("noise", "z2")}
+    return loops.current_loops(made, at=at, **settings)
+
+
+@pytest.mark.parametrize("noise", ["z2", "z4", "u1", "gaussian"])
+@pytest.mark.parametrize("solver", ["block_cgrq", "batched_cg"])
+def test_stochastic_loops(noise, solver):
+    host, device = (measure(backend, noise=noise, solver=solver) for backend in ("cpu", "cuda"))
+    assert isinstance(device.current, np.ndarray)
+    assert np.allclose(device.current, host.current, rtol=0, atol=1e-7)
+    assert np.allclose(device.condensate, host.condensate, rtol=1e-8)
+
+
+@pytest.mark.parametrize("choice", ["thin", "smeared", "fat"])
+def test_exact_loops(choice):
+    host, device = (measure(backend, exact=True, current_links=choice) for backend in ("cpu", "cuda"))
+    assert np.allclose(device.current, host.current, rtol=0, atol=1e-8)
+    assert np.allclose(device.condensate, host.condensate, rtol=1e-9)
+
+
+def test_naive_charge_is_conserved_on_the_device():
+    result = measure("cuda", action="naive", exact=True)
+    assert np.ptp(result.current[3]) < 1e-8
