@@ -16,7 +16,7 @@ def embed(field, lattice, parity):
     return to_lexicographic(both, lattice)
 
 
-@pytest.mark.parametrize("n", [1, 3, 8, 16, 33, 64])
+@pytest.mark.parametrize("n", [1, 8, 33])
 @pytest.mark.parametrize("parity", [EVEN, ODD])
 def test_current_equals_shifts_of_the_lattice(backend, random, tolerance, n, parity):
     lattice = Lattice((6, 4, 2, 8))

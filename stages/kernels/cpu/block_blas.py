@@ -32,7 +32,8 @@ def gram(x: NDArray, y: NDArray) -> NDArray[np.complex128]:
     check_blocks(x=x, y=y)
     rows = real_rows(x)
     partial = np.empty((block_count(len(rows)), x.shape[-1], 2 * y.shape[-1]))
-    _gram_kernel(x.shape[-1], y.shape[-1], rows.itemsize)(rows, real_rows(y), partial)
+    zeros = np.zeros(2 * y.shape[-1], rows.dtype)
+    _gram_kernel(x.shape[-1], y.shape[-1], rows.itemsize)(rows, real_rows(y), zeros, partial)
     return partial.sum(axis=0).view(np.complex128)
 
 
@@ -79,16 +80,19 @@ def _product(added: NDArray, added_stride: int, x: NDArray, a: NDArray, out: NDA
 
 @cache
 def _gram_kernel(left: int, right: int, itemsize: int) -> Callable[..., None]:
-    """partial[block] = x^H y over each block of rows."""
+    """partial[block] = x^H y over each block of rows; `zeros` is a row to start the sums from.
+
+    Numba frees an array after its last use and takes no account of its address: an array whose address
+    alone is used must be an argument, or be used as an array until the address is not needed any more.
+    """
     element = 2 * itemsize
     x_bytes, y_bytes = left * element, right * element
 
-    def gram(x: NDArray, y: NDArray, partial: NDArray) -> None:
-        rows, x_start, y_start = len(x), x.ctypes.data, y.ctypes.data
+    def gram(x: NDArray, y: NDArray, zeros: NDArray, partial: NDArray) -> None:
+        rows, x_start, y_start, added = len(x), x.ctypes.data, y.ctypes.data, zeros.ctypes.data
         for block in prange(len(partial)):
-            zeros = np.zeros(2 * right, x.dtype)
             sums = np.empty((left, 2 * right), x.dtype)
-            added, result = zeros.ctypes.data, sums.ctypes.data
+            result = sums.ctypes.data
             for i in range(left):
                 for lane in range(2 * right):
                     partial[block, i, lane] = 0
@@ -103,8 +107,9 @@ def _gram_kernel(left: int, right: int, itemsize: int) -> Callable[..., None]:
                     for lane in range(2 * right):
                         partial[block, i, lane] += sums[i, lane]
 
-    block_type = array_type(f"f{itemsize}", 2)
-    signature = types.void(block_type, block_type, array_type("f8", 3, writable=True))
+    real = f"f{itemsize}"
+    block_type, result_type = array_type(real, 2), array_type("f8", 3, writable=True)
+    signature = types.void(block_type, block_type, array_type(real, 1), result_type)
     return compiled(gram, f"gram_{left}_{right}_{8 * itemsize}", signature)
 
 

@@ -5,6 +5,9 @@ change in a module that the function uses. So every specialisation gets a file o
 kernel, its constants and a digest of all sources of this package and of the processor. Two processes that
 compile at the same time then write the same thing or different files, and an upgrade or another node never
 runs stale code.
+
+Numba takes its thread pool from TBB or OpenMP where it finds one; its own last resort, `workqueue`, aborts
+when two Python threads call parallel kernels at once. Call them from one thread of a process at a time.
 """
 
 from __future__ import annotations
