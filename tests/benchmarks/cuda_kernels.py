@@ -10,8 +10,10 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from math import ceil
 from pathlib import Path
 from statistics import median
+from time import perf_counter
 
 import cupy
 import numpy as np
@@ -30,18 +32,34 @@ PROTOTYPE = {
 """ps per (site, rhs) of the prototype kernels at 32^3 x 48 on an H200."""
 
 
-def seconds(work: Callable[[], object], repeats: int = 15) -> float:
-    """Median time of one call, by device events after two warm-up calls."""
-    times = []
-    for repeat in range(repeats + 2):
-        start, stop = cupy.cuda.Event(), cupy.cuda.Event()
-        start.record()
+def seconds(work: Callable[[], object], repeats: int = 7) -> float:
+    """Median device time of one call, from batches long enough to hide the host behind the device."""
+    calls = max(3, ceil(5e-3 / batch_seconds(work, 3)))
+    return median(batch_seconds(work, calls) for _ in range(repeats))
+
+
+def batch_seconds(work: Callable[[], object], calls: int) -> float:
+    """Time per call between device events around `calls` calls, after one warm-up call."""
+    start, stop = cupy.cuda.Event(), cupy.cuda.Event()
+    work()
+    start.record()
+    for _ in range(calls):
         work()
-        stop.record()
-        stop.synchronize()
-        if repeat >= 2:
-            times.append(cupy.cuda.get_elapsed_time(start, stop) / 1e3)
-    return median(times)
+    stop.record()
+    stop.synchronize()
+    return cupy.cuda.get_elapsed_time(start, stop) / 1e3 / calls
+
+
+def host_microseconds(work: Callable[[], object], calls: int = 300) -> float:
+    """Time that the host needs to start one call."""
+    work()
+    cupy.cuda.Device().synchronize()
+    start = perf_counter()
+    for _ in range(calls):
+        work()
+    elapsed = perf_counter() - start
+    cupy.cuda.Device().synchronize()
+    return 1e6 * elapsed / calls
 
 
 def random(shape: tuple[int, ...], dtype: np.dtype) -> cupy.ndarray:
@@ -100,7 +118,7 @@ def dslash_rows(lattice: Lattice, bandwidth: float, tune: bool) -> Iterator[str]
     for dtype in (SINGLE, DOUBLE):
         links = random((lattice.half_volume, 16, 3, 3), dtype)
         packed = hisq_dslash.pack(links, lattice, 0)
-        pack_ms = 1e3 * seconds(lambda: hisq_dslash.pack(links, lattice, 0), 5)  # noqa: B023
+        pack_ms = 1e3 * seconds(lambda: hisq_dslash.pack(links, lattice, 0), 3)  # noqa: B023
         print(f"pack {dtype}: {pack_ms:.2f} ms")
         for n in WIDTHS:
             x = random((lattice.half_volume, 3, n), dtype)
@@ -126,7 +144,7 @@ def report_candidates(
         kernel = launch.dslash_in_shape(lattice, packed.directions, dtype, n, shape)
         one, zero = (np.asarray(v, x.real.dtype)[()] for v in (1, 0))
         arguments = (packed.links, x, np.uintp(0), out, zero, one, np.int32(0))
-        timed[shape] = unit * seconds(lambda: run(kernel, *arguments), 7)  # noqa: B023
+        timed[shape] = unit * seconds(lambda: run(kernel, *arguments), 3)  # noqa: B023
     print(f"{dtype} N={n}, in use: {launch.dslash_shape(lattice, dtype, n)}")
     for shape, ps in sorted(timed.items(), key=lambda item: item[1])[:12]:
         print(f"  {ps:7.1f}  {shape}")
@@ -166,6 +184,16 @@ def block_kernels(lattice: Lattice, dtype: np.dtype, n: int) -> dict[str, tuple[
     }
 
 
+def host_row() -> str:
+    """What the host spends on one call, on a lattice so small that the device keeps up."""
+    lattice, n = Lattice((4, 4, 4, 4)), 8
+    packed = hisq_dslash.pack(random((lattice.half_volume, 16, 3, 3), SINGLE), lattice, 0)
+    x, out = (random((lattice.half_volume, 3, n), SINGLE) for _ in range(2))
+    works = {"dslash": lambda: hisq_dslash.hisq_dslash(packed, x, out)}
+    works |= {name: work for name, (work, _) in block_kernels(lattice, SINGLE, n).items()}
+    return "host us per call: " + ", ".join(f"{name} {host_microseconds(w):.0f}" for name, w in works.items())
+
+
 def staple_row(lattice: Lattice, bandwidth: float) -> str:
     """One application of add_staple in double: per link, three matrices read and one written."""
     out, field, links = (random((2, lattice.half_volume, 3, 3), DOUBLE) for _ in range(3))
@@ -185,7 +213,7 @@ def report(lattice: Lattice, tune: bool) -> str:
             f"{name}, CuPy {cupy.__version__}, lattice {lattice}, copy bandwidth {bandwidth / 1e12:.2f} TB/s",
             *("", dslash_head, "|---" * 7 + "|", *dslash_rows(lattice, bandwidth, tune)),
             *("", block_head, "|---" * (2 + len(WIDTHS)) + "|", *block_rows(lattice, bandwidth)),
-            *("", staple_row(lattice, bandwidth)),
+            *("", staple_row(lattice, bandwidth), host_row()),
         ]
     )
 
