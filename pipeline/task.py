@@ -20,6 +20,7 @@ from pipeline.join import join
 from pipeline.key import canonical
 from pipeline.provenance import code, device, host, plain
 from pipeline.resident import process_cache
+from pipeline.retirement import retire_if_broken, wait_for_the_end
 from pipeline.stage import Input, Stage
 from pipeline.store import StoreError
 from pipeline.work import Report, RunContext, Work
@@ -46,6 +47,7 @@ def execute(
         lost_before: keys of chunks that failed in an earlier pass of the run.
         upstream: what the tasks that this one waited for returned.
     """
+    wait_for_the_end()
     send = _sender(context.topic)
     lost = {*lost_before, *(r.key for r in chain(*upstream) if r.state in ("failed", "blocked"))}
     results = _Results(context, works, send)
@@ -71,6 +73,7 @@ def _run(work: Work, results: _Results, lost: set[str], send: Send) -> Report:
     except Exception as error:
         if isinstance(error, OSError) and error.errno in _INFRASTRUCTURE:
             raise
+        retire_if_broken(work.node.backend)
         return Report(
             work.key, "failed", _message(error), traceback.format_exc(), isinstance(error, StoreError)
         )

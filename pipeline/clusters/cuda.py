@@ -36,13 +36,9 @@ class Cuda:
         if not 1 <= workers <= devices:
             raise UserError(f"workers={workers}, but this machine has {devices} GPUs, one worker each")
         cores = max(1, len(os.sched_getaffinity(0)) // workers)
-        options = {
-            "n_workers": workers,
-            "threads_per_worker": 1,
-            "resources": {"device": 1},
-            "protocol": "tcp",
-        }
-        with started(cluster, options, cores) as client:
+        options = {"n_workers": workers, "threads_per_worker": 1, "resources": {"device": 1}}
+        no_spilling = {"protocol": "tcp", "device_memory_limit": 0}
+        with started(cluster, {**options, **no_spilling}, cores) as client:
             yield client
 
 
