@@ -72,7 +72,7 @@ def cluster() -> Iterator[str]:
         environment.setenv("NUMBA_NUM_THREADS", "1")
         options = {
             "host": "127.0.0.1",
-            "dashboard_address": None,
+            "dashboard_address": "127.0.0.1:0",
             "memory_limit": 0,
             "resources": {"device": 1},
         }

@@ -1,0 +1,65 @@
+"""What the README shows runs as shown."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import TINY
+from ruamel.yaml import YAML
+
+from stages.configuration import file_configuration
+from stages.gauge.heatbath import thermalised
+from stages.lattice.formats import write_ildg
+from stages.lattice.geometry import Lattice
+from workflows.parameter_file import read_parameter_file
+from workflows.schema import read_g2_disconnected
+
+README = (Path(__file__).parents[2] / "README.md").read_text()
+PYTHON = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+
+
+def execute(code: str, **names: Any) -> dict[str, Any]:
+    exec(compile(code, "README.md", "exec", dont_inherit=True), names)
+    return names
+
+
+def test_two_commands_in_one_line_each() -> None:
+    demo, tests = re.findall(r"^```\n(python3 -m venv .*)\n```$", README, re.MULTILINE)
+    assert demo.endswith("&& .venv/bin/quarkline run workflows/g2_disconnected.yaml")
+    assert "'.[test]'" in tests and "pytest" in tests
+
+
+def test_opening_a_result(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (project.parent / "store").rename(project.parent / "g2-store")
+    monkeypatch.chdir(project.parent)
+    names = execute(PYTHON[0] + "loops = open_result('g2-store', 'loops_light').current")
+    assert names["average"].correlator.dims == ("flavour", "time")
+    assert names["loops"].dims == ("config", "noise", "direction", "time")
+
+
+def test_stages_as_functions() -> None:
+    names = execute(PYTHON[1])
+    assert names["loops"].current.shape == (2, 4, 8)
+    assert all(number > 0 for number in names["at"].statistics["iterations"])
+
+
+def test_new_stage_and_workflow(tmp_path: Path) -> None:
+    lattice = Lattice((4, 4, 4, 4))
+    path = tmp_path / "a.ildg"
+    write_ildg(path, thermalised(lattice, 6.0, 5, "a", 1, 0), lattice, 64)
+    names = execute(PYTHON[2])
+    workflow = execute(PYTHON[3], **names, file_configuration=file_configuration, paths={"a": path})[
+        "workflow"
+    ]
+    assert workflow.nodes["polyakov_loop"].over == {"config": ("a",)}
+
+
+def test_files_instead_of_heatbath(tmp_path: Path) -> None:
+    (snippet,) = re.findall(r"```yaml\n(.*?)```", README, re.DOTALL)
+    file = tmp_path / "g2.yaml"
+    file.write_text(re.sub(r"ensemble:\n  heatbath:.*\n", snippet, TINY))
+    ensemble = read_g2_disconnected(read_parameter_file(file)).ensemble
+    assert ensemble.files == YAML(typ="safe").load(snippet)["ensemble"]["files"]
