@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime
 
 import psutil
@@ -73,7 +74,9 @@ def run(
         store.sweep()
         write_manifest(store, plan.workflow, plan.backend, plan.everything)
         with signals_to(stop):
-            outcome = _drive(plan, RunContext(store, name, resident_bytes or 0), chosen, log, stop)
+            outcome = _drive(
+                plan, RunContext(store, name, plan.backend, resident_bytes or 0), chosen, log, stop
+            )
         store.sweep()
         return outcome
 
@@ -100,10 +103,10 @@ def _drive(plan: Plan, context: RunContext, cluster: Cluster, log: EventLog, sto
     with cluster.open(Demand(widest_level(tasks), plan.memory)) as client:
         _check_resources(client, tasks)
         if not context.resident_bytes:
-            context = RunContext(context.store, context.run, _resident_bytes(client))
+            context = replace(context, resident_bytes=_resident_bytes(client))
         client.log_event(PLAN_TOPIC, {"run": context.run, "missing": dict(counts)})
         log({"time": time.time(), "event": "cluster-ready", "dashboard": client.dashboard_link})
-        session = Session(client, tasks, context, plan.backend, log, stop)
+        session = Session(client, tasks, context, log, stop)
         session.drive()
     outcome = _outcome(plan, session, context.run, stop.reason, time.time() - began)
     ended = {"seconds": outcome.seconds, "stopped": outcome.stopped, "states": outcome.states}

@@ -71,7 +71,7 @@ def plan_tasks(plan: Plan) -> list[TaskPlan]:
 
 
 def dask_graph(
-    tasks: Sequence[TaskPlan], context: RunContext, backend: str, lost: frozenset[str] = frozenset()
+    tasks: Sequence[TaskPlan], context: RunContext, lost: frozenset[str] = frozenset()
 ) -> HighLevelGraph:
     """The tasks as a graph, with resources, priorities and retries as annotations.
 
@@ -79,7 +79,7 @@ def dask_graph(
     chunks that failed.
     """
     present = {task.name for task in tasks}
-    works = _Works(backend)
+    works = _Works(context.backend)
     layer = {name: DaskTask(name, home) for task in tasks for name in task.homes}
     for task in tasks:
         waits = [TaskRef(name) for name in (*task.after, *task.homes) if name in present or name in layer]
@@ -103,30 +103,32 @@ def widest_level(tasks: Sequence[TaskPlan]) -> int:
 
 
 class _Works:
-    """Chunks as what travels to workers."""
+    """Chunks as what travels to workers. A transient chunk runs on the backend of its consumer."""
 
     def __init__(self, backend: str) -> None:
-        self._backend = backend
-        self._nodes: dict[str, NodeWork] = {}
-        self._transient: dict[str, Work] = {}
+        self._cluster = backend
+        self._nodes: dict[tuple[str, str], NodeWork] = {}
+        self._transient: dict[tuple[str, str], Work] = {}
 
-    def to_compute(self, chunk: Chunk) -> Work:
-        inputs = tuple(tuple(self._input(source) for source in sources) for sources in chunk.inputs)
-        return Work(self._node(chunk.node), chunk.coordinates, chunk.key, inputs, chunk.files)
+    def to_compute(self, chunk: Chunk, consumer: str = "cpu") -> Work:
+        """`consumer`: backend of the task that a transient chunk is part of."""
+        stage = chunk.node.stage
+        backend = consumer if stage.transient and not stage.resources.device else stage.backend(self._cluster)
+        inputs = tuple(tuple(self._input(source, backend) for source in sources) for sources in chunk.inputs)
+        return Work(self._node(chunk.node, backend), chunk.coordinates, chunk.key, inputs, chunk.files)
 
-    def _input(self, chunk: Chunk) -> Work:
+    def _input(self, chunk: Chunk, consumer: str) -> Work:
         if not chunk.node.stage.transient:
-            return Work(self._node(chunk.node), chunk.coordinates, chunk.key, None)
-        if chunk.key not in self._transient:
-            self._transient[chunk.key] = self.to_compute(chunk)
-        return self._transient[chunk.key]
+            return Work(self._node(chunk.node, "cpu"), chunk.coordinates, chunk.key, None)
+        if (chunk.key, consumer) not in self._transient:
+            self._transient[chunk.key, consumer] = self.to_compute(chunk, consumer)
+        return self._transient[chunk.key, consumer]
 
-    def _node(self, node: Node) -> NodeWork:
-        if node.name not in self._nodes:
-            backend = node.stage.backend(self._backend)
+    def _node(self, node: Node, backend: str) -> NodeWork:
+        if (node.name, backend) not in self._nodes:
             work = NodeWork(node.name, node.stage.function, node.parameters, node.chunk, backend)
-            self._nodes[node.name] = work
-        return self._nodes[node.name]
+            self._nodes[node.name, backend] = work
+        return self._nodes[node.name, backend]
 
 
 def _levels(plan: Plan) -> dict[str, int]:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from functools import cache
 from threading import Lock
 from typing import Any
+
+DEVICE_SHARE = 0.4
 
 
 class ResidentCache:
@@ -64,9 +67,20 @@ def _nbytes(value: Any, seen: set[int]) -> int:
 _caches: dict[int, ResidentCache] = {}
 
 
-def process_cache(limit: int) -> ResidentCache:
-    """The cache of this process; one per bound, and a run has one bound."""
-    if limit not in _caches:
+def process_cache(limit: int, backend: str) -> ResidentCache:
+    """The cache of this process, made by the first run that it serves; a run has one bound.
+
+    On a GPU, results may lie in its memory: the bound is then at most `DEVICE_SHARE` of that.
+    """
+    bound = min(limit, int(DEVICE_SHARE * _device_memory())) if backend == "cuda" else limit
+    if bound not in _caches:
         _caches.clear()
-        _caches[limit] = ResidentCache(limit)
-    return _caches[limit]
+        _caches[bound] = ResidentCache(bound)
+    return _caches[bound]
+
+
+@cache
+def _device_memory() -> int:
+    import cupy
+
+    return int(cupy.cuda.Device().mem_info[1])

@@ -30,14 +30,12 @@ class Session:
         client: Client,
         tasks: Sequence[TaskPlan],
         context: RunContext,
-        backend: str,
         log: EventLog,
         stop: StopRequest,
     ) -> None:
         self._client = client
         self._tasks = {task.name: task for task in tasks}
         self._context = context
-        self._backend = backend
         self._log = log
         self._stop = stop
         self._inbox: SimpleQueue[Event | Future] = SimpleQueue()
@@ -60,7 +58,7 @@ class Session:
     def _pass(self, names: Sequence[str]) -> list[str]:
         """Submit tasks and wait for them; returns those that lost their workers too often, in order."""
         tasks = [self._tasks[name] for name in names]
-        graph = dask_graph(tasks, self._context, self._backend, self._lost())
+        graph = dask_graph(tasks, self._context, self._lost())
         futures = self._client.get(graph, list(names), sync=False)
         running = dict(zip(names, futures, strict=True))
         for future in futures:

@@ -83,7 +83,9 @@ class Stage:
         return self.function.__name__
 
     def backend(self, cluster: str) -> str:
-        """Backend of its tasks on a cluster of that backend: what asks for no device stays on the CPU."""
+        """Backend of its tasks on a cluster of that backend: what asks for no device stays on the CPU.
+
+        A transient stage that asks for none has no task, and runs where its consumer runs."""
         return cluster if self.resources.device else "cpu"
 
     def lone_dims(self) -> tuple[str, ...]:
@@ -109,8 +111,8 @@ def stage(
         over: dimensions that the stage is mapped over.
         resources: what one task needs.
         chunk_in_key: the number of coordinates per chunk can alter a result (block solvers).
-        transient: no task and no store entry of its own, computed inside its consumers' tasks. Such a stage
-            may return any object.
+        transient: no task and no store entry of its own, computed inside its consumers' tasks, on their
+            backend. Such a stage may return any object.
         resident: workers keep its results in a cache bounded in bytes and keyed by content.
         backend_in_key: results are not reproducible across backends.
 

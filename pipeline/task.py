@@ -94,8 +94,8 @@ class _Results:
     def __init__(self, context: RunContext, works: Sequence[Work], send: Send) -> None:
         self.context = context
         self._send = send
-        self._resident = process_cache(context.resident_bytes)
-        self._uses = Counter(source.key for work in works for source in _transient_inputs(work))
+        self._resident = process_cache(context.resident_bytes, context.backend)
+        self._uses = _uses(works)
         self._shared: dict[str, tuple[Any, dict[str, Any]]] = {}
         self._statistics: dict[str, dict[str, Any]] = {}
 
@@ -111,13 +111,13 @@ class _Results:
         dims = {output.name: output.dims for output in stage.outputs}
         committed = self.context.store.commit(stage.name, work.key, arrays, dims, record)
         if stage.resident:
-            self._resident.get(work.key, lambda: (stage.result(**arrays), {}))
+            self._resident.get(f"{work.key}-cpu", lambda: (stage.result(**arrays), {}))
         return committed
 
     def get(self, work: Work) -> Any:
         """The result of an input: kept, shared, computed or loaded."""
         if work.node.stage.resident:
-            result, statistics = self._resident.get(work.key, lambda: self._make(work))
+            result, statistics = self._resident.get(work.held_as, lambda: self._make(work))
         elif work.inputs is None:
             result, statistics = self._make(work)
         else:
@@ -128,10 +128,11 @@ class _Results:
 
     def _share(self, work: Work) -> tuple[Any, dict[str, Any]]:
         """A transient result, made for its first use in this task and dropped after its last."""
-        if work.key not in self._shared:
-            self._shared[work.key] = self._make(work)
-        self._uses[work.key] -= 1
-        return self._shared[work.key] if self._uses[work.key] > 0 else self._shared.pop(work.key)
+        name = work.held_as
+        if name not in self._shared:
+            self._shared[name] = self._make(work)
+        self._uses[name] -= 1
+        return self._shared[name] if self._uses[name] > 0 else self._shared.pop(name)
 
     def _make(self, work: Work) -> tuple[Any, dict[str, Any]]:
         stage = work.node.stage
@@ -194,6 +195,19 @@ def _transient_inputs(work: Work) -> Iterator[Work]:
         if source.inputs is not None:
             yield source
             yield from _transient_inputs(source)
+
+
+def _uses(works: Sequence[Work]) -> Counter[str]:
+    """How often each transient result is asked for in one task, if each is made once."""
+    uses: Counter[str] = Counter()
+    makers = list(works)
+    while makers:
+        for source in chain(*(makers.pop().inputs or ())):
+            if source.inputs is not None:
+                uses[source.held_as] += 1
+                if uses[source.held_as] == 1:
+                    makers.append(source)
+    return uses
 
 
 def _host_arrays(stage: Stage, result: Any, coordinates: Coordinates) -> dict[str, np.ndarray]:

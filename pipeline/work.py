@@ -37,6 +37,11 @@ class Work:
     inputs: tuple[tuple[Work, ...], ...] | None
     files: dict[str, FileVersion] = field(default_factory=dict)
 
+    @property
+    def held_as(self) -> str:
+        """Under what name a worker holds the result: in the memory of which backend matters too."""
+        return f"{self.key}-{self.node.backend}"
+
 
 @dataclass(frozen=True)
 class RunContext:
@@ -44,6 +49,8 @@ class RunContext:
 
     store: Store
     run: str
+    backend: str
+    """Of the cluster."""
     resident_bytes: int
 
     @property

@@ -8,7 +8,7 @@ import pytest
 import toy_stages as toys
 from distributed.protocol import deserialize, serialize
 
-from pipeline import At, Chunks, Outcome, Store, Workflow, plan, stage
+from pipeline import At, Chunks, Outcome, Resources, Store, Workflow, plan, stage
 from pipeline.clusters import Demand
 from pipeline.clusters.local import default_workers
 from pipeline.graph import RETRIES, TaskPlan, dask_graph, plan_tasks, widest_level
@@ -129,7 +129,7 @@ def test_what_dask_is_told(store: Store) -> None:
     field = w.add(toys.field, over={"config": ["a"]})
     w.add(toys.loops, field, over={"noise": [0]}, mass=1.0)
     tasks = tasks_of(w, store)
-    graph = dask_graph(tasks, RunContext(store, "run", 1), "cpu")
+    graph = dask_graph(tasks, RunContext(store, "run", "cpu", 1))
     (layer,) = graph.layers.values()
     told = {kind: {name: look(name) for name in layer} for kind, look in layer.annotations.items()}
     by_node = {task.chunks[0].node.name: task for task in tasks}
@@ -139,12 +139,32 @@ def test_what_dask_is_told(store: Store) -> None:
     assert graph.get_all_dependencies()[by_node["loops"].name] == {by_node["field"].name}
 
 
+def test_a_transient_stage_runs_on_the_backend_of_its_consumer(store: Store) -> None:
+    """`setup` asks for no device, and is shared by one stage that does and one that does not."""
+
+    @stage(version="1", over=("config",), resources=Resources(device=1))
+    def solve(setup: toys.Setup, *, at: At) -> toys.Field: ...
+
+    w = Workflow("w")
+    field = w.add(toys.field, over={"config": ["a"]})
+    setup = w.add(toys.setup, field)
+    w.add(solve, setup)
+    w.add(toys.with_setup, setup, over={"noise": [0]})
+    graph = dask_graph(tasks_of(w, store), RunContext(store, "run", "cuda", 1)).to_dict()
+    found = {}
+    for task in graph.values():
+        for work in task.args[0] if task.args else ():
+            inputs = [source.node.backend for sources in work.inputs for source in sources]
+            found[work.node.name] = (work.node.backend, inputs)
+    assert found == {"field": ("cpu", []), "solve": ("cuda", ["cuda"]), "with_setup": ("cpu", ["cpu"])}
+
+
 def test_a_task_is_small_on_the_wire(store: Store) -> None:
     """Descriptions travel, data never."""
     w = Workflow("w")
     field = w.add(toys.field, over={"config": ["a"]})
     w.add(toys.loops, field, over={"noise": [0]}, mass=1.0)
-    graph = dask_graph(tasks_of(w, store), RunContext(store, "run", 1), "cpu")
+    graph = dask_graph(tasks_of(w, store), RunContext(store, "run", "cpu", 1))
     for task in graph.to_dict().values():
         header, frames = serialize(task)
         assert sum(map(len, frames)) < 3000
