@@ -123,19 +123,21 @@ def dslash_in_shape(lattice: Lattice, directions: int, dtype: np.dtype, n: int, 
 
 @cache
 def gram(nx: int, ny: int, dtype: np.dtype, rows: int) -> Launch:
-    """Partial Gram matrices, complex128 ``[grid, nx, ny]``: a ring of 3 stages of about 16 KB.
+    """Partial Gram matrices, complex128 ``[grid, nx, ny]``: a ring of 3 stages of 8 to 32 KB.
 
     Wide blocks are bound by shared-memory reads: 8 x 4 elements a thread; narrow ones by threads: 2 x 2.
     """
     _check_rhs(nx, ny)
+    single = dtype == np.complex64
     tx = 8 if nx >= 16 else min(2, nx)
     ty = 4 if ny >= 16 else min(2, ny)
     tiles = ceil(nx / tx) * ceil(ny / ty)
     slices = _power_of_two((64 if min(nx, ny) >= 16 else 128) // tiles)
     granule = max(2, slices)
     row_bytes = (nx + ny) * dtype.itemsize
-    chunk = max(granule, 16384 // row_bytes // granule * granule)
-    flush = ceil(16 * slices / chunk) if dtype == np.complex64 else 0
+    stage = 32768 if single and nx + ny > 64 else 16384 if single else 8192
+    chunk = max(granule, stage // row_bytes // granule * granule)
+    flush = ceil(16 * slices / chunk) if single else 0
     ring = 3 * chunk * row_bytes + 8 * dtype.itemsize
     scratch = 2 * tx * ty * tiles * slices // 2 * 8
     return Launch(
