@@ -33,7 +33,7 @@ PROTOTYPE = {
 
 
 def seconds(work: Callable[[], object], repeats: int = 7) -> float:
-    """Median device time of one call, from batches that hide the host and are too short to heat the device."""
+    """Median device time of one call, from batches that hide the host but do not heat the device."""
     calls = max(2, ceil(2e-3 / batch_seconds(work, 2)))
     return median(batch_seconds(work, calls) for _ in range(repeats))
 
