@@ -68,16 +68,12 @@ def quarkline(
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[str]:
     """Address of two workers that stay warm, for `--cluster`."""
+    options = {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0", "memory_limit": 0}
     with pytest.MonkeyPatch.context() as environment:
-        environment.setenv("NUMBA_NUM_THREADS", "1")
-        options = {
-            "host": "127.0.0.1",
-            "dashboard_address": "127.0.0.1:0",
-            "memory_limit": 0,
-            "resources": {"device": 1},
-        }
-        with LocalCluster(n_workers=2, threads_per_worker=1, **options) as running:
-            yield running.scheduler_address
+        environment.setenv("NUMBA_NUM_THREADS", "1")  # of the workers, which inherit it when they start
+        running = LocalCluster(n_workers=2, threads_per_worker=1, resources={"device": 1}, **options)
+    with running:
+        yield running.scheduler_address
 
 
 @pytest.fixture(scope="session")

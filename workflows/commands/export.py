@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from workflows.commands.options import ClusterOption, StoreOption, WorkflowFile
+from workflows.commands.options import StoreOption, WorkflowFile
 
 if TYPE_CHECKING:
     from pipeline import Store
@@ -22,7 +22,6 @@ def export(
         list[str] | None,
         typer.Option(metavar="NODE", help="Only these nodes.", show_default="the workflow's results"),
     ] = None,
-    cluster: ClusterOption = "local",
     store: StoreOption = None,
 ) -> None:
     """Write a finished run's results, one file per node, with named dimensions and their provenance.
@@ -35,7 +34,7 @@ def export(
 
     project = load_project(workflow)
     kept = Store(store or project.store)
-    require_complete(project, kept, cluster, workflow)
+    require_complete(project, kept, workflow)
     output.mkdir(parents=True, exist_ok=True)
     writers: dict[str, Callable[..., Path]] = {"zarr": export_zarr, "hdf5": export_hdf5}
     for name in result or project.results:

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from workflows.commands.options import ClusterOption, StoreOption, WorkflowFile
+from workflows.commands.options import StoreOption, WorkflowFile
 
 if TYPE_CHECKING:
     from pipeline import Store
     from workflows.catalogue import Project
 
 
-def report(workflow: WorkflowFile, cluster: ClusterOption = "local", store: StoreOption = None) -> None:
+def report(workflow: WorkflowFile, store: StoreOption = None) -> None:
     """Write the HTML report and its text tables again, from a finished run; computes nothing.
 
     The exit code is 1 if the run is not complete.
@@ -26,19 +26,27 @@ def report(workflow: WorkflowFile, cluster: ClusterOption = "local", store: Stor
 
     project = load_project(workflow)
     kept = Store(store or project.store)
-    require_complete(project, kept, cluster, workflow)
+    require_complete(project, kept, workflow)
     typer.echo(f"report: {publish(project, kept)}")
 
 
-def require_complete(project: Project, store: Store, cluster: str, file: Path) -> None:
-    """Ends the command with exit code 1 if chunks of the workflow are missing."""
-    from pipeline import plan
-    from pipeline.clusters.choose import choose
+def require_complete(project: Project, store: Store, file: Path) -> None:
+    """Ends the command with exit code 1 if chunks are missing on every backend.
 
-    missing = plan(project.workflow, store, backend=choose(cluster).backend).missing
-    if missing:
-        typer.echo(f"error: {len(missing)} chunks are missing: quarkline run {file}", err=True)
+    Otherwise the store's results get the names that this file, as it is now, gives them.
+    """
+    from pipeline import plan, run
+    from pipeline.clusters.local import Local
+    from pipeline.explain import counted
+    from pipeline.garbage import BACKENDS
+
+    plans = [plan(project.workflow, store, backend=backend) for backend in BACKENDS]
+    best = min(plans, key=lambda planned: len(planned.missing))
+    if best.missing:
+        missing = counted(len(best.missing), "chunk")
+        typer.echo(f"error: {missing} missing in {store.path}: quarkline run {file}", err=True)
         raise typer.Exit(1)
+    run(best, store, cluster=Local(backend=best.backend))
 
 
 def publish(project: Project, store: Store) -> Path:
