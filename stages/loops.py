@@ -127,6 +127,7 @@ def record(trace: LoopTrace, at: At, solver: str, precision: str) -> None:
     at.record(
         solver=solver,
         precision=precision,
+        extents=list(trace.lattice.extents),
         rhs=solves.rhs,
         iterations=solves.iterations,
         residual_max=solves.residual,

@@ -12,6 +12,8 @@ from stages.estimators.truncated import Piece, plain_estimate, truncated_estimat
 from stages.gauge.hisq import hisq_links
 from stages.kernels import reference
 from stages.noise import Dilution, noise_vectors
+from stages.solvers.block_cgrq import BlockCGrQ
+from stages.solvers.cg import BatchedCG
 
 LINKS = hisq_links(random_links(TINY, 4711), TINY, boundary="antiperiodic", naik_epsilon=0.0)
 DSLASH = StaggeredDslash(LINKS, kernels=reference)
@@ -69,11 +71,11 @@ def test_progress_counts_blocks_to_the_end():
     assert reports == [(done, 6) for done in range(1, 7)]
 
 
-def measure(seed, vectors, fine_vectors, kind, dilution):
+def measure(seed, vectors, fine_vectors, kind, dilution, truncated=SLOPPY):
     """(plain, truncated) estimates of current and density of one seed."""
     source = noise(seed, range(vectors), kind)
     fine = stochastic_loops(FINE, source, dilution, width=10_000)
-    sloppy = stochastic_loops(SLOPPY, source, dilution, width=10_000)
+    sloppy = stochastic_loops(truncated, source, dilution, width=16)
     estimates = []
     for field in ("current", "density"):
         corrected = Piece(tuple(range(fine_vectors)), getattr(fine, field)[:fine_vectors])
@@ -82,14 +84,14 @@ def measure(seed, vectors, fine_vectors, kind, dilution):
     return estimates
 
 
-def check_errors(seeds, vectors, fine_vectors, kind, dilution):
+def check_errors(seeds, **settings):
     """Both estimators of current and density: unbiased over the seeds, and spread as the quoted errors say.
 
     The quoted variances are unbiased, so chi^2 = sum (estimate - exact)^2 / <error^2> over n seeds and k
     values is n k, give or take sqrt(2 n k) for independent values; neighbouring ones are correlated a
     little.
     """
-    results = [measure(seed, vectors, fine_vectors, kind, dilution) for seed in range(50, 50 + seeds)]
+    results = [measure(seed, **settings) for seed in range(50, 50 + seeds)]
     for field, exact in enumerate((EXACT.current[0], EXACT.density[0])):
         for estimator in (0, 1):
             estimates = [result[field][estimator] for result in results]
@@ -110,6 +112,15 @@ def test_errors_of_plain_and_truncated_estimates():
 @pytest.mark.parametrize("options", [{}, {"displacement": 2}, {"color": True, "time": 2}])
 def test_errors_over_many_seeds(kind, options):
     check_errors(seeds=100, vectors=16, fine_vectors=4, kind=kind, dilution=Dilution.parse(options))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("solver", [BatchedCG(0.1), BlockCGrQ(0.1)])
+def test_errors_with_conjugate_gradients_stopped_early(solver):
+    """The real thing: residuals of 10 % in the sloppy solves, 16 right-hand sides at a time."""
+    truncated = LoopTrace(StaggeredDslash(LINKS), LINKS.thin, 0.1, solver)
+    settings = {"vectors": 8, "fine_vectors": 3, "kind": "z2", "dilution": Dilution(displacement=2)}
+    check_errors(seeds=60, **settings, truncated=truncated)
 
 
 def test_sloppy_solves_alone_are_biased_and_the_correction_removes_it():
