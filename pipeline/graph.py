@@ -20,6 +20,9 @@ from pipeline.workflow import Node
 SHORTEST_TASK = 0.1
 """Seconds: chunks that take less are batched into tasks of about this length."""
 
+COMMIT = 0.005
+"""Seconds that committing a chunk takes beside its computation, on a local disk."""
+
 RETRIES = 3
 """Of a task that raises: only faults of the infrastructure do, a stage's own exceptions are reported."""
 
@@ -169,7 +172,7 @@ def _batched(groups: Iterable[list[Chunk]], expected_seconds: Mapping[str, float
     batches: list[list[Chunk]] = []
     left = 0.0
     for group in groups:
-        seconds = sum(expected_seconds.get(chunk.node.name, math.inf) for chunk in group)
+        seconds = sum(COMMIT + expected_seconds.get(chunk.node.name, math.inf) for chunk in group)
         if left > 0 and batches[-1][0].node is group[0].node and seconds < SHORTEST_TASK:
             batches[-1].extend(group)
             left -= seconds

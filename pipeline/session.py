@@ -65,38 +65,46 @@ class Session:
             future.add_done_callback(self._inbox.put)
         del futures
         errors: dict[str, BaseException] = {}
-        stopping = False
-        while running:
-            if self._stop.check() and not stopping:
-                stopping = True
-                self._cancel_idle(running)
-            if stopping and self._stop.patience_is_over():
-                break
+        while running and not self._stop.check():
             self._take(running, errors)
+        if self._stop.check():
+            self._wind_down(running, errors)
         return self._sort_out(names, errors)
 
-    def _take(self, running: dict[str, Future], errors: dict[str, BaseException]) -> None:
-        """Handle the next message, if one comes within a tick."""
+    def _wind_down(self, running: dict[str, Future], errors: dict[str, BaseException]) -> None:
+        """Give up what has not begun; wait, within limits, for what has or begins in this instant."""
+        self._log({"time": time.time(), "event": "stopping", "reason": self._stop.reason})
+        idle = [name for name in running if not self._has_begun(self._tasks[name])]
+        self._client.cancel([running.pop(name) for name in idle])
+        heard = True
+        while (heard or running or self._in_flight()) and not self._stop.patience_is_over():
+            heard = self._take(running, errors)
+
+    def _in_flight(self) -> bool:
+        return any(key not in self.states for key in self._started)
+
+    def _take(self, running: dict[str, Future], errors: dict[str, BaseException]) -> bool:
+        """Handle the next message; False if none comes within a tick."""
         try:
             message = self._inbox.get(timeout=TICK)
         except Empty:
-            return
+            return False
         if not isinstance(message, Future):
             self._handle(message)
-        elif running.pop(message.key, None) is None:
+        else:
+            self._settle(message, running, errors)
+        return True
+
+    def _settle(self, message: Future, running: dict[str, Future], errors: dict[str, BaseException]) -> None:
+        """A task came to its end, of whatever kind."""
+        if running.pop(message.key, None) is None:
             return
-        elif message.status == "finished":
+        if message.status == "finished":
             self._confirm(self._tasks[message.key])
         elif message.status == "error":
             errors[message.key] = message.exception()
         else:
             self._stop.ask("loss of the scheduler", grace=0.0)
-
-    def _cancel_idle(self, running: dict[str, Future]) -> None:
-        """Give up what has not begun; what has may finish."""
-        self._log({"time": time.time(), "event": "stopping", "reason": self._stop.reason})
-        idle = [name for name in running if not self._has_begun(self._tasks[name])]
-        self._client.cancel([running.pop(name) for name in idle])
 
     def _handle(self, event: Event) -> None:
         kind, key = event["event"], event["key"]

@@ -81,14 +81,23 @@ def started(kind: Any, options: dict[str, Any], threads: int) -> Iterator[Client
         yield client
 
 
+def thread_counts(threads: int) -> dict[str, str]:
+    """Environment of a worker with this many kernel threads.
+
+    BLAS gets one: what tasks ask of it are matrices of a block's width, which more threads make slower.
+    """
+    kernels, blas = ("NUMBA", "OMP"), ("OPENBLAS", "MKL")
+    counts = {**dict.fromkeys(kernels, threads), **dict.fromkeys(blas, 1)}
+    return {f"{library}_NUM_THREADS": str(count) for library, count in counts.items()}
+
+
 @contextmanager
 def _worker_environment(threads: int) -> Iterator[None]:
     """Number of kernel threads of each worker (and silence), set before its interpreter starts.
 
     Dask copies these variables when it makes a worker, and prefers what is in this process's environment.
     """
-    libraries = ("NUMBA", "OMP", "OPENBLAS", "MKL")
-    wanted = {f"{library}_NUM_THREADS": str(threads) for library in libraries}
+    wanted = thread_counts(threads)
     wanted["DASK_LOGGING__DISTRIBUTED"] = "error"
     before = {name: os.environ.get(name) for name in wanted}
     os.environ.update(wanted)

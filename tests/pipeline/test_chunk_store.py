@@ -125,7 +125,8 @@ for k in range(20):
 
 def test_processes_that_race_for_the_same_chunks_commit_each_once(made: Store) -> None:
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    path = os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
+    environment = {**os.environ, "PYTHONPATH": path}
     racers = [
         subprocess.Popen([sys.executable, "-c", RACER, str(made.path), str(k)], env=environment, **pipes)
         for k in range(3)

@@ -31,7 +31,7 @@ class Campaign:
     def __init__(self, folder: Path) -> None:
         self.path = folder / "store"
         self.log = folder / "executions.jsonl"
-        root = f"{HERE.parents[1]}{os.pathsep}{HERE}"
+        root = os.pathsep.join([str(HERE.parents[1]), str(HERE), os.environ.get("PYTHONPATH", "")])
         self._environment = {**os.environ, toys.LOG: str(self.log), toys.SLEEP: "0.1", "PYTHONPATH": root}
         self._mark = f"QUARKLINE_TEST_MARK={folder}"
         self._environment["QUARKLINE_TEST_MARK"] = str(folder)
@@ -64,9 +64,10 @@ class Campaign:
             for key in store.keys(stage)
         }
 
-    def wait_for_executions(self, number: int) -> None:
+    def wait_for_executions(self, number: int, driver: subprocess.Popen[str]) -> None:
         deadline = time.monotonic() + PATIENCE
         while len(toys.executions(self.log)) < number:
+            assert driver.poll() is None, driver.communicate()
             assert time.monotonic() < deadline, "the driver did not get to work"
             time.sleep(0.02)
 
@@ -118,7 +119,7 @@ def kill_and_resume(campaign: Campaign, seed: int) -> None:
     """Kill the driver or a worker after a random number of executions, then run to the end."""
     choice = random.Random(seed)
     driver = campaign.start()
-    campaign.wait_for_executions(choice.randrange(1, 20))
+    campaign.wait_for_executions(choice.randrange(1, 20), driver)
     time.sleep(choice.uniform(0.0, 0.2))
     if choice.random() < 0.5:
         driver.kill()
@@ -153,7 +154,7 @@ def test_sigterm_ends_a_run_cleanly_and_it_resumes(
     campaign: Campaign, undisturbed: dict[str, dict[str, str]]
 ) -> None:
     driver = campaign.start()
-    campaign.wait_for_executions(3)
+    campaign.wait_for_executions(3, driver)
     os.killpg(driver.pid, signal.SIGTERM)
     output, errors = driver.communicate(timeout=PATIENCE)
     assert driver.returncode == 3, (output, errors)
@@ -168,7 +169,7 @@ def test_sigterm_ends_a_run_cleanly_and_it_resumes(
 def test_an_interrupt_from_the_keyboard_lets_running_chunks_finish(campaign: Campaign) -> None:
     """The terminal sends it to the workers too."""
     driver = campaign.start()
-    campaign.wait_for_executions(3)
+    campaign.wait_for_executions(3, driver)
     os.killpg(driver.pid, signal.SIGINT)
     output, errors = driver.communicate(timeout=PATIENCE)
     assert driver.returncode == 3, (output, errors)
@@ -190,7 +191,7 @@ def test_a_time_limit_ends_a_run(campaign: Campaign) -> None:
 
 def test_a_second_driver_is_refused_with_the_name_of_the_first(campaign: Campaign) -> None:
     driver = campaign.start()
-    campaign.wait_for_executions(1)
+    campaign.wait_for_executions(1, driver)
     second = campaign.start()
     _, errors = second.communicate(timeout=PATIENCE)
     assert second.returncode == 2

@@ -10,7 +10,7 @@ import pytest
 import toy_stages as toys
 from conftest import Executions
 
-from pipeline import At, Outcome, Store, UserError, Workflow, open_result, plan, run, verify
+from pipeline import At, Outcome, Store, UserError, Workflow, open_result, plan, run, status, verify
 from pipeline.clusters.address import Address
 from pipeline.clusters.local import Local
 from pipeline.events import read_events
@@ -154,6 +154,28 @@ def test_a_failure_is_not_retried_in_the_run_but_in_the_next(compute: Compute, e
     assert executed.new() == {"field": 1, "fragile": 1}
     assert compute(w).exit_status == 1
     assert executed.new() == {"fragile": 1}
+
+
+def test_a_fault_of_the_infrastructure_is_retried(compute: Compute, executed: Executions) -> None:
+    w = Workflow("flaky")
+    w.add(toys.flaky, over={"config": ["a"]})
+    assert compute(w).exit_status == 0
+    assert executed.new() == {"flaky": 3}
+
+
+def test_a_full_disk_ends_the_run_with_one_clear_error(
+    store: Store, log_path: Path, executed: Executions
+) -> None:
+    w = Workflow("filling")
+    w.add(toys.filling, over={"config": list("abcdef")})
+    outcome = run(plan(w, store), store, cluster=Local(workers=1))
+    assert outcome.exit_status == 1
+    assert outcome.states["filling"] == {"failed": 1, "unfinished": 5}
+    assert len(outcome.failures) == 1
+    assert "make room and run the same command again" in outcome.failures[0].error
+    assert "stopped by an error of the store" in outcome.table()
+    assert not list(store.temporary.iterdir())
+    assert status(store).driver is None
 
 
 @pytest.mark.slow

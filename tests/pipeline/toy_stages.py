@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import resource
 import signal
 import time
 from pathlib import Path
@@ -148,6 +150,23 @@ def deadly(field: Field, *, at: At, bad: tuple[str, ...] = ()) -> Field:
     if at.one("config") in bad:
         os.kill(os.getpid(), signal.SIGKILL)
     return Field(field.values + 1)
+
+
+@stage(version="1", over=("config",))
+def flaky(*, at: At) -> Field:
+    """Twice the file server does not answer."""
+    executed("flaky", at)
+    if sum(line["stage"] == "flaky" for line in executions(Path(os.environ[LOG]))) % 3:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+    return Field(np.zeros(6))
+
+
+@stage(version="1", over=("config",))
+def filling(*, at: At) -> Field:
+    """Leaves its worker no room to write what it returns."""
+    executed("filling", at)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, resource.RLIM_INFINITY))
+    return Field(np.zeros(100_000))
 
 
 @stage(version="1", over=("config",), resources=Resources(device=2))
