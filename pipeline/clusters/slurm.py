@@ -10,6 +10,7 @@ from typing import Any
 from distributed import Client
 
 from pipeline.clusters import Demand
+from pipeline.clusters.local import thread_counts
 from pipeline.errors import UserError
 from pipeline.monitor import Monitor
 from pipeline.watchdog import PATIENCE, Watchdog
@@ -51,7 +52,7 @@ class Slurm:
 
     def options(self) -> dict[str, Any]:
         """What dask-jobqueue is told."""
-        threads = [f"export {name}_NUM_THREADS={self.cores}" for name in ("NUMBA", "OMP", "OPENBLAS", "MKL")]
+        threads = [f"export {name}={count}" for name, count in thread_counts(self.cores).items()]
         return {
             "cores": self.cores,
             "processes": 1,
