@@ -131,6 +131,7 @@ template <class Real, class L, int DIRECTIONS, int N, int R, int SITES> struct G
         multiply_add(sum, links + direction * (SITES * 9), v);
     }
 
+    // All hops along MU, once the links of this direction have arrived.
     template <int MU> __device__ __forceinline__ void hops() {
         constexpr int first = MU * (DIRECTIONS / 4);
         wait_for_copies<3 - MU>();
