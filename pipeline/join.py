@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from importlib import import_module
 from typing import Any
-
-import numpy as np
 
 from pipeline.coordinates import Coordinate, Coordinates
 from pipeline.stage import Output
-
-Arrays = Mapping[str, np.ndarray]
 
 
 def join(
@@ -32,20 +29,22 @@ def join(
     }
 
 
-def _join_one(output: Output, wanted: Coordinates, pieces: Sequence[tuple[Coordinates, Any]]) -> np.ndarray:
+def _join_one(output: Output, wanted: Coordinates, pieces: Sequence[tuple[Coordinates, Any]]) -> Any:
+    """NumPy or CuPy, as the pieces are."""
     first_at, first = pieces[0]
     joined = [dim for dim in output.dims if dim in wanted and dim in first_at]
     shape = [
         len(wanted[dim]) if dim in joined else n for dim, n in zip(output.dims, first.shape, strict=True)
     ]
-    result = np.empty(shape, first.dtype)
+    xp = import_module(type(first).__module__.partition(".")[0])
+    result = xp.empty(shape, first.dtype)
     for at, array in pieces:
         target, source = [], []
         for dim, length in zip(output.dims, array.shape, strict=True):
             here, there = _common(wanted[dim], at[dim]) if dim in joined else (range(length), range(length))
             target.append(here)
             source.append(there)
-        result[np.ix_(*target)] = array[np.ix_(*source)]
+        result[xp.ix_(*map(xp.asarray, target))] = array[xp.ix_(*map(xp.asarray, source))]
     return result
 
 

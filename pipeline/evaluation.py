@@ -1,0 +1,136 @@
+"""Getting the result of a chunk: its inputs loaded, shared or computed, then the stage's function."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import Any
+
+from pipeline.coordinates import At, Coordinates
+from pipeline.join import join
+from pipeline.provenance import plain
+from pipeline.resident import process_cache
+from pipeline.stage import Input, Stage
+from pipeline.telling import Send, names, throttled
+from pipeline.work import RunContext, Work
+
+Made = tuple[Any, dict[str, Any]]
+"""A result with the statistics that its stage recorded."""
+
+
+class Evaluation:
+    """Results for the length of one task: transient ones are shared, resident ones outlive it."""
+
+    def __init__(self, works: Sequence[Work], context: RunContext, send: Send) -> None:
+        self._store = context.store
+        self._send = send
+        self._resident = process_cache(context.resident_bytes, context.backend)
+        self._uses = _uses(works)
+        self._shared: dict[str, Made] = {}
+        self._statistics: dict[str, dict[str, Any]] = {}
+
+    def compute(self, work: Work) -> Made:
+        """The result of a chunk, and what its stage recorded."""
+        stage = work.node.stage
+        at = At(work.coordinates, backend=work.node.backend, listener=throttled(self._send, names(work)))
+        files = {name: version.check() for name, version in work.files.items()}
+        arguments = [self._argument(*pair, at) for pair in _arguments(stage, work)]
+        services = {"at": at} if stage.takes_at else {}
+        return stage.function(*arguments, **services, **work.node.parameters, **files), at.statistics
+
+    def keep(self, work: Work, result: Any) -> None:
+        """Hold a result that was just committed as if it had been loaded, if its stage is resident."""
+        if work.node.stage.resident:
+            self._resident.get(f"{work.key}-cpu", lambda: (result, {}))
+
+    def recorded_on_the_way(self, work: Work) -> list[dict[str, Any]]:
+        """Statistics of the transient results that went into a chunk."""
+        keys = dict.fromkeys(source.key for source in _transient_inputs(work))
+        return [self._statistics[key] for key in keys if key in self._statistics]
+
+    def get(self, work: Work) -> Any:
+        """The result of an input: kept, shared, computed or loaded."""
+        if work.node.stage.resident:
+            result, statistics = self._resident.get(work.held_as, lambda: self._make(work))
+        elif work.inputs is None:
+            result, statistics = self._make(work)
+        else:
+            result, statistics = self._share(work)
+        if statistics:
+            self._statistics[work.key] = {**names(work), "statistics": plain(statistics)}
+        return result
+
+    def _share(self, work: Work) -> Made:
+        """A transient result, made for its first use in this task and dropped after its last."""
+        name = work.held_as
+        if name not in self._shared:
+            self._shared[name] = self._make(work)
+        self._uses[name] -= 1
+        return self._shared[name] if self._uses[name] > 0 else self._shared.pop(name)
+
+    def _make(self, work: Work) -> Made:
+        stage = work.node.stage
+        if work.inputs is not None:
+            return self.compute(work)
+        return stage.result(**self._store.load(stage.name, work.key)), {}
+
+    def _argument(self, argument: Input, sources: Sequence[Work], at: At) -> Any:
+        if argument.reduces:
+            return _LazyChunks(self, sources, at)
+        pieces = [(source.coordinates, self.get(source)) for source in sources]
+        return _joined(sources[0].node.stage, dict(at), pieces)
+
+
+class _LazyChunks:
+    """The chunks of an input that is reduced over; each is loaded when its turn comes."""
+
+    def __init__(self, evaluation: Evaluation, sources: Sequence[Work], at: At) -> None:
+        self._evaluation = evaluation
+        self._sources = sources
+        self._at = at
+
+    def __len__(self) -> int:
+        return len(self._sources)
+
+    def __iter__(self) -> Iterator[tuple[At, Any]]:
+        for source in self._sources:
+            wanted = {dim: _within(values, self._at, dim) for dim, values in source.coordinates.items()}
+            result = _joined(source.node.stage, wanted, [(source.coordinates, self._evaluation.get(source))])
+            yield At(wanted, backend=self._at.backend), result
+
+
+def _within(values: tuple[Any, ...], at: At, dim: str) -> tuple[Any, ...]:
+    return tuple(value for value in values if value in at[dim]) if dim in at else values
+
+
+def _joined(stage: Stage, wanted: Coordinates, pieces: Sequence[tuple[Coordinates, Any]]) -> Any:
+    """One result at the wanted coordinates; the very object if there is nothing to join or cut."""
+    if len(pieces) == 1 and all(wanted.get(dim, held) == held for dim, held in pieces[0][0].items()):
+        return pieces[0][1]
+    return stage.result(**join(stage.outputs, wanted, pieces))
+
+
+def _arguments(stage: Stage, work: Work) -> Iterator[tuple[Input, tuple[Work, ...]]]:
+    for position, sources in enumerate(work.inputs or ()):
+        yield stage.inputs[min(position, len(stage.inputs) - 1)], sources
+
+
+def _transient_inputs(work: Work) -> Iterator[Work]:
+    for source in chain(*(work.inputs or ())):
+        if source.inputs is not None:
+            yield source
+            yield from _transient_inputs(source)
+
+
+def _uses(works: Sequence[Work]) -> Counter[str]:
+    """How often each transient result is asked for in one task, if each is made once."""
+    uses: Counter[str] = Counter()
+    makers = list(works)
+    while makers:
+        for source in chain(*(makers.pop().inputs or ())):
+            if source.inputs is not None:
+                uses[source.held_as] += 1
+                if uses[source.held_as] == 1:
+                    makers.append(source)
+    return uses
