@@ -1,7 +1,7 @@
 """Block conjugate gradients in Dubrulle's rQ variant: one Krylov space for all right-hand sides.
 
-M. A. Clark et al., arXiv:1710.09745, algorithm 3 (BCGrQ; the method is from A. A. Dubrulle, ETNA 12 (2001)
-216):
+M. A. Clark et al., arXiv:1710.09745, algorithm 3 (the method is from A. A. Dubrulle, ETNA 12 (2001) 216),
+in the numbering used below:
 
     1  R = B - A X                        the residual, kept as R = Q C
     2  Q C = R  (thin QR)
@@ -23,20 +23,18 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import lapack
 
 from stages.dirac.operator import LinearOperator
 from stages.kernels.dispatch import Array, Kernels, array_module, to_device_like
 from stages.solvers.krylov import KrylovSolver
-from stages.solvers.orthonormal import NOISE, Matrix, host_gram, one_norm, orthonormalise
+from stages.solvers.orthonormal import NOISE, Matrix, cholesky, host_gram, orthonormalise
 from stages.solvers.reliable import BreakdownError, Recurrence, Vector, next_width
 from stages.solvers.solution import Status
 
 
 @dataclass(frozen=True)
 class BlockCGrQ(KrylovSolver):
-    """Block CGrQ: fewer iterations than `BatchedCG`, the more so the larger the block and the smaller the
-    mass.
+    """Block CGrQ: fewer iterations than `BatchedCG`, most so for large blocks and small masses.
 
     In exact arithmetic the dimension divided by the block size bounds the iterations. The linear algebra of a
     step grows with the block size: N = 16 to 32 is a good choice.
@@ -47,10 +45,9 @@ class BlockCGrQ(KrylovSolver):
 
 
 class _BlockRecurrence:
-    """Q, P, A P ``[..., w]`` of the inner precision; S, C, alpha and beta complex128 on the host, padded with
-    zeros.
+    """Q, P, A P ``[..., w]`` of the inner precision; S, C, alpha and beta, complex128 on the host.
 
-    w is the rank of the residual block, rounded up to one of the fixed widths.
+    w is the rank of the residual block, rounded up to one of the fixed widths; what is beyond it is zero.
     """
 
     narrows = False
@@ -99,7 +96,7 @@ class _BlockRecurrence:
         self.C = S @ self.C
         self.beta = self._conjugation() if self.replaced else S.conj().T
         self.replaced = False
-        return np.linalg.norm(self.C, axis=0)
+        return np.sqrt((self.C.real**2 + self.C.imag**2).sum(axis=0))
 
     def _advance_directions(self) -> None:
         """Step 5: P = Q + P beta; beta is S^H, which may have fewer columns than rows."""
@@ -128,35 +125,29 @@ class _BlockRecurrence:
 def _inverse(pap: Matrix, rank: int, unit: float) -> Matrix:
     """Step 6 on the leading `rank` rows and columns; directions that are dependent to rounding get no step.
 
-    unit: rounding unit of P. Raises BreakdownError if pap is not finite, or has a negative eigenvalue that is
-    not rounding.
+    unit: rounding unit of P. Raises BreakdownError if pap is not finite, or is not positive by more than
+    rounding.
     """
     if not np.isfinite(pap).all():
         raise BreakdownError(Status.NOT_FINITE)
-    active = (pap[:rank, :rank] + pap[:rank, :rank].conj().T) / 2
+    active = pap[:rank, :rank]
     if (active.diagonal().real <= 0).any():
         raise BreakdownError(Status.INDEFINITE)
-    inverse = np.zeros_like(pap)
-    if rank > 0:
-        norms = np.sqrt(active.diagonal().real)
-        inverse[:rank, :rank] = _scaled_inverse(active / np.outer(norms, norms), unit) / np.outer(
-            norms, norms
-        )
-    return inverse
+    _, root, condition = cholesky(active)
+    inverse = root @ root.conj().T if condition * unit < 1 / NOISE else _pseudo_inverse(active, unit)
+    if rank == len(pap):
+        return inverse
+    padded = np.zeros_like(pap)
+    padded[:rank, :rank] = inverse
+    return padded
 
 
-def _scaled_inverse(matrix: Matrix, unit: float) -> Matrix:
-    """Inverse by Cholesky, or where rounding forbids it by the eigenvalues above rounding; the diagonal is
-    one.
-    """
-    upper, info = lapack.zpotrf(matrix, lower=0, clean=1)
-    if info == 0:
-        root, info = lapack.ztrtri(upper, lower=0)
-        inverse = root @ root.conj().T
-        if info == 0 and one_norm(inverse) * unit < 1 / NOISE:
-            return inverse
-    values, vectors = np.linalg.eigh(matrix)
+def _pseudo_inverse(pap: Matrix, unit: float) -> Matrix:
+    """Inverse on the eigenvectors of the scaled matrix whose eigenvalues are above rounding."""
+    norms = np.sqrt(pap.diagonal().real)
+    values, vectors = np.linalg.eigh(pap / np.outer(norms, norms))
     if values[0] < -np.sqrt(unit):
         raise BreakdownError(Status.INDEFINITE)
-    vectors = vectors[:, values > NOISE * unit]
-    return (vectors / values[values > NOISE * unit]) @ vectors.conj().T
+    above = values > NOISE * unit
+    vectors = vectors[:, above] / norms[:, None]
+    return (vectors / values[above]) @ vectors.conj().T

@@ -10,8 +10,6 @@ left out.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import lapack
@@ -28,32 +26,61 @@ Matrix = NDArray[np.complex128]
 
 
 def orthonormalise(kernels: Kernels, block: Array, floor: float = 0.0) -> tuple[int, Matrix]:
-    """Q and S with Q S = block: the rank r, and S complex128 ``[N, N]``; Q replaces `block`, ``[..., N]``, in
-    place.
+    """Q and S with Q S = block: the rank r and S, complex128 ``[N, N]``; Q replaces `block` ``[..., N]``.
 
     Q^H Q = 1 for the first r columns; the other columns of Q and rows of S are zero. floor: the size of what
     the columns were computed from, if they are small differences: directions below rounding of it are noise.
     Raises BreakdownError if the block is not finite.
     """
     unit = float(np.finfo(block.dtype).eps)
-    S: Matrix = np.eye(block.shape[-1], dtype=np.complex128)
-    scale = None
-    for _ in range(PASSES):
-        G = host_gram(kernels, block, block)
-        if not np.isfinite(G).all():
-            raise BreakdownError(Status.NOT_FINITE)
-        norms = np.sqrt(G.diagonal().real)
-        scale = np.maximum(norms, floor) if scale is None else scale
-        # rows of S that are more than noise in some column
-        kept = np.flatnonzero((norms[:, None] * np.abs(S) > NOISE * unit * scale).any(axis=1))
-        factor, inverse, condition = _factors(G[np.ix_(kept, kept)], norms[kept], unit)
-        S = _embedded(factor @ S[kept], S.shape)
-        T = np.zeros_like(G)
-        T[kept, : kept.size] = inverse
-        kernels.block_blas.rotate(block, to_device_like(T, block), block)
+    G = _own_gram(kernels, block)
+    norms = np.sqrt(G.diagonal().real)
+    noise = NOISE * unit * np.maximum(norms, floor)
+    if (norms > noise).all():
+        S, inverse, condition = cholesky(G)
         if condition * unit < np.sqrt(unit):
+            kernels.block_blas.rotate(block, to_device_like(inverse, block), block)
+            return len(S), S
+    return _in_passes(kernels, block, G, noise)
+
+
+def _in_passes(kernels: Kernels, block: Array, G: Matrix, noise: NDArray[np.float64]) -> tuple[int, Matrix]:
+    """The same for a nearly dependent block; G: its Gram matrix; noise: what is nothing in each column."""
+    unit = float(np.finfo(block.dtype).eps)
+    S: Matrix = np.eye(len(G), dtype=np.complex128)
+    for last in (False,) * (PASSES - 1) + (True,):
+        contributions = np.sqrt(G.diagonal().real)[:, None] * np.abs(S)
+        kept = np.flatnonzero((contributions > noise).any(axis=1))
+        factor, inverse, condition = _factors(G[np.ix_(kept, kept)], unit)
+        reduced, T = np.zeros_like(G), np.zeros_like(G)
+        reduced[: kept.size], T[kept, : kept.size] = factor @ S[kept], inverse
+        S = reduced
+        kernels.block_blas.rotate(block, to_device_like(T, block), block)
+        if last or condition * unit < np.sqrt(unit):
             break
+        G = _own_gram(kernels, block)
     return kept.size, S
+
+
+def _factors(G: Matrix, unit: float) -> tuple[Matrix, Matrix, float]:
+    """S, S^-1, condition of G = S^H S: by Cholesky, or nearly so by eigenvectors (condition infinite)."""
+    if len(G) == 0:
+        return G, G, 1.0
+    S, inverse, condition = cholesky(G)
+    if condition * unit < 0.1:
+        return S, inverse, condition
+    norms = np.sqrt(G.diagonal().real)
+    values, vectors = np.linalg.eigh(G / np.outer(norms, norms))
+    roots = np.sqrt(np.maximum(values, 16 * unit * values[-1]))
+    S[...] = (vectors * roots).conj().T * norms
+    return S, vectors / np.outer(norms, roots) + 0j, np.inf
+
+
+def _own_gram(kernels: Kernels, block: Array) -> Matrix:
+    G = host_gram(kernels, block, block)
+    if not np.isfinite(G).all():
+        raise BreakdownError(Status.NOT_FINITE)
+    return G
 
 
 def host_gram(kernels: Kernels, x: Array, y: Array) -> Matrix:
@@ -61,32 +88,15 @@ def host_gram(kernels: Kernels, x: Array, y: Array) -> Matrix:
     return to_host(kernels.block_blas.gram(x, y))
 
 
-def one_norm(matrix: Matrix) -> float:
-    """Largest absolute column sum."""
-    return float(np.abs(matrix).sum(axis=0).max())
+def cholesky(G: Matrix) -> tuple[Matrix, Matrix, float]:
+    """Upper triangular S and S^-1 with G = S^H S, and the condition of G scaled to a unit diagonal.
 
-
-def _factors(G: Matrix, norms: NDArray[np.float64], unit: float) -> tuple[Any, Any, float]:
-    """S, S^-1 and the condition of G = S^H S: by Cholesky, or nearly so, by eigenvectors (condition then
-    infinite).
-
-    norms: the square roots of the diagonal of G.
+    The condition is that of Frobenius norms, N^2 times too large at most; infinite where G is not positive.
     """
-    if norms.size == 0:
-        return G, G, 1.0
-    scaled = G / np.outer(norms, norms)
-    upper, info = lapack.zpotrf(scaled, lower=0, clean=1)
-    if info == 0:
-        inverse, info = lapack.ztrtri(upper, lower=0)
-        condition = (one_norm(upper) * one_norm(inverse)) ** 2 if info == 0 else np.inf
-        if condition * unit < 0.1:
-            return upper * norms, inverse / norms[:, None], condition
-    values, vectors = np.linalg.eigh(scaled)
-    roots = np.sqrt(np.maximum(values, 16 * unit * values[-1]))
-    return roots[:, None] * vectors.conj().T * norms, vectors / np.outer(norms, roots), np.inf
-
-
-def _embedded(rows: Matrix, shape: tuple[int, ...]) -> Matrix:
-    full = np.zeros(shape, np.complex128)
-    full[: rows.shape[0]] = rows
-    return full
+    norms = np.sqrt(G.diagonal().real)
+    upper, fault = lapack.zpotrf(G / norms / norms[:, None], lower=0, clean=1)
+    if fault:
+        return upper, upper, np.inf
+    inverse, _ = lapack.ztrtri(upper, lower=0)
+    condition = np.vdot(upper, upper).real * np.vdot(inverse, inverse).real
+    return upper * norms, inverse / norms[:, None], condition
