@@ -21,8 +21,6 @@ def join(
         wanted: coordinates per dimension; a dimension that is absent is taken whole, from one chunk.
         pieces: (coordinates, result) of each chunk; a result is a tuple of arrays in the order of `outputs`.
     """
-    if len(pieces) == 1 and all(pieces[0][0].get(dim, values) == values for dim, values in wanted.items()):
-        return {output.name: array for output, array in zip(outputs, pieces[0][1], strict=True)}
     return {
         output.name: _join_one(output, wanted, [(at, result[k]) for at, result in pieces])
         for k, output in enumerate(outputs)

@@ -56,7 +56,7 @@ def execute(
 
 
 def _run(work: Work, evaluation: Evaluation, context: RunContext) -> Report:
-    """Exceptions of the stage go into the report; faults of the infrastructure are raised, for Dask to retry."""
+    """Exceptions of the stage go into the report; faults of the infrastructure are Dask's to retry."""
     try:
         return Report(work.key, "done" if _compute_and_commit(work, evaluation, context) else "present")
     except Exception as error:
