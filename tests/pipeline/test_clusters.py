@@ -103,5 +103,7 @@ def test_local_workers_have_one_task_thread_and_a_share_of_the_cores() -> None:
         assert worker["nthreads"] == 1
         assert worker["resources"] == {"device": 1}
         assert worker["host"] == "127.0.0.1"
-        assert set(client.submit(thread_settings).result().values()) == {str(cores)}
+        found = client.submit(thread_settings).result()
+        assert (found["NUMBA_NUM_THREADS"], found["OMP_NUM_THREADS"]) == (str(cores), str(cores))
+        assert (found["OPENBLAS_NUM_THREADS"], found["MKL_NUM_THREADS"]) == ("1", "1")
         assert thread_settings() == before
