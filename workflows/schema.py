@@ -146,7 +146,7 @@ class Solves(Section):
 class Current(Section):
     """The one-link vector current."""
 
-    links: Literal["thin", "fat"]
+    links: Literal["thin", "smeared", "fat"]
 
 
 class Bootstrap(Section):
