@@ -72,8 +72,8 @@ def _factors(G: Matrix, unit: float) -> tuple[Matrix, Matrix, float]:
     norms = np.sqrt(G.diagonal().real)
     values, vectors = np.linalg.eigh(G / np.outer(norms, norms))
     roots = np.sqrt(np.maximum(values, 16 * unit * values[-1]))
-    S[...] = (vectors * roots).conj().T * norms
-    return S, vectors / np.outer(norms, roots) + 0j, np.inf
+    basis = vectors.astype(np.complex128, copy=False)
+    return (basis * roots).conj().T * norms, basis / np.outer(norms, roots), np.inf
 
 
 def _own_gram(kernels: Kernels, block: Array) -> Matrix:

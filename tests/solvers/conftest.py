@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from importlib import import_module
 from types import ModuleType
 from typing import Any
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.linalg import expm
 
 from stages.dirac.staggered import NormalOperator, StaggeredDslash
-from stages.gauge.hisq import hisq_links, naive_links
+from stages.gauge.hisq import StaggeredLinks, hisq_links, naive_links
 from stages.kernels import reference
 from stages.lattice.geometry import Lattice
 
@@ -104,7 +105,9 @@ def dslash(thin_links: NDArray) -> StaggeredDslash:
 
 @pytest.fixture(scope="session")
 def staggered(thin_links: NDArray) -> Callable[..., NormalOperator]:
-    """staggered(action, mass, kernels='reference'): the normal operator, action 'hisq' or 'naive'."""
+    """staggered(action, mass, kernels='reference'): the normal operator where the kernels run, action 'hisq'
+    or 'naive'.
+    """
     links = {
         "hisq": hisq_links(thin_links, LATTICE, boundary="antiperiodic", naik_epsilon=0.0),
         "naive": naive_links(thin_links, LATTICE, boundary="antiperiodic"),
@@ -114,7 +117,17 @@ def staggered(thin_links: NDArray) -> Callable[..., NormalOperator]:
     def make(action: str, mass: float, kernels: str = "reference") -> NormalOperator:
         package: ModuleType = import_module(f"stages.kernels.{kernels}")
         key = (action, kernels)
-        built.setdefault(key, StaggeredDslash(links[action], kernels=package))
+        if key not in built:
+            built[key] = StaggeredDslash(located(links[action], kernels), kernels=package)
         return NormalOperator(built[key], mass)
 
     return make
+
+
+def located(links: StaggeredLinks, kernels: str) -> StaggeredLinks:
+    """The links in the memory that a kernel package works on."""
+    if kernels != "cuda":
+        return links
+    to_device = import_module("cupy").asarray
+    long = None if links.long is None else to_device(links.long)
+    return replace(links, fat=to_device(links.fat), long=long, thin=to_device(links.thin))

@@ -1,9 +1,12 @@
 """One table of solvers and precisions drives these tests: true residuals, equivalence, cost."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from stages.kernels import cpu, reference
+from stages.kernels import reference
+from stages.kernels.dispatch import array_module, to_device_like, to_host
 from stages.lattice.errors import InputError
 from stages.solvers.block_cgrq import BlockCGrQ
 from stages.solvers.cg import BatchedCG
@@ -16,16 +19,15 @@ SOLVERS = {
     for method in (BatchedCG, BlockCGrQ)
     for inner in (None, "single")
 }
-PACKAGES = {"reference": reference, "cpu": cpu}
 
 
 @pytest.fixture(params=SOLVERS)
 def solver(request):
-    """solver(tolerance, kernels='reference', **options) of each row of the table."""
+    """solver(tolerance, kernels=reference, **options) of each row of the table."""
     method, inner = SOLVERS[request.param]
 
-    def make(tolerance=1e-10, kernels="reference", **options):
-        return method(tolerance, inner=inner, kernels=PACKAGES[kernels], **options)
+    def make(tolerance=1e-10, kernels=reference, **options):
+        return method(tolerance, inner=inner, kernels=kernels, **options)
 
     return make
 
@@ -57,15 +59,23 @@ def test_every_true_residual_reaches_the_tolerance(
     check(A, b, solver(tolerance).solve(A, b), tolerance)
 
 
-def test_with_compiled_kernels(solver, staggered, random_block):
-    A = staggered("hisq", 0.1, "cpu")
+@pytest.mark.parametrize("kernels", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+@pytest.mark.parametrize("dependent", [False, True])
+def test_with_compiled_kernels(solver, staggered, random_block, kernels, dependent):
+    """The blocks and coefficients live where the kernels run; x, narrowing and counts come out as the
+    reference's.
+    """
+    A, plain = staggered("hisq", 0.1, kernels), staggered("hisq", 0.1)
     b = random_block(31, *A.shape, 16)
-    b[..., 9] = b[..., 2]
-    solution = solver(1e-11, "cpu").solve(A, b)
-    check(A, b, solution, 1e-11)
-    expected = solver(1e-11).solve(staggered("hisq", 0.1), b)
+    if dependent:
+        b[..., 7:] = b[..., :7] @ random_block(32, 7, 9)
+        b[..., 3] = 0
+    solution = solver(1e-11, None).solve(A, to_device_like(b, A.dslash.links.fat))
+    assert array_module(solution.x) is array_module(A.dslash.links.fat)
+    check(plain, b, replace(solution, x=to_host(solution.x)), 1e-11)
+    expected = solver(1e-11).solve(plain, b)
     assert abs(solution.iterations - expected.iterations) <= 0.15 * expected.iterations
-    np.testing.assert_allclose(solution.x, expected.x, atol=1e-8)
+    np.testing.assert_allclose(to_host(solution.x), expected.x, atol=1e-8)
 
 
 def test_zero_equal_and_dependent_right_hand_sides(solver, staggered, random_block):
