@@ -11,7 +11,7 @@ import pytest
 
 @pytest.fixture(scope="session")
 def reference_data() -> Path:
-    """Folder of reference configurations and outputs of MILC, Chroma and DDalphaAMG; skips where it is absent."""
+    """Folder of reference configurations and outputs of other codes; skips where it is absent."""
     default = Path(__file__).resolve().parents[2] / "shared" / "data"
     folder = Path(os.environ.get("QUARKLINE_REFERENCE_DATA", default))
     if not (folder / "expected.json").exists():
