@@ -21,7 +21,7 @@ class RunDisplay:
         self._console = Console(stderr=True, quiet=quiet)
         self._progress = Progress(
             TextColumn("{task.description}"),
-            BarColumn(bar_width=24),
+            BarColumn(bar_width=24, pulse_style="bar.back"),
             TextColumn("{task.fields[ended]}/{task.fields[chunks]}"),
             TimeElapsedColumn(),
             TextColumn("[dim]{task.fields[note]}"),

@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 
 def export(
     workflow: WorkflowFile,
-    output: Annotated[Path, typer.Option("--output", "-o", help="Folder to write into.")] = Path("export"),
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="Folder to write into.", show_default="beside the report"),
+    ] = None,
     format: Annotated[Literal["zarr", "hdf5", "both"], typer.Option(help="What to write.")] = "both",
     result: Annotated[
         list[str] | None,
@@ -35,12 +38,13 @@ def export(
     project = load_project(workflow)
     kept = Store(store or project.store)
     require_complete(project, kept, workflow)
-    output.mkdir(parents=True, exist_ok=True)
+    folder = output or project.report
+    folder.mkdir(parents=True, exist_ok=True)
     writers: dict[str, Callable[..., Path]] = {"zarr": export_zarr, "hdf5": export_hdf5}
     for name in result or project.results:
         for kind, write in writers.items():
             if format in (kind, "both"):
-                written = write(kept, name, output / f"{name}.{SUFFIX[kind]}", workflow=project.workflow.name)
+                written = write(kept, name, folder / f"{name}.{SUFFIX[kind]}", workflow=project.workflow.name)
                 typer.echo(str(written))
 
 
