@@ -104,6 +104,14 @@ def test_store_that_cannot_be_read(quarkline: CommandLine, project: Path) -> Non
     refused(quarkline("run", project), "cannot be read")
 
 
+def test_report_that_cannot_be_written(quarkline: CommandLine, project: Path) -> None:
+    edit(project, ("report: report", "report: g2.yaml/report"))
+    for command in ("run", "report", "export"):
+        answer = quarkline(command, project)
+        assert answer.code == 2 and "Traceback" not in answer.err
+        assert f"error: cannot write into {project}/report: Not a directory" in answer.err
+
+
 def write_configuration(path: Path, extents: tuple[int, int, int, int], seed: int) -> None:
     lattice = Lattice(extents)
     write_ildg(path, thermalised(lattice, 6.0, seed, path.name, 2, 1), lattice, 64)

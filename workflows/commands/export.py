@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -33,19 +34,18 @@ def export(
     """
     from pipeline import Store, export_hdf5
     from workflows.catalogue import load_project
-    from workflows.commands.report import require_complete
+    from workflows.commands.report import require_complete, writing_into
 
     project = load_project(workflow)
     kept = Store(store or project.store)
     require_complete(project, kept, workflow)
     folder = output or project.report
-    folder.mkdir(parents=True, exist_ok=True)
     writers: dict[str, Callable[..., Path]] = {"zarr": export_zarr, "hdf5": export_hdf5}
-    for name in result or project.results:
-        for kind, write in writers.items():
+    with writing_into(folder):
+        for name, kind in product(result or project.results, writers):
             if format in (kind, "both"):
-                written = write(kept, name, folder / f"{name}.{SUFFIX[kind]}", workflow=project.workflow.name)
-                typer.echo(str(written))
+                target = folder / f"{name}.{SUFFIX[kind]}"
+                typer.echo(str(writers[kind](kept, name, target, workflow=project.workflow.name)))
 
 
 SUFFIX = {"zarr": "zarr", "hdf5": "h5"}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -54,8 +56,19 @@ def publish(project: Project, store: Store) -> Path:
     from pipeline.account import account, summary
     from pipeline.report import write_report
 
-    name = project.workflow.name
+    name, texts = project.workflow.name, project.texts(store)
     sections = [*project.sections(store), *account(store, name)]
-    return write_report(
-        project.report, project.title, summary(store, name), sections, texts=project.texts(store)
-    ).absolute()
+    with writing_into(project.report) as folder:
+        return write_report(folder, project.title, summary(store, name), sections, texts)
+
+
+@contextmanager
+def writing_into(folder: Path) -> Iterator[Path]:
+    """Makes the folder; what the file system refuses is a mistake of the user's."""
+    from pipeline import UserError
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        yield folder.absolute()
+    except OSError as error:
+        raise UserError(f"cannot write into {folder.absolute()}: {error.strerror or error}") from error
