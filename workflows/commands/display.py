@@ -19,7 +19,7 @@ class RunDisplay:
 
     def __init__(self, *, quiet: bool = False) -> None:
         self._console = Console(stderr=True, quiet=quiet)
-        self._progress = Progress(
+        self.bars = Progress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=24, pulse_style="bar.back"),
             TextColumn("{task.fields[ended]}/{task.fields[chunks]}"),
@@ -34,22 +34,22 @@ class RunDisplay:
         self._ended: Counter[str] = Counter()
 
     def __enter__(self) -> RunDisplay:
-        self._progress.start()
+        self.bars.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._progress.stop()
+        self.bars.stop()
 
     def __call__(self, event: dict[str, Any]) -> None:
         kind = event["event"]
         if kind == "run-started":
             self._begin(event["missing"])
         elif kind == "cluster-ready":
-            self._console.print(f"dashboard: {event['dashboard']}", highlight=False)
+            self._say(f"dashboard: {event['dashboard']}")
         elif kind == "stopping":
-            self._console.print(f"stopping ({event['reason']}): running chunks may finish", highlight=False)
+            self._say(f"stopping ({event['reason']}): running chunks may finish")
         elif kind == "progress":
             self._share(event, event["done"] / max(event["total"], 1), _note(event))
         elif kind in ENDED:
@@ -59,7 +59,7 @@ class RunDisplay:
         width = max(map(len, missing), default=0)
         for node, chunks in missing.items():
             self._shares[node] = {}
-            self._tasks[node] = self._progress.add_task(
+            self._tasks[node] = self.bars.add_task(
                 node.ljust(width), total=chunks, chunks=chunks, ended=0, note="", start=False
             )
 
@@ -67,23 +67,27 @@ class RunDisplay:
         """`share` of a chunk is finished."""
         node = event["node"]
         self._shares[node][event["key"]] = share
-        self._progress.start_task(self._tasks[node])
-        self._progress.update(self._tasks[node], completed=sum(self._shares[node].values()), note=note)
+        self.bars.start_task(self._tasks[node])
+        self.bars.update(self._tasks[node], completed=sum(self._shares[node].values()), note=note)
 
     def _end(self, event: dict[str, Any]) -> None:
         node, task = event["node"], self._tasks[event["node"]]
         self._share(event, 1.0, "")
         self._ended[node] += 1
-        self._progress.update(task, ended=self._ended[node])
+        self.bars.update(task, ended=self._ended[node])
         if event["event"] == "failed":
-            self._console.print(f"[red]failed[/red]: {node}: {event['error']}", highlight=False)
+            self._say(f"failed: {node}: {event['error']}", style="red")
         if self._ended[node] == len(self._shares[node]) == self._total(task):
-            self._progress.stop_task(task)
+            self.bars.stop_task(task)
             if not self._console.is_terminal:
-                self._console.print(f"{node}: {counted(self._ended[node], 'chunk')}", highlight=False)
+                self._say(f"{node}: {counted(self._ended[node], 'chunk')}")
+
+    def _say(self, text: str, style: str | None = None) -> None:
+        """A line above the bars, as it is."""
+        self._console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
 
     def _total(self, task: TaskID) -> int:
-        return self._progress.tasks[task].fields["chunks"]
+        return self.bars.tasks[task].fields["chunks"]
 
 
 def _note(event: dict[str, Any]) -> str:

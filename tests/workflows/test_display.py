@@ -1,0 +1,74 @@
+"""The progress display, fed with a run's events."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from workflows.commands.display import RunDisplay
+
+PLACE = {"stage": "current_loops", "coordinates": {}}
+EVENTS: list[dict[str, Any]] = [
+    {"event": "run-started", "missing": {"gauge": 1, "loops_light": 2}},
+    {"event": "cluster-ready", "dashboard": "http://127.0.0.1:8787/status"},
+    {"event": "started", "node": "gauge", "key": "g", **PLACE},
+    {"event": "done", "node": "gauge", "key": "g", **PLACE},
+    {"event": "started", "node": "loops_light", "key": "a", **PLACE},
+    {
+        "event": "progress",
+        "node": "loops_light",
+        "key": "a",
+        "done": 1,
+        "total": 4,
+        "iterations": 57,
+        "residual": 4.2e-6,
+        **PLACE,
+    },
+    {"event": "done", "node": "loops_light", "key": "a", **PLACE},
+    {
+        "event": "failed",
+        "node": "loops_light",
+        "key": "b",
+        "error": "conf.1: [Errno 5] Input/output error",
+        **PLACE,
+    },
+    {"event": "stopping", "reason": "SIGINT"},
+    {"event": "run-ended", "status": 1},
+]
+
+
+def shown(capsys: pytest.CaptureFixture[str], *, quiet: bool = False) -> str:
+    """What the display writes, control sequences taken out."""
+    with RunDisplay(quiet=quiet) as display:
+        for event in EVENTS:
+            display(event)
+            display.bars.refresh()
+    out, err = capsys.readouterr()
+    assert out == ""
+    return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", err)
+
+
+def test_lines_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    assert shown(capsys).splitlines() == [
+        "dashboard: http://127.0.0.1:8787/status",
+        "gauge: 1 chunk",
+        "failed: loops_light: conf.1: [Errno 5] Input/output error",
+        "loops_light: 2 chunks",
+        "stopping (SIGINT): running chunks may finish",
+    ]
+
+
+def test_bars_on_a_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "120")
+    text = shown(capsys)
+    assert re.search(r"gauge +━+ 1/1", text)
+    assert re.search(r"loops_light +[━╸╺]+ 0/2 .*iterations 57 residual 4.2e-06", text)
+    assert re.search(r"loops_light +━+ 2/2", text)
+    assert "failed: loops_light: conf.1: [Errno 5] Input/output error" in text
+
+
+def test_quiet_display_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    assert shown(capsys, quiet=True) == ""
