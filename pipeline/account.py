@@ -44,11 +44,8 @@ def accounts(store: Store, workflow: str) -> list[NodeAccount]:
     Raises:
         UserError: it was never run into this store, or a record cannot be read.
     """
-    manifest = Manifest.read(store, workflow)
-    if manifest is None:
-        raise UserError(f"workflow {workflow!r} was never run into store {store.path}")
     found = []
-    for name, node in manifest.nodes.items():
+    for name, node in _manifest(store, workflow).nodes.items():
         if not node.content["transient"]:
             keys = tuple(chunk["key"] for chunk in node.chunks.values())
             records = tuple(store.record(node.content["stage"], key) for key in keys)
@@ -69,7 +66,14 @@ def summary(store: Store, workflow: str) -> str:
 def account(store: Store, workflow: str) -> list[Section]:
     """The closing sections of a report: time, provenance."""
     nodes = accounts(store, workflow)
-    return [time_section(nodes), provenance_section(nodes, store)]
+    return [time_section(nodes), provenance_section(nodes, _manifest(store, workflow), store)]
+
+
+def _manifest(store: Store, workflow: str) -> Manifest:
+    manifest = Manifest.read(store, workflow)
+    if manifest is None:
+        raise UserError(f"workflow {workflow!r} was never run into store {store.path}")
+    return manifest
 
 
 def time_section(nodes: Sequence[NodeAccount]) -> Section:
@@ -102,8 +106,11 @@ def _time_plot(nodes: Sequence[NodeAccount]) -> Plot:
     return plot
 
 
-def provenance_section(nodes: Sequence[NodeAccount], store: Store) -> Section:
-    """Stage, version, code and parameters of each node; keys of every chunk; digests of input files."""
+def provenance_section(nodes: Sequence[NodeAccount], manifest: Manifest, store: Store) -> Section:
+    """Stage, version, code and parameters of each node; keys of every chunk; digests of input files.
+
+    Parameters and files are those of the manifest, which has the transient nodes, too.
+    """
     origin = Table(
         ["node", "stage", "version", "backend", "device", "code"],
         [
@@ -116,9 +123,11 @@ def provenance_section(nodes: Sequence[NodeAccount], store: Store) -> Section:
             for node in nodes
         ],
     )
-    parameters = "\n".join(f"{node.name}: {json.dumps(node.records[0]['parameters'])}" for node in nodes)
+    parameters = "\n".join(
+        f"{name}: {json.dumps(node.content['parameters'])}" for name, node in manifest.nodes.items()
+    )
     keys = "\n".join(line for node in nodes for line in _key_lines(node))
-    files = "\n".join(sorted(set(_file_lines(nodes))))
+    files = "\n".join(_file_lines(manifest))
     folded = [
         Details("Parameters of each node", parameters),
         Details(
@@ -138,11 +147,11 @@ def _key_lines(node: NodeAccount) -> Iterator[str]:
         yield f"{node.name} {describe(record['coordinates'])}  {node.stage}/{key}".replace("  ", " ")
 
 
-def _file_lines(nodes: Sequence[NodeAccount]) -> Iterator[str]:
-    for node in nodes:
-        for record in node.records:
-            for file in record["files"].values():
-                yield f"{file['sha256']}  {file['path']}"
+def _file_lines(manifest: Manifest) -> Iterator[str]:
+    for name, node in manifest.nodes.items():
+        for place, chunk in node.chunks.items():
+            for digest in chunk.get("files", {}).values():
+                yield f"{digest}  {name} {describe(dict(place))}"
 
 
 def _code(record: Record) -> str:

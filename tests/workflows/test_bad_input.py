@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -181,6 +182,9 @@ def test_damaged_configuration_costs_only_itself(quarkline: CommandLine, files: 
 
 def test_files_count_by_content_and_not_by_path(quarkline: CommandLine, files: Path, cluster: str) -> None:
     assert quarkline("run", files, "--cluster", cluster).code == 0
+    digest = sha256((files.parent / "confs" / "conf.2.ildg").read_bytes()).hexdigest()
+    page = (files.parent / "report" / "index.html").read_text()
+    assert f"{digest}  configuration config=conf.2.ildg" in page
     (files.parent / "confs").rename(files.parent / "elsewhere")
     edit(files, ("confs/*.ildg", "elsewhere/*.ildg"))
     assert "0 to compute" in quarkline("plan", files).out
