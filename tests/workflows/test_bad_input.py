@@ -11,7 +11,7 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
-from conftest import TINY, Answer, CommandLine, edit
+from tiny_project import TINY, Answer, CommandLine, edit
 
 from stages.gauge.heatbath import thermalised
 from stages.lattice.formats import write_ildg

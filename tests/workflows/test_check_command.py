@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import CommandLine
+from tiny_project import CommandLine
 
 from stages.gauge.heatbath import thermalised
 from stages.lattice.formats import write_ildg, write_nersc

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import CommandLine
+from tiny_project import CommandLine
 
 from workflows.catalogue import load_project
 from workflows.commands.options import seconds
@@ -55,7 +55,9 @@ def test_durations(text: str, value: float) -> None:
     assert seconds(text) == value
 
 
-def test_bench_prints_json(quarkline: CommandLine) -> None:
+def test_bench_prints_json(quarkline: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("workflows.bench.MEASURING_SECONDS", 0.01)
+    monkeypatch.setattr("workflows.bench.COPY_BYTES", 1 << 20)
     sizes = ["--lattice", "4", "4", "4", "4", "--rhs", "2", "--precision", "double"]
     answer = quarkline("bench", "hisq-dslash", *sizes, "--json")
     assert answer.code == 0

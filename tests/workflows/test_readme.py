@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import TINY
 from ruamel.yaml import YAML
+from tiny_project import TINY
 
 from stages.configuration import file_configuration
 from stages.gauge.heatbath import thermalised

@@ -9,7 +9,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 import zarr
-from conftest import CommandLine, edit
+from tiny_project import CommandLine, edit
 
 from pipeline import open_result
 from stages.correlator import FLAVOURS

@@ -1,0 +1,63 @@
+"""A tiny workflow file, and the means to edit it and to run commands on it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from workflows.command import main
+
+TINY = """\
+workflow: g2_disconnected
+ensemble:
+  heatbath: {extents: [4, 4, 4, 4], beta: 6.0, configurations: 2, sweeps: 3, overrelaxation: 1, seed: 977}
+links: {action: hisq, boundary: antiperiodic}
+masses: {light: 0.1, strange: 0.3}
+noise:
+  kind: z2
+  seed: 55
+  vectors: 4
+  chunk: 2
+  dilution: {displacement: 2}
+solves:
+  solver: block_cgrq
+  precision: double-single
+  sloppy: {tolerance: 1.0e-3}
+  fine: {tolerance: 1.0e-10, vectors: 2}
+current: {links: thin}
+store: store
+report: report
+"""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """How a command ended and what it printed."""
+
+    code: int
+    out: str
+    err: str
+
+
+@dataclass(frozen=True)
+class CommandLine:
+    """Runs `quarkline` inside the test process, as its console script does."""
+
+    capture: pytest.CaptureFixture[str]
+
+    def __call__(self, *arguments: str | Path) -> Answer:
+        self.capture.readouterr()
+        code = main([str(argument) for argument in arguments])
+        return Answer(code, *self.capture.readouterr())
+
+
+def edit(file: Path, *changes: tuple[str, str]) -> Path:
+    """Replaces text in a workflow file, each of it there exactly once."""
+    text = file.read_text()
+    for before, after in changes:
+        assert text.count(before) == 1, before
+        text = text.replace(before, after)
+    file.write_text(text)
+    return file
