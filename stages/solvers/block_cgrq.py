@@ -48,9 +48,12 @@ class _BlockRecurrence:
     """Q, P, A P ``[..., w]`` of the inner precision; S, C, alpha and beta, complex128 on the host.
 
     w is the rank of the residual block, rounded up to one of the fixed widths; what is beyond it is zero.
+    Residuals are replaced less often than in batched CG: those combinations of right-hand sides that have
+    converged furthest become noise in a replaced block, and their search directions are lost with them.
     """
 
     narrows = False
+    update_at = 0.01
 
     def __init__(self, A: LinearOperator, kernels: Kernels) -> None:
         self.A, self.kernels = A, kernels

@@ -34,6 +34,7 @@ class _BatchedRecurrence:
     """r = b - A y and p of each column; all coefficients are float64 ``[width]`` on the host."""
 
     narrows = True
+    update_at = 0.1
 
     def __init__(self, A: LinearOperator, kernels: Kernels) -> None:
         self.A, self.kernels = A, kernels

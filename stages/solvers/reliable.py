@@ -4,8 +4,8 @@ The recurrence (batched CG, block CGrQ) works on A y = r, possibly in lower prec
 is added to x and its residual is replaced by b - A x, recomputed in the precision of b, while it keeps its
 search directions ("reliable update"; Sleijpen and van der Vorst, Computing 56 (1996) 141). In one precision
 that happens when the recurrence believes to have converged; with a single-precision recurrence also whenever
-the residual of any right-hand side has fallen by `UPDATE_AT` since the last time. True residuals alone finish
-a solve.
+the residual of any right-hand side has fallen by the method's `update_at` since the last time. True residuals
+alone finish a solve.
 """
 
 from __future__ import annotations
@@ -22,9 +22,6 @@ from stages.solvers.solution import Status
 
 WIDTHS = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64)
 """Widths that a block shrinks to: few, because kernels are compiled for each."""
-
-UPDATE_AT = 0.1
-"""Fall of a residual that asks for its next replacement, where the recurrence is in single precision."""
 
 SAFETY = 0.999
 """The recurrence aims at this part of the tolerance, so that rounding alone does not cost another cycle."""
@@ -50,6 +47,9 @@ class Recurrence(Protocol):
 
     narrows: bool
     """Whether converged columns are to be taken out as soon as a narrower block holds the others."""
+
+    update_at: float
+    """Fall of a residual that asks for its next replacement, where the recurrence is in single precision."""
 
     correction: Array
     """y, ``[..., width]``, of the inner precision."""
@@ -178,7 +178,7 @@ class ReliableIteration:
                 count == 0
                 or self.iterations >= self.max_iterations
                 or (recurrence.narrows and next_width(count, target.size) < target.size)
-                or (mixed and bool((still_open & (estimate < UPDATE_AT * ceiling)).any()))
+                or (mixed and bool((still_open & (estimate < recurrence.update_at * ceiling)).any()))
             ):
                 return estimate
 

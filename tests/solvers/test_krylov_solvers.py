@@ -151,14 +151,14 @@ def test_inner_operator_may_be_wrong(dense, random_block):
         check(A, b, method(1e-12, inner="single", kernels=reference).solve(Deviating(A.matrix), b), 1e-12)
 
 
-@pytest.mark.parametrize("method", [BatchedCG, BlockCGrQ])
-def test_reliable_updates_keep_the_search_directions(method, staggered, random_block):
-    """Restarting at every update would cost several times as many iterations."""
+@pytest.mark.parametrize(("method", "limit"), [(BatchedCG, 1.1), (BlockCGrQ, 1.35)])
+def test_reliable_updates_keep_the_search_directions(method, limit, staggered, random_block):
+    """Without them 1.2 and 1.7 times the iterations of double precision are needed here."""
     A = staggered("hisq", 0.1)
     b = random_block(59, *A.shape, 2)
     double, mixed = (method(1e-12, inner=i, kernels=reference).solve(A, b) for i in (None, "single"))
-    assert mixed.extras["replacements"] >= 10 > double.extras["replacements"]
-    assert mixed.iterations < 1.15 * double.iterations
+    assert mixed.extras["replacements"] >= 6 > double.extras["replacements"]
+    assert mixed.iterations < limit * double.iterations
 
 
 def test_block_needs_fewer_iterations(staggered, random_block):

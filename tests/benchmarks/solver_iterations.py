@@ -1,0 +1,69 @@
+"""Iterations and time of batched CG and block CGrQ for N right-hand sides, as Markdown tables.
+
+    python tests/benchmarks/solver_iterations.py [--lattice 8 8 8 16] [--beta 5.7] [--mass 0.01] [--rhs N ...]
+
+HISQ links of one quenched configuration, the normal operator on the even sites, Z2 noise. Both solvers run in
+double precision, and in single precision with reliable updates in double. Times are wall times of a second
+solve, when the kernels are compiled.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+
+from stages.dirac.staggered import NormalOperator, StaggeredDslash
+from stages.gauge.heatbath import thermalised
+from stages.gauge.hisq import hisq_links
+from stages.lattice.geometry import Lattice
+from stages.noise.vectors import noise_vectors
+from stages.solvers.block_cgrq import BlockCGrQ
+from stages.solvers.cg import BatchedCG
+from stages.solvers.krylov import KrylovSolver
+
+SEED, SWEEPS, OVERRELAXATION = 271, 40, 4
+METHODS = list(itertools.product((BatchedCG, BlockCGrQ), (None, "single")))
+TITLES = [f"{method.__name__}, {'single in double' if inner else 'double'}" for method, inner in METHODS]
+
+
+def main() -> None:
+    """Print the tables of the operator that the arguments name."""
+    arguments = parsed()
+    lattice = Lattice(tuple(arguments.lattice))
+    thin = thermalised(lattice, arguments.beta, SEED, "solver table", SWEEPS, OVERRELAXATION)
+    links = hisq_links(thin, lattice, boundary="antiperiodic", naik_epsilon=0.0)
+    normal = NormalOperator(StaggeredDslash(links), arguments.mass)
+    print(f"{lattice}, beta = {arguments.beta:g}, m = {arguments.mass:g}.")
+    for tolerance in arguments.tolerance:
+        print(f"\n## Tolerance {tolerance:g}\n\n{row('N', *TITLES)}\n{row(*['---'] * (1 + len(TITLES)))}")
+        for rhs in arguments.rhs:
+            cells = [measured(normal, rhs, method(tolerance, inner=inner)) for method, inner in METHODS]
+            print(row(str(rhs), *cells), flush=True)
+
+
+def parsed() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--lattice", type=int, nargs=4, default=[8, 8, 8, 16], metavar=("X", "Y", "Z", "T"))
+    parser.add_argument("--beta", type=float, default=5.7, help="of the Wilson action (default 5.7)")
+    parser.add_argument("--mass", type=float, default=0.01, help="m of M = 2 m + D (default 0.01)")
+    parser.add_argument("--tolerance", type=float, nargs="+", default=[5e-6, 1e-10])
+    parser.add_argument("--rhs", type=int, nargs="+", default=[1, 4, 8, 16, 32, 64])
+    return parser.parse_args()
+
+
+def row(*cells: str) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def measured(normal: NormalOperator, rhs: int, solver: KrylovSolver) -> str:
+    """Iterations, the time of one per even site and right-hand side, and of the solve per right-hand side."""
+    lattice = normal.dslash.lattice
+    b = noise_vectors(lattice, normal.parity, "solver table", SEED, range(rhs), dtype=normal.dtype)
+    solver.solve(normal, b)
+    solution = solver.solve(normal, b)
+    step = solution.seconds / solution.iterations / lattice.half_volume / rhs
+    return f"{solution.iterations} ({step * 1e9:.0f} ns, {solution.seconds / rhs * 1e3:.0f} ms)"
+
+
+if __name__ == "__main__":
+    main()
