@@ -37,7 +37,10 @@ class Evaluation:
         files = {name: version.check() for name, version in work.files.items()}
         arguments = [self._argument(*pair, at) for pair in _arguments(stage, work)]
         services = {"at": at} if stage.takes_at else {}
-        return stage.function(*arguments, **services, **work.node.parameters, **files), at.statistics
+        result = stage.function(*arguments, **services, **work.node.parameters, **files)
+        for version in work.files.values():
+            version.check()  # what was read is what the key says only if it is still there
+        return result, at.statistics
 
     def keep(self, work: Work, result: Any) -> None:
         """Hold a result that was just committed as if it had been loaded, if its stage is resident."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,19 @@ Listener = Callable[[Event], None]
 
 
 class EventLog:
-    """Writes every event of one run and shows it to the listeners."""
+    """Writes every event of one run and shows it to the listeners.
+
+    A line that cannot be written is left out: what a full disk means to a run is for the chunks to say.
+    """
 
     def __init__(self, store: Store, run: str, listener: Listener | None = None) -> None:
         folder = store.path / ".runs" / run
-        folder.mkdir(parents=True, exist_ok=True)
-        self._file = open(folder / "events.jsonl", "a", buffering=1)  # noqa: SIM115 (closed by __exit__)
+        with store.writing("the log of the run"):
+            folder.mkdir(parents=True, exist_ok=True)
+            self._file = open(folder / "events.jsonl", "ab", buffering=0)  # noqa: SIM115 (closed by __exit__)
         self._listener = listener
+        self._torn = b""
+        """What ends a line that was written in part."""
 
     def __enter__(self) -> EventLog:
         return self
@@ -29,7 +36,11 @@ class EventLog:
         self._file.close()
 
     def __call__(self, event: Event) -> None:
-        self._file.write(json.dumps(event) + "\n")
+        line = self._torn + json.dumps(event).encode() + b"\n"
+        self._torn = b"\n"
+        with suppress(OSError):
+            if self._file.write(line) == len(line):
+                self._torn = b""
         if self._listener:
             self._listener({name: value for name, value in event.items() if name != "details"})
 

@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -61,7 +62,7 @@ class FileDigests:
         """Digest of one file; reads it only if its size, time or inode are new."""
         try:
             found = os.stat(path)
-            identity = f"{found.st_dev}:{found.st_ino}:{found.st_size}:{found.st_mtime_ns}"
+            identity = _identity(found)
             digest = self._known.get(identity) or self._read_and_keep(path, identity, found.st_mtime_ns)
         except OSError as error:
             raise UserError(f"{path}: {error.strerror}; a workflow reads this file") from error
@@ -69,10 +70,16 @@ class FileDigests:
 
     def _read_and_keep(self, path: Path, identity: str, mtime_ns: int) -> str:
         digest = _digest(path)
+        if _identity(os.stat(path)) != identity:
+            raise UserError(f"{path} changed while it was read: wait until it is complete")
         if time.time() - mtime_ns * 1e-9 > SETTLED:
             self._known[identity] = digest
             _append(self._cache, json.dumps({identity: digest}))
         return digest
+
+
+def _identity(found: os.stat_result) -> str:
+    return f"{found.st_dev}:{found.st_ino}:{found.st_size}:{found.st_mtime_ns}"
 
 
 def _digest(path: Path) -> str:
@@ -98,12 +105,13 @@ def _read(cache: Path) -> dict[str, str]:
 
 
 def _append(cache: Path, line: str) -> None:
-    """Keep a digest if the store can be written; a read-only store works without."""
+    """Keep a digest if the store can be written; a store that is full or read-only works without."""
     try:
         handle = os.open(cache, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
     except OSError:
         return
     try:
-        os.write(handle, f"\n{line}\n".encode())
+        with suppress(OSError):
+            os.write(handle, f"\n{line}\n".encode())
     finally:
         os.close(handle)

@@ -8,7 +8,7 @@ import os
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -51,7 +51,8 @@ def driver_lock(store: Store, run: str) -> Iterator[Driver]:
             )
         driver = Driver(socket.gethostname(), os.getpid(), run)
         os.ftruncate(handle, 0)
-        os.pwrite(handle, json.dumps(asdict(driver)).encode(), 0)
+        with suppress(OSError):  # a name for others to read; garbage is collected on a full disk too
+            os.pwrite(handle, json.dumps(asdict(driver)).encode(), 0)
         yield driver
         os.ftruncate(handle, 0)
     finally:

@@ -99,7 +99,8 @@ def write_manifest(store: Store, workflow: str, backend: str, chunks: Iterable[C
     text = canonical_json({"workflow": workflow, "nodes": nodes}).decode()
     path = store.path / ".workflows" / f"{workflow}.json"
     if not path.exists() or path.read_text() != text:
-        write_atomically(path, text)
+        with store.writing("the plan of its workflow"):
+            write_atomically(path, text)
 
 
 def describe_node(node: Node, backend: str) -> dict[str, Any]:

@@ -82,7 +82,7 @@ class Store:
 
     def create(self) -> None:
         """Make the folder ready to be written; does nothing to a store that exists."""
-        with self._writing("its folder"):
+        with self.writing("its folder"):
             for folder in (self.path, self.temporary, self.path / ".runs", self.path / ".workflows"):
                 folder.mkdir(parents=True, exist_ok=True)
             if not self.exists():
@@ -132,7 +132,7 @@ class Store:
         draft = (
             self.temporary / f"{stage}-{key[:12]}-{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
         )
-        with self._writing(f"{stage}/{key[:12]}"):
+        with self.writing(f"{stage}/{key[:12]}"):
             try:
                 _write_group(draft, arrays, dims, record)
                 _flush_tree(draft)
@@ -155,7 +155,7 @@ class Store:
         return True
 
     @contextmanager
-    def _writing(self, what: str) -> Iterator[None]:
+    def writing(self, what: str) -> Iterator[None]:
         """Turn errors of the file system into one clear message."""
         try:
             yield
@@ -193,7 +193,7 @@ class Store:
     def remove(self, stage: str, key: str) -> None:
         """Take a chunk away: it vanishes at once, its bytes a little later."""
         grave = self.temporary / f"removed-{uuid.uuid4().hex}"
-        with self._writing(f"{stage}/{key[:12]}"):
+        with self.writing(f"{stage}/{key[:12]}"):
             os.rename(self.location(stage, key), grave)
         shutil.rmtree(grave, ignore_errors=True)
 

@@ -60,10 +60,10 @@ def _run(work: Work, evaluation: Evaluation, context: RunContext) -> Report:
     try:
         return Report(work.key, "done" if _compute_and_commit(work, evaluation, context) else "present")
     except Exception as error:
-        if isinstance(error, OSError) and error.errno in _INFRASTRUCTURE:
+        fatal = isinstance(error, StoreError)
+        if not fatal and _is_of_the_infrastructure(error):
             raise
         retire_if_broken(work.node.backend)
-        fatal = isinstance(error, StoreError)
         return Report(work.key, "failed", _message(error), traceback.format_exc(), fatal)
 
 
@@ -77,6 +77,13 @@ def _compute_and_commit(work: Work, evaluation: Evaluation, context: RunContext)
     committed = context.store.commit(stage.name, work.key, arrays, dims, record)
     evaluation.keep(work, stage.result(**arrays))
     return committed
+
+
+def _is_of_the_infrastructure(error: BaseException) -> bool:
+    """Whether an error, or the one that it was raised from, is a file system's that may answer next time."""
+    if isinstance(error, OSError) and error.errno in _INFRASTRUCTURE:
+        return True
+    return error.__cause__ is not None and _is_of_the_infrastructure(error.__cause__)
 
 
 def _stored_inputs(work: Work) -> Iterator[str]:

@@ -167,6 +167,23 @@ def test_a_file_that_may_still_change_is_not_cached(tmp_path: Path) -> None:
     assert not (tmp_path / "cache").exists()
 
 
+def test_a_file_that_changes_while_its_digest_is_taken_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "field"
+    path.write_text("links")
+    os.utime(path, (1e9, 1e9))
+
+    def replaced_meanwhile(path: Path) -> str:
+        path.write_text("other links")
+        return "of a mixture"
+
+    monkeypatch.setattr("pipeline.files._digest", replaced_meanwhile)
+    with pytest.raises(UserError, match="changed while it was read"):
+        FileDigests(tmp_path / "cache").version(path)
+    assert not (tmp_path / "cache").exists()
+
+
 def test_a_missing_file_is_one_clear_error(tmp_path: Path) -> None:
     w = Workflow("w")
     w.add(toys.field, over={"config": ["a"]}, files={"path": {"a": tmp_path / "absent.ildg"}})

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import os
+import resource
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -10,10 +13,22 @@ import pytest
 import toy_stages as toys
 from conftest import Executions
 
-from pipeline import At, Outcome, Store, UserError, Workflow, open_result, plan, run, status, verify
+from pipeline import (
+    At,
+    Outcome,
+    Store,
+    UserError,
+    Workflow,
+    collect_garbage,
+    open_result,
+    plan,
+    run,
+    status,
+    verify,
+)
 from pipeline.clusters.address import Address
 from pipeline.clusters.local import Local
-from pipeline.events import read_events
+from pipeline.events import EventLog, read_events
 from pipeline.verification import Damage
 
 Compute = Callable[[Workflow], Outcome]
@@ -156,9 +171,12 @@ def test_a_failure_is_not_retried_in_the_run_but_in_the_next(compute: Compute, e
     assert executed.new() == {"fragile": 1}
 
 
-def test_a_fault_of_the_infrastructure_is_retried(compute: Compute, executed: Executions) -> None:
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_a_fault_of_the_infrastructure_is_retried(
+    compute: Compute, executed: Executions, wrapped: bool
+) -> None:
     w = Workflow("flaky")
-    w.add(toys.flaky, over={"config": ["a"]})
+    w.add(toys.flaky, over={"config": ["a"]}, wrapped=wrapped)
     assert compute(w).exit_status == 0
     assert executed.new() == {"flaky": 3}
 
@@ -176,6 +194,47 @@ def test_a_full_disk_ends_the_run_with_one_clear_error(
     assert "stopped by an error of the store" in outcome.table()
     assert not list(store.temporary.iterdir())
     assert status(store).driver is None
+
+
+@contextmanager
+def no_room_beyond(size: int) -> Iterator[None]:
+    """The limit on file sizes stops every write there, as a full disk does."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_what_only_informs_needs_no_room(store: Store, tmp_path: Path) -> None:
+    """Digests of files and the driver's name: without them a plan is made, and garbage collected."""
+    path = tmp_path / "numbers.txt"
+    path.write_text("1.5")
+    os.utime(path, (1e9, 1e9))
+    w = Workflow("reading")
+    w.add(toys.field, over={"config": ["a"]}, files={"path": {"a": path}})
+    store.create()
+    with no_room_beyond(0):
+        assert len(plan(w, store).missing) == 1
+        assert collect_garbage(store, [w]).kept == 0
+
+
+def test_a_run_that_finds_no_room_is_one_clear_error(store: Store) -> None:
+    store.create()
+    with no_room_beyond(0), pytest.raises(UserError, match="make room and run the same command again"):
+        run(plan(ensemble(), store), store, cluster=Local(workers=1))
+
+
+def test_events_that_find_no_room_are_left_out(store: Store) -> None:
+    store.create()
+    with EventLog(store, "crowded") as log:
+        log({"event": "first"})
+        with no_room_beyond(40):
+            log({"event": "torn in the middle"})
+            log({"event": "lost"})
+        log({"event": "last"})
+    assert [event["event"] for event in read_events(store, "crowded")] == ["first", "last"]
 
 
 @pytest.mark.slow
@@ -237,6 +296,18 @@ def test_a_file_changed_after_planning_fails_its_chunk(
     outcome = run(planned, store, cluster=cluster)
     assert "was changed after the run was planned" in outcome.failures[0].error
     assert executed.new() == {}
+
+
+def test_a_file_changed_while_its_stage_runs_is_not_committed(
+    compute: Compute, store: Store, tmp_path: Path
+) -> None:
+    path = tmp_path / "numbers.txt"
+    path.write_text("1.5")
+    w = Workflow("reading")
+    w.add(toys.overtaken, over={"config": ["a"]}, files={"path": {"a": path}})
+    outcome = compute(w)
+    assert "was changed after the run was planned" in outcome.failures[0].error
+    assert not store.keys("overtaken")
 
 
 def test_a_corrupted_chunk_is_found_removed_and_computed_again(

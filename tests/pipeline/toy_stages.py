@@ -65,6 +65,14 @@ def field(*, at: At, scale: float = 1.0, path: Path | None = None) -> Field:
     return Field(scale * np.arange(6.0) + number(at.one("config")) + offset)
 
 
+@stage(version="1", over=("config",))
+def overtaken(*, at: At, path: Path) -> Field:
+    """Reads a file that somebody replaces before it is read."""
+    executed("overtaken", at)
+    path.write_text("25.5")
+    return Field(np.full(6, float(path.read_text())))
+
+
 @stage(version="1", over=("config", "noise"), resources=Resources(device=1), chunk_in_key=True)
 def loops(field: Field, *, at: At, mass: float) -> Loops:
     executed("loops", at)
@@ -153,11 +161,16 @@ def deadly(field: Field, *, at: At, bad: tuple[str, ...] = ()) -> Field:
 
 
 @stage(version="1", over=("config",))
-def flaky(*, at: At) -> Field:
-    """Twice the file server does not answer."""
+def flaky(*, at: At, wrapped: bool = False) -> Field:
+    """Twice the file server does not answer; `wrapped`: which a reader says in words of its own."""
     executed("flaky", at)
     if sum(line["stage"] == "flaky" for line in executions(Path(os.environ[LOG]))) % 3:
-        raise OSError(errno.EIO, os.strerror(errno.EIO))
+        try:
+            raise OSError(errno.ESTALE if wrapped else errno.EIO, "the file server is away")
+        except OSError as error:
+            if wrapped:
+                raise ValueError("numbers.txt cannot be read") from error
+            raise
     return Field(np.zeros(6))
 
 
