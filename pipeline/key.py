@@ -29,9 +29,9 @@ def chunk_key(
 ) -> str:
     """Key of one chunk: 64 hexadecimal digits.
 
-    Stage name, version, parameters, coordinates, keys of the upstream chunks (per input, in coordinate order)
-    and digests of files; chunk size and backend only for the stages that declare them to matter. Node names,
-    paths, resources and clusters stay out.
+    Stage name, version, parameters (but those declared `unkeyed`), coordinates, keys of the upstream chunks
+    (per input, in coordinate order) and digests of files; chunk size and backend only for the stages that
+    declare them to matter. Node names, paths, resources and clusters stay out.
     """
     stage = node.stage
     content: dict[str, Any] = {
@@ -56,8 +56,12 @@ def canonical_json(content: Any) -> bytes:
 
 
 def canonical_parameters(node: Node) -> dict[str, Any]:
-    """The node's parameters as plain JSON values."""
-    return {name: canonical(value, f"{node.name}.{name}") for name, value in node.parameters.items()}
+    """The node's parameters that can alter its results, as plain JSON values."""
+    return {
+        name: canonical(value, f"{node.name}.{name}")
+        for name, value in node.parameters.items()
+        if name not in node.stage.unkeyed
+    }
 
 
 def canonical(value: Any, where: str) -> Any:

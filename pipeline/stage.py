@@ -9,7 +9,7 @@ from types import UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from pipeline.coordinates import At, Chunks
-from pipeline.errors import UserError
+from pipeline.errors import UserError, suggestion
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -69,6 +69,7 @@ class Stage:
     over: tuple[str, ...]
     resources: Resources
     chunk_in_key: bool
+    unkeyed: tuple[str, ...]
     transient: bool
     resident: bool
     backend_in_key: bool
@@ -100,6 +101,7 @@ def stage(
     over: tuple[str, ...] = (),
     resources: Resources = Resources(),
     chunk_in_key: bool = False,
+    unkeyed: tuple[str, ...] = (),
     transient: bool = False,
     resident: bool = False,
     backend_in_key: bool = False,
@@ -111,6 +113,7 @@ def stage(
         over: dimensions that the stage is mapped over.
         resources: what one task needs.
         chunk_in_key: the number of coordinates per chunk can alter a result (block solvers).
+        unkeyed: parameters that decide whether there is a result, but not which (limits of iterations).
         transient: no task and no store entry of its own, computed inside its consumers' tasks, on their
             backend. Such a stage may return any object.
         resident: workers keep its results in a cache bounded in bytes and keyed by content.
@@ -129,6 +132,7 @@ def stage(
             over=tuple(over),
             resources=resources,
             chunk_in_key=chunk_in_key,
+            unkeyed=tuple(unkeyed),
             transient=transient,
             resident=resident,
             backend_in_key=backend_in_key,
@@ -246,6 +250,12 @@ def _check(declared: Stage) -> None:
             raise UserError(f"stage {name}: {label} names a dimension twice: {names!r}")
     if declared.over and not declared.takes_at and not declared.inputs:
         raise UserError(f"stage {name}: mapped over {declared.over} but takes neither inputs nor 'at: At'")
+    known = [parameter.name for parameter in declared.parameters]
+    for parameter in declared.unkeyed:
+        if parameter not in known:
+            raise UserError(
+                f"stage {name}: unkeyed {parameter!r} is no parameter{suggestion(parameter, known)}"
+            )
     if declared.resources.device < 0:
         raise UserError(f"stage {name}: Resources(device={declared.resources.device}) must not be negative")
 

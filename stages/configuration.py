@@ -45,7 +45,7 @@ def heatbath_configuration(
     label.
 
     Wilson action with `beta` = 6 / g^2; each of `sweeps` sweeps is a heat-bath pass and `overrelaxation`
-    over-relaxation passes, from a cold start. Raises InputError.
+    over-relaxation passes, from a hot start. Raises InputError.
     """
     lattice = Lattice(extents)
     links = thermalised(

@@ -43,7 +43,13 @@ class ExactLoops(NamedTuple):
     condensate: Annotated[np.ndarray, Dims("parity")]
 
 
-@stage(version="1", over=("config", "noise"), resources=Resources(device=1), chunk_in_key=True)
+@stage(
+    version="1",
+    over=("config", "noise"),
+    resources=Resources(device=1),
+    chunk_in_key=True,
+    unkeyed=("max_iterations",),
+)
 def current_loops(
     links: StaggeredLinks,
     *,
@@ -76,7 +82,7 @@ def current_loops(
     return CurrentLoops(*loops)
 
 
-@stage(version="1", over=("config",), resources=Resources(device=1))
+@stage(version="1", over=("config",), resources=Resources(device=1), unkeyed=("max_iterations",))
 def exact_loops(
     links: StaggeredLinks,
     *,

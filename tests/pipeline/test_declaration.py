@@ -57,6 +57,13 @@ def test_the_declaration_is_read_from_the_signature() -> None:
     assert stage_of(toys.mean).inputs[0].reduces
 
 
+def test_what_stays_out_of_keys_must_be_a_parameter() -> None:
+    def misspelt(*, at: At, limit: int) -> Out: ...
+
+    with pytest.raises(UserError, match="unkeyed 'limits' is no parameter; did you mean 'limit'"):
+        declared(misspelt, over=("config",), unkeyed=("limits",))
+
+
 def test_bad_signatures_are_refused_at_import() -> None:
     def keywords(*, at: At, **rest: int) -> Out: ...
     def positional_at(at: At) -> Out: ...

@@ -171,6 +171,24 @@ def test_a_failure_is_not_retried_in_the_run_but_in_the_next(compute: Compute, e
     assert executed.new() == {"fragile": 1}
 
 
+def test_a_raised_limit_computes_what_failed_and_nothing_else(
+    compute: Compute, executed: Executions, store: Store
+) -> None:
+    def campaign(configs: str, patience: int, scale: float = 1.0) -> Workflow:
+        w = Workflow("limited")
+        w.add(toys.limited, over={"config": list(configs)}, scale=scale, patience=patience)
+        return w
+
+    compute(campaign("ab", 20))
+    assert compute(campaign("abc", 5)).states["limited"] == {"failed": 1}
+    executed.new()
+    assert compute(campaign("abc", 30)).states["limited"] == {"done": 1}
+    assert executed.new() == {"limited": 1}
+    assert len(plan(campaign("abc", 30, scale=2.0), store).missing) == 3
+    limits = {store.record("limited", key)["parameters"]["patience"] for key in store.keys("limited")}
+    assert limits == {20, 30}
+
+
 @pytest.mark.parametrize("wrapped", [False, True])
 def test_a_fault_of_the_infrastructure_is_retried(
     compute: Compute, executed: Executions, wrapped: bool

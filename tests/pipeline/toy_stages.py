@@ -65,6 +65,14 @@ def field(*, at: At, scale: float = 1.0, path: Path | None = None) -> Field:
     return Field(scale * np.arange(6.0) + number(at.one("config")) + offset)
 
 
+@stage(version="1", over=("config",), unkeyed=("patience",))
+def limited(*, at: At, scale: float, patience: int) -> Field:
+    executed("limited", at)
+    if patience < 10:
+        raise ValueError("patience is at an end: raise it")
+    return Field(scale * np.arange(6.0))
+
+
 @stage(version="1", over=("config",))
 def overtaken(*, at: At, path: Path) -> Field:
     """Reads a file that somebody replaces before it is read."""
