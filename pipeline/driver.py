@@ -10,8 +10,8 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 
-import psutil
 from distributed import Client
+from distributed.system import MEMORY_LIMIT
 
 from pipeline.clusters import Cluster, Demand
 from pipeline.clusters.choose import choose
@@ -129,7 +129,7 @@ def _check_resources(client: Client, tasks: Sequence[TaskPlan]) -> None:
 
 def _resident_bytes(client: Client) -> int:
     workers = max(1, len(client.scheduler_info(n_workers=-1)["workers"]))
-    return int(RESIDENT_SHARE * psutil.virtual_memory().total / workers)
+    return int(RESIDENT_SHARE * MEMORY_LIMIT / workers)
 
 
 def _outcome(plan: Plan, session: Session, name: str, reason: str, seconds: float) -> Outcome:

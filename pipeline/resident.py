@@ -8,7 +8,11 @@ from functools import cache
 from threading import Lock
 from typing import Any
 
+from distributed.system import MEMORY_LIMIT
+
 DEVICE_SHARE = 0.4
+HOST_SHARE = 0.4
+"""Of the memory that this process may use, whatever the driver's machine has."""
 
 
 class ResidentCache:
@@ -70,9 +74,12 @@ _caches: dict[int, ResidentCache] = {}
 def process_cache(limit: int, backend: str) -> ResidentCache:
     """The cache of this process, made by the first run that it serves; a run has one bound.
 
-    On a GPU, results may lie in its memory: the bound is then at most `DEVICE_SHARE` of that.
+    A batch job may have less memory than the driver's machine: the bound is at most `HOST_SHARE` of what this
+    process may use. On a GPU, results may lie in its memory: then also at most `DEVICE_SHARE` of that.
     """
-    bound = min(limit, int(DEVICE_SHARE * _device_memory())) if backend == "cuda" else limit
+    bound = min(limit, int(HOST_SHARE * MEMORY_LIMIT))
+    if backend == "cuda":
+        bound = min(bound, int(DEVICE_SHARE * _device_memory()))
     if bound not in _caches:
         _caches.clear()
         _caches[bound] = ResidentCache(bound)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from dask.system import CPU_COUNT
 from distributed import Client
 
 from pipeline.clusters import Demand
@@ -35,7 +35,7 @@ class Cuda:
         workers = self.workers or min(devices, max(1, demand.tasks))
         if not 1 <= workers <= devices:
             raise UserError(f"workers={workers}, but this machine has {devices} GPUs, one worker each")
-        cores = max(1, len(os.sched_getaffinity(0)) // workers)
+        cores = max(1, CPU_COUNT // workers)
         options = {"n_workers": workers, "threads_per_worker": 1, "resources": {"device": 1}}
         no_spilling = {"protocol": "tcp", "device_memory_limit": 0}
         with started(cluster, {**options, **no_spilling}, cores) as client:

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import dask
-import psutil
+from dask.system import CPU_COUNT
 from distributed import Client, LocalCluster
+from distributed.system import MEMORY_LIMIT
 
 from pipeline.clusters import Demand
 from pipeline.errors import UserError
@@ -22,7 +23,7 @@ ALLOWED_DEATHS = 2
 """Workers that may die under a task before it is set aside."""
 
 MEMORY_SHARE = 0.8
-"""Of the machine's memory that tasks may plan for."""
+"""Of the memory that this process may use (a container may have less than its machine)."""
 
 SETTINGS = {
     "distributed.scheduler.allowed-failures": ALLOWED_DEATHS,
@@ -49,18 +50,17 @@ class Local:
 
     @contextmanager
     def open(self, demand: Demand) -> Iterator[Client]:
-        cores = len(os.sched_getaffinity(0))
-        workers = self.workers or default_workers(cores, demand)
+        workers = self.workers or default_workers(CPU_COUNT, demand)
         if workers < 1:
             raise UserError(f"workers must be at least 1, got {workers}")
         options: dict[str, Any] = {"n_workers": workers, "threads_per_worker": 1, "resources": {"device": 1}}
-        with started(LocalCluster, options, max(1, cores // workers)) as client:
+        with started(LocalCluster, options, max(1, CPU_COUNT // workers)) as client:
             yield client
 
 
 def default_workers(cores: int, demand: Demand) -> int:
     """One per core, but no more than there is work and memory for."""
-    fitting = int(MEMORY_SHARE * psutil.virtual_memory().total // demand.memory) if demand.memory else cores
+    fitting = int(MEMORY_SHARE * MEMORY_LIMIT // demand.memory) if demand.memory else cores
     return max(1, min(cores, demand.tasks, fitting))
 
 

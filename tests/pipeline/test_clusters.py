@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from dask.system import CPU_COUNT
 from distributed import Client
 
 from pipeline import UserError
@@ -95,7 +96,7 @@ def thread_settings() -> dict[str, str | None]:
 
 
 def test_local_workers_have_one_task_thread_and_a_share_of_the_cores() -> None:
-    cores = len(os.sched_getaffinity(0))
+    cores = CPU_COUNT
     before = thread_settings()
     with Local().open(Demand(tasks=1, memory=0)) as client:
         assert isinstance(client, Client)

@@ -24,7 +24,7 @@ from pipeline import (
     status,
 )
 from pipeline.lock import driver_lock
-from pipeline.resident import ResidentCache, nbytes
+from pipeline.resident import ResidentCache, nbytes, process_cache
 
 Compute = Callable[[Workflow], Outcome]
 
@@ -193,6 +193,13 @@ def test_the_resident_cache_is_bounded_in_bytes() -> None:
     get("huge", 101)
     assert made == ["a", "b", "c", "b", "huge", "huge"]
     assert cache.used == 80
+
+
+def test_the_resident_cache_fits_the_memory_of_its_own_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pipeline.resident._caches", {})
+    monkeypatch.setattr("pipeline.resident.MEMORY_LIMIT", 4_000)
+    assert process_cache(1 << 40, "cpu").limit == 1_600
+    assert process_cache(1_000, "cpu").limit == 1_000
 
 
 def test_bytes_of_a_result_count_each_array_once() -> None:

@@ -178,6 +178,11 @@ def test_default_number_of_workers(tasks: int, memory: int, workers: int) -> Non
     assert default_workers(8, Demand(tasks, memory)) == workers
 
 
+def test_a_container_bounds_the_number_of_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pipeline.clusters.local.MEMORY_LIMIT", 1_000)
+    assert default_workers(8, Demand(100, 400)) == 2
+
+
 def test_width(store: Store) -> None:
     w = Workflow("w")
     field = w.add(toys.field, over={"config": ["a", "b"]})
