@@ -113,7 +113,9 @@ def _joined(
     store: Store, stage: str, output: str, dims: tuple[str, ...], grid: _Grid, chunks: Mapping[Any, str]
 ) -> xarray.Variable:
     """One output over the whole grid, a lazy block per chunk."""
-    example = store.open(stage, next(iter(chunks.values())))[output]
+    first = next(iter(chunks.values()))
+    with store.reading(stage, first):
+        example = store.open(stage, first)[output]
     lead = tuple(dim for dim in grid.dims if dim not in dims)
 
     def block(at: dict[str, tuple[Coordinate, ...]]) -> dask.array.Array:

@@ -169,21 +169,25 @@ class Store:
 
     def record(self, stage: str, key: str) -> dict[str, Any]:
         """Parameters, coordinates, input keys, statistics and digests of a chunk."""
-        try:
+        with self.reading(stage, key):
             return json.loads((self.location(stage, key) / "zarr.json").read_text())["attributes"]
-        except (OSError, ValueError, KeyError) as error:
-            raise DamagedChunkError(f"{self._name(stage, key)} has no readable record: {error}") from error
 
     def load(self, stage: str, key: str) -> dict[str, np.ndarray]:
         """All arrays of a chunk, checked against their checksums."""
         names = self.record(stage, key)["arrays"]
-        try:
+        with self.reading(stage, key):
             group = self.open(stage, key)
             return {name: _read_whole(group[name]) for name in names}
+
+    @contextmanager
+    def reading(self, stage: str, key: str) -> Iterator[None]:
+        """Turn what a damaged chunk raises while it is read into one clear message."""
+        try:
+            yield
         except (OSError, ValueError, KeyError) as error:
             raise DamagedChunkError(
-                f"{self._name(stage, key)} is damaged ({error}): `quarkline verify --remove` drops it, "
-                "and the next run computes it again"
+                f"{self._name(stage, key)} is damaged ({error}): `quarkline verify --remove {self.path}` "
+                "drops it, and the next run computes it again"
             ) from error
 
     def open(self, stage: str, key: str) -> zarr.Group:

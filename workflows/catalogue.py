@@ -43,7 +43,7 @@ def load_project(path: Path) -> Project:
     """
     file = read_parameter_file(path)
     name = file.values.get("workflow")
-    if name not in BUILDERS:
+    if not isinstance(name, str) or name not in BUILDERS:
         close = get_close_matches(str(name), BUILDERS, n=1)
         hint = f": did you mean `{close[0]}`?" if close else f"; known: {', '.join(BUILDERS)}"
         given = (

@@ -42,8 +42,8 @@ def prepare(file: ParameterFile) -> Project:
     return Project(
         title="Disconnected vector current: light, strange, light minus strange",
         workflow=workflow,
-        store=Path(parameters.store),
-        report=Path(parameters.report),
+        store=Path(parameters.store).expanduser(),
+        report=Path(parameters.report).expanduser(),
         results=[name for name in RESULTS if name in workflow.nodes],
         sections=partial(sections, parameters),
         texts=partial(texts, parameters),

@@ -120,6 +120,9 @@ def _problem(file: ParameterFile, model: type[Section], detail: ErrorDetails) ->
         known = ", ".join(_keys(model, location[:-1]))
         hint = f": did you mean `{meant}`?" if meant else f"; known: {known}"
         return f"unknown key `{location[-1]}` {where} (line {file.line(location)}){hint}"
+    if kind == "invalid_key":
+        line = file.line((*location[:-1], detail["input"]))
+        return f"unknown key {_shown(detail['input'])} {where} (line {line}): a key is a word"
     if kind == "missing":
         return f"missing key `{location[-1]}` {where} (line {file.line(location)})"
     if kind == "value_error":

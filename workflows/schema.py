@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
@@ -214,9 +215,20 @@ def contradictions(parameters: G2Disconnected) -> Iterator[tuple[Location, str]]
         )
     if noise.vectors % noise.chunk:
         yield ("noise", "chunk"), f"{noise.chunk} does not divide the {noise.vectors} noise vectors"
+    if not parameters.report:
+        yield ("report",), "is empty: name a folder"
+    elif _is_within(Path(parameters.report), Path(parameters.store)):
+        yield (
+            ("report",),
+            f"{parameters.report!r} lies in the store {parameters.store!r}: name another folder",
+        )
     heatbath = parameters.ensemble.heatbath
     if heatbath:
         yield from misfits(parameters, heatbath.lattice, heatbath.configurations)
+
+
+def _is_within(path: Path, folder: Path) -> bool:
+    return path.expanduser().resolve().is_relative_to(folder.expanduser().resolve())
 
 
 def misfits(
@@ -224,7 +236,7 @@ def misfits(
 ) -> Iterator[tuple[Location, str]]:
     """What does not fit the ensemble: its lattice, its number of configurations."""
     try:
-        parameters.noise.dilution.scheme().subsets(lattice)
+        parameters.noise.dilution.scheme().check(lattice)
     except InputError as error:
         yield ("noise", "dilution"), str(error)
     if parameters.exact and lattice.volume > EXACT_SITES:

@@ -74,6 +74,11 @@ class Dilution:
                 raise InputError(f"unknown dilution option {name!r}: {hint}")
         return cls(**(options or {}))
 
+    def check(self, lattice: Lattice) -> None:
+        """Raises InputError where an option does not divide the lattice; costs nothing on a large one."""
+        self._time_period(lattice)
+        self._displacement_side(lattice)
+
     def subsets(self, lattice: Lattice) -> tuple[Subset, ...]:
         """Every subset, the even ones first."""
         return self.partition(lattice, EVEN).subsets + self.partition(lattice, ODD).subsets

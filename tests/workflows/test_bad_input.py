@@ -58,6 +58,7 @@ def test_every_command_refuses_a_bad_file(quarkline: CommandLine, g2: Path, comm
             "`links.boundary` (line 4) is 'open', expected 'periodic' or 'antiperiodic'",
         ),
         ("workflow: g2_disconnected", "workflow: g2", "is 'g2'"),
+        ("workflow: g2_disconnected", "workflow: [g2]", "`workflow` (line 1) is ['g2']"),
         ("workflow: g2_disconnected\n", "", "missing key `workflow`; known: g2_disconnected"),
     ],
 )

@@ -8,11 +8,13 @@ from pathlib import Path
 
 import h5py
 import numpy as np
+import pytest
 import zarr
-from tiny_project import CommandLine, edit
+from tiny_project import TINY, CommandLine, edit
 
 from pipeline import open_result
 from stages.correlator import FLAVOURS
+from workflows.catalogue import load_project
 
 
 def chunk_times(folder: Path) -> dict[str, int]:
@@ -138,6 +140,24 @@ def test_damaged_chunk_is_found_dropped_and_computed_again(
     assert sum(missing(quarkline, project).values()) == 1
     assert quarkline("run", project, "--cluster", cluster).code == 0
     assert quarkline("verify", "store").code == 0
+
+
+def test_store_and_report_may_be_in_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    (tmp_path / "g2.yaml").write_text(TINY)
+    file = edit(tmp_path / "g2.yaml", ("store: store", "store: ~/store"), ("report: report", "report: ~/r"))
+    project = load_project(file)
+    assert (project.store, project.report) == (tmp_path / "home" / "store", tmp_path / "home" / "r")
+
+
+@pytest.mark.parametrize("record", ["zarr.json", "current/zarr.json"])
+def test_unreadable_record_is_one_message(quarkline: CommandLine, project: Path, record: str) -> None:
+    for victim in (project.parent / "store").glob(f"current_loops/*/{record}"):
+        victim.write_text("{")
+    answer = quarkline("export", project, "--result", "loops_light")
+    assert answer.code == 2 and "Traceback" not in answer.err
+    assert "is damaged (Expecting property name enclosed in double quotes" in answer.err
+    assert f"`quarkline verify --remove {project.parent / 'store'}` drops it" in answer.err
 
 
 def test_status_counts_chunks(quarkline: CommandLine, project: Path) -> None:

@@ -132,6 +132,19 @@ MISTAKES = {
         ("  seed: 55\n", "  seed: 55\n  seed: 56\n"),
         'line 17: found duplicate key "seed" with value "56" (original value: "55"): remove one of the two',
     ),
+    "report in the store": (
+        ("report: there", "report: here/there"),
+        "`report` (line 27): 'here/there' lies in the store 'here': name another folder",
+    ),
+    "empty report": (("report: there", "report: ''"), "`report` (line 27): is empty: name a folder"),
+    "key that is a number": (
+        ("store: here", "store: here\n3: x"),
+        "unknown key 3 at the top level (line 27): a key is a word",
+    ),
+    "key that is a list": (
+        ("kind: z4", "kind: z4\n  [a, b]: 3"),
+        "unknown key ('a', 'b') in `noise` (line 16): a key is a word",
+    ),
     "not YAML": (("vectors: 4", "vectors: [4"), "not valid YAML: line 18: expected ',' or ']', but got ':'"),
 }
 
@@ -172,6 +185,13 @@ def test_exact_trace_is_for_tiny_lattices(tmp_path: Path) -> None:
     assert read(tmp_path, exact).exact
     with pytest.raises(InputError, match=r"`exact` \(line 28\): .* 8x8x8x8 needs 12288 solves"):
         read(tmp_path, exact.replace("[4, 4, 4, 8]", "[8, 8, 8, 8]"))
+
+
+def test_lattice_that_fits_no_memory_is_still_checked(tmp_path: Path) -> None:
+    huge = GOOD.replace("[4, 4, 4, 8]", "[4096, 4096, 4096, 4096]")
+    assert read(tmp_path, huge).noise.dilution.scheme().displacement == 2
+    with pytest.raises(InputError, match="does not divide every extent of the lattice 4096x4096x4096x4096"):
+        read(tmp_path, huge.replace("displacement: 2", "displacement: 3"))
 
 
 def test_good_file_keeps_every_value(tmp_path: Path) -> None:
