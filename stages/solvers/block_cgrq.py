@@ -53,7 +53,7 @@ class _BlockRecurrence:
     """
 
     narrows = False
-    update_at = 0.01
+    update_at = 1e-3
 
     def __init__(self, A: LinearOperator, kernels: Kernels) -> None:
         self.A, self.kernels = A, kernels
