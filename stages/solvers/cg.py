@@ -82,9 +82,7 @@ class _BatchedRecurrence:
         return np.sqrt(self.r2)
 
     def _conjugation(self) -> Vector:
-        """beta = -(A p)^H r / p^H A p, which makes r + beta p conjugate to p; in exact arithmetic |r|^2 /
-        |r_old|^2.
-        """
+        """beta = -(A p)^H r / p^H A p: r + beta p is conjugate to p. Exactly, it is |r|^2 / |r_old|^2."""
         return _divide(-self._dots(self.ap, self.r), self.pap, self.pap > 0)
 
     def _dots(self, x: Array, y: Array) -> Vector:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.dirac.operator import LinearOperator
-from stages.kernels.dispatch import Array, Kernels, array_module, to_host
+from stages.kernels.dispatch import Array, Kernels, array_module, to_device_like, to_host
 from stages.solvers.solution import Status
 
 WIDTHS = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64)
@@ -55,10 +55,10 @@ class Recurrence(Protocol):
     """y, ``[..., width]``, of the inner precision."""
 
     def replace(self, residual: Array, target: Vector, kept: NDArray[np.intp] | None) -> None:
-        """Start again from y = 0 and this true residual ``[..., width]`` (which it may overwrite), keeping
-        directions.
+        """Start again from y = 0 with this true residual ``[..., width]``, keeping the search directions.
 
-        target: norms to reach. kept: positions of the columns in the block before, None if they are the same.
+        residual: may be overwritten. target: norms to reach. kept: positions of the columns in the block
+        before, None if they are the same.
         """
 
     def step(self) -> Vector:
@@ -102,6 +102,7 @@ class ReliableIteration:
         self.scale = np.where(self.source > 0, self.source, 1)
         self.target = tolerance * self.source
         self.residual: Array = None
+        self.unit = np.ones_like(self.source)
         self.norms = self.source.copy()
         self.iterations = self.matvecs = self.replacements = 0
         self.columns = np.arange(b.shape[-1])
@@ -119,10 +120,8 @@ class ReliableIteration:
             if self.iterations >= self.max_iterations:
                 return Status.ITERATION_LIMIT
             still_open = self.open
-            residual, self.residual = self.residual, None
             try:
-                recurrence.replace(residual, SAFETY * self.target[self.columns], kept)
-                del residual
+                self._replace(recurrence, kept)
                 estimate = self._cycle(recurrence, mixed)
             except BreakdownError as breakdown:
                 return self._break_off(recurrence, breakdown.status)
@@ -163,13 +162,23 @@ class ReliableIteration:
         whole = self.columns.size == field.shape[-1]
         return field if whole else array_module(field).take(field, self.columns, axis=-1)
 
+    def _replace(self, recurrence: Recurrence, kept: NDArray[np.intp] | None) -> None:
+        """Hand the true residual over, each column times a power of two that brings its norm near one:
+        squares of small residuals would underflow in single precision.
+        """
+        residual, self.residual = self.residual, None
+        norms = self.norms[self.columns]
+        self.unit = np.exp2(np.floor(np.log2(np.where(norms > 0, norms, 1))))
+        residual *= to_device_like(1 / self.unit, residual)
+        recurrence.replace(residual, SAFETY * self.target[self.columns] / self.unit, kept)
+
     def _cycle(self, recurrence: Recurrence, mixed: bool) -> Vector:
         """Iterate until the residual wants replacing; the estimated norms of the block's columns."""
         ceiling = self.norms[self.columns]
         target = self.target[self.columns]
         while True:
             self.matvecs += recurrence.width
-            estimate = recurrence.step()
+            estimate = recurrence.step() * self.unit
             self._record(estimate)
             ceiling = np.maximum(ceiling, estimate)
             still_open = estimate > SAFETY * target
@@ -191,11 +200,13 @@ class ReliableIteration:
             self.progress(self.iterations, row)
 
     def _absorb(self, correction: Array) -> None:
-        """x += y, then the true residual."""
+        """x += y, in the units of x, then the true residual."""
+        addition = correction * to_device_like(self.unit, correction)
         if self.columns.size == self.source.size:
-            self.x += correction
+            self.x += addition
         else:
-            self.x[..., self.columns] += correction
+            self.x[..., self.columns] += addition
+        del addition
         self.replacements += 1
         self._measure()
 
@@ -209,16 +220,12 @@ class ReliableIteration:
         return bool((still_open & (~self.open | (self.norms < 0.5 * best))).any())
 
     def _follows(self, estimate: Vector) -> bool:
-        """Whether the true residuals that miss the tolerance are what the recurrence believed, within a
-        factor 2.
-        """
+        """Whether true residuals that miss the tolerance are what the recurrence believed, or twice that."""
         missed = self.open[self.columns]
         return bool((self.norms[self.columns] < 2 * estimate)[missed].all())
 
     def _narrow(self, wanted: bool) -> NDArray[np.intp] | None:
-        """Leave converged columns out if a narrower block holds the others; their positions in the block
-        before.
-        """
+        """Leave converged columns out if a narrower block holds the others; positions of those that stay."""
         unfinished = self.open[self.columns]
         width = next_width(int(unfinished.sum()), self.columns.size)
         if not wanted or width == self.columns.size:

@@ -94,6 +94,13 @@ def test_zero_equal_and_dependent_right_hand_sides(solver, staggered, random_blo
     np.testing.assert_allclose(solution.x[..., 5], solution.x[..., 3], atol=1e-9)
 
 
+def test_right_hand_sides_of_any_size(solver, staggered, random_block):
+    """Squares of their residuals are far outside the range of single precision."""
+    A = staggered("hisq", 0.2, "cpu")
+    b = random_block(40, *A.shape, 4) * np.array([1e-40, 1e-20, 1, 1e60])
+    check(A, b, solver(1e-12, None).solve(A, b), 1e-12)
+
+
 def test_nothing_but_zeros(solver, staggered):
     A = staggered("hisq", 0.1)
     solution = solver().solve(A, np.zeros((*A.shape, 3), complex), x0=np.ones((*A.shape, 3), complex))
@@ -157,7 +164,7 @@ def test_reliable_updates_keep_the_search_directions(method, limit, staggered, r
     A = staggered("hisq", 0.1)
     b = random_block(59, *A.shape, 2)
     double, mixed = (method(1e-12, inner=i, kernels=reference).solve(A, b) for i in (None, "single"))
-    assert mixed.extras["replacements"] >= 6 > double.extras["replacements"]
+    assert mixed.extras["replacements"] >= 4 > double.extras["replacements"]
     assert mixed.iterations < limit * double.iterations
 
 
