@@ -215,6 +215,12 @@ def contradictions(parameters: G2Disconnected) -> Iterator[tuple[Location, str]]
         )
     if noise.vectors % noise.chunk:
         yield ("noise", "chunk"), f"{noise.chunk} does not divide the {noise.vectors} noise vectors"
+    elif solves.fine and solves.fine.vectors % noise.chunk:
+        yield (
+            ("solves", "fine", "vectors"),
+            f"{solves.fine.vectors} is no multiple of `noise.chunk`, {noise.chunk}: vectors are solved "
+            f"{noise.chunk} at a time, change one of the two",
+        )
     if not parameters.report:
         yield ("report",), "is empty: name a folder"
     elif _is_within(Path(parameters.report), Path(parameters.store)):

@@ -112,6 +112,11 @@ MISTAKES = {
         ("chunk: 2", "chunk: 3"),
         "`noise.chunk` (line 18): 3 does not divide the 4 noise vectors",
     ),
+    "fine vectors that no whole chunks make up": (
+        ("vectors: 2}", "vectors: 3}"),
+        "`solves.fine.vectors` (line 24): 3 is no multiple of `noise.chunk`, 2: vectors are solved 2 at a "
+        "time, change one of the two",
+    ),
     "fine looser than sloppy": (
         ("1.0e-10", "1.0e-2"),
         "`solves.fine.tolerance` (line 24): 0.01 must be tighter than the sloppy 0.001",
