@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import toy_stages as toys
 from distributed import LocalCluster
+from executions import Executions
 
 from pipeline import Outcome, Store, Workflow, plan, run
 from pipeline.clusters.address import Address
@@ -34,21 +35,6 @@ def cluster(log_path: Path) -> Iterator[Address]:
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
     return Store(tmp_path / "store")
-
-
-class Executions:
-    """What stage functions ran since the last look."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._seen = len(toys.executions(path))
-
-    def new(self) -> dict[str, int]:
-        """Number of executions per stage since the last call."""
-        lines = toys.executions(self._path)
-        fresh, self._seen = lines[self._seen :], len(lines)
-        names = [line["stage"] for line in fresh]
-        return {name: names.count(name) for name in sorted(set(names))}
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import h5py
 import numpy as np
 import pytest
 import toy_stages as toys
-from conftest import Executions
+from executions import Executions
 
 from pipeline import (
     Outcome,
