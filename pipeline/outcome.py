@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from pipeline.coordinates import Coordinates, describe
@@ -55,10 +56,23 @@ class Outcome:
         shown = [state for state in _STATES if state in ("done", "failed") or self.count(state)]
         rows = [[node, *(str(counts[state]) for state in shown)] for node, counts in self.states.items()]
         lines = [self._headline(), *table(["node", *shown], rows)]
-        lines += [f"failed: {failure}" for failure in self.failures]
+        lines += self._told()
         if self.exit_status != COMPLETE:
             lines.append("what is missing is computed by the same command, once its cause is gone")
         return "\n".join(lines)
+
+    def _told(self) -> Iterator[str]:
+        """Each error once, with what it befell: one damaged file fails every chunk that reads it."""
+        befallen: dict[str, dict[str, list[Coordinates]]] = {}
+        for failure in self.failures:
+            befallen.setdefault(failure.error, {}).setdefault(failure.node, []).append(failure.coordinates)
+        for error, nodes in befallen.items():
+            if len(nodes) == 1:
+                ((node, chunks),) = nodes.items()
+                yield f"failed: {_share(node, chunks)}: {error}"
+            else:
+                yield f"failed: {counted(sum(map(len, nodes.values())), 'chunk')}: {error}"
+                yield from (f"  {_share(node, chunks)}" for node, chunks in nodes.items())
 
     def _headline(self) -> str:
         missing = self.count("failed") + self.count("blocked") + self.count("unfinished")
@@ -66,3 +80,11 @@ class Outcome:
         rest = f", {counted(missing, 'chunk')} missing" if missing else ""
         computed = f"{counted(self.count('done'), 'chunk')} computed"
         return f"run {self.run} {ended} after {duration(self.seconds)}: {computed}{rest}"
+
+
+def _share(node: str, chunks: Sequence[Coordinates]) -> str:
+    """`loops config=b (2 chunks)`: a node, the coordinates that its failed chunks share, their number."""
+    first, *others = chunks
+    shared = {dim: values for dim, values in first.items() if all(at[dim] == values for at in others)}
+    named = f"{node} {describe(shared)}".rstrip()
+    return f"{named} ({counted(len(chunks), 'chunk')})" if others else named

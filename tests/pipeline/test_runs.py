@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import toy_stages as toys
-from conftest import Executions
+from executions import Executions
 
 from pipeline import (
     At,
@@ -29,6 +30,7 @@ from pipeline import (
 from pipeline.clusters.address import Address
 from pipeline.clusters.local import Local
 from pipeline.events import EventLog, read_events
+from pipeline.outcome import Failure
 from pipeline.verification import Damage
 
 Compute = Callable[[Workflow], Outcome]
@@ -159,6 +161,26 @@ def test_a_failed_chunk_does_not_stop_independent_ones(compute: Compute, execute
     assert outcome.states["loops"] == {"done": 4, "blocked": 2}
     assert "failed: fragile config=b: ValueError: configuration b is bad" in outcome.table()
     assert executed.new() == {"field": 3, "fragile": 3, "loops": 4}
+
+
+def test_the_closing_table_says_each_error_once() -> None:
+    read = "c.lime is damaged"
+    failures = [
+        Failure("observables", {"config": ("c",)}, read),
+        Failure("loops", {"config": ("c",), "noise": (0, 1)}, read),
+        Failure("loops", {"config": ("c",), "noise": (2, 3)}, read),
+        Failure("links", {"config": ("a",)}, "no room"),
+        Failure("links", {"config": ("b",)}, "no room"),
+        Failure("mean", {}, "too few"),
+    ]
+    table = Outcome("run-1", "demo", {"loops": Counter(failed=6)}, tuple(failures)).table()
+    assert table.splitlines()[3:-1] == [
+        "failed: 3 chunks: c.lime is damaged",
+        "  observables config=c",
+        "  loops config=c (2 chunks)",
+        "failed: links (2 chunks): no room",
+        "failed: mean: too few",
+    ]
 
 
 def test_a_failure_is_not_retried_in_the_run_but_in_the_next(compute: Compute, executed: Executions) -> None:
