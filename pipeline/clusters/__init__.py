@@ -19,6 +19,11 @@ class Demand:
     memory: int
     """Bytes that the largest task needs, 0 if unknown."""
 
+    @property
+    def of_use(self) -> int:
+        """The number of workers beyond which some would never have work."""
+        return max(1, self.tasks)
+
 
 class Cluster(Protocol):
     """A kind of cluster with its options."""

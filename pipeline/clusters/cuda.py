@@ -22,7 +22,7 @@ class Cuda:
     """A worker per GPU; each sees its own as device 0.
 
     Args:
-        workers: number of GPUs to use; all visible ones by default.
+        workers: number of GPUs to use, all visible ones by default; no more than have work.
     """
 
     workers: int | None = None
@@ -32,9 +32,10 @@ class Cuda:
     def open(self, demand: Demand) -> Iterator[Client]:
         cluster = _cluster_class()
         devices = _device_count()
-        workers = self.workers or min(devices, max(1, demand.tasks))
-        if not 1 <= workers <= devices:
-            raise UserError(f"workers={workers}, but this machine has {devices} GPUs, one worker each")
+        wanted = devices if self.workers is None else self.workers
+        if not 1 <= wanted <= devices:
+            raise UserError(f"workers={wanted}, but this machine has {devices} GPUs, one worker each")
+        workers = min(wanted, demand.of_use)
         cores = max(1, CPU_COUNT // workers)
         options = {"n_workers": workers, "threads_per_worker": 1, "resources": {"device": 1}}
         no_spilling = {"protocol": "tcp", "device_memory_limit": 0}

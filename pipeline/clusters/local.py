@@ -42,7 +42,8 @@ class Local:
     """As many one-thread workers as cores, or fewer with more kernel threads each.
 
     Args:
-        workers: number of worker processes; by default as many as have work and memory.
+        workers: number of worker processes, no more of which start than have work; by default as many as
+            have work and memory.
     """
 
     workers: int | None = None
@@ -50,9 +51,9 @@ class Local:
 
     @contextmanager
     def open(self, demand: Demand) -> Iterator[Client]:
-        workers = self.workers or default_workers(CPU_COUNT, demand)
-        if workers < 1:
-            raise UserError(f"workers must be at least 1, got {workers}")
+        if self.workers is not None and self.workers < 1:
+            raise UserError(f"workers must be at least 1, got {self.workers}")
+        workers = min(self.workers, demand.of_use) if self.workers else default_workers(CPU_COUNT, demand)
         options: dict[str, Any] = {"n_workers": workers, "threads_per_worker": 1, "resources": {"device": 1}}
         with started(LocalCluster, options, max(1, CPU_COUNT // workers)) as client:
             yield client
@@ -61,7 +62,7 @@ class Local:
 def default_workers(cores: int, demand: Demand) -> int:
     """One per core, but no more than there is work and memory for."""
     fitting = int(MEMORY_SHARE * MEMORY_LIMIT // demand.memory) if demand.memory else cores
-    return max(1, min(cores, demand.tasks, fitting))
+    return max(1, min(cores, demand.of_use, fitting))
 
 
 @contextmanager

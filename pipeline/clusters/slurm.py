@@ -21,7 +21,7 @@ class Slurm:
     """One job per worker; the scheduler is in the driver, on the login or batch node that runs it.
 
     Args:
-        workers: number of jobs, each one worker.
+        workers: number of jobs, each one worker; no more than have work.
         cores: CPU cores per job, used by the kernels' own threads.
         memory: per job, as Slurm writes it.
         walltime: per job; jobs that end are not replaced, chunks in flight are computed by others.
@@ -44,7 +44,7 @@ class Slurm:
     @contextmanager
     def open(self, demand: Demand) -> Iterator[Client]:
         with _cluster_class()(**self.options()) as cluster, Client(cluster, set_as_default=False) as client:
-            cluster.scale(jobs=self.workers or max(1, demand.tasks))
+            cluster.scale(jobs=min(self.workers or demand.of_use, demand.of_use))
             client.register_plugin(Watchdog())
             client.register_plugin(Monitor())
             client.wait_for_workers(1)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import builtins
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,31 @@ from pipeline.clusters.local import Local
 from pipeline.clusters.slurm import Slurm
 
 DEMAND = Demand(tasks=4, memory=0)
+
+
+def started_workers(monkeypatch: pytest.MonkeyPatch, module: str, cluster: Any, demand: Demand) -> int:
+    """How many worker processes a cluster asks for, without starting them."""
+    asked: list[int] = []
+
+    @contextmanager
+    def noted(_: Any, options: dict[str, Any], __: int) -> Iterator[None]:
+        asked.append(options["n_workers"])
+        yield None
+
+    monkeypatch.setattr(f"pipeline.clusters.{module}.started", noted)
+    with cluster.open(demand):
+        return asked[0]
+
+
+@pytest.mark.parametrize(("wanted", "tasks", "workers"), [(100, 6, 6), (3, 6, 3), (5, 0, 1)])
+def test_no_more_workers_start_than_have_work(
+    monkeypatch: pytest.MonkeyPatch, wanted: int, tasks: int, workers: int
+) -> None:
+    demand = Demand(tasks, memory=0)
+    assert started_workers(monkeypatch, "local", Local(workers=wanted), demand) == workers
+    monkeypatch.setattr("pipeline.clusters.cuda._cluster_class", lambda: None)
+    monkeypatch.setattr("pipeline.clusters.cuda._device_count", lambda: 100)
+    assert started_workers(monkeypatch, "cuda", Cuda(workers=wanted), demand) == workers
 
 
 def without(monkeypatch: pytest.MonkeyPatch, package: str) -> None:

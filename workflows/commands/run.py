@@ -22,7 +22,11 @@ def run(
     cluster: ClusterOption = "local",
     workers: Annotated[
         int | None,
-        typer.Option(min=1, help="Worker processes, GPUs or jobs.", show_default="as many as are of use"),
+        typer.Option(
+            min=1,
+            help="Worker processes, GPUs or jobs; no more start than the plan has work for at a time.",
+            show_default="as many as are of use",
+        ),
     ] = None,
     time_limit: TimeLimitOption = None,
     store: StoreOption = None,
