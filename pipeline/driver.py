@@ -20,6 +20,7 @@ from pipeline.events import EventLog, Listener
 from pipeline.graph import TaskPlan, plan_tasks, widest_level
 from pipeline.lock import driver_lock
 from pipeline.manifest import write_manifest
+from pipeline.memory import shortage
 from pipeline.monitor import PLAN_TOPIC
 from pipeline.outcome import Outcome
 from pipeline.planning import Plan
@@ -56,7 +57,8 @@ def run(
 
     Raises:
         UserError: the store is driven by another process or cannot be written, the cluster cannot be started
-            or does not offer what the stages ask for, the plan was made for another backend.
+            or does not offer what the stages ask for (memory among it), the plan was made for another
+            backend.
     """
     stop = StopRequest(time_limit, grace)
     chosen = choose(cluster) if isinstance(cluster, str) else cluster
@@ -64,6 +66,8 @@ def run(
         raise UserError(
             f"the plan is for backend {plan.backend!r}, the cluster's is {chosen.backend!r}: plan again"
         )
+    if short := shortage(plan, chosen):
+        raise UserError(short)
     name = f"{datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
     if not plan.missing:
         with suppress(UserError):

@@ -32,5 +32,9 @@ class Cluster(Protocol):
     def backend(self) -> str:
         """'cpu' or 'cuda': where stages run that ask for a device."""
 
+    @property
+    def memory_limit(self) -> int | None:
+        """Bytes that a task alone on its worker's machine may use, None if that is not known here."""
+
     def open(self, demand: Demand) -> AbstractContextManager[Client]:
         """Start (or join) it; on leaving, end what was started."""

@@ -28,6 +28,10 @@ class Cuda:
     workers: int | None = None
     backend: str = "cuda"
 
+    @property
+    def memory_limit(self) -> None:
+        """Not known: what is projected is the host's and the GPU's together."""
+
     @contextmanager
     def open(self, demand: Demand) -> Iterator[Client]:
         cluster = _cluster_class()

@@ -49,6 +49,11 @@ class Local:
     workers: int | None = None
     backend: str = "cpu"
 
+    @property
+    def memory_limit(self) -> int:
+        """Of this machine, or of the container that this process is in."""
+        return int(MEMORY_LIMIT)
+
     @contextmanager
     def open(self, demand: Demand) -> Iterator[Client]:
         if self.workers is not None and self.workers < 1:

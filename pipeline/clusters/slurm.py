@@ -41,6 +41,10 @@ class Slurm:
     directives: tuple[str, ...] = ()
     prologue: tuple[str, ...] = field(default=())
 
+    @property
+    def memory_limit(self) -> None:
+        """Not known: the batch system watches over that of its jobs."""
+
     @contextmanager
     def open(self, demand: Demand) -> Iterator[Client]:
         with _cluster_class()(**self.options()) as cluster, Client(cluster, set_as_default=False) as client:

@@ -30,6 +30,7 @@ from pipeline import (
 from pipeline.clusters.address import Address
 from pipeline.clusters.local import Local
 from pipeline.events import EventLog, read_events
+from pipeline.memory import shortage
 from pipeline.outcome import Failure
 from pipeline.verification import Damage
 
@@ -181,6 +182,23 @@ def test_the_closing_table_says_each_error_once() -> None:
         "failed: links (2 chunks): no room",
         "failed: mean: too few",
     ]
+
+
+def test_a_task_beyond_the_machines_memory_is_refused_before_any_work(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pipeline.clusters.local.MEMORY_LIMIT", 8_000_000_000)
+    w = Workflow("large")
+    small = w.add(toys.field, over={"config": ["a"]}, memory=8_000_000_000)
+    assert shortage(plan(w, store), Local()) == ""
+    w.add(toys.fragile, small, memory=94_000_000_000)
+    message = (
+        r"node 'fragile' needs 94 GB of memory \(projected\), but this machine has 8 GB: make its blocks"
+    )
+    with pytest.raises(UserError, match=message):
+        run(plan(w, store), store, cluster="local")
+    assert not store.path.exists()
+    assert shortage(plan(w, store), Address("tcp://elsewhere:8786")) == ""
 
 
 def test_a_failure_is_not_retried_in_the_run_but_in_the_next(compute: Compute, executed: Executions) -> None:

@@ -69,6 +69,20 @@ def test_run_refuses_before_anything_starts(
     assert not (g2.parent / "store").exists()
 
 
+def test_lattice_beyond_the_machines_memory(
+    quarkline: CommandLine, g2: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pipeline.clusters.local.MEMORY_LIMIT", 1_000_000_000)
+    assert "warning" not in quarkline("plan", g2).out
+    edit(g2, ("[4, 4, 4, 4]", "[32, 32, 32, 64]"))
+    answer = quarkline("run", g2)
+    assert answer.code == 2 and answer.err.startswith("error: a task of node 'loops_light' needs")
+    assert "but this machine has 1 GB" in answer.err
+    assert not (g2.parent / "store").exists()
+    answer = quarkline("plan", g2)
+    assert answer.code == 0 and "\nwarning: a task of node 'loops_light' needs" in answer.out
+
+
 def test_missing_workflow_file(quarkline: CommandLine, g2: Path) -> None:
     refused(quarkline("run", "g3.yaml"), "g3.yaml: no such workflow file: did you mean g2.yaml?")
 

@@ -28,17 +28,22 @@ def plan(
     from pipeline import Store
     from pipeline import plan as make_plan
     from pipeline.clusters.choose import choose
+    from pipeline.memory import shortage
     from workflows.catalogue import load_project
 
     project = load_project(workflow)
     kept = Store(store or project.store)
-    planned = make_plan(project.workflow, kept, backend=choose(cluster).backend)
+    chosen = choose(cluster)
+    planned = make_plan(project.workflow, kept, backend=chosen.backend)
+    short = shortage(planned, chosen)
     if json:
         from json import dumps
 
-        typer.echo(dumps({"store": str(kept.path), **as_dict(planned)}, indent=2))
+        typer.echo(dumps({"store": str(kept.path), **as_dict(planned), "warning": short}, indent=2))
     else:
         typer.echo(planned.explain())
+        if short:
+            typer.echo(f"warning: {short}")
 
 
 def as_dict(plan: Plan) -> dict[str, Any]:
