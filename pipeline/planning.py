@@ -98,12 +98,13 @@ def plan(workflow: Workflow, store: Store, *, backend: str = "cpu") -> Plan:
     absent = [
         c for c in everything if not c.node.stage.transient and c.key not in existing[c.node.stage.name]
     ]
-    reasons = Reasons(Manifest.read(store, workflow.name), by_node, backend) if absent else None
+    manifest = Manifest.read(store, workflow.name) if absent else None
+    reasons = Reasons(manifest, by_node, backend, {chunk.key for chunk in absent})
     return Plan(
         workflow=workflow.name,
         backend=backend,
         everything=everything,
-        reasons={chunk.key: reasons.of(chunk) for chunk in absent} if reasons else {},
+        reasons={chunk.key: reasons.of(chunk) for chunk in absent},
         expected_seconds=_measured(workflow, store, by_node, existing) if absent else {},
     )
 

@@ -1,13 +1,14 @@
-"""Why a chunk must be computed: its plan compared with the last plan of the same workflow."""
+"""Why a chunk must be computed: its plan compared with the last plan of the same workflow, and with what the
+store holds of the same node from plans before that one."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from pipeline.coordinates import describe
+from pipeline.coordinates import Coordinate, describe
 from pipeline.manifest import Manifest, NodeRecord, describe_node, place
 
 if TYPE_CHECKING:
@@ -28,12 +29,24 @@ class Reason:
 
 
 class Reasons:
-    """Compares the chunks of one plan with a manifest (None: the workflow was never run)."""
+    """Compares the chunks of one plan with a manifest (None: the workflow was never run).
 
-    def __init__(self, manifest: Manifest | None, chunks: Mapping[str, list[Chunk]], backend: str) -> None:
+    Args:
+        absent: keys of the chunks that the store does not hold.
+    """
+
+    def __init__(
+        self,
+        manifest: Manifest | None,
+        chunks: Mapping[str, list[Chunk]],
+        backend: str,
+        absent: Collection[str] = (),
+    ) -> None:
         self._manifest = manifest
         self._chunks = chunks
         self._backend = backend
+        self._absent = absent
+        self._held: dict[str, dict[str, set[Coordinate]]] = {}
         self._changes: dict[str, Reason | None] = {}
 
     def of(self, chunk: Chunk) -> Reason:
@@ -43,7 +56,7 @@ class Reasons:
             return Reason("new")
         changed = self._node_change(chunk.node, before)
         if changed is not None:
-            return changed
+            return self._growth(chunk) if chunk.node.name in self._returned else changed
         old = before.chunks.get(place(chunk.coordinates))
         if old is None:
             return Reason("extended", describe(chunk.coordinates))
@@ -59,6 +72,30 @@ class Reasons:
         if node.name not in self._changes:
             self._changes[node.name] = _compare(before.content, describe_node(node, self._backend))
         return self._changes[node.name]
+
+    def _is_returned_to(self, node: Node, changed: Reason) -> bool:
+        """Whether some, not all, of a node's chunks are there from before it was changed and changed back.
+
+        Where chunk sizes changed, a block that is the same in both says nothing.
+        """
+        chunks = self._chunks[node.name]
+        there = sum(chunk.key not in self._absent for chunk in chunks)
+        return changed.kind != "changed chunk size" and not node.stage.transient and 0 < there < len(chunks)
+
+    def _growth(self, chunk: Chunk) -> Reason:
+        """Beyond the coordinates of the chunks that are there, or among them."""
+        held = self._held_coordinates(chunk.node)
+        if all(held[dim].issuperset(values) for dim, values in chunk.coordinates.items()):
+            return Reason("unfinished")
+        return Reason("extended", describe(chunk.coordinates))
+
+    def _held_coordinates(self, node: Node) -> dict[str, set[Coordinate]]:
+        if node.name not in self._held:
+            there = [chunk for chunk in self._chunks[node.name] if chunk.key not in self._absent]
+            self._held[node.name] = {
+                dim: {value for chunk in there for value in chunk.coordinates[dim]} for dim in node.over
+            }
+        return self._held[node.name]
 
     def _upstream_change(self, chunk: Chunk) -> Reason:
         """Names the inputs whose keys differ from last time, followed up to where the change began."""
@@ -78,7 +115,23 @@ class Reasons:
     @cached_property
     def _altered(self) -> set[str]:
         """Nodes declared otherwise than last time, or with another key at the same coordinates."""
-        return {name for name, chunks in self._chunks.items() if any(self._is_altered(c) for c in chunks)}
+        return {
+            name
+            for name, chunks in self._chunks.items()
+            if name not in self._returned and any(self._is_altered(chunk) for chunk in chunks)
+        }
+
+    @cached_property
+    def _returned(self) -> set[str]:
+        """Nodes that are as they were before the last plan, with some of their chunks."""
+        changes = {
+            chunks[0].node: self._node_change(chunks[0].node, before)
+            for chunks in self._chunks.values()
+            if (before := self._before(chunks[0].node)) is not None
+        }
+        return {
+            node.name for node, changed in changes.items() if changed and self._is_returned_to(node, changed)
+        }
 
     def _is_altered(self, chunk: Chunk) -> bool:
         before = self._before(chunk.node)
@@ -98,7 +151,9 @@ class Reasons:
         return {
             name
             for name, chunks in self._chunks.items()
-            if len(chunks) != sizes.get(name) or any(self._is_added(chunk) for chunk in chunks)
+            if name in self._returned
+            or len(chunks) != sizes.get(name)
+            or any(self._is_added(chunk) for chunk in chunks)
         }
 
     def _is_added(self, chunk: Chunk) -> bool:

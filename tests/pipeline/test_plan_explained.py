@@ -87,6 +87,24 @@ def test_reasons(store: Store, compute: Compute) -> None:
     }
 
 
+def test_what_was_changed_back_and_extended(store: Store, compute: Compute) -> None:
+    """The last plan had another mass; what is missing is only what this one adds to the one before."""
+    compute(workflow(noise=4, mass=0.5))
+    compute(workflow(noise=4, mass=0.25))
+    assert reasons(workflow(noise=8, mass=0.5), store) == {
+        "loops_light": {f"extended: config={c} noise={n}" for c in "ab" for n in ("4,5", "6,7")},
+        "mean": {"upstream extended: loops_light"},
+    }
+    text = plan(workflow(noise=8, mass=0.5), store).explain()
+    assert "loops_light  loops       8       4           4  extended: noise=4..7" in text
+    (lost, *_) = (c for c in plan(workflow(mass=0.5), store).chunks if c.node.name == "loops_light")
+    store.remove("loops", lost.key)
+    assert reasons(workflow(noise=4, mass=0.5), store) == {"loops_light": {"unfinished"}}
+    assert reasons(workflow(noise=4, mass=0.125), store)["loops_light"] == {
+        "changed parameter: mass 0.25 -> 0.125"
+    }
+
+
 def test_an_interrupted_run_is_unfinished(store: Store, compute: Compute) -> None:
     compute(workflow())
     key = next(iter(store.keys("first")))
