@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from dataclasses import dataclass, field
 from itertools import product
+from math import prod
 from pathlib import Path
 from typing import Any
 
 from pipeline.coordinates import Coordinate, Coordinates, blocks, describe_values, sorted_unique
 from pipeline.errors import UserError, suggestion
 from pipeline.stage import Input, Stage, stage_of
+
+LARGEST = 1_000_000
+"""Chunks that a workflow may have, and coordinates along one dimension: a plan holds each in memory, and each
+chunk is a folder."""
 
 Files = Mapping[str, Mapping[Any, Path] | Path]
 
@@ -34,6 +39,10 @@ class Node:
         declared = self.stage.inputs
         for position, node in enumerate(self.inputs):
             yield declared[min(position, len(declared) - 1)], node
+
+    def chunk_count(self) -> int:
+        """How many chunks there are, without making them."""
+        return prod(len(blocks(values, self.chunk[dim])) for dim, values in self.over.items())
 
     def chunks(self) -> list[Coordinates]:
         """The coordinates of every chunk, first dimension slowest."""
@@ -105,8 +114,21 @@ class Workflow:
         for argument, source in node.arguments():
             _check_reduction(node, argument, source)
             _check_alignment(node, argument, source)
+        self._check_size(node)
         self.nodes[label] = node
         return node
+
+    def _check_size(self, node: Node) -> None:
+        """Refuse more chunks than a plan can hold."""
+        count = node.chunk_count()
+        total = count + sum(other.chunk_count() for other in self.nodes.values())
+        if total > LARGEST:
+            extents = " x ".join(f"{len(values)} {dim}" for dim, values in node.over.items())
+            sizes = ", ".join(f"{dim}: {size}" for dim, size in node.chunk.items())
+            raise UserError(
+                f"node {node.name!r} has {count} chunks ({extents}, in chunks of {{{sizes}}}), which makes "
+                f"{total} in workflow {self.name!r}; at most {LARGEST} are possible: use larger chunks"
+            )
 
     def _check_membership(self, label: str, upstream: tuple[Node, ...]) -> None:
         for node in upstream:
@@ -151,6 +173,7 @@ def _extents(
     for dim in stage.over:
         sources = {node.name: node.over[dim] for node in upstream if dim in node.over}
         if dim in over:
+            _check_length(label, dim, over[dim])
             extents[dim] = sorted_unique(dim, over[dim])
             _check_subset(label, dim, extents[dim], sources)
         elif not sources:
@@ -163,6 +186,15 @@ def _extents(
         else:
             extents[dim] = next(iter(sources.values()))
     return extents
+
+
+def _check_length(label: str, dim: str, values: Iterable[Coordinate]) -> None:
+    """Refuse a dimension that is too long before its coordinates are made."""
+    if isinstance(values, Sized) and len(values) > LARGEST:
+        raise UserError(
+            f"node {label!r}: {len(values)} coordinates along {dim!r}, at most {LARGEST} are possible: "
+            "give fewer, or let each stand for more"
+        )
 
 
 def _check_subset(

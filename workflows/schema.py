@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from pipeline.explain import counted
+from pipeline.workflow import LARGEST
 from stages.lattice.errors import InputError
 from stages.lattice.geometry import Lattice
 from stages.noise.dilution import Dilution
@@ -25,7 +26,7 @@ class Heatbath(Section):
 
     extents: Extents
     beta: float = Field(gt=0)
-    configurations: int = Field(ge=2)
+    configurations: int = Field(ge=2, le=LARGEST)
     sweeps: int = Field(ge=1)
     overrelaxation: int = Field(ge=0)
     seed: Seed
@@ -117,6 +118,8 @@ class Noise(Section):
             raise ValueError(
                 f"got {vectors}, but a disconnected correlator pairs different noise vectors: at least 2"
             )
+        if vectors > LARGEST:
+            raise ValueError(f"got {vectors}, but a plan has room for at most {LARGEST}")
         return vectors
 
 

@@ -57,6 +57,22 @@ def test_the_declaration_is_read_from_the_signature() -> None:
     assert stage_of(toys.mean).inputs[0].reduces
 
 
+def test_a_workflow_beyond_what_a_plan_can_hold_is_refused_before_its_chunks_are_made() -> None:
+    w = Workflow("large")
+    field = w.add(toys.field, over={"config": list("ab")})
+    with pytest.raises(UserError, match=r"'loops': 100000000 coordinates along 'noise', at most 1000000"):
+        w.add(toys.loops, field, over={"noise": range(100_000_000)}, chunk={"noise": 10_000}, mass=0.5)
+    w.add(toys.loops, field, over={"noise": range(400_000)}, chunk={"noise": 1}, mass=0.5)
+    message = (
+        r"node 'more' has 200000 chunks \(2 config x 400000 noise, in chunks of \{config: 1, noise: 4\}\), "
+        r"which makes 1000002 in workflow 'large'; at most 1000000 are possible: use larger chunks"
+    )
+    with pytest.raises(UserError, match=message):
+        w.add(toys.loops, field, over={"noise": range(400_000)}, chunk={"noise": 4}, mass=0.25, name="more")
+    assert list(w.nodes) == ["field", "loops"]
+    w.add(toys.loops, field, over={"noise": range(300)}, chunk={"noise": 4}, mass=0.25, name="more")
+
+
 def test_what_stays_out_of_keys_must_be_a_parameter() -> None:
     def misspelt(*, at: At, limit: int) -> Out: ...
 

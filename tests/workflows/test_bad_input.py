@@ -51,6 +51,22 @@ def test_every_command_refuses_a_bad_file(quarkline: CommandLine, g2: Path, comm
         ("light: 0.1", "light: 0", "`masses.light` (line 5): a mass must be positive, got 0"),
         ("light: 0.1", "light: '0.1'", "`masses.light` (line 5) is '0.1', expected a number"),
         ("[4, 4, 4, 4]", "[4, 4, 3, 4]", "four even numbers of at least 2 (x y z t), got (4, 4, 3, 4)"),
+        (
+            "vectors: 4",
+            "vectors: 100000000",
+            "`noise.vectors` (line 9): got 100000000, but a plan has room for",
+        ),
+        (
+            "configurations: 2",
+            "configurations: 1000000000",
+            "`ensemble.heatbath.configurations` (line 3) is 1000000000",
+        ),
+        (
+            "vectors: 4\n  chunk: 2",
+            "vectors: 1000000\n  chunk: 2",
+            "node 'loops_light' has 1000000 chunks (2 config x 1000000 noise, in chunks of "
+            "{config: 1, noise: 2}), which makes",
+        ),
         ("displacement: 2", "displacement: 3", "does not divide every extent of the lattice 4x4x4x4"),
         (
             "antiperiodic",
