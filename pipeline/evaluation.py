@@ -10,7 +10,7 @@ from typing import Any
 from pipeline.coordinates import At, Coordinates
 from pipeline.join import join
 from pipeline.provenance import plain
-from pipeline.resident import process_cache
+from pipeline.resident import nbytes, process_cache
 from pipeline.stage import Input, Stage
 from pipeline.telling import Send, names, throttled
 from pipeline.work import RunContext, Work
@@ -55,7 +55,7 @@ class Evaluation:
     def get(self, work: Work) -> Any:
         """The result of an input: kept, shared, computed or loaded."""
         if work.node.stage.resident:
-            result, statistics = self._resident.get(work.held_as, lambda: self._make(work))
+            result, statistics = self._hold(work)
         elif work.inputs is None:
             result, statistics = self._make(work)
         else:
@@ -64,8 +64,23 @@ class Evaluation:
             self._statistics[work.key] = {**names(work), "statistics": plain(statistics)}
         return result
 
+    def _hold(self, work: Work) -> Made:
+        """A resident result from what this worker keeps; one too large for that is shared in this task."""
+        name = work.held_as
+        if name in self._shared:
+            return self._share(work)
+        made = self._resident.get(name, lambda: self._make(work))
+        if self._resident.declines(made):
+            self._send(
+                {"event": "not-kept", "bytes": nbytes(made), "limit": self._resident.limit, **names(work)}
+            )
+            self._shared[name] = made
+            return self._share(work)
+        self._uses[name] -= 1
+        return made
+
     def _share(self, work: Work) -> Made:
-        """A transient result, made for its first use in this task and dropped after its last."""
+        """A result made for its first use in this task and dropped after its last."""
         name = work.held_as
         if name not in self._shared:
             self._shared[name] = self._make(work)
@@ -127,12 +142,12 @@ def _transient_inputs(work: Work) -> Iterator[Work]:
 
 
 def _uses(works: Sequence[Work]) -> Counter[str]:
-    """How often each transient result is asked for in one task, if each is made once."""
+    """How often each transient or resident result is asked for in one task, if each is made once."""
     uses: Counter[str] = Counter()
     makers = list(works)
     while makers:
         for source in chain(*(makers.pop().inputs or ())):
-            if source.inputs is not None:
+            if source.inputs is not None or source.node.stage.resident:
                 uses[source.held_as] += 1
                 if uses[source.held_as] == 1:
                     makers.append(source)

@@ -16,7 +16,7 @@ HOST_SHARE = 0.4
 
 
 class ResidentCache:
-    """Least recently used results go first. A result larger than the bound is not kept.
+    """Least recently used results go first. A result larger than the bound is not kept: `declines` says so.
 
     Keys are chunk keys, so an entry is never stale, whatever runs the worker has served since.
     """
@@ -37,10 +37,14 @@ class ResidentCache:
         self._keep(key, value)
         return value
 
+    def declines(self, value: Any) -> bool:
+        """Whether a result is larger than all that is kept together."""
+        return nbytes(value) > self.limit
+
     def _keep(self, key: str, value: Any) -> None:
-        size = nbytes(value)
-        if size > self.limit:
+        if self.declines(value):
             return
+        size = nbytes(value)
         with self._lock:
             self.used -= self._entries.pop(key, (None, 0))[1]
             self._entries[key] = (value, size)

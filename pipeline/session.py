@@ -10,6 +10,7 @@ from typing import Any
 from distributed import Client, Future, KilledWorker
 
 from pipeline.events import Event, EventLog
+from pipeline.explain import size
 from pipeline.graph import TaskPlan, dask_graph
 from pipeline.outcome import Failure
 from pipeline.planning import Chunk
@@ -40,6 +41,8 @@ class Session:
         self._stop = stop
         self._inbox: SimpleQueue[Event | Future] = SimpleQueue()
         self._started: dict[str, float] = {}
+        self._too_large: set[str] = set()
+        """Nodes whose results no worker keeps, as was said already."""
         self.states: dict[str, str] = {}
         self.failures: list[Failure] = []
         client.subscribe_topic(context.topic, lambda event: self._inbox.put(event[1]))
@@ -108,6 +111,9 @@ class Session:
 
     def _handle(self, event: Event) -> None:
         kind, key = event["event"], event["key"]
+        if kind == "not-kept":
+            self._warn(event)
+            return
         if kind == "started":
             self._started[key] = event["time"]
         elif kind in _ENDED and key not in self.states:
@@ -118,6 +124,13 @@ class Session:
             if event.get("fatal"):
                 self._stop.ask("an error of the store", grace=0.0)
         self._log(event)
+
+    def _warn(self, event: Event) -> None:
+        """Once in a run and for each node: its resident results are made again by every task."""
+        node = event["node"]
+        if node not in self._too_large:
+            self._too_large.add(node)
+            self._log({**event, "message": _too_large(node, event["bytes"], event["limit"])})
 
     def _confirm(self, task: TaskPlan) -> None:
         """A task that returned has reported its chunks, unless its worker died just then: ask the store."""
@@ -174,3 +187,11 @@ class Session:
         }
         coordinates = {dim: list(values) for dim, values in chunk.coordinates.items()}
         self._log({**event, "stage": chunk.node.stage.name, "coordinates": coordinates, "error": error})
+
+
+def _too_large(node: str, nbytes: int, limit: int) -> str:
+    return (
+        f"a result of {node!r} has {size(nbytes)}, but a worker keeps at most {size(limit)} of resident "
+        "results: every task makes it again; take fewer workers (`--workers`), workers with more memory, "
+        "or a larger `resident_bytes` of `pipeline.run`"
+    )

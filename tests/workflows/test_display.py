@@ -34,6 +34,7 @@ EVENTS: list[dict[str, Any]] = [
         "error": "conf.1: [Errno 5] Input/output error",
         **PLACE,
     },
+    {"event": "not-kept", "node": "links", "key": "l", "message": "[links] are large", **PLACE},
     {"event": "stopping", "reason": "SIGINT"},
     {"event": "run-ended", "status": 1},
 ]
@@ -56,6 +57,7 @@ def test_lines_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) ->
         "gauge: 1 chunk",
         "failed: loops_light: conf.1: [Errno 5] Input/output error",
         "loops_light: 2 chunks",
+        "warning: [links] are large",
         "stopping (SIGINT): running chunks may finish",
     ]
 

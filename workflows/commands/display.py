@@ -48,6 +48,8 @@ class RunDisplay:
             self._begin(event["missing"])
         elif kind == "cluster-ready":
             self._say(f"dashboard: {event['dashboard']}")
+        elif kind == "not-kept":
+            self._say(f"warning: {event['message']}", style="yellow")
         elif kind == "stopping":
             self._say(f"stopping ({event['reason']}): running chunks may finish")
         elif kind == "progress":

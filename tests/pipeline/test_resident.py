@@ -1,0 +1,51 @@
+"""Resident results that are larger than what a worker keeps: shared within a task, and said once."""
+
+from __future__ import annotations
+
+import toy_stages as toys
+from executions import Executions
+
+from pipeline import Store, Workflow, plan, run
+from pipeline.clusters.address import Address
+from pipeline.events import Event, read_events
+
+
+def workflow() -> Workflow:
+    w = Workflow("resident")
+    setup = w.add(toys.setup, w.add(toys.field, over={"config": ["a"]}))
+    w.add(toys.with_setup, setup, over={"noise": range(6)})
+    return w
+
+
+def not_kept(store: Store, run: str) -> list[Event]:
+    return [event for event in read_events(store, run) if event["event"] == "not-kept"]
+
+
+def test_a_result_beyond_the_bound_is_said_once_in_a_run(
+    store: Store, cluster: Address, executed: Executions
+) -> None:
+    outcome = run(plan(workflow(), store), store, cluster=cluster, resident_bytes=47)
+    assert outcome.exit_status == 0
+    assert executed.new() == {"field": 1, "setup": 6, "with_setup": 6}
+    (event,) = not_kept(store, outcome.run)
+    assert (event["node"], event["bytes"], event["limit"]) == ("setup", 48, 47)
+    assert event["message"] == (
+        "a result of 'setup' has 48 B, but a worker keeps at most 47 B of resident results: every task "
+        "makes it again; take fewer workers (`--workers`), workers with more memory, or a larger "
+        "`resident_bytes` of `pipeline.run`"
+    )
+
+
+def test_a_result_within_the_bound_is_no_news(store: Store, cluster: Address) -> None:
+    outcome = run(plan(workflow(), store), store, cluster=cluster, resident_bytes=48)
+    assert not_kept(store, outcome.run) == []
+
+
+def test_chunks_of_one_task_share_a_result_beyond_the_bound(
+    store: Store, cluster: Address, executed: Executions
+) -> None:
+    planned = plan(workflow(), store)
+    planned.expected_seconds["with_setup"] = 0.0
+    outcome = run(planned, store, cluster=cluster, resident_bytes=47)
+    assert outcome.exit_status == 0
+    assert executed.new() == {"field": 1, "setup": 1, "with_setup": 6}
