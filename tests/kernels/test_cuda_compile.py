@@ -112,6 +112,31 @@ def test_too_many_right_hand_sides_are_refused() -> None:
         launch.dslash(BIG, 16, SINGLE, 65)
 
 
+HUGE = Lattice((128, 128, 128, 256))
+
+
+@pytest.mark.parametrize(("dtype", "n", "most"), [(SINGLE, 12, 10), (SINGLE, 7, 6), (DOUBLE, 16, 5)])
+def test_fields_beyond_the_index_of_the_dslash_are_refused(dtype: np.dtype, n: int, most: int) -> None:
+    message = (
+        rf"{n} right-hand sides on the lattice 128x128x128x256 .* take fewer right-hand sides, {most} at"
+    )
+    with pytest.raises(InputError, match=message):
+        launch.dslash(HUGE, 16, dtype, n)
+    launch.dslash(HUGE, 16, dtype, most)
+    with pytest.raises(InputError, match=r"256x256x256x256 .* take a smaller lattice"):
+        launch.dslash(Lattice((256, 256, 256, 256)), 16, dtype, n)
+
+
+@pytest.mark.parametrize(("dtype", "most"), [(SINGLE, 10), (DOUBLE, 5)])
+def test_kernels_compile_for_a_huge_lattice(dtype: np.dtype, most: int) -> None:
+    for kernel in (
+        launch.dslash(HUGE, 16, dtype, most),
+        launch.one_link_current(HUGE, most, dtype),
+        launch.add_staple(HUGE, dtype),
+    ):
+        compile_only(kernel.file, [kernel.instance], "sm_90")
+
+
 def test_compiler_errors_name_file_and_line_of_the_source() -> None:
     """R = 2 does not divide N = 5: the assertion's line is that of the .cu file, behind three headers."""
     text = (files("stages.kernels.cuda") / "hisq_dslash.cu").read_text().splitlines()

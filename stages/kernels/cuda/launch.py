@@ -20,6 +20,9 @@ MAX_RHS = 64
 BLOCK_THREADS = 256
 """Threads of a block where nothing speaks against it."""
 
+INDEX_LIMIT = 1 << 32
+"""Vectors of a field that the dslash can count."""
+
 MULTIPROCESSORS = 132
 """The grids of reductions and streaming kernels are multiples of this number, whatever the device."""
 
@@ -96,6 +99,7 @@ def dslash_shape(lattice: Lattice, dtype: np.dtype, n: int) -> DslashShape:
 def dslash(lattice: Lattice, directions: int, dtype: np.dtype, n: int) -> Launch:
     """The dslash of `hisq_dslash.cu` in its best shape."""
     _check_rhs(n)
+    _check_index(lattice, dtype, n)
     return dslash_in_shape(lattice, directions, dtype, n, dslash_shape(lattice, dtype, n))
 
 
@@ -206,6 +210,23 @@ def _check_rhs(*counts: int) -> None:
     for n in counts:
         if not 1 <= n <= MAX_RHS:
             raise InputError(f"CUDA kernels take 1 to {MAX_RHS} right-hand sides, got {n}: split the block")
+
+
+def _check_index(lattice: Lattice, dtype: np.dtype, n: int) -> None:
+    """The dslash counts the vectors of a field with 32 bits, which spares registers."""
+    if _vectors_per_field(lattice, dtype, n) < INDEX_LIMIT:
+        return
+    fitting = [m for m in range(1, n) if _vectors_per_field(lattice, dtype, m) < INDEX_LIMIT]
+    remedy = f"fewer right-hand sides, {fitting[-1]} at a time" if fitting else "a smaller lattice"
+    raise InputError(
+        f"a field of {n} right-hand sides on the lattice {lattice} has more elements than the CUDA dslash "
+        f"counts, 2^32 vectors of up to 16 bytes: take {remedy}"
+    )
+
+
+def _vectors_per_field(lattice: Lattice, dtype: np.dtype, n: int) -> int:
+    """Vectors of one parity's field ``[site, 3, n]``: pairs in single precision where n is even."""
+    return lattice.half_volume * 3 * n // (2 if dtype == np.complex64 and n % 2 == 0 else 1)
 
 
 def _instance(kernel: str, dtype: np.dtype, *arguments: object) -> str:

@@ -39,7 +39,8 @@ __global__ void __launch_bounds__(Columns<Real, N, GROUPS>::THREADS)
                      const Vector<Real, vector_width<Real>(N, N)>* __restrict__ solution, double* partials,
                      int parity) {
     using Columns = Columns<Real, N, GROUPS>;
-    constexpr int width = Columns::WIDTH, color = Columns::COUNT, direction = L::SITES * 9;
+    constexpr int width = Columns::WIDTH, color = Columns::COUNT;
+    constexpr size_t direction = size_t(L::SITES) * 9;
     __shared__ double scratch[4 * width * Columns::THREADS / 2 + 1];
     const int column = threadIdx.x % Columns::COUNT, group = threadIdx.x / Columns::COUNT;
 
@@ -52,7 +53,7 @@ __global__ void __launch_bounds__(Columns<Real, N, GROUPS>::THREADS)
         for (int c = 0; c < 3; c++) unpack(__ldg(noise + (size_t(s) * 3 + c) * color + column), nr[c], ni[c]);
 
         const auto add = [&](int mu, unsigned neighbour) {
-            contract<Real, width>(sum + mu * width, nr, ni, links + size_t(mu) * direction + size_t(s) * 9,
+            contract<Real, width>(sum + mu * width, nr, ni, links + mu * direction + size_t(s) * 9,
                                   solution + size_t(neighbour) * (3 * color) + column, color);
         };
         add(0, neighbour<L, 0, 1>(site, parity));
