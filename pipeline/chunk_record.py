@@ -23,9 +23,10 @@ def host_arrays(stage: Stage, result: Any, coordinates: Coordinates) -> dict[str
             f"stage {stage.name} must return {stage.result.__name__}, it returned {type(result).__name__}"
         )
     arrays = {}
+    known = {**stage.labels, **coordinates}
     for output, value in zip(stage.outputs, result, strict=True):
         array = np.asarray(value.get() if hasattr(value, "get") else value)
-        expected = [len(coordinates[dim]) if dim in coordinates else None for dim in output.dims]
+        expected = [len(known[dim]) if dim in known else None for dim in output.dims]
         fits = array.ndim == len(expected) and all(
             n in (None, length) for n, length in zip(expected, array.shape, strict=True)
         )

@@ -115,6 +115,7 @@ def describe_node(node: Node, backend: str) -> dict[str, Any]:
         "backend": stage.backend(backend) if stage.backend_in_key else None,
         "transient": stage.transient,
         "outputs": {output.name: list(output.dims) for output in stage.outputs},
+        "labels": stage.labels,
         "inputs": [upstream.name for upstream in node.inputs],
         "chunks": [],
     }

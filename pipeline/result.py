@@ -40,8 +40,9 @@ def open_result(
         partial: take the chunks that exist; what is missing reads as NaN or 0.
 
     Returns:
-        Named dimensions with coordinates along those of the stage; dimensions of the stage that an array does
-        not name come first. Attributes: stage, version, parameters, code, backend, and the number of chunks.
+        Named dimensions with coordinates along those of the stage and those that it declares labels for;
+        dimensions of the stage that an array does not name come first. Attributes: stage, version,
+        parameters, code, backend, and the number of chunks.
 
     Raises:
         UserError: no such store or result, or an incomplete one.
@@ -65,7 +66,8 @@ def open_result(
         for output, dims in node.content["outputs"].items()
     }
     attributes = {name: _attribute(record[name]) for name in _KEPT if name in record}
-    return xarray.Dataset(arrays, grid.coordinates(), {**attributes, "node": label, "chunks": len(chunks)})
+    coordinates = {**node.content.get("labels", {}), **grid.coordinates()}
+    return xarray.Dataset(arrays, coordinates, {**attributes, "node": label, "chunks": len(chunks)})
 
 
 def export_hdf5(

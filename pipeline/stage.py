@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from pipeline.coordinates import At, Chunks
+from pipeline.coordinates import At, Chunks, Coordinate, sorted_unique
 from pipeline.errors import UserError, suggestion
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -78,6 +78,7 @@ class Stage:
     takes_at: bool
     result: Any
     outputs: tuple[Output, ...]
+    labels: dict[str, tuple[Coordinate, ...]]
 
     @property
     def name(self) -> str:
@@ -105,6 +106,7 @@ def stage(
     transient: bool = False,
     resident: bool = False,
     backend_in_key: bool = False,
+    labels: Mapping[str, Sequence[Coordinate]] | None = None,
 ) -> Callable[[Function], Function]:
     """Declare a function as a stage.
 
@@ -118,6 +120,8 @@ def stage(
             backend. Such a stage may return any object.
         resident: workers keep its results in a cache bounded in bytes and keyed by content.
         backend_in_key: results are not reproducible across backends.
+        labels: names along dimensions of the outputs that the stage is not mapped over, such as
+            `{"parity": ("even", "odd")}`: the coordinates of whoever reads a result. They enter no key.
 
     Raises:
         UserError: at import, when the signature does not fit the declaration.
@@ -141,6 +145,7 @@ def stage(
             takes_at=takes_at,
             result=result,
             outputs=_outputs(function.__name__, result, optional=transient),
+            labels={dim: tuple(names) for dim, names in (labels or {}).items()},
         )
         _check(declared)
         function.stage = declared  # type: ignore[attr-defined]
@@ -250,6 +255,7 @@ def _check(declared: Stage) -> None:
             raise UserError(f"stage {name}: {label} names a dimension twice: {names!r}")
     if declared.over and not declared.takes_at and not declared.inputs:
         raise UserError(f"stage {name}: mapped over {declared.over} but takes neither inputs nor 'at: At'")
+    _check_labels(declared)
     known = [parameter.name for parameter in declared.parameters]
     for parameter in declared.unkeyed:
         if parameter not in known:
@@ -258,6 +264,17 @@ def _check(declared: Stage) -> None:
             )
     if declared.resources.device < 0:
         raise UserError(f"stage {name}: Resources(device={declared.resources.device}) must not be negative")
+
+
+def _check_labels(declared: Stage) -> None:
+    free = {dim for output in declared.outputs for dim in output.dims if dim not in declared.over}
+    for dim, names in declared.labels.items():
+        if dim not in free:
+            raise UserError(
+                f"stage {declared.name}: labels along {dim!r}, which is no dimension of its outputs alone"
+                f"{suggestion(dim, free)}"
+            )
+        sorted_unique(dim, names)
 
 
 __all__ = ["At", "Chunks", "Dims", "Resources", "Stage", "stage", "stage_of"]

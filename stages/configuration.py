@@ -11,7 +11,7 @@ from pipeline import At, Dims, stage
 from stages.gauge.heatbath import thermalised
 from stages.lattice.errors import InputError
 from stages.lattice.formats import read_gauge
-from stages.lattice.geometry import Lattice
+from stages.lattice.geometry import DIRECTIONS, PARITIES, Lattice
 from stages.lattice.plaquette import link_statistics, plaquette
 
 
@@ -37,7 +37,7 @@ class GaugeObservables(NamedTuple):
     unitarity_deviation: Annotated[np.ndarray, Dims()]
 
 
-@stage(version="1", over=("config",), backend_in_key=True)
+@stage(version="1", over=("config",), backend_in_key=True, labels={"mu": DIRECTIONS, "parity": PARITIES})
 def heatbath_configuration(
     *, at: At, extents: tuple[int, int, int, int], beta: float, seed: int, sweeps: int, overrelaxation: int
 ) -> GaugeLinks:
@@ -76,7 +76,7 @@ def file_configuration(*, at: At, path: Path, extents: tuple[int, int, int, int]
     return GaugeLinks(field.links, np.array(field.lattice.extents))
 
 
-@stage(version="1", over=("config",))
+@stage(version="1", over=("config",), labels={"plane": ("all", "spatial", "temporal")})
 def gauge_observables(gauge: GaugeLinks, *, at: At) -> GaugeObservables:
     """Plaquettes (normalised to 1), link trace and distance from unitarity of a configuration."""
     statistics = link_statistics(np.ascontiguousarray(gauge.links))

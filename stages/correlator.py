@@ -11,10 +11,11 @@ from stages.analysis import jackknife
 from stages.analysis.disconnected import NOT_INCLUDED
 from stages.analysis.disconnected import disconnected_correlator as pair_correlator
 from stages.estimators.truncated import Piece, difference_pieces, estimate, truncated_pieces
+from stages.lattice.geometry import DIRECTIONS, PARITIES
 from stages.loops import CurrentLoops
 
 FLAVOURS = ("light", "strange", "light - strange")
-"""Coordinates of the dimension `flavour`."""
+LABELS = {"flavour": FLAVOURS, "direction": DIRECTIONS, "parity": PARITIES}
 
 
 class Correlator(NamedTuple):
@@ -52,7 +53,7 @@ class BootstrapAverage(NamedTuple):
     correlator_samples: Annotated[np.ndarray, Dims("sample", "flavour", "time")]
 
 
-@stage(version="1", over=("config",))
+@stage(version="1", over=("config",), labels=LABELS)
 def disconnected_correlator(
     light: Chunks[CurrentLoops],
     strange: Chunks[CurrentLoops],
@@ -97,7 +98,7 @@ def piece(chunks: Chunks[CurrentLoops], name: str) -> Piece:
     return Piece(numbers, np.concatenate([values for _, values in parts]))
 
 
-@stage(version="1")
+@stage(version="1", labels=LABELS)
 def ensemble_average(correlators: Chunks[Correlator], *, at: At, jackknife_bin: int = 1) -> EnsembleAverage:
     """Means over configurations; errors, samples and covariance by jackknife over bins of `jackknife_bin`.
 
@@ -120,7 +121,7 @@ def ensemble_average(correlators: Chunks[Correlator], *, at: At, jackknife_bin: 
     )
 
 
-@stage(version="1")
+@stage(version="1", labels={"flavour": FLAVOURS})
 def bootstrap_average(
     correlators: Chunks[Correlator], *, at: At, samples: int, seed: int, jackknife_bin: int = 1
 ) -> BootstrapAverage:

@@ -12,10 +12,10 @@ from numpy.typing import ArrayLike
 
 from stages.analysis.budget import error_budget
 from stages.correlator import FLAVOURS
+from stages.lattice.geometry import DIRECTIONS
 
 COLOURS = ("#2a6f97", "#c1121f", "#386641", "#6a4c93")
 MARKERS = ("o", "s", "D", "^")
-DIRECTIONS = ("x", "y", "z", "t")
 
 
 def correlator_figure(correlator: ArrayLike, error: ArrayLike) -> Figure:

@@ -16,12 +16,14 @@ from stages.estimators.trace import current_links as choose_links
 from stages.gauge.hisq import StaggeredLinks
 from stages.kernels.dispatch import array_module
 from stages.lattice.errors import InputError
+from stages.lattice.geometry import DIRECTIONS, PARITIES
 from stages.noise import Dilution, noise_vectors
 from stages.solvers.block_cgrq import BlockCGrQ
 from stages.solvers.cg import BatchedCG
 from stages.solvers.krylov import KrylovSolver
 
 SOLVERS: dict[str, type[KrylovSolver]] = {"block_cgrq": BlockCGrQ, "batched_cg": BatchedCG}
+LABELS = {"direction": DIRECTIONS, "parity": PARITIES}
 INNER = {"double": None, "double-single": "single"}
 
 
@@ -49,6 +51,7 @@ class ExactLoops(NamedTuple):
     resources=Resources(device=1),
     chunk_in_key=True,
     unkeyed=("max_iterations",),
+    labels=LABELS,
 )
 def current_loops(
     links: StaggeredLinks,
@@ -82,7 +85,13 @@ def current_loops(
     return CurrentLoops(*loops)
 
 
-@stage(version="1", over=("config",), resources=Resources(device=1), unkeyed=("max_iterations",))
+@stage(
+    version="1",
+    over=("config",),
+    resources=Resources(device=1),
+    unkeyed=("max_iterations",),
+    labels=LABELS,
+)
 def exact_loops(
     links: StaggeredLinks,
     *,

@@ -17,6 +17,8 @@ from stages.lattice.errors import InputError
 
 X, Y, Z, T = range(4)
 EVEN, ODD = 0, 1
+DIRECTIONS = ("x", "y", "z", "t")
+PARITIES = ("even", "odd")
 
 
 @dataclass(frozen=True)

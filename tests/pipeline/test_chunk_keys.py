@@ -6,14 +6,16 @@ import dataclasses
 import enum
 import json
 import os
+from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import toy_stages as toys
 
-from pipeline import Store, UserError, Workflow, plan
+from pipeline import At, Store, UserError, Workflow, plan, stage
 from pipeline.files import FileDigests
 from pipeline.key import canonical, canonical_json
 
@@ -62,6 +64,18 @@ def test_golden_keys() -> None:
 
 def test_what_cannot_alter_a_result_is_in_no_key() -> None:
     assert keys(name="other", node="other", backend="cuda") == keys()
+
+
+def test_labels_are_in_no_key() -> None:
+    def key(function: Callable[..., Any], **options: Any) -> str:
+        w = Workflow("w")
+        w.add(stage(version="1", over=("config",), **options)(function), over={"config": ["a"]})
+        return plan(w, Store("/nowhere/store")).chunks[0].key
+
+    def field(*, at: At) -> toys.Field:
+        raise AssertionError("is only planned")
+
+    assert key(field, labels={"site": range(6)}) == key(field)
 
 
 def test_a_parameter_alters_the_keys_downstream_only() -> None:

@@ -73,6 +73,19 @@ def test_a_workflow_beyond_what_a_plan_can_hold_is_refused_before_its_chunks_are
     w.add(toys.loops, field, over={"noise": range(300)}, chunk={"noise": 4}, mass=0.25, name="more")
 
 
+def test_labels_are_of_dimensions_of_the_outputs_alone() -> None:
+    def made(noise: toys.Loops, *, at: At) -> Out:
+        raise AssertionError("is only declared")
+
+    assert stage_of(declared(made, labels={"time": ["t0", "t1"]})).labels == {"time": ("t0", "t1")}
+    with pytest.raises(UserError, match=r"stage made: labels along 'tme', .* did you mean 'time'"):
+        declared(made, labels={"tme": (1, 2)})
+    with pytest.raises(UserError, match="labels along 'noise'"):
+        declared(made, over=("noise",), labels={"noise": (1, 2)})
+    with pytest.raises(UserError, match="'t0' is listed twice along dimension 'time'"):
+        declared(made, labels={"time": ("t0", "t0")})
+
+
 def test_what_stays_out_of_keys_must_be_a_parameter() -> None:
     def misspelt(*, at: At, limit: int) -> Out: ...
 

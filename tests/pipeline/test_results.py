@@ -51,6 +51,25 @@ def test_a_result_is_a_labelled_array(compute: Compute, store: Store) -> None:
     np.testing.assert_array_equal(fields["values"].sel(config="b"), np.arange(6) + ord("b"))
 
 
+def test_labels_of_a_stage_are_coordinates(compute: Compute, store: Store, tmp_path: Path) -> None:
+    w = Workflow("labelled")
+    field = w.add(toys.field, over={"config": ["a"]})
+    w.add(toys.parts, field)
+    compute(w)
+    data = open_result(store, "parts")
+    assert list(data.part) == ["re", "im"]
+    assert not data.parts.sel(part="re").any() and data.parts.sel(part="im").all()
+    with h5py.File(export_hdf5(store, "parts", tmp_path / "parts.h5")) as file:
+        assert [label.decode() for label in file["part"]] == ["re", "im"]
+
+
+def test_an_output_that_does_not_fit_its_labels_is_refused(compute: Compute) -> None:
+    w = Workflow("labelled")
+    w.add(toys.parts, w.add(toys.field, over={"config": ["a"]}), number=3)
+    (failure,) = compute(w).failures
+    assert "output 'parts' of stage parts must be a numeric array with (site=?, part=2)" in failure.error
+
+
 def test_nothing_is_read_before_it_is_used(
     compute: Compute, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

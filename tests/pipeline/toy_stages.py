@@ -49,6 +49,10 @@ class Loops(NamedTuple):
     total: Annotated[np.ndarray, Dims("noise")]
 
 
+class Parts(NamedTuple):
+    parts: Annotated[np.ndarray, Dims("site", "part")]
+
+
 class Mean(NamedTuple):
     mean: Annotated[np.ndarray, Dims("time")]
     count: Annotated[np.ndarray, Dims()]
@@ -63,6 +67,12 @@ def field(*, at: At, scale: float = 1.0, path: Path | None = None) -> Field:
     executed("field", at)
     offset = float(path.read_text()) if path else 0.0
     return Field(scale * np.arange(6.0) + number(at.one("config")) + offset)
+
+
+@stage(version="1", over=("config",), labels={"part": ("re", "im")})
+def parts(field: Field, *, at: At, number: int = 2) -> Parts:
+    executed("parts", at)
+    return Parts(np.multiply.outer(field.values, np.arange(number)))
 
 
 @stage(version="1", over=("config",), unkeyed=("patience",))

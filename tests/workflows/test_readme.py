@@ -37,6 +37,8 @@ def test_opening_a_result(project: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.chdir(project.parent)
     names = execute(PYTHON[0] + "loops = open_result('g2-store', 'loops_light').current")
     assert names["average"].correlator.dims == ("flavour", "time")
+    assert names["light"].correlator.dims == ("time",)
+    assert list(names["loops"].direction) == ["x", "y", "z", "t"]
     assert names["loops"].dims == ("config", "noise", "direction", "time")
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
+import xarray
 import zarr
 from tiny_project import TINY, CommandLine, edit
 
@@ -191,8 +192,13 @@ def test_export_holds_what_the_store_holds(quarkline: CommandLine, project: Path
         np.testing.assert_array_equal(file["correlator"][()], data.correlator)
         assert list(file["correlator"].attrs["dims"]) == ["config", "flavour", "time"]
         assert [label.decode() for label in file["config"][()]] == ["heatbath-0", "heatbath-1"]
+        assert tuple(label.decode() for label in file["flavour"][()]) == FLAVOURS
     group = zarr.open_group(project.parent / "out" / "correlator.zarr", mode="r")
     np.testing.assert_array_equal(group["correlator"][...], data.correlator)
+    exported = xarray.open_zarr(project.parent / "out" / "correlator.zarr", consolidated=False)
+    np.testing.assert_array_equal(
+        exported.loops.sel(flavour="strange", direction="z"), data.loops.values[:, 1, 2]
+    )
 
 
 def test_incomplete_run_has_no_report(quarkline: CommandLine, project: Path) -> None:
