@@ -19,7 +19,9 @@ from cupy.cuda import nvrtc
 from stages.kernels.cuda.launch import Launch
 from stages.lattice.errors import InputError
 
-OPTIONS = ("-std=c++17",)
+OPTIONS = ("-std=c++17", "-diag-error=61")
+"""61: a constant that overflows, as a stride does on a large lattice, is an error and not a warning."""
+
 DEFAULT_SHARED_BYTES = 48 * 1024
 _INCLUDE = re.compile(r'#include "(\w+\.cuh)"')
 
