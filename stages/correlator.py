@@ -102,13 +102,14 @@ def piece(chunks: Chunks[CurrentLoops], name: str) -> Piece:
 def ensemble_average(correlators: Chunks[Correlator], *, at: At, jackknife_bin: int = 1) -> EnsembleAverage:
     """Means over configurations; errors, samples and covariance by jackknife over bins of `jackknife_bin`.
 
-    Raises InputError where fewer than two bins are left.
+    An incomplete last bin is left out of the means too; the record says how many configurations were used
+    and given. Raises InputError where fewer than two bins are left.
     """
     binned = binned_by_name(correlators, jackknife_bin)
     samples = {name: jackknife.jackknife_samples(values) for name, values in binned.items()}
     mean = {name: values.mean(axis=0) for name, values in binned.items()}
     error = {name: jackknife.jackknife_error(values) for name, values in samples.items()}
-    at.record(not_included=NOT_INCLUDED, configurations=len(correlators), bins=len(binned["correlator"]))
+    at.record(not_included=NOT_INCLUDED, **_counts(correlators, len(binned["correlator"]), jackknife_bin))
     return EnsembleAverage(
         mean["correlator"],
         error["correlator"],
@@ -127,12 +128,17 @@ def bootstrap_average(
 ) -> BootstrapAverage:
     """The mean correlator with errors from `samples` drawings, with replacement, of bins of configurations.
 
-    Raises InputError where fewer than two bins are left.
+    An incomplete last bin is left out. Raises InputError where fewer than two bins are left.
     """
     binned = binned_by_name(correlators, jackknife_bin)["correlator"]
     drawn = jackknife.bootstrap_samples(binned, samples, seed)
-    at.record(configurations=len(correlators), bins=len(binned))
+    at.record(**_counts(correlators, len(binned), jackknife_bin))
     return BootstrapAverage(binned.mean(axis=0), jackknife.bootstrap_error(drawn), drawn)
+
+
+def _counts(correlators: Chunks[Correlator], bins: int, width: int) -> dict[str, int]:
+    """What an average was taken of: `configurations` are those of whole bins."""
+    return {"configurations": bins * width, "configurations_given": len(correlators), "bins": bins}
 
 
 def binned_by_name(correlators: Chunks[Correlator], width: int) -> dict[str, np.ndarray]:

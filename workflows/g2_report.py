@@ -10,6 +10,7 @@ import xarray
 
 from pipeline import Store, open_result
 from pipeline.account import NodeAccount, accounts
+from pipeline.explain import counted
 from pipeline.report import Figure, Section, Table, value_with_error
 from stages.analysis.budget import error_budget
 from stages.analysis.disconnected import NOT_INCLUDED
@@ -68,8 +69,8 @@ def correlator_section(store: Store, parameters: G2Disconnected) -> Section:
     left_out = Table(["factor", "what it is"], list(NOT_INCLUDED.items()), "Not included")
     text = (
         "C(t) = (1/3) sum over i = x, y, z of (1/T) sum over t0 of J_i(t0 + t) J_i(t0), from loops of "
-        f"different noise vectors, averaged over {_configurations(store)} configurations with jackknife "
-        "errors. Lattice units, MILC's sign and normalisation of the loops."
+        f"different noise vectors, averaged over {_configurations(store)} with jackknife errors. "
+        "Lattice units, MILC's sign and normalisation of the loops."
     )
     figure = Figure(
         correlator_figure(average.correlator, average.correlator_error), "C(t), jackknife errors."
@@ -187,8 +188,14 @@ def _result(store: Store, name: str) -> xarray.Dataset:
     return open_result(store, name, workflow=WORKFLOW).load()
 
 
-def _configurations(store: Store) -> int:
-    return open_result(store, "observables", workflow=WORKFLOW).sizes["config"]
+def _configurations(store: Store) -> str:
+    """How many configurations were averaged, and of how many if some fill no bin."""
+    (average,) = (node for node in accounts(store, WORKFLOW) if node.name == "average")
+    (used,) = average.statistics("configurations")
+    given = open_result(store, "observables", workflow=WORKFLOW).sizes["config"]
+    if used == given:
+        return counted(given, "configuration")
+    return f"{used} of {counted(given, 'configuration')} (the rest fills no jackknife bin)"
 
 
 def _with_errors(data: xarray.Dataset, name: str, flavour: int) -> list[str]:

@@ -156,6 +156,19 @@ def test_one_noise_vector_is_refused(staggered):
         correlator.disconnected_correlator(lone, lone, at=At(config="a"))
 
 
+@pytest.mark.parametrize(
+    ("average", "options"),
+    [(correlator.ensemble_average, {}), (correlator.bootstrap_average, {"samples": 5, "seed": 3})],
+)
+def test_configurations_that_fill_no_bin_are_counted(measured, average, options):
+    one = correlator.disconnected_correlator(*measured, at=At(config="a"))
+    ensemble = [(At(config=str(number)), one) for number in range(5)]
+    at = At()
+    average(ensemble, at=at, jackknife_bin=2, **options)
+    names = ("configurations", "configurations_given", "bins")
+    assert [at.statistics[name] for name in names] == [4, 5, 2]
+
+
 def test_ensemble_and_bootstrap_average(measured):
     one = correlator.disconnected_correlator(*measured, at=At(config="a"))
     ensemble = [
@@ -171,7 +184,7 @@ def test_ensemble_and_bootstrap_average(measured):
     assert np.allclose(np.sqrt(diagonal), average.correlator_error, rtol=1e-10)
     assert average.correlator_samples.shape == (4, 3, 4)
     assert np.allclose(average.condensate, 3 * one.condensate, rtol=1e-12)
-    assert at.statistics["configurations"] == 4
+    assert at.statistics["configurations"] == at.statistics["configurations_given"] == 4
     binned = correlator.ensemble_average(ensemble, at=at, jackknife_bin=2)
     assert np.allclose(binned.correlator_error, 1.5 * np.abs(one.correlator), rtol=1e-12)
     drawn = correlator.bootstrap_average(ensemble, at=at, samples=500, seed=31)

@@ -201,6 +201,20 @@ def test_export_holds_what_the_store_holds(quarkline: CommandLine, project: Path
     )
 
 
+def test_report_says_which_configurations_fill_no_bin(
+    quarkline: CommandLine, project: Path, cluster: str
+) -> None:
+    page = project.parent / "report" / "index.html"
+    assert "averaged over 2 configurations with" in page.read_text()
+    edit(
+        project,
+        ("configurations: 2", "configurations: 5"),
+        ("report: report", "report: report\nanalysis: {jackknife_bin: 2}"),
+    )
+    assert quarkline("run", project, "--cluster", cluster).code == 0
+    assert "averaged over 4 of 5 configurations (the rest fills no" in page.read_text()
+
+
 def test_incomplete_run_has_no_report(quarkline: CommandLine, project: Path) -> None:
     edit(project, ("configurations: 2", "configurations: 3"))
     for command in ("report", "export"):
