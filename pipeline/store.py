@@ -170,7 +170,7 @@ class Store:
     def record(self, stage: str, key: str) -> dict[str, Any]:
         """Parameters, coordinates, input keys, statistics and digests of a chunk."""
         with self.reading(stage, key):
-            return json.loads((self.location(stage, key) / "zarr.json").read_text())["attributes"]
+            return _attributes((self.location(stage, key) / "zarr.json").read_text())
 
     def load(self, stage: str, key: str) -> dict[str, np.ndarray]:
         """All arrays of a chunk, checked against their checksums."""
@@ -242,6 +242,16 @@ def flush(path: Path) -> None:
 
 def _mark() -> str:
     return json.dumps({"format": FORMAT})
+
+
+def _attributes(text: str) -> dict[str, Any]:
+    """The record in a group's metadata; ValueError where it is none."""
+    content = json.loads(text)
+    found: Any = content.get("attributes") if isinstance(content, dict) else None
+    arrays = found.get("arrays") if isinstance(found, dict) else None
+    if not isinstance(arrays, dict) or any("digest" not in (array or ()) for array in arrays.values()):
+        raise ValueError("its record does not give its arrays and their digests")
+    return found
 
 
 def _write_group(

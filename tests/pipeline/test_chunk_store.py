@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 import zarr
 
-from pipeline import Store, UserError
-from pipeline.store import FORMAT, PIECE_BYTES, StoreError, StoreFullError, array_digest
+from pipeline import Store, UserError, verify
+from pipeline.store import FORMAT, PIECE_BYTES, DamagedChunkError, StoreError, StoreFullError, array_digest
 
 KEY = "5e" * 32
 ARRAYS = {
@@ -224,6 +224,17 @@ def test_a_missing_piece_does_not_read_as_zeros(made: Store) -> None:
     (made.location("loops", KEY) / "mask" / "c.0").unlink()
     with pytest.raises(UserError, match="1 pieces of mask are gone"):
         made.load("loops", KEY)
+
+
+@pytest.mark.parametrize("text", ['{"attributes": {}}', '{"attributes": {"arrays": {"mask": null}}}', "[]"])
+def test_a_record_without_arrays_is_damage(made: Store, text: str) -> None:
+    made.commit("loops", KEY, ARRAYS, DIMS, {})
+    (made.location("loops", KEY) / "zarr.json").write_text(text)
+    for read in (made.record, made.load):
+        with pytest.raises(DamagedChunkError, match=r"is damaged \(its record does not give its arrays"):
+            read("loops", KEY)
+    (found,) = verify(made).damaged
+    assert found.problem == "its record does not give its arrays and their digests"
 
 
 def test_a_flipped_bit_is_noticed_when_read(made: Store) -> None:
