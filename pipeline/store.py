@@ -32,6 +32,9 @@ PIECE_BYTES = 16 << 20
 FLAT = {"name": "default", "separator": "."}
 """Pieces lie side by side in the array's folder: each folder fewer is a flush fewer."""
 
+_flushed_entries: set[Path] = set()
+"""Folders of stages whose entry in their store this process has flushed; who made them may not have yet."""
+
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -82,11 +85,14 @@ class Store:
 
     def create(self) -> None:
         """Make the folder ready to be written; does nothing to a store that exists."""
+        new = [folder for folder in (self.path, *self.path.parents) if not folder.exists()]
         with self.writing("its folder"):
             for folder in (self.path, self.temporary, self.path / ".runs", self.path / ".workflows"):
                 folder.mkdir(parents=True, exist_ok=True)
             if not self.exists():
                 write_atomically(self.path / MARK, _mark())
+            for folder in new:
+                flush(folder.parent)
 
     @property
     def temporary(self) -> Path:
@@ -142,9 +148,10 @@ class Store:
 
     def _publish(self, draft: Path, stage: str, key: str) -> bool:
         parent = self.path / stage
-        if not parent.is_dir():
-            parent.mkdir(exist_ok=True)
+        if not parent.is_dir() or parent not in _flushed_entries:
+            parent.mkdir(exist_ok=True)  # perhaps by another process, which has not flushed it yet
             flush(self.path)
+            _flushed_entries.add(parent)
         try:
             os.rename(draft, parent / key)
         except OSError as error:

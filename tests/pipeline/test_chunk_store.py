@@ -76,17 +76,36 @@ def test_large_arrays_are_cut_so_that_a_part_can_be_read_alone(made: Store) -> N
     assert made.open("space", KEY)["vectors"].chunks == (2, PIECE_BYTES // 16)
 
 
-def test_every_file_and_folder_is_flushed_before_it_is_published(
-    made: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    flushed: list[Path] = []
+@pytest.fixture
+def flushed(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """What was flushed so far."""
+    found: list[Path] = []
     real = os.fsync
 
     def noting(handle: int) -> None:
-        flushed.append(Path(os.readlink(f"/proc/self/fd/{handle}")))
+        found.append(Path(os.readlink(f"/proc/self/fd/{handle}")))
         real(handle)
 
     monkeypatch.setattr(os, "fsync", noting)
+    return found
+
+
+def test_new_folders_are_flushed_into_their_parents(tmp_path: Path, flushed: list[Path]) -> None:
+    store = Store(tmp_path / "scratch" / "store")
+    store.create()
+    assert {tmp_path, tmp_path / "scratch", store.path} <= set(flushed)
+    (store.path / "loops").mkdir()  # as another process would, that has not flushed it yet
+    flushed.clear()
+    store.commit("loops", KEY, ARRAYS, DIMS, {})
+    assert flushed.count(store.path) == 1 and flushed.index(store.path) < flushed.index(store.path / "loops")
+    flushed.clear()
+    store.commit("loops", "a0" * 32, ARRAYS, DIMS, {})
+    assert store.path not in flushed
+    store.create()
+    assert tmp_path not in flushed
+
+
+def test_every_file_and_folder_is_flushed_before_it_is_published(made: Store, flushed: list[Path]) -> None:
     made.commit("loops", KEY, {"count": ARRAYS["current"]}, {"count": DIMS["current"]}, {})
     draft = next(
         path for path in flushed if path.name == "zarr.json" and path.parent.parent == made.temporary
