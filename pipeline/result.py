@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -77,11 +78,16 @@ def export_hdf5(
     *,
     workflow: str | None = None,
 ) -> Path:
-    """Write a node's joined result to one HDF5 file: arrays and coordinates, provenance as attributes."""
+    """Write a node's joined result to one HDF5 file: arrays and coordinates, provenance as attributes.
+
+    Folders that are missing are made. Raises UserError for a result that is incomplete or damaged, and for a
+    file that cannot be written.
+    """
     data = open_result(store, name, workflow=workflow)
     target = Path(path)
     draft = target.with_name(f".{target.name}.{os.getpid()}")
     try:
+        target.parent.mkdir(parents=True, exist_ok=True)
         with h5py.File(draft, "w") as file:
             file.attrs.update(data.attrs)
             for label, values in data.coords.items():
@@ -93,7 +99,8 @@ def export_hdf5(
     except OSError as error:
         raise UserError(f"cannot write {target}: {error}") from error
     finally:
-        draft.unlink(missing_ok=True)
+        with suppress(OSError):
+            draft.unlink()
     return target
 
 
@@ -141,7 +148,9 @@ def _joined(
 
 
 def _load(store: Store, stage: str, key: str, output: str, shape: tuple[int, ...]) -> np.ndarray:
-    return store.load(stage, key)[output].reshape(shape)
+    arrays = store.load(stage, key)
+    with store.reading(stage, key):
+        return arrays[output].reshape(shape)
 
 
 def _attribute(value: Any) -> Any:

@@ -131,9 +131,27 @@ def test_export_to_hdf5(compute: Compute, store: Store, tmp_path: Path) -> None:
         assert list(file["current"].attrs["dims"]) == ["config", "noise", "time"]
         assert [label.decode() for label in file["config"]] == ["a", "b"]
         assert file.attrs["stage"] == "loops"
+    assert export_hdf5(store, "loops", tmp_path / "new" / "folder" / "loops.h5").exists()
     with pytest.raises(UserError, match="cannot write"):
-        export_hdf5(store, "loops", tmp_path / "absent" / "loops.h5")
+        export_hdf5(store, "loops", path / "loops.h5")
     assert [item.name for item in tmp_path.glob("*.h5")] == ["loops.h5"]
+
+
+@pytest.mark.parametrize("damage", ["piece", "record"])
+def test_export_of_a_damaged_chunk_is_one_message(
+    compute: Compute, store: Store, tmp_path: Path, damage: str
+) -> None:
+    compute(workflow())
+    for group in (store.path / "mean").iterdir():
+        if damage == "piece":
+            (group / "mean" / "c.0").write_bytes(b"")
+        else:
+            content = json.loads((group / "zarr.json").read_text())
+            del content["attributes"]["arrays"]["mean"]
+            (group / "zarr.json").write_text(json.dumps(content))
+    with pytest.raises(UserError, match=r"chunk mean/\w+ of store .* is damaged"):
+        export_hdf5(store, "mean", tmp_path / "mean.h5")
+    assert list(tmp_path.glob("*.h5*")) == []
 
 
 def test_garbage_is_what_no_workflow_reaches(compute: Compute, executed: Executions, store: Store) -> None:
