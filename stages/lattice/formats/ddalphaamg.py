@@ -7,37 +7,23 @@ of DDalphaAMG (conf/).
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.lattice.formats.gauge_file import HEADER_TOLERANCE, PLAQUETTE, Check, Claim
+from stages.lattice.formats.gauge_file import Check
 from stages.lattice.formats.lexicographic import read_sites
-from stages.lattice.geometry import Lattice
+from stages.lattice.formats.plaquette_header import HEADER, PlaquetteHeader
 
-HEADER = struct.Struct("<4id")
 SITE_BYTES = 4 * 18 * 8
 
 
 @dataclass(frozen=True)
-class DDalphaAMGFile:
-    """A DDalphaAMG file; its header has been read. Its header alone does not tell it from openQCD's."""
+class DDalphaAMGFile(PlaquetteHeader):
+    """A DDalphaAMG file; its header has been read."""
 
-    path: Path
-    lattice: Lattice
-    stated_plaquette: float
     format: str = "DDalphaAMG"
-
-    @property
-    def metadata(self) -> dict[str, str]:
-        return {"plaquette": repr(self.stated_plaquette)}
-
-    @property
-    def claims(self) -> tuple[Claim, ...]:
-        return (Claim(PLAQUETTE, self.stated_plaquette / 3, HEADER_TOLERANCE[64]),)
 
     def load(self) -> tuple[NDArray, tuple[Check, ...]]:
         links = np.empty((4, 2, self.lattice.half_volume, 3, 3), np.complex128)

@@ -11,6 +11,7 @@ from stages.lattice.formats.ddalphaamg import DDalphaAMGFile
 from stages.lattice.formats.gauge_file import GaugeSource
 from stages.lattice.formats.ildg import open_lime
 from stages.lattice.formats.openqcd import OpenQCDFile
+from stages.lattice.formats.plaquette_header import HEADER
 
 LARGEST_EXTENT = 4096
 """Four integers up to this one and a plausible plaquette are taken for a header without a magic number."""
@@ -23,7 +24,7 @@ def sources(path: Path) -> tuple[GaugeSource, ...]:
     truncated.
     """
     with opened(path) as file:
-        head = file.read(ddalphaamg.HEADER.size)
+        head = file.read(HEADER.size)
     if not head:
         raise damaged(path, "the file is empty")
     if lime.is_lime(head):
@@ -38,8 +39,8 @@ def sources(path: Path) -> tuple[GaugeSource, ...]:
 
 def _without_magic(path: Path, head: bytes) -> tuple[GaugeSource, ...]:
     """openQCD and DDalphaAMG begin with four extents, in opposite order of x y z, and a plaquette."""
-    if len(head) == ddalphaamg.HEADER.size:
-        *extents, plaquette = ddalphaamg.HEADER.unpack(head)
+    if len(head) == HEADER.size:
+        *extents, plaquette = HEADER.unpack(head)
         if all(1 <= extent <= LARGEST_EXTENT for extent in extents) and abs(plaquette) <= 3.001:
             t, *space = extents
             lattices = [lattice_of(path, (*order, t)) for order in (space, space[::-1])]

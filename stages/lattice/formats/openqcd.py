@@ -9,39 +9,26 @@ modules/archive/archive.c (export_cnfg); Grid reads the same, parallelIO/OpenQcd
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stages.lattice.formats.binary import read_slabs
-from stages.lattice.formats.gauge_file import HEADER_TOLERANCE, PLAQUETTE, Check, Claim
+from stages.lattice.formats.gauge_file import Check
+from stages.lattice.formats.plaquette_header import HEADER, PlaquetteHeader
 from stages.lattice.geometry import EVEN, ODD, Lattice
 
-HEADER = struct.Struct("<4id")
 POINT_BYTES = 8 * 18 * 8
 DIRECTIONS = (3, 0, 1, 2)
 """openQCD's directions t x y z in our numbering."""
 
 
 @dataclass(frozen=True)
-class OpenQCDFile:
-    """An openQCD file; its header has been read. Its header alone does not tell it from DDalphaAMG's."""
+class OpenQCDFile(PlaquetteHeader):
+    """An openQCD file; its header has been read."""
 
-    path: Path
-    lattice: Lattice
-    stated_plaquette: float
     format: str = "openQCD"
-
-    @property
-    def metadata(self) -> dict[str, str]:
-        return {"plaquette": repr(self.stated_plaquette)}
-
-    @property
-    def claims(self) -> tuple[Claim, ...]:
-        return (Claim(PLAQUETTE, self.stated_plaquette / 3, HEADER_TOLERANCE[64]),)
 
     def load(self) -> tuple[NDArray, tuple[Check, ...]]:
         links = np.empty((4, 2, self.lattice.half_volume, 3, 3), np.complex128)
