@@ -4,9 +4,26 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
 import pytest
+
+
+@dataclass(frozen=True)
+class Backend:
+    """A kernel package and the library its arrays live in."""
+
+    kernels: ModuleType
+    xp: ModuleType
+
+
+@pytest.fixture(params=["reference", "cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def backend(request: pytest.FixtureRequest) -> Backend:
+    library = "cupy" if request.param == "cuda" else "numpy"
+    return Backend(import_module(f"stages.kernels.{request.param}"), import_module(library))
 
 
 @pytest.fixture(scope="session")

@@ -1,11 +1,8 @@
-"""Rough gauge fields, links of both staggered operators, and the same test on every backend."""
+"""Rough gauge fields and links of both staggered operators."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from importlib import import_module
-from types import ModuleType
 
 import numpy as np
 import pytest
@@ -14,20 +11,6 @@ from scipy.linalg import expm
 
 from stages.gauge.hisq import StaggeredLinks, hisq_links, naive_links
 from stages.lattice.geometry import Lattice
-
-
-@dataclass(frozen=True)
-class Backend:
-    """A kernel package and the library its arrays live in."""
-
-    kernels: ModuleType
-    xp: ModuleType
-
-
-@pytest.fixture(params=["reference", "cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
-def backend(request: pytest.FixtureRequest) -> Backend:
-    library = "cupy" if request.param == "cuda" else "numpy"
-    return Backend(import_module(f"stages.kernels.{request.param}"), import_module(library))
 
 
 @pytest.fixture

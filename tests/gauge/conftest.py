@@ -1,9 +1,8 @@
-"""Random links, gauge transformations, and the same test on every backend."""
+"""Random links and gauge transformations."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from importlib import import_module
 from types import ModuleType
 
@@ -16,20 +15,6 @@ from stages.lattice.geometry import EVEN, ODD, Lattice
 
 RandomSU3 = Callable[..., NDArray]
 Transform = Callable[[Array, Array, Lattice, int], Array]
-
-
-@dataclass(frozen=True)
-class Backend:
-    """A kernel package and the library its arrays live in."""
-
-    kernels: ModuleType
-    xp: ModuleType
-
-
-@pytest.fixture(params=["reference", "cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
-def backend(request: pytest.FixtureRequest) -> Backend:
-    library = "cupy" if request.param == "cuda" else "numpy"
-    return Backend(import_module(f"stages.kernels.{request.param}"), import_module(library))
 
 
 @pytest.fixture(params=["numpy", pytest.param("cupy", marks=pytest.mark.gpu)])
