@@ -1,0 +1,75 @@
+"""A full disk: one clear error, and nothing that was committed is lost."""
+
+from __future__ import annotations
+
+import os
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import toy_stages as toys
+from executions import Executions
+
+from pipeline import Store, UserError, Workflow, collect_garbage, plan, run, status
+from pipeline.clusters.local import Local
+from pipeline.events import EventLog, read_events
+
+
+def test_a_full_disk_ends_the_run_with_one_clear_error(
+    store: Store, log_path: Path, executed: Executions
+) -> None:
+    w = Workflow("filling")
+    w.add(toys.filling, over={"config": list("abcdef")})
+    outcome = run(plan(w, store), store, cluster=Local(workers=1))
+    assert outcome.exit_status == 1
+    assert outcome.states["filling"] == {"failed": 1, "unfinished": 5}
+    assert len(outcome.failures) == 1
+    assert "make room and run the same command again" in outcome.failures[0].error
+    assert "stopped by an error of the store" in outcome.table()
+    assert not list(store.temporary.iterdir())
+    assert status(store).driver is None
+
+
+@contextmanager
+def no_room_beyond(size: int) -> Iterator[None]:
+    """The limit on file sizes stops every write there, as a full disk does."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_what_only_informs_needs_no_room(store: Store, tmp_path: Path) -> None:
+    """Digests of files and the driver's name: without them a plan is made, and garbage collected."""
+    path = tmp_path / "numbers.txt"
+    path.write_text("1.5")
+    os.utime(path, (1e9, 1e9))
+    w = Workflow("reading")
+    w.add(toys.field, over={"config": ["a"]}, files={"path": {"a": path}})
+    store.create()
+    with no_room_beyond(0):
+        assert len(plan(w, store).missing) == 1
+        assert collect_garbage(store, [w]).kept == 0
+
+
+def test_a_run_that_finds_no_room_is_one_clear_error(store: Store) -> None:
+    w = Workflow("crowded")
+    w.add(toys.field, over={"config": list("ab")}, scale=1.0)
+    store.create()
+    with no_room_beyond(0), pytest.raises(UserError, match="make room and run the same command again"):
+        run(plan(w, store), store, cluster=Local(workers=1))
+
+
+def test_events_that_find_no_room_are_left_out(store: Store) -> None:
+    store.create()
+    with EventLog(store, "crowded") as log:
+        log({"event": "first"})
+        with no_room_beyond(40):
+            log({"event": "torn in the middle"})
+            log({"event": "lost"})
+        log({"event": "last"})
+    assert [event["event"] for event in read_events(store, "crowded")] == ["first", "last"]
