@@ -18,9 +18,10 @@ from time import perf_counter
 import cupy
 import numpy as np
 
-from stages.kernels.cuda import block_blas, cg_update, hisq_dslash, launch, one_link_current, staple
+from stages.kernels.cuda import block_blas, cg_update, hisq_dslash, one_link_current, staple
 from stages.kernels.cuda.compile import run
-from stages.kernels.cuda.launch import DslashShape
+from stages.kernels.cuda.launch import dslash as dslash_shapes
+from stages.kernels.cuda.launch.dslash import DslashShape
 from stages.lattice.geometry import Lattice
 
 SINGLE, DOUBLE = np.dtype(np.complex64), np.dtype(np.complex128)
@@ -99,7 +100,7 @@ def dslash_error(lattice: Lattice, links: cupy.ndarray, x: cupy.ndarray, out: cu
 
 def candidates(lattice: Lattice, dtype: np.dtype, n: int) -> Iterator[DslashShape]:
     """Neighbours of the shape in use: rhs per thread, block size, registers, traversal."""
-    base = launch.dslash_shape(lattice, dtype, n)
+    base = dslash_shapes.dslash_shape(lattice, dtype, n)
     tile_sites = int(np.prod(base.tile))
     for rhs in (1, 2, 4):
         for threads in (128, 256):
@@ -141,11 +142,11 @@ def report_candidates(
     n, dtype = x.shape[2], packed.dtype
     out, timed = cupy.empty_like(x), {}
     for shape in set(candidates(lattice, dtype, n)):
-        kernel = launch.dslash_in_shape(lattice, packed.directions, dtype, n, shape)
+        kernel = dslash_shapes.dslash_in_shape(lattice, packed.directions, dtype, n, shape)
         one, zero = (np.asarray(v, x.real.dtype)[()] for v in (1, 0))
         arguments = (packed.links, x, np.uintp(0), out, zero, one, np.int32(0))
         timed[shape] = unit * seconds(lambda: run(kernel, *arguments), 3)  # noqa: B023
-    print(f"{dtype} N={n}, in use: {launch.dslash_shape(lattice, dtype, n)}")
+    print(f"{dtype} N={n}, in use: {dslash_shapes.dslash_shape(lattice, dtype, n)}")
     for shape, ps in sorted(timed.items(), key=lambda item: item[1])[:12]:
         print(f"  {ps:7.1f}  {shape}")
 

@@ -12,9 +12,12 @@ import pytest
 
 pytest.importorskip("cupy", reason="compiling the CUDA sources needs cupy and nvidia-cuda-nvrtc")
 
-from stages.kernels.cuda import launch
 from stages.kernels.cuda.compile import Usage, compile_only, source
-from stages.kernels.cuda.launch import Launch
+from stages.kernels.cuda.launch import block_blas as block_shapes
+from stages.kernels.cuda.launch import columns
+from stages.kernels.cuda.launch import dslash as dslash_shapes
+from stages.kernels.cuda.launch import gauge as gauge_shapes
+from stages.kernels.cuda.launch.base import MAX_RHS, Launch
 from stages.lattice.errors import InputError
 from stages.lattice.geometry import Lattice
 
@@ -34,25 +37,25 @@ Kernels = Callable[[np.dtype], list[Launch]]
 def tuned(dtype: np.dtype) -> list[Launch]:
     """The instances whose speed matters: block widths that are multiples of 8, and everything per column."""
     return [
-        *(launch.dslash(BIG, 16, dtype, n) for n in WIDTHS),
-        *(launch.gram(nx, ny, dtype, ROWS) for nx, ny in TUNED),
-        *(launch.multiply_add(nx, ny, dtype, ROWS) for nx, ny in TUNED),
-        *(launch.rows_kernel("dots.cu", "dot_partials", n, dtype, ROWS) for n in WIDTHS),
-        *(launch.rows_kernel("dots.cu", "norm_partials", n, dtype, ROWS) for n in WIDTHS),
-        *(launch.rows_kernel("cg_update.cu", "cg_step", n, dtype, ROWS) for n in WIDTHS),
-        *(launch.rows_kernel("cg_update.cu", "cg_direction", n, dtype, ROWS) for n in WIDTHS),
-        *(launch.one_link_current(ODD, n, dtype) for n in WIDTHS),
-        launch.add_staple(ODD, dtype),
-        launch.sum_partials(128),
+        *(dslash_shapes.dslash(BIG, 16, dtype, n) for n in WIDTHS),
+        *(block_shapes.gram(nx, ny, dtype, ROWS) for nx, ny in TUNED),
+        *(block_shapes.multiply_add(nx, ny, dtype, ROWS) for nx, ny in TUNED),
+        *(columns.rows_kernel("dots.cu", "dot_partials", n, dtype, ROWS) for n in WIDTHS),
+        *(columns.rows_kernel("dots.cu", "norm_partials", n, dtype, ROWS) for n in WIDTHS),
+        *(columns.rows_kernel("cg_update.cu", "cg_step", n, dtype, ROWS) for n in WIDTHS),
+        *(columns.rows_kernel("cg_update.cu", "cg_direction", n, dtype, ROWS) for n in WIDTHS),
+        *(columns.one_link_current(ODD, n, dtype) for n in WIDTHS),
+        gauge_shapes.add_staple(ODD, dtype),
+        columns.sum_partials(128),
     ]
 
 
 def unusual(dtype: np.dtype) -> list[Launch]:
     """Instances that must be right rather than fast."""
     return [
-        *(launch.dslash(ODD, directions, dtype, n) for directions in (16, 8) for n in (8, 33)),
-        *(launch.gram(nx, ny, dtype, ROWS) for nx, ny in UNUSUAL),
-        *(launch.multiply_add(nx, ny, dtype, ROWS) for nx, ny in UNUSUAL),
+        *(dslash_shapes.dslash(ODD, directions, dtype, n) for directions in (16, 8) for n in (8, 33)),
+        *(block_shapes.gram(nx, ny, dtype, ROWS) for nx, ny in UNUSUAL),
+        *(block_shapes.multiply_add(nx, ny, dtype, ROWS) for nx, ny in UNUSUAL),
     ]
 
 
@@ -78,7 +81,7 @@ def test_kernels_compile(kernels: Kernels, spills: int, arch: str, dtype: np.dty
 
 @pytest.mark.parametrize(("dtype", "n", "limit"), [(SINGLE, 16, 128), (SINGLE, 32, 128), (DOUBLE, 16, 128)])
 def test_tuned_dslash_keeps_enough_threads_resident(dtype: np.dtype, n: int, limit: int) -> None:
-    kernel = launch.dslash(BIG, 16, dtype, n)
+    kernel = dslash_shapes.dslash(BIG, 16, dtype, n)
     used = compile_only(kernel.file, [kernel.instance], "sm_90")[kernel.instance]
     assert 64 < used.registers <= limit and used.spilled_bytes == 0
 
@@ -88,12 +91,15 @@ def test_tuned_dslash_keeps_enough_threads_resident(dtype: np.dtype, n: int, lim
 )
 def test_dslash_launch_covers_any_lattice(extents: tuple[int, int, int, int]) -> None:
     lattice = Lattice(extents)
-    tile = launch.dslash_tile(lattice)
+    tile = dslash_shapes.dslash_tile(lattice)
     halved = (extents[0] // 2, *extents[1:])
     assert all(side % cut == 0 for side, cut in zip(halved, tile, strict=True))
     for dtype in (SINGLE, DOUBLE):
-        for n in range(1, launch.MAX_RHS + 1):
-            shape, kernel = launch.dslash_shape(lattice, dtype, n), launch.dslash(lattice, 16, dtype, n)
+        for n in range(1, MAX_RHS + 1):
+            shape, kernel = (
+                dslash_shapes.dslash_shape(lattice, dtype, n),
+                dslash_shapes.dslash(lattice, 16, dtype, n),
+            )
             assert n % shape.rhs_per_thread == 0 and prod(tile) % shape.sites_per_block == 0
             assert kernel.grid[0] * kernel.threads * shape.rhs_per_thread == lattice.half_volume * n
             assert kernel.threads <= 1024 and kernel.shared_bytes <= SHARED_BYTES
@@ -101,15 +107,18 @@ def test_dslash_launch_covers_any_lattice(extents: tuple[int, int, int, int]) ->
 
 def test_matrix_kernels_fit_shared_memory_for_every_shape() -> None:
     for dtype in (SINGLE, DOUBLE):
-        for nx in range(1, launch.MAX_RHS + 1):
+        for nx in range(1, MAX_RHS + 1):
             for ny in (1, 2, 5, 16, 33, 64):
-                for kernel in (launch.gram(nx, ny, dtype, 1000), launch.multiply_add(nx, ny, dtype, 1000)):
+                for kernel in (
+                    block_shapes.gram(nx, ny, dtype, 1000),
+                    block_shapes.multiply_add(nx, ny, dtype, 1000),
+                ):
                     assert kernel.threads <= 1024 and kernel.shared_bytes <= SHARED_BYTES, kernel
 
 
 def test_too_many_right_hand_sides_are_refused() -> None:
     with pytest.raises(InputError, match="1 to 64 right-hand sides, got 65: split the block"):
-        launch.dslash(BIG, 16, SINGLE, 65)
+        dslash_shapes.dslash(BIG, 16, SINGLE, 65)
 
 
 HUGE = Lattice((128, 128, 128, 256))
@@ -121,18 +130,18 @@ def test_fields_beyond_the_index_of_the_dslash_are_refused(dtype: np.dtype, n: i
         rf"{n} right-hand sides on the lattice 128x128x128x256 .* take fewer right-hand sides, {most} at"
     )
     with pytest.raises(InputError, match=message):
-        launch.dslash(HUGE, 16, dtype, n)
-    launch.dslash(HUGE, 16, dtype, most)
+        dslash_shapes.dslash(HUGE, 16, dtype, n)
+    dslash_shapes.dslash(HUGE, 16, dtype, most)
     with pytest.raises(InputError, match=r"256x256x256x256 .* take a smaller lattice"):
-        launch.dslash(Lattice((256, 256, 256, 256)), 16, dtype, n)
+        dslash_shapes.dslash(Lattice((256, 256, 256, 256)), 16, dtype, n)
 
 
 @pytest.mark.parametrize(("dtype", "most"), [(SINGLE, 10), (DOUBLE, 5)])
 def test_kernels_compile_for_a_huge_lattice(dtype: np.dtype, most: int) -> None:
     for kernel in (
-        launch.dslash(HUGE, 16, dtype, most),
-        launch.one_link_current(HUGE, most, dtype),
-        launch.add_staple(HUGE, dtype),
+        dslash_shapes.dslash(HUGE, 16, dtype, most),
+        columns.one_link_current(HUGE, most, dtype),
+        gauge_shapes.add_staple(HUGE, dtype),
     ):
         compile_only(kernel.file, [kernel.instance], "sm_90")
 

@@ -1,6 +1,6 @@
 """The kernels on NVIDIA GPUs: CUDA templates in `.cu` files, compiled at run time, behind thin CuPy wrappers.
 
-`launch` chooses template arguments and grid (pure Python), `compile` turns a `.cu` file into a kernel.
+`launch/` chooses template arguments and grid (pure Python), `compile` turns a `.cu` file into a kernel.
 Reductions use grids that do not depend on the device and no atomics: the same shapes give the same bits.
 """
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 import cupy
 import numpy as np
 
-from stages.kernels.cuda import launch
 from stages.kernels.cuda.compile import run
+from stages.kernels.cuda.launch import block_blas as shapes
+from stages.kernels.cuda.launch import columns
 from stages.kernels.operands import check_array, check_blocks, check_coefficients
 
 CUBLAS_COLUMNS = 24
@@ -23,7 +24,7 @@ def gram(x: cupy.ndarray, y: cupy.ndarray) -> cupy.ndarray:
     rows, nx, ny = _rows(x), x.shape[-1], y.shape[-1]
     if x.dtype == np.complex128 and min(nx, ny) >= CUBLAS_COLUMNS:
         return _gram_cublas(x, y, rows)
-    kernel = launch.gram(nx, ny, x.dtype, rows)
+    kernel = shapes.gram(nx, ny, x.dtype, rows)
     partials = cupy.empty((kernel.grid[0], nx, ny), np.complex128)
     run(kernel, x, y, partials, np.int64(rows))
     return sum_partials(partials)
@@ -54,7 +55,7 @@ def slice_dots(x: cupy.ndarray, y: cupy.ndarray, slices: int) -> cupy.ndarray:
     check_blocks(x=x)
     check_array("y", y, x.shape, x.dtype)
     rows, n = _rows(x) // slices, x.shape[-1]
-    kernel = launch.rows_kernel("dots.cu", "dot_partials", n, x.dtype, rows, slices)
+    kernel = columns.rows_kernel("dots.cu", "dot_partials", n, x.dtype, rows, slices)
     partials = cupy.empty((kernel.grid[0], slices, n), np.complex128)
     run(kernel, x, y, partials, np.int64(rows))
     return sum_partials(partials)
@@ -64,7 +65,7 @@ def norms2(x: cupy.ndarray) -> cupy.ndarray:
     """|x|^2 of each right-hand side, float64 ``[N]``."""
     check_blocks(x=x)
     rows, n = _rows(x), x.shape[-1]
-    kernel = launch.rows_kernel("dots.cu", "norm_partials", n, x.dtype, rows)
+    kernel = columns.rows_kernel("dots.cu", "norm_partials", n, x.dtype, rows)
     partials = cupy.empty((kernel.grid[0], n))
     run(kernel, x, partials, np.int64(rows))
     return sum_partials(partials)
@@ -74,7 +75,7 @@ def sum_partials(partials: cupy.ndarray) -> cupy.ndarray:
     """Sum over the first axis of a float64 or complex128 array, in a fixed order."""
     sums = cupy.empty(partials.shape[1:], partials.dtype)
     count = sums.size * (partials.itemsize // 8)
-    run(launch.sum_partials(count), partials, sums, np.int32(len(partials)), np.int32(count))
+    run(columns.sum_partials(count), partials, sums, np.int32(len(partials)), np.int32(count))
     return sums
 
 
@@ -102,7 +103,7 @@ def _multiply_add(x: cupy.ndarray, a: cupy.ndarray, base: cupy.ndarray | None, o
     check_coefficients(a, x, out)
     coefficients = cupy.ascontiguousarray(a, np.complex128)
     rows = _rows(x)
-    kernel = launch.multiply_add(x.shape[-1], out.shape[-1], x.dtype, rows)
+    kernel = shapes.multiply_add(x.shape[-1], out.shape[-1], x.dtype, rows)
     run(kernel, x, coefficients, np.uintp(0) if base is None else base, out, np.int64(rows))
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import cupy
 import numpy as np
 
-from stages.kernels.cuda import launch
 from stages.kernels.cuda.block_blas import sum_partials
 from stages.kernels.cuda.compile import run
+from stages.kernels.cuda.launch import columns
 from stages.kernels.operands import check_array, check_blocks, check_per_rhs
 
 
@@ -22,7 +22,7 @@ def cg_step(
     for name, array in (("r", r), ("p", p), ("ap", ap)):
         check_array(name, array, x.shape, x.dtype)
     n, rows = x.shape[-1], x.size // x.shape[-1]
-    kernel = launch.rows_kernel("cg_update.cu", "cg_step", n, x.dtype, rows)
+    kernel = columns.rows_kernel("cg_update.cu", "cg_step", n, x.dtype, rows)
     partials = cupy.empty((kernel.grid[0], n))
     run(kernel, x, r, p, ap, _coefficients("alpha", alpha, x), partials, np.int64(rows))
     return sum_partials(partials)
@@ -33,7 +33,7 @@ def cg_direction(p: cupy.ndarray, r: cupy.ndarray, beta: cupy.ndarray) -> None:
     check_blocks(p=p)
     check_array("r", r, p.shape, p.dtype)
     n, rows = p.shape[-1], p.size // p.shape[-1]
-    kernel = launch.rows_kernel("cg_update.cu", "cg_direction", n, p.dtype, rows)
+    kernel = columns.rows_kernel("cg_update.cu", "cg_direction", n, p.dtype, rows)
     run(kernel, p, r, _coefficients("beta", beta, p), np.int64(rows))
 
 

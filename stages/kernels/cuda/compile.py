@@ -16,7 +16,7 @@ from typing import Any
 import cupy
 from cupy.cuda import nvrtc
 
-from stages.kernels.cuda.launch import Launch
+from stages.kernels.cuda.launch.base import Launch
 from stages.lattice.errors import InputError
 
 OPTIONS = ("-std=c++17", "-diag-error=61")

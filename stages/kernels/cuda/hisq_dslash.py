@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import cupy
 import numpy as np
 
-from stages.kernels.cuda import launch
 from stages.kernels.cuda.compile import run
+from stages.kernels.cuda.launch import dslash as shapes
 from stages.kernels.operands import check_dslash, check_links
 from stages.lattice.geometry import Lattice
 
@@ -18,7 +18,7 @@ class PackedLinks:
     """Direction-doubled, pre-daggered, signed links into the sites of `parity`, packed by tiles.
 
     `links` is ``[tile, direction, site in tile, 3, 3]``; tiles and sites in a tile number x fastest. The
-    tile (`launch.dslash_tile`) depends on the lattice alone: one packing serves every number of rhs.
+    tile (`shapes.dslash_tile`) depends on the lattice alone: one packing serves every number of rhs.
     """
 
     lattice: Lattice
@@ -33,7 +33,7 @@ def pack(links: cupy.ndarray, lattice: Lattice, parity: int) -> PackedLinks:
     check_links(links, lattice, parity)
     directions = links.shape[1]
     x, y, z, t = lattice.extents
-    tx, ty, tz, tt = launch.dslash_tile(lattice)
+    tx, ty, tz, tt = shapes.dslash_tile(lattice)
     boxes = links.reshape(t // tt, tt, z // tz, tz, y // ty, ty, x // 2 // tx, tx, directions, 9)
     tiles = cupy.ascontiguousarray(boxes.transpose(0, 2, 4, 6, 8, 1, 3, 5, 7, 9))
     packed = tiles.reshape(-1, directions, tx * ty * tz * tt, 3, 3)
@@ -57,7 +57,7 @@ def hisq_dslash(
     check_dslash(packed, x, out, diagonal)
     real = np.float32 if packed.dtype == np.complex64 else np.float64
     run(
-        launch.dslash(packed.lattice, packed.directions, packed.dtype, x.shape[2]),
+        shapes.dslash(packed.lattice, packed.directions, packed.dtype, x.shape[2]),
         packed.links,
         x,
         np.uintp(0) if diagonal is None else diagonal,

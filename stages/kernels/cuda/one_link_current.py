@@ -5,8 +5,9 @@ from __future__ import annotations
 import cupy
 import numpy as np
 
-from stages.kernels.cuda import block_blas, launch
+from stages.kernels.cuda import block_blas
 from stages.kernels.cuda.compile import run
+from stages.kernels.cuda.launch import columns
 from stages.kernels.operands import check_current
 from stages.lattice.geometry import Lattice
 
@@ -22,7 +23,7 @@ def one_link_current(
     n = noise.shape[-1]
     links = cupy.ascontiguousarray(links, noise.dtype)
     check_current(links, noise, solution, lattice)
-    kernel = launch.one_link_current(lattice, n, noise.dtype)
+    kernel = columns.one_link_current(lattice, n, noise.dtype)
     partials = cupy.empty((kernel.grid[0], lattice.time_extent, 4, n))
     run(kernel, links, noise, solution, partials, np.int32(parity))
     return block_blas.sum_partials(partials).T

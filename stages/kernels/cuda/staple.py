@@ -5,8 +5,8 @@ from __future__ import annotations
 import cupy
 import numpy as np
 
-from stages.kernels.cuda import launch
 from stages.kernels.cuda.compile import run
+from stages.kernels.cuda.launch import gauge
 from stages.kernels.operands import check_staple
 from stages.lattice.geometry import Lattice
 
@@ -27,5 +27,5 @@ def add_staple(
     """
     check_staple(out, field, links_nu, lattice, mu, nu)
     real = np.float32 if out.dtype == np.complex64 else np.float64
-    kernel = launch.add_staple(lattice, out.dtype)
+    kernel = gauge.add_staple(lattice, out.dtype)
     run(kernel, out, field, links_nu, np.int32(mu), np.int32(nu), real(coefficient))

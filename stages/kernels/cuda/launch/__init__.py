@@ -1,0 +1,1 @@
+"""How every CUDA kernel is started: template arguments, grids and shared memory, without a device."""

@@ -1,0 +1,51 @@
+"""Shapes of the kernels that work on each right-hand side by itself, and of the end of every reduction."""
+
+from __future__ import annotations
+
+from functools import cache
+from math import ceil
+
+import numpy as np
+
+from stages.kernels.cuda.launch.base import (
+    BLOCK_THREADS,
+    MULTIPROCESSORS,
+    Launch,
+    check_rhs,
+    extents_of,
+    instance,
+    power_of_two,
+)
+from stages.lattice.geometry import Lattice
+
+
+@cache
+def rows_kernel(file: str, kernel: str, n: int, dtype: np.dtype, rows: int, slices: int = 1) -> Launch:
+    """A kernel on per-rhs columns (`rows.cuh`) over `slices` runs of `rows` rows; grid (parts, slices)."""
+    threads, groups = _column_threads(n, dtype)
+    parts = min(ceil(rows / (4 * groups)), ceil(8 * MULTIPROCESSORS / slices))
+    return Launch(file, instance(kernel, dtype, n, groups), (parts, slices), threads)
+
+
+@cache
+def one_link_current(lattice: Lattice, n: int, dtype: np.dtype) -> Launch:
+    """Partial currents, float64 ``[parts, t, mu, n]``; grid (parts, t)."""
+    threads, groups = _column_threads(n, dtype)
+    slices = lattice.time_extent
+    parts = min(ceil(lattice.sites_per_slice / groups), ceil(8 * MULTIPROCESSORS / slices))
+    kernel = instance("current_partials", dtype, extents_of(lattice), n, groups)
+    return Launch("one_link_current.cu", kernel, (parts, slices), threads)
+
+
+@cache
+def sum_partials(count: int) -> Launch:
+    """The second stage of every reduction, for `count` doubles."""
+    return Launch("sum_partials.cu", "sum_partials", (ceil(count / 32),), 1024)
+
+
+def _column_threads(n: int, dtype: np.dtype) -> tuple[int, int]:
+    """Threads and groups of a block for a kernel on columns; two columns share a vector if n is even."""
+    check_rhs(n)
+    width = 2 if dtype == np.complex64 and n % 2 == 0 else 1
+    groups = power_of_two(BLOCK_THREADS // (n // width))
+    return n // width * groups, groups
