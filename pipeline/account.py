@@ -32,6 +32,12 @@ class NodeAccount:
     def seconds(self) -> float:
         return sum(record["seconds"] for record in self.records)
 
+    @property
+    def joules(self) -> float | None:
+        """Energy that GPUs drew for the chunks; None unless every record has it."""
+        drawn = [record["joules"] for record in self.records if record.get("joules") is not None]
+        return sum(drawn) if len(drawn) == len(self.records) else None
+
     def statistics(self, name: str) -> list[Any]:
         """A statistic that the stage recorded, chunk by chunk; chunks without it are left out."""
         found = (record["statistics"].get(name) for record in self.records)
@@ -77,7 +83,7 @@ def _manifest(store: Store, workflow: str) -> Manifest:
 
 
 def time_section(nodes: Sequence[NodeAccount]) -> Section:
-    """Seconds per node, as a plot and a table."""
+    """Seconds per node, as a plot and a table; joules of those that GPUs computed."""
     total = sum(node.seconds for node in nodes) or 1.0
     rows = [
         [
@@ -89,8 +95,13 @@ def time_section(nodes: Sequence[NodeAccount]) -> Section:
         ]
         for node in nodes
     ]
-    table = Table(["node", "chunks", "seconds", "per chunk", "share"], rows)
+    columns = ["node", "chunks", "seconds", "per chunk", "share"]
     text = "Seconds of work summed over all chunks; chunks run side by side, so a run takes less."
+    if any(node.joules is not None for node in nodes):
+        columns.append("joules")
+        rows = [[*row, node.joules and f"{node.joules:.0f}"] for row, node in zip(rows, nodes, strict=True)]
+        text += " Joules are what the GPUs drew meanwhile, by their own counters."
+    table = Table(columns, rows)
     return Section(
         "Where the time went", text, [Figure(_time_plot(nodes), "Seconds of work per node."), table]
     )

@@ -11,6 +11,7 @@ from itertools import chain
 from typing import Any
 
 from pipeline.chunk_record import host_arrays, record_of
+from pipeline.energy import energy_meter
 from pipeline.errors import UserError
 from pipeline.evaluation import Evaluation
 from pipeline.retirement import retire_if_broken, wait_for_the_end
@@ -68,10 +69,12 @@ def _run(work: Work, evaluation: Evaluation, context: RunContext) -> Report:
 
 
 def _compute_and_commit(work: Work, evaluation: Evaluation, context: RunContext) -> bool:
-    started, stage = time.time(), work.node.stage
+    meter, stage = energy_meter(work.node.backend), work.node.stage
+    started, joules = time.time(), meter() if meter else 0.0
     result, statistics = evaluation.compute(work)
     arrays = host_arrays(stage, result, work.coordinates)
     record = record_of(work, context.run, statistics, started)
+    record["joules"] = meter() - joules if meter else None
     record["transient"] = evaluation.recorded_on_the_way(work)
     dims = {output.name: output.dims for output in stage.outputs}
     committed = context.store.commit(stage.name, work.key, arrays, dims, record)

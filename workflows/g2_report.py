@@ -154,7 +154,12 @@ def solves_section(nodes: Sequence[NodeAccount]) -> Section:
         spread = f"{min(iterations)} / {median(iterations):g} / {max(iterations)}"
         rows.append([node.name, rhs, spread, tolerance, *(f"{r:.1e}" for r in residuals), f"{cost:.1f}"])
     columns = ["solves", "rhs", "iterations (min / median / max)", "tolerance", "largest residual"]
-    table = Table([*columns, "of the full system", "ms per rhs"], rows)
+    columns += ["of the full system", "ms per rhs"]
+    if all(node.joules is not None for node in nodes):
+        columns.append("J per rhs")
+        for row, node in zip(rows, nodes, strict=True):
+            row.append(f"{(node.joules or 0.0) / row[1]:.2g}")
+    table = Table(columns, rows)
     histories = {node.name: node.statistics("history")[0] for node in nodes}
     figure = Figure(
         convergence_figure(histories), "The first block of right-hand sides of each kind of solve."

@@ -50,6 +50,7 @@ def test_a_run_on_gpus_gives_the_results_of_the_cpu(
     assert record["backend"] == "cuda"
     assert record["statistics"]["module"].startswith("cupy")
     assert "NVIDIA" in record["device"]
+    assert record["joules"] >= 0
     assert other.record("field", next(iter(other.keys("field"))))["backend"] == "cpu"
     assert store.keys("scaled") == other.keys("scaled")
     assert store.keys("chain") != other.keys("chain")
