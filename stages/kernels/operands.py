@@ -33,8 +33,13 @@ def check_links(links: Array, lattice: Lattice, parity: int) -> None:
         raise InputError(f"links must be complex64 or complex128, got {links.dtype}")
 
 
-def check_dslash(packed: Any, x: Array, out: Array, diagonal: Array | None) -> None:
-    """Raise InputError unless x, out, diagonal are ``[site, 3, N]`` of the links' dtype and x is not out."""
+def check_dslash(
+    packed: Any, x: Array, out: Array, diagonal: Array | None, dots: Array | None = None
+) -> None:
+    """Raise InputError unless x, out, diagonal are ``[site, 3, N]`` of the links' dtype and x is not out.
+
+    dots must be float64 ``[N]`` and come with a diagonal.
+    """
     if x.ndim != 3:
         raise InputError(f"x must have shape (sites, 3, right-hand sides), got {x.shape}")
     shape = (packed.lattice.half_volume, 3, x.shape[2])
@@ -42,6 +47,10 @@ def check_dslash(packed: Any, x: Array, out: Array, diagonal: Array | None) -> N
     check_array("out", out, shape, packed.dtype)
     if diagonal is not None:
         check_array("diagonal", diagonal, shape, packed.dtype)
+    if dots is not None:
+        check_array("dots", dots, shape[2:], np.dtype(np.float64))
+        if diagonal is None:
+            raise InputError("dots are Re conj(diagonal) out: give a diagonal")
     if array_module(x).may_share_memory(out, x):
         raise InputError("out of the dslash must not be its input x: give another array")
 

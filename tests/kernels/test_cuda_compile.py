@@ -37,7 +37,7 @@ Kernels = Callable[[np.dtype], list[Launch]]
 def tuned(dtype: np.dtype) -> list[Launch]:
     """The instances whose speed matters: block widths that are multiples of 8, and everything per column."""
     return [
-        *(dslash_shapes.dslash(BIG, 16, dtype, n) for n in WIDTHS),
+        *(dslash_shapes.dslash(BIG, 16, dtype, n, dots) for n in WIDTHS for dots in (False, True)),
         *(block_shapes.gram(nx, ny, dtype, ROWS) for nx, ny in TUNED),
         *(block_shapes.multiply_add(nx, ny, dtype, ROWS) for nx, ny in TUNED),
         *(columns.rows_kernel("dots.cu", "dot_partials", n, dtype, ROWS) for n in WIDTHS),
@@ -47,6 +47,7 @@ def tuned(dtype: np.dtype) -> list[Launch]:
         *(columns.one_link_current(ODD, n, dtype) for n in WIDTHS),
         gauge_shapes.add_staple(ODD, dtype),
         columns.sum_partials(128),
+        *(columns.sum_rows(49152, n) for n in WIDTHS),
     ]
 
 
@@ -54,6 +55,7 @@ def unusual(dtype: np.dtype) -> list[Launch]:
     """Instances that must be right rather than fast."""
     return [
         *(dslash_shapes.dslash(ODD, directions, dtype, n) for directions in (16, 8) for n in (8, 33)),
+        *(dslash_shapes.dslash(ODD, directions, dtype, n, True) for directions in (16, 8) for n in (56, 33)),
         *(block_shapes.gram(nx, ny, dtype, ROWS) for nx, ny in UNUSUAL),
         *(block_shapes.multiply_add(nx, ny, dtype, ROWS) for nx, ny in UNUSUAL),
     ]
@@ -150,7 +152,7 @@ def test_compiler_errors_name_file_and_line_of_the_source() -> None:
     """R = 2 does not divide N = 5: the assertion's line is that of the .cu file, behind three headers."""
     text = (files("stages.kernels.cuda") / "hisq_dslash.cu").read_text().splitlines()
     line = next(i for i, code in enumerate(text, start=1) if "static_assert(N % R == 0" in code)
-    instance = "hisq_dslash<float, Extents<8, 8, 8, 8>, Tile<4, 4, 2, 1>, 16, 5, 2, 32, 1, 2, 4>"
+    instance = "hisq_dslash<float, Extents<8, 8, 8, 8>, Tile<4, 4, 2, 1>, 16, 5, 2, 32, 1, 2, 4, false>"
     with pytest.raises(Exception) as error:
         compile_only("hisq_dslash.cu", [instance], "sm_90")
     assert f"hisq_dslash.cu({line}): error" in "\n".join(error.value.__notes__)

@@ -77,6 +77,38 @@ def test_adds_the_diagonal_in_the_same_pass(backend, random, tolerance, n):
     assert np.array_equal(backend.host(diagonal), backend.host(out))
 
 
+@pytest.mark.parametrize("n", [1, 3, 8, 12, 16, 33, 56, 64])
+@pytest.mark.parametrize("directions", [16, 8])
+def test_sums_diagonal_times_out_in_the_same_pass(backend, random, tolerance, directions, n):
+    """The sums are those of the field that is stored, also where it takes the diagonal's place."""
+    lattice = Lattice((8, 4, 6, 6))
+    links, x, y = (random(lattice.half_volume, *rest) for rest in ((directions, 3, 3), (3, n), (3, n)))
+    packed = backend.kernels.hisq_dslash.pack(backend.array(links), lattice, EVEN)
+    x, diagonal, out = backend.array(x), backend.array(y), backend.array(np.full_like(y, np.nan))
+    dots = backend.array(np.full(n, np.nan))
+    backend.kernels.hisq_dslash.hisq_dslash(packed, x, out, diagonal=diagonal, a=2.0, b=-0.1, dots=dots)
+    products = y.conj() * backend.host(out).astype(complex)
+    scale = np.abs(products).sum(axis=(0, 1)).max()
+    limit = 2e-8 if y.dtype == np.complex64 else tolerance  # single products of a site, added in double
+    assert np.abs(backend.host(dots) - products.real.sum(axis=(0, 1))).max() <= limit * scale
+    again = backend.array(np.full(n, np.nan))
+    backend.kernels.hisq_dslash.hisq_dslash(packed, x, diagonal, diagonal=diagonal, a=2.0, b=-0.1, dots=again)
+    assert np.array_equal(backend.host(diagonal), backend.host(out))
+    assert np.array_equal(backend.host(again), backend.host(dots))
+
+
+@pytest.mark.parametrize("dtype", ["complex64"], indirect=True)
+def test_sums_need_a_diagonal_and_doubles(backend, random):
+    lattice = Lattice((4, 4, 4, 4))
+    links, x = backend.array(random(128, 16, 3, 3)), backend.array(random(128, 3, 2))
+    packed = backend.kernels.hisq_dslash.pack(links, lattice, EVEN)
+    apply, out = backend.kernels.hisq_dslash.hisq_dslash, backend.array(random(128, 3, 2))
+    with pytest.raises(InputError, match="give a diagonal"):
+        apply(packed, x, out, dots=backend.array(np.zeros(2)))
+    with pytest.raises(InputError, match=r"dots must be .* float64 array of shape \(2,\)"):
+        apply(packed, x, out, diagonal=out, dots=backend.array(np.zeros(2, np.float32)))
+
+
 @pytest.mark.parametrize("extents", LATTICES, ids=str)
 def test_even_odd_blocks_are_anti_adjoint(backend, random, tolerance, extents):
     """D_eo^dag = -D_oe, whatever the links: they need not be unitary."""

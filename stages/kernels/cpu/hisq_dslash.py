@@ -18,6 +18,7 @@ from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from stages.kernels.cpu.compiled import compiled
+from stages.kernels.cpu.rows import block_count
 from stages.kernels.cpu.vector_ir import REGISTER_BYTES, REGISTERS, ComplexSums, Emitter, literals
 from stages.kernels.directions import neighbour_table
 from stages.kernels.operands import check_dslash, check_links
@@ -25,6 +26,9 @@ from stages.lattice.geometry import Lattice
 
 TILE_REGISTERS = 2 if REGISTERS == 32 else 1
 """Registers per row of a tile: with 6 sums and 3 inputs each, what the register file holds."""
+
+BLOCK_SITES = 64
+"""Sites that one thread takes at a time; their sums form one partial sum."""
 
 
 @dataclass(frozen=True)
@@ -59,33 +63,41 @@ def hisq_dslash(
     diagonal: NDArray | None = None,
     a: float = 0.0,
     b: float = 1.0,
+    dots: NDArray | None = None,
 ) -> NDArray:
     """``out = a diagonal + b sum_d links[s, d] x[neighbour(s, d)]``; returns `out`.
 
     x ``[site, 3, N]`` lives on the opposite parity, out and diagonal on ``packed.parity``; all of one dtype.
-    `out` may be `diagonal`, never `x`; otherwise what it held is not read. Raises InputError.
+    `out` may be `diagonal`, never `x`; otherwise what it held is not read. If given, dots, float64 ``[N]``,
+    receives Re conj(diagonal) . out of each right-hand side, added in double over
+    fixed blocks of sites in a fixed order. Raises InputError.
     """
-    check_dslash(packed, x, out, diagonal)
-    kernel = _kernel(x.shape[2], packed.dtype.itemsize // 2, packed.directions)
+    check_dslash(packed, x, out, diagonal, dots)
+    kernel = _kernel(x.shape[2], packed.dtype.itemsize // 2, packed.directions, dots is not None)
     if diagonal is None:
         a, stride, added = 0.0, 0, np.zeros(x.shape[1:], x.dtype)
     else:
         stride, added = x.strides[0], diagonal
-    arrays = (packed.links, packed.neighbours, x, added, out)
+    sums = np.zeros((block_count(len(x), BLOCK_SITES) if dots is not None else 0, 2 * x.shape[2]))
+    arrays = (packed.links, packed.neighbours, x, added, out, sums)
     kernel(*(array.ctypes.data for array in arrays), stride, a, b, len(out))
+    if dots is not None:
+        dots[...] = sums.sum(axis=0).reshape(-1, 2).sum(axis=1)
     return out
 
 
 @cache
-def _kernel(rhs: int, itemsize: int, directions: int) -> Callable[..., None]:
+def _kernel(rhs: int, itemsize: int, directions: int, dots: bool) -> Callable[..., None]:
     """The dslash for `rhs` right-hand sides of reals of `itemsize` bytes, on addresses.
 
-    `diagonal_stride` is 0 where there is no diagonal: every site then adds the same block of zeros.
+    `diagonal_stride` is 0 where there is no diagonal: every site then adds the same block of zeros. With
+    `dots` each block of sites leaves the products of the reals of diagonal and out in its row of `sums`.
     """
     tile = min(2 * rhs, TILE_REGISTERS * REGISTER_BYTES // itemsize)
     tiles, rest = divmod(2 * rhs, tile)
-    tile_bytes = tile * itemsize
+    tile_bytes, row_bytes = tile * itemsize, 16 * rhs
     links_bytes, neighbours_bytes, site_bytes = directions * 18 * itemsize, directions * 4, 6 * rhs * itemsize
+    summed = int(dots)
 
     def dslash(
         links: int,
@@ -93,29 +105,31 @@ def _kernel(rhs: int, itemsize: int, directions: int) -> Callable[..., None]:
         x: int,
         diagonal: int,
         out: int,
+        sums: int,
         diagonal_stride: int,
         a: float,
         b: float,
         sites: int,
     ) -> None:
-        for site in prange(sites):
-            u = links + site * links_bytes
-            n = neighbours + site * neighbours_bytes
-            added = diagonal + site * diagonal_stride
-            result = out + site * site_bytes
-            for k in range(tiles):
-                shift = k * tile_bytes
-                _site_tile(
-                    u, n, x + shift, added + shift, result + shift, a, b, rhs, itemsize, directions, tile
-                )
-            if rest:
-                shift = tiles * tile_bytes
-                _site_tile(
-                    u, n, x + shift, added + shift, result + shift, a, b, rhs, itemsize, directions, rest
-                )
+        for block in prange((sites + BLOCK_SITES - 1) // BLOCK_SITES):
+            row = sums + block * row_bytes
+            for site in range(block * BLOCK_SITES, min(sites, (block + 1) * BLOCK_SITES)):
+                u = links + site * links_bytes
+                n = neighbours + site * neighbours_bytes
+                v = diagonal + site * diagonal_stride
+                w = out + site * site_bytes
+                for k in range(tiles):
+                    i = k * tile_bytes
+                    s = row + k * tile * 8
+                    _site_tile(u, n, x + i, v + i, w + i, s, a, b, rhs, itemsize, directions, tile, summed)
+                if rest:
+                    i = tiles * tile_bytes
+                    s = row + tiles * tile * 8
+                    _site_tile(u, n, x + i, v + i, w + i, s, a, b, rhs, itemsize, directions, rest, summed)
 
-    signature = types.void(*[types.int64] * 6, types.float64, types.float64, types.int64)
-    return compiled(dslash, f"hisq_dslash_{rhs}_{8 * itemsize}_{directions}", signature)
+    signature = types.void(*[types.int64] * 7, types.float64, types.float64, types.int64)
+    name = f"hisq_dslash_{rhs}_{8 * itemsize}_{directions}{'_dots' * dots}"
+    return compiled(dslash, name, signature)
 
 
 @intrinsic(prefer_literal=True)
@@ -126,23 +140,28 @@ def _site_tile(
     x: Any,
     diagonal: Any,
     out: Any,
+    sums: Any,
     a: Any,
     b: Any,
     rhs: Any,
     itemsize: Any,
     directions: Any,
     lanes: Any,
+    summed: Any,
 ) -> Any:
     """out = a diagonal + b sum_d links[d] x[neighbours[d]] for one site and `lanes` reals of each colour.
 
-    Takes addresses, then a and b, then literal constants.
+    Takes addresses, then a and b, then literal constants. If `summed` is 1, diagonal times out, lane by lane
+    and over the colours, is added to the `lanes` float64 at `sums`.
     """
-    rhs_count, real_bytes, direction_count, lane_count = literals(rhs, itemsize, directions, lanes)
+    rhs_count, real_bytes, direction_count, lane_count, with_sums = literals(
+        rhs, itemsize, directions, lanes, summed
+    )
     row_bytes = 2 * rhs_count * real_bytes
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        u, n, x, diagonal, out, a, b = arguments[:7]
-        emit = Emitter(builder, real_bytes)
+        u, n, x, diagonal, out, products, a, b = arguments[:8]
+        emit, double = Emitter(builder, real_bytes), Emitter(builder, 8)
         sums = ComplexSums(emit, 3, lane_count)
         for d in range(direction_count):
             neighbour = emit.offset(x, emit.load_index(n, 4 * d), 3 * row_bytes)
@@ -157,7 +176,14 @@ def _site_tile(
             )
             for (place, width), total, added in registers:
                 scaled = builder.fmul(emit.splat(a, width), added)
-                emit.store(emit.fma(emit.splat(b, width), total, scaled), out, i * row_bytes + place)
+                result = emit.fma(emit.splat(b, width), total, scaled)
+                emit.store(result, out, i * row_bytes + place)
+                if with_sums:
+                    at = place // real_bytes * 8
+                    before = double.load(products, at, width)
+                    after = double.fma(emit.doubled(added), emit.doubled(result), before)
+                    double.store(after, products, at)
         return context.get_dummy_value()
 
-    return types.void(links, neighbours, x, diagonal, out, a, b, rhs, itemsize, directions, lanes), generate
+    taken = (links, neighbours, x, diagonal, out, sums, a, b, rhs, itemsize, directions, lanes, summed)
+    return types.void(*taken), generate

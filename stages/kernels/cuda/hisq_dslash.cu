@@ -8,10 +8,13 @@
 // links to shared memory at the start, one group per mu, and waits for each group only when it is due. They are
 // read once per application and leave L2 first; what L2 should keep is x, and the order in which blocks visit the
 // tiles (t after chunks of z and y) keeps neighbours in t within its reach.
+//
+// With DOTS the block also leaves its share of Re conj(diagonal) out for each right-hand side in block_sums.
 
 #include "complex.cuh"
 #include "geometry.cuh"
 #include "async_copy.cuh"
+#include "site_sums.cuh"
 
 template <int X_, int Y_, int Z_, int T_> struct Tile {
     static constexpr int HALF_X = X_, Y = Y_, Z = Z_, T = T_;
@@ -95,6 +98,19 @@ __device__ __forceinline__ void combine(ColorVectors<Real, R>& v, Real b, Real a
         }
 }
 
+// Re conj(v) w of the site for each right-hand side; six products do not need double, the sum over sites does.
+template <class Real, int R>
+__device__ __forceinline__ void dots(double (&products)[R], const ColorVectors<Real, R>& v,
+                                     const ColorVectors<Real, R>& w) {
+    #pragma unroll
+    for (int r = 0; r < R; r++) {
+        Real sum = 0;
+        #pragma unroll
+        for (int c = 0; c < 3; c++) sum += v.re[c][r] * w.re[c][r] + v.im[c][r] * w.im[c][r];
+        products[r] = sum;
+    }
+}
+
 // sum += link v for each right-hand side
 template <class Real, int R>
 __device__ __forceinline__ void multiply_add(ColorVectors<Real, R>& sum, const Complex<Real>* link,
@@ -167,11 +183,11 @@ __device__ __forceinline__ void fetch_links(unsigned char* shared, const Complex
 }
 
 template <class Real, class L, class Tile, int DIRECTIONS, int N, int R, int SITES, int MIN_BLOCKS, int Y_CHUNK,
-          int Z_CHUNK>
+          int Z_CHUNK, bool DOTS>
 __global__ void __launch_bounds__(SITES * (N / R), MIN_BLOCKS)
     hisq_dslash(const Complex<Real>* __restrict__ links, const typename Lanes<Real, N, R>::Vector* __restrict__ x,
-                const typename Lanes<Real, N, R>::Vector* diagonal, typename Lanes<Real, N, R>::Vector* out, Real a,
-                Real b, int parity) {
+                const typename Lanes<Real, N, R>::Vector* diagonal, typename Lanes<Real, N, R>::Vector* out,
+                double* block_sums, Real a, Real b, int parity) {
     using Lanes = Lanes<Real, N, R>;
     using Order = Traversal<L, Tile, Y_CHUNK, Z_CHUNK>;
     constexpr int parts = Tile::SITES / SITES;
@@ -202,4 +218,12 @@ __global__ void __launch_bounds__(SITES * (N / R), MIN_BLOCKS)
     if (diagonal) load<Lanes, ReadOnce>(w, diagonal + at);
     combine(gather.sum, b, a, w);
     store<Lanes>(out + at, gather.sum);
+    if constexpr (DOTS) {
+        using Sums = SiteSums<SITES, Lanes::COUNT, Lanes::VECTORS, Lanes::WIDTH>;
+        static_assert(Sums::SCRATCH_BYTES <= DIRECTIONS * SITES * 9 * sizeof(Complex<Real>), "takes the links' place");
+        double products[R];
+        dots(products, w, gather.sum);
+        __syncthreads();
+        Sums::write(products, reinterpret_cast<double*>(shared), block_sums + size_t(blockIdx.x) * N);
+    }
 }

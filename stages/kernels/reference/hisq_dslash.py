@@ -44,13 +44,18 @@ def hisq_dslash(
     diagonal: Array | None = None,
     a: float = 0.0,
     b: float = 1.0,
+    dots: Array | None = None,
 ) -> Array:
     """``out = a diagonal + b sum_d links[s, d] x[neighbour(s, d)]``; returns `out`.
 
     x ``[site, 3, N]`` lives on the opposite parity, out and diagonal on ``packed.parity``; all of one dtype.
-    `out` may be `diagonal`, never `x`; otherwise what it held is not read. Raises InputError.
+    `out` may be `diagonal`, never `x`; otherwise what it held is not read. If given, dots, float64 ``[N]``,
+    receives Re conj(diagonal) . out of each right-hand side, added in double over sites. Raises InputError.
     """
-    check_dslash(packed, x, out, diagonal)
+    check_dslash(packed, x, out, diagonal, dots)
     total = sum(packed.links[:, d] @ x[packed.neighbours[:, d]] for d in range(packed.directions))
-    out[...] = b * total if diagonal is None else a * diagonal + b * total
+    result = b * total if diagonal is None else a * diagonal + b * total
+    if dots is not None and diagonal is not None:
+        dots[...] = (diagonal.conj() * result.astype(complex)).sum(axis=(0, 1)).real
+    out[...] = result
     return out

@@ -43,6 +43,14 @@ def sum_partials(count: int) -> Launch:
     return Launch("sum_partials.cu", "sum_partials", (ceil(count / 32),), 1024)
 
 
+@cache
+def sum_rows(count: int, n: int) -> Launch:
+    """The second stage of a reduction with `count` (thousands of) partial sums, float64 ``[count, n]``."""
+    groups = power_of_two(512 // n)
+    blocks = min(ceil(count / (4 * groups)), MULTIPROCESSORS)
+    return Launch("sum_rows.cu", f"sum_rows<{n}, {groups}>", (blocks,), n * groups)
+
+
 def _column_threads(n: int, dtype: np.dtype) -> tuple[int, int]:
     """Threads and groups of a block for a kernel on columns; two columns share a vector if n is even."""
     check_rhs(n)

@@ -79,14 +79,16 @@ def dslash_shape(lattice: Lattice, dtype: np.dtype, n: int) -> DslashShape:
 
 
 @cache
-def dslash(lattice: Lattice, directions: int, dtype: np.dtype, n: int) -> Launch:
-    """The dslash of `hisq_dslash.cu` in its best shape."""
+def dslash(lattice: Lattice, directions: int, dtype: np.dtype, n: int, dots: bool = False) -> Launch:
+    """The dslash of `hisq_dslash.cu` in its best shape; with `dots` it sums conj(diagonal) out by block."""
     check_rhs(n)
     _check_index(lattice, dtype, n)
-    return dslash_in_shape(lattice, directions, dtype, n, dslash_shape(lattice, dtype, n))
+    return dslash_in_shape(lattice, directions, dtype, n, dslash_shape(lattice, dtype, n), dots)
 
 
-def dslash_in_shape(lattice: Lattice, directions: int, dtype: np.dtype, n: int, shape: DslashShape) -> Launch:
+def dslash_in_shape(
+    lattice: Lattice, directions: int, dtype: np.dtype, n: int, shape: DslashShape, dots: bool = False
+) -> Launch:
     """The dslash in a given shape, for benchmarks."""
     threads = shape.sites_per_block * (n // shape.rhs_per_thread)
     shared_bytes = shape.sites_per_block * directions * 9 * dtype.itemsize
@@ -98,7 +100,7 @@ def dslash_in_shape(lattice: Lattice, directions: int, dtype: np.dtype, n: int, 
     block = (n, shape.rhs_per_thread, shape.sites_per_block, min_blocks)
     return Launch(
         "hisq_dslash.cu",
-        instance("hisq_dslash", dtype, *geometry, *block, shape.y_chunk, shape.z_chunk),
+        instance("hisq_dslash", dtype, *geometry, *block, shape.y_chunk, shape.z_chunk, str(dots).lower()),
         (lattice.half_volume // shape.sites_per_block,),
         threads,
         shared_bytes,
