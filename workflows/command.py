@@ -25,12 +25,11 @@ app = typer.Typer(
 )
 PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     "Workflows": (run.run, plan.plan, status.status, report.report, export.export),
-    "Files, stores, speed": (check.check, verify.verify, gc.gc),
+    "Files, stores, speed": (check.check, verify.verify, gc.gc, bench.bench),
 }
 for panel, commands in PANELS.items():
     for command in commands:
         app.command(rich_help_panel=panel)(command)
-app.add_typer(bench.bench, name="bench", rich_help_panel="Files, stores, speed")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

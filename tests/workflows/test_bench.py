@@ -6,43 +6,120 @@ import json
 
 import numpy as np
 import pytest
+from tiny_project import CommandLine
 
 from stages.lattice.errors import InputError
-from workflows import bench
+from stages.lattice.geometry import Lattice
+from workflows.benchmarks import dslash, machine, table
+from workflows.benchmarks.families import FAMILIES, bench_of, speeds
+from workflows.benchmarks.speed import Bench, Cost, streaming
+
+SMALL = ("--lattice", "4", "4", "4", "4", "--rhs", "2,3")
 
 
-def test_traffic_models():
-    """Links 16 x 9, neighbours once or 16 times, one result; 8 bytes a number in single precision."""
-    assert bench.traffic_models(16, np.dtype(np.complex64)) == (1152 / 16 + 48, 1152 / 16 + 408)
-    assert bench.traffic_models(1, np.dtype(np.complex128)) == (2 * (1152 + 48), 2 * (1152 + 408))
+@pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def backend(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Measured only as long as a test needs."""
+    monkeypatch.setattr(machine, "HOST_SECONDS", 1e-3)
+    monkeypatch.setattr(machine, "HOST_COPY_BYTES", 1 << 16)
+    monkeypatch.setattr(machine, "DEVICE_COPY_BYTES", 1 << 20)
+    return request.param
 
 
-def test_numpy_formulations_are_the_dslash():
+@pytest.mark.parametrize(
+    ("rhs", "itemsize", "perfect", "naive"),
+    [(16, 8, 1152 / 16 + 48, 1152 / 16 + 408), (1, 16, 2304 + 96, 2304 + 816), (8, 4, 72 + 24, 72 + 204)],
+)
+def test_traffic_models_of_the_dslash(rhs: int, itemsize: int, perfect: float, naive: float) -> None:
+    """Links 16 x 9, neighbours once or 16 times, one result."""
+    assert dslash.dslash_cost(rhs, itemsize) == Cost(1146, perfect, naive)
+
+
+def test_costs_add_up_and_what_is_unknown_stays_unknown() -> None:
+    field = streaming(24, 2, np.dtype(np.complex64))
+    assert field + field == Cost(48, 96, 96)
+    assert field + Cost(1, None, 5) == Cost(25, None, 53)
+
+
+def test_numpy_formulations_are_the_dslash() -> None:
     rng = np.random.default_rng(5)
     u, v = rng.normal(size=(7, 3, 3)) + 1j, rng.normal(size=(7, 3, 4)) - 2j
-    for product in (bench._by_einsum, bench._by_broadcasting):
+    for product in dslash.PRODUCTS:
         assert np.allclose(product(u, v), u @ v, rtol=1e-14)
 
 
-def test_figures_are_consistent(monkeypatch):
-    monkeypatch.setattr(bench, "MEASURING_SECONDS", 1e-3)
-    monkeypatch.setattr(bench, "COPY_BYTES", 1 << 16)
-    speed = bench.hisq_dslash_bench((4, 4, 4, 6), 2, "double", "cpu")
-    assert json.loads(json.dumps(speed)) == {**speed, "lattice": [4, 4, 4, 6]}
-    assert speed["gflops"] == pytest.approx(1146 / speed["nanoseconds"])
-    assert speed["perfect_reuse_bandwidth"] == pytest.approx((1152 + 96) / speed["nanoseconds"])
-    assert speed["fraction_of_copy"] == pytest.approx(
-        speed["perfect_reuse_bandwidth"] / speed["copy_bandwidth"]
-    )
-    text = bench.table(speed)
-    assert "4x4x4x6, 2 rhs, double precision" in text
-    assert f"{speed['copy_bandwidth']:.1f} GB/s" in text
+def small_bench() -> Bench:
+    lattice = Lattice((4, 4, 4, 6))
+    return Bench(machine.Host(), lattice, lattice, (2,), ("single",), copy_bandwidth=50.0)
 
 
-def test_refuses_what_it_does_not_know():
-    with pytest.raises(InputError, match="precision must be 'single' or 'double', got 'half'"):
-        bench.hisq_dslash_bench((4, 4, 4, 4), 2, "half", "cpu")
-    with pytest.raises(InputError, match="backend must be 'cpu' or 'cuda', got 'tpu'"):
-        bench.hisq_dslash_bench((4, 4, 4, 4), 2, "single", "tpu")
-    with pytest.raises(InputError, match="four even numbers"):
-        bench.hisq_dslash_bench((4, 4, 5, 4), 2, "single", "cpu")
+def test_figures_of_a_line_follow_from_its_time() -> None:
+    names = {"family": "f", "kernel": "k", "precision": "single", "unit": "application", "lattice": "4x4x4x6"}
+    speed = small_bench().speed(2e-6, 0.5, Cost(1146, 100, None), sites=200, rhs=5, **names)
+    assert speed.picoseconds == pytest.approx(2000)
+    assert speed.gflops == pytest.approx(573)
+    assert speed.perfect_reuse_bandwidth == pytest.approx(50)
+    assert speed.fraction_of_copy == pytest.approx(1)
+    assert speed.naive_bandwidth is None
+    cells = [cell.strip() for cell in table.row(speed).strip("|").split("|")]
+    assert cells == ["f", "k", "4x4x4x6", "single", "5", "2 ns", "573", "50.0", "-", "1.00", "0.5 J"]
+
+
+def test_every_family_is_measured(quarkline: CommandLine, backend: str) -> None:
+    families = [name for name in FAMILIES if name != "end-to-end"]
+    answer = quarkline("bench", "--backend", backend, *SMALL, "--only", ",".join(families), "--json")
+    assert answer.code == 0, answer.err
+    result = json.loads(answer.out)
+    lines = result["lines"]
+    assert result["backend"] == backend and result["copy_bandwidth"] > 0
+    assert list(dict.fromkeys(line["family"] for line in lines)) == families
+    for line in lines:
+        assert line["picoseconds"] > 0 and line["gflops"] > 0
+        assert line["fraction_of_copy"] == pytest.approx(
+            line["perfect_reuse_bandwidth"] / result["copy_bandwidth"]
+        )
+        assert line["naive_bandwidth"] >= line["perfect_reuse_bandwidth"]
+        assert backend == "cuda" or line["joules"] is None
+    measured = {(line["kernel"], line["precision"], line["rhs"]) for line in lines}
+    assert {("BlockCGrQ", "double-single", 3), ("hisq_dslash", "double", 2)} <= measured
+    assert answer.err.count("\n") == len(lines) + 4  # the table, for who watches
+
+
+def test_end_to_end_run_gives_its_own_time_and_that_of_its_solves(backend: str) -> None:
+    bench = bench_of(backend, (4, 4, 4, 4), None, ["single"])
+    whole, solves = speeds(bench, ["end-to-end"])
+    assert whole.rhs == solves.rhs == 2 * 2 * 2 * 16  # configurations, masses, vectors, subsets
+    assert 0 < solves.seconds < whole.seconds
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        (["--lattice", "4", "4", "5", "4"], "four even numbers"),
+        (["--rhs", "65"], "1 to 64 right-hand sides, got 65"),
+        (["--rhs", "8;16"], "no list of numbers"),
+        (["--only", "dslash,solvers"], "'solvers' is none of dslash, normal"),
+        (["--precision", "quad"], "'quad' is none of half, single, double"),
+        (["--precision", "half", "--only", "links", "--backend", "tpu"], "tpu"),
+    ],
+)
+def test_mistakes_are_named(quarkline: CommandLine, options: list[str], complaint: str) -> None:
+    answer = quarkline("bench", *options)
+    assert answer.code == 2 and "Traceback" not in answer.err
+    assert complaint in " ".join(answer.err.replace("│", " ").split())
+
+
+def test_nothing_to_measure_is_an_error(quarkline: CommandLine, backend: str) -> None:
+    answer = quarkline("bench", "--backend", backend, *SMALL, "--only", "blas", "--precision", "half")
+    assert answer.code == 2 and f"{backend} has no half precision of blas" in answer.err
+
+
+def test_short_memory_says_what_to_change(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def exhausted(bench: Bench) -> None:
+        raise MemoryError("Unable to allocate 3 TiB")
+
+    monkeypatch.setitem(FAMILIES, "dslash", exhausted)
+    with pytest.raises(
+        InputError, match=r"dslash does not fit into memory on 4x4x4x4 with 9 .*smaller --lattice"
+    ):
+        list(speeds(bench_of(backend, (4, 4, 4, 4), [9], ["single"]), ["dslash"]))

@@ -2,38 +2,81 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 import typer
 
-from workflows.commands.options import JsonOption
-
-bench = typer.Typer(help="Measure the speed of kernels on this machine.", no_args_is_help=True)
-
-
-@bench.callback()
-def _several() -> None:
-    """Measure the speed of kernels on this machine, as a fraction of its own copy bandwidth."""
+FAMILIES = ("dslash", "normal", "blas", "solver", "links", "end-to-end")
+PRECISIONS = ("half", "single", "double")
 
 
-@bench.command("hisq-dslash")
-def hisq_dslash(
-    lattice: Annotated[tuple[int, int, int, int], typer.Option(metavar="X Y Z T")] = (16, 16, 16, 32),
-    rhs: Annotated[int, typer.Option(min=1, max=64, help="Right-hand sides.")] = 16,
-    precision: Annotated[Literal["single", "double"], typer.Option()] = "single",
-    backend: Annotated[Literal["cpu", "cuda"], typer.Option()] = "cpu",
-    json: JsonOption = False,
+def bench(
+    backend: Annotated[Literal["cpu", "cuda"], typer.Option(help="What computes.")] = "cpu",
+    only: Annotated[
+        str, typer.Option(metavar="FAMILY,...", help=f"Some of {', '.join(FAMILIES)}.", show_default="all")
+    ] = ",".join(FAMILIES),
+    lattice: Annotated[
+        tuple[int, int, int, int] | None,
+        typer.Option(metavar="X Y Z T", show_default="16 16 16 32 on cpu, 32 32 32 48 on cuda"),
+    ] = None,
+    rhs: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N,...", help="Right-hand sides.", show_default="1,16 on cpu, 1,8,16,32 on cuda"
+        ),
+    ] = None,
+    precision: Annotated[
+        str,
+        typer.Option(metavar="PRECISION,...", help=f"Some of {', '.join(PRECISIONS)}.", show_default="all"),
+    ] = ",".join(PRECISIONS),
+    json: Annotated[
+        bool, typer.Option("--json", help="Print JSON when all is measured; the table goes to stderr.")
+    ] = False,
 ) -> None:
-    """Time the HISQ dslash of one parity.
+    """Measure the speed of what a run spends its time on, against this machine's own copy bandwidth.
 
-    Prints time per site and right-hand side, GB/s with perfect reuse of neighbours and with none, the copy
-    bandwidth measured in the same run, and the fraction of it.
+    dslash, normal operator, block linear algebra (blas), one iteration of each solver, construction of HISQ
+    links, and a small g-2 run end to end. A line has the time per site and right-hand side; GFLOP/s; GB/s if
+    every number is moved once (reuse), and if each neighbour is read by every site that it neighbours
+    (naive); the first of these as a fraction of the copy bandwidth; on a GPU, the joules of one application,
+    iteration, construction or run. Half precision is that of the dslash alone; the solvers' single is
+    double-single. The end-to-end run has a lattice of its own unless one is given.
 
-    Example: quarkline bench hisq-dslash --lattice 16 16 16 32 --rhs 16 --precision single
+    About a minute on two cores, about two on a GPU.
+
+    Example: quarkline bench --only dslash,solver --rhs 8,16
+
+    Example: quarkline bench --backend cuda --json > gpu.json
     """
     from json import dumps
 
-    from workflows.bench import hisq_dslash_bench, table
+    from workflows.benchmarks import table
+    from workflows.benchmarks.families import bench_of, speeds
 
-    speed = hisq_dslash_bench(lattice, rhs, precision, backend)
-    typer.echo(dumps(speed, indent=2) if json else table(speed))
+    families, precisions = _chosen("--only", only, FAMILIES), _chosen("--precision", precision, PRECISIONS)
+    asked = bench_of(backend, lattice, _widths(rhs), precisions)
+    typer.echo(table.heading(asked), err=json)
+    lines = []
+    for speed in speeds(asked, families):
+        lines.append(speed)
+        typer.echo(table.row(speed), err=json)
+    if json:
+        typer.echo(dumps(table.as_json(asked, lines), indent=2))
+
+
+def _chosen(option: str, text: str, known: Sequence[str]) -> list[str]:
+    chosen = text.split(",")
+    for name in chosen:
+        if name not in known:
+            raise typer.BadParameter(f"{name!r} is none of {', '.join(known)}", param_hint=f"'{option}'")
+    return chosen
+
+
+def _widths(text: str | None) -> list[int] | None:
+    try:
+        return None if text is None else [int(number) for number in text.split(",")]
+    except ValueError:
+        raise typer.BadParameter(
+            f"{text!r} is no list of numbers such as 8,16,32", param_hint="'--rhs'"
+        ) from None

@@ -1,0 +1,1 @@
+"""The benchmark behind `quarkline bench`: a module for each family of kernels, and what they share."""

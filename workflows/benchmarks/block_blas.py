@@ -1,0 +1,38 @@
+"""Linear algebra on blocks of right-hand sides: Gram products, small matrices, the updates of CG."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from workflows.benchmarks.machine import Work, random_field
+from workflows.benchmarks.speed import Bench, Cost, Speed, streaming
+
+
+def speeds(bench: Bench) -> Iterator[Speed]:
+    """Every kernel for every precision and width, on fields ``[site, 3, N]`` of one parity."""
+    for precision, dtype, rhs in bench.blocks:
+        for kernel, (work, cost) in kernels(bench, dtype, rhs).items():
+            names = {"family": "blas", "kernel": kernel, "precision": precision}
+            yield bench.measured(work, cost, bench.lattice.half_volume, rhs=rhs, **names)
+
+
+def kernels(bench: Bench, dtype: np.dtype, rhs: int) -> dict[str, tuple[Work, Cost]]:
+    """Each kernel's call and cost; small matrices and coefficients are such that nothing grows."""
+    machine, shape = bench.machine, (bench.lattice.half_volume, 3, rhs)
+    blas, cg = machine.kernels.block_blas, machine.kernels.cg_update
+    x, y, p, ap = (random_field(machine, shape, dtype) for _ in range(4))
+    a = random_field(machine, (rhs, rhs), np.complex128) / (4 * rhs)
+    alpha = machine.xp.full(rhs, 1e-3)
+    product = 24 * rhs
+    return {
+        "gram": (lambda: blas.gram(x, y), streaming(product, 2, dtype)),
+        "update": (lambda: blas.update(y, x, a), streaming(product, 3, dtype)),
+        "rotate": (lambda: blas.rotate(x, a, y), streaming(product, 2, dtype)),
+        "rotate_add": (lambda: blas.rotate_add(x, p, a, p), streaming(product, 3, dtype)),
+        "dots": (lambda: blas.dots(x, y), streaming(24, 2, dtype)),
+        "norms2": (lambda: blas.norms2(x), streaming(12, 1, dtype)),
+        "cg_step": (lambda: cg.cg_step(x, y, p, ap, alpha), streaming(36, 6, dtype)),
+        "cg_direction": (lambda: cg.cg_direction(p, y, alpha), streaming(12, 3, dtype)),
+    }

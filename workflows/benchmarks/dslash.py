@@ -1,0 +1,83 @@
+"""The HISQ dslash of one parity, and on the CPU the same written in NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stages.kernels.directions import HISQ_DIRECTIONS, neighbour_table
+from stages.lattice.geometry import EVEN
+from workflows.benchmarks.machine import random_field
+from workflows.benchmarks.speed import Bench, Cost, Speed
+
+FLOPS_PER_SITE = 16 * 66 + 15 * 6
+"""Of one right-hand side: 16 products of a 3 x 3 matrix with a vector, and their sum."""
+
+NUMPY_WORK = 1 << 20
+"""Sites times right-hand sides on which the NumPy formulations are timed: they take microseconds each."""
+
+
+def dslash_cost(rhs: int, itemsize: int) -> Cost:
+    """144 numbers of the links, shared by the block; 16 neighbours or one; the result."""
+    links, vector = HISQ_DIRECTIONS * 9 * itemsize / rhs, 3 * itemsize
+    return Cost(FLOPS_PER_SITE, links + 2 * vector, links + (HISQ_DIRECTIONS + 1) * vector)
+
+
+def speeds(bench: Bench) -> Iterator[Speed]:
+    """D on the even sites for every precision and width."""
+    machine, sites = bench.machine, bench.lattice.half_volume
+    kernel = machine.kernels.hisq_dslash
+    for precision, dtype in bench.dtypes.items():
+        links = random_field(machine, (sites, HISQ_DIRECTIONS, 3, 3), dtype)
+        packed = kernel.pack(links, bench.lattice, EVEN)
+        for rhs in bench.widths:
+            x = random_field(machine, (sites, 3, rhs), dtype)
+            work = partial(kernel.hisq_dslash, packed, x, machine.xp.empty_like(x))
+            names: dict[str, Any] = {"family": "dslash", "precision": precision, "rhs": rhs}
+            cost = dslash_cost(rhs, dtype.itemsize)
+            yield bench.measured(work, cost, sites, kernel="hisq_dslash", **names)
+            if machine.backend == "cpu":
+                yield _best_of_numpy(bench, links, x, cost, names)
+
+
+def _best_of_numpy(bench: Bench, links: NDArray, x: NDArray, cost: Cost, names: dict[str, Any]) -> Speed:
+    """The fastest of three ways to write the dslash in NumPy, on as many sites as take a moment."""
+    sites = min(len(links), max(1, NUMPY_WORK // x.shape[2]))
+    neighbours = neighbour_table(bench.lattice, EVEN, HISQ_DIRECTIONS)[:sites]
+    works = [partial(_numpy_dslash, product, links[:sites], neighbours, x) for product in PRODUCTS]
+    seconds = min(map(bench.machine.seconds, works))
+    return bench.speed(
+        seconds,
+        None,
+        cost,
+        sites,
+        kernel="best of NumPy",
+        unit="application",
+        lattice=str(bench.lattice),
+        **names,
+    )
+
+
+def _numpy_dslash(
+    product: Callable[[NDArray, NDArray], NDArray], links: NDArray, neighbours: NDArray, x: NDArray
+) -> NDArray:
+    total = product(links[:, 0], x[neighbours[:, 0]])
+    for d in range(1, HISQ_DIRECTIONS):
+        total += product(links[:, d], x[neighbours[:, d]])
+    return total
+
+
+def _by_einsum(u: NDArray, v: NDArray) -> NDArray:
+    return np.einsum("sij,sjn->sin", u, v)
+
+
+def _by_broadcasting(u: NDArray, v: NDArray) -> NDArray:
+    columns = [u[:, :, j, None] * v[:, None, j] for j in range(3)]
+    return columns[0] + columns[1] + columns[2]
+
+
+PRODUCTS = (np.matmul, _by_einsum, _by_broadcasting)

@@ -1,0 +1,80 @@
+"""A small g-2 run from heat bath to correlator as `quarkline run` makes it, on one worker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from pipeline import Store, plan, run
+from pipeline.account import accounts
+from pipeline.clusters.choose import choose
+from stages.lattice.errors import InputError
+from workflows.benchmarks.normal_operator import normal_cost
+from workflows.benchmarks.speed import DTYPES, Bench, Cost, Speed
+from workflows.catalogue import load_project
+
+WORKFLOW = """\
+workflow: g2_disconnected
+ensemble:
+  heatbath:
+    extents: [{extents}]
+    beta: 6.0
+    configurations: 2
+    sweeps: 5
+    overrelaxation: 1
+    seed: 4021
+links: {{action: hisq, boundary: antiperiodic, naik_epsilon: 0.0}}
+masses: {{light: 0.05, strange: 0.15}}
+noise: {{kind: z2, seed: 977, vectors: 2, chunk: 2, dilution: {{displacement: 2}}}}
+solves: {{solver: block_cgrq, precision: double-single, block: {block}, sloppy: {{tolerance: 1.0e-6}}}}
+current: {{links: thin}}
+store: store
+report: report
+"""
+
+CLUSTERS = {"cpu": "local", "cuda": "cuda"}
+BLOCK = 16
+
+
+def speeds(bench: Bench) -> Iterator[Speed]:
+    """The run as a whole, and the part of it that its solves took. Raises InputError if it fails."""
+    cluster = choose(CLUSTERS[bench.machine.backend], workers=1)
+    with TemporaryDirectory(prefix="quarkline-bench-") as folder:
+        file, store = Path(folder) / "bench.yaml", Store(Path(folder) / "store")
+        extents = ", ".join(map(str, bench.run_lattice.extents))
+        file.write_text(WORKFLOW.format(extents=extents, block=BLOCK))
+        project = load_project(file)
+        outcome = run(plan(project.workflow, store, backend=cluster.backend), store, cluster=cluster)
+        if outcome.exit_status:
+            raise InputError(f"the end-to-end run failed:\n{outcome.table()}")
+        solves = [node for node in accounts(store, project.workflow.name) if node.statistics("iterations")]
+    statistics = [record["statistics"] for node in solves for record in node.records]
+    joules = [node.joules for node in solves]
+    drawn = None if None in joules else sum(map(float, filter(None, joules)))
+    seconds = sum(part["solve_seconds"] for part in statistics)
+    for kernel, time, energy in (("g-2 run", outcome.seconds, None), ("its solves", seconds, drawn)):
+        yield _line(bench, kernel, time, energy, statistics)
+
+
+def _line(
+    bench: Bench, kernel: str, seconds: float, joules: float | None, statistics: list[dict[str, Any]]
+) -> Speed:
+    """Time and arithmetic per right-hand side solved; the operator's cost counts, in single precision."""
+    rhs = sum(part["rhs"] for part in statistics)
+    one = normal_cost(BLOCK, DTYPES["single"])
+    applications = sum(BLOCK * sum(part["iterations"]) for part in statistics) / rhs
+    cost = Cost(*(applications * (count or 0.0) for count in (one.flops, one.perfect_bytes, one.naive_bytes)))
+    return bench.speed(
+        seconds,
+        joules,
+        cost,
+        bench.run_lattice.half_volume,
+        family="end-to-end",
+        kernel=kernel,
+        precision="double-single",
+        rhs=rhs,
+        unit="run",
+        lattice=str(bench.run_lattice),
+    )

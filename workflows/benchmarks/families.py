@@ -1,0 +1,79 @@
+"""The families of the benchmark in the order in which they are measured, and what is measured by default."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+from stages.lattice.errors import InputError
+from stages.lattice.geometry import Lattice
+from workflows.benchmarks import (
+    block_blas,
+    dslash,
+    end_to_end,
+    link_construction,
+    normal_operator,
+    solver_iteration,
+)
+from workflows.benchmarks.machine import machine_of
+from workflows.benchmarks.speed import Bench, Speed
+
+FAMILIES: dict[str, Callable[[Bench], Iterator[Speed]]] = {
+    "dslash": dslash.speeds,
+    "normal": normal_operator.speeds,
+    "blas": block_blas.speeds,
+    "solver": solver_iteration.speeds,
+    "links": link_construction.speeds,
+    "end-to-end": end_to_end.speeds,
+}
+
+LATTICES = {"cpu": (16, 16, 16, 32), "cuda": (32, 32, 32, 48)}
+RUN_LATTICES = {"cpu": (8, 8, 8, 16), "cuda": (16, 16, 16, 32)}
+"""Of the end-to-end run, which then takes seconds."""
+
+WIDTHS = {"cpu": (1, 16), "cuda": (1, 8, 16, 32)}
+
+
+def bench_of(
+    backend: str,
+    extents: tuple[int, int, int, int] | None,
+    widths: Sequence[int] | None,
+    precisions: Sequence[str],
+) -> Bench:
+    """What to measure, with defaults that suit the backend; the copy bandwidth is measured here.
+
+    Raises InputError for what does not exist or cannot be.
+    """
+    machine = machine_of(backend)
+    asked = Bench(
+        machine,
+        Lattice(extents or LATTICES[backend]),
+        Lattice(extents or RUN_LATTICES[backend]),
+        tuple(widths or WIDTHS[backend]),
+        tuple(precisions),
+        copy_bandwidth=1.0,
+    )
+    return replace(asked, copy_bandwidth=machine.copy_bandwidth())
+
+
+def speeds(bench: Bench, families: Sequence[str]) -> Iterator[Speed]:
+    """The lines of these families, as they are measured.
+
+    Raises InputError where memory is short, and where there is nothing to measure.
+    """
+    count = 0
+    for family in families:
+        try:
+            for speed in FAMILIES[family](bench):
+                count += 1
+                yield speed
+        except MemoryError as error:
+            raise InputError(
+                f"{family} does not fit into memory on {bench.lattice} with {max(bench.widths)} right-hand "
+                f"sides: give a smaller --lattice or fewer --rhs ({error})"
+            ) from error
+    if not count:
+        raise InputError(
+            f"{bench.machine.backend} has no {' or '.join(bench.precisions)} precision of "
+            f"{', '.join(families)}"
+        )

@@ -1,0 +1,183 @@
+"""The machine that is measured: how a backend makes random fields, times and copies, what energy it draws."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
+from math import ceil
+from statistics import median
+from typing import Any, Protocol
+
+import llvmlite.binding as llvm
+import numba
+import numpy as np
+
+from pipeline.energy import Meter, energy_meter
+from stages.kernels.dispatch import Array, Kernels
+from stages.lattice.errors import InputError
+
+Work = Callable[[], object]
+
+HOST_SECONDS = 0.2
+"""How long a kernel on the CPU is called again and again."""
+
+HOST_COPY_BYTES = 1 << 29
+DEVICE_COPY_BYTES = 1 << 32
+DEVICE_BATCH_SECONDS = 2e-3
+"""Long enough to hide the host, short enough not to heat the device."""
+
+DEVICE_BATCHES = 7
+ENERGY_SECONDS = 0.4
+"""How long a kernel runs for its energy: several steps of the device's counter."""
+
+
+class Machine(Protocol):
+    """A backend on the machine at hand."""
+
+    backend: str
+    name: str
+    xp: Any
+    """`numpy` or `cupy`."""
+    kernels: Kernels
+
+    def seconds(self, work: Work) -> float:
+        """Time of one call of `work`, which warms up and compiles first."""
+
+    def wall_seconds(self, work: Work) -> float:
+        """Time of a single call of work that uses the host as well, until the device is idle again."""
+
+    def joules(self, work: Work, seconds: float) -> float | None:
+        """Energy of one call that takes `seconds`; None where nothing measures it."""
+
+    def copy_bandwidth(self) -> float:
+        """GB/s, read and written, of a copy within the memory that fields live in."""
+
+
+class Host:
+    """The CPU: as many threads as the kernels use."""
+
+    backend = "cpu"
+    xp: Any = np
+
+    def __init__(self) -> None:
+        self.name = f"{llvm.get_host_cpu_name()}, {numba.get_num_threads()} threads"
+        self.kernels = import_module("stages.kernels.cpu")
+
+    def seconds(self, work: Work) -> float:
+        """The shortest of many calls: other programs only lengthen them."""
+        work()
+        times: list[float] = []
+        while sum(times) < HOST_SECONDS or len(times) < 3:
+            times.append(self.wall_seconds(work))
+        return min(times)
+
+    def wall_seconds(self, work: Work) -> float:
+        start = time.perf_counter()
+        work()
+        return time.perf_counter() - start
+
+    def joules(self, work: Work, seconds: float) -> float | None:
+        return None
+
+    def copy_bandwidth(self) -> float:
+        threads = numba.get_num_threads()
+        source, target = (np.ones(HOST_COPY_BYTES, np.uint8) for _ in range(2))
+        sources, targets = np.array_split(source, threads), np.array_split(target, threads)
+        with ThreadPoolExecutor(threads) as pool:
+            seconds = self.seconds(lambda: list(pool.map(np.copyto, targets, sources)))
+        return 2 * HOST_COPY_BYTES / seconds / 1e9
+
+
+class Device:
+    """The current CUDA device. Raises InputError where there is none."""
+
+    backend = "cuda"
+
+    def __init__(self) -> None:
+        try:
+            import cupy
+        except ImportError:
+            raise InputError("backend 'cuda' needs CuPy: pip install 'quarkline[cuda13]'") from None
+        if not cupy.is_available():
+            raise InputError("backend 'cuda' needs a CUDA device and its driver, and CuPy finds none here")
+        self.xp = cupy
+        self.device = cupy.cuda.Device()
+        self.name = cupy.cuda.runtime.getDeviceProperties(self.device.id)["name"].decode()
+        self.kernels = import_module("stages.kernels.cuda")
+        self.meter = energy_meter("cuda")
+
+    def seconds(self, work: Work) -> float:
+        """Median of batches of calls between device events."""
+        self._batch(work, 1)
+        calls = max(1, ceil(DEVICE_BATCH_SECONDS / self._batch(work, 2)))
+        return median(self._batch(work, calls) for _ in range(DEVICE_BATCHES))
+
+    def _batch(self, work: Work, calls: int) -> float:
+        start, stop = self.xp.cuda.Event(), self.xp.cuda.Event()
+        start.record()
+        for _ in range(calls):
+            work()
+        stop.record()
+        stop.synchronize()
+        return self.xp.cuda.get_elapsed_time(start, stop) / 1e3 / calls
+
+    def wall_seconds(self, work: Work) -> float:
+        self.device.synchronize()
+        start = time.perf_counter()
+        work()
+        self.device.synchronize()
+        return time.perf_counter() - start
+
+    def joules(self, work: Work, seconds: float) -> float | None:
+        """Power between the first and the last step of the counter while calls follow each other, times the
+        time of a call among them.
+        """
+        if self.meter is None:
+            return None
+        calls, total, steps = max(1, ceil(5e-3 / seconds)), 0, [(time.perf_counter(), self.meter())]
+        began = steps[0][0]
+        while (passed := time.perf_counter() - began) < ENERGY_SECONDS or len(steps) < 3:
+            for _ in range(calls):
+                work()
+            self.device.synchronize()
+            total += calls
+            self._note(steps, self.meter)
+            if passed > 10 * ENERGY_SECONDS:
+                return None  # the counter stands still
+        (start, before), (end, after) = steps[1], steps[-1]
+        return (after - before) / (end - start) * (time.perf_counter() - began) / total
+
+    def _note(self, steps: list[tuple[float, float]], meter: Meter) -> None:
+        """Adds the counter's reading and its time if it has moved since the last one."""
+        reading = meter()
+        if reading != steps[-1][1]:
+            steps.append((time.perf_counter(), reading))
+
+    def copy_bandwidth(self) -> float:
+        source = self.xp.zeros(DEVICE_COPY_BYTES, np.uint8)
+        target, stream = self.xp.empty_like(source), self.xp.cuda.get_current_stream()
+        seconds = self.seconds(
+            lambda: target.data.copy_from_device_async(source.data, DEVICE_COPY_BYTES, stream)
+        )
+        return 2 * DEVICE_COPY_BYTES / seconds / 1e9
+
+
+MACHINES: dict[str, Callable[[], Machine]] = {"cpu": Host, "cuda": Device}
+
+
+def machine_of(backend: str) -> Machine:
+    """The machine at hand by its backend. Raises InputError."""
+    if backend not in MACHINES:
+        raise InputError(f"backend must be 'cpu' or 'cuda', got {backend!r}")
+    return MACHINES[backend]()
+
+
+def random_field(machine: Machine, shape: tuple[int, ...], dtype: Any) -> Array:
+    """Complex numbers with both parts uniform in [-1, 1)."""
+    real = np.dtype(dtype).type(0).real.dtype
+    parts = machine.xp.random.default_rng(2718).random((*shape[:-1], 2 * shape[-1]), dtype=real)
+    parts *= 2
+    parts -= 1
+    return parts.view(dtype)

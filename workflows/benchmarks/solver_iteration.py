@@ -1,0 +1,93 @@
+"""An iteration of batched CG and of block CGrQ: all from one application of the operator to the next.
+
+A short solve and a longer one on random links, which no solver finishes, are timed as a whole; an iteration
+is their difference over that of their iterations. Reliable updates of the longer solve are in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import numpy as np
+
+from stages.dirac.staggered import NormalOperator
+from stages.kernels.dispatch import Array
+from stages.solvers.block_cgrq import BlockCGrQ
+from stages.solvers.cg import BatchedCG
+from stages.solvers.krylov import KrylovSolver
+from workflows.benchmarks.machine import random_field
+from workflows.benchmarks.normal_operator import normal_cost, random_operator
+from workflows.benchmarks.speed import Bench, Cost, Speed, streaming
+
+SHORT, LONG = 10, 60
+"""Iterations of the two solves."""
+
+REPEATS = 3
+TOLERANCE = 1e-13
+PRECISIONS = {"double": ("double", None), "single": ("double-single", "single")}
+"""The solver's name for a precision of its iteration, and what it calls the inner precision."""
+
+
+def speeds(bench: Bench) -> Iterator[Speed]:
+    """Both solvers for every precision and width; residuals are always in double."""
+    operator = random_operator(bench)
+    for precision, dtype, rhs in bench.blocks:
+        b = random_field(bench.machine, (*operator.shape, rhs), np.complex128)
+        name, inner = PRECISIONS[precision]
+        for method, cost in METHODS:
+            solver = partial(method, TOLERANCE, inner=inner)
+            seconds, joules = _iteration(bench, solver, operator, b)
+            yield bench.speed(
+                seconds,
+                joules,
+                cost(rhs, dtype),
+                bench.lattice.half_volume,
+                family="solver",
+                kernel=method.__name__,
+                precision=name,
+                rhs=rhs,
+                unit="iteration",
+                lattice=str(bench.lattice),
+            )
+
+
+def batched_cost(rhs: int, dtype: np.dtype) -> Cost:
+    """p^H A p (2 fields), the update of x and r with |r|^2 (6), the new direction (3)."""
+    return normal_cost(rhs, dtype) + streaming(24 + 36 + 12, 11, dtype)
+
+
+def block_cost(rhs: int, dtype: np.dtype) -> Cost:
+    """Gram matrices of P, A P (2) and of Q (1), updates of X (3) and Q (3), Q S^-1 (2), Q + P S^H (3).
+
+    Gram matrices are Hermitian and S is triangular: half the arithmetic of a full matrix.
+    """
+    return normal_cost(rhs, dtype) + streaming((4 * 0.5 + 2) * 24 * rhs, 14, dtype)
+
+
+METHODS: tuple[tuple[type[KrylovSolver], Callable[[int, np.dtype], Cost]], ...] = (
+    (BatchedCG, batched_cost),
+    (BlockCGrQ, block_cost),
+)
+
+
+def _iteration(
+    bench: Bench, solver: partial[KrylovSolver], A: NormalOperator, b: Array
+) -> tuple[float, float | None]:
+    """Seconds and joules of one iteration."""
+    counts: dict[int, int] = {}
+
+    def solve(limit: int) -> None:
+        counts[limit] = solver(max_iterations=limit).solve(A, b, on_failure="return").iterations
+
+    solve(SHORT)
+    times = {
+        limit: min(bench.machine.wall_seconds(partial(solve, limit)) for _ in range(REPEATS))
+        for limit in (SHORT, LONG)
+    }
+    iterations, passed = counts[LONG] - counts[SHORT], times[LONG] - times[SHORT]
+    if iterations <= 0 or passed <= 0:  # a lattice so small that a solve is over, or lost in noise
+        iterations, passed = counts[LONG], times[LONG]
+    seconds = passed / iterations
+    joules = bench.machine.joules(partial(solve, LONG), times[LONG])
+    return seconds, joules and joules * seconds / times[LONG]

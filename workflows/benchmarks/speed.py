@@ -1,0 +1,128 @@
+"""One line of the benchmark: how fast something ran, against what it computes and moves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from stages.lattice.errors import InputError
+from stages.lattice.geometry import Lattice
+from workflows.benchmarks.machine import Machine, Work
+
+DTYPES: dict[str, np.dtype] = {"single": np.dtype(np.complex64), "double": np.dtype(np.complex128)}
+MOST_RHS = 64
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Per site and right-hand side; None where there is no such count.
+
+    perfect_bytes: every number read or written once. naive_bytes: a neighbour is read by each site that it
+    neighbours.
+    """
+
+    flops: float | None
+    perfect_bytes: float | None
+    naive_bytes: float | None
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(*(_sum(a, b) for a, b in zip(_counts(self), _counts(other), strict=True)))
+
+
+def _counts(cost: Cost) -> tuple[float | None, ...]:
+    return cost.flops, cost.perfect_bytes, cost.naive_bytes
+
+
+def _sum(a: float | None, b: float | None) -> float | None:
+    return None if a is None or b is None else a + b
+
+
+def streaming(flops: float, fields: float, dtype: np.dtype) -> Cost:
+    """What touches each number of `fields` blocks ``[site, 3, N]`` once; `flops` per site."""
+    moved = fields * 3 * dtype.itemsize
+    return Cost(flops, moved, moved)
+
+
+@dataclass(frozen=True)
+class Speed:
+    """Time of one `unit` of work and what follows from it.
+
+    picoseconds: per (site, right-hand side) of the fields concerned. gflops: GFLOP/s. Bandwidths in GB/s;
+    fraction_of_copy: of the perfect-reuse one. joules: energy of one unit.
+    """
+
+    family: str
+    kernel: str
+    lattice: str
+    precision: str
+    rhs: int
+    unit: str
+    seconds: float
+    picoseconds: float
+    gflops: float | None
+    perfect_reuse_bandwidth: float | None
+    naive_bandwidth: float | None
+    fraction_of_copy: float | None
+    joules: float | None
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What to measure on which machine: run_lattice is that of the end-to-end run; copy_bandwidth in GB/s."""
+
+    machine: Machine
+    lattice: Lattice
+    run_lattice: Lattice
+    widths: tuple[int, ...]
+    precisions: tuple[str, ...]
+    copy_bandwidth: float
+
+    def __post_init__(self) -> None:
+        for precision in self.precisions:
+            if precision not in (*DTYPES, "half"):
+                raise InputError(f"precision must be 'half', 'single' or 'double', got {precision!r}")
+        for rhs in self.widths:
+            if not 1 <= rhs <= MOST_RHS:
+                raise InputError(f"a block holds 1 to {MOST_RHS} right-hand sides, got {rhs}")
+
+    @property
+    def dtypes(self) -> dict[str, np.dtype]:
+        """The complex types to measure, by precision."""
+        return {name: dtype for name, dtype in DTYPES.items() if name in self.precisions}
+
+    @property
+    def blocks(self) -> Iterator[tuple[str, np.dtype, int]]:
+        """Precision, its dtype and number of right-hand sides, of all that are to be measured."""
+        for precision, dtype in self.dtypes.items():
+            for rhs in self.widths:
+                yield precision, dtype, rhs
+
+    def measured(self, work: Work, cost: Cost, sites: int, **names: Any) -> Speed:
+        """The speed of a kernel that is called again and again, with its energy."""
+        seconds = self.machine.seconds(work)
+        joules = self.machine.joules(work, seconds)
+        return self.speed(
+            seconds, joules, cost, sites, unit="application", lattice=str(self.lattice), **names
+        )
+
+    def speed(
+        self, seconds: float, joules: float | None, cost: Cost, sites: int, *, rhs: int, **names: Any
+    ) -> Speed:
+        """The line of one unit that took `seconds`, its cost counted per site of `sites` and per rhs."""
+        each = seconds / (sites * rhs) * 1e9
+        flops, perfect, naive = (None if count is None else count / each for count in _counts(cost))
+        fraction = None if perfect is None else perfect / self.copy_bandwidth
+        return Speed(
+            rhs=rhs,
+            seconds=seconds,
+            picoseconds=each * 1e3,
+            gflops=flops,
+            perfect_reuse_bandwidth=perfect,
+            naive_bandwidth=naive,
+            fraction_of_copy=fraction,
+            joules=joules,
+            **names,
+        )
