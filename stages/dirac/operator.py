@@ -6,12 +6,13 @@ needs only what `LinearOperator` lists; solvers, eigensolvers and preconditioner
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 
-from stages.kernels.dispatch import Array
+from stages.kernels.dispatch import Array, Kernels
 from stages.lattice.errors import InputError
 
 
@@ -50,6 +51,27 @@ class LinearOperator(Protocol):
 
     def astype(self, dtype: Any) -> LinearOperator:
         """The same operator in another precision; the conversion is made once and kept."""
+
+
+def application(
+    A: LinearOperator, kernels: Kernels, x: Array, out: Array, dots: Array | None = None
+) -> tuple[Callable[[], None], bool]:
+    """A function that computes ``out = A x`` of these two arrays, as they then are, at each call.
+
+    dots: if given, float64 ``[N]``, receives Re conj(x) . out of each right-hand side. The second result says
+    whether the function keeps the rules of `stages.kernels.reference.stream.repeated`: it does where the
+    operator has a method ``application(x, out, dots)`` of its own, which may compute the dots on the way.
+    """
+    own = getattr(A, "application", None)
+    if own is not None:
+        return own(x, out, dots), True
+
+    def apply() -> None:
+        A.apply(x, out)
+        if dots is not None:
+            dots[...] = kernels.block_blas.dots(x, out).real
+
+    return apply, False
 
 
 class Solver(Protocol):

@@ -9,8 +9,9 @@ factor 1/2, so that the full operator is M = 2 m + D. D is anti-Hermitian and co
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -58,14 +59,16 @@ class StaggeredDslash:
         diagonal: Array | None = None,
         a: float = 0.0,
         b: float = 1.0,
+        dots: Array | None = None,
     ) -> Array:
         """``out = a diagonal + b D x``: x ``[site, 3, N]`` on the opposite parity; out, diagonal on `parity`.
 
-        `out` is made if not given and may be `diagonal`, never `x`. Returns `out`.
+        `out` is made if not given and may be `diagonal`, never `x`. dots: if given, float64 ``[N]``, receives
+        Re conj(diagonal) . out of each right-hand side. Returns `out`.
         """
         packed = self._packed[parity]
         out = array_module(x).empty_like(x) if out is None else out
-        return self.kernels.hisq_dslash.hisq_dslash(packed, x, out, diagonal=diagonal, a=a, b=b)
+        return self.kernels.hisq_dslash.hisq_dslash(packed, x, out, diagonal=diagonal, a=a, b=b, dots=dots)
 
     def astype(self, dtype: Any) -> StaggeredDslash:
         """The same operator in another precision; its links are packed once and kept."""
@@ -155,8 +158,18 @@ class NormalOperator:
         return 2 * self.dslash.bytes(rhs) + diagonal
 
     def apply(self, x: Array, out: Array | None = None) -> Array:
-        between = self.dslash.apply_to(1 - self.parity, x, self._between.like(x))
-        return self.dslash.apply_to(self.parity, between, out, diagonal=x, a=4 * self.mass**2, b=-1.0)
+        return self._apply(x, self._between.like(x), out, None)
+
+    def application(self, x: Array, out: Array, dots: Array | None) -> Callable[[], None]:
+        """A function that computes ``out = A x`` of these arrays, as they then are, and allocates nothing.
+
+        dots: if given, float64 ``[N]``, receives Re conj(x) . out of each right-hand side.
+        """
+        return partial(self._apply, x, self._between.like(x), out, dots)
+
+    def _apply(self, x: Array, between: Array, out: Array | None, dots: Array | None) -> Array:
+        self.dslash.apply_to(1 - self.parity, x, between)
+        return self.dslash.apply_to(self.parity, between, out, x, 4 * self.mass**2, -1.0, dots)
 
     def astype(self, dtype: Any) -> NormalOperator:
         return (

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from stages.kernels.cg_coefficients import CGCoefficients
 from stages.kernels.directions import displacements
 from stages.kernels.dispatch import Array, array_module
 from stages.lattice.errors import InputError
@@ -88,11 +89,15 @@ def check_coefficients(a: Array, x: Array, out: Array) -> None:
         raise InputError(f"the matrix must have shape {shape} (right-hand sides in, out), got {a.shape}")
 
 
-def check_per_rhs(name: str, coefficients: Array, x: Array) -> None:
-    """Raise InputError unless there is one coefficient for each right-hand side of `x`."""
-    if coefficients.shape != x.shape[-1:]:
+def check_cg(coefficients: CGCoefficients, **fields: Array) -> None:
+    """Raise InputError unless the fields match and there is one of each number for each right-hand side."""
+    check_blocks(**fields)
+    first = next(iter(fields.values()))
+    for name, array in fields.items():
+        check_array(name, array, first.shape, first.dtype)
+    if coefficients.rhs != first.shape[-1]:
         raise InputError(
-            f"{name} must have shape {x.shape[-1:]} (right-hand sides), got {coefficients.shape}"
+            f"coefficients must be those of {first.shape[-1]} right-hand sides, got {coefficients.rhs}"
         )
 
 

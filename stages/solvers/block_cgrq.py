@@ -54,6 +54,7 @@ class _BlockRecurrence:
 
     narrows = False
     update_at = 1e-3
+    lag = 0
 
     def __init__(self, A: LinearOperator, kernels: Kernels) -> None:
         self.A, self.kernels = A, kernels
@@ -80,7 +81,10 @@ class _BlockRecurrence:
         self.beta = self._conjugation()
         self.replaced = True
 
-    def step(self) -> Vector:
+    def start(self) -> None:
+        """Nothing: an iteration is done when its estimate is asked for."""
+
+    def estimate(self) -> Vector:
         """Steps 5 to 9. After a replacement Q is orthogonal to the old P only up to rounding, so that alpha
         and S^H are computed from what they have to achieve: P alpha minimises the error, the next P is
         conjugate to this one.

@@ -51,8 +51,9 @@ class Recurrence(Protocol):
     update_at: float
     """Fall of a residual that asks for its next replacement, where the recurrence is in single precision."""
 
-    correction: Array
-    """y, ``[..., width]``, of the inner precision."""
+    @property
+    def correction(self) -> Array:
+        """y, ``[..., width]``, of the inner precision; asked for at the end of a cycle."""
 
     def replace(self, residual: Array, target: Vector, kept: NDArray[np.intp] | None) -> None:
         """Start again from y = 0 with this true residual ``[..., width]``, keeping the search directions.
@@ -61,8 +62,14 @@ class Recurrence(Protocol):
         before, None if they are the same.
         """
 
-    def step(self) -> Vector:
-        """One iteration; the estimated residual norms ``[width]``. Raises BreakdownError."""
+    lag: int
+    """Iterations to start ahead of the estimate that is asked for: 0, or 1 to keep a device busy."""
+
+    def start(self) -> None:
+        """Begin an iteration; on a device it returns before the iteration is done."""
+
+    def estimate(self) -> Vector:
+        """Residual norms ``[width]`` of the oldest iteration not yet asked for. Raises BreakdownError."""
 
     @property
     def width(self) -> int:
@@ -173,23 +180,34 @@ class ReliableIteration:
         recurrence.replace(residual, SAFETY * self.target[self.columns] / self.unit, kept)
 
     def _cycle(self, recurrence: Recurrence, mixed: bool) -> Vector:
-        """Iterate until the residual wants replacing; the estimated norms of the block's columns."""
+        """Iterate until the residual wants replacing; the estimated norms of the block's columns.
+
+        Iterations that are under way then count like any other, unless every column has converged: they
+        change nothing any more.
+        """
         ceiling = self.norms[self.columns]
         target = self.target[self.columns]
-        while True:
-            self.matvecs += recurrence.width
-            estimate = recurrence.step() * self.unit
+        under_way, ending = 0, False
+        while under_way or not ending:
+            limit = min(1 + recurrence.lag, self.max_iterations - self.iterations)
+            while under_way < limit and not ending:
+                self.matvecs += recurrence.width
+                recurrence.start()
+                under_way += 1
+            estimate = recurrence.estimate() * self.unit
+            under_way -= 1
             self._record(estimate)
             ceiling = np.maximum(ceiling, estimate)
             still_open = estimate > SAFETY * target
             count = int(still_open.sum())
-            if (
-                count == 0
-                or self.iterations >= self.max_iterations
+            if count == 0:
+                break
+            ending |= (
+                self.iterations >= self.max_iterations
                 or (recurrence.narrows and next_width(count, target.size) < target.size)
                 or (mixed and bool((still_open & (estimate < recurrence.update_at * ceiling)).any()))
-            ):
-                return estimate
+            )
+        return estimate
 
     def _record(self, estimate: Vector) -> None:
         self.iterations += 1

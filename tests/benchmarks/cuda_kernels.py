@@ -23,6 +23,7 @@ from stages.kernels.cuda.compile import run
 from stages.kernels.cuda.launch import dslash as dslash_shapes
 from stages.kernels.cuda.launch.dslash import DslashShape
 from stages.lattice.geometry import Lattice
+from workflows.benchmarks.block_blas import slow_coefficients
 
 SINGLE, DOUBLE = np.dtype(np.complex64), np.dtype(np.complex128)
 WIDTHS = (1, 8, 16, 32, 64)
@@ -170,7 +171,7 @@ def block_kernels(lattice: Lattice, dtype: np.dtype, n: int) -> dict[str, tuple[
     """Each kernel of blocks with the number of block-sized arrays that it reads and writes."""
     x, y, p, ap = (random((lattice.half_volume, 3, n), dtype) for _ in range(4))
     a = random((n, n), DOUBLE) / n
-    coefficients = cupy.full(n, 1e-3)
+    coefficients = slow_coefficients(x)
     links = random((4, lattice.half_volume, 3, 3), dtype)
     return {
         "gram": (lambda: block_blas.gram(x, y), 2),
@@ -179,8 +180,8 @@ def block_kernels(lattice: Lattice, dtype: np.dtype, n: int) -> dict[str, tuple[
         "rotate_add": (lambda: block_blas.rotate_add(x, p, a, p), 3),
         "dots": (lambda: block_blas.dots(x, y), 2),
         "norms2": (lambda: block_blas.norms2(x), 1),
-        "cg_step": (lambda: cg_update.cg_step(x, y, p, ap, coefficients), 6),
-        "cg_direction": (lambda: cg_update.cg_direction(p, y, coefficients), 3),
+        "cg_advance": (lambda: cg_update.cg_advance(x, p, y, coefficients), 5),
+        "cg_residual": (lambda: cg_update.cg_residual(y, ap, coefficients), 3),
         "one_link_current": (lambda: one_link_current.one_link_current(links, x, y, lattice, 0), 2 + 12 / n),
     }
 

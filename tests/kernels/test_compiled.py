@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from stages.kernels import cpu
+from stages.kernels.cg_coefficients import CGCoefficients
 from stages.kernels.cpu.philox import philox4x32
 from stages.lattice.geometry import Lattice
 
@@ -27,11 +28,18 @@ def threads():
     numba.set_num_threads(numba.config.NUMBA_NUM_THREADS)
 
 
+def cg_residual(r, ap):
+    coefficients = CGCoefficients.zeros(r)
+    coefficients.r2[...] = coefficients.gamma[...] = coefficients.pap[...] = 1
+    cpu.cg_update.cg_residual(r, ap, coefficients)
+    return coefficients.r2
+
+
 REDUCTIONS = {
     "gram": lambda x, y, lattice: cpu.block_blas.gram(x, y),
     "dots": lambda x, y, lattice: cpu.block_blas.dots(x, y),
     "norms2": lambda x, y, lattice: cpu.block_blas.norms2(x),
-    "cg_step": lambda x, y, lattice: cpu.cg_update.cg_step(x.copy(), y.copy(), x, y, np.full(5, 0.3)),
+    "cg_residual": lambda x, y, lattice: cg_residual(x.copy(), y),
     "slice_dots": lambda x, y, lattice: cpu.one_link_current.slice_dots(x, y, lattice),
 }
 
@@ -56,7 +64,7 @@ lattice, x = Lattice((4, 4, 4, 4)), np.ones((128, 3, 2), np.complex64)
 packed = hisq_dslash.pack(np.ones((128, 16, 3, 3), np.complex64), lattice, 0)
 hisq_dslash.hisq_dslash(packed, x, np.empty_like(x))
 block_blas.gram(x, x)
-kernels = hisq_dslash._kernel(2, 4, 16), block_blas._gram_kernel(2, 2, 4)
+kernels = hisq_dslash._kernel(2, 4, 16, False), block_blas._gram_kernel(2, 2, 4)
 print(sum(sum(kernel.stats.cache_misses.values()) for kernel in kernels))
 """
 

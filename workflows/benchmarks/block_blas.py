@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from stages.kernels.cg_coefficients import CGCoefficients
+from stages.kernels.dispatch import Array
 from workflows.benchmarks.machine import Work, random_field
 from workflows.benchmarks.speed import Bench, Cost, Speed, streaming
 
@@ -18,13 +20,22 @@ def speeds(bench: Bench) -> Iterator[Speed]:
             yield bench.measured(work, cost, bench.lattice.half_volume, rhs=rhs, **names)
 
 
+def slow_coefficients(field: Array) -> CGCoefficients:
+    """Numbers of a step that changes fields little, again and again: |A p|^2 is made out to be large."""
+    coefficients = CGCoefficients.zeros(field)
+    coefficients.alpha[...] = coefficients.beta[...] = 1e-3
+    coefficients.r2[...] = coefficients.gamma[...] = 1
+    coefficients.pap[...] = 1e12
+    return coefficients
+
+
 def kernels(bench: Bench, dtype: np.dtype, rhs: int) -> dict[str, tuple[Work, Cost]]:
     """Each kernel's call and cost; small matrices and coefficients are such that nothing grows."""
     machine, shape = bench.machine, (bench.lattice.half_volume, 3, rhs)
     blas, cg = machine.kernels.block_blas, machine.kernels.cg_update
     x, y, p, ap = (random_field(machine, shape, dtype) for _ in range(4))
     a = random_field(machine, (rhs, rhs), np.complex128) / (4 * rhs)
-    alpha = machine.xp.full(rhs, 1e-3)
+    c = slow_coefficients(x)
     product = 24 * rhs
     return {
         "gram": (lambda: blas.gram(x, y), streaming(product, 2, dtype)),
@@ -33,6 +44,6 @@ def kernels(bench: Bench, dtype: np.dtype, rhs: int) -> dict[str, tuple[Work, Co
         "rotate_add": (lambda: blas.rotate_add(x, p, a, p), streaming(product, 3, dtype)),
         "dots": (lambda: blas.dots(x, y), streaming(24, 2, dtype)),
         "norms2": (lambda: blas.norms2(x), streaming(12, 1, dtype)),
-        "cg_step": (lambda: cg.cg_step(x, y, p, ap, alpha), streaming(36, 6, dtype)),
-        "cg_direction": (lambda: cg.cg_direction(p, y, alpha), streaming(12, 3, dtype)),
+        "cg_advance": (lambda: cg.cg_advance(x, p, y, c), streaming(24, 5, dtype)),
+        "cg_residual": (lambda: cg.cg_residual(y, ap, c), streaming(24, 3, dtype)),
     }

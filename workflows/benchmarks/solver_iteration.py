@@ -53,8 +53,8 @@ def speeds(bench: Bench) -> Iterator[Speed]:
 
 
 def batched_cost(rhs: int, dtype: np.dtype) -> Cost:
-    """p^H A p (2 fields), the update of x and r with |r|^2 (6), the new direction (3)."""
-    return normal_cost(rhs, dtype) + streaming(24 + 36 + 12, 11, dtype)
+    """p^H A p with the operator, the update of x and p (5 fields), that of r with |r|^2 (3)."""
+    return normal_cost(rhs, dtype) + streaming(12 + 24 + 24, 8, dtype)
 
 
 def block_cost(rhs: int, dtype: np.dtype) -> Cost:

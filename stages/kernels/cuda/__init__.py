@@ -4,6 +4,6 @@
 Reductions use grids that do not depend on the device and no atomics: the same shapes give the same bits.
 """
 
-from stages.kernels.cuda import block_blas, cg_update, hisq_dslash, one_link_current, staple
+from stages.kernels.cuda import block_blas, cg_update, hisq_dslash, one_link_current, staple, stream
 
-__all__ = ["block_blas", "cg_update", "hisq_dslash", "one_link_current", "staple"]
+__all__ = ["block_blas", "cg_update", "hisq_dslash", "one_link_current", "staple", "stream"]

@@ -10,6 +10,7 @@ import cupy
 import numpy as np
 
 from stages.kernels.cuda.compile import run
+from stages.kernels.cuda.grid_sums import grid_sums
 from stages.kernels.cuda.launch import block_blas as shapes
 from stages.kernels.cuda.launch import columns
 from stages.kernels.operands import check_array, check_blocks, check_coefficients
@@ -55,20 +56,20 @@ def slice_dots(x: cupy.ndarray, y: cupy.ndarray, slices: int) -> cupy.ndarray:
     check_blocks(x=x)
     check_array("y", y, x.shape, x.dtype)
     rows, n = _rows(x) // slices, x.shape[-1]
-    kernel = columns.rows_kernel("dots.cu", "dot_partials", n, x.dtype, rows, slices)
-    partials = cupy.empty((kernel.grid[0], slices, n), np.complex128)
-    run(kernel, x, y, partials, np.int64(rows))
-    return sum_partials(partials)
+    kernel = columns.rows_kernel("dots.cu", "dots", n, x.dtype, rows, slices)
+    sums = cupy.empty((slices, n), np.complex128)
+    run(kernel, x, y, sums, *grid_sums(kernel, 2 * n), np.int64(rows))
+    return sums
 
 
 def norms2(x: cupy.ndarray) -> cupy.ndarray:
     """|x|^2 of each right-hand side, float64 ``[N]``."""
     check_blocks(x=x)
     rows, n = _rows(x), x.shape[-1]
-    kernel = columns.rows_kernel("dots.cu", "norm_partials", n, x.dtype, rows)
-    partials = cupy.empty((kernel.grid[0], n))
-    run(kernel, x, partials, np.int64(rows))
-    return sum_partials(partials)
+    kernel = columns.rows_kernel("dots.cu", "norms2", n, x.dtype, rows)
+    sums = cupy.empty(n)
+    run(kernel, x, sums, *grid_sums(kernel, n), np.int64(rows))
+    return sums
 
 
 def sum_partials(partials: cupy.ndarray) -> cupy.ndarray:

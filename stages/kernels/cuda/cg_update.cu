@@ -1,67 +1,94 @@
-// Vector updates of batched conjugate gradients with one real coefficient per right-hand side, fused. Where a
-// coefficient is zero the vectors keep their bits (or become r), whatever the other operands hold.
+// Vector updates of batched conjugate gradients. The coefficients of each right-hand side are computed where they are
+// used and stay on the device. A column that has converged keeps its bits, whatever the other operands hold.
 
 #include "complex.cuh"
 #include "rows.cuh"
-#include "block_sum.cuh"
+#include "grid_sum.cuh"
 
-// x += alpha p, r -= alpha ap, and partial sums of |r|^2 as [part][rhs].
+// The rows of `CGCoefficients.numbers`.
+template <int N> struct Coefficients {
+    static constexpr int PITCH = N + N % 2;
+    double* numbers;
+
+    __device__ __forceinline__ double& r2(int n) const { return numbers[n]; }
+    __device__ __forceinline__ double& pap(int n) const { return numbers[PITCH + n]; }
+    __device__ __forceinline__ double& target2(int n) const { return numbers[2 * PITCH + n]; }
+    __device__ __forceinline__ double& gamma(int n) const { return numbers[3 * PITCH + n]; }
+    __device__ __forceinline__ double& alpha(int n) const { return numbers[4 * PITCH + n]; }
+    __device__ __forceinline__ double& beta(int n) const { return numbers[5 * PITCH + n]; }
+
+    __device__ __forceinline__ bool open(int n) const { return r2(n) > target2(n); }
+    __device__ __forceinline__ bool moves(int n) const { return open(n) && pap(n) > 0; }
+    __device__ __forceinline__ double step(int n) const { return moves(n) ? gamma(n) / pap(n) : 0; }
+};
+
+// x += alpha p; where open, p = r + beta p
 template <class Real, int N, int GROUPS>
 __global__ void __launch_bounds__(Columns<Real, N, GROUPS>::THREADS)
-    cg_step(Vector<Real, vector_width<Real>(N, N)>* __restrict__ x,
-            Vector<Real, vector_width<Real>(N, N)>* __restrict__ r,
-            const Vector<Real, vector_width<Real>(N, N)>* __restrict__ p,
-            const Vector<Real, vector_width<Real>(N, N)>* __restrict__ ap, const double* alphas, double* partials,
-            long long rows) {
+    cg_advance(Vector<Real, vector_width<Real>(N, N)>* __restrict__ x,
+               Vector<Real, vector_width<Real>(N, N)>* __restrict__ p,
+               const Vector<Real, vector_width<Real>(N, N)>* __restrict__ r, double* numbers, long long rows) {
+    using Columns = Columns<Real, N, GROUPS>;
+    constexpr int width = Columns::WIDTH;
+    const Coefficients<N> coefficients{numbers};
+    Real alpha[width], beta[width];
+    bool open[width];
+    for (int w = 0; w < width; w++) {
+        const int n = Columns::first_rhs() + w;
+        alpha[w] = coefficients.alpha(n), beta[w] = coefficients.beta(n), open[w] = coefficients.open(n);
+    }
+    Columns::for_each(rows, [&](long long i) {
+        Real xr[width], xi[width], pr[width], pi[width], rr[width], ri[width];
+        unpack(x[i], xr, xi);
+        unpack(p[i], pr, pi);
+        unpack(r[i], rr, ri);
+        #pragma unroll
+        for (int w = 0; w < width; w++) {
+            xr[w] = alpha[w] != 0 ? xr[w] + alpha[w] * pr[w] : xr[w];
+            xi[w] = alpha[w] != 0 ? xi[w] + alpha[w] * pi[w] : xi[w];
+            rr[w] = beta[w] != 0 ? rr[w] + beta[w] * pr[w] : rr[w];
+            ri[w] = beta[w] != 0 ? ri[w] + beta[w] * pi[w] : ri[w];
+            pr[w] = open[w] ? rr[w] : pr[w];
+            pi[w] = open[w] ? ri[w] : pi[w];
+        }
+        pack(x[i], xr, xi);
+        pack(p[i], pr, pi);
+    });
+}
+
+// alpha = gamma / pap where the column moves, else 0; r -= alpha ap; then beta = |r|^2 / r2 and r2 = gamma = |r|^2.
+// Every block reads r2, gamma and pap before it counts as finished, and the last one alone writes.
+template <class Real, int N, int GROUPS>
+__global__ void __launch_bounds__(Columns<Real, N, GROUPS>::THREADS)
+    cg_residual(Vector<Real, vector_width<Real>(N, N)>* __restrict__ r,
+                const Vector<Real, vector_width<Real>(N, N)>* __restrict__ ap, double* numbers, double* partials,
+                unsigned* finished, long long rows) {
     using Columns = Columns<Real, N, GROUPS>;
     constexpr int width = Columns::WIDTH;
     __shared__ double scratch[width * Columns::THREADS / 2 + 1];
+    const Coefficients<N> coefficients{numbers};
     Real alpha[width];
-    for (int w = 0; w < width; w++) alpha[w] = alphas[Columns::first_rhs() + w];
+    for (int w = 0; w < width; w++) alpha[w] = coefficients.step(Columns::first_rhs() + w);
 
     double sum[width] = {};
     Columns::for_each(rows, [&](long long i) {
-        Real xr[width], xi[width], rr[width], ri[width], pr[width], pi[width], apr[width], api[width];
-        unpack(x[i], xr, xi);
+        Real rr[width], ri[width], apr[width], api[width];
         unpack(r[i], rr, ri);
-        unpack(p[i], pr, pi);
         unpack(ap[i], apr, api);
         #pragma unroll
         for (int w = 0; w < width; w++) {
-            const bool moves = alpha[w] != 0;
-            xr[w] = moves ? xr[w] + alpha[w] * pr[w] : xr[w];
-            xi[w] = moves ? xi[w] + alpha[w] * pi[w] : xi[w];
-            rr[w] = moves ? rr[w] - alpha[w] * apr[w] : rr[w];
-            ri[w] = moves ? ri[w] - alpha[w] * api[w] : ri[w];
+            rr[w] = alpha[w] != 0 ? rr[w] - alpha[w] * apr[w] : rr[w];
+            ri[w] = alpha[w] != 0 ? ri[w] - alpha[w] * api[w] : ri[w];
             sum[w] += double(rr[w]) * rr[w] + double(ri[w]) * ri[w];
         }
-        pack(x[i], xr, xi);
         pack(r[i], rr, ri);
     });
-    sum_over_groups<Columns::COUNT, GROUPS>(sum, scratch);
-    if (threadIdx.x >= Columns::COUNT) return;
-    for (int w = 0; w < width; w++) partials[size_t(blockIdx.x) * N + Columns::first_rhs() + w] = sum[w];
-}
-
-// p = r + beta p
-template <class Real, int N, int GROUPS>
-__global__ void __launch_bounds__(Columns<Real, N, GROUPS>::THREADS)
-    cg_direction(Vector<Real, vector_width<Real>(N, N)>* __restrict__ p,
-                 const Vector<Real, vector_width<Real>(N, N)>* __restrict__ r, const double* betas, long long rows) {
-    using Columns = Columns<Real, N, GROUPS>;
-    constexpr int width = Columns::WIDTH;
-    Real beta[width];
-    for (int w = 0; w < width; w++) beta[w] = betas[Columns::first_rhs() + w];
-
-    Columns::for_each(rows, [&](long long i) {
-        Real pr[width], pi[width], rr[width], ri[width];
-        unpack(p[i], pr, pi);
-        unpack(r[i], rr, ri);
-        #pragma unroll
-        for (int w = 0; w < width; w++) {
-            pr[w] = beta[w] != 0 ? rr[w] + beta[w] * pr[w] : rr[w];
-            pi[w] = beta[w] != 0 ? ri[w] + beta[w] * pi[w] : ri[w];
-        }
-        pack(p[i], pr, pi);
-    });
+    if (!sum_over_grid<Columns::COUNT, GROUPS>(sum, scratch, {partials, finished})) return;
+    for (int w = 0; w < width; w++) {
+        const int n = Columns::first_rhs() + w;
+        const double step = coefficients.step(n), ratio = coefficients.moves(n) ? sum[w] / coefficients.r2(n) : 0;
+        coefficients.alpha(n) = step;
+        coefficients.beta(n) = ratio;
+        coefficients.r2(n) = coefficients.gamma(n) = sum[w];
+    }
 }

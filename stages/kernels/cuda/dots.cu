@@ -1,15 +1,15 @@
 // Per-rhs sums over rows, in double: conj(x) y and |x|^2. blockIdx.y is a slice of consecutive rows (a time slice,
-// or everything); partials lie as [part][slice][rhs].
+// or everything); sums lie as [slice][rhs].
 
 #include "complex.cuh"
 #include "rows.cuh"
-#include "block_sum.cuh"
+#include "grid_sum.cuh"
 
 template <class Real, int N, int GROUPS>
 __global__ void __launch_bounds__(Columns<Real, N, GROUPS>::THREADS)
-    dot_partials(const Vector<Real, vector_width<Real>(N, N)>* __restrict__ x,
-                 const Vector<Real, vector_width<Real>(N, N)>* __restrict__ y, double* partials,
-                 long long rows_per_slice) {
+    dots(const Vector<Real, vector_width<Real>(N, N)>* __restrict__ x,
+         const Vector<Real, vector_width<Real>(N, N)>* __restrict__ y, double* sums, double* partials,
+         unsigned* finished, long long rows_per_slice) {
     using Columns = Columns<Real, N, GROUPS>;
     constexpr int width = Columns::WIDTH;
     __shared__ double scratch[2 * width * Columns::THREADS / 2 + 1];
@@ -25,15 +25,15 @@ __global__ void __launch_bounds__(Columns<Real, N, GROUPS>::THREADS)
             sum[2 * w + 1] += double(xr[w]) * yi[w] - double(xi[w]) * yr[w];
         }
     });
-    sum_over_groups<Columns::COUNT, GROUPS>(sum, scratch);
-    if (threadIdx.x >= Columns::COUNT) return;
-    double* part = partials + 2 * ((size_t(blockIdx.x) * gridDim.y + blockIdx.y) * N + Columns::first_rhs());
-    for (int v = 0; v < 2 * width; v++) part[v] = sum[v];
+    if (!sum_over_grid<Columns::COUNT, GROUPS>(sum, scratch, {partials, finished})) return;
+    double* total = sums + 2 * (blockIdx.y * N + Columns::first_rhs());
+    for (int v = 0; v < 2 * width; v++) total[v] = sum[v];
 }
 
 template <class Real, int N, int GROUPS>
 __global__ void __launch_bounds__(Columns<Real, N, GROUPS>::THREADS)
-    norm_partials(const Vector<Real, vector_width<Real>(N, N)>* __restrict__ x, double* partials, long long rows) {
+    norms2(const Vector<Real, vector_width<Real>(N, N)>* __restrict__ x, double* sums, double* partials,
+           unsigned* finished, long long rows) {
     using Columns = Columns<Real, N, GROUPS>;
     constexpr int width = Columns::WIDTH;
     __shared__ double scratch[width * Columns::THREADS / 2 + 1];
@@ -44,7 +44,6 @@ __global__ void __launch_bounds__(Columns<Real, N, GROUPS>::THREADS)
         #pragma unroll
         for (int w = 0; w < width; w++) sum[w] += double(xr[w]) * xr[w] + double(xi[w]) * xi[w];
     });
-    sum_over_groups<Columns::COUNT, GROUPS>(sum, scratch);
-    if (threadIdx.x >= Columns::COUNT) return;
-    for (int w = 0; w < width; w++) partials[size_t(blockIdx.x) * N + Columns::first_rhs() + w] = sum[w];
+    if (!sum_over_grid<Columns::COUNT, GROUPS>(sum, scratch, {partials, finished})) return;
+    for (int w = 0; w < width; w++) sums[Columns::first_rhs() + w] = sum[w];
 }

@@ -1,39 +1,41 @@
-"""Vector updates of batched conjugate gradients, one coefficient per right-hand side: ``[site, 3, N]``."""
+"""Vector updates of batched conjugate gradients: fields ``[site, 3, N]``, one of each number for each rhs."""
 
 from __future__ import annotations
 
 import numpy as np
 
+from stages.kernels.cg_coefficients import CGCoefficients, quotient
 from stages.kernels.dispatch import Array, array_module
-from stages.kernels.operands import check_array, check_blocks, check_per_rhs
+from stages.kernels.operands import check_cg
 from stages.kernels.reference.block_blas import norms2
 
 
-def cg_step(x: Array, r: Array, p: Array, ap: Array, alpha: Array) -> Array:
-    """x += alpha p, r -= alpha ap in place; returns the new |r|^2, float64 ``[N]``.
+def cg_advance(x: Array, p: Array, r: Array, coefficients: CGCoefficients) -> None:
+    """x += alpha p, then p = r + beta p, in place; a column with r2 <= target2 keeps p.
 
-    alpha is float64 ``[N]``. Where it is zero, x and r keep their bits whatever p and ap hold.
+    Where alpha is zero x keeps its bits, and where beta is zero p becomes r, whatever p held.
     """
-    check_blocks(x=x)
-    check_per_rhs("alpha", alpha, x)
-    for name, array in (("r", r), ("p", p), ("ap", ap)):
-        check_array(name, array, x.shape, x.dtype)
-    xp, alpha = array_module(x), _coefficients(alpha, x)
-    with np.errstate(invalid="ignore"):  # where alpha is zero, p and ap may hold anything
+    check_cg(coefficients, x=x, p=p, r=r)
+    xp, open_columns = array_module(x), coefficients.r2 > coefficients.target2
+    alpha, beta = (values.astype(x.real.dtype) for values in (coefficients.alpha, coefficients.beta))
+    with np.errstate(invalid="ignore"):  # where a coefficient is zero, p may hold anything
         x[...] = xp.where(alpha == 0, x, x + alpha * p)
+        p[...] = xp.where(open_columns, xp.where(beta == 0, r, r + beta * p), p)
+
+
+def cg_residual(r: Array, ap: Array, coefficients: CGCoefficients) -> None:
+    """alpha = gamma / pap, r -= alpha ap in place, beta = |r|^2 / r2, then gamma = r2 = |r|^2.
+
+    alpha and beta are zero, and r keeps its bits whatever ap holds, where r2 <= target2 or pap is not
+    positive.
+    """
+    check_cg(coefficients, r=r, ap=ap)
+    xp, c = array_module(r), coefficients
+    moves = (c.r2 > c.target2) & (c.pap > 0)
+    c.alpha[...] = quotient(c.gamma, c.pap, moves)
+    alpha = c.alpha.astype(r.real.dtype)
+    with np.errstate(invalid="ignore"):  # where alpha is zero, ap may hold anything
         r[...] = xp.where(alpha == 0, r, r - alpha * ap)
-    return norms2(r)
-
-
-def cg_direction(p: Array, r: Array, beta: Array) -> None:
-    """p = r + beta p in place, beta float64 ``[N]``; where beta is zero p becomes r whatever p held."""
-    check_blocks(p=p)
-    check_per_rhs("beta", beta, p)
-    check_array("r", r, p.shape, p.dtype)
-    xp, beta = array_module(p), _coefficients(beta, p)
-    with np.errstate(invalid="ignore"):
-        p[...] = xp.where(beta == 0, r, r + beta * p)
-
-
-def _coefficients(values: Array, field: Array) -> Array:
-    return array_module(field).asarray(values).astype(field.real.dtype)
+    r2 = norms2(r)
+    c.beta[...] = quotient(r2, c.r2, moves)
+    c.r2[...] = c.gamma[...] = r2

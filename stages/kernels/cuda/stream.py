@@ -1,0 +1,90 @@
+"""Work that is queued on the current stream, and small results that come back through pinned memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import cupy
+import numpy as np
+from cupy.cuda import runtime
+from numpy.typing import NDArray
+
+LAG = 1
+"""Steps that a solver should start ahead of the report that it reads, so that nobody waits for the other."""
+
+
+class Reports:
+    """Small float64 arrays of one shape, sent by a device and received by the host in the order sent.
+
+    A solver that sends one at the end of each step and receives one when `LAG` more steps are queued keeps a
+    device busy: it decides on numbers that are `LAG` steps old. Copies go to a ring of pinned memory.
+    """
+
+    def __init__(self, like: cupy.ndarray) -> None:
+        self._ring = [_Slot(like.shape) for _ in range(LAG + 1)]
+        self._sent = self._received = 0
+
+    def send(self, values: cupy.ndarray) -> None:
+        """Queue a copy of `values`, shaped like the array given at the start; returns at once."""
+        self._ring[self._sent % len(self._ring)].copy(values)
+        self._sent += 1
+
+    def receive(self) -> NDArray[np.float64]:
+        """The oldest report not yet received, once it is there; at most `LAG` + 1 may be on the way."""
+        slot = self._ring[self._received % len(self._ring)]
+        self._received += 1
+        slot.arrived.synchronize()
+        return slot.values.copy()
+
+    def discard(self) -> None:
+        """Forget what is on the way."""
+        self._received = self._sent
+
+
+class _Slot:
+    """Pinned memory for one report, and the event after its copy."""
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        count = int(np.prod(shape))
+        memory = cupy.cuda.alloc_pinned_memory(8 * count)
+        self.values = np.frombuffer(memory, np.float64, count).reshape(shape)
+        self.arrived = cupy.cuda.Event(disable_timing=True)
+
+    def copy(self, values: cupy.ndarray) -> None:
+        stream = cupy.cuda.get_current_stream()
+        to_host = runtime.memcpyDeviceToHost
+        runtime.memcpyAsync(self.values.ctypes.data, values.data.ptr, values.nbytes, to_host, stream.ptr)
+        self.arrived.record(stream)
+
+
+def repeated(step: Callable[[], None]) -> Callable[[], None]:
+    """`step`, made cheap to start again and again: the second call captures it as a CUDA graph.
+
+    A step has no arguments, works on the same arrays each time, which its owner keeps alive, does not look at
+    their values on the host, and allocates nothing on the device. The first call runs it as it is, so that
+    kernels are compiled, tuned and loaded and their workspaces made.
+    """
+    return _Replayed(step)
+
+
+class _Replayed:
+    def __init__(self, step: Callable[[], None]) -> None:
+        self._step, self._warm = step, False
+        self._graph: cupy.cuda.Graph | None = None
+
+    def __call__(self) -> None:
+        if not self._warm:
+            self._step()
+            self._warm = True
+            return
+        if self._graph is None:
+            self._graph = _captured(self._step)
+        self._graph.launch()
+
+
+def _captured(step: Callable[[], None]) -> cupy.cuda.Graph:
+    """`step` as a graph; capturing runs nothing, so that it needs no order with other streams."""
+    with cupy.cuda.Stream(non_blocking=True) as stream:
+        stream.begin_capture()
+        step()
+        return stream.end_capture()

@@ -1,0 +1,41 @@
+"""Queued work and what comes back: order and lag, and a replayed step that sees its arrays as they are."""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def test_reports_arrive_in_the_order_sent(backend):
+    stream = backend.kernels.stream
+    values = backend.array(np.zeros((2, 6)))
+    reports = stream.Reports(values)
+    for step in range(5):
+        for ahead in range(stream.LAG + 1):
+            values[...] = 10 * step + ahead
+            reports.send(values)
+        values[...] = -1
+        received = [reports.receive() for _ in range(stream.LAG + 1)]
+        assert [report.shape for report in received] == [(2, 6)] * (stream.LAG + 1)
+        assert [report[1, 5] for report in received] == [10 * step + a for a in range(stream.LAG + 1)]
+
+
+def test_discarded_reports_are_gone(backend):
+    values = backend.array(np.zeros(4))
+    reports = backend.kernels.stream.Reports(values)
+    reports.send(values)
+    reports.discard()
+    values[...] = 7
+    reports.send(values)
+    values[...] = 8
+    assert (reports.receive() == 7).all()
+
+
+def test_a_repeated_step_runs_once_a_call(backend, random):
+    x = backend.array(random(33, 3, 2))
+    y = backend.array(np.zeros((33, 3, 2), x.dtype))
+    a = backend.array(np.eye(2, dtype=complex))
+    step = backend.kernels.stream.repeated(lambda: backend.kernels.block_blas.update(y, x, a))
+    for _ in range(4):
+        x *= 2
+        step()
+    np.testing.assert_allclose(backend.host(y) * 16, 30 * backend.host(x), rtol=1e-6)
