@@ -1,8 +1,8 @@
 """Energy that a GPU has drawn, by its own counter.
 
 NVML counts millijoules per device since its driver was loaded; the difference of two readings is what the
-whole device drew between them, idle parts included. The counter moves in steps of time, so that it says
-little of short work.
+whole device drew between them, idle parts included. The counter of an H200 moves every 100 ms, so that it
+says little of shorter work.
 """
 
 from __future__ import annotations

@@ -39,7 +39,10 @@ BLOCK = 16
 
 
 def speeds(bench: Bench) -> Iterator[Speed]:
-    """The run as a whole, and the part of it that its solves took. Raises InputError if it fails."""
+    """The run as a whole, with the energy of its stages on GPUs, and the part of it that solves took.
+
+    Raises InputError if it fails.
+    """
     cluster = choose(CLUSTERS[bench.machine.backend], workers=1)
     with TemporaryDirectory(prefix="quarkline-bench-") as folder:
         file, store = Path(folder) / "bench.yaml", Store(Path(folder) / "store")
@@ -49,13 +52,12 @@ def speeds(bench: Bench) -> Iterator[Speed]:
         outcome = run(plan(project.workflow, store, backend=cluster.backend), store, cluster=cluster)
         if outcome.exit_status:
             raise InputError(f"the end-to-end run failed:\n{outcome.table()}")
-        solves = [node for node in accounts(store, project.workflow.name) if node.statistics("iterations")]
-    statistics = [record["statistics"] for node in solves for record in node.records]
-    joules = [node.joules for node in solves]
-    drawn = None if None in joules else sum(map(float, filter(None, joules)))
-    seconds = sum(part["solve_seconds"] for part in statistics)
-    for kernel, time, energy in (("g-2 run", outcome.seconds, None), ("its solves", seconds, drawn)):
-        yield _line(bench, kernel, time, energy, statistics)
+        nodes = accounts(store, project.workflow.name)
+    statistics = [record["statistics"] for node in nodes for record in node.records]
+    solves = [part for part in statistics if "solve_seconds" in part]
+    drawn = [node.joules for node in nodes if node.joules is not None]
+    yield _line(bench, "g-2 run", outcome.seconds, sum(drawn) if drawn else None, solves)
+    yield _line(bench, "its solves", sum(part["solve_seconds"] for part in solves), None, solves)
 
 
 def _line(

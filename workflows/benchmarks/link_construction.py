@@ -31,7 +31,7 @@ def speeds(bench: Bench) -> Iterator[Speed]:
     thin = bench.machine.xp.asarray(thermalised(lattice, 6.0, 31, "bench", sweeps=2, overrelaxation=1))
     build = partial(hisq_links, thin, lattice, boundary="antiperiodic", naik_epsilon=0.0)
     build()
-    seconds = min(bench.machine.wall_seconds(build) for _ in range(3))
+    seconds = min(bench.machine.wall_seconds(build) for _ in range(2))
     yield bench.speed(
         seconds,
         bench.machine.joules(build, seconds),

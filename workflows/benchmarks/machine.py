@@ -29,7 +29,7 @@ DEVICE_BATCH_SECONDS = 2e-3
 """Long enough to hide the host, short enough not to heat the device."""
 
 DEVICE_BATCHES = 7
-ENERGY_SECONDS = 0.4
+ENERGY_SECONDS = 0.5
 """How long a kernel runs for its energy: several steps of the device's counter."""
 
 

@@ -20,8 +20,9 @@ from workflows.benchmarks.machine import random_field
 from workflows.benchmarks.normal_operator import normal_cost, random_operator
 from workflows.benchmarks.speed import Bench, Cost, Speed, streaming
 
-SHORT, LONG = 10, 60
-"""Iterations of the two solves."""
+SHORT = 5
+FEWEST, MOST, SECONDS = 15, 100, 0.5
+"""How many iterations more the longer solve has: as many as take these seconds, within limits."""
 
 REPEATS = 3
 TOLERANCE = 1e-13
@@ -80,14 +81,16 @@ def _iteration(
     def solve(limit: int) -> None:
         counts[limit] = solver(max_iterations=limit).solve(A, b, on_failure="return").iterations
 
+    def timed(limit: int) -> float:
+        return min(bench.machine.wall_seconds(partial(solve, limit)) for _ in range(REPEATS))
+
     solve(SHORT)
-    times = {
-        limit: min(bench.machine.wall_seconds(partial(solve, limit)) for _ in range(REPEATS))
-        for limit in (SHORT, LONG)
-    }
-    iterations, passed = counts[LONG] - counts[SHORT], times[LONG] - times[SHORT]
+    short = timed(SHORT)
+    limit = SHORT + max(FEWEST, min(MOST, int(SECONDS / short * SHORT)))
+    long = timed(limit)
+    iterations, passed = counts[limit] - counts[SHORT], long - short
     if iterations <= 0 or passed <= 0:  # a lattice so small that a solve is over, or lost in noise
-        iterations, passed = counts[LONG], times[LONG]
+        iterations, passed = counts[limit], long
     seconds = passed / iterations
-    joules = bench.machine.joules(partial(solve, LONG), times[LONG])
-    return seconds, joules and joules * seconds / times[LONG]
+    joules = bench.machine.joules(partial(solve, limit), long)
+    return seconds, joules and joules * seconds / long
