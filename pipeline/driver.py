@@ -30,7 +30,7 @@ from pipeline.store import Store
 from pipeline.work import RunContext
 
 RESIDENT_SHARE = 0.25
-"""Of the machine's memory, shared by its workers, for resident results."""
+"""Of the machine's memory, shared by its workers, for resident results that lie in it."""
 
 
 def run(
@@ -49,7 +49,8 @@ def run(
         cluster: 'local', 'cuda', 'slurm', an address or scheduler file, or a cluster with its options.
         time_limit: seconds after which the run has ended; SIGINT and SIGTERM end it likewise.
         grace: seconds that running chunks get to finish when the run must stop.
-        resident_bytes: bound of each worker's cache of resident results.
+        resident_bytes: bound of each worker's cache of resident results, in host memory and on its GPU; by
+            default a share of either.
         listener: called with every event (a dictionary with 'time', 'event' and more), in this thread.
 
     Returns:
@@ -79,7 +80,11 @@ def run(
         write_manifest(store, plan.workflow, plan.backend, plan.everything)
         with signals_to(stop):
             outcome = _drive(
-                plan, RunContext(store, name, plan.backend, resident_bytes or 0), chosen, log, stop
+                plan,
+                RunContext(store, name, plan.backend, resident_bytes or 0, resident_bytes),
+                chosen,
+                log,
+                stop,
             )
         store.sweep()
         return outcome

@@ -10,7 +10,7 @@ from typing import Any
 from pipeline.coordinates import At, Coordinates
 from pipeline.join import join
 from pipeline.provenance import plain
-from pipeline.resident import nbytes, process_cache
+from pipeline.resident import ResidentCache, nbytes, process_cache
 from pipeline.stage import Input, Stage
 from pipeline.telling import Send, names, throttled
 from pipeline.work import RunContext, Work
@@ -25,7 +25,7 @@ class Evaluation:
     def __init__(self, works: Sequence[Work], context: RunContext, send: Send) -> None:
         self._store = context.store
         self._send = send
-        self._resident = process_cache(context.resident_bytes, context.backend)
+        self._context = context
         self._uses = _uses(works)
         self._shared: dict[str, Made] = {}
         self._statistics: dict[str, dict[str, Any]] = {}
@@ -45,7 +45,7 @@ class Evaluation:
     def keep(self, work: Work, result: Any) -> None:
         """Hold a result that was just committed as if it had been loaded, if its stage is resident."""
         if work.node.stage.resident:
-            self._resident.get(f"{work.key}-cpu", lambda: (result, {}))
+            self._cache("cpu").get(f"{work.key}-cpu", lambda: (result, {}))
 
     def recorded_on_the_way(self, work: Work) -> list[dict[str, Any]]:
         """Statistics of the transient results that went into a chunk."""
@@ -69,15 +69,18 @@ class Evaluation:
         name = work.held_as
         if name in self._shared:
             return self._share(work)
-        made = self._resident.get(name, lambda: self._make(work))
-        if self._resident.declines(made):
-            self._send(
-                {"event": "not-kept", "bytes": nbytes(made), "limit": self._resident.limit, **names(work)}
-            )
+        kept = self._cache(work.node.backend)
+        made = kept.get(name, lambda: self._make(work))
+        if kept.declines(made):
+            self._send({"event": "not-kept", "bytes": nbytes(made), "limit": kept.limit, **names(work)})
             self._shared[name] = made
             return self._share(work)
         self._uses[name] -= 1
         return made
+
+    def _cache(self, backend: str) -> ResidentCache:
+        limit = self._context.device_resident_bytes if backend == "cuda" else self._context.resident_bytes
+        return process_cache(limit, backend)
 
     def _share(self, work: Work) -> Made:
         """A result made for its first use in this task and dropped after its last."""

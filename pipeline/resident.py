@@ -6,13 +6,14 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from functools import cache
 from threading import Lock
+from types import ModuleType
 from typing import Any
 
 from distributed.system import MEMORY_LIMIT
 
 DEVICE_SHARE = 0.4
 HOST_SHARE = 0.4
-"""Of the memory that this process may use, whatever the driver's machine has."""
+"""Of the GPU's and of the host's memory that this process may use, whatever the driver's machine has."""
 
 
 class ResidentCache:
@@ -28,12 +29,14 @@ class ResidentCache:
         self._lock = Lock()
 
     def get(self, key: str, make: Callable[[], Any]) -> Any:
-        """The result under `key`, made and kept if it is not there."""
+        """The result under `key`, made and kept if it is not there.
+
+        One that is there is measured anew, for it may have grown: an operator packs its links when it is
+        first applied.
+        """
         with self._lock:
-            if key in self._entries:
-                self._entries.move_to_end(key)
-                return self._entries[key][0]
-        value = make()
+            held = self._entries.get(key)
+        value = make() if held is None else held[0]
         self._keep(key, value)
         return value
 
@@ -42,11 +45,11 @@ class ResidentCache:
         return nbytes(value) > self.limit
 
     def _keep(self, key: str, value: Any) -> None:
-        if self.declines(value):
-            return
         size = nbytes(value)
         with self._lock:
             self.used -= self._entries.pop(key, (None, 0))[1]
+            if size > self.limit:
+                return
             self._entries[key] = (value, size)
             self.used += size
             while self.used > self.limit:
@@ -63,6 +66,8 @@ def _nbytes(value: Any, seen: set[int]) -> int:
     if id(value) in seen:
         return 0
     seen.add(id(value))
+    if isinstance(value, (ModuleType, type)):
+        return 0
     if hasattr(value, "dtype") and hasattr(value, "nbytes"):
         return int(value.nbytes)
     if isinstance(value, Mapping):
@@ -72,22 +77,23 @@ def _nbytes(value: Any, seen: set[int]) -> int:
     return sum(_nbytes(item, seen) for item in getattr(value, "__dict__", {}).values())
 
 
-_caches: dict[int, ResidentCache] = {}
+_caches: dict[tuple[str, int], ResidentCache] = {}
 
 
-def process_cache(limit: int, backend: str) -> ResidentCache:
-    """The cache of this process, made by the first run that it serves; a run has one bound.
+def process_cache(limit: int | None, backend: str) -> ResidentCache:
+    """This process's cache of the results that stages of a backend made: on the host, or on its GPU.
 
-    A batch job may have less memory than the driver's machine: the bound is at most `HOST_SHARE` of what this
-    process may use. On a GPU, results may lie in its memory: then also at most `DEVICE_SHARE` of that.
+    It is made by the first run that it serves; a run has one bound: `limit`, but at most `HOST_SHARE` or
+    `DEVICE_SHARE` of the memory in which these results lie (a batch job may have less than the driver's
+    machine); None is that share.
     """
-    bound = min(limit, int(HOST_SHARE * MEMORY_LIMIT))
-    if backend == "cuda":
-        bound = min(bound, int(DEVICE_SHARE * _device_memory()))
-    if bound not in _caches:
-        _caches.clear()
-        _caches[bound] = ResidentCache(bound)
-    return _caches[bound]
+    share = int(DEVICE_SHARE * _device_memory() if backend == "cuda" else HOST_SHARE * MEMORY_LIMIT)
+    bound = share if limit is None else min(limit, share)
+    if (backend, bound) not in _caches:
+        for other in [place for place in _caches if place[0] == backend]:
+            del _caches[other]
+        _caches[backend, bound] = ResidentCache(bound)
+    return _caches[backend, bound]
 
 
 @cache

@@ -52,6 +52,9 @@ class RunContext:
     backend: str
     """Of the cluster."""
     resident_bytes: int
+    """Bound of a worker's resident results in host memory."""
+    device_resident_bytes: int | None = None
+    """Likewise on its GPU; None is a share of what the GPU has."""
 
     @property
     def topic(self) -> str:

@@ -1,4 +1,4 @@
-"""Stages that turn a gauge configuration into the links of a fermion operator, on the device that solves."""
+"""Stages that turn a gauge configuration into a fermion operator, on the device that solves."""
 
 from __future__ import annotations
 
@@ -6,29 +6,31 @@ from importlib import import_module
 
 from pipeline import At, stage
 from stages.configuration import GaugeLinks
+from stages.dirac.staggered import StaggeredDslash
 from stages.gauge import hisq
-from stages.gauge.hisq import StaggeredLinks
 from stages.kernels.dispatch import Array
 
 
 @stage(version="1", over=("config",), transient=True, resident=True)
-def hisq_links(gauge: GaugeLinks, *, at: At, boundary: str, naik_epsilon: float) -> StaggeredLinks:
-    """HISQ links in MILC's normalisation, made once per configuration and worker.
+def hisq_links(gauge: GaugeLinks, *, at: At, boundary: str, naik_epsilon: float) -> StaggeredDslash:
+    """D with HISQ links in MILC's normalisation, made once per configuration and worker.
+
+    What stays on the worker is the operator, so that all solves share its packed links, too.
 
     boundary: 'periodic' or 'antiperiodic' in t; naik_epsilon: 0 for light quarks. Raises InputError.
     """
     links = on_device(gauge.links, at.backend)
     made = hisq.hisq_links(links, gauge.lattice, boundary=boundary, naik_epsilon=naik_epsilon)
     at.record(reunitarisation_deviation=made.deviation, u3_fallbacks=made.u3_fallbacks)
-    return made
+    return StaggeredDslash(made)
 
 
 @stage(version="1", over=("config",), transient=True, resident=True)
-def naive_links(gauge: GaugeLinks, *, at: At, boundary: str) -> StaggeredLinks:
-    """Links of the unimproved staggered operator, whose one-link current is conserved. Raises InputError."""
+def naive_links(gauge: GaugeLinks, *, at: At, boundary: str) -> StaggeredDslash:
+    """D of the unimproved staggered operator, whose one-link current is conserved. Raises InputError."""
     made = hisq.naive_links(on_device(gauge.links, at.backend), gauge.lattice, boundary=boundary)
     at.record(reunitarisation_deviation=made.deviation)
-    return made
+    return StaggeredDslash(made)
 
 
 def on_device(array: Array, backend: str) -> Array:

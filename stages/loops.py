@@ -13,7 +13,6 @@ from stages.estimators.exact import exact_loops as exact_trace
 from stages.estimators.stochastic import stochastic_loops
 from stages.estimators.trace import LoopTrace, Progress
 from stages.estimators.trace import current_links as choose_links
-from stages.gauge.hisq import StaggeredLinks
 from stages.kernels.dispatch import array_module
 from stages.lattice.errors import InputError
 from stages.lattice.geometry import DIRECTIONS, PARITIES
@@ -54,7 +53,7 @@ class ExactLoops(NamedTuple):
     labels=LABELS,
 )
 def current_loops(
-    links: StaggeredLinks,
+    dslash: StaggeredDslash,
     *,
     at: At,
     mass: float,
@@ -76,10 +75,10 @@ def current_loops(
     or 'batched_cg', `block` right-hand sides at a time. precision: 'double', or 'double-single' (single
     inside, residuals in double). Raises InputError, and NotConverged where a solve misses its tolerance.
     """
-    trace = loop_trace(links, mass, current_links, make_solver(solver, precision, tolerance, max_iterations))
+    trace = loop_trace(dslash, mass, current_links, make_solver(solver, precision, tolerance, max_iterations))
     label, indices = str(at.one("config")), [int(index) for index in at["noise"]]
-    xp = array_module(links.thin)
-    sources = [noise_vectors(links.lattice, parity, label, seed, indices, noise, xp=xp) for parity in (0, 1)]
+    xp = array_module(dslash.links.thin)
+    sources = [noise_vectors(dslash.lattice, parity, label, seed, indices, noise, xp=xp) for parity in (0, 1)]
     loops = stochastic_loops(trace, sources, Dilution.parse(dilution), block, progress_of(trace, at))
     record(trace, at, solver, precision)
     return CurrentLoops(*loops)
@@ -93,7 +92,7 @@ def current_loops(
     labels=LABELS,
 )
 def exact_loops(
-    links: StaggeredLinks,
+    dslash: StaggeredDslash,
     *,
     at: At,
     mass: float,
@@ -108,8 +107,8 @@ def exact_loops(
 
     Raises InputError above 6^4 sites.
     """
-    trace = loop_trace(links, mass, current_links, make_solver(solver, precision, tolerance, max_iterations))
-    loops = exact_trace(trace, array_module(links.thin), block, progress_of(trace, at))
+    trace = loop_trace(dslash, mass, current_links, make_solver(solver, precision, tolerance, max_iterations))
+    loops = exact_trace(trace, array_module(dslash.links.thin), block, progress_of(trace, at))
     record(trace, at, solver, precision)
     return ExactLoops(loops.current[0], loops.density[0])
 
@@ -122,9 +121,9 @@ def make_solver(name: str, precision: str, tolerance: float, max_iterations: int
     return SOLVERS[name](tolerance, max_iterations, INNER[precision])
 
 
-def loop_trace(links: StaggeredLinks, mass: float, choice: str, solver: KrylovSolver) -> LoopTrace:
+def loop_trace(dslash: StaggeredDslash, mass: float, choice: str, solver: KrylovSolver) -> LoopTrace:
     """What solves and contracts, in double precision outside."""
-    return LoopTrace(StaggeredDslash(links, np.complex128), choose_links(links, choice), mass, solver)
+    return LoopTrace(dslash.astype(np.complex128), choose_links(dslash.links, choice), mass, solver)
 
 
 def progress_of(trace: LoopTrace, at: At) -> Progress:

@@ -243,3 +243,18 @@ def test_bytes_of_a_result_count_each_array_once() -> None:
     array = np.zeros(10)
     assert nbytes((array, {"again": array}, [np.zeros(5)], "text", 3)) == 120
     assert nbytes(toys.Setup(array)) == 80
+    assert nbytes({"kernels": np, "kind": np.ndarray, "array": array}) == 80
+
+
+def test_a_resident_result_that_grows_in_use_is_measured_anew() -> None:
+    cache = ResidentCache(200)
+    growing = {"links": np.zeros(10)}
+    cache.get("operator", lambda: growing)
+    cache.get("other", lambda: np.zeros(5))
+    growing["packed"] = np.zeros(12)
+    assert cache.get("operator", lambda: 0) is growing
+    assert cache.used == 176
+    growing["packed"] = np.zeros(20)
+    assert cache.get("operator", lambda: 0) is growing
+    assert cache.used == 0
+    assert cache.declines(growing)

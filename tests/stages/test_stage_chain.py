@@ -103,7 +103,9 @@ def test_naive_stage_links_conserve_the_charge(gauge):
     result = loops.exact_loops(made, at=at, tolerance=1e-12, **SOLVE)
     assert np.ptp(result.current[3]) < 1e-10
     assert at.statistics["reunitarisation_deviation"] < 1e-12
-    assert np.array_equal(made.thin, naive_links(gauge.links, gauge.lattice, boundary="antiperiodic").thin)
+    assert np.array_equal(
+        made.links.thin, naive_links(gauge.links, gauge.lattice, boundary="antiperiodic").thin
+    )
 
 
 @pytest.mark.parametrize(
