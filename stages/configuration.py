@@ -7,8 +7,10 @@ from typing import Annotated, NamedTuple
 
 import numpy as np
 
-from pipeline import At, Dims, stage
+from pipeline import At, Dims, Resources, stage
 from stages.gauge.heatbath import thermalised
+from stages.kernels.dispatch import array_module_of
+from stages.kernels.transfer import to_host
 from stages.lattice.errors import InputError
 from stages.lattice.formats import read_gauge
 from stages.lattice.geometry import DIRECTIONS, PARITIES, Lattice
@@ -37,7 +39,13 @@ class GaugeObservables(NamedTuple):
     unitarity_deviation: Annotated[np.ndarray, Dims()]
 
 
-@stage(version="1", over=("config",), backend_in_key=True, labels={"mu": DIRECTIONS, "parity": PARITIES})
+@stage(
+    version="1",
+    over=("config",),
+    resources=Resources(device=1),
+    backend_in_key=True,
+    labels={"mu": DIRECTIONS, "parity": PARITIES},
+)
 def heatbath_configuration(
     *, at: At, extents: tuple[int, int, int, int], beta: float, seed: int, sweeps: int, overrelaxation: int
 ) -> GaugeLinks:
@@ -45,10 +53,10 @@ def heatbath_configuration(
     label.
 
     Wilson action with `beta` = 6 / g^2; each of `sweeps` sweeps is a heat-bath pass and `overrelaxation`
-    over-relaxation passes, from a hot start. Raises InputError.
+    over-relaxation passes, from a hot start; on the GPU where there is one. Raises InputError.
     """
     lattice = Lattice(extents)
-    links = thermalised(
+    chain = thermalised(
         lattice,
         beta,
         seed,
@@ -56,7 +64,9 @@ def heatbath_configuration(
         sweeps,
         overrelaxation,
         lambda done, total: at.progress(done, total),
+        array_module_of(at.backend),
     )
+    links = to_host(chain)
     at.record(beta=beta, sweeps=sweeps, plaquette=plaquette(links, lattice).total)
     return GaugeLinks(links, np.array(lattice.extents))
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-
 from pipeline import At, stage
 from stages.configuration import GaugeLinks
 from stages.dirac.staggered import StaggeredDslash
 from stages.gauge import hisq
 from stages.kernels.dispatch import Array
+from stages.kernels.transfer import to_device
 
 
 @stage(version="1", over=("config",), transient=True, resident=True)
@@ -35,4 +34,4 @@ def naive_links(gauge: GaugeLinks, *, at: At, boundary: str) -> StaggeredDslash:
 
 def on_device(array: Array, backend: str) -> Array:
     """The array as the backend's: NumPy for 'cpu', CuPy on the current device for 'cuda'."""
-    return import_module("cupy").asarray(array) if backend == "cuda" else array
+    return to_device(array) if backend == "cuda" else array

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from stages.kernels.dispatch import Array, Kernels, array_module, kernels_for
-from stages.lattice.geometry import EVEN, ODD, Lattice
+from stages.lattice.geometry import Lattice
 
 
 @dataclass(frozen=True)
@@ -43,27 +43,20 @@ def fat_links(links: Array, lattice: Lattice, paths: Paths, kernels: Kernels | N
         for nu in others:
             simple[nu] = xp.zeros_like(link)
             staple.add_staple(simple[nu], link, links[nu], lattice, mu, nu, 1.0)
-        fat[mu] = (paths.one - 6 * paths.lepage) * link
+        xp.multiply(link, paths.one - 6 * paths.lepage, out=fat[mu])
         for sigma in others:
-            inner = paths.three * link + paths.lepage * simple[sigma]
+            inner = staple.weighted_sum(paths.three, link, paths.lepage, simple[sigma])
             for rho in others:
                 if rho != sigma:
                     (nu,) = {*others} - {sigma, rho}
-                    innermost = paths.five * link + paths.seven * simple[nu]
+                    innermost = staple.weighted_sum(paths.five, link, paths.seven, simple[nu])
                     staple.add_staple(inner, innermost, links[rho], lattice, mu, rho, 1.0)
             staple.add_staple(fat[mu], inner, links[sigma], lattice, mu, sigma, 1.0)
     return fat
 
 
-def long_links(links: Array, lattice: Lattice, coefficient: float) -> Array:
+def long_links(links: Array, lattice: Lattice, coefficient: float, kernels: Kernels | None = None) -> Array:
     """coefficient * U_mu(x) U_mu(x + mu) U_mu(x + 2 mu), ``[mu, parity, site, 3, 3]``."""
-    xp = array_module(links)
-    long = xp.empty_like(links)
-    for mu in range(4):
-        for parity in (EVEN, ODD):
-            opposite = 1 - parity
-            one = xp.asarray(lattice.neighbour(parity, mu, 1))
-            two = xp.asarray(lattice.neighbour(opposite, mu, 1))[one]
-            product = links[mu, parity] @ links[mu, opposite][one] @ links[mu, parity][two]
-            long[mu, parity] = coefficient * product
+    long = array_module(links).empty_like(links)
+    (kernels or kernels_for(links)).long_links.long_links(links, lattice, coefficient, long)
     return long

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from types import ModuleType
 
 import numpy as np
-from numpy.typing import NDArray
 
-from stages.kernels.cpu import heatbath
+from stages.kernels.dispatch import Array, kernels_for
 from stages.lattice.errors import InputError
 from stages.lattice.geometry import Lattice
 
@@ -27,8 +27,11 @@ def thermalised(
     sweeps: int,
     overrelaxation: int,
     progress: Progress | None = None,
-) -> NDArray[np.complex128]:
+    xp: ModuleType = np,
+) -> Array:
     """The last configuration of a chain of `sweeps` sweeps, links ``[mu, parity, site, 3, 3]`` in SU(3).
+
+    It is made where arrays of `xp` live: by the CPU kernels for NumPy, on the device for CuPy.
 
     beta = 6/g^2. A sweep is a heat-bath pass over all links, then `overrelaxation` over-relaxation passes.
     The start is hot (random links), so that chains have nothing in common: ordered links would begin every
@@ -36,8 +39,8 @@ def thermalised(
     over-relaxation passes, the plaquette of 8^3 x 16 is in equilibrium after 20 sweeps, and Polyakov loops
     are after 30.
 
-    The chain is a function of its arguments, the same bits for any number of threads (another processor may
-    round logarithms otherwise). Raises InputError.
+    The chain is a function of its arguments, the same bits for any number of threads (another processor, and
+    a GPU, may round logarithms otherwise). Raises InputError.
     """
     if not beta > 0:
         raise InputError(f"beta must be positive, got {beta}")
@@ -47,7 +50,8 @@ def thermalised(
             f"got sweeps = {sweeps}, overrelaxation = {overrelaxation}"
         )
     key = _key(seed, label)
-    links = np.tile(np.eye(3, dtype=complex), (4, 2, lattice.half_volume, 1, 1))
+    links = xp.tile(xp.eye(3, dtype=complex), (4, 2, lattice.half_volume, 1, 1))
+    heatbath = kernels_for(links).heatbath
     heatbath.heat_bath(links, lattice, 0.0, key, HOT_START)
     for sweep in range(sweeps):
         heatbath.heat_bath(links, lattice, beta, key, sweep)

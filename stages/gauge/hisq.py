@@ -55,13 +55,12 @@ def hisq_links(
     links: thin links of a configuration, ``[mu, parity, site, 3, 3]``, without signs; boundary: see
     `parse_boundary`; naik_epsilon: eps, an input for each mass (0 for light quarks). Raises InputError.
     """
-    thin, deviation, words = _prepared(links, lattice, boundary)
+    thin, deviation, words = _prepared(links, lattice, boundary, kernels)
     level_one = fat_links(thin, lattice, Paths(1 / 8, 1 / 16, 1 / 64, 1 / 384), kernels)
-    w, fallbacks = to_u3(level_one)
-    del level_one
+    w, fallbacks = to_u3(level_one, kernels, out=level_one)
     asq = Paths(1 + naik_epsilon / 8, 1 / 16, 1 / 64, 1 / 384, lepage=-1 / 8)
     fat = fat_links(w, lattice, asq, kernels)
-    long = long_links(w, lattice, -(1 + naik_epsilon) / 24)
+    long = long_links(w, lattice, -(1 + naik_epsilon) / 24, kernels)
     made = _phased(fat, long, thin, lattice, words, deviation, fallbacks)
     return replace(made, smeared=with_phases(w, lattice, out=w))
 
@@ -80,10 +79,11 @@ def asqtad_links(
     """
     if not u0 > 0:
         raise InputError(f"u0 must be positive (the fourth root of the mean plaquette), got {u0}")
-    thin, deviation, words = _prepared(links, lattice, boundary)
+    thin, deviation, words = _prepared(links, lattice, boundary, kernels)
     paths = Paths(5 / 8, 1 / (16 * u0**2), 1 / (64 * u0**4), 1 / (384 * u0**6), lepage=-1 / (16 * u0**4))
     fat = fat_links(thin, lattice, paths, kernels)
-    return _phased(fat, long_links(thin, lattice, -1 / (24 * u0**2)), thin, lattice, words, deviation)
+    long = long_links(thin, lattice, -1 / (24 * u0**2), kernels)
+    return _phased(fat, long, thin, lattice, words, deviation)
 
 
 def naive_links(links: Array, lattice: Lattice, *, boundary: str | Sequence[str]) -> StaggeredLinks:
@@ -93,14 +93,16 @@ def naive_links(links: Array, lattice: Lattice, *, boundary: str | Sequence[str]
     return StaggeredLinks(thin, None, thin, lattice, words, deviation)
 
 
-def _prepared(links: Array, lattice: Lattice, boundary: str | Sequence[str]) -> tuple[Array, float, Boundary]:
+def _prepared(
+    links: Array, lattice: Lattice, boundary: str | Sequence[str], kernels: Kernels | None = None
+) -> tuple[Array, float, Boundary]:
     """(links in SU(3) with the boundary signs, deviation from SU(3), boundary in x, y, z, t)."""
     shape = (4, 2, lattice.half_volume, 3, 3)
     if links.shape != shape:
         raise InputError(f"links on {lattice} must have shape {shape}, got {links.shape}")
     words = parse_boundary(boundary)
-    thin, deviation = to_su3(links.astype(complex, copy=False))
-    return with_boundary(thin, lattice, words), deviation, words
+    thin, deviation = to_su3(links.astype(complex, copy=False), kernels)
+    return with_boundary(thin, lattice, words, out=thin), deviation, words
 
 
 def _phased(

@@ -6,14 +6,10 @@ Both are signs multiplied into links: boundary signs before smearing, phases aft
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
 
-import numpy as np
-from numpy.typing import NDArray
-
-from stages.kernels.dispatch import Array, array_module
+from stages.kernels.dispatch import Array, array_module, kernels_for
 from stages.lattice.errors import InputError
-from stages.lattice.geometry import EVEN, ODD, Lattice, T, X, Y
+from stages.lattice.geometry import Lattice
 
 Boundary = tuple[str, str, str, str]
 """'periodic' or 'antiperiodic' for x, y, z, t."""
@@ -33,36 +29,25 @@ def parse_boundary(boundary: str | Sequence[str]) -> Boundary:
     return x, y, z, t
 
 
-def with_boundary(links: Array, lattice: Lattice, boundary: str | Sequence[str]) -> Array:
-    """A copy of the links ``[mu, parity, site, 3, 3]`` with boundary conditions as signs.
+def with_boundary(
+    links: Array, lattice: Lattice, boundary: str | Sequence[str], out: Array | None = None
+) -> Array:
+    """The links ``[mu, parity, site, 3, 3]`` with boundary conditions as signs; `out` may be `links`.
 
     The sign is on the links that leave the last slice of an antiperiodic direction; for thin links, before
     any smearing. Raises InputError (`parse_boundary`).
     """
-    signed = links.copy()
-    for mu, word in enumerate(parse_boundary(boundary)):
-        if word == "antiperiodic":
-            for parity in (EVEN, ODD):
-                last = lattice.coordinates(parity)[:, mu] == lattice.extents[mu] - 1
-                signed[mu, parity, array_module(links).asarray(last)] *= -1
-    return signed
-
-
-@cache
-def staggered_phases(lattice: Lattice) -> NDArray[np.int8]:
-    """MILC's phases eta_mu(x), +-1, int8 ``[mu, parity, site]``, read-only.
-
-    eta_x = (-1)^t, eta_y = (-1)^(t+x), eta_z = (-1)^(t+x+y), eta_t = 1. No eta_mu depends on x_mu.
-    """
-    site = np.stack([lattice.coordinates(parity) for parity in (EVEN, ODD)])
-    t, x, y = site[..., T], site[..., X], site[..., Y]
-    phases = (1 - 2 * (np.stack([t, t + x, t + x + y, 0 * t]) % 2)).astype(np.int8)
-    phases.flags.writeable = False
-    return phases
+    out = array_module(links).empty_like(links) if out is None else out
+    directions = [mu for mu, word in enumerate(parse_boundary(boundary)) if word == "antiperiodic"]
+    kernels_for(links).signs.boundary_signs(links, lattice, directions, out)
+    return out
 
 
 def with_phases(links: Array, lattice: Lattice, out: Array | None = None) -> Array:
-    """The links ``[mu, parity, site, 3, 3]`` (thin, fat or long) times eta_mu(x); `out` may be `links`."""
-    xp = array_module(links)
-    phases = xp.asarray(staggered_phases(lattice), dtype=links.real.dtype)
-    return xp.multiply(links, phases[..., None, None], out=out)
+    """The links ``[mu, parity, site, 3, 3]`` (thin, fat or long) times eta_mu(x); `out` may be `links`.
+
+    eta_x = (-1)^t, eta_y = (-1)^(t+x), eta_z = (-1)^(t+x+y), eta_t = 1. No eta_mu depends on x_mu.
+    """
+    out = array_module(links).empty_like(links) if out is None else out
+    kernels_for(links).signs.staggered_phases(links, lattice, out)
+    return out

@@ -27,6 +27,11 @@ def array_module(array: Array) -> ModuleType:
     )
 
 
+def array_module_of(backend: str) -> ModuleType:
+    """The library of a backend's arrays: `numpy` for 'cpu', `cupy` for 'cuda'."""
+    return import_module("cupy") if backend == "cuda" else np
+
+
 def kernels_for(array: Array) -> Kernels:
     """The kernel package that runs where `array` lives; it is imported on first use."""
     package = "cpu" if array_module(array) is np else "cuda"

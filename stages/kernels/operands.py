@@ -69,6 +69,23 @@ def check_staple(out: Array, field: Array, links_nu: Array, lattice: Lattice, mu
         raise InputError("out of add_staple must not be one of its inputs: give another array")
 
 
+def check_gauge(links: Array, lattice: Lattice, out: Array, *, in_place: bool = False) -> None:
+    """Raise InputError unless both are complex ``[mu, parity, site, 3, 3]`` of one dtype, and two arrays."""
+    if links.dtype not in (np.complex64, np.complex128):
+        raise InputError(f"links must be complex64 or complex128, got {links.dtype}")
+    shape = (4, 2, lattice.half_volume, 3, 3)
+    for name, array in (("links", links), ("out", out)):
+        check_array(name, array, shape, links.dtype)
+    if out is links and not in_place:
+        raise InputError("out must be another array than the links: their neighbours are read")
+
+
+def check_matrices(matrices: Array, out: Array) -> None:
+    """Raise InputError unless both are complex128 ``[matrix, 3, 3]``."""
+    for name, array in (("matrices", matrices), ("out", out)):
+        check_array(name, array, (len(matrices), 3, 3), np.dtype(complex))
+
+
 def check_blocks(**blocks: Array) -> None:
     """Raise InputError unless all are C-contiguous complex ``[..., N]`` of one dtype and number of rows."""
     first_name, first = next(iter(blocks.items()))

@@ -53,8 +53,9 @@ def test_fat_links_are_the_sum_over_all_paths(backend, links):
         assert abs(found[..., mu, :, :] - fat_by_definition(plain, PATHS, mu)).max() < 1e-14
 
 
-def test_long_links_are_three_links_in_a_row(xp, links):
-    found = gauge_to_lexicographic(to_host(long_links(xp.asarray(links), LATTICE, -0.7)), LATTICE)
+def test_long_links_are_three_links_in_a_row(backend, links):
+    long = long_links(backend.xp.asarray(links), LATTICE, -0.7, backend.kernels)
+    found = gauge_to_lexicographic(to_host(long), LATTICE)
     plain = gauge_to_lexicographic(links, LATTICE)
     for mu in range(4):
         assert abs(found[..., mu, :, :] + 0.7 * along(plain, [mu + 1] * 3)).max() < 1e-14

@@ -8,12 +8,12 @@ from scipy.special import iv
 from scipy.stats import kstest
 
 from stages.gauge.heatbath import thermalised
-from stages.kernels.cpu import heatbath
+from stages.kernels.dispatch import kernels_for, to_host
 from stages.kernels.reference import heatbath as reference
+from stages.kernels.reference.philox import philox4x32
 from stages.lattice.errors import InputError
 from stages.lattice.geometry import EVEN, ODD, Lattice
 from stages.lattice.plaquette import link_statistics, plaquette
-from stages.noise.philox import philox4x32
 
 LATTICE = Lattice((4, 2, 6, 4))
 KEY = (0x7D1F33A2, 0x01B2C5E9)
@@ -41,47 +41,55 @@ def one_thread():
 
 
 @pytest.fixture
-def links(random_su3):
-    return random_su3(71, 4, 2, LATTICE.half_volume)
+def heatbath(xp):
+    """The compiled sweeps of the library."""
+    return kernels_for(xp.empty(0)).heatbath
+
+
+@pytest.fixture
+def links(xp, random_su3):
+    return xp.asarray(random_su3(71, 4, 2, LATTICE.half_volume))
 
 
 @pytest.mark.parametrize("beta", [0.0, 0.4, 5.9, 200.0])
-def test_heat_bath_is_the_reference(links, beta):
-    expected = links.copy()
+def test_heat_bath_is_the_reference(heatbath, links, beta):
+    expected = to_host(links).copy()
     for sweep in (3, 4):
         heatbath.heat_bath(links, LATTICE, beta, KEY, sweep)
         reference.heat_bath(expected, LATTICE, beta, uniforms_of(sweep))
-    assert abs(links - expected).max() < 1e-11
+    assert abs(to_host(links) - expected).max() < 1e-11
 
 
-def test_over_relaxation_is_the_reference(links):
-    expected = links.copy()
+def test_over_relaxation_is_the_reference(heatbath, links):
+    expected = to_host(links).copy()
     heatbath.over_relax(links, LATTICE)
     reference.over_relax(expected, LATTICE)
-    assert abs(links - expected).max() < 1e-10  # rounding is amplified where staples nearly cancel
+    assert abs(to_host(links) - expected).max() < 1e-10  # rounding is amplified where staples nearly cancel
 
 
-def test_over_relaxation_keeps_the_action_and_moves_far(links):
+def test_over_relaxation_keeps_the_action_and_moves_far(heatbath, links):
     for sweep in range(10):
         heatbath.heat_bath(links, LATTICE, 5.5, KEY, sweep)
-    before, action = links.copy(), plaquette(links, LATTICE).total
+    before, action = links.copy(), plaquette(to_host(links), LATTICE).total
     heatbath.over_relax(links, LATTICE)
-    assert plaquette(links, LATTICE).total == pytest.approx(action, abs=1e-14)
+    assert plaquette(to_host(links), LATTICE).total == pytest.approx(action, abs=1e-14)
     overlap = (before.conj() * links).sum((-2, -1)).real / 3
     assert overlap.mean() < 0.9
 
 
-def test_links_stay_in_su3(links):
+def test_links_stay_in_su3(heatbath, links):
     for sweep in range(30):
         heatbath.heat_bath(links, LATTICE, 5.7, KEY, sweep)
         heatbath.over_relax(links, LATTICE)
         heatbath.over_relax(links, LATTICE)
-    statistics = link_statistics(links)
+    statistics = link_statistics(to_host(links))
     assert statistics.unitarity_deviation < 1e-14
     assert statistics.determinant_deviation < 1e-14
 
 
-def test_staples_are_gauge_covariant_and_close_all_plaquettes(links, random_su3, transformed):
+def test_staples_are_gauge_covariant_and_close_all_plaquettes(random_su3, transformed):
+    links = random_su3(71, 4, 2, LATTICE.half_volume)
+
     def staples(field):
         return np.array(
             [[reference.staple_sum(field, LATTICE, mu, parity) for parity in (EVEN, ODD)] for mu in range(4)]
@@ -121,22 +129,22 @@ def test_su2_elements_have_the_heat_bath_distribution(alpha):
     assert abs(np.corrcoef([h0, h3, h[:, 0, 1].real, h[:, 0, 1].imag]) - np.eye(4)).max() < 0.03
 
 
-def test_reproducible_from_seed_and_label():
+def test_reproducible_from_seed_and_label(xp):
     def chain(seed, label):
-        return thermalised(LATTICE, 5.8, seed, label, sweeps=3, overrelaxation=1)
+        return thermalised(LATTICE, 5.8, seed, label, sweeps=3, overrelaxation=1, xp=xp)
 
     first = chain(11, "a")
-    assert np.array_equal(first, chain(11, "a"))
+    assert xp.array_equal(first, chain(11, "a"))
     for other in (chain(12, "a"), chain(11, "b")):
         assert abs(first - other).max() > 0.5
 
 
 @pytest.mark.skipif(numba.config.NUMBA_NUM_THREADS < 2, reason="needs two threads (NUMBA_NUM_THREADS)")
-def test_number_of_threads_alters_no_bit(links):
-    results = []
+def test_number_of_threads_alters_no_bit(random_su3):
+    links, results = random_su3(71, 4, 2, LATTICE.half_volume), []
     for threads in (1, 2):
         numba.set_num_threads(threads)
-        copy = links.copy()
+        copy, heatbath = links.copy(), kernels_for(links).heatbath
         heatbath.heat_bath(copy, LATTICE, 6.0, KEY, 7)
         heatbath.over_relax(copy, LATTICE)
         results.append(copy)
@@ -145,12 +153,12 @@ def test_number_of_threads_alters_no_bit(links):
 
 def mean_plaquette(links, lattice, beta, sweeps, overrelaxation=1):
     """(mean, its error from ten blocks) of a chain that goes on from thermalised links."""
-    history = []
+    heatbath, history = kernels_for(links).heatbath, []
     for sweep in range(sweeps):
         heatbath.heat_bath(links, lattice, beta, KEY, sweep)
         for _ in range(overrelaxation):
             heatbath.over_relax(links, lattice)
-        history.append(plaquette(links, lattice).total)
+        history.append(plaquette(to_host(links), lattice).total)
     blocks = np.mean(np.reshape(history, (10, -1)), axis=1)
     return blocks.mean(), blocks.std(ddof=1) / np.sqrt(10)
 
@@ -165,36 +173,37 @@ def one_plaquette_mean(beta):
     return (log_z(beta + 1e-4) - log_z(beta - 1e-4)) / 2e-4
 
 
-def test_strong_coupling():
+def test_strong_coupling(xp):
     """To O(beta^4) a plaquette is alone with its weight: beta/18 + beta^2/216 + ..., here summed up."""
     lattice, beta = Lattice((6, 6, 6, 6)), 0.9
     assert one_plaquette_mean(0.01) == pytest.approx(0.01 / 18 + 0.01**2 / 216, rel=1e-5)
-    mean, error = mean_plaquette(thermalised(lattice, beta, 4711, "strong", 5, 1), lattice, beta, sweeps=60)
+    links = thermalised(lattice, beta, 4711, "strong", 5, 1, xp=xp)
+    mean, error = mean_plaquette(links, lattice, beta, sweeps=60)
     assert error < 6e-4
     assert abs(mean - one_plaquette_mean(beta)) < 4 * error
 
 
-def test_weak_coupling():
+def test_weak_coupling(xp):
     """Two loops of lattice perturbation theory: <P> = 1 - 2/beta - 1.2208/beta^2."""
     lattice, beta = Lattice((4, 4, 4, 4)), 400.0
-    ordered = np.tile(np.eye(3, dtype=complex), (4, 2, lattice.half_volume, 1, 1))
+    ordered = xp.tile(xp.eye(3, dtype=complex), (4, 2, lattice.half_volume, 1, 1))
     mean_plaquette(ordered, lattice, beta, sweeps=30)
     mean, error = mean_plaquette(ordered, lattice, beta, sweeps=50)
     assert abs(mean - (1 - 2 / beta - 1.2208 / beta**2)) < 4 * error + 2 / (beta * lattice.volume)
 
 
-def test_plaquette_at_beta_6():
+def test_plaquette_at_beta_6(xp):
     lattice = Lattice((8, 8, 8, 8))
-    links = thermalised(lattice, 6.0, 4713, "short", sweeps=40, overrelaxation=1)
+    links = thermalised(lattice, 6.0, 4713, "short", sweeps=40, overrelaxation=1, xp=xp)
     mean, error = mean_plaquette(links, lattice, 6.0, sweeps=80)
     assert error < 8e-4
     assert abs(mean - 0.5937) < 4 * error
 
 
 @pytest.mark.slow
-def test_plaquette_at_beta_6_on_a_large_lattice():
+def test_plaquette_at_beta_6_on_a_large_lattice(xp):
     lattice = Lattice((12, 12, 12, 12))
-    links = thermalised(lattice, 6.0, 4715, "long", sweeps=60, overrelaxation=2)
+    links = thermalised(lattice, 6.0, 4715, "long", sweeps=60, overrelaxation=2, xp=xp)
     mean, error = mean_plaquette(links, lattice, 6.0, sweeps=300, overrelaxation=2)
     assert error < 1.2e-4
     assert abs(mean - 0.5937) < 4 * error

@@ -7,7 +7,7 @@ import pytest
 
 from stages.gauge.fat_links import Paths, fat_links
 from stages.gauge.hisq import asqtad_links, hisq_links, naive_links
-from stages.gauge.phases import staggered_phases, with_boundary, with_phases
+from stages.gauge.phases import with_boundary, with_phases
 from stages.gauge.reunitarise import to_su3, to_u3
 from stages.kernels.dispatch import to_host
 from stages.lattice.errors import InputError
@@ -72,7 +72,7 @@ def test_asqtad_links_are_milcs(reference_data, expected):
 def test_free_field(unit, boundary, naik_epsilon):
     """Unit links: fat 1 + (1 + eps)/8, long -(1 + eps)/24, times phases and boundary signs."""
     links = hisq_links(unit, LATTICE, boundary=boundary, naik_epsilon=naik_epsilon)
-    eta = staggered_phases(LATTICE)[..., None, None] * np.eye(3)
+    eta = with_phases(unit, LATTICE)
     t = np.stack([LATTICE.coordinates(parity)[:, 3] for parity in (EVEN, ODD)])
     sign = np.ones((2, 4, 2, LATTICE.half_volume, 1, 1))
     if boundary == "antiperiodic":
@@ -87,7 +87,7 @@ def test_free_field(unit, boundary, naik_epsilon):
 def test_asqtad_is_tree_level_improved(unit):
     """At u0 = 1 the one-hop and three-hop weights make the derivative exact to third order: 9/8, -1/24."""
     links = asqtad_links(unit, LATTICE, boundary="periodic", u0=1.0)
-    eta = staggered_phases(LATTICE)[..., None, None] * np.eye(3)
+    eta = with_phases(unit, LATTICE)
     assert abs(links.fat - 9 / 8 * eta).max() < 1e-14
     assert abs(links.long + 1 / 24 * eta).max() < 1e-14
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from stages.gauge.phases import parse_boundary, staggered_phases, with_boundary, with_phases
+from stages.gauge.phases import parse_boundary, with_boundary, with_phases
 from stages.kernels.dispatch import to_host
 from stages.lattice.errors import InputError
 from stages.lattice.geometry import Lattice
@@ -33,17 +33,23 @@ def test_signs_are_on_links_leaving_the_last_slice(xp, random_su3):
     assert np.array_equal(gauge_to_lexicographic(signed, LATTICE), expected)
 
 
-def test_phases_are_milcs():
+@pytest.fixture
+def unit():
+    return np.tile(np.eye(3, dtype=complex), (4, 2, LATTICE.half_volume, 1, 1))
+
+
+def test_phases_are_milcs(xp, unit):
     t, _z, y, x = np.indices((8, 2, 6, 4))
-    found = [to_lexicographic(phases, LATTICE) for phases in staggered_phases(LATTICE)]
+    phases = to_host(with_phases(xp.asarray(unit), LATTICE))
+    assert np.array_equal(phases, phases[..., :1, :1].real * unit)
+    found = [to_lexicographic(field, LATTICE) for field in phases[..., 0, 0].real]
     assert np.array_equal(found[0], (-1.0) ** t)
     assert np.array_equal(found[1], (-1.0) ** (t + x))
     assert np.array_equal(found[2], (-1.0) ** (t + x + y))
     assert np.array_equal(found[3], np.ones_like(t))
 
 
-def test_every_plaquette_of_phases_is_minus_one(xp):
-    unit = np.broadcast_to(np.eye(3, dtype=complex), (4, 2, LATTICE.half_volume, 3, 3))
+def test_every_plaquette_of_phases_is_minus_one(xp, unit):
     eta = to_host(with_phases(xp.asarray(unit), LATTICE))[..., 0, 0].real
     for mu in range(4):
         for nu in range(mu):

@@ -46,6 +46,11 @@ def tuned(dtype: np.dtype) -> list[Launch]:
         *(columns.rows_kernel("cg_update.cu", "cg_residual", n, dtype, ROWS) for n in WIDTHS),
         *(columns.one_link_current(ODD, n, dtype) for n in WIDTHS),
         gauge_shapes.add_staple(ODD, dtype),
+        gauge_shapes.long_links(ODD, dtype),
+        gauge_shapes.signs("staggered_phases", ODD, dtype),
+        gauge_shapes.signs("boundary_signs", ODD, dtype),
+        gauge_shapes.noise("noise_roots", ODD, 5, dtype),
+        gauge_shapes.noise("noise_gaussian", ODD, 5, dtype),
         columns.sum_partials(128),
         *(columns.sum_rows(49152, n) for n in WIDTHS),
     ]
@@ -71,9 +76,22 @@ def usages(kernels: list[Launch], arch: str) -> Iterator[tuple[Launch, Usage]]:
         yield from ((kernel, usage[kernel.instance]) for kernel in instances)
 
 
+def of_gauge_links(dtype: np.dtype) -> list[Launch]:
+    """Kernels on links that exist in double precision alone."""
+    return (
+        []
+        if dtype == SINGLE
+        else [
+            gauge_shapes.update_links(ODD),
+            gauge_shapes.projection("special_unitary", 100),
+            gauge_shapes.projection("unitary", 100),
+        ]
+    )
+
+
 @pytest.mark.parametrize("dtype", [SINGLE, DOUBLE], ids=str)
 @pytest.mark.parametrize("arch", ARCHITECTURES)
-@pytest.mark.parametrize(("kernels", "spills"), [(tuned, 0), (unusual, 64)])
+@pytest.mark.parametrize(("kernels", "spills"), [(tuned, 0), (unusual, 64), (of_gauge_links, 0)])
 def test_kernels_compile(kernels: Kernels, spills: int, arch: str, dtype: np.dtype) -> None:
     for kernel, used in usages(kernels(dtype), arch):
         assert used.spilled_bytes <= spills, (kernel.instance, used)
@@ -144,6 +162,9 @@ def test_kernels_compile_for_a_huge_lattice(dtype: np.dtype, most: int) -> None:
         dslash_shapes.dslash(HUGE, 16, dtype, most),
         columns.one_link_current(HUGE, most, dtype),
         gauge_shapes.add_staple(HUGE, dtype),
+        gauge_shapes.update_links(HUGE),
+        gauge_shapes.long_links(HUGE, dtype),
+        gauge_shapes.signs("staggered_phases", HUGE, dtype),
     ):
         compile_only(kernel.file, [kernel.instance], "sm_90")
 

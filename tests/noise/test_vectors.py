@@ -6,10 +6,11 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from stages.kernels.reference.noise import roots_of_unity
+from stages.kernels.reference.philox import philox4x32
 from stages.lattice.errors import InputError
 from stages.lattice.geometry import EVEN, ODD, Lattice
-from stages.noise.philox import philox4x32
-from stages.noise.vectors import noise_key, noise_vectors, roots_of_unity
+from stages.noise.vectors import noise_key, noise_vectors
 
 LATTICE = Lattice((6, 4, 2, 10))
 KINDS = ("z2", "z4", "u1", "gaussian")

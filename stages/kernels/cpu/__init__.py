@@ -1,6 +1,27 @@
 """The kernels for the host, compiled by Numba."""
 
-from stages.kernels.cpu import block_blas, cg_update, hisq_dslash, one_link_current, staple
-from stages.kernels.reference import stream
+from stages.kernels.cpu import (
+    block_blas,
+    cg_update,
+    heatbath,
+    hisq_dslash,
+    long_links,
+    one_link_current,
+    projection,
+    staple,
+)
+from stages.kernels.reference import noise, signs, stream
 
-__all__ = ["block_blas", "cg_update", "hisq_dslash", "one_link_current", "staple", "stream"]
+__all__ = [
+    "block_blas",
+    "cg_update",
+    "heatbath",
+    "hisq_dslash",
+    "long_links",
+    "noise",
+    "one_link_current",
+    "projection",
+    "signs",
+    "staple",
+    "stream",
+]

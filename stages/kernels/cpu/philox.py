@@ -1,4 +1,4 @@
-"""Philox4x32-10 inside compiled kernels: the generator of `stages.noise.philox`, one counter a call."""
+"""Philox4x32-10 inside compiled kernels, one counter a call; see `stages.kernels.reference.philox`."""
 
 from __future__ import annotations
 

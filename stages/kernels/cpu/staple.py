@@ -30,6 +30,25 @@ def add_staple(
         _kernel(out.dtype)(out[parity], field[1 - parity], here, there, *tables, coefficient)
 
 
+def weighted_sum(a: float, x: NDArray, b: float, y: NDArray) -> NDArray:
+    """a x + b y of two fields of one shape and dtype, in one pass."""
+    out = np.empty_like(x)
+    reals = (field.reshape(-1).view(x.real.dtype) for field in (out, x, y))
+    _weighted_sum(x.real.dtype)(*reals, a, b)
+    return out
+
+
+@cache
+def _weighted_sum(dtype: np.dtype) -> Callable[..., None]:
+    def weighted_sum(out: NDArray, x: NDArray, y: NDArray, a: float, b: float) -> None:
+        for i in prange(len(out)):
+            out[i] = a * x[i] + b * y[i]
+
+    field = array_type(dtype, 1)
+    signature = types.void(array_type(dtype, 1, writable=True), field, field, types.float64, types.float64)
+    return compiled(weighted_sum, f"weighted_sum_{dtype.name}", signature)
+
+
 @cache
 def _kernel(dtype: np.dtype) -> Callable[..., None]:
     """Both staples of every site of a parity; f and `there` are fields on the other parity."""

@@ -4,6 +4,30 @@
 Reductions use grids that do not depend on the device and no atomics: the same shapes give the same bits.
 """
 
-from stages.kernels.cuda import block_blas, cg_update, hisq_dslash, one_link_current, staple, stream
+from stages.kernels.cuda import (
+    block_blas,
+    cg_update,
+    heatbath,
+    hisq_dslash,
+    long_links,
+    noise,
+    one_link_current,
+    projection,
+    signs,
+    staple,
+    stream,
+)
 
-__all__ = ["block_blas", "cg_update", "hisq_dslash", "one_link_current", "staple", "stream"]
+__all__ = [
+    "block_blas",
+    "cg_update",
+    "heatbath",
+    "hisq_dslash",
+    "long_links",
+    "noise",
+    "one_link_current",
+    "projection",
+    "signs",
+    "staple",
+    "stream",
+]

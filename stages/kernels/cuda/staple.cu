@@ -3,90 +3,39 @@
 // with F any field that goes from x to x+mu as a link does. All are [parity][site][3][3].
 
 #include "complex.cuh"
-
-template <int X, int Y, int Z, int T> struct Point {
-    static constexpr int EXTENTS[4] = {X, Y, Z, T}, SITES = X * Y * Z * T / 2;
-    int coordinates[4], parity;
-
-    // Point number i of [parity][site].
-    static __device__ __forceinline__ Point of(unsigned i) {
-        Point p;
-        p.parity = i / SITES, i %= SITES;
-        const int half_x = i % (X / 2);
-        i /= X / 2;
-        p.coordinates[1] = i % Y, i /= Y;
-        p.coordinates[2] = i % Z;
-        p.coordinates[3] = i / Z;
-        p.coordinates[0] = 2 * half_x + ((p.coordinates[1] + p.coordinates[2] + p.coordinates[3] + p.parity) & 1);
-        return p;
-    }
-
-    __device__ __forceinline__ Point moved(int mu, int step) const {
-        Point p = *this;
-        #pragma unroll
-        for (int d = 0; d < 4; d++)
-            if (d == mu) p.coordinates[d] = (p.coordinates[d] + step + EXTENTS[d]) % EXTENTS[d];
-        p.parity ^= 1;
-        return p;
-    }
-
-    __device__ __forceinline__ size_t number() const {
-        const auto& c = coordinates;
-        return size_t(parity) * SITES + ((unsigned(c[3]) * Z + c[2]) * Y + c[1]) * (X / 2) + c[0] / 2;
-    }
-};
-
-template <class Real> struct Matrix {
-    Real re[3][3], im[3][3];
-};
-
-template <class Real> __device__ __forceinline__ Matrix<Real> load(const Complex<Real>* field, size_t site) {
-    Matrix<Real> m;
-    #pragma unroll
-    for (int i = 0; i < 9; i++) unpack(field[site * 9 + i], &m.re[i / 3][i % 3], &m.im[i / 3][i % 3]);
-    return m;
-}
-
-template <class Real> __device__ __forceinline__ Matrix<Real> dagger(const Matrix<Real>& m) {
-    Matrix<Real> d;
-    #pragma unroll
-    for (int i = 0; i < 3; i++)
-        #pragma unroll
-        for (int j = 0; j < 3; j++) d.re[i][j] = m.re[j][i], d.im[i][j] = -m.im[j][i];
-    return d;
-}
-
-template <class Real>
-__device__ __forceinline__ Matrix<Real> operator*(const Matrix<Real>& a, const Matrix<Real>& b) {
-    Matrix<Real> product = {};
-    #pragma unroll
-    for (int i = 0; i < 3; i++)
-        #pragma unroll
-        for (int j = 0; j < 3; j++)
-            #pragma unroll
-            for (int k = 0; k < 3; k++) {
-                product.re[i][j] += a.re[i][k] * b.re[k][j] - a.im[i][k] * b.im[k][j];
-                product.im[i][j] += a.re[i][k] * b.im[k][j] + a.im[i][k] * b.re[k][j];
-            }
-    return product;
-}
+#include "async_copy.cuh"
+#include "point.cuh"
+#include "matrix.cuh"
+#include "warp_matrices.cuh"
 
 template <class Real, int X, int Y, int Z, int T>
-__global__ void __launch_bounds__(128, 3)
+__global__ void __launch_bounds__(64, 4)
     add_staple(Complex<Real>* out, const Complex<Real>* __restrict__ field, const Complex<Real>* __restrict__ links,
                int mu, int nu, Real coefficient) {
     using Point = Point<X, Y, Z, T>;
-    const unsigned i = blockIdx.x * 128u + threadIdx.x;
-    if (i >= 2u * Point::SITES) return;
-    const Point x = Point::of(i), down = x.moved(nu, -1);
-    const Matrix<Real> upper = load<Real>(links, i) * load<Real>(field, x.moved(nu, 1).number()) *
-                               dagger(load<Real>(links, x.moved(mu, 1).number()));
-    const Matrix<Real> lower = dagger(load<Real>(links, down.number())) * load<Real>(field, down.number()) *
-                               load<Real>(links, down.moved(mu, 1).number());
-    #pragma unroll
-    for (int e = 0; e < 9; e++) {
-        Complex<Real>& o = out[size_t(i) * 9 + e];
-        o.x += coefficient * (upper.re[e / 3][e % 3] + lower.re[e / 3][e % 3]);
-        o.y += coefficient * (upper.im[e / 3][e % 3] + lower.im[e / 3][e % 3]);
-    }
+    extern __shared__ __align__(16) unsigned char memory[];
+    Complex<Real>* tiles = reinterpret_cast<Complex<Real>*>(memory) + threadIdx.x / WARP * (6 * WARP_ELEMENTS);
+    const auto tile = [&](int slot) { return tiles + slot * WARP_ELEMENTS; };
+    const Run run = Run::of(2u * Point::SITES);
+    if (run.count == 0) return;
+
+    const Point x = Point::of(run.number), down = x.moved(nu, -1);
+    fetch<Real>(tile(0), links, run.number);
+    fetch<Real>(tile(1), field, x.moved(nu, 1).number());
+    fetch<Real>(tile(2), links, x.moved(mu, 1).number());
+    commit_copies();
+    fetch<Real>(tile(3), links, down.number());
+    fetch<Real>(tile(4), field, down.number());
+    fetch<Real>(tile(5), links, down.moved(mu, 1).number());
+    commit_copies();
+
+    arrived<1>();
+    Matrix<Real> sum = mine<Real>(tile(0)) * mine<Real>(tile(1)) * dagger(mine<Real>(tile(2)));
+    arrived<0>();
+    sum += dagger(mine<Real>(tile(3))) * mine<Real>(tile(4)) * mine<Real>(tile(5));
+    Complex<Real>* target = out + size_t(run.first) * 9;
+    spread<Real>(tile(0), sum, run.count, [&](int element, Complex<Real> value) {
+        Complex<Real>& o = target[element];
+        o = {o.x + coefficient * value.x, o.y + coefficient * value.y};
+    });
 }

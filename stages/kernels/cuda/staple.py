@@ -29,3 +29,13 @@ def add_staple(
     real = np.float32 if out.dtype == np.complex64 else np.float64
     kernel = gauge.add_staple(lattice, out.dtype)
     run(kernel, out, field, links_nu, np.int32(mu), np.int32(nu), real(coefficient))
+
+
+def weighted_sum(a: float, x: cupy.ndarray, b: float, y: cupy.ndarray) -> cupy.ndarray:
+    """a x + b y of two fields of one shape and dtype, in one pass."""
+    return _weighted_sum(x, y, a, b)
+
+
+_weighted_sum = cupy.ElementwiseKernel(
+    "T x, T y, float64 a, float64 b", "T out", "out = T(a) * x + T(b) * y", "weighted_sum"
+)

@@ -1,5 +1,27 @@
 """The kernels in plain NumPy (CuPy arrays work too): the oracle of the CPU and CUDA kernels."""
 
-from stages.kernels.reference import block_blas, cg_update, hisq_dslash, one_link_current, staple, stream
+from stages.kernels.reference import (
+    block_blas,
+    cg_update,
+    hisq_dslash,
+    long_links,
+    noise,
+    one_link_current,
+    projection,
+    signs,
+    staple,
+    stream,
+)
 
-__all__ = ["block_blas", "cg_update", "hisq_dslash", "one_link_current", "staple", "stream"]
+__all__ = [
+    "block_blas",
+    "cg_update",
+    "hisq_dslash",
+    "long_links",
+    "noise",
+    "one_link_current",
+    "projection",
+    "signs",
+    "staple",
+    "stream",
+]

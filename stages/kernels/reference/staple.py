@@ -28,5 +28,10 @@ def add_staple(
         out[parity] += coefficient * (above + below)
 
 
+def weighted_sum(a: float, x: Array, b: float, y: Array) -> Array:
+    """a x + b y of two fields of one shape and dtype."""
+    return a * x + b * y
+
+
 def _dagger(matrices: Array) -> Array:
     return matrices.conj().swapaxes(-1, -2)

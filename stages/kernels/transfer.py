@@ -1,0 +1,100 @@
+"""Large arrays between host and device, in pieces through page-locked memory.
+
+The copy engine reads and writes page-locked memory alone; other memory the driver copies piece by piece on
+one thread. Here several threads do that, each with two buffers: one is filled while the other travels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from importlib import import_module
+from threading import Lock
+from typing import Any
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from stages.kernels.dispatch import Array, array_module
+from stages.lattice.threads import in_threads
+
+PIECE = 8 << 20
+"""Bytes of a buffer: long beside what starting a copy costs, short beside a gauge field."""
+
+THREADS = 8
+"""At most: one thread copies some 10 GB/s, the bus takes 55."""
+
+HOST_TO_DEVICE, DEVICE_TO_HOST = 1, 2
+"""As cudaMemcpyAsync numbers them."""
+
+_busy = Lock()
+"""The buffers serve one transfer at a time."""
+
+
+def to_device(array: NDArray) -> Array:
+    """A copy on the current CUDA device, a C-contiguous CuPy array."""
+    cupy = import_module("cupy")
+    source = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    result = cupy.empty(array.shape, array.dtype)
+
+    def send(pieces: range, buffers: list[NDArray[np.uint8]], stream: Any) -> None:
+        sent = [stream.record(), stream.record()]
+        for turn, first in enumerate(pieces):
+            piece = source[first : first + PIECE]
+            sent[turn % 2].synchronize()
+            buffers[turn % 2][: len(piece)] = piece
+            ends = result.data.ptr + first, buffers[turn % 2].ctypes.data
+            cupy.cuda.runtime.memcpyAsync(*ends, len(piece), HOST_TO_DEVICE, stream.ptr)
+            sent[turn % 2] = stream.record()
+        stream.synchronize()
+
+    _by_threads(send, len(source))
+    return result
+
+
+def to_host(array: Array) -> NDArray:
+    """A copy in the host's memory; a NumPy array is returned as it is."""
+    if array_module(array) is np:
+        return array
+    cupy = import_module("cupy")
+    source, result = cupy.ascontiguousarray(array), np.empty(array.shape, array.dtype)
+    target = result.reshape(-1).view(np.uint8)
+
+    def fetch(pieces: range, buffers: list[NDArray[np.uint8]], stream: Any) -> None:
+        arrivals = []
+        for turn, first in enumerate([*pieces, None]):
+            if first is not None:
+                ends = buffers[turn % 2].ctypes.data, source.data.ptr + first
+                size = min(PIECE, len(target) - first)
+                cupy.cuda.runtime.memcpyAsync(*ends, size, DEVICE_TO_HOST, stream.ptr)
+                arrivals.append(stream.record())
+            if turn > 0:  # empty the buffer before while this one is filled
+                arrivals[turn - 1].synchronize()
+                piece = target[pieces[turn - 1] : pieces[turn - 1] + PIECE]
+                piece[...] = buffers[(turn - 1) % 2][: len(piece)]
+
+    _by_threads(fetch, len(target))
+    return result
+
+
+def _by_threads(copy: Callable[[range, list[NDArray[np.uint8]], Any], None], size: int) -> None:
+    """Call copy(offsets of its pieces, two buffers, a stream) in every thread."""
+    cupy = import_module("cupy")
+    device, offsets = cupy.cuda.Device(), range(0, size, PIECE)
+    threads = min(THREADS, numba.config.NUMBA_NUM_THREADS, len(offsets))
+
+    def work(number: int) -> None:
+        with device, cupy.cuda.Stream(non_blocking=True) as stream:
+            copy(offsets[number::threads], _buffers(number), stream)
+
+    cupy.cuda.get_current_stream().synchronize()  # of the array: kernels may still read or write its memory
+    with _busy:
+        in_threads(work, range(threads))
+
+
+@cache
+def _buffers(thread: int) -> list[NDArray[np.uint8]]:
+    """Two page-locked buffers, made once in a process."""
+    allocate = import_module("cupy").cuda.alloc_pinned_memory
+    return [np.frombuffer(allocate(PIECE), np.uint8, PIECE) for _ in range(2)]

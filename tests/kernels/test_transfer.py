@@ -1,0 +1,27 @@
+"""Transfers through page-locked pieces: every byte arrives, whatever the size."""
+
+import numpy as np
+import pytest
+
+from stages.kernels.transfer import PIECE, to_device, to_host
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("count", [0, 1, PIECE // 16, 5 * PIECE // 16 + 3, 40 * PIECE // 16 - 1])
+def test_there_and_back(count):
+    array = np.random.default_rng(count).normal(size=(count, 2)).view(complex)
+    there = to_device(array)
+    assert np.array_equal(there.get(), array)
+    assert np.array_equal(to_host(there * 2), 2 * array)
+
+
+@pytest.mark.gpu
+def test_what_is_not_contiguous_arrives_in_order():
+    array = np.arange(2 * PIECE // 8 + 10).reshape(2, -1).T
+    assert np.array_equal(to_device(array).get(), array)
+    assert np.array_equal(to_host(to_device(array).T), array.T)
+
+
+def test_arrays_of_the_host_stay_there():
+    array = np.arange(3)
+    assert to_host(array) is array
