@@ -28,7 +28,7 @@ from pipeline.energy import energy_meter
 from stages.dirac.staggered import NormalOperator, StaggeredDslash
 from stages.gauge.heatbath import thermalised
 from stages.gauge.hisq import hisq_links
-from stages.kernels.dispatch import Array
+from stages.kernels.dispatch import Array, to_host
 from stages.lattice.geometry import EVEN, Lattice
 from stages.lattice.plaquette import plaquette
 from stages.noise.dilution import Dilution, dilute
@@ -170,9 +170,10 @@ def names(only: Iterable[str]) -> Iterator[str]:
 def operator(arguments: argparse.Namespace, machine: Machine) -> tuple[NormalOperator, str]:
     """The operator that the arguments ask for, and a sentence on it."""
     lattice = Lattice(tuple(arguments.lattice))
-    thin = thermalised(lattice, arguments.beta, SEED, LABEL, arguments.sweeps, OVERRELAXATION)
-    mean = plaquette(thin, lattice).total
-    links = hisq_links(machine.xp.asarray(thin), lattice, boundary="antiperiodic", naik_epsilon=0.0)
+    chain = lattice, arguments.beta, SEED, LABEL, arguments.sweeps, OVERRELAXATION
+    thin = thermalised(*chain, xp=machine.xp)
+    mean = plaquette(to_host(thin), lattice).total
+    links = hisq_links(thin, lattice, boundary="antiperiodic", naik_epsilon=0.0)
     text = (
         f"{machine.name}; {lattice}, beta = {arguments.beta:g}, {arguments.sweeps} sweeps, "
         f"plaquette {mean:.5f}, m = {arguments.mass:g}, tolerance {arguments.tolerance:g}."

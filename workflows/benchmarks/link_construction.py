@@ -28,7 +28,7 @@ results written; naively each staple reads six matrices and adds to a seventh.""
 def speeds(bench: Bench) -> Iterator[Speed]:
     """In double precision, whatever precision the bench asks for: links are made in no other."""
     lattice = bench.lattice
-    thin = bench.machine.xp.asarray(thermalised(lattice, 6.0, 31, "bench", sweeps=2, overrelaxation=1))
+    thin = thermalised(lattice, 6.0, 31, "bench", sweeps=2, overrelaxation=1, xp=bench.machine.xp)
     build = partial(hisq_links, thin, lattice, boundary="antiperiodic", naik_epsilon=0.0)
     build()
     seconds = min(bench.machine.wall_seconds(build) for _ in range(2))
