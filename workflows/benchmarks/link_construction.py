@@ -1,4 +1,4 @@
-"""HISQ links from the thin links of a configuration."""
+"""The heat bath that makes a configuration, and HISQ links from its thin links."""
 
 from __future__ import annotations
 
@@ -7,40 +7,54 @@ from functools import partial
 
 from stages.gauge.heatbath import thermalised
 from stages.gauge.hisq import hisq_links
+from workflows.benchmarks.machine import Work
 from workflows.benchmarks.speed import Bench, Cost, Speed
 
+BETA, REPEATS = 6.0, 2
+PRODUCT = 198
+"""Floating-point operations of a product of 3 x 3 matrices."""
+
+MATRIX_BYTES = 9 * 16
 STAPLES = 2 * 4 * 12
 """Calls of the staple kernel: two smearing steps, four directions, 12 nested staples each."""
 
-STAPLE_FLOPS = 4 * 198 + 2 * 18
-LONG_FLOPS = 4 * 2 * 198
-MATRIX_BYTES = 9 * 16
-
-COST = Cost(
-    STAPLES * STAPLE_FLOPS + LONG_FLOPS,
+HISQ_COST = Cost(
+    STAPLES * (4 * PRODUCT + 2 * 18) + 4 * 2 * PRODUCT,
     4 * 5 * MATRIX_BYTES,
     (STAPLES * 8 + 4 * 4) * MATRIX_BYTES,
 )
 """Per site. Arithmetic of staples and long links; with perfect reuse thin links are read once and the four
 results written; naively each staple reads six matrices and adds to a seventh."""
 
+SWEEP_COST = Cost(4 * (6 * 2 * PRODUCT + 5 * 18), 4 * 2 * MATRIX_BYTES, 4 * 20 * MATRIX_BYTES)
+"""Per site. Arithmetic of the six staples around each link; with perfect reuse every link is read and written
+once; naively 18 more are read for each."""
+
 
 def speeds(bench: Bench) -> Iterator[Speed]:
     """In double precision, whatever precision the bench asks for: links are made in no other."""
-    lattice = bench.lattice
-    thin = thermalised(lattice, 6.0, 31, "bench", sweeps=2, overrelaxation=1, xp=bench.machine.xp)
+    lattice, xp = bench.lattice, bench.machine.xp
+    heatbath = bench.machine.kernels.heatbath
+    thin = thermalised(lattice, BETA, 31, "bench", sweeps=2, overrelaxation=1, xp=xp)
     build = partial(hisq_links, thin, lattice, boundary="antiperiodic", naik_epsilon=0.0)
-    build()
-    seconds = min(bench.machine.wall_seconds(build) for _ in range(2))
-    yield bench.speed(
+    yield _line(bench, "hisq_links", "construction", HISQ_COST, build)
+    yield _line(bench, "over_relax", "sweep", SWEEP_COST, partial(heatbath.over_relax, thin, lattice))
+    sweep = partial(heatbath.heat_bath, thin, lattice, BETA, (271, 828), 7)
+    yield _line(bench, "heat_bath", "sweep", SWEEP_COST, sweep)
+
+
+def _line(bench: Bench, kernel: str, unit: str, cost: Cost, work: Work) -> Speed:
+    work()
+    seconds = min(bench.machine.wall_seconds(work) for _ in range(REPEATS))
+    return bench.speed(
         seconds,
-        bench.machine.joules(build, seconds),
-        COST,
-        lattice.volume,
+        bench.machine.joules(work, seconds),
+        cost,
+        bench.lattice.volume,
         family="links",
-        kernel="hisq_links",
+        kernel=kernel,
         precision="double",
         rhs=1,
-        unit="construction",
-        lattice=str(lattice),
+        unit=unit,
+        lattice=str(bench.lattice),
     )
