@@ -4,8 +4,9 @@
 
 An iteration is the difference of a long and a short solve on random links, divided by that of their
 iterations; the residual is replaced in neither. Beside it: the same without graph replay, the operator with
-p^H A p, and the vector updates. ps are per (even site, rhs). Reductions: GPU time of a call in a graph of
-many, time until the result of a call is on the host, and time of the host in a call.
+p^H A p and the two vector updates, each from a graph of many calls. ps are per (even site, rhs). Reductions:
+GPU time of a call in a graph of many, time until the result of a call is on the host, and time of the host in
+a call.
 """
 
 from __future__ import annotations
@@ -31,8 +32,10 @@ from workflows.benchmarks.machine import Device, random_field
 
 SHORT, LONG, REPEATS = 10, 60, 5
 DTYPES = (np.dtype(np.complex64), np.dtype(np.complex128))
-CALLS = 50
-HEAD = "| lattice | precision | N | iteration ps | A ps | vectors ps | iteration us | without graph us |"
+CALLS = 20
+HEAD = (
+    "| lattice | precision | N | iteration ps | A | advance | residual | parts us | whole us | no graph us |"
+)
 
 
 def operator(device: Device, lattice: Lattice) -> NormalOperator:
@@ -69,13 +72,16 @@ def rows(device: Device, lattice: Lattice, widths: list[int]) -> Iterator[str]:
             x, p, r = b.copy(), b.copy(), b.copy()
             c = slow_coefficients(b)
             apply, _ = application(A, kernels_for(b), p, x, c.pap)
-            applied = device.seconds(apply)
-            c = slow_coefficients(b)
-            advance = device.seconds(lambda: cg_update.cg_advance(x, p, r, c))  # noqa: B023
-            residual = device.seconds(lambda: cg_update.cg_residual(r, p, c))  # noqa: B023
+            parts = (
+                apply,
+                lambda: cg_update.cg_advance(x, p, r, c),  # noqa: B023
+                lambda: cg_update.cg_residual(r, x, c),  # noqa: B023
+            )
+            applied, advance, residual = (replayed_seconds(device, part) for part in parts)
             unit = 1e12 / (lattice.half_volume * n)
-            times = " | ".join(f"{unit * s:.1f}" for s in (whole, applied, advance + residual))
-            yield f"| {lattice} | {dtype} | {n} | {times} | {1e6 * whole:.1f} | {1e6 * plain:.1f} |"
+            fine = (f"{unit * s:.1f}" for s in (whole, applied, advance, residual))
+            coarse = (f"{1e6 * s:.1f}" for s in (applied + advance + residual, whole, plain))
+            yield f"| {lattice} | {dtype} | {n} | {' | '.join((*fine, *coarse))} |"
 
 
 def reduction_rows(device: Device, lattice: Lattice) -> Iterator[str]:
@@ -88,12 +94,22 @@ def reduction_rows(device: Device, lattice: Lattice) -> Iterator[str]:
             "dots": lambda: block_blas.dots(x, y),  # noqa: B023
             "cg_residual": lambda: (cg_update.cg_residual(x, y, c), c.r2)[1],  # noqa: B023
         }.items():
-            many = stream.repeated(lambda: [work() for _ in range(CALLS)] and None)  # noqa: B023
-            many(), many()
-            gpu = device.seconds(many) / CALLS
+            gpu = replayed_seconds(device, work)
             waited = median(device.wall_seconds(lambda: work().get()) for _ in range(51))  # noqa: B023
             times = " | ".join(f"{1e6 * s:.1f}" for s in (gpu, waited, called_seconds(work)))
             yield f"| {name} | {lattice} | {dtype} | {times} |"
+
+
+def replayed_seconds(device: Device, work: Callable[[], object]) -> float:
+    """Time of a call in a graph of many."""
+
+    def calls() -> None:
+        for _ in range(CALLS):
+            work()
+
+    many = stream.repeated(calls)
+    many()
+    return device.seconds(many) / CALLS
 
 
 def called_seconds(work: Callable[[], object]) -> float:
@@ -111,7 +127,7 @@ def main() -> None:
     parser.add_argument("--rhs", type=int, nargs="+", default=[1, 8, 16, 32])
     arguments = parser.parse_args()
     device, lattice = Device(), Lattice(tuple(arguments.lattice))
-    print(HEAD, "|---" * 8 + "|", *rows(device, lattice, arguments.rhs), sep="\n", flush=True)
+    print(HEAD, "|---" * 10 + "|", *rows(device, lattice, arguments.rhs), sep="\n", flush=True)
     print("| reduction, N = 1 | lattice | precision | GPU us | until on the host us | call us |")
     print("|---" * 6 + "|", *reduction_rows(device, lattice), sep="\n")
 

@@ -56,7 +56,7 @@ def slice_dots(x: cupy.ndarray, y: cupy.ndarray, slices: int) -> cupy.ndarray:
     check_blocks(x=x)
     check_array("y", y, x.shape, x.dtype)
     rows, n = _rows(x) // slices, x.shape[-1]
-    kernel = columns.rows_kernel("dots.cu", "dots", n, x.dtype, rows, slices)
+    kernel = columns.reduction("dots", n, x.dtype, rows, slices)
     sums = cupy.empty((slices, n), np.complex128)
     run(kernel, x, y, sums, *grid_sums(kernel, 2 * n), np.int64(rows))
     return sums
@@ -66,7 +66,7 @@ def norms2(x: cupy.ndarray) -> cupy.ndarray:
     """|x|^2 of each right-hand side, float64 ``[N]``."""
     check_blocks(x=x)
     rows, n = _rows(x), x.shape[-1]
-    kernel = columns.rows_kernel("dots.cu", "norms2", n, x.dtype, rows)
+    kernel = columns.reduction("norms2", n, x.dtype, rows)
     sums = cupy.empty(n)
     run(kernel, x, sums, *grid_sums(kernel, n), np.int64(rows))
     return sums

@@ -37,7 +37,7 @@ __global__ void __launch_bounds__(Columns<Real, N, GROUPS>::THREADS)
         const int n = Columns::first_rhs() + w;
         alpha[w] = coefficients.alpha(n), beta[w] = coefficients.beta(n), open[w] = coefficients.open(n);
     }
-    Columns::for_each(rows, [&](long long i) {
+    Columns::for_one(rows, [&](long long i) {
         Real xr[width], xi[width], pr[width], pi[width], rr[width], ri[width];
         unpack(x[i], xr, xi);
         unpack(p[i], pr, pi);
@@ -59,7 +59,7 @@ __global__ void __launch_bounds__(Columns<Real, N, GROUPS>::THREADS)
 // alpha = gamma / pap where the column moves, else 0; r -= alpha ap; then beta = |r|^2 / r2 and r2 = gamma = |r|^2.
 // Every block reads r2, gamma and pap before it counts as finished, and the last one alone writes.
 template <class Real, int N, int GROUPS>
-__global__ void __launch_bounds__(Columns<Real, N, GROUPS>::THREADS)
+__global__ void __launch_bounds__(Columns<Real, N, GROUPS>::THREADS, 1024 / Columns<Real, N, GROUPS>::THREADS)
     cg_residual(Vector<Real, vector_width<Real>(N, N)>* __restrict__ r,
                 const Vector<Real, vector_width<Real>(N, N)>* __restrict__ ap, double* numbers, double* partials,
                 unsigned* finished, long long rows) {
@@ -71,7 +71,7 @@ __global__ void __launch_bounds__(Columns<Real, N, GROUPS>::THREADS)
     for (int w = 0; w < width; w++) alpha[w] = coefficients.step(Columns::first_rhs() + w);
 
     double sum[width] = {};
-    Columns::for_each(rows, [&](long long i) {
+    Columns::for_each<2>(rows, [&](long long i) {
         Real rr[width], ri[width], apr[width], api[width];
         unpack(r[i], rr, ri);
         unpack(ap[i], apr, api);

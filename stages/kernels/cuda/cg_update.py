@@ -19,7 +19,7 @@ def cg_advance(x: cupy.ndarray, p: cupy.ndarray, r: cupy.ndarray, coefficients: 
     """
     check_cg(coefficients, x=x, p=p, r=r)
     n, rows = r.shape[-1], r.size // r.shape[-1]
-    kernel = columns.rows_kernel("cg_update.cu", "cg_advance", n, r.dtype, rows)
+    kernel = columns.element_kernel("cg_update.cu", "cg_advance", n, r.dtype, rows)
     run(kernel, x, p, r, coefficients.numbers, np.int64(rows))
 
 
@@ -31,5 +31,5 @@ def cg_residual(r: cupy.ndarray, ap: cupy.ndarray, coefficients: CGCoefficients)
     """
     check_cg(coefficients, r=r, ap=ap)
     n, rows = r.shape[-1], r.size // r.shape[-1]
-    kernel = columns.rows_kernel("cg_update.cu", "cg_residual", n, r.dtype, rows)
+    kernel = columns.reduction("cg_residual", n, r.dtype, rows)
     run(kernel, r, ap, coefficients.numbers, *grid_sums(kernel, n), np.int64(rows))

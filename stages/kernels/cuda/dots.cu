@@ -6,7 +6,7 @@
 #include "grid_sum.cuh"
 
 template <class Real, int N, int GROUPS>
-__global__ void __launch_bounds__(Columns<Real, N, GROUPS>::THREADS)
+__global__ void __launch_bounds__(Columns<Real, N, GROUPS>::THREADS, 1024 / Columns<Real, N, GROUPS>::THREADS)
     dots(const Vector<Real, vector_width<Real>(N, N)>* __restrict__ x,
          const Vector<Real, vector_width<Real>(N, N)>* __restrict__ y, double* sums, double* partials,
          unsigned* finished, long long rows_per_slice) {
@@ -15,7 +15,7 @@ __global__ void __launch_bounds__(Columns<Real, N, GROUPS>::THREADS)
     __shared__ double scratch[2 * width * Columns::THREADS / 2 + 1];
     const size_t start = blockIdx.y * rows_per_slice * Columns::COUNT;
     double sum[2 * width] = {};
-    Columns::for_each(rows_per_slice, [&](long long i) {
+    Columns::for_each<2>(rows_per_slice, [&](long long i) {
         Real xr[width], xi[width], yr[width], yi[width];
         unpack(x[start + i], xr, xi);
         unpack(y[start + i], yr, yi);
@@ -31,14 +31,14 @@ __global__ void __launch_bounds__(Columns<Real, N, GROUPS>::THREADS)
 }
 
 template <class Real, int N, int GROUPS>
-__global__ void __launch_bounds__(Columns<Real, N, GROUPS>::THREADS)
+__global__ void __launch_bounds__(Columns<Real, N, GROUPS>::THREADS, 2048 / Columns<Real, N, GROUPS>::THREADS)
     norms2(const Vector<Real, vector_width<Real>(N, N)>* __restrict__ x, double* sums, double* partials,
            unsigned* finished, long long rows) {
     using Columns = Columns<Real, N, GROUPS>;
     constexpr int width = Columns::WIDTH;
     __shared__ double scratch[width * Columns::THREADS / 2 + 1];
     double sum[width] = {};
-    Columns::for_each(rows, [&](long long i) {
+    Columns::for_each<4>(rows, [&](long long i) {
         Real xr[width], xi[width];
         unpack(x[i], xr, xi);
         #pragma unroll

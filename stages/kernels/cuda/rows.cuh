@@ -10,9 +10,15 @@ template <class Real, int N, int GROUPS_> struct Columns {
     static __device__ __forceinline__ int first_rhs() { return threadIdx.x % COUNT * WIDTH; }
 
     // Call body(i) with i the vector index of every element of this thread's column in `rows` rows.
-    template <class Body> static __device__ __forceinline__ void for_each(long long rows, Body body) {
-        #pragma unroll 4
+    template <int UNROLL, class Body> static __device__ __forceinline__ void for_each(long long rows, Body body) {
+        #pragma unroll UNROLL
         for (long long row = blockIdx.x * GROUPS + threadIdx.x / COUNT; row < rows; row += gridDim.x * GROUPS)
             body(row * COUNT + threadIdx.x % COUNT);
+    }
+
+    // The same where the grid has a thread for each element: without a sum to keep, this is the fastest.
+    template <class Body> static __device__ __forceinline__ void for_one(long long rows, Body body) {
+        const long long row = blockIdx.x * (long long)GROUPS + threadIdx.x / COUNT;
+        if (row < rows) body(row * COUNT + threadIdx.x % COUNT);
     }
 };

@@ -18,13 +18,27 @@ from stages.kernels.cuda.launch.base import (
 )
 from stages.lattice.geometry import Lattice
 
+REDUCTIONS = {"dots": ("dots.cu", 1024), "norms2": ("dots.cu", 2048), "cg_residual": ("cg_update.cu", 1024)}
+"""File of a reduction over rows, and threads of it that are resident on a multiprocessor."""
+
 
 @cache
-def rows_kernel(file: str, kernel: str, n: int, dtype: np.dtype, rows: int, slices: int = 1) -> Launch:
-    """A kernel on per-rhs columns (`rows.cuh`) over `slices` runs of `rows` rows; grid (parts, slices)."""
-    threads, groups = _column_threads(n, dtype)
-    parts = min(ceil(rows / (4 * groups)), ceil(8 * MULTIPROCESSORS / slices))
+def reduction(kernel: str, n: int, dtype: np.dtype, rows: int, slices: int = 1) -> Launch:
+    """A reduction of `REDUCTIONS` over `slices` runs of `rows` rows; grid (parts, slices).
+
+    A grid that is resident as a whole, with enough loads under way, reaches the copy bandwidth.
+    """
+    file, resident = REDUCTIONS[kernel]
+    threads, groups = _column_threads(n, dtype, BLOCK_THREADS if n < 8 else 2 * BLOCK_THREADS)
+    parts = min(ceil(rows / (4 * groups)), ceil(resident // threads * MULTIPROCESSORS / slices))
     return Launch(file, instance(kernel, dtype, n, groups), (parts, slices), threads)
+
+
+@cache
+def element_kernel(file: str, kernel: str, n: int, dtype: np.dtype, rows: int) -> Launch:
+    """A kernel on per-rhs columns with a thread for each vector of each row (`Columns::for_one`)."""
+    threads, groups = _column_threads(n, dtype)
+    return Launch(file, instance(kernel, dtype, n, groups), (ceil(rows / groups),), threads)
 
 
 @cache
@@ -51,9 +65,9 @@ def sum_rows(count: int, n: int) -> Launch:
     return Launch("sum_rows.cu", f"sum_rows<{n}, {groups}>", (blocks,), n * groups)
 
 
-def _column_threads(n: int, dtype: np.dtype) -> tuple[int, int]:
+def _column_threads(n: int, dtype: np.dtype, most: int = BLOCK_THREADS) -> tuple[int, int]:
     """Threads and groups of a block for a kernel on columns; two columns share a vector if n is even."""
     check_rhs(n)
     width = 2 if dtype == np.complex64 and n % 2 == 0 else 1
-    groups = power_of_two(BLOCK_THREADS // (n // width))
+    groups = power_of_two(most // (n // width))
     return n // width * groups, groups
