@@ -8,6 +8,7 @@ from itertools import chain
 from typing import Any
 
 from pipeline.coordinates import At, Coordinates
+from pipeline.device_memory import device_pool
 from pipeline.join import join
 from pipeline.provenance import plain
 from pipeline.resident import ResidentCache, nbytes, process_cache
@@ -70,7 +71,7 @@ class Evaluation:
         if name in self._shared:
             return self._share(work)
         kept = self._cache(work.node.backend)
-        made = kept.get(name, lambda: self._make(work))
+        made = kept.get(name, lambda: self._make_to_stay(work))
         if kept.declines(made):
             self._send({"event": "not-kept", "bytes": nbytes(made), "limit": kept.limit, **names(work)})
             self._shared[name] = made
@@ -95,6 +96,13 @@ class Evaluation:
         if work.inputs is not None:
             return self.compute(work)
         return stage.result(**self._store.load(stage.name, work.key)), {}
+
+    def _make_to_stay(self, work: Work) -> Made:
+        """Made, and what only its making took of a GPU given back, before what stays cuts that up."""
+        made = self._make(work)
+        if device := device_pool(work.node.backend):
+            device.give_back()
+        return made
 
     def _argument(self, argument: Input, sources: Sequence[Work], at: At) -> Any:
         if argument.reduces:

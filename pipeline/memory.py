@@ -2,18 +2,61 @@
 
 from __future__ import annotations
 
-from pipeline.clusters import Cluster
+from collections.abc import Iterable, Iterator
+from itertools import chain
+
+from pipeline.clusters import Cluster, Devices
 from pipeline.explain import size
-from pipeline.planning import Plan
+from pipeline.planning import Chunk, Plan
+from pipeline.resident import DEVICE_SHARE
+
+CONTEXT = 700_000_000
+"""Bytes of a GPU that CUDA's context and the compiled kernels take beside all fields, measured on an H200."""
 
 
 def shortage(plan: Plan, cluster: Cluster) -> str:
     """What does not fit, with the remedy, for people; empty if all fits or either number is unknown."""
-    limit = cluster.memory_limit
-    if limit is None or plan.memory <= limit:
+    limit, devices = cluster.memory_limit, cluster.devices
+    if limit is not None and plan.memory > limit:
+        largest = max(plan.missing, key=lambda chunk: chunk.node.memory).node
+        return (
+            f"a task of node {largest.name!r} needs {size(largest.memory)} of memory (projected), but this "
+            f"machine has {size(limit)}: make its blocks or chunks smaller, or use a cluster with more memory"
+        )
+    if devices and (needed := device_memory(plan, devices)) > devices.memory - CONTEXT:
+        largest = max(plan.missing, key=lambda chunk: chunk.node.device_memory).node
+        return (
+            f"a task of node {largest.name!r} needs {size(needed)} of GPU memory (projected, with what stays "
+            f"there), but a GPU of this machine has {size(devices.memory)}: make its blocks or chunks smaller"
+        )
+    return ""
+
+
+def device_projection(plan: Plan, cluster: Cluster) -> str:
+    """A line for people on the memory that the plan takes on each GPU; empty if that is unknown."""
+    if not (devices := cluster.devices) or not (needed := device_memory(plan, devices)):
         return ""
-    largest = max(plan.missing, key=lambda chunk: chunk.node.memory).node
-    return (
-        f"a task of node {largest.name!r} needs {size(largest.memory)} of memory (projected), but this "
-        f"machine has {size(limit)}: make its blocks or chunks smaller, or use a cluster with more memory"
-    )
+    return f"projected: {size(needed)} on each GPU of {size(devices.memory)}"
+
+
+def device_memory(plan: Plan, devices: Devices) -> int:
+    """Bytes of a GPU that the largest missing task needs, beside all resident results that are kept there."""
+    task = max((chunk.node.device_memory for chunk in plan.missing), default=0)
+    held = sorted((chunk.node.device_memory for chunk in _resident(plan.missing)), reverse=True)
+    if not task or not held:
+        return task
+    mine = sum(held[: -(-len(held) // devices.count)])
+    return task + max(held[0], min(mine, int(DEVICE_SHARE * devices.memory)))
+
+
+def _resident(chunks: Iterable[Chunk]) -> Iterable[Chunk]:
+    """The transient, resident results that chunks are computed from, each once."""
+    return {source.key: source for chunk in chunks for source in _sources(chunk)}.values()
+
+
+def _sources(chunk: Chunk) -> Iterator[Chunk]:
+    for source in chain(*chunk.inputs):
+        if source.node.stage.transient:
+            if source.node.stage.resident:
+                yield source
+            yield from _sources(source)

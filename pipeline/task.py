@@ -11,6 +11,7 @@ from itertools import chain
 from typing import Any
 
 from pipeline.chunk_record import host_arrays, record_of
+from pipeline.device_memory import device_pool
 from pipeline.energy import energy_meter
 from pipeline.errors import UserError
 from pipeline.evaluation import Evaluation
@@ -69,12 +70,15 @@ def _run(work: Work, evaluation: Evaluation, context: RunContext) -> Report:
 
 
 def _compute_and_commit(work: Work, evaluation: Evaluation, context: RunContext) -> bool:
-    meter, stage = energy_meter(work.node.backend), work.node.stage
+    meter, peak, stage = energy_meter(work.node.backend), device_pool(work.node.backend), work.node.stage
     started, joules = time.time(), meter() if meter else 0.0
+    if peak:
+        peak.restart()
     result, statistics = evaluation.compute(work)
     arrays = host_arrays(stage, result, work.coordinates)
     record = record_of(work, context.run, statistics, started)
     record["joules"] = meter() - joules if meter else None
+    record["device_bytes"] = peak.bytes if peak else None
     record["transient"] = evaluation.recorded_on_the_way(work)
     dims = {output.name: output.dims for output in stage.outputs}
     committed = context.store.commit(stage.name, work.key, arrays, dims, record)

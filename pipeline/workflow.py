@@ -32,6 +32,7 @@ class Node:
     parameters: dict[str, Any]
     files: dict[str, dict[Coordinate, Path] | Path] = field(default_factory=dict)
     memory: int = 0
+    device_memory: int = 0
     stored: int = 0
 
     def arguments(self) -> Iterator[tuple[Input, Node]]:
@@ -72,6 +73,7 @@ class Workflow:
         chunk: Mapping[str, int] | None = None,
         files: Files | None = None,
         memory: int = 0,
+        device_memory: int = 0,
         stored: int = 0,
         **parameters: Any,
     ) -> Node:
@@ -86,6 +88,8 @@ class Workflow:
             files: file arguments of the stage: one path, or one per coordinate of the stage's first
                 dimension. Only the content counts for the key.
             memory: bytes that one task needs, for the plan.
+            device_memory: likewise on a GPU, resident inputs not counted; of a resident stage, bytes that its
+                result takes there.
             stored: bytes that one chunk takes in the store, for the plan.
             parameters: the stage's keyword-only arguments.
 
@@ -109,6 +113,7 @@ class Workflow:
             parameters=_parameters(label, stage, parameters, files or {}),
             files=_files(label, stage, extents, sizes, files or {}),
             memory=memory,
+            device_memory=device_memory,
             stored=stored,
         )
         for argument, source in node.arguments():

@@ -19,6 +19,13 @@ LINK_FIELDS = 8
 """Link fields alive while HISQ links are made: two levels, staples, and the results."""
 
 
+DEVICE_BLOCKS = {"double": 10.0, "double-single": 7.0}
+"""The most blocks of right-hand sides that a GPU holds at a time, in double precision: b, x, the residual and
+one more outside the solver, six of its own precision inside. Traced on a device."""
+DEVICE_LINK_FIELDS = 15
+"""Link fields that a GPU's memory pool holds when HISQ links have been made."""
+
+
 def links_bytes(lattice: Lattice) -> int:
     """A gauge field of complex128 links."""
     return 4 * MATRIX * lattice.volume
@@ -51,3 +58,23 @@ def solving_memory(lattice: Lattice, rhs: int, vectors: int) -> int:
     links = max(LINK_FIELDS * links_bytes(lattice), 3 * links_bytes(lattice) + doubled + doubled // 2)
     field = 3 * COMPLEX * lattice.half_volume
     return PROCESS + links + field * (WORKING_FIELDS * rhs + 2 * vectors)
+
+
+def operator_device_memory(lattice: Lattice, directions: int, precision: str) -> int:
+    """What stays on a GPU per configuration: link fields, and packed links in the solver's precisions."""
+    fields = 4 if directions == 16 else 1
+    packed = directions * MATRIX * lattice.volume
+    return fields * links_bytes(lattice) + packed + (packed // 2 if precision == "double-single" else 0)
+
+
+def solving_device_memory(lattice: Lattice, directions: int, precision: str, rhs: int, vectors: int) -> int:
+    """What comes on top while a block of `rhs` is solved, or while the links are made.
+
+    The current's links, the noise vectors on both parities, and the solver's blocks.
+    """
+    column = 3 * COMPLEX * lattice.half_volume
+    solving = links_bytes(lattice) + int(column * (DEVICE_BLOCKS[precision] * rhs + 2 * vectors))
+    making = DEVICE_LINK_FIELDS * links_bytes(lattice) - operator_device_memory(
+        lattice, directions, precision
+    )
+    return max(solving, making)

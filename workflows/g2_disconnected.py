@@ -24,6 +24,8 @@ from workflows.schema import G2Disconnected, misfits, read_g2_disconnected, refu
 
 NAME = "g2_disconnected"
 MASSES = ("light", "strange")
+DIRECTIONS = {"hisq": 16, "naive": 8}
+"""Neighbours of a site in the operator."""
 RESULTS = ("observables", "correlator", "average", "bootstrap", "exact_light", "exact_strange")
 
 
@@ -55,7 +57,7 @@ def build(parameters: G2Disconnected, ensemble: Configurations) -> Workflow:
     workflow, lattice = Workflow(NAME), ensemble.lattice
     configuration = add_configuration(workflow, parameters, ensemble)
     workflow.add(gauge_observables, configuration, name="observables", stored=footprint.RECORD)
-    links = add_links(workflow, parameters, configuration)
+    links = add_links(workflow, parameters, configuration, lattice)
     loops = [add_loops(workflow, parameters, links, lattice, mass, "sloppy") for mass in MASSES]
     if parameters.solves.fine:
         loops += [add_loops(workflow, parameters, links, lattice, mass, "fine") for mass in MASSES]
@@ -90,14 +92,14 @@ def add_configuration(workflow: Workflow, parameters: G2Disconnected, ensemble: 
     )
 
 
-def add_links(workflow: Workflow, parameters: G2Disconnected, configuration: Node) -> Node:
-    """Links of the fermion's action."""
-    links, boundary = parameters.links, parameters.links.boundary
+def add_links(workflow: Workflow, parameters: G2Disconnected, configuration: Node, lattice: Lattice) -> Node:
+    """The fermion's operator."""
+    links = parameters.links
+    kept = footprint.operator_device_memory(lattice, DIRECTIONS[links.action], parameters.solves.precision)
+    wiring: dict[str, Any] = {"name": "links", "device_memory": kept, "boundary": links.boundary}
     if links.action == "naive":
-        return workflow.add(naive_links, configuration, name="links", boundary=boundary)
-    return workflow.add(
-        hisq_links, configuration, name="links", boundary=boundary, naik_epsilon=links.naik_epsilon
-    )
+        return workflow.add(naive_links, configuration, **wiring)
+    return workflow.add(hisq_links, configuration, naik_epsilon=links.naik_epsilon, **wiring)
 
 
 def add_loops(
@@ -113,6 +115,7 @@ def add_loops(
         over={"noise": range(fine.vectors if fine else noise.vectors)},
         chunk={"noise": noise.chunk},
         memory=footprint.solving_memory(lattice, solves.block, noise.chunk),
+        device_memory=_device_memory(parameters, lattice, noise.chunk),
         stored=footprint.loops_bytes(lattice, noise.chunk),
         noise=noise.kind,
         seed=noise.seed,
@@ -132,10 +135,17 @@ def add_exact_loops(
         links,
         name=f"exact_{mass}",
         memory=footprint.solving_memory(lattice, solves.block, 0),
+        device_memory=_device_memory(parameters, lattice, 0),
         stored=footprint.loops_bytes(lattice, 1),
         tolerance=(solves.fine or solves.sloppy).tolerance,
         **_solving(parameters, mass),
     )
+
+
+def _device_memory(parameters: G2Disconnected, lattice: Lattice, vectors: int) -> int:
+    """Of a task that solves, with this many noise vectors."""
+    solves, directions = parameters.solves, DIRECTIONS[parameters.links.action]
+    return footprint.solving_device_memory(lattice, directions, solves.precision, solves.block, vectors)
 
 
 def _solving(parameters: G2Disconnected, mass: str) -> dict[str, Any]:

@@ -25,6 +25,15 @@ class Demand:
         return max(1, self.tasks)
 
 
+@dataclass(frozen=True)
+class Devices:
+    """GPUs that a run would use, one worker each."""
+
+    count: int
+    memory: int
+    """Bytes of the smallest."""
+
+
 class Cluster(Protocol):
     """A kind of cluster with its options."""
 
@@ -35,6 +44,10 @@ class Cluster(Protocol):
     @property
     def memory_limit(self) -> int | None:
         """Bytes that a task alone on its worker's machine may use, None if that is not known here."""
+
+    @property
+    def devices(self) -> Devices | None:
+        """Its GPUs; None if there are none or they are not known here."""
 
     def open(self, demand: Demand) -> AbstractContextManager[Client]:
         """Start (or join) it; on leaving, end what was started."""

@@ -32,6 +32,10 @@ class Address:
     def memory_limit(self) -> None:
         """Not known of machines that somebody else chose."""
 
+    @property
+    def devices(self) -> None:
+        """Not known: they are other machines'."""
+
     @contextmanager
     def open(self, demand: Demand) -> Iterator[Client]:
         with self._connect() as client:

@@ -10,7 +10,7 @@ from typing import Any
 from dask.system import CPU_COUNT
 from distributed import Client
 
-from pipeline.clusters import Demand
+from pipeline.clusters import Demand, Devices
 from pipeline.clusters.local import started
 from pipeline.errors import UserError
 
@@ -31,6 +31,18 @@ class Cuda:
     @property
     def memory_limit(self) -> None:
         """Not known: what is projected is the host's and the GPU's together."""
+
+    @property
+    def devices(self) -> Devices | None:
+        """Those of this machine; None where it has none. Asking takes no memory of a GPU."""
+        try:
+            found = _device_count()
+        except UserError:
+            return None
+        from cupy.cuda.runtime import getDeviceProperties
+
+        memory = min(int(getDeviceProperties(number)["totalGlobalMem"]) for number in range(found))
+        return Devices(self.workers or found, memory)
 
     @contextmanager
     def open(self, demand: Demand) -> Iterator[Client]:

@@ -54,6 +54,10 @@ class Local:
         """Of this machine, or of the container that this process is in."""
         return int(MEMORY_LIMIT)
 
+    @property
+    def devices(self) -> None:
+        """None are used."""
+
     @contextmanager
     def open(self, demand: Demand) -> Iterator[Client]:
         if self.workers is not None and self.workers < 1:

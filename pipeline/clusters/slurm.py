@@ -45,6 +45,10 @@ class Slurm:
     def memory_limit(self) -> None:
         """Not known: the batch system watches over that of its jobs."""
 
+    @property
+    def devices(self) -> None:
+        """Not known: they are other machines'."""
+
     @contextmanager
     def open(self, demand: Demand) -> Iterator[Client]:
         with _cluster_class()(**self.options()) as cluster, Client(cluster, set_as_default=False) as client:

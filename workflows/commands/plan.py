@@ -28,7 +28,7 @@ def plan(
     from pipeline import Store
     from pipeline import plan as make_plan
     from pipeline.clusters.choose import choose
-    from pipeline.memory import shortage
+    from pipeline.memory import device_memory, device_projection, shortage
     from workflows.catalogue import load_project
 
     project = load_project(workflow)
@@ -39,9 +39,13 @@ def plan(
     if json:
         from json import dumps
 
-        typer.echo(dumps({"store": str(kept.path), **as_dict(planned), "warning": short}, indent=2))
+        needed = chosen.devices and device_memory(planned, chosen.devices)
+        content = {"store": str(kept.path), **as_dict(planned), "device_memory_bytes": needed}
+        typer.echo(dumps({**content, "warning": short}, indent=2))
     else:
         typer.echo(planned.explain())
+        if on_devices := device_projection(planned, chosen):
+            typer.echo(on_devices)
         if short:
             typer.echo(f"warning: {short}")
 

@@ -1,0 +1,99 @@
+"""What a plan takes of a GPU's memory, and what a chunk's work took."""
+
+from __future__ import annotations
+
+import re
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+import toy_stages as toys
+
+from pipeline import Plan, Store, UserError, Workflow, plan, run
+from pipeline.clusters import Devices
+from pipeline.device_memory import DevicePool
+from pipeline.memory import device_memory, device_projection, shortage
+
+
+@dataclass(frozen=True)
+class TwoDevices:
+    """A cluster that cannot be opened, with two GPUs."""
+
+    memory: int
+    backend: str = "cpu"
+    memory_limit: None = None
+
+    @property
+    def devices(self) -> Devices:
+        return Devices(2, self.memory)
+
+    def open(self, demand: Any) -> Any:
+        return nullcontext(pytest.fail("a plan that does not fit must not start a cluster"))
+
+
+def planned(store: Store, configs: str = "abcd", solving: int = 6_000_000_000) -> Plan:
+    w = Workflow("devices")
+    made = w.add(toys.setup, w.add(toys.field, over={"config": list(configs)}), device_memory=10_000_000_000)
+    w.add(toys.with_setup, made, over={"noise": range(3)}, device_memory=solving)
+    return plan(w, store)
+
+
+def test_each_device_holds_its_share_of_what_stays_and_one_task(store: Store) -> None:
+    assert device_memory(planned(store), Devices(1, 200_000_000_000)) == 46_000_000_000
+    assert device_memory(planned(store), Devices(2, 200_000_000_000)) == 26_000_000_000
+    assert device_memory(planned(store, "a"), Devices(2, 200_000_000_000)) == 16_000_000_000
+
+
+def test_what_stays_is_bounded_by_its_share_of_the_device(store: Store) -> None:
+    assert device_memory(planned(store), Devices(1, 50_000_000_000)) == 26_000_000_000
+    assert device_memory(planned(store), Devices(1, 20_000_000_000)) == 16_000_000_000
+
+
+def test_a_workflow_without_figures_has_no_projection(store: Store) -> None:
+    w = Workflow("plain")
+    w.add(toys.field, over={"config": ["a"]})
+    assert device_projection(plan(w, store), TwoDevices(50_000_000_000)) == ""
+
+
+def test_a_plan_beyond_a_device_is_refused_before_any_work(store: Store) -> None:
+    fits = TwoDevices(100_000_000_000)
+    assert shortage(planned(store), fits) == ""
+    assert device_projection(planned(store), fits) == "projected: 26 GB on each GPU of 100 GB"
+    message = (
+        "a task of node 'with_setup' needs 20.4 GB of GPU memory (projected, with what stays there), but a "
+        "GPU of this machine has 20 GB: make its blocks or chunks smaller"
+    )
+    with pytest.raises(UserError, match=re.escape(message)):
+        run(planned(store, solving=10_400_000_000), store, cluster=TwoDevices(20_000_000_000))
+
+
+@dataclass
+class FakePool:
+    """Grows by what is asked for, until it is freed."""
+
+    total: int = 0
+    asked: list[int] = field(default_factory=list)
+
+    def malloc(self, size: int) -> int:
+        self.asked.append(size)
+        self.total += size
+        return size
+
+    def total_bytes(self) -> int:
+        return self.total
+
+    def free_all_blocks(self) -> None:
+        self.total = 0
+
+
+def test_the_largest_size_of_the_pool_is_remembered() -> None:
+    fake = FakePool()
+    pool = DevicePool(fake)
+    assert pool.malloc(30) == 30
+    pool.malloc(50)
+    pool.give_back()
+    pool.malloc(10)
+    assert pool.bytes == 80
+    pool.restart()
+    assert pool.bytes == 10

@@ -1,0 +1,50 @@
+"""The projected memory of a GPU is what its pool takes, within a tenth."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pipeline import At
+from pipeline.device_memory import device_pool
+from stages import links, loops
+from stages.configuration import heatbath_configuration
+from stages.lattice.geometry import Lattice
+from workflows.footprint import operator_device_memory, solving_device_memory
+
+pytestmark = pytest.mark.gpu
+LATTICE = Lattice((16, 16, 16, 16))
+
+
+@pytest.fixture(scope="module")
+def gauge():
+    pytest.importorskip("cupy")
+    at = At(config="memory.1")
+    return heatbath_configuration(
+        at=at, extents=LATTICE.extents, beta=6.0, seed=31, sweeps=1, overrelaxation=0
+    )
+
+
+@pytest.mark.parametrize("action", ["hisq", "naive"])
+@pytest.mark.parametrize("solver", ["block_cgrq", "batched_cg"])
+@pytest.mark.parametrize(
+    ("precision", "block"), [("double-single", 32), ("double-single", 16), ("double", 32)]
+)
+def test_projection(gauge, action, solver, precision, block):
+    pool, at = device_pool("cuda"), At(config="memory.1", noise=(0, 1), backend="cuda")
+    pool.give_back()
+    before = pool._pool.used_bytes()
+    pool.restart()
+    if action == "hisq":
+        dslash = links.hisq_links(gauge, at=at, boundary="antiperiodic", naik_epsilon=0.0)
+    else:
+        dslash = links.naive_links(gauge, at=at, boundary="antiperiodic")
+    pool.give_back()
+    settings = {"mass": 0.5, "tolerance": 1e-8, "seed": 3, "noise": "z2", "dilution": {"displacement": 2}}
+    loops.current_loops(dslash, at=at, solver=solver, precision=precision, block=block, **settings)
+    directions = 16 if action == "hisq" else 8
+    projected = operator_device_memory(LATTICE, directions, precision)
+    projected += solving_device_memory(LATTICE, directions, precision, block, 2)
+    assert np.isclose(pool.bytes - before, projected, rtol=0.1)
+    del dslash
+    pool.give_back()
