@@ -8,7 +8,7 @@ the last column says what was measured. Batched CG takes the same iterations wha
 wide block that would take longer is stopped and scaled to the iterations of the first finished width.
 
 `--only` takes rows by their beginnings, such as `batched`, `block/double-single`, `block/double/16`. With
-`--json` the rows are kept in a file, and those that it has already are not measured again.
+`--json` the rows are kept in a file of this problem; those that it has already are printed again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from dataclasses import asdict, dataclass
 from itertools import product
 from math import ceil
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -185,20 +184,23 @@ def main() -> None:
     """Measure the rows that the arguments ask for and print the table."""
     arguments = parsed()
     machine = machine_of(arguments.backend)
-    rows = [Row(**row) for row in kept(arguments.json)]
     A, text = operator(arguments, machine)
+    rows = kept(arguments.json, text)
     study = Study(machine, A, arguments.tolerance, arguments.seconds)
-    wanted = [name for name in names(arguments.only) if name not in {row.name for row in rows}]
-    for precision in dict.fromkeys(name.split("/")[1] for name in wanted if name.startswith("batched")):
+    wanted = list(names(arguments.only))
+    missing = [name for name in wanted if name not in {row.name for row in rows}]
+    for precision in dict.fromkeys(name.split("/")[1] for name in missing if name.startswith("batched")):
         for width in NARROW:
             study.seconds_per_iteration("batched", precision, width, trial=3)
     print(f"{text}\n\n| {' | '.join(COLUMNS)} |\n|{'---|' * len(COLUMNS)}", flush=True)
     for name in wanted:
-        row = study.row(name, known(rows, "batched", name, "iterations"))
-        rows.append(row)
+        if name in missing:
+            rows.append(study.row(name, known(rows, "batched", name, "iterations")))
+        row = next(row for row in rows if row.name == name)
         print(f"| {' | '.join(row.cells(known(rows, 'sequential', name, 'seconds')))} |", flush=True)
         if arguments.json:
-            arguments.json.write_text(json.dumps([asdict(row) for row in rows], indent=2) + "\n")
+            content = {"problem": text, "rows": [asdict(row) for row in rows]}
+            arguments.json.write_text(json.dumps(content, indent=2) + "\n")
 
 
 def known(rows: Iterable[Row], method: str, name: str, field: str) -> float | None:
@@ -207,8 +209,14 @@ def known(rows: Iterable[Row], method: str, name: str, field: str) -> float | No
     return next((getattr(r, field) for r in rows if r.name.startswith(beginning) and not r.stopped), None)
 
 
-def kept(file: Path | None) -> list[dict[str, Any]]:
-    return json.loads(file.read_text()) if file and file.exists() else []
+def kept(file: Path | None, problem: str) -> list[Row]:
+    """The rows in a file. Ends the program if they are of another problem."""
+    if file is None or not file.exists():
+        return []
+    content = json.loads(file.read_text())
+    if content["problem"] != problem:
+        raise SystemExit(f"{file} is of another problem: {content['problem']}\nthis one: {problem}")
+    return [Row(**row) for row in content["rows"]]
 
 
 def parsed() -> argparse.Namespace:
