@@ -50,6 +50,7 @@ def tuned(dtype: np.dtype) -> list[Launch]:
         gauge_shapes.noise("noise_roots", ODD, 5, dtype),
         gauge_shapes.noise("noise_gaussian", ODD, 5, dtype),
         columns.sum_partials(128),
+        columns.REPORT,
         *(columns.sum_rows(49152, n) for n in WIDTHS),
     ]
 

@@ -6,8 +6,10 @@ from collections.abc import Callable
 
 import cupy
 import numpy as np
-from cupy.cuda import runtime
 from numpy.typing import NDArray
+
+from stages.kernels.cuda.compile import run
+from stages.kernels.cuda.launch import columns
 
 LAG = 1
 """Steps that a solver should start ahead of the report that it reads, so that nobody waits for the other."""
@@ -17,7 +19,7 @@ class Reports:
     """Small float64 arrays of one shape, sent by a device and received by the host in the order sent.
 
     A solver that sends one at the end of each step and receives one when `LAG` more steps are queued keeps a
-    device busy: it decides on numbers that are `LAG` steps old. Copies go to a ring of pinned memory.
+    device busy: it decides on numbers that are `LAG` steps old. A kernel writes them to pinned memory.
     """
 
     def __init__(self, like: cupy.ndarray) -> None:
@@ -48,13 +50,12 @@ class _Slot:
         count = int(np.prod(shape))
         memory = cupy.cuda.alloc_pinned_memory(8 * count)
         self.values = np.frombuffer(memory, np.float64, count).reshape(shape)
+        self.address = np.uintp(memory.ptr)
         self.arrived = cupy.cuda.Event(disable_timing=True)
 
     def copy(self, values: cupy.ndarray) -> None:
-        stream = cupy.cuda.get_current_stream()
-        to_host = runtime.memcpyDeviceToHost
-        runtime.memcpyAsync(self.values.ctypes.data, values.data.ptr, values.nbytes, to_host, stream.ptr)
-        self.arrived.record(stream)
+        run(columns.REPORT, values, self.address, np.int32(values.size))
+        self.arrived.record()
 
 
 def repeated(step: Callable[[], None]) -> Callable[[], None]:

@@ -21,6 +21,9 @@ from stages.lattice.geometry import Lattice
 REDUCTIONS = {"dots": ("dots.cu", 1024), "norms2": ("dots.cu", 2048), "cg_residual": ("cg_update.cu", 1024)}
 """File of a reduction over rows, and threads of it that are resident on a multiprocessor."""
 
+REPORT = Launch("report.cu", "report", (1,), 128)
+"""Up to some hundred numbers to the host."""
+
 
 @cache
 def reduction(kernel: str, n: int, dtype: np.dtype, rows: int, slices: int = 1) -> Launch:
