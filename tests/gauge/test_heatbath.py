@@ -19,11 +19,11 @@ LATTICE = Lattice((4, 2, 6, 4))
 KEY = (0x7D1F33A2, 0x01B2C5E9)
 
 
-def uniforms_of(sweep):
+def uniforms_of(sweep, lattice=LATTICE):
     """The heat bath's random numbers, drawn by the generator of the noise vectors."""
 
     def uniforms(mu, parity, subgroup, attempt):
-        sites = LATTICE.lexicographic(parity).astype(np.uint64)
+        sites = lattice.lexicographic(parity).astype(np.uint64)
         rest = [sweep, (1 << 31) | (3 * mu + subgroup), attempt % (1 << 32)]
         counter = (sites, *(np.full_like(sites, word) for word in rest))
         return (np.array(philox4x32(counter, KEY)) + 0.5) / 2**32
@@ -65,6 +65,17 @@ def test_over_relaxation_is_the_reference(heatbath, links):
     heatbath.over_relax(links, LATTICE)
     reference.over_relax(expected, LATTICE)
     assert abs(to_host(links) - expected).max() < 1e-10  # rounding is amplified where staples nearly cancel
+
+
+@pytest.mark.parametrize("extents", [(2, 2, 2, 2), (2, 6, 4, 2), (10, 2, 2, 2)])
+def test_smallest_lattices(xp, random_su3, heatbath, extents):
+    """Fewer sites than a warp has lanes, and neighbours that are the same on both sides."""
+    lattice = Lattice(extents)
+    expected = random_su3(72, 4, 2, lattice.half_volume)
+    links = xp.asarray(expected.copy())
+    heatbath.heat_bath(links, lattice, 5.8, KEY, 2)
+    reference.heat_bath(expected, lattice, 5.8, uniforms_of(2, lattice))
+    assert abs(to_host(links) - expected).max() < 1e-11
 
 
 def test_over_relaxation_keeps_the_action_and_moves_far(heatbath, links):

@@ -47,6 +47,7 @@ def tuned(dtype: np.dtype) -> list[Launch]:
         gauge_shapes.long_links(ODD, dtype),
         gauge_shapes.signs("staggered_phases", ODD, dtype),
         gauge_shapes.signs("boundary_signs", ODD, dtype),
+        gauge_shapes.doubled_links(ODD, 16, dtype),
         gauge_shapes.noise("noise_roots", ODD, 5, dtype),
         gauge_shapes.noise("noise_gaussian", ODD, 5, dtype),
         columns.sum_partials(128),

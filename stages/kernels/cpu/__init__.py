@@ -10,11 +10,12 @@ from stages.kernels.cpu import (
     projection,
     staple,
 )
-from stages.kernels.reference import noise, signs, stream
+from stages.kernels.reference import doubled_links, noise, signs, stream
 
 __all__ = [
     "block_blas",
     "cg_update",
+    "doubled_links",
     "heatbath",
     "hisq_dslash",
     "long_links",

@@ -7,6 +7,7 @@ Reductions use grids that do not depend on the device and no atomics: the same s
 from stages.kernels.cuda import (
     block_blas,
     cg_update,
+    doubled_links,
     heatbath,
     hisq_dslash,
     long_links,
@@ -21,6 +22,7 @@ from stages.kernels.cuda import (
 __all__ = [
     "block_blas",
     "cg_update",
+    "doubled_links",
     "heatbath",
     "hisq_dslash",
     "long_links",

@@ -3,6 +3,7 @@
 from stages.kernels.reference import (
     block_blas,
     cg_update,
+    doubled_links,
     hisq_dslash,
     long_links,
     noise,
@@ -16,6 +17,7 @@ from stages.kernels.reference import (
 __all__ = [
     "block_blas",
     "cg_update",
+    "doubled_links",
     "hisq_dslash",
     "long_links",
     "noise",

@@ -38,6 +38,14 @@ def long_links(lattice: Lattice, dtype: np.dtype) -> Launch:
 
 
 @cache
+def doubled_links(lattice: Lattice, directions: int, dtype: np.dtype) -> Launch:
+    """Links into the sites of a parity; grid (sites, directions)."""
+    blocks = ceil(lattice.half_volume / WARPS_THREADS)
+    kernel = _instance("doubled_links", lattice, dtype)
+    return Launch("doubled_links.cu", kernel, (blocks, directions), WARPS_THREADS)
+
+
+@cache
 def projection(kernel: str, matrices: int) -> Launch:
     """`special_unitary` or `unitary` of so many matrices."""
     return Launch("projection.cu", kernel, (ceil(matrices / WARPS_THREADS),), WARPS_THREADS)
