@@ -87,6 +87,7 @@ def add_configuration(workflow: Workflow, parameters: G2Disconnected, ensemble: 
         name="configuration",
         over={"config": ensemble.labels},
         memory=footprint.heatbath_memory(lattice),
+        device_memory=footprint.links_bytes(lattice),
         stored=footprint.links_bytes(lattice),
         **heatbath.model_dump(exclude={"configurations"}),
     )
