@@ -5,7 +5,7 @@ import pytest
 
 from pipeline import At
 from stages import links, loops
-from stages.configuration import GaugeLinks
+from stages.configuration import GaugeLinks, heatbath_configuration
 from stages.gauge.heatbath import thermalised
 from stages.lattice.geometry import Lattice
 
@@ -46,3 +46,12 @@ def test_exact_loops(choice):
 def test_naive_charge_is_conserved_on_the_device():
     result = measure("cuda", action="naive", exact=True)
     assert np.ptp(result.current[3]) < 1e-8
+
+
+def test_heat_bath_stage_hands_over_links_of_the_host():
+    at = At(config="gpu.2", backend="cuda")
+    options = {"extents": (4, 4, 4, 8), "beta": 5.9, "seed": 7, "sweeps": 5, "overrelaxation": 2}
+    links, again = (heatbath_configuration(at=at, **options).links for _ in range(2))
+    assert isinstance(links, np.ndarray)
+    assert np.array_equal(links, again)
+    assert 0.4 < at.statistics["plaquette"] < 0.7
