@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from pipeline.errors import UserError
 FORMAT = 1
 MARK = "quarkline.json"
 PIECE_BYTES = 16 << 20
-"""Larger arrays are cut along their first axis into pieces of about this size."""
+"""Larger arrays are cut into pieces of at most this size, which are written and read side by side."""
 
 FLAT = {"name": "default", "separator": "."}
 """Pieces lie side by side in the array's folder: each folder fewer is a flush fewer."""
@@ -293,11 +294,14 @@ def _read_whole(array: zarr.Array) -> np.ndarray:
 
 
 def _piece(array: np.ndarray) -> tuple[int, ...]:
-    """Shape of the pieces of an array inside its group."""
-    if array.ndim == 0:
-        return ()
-    row = max(1, array.nbytes // max(1, array.shape[0]))
-    return (max(1, min(array.shape[0], PIECE_BYTES // row)), *(max(1, n) for n in array.shape[1:]))
+    """Shape of the pieces of an array inside its group: whole rows of the first axis, or parts of one row."""
+    shape = [max(1, extent) for extent in array.shape]
+    for axis, extent in enumerate(shape):
+        row = array.itemsize * prod(shape[axis + 1 :])
+        shape[axis] = max(1, min(extent, PIECE_BYTES // row))
+        if row <= PIECE_BYTES:
+            break
+    return tuple(shape)
 
 
 def _flush_tree(folder: Path) -> None:

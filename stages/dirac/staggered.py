@@ -45,7 +45,6 @@ class StaggeredDslash:
             raise InputError(f"a staggered operator is complex64 or complex128, got {dtype}")
         object.__setattr__(self, "dtype", dtype)
         object.__setattr__(self, "kernels", self.kernels or kernels_for(self.links.fat))
-        self._precisions[dtype] = self
 
     @property
     def lattice(self) -> Lattice:
@@ -71,10 +70,15 @@ class StaggeredDslash:
         return self.kernels.hisq_dslash.hisq_dslash(packed, x, out, diagonal=diagonal, a=a, b=b, dots=dots)
 
     def astype(self, dtype: Any) -> StaggeredDslash:
-        """The same operator in another precision; its links are packed once and kept."""
+        """The same operator in another precision, which this one keeps: its links are packed once.
+
+        That one does not know this one, so that the memory of both is free as soon as nobody uses this one.
+        """
         dtype = np.dtype(dtype)
+        if dtype == self.dtype:
+            return self
         if dtype not in self._precisions:
-            replace(self, dtype=dtype)  # enters itself in the shared table
+            self._precisions[dtype] = replace(self, dtype=dtype, _precisions={})
         return self._precisions[dtype]
 
     @property
