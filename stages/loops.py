@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
@@ -13,6 +13,7 @@ from stages.estimators.exact import exact_loops as exact_trace
 from stages.estimators.stochastic import stochastic_loops
 from stages.estimators.trace import LoopTrace, Progress
 from stages.estimators.trace import current_links as choose_links
+from stages.kernels.choices import choices_used
 from stages.kernels.dispatch import array_module
 from stages.lattice.errors import InputError
 from stages.lattice.geometry import DIRECTIONS, PARITIES
@@ -79,8 +80,9 @@ def current_loops(
     label, indices = str(at.one("config")), [int(index) for index in at["noise"]]
     xp = array_module(dslash.links.thin)
     sources = [noise_vectors(dslash.lattice, parity, label, seed, indices, noise, xp=xp) for parity in (0, 1)]
-    loops = stochastic_loops(trace, sources, Dilution.parse(dilution), block, progress_of(trace, at))
-    record(trace, at, solver, precision)
+    with choices_used() as choices:
+        loops = stochastic_loops(trace, sources, Dilution.parse(dilution), block, progress_of(trace, at))
+    record(trace, at, solver, precision, choices)
     return CurrentLoops(*loops)
 
 
@@ -108,8 +110,9 @@ def exact_loops(
     Raises InputError above 6^4 sites.
     """
     trace = loop_trace(dslash, mass, current_links, make_solver(solver, precision, tolerance, max_iterations))
-    loops = exact_trace(trace, array_module(dslash.links.thin), block, progress_of(trace, at))
-    record(trace, at, solver, precision)
+    with choices_used() as choices:
+        loops = exact_trace(trace, array_module(dslash.links.thin), block, progress_of(trace, at))
+    record(trace, at, solver, precision, choices)
     return ExactLoops(loops.current[0], loops.density[0])
 
 
@@ -135,9 +138,14 @@ def progress_of(trace: LoopTrace, at: At) -> Progress:
     return report
 
 
-def record(trace: LoopTrace, at: At, solver: str, precision: str) -> None:
-    """Keeps with the chunk how it was solved; residuals are the largest of all right-hand sides."""
+def record(trace: LoopTrace, at: At, solver: str, precision: str, choices: Collection[str]) -> None:
+    """Keeps with the chunk how it was solved; residuals are the largest of all right-hand sides.
+
+    choices: launch shapes chosen by measurement, recorded where there are any; they may alter rounding.
+    """
     solves = trace.record
+    if choices:
+        at.record(kernel_choices=sorted(choices))
     at.record(
         solver=solver,
         precision=precision,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -24,6 +25,15 @@ class Backend:
 def backend(request: pytest.FixtureRequest) -> Backend:
     library = "cupy" if request.param == "cuda" else "numpy"
     return Backend(import_module(f"stages.kernels.{request.param}"), import_module(library))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Tests take launch shapes from the folder that QUARKLINE_CACHE names, else from none."""
+    folder = os.environ.get("QUARKLINE_CACHE") or str(tmp_path_factory.mktemp("cache"))
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("QUARKLINE_CACHE", folder)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib import import_module
@@ -12,8 +12,11 @@ from typing import TYPE_CHECKING
 from workflows.parameter_file import read_parameter_file
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
     from pipeline import Store, Workflow
     from pipeline.report import Section
+    from stages.kernels.dispatch import Kernels
 
 BUILDERS = {"g2_disconnected": "workflows.g2_disconnected"}
 """Name in a file's `workflow`: the module whose `prepare(file)` returns the `Project`."""
@@ -33,6 +36,8 @@ class Project:
     """What the report shows beside the engine's own sections."""
     texts: Callable[[Store], Mapping[str, str]]
     """Text files to stand beside the page, by name."""
+    rehearse: Callable[[Kernels, ModuleType], Iterator[tuple[int, int]]]
+    """What a run asks of kernels for arrays of a library, briefly; yields parts done and parts in all."""
 
 
 def load_project(path: Path) -> Project:

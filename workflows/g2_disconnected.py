@@ -35,6 +35,7 @@ def prepare(file: ParameterFile) -> Project:
     Raises:
         InputError: a mistake in the file or in the configurations that it names.
     """
+    from workflows.g2_rehearsal import rehearse
     from workflows.g2_report import sections, texts
 
     parameters = read_g2_disconnected(file)
@@ -49,6 +50,7 @@ def prepare(file: ParameterFile) -> Project:
         results=[name for name in RESULTS if name in workflow.nodes],
         sections=partial(sections, parameters),
         texts=partial(texts, parameters),
+        rehearse=partial(rehearse, parameters, ensemble.lattice),
     )
 
 

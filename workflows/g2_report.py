@@ -11,7 +11,7 @@ import xarray
 from pipeline import Store, open_result
 from pipeline.account import NodeAccount, accounts
 from pipeline.explain import counted
-from pipeline.report import Figure, Section, Table, value_with_error
+from pipeline.report import Details, Figure, Section, Table, value_with_error
 from stages.analysis.budget import error_budget
 from stages.analysis.disconnected import NOT_INCLUDED
 from stages.analysis.table import correlator_table
@@ -167,7 +167,14 @@ def solves_section(nodes: Sequence[NodeAccount]) -> Section:
     text = (
         "Residuals are |b - A x| / |b|, recomputed in double precision, the largest of all right-hand sides."
     )
-    return Section("Solves", text, [figure, table])
+    return Section("Solves", text, [figure, table, *_choices(nodes)])
+
+
+def _choices(nodes: Sequence[NodeAccount]) -> list[Details]:
+    """Launch shapes that solves took from measurements on their device: they may alter rounding, no more."""
+    used = {choice for node in nodes for chunk in node.statistics("kernel_choices") for choice in chunk}
+    lines = "\n".join(sorted(used))
+    return [Details("Launch shapes of GPU kernels chosen by `quarkline tune`", lines)] if used else []
 
 
 def gauge_section(store: Store) -> Section:

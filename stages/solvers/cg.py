@@ -118,7 +118,7 @@ class _BatchedRecurrence:
         self.r = residual.astype(self.A.dtype, copy=False)
         self.y = xp.empty_like(self.r)
         coefficients = CGCoefficients.zeros(self.r)
-        if kept is None:
+        if self.p is None or kept is None:
             self.p, self.ap = xp.zeros_like(self.r), xp.empty_like(self.r)
         else:
             self.p, self.ap = xp.take(self.p, kept, axis=-1), xp.take(self.ap, kept, axis=-1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from importlib.resources import files
+from inspect import unwrap
 from math import ceil, prod
 
 import numpy as np
@@ -97,6 +98,25 @@ def test_kernels_compile(kernels: Kernels, spills: int, arch: str, dtype: np.dty
         assert used.spilled_bytes <= spills, (kernel.instance, used)
         assert used.registers * ceil(kernel.threads / 32) * 32 <= REGISTERS, (kernel.instance, used)
         assert used.shared_bytes + kernel.shared_bytes <= SHARED_BYTES, (kernel.instance, used)
+
+
+CHOICES = [
+    (dslash_shapes.dslash, (BIG, 16, SINGLE, 16)),
+    (dslash_shapes.dslash, (BIG, 16, DOUBLE, 8)),
+    (columns.reduction, ("dots", 16, SINGLE, ROWS)),
+    (columns.reduction, ("norms2", 1, DOUBLE, ROWS)),
+    (columns.element_kernel, ("cg_update.cu", "cg_advance", 16, SINGLE, ROWS)),
+    (columns.one_link_current, (ODD, 16, DOUBLE)),
+]
+
+
+@pytest.mark.parametrize(("kernel", "arguments"), CHOICES)
+def test_every_shape_that_may_be_chosen_compiles(kernel: Callable, arguments: tuple) -> None:
+    options = unwrap(kernel)(*arguments)
+    assert len(options.shapes) > 1
+    for launch, used in usages([options.launch(shape) for shape in options.shapes], "sm_90"):
+        assert used.registers * ceil(launch.threads / 32) * 32 <= REGISTERS, (launch.instance, used)
+        assert used.shared_bytes + launch.shared_bytes <= SHARED_BYTES, (launch.instance, used)
 
 
 @pytest.mark.parametrize(("dtype", "n", "limit"), [(SINGLE, 16, 128), (SINGLE, 32, 128), (DOUBLE, 16, 128)])

@@ -1,7 +1,8 @@
 """The kernels on NVIDIA GPUs: CUDA templates in `.cu` files, compiled at run time, behind thin CuPy wrappers.
 
-`launch/` chooses template arguments and grid (pure Python), `compile` turns a `.cu` file into a kernel.
-Reductions use grids that do not depend on the device and no atomics: the same shapes give the same bits.
+`launch/` gives template arguments and grids (pure Python), `tuning/` chooses the best of them where it was
+measured, `compile` turns a `.cu` file into a kernel. Reductions add in an order that depends on their shape
+alone, without atomics: the same shapes give the same bits.
 """
 
 from stages.kernels.cuda import (

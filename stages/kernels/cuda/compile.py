@@ -6,8 +6,10 @@ and kept per device. CuPy keeps the binaries on disk, keyed by source text, opti
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -16,6 +18,7 @@ from typing import Any
 import cupy
 from cupy.cuda import nvrtc
 
+from stages.kernels.choices import note
 from stages.kernels.cuda.launch.base import Launch
 from stages.lattice.errors import InputError
 
@@ -37,17 +40,36 @@ def run(launch: Launch, *arguments: Any) -> None:
                 f"{launch.file} needs arrays that start on a 16-byte boundary, got a view of shape "
                 f"{argument.shape} that does not: pass a copy"
             )
-    function = _function(launch.file, launch.instance, launch.shared_bytes, cupy.cuda.get_device_id())
+    if launch.choice:
+        note(launch.choice)
+    function = _function(launch, cupy.cuda.get_device_id())
     function(launch.grid, (launch.threads,), arguments, shared_mem=launch.shared_bytes)
 
 
 @cache
-def _function(file: str, instance: str, shared_bytes: int, device: int) -> cupy.RawKernel:
-    module = cupy.RawModule(code=source(file), options=OPTIONS, name_expressions=(instance,))
-    function = module.get_function(instance)
-    if shared_bytes > DEFAULT_SHARED_BYTES:
-        function.max_dynamic_shared_size_bytes = shared_bytes
-    return function
+def _function(launch: Launch, device: int) -> Any:
+    """The driver's function itself: CuPy's RawKernel would look it up again at every call."""
+    module = cupy.RawModule(code=source(launch.file), options=OPTIONS, name_expressions=(launch.instance,))
+    kernel = module.get_function(launch.instance)
+    if launch.shared_bytes > DEFAULT_SHARED_BYTES:
+        kernel.max_dynamic_shared_size_bytes = launch.shared_bytes
+    return kernel.kernel
+
+
+def compile_all(launches: Sequence[Launch]) -> list[Launch]:
+    """Compile kernels for the current device, many at a time; those that the device takes."""
+    device = cupy.cuda.get_device_id()
+
+    def compiled(launch: Launch) -> bool:
+        with cupy.cuda.Device(device):
+            try:
+                _function(launch, device)
+            except (cupy.cuda.compiler.CompileException, cupy.cuda.driver.CUDADriverError):
+                return False
+        return True
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return [launch for launch, fits in zip(launches, pool.map(compiled, launches), strict=True) if fits]
 
 
 @cache

@@ -1,7 +1,8 @@
 """Template arguments, grids and shared memory of every CUDA kernel: arithmetic on shapes, no device needed.
 
-Constants were chosen by measurement on an H200 (docs/cuda_kernels_h200.md). Nothing here asks the device, so
-that a reduction adds in the same order on every GPU. Shared memory stays within the 163 KB of an A100.
+Constants were chosen by measurement on an H200 (docs/cuda_kernels_h200.md). Where a function is `tuned`, they
+give the first of several shapes to choose from (`stages.kernels.cuda.tuning`). Nothing here asks the device:
+the same shape adds in the same order on every GPU. Shared memory stays within the 163 KB of an A100.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ class Launch:
     grid: tuple[int, ...]
     threads: int
     shared_bytes: int = 0
+    choice: str = ""
+    """Problem and shape where a measurement chose another shape than the model's first."""
 
 
 def check_rhs(*counts: int) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
+from itertools import product
 from math import ceil
 
 import numpy as np
 
 from stages.kernels.cuda.launch.base import (
-    BLOCK_THREADS,
     MULTIPROCESSORS,
     Launch,
     check_rhs,
@@ -16,6 +18,7 @@ from stages.kernels.cuda.launch.base import (
     instance,
     power_of_two,
 )
+from stages.kernels.cuda.tuning.choice import Options, tuned
 from stages.lattice.geometry import Lattice
 
 REDUCTIONS = {"dots": ("dots.cu", 1024), "norms2": ("dots.cu", 2048), "cg_residual": ("cg_update.cu", 1024)}
@@ -25,33 +28,55 @@ REPORT = Launch("report.cu", "report", (1,), 128)
 """Up to some hundred numbers to the host."""
 
 
-@cache
-def reduction(kernel: str, n: int, dtype: np.dtype, rows: int, slices: int = 1) -> Launch:
+@dataclass(frozen=True)
+class ColumnShape:
+    """How a kernel on columns is cut up: rows that a block takes at a time, blocks wished for in all."""
+
+    groups: int
+    blocks: int
+
+
+@tuned
+def reduction(kernel: str, n: int, dtype: np.dtype, rows: int, slices: int = 1) -> Options[ColumnShape]:
     """A reduction of `REDUCTIONS` over `slices` runs of `rows` rows; grid (parts, slices).
 
     A grid that is resident as a whole, with enough loads under way, reaches the copy bandwidth.
     """
     file, resident = REDUCTIONS[kernel]
-    threads, groups = _column_threads(n, dtype, BLOCK_THREADS if n < 8 else 2 * BLOCK_THREADS)
-    parts = min(ceil(rows / (4 * groups)), ceil(resident // threads * MULTIPROCESSORS / slices))
-    return Launch(file, instance(kernel, dtype, n, groups), (parts, slices), threads)
+    threads = (256, 512, 128) if n < 8 else (512, 256, 128)
+
+    def launch(shape: ColumnShape) -> Launch:
+        parts = min(ceil(rows / (4 * shape.groups)), ceil(shape.blocks / slices))
+        block = _vectors(n, dtype) * shape.groups
+        return Launch(file, instance(kernel, dtype, n, shape.groups), (parts, slices), block)
+
+    return Options(_column_shapes(n, dtype, threads, (resident, 2 * resident, resident // 2)), launch)
 
 
-@cache
-def element_kernel(file: str, kernel: str, n: int, dtype: np.dtype, rows: int) -> Launch:
+@tuned
+def element_kernel(file: str, kernel: str, n: int, dtype: np.dtype, rows: int) -> Options[ColumnShape]:
     """A kernel on per-rhs columns with a thread for each vector of each row (`Columns::for_one`)."""
-    threads, groups = _column_threads(n, dtype)
-    return Launch(file, instance(kernel, dtype, n, groups), (ceil(rows / groups),), threads)
+    groups = _groups(n, dtype, (256, 128, 512))
+
+    def launch(shape: ColumnShape) -> Launch:
+        block = _vectors(n, dtype) * shape.groups
+        return Launch(file, instance(kernel, dtype, n, shape.groups), (shape.blocks,), block)
+
+    return Options(tuple(ColumnShape(g, ceil(rows / g)) for g in groups), launch)
 
 
-@cache
-def one_link_current(lattice: Lattice, n: int, dtype: np.dtype) -> Launch:
+@tuned
+def one_link_current(lattice: Lattice, n: int, dtype: np.dtype) -> Options[ColumnShape]:
     """Partial currents, float64 ``[parts, t, mu, n]``; grid (parts, t)."""
-    threads, groups = _column_threads(n, dtype)
     slices = lattice.time_extent
-    parts = min(ceil(lattice.sites_per_slice / groups), ceil(8 * MULTIPROCESSORS / slices))
-    kernel = instance("current_partials", dtype, extents_of(lattice), n, groups)
-    return Launch("one_link_current.cu", kernel, (parts, slices), threads)
+
+    def launch(shape: ColumnShape) -> Launch:
+        parts = min(ceil(lattice.sites_per_slice / shape.groups), ceil(shape.blocks / slices))
+        kernel = instance("current_partials", dtype, extents_of(lattice), n, shape.groups)
+        block = _vectors(n, dtype) * shape.groups
+        return Launch("one_link_current.cu", kernel, (parts, slices), block)
+
+    return Options(_column_shapes(n, dtype, (256, 128, 64), (2048, 4096, 1024)), launch)
 
 
 @cache
@@ -68,9 +93,23 @@ def sum_rows(count: int, n: int) -> Launch:
     return Launch("sum_rows.cu", f"sum_rows<{n}, {groups}>", (blocks,), n * groups)
 
 
-def _column_threads(n: int, dtype: np.dtype, most: int = BLOCK_THREADS) -> tuple[int, int]:
-    """Threads and groups of a block for a kernel on columns; two columns share a vector if n is even."""
+def _column_shapes(
+    n: int, dtype: np.dtype, threads: Sequence[int], resident: Sequence[int]
+) -> tuple[ColumnShape, ...]:
+    """Blocks of up to so many threads, in a number that puts so many threads on each multiprocessor."""
+    block = {groups: _vectors(n, dtype) * groups for groups in _groups(n, dtype, threads)}
+    return tuple(
+        ColumnShape(groups, max(1, most // block[groups]) * MULTIPROCESSORS)
+        for groups, most in product(block, resident)
+    )
+
+
+def _groups(n: int, dtype: np.dtype, threads: Sequence[int]) -> list[int]:
+    """Rows that blocks of up to so many threads take at a time: powers of two, which sums need."""
+    return list(dict.fromkeys(power_of_two(most // _vectors(n, dtype)) for most in threads))
+
+
+def _vectors(n: int, dtype: np.dtype) -> int:
+    """Threads of a row for a kernel on columns; two columns share a vector if n is even."""
     check_rhs(n)
-    width = 2 if dtype == np.complex64 and n % 2 == 0 else 1
-    groups = power_of_two(most // (n // width))
-    return n // width * groups, groups
+    return n // 2 if dtype == np.complex64 and n % 2 == 0 else n

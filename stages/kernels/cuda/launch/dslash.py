@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import product
 from math import ceil, log2, prod
@@ -19,6 +19,7 @@ from stages.kernels.cuda.launch.base import (
     instance,
     listed,
 )
+from stages.kernels.cuda.tuning.choice import Options, tuned
 from stages.lattice.errors import InputError
 from stages.lattice.geometry import Lattice
 
@@ -71,25 +72,50 @@ def dslash_shape(lattice: Lattice, dtype: np.dtype, n: int) -> DslashShape:
         rhs = 2 if n % 2 == 0 and n >= 16 else 1
     threads = 128 if dtype == np.complex128 and rhs == 2 else BLOCK_THREADS
     tile = dslash_tile(lattice)
-    sites = max(s for s in divisors(prod(tile)) if s == 1 or s * (n // rhs) <= threads)
+    sites = _sites_per_block(tile, n // rhs, threads)
     y_sites = 32 if n * dtype.itemsize <= 128 else 16
     y_tiles, z_tiles = lattice.extents[1] // tile[1], lattice.extents[2] // tile[2]
     y_chunk, z_chunk = _chunk(y_tiles, y_sites // tile[1]), _chunk(z_tiles, 8 // tile[2])
     return DslashShape(tile, rhs, sites, y_chunk, z_chunk)
 
 
-@cache
-def dslash(lattice: Lattice, directions: int, dtype: np.dtype, n: int, dots: bool = False) -> Launch:
-    """The dslash of `hisq_dslash.cu` in its best shape; with `dots` it sums conj(diagonal) out by block."""
+def dslash_shapes(lattice: Lattice, dtype: np.dtype, n: int) -> tuple[DslashShape, ...]:
+    """The shape measured best on an H200, then its neighbours: traversal, block, registers."""
+    best = dslash_shape(lattice, dtype, n)
+    tiles = [extent // side for extent, side in zip(lattice.extents, best.tile, strict=True)]
+    around = [best]
+    for y, z in ((16, 8), (32, 8), (8, 8), (16, 4), (16, 16)):  # in sites
+        y_chunk, z_chunk = _chunk(tiles[1], y // best.tile[1]), _chunk(tiles[2], z // best.tile[2])
+        around.append(replace(best, y_chunk=y_chunk, z_chunk=z_chunk))
+    for rhs, threads in product((1, 2, 4), (BLOCK_THREADS // 2, BLOCK_THREADS)):
+        if n % rhs == 0 and rhs * dtype.itemsize <= 32:
+            sites = _sites_per_block(best.tile, n // rhs, threads)
+            around.append(replace(best, rhs_per_thread=rhs, sites_per_block=sites))
+    around += [replace(best, resident_threads=threads) for threads in (384, 768)]
+    return tuple(dict.fromkeys(around))
+
+
+def _sites_per_block(tile: Box, threads_per_site: int, threads: int) -> int:
+    return max(s for s in divisors(prod(tile)) if s == 1 or s * threads_per_site <= threads)
+
+
+@tuned
+def dslash(
+    lattice: Lattice, directions: int, dtype: np.dtype, n: int, dots: bool = False
+) -> Options[DslashShape]:
+    """The dslash of `hisq_dslash.cu`; with `dots` it sums conj(diagonal) out by block."""
     check_rhs(n)
     _check_index(lattice, dtype, n)
-    return dslash_in_shape(lattice, directions, dtype, n, dslash_shape(lattice, dtype, n), dots)
+    return Options(
+        dslash_shapes(lattice, dtype, n),
+        lambda shape: dslash_in_shape(lattice, directions, dtype, n, shape, dots),
+    )
 
 
 def dslash_in_shape(
     lattice: Lattice, directions: int, dtype: np.dtype, n: int, shape: DslashShape, dots: bool = False
 ) -> Launch:
-    """The dslash in a given shape, for benchmarks."""
+    """The dslash in a given shape."""
     threads = shape.sites_per_block * (n // shape.rhs_per_thread)
     shared_bytes = shape.sites_per_block * directions * 9 * dtype.itemsize
     resident_blocks = min(

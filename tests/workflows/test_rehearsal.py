@@ -1,0 +1,96 @@
+"""What `quarkline tune` rehearses is what a run asks of its kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import wraps
+from pathlib import Path
+from types import FunctionType, ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+from tiny_project import TINY
+
+from stages.dirac.staggered import StaggeredDslash
+from stages.estimators.stochastic import stochastic_loops
+from stages.estimators.trace import LoopTrace
+from stages.gauge.heatbath import thermalised
+from stages.gauge.hisq import hisq_links
+from stages.kernels import reference
+from stages.lattice.geometry import Lattice
+from stages.loops import make_solver
+from stages.noise import Dilution, noise_vectors
+from workflows.g2_rehearsal import block_widths, rehearse
+from workflows.parameter_file import read_parameter_file
+from workflows.schema import G2Disconnected, read_g2_disconnected
+
+LATTICE = Lattice((4, 4, 4, 4))
+Call = tuple[str, tuple[Any, ...]]
+SOLVERS = ["block_cgrq", "batched_cg"]
+
+
+def recording(calls: set[Call]) -> ModuleType:
+    """The reference kernels, every call of a wrapper noted with the shapes and types of its arrays."""
+    package = ModuleType("recording")
+    for name in reference.__all__:
+        module = getattr(reference, name)
+        copy = ModuleType(name)
+        for attribute, value in vars(module).items():
+            own = isinstance(value, FunctionType) and value.__module__ == module.__name__
+            setattr(copy, attribute, _noted(value, calls) if own else value)
+        setattr(package, name, copy)
+    return package
+
+
+def _noted(wrapper: Callable[..., Any], calls: set[Call]) -> Callable[..., Any]:
+    @wraps(wrapper)
+    def call(*arguments: Any, **named: Any) -> Any:
+        arrays = [value for value in (*arguments, *named.values()) if isinstance(value, np.ndarray)]
+        calls.add((wrapper.__name__, tuple((array.shape, array.dtype.str) for array in arrays)))
+        return wrapper(*arguments, **named)
+
+    return call
+
+
+def parameters_of(folder: Path, *changes: tuple[str, str]) -> G2Disconnected:
+    text = TINY
+    for before, after in changes:
+        assert text.count(before) == 1
+        text = text.replace(before, after)
+    (folder / "g2.yaml").write_text(text)
+    return read_g2_disconnected(read_parameter_file(folder / "g2.yaml"))
+
+
+def run_briefly(parameters: G2Disconnected, tolerance: float, kernels: ModuleType) -> None:
+    """What a stage does with one chunk."""
+    gauge = thermalised(LATTICE, 6.0, 3, "a", 3, 1)
+    links = hisq_links(gauge, LATTICE, boundary="antiperiodic", naik_epsilon=0.0, kernels=kernels)
+    noise, solves = parameters.noise, parameters.solves
+    solver = make_solver(solves.solver, solves.precision, tolerance, solves.max_iterations)
+    dslash = StaggeredDslash(links, np.complex128, kernels)
+    trace = LoopTrace(dslash, links.thin, parameters.masses.light, replace(solver, kernels=kernels))
+    sources = [noise_vectors(LATTICE, p, "a", noise.seed, range(noise.chunk), noise.kind) for p in (0, 1)]
+    stochastic_loops(trace, sources, Dilution.parse(noise.dilution.options()), solves.block)
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("precision", ["double", "double-single"])
+def test_a_run_calls_nothing_that_was_not_rehearsed(tmp_path: Path, solver: str, precision: str) -> None:
+    changes = (("solver: block_cgrq", f"solver: {solver}"), ("double-single", f"{precision}\n  block: 12"))
+    parameters = parameters_of(tmp_path, *changes)
+    asked: set[Call] = set()
+    rehearsed: set[Call] = set()
+    run_briefly(parameters, 1e-10, recording(asked))
+    *_, last = rehearse(parameters, LATTICE, recording(rehearsed), np)
+    assert last[0] == last[1]
+    assert len(asked) > 20
+    assert asked <= rehearsed, asked - rehearsed
+
+
+def test_every_width_of_a_block_is_rehearsed(tmp_path: Path) -> None:
+    """8 subsets of each parity: chunks of 2 vectors are 16 columns, in blocks of 12 and 4."""
+    assert block_widths(parameters_of(tmp_path), LATTICE) == [16]
+    changes = (("double-single", "double-single\n  block: 12"),)
+    assert block_widths(parameters_of(tmp_path, *changes), LATTICE) == [12, 4]

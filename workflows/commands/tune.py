@@ -1,0 +1,33 @@
+"""`quarkline tune`: launch shapes of GPU kernels by measurement."""
+
+from __future__ import annotations
+
+import typer
+
+from workflows.commands.options import JsonOption, WorkflowFile
+
+
+def tune(workflow: WorkflowFile, json: JsonOption = False) -> None:
+    """Measure on this machine's GPU which launch shapes make the kernels of a workflow fastest.
+
+    Later runs on this kind of GPU use them: they are kept for the workflow's lattice, block widths and
+    precisions in $QUARKLINE_CACHE, else in quarkline of $XDG_CACHE_HOME or ~/.cache. Without it kernels take
+    shapes that suit an H200. Results agree to rounding and are the same chunks; each records the shapes that
+    it took. The first time compiles every candidate, a minute or more; after that it takes seconds.
+
+    Example: quarkline tune workflows/g2_disconnected.yaml
+    """
+    from workflows.catalogue import load_project
+    from workflows.commands.tuning_display import TuningDisplay
+    from workflows.tuning import tune as measure
+    from workflows.tuning import tuning_text
+
+    project = load_project(workflow)
+    with TuningDisplay(quiet=json) as display:
+        tuning = measure(project, display)
+    if json:
+        from json import dumps
+
+        typer.echo(dumps(tuning.as_dict(), indent=2))
+    else:
+        typer.echo(tuning_text(tuning))

@@ -1,0 +1,83 @@
+"""Everything that a run of the workflow asks of a GPU, once and briefly, for `quarkline tune`.
+
+Solves of heavy quarks on free links: kernels depend on extents, precisions and block widths, not on values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import product
+from types import ModuleType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stages.dirac.staggered import StaggeredDslash
+from stages.estimators.stochastic import blocks
+from stages.estimators.trace import LoopTrace, current_links
+from stages.gauge.hisq import StaggeredLinks, hisq_links, naive_links
+from stages.kernels.dispatch import Kernels
+from stages.lattice.geometry import EVEN, ODD, Lattice
+from stages.loops import make_solver
+from stages.noise import Dilution
+from stages.solvers.reliable import WIDTHS
+from workflows.schema import G2Disconnected
+
+MASS = 2.0
+TOLERANCE = 1e-9
+"""Reached in some twenty iterations, in several cycles where the inner precision is single."""
+
+
+def rehearse(
+    parameters: G2Disconnected, lattice: Lattice, kernels: Kernels, xp: ModuleType
+) -> Iterator[tuple[int, int]]:
+    """Make the links, then solve and contract in every block width; yields solves done and solves in all.
+
+    kernels: those for arrays of `xp`, `numpy` or `cupy`.
+    """
+    links = free_links(parameters, lattice, kernels, xp)
+    solves = parameters.solves
+    solver = make_solver(solves.solver, solves.precision, TOLERANCE, solves.max_iterations)
+    trace = LoopTrace(
+        StaggeredDslash(links, np.complex128, kernels),
+        current_links(links, parameters.current.links),
+        MASS,
+        replace(solver, kernels=kernels),
+    )
+    widths = [(n, w) for n in block_widths(parameters, lattice) for w in sorted({*WIDTHS, n}) if w <= n]
+    wave = xp.asarray(plane_wave(lattice, parameters.links.boundary))[:, None, None]
+    jobs = list(product(widths, (0, wave)))  # the block is narrower from the start, or becomes so at once
+    for number, ((n, still_open), converging) in enumerate(jobs, start=1):
+        sources = xp.random.default_rng(5).standard_normal((lattice.half_volume, 3, n)) + 0j
+        sources[..., still_open:] = converging
+        trace.contract(EVEN, sources)
+        yield number, len(jobs)
+
+
+def block_widths(parameters: G2Disconnected, lattice: Lattice) -> list[int]:
+    """Right-hand sides that a run solves together, from the widest on."""
+    noise, solves = parameters.noise, parameters.solves
+    dilution = Dilution.parse(noise.dilution.options())
+    columns = {noise.chunk * len(dilution.partition(lattice, parity).subsets) for parity in (EVEN, ODD)}
+    if parameters.exact:
+        columns.add(3 * lattice.half_volume)
+    return sorted({len(block) for count in columns for block in blocks(count, solves.block)}, reverse=True)
+
+
+def plane_wave(lattice: Lattice, boundary: str) -> NDArray[np.complex128]:
+    """An eigenvector of the free normal operator on the even sites, ``[site]``: the lowest momentum."""
+    turns = 0.5 if boundary == "antiperiodic" else 0.0
+    times = np.arange(lattice.half_volume) // (lattice.half_volume // lattice.time_extent)
+    return np.exp(2j * np.pi * turns * times / lattice.time_extent)
+
+
+def free_links(
+    parameters: G2Disconnected, lattice: Lattice, kernels: Kernels, xp: ModuleType
+) -> StaggeredLinks:
+    """Links of the workflow's action from unit gauge links."""
+    unit = xp.tile(xp.eye(3, dtype=complex), (4, 2, lattice.half_volume, 1, 1))
+    links, boundary = parameters.links, parameters.links.boundary
+    if links.action == "naive":
+        return naive_links(unit, lattice, boundary=boundary)
+    return hisq_links(unit, lattice, boundary=boundary, naik_epsilon=links.naik_epsilon, kernels=kernels)

@@ -1,0 +1,106 @@
+"""Measuring the kernels of a workflow on the GPU at hand, and the table of what came out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from pipeline.report import Table, table_text
+from stages.lattice.errors import InputError
+from workflows.catalogue import Project
+
+if TYPE_CHECKING:
+    from stages.kernels.cuda.tuning.tuner import Finding
+
+Progress = Callable[[int, int, str], None]
+"""Called with (parts done, parts in all, the problem being measured)."""
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """What was measured, where it was written, and how long it took."""
+
+    device: str
+    file: Path
+    findings: list[Finding]
+    unmeasured: list[str]
+    seconds: float
+
+    def as_dict(self) -> dict[str, Any]:
+        """In JSON's types; times in seconds per call."""
+        return {**asdict(self), "file": str(self.file)}
+
+
+def tune(project: Project, progress: Progress) -> Tuning:
+    """Measure every kernel that the workflow uses in all of its candidate shapes; the best go to the table.
+
+    Raises:
+        InputError: no GPU, or a table that cannot be written.
+    """
+    require_device()
+    import cupy
+
+    from stages.kernels.cuda.tuning.choice import current_device, listening
+    from stages.kernels.cuda.tuning.table import merge_into_table, table_path
+    from stages.kernels.cuda.tuning.tuner import Tuner
+
+    device, started, parts = current_device(), perf_counter(), (0, 0)
+    file = table_path(device)
+    merge_into_table(file, device, {})  # fails before the work rather than after it
+    tuner = Tuner(lambda problem: progress(*parts, problem.name))
+    with listening(tuner.shape_of):
+        for parts in project.rehearse(tuner.kernels, cupy):
+            progress(*parts, "")
+    merge_into_table(file, device, {finding.key: finding.entry() for finding in tuner.findings})
+    return Tuning(device.name, file, tuner.findings, tuner.unmeasured, perf_counter() - started)
+
+
+def require_device() -> None:
+    """Raise InputError where there is no GPU that CuPy can use."""
+    try:
+        import cupy
+
+        if cupy.is_available():
+            return
+        why = "there is no CUDA device here"
+    except ImportError:
+        why = "CuPy is not installed"
+    raise InputError(
+        f"quarkline tune times kernels on a GPU, and {why}: run it on a machine with one, "
+        "with quarkline[cuda13] or [cuda12] installed; runs without it take shapes that suit an H200"
+    )
+
+
+def tuning_text(tuning: Tuning) -> str:
+    """A table of the findings, the largest gain first, and where they were written."""
+    rows = [
+        (
+            finding.problem,
+            f"{1e6 * finding.model_seconds:.1f}",
+            f"{1e6 * finding.seconds:.1f}",
+            f"{100 * (1 - finding.seconds / finding.model_seconds):.1f} %",
+            _change(finding),
+        )
+        for finding in sorted(tuning.findings, key=lambda one: one.seconds / one.model_seconds)
+    ]
+    columns = ["kernel", "model, us", "best, us", "gain", "chosen instead"]
+    changed = sum(finding.shape != finding.model for finding in tuning.findings)
+    lines = [table_text(Table(columns, rows))]
+    lines += [f"not measured: {name}" for name in tuning.unmeasured]
+    lines += [
+        f"rejected: {finding.problem}: {shape}" for finding in tuning.findings for shape in finding.rejected
+    ]
+    lines.append(
+        f"{len(rows)} kernels on {tuning.device} in {tuning.seconds:.1f} s, "
+        f"{changed} of them faster in another shape than the model's: {tuning.file}"
+    )
+    return "\n".join(lines)
+
+
+def _change(finding: Finding) -> str:
+    """What differs from the model's shape."""
+    changed = ((name, value) for name, value in finding.shape.items() if value != finding.model[name])
+    return " ".join(f"{name}={value}" for name, value in changed)
