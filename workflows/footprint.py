@@ -23,7 +23,8 @@ DEVICE_BLOCKS = {"double": 10.0, "double-single": 7.0}
 """The most blocks of right-hand sides that a GPU holds at a time, in double precision: b, x, the residual and
 one more outside the solver, six of its own precision inside. Traced on a device."""
 DEVICE_LINK_FIELDS = 12.5
-"""Link fields that a GPU's memory pool holds when HISQ links have been made and packed; measured."""
+"""Link fields that a GPU's memory pool holds when HISQ links have been made and packed; measured. Naive links
+take less than their solves."""
 
 
 def links_bytes(lattice: Lattice) -> int:
@@ -74,6 +75,7 @@ def solving_device_memory(lattice: Lattice, directions: int, precision: str, rhs
     """
     column = 3 * COMPLEX * lattice.half_volume
     solving = links_bytes(lattice) + int(column * (DEVICE_BLOCKS[precision] * rhs + 2 * vectors))
+    if directions < 16:
+        return solving
     kept = operator_device_memory(lattice, directions, precision)
-    making = int(DEVICE_LINK_FIELDS * links_bytes(lattice)) - kept
-    return max(solving, making)
+    return max(solving, int(DEVICE_LINK_FIELDS * links_bytes(lattice)) - kept)

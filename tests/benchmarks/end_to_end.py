@@ -193,10 +193,11 @@ def figures_of(activity: Activity, calls: Sequence[Any], begin: float, end: floa
         chosen = code[phase_of] == label
         seconds = np.bincount(number[chosen], (stop - start)[chosen], len(activity.names))
         counts = np.bincount(number[chosen], minlength=len(activity.names))
-        order = np.argsort(-seconds)[:14]
-        kernels[labels[label]] = {
-            activity.names[n][:60]: [float(seconds[n]), int(counts[n])] for n in order if counts[n]
-        }
+        found: dict[str, list[float]] = {}
+        for n in np.argsort(-seconds)[:20]:
+            entry = found.setdefault(activity.names[n][:60], [0.0, 0])
+            entry[0], entry[1] = entry[0] + float(seconds[n]), entry[1] + int(counts[n])
+        kernels[labels[label]] = {name: entry for name, entry in found.items() if entry[1]}
     return {
         "busy": dict(zip(labels, busy.tolist(), strict=True)),
         "idle": dict(zip(labels, idle.tolist(), strict=True)),

@@ -31,7 +31,7 @@ def gauge():
     ("precision", "block"), [("double-single", 32), ("double-single", 16), ("double", 32)]
 )
 def test_projection(gauge, action, solver, precision, block):
-    pool, at = device_pool("cuda"), At(config="memory.1", noise=(0, 1), backend="cuda")
+    pool, at = device_pool("cuda"), At(config="memory.1", noise=(0, 1, 2, 3), backend="cuda")
     pool.give_back()
     before = pool._pool.used_bytes()
     pool.restart()
@@ -44,7 +44,7 @@ def test_projection(gauge, action, solver, precision, block):
     loops.current_loops(dslash, at=at, solver=solver, precision=precision, block=block, **settings)
     directions = 16 if action == "hisq" else 8
     projected = operator_device_memory(LATTICE, directions, precision)
-    projected += solving_device_memory(LATTICE, directions, precision, block, 2)
+    projected += solving_device_memory(LATTICE, directions, precision, block, 4)
     assert np.isclose(pool.bytes - before, projected, rtol=0.1)
     del dslash
     pool.give_back()
