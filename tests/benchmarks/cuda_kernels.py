@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from math import ceil
 from pathlib import Path
 from statistics import median
@@ -19,9 +18,7 @@ import cupy
 import numpy as np
 
 from stages.kernels.cuda import block_blas, cg_update, hisq_dslash, one_link_current, staple
-from stages.kernels.cuda.compile import run
 from stages.kernels.cuda.launch import dslash as dslash_shapes
-from stages.kernels.cuda.launch.dslash import DslashShape
 from stages.lattice.geometry import Lattice
 from workflows.benchmarks.block_blas import slow_coefficients
 
@@ -99,22 +96,6 @@ def dslash_error(lattice: Lattice, links: cupy.ndarray, x: cupy.ndarray, out: cu
     return float(np.linalg.norm(cupy.asnumpy(out[sites]) - expected) / np.linalg.norm(expected))
 
 
-def candidates(lattice: Lattice, dtype: np.dtype, n: int) -> Iterator[DslashShape]:
-    """Neighbours of the shape in use: rhs per thread, block size, registers, traversal."""
-    base = dslash_shapes.dslash_shape(lattice, dtype, n)
-    tile_sites = int(np.prod(base.tile))
-    for rhs in (1, 2, 4):
-        for threads in (128, 256):
-            sites = max(
-                (s for s in (1, 2, 4, 8, 16, 32) if n % rhs == 0 and s * (n // rhs) <= threads), default=0
-            )
-            if sites and tile_sites % sites == 0 and rhs * dtype.itemsize <= 32:
-                for resident in (384, 512, 768):
-                    yield replace(base, rhs_per_thread=rhs, sites_per_block=sites, resident_threads=resident)
-    for y, z in ((1, 16), (2, 4), (8, 4), (2, 8), (4, 2), (8, 16)):
-        yield replace(base, y_chunk=y, z_chunk=z)
-
-
 def dslash_rows(lattice: Lattice, bandwidth: float, tune: bool) -> Iterator[str]:
     """Table rows: precision, N, ps, ratio to the prototype, fraction of copy bandwidth, relative error."""
     for dtype in (SINGLE, DOUBLE):
@@ -141,13 +122,12 @@ def report_candidates(
 ) -> None:
     """Print ps per (site, rhs) of other shapes, fastest first."""
     n, dtype = x.shape[2], packed.dtype
-    out, timed = cupy.empty_like(x), {}
-    for shape in set(candidates(lattice, dtype, n)):
-        kernel = dslash_shapes.dslash_in_shape(lattice, packed.directions, dtype, n, shape)
-        one, zero = (np.asarray(v, x.real.dtype)[()] for v in (1, 0))
-        arguments = (packed.links, x, np.uintp(0), out, zero, one, np.int32(0))
-        timed[shape] = unit * seconds(lambda: run(kernel, *arguments), 3)  # noqa: B023
-    print(f"{dtype} N={n}, in use: {dslash_shapes.dslash_shape(lattice, dtype, n)}")
+    form, out, timed = packed.best_form(n), cupy.empty_like(x), {}
+    for shape in dslash_shapes.candidates(lattice, packed.directions, dtype, n, form):
+        kernel = dslash_shapes.dslash_in_shape(lattice, packed.directions, dtype, n, shape, form=form)
+        links = packed.in_form(form)
+        timed[shape] = unit * seconds(lambda: hisq_dslash.start(kernel, links, 0, x, out), 3)  # noqa: B023
+    print(f"{dtype} N={n}, {form}, in use: {dslash_shapes.dslash_shape(lattice, dtype, n, form)}")
     for shape, ps in sorted(timed.items(), key=lambda item: item[1])[:12]:
         print(f"  {ps:7.1f}  {shape}")
 

@@ -31,14 +31,27 @@ ODD = Lattice((14, 6, 10, 4))
 WIDTHS = (1, 3, 8, 16, 33, 64)
 TUNED = [(n, n) for n in (8, 16, 32, 64)]
 UNUSUAL = [(1, 1), (3, 3), (7, 33), (64, 1), (1, 64)]
+FORMS = [dslash_shapes.FULL, dslash_shapes.THIRTEEN, dslash_shapes.HALF, dslash_shapes.HALF_TO_SINGLE]
 ROWS = 3 * BIG.half_volume
 Kernels = Callable[[np.dtype], list[Launch]]
+
+
+def dslashes(dtype: np.dtype) -> list[Launch]:
+    """The dslash in the forms that are used."""
+    full = [dslash_shapes.dslash(BIG, 16, dtype, n, dots) for n in WIDTHS for dots in (False, True)]
+    if dtype == DOUBLE:
+        return full
+    forms = (
+        *((n, dslash_shapes.THIRTEEN) for n in (1, 8)),
+        *((16, form) for form in (dslash_shapes.HALF, dslash_shapes.HALF_TO_SINGLE)),
+    )
+    return [*full, *(dslash_shapes.dslash(BIG, 16, dtype, n, form=form) for n, form in forms)]
 
 
 def tuned(dtype: np.dtype) -> list[Launch]:
     """The instances whose speed matters: block widths that are multiples of 8, and everything per column."""
     return [
-        *(dslash_shapes.dslash(BIG, 16, dtype, n, dots) for n in WIDTHS for dots in (False, True)),
+        *dslashes(dtype),
         *(block_shapes.gram(nx, ny, dtype, ROWS) for nx, ny in TUNED),
         *(block_shapes.multiply_add(nx, ny, dtype, ROWS) for nx, ny in TUNED),
         *(columns.reduction(kernel, n, dtype, ROWS) for kernel in columns.REDUCTIONS for n in WIDTHS),
@@ -62,6 +75,10 @@ def unusual(dtype: np.dtype) -> list[Launch]:
     return [
         *(dslash_shapes.dslash(ODD, directions, dtype, n) for directions in (16, 8) for n in (8, 33)),
         *(dslash_shapes.dslash(ODD, directions, dtype, n, True) for directions in (16, 8) for n in (56, 33)),
+        *(dslash_shapes.dslash(ODD, 16, dtype, n, form=dslash_shapes.THIRTEEN) for n in (1, 8, 33)),
+        *(dslash_shapes.dslash(ODD, 8, SINGLE, n, form=dslash_shapes.HALF) for n in (1, 12, 33)),
+        dslash_shapes.dslash(BIG, 16, SINGLE, 32, form=dslash_shapes.HALF),  # spills 16 bytes on sm_100
+        *(dslash_shapes.half_conversion(1000, n, to_half) for n in (1, 6, 8) for to_half in (True, False)),
         *(block_shapes.gram(nx, ny, dtype, ROWS) for nx, ny in UNUSUAL),
         *(block_shapes.multiply_add(nx, ny, dtype, ROWS) for nx, ny in UNUSUAL),
     ]
@@ -190,16 +207,32 @@ def test_kernels_compile_for_a_huge_lattice(dtype: np.dtype, most: int) -> None:
 
 
 def test_compiler_errors_name_file_and_line_of_the_source() -> None:
-    """R = 2 does not divide N = 5: the assertion's line is that of the .cu file, behind three headers."""
-    text = (files("stages.kernels.cuda") / "hisq_dslash.cu").read_text().splitlines()
-    line = next(i for i, code in enumerate(text, start=1) if "static_assert(N % R == 0" in code)
-    instance = "hisq_dslash<float, Extents<8, 8, 8, 8>, Tile<4, 4, 2, 1>, 16, 5, 2, 32, 1, 2, 4, false>"
+    """R = 2 does not divide N = 5: the assertion's line is that of the header."""
+    text = (files("stages.kernels.cuda") / "color_vectors.cuh").read_text().splitlines()
+    line = next(i for i, code in enumerate(text, start=1) if "static_assert(N_ % R_ == 0" in code)
+    kinds = "float, Extents<8, 8, 8, 8>, Tile<4, 4, 2, 1>, Links18, Whole, Whole"
+    instance = f"hisq_dslash<{kinds}, 16, 5, 2, 32, 1, 2, 4, false>"
     with pytest.raises(Exception) as error:
         compile_only("hisq_dslash.cu", [instance], "sm_90")
-    assert f"hisq_dslash.cu({line}): error" in "\n".join(error.value.__notes__)
+    assert f"color_vectors.cuh({line}): error" in "\n".join(error.value.__notes__)
 
 
 def test_headers_are_expanded_once_and_no_complex_class_is_used() -> None:
     for file in ("hisq_dslash.cu", "gram.cu", "one_link_current.cu"):
         text = source(file)
         assert "#include" not in text and text.count("struct ComplexOf;") == 1
+
+
+@pytest.mark.parametrize("form", FORMS, ids=str)
+def test_candidates_of_the_dslash_are_launches_of_one_packing(form: dslash_shapes.Form) -> None:
+    """They start with the shape in use, differ from one another and fit the smallest GPU."""
+    for lattice in (BIG, ODD, Lattice((2, 2, 2, 2))):
+        for dtype in (SINGLE, DOUBLE) if form.x == "Whole" else (SINGLE,):
+            for n in (1, 8, 12, 33, 64):
+                shapes = dslash_shapes.candidates(lattice, 16, dtype, n, form)
+                assert shapes[0] == dslash_shapes.dslash_shape(lattice, dtype, n, form)
+                assert len(shapes) == len(set(shapes)) <= 12
+                for shape in shapes:
+                    assert shape.tile == dslash_shapes.dslash_tile(lattice)
+                    launch = dslash_shapes.dslash_in_shape(lattice, 16, dtype, n, shape, form=form)
+                    assert launch.threads <= 1024 and launch.shared_bytes <= SHARED_BYTES

@@ -64,9 +64,8 @@ def test_a_measured_shape_is_used_and_named(table: Table) -> None:
     table[problem.key] = entry(plain_shape(last))
     launch = dslash_shapes.dslash(*DSLASH)
     assert launch.instance == problem.options.launch(last).instance
-    assert launch.choice.startswith(
-        "dslash lattice=8x8x8x16 directions=16 dtype=complex64 n=16 dots=False: tile="
-    )
+    arguments = "lattice=8x8x8x16 directions=16 dtype=complex64 n=16 dots=False form=Links18-Whole-Whole"
+    assert launch.choice.startswith(f"dslash {arguments}: tile=")
     assert dslash_shapes.dslash(LATTICE, 16, SINGLE, 8).choice == ""  # another problem
 
 

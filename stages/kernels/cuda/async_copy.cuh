@@ -35,8 +35,8 @@ __device__ __forceinline__ void copy_async_with(unsigned long long policy, unsig
         asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;" ::"r"(shared), "l"(global),
                      "l"(policy) : "memory");
     else
-        asm volatile("cp.async.ca.shared.global.L2::cache_hint [%0], [%1], 8, %2;" ::"r"(shared), "l"(global),
-                     "l"(policy) : "memory");
+        asm volatile("cp.async.ca.shared.global.L2::cache_hint [%0], [%1], %3, %2;" ::"r"(shared), "l"(global),
+                     "l"(policy), "n"(BYTES) : "memory");
 }
 
 __device__ __forceinline__ void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }

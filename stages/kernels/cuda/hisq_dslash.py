@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
+from typing import Any
 
 import cupy
 import numpy as np
@@ -11,7 +12,11 @@ import numpy as np
 from stages.kernels.cuda.compile import run
 from stages.kernels.cuda.launch import columns
 from stages.kernels.cuda.launch import dslash as shapes
-from stages.kernels.operands import check_dslash, check_links
+from stages.kernels.cuda.launch.base import Launch
+from stages.kernels.directions import HISQ_DIRECTIONS
+from stages.kernels.half_field import HalfField, check_field, check_half_dslash, empty
+from stages.kernels.operands import check_array, check_dslash, check_links
+from stages.lattice.errors import InputError
 from stages.lattice.geometry import Lattice
 
 
@@ -19,15 +24,46 @@ from stages.lattice.geometry import Lattice
 class PackedLinks:
     """Direction-doubled, pre-daggered, signed links into the sites of `parity`, packed by tiles.
 
-    `links` is ``[tile, direction, site in tile, 3, 3]``; tiles and sites in a tile number x fastest. The
-    tile (`shapes.dslash_tile`) depends on the lattice alone: one packing serves every number of rhs.
+    `tiles` is ``[tile, direction, site in tile, 3, 3]``; tiles and sites in a tile number x fastest. The tile
+    (`shapes.dslash_tile`) depends on the lattice alone: one packing serves every number of rhs.
     """
 
     lattice: Lattice
     parity: int
     directions: int
     dtype: np.dtype
-    links: cupy.ndarray
+    tiles: cupy.ndarray
+
+    def in_form(self, form: shapes.Form) -> cupy.ndarray:
+        """The links as a kernel of this form reads them."""
+        links = self.with_13_reals if form.links == shapes.THIRTEEN.links else self.tiles
+        if links is None:
+            raise InputError("long links that are not real numbers times U(3) matrices need 18 reals each")
+        return links
+
+    def best_form(self, n: int) -> shapes.Form:
+        """The form measured best for `n` right-hand sides that these links can take."""
+        form = shapes.links_form(self.dtype, n)
+        return shapes.FULL if form == shapes.THIRTEEN and self.with_13_reals is None else form
+
+    @cached_property
+    def with_13_reals(self) -> cupy.ndarray | None:
+        """The links as Links13 of links.cuh, fat links, two rows and a phase of long ones; made on demand.
+
+        None unless all long links are real numbers times U(3) matrices, as HISQ's are, to 32 roundings.
+        """
+        if self.directions != HISQ_DIRECTIONS:
+            return None
+        tiles, count, reals = self.tiles, len(self.tiles), self.tiles.real.dtype
+        links = tiles.reshape(count, 4, 2, 2, -1, 3, 3)
+        long = links[:, :, 1]
+        phases = _third_row_phases(long)
+        if phases is None:
+            return None
+        parts = (links[:, :, 0], long[..., :2, :], phases.astype(reals))
+        return cupy.concatenate(
+            [cupy.ascontiguousarray(part).view(reals).reshape(count, 4, -1) for part in parts], axis=2
+        )
 
 
 def pack(links: cupy.ndarray, lattice: Lattice, parity: int) -> PackedLinks:
@@ -42,41 +78,121 @@ def pack(links: cupy.ndarray, lattice: Lattice, parity: int) -> PackedLinks:
     return PackedLinks(lattice, parity, directions, np.dtype(links.dtype), packed)
 
 
+def _third_row_phases(links: cupy.ndarray) -> cupy.ndarray | None:
+    """Phases over pi that make the third rows of ``[..., 3, 3]`` from the others; None if none do."""
+    first, second, third = (links[..., row, :] for row in range(3))
+    following, before = [1, 2, 0], [2, 0, 1]
+    cross = first[..., following] * second[..., before] - first[..., before] * second[..., following]
+    phases = cupy.angle((cross * third).sum(axis=-1, dtype=np.complex128))
+    length = cupy.linalg.norm(first, axis=-1)[..., None]
+    rebuilt = cupy.exp(1j * phases)[..., None] * cross.conj() / cupy.where(length == 0, 1, length)
+    limit = 32 * np.finfo(links.dtype).eps
+    fits = (cupy.abs(rebuilt - third) <= limit * length).all() and (length > 0).all()
+    return phases / np.pi if fits else None
+
+
+def to_half(field: cupy.ndarray, out: HalfField | None = None) -> HalfField:
+    """complex64 ``[site, 3, N]`` in 16 bits, a scale per site and right-hand side; InputError for others."""
+    check_array("field", field, (len(field), 3, *field.shape[2:]), np.dtype(np.complex64))
+    out = empty(cupy, len(field), field.shape[2]) if out is None else out
+    check_field("out", out, field.shape)
+    kernel = shapes.half_conversion(len(field), field.shape[2], to_half=True)
+    run(kernel, field, _NULL, out.codes, out.scales, np.int32(len(field)))
+    return out
+
+
+def from_half(field: HalfField, out: cupy.ndarray | None = None) -> cupy.ndarray:
+    """The complex64 ``[site, 3, N]`` that a HalfField holds."""
+    check_field("field", field, field.shape)
+    out = cupy.empty(field.shape, np.complex64) if out is None else out
+    check_array("out", out, field.shape, np.dtype(np.complex64))
+    kernel = shapes.half_conversion(len(out), field.shape[2], to_half=False)
+    run(kernel, field.codes, field.scales, out, _NULL, np.int32(len(out)))
+    return out
+
+
 def hisq_dslash(
     packed: PackedLinks,
-    x: cupy.ndarray,
-    out: cupy.ndarray,
+    x: cupy.ndarray | HalfField,
+    out: cupy.ndarray | HalfField,
     *,
     diagonal: cupy.ndarray | None = None,
     a: float = 0.0,
     b: float = 1.0,
     dots: cupy.ndarray | None = None,
-) -> cupy.ndarray:
+) -> cupy.ndarray | HalfField:
     """``out = a diagonal + b sum_d links[s, d] x[neighbour(s, d)]``; returns `out`.
 
     x ``[site, 3, N]`` lives on the opposite parity, out and diagonal on ``packed.parity``; all of one dtype,
     N up to 64. `out` may be `diagonal`, never `x`; otherwise what it held is not read. Raises InputError.
+
+    With complex64 links x may be a HalfField; out is one then, without a diagonal, or complex64 as it is.
     """
-    check_dslash(packed, x, out, diagonal, dots)
-    real = np.float32 if packed.dtype == np.complex64 else np.float64
-    n, null = x.shape[2], np.uintp(0)
-    kernel = shapes.dslash(packed.lattice, packed.directions, packed.dtype, n, dots is not None)
+    if isinstance(x, HalfField):
+        check_half_dslash(packed, x, out, diagonal, dots)
+    else:
+        check_dslash(packed, x, out, diagonal, dots)
+    n, form = x.shape[2], _form(packed, x, out)
+    kernel = shapes.dslash(packed.lattice, packed.directions, packed.dtype, n, dots is not None, form)
     sums = None if dots is None else _workspace(kernel.grid[0], n, cupy.cuda.get_device_id())
-    run(
+    start(
         kernel,
-        packed.links,
+        packed.in_form(form),
+        packed.parity,
         x,
-        null if diagonal is None else diagonal,
         out,
-        null if sums is None else sums.blocks,
-        real(a),
-        real(b),
-        np.int32(packed.parity),
+        diagonal,
+        a,
+        b,
+        None if sums is None else sums.blocks,
     )
     if sums is not None:
         second = columns.sum_rows(kernel.grid[0], n)
         run(second, sums.blocks, sums.runs, sums.finished, dots, np.int32(kernel.grid[0]))
     return out
+
+
+def _form(packed: PackedLinks, x: Any, out: Any) -> shapes.Form:
+    if not isinstance(x, HalfField):
+        return packed.best_form(x.shape[2])
+    return shapes.HALF if isinstance(out, HalfField) else shapes.HALF_TO_SINGLE
+
+
+def start(
+    kernel: Launch,
+    links: cupy.ndarray,
+    parity: int,
+    x: cupy.ndarray | HalfField,
+    out: cupy.ndarray | HalfField,
+    diagonal: cupy.ndarray | None = None,
+    a: float = 0.0,
+    b: float = 1.0,
+    block_sums: cupy.ndarray | None = None,
+) -> None:
+    """Start a dslash of `shapes.dslash_in_shape` unchecked: for benchmarks and the autotuner."""
+    real = links.real.dtype.type
+    run(
+        kernel,
+        links,
+        *_codes_and_scales(x),
+        _or_null(diagonal),
+        *_codes_and_scales(out),
+        _or_null(block_sums),
+        real(a),
+        real(b),
+        np.int32(parity),
+    )
+
+
+_NULL = np.uintp(0)
+
+
+def _or_null(array: cupy.ndarray | None) -> Any:
+    return _NULL if array is None else array
+
+
+def _codes_and_scales(field: cupy.ndarray | HalfField) -> tuple[Any, Any]:
+    return (field.codes, field.scales) if isinstance(field, HalfField) else (field, _NULL)
 
 
 @dataclass(frozen=True)

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from stages.kernels.directions import neighbour_table
 from stages.kernels.dispatch import Array, array_module
-from stages.kernels.operands import check_dslash, check_links
+from stages.kernels.half_field import (
+    HalfField,
+    check_field,
+    check_half_dslash,
+    decoded,
+    encoded,
+    scale_for,
+)
+from stages.kernels.operands import check_array, check_dslash, check_links
 from stages.lattice.geometry import Lattice
 
 
@@ -36,22 +45,50 @@ def pack(links: Array, lattice: Lattice, parity: int) -> PackedLinks:
     return PackedLinks(lattice, parity, directions, np.dtype(links.dtype), links, neighbours)
 
 
+def to_half(field: Array, out: HalfField | None = None) -> HalfField:
+    """complex64 ``[site, 3, N]`` in 16 bits, a scale per site and right-hand side; InputError for others."""
+    check_array("field", field, (len(field), 3, *field.shape[2:]), np.dtype(np.complex64))
+    xp = array_module(field)
+    parts = field.view(np.float32).reshape(*field.shape, 2)
+    scales = scale_for(xp.abs(parts).max(axis=(1, 3)))
+    codes = encoded(parts, scales[:, None, :, None])
+    if out is None:
+        return HalfField(codes, scales)
+    check_field("out", out, field.shape)
+    out.codes[...], out.scales[...] = codes, scales
+    return out
+
+
+def from_half(field: HalfField, out: Array | None = None) -> Array:
+    """The complex64 ``[site, 3, N]`` that a HalfField holds."""
+    check_field("field", field, field.shape)
+    xp = array_module(field.codes)
+    out = xp.empty(field.shape, np.complex64) if out is None else out
+    check_array("out", out, field.shape, np.dtype(np.complex64))
+    out[...] = decoded(field.codes, field.scales[:, None, :, None]).view(np.complex64)[..., 0]
+    return out
+
+
 def hisq_dslash(
     packed: PackedLinks,
-    x: Array,
-    out: Array,
+    x: Array | HalfField,
+    out: Any,
     *,
     diagonal: Array | None = None,
     a: float = 0.0,
     b: float = 1.0,
     dots: Array | None = None,
-) -> Array:
+) -> Any:
     """``out = a diagonal + b sum_d links[s, d] x[neighbour(s, d)]``; returns `out`.
 
     x ``[site, 3, N]`` lives on the opposite parity, out and diagonal on ``packed.parity``; all of one dtype.
     `out` may be `diagonal`, never `x`; otherwise what it held is not read. If given, dots, float64 ``[N]``,
     receives Re conj(diagonal) . out of each right-hand side, added in double over sites. Raises InputError.
+
+    With complex64 links x may be a HalfField; out is one then, without a diagonal, or complex64 as it is.
     """
+    if isinstance(x, HalfField):
+        return _half_dslash(packed, x, out, diagonal, a, b, dots)
     check_dslash(packed, x, out, diagonal, dots)
     total = sum(packed.links[:, d] @ x[packed.neighbours[:, d]] for d in range(packed.directions))
     result = b * total if diagonal is None else a * diagonal + b * total
@@ -59,3 +96,19 @@ def hisq_dslash(
         dots[...] = (diagonal.conj() * result.astype(complex)).sum(axis=(0, 1)).real
     out[...] = result
     return out
+
+
+def _half_dslash(
+    packed: PackedLinks,
+    x: HalfField,
+    out: Any,
+    diagonal: Array | None,
+    a: float,
+    b: float,
+    dots: Array | None,
+) -> Any:
+    check_half_dslash(packed, x, out, diagonal, dots)
+    values = from_half(x)
+    if not isinstance(out, HalfField):
+        return hisq_dslash(packed, values, out, diagonal=diagonal, a=a, b=b, dots=dots)
+    return to_half(hisq_dslash(packed, values, array_module(values).empty_like(values), b=b), out)

@@ -23,6 +23,9 @@ from stages.kernels.cuda.tuning.choice import Options, tuned
 from stages.lattice.errors import InputError
 from stages.lattice.geometry import Lattice
 
+BLOCK_SHARED = 163 * 1024
+"""Shared memory that a block can have, on an A100."""
+
 INDEX_LIMIT = 1 << 32
 """Vectors of a field that the dslash can count."""
 
@@ -30,6 +33,31 @@ INDEX_LIMIT = 1 << 32
 Box = tuple[int, int, int, int]
 TILE: Box = (4, 4, 2, 1)
 """The tile wished for, in (x / 2, y, z, t): 32 sites, 36 KB of links in single precision."""
+
+
+@dataclass(frozen=True)
+class Form:
+    """How links (links.cuh) and the fields x and out are kept: template arguments of `hisq_dslash.cu`."""
+
+    links: str
+    x: str = "Whole"
+    out: str = "Whole"
+
+    def __str__(self) -> str:
+        return f"{self.links}-{self.x}-{self.out}"
+
+    def shared_bytes(self, sites: int, directions: int, dtype: np.dtype) -> int:
+        """Shared memory for the links of `sites` sites, as SHARED_BYTES of links.cuh."""
+        if self.links == THIRTEEN.links:
+            reals = 2 * sites * (18 + 12 + 6 + 1)
+            return 4 * (ceil(reals * dtype.itemsize / 2 / 16) * 16)
+        return sites * directions * 9 * dtype.itemsize
+
+
+FULL = Form("Links18")
+THIRTEEN = Form("Links13")
+HALF = Form("Links18", "Half", "Half")
+HALF_TO_SINGLE = Form("Links18", "Half", "Whole")
 
 
 @dataclass(frozen=True)
@@ -64,73 +92,122 @@ def _distance_from_tile(box: Box) -> tuple[int, float]:
     return -prod(box), sum(abs(log2(side / wish)) for side, wish in zip(box, TILE, strict=True))
 
 
-def dslash_shape(lattice: Lattice, dtype: np.dtype, n: int) -> DslashShape:
+def dslash_shape(lattice: Lattice, dtype: np.dtype, n: int, form: Form = FULL) -> DslashShape:
     """The shape measured best for this precision and number of right-hand sides."""
-    if dtype == np.complex64:
-        rhs = 4 if n % 4 == 0 and n >= 24 else 2 if n % 2 == 0 else 1
+    if form.x == "Half":
+        rhs, threads, resident = (4 if n % 4 == 0 and n >= 24 else 2 if n % 2 == 0 else 1), 256, 768
+    elif dtype == np.complex64:
+        rhs, threads, resident = _single(n, form)
     else:
-        rhs = 2 if n % 2 == 0 and n >= 16 else 1
-    threads = 128 if dtype == np.complex128 and rhs == 2 else BLOCK_THREADS
+        rhs, threads, resident = (2, 128, 512) if n % 2 == 0 and n >= 16 else (1, 128, 640)
+    return _shape(lattice, dtype, n, rhs, threads, resident)
+
+
+def _single(n: int, form: Form) -> tuple[int, int, int]:
+    """Right-hand sides per thread, threads of a block and resident threads in single precision."""
+    if n % 2 or n <= 8:
+        threads = 16 if n == 1 and form == THIRTEEN else BLOCK_THREADS
+        return 2 if n % 2 == 0 else 1, threads, 512
+    if n % 32 == 0:
+        return 4, BLOCK_THREADS, 512
+    return (2, BLOCK_THREADS, 768) if n <= 16 else (2, 128, 640) if n <= 32 else (2, 192, 768)
+
+
+def _shape(lattice: Lattice, dtype: np.dtype, n: int, rhs: int, threads: int, resident: int) -> DslashShape:
+    """Blocks of up to `threads` threads; the wider the fields, the fewer sites a chunk of the order has."""
     tile = dslash_tile(lattice)
-    sites = _sites_per_block(tile, n // rhs, threads)
-    y_sites = 32 if n * dtype.itemsize <= 128 else 16
+    sites = max(s for s in divisors(prod(tile)) if s == 1 or s * (n // rhs) <= threads)
+    width = n * dtype.itemsize
+    y_sites = 32 if width <= 128 else 16 if width < 512 else 8
+    z_sites = 16 if width <= 64 else 8
     y_tiles, z_tiles = lattice.extents[1] // tile[1], lattice.extents[2] // tile[2]
-    y_chunk, z_chunk = _chunk(y_tiles, y_sites // tile[1]), _chunk(z_tiles, 8 // tile[2])
-    return DslashShape(tile, rhs, sites, y_chunk, z_chunk)
+    y_chunk, z_chunk = _chunk(y_tiles, y_sites // tile[1]), _chunk(z_tiles, z_sites // tile[2])
+    return DslashShape(tile, rhs, sites, y_chunk, z_chunk, resident)
 
 
-def dslash_shapes(lattice: Lattice, dtype: np.dtype, n: int) -> tuple[DslashShape, ...]:
-    """The shape measured best on an H200, then its neighbours: traversal, block, registers."""
-    best = dslash_shape(lattice, dtype, n)
-    tiles = [extent // side for extent, side in zip(lattice.extents, best.tile, strict=True)]
-    around = [best]
-    for y, z in ((16, 8), (32, 8), (8, 8), (16, 4), (16, 16)):  # in sites
-        y_chunk, z_chunk = _chunk(tiles[1], y // best.tile[1]), _chunk(tiles[2], z // best.tile[2])
-        around.append(replace(best, y_chunk=y_chunk, z_chunk=z_chunk))
-    for rhs, threads in product((1, 2, 4), (BLOCK_THREADS // 2, BLOCK_THREADS)):
-        if n % rhs == 0 and rhs * dtype.itemsize <= 32:
-            sites = _sites_per_block(best.tile, n // rhs, threads)
-            around.append(replace(best, rhs_per_thread=rhs, sites_per_block=sites))
-    around += [replace(best, resident_threads=threads) for threads in (384, 768)]
-    return tuple(dict.fromkeys(around))
+def candidates(
+    lattice: Lattice, directions: int, dtype: np.dtype, n: int, form: Form = FULL
+) -> tuple[DslashShape, ...]:
+    """Up to 12 shapes worth timing, the one measured best on an H200 first; all use the same packing."""
+    check_rhs(n)
+    best = dslash_shape(lattice, dtype, n, form)
+    widest = 4 if dtype == np.complex64 else 2
+    shapes = [best]
+    for rhs in sorted({r for r in (1, 2, 4) if n % r == 0 and r <= widest}, reverse=True):
+        for threads, resident in ((256, 512), (128, 512), (128, 640), (64, 640), (256, 768)):
+            if threads >= n // rhs:
+                shapes.append(_shape(lattice, dtype, n, rhs, threads, resident))
+    y_tiles, z_tiles = lattice.extents[1] // best.tile[1], lattice.extents[2] // best.tile[2]
+    orders = [(best.y_chunk, 2 * best.z_chunk), (2 * best.y_chunk, best.z_chunk)]
+    orders.append((best.y_chunk // 2, best.z_chunk))
+    chunks = [replace(best, y_chunk=y, z_chunk=z) for y, z in orders if y and y_tiles % y == z_tiles % z == 0]
+    fitting = [s for s in (best, *chunks, *shapes) if _fits(s, directions, dtype, n, form)]
+    return tuple(dict.fromkeys(fitting))[:12]
 
 
-def _sites_per_block(tile: Box, threads_per_site: int, threads: int) -> int:
-    return max(s for s in divisors(prod(tile)) if s == 1 or s * threads_per_site <= threads)
+def _fits(shape: DslashShape, directions: int, dtype: np.dtype, n: int, form: Form) -> bool:
+    shared = form.shared_bytes(shape.sites_per_block, directions, dtype)
+    return shared <= BLOCK_SHARED and shape.sites_per_block * (n // shape.rhs_per_thread) <= 1024
+
+
+def links_form(dtype: np.dtype, n: int) -> Form:
+    """How links that can be rebuilt from 13 reals are best kept for `n` right-hand sides.
+
+    The barriers of rebuilding cost more than the bytes save where many right-hand sides share a link; in
+    double even one right-hand side gains only 2 %.
+    """
+    return THIRTEEN if dtype == np.complex64 and n <= 8 else FULL
 
 
 @tuned
 def dslash(
-    lattice: Lattice, directions: int, dtype: np.dtype, n: int, dots: bool = False
+    lattice: Lattice, directions: int, dtype: np.dtype, n: int, dots: bool = False, form: Form = FULL
 ) -> Options[DslashShape]:
     """The dslash of `hisq_dslash.cu`; with `dots` it sums conj(diagonal) out by block."""
     check_rhs(n)
     _check_index(lattice, dtype, n)
     return Options(
-        dslash_shapes(lattice, dtype, n),
-        lambda shape: dslash_in_shape(lattice, directions, dtype, n, shape, dots),
+        candidates(lattice, directions, dtype, n, form),
+        lambda shape: dslash_in_shape(lattice, directions, dtype, n, shape, dots, form),
     )
 
 
 def dslash_in_shape(
-    lattice: Lattice, directions: int, dtype: np.dtype, n: int, shape: DslashShape, dots: bool = False
+    lattice: Lattice,
+    directions: int,
+    dtype: np.dtype,
+    n: int,
+    shape: DslashShape,
+    dots: bool = False,
+    form: Form = FULL,
 ) -> Launch:
     """The dslash in a given shape."""
     threads = shape.sites_per_block * (n // shape.rhs_per_thread)
-    shared_bytes = shape.sites_per_block * directions * 9 * dtype.itemsize
+    shared_bytes = form.shared_bytes(shape.sites_per_block, directions, dtype)
     resident_blocks = min(
         shape.resident_threads // 32 // ceil(threads / 32), MULTIPROCESSOR_SHARED // shared_bytes
     )
     min_blocks = max(1, resident_blocks)
-    geometry = (extents_of(lattice), f"Tile<{listed(shape.tile)}>", directions)
+    geometry = (extents_of(lattice), f"Tile<{listed(shape.tile)}>", form.links, form.x, form.out, directions)
     block = (n, shape.rhs_per_thread, shape.sites_per_block, min_blocks)
+    order = (shape.y_chunk, shape.z_chunk, str(dots).lower())
     return Launch(
         "hisq_dslash.cu",
-        instance("hisq_dslash", dtype, *geometry, *block, shape.y_chunk, shape.z_chunk, str(dots).lower()),
+        instance("hisq_dslash", dtype, *geometry, *block, *order),
         (lattice.half_volume // shape.sites_per_block,),
         threads,
         shared_bytes,
     )
+
+
+@cache
+def half_conversion(sites: int, n: int, to_half: bool) -> Launch:
+    """complex64 to 16 bits with a scale, or back."""
+    check_rhs(n)
+    rhs = 4 if n % 4 == 0 else 2 if n % 2 == 0 else 1
+    kinds = ("WholeField", "HalfField") if to_half else ("HalfField", "WholeField")
+    blocks = ceil(sites * (n // rhs) / BLOCK_THREADS)
+    return Launch("half_convert.cu", f"convert<{', '.join(kinds)}, {n}, {rhs}>", (blocks,), BLOCK_THREADS)
 
 
 def _chunk(tiles: int, most: int) -> int:

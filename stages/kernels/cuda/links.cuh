@@ -1,0 +1,134 @@
+// The links of a block's sites on their way from global to shared memory, in the two forms in which operators keep
+// them. Each form lies in memory by tiles and gives, in shared memory, matrices of Real; `d` is a direction. All
+// threads of a block call fetch once, which starts the copies, and arrive<MU> before the first use of MU's links.
+
+// Bytes that one asynchronous copy can move of runs of `bytes`.
+__device__ constexpr int copy_unit(int bytes) { return bytes % 16 == 0 ? 16 : bytes % 8 == 0 ? 8 : 4; }
+
+// Copy BYTES to shared memory, all threads together, without waiting; `to` and `from` are where this thread begins.
+template <int BYTES, int THREADS>
+__device__ __forceinline__ void copy_run(unsigned long long policy, unsigned to, const unsigned char* from) {
+    constexpr int unit = copy_unit(BYTES);
+    #pragma unroll
+    for (int i = 0; i < BYTES; i += THREADS * unit)
+        if (i + THREADS * unit <= BYTES || i + int(threadIdx.x) * unit < BYTES) copy_async_with<unit>(policy, to + i, from + i);
+}
+
+// 18 reals a link: [tile][d][site in tile][3][3].
+template <class Real, int DIRECTIONS, int TILE_SITES, int SITES, int THREADS> struct Links18 {
+    static constexpr int LINK = 9 * sizeof(Complex<Real>), PER_MU = DIRECTIONS / 4;
+    static constexpr int TILE_BYTES = DIRECTIONS * TILE_SITES * LINK, SHARED_BYTES = DIRECTIONS * SITES * LINK;
+    unsigned char* shared;
+
+    // `tile` is the tile's place in memory, `first` the block's first site in it.
+    __device__ __forceinline__ void fetch(const unsigned char* tile, int first) {
+        constexpr int bytes = SITES * LINK, tile_bytes = TILE_SITES * LINK;
+        constexpr int unit = bytes % 16 == 0 && tile_bytes % 16 == 0 ? 16 : 8;
+        const auto policy = evict_first();
+        const int mine = threadIdx.x * unit;
+        const unsigned to = opaque_shared_address(shared + mine);
+        const unsigned char* from = tile + first * LINK + mine;
+        #pragma unroll
+        for (int mu = 0; mu < 4; mu++) {
+            #pragma unroll
+            for (int i = 0; i < PER_MU * bytes; i += THREADS * unit) {
+                const int at = mu * PER_MU * bytes + i, skipped = (at + mine) / bytes * (tile_bytes - bytes);
+                if (i + THREADS * unit <= PER_MU * bytes || i + mine < PER_MU * bytes)
+                    copy_async_with<unit>(policy, to + at, from + at + skipped);
+            }
+            commit_copies();
+        }
+    }
+
+    template <int MU> __device__ __forceinline__ void arrive() const {
+        wait_for_copies<3 - MU>();
+        __syncthreads();
+    }
+
+    __device__ __forceinline__ Matrix<Real> matrix(int d, int site) const {
+        const auto* rows = reinterpret_cast<const Complex<Real>*>(shared) + site * 9 + d * (SITES * 9);
+        return {rows, rows + 6};
+    }
+};
+
+// HISQ's long links in 13 reals, a real number times a U(3) matrix: two rows, and the phase of
+//   third row = e^(i pi phase) conj(row 0 x row 1) / |row 0|.
+// Per tile and mu: fat [2][site][3][3], rows [2][site][2][3], phases [2][site].
+template <class Real, int DIRECTIONS, int TILE_SITES, int SITES, int THREADS> struct Links13 {
+    static_assert(DIRECTIONS == 16, "long links are HISQ's");
+    static constexpr int COMPLEX = sizeof(Complex<Real>), FAT = 9 * COMPLEX, ROWS = 6 * COMPLEX, PHASE = sizeof(Real);
+    static constexpr int TILE_MU_BYTES = 2 * TILE_SITES * (FAT + ROWS + PHASE), TILE_BYTES = 4 * TILE_MU_BYTES;
+    static constexpr int MU_BYTES = (2 * SITES * (FAT + ROWS + PHASE + 3 * COMPLEX) + 15) / 16 * 16;
+    static constexpr int SHARED_BYTES = 4 * MU_BYTES;
+    // Where the parts of a mu lie in shared memory; the third rows are made there.
+    static constexpr int ROWS_AT = 2 * SITES * FAT, THIRD_AT = ROWS_AT + 2 * SITES * ROWS;
+    static constexpr int PHASES_AT = THIRD_AT + 2 * SITES * 3 * COMPLEX;
+    unsigned char* shared;
+
+    __device__ __forceinline__ void fetch(const unsigned char* tile, int first) {
+        const auto policy = evict_first();
+        #pragma unroll
+        for (int mu = 0; mu < 4; mu++) {
+            const unsigned char* from = tile + mu * TILE_MU_BYTES;
+            unsigned char* to = shared + mu * MU_BYTES;
+            copy_pair<FAT>(policy, to, from, first);
+            copy_pair<ROWS>(policy, to + ROWS_AT, from + 2 * TILE_SITES * FAT, first);
+            copy_pair<PHASE>(policy, to + PHASES_AT, from + 2 * TILE_SITES * (FAT + ROWS), first);
+            commit_copies();
+        }
+    }
+
+    template <int MU> __device__ __forceinline__ void arrive() const {
+        wait_for_copies<3 - MU>();
+        __syncthreads();
+        unsigned char* parts = shared + MU * MU_BYTES;
+        const auto* rows = reinterpret_cast<const Complex<Real>*>(parts + ROWS_AT);
+        auto* third = reinterpret_cast<Complex<Real>*>(parts + THIRD_AT);
+        const auto* phases = reinterpret_cast<const Real*>(parts + PHASES_AT);
+        #pragma unroll
+        for (int i = 0; i < 2 * SITES; i += THREADS)
+            if (i + THREADS <= 2 * SITES || i + threadIdx.x < 2 * SITES) {
+                const int link = i + threadIdx.x;
+                complete(third + 3 * link, rows + 6 * link, phases[link]);
+            }
+        __syncthreads();
+    }
+
+    __device__ __forceinline__ Matrix<Real> matrix(int d, int site) const {
+        const unsigned char* parts = shared + d / 4 * MU_BYTES;
+        const auto* fat = reinterpret_cast<const Complex<Real>*>(parts) + 9 * site + d % 2 * (9 * SITES);
+        if (d % 4 < 2) return {fat, fat + 6};
+        return {reinterpret_cast<const Complex<Real>*>(parts + ROWS_AT) + 6 * site + d % 2 * (6 * SITES),
+                reinterpret_cast<const Complex<Real>*>(parts + THIRD_AT) + 3 * site + d % 2 * (3 * SITES)};
+    }
+
+  private:
+    // The block's part of [2][site in tile][BYTES].
+    template <int BYTES>
+    static __device__ __forceinline__ void copy_pair(unsigned long long policy, unsigned char* to,
+                                                     const unsigned char* from, int first) {
+        constexpr bool whole = SITES == TILE_SITES;
+        constexpr int run = whole ? 2 * SITES * BYTES : SITES * BYTES, mine = copy_unit(run);
+        #pragma unroll
+        for (int sign = 0; sign < (whole ? 1 : 2); sign++)
+            copy_run<run, THREADS>(policy, opaque_shared_address(to + sign * run + threadIdx.x * mine),
+                                   from + (sign * TILE_SITES + first) * BYTES + threadIdx.x * mine);
+    }
+
+    static __device__ __forceinline__ void complete(Complex<Real>* third, const Complex<Real>* rows, Real phase) {
+        Real cosine, sine, norm2 = 0;
+        sincospi(phase, &sine, &cosine);
+        #pragma unroll
+        for (int j = 0; j < 3; j++) norm2 += rows[j].x * rows[j].x + rows[j].y * rows[j].y;
+        const Real scale = rsqrt(norm2);
+        cosine *= scale, sine *= scale;
+        #pragma unroll
+        for (int j = 0; j < 3; j++) {
+            const Complex<Real> a = rows[(j + 1) % 3], b = rows[3 + (j + 2) % 3], c = rows[(j + 2) % 3],
+                                d = rows[3 + (j + 1) % 3];
+            const Real re = a.x * b.x - a.y * b.y - c.x * d.x + c.y * d.y;
+            const Real im = a.x * b.y + a.y * b.x - c.x * d.y - c.y * d.x;
+            third[j] = {cosine * re + sine * im, sine * re - cosine * im};
+        }
+    }
+};
