@@ -19,6 +19,7 @@ from stages.kernels.cuda.launch import columns
 from stages.kernels.cuda.launch import dslash as dslash_shapes
 from stages.kernels.cuda.launch import gauge as gauge_shapes
 from stages.kernels.cuda.launch.base import MAX_RHS, Launch
+from stages.kernels.cuda.tuning.timing import DELAY
 from stages.lattice.errors import InputError
 from stages.lattice.geometry import Lattice
 
@@ -65,6 +66,7 @@ def tuned(dtype: np.dtype) -> list[Launch]:
         gauge_shapes.noise("noise_roots", ODD, 5, dtype),
         gauge_shapes.noise("noise_gaussian", ODD, 5, dtype),
         columns.sum_partials(128),
+        DELAY,
         columns.REPORT,
         *(columns.sum_rows(49152, n) for n in WIDTHS),
     ]
@@ -120,6 +122,10 @@ def test_kernels_compile(kernels: Kernels, spills: int, arch: str, dtype: np.dty
 CHOICES = [
     (dslash_shapes.dslash, (BIG, 16, SINGLE, 16)),
     (dslash_shapes.dslash, (BIG, 16, DOUBLE, 8)),
+    (block_shapes.gram, (16, 16, SINGLE, ROWS)),
+    (block_shapes.gram, (12, 12, DOUBLE, ROWS)),
+    (block_shapes.multiply_add, (16, 16, SINGLE, ROWS)),
+    (block_shapes.multiply_add, (32, 32, DOUBLE, ROWS)),
     (columns.reduction, ("dots", 16, SINGLE, ROWS)),
     (columns.reduction, ("norms2", 1, DOUBLE, ROWS)),
     (columns.element_kernel, ("cg_update.cu", "cg_advance", 16, SINGLE, ROWS)),

@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("cupy", reason="the launch shapes live with the CUDA kernels")
 
 from stages.kernels.choices import choices_used, note
-from stages.kernels.cuda.launch import columns
+from stages.kernels.cuda.launch import block_blas, columns
 from stages.kernels.cuda.launch import dslash as dslash_shapes
 from stages.kernels.cuda.tuning import choice
 from stages.kernels.cuda.tuning.choice import Problem, forget_choices, listening, plain_shape
@@ -96,18 +96,28 @@ def test_the_table_is_read_once_for_each_problem(table: Table) -> None:
     assert dslash_shapes.dslash(*DSLASH) is first
 
 
-CANDIDATES = [
-    (dslash_shapes.dslash, (lattice, directions, np.dtype(dtype), n))
-    for lattice in (LATTICE, Lattice((4, 4, 4, 4)), Lattice((14, 6, 10, 4)))
-    for directions in (8, 16)
-    for dtype in ("complex64", "complex128")
-    for n in (1, 3, 8, 12, 16, 64)
-] + [
-    (columns.reduction, ("dots", n, np.dtype(dtype), rows))
-    for n in (1, 3, 8, 12, 16, 64)
-    for dtype in ("complex64", "complex128")
-    for rows in (384, 2359296)
-]
+CANDIDATES = (
+    [
+        (dslash_shapes.dslash, (lattice, directions, np.dtype(dtype), n))
+        for lattice in (LATTICE, Lattice((4, 4, 4, 4)), Lattice((14, 6, 10, 4)))
+        for directions in (8, 16)
+        for dtype in ("complex64", "complex128")
+        for n in (1, 3, 8, 12, 16, 64)
+    ]
+    + [
+        (columns.reduction, ("dots", n, np.dtype(dtype), rows))
+        for n in (1, 3, 8, 12, 16, 64)
+        for dtype in ("complex64", "complex128")
+        for rows in (384, 2359296)
+    ]
+    + [
+        (kernel, (nx, ny, np.dtype(dtype), rows))
+        for kernel in (block_blas.gram, block_blas.multiply_add)
+        for nx, ny in ((1, 1), (3, 3), (1, 64), (7, 33), (16, 16), (12, 16), (64, 64))
+        for dtype in ("complex64", "complex128")
+        for rows in (384, 2359296)
+    ]
+)
 
 
 @pytest.mark.parametrize(("kernel", "arguments"), CANDIDATES)
