@@ -25,6 +25,8 @@ one more outside the solver, six of its own precision inside. Traced on a device
 DEVICE_LINK_FIELDS = 12.5
 """Link fields that a GPU's memory pool holds when HISQ links have been made and packed; measured. Naive links
 take less than their solves."""
+NARROW = 8
+"""Columns up to which the dslash reads compressed links; batched CG narrows to that as columns converge."""
 
 
 def links_bytes(lattice: Lattice) -> int:
@@ -61,14 +63,21 @@ def solving_memory(lattice: Lattice, rhs: int, vectors: int) -> int:
     return PROCESS + links + field * (WORKING_FIELDS * rhs + 2 * vectors)
 
 
-def operator_device_memory(lattice: Lattice, directions: int, precision: str) -> int:
-    """What stays on a GPU per configuration: link fields, and packed links in the solver's precisions."""
+def operator_device_memory(lattice: Lattice, directions: int, precision: str, narrow: bool) -> int:
+    """What stays on a GPU per configuration: link fields, and packed links in the solver's precisions.
+
+    narrow: blocks of up to 8 columns occur, for which single long links are packed in 13 reals, too.
+    """
     fields = 4 if directions == 16 else 1
     packed = directions * MATRIX * lattice.volume
-    return fields * links_bytes(lattice) + packed + (packed // 2 if precision == "double-single" else 0)
+    single = packed // 2 if precision == "double-single" else 0
+    compressed = single * (18 + 13) // 36 if narrow and directions == 16 else 0
+    return fields * links_bytes(lattice) + packed + single + compressed
 
 
-def solving_device_memory(lattice: Lattice, directions: int, precision: str, rhs: int, vectors: int) -> int:
+def solving_device_memory(
+    lattice: Lattice, directions: int, precision: str, narrow: bool, rhs: int, vectors: int
+) -> int:
     """What comes on top while a block of `rhs` is solved, or while the links are made.
 
     The current's links, the noise vectors on both parities, and the solver's blocks.
@@ -77,5 +86,5 @@ def solving_device_memory(lattice: Lattice, directions: int, precision: str, rhs
     solving = links_bytes(lattice) + int(column * (DEVICE_BLOCKS[precision] * rhs + 2 * vectors))
     if directions < 16:
         return solving
-    kept = operator_device_memory(lattice, directions, precision)
+    kept = operator_device_memory(lattice, directions, precision, narrow)
     return max(solving, int(DEVICE_LINK_FIELDS * links_bytes(lattice)) - kept)

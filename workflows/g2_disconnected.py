@@ -98,7 +98,7 @@ def add_configuration(workflow: Workflow, parameters: G2Disconnected, ensemble: 
 def add_links(workflow: Workflow, parameters: G2Disconnected, configuration: Node, lattice: Lattice) -> Node:
     """The fermion's operator."""
     links = parameters.links
-    kept = footprint.operator_device_memory(lattice, DIRECTIONS[links.action], parameters.solves.precision)
+    kept = footprint.operator_device_memory(lattice, *_operator(parameters))
     wiring: dict[str, Any] = {"name": "links", "device_memory": kept, "boundary": links.boundary}
     if links.action == "naive":
         return workflow.add(naive_links, configuration, **wiring)
@@ -147,8 +147,15 @@ def add_exact_loops(
 
 def _device_memory(parameters: G2Disconnected, lattice: Lattice, vectors: int) -> int:
     """Of a task that solves, with this many noise vectors."""
-    solves, directions = parameters.solves, DIRECTIONS[parameters.links.action]
-    return footprint.solving_device_memory(lattice, directions, solves.precision, solves.block, vectors)
+    block = parameters.solves.block
+    return footprint.solving_device_memory(lattice, *_operator(parameters), block, vectors)
+
+
+def _operator(parameters: G2Disconnected) -> tuple[int, str, bool]:
+    """What its memory depends on: directions, precision, whether narrow blocks occur."""
+    solves = parameters.solves
+    narrow = solves.block <= footprint.NARROW or solves.solver == "batched_cg"
+    return DIRECTIONS[parameters.links.action], solves.precision, narrow
 
 
 def _solving(parameters: G2Disconnected, mass: str) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 from pipeline import At
@@ -43,8 +42,11 @@ def test_projection(gauge, action, solver, precision, block):
     settings = {"mass": 0.5, "tolerance": 1e-8, "seed": 3, "noise": "z2", "dilution": {"displacement": 2}}
     loops.current_loops(dslash, at=at, solver=solver, precision=precision, block=block, **settings)
     directions = 16 if action == "hisq" else 8
-    projected = operator_device_memory(LATTICE, directions, precision)
-    projected += solving_device_memory(LATTICE, directions, precision, block, 4)
-    assert np.isclose(pool.bytes - before, projected, rtol=0.1)
+    least, most = (
+        operator_device_memory(LATTICE, directions, precision, narrow)
+        + solving_device_memory(LATTICE, directions, precision, narrow, block, 4)
+        for narrow in (False, solver == "batched_cg")  # whether its blocks narrow depends on the sources
+    )
+    assert 0.9 * least < pool.bytes - before < 1.1 * most
     del dslash
     pool.give_back()
