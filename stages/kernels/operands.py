@@ -124,3 +124,11 @@ def check_current(links: Array, noise: Array, solution: Array, lattice: Lattice)
     check_array("noise", noise, (lattice.half_volume, 3, noise.shape[-1]), noise.dtype)
     check_array("solution", solution, noise.shape, noise.dtype)
     check_array("links", links, (4, lattice.half_volume, 3, 3), noise.dtype)
+
+
+def check_step(a: Any, *, p: Array, **blocks: Array) -> None:
+    """Raise InputError unless p, q, ap are blocks of one shape, x has their rows and dtype, and `a` fits."""
+    check_blocks(p=p)
+    shape, width = (*p.shape[:-1], a.c.shape[1]), a.c.shape[0]
+    for name, block in {"p": p, **blocks}.items():
+        check_array(name, block, shape if name == "x" else (*p.shape[:-1], width), p.dtype)

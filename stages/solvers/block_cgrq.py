@@ -15,19 +15,36 @@ in the numbering used below:
 
 Q stays orthonormal, so |R_i| is the norm of column i of C. Where the residual block is (nearly) dependent, S
 has fewer rows than columns: Q and P become narrower, while C keeps a column for each right-hand side.
+
+An ordinary iteration takes one reduction, and reads or writes 10 blocks beside A. As Q^H A P = P^H A P, the
+Gram matrix of step 8 is
+
+    (Q S)^H Q S = alpha^H (A P)^H A P alpha - M,   M = Q^H Q,   alpha = (P^H A P)^-1 M,   beta = M^-1 S^H,
+
+so that S, T = S^-1 and all else follow from sums over P, A P and Q, and steps 7, 8 and the next 5 are one
+pass. M is predicted to be one. It is measured with the sums of the next iteration, and the measured one
+stands in alpha, beta and the Gram matrix: without it rounding would grow from one iteration to the next. (For
+one right-hand side: G. Meurant, Parallel Comput. 5 (1987) 267; T. Chen, E. Carson, arXiv:1905.01549.) Where
+the prediction would lose accuracy, an iteration takes the steps one by one.
 """
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.dirac.operator import LinearOperator
-from stages.kernels.dispatch import Array, Kernels, array_module, to_device_like
+from stages.dirac.operator import LinearOperator, application
+from stages.kernels.block_coefficients import BlockCoefficients
+from stages.kernels.cholesky import Matrix, cholesky
+from stages.kernels.dispatch import Array, Kernels, array_module, to_device_like, to_host
 from stages.solvers.krylov import KrylovSolver
-from stages.solvers.orthonormal import NOISE, Matrix, cholesky, host_gram, orthonormalise
+from stages.solvers.orthonormal import NOISE, host_gram, orthonormalise
 from stages.solvers.reliable import BreakdownError, Recurrence, Vector, next_width
 from stages.solvers.solution import Status
 
@@ -45,7 +62,7 @@ class BlockCGrQ(KrylovSolver):
 
 
 class _BlockRecurrence:
-    """Q, P, A P ``[..., w]`` of the inner precision; S, C, alpha and beta, complex128 on the host.
+    """Q, P, A P ``[..., w]`` of the inner precision and C ``[w, N]``.
 
     w is the rank of the residual block, rounded up to one of the fixed widths; what is beyond it is zero.
     Residuals are replaced less often than in batched CG: those combinations of right-hand sides that have
@@ -54,79 +71,121 @@ class _BlockRecurrence:
 
     narrows = False
     update_at = 1e-3
-    lag = 0
 
     def __init__(self, A: LinearOperator, kernels: Kernels) -> None:
         self.A, self.kernels = A, kernels
+        self.lag: int = kernels.stream.LAG
         self.unit = float(np.finfo(A.dtype).eps)
         self.p: Array = None
+        self.coefficients: BlockCoefficients
+        self.reports: Any = None
+        self.queued: deque[Vector | None] = deque()
+        """Norms of the iterations begun and not yet asked for; None where they will be reported."""
+        self.ordinary: Any = None
         self.replaced = False
 
     @property
     def width(self) -> int:
-        return self.q.shape[-1]
+        return self.p.shape[-1]
 
     def replace(self, residual: Array, target: Vector, kept: NDArray[np.intp] | None) -> None:
-        xp, n = array_module(residual), residual.shape[-1]
-        rank, C = orthonormalise(self.kernels, residual)  # steps 1, 2; in the outer precision
-        width = next_width(max(rank, 1), n)
-        self.C, self.rank = C[:width], rank
+        n = residual.shape[-1]
+        self.rank, C = orthonormalise(self.kernels, residual)  # steps 1, 2; in the outer precision
+        width = next_width(max(self.rank, 1), n)
         self.q = residual[..., :width].astype(self.A.dtype, order="C", copy=False)
+        self.coefficients = BlockCoefficients.of(C[:width], self.q)
+        self.ordinary = None
+        self.queued.clear()
         if self.p is None:
+            xp = array_module(residual)
             self.correction = xp.zeros((*residual.shape[:-1], n), self.A.dtype)
-            self.p, self.ap = xp.zeros_like(self.q), xp.empty_like(self.q)  # step 3
-            self.beta: Matrix = np.zeros((width, width), np.complex128)
+            self.p, self.ap, self.directions = self.q.copy(), xp.empty_like(self.q), self.rank  # steps 3, 5
+            self.reports = self.kernels.stream.Reports(self.coefficients.summary)
             return
         self.correction[...] = 0
-        self.beta = self._conjugation()
+        self.reports.discard()
         self.replaced = True
 
     def start(self) -> None:
-        """Nothing: an iteration is done when its estimate is asked for."""
+        """Steps 6 to 9, and step 5 of the next iteration."""
+        if self.replaced:
+            self.A.apply(self.p, self.ap)
+            self.queued.append(self._step_by_step())
+            return
+        if self.ordinary is None:
+            self.ordinary = self._ordinary_iteration()
+        self.ordinary()
+        self.reports.send(self.coefficients.summary)
+        self.queued.append(None)
 
     def estimate(self) -> Vector:
-        """Steps 5 to 9. After a replacement Q is orthogonal to the old P only up to rounding, so that alpha
-        and S^H are computed from what they have to achieve: P alpha minimises the error, the next P is
-        conjugate to this one.
+        norms = self.queued.popleft()
+        if norms is not None:
+            return norms
+        ordinary, *norms = self.reports.receive()
+        return np.array(norms) if ordinary else self._step_by_step()
+
+    def _ordinary_iteration(self) -> Any:
+        """A function that does it all on the arrays of now, but leaves P, Q, C and X as they are where the
+        prediction is not accurate; A P is then theirs as well.
+        """
+        kernels, fields = self.kernels, (self.q, self.p, self.ap)
+        apply, repeatable = application(self.A, kernels, self.p, self.ap)
+        iteration = partial(
+            _iterate, kernels, apply, self.correction, *fields, self.coefficients, self.rank, self.unit
+        )
+        repeatable = repeatable and kernels.block_cg.repeatable(self.width, self.A.dtype)
+        return kernels.stream.repeated(iteration) if repeatable else iteration
+
+    def _step_by_step(self) -> Vector:
+        """The same for any Q, from P and A P. After a replacement Q is orthogonal to the old P only up to
+        rounding, and may have another width, so that alpha and S^H are computed from what they have to
+        achieve: P alpha C minimises the error, the next P is conjugate to this one.
         """
         blas = self.kernels.block_blas
-        self._advance_directions()
-        self.A.apply(self.p, self.ap)
-        self.inverse = _inverse(host_gram(self.kernels, self.p, self.ap), self.rank, self.unit)
-        alpha = self.inverse
-        if self.replaced:
-            alpha = self.inverse @ host_gram(self.kernels, self.p, self.q)
-        blas.update(self.correction, self.p, to_device_like(alpha @ self.C, self.p))
+        inverse = _inverse(host_gram(self.kernels, self.p, self.ap), self.directions, self.unit)
+        alpha, C = inverse @ host_gram(self.kernels, self.p, self.q), to_host(self.coefficients.c)
+        blas.update(self.correction, self.p, to_device_like(alpha @ C, self.p))
         blas.update(self.q, self.ap, to_device_like(-alpha, self.q))
         self.rank, S = orthonormalise(self.kernels, self.q, floor=1.0)
-        S = self._narrowed(S)
-        self.C = S @ self.C
-        self.beta = self._conjugation() if self.replaced else S.conj().T
-        self.replaced = False
-        return np.sqrt((self.C.real**2 + self.C.imag**2).sum(axis=0))
+        C = self._narrowed(S) @ C
+        self._advance_directions(-inverse @ host_gram(self.kernels, self.ap, self.q))
+        self.coefficients = BlockCoefficients.of(C, self.q)
+        self.ordinary, self.replaced = None, False
+        return np.sqrt((C.real**2 + C.imag**2).sum(axis=0))
 
-    def _advance_directions(self) -> None:
+    def _advance_directions(self, beta: Matrix) -> None:
         """Step 5: P = Q + P beta; beta is S^H, which may have fewer columns than rows."""
-        beta = to_device_like(self.beta, self.q)
-        if self.p.shape == self.q.shape:
-            self.kernels.block_blas.rotate_add(self.q, self.p, beta, self.p)
-            return
-        out = array_module(self.q).empty_like(self.q)
-        self.p = self.kernels.block_blas.rotate_add(self.q, self.p, beta, out)
-        self.ap = array_module(self.q).empty_like(self.q)
+        out = self.p if self.p.shape == self.q.shape else array_module(self.q).empty_like(self.q)
+        self.kernels.block_blas.rotate_add(self.q, self.p, to_device_like(beta, self.q), out)
+        if out is not self.p:
+            self.p, self.ap = out, array_module(out).empty_like(out)
+        self.directions = self.rank
 
     def _narrowed(self, S: Matrix) -> Matrix:
         """S without its zero rows, as far as one of the fixed widths allows; Q likewise."""
-        width = next_width(max(self.rank, 1), self.width)
-        if width < self.width:
+        width = next_width(max(self.rank, 1), self.q.shape[-1])
+        if width < self.q.shape[-1]:
             self.q = array_module(self.q).ascontiguousarray(self.q[..., :width])
         return S[:width]
 
-    def _conjugation(self) -> Matrix:
-        """beta = -(P^H A P)^-1 (A P)^H Q: Q + P beta is conjugate to P. In exact arithmetic it is S^H, also
-        C C_old^-1 of the paper's equation 6.1, without the inverse of a C that is nearly singular.
-        """
-        return -self.inverse @ host_gram(self.kernels, self.ap, self.q)
+
+def _iterate(
+    kernels: Kernels,
+    apply: Callable[[], None],
+    x: Array,
+    q: Array,
+    p: Array,
+    ap: Array,
+    coefficients: BlockCoefficients,
+    rank: int,
+    unit: float,
+) -> None:
+    """An ordinary iteration on these arrays alone."""
+    apply()
+    kernels.block_cg.iteration_grams(p, ap, q, coefficients)
+    kernels.block_cg.step_coefficients(coefficients, rank, unit)
+    kernels.block_cg.block_step(x, q, p, ap, coefficients)
 
 
 def _inverse(pap: Matrix, rank: int, unit: float) -> Matrix:

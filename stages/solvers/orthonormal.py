@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import lapack
 
+from stages.kernels.cholesky import Matrix, cholesky
 from stages.kernels.dispatch import Array, Kernels, to_device_like, to_host
 from stages.solvers.reliable import BreakdownError
 from stages.solvers.solution import Status
@@ -21,8 +21,6 @@ from stages.solvers.solution import Status
 PASSES = 5
 NOISE = 32
 """A direction is left out if it is less than this many rounding units in every column."""
-
-Matrix = NDArray[np.complex128]
 
 
 def orthonormalise(kernels: Kernels, block: Array, floor: float = 0.0) -> tuple[int, Matrix]:
@@ -86,17 +84,3 @@ def _own_gram(kernels: Kernels, block: Array) -> Matrix:
 def host_gram(kernels: Kernels, x: Array, y: Array) -> Matrix:
     """x^H y on the host, complex128 ``[Nx, Ny]``."""
     return to_host(kernels.block_blas.gram(x, y))
-
-
-def cholesky(G: Matrix) -> tuple[Matrix, Matrix, float]:
-    """Upper triangular S and S^-1 with G = S^H S, and the condition of G scaled to a unit diagonal.
-
-    The condition is that of Frobenius norms, N^2 times too large at most; infinite where G is not positive.
-    """
-    norms = np.sqrt(G.diagonal().real)
-    upper, fault = lapack.zpotrf(G / norms / norms[:, None], lower=0, clean=1)
-    if fault:
-        return upper, upper, np.inf
-    inverse, _ = lapack.ztrtri(upper, lower=0)
-    condition = np.vdot(upper, upper).real * np.vdot(inverse, inverse).real
-    return upper * norms, inverse / norms[:, None], condition

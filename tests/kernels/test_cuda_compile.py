@@ -15,6 +15,7 @@ pytest.importorskip("cupy", reason="compiling the CUDA sources needs cupy and nv
 
 from stages.kernels.cuda.compile import Usage, compile_only, source
 from stages.kernels.cuda.launch import block_blas as block_shapes
+from stages.kernels.cuda.launch import block_cg as block_cg_shapes
 from stages.kernels.cuda.launch import columns
 from stages.kernels.cuda.launch import dslash as dslash_shapes
 from stages.kernels.cuda.launch import gauge as gauge_shapes
@@ -55,6 +56,8 @@ def tuned(dtype: np.dtype) -> list[Launch]:
         *dslashes(dtype),
         *(block_shapes.gram(nx, ny, dtype, ROWS) for nx, ny in TUNED),
         *(block_shapes.multiply_add(nx, ny, dtype, ROWS) for nx, ny in TUNED),
+        *(block_cg_shapes.block_step(n, dtype, ROWS) for n in (8, 16, 24, 32)),
+        *(block_cg_shapes.iteration_grams(n, dtype, ROWS) for n in (8, 16, 24, 32)),
         *(columns.reduction(kernel, n, dtype, ROWS) for kernel in columns.REDUCTIONS for n in WIDTHS),
         *(columns.element_kernel("cg_update.cu", "cg_advance", n, dtype, ROWS) for n in WIDTHS),
         *(columns.one_link_current(ODD, n, dtype) for n in WIDTHS),
@@ -83,6 +86,7 @@ def unusual(dtype: np.dtype) -> list[Launch]:
         *(dslash_shapes.half_conversion(1000, n, to_half) for n in (1, 6, 8) for to_half in (True, False)),
         *(block_shapes.gram(nx, ny, dtype, ROWS) for nx, ny in UNUSUAL),
         *(block_shapes.multiply_add(nx, ny, dtype, ROWS) for nx, ny in UNUSUAL),
+        *(block_cg_shapes.step_coefficients(n, n) for n in (1, 16, 64)),
     ]
 
 
@@ -177,6 +181,23 @@ def test_matrix_kernels_fit_shared_memory_for_every_shape() -> None:
                     block_shapes.multiply_add(nx, ny, dtype, 1000),
                 ):
                     assert kernel.threads <= 1024 and kernel.shared_bytes <= SHARED_BYTES, kernel
+
+
+def test_block_iteration_fits_an_a100_in_every_candidate() -> None:
+    for dtype in (SINGLE, DOUBLE):
+        for n in range(1, MAX_RHS + 1):
+            steps = [
+                block_cg_shapes.block_step_in_shape(n, dtype, 9999, shape)
+                for shape in block_cg_shapes.step_candidates(n, dtype)
+            ]
+            grams = [
+                block_cg_shapes.iteration_grams_in_shape(n, dtype, 9999, shape)
+                for shape in block_cg_shapes.grams_candidates(n, dtype)
+            ]
+            assert len(steps) <= 12 and len(grams) <= 12
+            assert (bool(steps), bool(grams)) == (True, True) or n % 8 or n > 32
+            for kernel in (*steps, *grams, block_cg_shapes.step_coefficients(n, n)):
+                assert kernel.threads <= 1024 and kernel.shared_bytes <= SHARED_BYTES, kernel
 
 
 def test_too_many_right_hand_sides_are_refused() -> None:

@@ -2,6 +2,7 @@
 
 from stages.kernels.cpu import (
     block_blas,
+    block_cg,
     cg_update,
     heatbath,
     hisq_dslash,
@@ -14,6 +15,7 @@ from stages.kernels.reference import doubled_links, noise, signs, stream
 
 __all__ = [
     "block_blas",
+    "block_cg",
     "cg_update",
     "doubled_links",
     "heatbath",

@@ -101,8 +101,9 @@ def _gram_kernel(left: int, right: int, itemsize: int) -> Callable[..., None]:
                 terms = min(GRAM_ROWS, end - first)
                 chunk_x, chunk_y = x_start + first * x_bytes, y_start + first * y_bytes
                 matrix_product(
-                    chunk_x, chunk_y, added, 0, result, terms, itemsize, left, right, element, x_bytes, 1
-                )
+                    chunk_x, chunk_y, added, 0, result, terms,
+                    itemsize, left, right, element, x_bytes, y_bytes, 1,
+                )  # fmt: skip
                 for i in range(left):
                     for lane in range(2 * right):
                         partial[block, i, lane] += sums[i, lane]
@@ -135,13 +136,14 @@ def _product_kernel(inner: int, outer: int, itemsize: int) -> Callable[..., None
                 if count == PRODUCT_ROWS:
                     matrix_product(
                         factors, matrix, start, stride, result, inner,
-                        itemsize, PRODUCT_ROWS, outer, x_bytes, element, 0,
+                        itemsize, PRODUCT_ROWS, outer, x_bytes, element, out_bytes, 0,
                     )  # fmt: skip
                 else:
                     for row in range(count):
                         matrix_product(
                             factors + row * x_bytes, matrix, start + row * stride, stride,
-                            result + row * out_bytes, inner, itemsize, 1, outer, x_bytes, element, 0,
+                            result + row * out_bytes, inner,
+                            itemsize, 1, outer, x_bytes, element, out_bytes, 0,
                         )  # fmt: skip
 
     real = f"f{itemsize}"

@@ -28,19 +28,19 @@ def matrix_product(
     columns: Any,
     left_row: Any,
     left_term: Any,
+    pitch: Any,
     conjugate: Any,
 ) -> Any:
     """out[r] = added[r] + sum_{k < terms} left[r, k] right[k] for row vectors of `columns` complex numbers.
 
     Takes the addresses left, right, added, the stride of the rows of added, out, and the number of terms;
     then literals: the size of a real, the number of rows and columns, the strides in bytes of `left` by row
-    and by term, and 1 to conjugate `left`. right and out are contiguous; out may be added, but neither left
+    and by term and of `right` and `out` by row, and 1 to conjugate `left`. out may be added, but neither left
     nor right.
     """
-    real_bytes, row_count, column_count, row_stride, term_stride, conjugated = literals(
-        itemsize, rows, columns, left_row, left_term, conjugate
+    real_bytes, row_count, column_count, row_stride, term_stride, row_bytes, conjugated = literals(
+        itemsize, rows, columns, left_row, left_term, pitch, conjugate
     )
-    row_bytes = 2 * column_count * real_bytes
     tile_rows, tile_lanes = _tile_shape(column_count, real_bytes)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -72,7 +72,7 @@ def matrix_product(
                         tile(row, emit.offset(emit.index(first_lane), j.index, width), height, width)
         return context.get_dummy_value()
 
-    constants = (itemsize, rows, columns, left_row, left_term, conjugate)
+    constants = (itemsize, rows, columns, left_row, left_term, pitch, conjugate)
     return types.void(left, right, added, added_stride, out, terms, *constants), generate
 
 

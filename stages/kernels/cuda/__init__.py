@@ -7,6 +7,7 @@ alone, without atomics: the same shapes give the same bits.
 
 from stages.kernels.cuda import (
     block_blas,
+    block_cg,
     cg_update,
     doubled_links,
     heatbath,
@@ -22,6 +23,7 @@ from stages.kernels.cuda import (
 
 __all__ = [
     "block_blas",
+    "block_cg",
     "cg_update",
     "doubled_links",
     "heatbath",

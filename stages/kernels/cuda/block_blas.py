@@ -72,9 +72,9 @@ def norms2(x: cupy.ndarray) -> cupy.ndarray:
     return sums
 
 
-def sum_partials(partials: cupy.ndarray) -> cupy.ndarray:
-    """Sum over the first axis of a float64 or complex128 array, in a fixed order."""
-    sums = cupy.empty(partials.shape[1:], partials.dtype)
+def sum_partials(partials: cupy.ndarray, sums: cupy.ndarray | None = None) -> cupy.ndarray:
+    """Sum over the first axis of a float64 or complex128 array, in a fixed order; into `sums` if given."""
+    sums = cupy.empty(partials.shape[1:], partials.dtype) if sums is None else sums
     count = sums.size * (partials.itemsize // 8)
     run(columns.sum_partials(count), partials, sums, np.int32(len(partials)), np.int32(count))
     return sums
@@ -82,12 +82,12 @@ def sum_partials(partials: cupy.ndarray) -> cupy.ndarray:
 
 def update(y: cupy.ndarray, x: cupy.ndarray, a: cupy.ndarray) -> None:
     """y += x a in place, with a complex ``[Nx, Ny]``."""
-    _multiply_add(x, a, y, y)
+    multiply_add(x, a, y, y)
 
 
 def rotate(x: cupy.ndarray, a: cupy.ndarray, out: cupy.ndarray) -> cupy.ndarray:
     """out = x a, with a complex ``[Nx, Nout]``; `out` may be `x` if the shapes agree. Returns `out`."""
-    _multiply_add(x, a, None, out)
+    multiply_add(x, a, None, out)
     return out
 
 
@@ -95,17 +95,25 @@ def rotate_add(q: cupy.ndarray, p: cupy.ndarray, a: cupy.ndarray, out: cupy.ndar
     """out = q + p a, with a complex ``[Np, Nq]``; `out` may be `q`, or `p` if shapes agree. Returns `out`."""
     check_blocks(q=q)
     check_array("out", out, q.shape, q.dtype)
-    _multiply_add(p, a, q, out)
+    multiply_add(p, a, q, out)
     return out
 
 
-def _multiply_add(x: cupy.ndarray, a: cupy.ndarray, base: cupy.ndarray | None, out: cupy.ndarray) -> None:
+def multiply_add(
+    x: cupy.ndarray,
+    a: cupy.ndarray,
+    base: cupy.ndarray | None,
+    out: cupy.ndarray,
+    condition: cupy.ndarray | None = None,
+) -> None:
+    """out = base + x a, or x a; nothing where the first element of `condition`, float64, is zero."""
     check_blocks(x=x, out=out)
     check_coefficients(a, x, out)
     coefficients = cupy.ascontiguousarray(a, np.complex128)
     rows = _rows(x)
     kernel = shapes.multiply_add(x.shape[-1], out.shape[-1], x.dtype, rows)
-    run(kernel, x, coefficients, np.uintp(0) if base is None else base, out, np.int64(rows))
+    added, proceed = (np.uintp(0) if array is None else array for array in (base, condition))
+    run(kernel, x, coefficients, added, out, proceed, np.int64(rows))
 
 
 def _rows(block: cupy.ndarray) -> int:

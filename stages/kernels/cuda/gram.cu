@@ -8,38 +8,14 @@
 #include "complex.cuh"
 #include "async_copy.cuh"
 #include "block_sum.cuh"
-
-// The T columns of a row of N that one of COUNT threads owns: vectors `thread`, `thread` + COUNT, ...
-template <class Real, int N, int T> struct Share {
-    static constexpr int COUNT = ceil_div(N, T), WIDTH = vector_width<Real>(N, T);
-
-    static __device__ __forceinline__ int column(int thread, int i) {
-        return (i / WIDTH * COUNT + thread) * WIDTH + i % WIDTH;
-    }
-
-    // Columns past the end of the row are whatever lies there; their products are never stored.
-    static __device__ __forceinline__ void load(const Complex<Real>* row, int thread, Real* re, Real* im) {
-        #pragma unroll
-        for (int i = 0; i < T; i += WIDTH)
-            unpack(*reinterpret_cast<const Vector<Real, WIDTH>*>(row + column(thread, i)), re + i, im + i);
-    }
-};
-
-// Copy the `bytes` at `global`, of which `valid` exist, to shared memory; the rest becomes zero.
-template <int BYTES, int THREADS>
-__device__ __forceinline__ void fetch(unsigned char* shared, const unsigned char* global, long long valid) {
-    for (int i = threadIdx.x * 16; i < BYTES; i += THREADS * 16) {
-        const long long left = valid - i;
-        copy_async<16>(shared + i, global + i, left >= 16 ? 16 : left > 0 ? int(left) : 0);
-    }
-}
+#include "column_share.cuh"
 
 template <class Real, int NX, int NY, int TX, int TY, int SLICES, int ROWS, int FLUSH>
 __global__ void __launch_bounds__(ceil_div(NX, TX) * ceil_div(NY, TY) * SLICES)
     gram_partials(const Complex<Real>* __restrict__ x, const Complex<Real>* __restrict__ y, double2* partials,
                   long long rows) {
-    using ShareX = Share<Real, NX, TX>;
-    using ShareY = Share<Real, NY, TY>;
+    using ShareX = ColumnShare<Real, NX, TX>;
+    using ShareY = ColumnShare<Real, NY, TY>;
     constexpr int stages = 3, tiles = ShareX::COUNT * ShareY::COUNT, threads = tiles * SLICES;
     constexpr int x_bytes = ROWS * NX * sizeof(Complex<Real>), y_bytes = ROWS * NY * sizeof(Complex<Real>);
     extern __shared__ __align__(16) unsigned char shared[];

@@ -1,5 +1,5 @@
 // out = base + x a for tall-skinny blocks: x [rows][NX], a [NX][NY] (complex doubles), base and out [rows][NY];
-// without a base, out = x a. `out` may be `base`, and `x` if NX = NY: a block of threads has read its rows of x
+// without a base, out = x a. Nothing is done where `condition` points to zero. `out` may be `base`, and `x` if NX = NY: a block of threads has read its rows of x
 // before it writes them.
 //
 // a stays in shared memory in working precision; blocks of GROUPS * TR rows of x pass through two shared-memory
@@ -11,7 +11,8 @@
 template <class Real, int NX, int NY, int TR, int TC, int GROUPS>
 __global__ void __launch_bounds__(ceil_div(NY, TC) * GROUPS)
     multiply_add(const Complex<Real>* x, const double2* a, const Complex<Real>* base, Complex<Real>* out,
-                 long long rows) {
+                 const double* condition, long long rows) {
+    if (condition && *condition == 0) return;
     constexpr int lanes = ceil_div(NY, TC), threads = lanes * GROUPS, block_rows = GROUPS * TR;
     constexpr int width = vector_width<Real>(NY, TC), columns = lanes * TC;
     constexpr int x_width = vector_width<Real>(NX, 2), row_bytes = NX * sizeof(Complex<Real>);

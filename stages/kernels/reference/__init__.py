@@ -2,6 +2,7 @@
 
 from stages.kernels.reference import (
     block_blas,
+    block_cg,
     cg_update,
     doubled_links,
     hisq_dslash,
@@ -16,6 +17,7 @@ from stages.kernels.reference import (
 
 __all__ = [
     "block_blas",
+    "block_cg",
     "cg_update",
     "doubled_links",
     "hisq_dslash",

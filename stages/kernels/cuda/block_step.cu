@@ -1,0 +1,154 @@
+// The sweep of a block CGrQ iteration over its blocks [rows][N], in place:
+//
+//     X += P a_x,   Q = Q a_q + A P a_ap,   P = Q + P a_p        (a_q upper triangular)
+//
+// Blocks of threads take 32 TR rows at a time to shared memory. A lane owns TR rows and its warp TC columns: the
+// coefficients, in shared memory in working precision, then reach a whole warp in one broadcast, and a product is
+// bound by arithmetic. What was computed goes back through shared memory, so that all of device memory is read and
+// written in runs of rows. Several resident blocks hide the phases of one another.
+
+#include "complex.cuh"
+#include "async_copy.cuh"
+
+template <class Real, int N, int TR, int TC> struct StepTile {
+    static constexpr int ROWS = 32 * TR, THREADS = 32 * (N / TC), COEFFICIENTS = N * N;
+    static constexpr int ROW_BYTES = N * sizeof(Complex<Real>), STRIDE = ROW_BYTES + 16;  // against bank conflicts
+    static constexpr int BYTES = ROWS * STRIDE, VECTOR = vector_width<Real>(N, TC);
+    using Vector = ::Vector<Real, VECTOR>;
+
+    // sums += x a for the rows of this lane, the columns of this warp and each of the matrices one after another
+    // in `a`; the first `terms` terms of the product.
+    template <int MATRICES>
+    static __device__ __forceinline__ void multiply(const unsigned char* x, const Complex<Real>* a, int terms,
+                                                    Real (&re)[MATRICES][TR][TC], Real (&im)[MATRICES][TR][TC]) {
+        #pragma unroll 2
+        for (int k = 0; k < terms; k += VECTOR) {
+            Real xr[TR][VECTOR], xi[TR][VECTOR];
+            #pragma unroll
+            for (int r = 0; r < TR; r++) unpack(at(x, r, k), xr[r], xi[r]);
+            #pragma unroll
+            for (int kk = 0; kk < VECTOR; kk++)
+                #pragma unroll
+                for (int m = 0; m < MATRICES; m++)
+                    #pragma unroll
+                    for (int j = 0; j < TC; j += VECTOR) {
+                        Real ar[VECTOR], ai[VECTOR];
+                        unpack(*reinterpret_cast<const Vector*>(a + (m * N + k + kk) * N + column() + j), ar, ai);
+                        #pragma unroll
+                        for (int v = 0; v < VECTOR; v++)
+                            #pragma unroll
+                            for (int r = 0; r < TR; r++) {
+                                re[m][r][j + v] += xr[r][kk] * ar[v];
+                                re[m][r][j + v] -= xi[r][kk] * ai[v];
+                                im[m][r][j + v] += xr[r][kk] * ai[v];
+                                im[m][r][j + v] += xi[r][kk] * ar[v];
+                            }
+                    }
+        }
+    }
+
+    // The first column of this warp.
+    static __device__ __forceinline__ int column() { return threadIdx.x / 32 * TC; }
+
+    // Columns k ... of this lane's r-th row of a tile.
+    static __device__ __forceinline__ const Vector& at(const unsigned char* tile, int r, int k) {
+        return *reinterpret_cast<const Vector*>(tile + (threadIdx.x % 32 + 32 * r) * STRIDE + k * sizeof(Complex<Real>));
+    }
+
+    // This thread's elements of a tile: set, or added to what is there.
+    template <bool ADD> static __device__ __forceinline__ void put(unsigned char* tile, const Real (&re)[TR][TC],
+                                                                   const Real (&im)[TR][TC]) {
+        #pragma unroll
+        for (int r = 0; r < TR; r++)
+            #pragma unroll
+            for (int j = 0; j < TC; j += VECTOR) {
+                Vector& place = const_cast<Vector&>(at(tile, r, column() + j));
+                Real sum_re[VECTOR] = {}, sum_im[VECTOR] = {};
+                if (ADD) unpack(place, sum_re, sum_im);
+                #pragma unroll
+                for (int v = 0; v < VECTOR; v++) sum_re[v] += re[r][j + v], sum_im[v] += im[r][j + v];
+                pack(place, sum_re, sum_im);
+            }
+    }
+
+    static __device__ __forceinline__ void fetch(unsigned char* tile, const Complex<Real>* field, long long first,
+                                                 long long rows) {
+        for (int i = threadIdx.x * 16; i < ROWS * ROW_BYTES; i += THREADS * 16) {
+            const long long row = first + i / ROW_BYTES;
+            copy_async<16>(tile + i / ROW_BYTES * STRIDE + i % ROW_BYTES,
+                           reinterpret_cast<const unsigned char*>(field) + row * ROW_BYTES + i % ROW_BYTES,
+                           row < rows ? 16 : 0);
+        }
+    }
+
+    static __device__ __forceinline__ void store(Complex<Real>* field, const unsigned char* tile, long long first,
+                                                 long long rows) {
+        for (int i = threadIdx.x * 16; i < ROWS * ROW_BYTES; i += THREADS * 16) {
+            const long long row = first + i / ROW_BYTES;
+            if (row < rows)
+                __stcs(reinterpret_cast<float4*>(reinterpret_cast<unsigned char*>(field) + row * ROW_BYTES +
+                                                 i % ROW_BYTES),
+                       *reinterpret_cast<const float4*>(tile + i / ROW_BYTES * STRIDE + i % ROW_BYTES));
+        }
+    }
+
+    static __device__ __forceinline__ void load_coefficients(Complex<Real>* to, const double2* from) {
+        for (int i = threadIdx.x; i < COEFFICIENTS; i += THREADS)
+            to[i] = {Real(from[i].x), Real(from[i].y)};
+    }
+};
+
+// Nothing is done where summary[0] is zero: the coefficients then mean nothing.
+template <class Real, int N, int TR, int TC, int MIN_BLOCKS>
+__global__ void __launch_bounds__(32 * (N / TC), MIN_BLOCKS)
+    block_step(Complex<Real>* x, Complex<Real>* q, Complex<Real>* p, const Complex<Real>* ap, const double2* a_x,
+               const double2* a_q, const double2* a_ap, const double2* a_p, const double* summary, long long rows) {
+    using Tile = StepTile<Real, N, TR, TC>;
+    static_assert(N % TC == 0 && TC % Tile::VECTOR == 0, "a warp owns whole vectors");
+    extern __shared__ __align__(16) unsigned char shared[];
+    if (summary[0] == 0) return;
+
+    auto* for_q = reinterpret_cast<Complex<Real>*>(shared);
+    Complex<Real>*for_ap = for_q + N * N, *for_p = for_ap + N * N, *for_x = for_p + N * N;
+    Tile::load_coefficients(for_x, a_x);
+    Tile::load_coefficients(for_q, a_q);
+    Tile::load_coefficients(for_ap, a_ap);
+    Tile::load_coefficients(for_p, a_p);
+    unsigned char* p_tile = reinterpret_cast<unsigned char*>(for_x + N * N);
+    unsigned char *q_tile = p_tile + Tile::BYTES, *ap_tile = q_tile + Tile::BYTES, *x_tile = ap_tile;
+
+    for (long long first = (long long)blockIdx.x * Tile::ROWS; first < rows; first += (long long)gridDim.x * Tile::ROWS) {
+        Tile::fetch(q_tile, q, first, rows);
+        Tile::fetch(ap_tile, ap, first, rows);
+        commit_copies();
+        Tile::fetch(p_tile, p, first, rows);
+        commit_copies();
+        wait_for_copies<1>();
+        __syncthreads();
+        Real re[2][TR][TC] = {}, im[2][TR][TC] = {};  // Q, later P, and X
+        {
+            Real q_re[1][TR][TC] = {}, q_im[1][TR][TC] = {};
+            Tile::multiply<1>(q_tile, for_q, Tile::column() + TC, q_re, q_im);
+            Tile::multiply<1>(ap_tile, for_ap, N, q_re, q_im);
+            wait_for_copies<0>();
+            __syncthreads();  // Q and A P have been read
+            Tile::fetch(x_tile, x, first, rows);
+            commit_copies();
+            Tile::put<false>(q_tile, q_re[0], q_im[0]);
+            #pragma unroll
+            for (int r = 0; r < TR; r++)
+                #pragma unroll
+                for (int j = 0; j < TC; j++) re[0][r][j] = q_re[0][r][j], im[0][r][j] = q_im[0][r][j];
+        }
+        Tile::multiply<2>(p_tile, for_p, N, re, im);
+        wait_for_copies<0>();
+        __syncthreads();  // P has been read
+        Tile::put<false>(p_tile, re[0], im[0]);
+        Tile::put<true>(x_tile, re[1], im[1]);
+        __syncthreads();
+        Tile::store(q, q_tile, first, rows);
+        Tile::store(p, p_tile, first, rows);
+        Tile::store(x, x_tile, first, rows);
+        __syncthreads();
+    }
+}
