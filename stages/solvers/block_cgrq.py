@@ -30,7 +30,6 @@ the prediction would lose accuracy, an iteration takes the steps one by one.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -71,17 +70,18 @@ class _BlockRecurrence:
 
     narrows = False
     update_at = 1e-3
+    lag = 0  # the pass over the blocks hides the host
 
     def __init__(self, A: LinearOperator, kernels: Kernels) -> None:
         self.A, self.kernels = A, kernels
-        self.lag: int = kernels.stream.LAG
         self.unit = float(np.finfo(A.dtype).eps)
         self.p: Array = None
         self.coefficients: BlockCoefficients
         self.reports: Any = None
-        self.queued: deque[Vector | None] = deque()
-        """Norms of the iterations begun and not yet asked for; None where they will be reported."""
-        self.ordinary: Any = None
+        self.done: Vector | None = None
+        """Norms of the iteration begun last, if they are known and will not be reported."""
+        self.predict: Any = None
+        self.sweep: Any = None
         self.replaced = False
 
     @property
@@ -94,8 +94,7 @@ class _BlockRecurrence:
         width = next_width(max(self.rank, 1), n)
         self.q = residual[..., :width].astype(self.A.dtype, order="C", copy=False)
         self.coefficients = BlockCoefficients.of(C[:width], self.q)
-        self.ordinary = None
-        self.queued.clear()
+        self.predict = None
         if self.p is None:
             xp = array_module(residual)
             self.correction = xp.zeros((*residual.shape[:-1], n), self.A.dtype)
@@ -103,39 +102,39 @@ class _BlockRecurrence:
             self.reports = self.kernels.stream.Reports(self.coefficients.summary)
             return
         self.correction[...] = 0
-        self.reports.discard()
         self.replaced = True
 
     def start(self) -> None:
         """Steps 6 to 9, and step 5 of the next iteration."""
         if self.replaced:
             self.A.apply(self.p, self.ap)
-            self.queued.append(self._step_by_step())
+            self.done = self._step_by_step()
             return
-        if self.ordinary is None:
-            self.ordinary = self._ordinary_iteration()
-        self.ordinary()
+        if self.predict is None:
+            self._make_parts()
+        self.predict()
         self.reports.send(self.coefficients.summary)
-        self.queued.append(None)
+        self.sweep()
 
     def estimate(self) -> Vector:
-        norms = self.queued.popleft()
-        if norms is not None:
+        if self.done is not None:
+            norms, self.done = self.done, None
             return norms
         ordinary, *norms = self.reports.receive()
         return np.array(norms) if ordinary else self._step_by_step()
 
-    def _ordinary_iteration(self) -> Any:
-        """A function that does it all on the arrays of now, but leaves P, Q, C and X as they are where the
-        prediction is not accurate; A P is then theirs as well.
+    def _make_parts(self) -> None:
+        """An ordinary iteration on the arrays of now, in two parts: up to the coefficients, and the pass over
+        the blocks. Where the prediction is not accurate, the second leaves them as they are.
         """
-        kernels, fields = self.kernels, (self.q, self.p, self.ap)
-        apply, repeatable = application(self.A, kernels, self.p, self.ap)
-        iteration = partial(
-            _iterate, kernels, apply, self.correction, *fields, self.coefficients, self.rank, self.unit
+        block_cg, repeated, a = self.kernels.block_cg, self.kernels.stream.repeated, self.coefficients
+        apply, repeatable = application(self.A, self.kernels, self.p, self.ap)
+        self.predict = partial(
+            _predict, self.kernels, apply, self.p, self.ap, self.q, a, self.rank, self.unit
         )
-        repeatable = repeatable and kernels.block_cg.repeatable(self.width, self.A.dtype)
-        return kernels.stream.repeated(iteration) if repeatable else iteration
+        self.sweep = partial(block_cg.block_step, self.correction, self.q, self.p, self.ap, a)
+        if repeatable and block_cg.repeatable(self.width, self.A.dtype):
+            self.predict, self.sweep = repeated(self.predict), repeated(self.sweep)
 
     def _step_by_step(self) -> Vector:
         """The same for any Q, from P and A P. After a replacement Q is orthogonal to the old P only up to
@@ -151,7 +150,7 @@ class _BlockRecurrence:
         C = self._narrowed(S) @ C
         self._advance_directions(-inverse @ host_gram(self.kernels, self.ap, self.q))
         self.coefficients = BlockCoefficients.of(C, self.q)
-        self.ordinary, self.replaced = None, False
+        self.predict, self.replaced = None, False
         return np.sqrt((C.real**2 + C.imag**2).sum(axis=0))
 
     def _advance_directions(self, beta: Matrix) -> None:
@@ -170,22 +169,20 @@ class _BlockRecurrence:
         return S[:width]
 
 
-def _iterate(
+def _predict(
     kernels: Kernels,
     apply: Callable[[], None],
-    x: Array,
-    q: Array,
     p: Array,
     ap: Array,
+    q: Array,
     coefficients: BlockCoefficients,
     rank: int,
     unit: float,
 ) -> None:
-    """An ordinary iteration on these arrays alone."""
+    """A P, and the coefficients of an ordinary iteration."""
     apply()
     kernels.block_cg.iteration_grams(p, ap, q, coefficients)
     kernels.block_cg.step_coefficients(coefficients, rank, unit)
-    kernels.block_cg.block_step(x, q, p, ap, coefficients)
 
 
 def _inverse(pap: Matrix, rank: int, unit: float) -> Matrix:

@@ -105,7 +105,8 @@ def iteration_grams(n: int, dtype: np.dtype, rows: int) -> Launch | None:
 def iteration_grams_in_shape(n: int, dtype: np.dtype, rows: int, shape: GramsShape) -> Launch:
     arguments = (n, shape.tile, shape.slices, shape.chunk, shape.resident)
     most = WORKING_ROWS * max(1, n * n // 256) * shape.slices
-    blocks = max(shape.resident * MULTIPROCESSORS, ceil(rows / most))
+    at_once = shape.resident * MULTIPROCESSORS
+    blocks = ceil(rows / (most * at_once)) * at_once
     return Launch(
         "iteration_grams.cu",
         instance("iteration_grams", dtype, *arguments),
