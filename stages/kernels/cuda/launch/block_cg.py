@@ -17,6 +17,7 @@ from stages.kernels.cuda.launch.base import (
     instance,
     power_of_two,
 )
+from stages.kernels.cuda.tuning.choice import Options, tuned
 
 SHARED_BYTES = 163 * 1024
 """Shared memory of a block on an A100."""
@@ -54,8 +55,13 @@ class GramsShape:
 def block_step(n: int, dtype: np.dtype, rows: int) -> Launch | None:
     """The sweep of `block_step.cu` in its best shape; None where no shape fits."""
     check_rhs(n)
-    shapes = step_candidates(n, dtype)
-    return block_step_in_shape(n, dtype, rows, shapes[0]) if shapes else None
+    return _block_step(n, dtype, rows) if step_candidates(n, dtype) else None
+
+
+@tuned
+def _block_step(n: int, dtype: np.dtype, rows: int) -> Options[StepShape]:
+    shapes = tuple(step_candidates(n, dtype))
+    return Options(shapes, lambda shape: block_step_in_shape(n, dtype, rows, shape))
 
 
 @cache
@@ -97,8 +103,13 @@ def _step_shared(n: int, dtype: np.dtype, lane_rows: int) -> int:
 def iteration_grams(n: int, dtype: np.dtype, rows: int) -> Launch | None:
     """The sums of `iteration_grams.cu` in their best shape; None where no shape fits."""
     check_rhs(n)
-    shapes = grams_candidates(n, dtype)
-    return iteration_grams_in_shape(n, dtype, rows, shapes[0]) if shapes else None
+    return _iteration_grams(n, dtype, rows) if grams_candidates(n, dtype) else None
+
+
+@tuned
+def _iteration_grams(n: int, dtype: np.dtype, rows: int) -> Options[GramsShape]:
+    shapes = tuple(grams_candidates(n, dtype))
+    return Options(shapes, lambda shape: iteration_grams_in_shape(n, dtype, rows, shape))
 
 
 @cache

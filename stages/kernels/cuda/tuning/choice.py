@@ -79,7 +79,7 @@ def tuned(options: Callable[P, Options[Any]]) -> Callable[P, Launch]:
         bound = signature.bind(*arguments, **named)
         bound.apply_defaults()
         words = (f"{name}={value}" for name, value in bound.arguments.items())
-        problem = Problem(" ".join((options.__name__, *words)), options(*arguments, **named))
+        problem = Problem(" ".join((options.__name__.strip("_"), *words)), options(*arguments, **named))
         if _listeners:
             return _listeners[-1](problem)
         return problem.launch(problem.measured(measured_choices()))
