@@ -9,7 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from stages.gauge.reunitarise import to_u3
+from stages.kernels import half_field
 from stages.kernels.directions import HISQ_DIRECTIONS, neighbour_table
+from stages.kernels.dispatch import Array
 from stages.lattice.geometry import EVEN
 from workflows.benchmarks.machine import random_field
 from workflows.benchmarks.speed import Bench, Cost, Speed
@@ -27,12 +30,20 @@ def dslash_cost(rhs: int, itemsize: int) -> Cost:
     return Cost(FLOPS_PER_SITE, links + 2 * vector, links + (HISQ_DIRECTIONS + 1) * vector)
 
 
+def half_cost(rhs: int) -> Cost:
+    """Links in complex64; a vector of 16-bit numbers and its scale, 16 bytes."""
+    links, vector = HISQ_DIRECTIONS * 9 * 8 / rhs, 3 * 4 + 4
+    return Cost(FLOPS_PER_SITE, links + 2 * vector, links + (HISQ_DIRECTIONS + 1) * vector)
+
+
 def speeds(bench: Bench) -> Iterator[Speed]:
-    """D on the even sites for every precision and width."""
+    """D on the even sites for every precision and width; in 16 bits on devices, the CPU has no kernel."""
+    if "half" in bench.precisions and bench.machine.backend == "cuda":
+        yield from _half_speeds(bench)
     machine, sites = bench.machine, bench.lattice.half_volume
     kernel = machine.kernels.hisq_dslash
     for precision, dtype in bench.dtypes.items():
-        links = random_field(machine, (sites, HISQ_DIRECTIONS, 3, 3), dtype)
+        links = hisq_like(bench, dtype)
         packed = kernel.pack(links, bench.lattice, EVEN)
         for rhs in bench.widths:
             x = random_field(machine, (sites, 3, rhs), dtype)
@@ -42,6 +53,25 @@ def speeds(bench: Bench) -> Iterator[Speed]:
             yield bench.measured(work, cost, sites, kernel="hisq_dslash", **names)
             if machine.backend == "cpu":
                 yield _best_of_numpy(bench, links, x, cost, names)
+
+
+def _half_speeds(bench: Bench) -> Iterator[Speed]:
+    machine, sites = bench.machine, bench.lattice.half_volume
+    kernel = machine.kernels.hisq_dslash
+    packed = kernel.pack(hisq_like(bench, np.dtype(np.complex64)), bench.lattice, EVEN)
+    for rhs in bench.widths:
+        x = kernel.to_half(random_field(machine, (sites, 3, rhs), np.complex64))
+        work = partial(kernel.hisq_dslash, packed, x, half_field.empty(machine.xp, sites, rhs))
+        names = {"family": "dslash", "kernel": "hisq_dslash", "precision": "int16"}
+        yield bench.measured(work, half_cost(rhs), sites, rhs=rhs, **names)
+
+
+def hisq_like(bench: Bench, dtype: np.dtype) -> Array:
+    """Random links ``[site, 16, 3, 3]`` whose long ones are in U(3), as packed forms of few reals need."""
+    sites = bench.lattice.half_volume
+    links = random_field(bench.machine, (sites, 4, 2, 2, 3, 3), np.complex128)
+    links[:, :, 1] = to_u3(bench.machine.xp.ascontiguousarray(links[:, :, 1])).matrices
+    return links.reshape(sites, HISQ_DIRECTIONS, 3, 3).astype(dtype)
 
 
 def _best_of_numpy(bench: Bench, links: NDArray, x: NDArray, cost: Cost, names: dict[str, Any]) -> Speed:
