@@ -32,7 +32,7 @@ class BlockCoefficients:
     ap: Array
     p: Array
     summary: Array
-    _kept: dict[str, Array] = field(default_factory=dict, repr=False)
+    _kept: dict[tuple[str, tuple[int, ...]], Array] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(cls, c: Array, like: Array) -> BlockCoefficients:
@@ -43,7 +43,11 @@ class BlockCoefficients:
         return cls(squares[:3], rows[0], rows[1], squares[3], squares[4], squares[5], xp.zeros(1 + n))
 
     def room(self, purpose: str, shape: tuple[int, ...], dtype: Any = np.complex128) -> Array:
-        """Workspace of this shape, the same array whenever it is asked for."""
-        if purpose not in self._kept:
-            self._kept[purpose] = array_module(self.c).empty(shape, dtype)
-        return self._kept[purpose]
+        """Workspace of this shape, the same array whenever it is asked for: a captured graph may hold it.
+
+        Another shape is another array: kernels that are being tuned ask for partial sums of many grids.
+        """
+        key = purpose, shape
+        if key not in self._kept:
+            self._kept[key] = array_module(self.c).empty(shape, dtype)
+        return self._kept[key]

@@ -130,6 +130,8 @@ CHOICES = [
     (block_shapes.gram, (12, 12, DOUBLE, ROWS)),
     (block_shapes.multiply_add, (16, 16, SINGLE, ROWS)),
     (block_shapes.multiply_add, (32, 32, DOUBLE, ROWS)),
+    (block_cg_shapes._block_step, (16, DOUBLE, ROWS)),
+    (block_cg_shapes._iteration_grams, (16, SINGLE, ROWS)),
     (columns.reduction, ("dots", 16, SINGLE, ROWS)),
     (columns.reduction, ("norms2", 1, DOUBLE, ROWS)),
     (columns.element_kernel, ("cg_update.cu", "cg_advance", 16, SINGLE, ROWS)),

@@ -12,6 +12,7 @@ import pytest
 pytest.importorskip("cupy", reason="the launch shapes live with the CUDA kernels")
 
 from stages.kernels.choices import choices_used, note
+from stages.kernels.cuda import block_cg
 from stages.kernels.cuda.launch import block_blas, columns
 from stages.kernels.cuda.launch import dslash as dslash_shapes
 from stages.kernels.cuda.tuning import choice
@@ -128,6 +129,19 @@ def test_candidates_are_few_and_differ(kernel: Any, arguments: tuple[Any, ...]) 
         launch = options.launch(shape)
         assert 1 <= launch.threads <= 1024 and launch.shared_bytes <= 163 * 1024
         assert min(launch.grid) >= 1
+
+
+def test_whether_an_iteration_can_be_repeated_is_no_problem_to_measure(table: Table) -> None:
+    """The tuner times the call that asks for a shape, and this one starts no kernel."""
+    asked: list[Problem] = []
+
+    def listener(problem: Problem) -> Any:
+        asked.append(problem)
+        return problem.options.launch(problem.options.shapes[0])
+
+    with listening(listener):
+        assert [block_cg.repeatable(width, SINGLE) for width in (1, 16, 23, 64)] == [True, True, False, True]
+    assert asked == []
 
 
 def test_choices_are_gathered_for_the_block_that_used_them() -> None:

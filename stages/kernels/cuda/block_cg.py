@@ -17,7 +17,7 @@ from stages.kernels.operands import check_step
 
 def repeatable(width: int, dtype: np.dtype) -> bool:
     """Whether the functions below keep the rules of `stages.kernels.reference.stream.repeated`."""
-    return shapes.iteration_grams(width, np.dtype(dtype), 1) is not None
+    return bool(shapes.grams_candidates(width, np.dtype(dtype)))
 
 
 def iteration_grams(p: cupy.ndarray, ap: cupy.ndarray, q: cupy.ndarray, a: BlockCoefficients) -> None:
