@@ -48,6 +48,15 @@ def test_no_gauge_field_is_refused(backend, damage, random_su3):
         to_su3(backend.xp.asarray(links), backend.kernels)
 
 
+@pytest.mark.parametrize("row", range(3))
+def test_one_damaged_element_is_refused(backend, row, random_su3):
+    """The third row is no input of the projection: it must be missed there all the same."""
+    links = random_su3(29, 12)
+    links[7, row, 0] = np.nan
+    with pytest.raises(InputError, match=r"nan away from SU\(3\)"):
+        to_su3(backend.xp.asarray(links), backend.kernels)
+
+
 def test_u3_is_the_polar_factor(backend):
     v = random_matrices(23, 8197).reshape(-1, 1, 3, 3)
     w, fallbacks = to_u3(backend.xp.asarray(v), backend.kernels)

@@ -106,7 +106,8 @@ def _special_unitary() -> Callable[..., None]:
                 for column in range(3):
                     difference = projected[row][column] - link[row][column]
                     square = difference.real * difference.real + difference.imag * difference.imag
-                    change = change if change >= square else square  # hands on a NaN
+                    if square > change or square != square:  # a NaN is larger than all and stays
+                        change = square
             changes[n] = change
             su3.store(out, n, projected)
 
