@@ -169,7 +169,7 @@ def start(
     b: float = 1.0,
     block_sums: cupy.ndarray | None = None,
 ) -> None:
-    """Start a dslash of `shapes.dslash_in_shape` unchecked: for benchmarks and the autotuner."""
+    """Start a dslash of `shapes.dslash_in_shape` unchecked, as `hisq_dslash` does after its checks."""
     real = links.real.dtype.type
     run(
         kernel,
@@ -197,7 +197,11 @@ def _codes_and_scales(field: cupy.ndarray | HalfField) -> tuple[Any, Any]:
 
 @dataclass(frozen=True)
 class _Workspace:
-    """Partial sums of the blocks of a dslash and of `sum_rows`, and the count of its finished blocks."""
+    """Partial sums of the blocks of a dslash and of `sum_rows`, and the count of its finished blocks.
+
+    As in `grid_sums`, dslashes of one process share them and must run in one stream; here that takes one
+    thread, too, for two kernels meet in `blocks`.
+    """
 
     blocks: cupy.ndarray
     runs: cupy.ndarray

@@ -1,6 +1,6 @@
 // out = base + x a for tall-skinny blocks: x [rows][NX], a [NX][NY] (complex doubles), base and out [rows][NY];
-// without a base, out = x a. Nothing is done where `condition` points to zero. `out` may be `base`, and `x` if NX = NY: a block of threads has read its rows of x
-// before it writes them.
+// without a base, out = x a. Nothing is done where `condition` points to zero. `out` may be `base`, and `x` if NX = NY:
+// a block of threads has read its rows of x before it writes them.
 //
 // a stays in shared memory in working precision; blocks of GROUPS * TR rows of x pass through two shared-memory
 // stages. A thread owns TR rows (`group`, `group` + GROUPS, ...) times TC columns of out.

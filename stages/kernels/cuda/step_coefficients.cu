@@ -1,7 +1,8 @@
 // The small algebra of a block CGrQ iteration in one block of threads, complex doubles throughout: from
 // grams = {P^H A P, (A P)^H A P, Q^H Q} [3][N][N] and C [N][NX] to the coefficients of `block_step.cu`, the new C in
 // place of the old, and the summary {1, norms of the new C's columns}. Where the iteration is not an ordinary one,
-// summary[0] = 0 and nothing else is written. Without a workspace of 5 N^2 numbers, shared memory is used. The same arithmetic as in `reference/block_cg.py`, where it is explained.
+// summary[0] = 0 and nothing else is written. Without a workspace of 5 N^2 numbers, shared memory is used. The same
+// arithmetic as in `reference/block_cg.py`, where it is explained.
 
 #include "block_sum.cuh"
 

@@ -1,4 +1,4 @@
-// Second stage of every reduction: sums[i] = sum_p partials[p][i] in a fixed order.
+// Second stage of reductions to many numbers, matrices and currents: sums[i] = sum_p partials[p][i] in a fixed order.
 
 #include "block_sum.cuh"
 

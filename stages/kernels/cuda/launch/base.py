@@ -21,6 +21,9 @@ BLOCK_THREADS = 256
 MULTIPROCESSORS = 132
 """The grids of reductions and streaming kernels are multiples of this number, whatever the device."""
 
+BLOCK_SHARED = 163 * 1024
+"""Shared memory that a block can have, on an A100."""
+
 MULTIPROCESSOR_SHARED = 227 * 1024
 """Shared memory of a multiprocessor; it bounds how many blocks can be resident."""
 

@@ -8,11 +8,15 @@ from math import ceil
 
 import numpy as np
 
-from stages.kernels.cuda.launch.base import MULTIPROCESSORS, Launch, check_rhs, instance, power_of_two
+from stages.kernels.cuda.launch.base import (
+    BLOCK_SHARED,
+    MULTIPROCESSORS,
+    Launch,
+    check_rhs,
+    instance,
+    power_of_two,
+)
 from stages.kernels.cuda.tuning.choice import Options, tuned
-
-BLOCK_SHARED = 163 * 1024
-"""Shared memory that a block can have, on an A100."""
 
 
 @dataclass(frozen=True)

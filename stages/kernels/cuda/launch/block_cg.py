@@ -10,6 +10,7 @@ from math import ceil
 import numpy as np
 
 from stages.kernels.cuda.launch.base import (
+    BLOCK_SHARED,
     MULTIPROCESSOR_SHARED,
     MULTIPROCESSORS,
     Launch,
@@ -18,9 +19,6 @@ from stages.kernels.cuda.launch.base import (
     power_of_two,
 )
 from stages.kernels.cuda.tuning.choice import Options, tuned
-
-SHARED_BYTES = 163 * 1024
-"""Shared memory of a block on an A100."""
 
 REGISTERS = 65536
 """Of a multiprocessor."""
@@ -86,7 +84,7 @@ def step_candidates(n: int, dtype: np.dtype) -> list[StepShape]:
     shapes = []
     for rows, columns in dict.fromkeys([best, *product((2, 1, 4), (4, 8, 2))]):
         threads, shared = 32 * n // columns, _step_shared(n, dtype, rows)
-        if n % columns or columns % vector or rows * columns * words > 16 or shared > SHARED_BYTES:
+        if n % columns or columns % vector or rows * columns * words > 16 or shared > BLOCK_SHARED:
             continue
         registers = 4 * rows * columns * words + 48 + 16 * words
         resident = min(MULTIPROCESSOR_SHARED // (shared + 1024), REGISTERS // (threads * registers), 16)
@@ -142,7 +140,7 @@ def grams_candidates(n: int, dtype: np.dtype) -> list[GramsShape]:
         registers = words * (2 * tile * tile + 48) + (32 if tile == 8 else 0)
         given = 64 * ceil(tasks * slices / 64) * registers  # to pairs of warps
         resident = min(MULTIPROCESSOR_SHARED // (shared + 1024), REGISTERS // given, 8)
-        if shared <= SHARED_BYTES and resident:
+        if shared <= BLOCK_SHARED and resident:
             shapes.append(GramsShape(tile, slices, chunk, resident))
     return list(dict.fromkeys(shapes))[:12]
 

@@ -81,7 +81,7 @@ def one_link_current(lattice: Lattice, n: int, dtype: np.dtype) -> Options[Colum
 
 @cache
 def sum_partials(count: int) -> Launch:
-    """The second stage of every reduction, for `count` doubles."""
+    """The second stage of reductions to `count` doubles, matrices and currents, with few partial sums."""
     return Launch("sum_partials.cu", "sum_partials", (ceil(count / 32),), 1024)
 
 

@@ -10,6 +10,7 @@ from math import ceil, log2, prod
 import numpy as np
 
 from stages.kernels.cuda.launch.base import (
+    BLOCK_SHARED,
     BLOCK_THREADS,
     MULTIPROCESSOR_SHARED,
     Launch,
@@ -22,9 +23,6 @@ from stages.kernels.cuda.launch.base import (
 from stages.kernels.cuda.tuning.choice import Options, tuned
 from stages.lattice.errors import InputError
 from stages.lattice.geometry import Lattice
-
-BLOCK_SHARED = 163 * 1024
-"""Shared memory that a block can have, on an A100."""
 
 INDEX_LIMIT = 1 << 32
 """Vectors of a field that the dslash can count."""
