@@ -42,8 +42,8 @@ class BlockCoefficients:
         rows[0] = xp.asarray(c)
         return cls(squares[:3], rows[0], rows[1], squares[3], squares[4], squares[5], xp.zeros(1 + n))
 
-    def room(self, purpose: str, shape: tuple[int, ...], dtype: Any = np.complex128) -> Array:
-        """Workspace of this shape, the same array whenever it is asked for: a captured graph may hold it.
+    def workspace(self, purpose: str, shape: tuple[int, ...], dtype: Any = np.complex128) -> Array:
+        """Room of this shape, the same array whenever it is asked for: a captured graph may hold it.
 
         Another shape is another array: kernels that are being tuned ask for partial sums of many grids.
         """

@@ -38,9 +38,9 @@ def ordinary(hermitian):
 
 def test_workspace_has_the_shape_asked_for():
     a = BlockCoefficients.of(np.zeros((3, 5)), np.zeros(1))
-    small, large = a.room("partial sums", (2, 3)), a.room("partial sums", (4, 3))
+    small, large = a.workspace("partial sums", (2, 3)), a.workspace("partial sums", (4, 3))
     assert small.shape == (2, 3) and large.shape == (4, 3)
-    assert a.room("partial sums", (2, 3)) is small and a.room("others", (2, 3)) is not small
+    assert a.workspace("partial sums", (2, 3)) is small and a.workspace("others", (2, 3)) is not small
 
 
 @pytest.mark.parametrize("rows", [1, 47, 2048, 6151])

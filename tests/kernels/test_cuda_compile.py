@@ -59,7 +59,7 @@ def tuned(dtype: np.dtype) -> list[Launch]:
         *(block_cg_shapes.block_step(n, dtype, ROWS) for n in (8, 16, 24, 32)),
         *(block_cg_shapes.iteration_grams(n, dtype, ROWS) for n in (8, 16, 24, 32)),
         *(columns.reduction(kernel, n, dtype, ROWS) for kernel in columns.REDUCTIONS for n in WIDTHS),
-        *(columns.element_kernel("cg_update.cu", "cg_advance", n, dtype, ROWS) for n in WIDTHS),
+        *(columns.cg_advance(n, dtype, ROWS) for n in WIDTHS),
         *(columns.one_link_current(ODD, n, dtype) for n in WIDTHS),
         gauge_shapes.add_staple(ODD, dtype),
         gauge_shapes.long_links(ODD, dtype),
@@ -134,7 +134,7 @@ CHOICES = [
     (block_cg_shapes._iteration_grams, (16, SINGLE, ROWS)),
     (columns.reduction, ("dots", 16, SINGLE, ROWS)),
     (columns.reduction, ("norms2", 1, DOUBLE, ROWS)),
-    (columns.element_kernel, ("cg_update.cu", "cg_advance", 16, SINGLE, ROWS)),
+    (columns.cg_advance, (16, SINGLE, ROWS)),
     (columns.one_link_current, (ODD, 16, DOUBLE)),
 ]
 

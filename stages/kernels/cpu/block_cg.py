@@ -27,7 +27,7 @@ def iteration_grams(p: NDArray, ap: NDArray, q: NDArray, a: BlockCoefficients) -
     """P^H A P, (A P)^H A P and Q^H Q, all Hermitian, into a.grams."""
     check_step(a, p=p, ap=ap, q=q)
     rows, n = real_rows(p), p.shape[-1]
-    partial = a.room("partial sums", (block_count(len(rows)), 3, n, 2 * n), np.float64)
+    partial = a.workspace("partial sums", (block_count(len(rows)), 3, n, 2 * n), np.float64)
     zeros = np.zeros(2 * n, rows.dtype)
     _grams_kernel(n, rows.itemsize)(rows, real_rows(ap), real_rows(q), zeros, partial)
     sums = partial.sum(axis=0).view(np.complex128)

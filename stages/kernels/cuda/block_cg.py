@@ -29,7 +29,7 @@ def iteration_grams(p: cupy.ndarray, ap: cupy.ndarray, q: cupy.ndarray, a: Block
         pap = gram(p, ap)
         a.grams[...] = cupy.stack([(pap + pap.conj().T) / 2, gram(ap, ap), gram(q, q)])
         return
-    partials = a.room("partial sums", (kernel.grid[0], 3, n, n))
+    partials = a.workspace("partial sums", (kernel.grid[0], 3, n, n))
     run(kernel, p, ap, q, partials, np.int64(rows))
     sum_partials(partials, a.grams)
 
@@ -40,10 +40,12 @@ def step_coefficients(a: BlockCoefficients, rank: int, unit: float) -> None:
     rank: columns of the blocks and rows of C that are not zero; unit: rounding unit of the blocks.
     """
     w, n = a.c.shape
-    workspace = a.room("small algebra", (shapes.small_elements(w),)) if w > shapes.IN_SHARED else np.uintp(0)
+    workspace = (
+        a.workspace("small algebra", (shapes.small_elements(w),)) if w > shapes.IN_SHARED else np.uintp(0)
+    )
     run(
         shapes.step_coefficients(w, n),
-        *(a.grams, a.c, a.x, a.q, a.ap, a.p, a.room("new c", (w, n)), a.summary, workspace),
+        *(a.grams, a.c, a.x, a.q, a.ap, a.p, a.workspace("new c", (w, n)), a.summary, workspace),
         *(np.int32(rank), np.float64(unit), np.float64(DRIFT), np.float64(CONDITION)),
     )
 

@@ -19,7 +19,7 @@ def cg_advance(x: cupy.ndarray, p: cupy.ndarray, r: cupy.ndarray, coefficients: 
     """
     check_cg(coefficients, x=x, p=p, r=r)
     n, rows = r.shape[-1], r.size // r.shape[-1]
-    kernel = columns.element_kernel("cg_update.cu", "cg_advance", n, r.dtype, rows)
+    kernel = columns.cg_advance(n, r.dtype, rows)
     run(kernel, x, p, r, coefficients.numbers, np.int64(rows))
 
 

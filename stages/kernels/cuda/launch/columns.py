@@ -54,13 +54,13 @@ def reduction(kernel: str, n: int, dtype: np.dtype, rows: int, slices: int = 1) 
 
 
 @tuned
-def element_kernel(file: str, kernel: str, n: int, dtype: np.dtype, rows: int) -> Options[ColumnShape]:
-    """A kernel on per-rhs columns with a thread for each vector of each row (`Columns::for_one`)."""
+def cg_advance(n: int, dtype: np.dtype, rows: int) -> Options[ColumnShape]:
+    """Step 1 of batched CG, with a thread for each vector of each row (`Columns::for_one`)."""
     groups = _groups(n, dtype, (256, 128, 512))
 
     def launch(shape: ColumnShape) -> Launch:
         block = _vectors(n, dtype) * shape.groups
-        return Launch(file, instance(kernel, dtype, n, shape.groups), (shape.blocks,), block)
+        return Launch("cg_update.cu", instance("cg_advance", dtype, n, shape.groups), (shape.blocks,), block)
 
     return Options(tuple(ColumnShape(g, ceil(rows / g)) for g in groups), launch)
 
