@@ -33,18 +33,26 @@ def shortage(plan: Plan, cluster: Cluster) -> str:
 
 
 def device_projection(plan: Plan, cluster: Cluster) -> str:
-    """A line for people on the memory that the plan takes on each GPU; empty if that is unknown."""
-    if not (devices := cluster.devices) or not (needed := device_memory(plan, devices)):
+    """A line for people on the memory that the plan takes on each GPU; empty without GPUs or figures."""
+    devices = cluster.devices
+    if not (devices or cluster.backend == "cuda") or not (needed := device_memory(plan, devices)):
         return ""
+    if devices is None:
+        return f"projected: at least {size(needed)} on each GPU, whose memory is not known here"
     return f"projected: {size(needed)} on each GPU of {size(devices.memory)}"
 
 
-def device_memory(plan: Plan, devices: Devices) -> int:
-    """Bytes of a GPU that the largest missing task needs, beside all resident results that are kept there."""
+def device_memory(plan: Plan, devices: Devices | None) -> int:
+    """Bytes of a GPU that the largest missing task needs, beside all resident results that are kept there.
+
+    Where the GPUs are not known, beside one such result, which is the least.
+    """
     task = max((chunk.node.device_memory for chunk in plan.missing), default=0)
     held = sorted((chunk.node.device_memory for chunk in _resident(plan.missing)), reverse=True)
     if not task or not held:
         return task
+    if devices is None:
+        return task + held[0]
     mine = sum(held[: -(-len(held) // devices.count)])
     return task + max(held[0], min(mine, int(DEVICE_SHARE * devices.memory)))
 

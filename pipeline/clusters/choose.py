@@ -34,5 +34,6 @@ def choose(name: str, **options: Any) -> Cluster:
 
         return Slurm(**options)
     raise UserError(
-        f"no cluster {name!r}{suggestion(name, KINDS)}, or tcp://host:port, or the path of a scheduler file"
+        f"no cluster {name!r}{suggestion(name, KINDS)} "
+        "(a cluster that runs already: tcp://host:port or the path of its scheduler file)"
     )

@@ -18,15 +18,15 @@ from pipeline.memory import device_memory, device_projection, shortage
 
 @dataclass(frozen=True)
 class TwoDevices:
-    """A cluster that cannot be opened, with two GPUs."""
+    """A cluster that cannot be opened, with two GPUs; None: of unknown memory."""
 
-    memory: int
+    memory: int | None
     backend: str = "cpu"
     memory_limit: None = None
 
     @property
-    def devices(self) -> Devices:
-        return Devices(2, self.memory)
+    def devices(self) -> Devices | None:
+        return Devices(2, self.memory) if self.memory else None
 
     def open(self, demand: Any) -> Any:
         return nullcontext(pytest.fail("a plan that does not fit must not start a cluster"))
@@ -54,6 +54,14 @@ def test_a_workflow_without_figures_has_no_projection(store: Store) -> None:
     w = Workflow("plain")
     w.add(toys.field, over={"config": ["a"]})
     assert device_projection(plan(w, store), TwoDevices(50_000_000_000)) == ""
+
+
+def test_what_unknown_devices_need_at_least(store: Store) -> None:
+    unknown = TwoDevices(None, backend="cuda")
+    line = "projected: at least 16 GB on each GPU, whose memory is not known here"
+    assert device_projection(planned(store), unknown) == line
+    assert shortage(planned(store), unknown) == ""
+    assert device_projection(planned(store), TwoDevices(None)) == ""
 
 
 def test_a_plan_beyond_a_device_is_refused_before_any_work(store: Store) -> None:

@@ -99,6 +99,18 @@ def test_lattice_beyond_the_machines_memory(
     assert answer.code == 0 and "\nwarning: a task of node 'loops_light' needs" in answer.out
 
 
+def test_plan_for_gpus_on_a_machine_without(
+    quarkline: CommandLine, g2: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pipeline.clusters.cuda.Cuda.devices", None)
+    edit(g2, ("[4, 4, 4, 4]", "[32, 32, 32, 48]"))
+    answer = quarkline("plan", g2, "--cluster", "cuda")
+    line = answer.out.splitlines()[-1]
+    assert re.fullmatch(r"projected: at least \S+ GB on each GPU, whose memory is not known here", line)
+    assert json.loads(quarkline("plan", g2, "--cluster", "cuda", "--json").out)["device_memory_bytes"] > 1e10
+    assert json.loads(quarkline("plan", g2, "--json").out)["device_memory_bytes"] is None
+
+
 def test_missing_workflow_file(quarkline: CommandLine, g2: Path) -> None:
     refused(quarkline("run", "g3.yaml"), "g3.yaml: no such workflow file: did you mean g2.yaml?")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -76,6 +77,14 @@ def test_figures_of_a_line_follow_from_its_time() -> None:
     assert cells == ["f", "k", "4x4x4x6", "single", "5", "2 ns", "573", "50.0", "-", "1.00", "0.5 J"]
 
 
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(4.21e-11, "42.1 ps"), (2e-9, "2 ns"), (3.5e-6, "3.5 us"), (0.0057, "5.7 ms"), (2, "2 s")],
+)
+def test_times_have_a_unit_with_few_digits(seconds: float, text: str) -> None:
+    assert table._seconds(seconds) == text
+
+
 def test_every_family_is_measured(quarkline: CommandLine, backend: str) -> None:
     families = [name for name in FAMILIES if name != "end-to-end"]
     answer = quarkline("bench", "--backend", backend, *SMALL, "--only", ",".join(families), "--json")
@@ -107,7 +116,7 @@ def test_end_to_end_run_gives_its_own_time_and_that_of_its_solves(backend: str) 
     ("options", "complaint"),
     [
         (["--lattice", "4", "4", "5", "4"], "four even numbers"),
-        (["--rhs", "65"], "1 to 64 right-hand sides, got 65"),
+        (["--rhs", "65"], "1 to 64 right-hand sides, got 65 (--rhs)"),
         (["--rhs", "8;16"], "no list of numbers"),
         (["--only", "dslash,solvers"], "'solvers' is none of dslash, normal"),
         (["--precision", "quad"], "'quad' is none of half, single, double"),
@@ -123,6 +132,24 @@ def test_mistakes_are_named(quarkline: CommandLine, options: list[str], complain
 def test_nothing_to_measure_is_an_error(quarkline: CommandLine, backend: str) -> None:
     answer = quarkline("bench", "--backend", backend, *SMALL, "--only", "blas", "--precision", "half")
     assert answer.code == 2 and f"{backend} has no half precision of blas" in answer.err
+    assert "give --precision single, double or both" in answer.err
+
+
+def test_what_is_asked_for_twice_is_measured_once(quarkline: CommandLine, backend: str) -> None:
+    twice = ("--rhs", "2,2", "--only", "blas,blas", "--precision", "single,single")
+    answer = quarkline("bench", "--backend", backend, "--lattice", "4", "4", "4", "4", *twice, "--json")
+    kernels = [line["kernel"] for line in json.loads(answer.out)["lines"]]
+    assert len(kernels) == len(set(kernels))
+
+
+def test_fields_larger_than_the_memory_at_hand_are_not_made(
+    quarkline: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(machine, "HOST_COPY_BYTES", 1 << 16)
+    monkeypatch.setattr(machine.psutil, "virtual_memory", lambda: SimpleNamespace(available=90_000_000))
+    answer = quarkline("bench", "--lattice", "16", "16", "16", "16", "--rhs", "64", "--only", "blas")
+    assert answer.code == 2 and "blas does not fit into memory on 16x16x16x16 with 64" in answer.err
+    assert "(0.1 GB are needed next, 0.1 GB are free)" in answer.err
 
 
 def test_short_memory_says_what_to_change(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:

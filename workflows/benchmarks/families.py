@@ -49,8 +49,8 @@ def bench_of(
         machine,
         Lattice(extents or LATTICES[backend]),
         Lattice(extents or RUN_LATTICES[backend]),
-        tuple(widths or WIDTHS[backend]),
-        tuple(precisions),
+        tuple(dict.fromkeys(widths or WIDTHS[backend])),
+        tuple(dict.fromkeys(precisions)),
         copy_bandwidth=1.0,
     )
     return replace(asked, copy_bandwidth=machine.copy_bandwidth())
@@ -62,7 +62,7 @@ def speeds(bench: Bench, families: Sequence[str]) -> Iterator[Speed]:
     Raises InputError where memory is short, and where there is nothing to measure.
     """
     count = 0
-    for family in families:
+    for family in dict.fromkeys(families):
         try:
             for speed in FAMILIES[family](bench):
                 count += 1
@@ -75,5 +75,5 @@ def speeds(bench: Bench, families: Sequence[str]) -> Iterator[Speed]:
     if not count:
         raise InputError(
             f"{bench.machine.backend} has no {' or '.join(bench.precisions)} precision of "
-            f"{', '.join(families)}"
+            f"{', '.join(families)}: give --precision single, double or both"
         )

@@ -6,13 +6,14 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
-from math import ceil
+from math import ceil, prod
 from statistics import median
 from typing import Any, Protocol
 
 import llvmlite.binding as llvm
 import numba
 import numpy as np
+import psutil
 
 from pipeline.energy import Meter, energy_meter
 from stages.kernels.dispatch import Array, Kernels
@@ -175,9 +176,21 @@ def machine_of(backend: str) -> Machine:
 
 
 def random_field(machine: Machine, shape: tuple[int, ...], dtype: Any) -> Array:
-    """Complex numbers with both parts uniform in [-1, 1)."""
+    """Complex numbers with both parts uniform in [-1, 1). Raises MemoryError."""
+    if machine.xp is np:
+        _require_memory(2 * prod(shape) * np.dtype(dtype).itemsize)
     real = np.dtype(dtype).type(0).real.dtype
     parts = machine.xp.random.default_rng(2718).random((*shape[:-1], 2 * shape[-1]), dtype=real)
     parts *= 2
     parts -= 1
     return parts.view(dtype)
+
+
+def _require_memory(size: int) -> None:
+    """Raise MemoryError unless the host has `size` bytes: it grants more than it has, and kills who uses it.
+
+    A field and what a kernel makes of it are two of its size.
+    """
+    free = psutil.virtual_memory().available
+    if size > free:
+        raise MemoryError(f"{size / 1e9:.1f} GB are needed next, {free / 1e9:.1f} GB are free")

@@ -86,7 +86,7 @@ class Bench:
                 raise InputError(f"precision must be 'half', 'single' or 'double', got {precision!r}")
         for rhs in self.widths:
             if not 1 <= rhs <= MOST_RHS:
-                raise InputError(f"a block holds 1 to {MOST_RHS} right-hand sides, got {rhs}")
+                raise InputError(f"a block holds 1 to {MOST_RHS} right-hand sides, got {rhs} (--rhs)")
 
     @property
     def dtypes(self) -> dict[str, np.dtype]:

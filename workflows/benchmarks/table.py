@@ -71,7 +71,7 @@ def _number(value: float | None, form: str) -> str:
 
 def _seconds(value: float) -> str:
     """With the unit that leaves few digits before the point."""
-    for unit, name in ((1e-12, "ps"), (1e-9, "ns"), (1e-6, "us")):
+    for unit, name in ((1e-12, "ps"), (1e-9, "ns"), (1e-6, "us"), (1e-3, "ms")):
         if value < 1e3 * unit:
             return f"{value / unit:.4g} {name}"
     return f"{value:.4g} s"

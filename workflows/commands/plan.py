@@ -39,13 +39,14 @@ def plan(
     if json:
         from json import dumps
 
-        needed = chosen.devices and device_memory(planned, chosen.devices)
+        on_devices = chosen.devices or chosen.backend == "cuda"
+        needed = device_memory(planned, chosen.devices) if on_devices else None
         content = {"store": str(kept.path), **as_dict(planned), "device_memory_bytes": needed}
         typer.echo(dumps({**content, "warning": short}, indent=2))
     else:
         typer.echo(planned.explain())
-        if on_devices := device_projection(planned, chosen):
-            typer.echo(on_devices)
+        if line := device_projection(planned, chosen):
+            typer.echo(line)
         if short:
             typer.echo(f"warning: {short}")
 
