@@ -8,7 +8,8 @@ import pytest
 from stages.kernels.block_coefficients import BlockCoefficients
 from stages.kernels.dispatch import to_host
 
-WIDTHS = (1, 3, 8, 12, 16, 24, 32, 33, 64)
+WIDTHS = (1, 3, 16, 33, *(pytest.param(n, marks=pytest.mark.slow) for n in (8, 12, 24, 32, 64)))
+"""The CPU compiles each width for seconds; one of each kind is enough for a quick run."""
 
 
 @pytest.fixture
@@ -141,7 +142,10 @@ def test_sweep(backend, random, ordinary, tolerance, n, rows):
     sweep(backend, random, ordinary, tolerance, n, n, rows)
 
 
-@pytest.mark.parametrize(("n", "rhs"), [(8, 16), (3, 7), (16, 33)])
+@pytest.mark.parametrize(
+    ("n", "rhs"),
+    [(3, 7), pytest.param(8, 16, marks=pytest.mark.slow), pytest.param(16, 33, marks=pytest.mark.slow)],
+)
 def test_sweep_of_a_narrowed_block(backend, random, ordinary, tolerance, n, rhs):
     sweep(backend, random, ordinary, tolerance, n, rhs, 700)
 
