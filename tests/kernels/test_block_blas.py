@@ -8,7 +8,15 @@ import pytest
 from stages.lattice.errors import InputError
 
 ROWS = (1, 47, 48, 2048, 6151)
-PAIRS = [(1, 1), (3, 3), (8, 8), (16, 16), (33, 33), (64, 64), (3, 16), (33, 5)]
+
+PAIRS = [
+    (1, 1),
+    (3, 3),
+    (16, 16),
+    (3, 16),
+    (33, 5),
+    *(pytest.param((n, n), marks=pytest.mark.slow) for n in (8, 33, 64)),
+]
 
 
 def close(values, expected, tolerance):

@@ -115,7 +115,10 @@ def of_gauge_links(dtype: np.dtype) -> list[Launch]:
 
 @pytest.mark.parametrize("dtype", [SINGLE, DOUBLE], ids=str)
 @pytest.mark.parametrize("arch", ARCHITECTURES)
-@pytest.mark.parametrize(("kernels", "spills"), [(tuned, 0), (unusual, 64), (of_gauge_links, 0)])
+@pytest.mark.parametrize(
+    ("kernels", "spills"),
+    [(tuned, 0), pytest.param(unusual, 64, marks=pytest.mark.slow), (of_gauge_links, 0)],
+)
 def test_kernels_compile(kernels: Kernels, spills: int, arch: str, dtype: np.dtype) -> None:
     for kernel, used in usages(kernels(dtype), arch):
         assert used.spilled_bytes <= spills, (kernel.instance, used)

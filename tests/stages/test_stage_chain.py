@@ -74,8 +74,15 @@ def test_full_dilution_with_real_solves_is_the_exact_trace(staggered, exact):
     assert at.statistics["history"][0] == 1.0
 
 
-@pytest.mark.parametrize("solver", ["block_cgrq", "batched_cg"])
-@pytest.mark.parametrize("precision", ["double", "double-single"])
+@pytest.mark.parametrize(
+    ("solver", "precision"),
+    [
+        ("batched_cg", "double"),
+        ("block_cgrq", "double-single"),
+        pytest.param("batched_cg", "double-single", marks=pytest.mark.slow),
+        pytest.param("block_cgrq", "double", marks=pytest.mark.slow),
+    ],
+)
 def test_solver_and_precision_do_not_alter_the_loops(staggered, solver, precision):
     _, reference = measure(staggered, (0, 1), solver="batched_cg", precision="double", tolerance=1e-12)
     _, result = measure(staggered, (0, 1), solver=solver, precision=precision, tolerance=1e-10, block=7)
