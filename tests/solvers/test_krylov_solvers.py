@@ -46,7 +46,7 @@ def check(A, b, solution, tolerance):
     )
 
 
-@pytest.mark.parametrize("rhs", [1, 3, 8, 16, 33])
+@pytest.mark.parametrize("rhs", [1, 8, 33, *(pytest.param(n, marks=pytest.mark.slow) for n in (3, 16))])
 @pytest.mark.parametrize(
     ("action", "mass", "tolerance"), [("hisq", 0.1, 5e-6), ("hisq", 0.1, 1e-12), ("naive", 0.02, 1e-12)]
 )
