@@ -21,9 +21,9 @@ from stages.kernels.cpu.compiled import compiled
 from stages.kernels.cpu.rows import block_count
 from stages.kernels.cpu.vector_ir import REGISTER_BYTES, REGISTERS, ComplexSums, Emitter, literals
 from stages.kernels.directions import neighbour_table
-from stages.kernels.half_field import HalfField, check_half_dslash
+from stages.kernels.half_field import HalfField
 from stages.kernels.operands import check_dslash, check_links
-from stages.kernels.reference.hisq_dslash import from_half, to_half
+from stages.kernels.reference.hisq_dslash import from_half, through_single, to_half
 from stages.lattice.geometry import Lattice
 
 __all__ = ["PackedLinks", "from_half", "hisq_dslash", "pack", "to_half"]
@@ -79,7 +79,7 @@ def hisq_dslash(
     With complex64 links x may be a HalfField; out is one then, without a diagonal, or complex64 as it is.
     """
     if isinstance(x, HalfField):
-        return _half_dslash(packed, x, out, diagonal, a, b, dots)
+        return through_single(hisq_dslash, packed, x, out, diagonal, a, b, dots)
     check_dslash(packed, x, out, diagonal, dots)
     kernel = _kernel(x.shape[2], packed.dtype.itemsize // 2, packed.directions, dots is not None)
     if diagonal is None:
@@ -92,23 +92,6 @@ def hisq_dslash(
     if dots is not None:
         dots[...] = sums.sum(axis=0).reshape(-1, 2).sum(axis=1)
     return out
-
-
-def _half_dslash(
-    packed: PackedLinks,
-    x: HalfField,
-    out: Any,
-    diagonal: NDArray | None,
-    a: float,
-    b: float,
-    dots: NDArray | None,
-) -> Any:
-    """By way of complex64: a processor gains little from 16 bits, results should be those of the GPU."""
-    check_half_dslash(packed, x, out, diagonal, dots)
-    values = from_half(x)
-    if not isinstance(out, HalfField):
-        return hisq_dslash(packed, values, out, diagonal=diagonal, a=a, b=b, dots=dots)
-    return to_half(hisq_dslash(packed, values, np.empty_like(values), b=b), out)
 
 
 @cache

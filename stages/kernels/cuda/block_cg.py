@@ -24,11 +24,11 @@ def iteration_grams(p: cupy.ndarray, ap: cupy.ndarray, q: cupy.ndarray, a: Block
     """P^H A P, (A P)^H A P and Q^H Q, all Hermitian, into a.grams."""
     check_step(a, p=p, ap=ap, q=q)
     n, rows = p.shape[-1], p.size // p.shape[-1]
-    kernel = shapes.iteration_grams(n, p.dtype, rows)
-    if kernel is None:
+    if not shapes.grams_candidates(n, p.dtype):
         pap = gram(p, ap)
         a.grams[...] = cupy.stack([(pap + pap.conj().T) / 2, gram(ap, ap), gram(q, q)])
         return
+    kernel = shapes.iteration_grams(n, p.dtype, rows)
     partials = a.workspace("partial sums", (kernel.grid[0], 3, n, n))
     run(kernel, p, ap, q, partials, np.int64(rows))
     sum_partials(partials, a.grams)
@@ -55,9 +55,9 @@ def block_step(
 ) -> None:
     """X += P a.x, Q = Q a.q + A P a.ap, P = Q + P a.p in place; nothing at all unless it is ordinary."""
     check_step(a, x=x, q=q, p=p, ap=ap)
-    rows = p.size // p.shape[-1]
-    kernel = shapes.block_step(p.shape[-1], p.dtype, rows) if x.shape == p.shape else None
-    if kernel is not None:
+    n, rows = p.shape[-1], p.size // p.shape[-1]
+    if x.shape == p.shape and shapes.step_candidates(n, p.dtype):
+        kernel = shapes.block_step(n, p.dtype, rows)
         run(kernel, x, q, p, ap, a.x, a.q, a.ap, a.p, a.summary, np.int64(rows))
         return
     multiply_add(p, a.x, x, x, a.summary)

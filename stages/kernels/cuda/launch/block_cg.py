@@ -50,14 +50,10 @@ class GramsShape:
     resident: int
 
 
-def block_step(n: int, dtype: np.dtype, rows: int) -> Launch | None:
-    """The sweep of `block_step.cu` in its best shape; None where no shape fits."""
-    check_rhs(n)
-    return _block_step(n, dtype, rows) if step_candidates(n, dtype) else None
-
-
 @tuned
-def _block_step(n: int, dtype: np.dtype, rows: int) -> Options[StepShape]:
+def block_step(n: int, dtype: np.dtype, rows: int) -> Options[StepShape]:
+    """The sweep of `block_step.cu`, for blocks that have `step_candidates`."""
+    check_rhs(n)
     shapes = tuple(step_candidates(n, dtype))
     return Options(shapes, lambda shape: block_step_in_shape(n, dtype, rows, shape))
 
@@ -77,7 +73,7 @@ def block_step_in_shape(n: int, dtype: np.dtype, rows: int, shape: StepShape) ->
 
 @cache
 def step_candidates(n: int, dtype: np.dtype) -> list[StepShape]:
-    """Shapes worth timing, the best guess first."""
+    """Shapes worth timing, the best guess first; none where a block is too wide for the kernel."""
     words = dtype.itemsize // 8
     vector = 3 - words
     best = (1, 4) if words == 2 and n <= 24 else (2, 4)
@@ -98,14 +94,10 @@ def _step_shared(n: int, dtype: np.dtype, lane_rows: int) -> int:
     return 4 * n * n * dtype.itemsize + 3 * 32 * lane_rows * (n * dtype.itemsize + 16)
 
 
-def iteration_grams(n: int, dtype: np.dtype, rows: int) -> Launch | None:
-    """The sums of `iteration_grams.cu` in their best shape; None where no shape fits."""
-    check_rhs(n)
-    return _iteration_grams(n, dtype, rows) if grams_candidates(n, dtype) else None
-
-
 @tuned
-def _iteration_grams(n: int, dtype: np.dtype, rows: int) -> Options[GramsShape]:
+def iteration_grams(n: int, dtype: np.dtype, rows: int) -> Options[GramsShape]:
+    """The sums of `iteration_grams.cu`, for blocks that have `grams_candidates`."""
+    check_rhs(n)
     shapes = tuple(grams_candidates(n, dtype))
     return Options(shapes, lambda shape: iteration_grams_in_shape(n, dtype, rows, shape))
 
