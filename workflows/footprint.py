@@ -19,12 +19,13 @@ LINK_FIELDS = 8
 """Link fields alive while HISQ links are made: two levels, staples, and the results."""
 
 
-DEVICE_BLOCKS = {"double": 10.0, "double-single": 7.0}
-"""The most blocks of right-hand sides that a GPU holds at a time, in double precision: b, x, the residual and
-one more outside the solver, six of its own precision inside. Traced on a device."""
-DEVICE_LINK_FIELDS = 12.5
-"""Link fields that a GPU's memory pool holds when HISQ links have been made and packed; measured. Naive links
-take less than their solves."""
+DEVICE_BLOCKS = {"double": 9.2, "double-single": 7.6}
+"""The most blocks of right-hand sides that a GPU's pool holds at a time, in double precision: b, x, the
+residual and one more outside the solver, the rest inside. Measured at 24^4, N = 16 and 32: 8.6 to 8.8 and
+7.4 to 8.6."""
+DEVICE_LINK_FIELDS = {"double": 12.6, "double-single": 16.9}
+"""Link fields that a GPU's pool holds when HISQ links have been made and packed; measured at 16^4 and 24^4.
+Naive links take less than their solves."""
 NARROW = 8
 """Columns up to which the dslash reads compressed links; batched CG narrows to that as columns converge."""
 
@@ -87,4 +88,4 @@ def solving_device_memory(
     if directions < 16:
         return solving
     kept = operator_device_memory(lattice, directions, precision, narrow)
-    return max(solving, int(DEVICE_LINK_FIELDS * links_bytes(lattice)) - kept)
+    return max(solving, int(DEVICE_LINK_FIELDS[precision] * links_bytes(lattice)) - kept)

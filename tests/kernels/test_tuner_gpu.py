@@ -16,7 +16,7 @@ import cupy
 from stages.kernels import cuda
 from stages.kernels.cuda.compile import run
 from stages.kernels.cuda.launch.base import Launch
-from stages.kernels.cuda.tuning.choice import Options, listening, tuned
+from stages.kernels.cuda.tuning.choice import Options, listening, timed_where, tuned
 from stages.kernels.cuda.tuning.tuner import Tuner
 
 pytestmark = pytest.mark.gpu
@@ -69,6 +69,16 @@ def test_wrong_candidates_never_win_and_arguments_are_put_back() -> None:
     (finding,) = tuner.findings
     assert set(finding.rejected) == set(map(str, WRONG)) and finding.candidates == 5
     assert finding.shape["blocks"] in (RIGHT.blocks, SAME.blocks) and finding.seconds > 0
+
+
+def test_calls_without_work_are_not_timed() -> None:
+    partials, tuner = cupy.ones((5, COUNT)), Tuner()
+    measured = tuner.measured(timed_where(lambda partials, total: bool(total[0]))(accumulate))
+    with listening(tuner.shape_of):
+        measured(partials, cupy.zeros(COUNT))
+        assert not tuner.findings
+        measured(partials, cupy.ones(COUNT))
+    assert len(tuner.findings) == 1
 
 
 def test_every_wrapper_of_the_package_is_measured_and_nothing_else() -> None:

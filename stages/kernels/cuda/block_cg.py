@@ -12,6 +12,7 @@ from stages.kernels.block_coefficients import CONDITION, DRIFT, BlockCoefficient
 from stages.kernels.cuda.block_blas import gram, multiply_add, sum_partials
 from stages.kernels.cuda.compile import run
 from stages.kernels.cuda.launch import block_cg as shapes
+from stages.kernels.cuda.tuning.choice import timed_where
 from stages.kernels.operands import check_step
 
 
@@ -50,6 +51,7 @@ def step_coefficients(a: BlockCoefficients, rank: int, unit: float) -> None:
     )
 
 
+@timed_where(lambda x, q, p, ap, a: bool(a.summary[0]))
 def block_step(
     x: cupy.ndarray, q: cupy.ndarray, p: cupy.ndarray, ap: cupy.ndarray, a: BlockCoefficients
 ) -> None:

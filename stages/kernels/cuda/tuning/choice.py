@@ -19,6 +19,9 @@ from stages.kernels.cuda.tuning.table import Device, Table, read_table, table_ke
 
 S = TypeVar("S")
 P = ParamSpec("P")
+W = TypeVar("W", bound=Callable[..., Any])
+
+HAS_WORK = "has_work"
 
 
 @dataclass(frozen=True)
@@ -79,13 +82,26 @@ def tuned(options: Callable[P, Options[Any]]) -> Callable[P, Launch]:
         bound = signature.bind(*arguments, **named)
         bound.apply_defaults()
         words = (f"{name}={value}" for name, value in bound.arguments.items())
-        problem = Problem(" ".join((options.__name__.strip("_"), *words)), options(*arguments, **named))
+        problem = Problem(" ".join((options.__name__, *words)), options(*arguments, **named))
         if _listeners:
             return _listeners[-1](problem)
         return problem.launch(problem.measured(measured_choices()))
 
     _forgetful.append(best.cache_clear)
     return cast(Callable[P, Launch], wraps(options)(best))
+
+
+def timed_where(has_work: Callable[..., bool]) -> Callable[[W], W]:
+    """Mark a wrapper some of whose calls do nothing, and so tell nothing of a shape.
+
+    has_work: given the wrapper's arguments.
+    """
+
+    def mark(wrapper: W) -> W:
+        setattr(wrapper, HAS_WORK, has_work)
+        return wrapper
+
+    return mark
 
 
 @contextmanager

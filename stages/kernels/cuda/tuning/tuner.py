@@ -15,7 +15,7 @@ import cupy
 from stages.kernels import cuda
 from stages.kernels.cuda.compile import compile_all
 from stages.kernels.cuda.launch.base import Launch
-from stages.kernels.cuda.tuning.choice import Problem, forget_choices, plain_shape
+from stages.kernels.cuda.tuning.choice import HAS_WORK, Problem, forget_choices, plain_shape
 from stages.kernels.cuda.tuning.operands import agree, arrays_in, distinct, is_single, restore
 from stages.kernels.cuda.tuning.table import Entry
 from stages.kernels.cuda.tuning.timing import Work, fastest_times
@@ -88,6 +88,7 @@ class Tuner:
 
     def measured(self, wrapper: Callable[..., Any]) -> Callable[..., Any]:
         """A wrapper of kernels whose calls are measured."""
+        has_work = getattr(wrapper, HAS_WORK, None)
 
         @wraps(wrapper)
         def call(*arguments: Any, **named: Any) -> Any:
@@ -95,9 +96,13 @@ class Tuner:
             kind = (wrapper, _kind(arguments), _kind(sorted(named.items())))
             if self._asked is not None or kind in self._seen or _capturing():
                 return work()
-            self._seen.add(kind)
+            idle = has_work is not None and not has_work(*arguments, **named)
             with self._hearing() as asked:
                 result = work()
+            if idle:
+                forget_choices()  # to be asked again
+                return result
+            self._seen.add(kind)
             if asked:
                 self._tune(work, distinct(arrays_in([*arguments, *named.values()])), asked)
             return result
