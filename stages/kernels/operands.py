@@ -132,3 +132,41 @@ def check_step(a: Any, *, p: Array, **blocks: Array) -> None:
     shape, width = (*p.shape[:-1], a.c.shape[1]), a.c.shape[0]
     for name, block in {"p": p, **blocks}.items():
         check_array(name, block, shape if name == "x" else (*p.shape[:-1], width), p.dtype)
+
+
+def check_basis(V: Array) -> Array:
+    """V ``[*, k]`` as its rows ``[R, k]``, no copy; V is C-contiguous or leading columns of such an array.
+
+    Raises InputError for another order or dtype.
+    """
+    if V.ndim < 2 or V.dtype not in (np.complex64, np.complex128):
+        raise InputError(f"a basis is complex64 or complex128 [*, vectors], got {V.dtype} {V.shape}")
+    stride, itemsize = V.strides[-2], V.itemsize
+    wanted = [itemsize]
+    for axis in range(V.ndim - 2, -1, -1):
+        wanted.insert(0, stride)
+        stride *= V.shape[axis]
+    if V.size and (tuple(wanted) != V.strides or V.strides[-2] < itemsize * V.shape[-1]):
+        raise InputError(
+            f"a basis must be C-contiguous or leading columns of such an array, got strides {V.strides} of "
+            f"{V.dtype} {V.shape}: use ascontiguousarray"
+        )
+    return V.reshape(-1, V.shape[-1])
+
+
+def check_projection(V: Array, x: Array) -> tuple[Array, Array]:
+    """Rows of V and of x, which must be as many. Raises InputError."""
+    rows, other = check_basis(V), check_basis(x)
+    if len(rows) != len(other):
+        raise InputError(f"vectors {V.shape} and block {x.shape} must have the same sites and components")
+    return rows, other
+
+
+def check_rotation(V: Array, Q: Array) -> Array:
+    """Rows of V ``[*, k]`` for Q ``[k, k']``, k' <= k. Raises InputError."""
+    if Q.ndim != 2 or Q.shape[0] != V.shape[-1] or Q.shape[1] > Q.shape[0]:
+        raise InputError(
+            f"a rotation of {V.shape[-1]} vectors in place has shape ({V.shape[-1]}, at most "
+            f"{V.shape[-1]}), got {Q.shape}"
+        )
+    return check_basis(V)

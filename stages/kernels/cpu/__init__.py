@@ -1,6 +1,7 @@
 """The kernels for the host, compiled by Numba."""
 
 from stages.kernels.cpu import (
+    basis,
     block_blas,
     block_cg,
     cg_update,
@@ -14,6 +15,7 @@ from stages.kernels.cpu import (
 from stages.kernels.reference import doubled_links, noise, signs, stream
 
 __all__ = [
+    "basis",
     "block_blas",
     "block_cg",
     "cg_update",

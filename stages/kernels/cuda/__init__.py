@@ -6,6 +6,7 @@ alone, without atomics: the same shapes give the same bits.
 """
 
 from stages.kernels.cuda import (
+    basis,
     block_blas,
     block_cg,
     cg_update,
@@ -22,6 +23,7 @@ from stages.kernels.cuda import (
 )
 
 __all__ = [
+    "basis",
     "block_blas",
     "block_cg",
     "cg_update",

@@ -1,6 +1,7 @@
 """The kernels in plain NumPy (CuPy arrays work too): the oracle of the CPU and CUDA kernels."""
 
 from stages.kernels.reference import (
+    basis,
     block_blas,
     block_cg,
     cg_update,
@@ -16,6 +17,7 @@ from stages.kernels.reference import (
 )
 
 __all__ = [
+    "basis",
     "block_blas",
     "block_cg",
     "cg_update",
