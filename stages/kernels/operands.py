@@ -10,7 +10,7 @@ from stages.kernels.cg_coefficients import CGCoefficients
 from stages.kernels.directions import displacements
 from stages.kernels.dispatch import Array, array_module
 from stages.lattice.errors import InputError
-from stages.lattice.geometry import Lattice
+from stages.lattice.geometry import DIRECTIONS, Lattice
 
 
 def check_array(name: str, array: Array, shape: tuple[int, ...], dtype: np.dtype) -> None:
@@ -78,6 +78,23 @@ def check_gauge(links: Array, lattice: Lattice, out: Array, *, in_place: bool = 
         check_array(name, array, shape, links.dtype)
     if out is links and not in_place:
         raise InputError("out must be another array than the links: their neighbours are read")
+
+
+def check_finite_links(links: Array, lattice: Lattice) -> None:
+    """Raise InputError, naming the first, if an element of links ``[mu, parity, site, ...]`` is not finite.
+
+    One pass over the links, without temporaries: elements of SU(3) matrices cannot overflow in a sum.
+    """
+    xp = array_module(links)
+    if xp.isfinite(links.sum()):
+        return
+    damaged = xp.argwhere(~xp.isfinite(links).all(axis=(-2, -1)))
+    mu, parity, site = (int(number) for number in damaged[0])
+    raise InputError(
+        f"{len(damaged)} links of the configuration are not finite, the first in direction {DIRECTIONS[mu]} "
+        f"at (x, y, z, t) = {tuple(lattice.coordinates(parity)[site].tolist())}: "
+        "start from an undamaged gauge field"
+    )
 
 
 def check_matrices(matrices: Array, out: Array) -> None:

@@ -88,11 +88,10 @@ class Dilution:
     def partition(self, lattice: Lattice, parity: int) -> Partition:
         """The subsets of one parity. Raises InputError where an option does not divide the lattice."""
         period, side = self._time_period(lattice), self._displacement_side(lattice)
-        code = lattice.coordinates(parity)[:, T] % period
+        code = lattice.coordinates(parity)[:, T].astype(np.int64) % period
         for column in lattice.coordinates(parity).T:
             code = code * side + column % side
-        codes = np.flatnonzero(np.bincount(code))
-        site_class = np.searchsorted(codes, np.arange(codes[-1] + 1))[code]
+        codes, site_class = np.unique(code, return_inverse=True)
         colours = list(range(COLOURS)) if self.color else [None]
         subsets = tuple(
             Subset(parity, colour, time if self.time else None, tuple(offset) if self.displacement else None)

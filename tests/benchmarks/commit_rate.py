@@ -1,4 +1,6 @@
-"""How many durable commits a second the engine makes: `python tests/benchmarks/commit_rate.py [FOLDER]`.
+"""How many durable commits a second the engine makes.
+
+    python tests/benchmarks/commit_rate.py [FOLDER]
 
 One small array and its record per chunk, every file and folder flushed. Figures: the store alone in one
 process, and whole runs (plan, Dask, commit) from the start of the first chunk to the end of the last: a first
@@ -7,7 +9,7 @@ run with one task per chunk, and a second with chunks batched as the first one's
 
 from __future__ import annotations
 
-import sys
+import argparse
 import tempfile
 import time
 from collections.abc import Sequence
@@ -65,5 +67,7 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    with tempfile.TemporaryDirectory(dir=sys.argv[1] if len(sys.argv) > 1 else ".") as scratch:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", nargs="?", default=".", help="where to write (default: here)")
+    with tempfile.TemporaryDirectory(dir=parser.parse_args().folder) as scratch:
         main(Path(scratch))

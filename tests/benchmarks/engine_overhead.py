@@ -1,4 +1,6 @@
-"""How much of a run's time is the engine's: `python tests/benchmarks/engine_overhead.py STORE [STAGE]`.
+"""How much of a run's time is the engine's.
+
+    python tests/benchmarks/engine_overhead.py STORE [STAGE]
 
 Reads the events and records of the last run of a store. For each worker and the chunks of a stage (all stages
 unless one is named): seconds in the stage, seconds from there to the end of the commit, and seconds
@@ -7,7 +9,7 @@ between the end of a chunk and the start of the next one.
 
 from __future__ import annotations
 
-import sys
+import argparse
 from collections import defaultdict
 from itertools import pairwise
 
@@ -40,4 +42,8 @@ def main(path: str, stage: str | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("store", help="folder of the store whose last run is looked at")
+    parser.add_argument("stage", nargs="?", help="count the chunks of this stage alone")
+    arguments = parser.parse_args()
+    main(arguments.store, arguments.stage)

@@ -60,6 +60,25 @@ def test_heat_bath_is_the_reference(heatbath, links, beta):
     assert abs(to_host(links) - expected).max() < 1e-11
 
 
+@pytest.mark.parametrize("damage", [np.nan, complex(0, np.inf)])
+def test_links_that_are_not_finite_are_named(heatbath, links, damage):
+    """The heat bath would look for an acceptable proposal for ever."""
+    site = LATTICE.site(np.array([3, 1, 4, 2]))
+    links[1, EVEN, site, 2, 0] = links[3, ODD, 5, 1, 1] = damage
+    before = links.copy()
+    message = r"^2 links .* not finite, the first in direction y at \(x, y, z, t\) = \(3, 1, 4, 2\)"
+    with np.errstate(invalid="ignore"), pytest.raises(InputError, match=message):
+        heatbath.heat_bath(links, LATTICE, 5.9, KEY, 3)
+    assert np.array_equal(to_host(links), to_host(before), equal_nan=True)
+
+
+def test_links_whose_staples_overflow_end_a_sweep(heatbath, links):
+    """They are finite, far from SU(3); the result is not finite, and is there."""
+    links *= 1e120
+    heatbath.heat_bath(links, LATTICE, 5.9, KEY, 3)
+    assert not np.isfinite(to_host(links)).all()
+
+
 def test_over_relaxation_is_the_reference(heatbath, links):
     expected = to_host(links).copy()
     heatbath.over_relax(links, LATTICE)

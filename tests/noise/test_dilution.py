@@ -1,5 +1,7 @@
 """Dilution: partitions of the lattice, their counts, the diluted columns, and refusals."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
@@ -59,6 +61,18 @@ def test_two_to_the_four_displacement_is_eight_even_and_eight_odd_corners():
 def test_odd_displacement_is_cut_by_parity():
     lattice = Lattice((6, 6, 6, 6))
     assert len(Dilution(displacement=3).subsets(lattice)) == 2 * 81
+
+
+def test_memory_follows_the_sites_not_the_combinations():
+    """20^5 combinations of displacement and slice, 3.2 million, of which 80000 hold a site of this parity."""
+    lattice = Lattice((20, 20, 20, 20))
+    lattice.coordinates(EVEN)
+    tracemalloc.start()
+    partition = Dilution(time="full", displacement=20).partition(lattice, EVEN)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert len(partition.subsets) == lattice.half_volume
+    assert peak < 400 * lattice.half_volume
 
 
 @pytest.mark.parametrize("block", [1, 5, 48])

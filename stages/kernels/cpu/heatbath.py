@@ -23,7 +23,7 @@ from stages.kernels.cpu import su3
 from stages.kernels.cpu.compiled import array_type, compiled
 from stages.kernels.cpu.philox import philox4x32
 from stages.kernels.directions import NAIVE_DIRECTIONS, neighbour_table
-from stages.kernels.operands import check_array
+from stages.kernels.operands import check_array, check_finite_links
 from stages.lattice.geometry import EVEN, ODD, Lattice
 
 DOMAIN = np.uint64(1 << 31)
@@ -37,11 +37,11 @@ def heat_bath(links: NDArray, lattice: Lattice, beta: float, key: tuple[int, int
     """One heat-bath sweep over all links, complex128 ``[mu, parity, site, 3, 3]`` in SU(3), in place.
 
     beta >= 0 (new links are random at 0); key: two 32-bit words of the generator; sweep: a number below
-    2^32, a new one for each sweep of a chain.
+    2^32, a new one for each sweep of a chain. Raises InputError for links that are not finite.
     """
-    _compiled_sweep()(
-        *_operands(links, lattice), False, beta / 3, *(np.uint64(word) for word in (*key, sweep))
-    )
+    operands = _operands(links, lattice)
+    check_finite_links(links, lattice)
+    _compiled_sweep()(*operands, False, beta / 3, *(np.uint64(word) for word in (*key, sweep)))
 
 
 def over_relax(links: NDArray, lattice: Lattice) -> None:
@@ -110,7 +110,7 @@ def kennedy_pendleton(alpha, counter, key):
         else:
             x = 2 * r0
             acceptance = x * (2 - x) * math.exp(-2 * alpha * x)
-        if r3 * r3 <= acceptance:
+        if not r3 * r3 > acceptance:  # a NaN is accepted: it must not loop for ever
             return x
         attempt += np.uint64(1)
 

@@ -63,7 +63,7 @@ __device__ __forceinline__ double kennedy_pendleton(double alpha, const Draws& d
             x = 2 * r[0];
             acceptance = x * (2 - x) * exp(-2 * alpha * x);
         }
-        if (r[3] * r[3] <= acceptance) return x;
+        if (!(r[3] * r[3] > acceptance)) return x;  // a NaN is accepted: it must not loop for ever
     }
 }
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from stages.kernels.cuda.compile import run
 from stages.kernels.cuda.launch import gauge
-from stages.kernels.operands import check_array
+from stages.kernels.operands import check_array, check_finite_links
 from stages.lattice.geometry import EVEN, ODD, Lattice
 
 
@@ -19,18 +19,24 @@ def heat_bath(links: cupy.ndarray, lattice: Lattice, beta: float, key: tuple[int
     """One heat-bath sweep over all links, complex128 ``[mu, parity, site, 3, 3]`` in SU(3), in place.
 
     beta >= 0 (new links are random at 0); key: two 32-bit words of the generator; sweep: a number below
-    2^32, a new one for each sweep of a chain.
+    2^32, a new one for each sweep of a chain. Raises InputError for links that are not finite.
     """
+    _check(links, lattice)
+    check_finite_links(links, lattice)
     _sweep(links, lattice, False, beta / 3, *key, sweep)
 
 
 def over_relax(links: cupy.ndarray, lattice: Lattice) -> None:
     """One over-relaxation sweep over all links, in place: reflections that leave the action as it is."""
+    _check(links, lattice)
     _sweep(links, lattice, True, 0.0, 0, 0, 0)
 
 
-def _sweep(links: cupy.ndarray, lattice: Lattice, reflect: bool, weight: float, *random: int) -> None:
+def _check(links: cupy.ndarray, lattice: Lattice) -> None:
     check_array("links", links, (4, 2, lattice.half_volume, 3, 3), np.dtype(complex))
+
+
+def _sweep(links: cupy.ndarray, lattice: Lattice, reflect: bool, weight: float, *random: int) -> None:
     kernel, words = gauge.update_links(lattice), [np.uint32(word) for word in random]
     for mu in range(4):
         for parity in (EVEN, ODD):

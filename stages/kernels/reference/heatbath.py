@@ -69,15 +69,15 @@ def heat_bath_element(part: NDArray, weight: float, draw: Callable[[int], NDArra
     """
     norm = np.sqrt(np.linalg.det(part).real)
     alpha = 2 * weight * norm
-    x = np.full_like(alpha, np.nan)
+    x, rejected = np.empty_like(alpha), np.ones(alpha.shape, bool)
     attempt = 0
-    while np.isnan(x).any():
+    while rejected.any():
         r0, r1, r2, r3 = draw(attempt)
         by_gamma = -(np.log(r0) + np.cos(2 * np.pi * r1) ** 2 * np.log(r2)) / np.maximum(alpha, 1)
         proposal = np.where(alpha > 1, by_gamma, 2 * r0)
         flat = proposal * (2 - proposal) * np.exp(-2 * alpha * proposal)
-        accepted = r3**2 <= np.where(alpha > 1, 1 - proposal / 2, flat)
-        x = np.where(np.isnan(x) & accepted, proposal, x)
+        x = np.where(rejected, proposal, x)
+        rejected &= r3**2 > np.where(alpha > 1, 1 - proposal / 2, flat)
         attempt += 1
     r0, r1, _, _ = draw(-1)
     h0, length = 1 - x, np.sqrt(x * (2 - x))
