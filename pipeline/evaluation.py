@@ -95,7 +95,12 @@ class Evaluation:
         stage = work.node.stage
         if work.inputs is not None:
             return self.compute(work)
-        return stage.result(**self._store.load(stage.name, work.key)), {}
+        return stage.result(**self._load(stage, work.key)), {}
+
+    def _load(self, stage: Stage, key: str) -> dict[str, Any]:
+        """The arrays of a stored result; those in pieces are left to be read by whoever needs them."""
+        stored = self._store.arrays(stage.name, key)
+        return {o.name: stored[o.name] if o.pieces else stored[o.name][...] for o in stage.outputs}
 
     def _make_to_stay(self, work: Work) -> Made:
         """Made, and what only its making took of a GPU given back, before what stays cuts that up."""

@@ -6,8 +6,11 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
+import numpy as np
+
 from pipeline.coordinates import Coordinate, Coordinates
 from pipeline.stage import Output
+from pipeline.stored_array import StoredArray
 
 
 def join(
@@ -28,7 +31,8 @@ def join(
 
 
 def _join_one(output: Output, wanted: Coordinates, pieces: Sequence[tuple[Coordinates, Any]]) -> Any:
-    """NumPy or CuPy, as the pieces are."""
+    """NumPy or CuPy, as the pieces are; what lies in the store is read."""
+    pieces = [(at, np.asarray(a) if isinstance(a, StoredArray) else a) for at, a in pieces]
     first_at, first = pieces[0]
     joined = [dim for dim in output.dims if dim in wanted and dim in first_at]
     shape = [

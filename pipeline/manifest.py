@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pipeline.coordinates import Coordinates
+from pipeline.durable import write_atomically
 from pipeline.errors import UserError, suggestion
 from pipeline.key import canonical_json, canonical_parameters
-from pipeline.store import Store, write_atomically
+from pipeline.store import Store
 
 if TYPE_CHECKING:
     from pipeline.planning import Chunk

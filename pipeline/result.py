@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,12 @@ import dask.array
 import h5py
 import numpy as np
 import xarray
-from dask import delayed
 
 from pipeline.coordinates import Coordinate, natural_order
 from pipeline.errors import UserError
 from pipeline.manifest import NodeRecord, find_node
 from pipeline.store import Store
+from pipeline.stored_array import StoredArray
 from pipeline.workflow import Node
 
 _KEPT = ("stage", "version", "parameters", "code", "backend")
@@ -134,7 +135,11 @@ def _joined(
         if key is None:
             empty = np.nan if example.dtype.kind in "fc" else 0
             return dask.array.full(shape, empty, dtype=example.dtype)
-        return dask.array.from_delayed(delayed(_load)(store, stage, key, output, shape), shape, example.dtype)
+        stored = _Block(StoredArray(store, stage, key, output), shape, example.dtype)
+        pieces = (*(1 for _ in lead), *example.chunks)
+        name = f"{output}-{key}"
+        meta = np.empty(0, example.dtype)
+        return dask.array.from_array(stored, pieces, name=name, asarray=False, meta=meta)
 
     def nested(left: tuple[str, ...], at: dict[str, tuple[Coordinate, ...]]) -> dask.array.Array:
         if not left:
@@ -147,10 +152,21 @@ def _joined(
     return xarray.Variable((*lead, *dims), nested(grid.dims, {}))
 
 
-def _load(store: Store, stage: str, key: str, output: str, shape: tuple[int, ...]) -> np.ndarray:
-    arrays = store.load(stage, key)
-    with store.reading(stage, key):
-        return arrays[output].reshape(shape)
+@dataclass(frozen=True)
+class _Block:
+    """A stored array with axes of length 1 before its own, for Dask: it reads the pieces that are used."""
+
+    stored: StoredArray
+    shape: tuple[int, ...]
+    dtype: np.dtype
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    def __getitem__(self, part: tuple[Any, ...]) -> np.ndarray:
+        lead = self.ndim - self.stored.ndim
+        return self.stored[part[lead:]][(None,) * lead][(*part[:lead], ...)]
 
 
 def _attribute(value: Any) -> Any:

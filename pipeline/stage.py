@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -15,10 +15,28 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class Dims(tuple[str, ...]):
-    """Names of the dimensions of an output array: `Annotated[np.ndarray, Dims("noise", "time")]`."""
+    """Names of the dimensions of an output array: `Annotated[np.ndarray, Dims("noise", "time")]`.
 
-    def __new__(cls, *names: str) -> Dims:
-        return super().__new__(cls, names)
+    A large array may say how it is cut in the store, `Dims("time", "site", pieces={"time": 1})`: at most so
+    many entries along these dimensions in a piece that is read alone. Stages get it as an array on disk
+    (`StoredArray`) and read slices of it.
+    """
+
+    pieces: dict[str, int]
+
+    def __new__(cls, *names: str, pieces: Mapping[str, int] | None = None) -> Dims:
+        made = super().__new__(cls, names)
+        made.pieces = dict(pieces or {})
+        return made
+
+    def __eq__(self, other: object) -> bool:
+        """`Annotated` keeps one of equal annotations for all: pieces must tell them apart."""
+        return tuple.__eq__(self, other) is True and self.pieces == getattr(other, "pieces", {})
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = tuple.__hash__
 
 
 @dataclass(frozen=True)
@@ -34,6 +52,8 @@ class Output:
 
     name: str
     dims: tuple[str, ...]
+    pieces: dict[str, int] = field(default_factory=dict)
+    """Entries along some dimensions that lie in one piece of the stored array."""
 
 
 @dataclass(frozen=True)
@@ -236,7 +256,9 @@ def _outputs(stage_name: str, result: Any, *, optional: bool) -> tuple[Output, .
             f"stage {stage_name}: output {missing[0]!r} of {result.__name__} has no dimension names, "
             "annotate it as Annotated[np.ndarray, Dims(...)]"
         )
-    return tuple(Output(name, tuple(names or ())) for name, names in dims.items())
+    return tuple(
+        Output(name, tuple(names), names.pieces) for name, names in dims.items() if names is not None
+    )
 
 
 def _dims(hint: Any) -> Dims | None:
@@ -255,6 +277,8 @@ def _check(declared: Stage) -> None:
             raise UserError(f"stage {name}: {label} names a dimension twice: {names!r}")
     if declared.over and not declared.takes_at and not declared.inputs:
         raise UserError(f"stage {name}: mapped over {declared.over} but takes neither inputs nor 'at: At'")
+    for output in declared.outputs:
+        _check_pieces(name, output)
     _check_labels(declared)
     known = [parameter.name for parameter in declared.parameters]
     for parameter in declared.unkeyed:
@@ -264,6 +288,20 @@ def _check(declared: Stage) -> None:
             )
     if declared.resources.device < 0:
         raise UserError(f"stage {name}: Resources(device={declared.resources.device}) must not be negative")
+
+
+def _check_pieces(name: str, output: Output) -> None:
+    for dim, length in output.pieces.items():
+        if dim not in output.dims:
+            raise UserError(
+                f"stage {name}: pieces of output {output.name!r} along {dim!r}, which it does not name"
+                f"{suggestion(dim, output.dims)}"
+            )
+        if not isinstance(length, int) or length < 1:
+            raise UserError(
+                f"stage {name}: a piece of output {output.name!r} must have at least 1 entry along {dim!r}, "
+                f"got {length!r}"
+            )
 
 
 def _check_labels(declared: Stage) -> None:

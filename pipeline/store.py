@@ -9,29 +9,21 @@ import shutil
 import socket
 import uuid
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
-from hashlib import sha256
-from math import prod
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import zarr
-from zarr.codecs import Crc32cCodec
-from zarr.storage import LocalStore
 
+from pipeline.durable import flush, flush_group, write_atomically
 from pipeline.errors import UserError
+from pipeline.group import array_digest, create_group, open_group, write_array
+from pipeline.stored_array import StoredArray
 
 FORMAT = 1
 MARK = "quarkline.json"
-PIECE_BYTES = 16 << 20
-"""Larger arrays are cut into pieces of at most this size, which are written and read side by side."""
-
-FLAT = {"name": "default", "separator": "."}
-"""Pieces lie side by side in the array's folder: each folder fewer is a flush fewer."""
 
 _flushed_entries: set[Path] = set()
 """Folders of stages whose entry in their store this process has flushed; who made them may not have yet."""
@@ -125,10 +117,14 @@ class Store:
         arrays: Mapping[str, np.ndarray],
         dims: Mapping[str, tuple[str, ...]],
         record: Mapping[str, Any],
+        pieces: Mapping[str, Mapping[str, int]] | None = None,
     ) -> bool:
         """Write one chunk durably; False if it was there already (the first one stays).
 
         All is written under a temporary name and flushed (data, then record, then folders), then renamed.
+
+        Args:
+            pieces: per array, how many entries along some dimensions lie in a piece that is read alone.
 
         Raises:
             StoreFullError: no space; the temporary is removed, what was committed before is safe.
@@ -141,8 +137,8 @@ class Store:
         )
         with self.writing(f"{stage}/{key[:12]}"):
             try:
-                _write_group(draft, arrays, dims, record)
-                _flush_tree(draft)
+                _write_group(draft, arrays, dims, record, pieces or {})
+                flush_group(draft)
                 return self._publish(draft, stage, key)
             finally:
                 shutil.rmtree(draft, ignore_errors=True)
@@ -180,12 +176,13 @@ class Store:
         with self.reading(stage, key):
             return _attributes((self.location(stage, key) / "zarr.json").read_text())
 
+    def arrays(self, stage: str, key: str) -> dict[str, StoredArray]:
+        """All arrays of a chunk, to be read in part."""
+        return {name: StoredArray(self, stage, key, name) for name in self.record(stage, key)["arrays"]}
+
     def load(self, stage: str, key: str) -> dict[str, np.ndarray]:
         """All arrays of a chunk, checked against their checksums."""
-        names = self.record(stage, key)["arrays"]
-        with self.reading(stage, key):
-            group = self.open(stage, key)
-            return {name: _read_whole(group[name]) for name in names}
+        return {name: array[...] for name, array in self.arrays(stage, key).items()}
 
     @contextmanager
     def reading(self, stage: str, key: str) -> Iterator[None]:
@@ -200,7 +197,7 @@ class Store:
 
     def open(self, stage: str, key: str) -> zarr.Group:
         """The chunk's Zarr group, read-only: a part of a large array can be read alone."""
-        return zarr.open_group(LocalStore(self.location(stage, key), read_only=True), mode="r")
+        return open_group(self.location(stage, key))
 
     def remove(self, stage: str, key: str) -> None:
         """Take a chunk away: it vanishes at once, its bytes a little later."""
@@ -218,34 +215,6 @@ class Store:
 
     def _name(self, stage: str, key: str) -> str:
         return f"chunk {stage}/{key[:12]} of store {self.path}"
-
-
-def array_digest(array: np.ndarray) -> str:
-    """SHA-256 of dtype, shape and bytes of an array."""
-    summed = sha256(f"{array.dtype.str}{array.shape}".encode())
-    summed.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
-    return summed.hexdigest()
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """Replace a small file as a whole, durably."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}-{uuid.uuid4().hex[:8]}")
-    try:
-        draft.write_text(text)
-        flush(draft)
-        os.replace(draft, path)
-    finally:
-        draft.unlink(missing_ok=True)
-    flush(path.parent)
-
-
-def flush(path: Path) -> None:
-    """fsync a file or a folder."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _mark() -> str:
@@ -267,57 +236,11 @@ def _write_group(
     arrays: Mapping[str, np.ndarray],
     dims: Mapping[str, tuple[str, ...]],
     record: Mapping[str, Any],
+    pieces: Mapping[str, Mapping[str, int]],
 ) -> None:
     digests = {
         name: {"digest": array_digest(array), "dims": list(dims[name])} for name, array in arrays.items()
     }
-    group = zarr.create_group(LocalStore(folder), attributes={**record, "arrays": digests}, zarr_format=3)
+    group = create_group(folder, {**record, "arrays": digests})
     for name, array in arrays.items():
-        target = group.create_array(
-            name,
-            shape=array.shape,
-            dtype=array.dtype,
-            chunks=_piece(array),
-            compressors=Crc32cCodec(),
-            chunk_key_encoding=FLAT,
-            dimension_names=dims[name],
-            config={"write_empty_chunks": True},
-        )
-        target[...] = array
-
-
-def _read_whole(array: zarr.Array) -> np.ndarray:
-    """All of an array; a piece whose file is gone would read as zeros, and is refused."""
-    if array.nchunks_initialized != array.nchunks:
-        raise ValueError(f"{array.nchunks - array.nchunks_initialized} pieces of {array.basename} are gone")
-    return np.asarray(array[...])
-
-
-def _piece(array: np.ndarray) -> tuple[int, ...]:
-    """Shape of the pieces of an array inside its group: whole rows of the first axis, or parts of one row."""
-    shape = [max(1, extent) for extent in array.shape]
-    for axis, extent in enumerate(shape):
-        row = array.itemsize * prod(shape[axis + 1 :])
-        shape[axis] = max(1, min(extent, PIECE_BYTES // row))
-        if row <= PIECE_BYTES:
-            break
-    return tuple(shape)
-
-
-def _flush_tree(folder: Path) -> None:
-    """fsync all data, then the record, then the folders.
-
-    Files (and folders) are flushed at the same time: the file system then commits its journal once for all of
-    them, which makes a commit 3 to 5 times faster.
-    """
-    record = folder / "zarr.json"
-    levels = list(os.walk(folder))
-    files = [path for parent, _, names in levels for name in names if (path := Path(parent, name)) != record]
-    list(_flushers().map(flush, files))
-    flush(record)
-    list(_flushers().map(flush, [Path(parent) for parent, _, _ in levels]))
-
-
-@cache
-def _flushers() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(8, thread_name_prefix="flush")
+        write_array(group, name, array, dims[name], pieces.get(name))

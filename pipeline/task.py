@@ -81,7 +81,8 @@ def _compute_and_commit(work: Work, evaluation: Evaluation, context: RunContext)
     record["device_bytes"] = peak.bytes if peak else None
     record["transient"] = evaluation.recorded_on_the_way(work)
     dims = {output.name: output.dims for output in stage.outputs}
-    committed = context.store.commit(stage.name, work.key, arrays, dims, record)
+    pieces = {output.name: output.pieces for output in stage.outputs}
+    committed = context.store.commit(stage.name, work.key, arrays, dims, record, pieces)
     evaluation.keep(work, stage.result(**arrays))
     return committed
 

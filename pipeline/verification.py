@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from pipeline.errors import UserError
 from pipeline.explain import counted
-from pipeline.store import Store, array_digest
+from pipeline.group import array_digest
+from pipeline.store import Store
 
 READERS = 4
 
@@ -69,8 +70,8 @@ def verify(
 def _damage(store: Store, stage: str, key: str) -> Damage | None:
     try:
         expected = store.record(stage, key)["arrays"]
-        arrays = store.load(stage, key)
+        digests = {name: array_digest(array) for name, array in store.arrays(stage, key).items()}
     except UserError as error:
         return Damage(stage, key, str(error.__cause__ or error))
-    wrong = [name for name, array in arrays.items() if array_digest(array) != expected[name]["digest"]]
+    wrong = [name for name, digest in digests.items() if digest != expected[name]["digest"]]
     return Damage(stage, key, f"digest of {', '.join(wrong)} differs from the record") if wrong else None

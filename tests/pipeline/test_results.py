@@ -25,6 +25,7 @@ from pipeline import (
 )
 from pipeline.lock import driver_lock
 from pipeline.resident import ResidentCache, nbytes, process_cache
+from pipeline.stored_array import StoredArray
 
 Compute = Callable[[Workflow], Outcome]
 
@@ -74,13 +75,13 @@ def test_nothing_is_read_before_it_is_used(
     compute: Compute, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compute(workflow())
-    loaded: list[str] = []
-    real = Store.load
-    monkeypatch.setattr(Store, "load", lambda self, stage, key: loaded.append(key) or real(self, stage, key))
+    read: list[StoredArray] = []
+    real = StoredArray.__getitem__
+    monkeypatch.setattr(StoredArray, "__getitem__", lambda self, part: read.append(self) or real(self, part))
     data = open_result(store, "loops")
-    assert loaded == []
+    assert read == []
     data.current.sel(config="a", noise=[0, 1]).load()
-    assert len(loaded) == 1
+    assert [array.name for array in read] == ["current"]
 
 
 def test_an_incomplete_result_is_refused_or_read_in_part(compute: Compute, store: Store) -> None:

@@ -210,3 +210,26 @@ def greedy(*, at: At) -> Field:
 def chain(*, at: At) -> Field:
     executed("chain", at)
     return Field(np.full(6, number(at.backend)))
+
+
+class Space(NamedTuple):
+    vectors: Annotated[np.ndarray, Dims("time", "vector", pieces={"time": 1, "vector": 4})]
+    count: Annotated[np.ndarray, Dims()]
+
+
+class OneVector(NamedTuple):
+    values_of_one: Annotated[np.ndarray, Dims("time")]
+    read_as: Annotated[np.ndarray, Dims()]
+
+
+@stage(version="1", over=("config",))
+def space(*, at: At) -> Space:
+    executed("space", at)
+    return Space(np.add.outer(10.0 * np.arange(3), np.arange(9)) + number(at.one("config")), np.array(9))
+
+
+@stage(version="1", over=("config",))
+def one_vector(space: Space, *, at: At) -> OneVector:
+    """One column; and whether it was given an array on disk."""
+    executed("one_vector", at)
+    return OneVector(space.vectors[:, 7], np.array(int(not isinstance(space.vectors, np.ndarray))))
