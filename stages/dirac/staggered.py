@@ -117,19 +117,85 @@ class _Workspace:
 
 
 @dataclass(frozen=True)
-class NormalOperator:
-    """4 m^2 - D_po D_op on the sites of parity p (o the opposite): Hermitian, positive definite; `[site, 3,
-    N]`.
+class SquaredDslash:
+    """B = -D_po D_op on the sites of parity p (o the opposite): Hermitian, no negative eigenvalue.
 
-    It is M^dag M restricted to one parity. mass: m > 0 of M = 2 m + D, InputError otherwise. An application
-    is two calls of the dslash kernel; the field between them is kept, so one operator must not be applied by
-    two threads.
+    Fields are `[site, 3, N]`. An application is two calls of the dslash kernel; the field between them is
+    kept, so one operator must not be applied by two threads.
+    """
+
+    dslash: StaggeredDslash
+    parity: int = EVEN
+    _between: _Workspace = field(default_factory=_Workspace, repr=False, compare=False)
+
+    hermitian = True
+    positive_definite = False
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (self.dslash.lattice.half_volume, 3)
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.dslash.dtype
+
+    @property
+    def adjoint(self) -> SquaredDslash:
+        return self
+
+    @property
+    def flops(self) -> float:
+        return 2 * self.dslash.flops
+
+    def bytes(self, rhs: int) -> float:
+        return 2 * self.dslash.bytes(rhs)
+
+    def apply(self, x: Array, out: Array | None = None) -> Array:
+        return self._affine(x, self._between.like(x), out, None, None, 0.0, 1.0)
+
+    def affine(self, a: float, b: float, x: Array, out: Array | None = None) -> Array:
+        """``out = a x + b B x`` in the same two calls."""
+        return self._affine(x, self._between.like(x), out, None, x, a, b)
+
+    def application(
+        self, x: Array, out: Array, dots: Array | None, a: float = 0.0, b: float = 1.0
+    ) -> Callable[[], None]:
+        """A function that computes ``out = a x + b B x`` of these arrays, as they then are, and allocates
+        nothing.
+
+        dots: if given, float64 ``[N]``, receives Re conj(x) . out of each right-hand side.
+        """
+        diagonal = None if a == 0 and dots is None else x
+        return partial(self._affine, x, self._between.like(x), out, dots, diagonal, a, b)
+
+    def _affine(
+        self,
+        x: Array,
+        between: Array,
+        out: Array | None,
+        dots: Array | None,
+        diagonal: Array | None,
+        a: float,
+        b: float,
+    ) -> Array:
+        self.dslash.apply_to(1 - self.parity, x, between)
+        return self.dslash.apply_to(self.parity, between, out, diagonal, a, -b, dots)
+
+    def astype(self, dtype: Any) -> SquaredDslash:
+        return self if self.dtype == dtype else SquaredDslash(self.dslash.astype(dtype), self.parity)
+
+
+@dataclass(frozen=True)
+class NormalOperator:
+    """A = B + 4 m^2 on the sites of one parity: Hermitian, positive definite; `[site, 3, N]`.
+
+    It is M^dag M restricted to one parity. mass: m > 0 of M = 2 m + D, InputError otherwise. `massless` is B,
+    whose eigenvectors are those of A at every mass. As B it must not be applied by two threads.
     """
 
     dslash: StaggeredDslash
     mass: float
     parity: int = EVEN
-    _between: _Workspace = field(default_factory=_Workspace, repr=False, compare=False)
 
     hermitian = True
     positive_definite = True
@@ -141,9 +207,19 @@ class NormalOperator:
                 "4 m^2 - D^2 is not positive definite otherwise"
             )
 
+    @cached_property
+    def massless(self) -> SquaredDslash:
+        """B = -D_po D_op."""
+        return SquaredDslash(self.dslash, self.parity)
+
+    @property
+    def shift(self) -> float:
+        """4 m^2."""
+        return 4 * self.mass**2
+
     @property
     def shape(self) -> tuple[int, ...]:
-        return (self.dslash.lattice.half_volume, 3)
+        return self.massless.shape
 
     @property
     def dtype(self) -> np.dtype:
@@ -155,25 +231,25 @@ class NormalOperator:
 
     @property
     def flops(self) -> float:
-        return 2 * self.dslash.flops + 12 * self.dslash.lattice.half_volume
+        return self.massless.flops + 12 * self.dslash.lattice.half_volume
 
     def bytes(self, rhs: int) -> float:
         diagonal = 3 * self.dtype.itemsize * self.dslash.lattice.half_volume
-        return 2 * self.dslash.bytes(rhs) + diagonal
+        return self.massless.bytes(rhs) + diagonal
 
     def apply(self, x: Array, out: Array | None = None) -> Array:
-        return self._apply(x, self._between.like(x), out, None)
+        return self.massless.affine(self.shift, 1.0, x, out)
+
+    def affine(self, a: float, b: float, x: Array, out: Array | None = None) -> Array:
+        """``out = a x + b A x`` in the same two calls."""
+        return self.massless.affine(a + b * self.shift, b, x, out)
 
     def application(self, x: Array, out: Array, dots: Array | None) -> Callable[[], None]:
         """A function that computes ``out = A x`` of these arrays, as they then are, and allocates nothing.
 
         dots: if given, float64 ``[N]``, receives Re conj(x) . out of each right-hand side.
         """
-        return partial(self._apply, x, self._between.like(x), out, dots)
-
-    def _apply(self, x: Array, between: Array, out: Array | None, dots: Array | None) -> Array:
-        self.dslash.apply_to(1 - self.parity, x, between)
-        return self.dslash.apply_to(self.parity, between, out, x, 4 * self.mass**2, -1.0, dots)
+        return self.massless.application(x, out, dots, self.shift)
 
     def astype(self, dtype: Any) -> NormalOperator:
         return (

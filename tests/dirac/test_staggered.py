@@ -8,7 +8,7 @@ import pytest
 from scipy.sparse.linalg import LinearOperator, eigsh
 
 from stages.dirac.operator import Product
-from stages.dirac.staggered import NormalOperator, StaggeredDslash, StaggeredOperator
+from stages.dirac.staggered import NormalOperator, SquaredDslash, StaggeredDslash, StaggeredOperator
 from stages.gauge.hisq import hisq_links, naive_links
 from stages.kernels.dispatch import to_host
 from stages.lattice.errors import InputError
@@ -86,6 +86,28 @@ def test_normal_operator_is_a_block_of_the_full_one(links, parity):
     result = squared.apply(x)
     np.testing.assert_allclose(result[parity], normal.apply(x[parity]), atol=1e-13)
     np.testing.assert_allclose(result[1 - parity], 0, atol=1e-13)
+
+
+@pytest.mark.parametrize("parity", [EVEN, ODD])
+def test_squared_dslash_is_the_normal_operator_without_its_mass(links, backend, parity):
+    dslash = StaggeredDslash(on_backend(links, backend.xp), kernels=backend.kernels)
+    squared, normal = SquaredDslash(dslash, parity), NormalOperator(dslash, 0.3, parity)
+    host = random_field(21, *squared.shape, 3)
+    x = backend.xp.asarray(host)
+    full = np.zeros((2, *squared.shape, 3), complex)
+    full[parity] = host
+    matrix = dense_operator(links, 0.0)
+    reference = -(matrix @ (matrix @ full.reshape(-1, 3))).reshape(full.shape)[parity]
+    np.testing.assert_allclose(to_host(squared.apply(x)), reference, atol=1e-12)
+    np.testing.assert_allclose(to_host(normal.apply(x)), reference + normal.shift * host, atol=1e-12)
+    np.testing.assert_allclose(to_host(squared.affine(0.7, -2.0, x)), 0.7 * host - 2 * reference, atol=1e-12)
+    shifted = (0.7 - 2 * normal.shift) * host - 2 * reference
+    np.testing.assert_allclose(to_host(normal.affine(0.7, -2.0, x)), shifted, atol=1e-12)
+    assert normal.massless == squared and normal.shift == pytest.approx(0.36)
+    out, dots = backend.xp.empty_like(x), backend.xp.empty(3)
+    squared.application(x, out, dots)()
+    np.testing.assert_allclose(to_host(out), reference, atol=1e-12)
+    np.testing.assert_allclose(to_host(dots), (host.conj() * reference).sum((0, 1)).real, rtol=1e-12)
 
 
 def test_normal_operator_is_hermitian_and_above_its_mass(links):
