@@ -8,6 +8,10 @@ For sources eta on the sites of parity p (o the opposite parity), with A = 4 m^2
 whose sums over sources with <eta eta^dag> = 1 on p are the parts from p of MILC's one-link taste-singlet
 current J_mu(t) = - sum_x Im tr { eta_mu(x) U_mu(x) [D (4 m^2 - D^2)^-1](x + mu, x) } (forward shift only,
 nearly conserved) and, per parity, of its psibar-psi = (2/V) tr M^-1, M = 2 m + D.
+
+With a deflation P projects on the lowest modes and their partners, and eta is replaced by (1 - P) eta, as
+source and in the contraction. Since A^-1 and D commute with P, the sum over sources is the part of the trace
+that the modes leave: the rest is exact (`stages.estimators.low_modes`).
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,17 +68,33 @@ class SolveRecord:
             self.history = solution.history.max(axis=1).tolist()
 
 
+class ModeRemainder(Protocol):
+    """What is orthogonal to some modes of one parity."""
+
+    def remainder(self, x: Array) -> Array:
+        """(1 - P) x of ``[site, 3, N]``; `x` stays."""
+
+
+class ModeProjection(Protocol):
+    """The modes of both parities: `stages.solvers.deflation.StaggeredDeflation`."""
+
+    def of(self, parity: int) -> ModeRemainder:
+        """Those on the sites of `parity`."""
+
+
 @dataclass(frozen=True)
 class LoopTrace:
     """Traces with the propagator of one mass: `solver` solves the even-odd normal operator of `dslash`.
 
     current_links: ``[mu, parity, site, 3, 3]``, phases and boundary signs in them, the links of the current.
+    deflation: if given, traces are those of the remainder orthogonal to its modes.
     """
 
     dslash: StaggeredDslash
     current_links: Array
     mass: float
     solver: Solver
+    deflation: ModeProjection | None = None
     record: SolveRecord = field(default_factory=SolveRecord)
 
     @property
@@ -93,6 +113,8 @@ class LoopTrace:
 
         Raises what the solver raises, and InputError for a mass that is not positive.
         """
+        if self.deflation is not None:
+            sources = self.deflation.of(parity).remainder(sources)
         solution = self.solver.solve(NormalOperator(self.dslash, self.mass, parity), sources)
         hopped = self.dslash.apply_to(1 - parity, solution.x)
         self.record.add(solution, self._full_residual(parity, sources, solution.x, hopped))
