@@ -14,6 +14,7 @@ from pipeline.errors import UserError
 from pipeline.stage import Dims, Resources, stage
 
 if TYPE_CHECKING:
+    from pipeline.checkpoint import FolderCheckpoint
     from pipeline.driver import Outcome, run
     from pipeline.garbage import collect_garbage
     from pipeline.overview import status
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from pipeline.workflow import Node, Workflow
 
 _LAZY = {
+    "FolderCheckpoint": "checkpoint",
     "Node": "workflow",
     "Outcome": "driver",
     "Plan": "planning",
@@ -42,6 +44,7 @@ __all__ = [
     "At",
     "Chunks",
     "Dims",
+    "FolderCheckpoint",
     "Node",
     "Outcome",
     "Plan",

@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from pipeline.errors import UserError, suggestion
+
+if TYPE_CHECKING:
+    import numpy as np
 
 Coordinate = str | int
 Coordinates = dict[str, tuple[Coordinate, ...]]
@@ -16,11 +19,22 @@ Listener = Callable[[dict[str, Any]], None]
 Result = TypeVar("Result", covariant=True)
 
 
+class Checkpoint(Protocol):
+    """Where a long computation keeps its state, so that it goes on from there after it was killed."""
+
+    def load(self) -> dict[str, np.ndarray] | None:
+        """What was saved last, None if there is nothing."""
+
+    def save(self, arrays: dict[str, np.ndarray]) -> None:
+        """Replace what was saved, durably and as a whole."""
+
+
 class At(Mapping[str, tuple[Coordinate, ...]]):
     """The coordinates of one chunk, and the services of the run that computes it.
 
     `At(config="a", noise=(0, 1))` works bare, in a notebook or a test: statistics are then collected in
-    `at.statistics` and progress reports in `at.reports`.
+    `at.statistics` and progress reports in `at.reports`, and `at.checkpoint` is None, unless one is given,
+    such as `FolderCheckpoint(Path("scratch"))`. In a run, a chunk that is committed has one.
     """
 
     def __init__(
@@ -30,10 +44,12 @@ class At(Mapping[str, tuple[Coordinate, ...]]):
         *,
         backend: str = "cpu",
         listener: Listener | None = None,
+        checkpoint: Checkpoint | None = None,
         **named: Coordinate | Iterable[Coordinate],
     ) -> None:
         self._coordinates = {dim: as_tuple(value) for dim, value in {**(coordinates or {}), **named}.items()}
         self.backend = backend
+        self.checkpoint = checkpoint
         self.statistics: dict[str, Any] = {}
         self.reports: list[dict[str, Any]] = []
         self._listener = listener or self.reports.append

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import uuid
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -42,6 +43,15 @@ def flush_group(folder: Path) -> None:
     list(_flushers().map(flush, files))
     flush(record)
     list(_flushers().map(flush, [Path(parent) for parent, _, _ in levels]))
+
+
+def nbytes_of(folder: Path) -> int:
+    """Bytes of all files in a folder; one that vanishes meanwhile counts nothing."""
+    total = 0
+    for path in folder.rglob("*"):
+        with suppress(FileNotFoundError):
+            total += path.stat().st_size if path.is_file() else 0
+    return total
 
 
 @cache

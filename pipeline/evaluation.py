@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Any
 
-from pipeline.coordinates import At, Coordinates
+from pipeline.checkpoint import FolderCheckpoint
+from pipeline.coordinates import At, Checkpoint, Coordinates
 from pipeline.device_memory import device_pool
 from pipeline.join import join
 from pipeline.provenance import plain
@@ -31,10 +32,10 @@ class Evaluation:
         self._shared: dict[str, Made] = {}
         self._statistics: dict[str, dict[str, Any]] = {}
 
-    def compute(self, work: Work) -> Made:
+    def compute(self, work: Work, checkpoint: Checkpoint | None = None) -> Made:
         """The result of a chunk, and what its stage recorded."""
-        stage = work.node.stage
-        at = At(work.coordinates, backend=work.node.backend, listener=throttled(self._send, names(work)))
+        stage, listener = work.node.stage, throttled(self._send, names(work))
+        at = At(work.coordinates, backend=work.node.backend, listener=listener, checkpoint=checkpoint)
         files = {name: version.check() for name, version in work.files.items()}
         arguments = [self._argument(*pair, at) for pair in _arguments(stage, work)]
         services = {"at": at} if stage.takes_at else {}
@@ -42,6 +43,12 @@ class Evaluation:
         for version in work.files.values():
             version.check()  # what was read is what the key says only if it is still there
         return result, at.statistics
+
+    def checkpoint(self, work: Work) -> FolderCheckpoint:
+        """Where the computation of a chunk may keep its state; no folder is made before it does."""
+        note = {"event": "note", **names(work)}
+        folder = self._store.checkpoints / work.node.stage.name / work.key
+        return FolderCheckpoint(folder, lambda text: self._send({**note, "message": text}))
 
     def keep(self, work: Work, result: Any) -> None:
         """Hold a result that was just committed as if it had been loaded, if its stage is resident."""

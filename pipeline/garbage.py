@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 
+from pipeline.checkpoint import checkpoints, remove_checkpoint
+from pipeline.durable import nbytes_of
 from pipeline.errors import UserError
 from pipeline.explain import counted, size
 from pipeline.lock import driver_lock
@@ -18,16 +19,21 @@ BACKENDS = ("cpu", "cuda")
 
 @dataclass(frozen=True)
 class Garbage:
-    """Chunks (stage, key) that no workflow reaches, and the bytes that they take."""
+    """Chunks (stage, key) that no workflow reaches, checkpoints of such, and the bytes that they take."""
 
     chunks: tuple[tuple[str, str], ...]
     kept: int
     nbytes: int
     removed: bool
+    checkpoints: int = 0
 
     def __str__(self) -> str:
         verb = "removed" if self.removed else "would be removed"
-        found = f"{counted(len(self.chunks), 'chunk')} ({size(self.nbytes)})" if self.chunks else "no chunk"
+        found = counted(len(self.chunks), "chunk") if self.chunks else "no chunk"
+        if self.checkpoints:
+            found += f", {counted(self.checkpoints, 'checkpoint')}"
+        if self.nbytes:
+            found += f" ({size(self.nbytes)})"
         return f"{found} {verb}, {self.kept} kept"
 
 
@@ -51,13 +57,12 @@ def collect_garbage(store: Store, workflows: Iterable[Workflow], *, dry_run: boo
         }
         present = {(stage, key) for stage in store.stages() for key in store.keys(stage)}
         dropped = sorted(present - kept)
-        nbytes = sum(_nbytes(store.location(stage, key)) for stage, key in dropped)
+        states = [f for f in checkpoints(store.checkpoints) if (f.parent.name, f.name) not in kept]
+        nbytes = sum(map(nbytes_of, [*states, *(store.location(*chunk) for chunk in dropped)]))
         if not dry_run:
             store.sweep()
             for stage, key in dropped:
                 store.remove(stage, key)
-    return Garbage(tuple(dropped), len(present) - len(dropped), nbytes, not dry_run)
-
-
-def _nbytes(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+            for folder in states:
+                remove_checkpoint(folder)
+    return Garbage(tuple(dropped), len(present) - len(dropped), nbytes, not dry_run, len(states))

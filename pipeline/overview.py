@@ -7,9 +7,11 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
+from pipeline.checkpoint import checkpoints
+from pipeline.durable import nbytes_of
 from pipeline.errors import UserError
-from pipeline.events import Event, read_events, runs
-from pipeline.explain import duration, table
+from pipeline.events import ENDED, Event, read_events, runs
+from pipeline.explain import duration, size, table
 from pipeline.lock import Driver, current_driver
 from pipeline.manifest import NodeRecord, manifests
 from pipeline.store import Store
@@ -48,12 +50,15 @@ class Status:
     driver: Driver | None
     nodes: tuple[NodeStatus, ...]
     last_run: RunStatus | None
+    checkpoints: tuple[tuple[str, int], ...] = ()
+    """Stage and bytes of each chunk in flight whose state is kept."""
 
     def __str__(self) -> str:
         driven = f"driven by {self.driver}" if self.driver else "not driven by any run"
         rows = [[n.workflow, n.node, n.stage, str(n.stored), str(n.chunks)] for n in self.nodes]
         head = ["workflow", "node", "stage", "stored", "of"]
         lines = [f"store {self.store}: {driven}", *table(head, rows, left=(0, 1, 2))]
+        lines += [f"in flight: {stage}, checkpoint of {size(nbytes)}" for stage, nbytes in self.checkpoints]
         return "\n".join([*lines, *_describe_run(self.last_run, self.driver)])
 
 
@@ -74,7 +79,8 @@ def status(store: Store) -> Status:
     )
     known = runs(store)
     last = run_status(store, known[-1]) if known else None
-    return Status(str(store.path), current_driver(store), nodes, last)
+    kept = tuple((folder.parent.name, nbytes_of(folder)) for folder in checkpoints(store.checkpoints))
+    return Status(str(store.path), current_driver(store), nodes, last, kept)
 
 
 def _node_status(workflow: str, name: str, record: NodeRecord, existing: dict[str, set[str]]) -> NodeStatus:
@@ -94,7 +100,7 @@ def run_status(store: Store, run: str) -> RunStatus:
         first, last = first or event, event
         if event["event"] in ("started", "progress"):
             running[event["key"]] = {**running.get(event["key"], {}), **event}
-        elif "key" in event:
+        elif event["event"] in ENDED:
             running.pop(event["key"], None)
             ends[event["event"]] += 1
     over = last.get("event") == "run-ended"

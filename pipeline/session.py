@@ -9,7 +9,7 @@ from typing import Any
 
 from distributed import Client, Future, KilledWorker
 
-from pipeline.events import Event, EventLog
+from pipeline.events import ENDED, Event, EventLog
 from pipeline.explain import size
 from pipeline.graph import TaskPlan, dask_graph
 from pipeline.outcome import Failure
@@ -19,8 +19,6 @@ from pipeline.work import RunContext
 
 TICK = 0.2
 """Seconds between two looks at signals and the clock when nothing happens."""
-
-_ENDED = ("done", "present", "failed", "blocked")
 
 
 class Session:
@@ -116,7 +114,7 @@ class Session:
             return
         if kind == "started":
             self._started[key] = event["time"]
-        elif kind in _ENDED and key not in self.states:
+        elif kind in ENDED and key not in self.states:
             self.states[key] = kind
             self._stop.took(event["time"] - self._started.get(key, event["time"]))
             if kind == "failed":

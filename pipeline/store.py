@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import zarr
 
+from pipeline.checkpoint import checkpoints, remove_checkpoint
 from pipeline.durable import flush, flush_group, write_atomically
 from pipeline.errors import UserError
 from pipeline.group import array_digest, create_group, open_group, write_array
@@ -93,6 +94,11 @@ class Store:
 
     def location(self, stage: str, key: str) -> Path:
         return self.path / stage / key
+
+    @property
+    def checkpoints(self) -> Path:
+        """Where chunks in flight keep their state."""
+        return self.path / ".checkpoints"
 
     def has(self, stage: str, key: str) -> bool:
         return self.location(stage, key).is_dir()
@@ -207,10 +213,16 @@ class Store:
         shutil.rmtree(grave, ignore_errors=True)
 
     def sweep(self) -> int:
-        """Remove what interrupted writers left; returns how many. Only for the one driver of the store."""
+        """Remove what interrupted writers left; returns how many. Only for the one driver of the store.
+
+        A checkpoint stays unless its chunk was committed since.
+        """
         drafts = list(self.temporary.iterdir()) if self.temporary.is_dir() else []
         for draft in drafts:
             shutil.rmtree(draft, ignore_errors=True)
+        for folder in checkpoints(self.checkpoints):
+            if self.has(folder.parent.name, folder.name):
+                remove_checkpoint(folder)
         return len(drafts)
 
     def _name(self, stage: str, key: str) -> str:

@@ -6,9 +6,12 @@ import errno
 import time
 import traceback
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import replace
 from itertools import chain
 from typing import Any
+
+import numpy as np
 
 from pipeline.chunk_record import host_arrays, record_of
 from pipeline.device_memory import device_pool
@@ -16,7 +19,7 @@ from pipeline.energy import energy_meter
 from pipeline.errors import UserError
 from pipeline.evaluation import Evaluation
 from pipeline.retirement import retire_if_broken, wait_for_the_end
-from pipeline.store import StoreError
+from pipeline.store import Store, StoreError
 from pipeline.telling import names, sender
 from pipeline.work import Report, RunContext, Work
 
@@ -74,17 +77,24 @@ def _compute_and_commit(work: Work, evaluation: Evaluation, context: RunContext)
     started, joules = time.time(), meter() if meter else 0.0
     if peak:
         peak.restart()
-    result, statistics = evaluation.compute(work)
-    arrays = host_arrays(stage, result, work.coordinates)
-    record = record_of(work, context.run, statistics, started)
-    record["joules"] = meter() - joules if meter else None
-    record["device_bytes"] = peak.bytes if peak else None
-    record["transient"] = evaluation.recorded_on_the_way(work)
-    dims = {output.name: output.dims for output in stage.outputs}
-    pieces = {output.name: output.pieces for output in stage.outputs}
-    committed = context.store.commit(stage.name, work.key, arrays, dims, record, pieces)
+    with closing(evaluation.checkpoint(work)) as checkpoint:
+        result, statistics = evaluation.compute(work, checkpoint)
+        arrays = host_arrays(stage, result, work.coordinates)
+        record = record_of(work, context.run, statistics, started)
+        record["joules"] = meter() - joules if meter else None
+        record["device_bytes"] = peak.bytes if peak else None
+        record["transient"] = evaluation.recorded_on_the_way(work)
+        committed = _commit(work, context.store, arrays, record)
+        checkpoint.remove()
     evaluation.keep(work, stage.result(**arrays))
     return committed
+
+
+def _commit(work: Work, store: Store, arrays: dict[str, np.ndarray], record: dict[str, Any]) -> bool:
+    stage = work.node.stage
+    dims = {output.name: output.dims for output in stage.outputs}
+    pieces = {output.name: output.pieces for output in stage.outputs}
+    return store.commit(stage.name, work.key, arrays, dims, record, pieces)
 
 
 def _is_of_the_infrastructure(error: BaseException) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import toy_stages as toys
+from campaign import Campaign
 from distributed import LocalCluster
 from executions import Executions
 
@@ -46,3 +47,11 @@ def executed(log_path: Path) -> Executions:
 def compute(store: Store, cluster: Address) -> Callable[[Workflow], Outcome]:
     """Plans a workflow and runs what is missing on the session's cluster."""
     return lambda workflow: run(plan(workflow, store), store, cluster=cluster)
+
+
+@pytest.fixture
+def campaign(tmp_path: Path) -> Iterator[Campaign]:
+    made = Campaign(tmp_path)
+    yield made
+    for process in made.processes():
+        process.kill()

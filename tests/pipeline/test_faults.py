@@ -5,86 +5,18 @@ from __future__ import annotations
 import os
 import random
 import signal
-import subprocess
-import sys
 import time
-from collections.abc import Iterator
 from datetime import datetime
-from pathlib import Path
 
 import psutil
 import pytest
 import toy_driver
 import toy_stages as toys
+from campaign import PATIENCE, Campaign
 
 from pipeline import Store, plan, status, verify
 from pipeline.events import read_events, runs
 from pipeline.lock import current_driver
-
-HERE = Path(__file__).parent
-PATIENCE = 60.0
-
-
-class Campaign:
-    """A store, and drivers in processes of their own."""
-
-    def __init__(self, folder: Path) -> None:
-        self.path = folder / "store"
-        self.log = folder / "executions.jsonl"
-        root = os.pathsep.join([str(HERE.parents[1]), str(HERE), os.environ.get("PYTHONPATH", "")])
-        self._environment = {**os.environ, toys.LOG: str(self.log), toys.SLEEP: "0.1", "PYTHONPATH": root}
-        self._mark = f"QUARKLINE_TEST_MARK={folder}"
-        self._environment["QUARKLINE_TEST_MARK"] = str(folder)
-
-    def start(self, *options: str) -> subprocess.Popen[str]:
-        command = [sys.executable, str(HERE / "toy_driver.py"), str(self.path), *options]
-        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        return subprocess.Popen(command, env=self._environment, text=True, start_new_session=True, **pipes)
-
-    def processes(self) -> list[psutil.Process]:
-        """Everything that drivers of this campaign started and that still lives."""
-        found = []
-        for process in psutil.process_iter():
-            try:
-                if process.environ().get("QUARKLINE_TEST_MARK") == self._environment["QUARKLINE_TEST_MARK"]:
-                    found.append(process)
-            except (psutil.Error, OSError):
-                continue
-        return found
-
-    def worker_pids(self) -> list[int]:
-        return sorted({line["pid"] for line in toys.executions(self.log)})
-
-    def digests(self) -> dict[str, dict[str, str]]:
-        """Digests of all arrays of all chunks."""
-        store = Store(self.path)
-        return {
-            key: {name: array["digest"] for name, array in store.record(stage, key)["arrays"].items()}
-            for stage in store.stages()
-            for key in store.keys(stage)
-        }
-
-    def wait_for_executions(self, number: int, driver: subprocess.Popen[str]) -> None:
-        deadline = time.monotonic() + PATIENCE
-        while len(toys.executions(self.log)) < number:
-            assert driver.poll() is None, driver.communicate()
-            assert time.monotonic() < deadline, "the driver did not get to work"
-            time.sleep(0.02)
-
-    def wait_for_silence(self) -> None:
-        """Nobody of the killed driver's is left."""
-        deadline = time.monotonic() + PATIENCE
-        while left := self.processes():
-            assert time.monotonic() < deadline, f"orphans: {left}"
-            time.sleep(0.1)
-
-
-@pytest.fixture
-def campaign(tmp_path: Path) -> Iterator[Campaign]:
-    made = Campaign(tmp_path)
-    yield made
-    for process in made.processes():
-        process.kill()
 
 
 @pytest.fixture(scope="module")

@@ -24,13 +24,21 @@ def workflow() -> Workflow:
     return w
 
 
+def long_workflow() -> Workflow:
+    """Two chunks of forty steps each, which keep their state."""
+    w = Workflow("long")
+    w.add(toys.steps, over={"config": ("a", "b")}, number=40)
+    return w
+
+
 def main(store_path: str, *options: str) -> int:
     given = dict(option.split("=") for option in options)
     store = Store(Path(store_path))
     limit = float(given["time_limit"]) if "time_limit" in given else None
     cluster = Local(workers=int(given.get("workers", 2)))
     try:
-        outcome = run(plan(workflow(), store), store, cluster=cluster, time_limit=limit, grace=2.0)
+        work = long_workflow() if "long" in given else workflow()
+        outcome = run(plan(work, store), store, cluster=cluster, time_limit=limit, grace=2.0)
     except UserError as error:
         print(error, file=sys.stderr)
         return 2

@@ -233,3 +233,18 @@ def one_vector(space: Space, *, at: At) -> OneVector:
     """One column; and whether it was given an array on disk."""
     executed("one_vector", at)
     return OneVector(space.vectors[:, 7], np.array(int(not isinstance(space.vectors, np.ndarray))))
+
+
+@stage(version="1", over=("config",))
+def steps(*, at: At, number: int) -> Field:
+    """A long computation that keeps its state; one execution is logged per step."""
+    state = at.checkpoint.load() if at.checkpoint else None
+    values, first = (state["values"], int(state["done"])) if state else (np.zeros(6), 0)
+    for step in range(first, number):
+        executed("steps", at)
+        values = np.cos(values + step)
+        at.progress(step + 1, number)
+        if at.checkpoint:
+            at.checkpoint.save({"values": values, "done": np.array(step + 1)})
+    at.record(first=first)
+    return Field(values)

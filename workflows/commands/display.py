@@ -48,7 +48,7 @@ class RunDisplay:
             self._begin(event["missing"])
         elif kind == "cluster-ready":
             self._say(f"dashboard: {event['dashboard']}")
-        elif kind == "not-kept":
+        elif kind in ("not-kept", "note"):
             self._say(f"warning: {event['message']}", style="yellow")
         elif kind == "stopping":
             self._say(f"stopping ({event['reason']}): running chunks may finish")

@@ -1,0 +1,74 @@
+"""A long stage is killed: it goes on from its checkpoint, and its result is the same."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+
+import psutil
+import pytest
+import toy_stages as toys
+from campaign import PATIENCE, Campaign
+
+from pipeline import Store, verify
+
+STEPS = 2 * 40
+LOST = 20
+"""Steps since the last save of two chunks, at most, on a busy machine; half of all steps come before the kill."""
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, str]]:
+    """Digests of a run that nothing happened to."""
+    campaign = Campaign(tmp_path_factory.mktemp("undisturbed"), sleep=0.0)
+    driver = campaign.start("long=1")
+    assert driver.wait(PATIENCE) == 0, driver.communicate()
+    assert len(toys.executions(campaign.log)) == STEPS
+    return campaign.digests()
+
+
+def kill_and_resume(campaign: Campaign, victim: str, seed: int) -> None:
+    """Kill the driver or one worker when at least half of the steps are done."""
+    choice = random.Random(seed)
+    driver = campaign.start("long=1")
+    campaign.wait_for_executions(choice.randrange(STEPS // 2, STEPS - 10), driver)
+    if victim == "driver":
+        driver.kill()
+        driver.communicate()
+        assert list((campaign.path / ".checkpoints").glob("*/*/state-*"))
+        driver = campaign.start("long=1")
+    else:
+        workers = [pid for pid in campaign.worker_pids() if psutil.pid_exists(pid)]
+        os.kill(choice.choice(workers), signal.SIGKILL)
+    output = driver.communicate(timeout=PATIENCE)
+    assert driver.returncode == 0, output
+    campaign.wait_for_silence()
+
+
+def assert_only_the_tail_again(campaign: Campaign, undisturbed: dict[str, dict[str, str]]) -> None:
+    store = Store(campaign.path)
+    assert campaign.digests() == undisturbed
+    assert not verify(store).damaged
+    assert not store.checkpoints.exists()
+    assert len(toys.executions(campaign.log)) <= STEPS + LOST
+    assert any(store.record("steps", key)["statistics"]["first"] > 0 for key in store.keys("steps"))
+
+
+@pytest.mark.parametrize("victim", ["driver", "worker"])
+def test_only_the_tail_is_computed_again(
+    campaign: Campaign, undisturbed: dict[str, dict[str, str]], victim: str
+) -> None:
+    kill_and_resume(campaign, victim, 811)
+    assert_only_the_tail_again(campaign, undisturbed)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("victim", ["driver", "worker"])
+@pytest.mark.parametrize("seed", range(4001, 4006))
+def test_only_the_tail_is_computed_again_ten_times(
+    campaign: Campaign, undisturbed: dict[str, dict[str, str]], victim: str, seed: int
+) -> None:
+    kill_and_resume(campaign, victim, seed)
+    assert_only_the_tail_again(campaign, undisturbed)
