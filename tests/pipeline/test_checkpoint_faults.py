@@ -15,7 +15,7 @@ from pipeline import Store, verify
 
 STEPS = 2 * 40
 LOST = 20
-"""Steps since the last save of two chunks, at most, on a busy machine; half of all steps come before the kill."""
+"""Steps since the last saves of two chunks, at most, on a busy machine; at least 40 precede the kill."""
 
 
 @pytest.fixture(scope="module")
