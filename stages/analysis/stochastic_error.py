@@ -51,7 +51,8 @@ def noise_moments(pieces: Sequence[Piece]) -> NoiseMoments:
 
     `quadratic` is unbiased for any noise: from products of different vectors, with what vectors contribute
     singly projected out (for symmetric matrices the U-centring of Szekely and Rizzo, Ann. Stat. 42 (2014)
-    2382). In `linear` the noise of the mean loop is taken off, exactly but for terms smaller by 1/N. Raises InputError for pieces that are not nested, or with fewer than 4 vectors.
+    2382). From `linear` the noise of the mean loop is taken off, exactly but for terms smaller by 1/N.
+    Raises InputError for pieces that are not nested, or with fewer than 4 vectors.
     """
     values = _nested(pieces)
     counts = [len(rows) for rows in values]
