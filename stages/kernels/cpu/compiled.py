@@ -28,10 +28,12 @@ from numpy.typing import DTypeLike
 def compiled(function: Callable[..., None], name: str, signature: Any) -> Callable[..., None]:
     """`function`, parallel by `numba.prange`, compiled for this processor under a unique `name`.
 
-    Products and sums may be fused (contraction); nothing else of IEEE arithmetic is given up.
+    IEEE arithmetic as written. The compiler must not fuse products and sums: it would choose differently for
+    code that it has just compiled and for the same code read back from the cache, and results would depend
+    on who compiled. Kernels that live on fused products ask for each (`vector_ir`).
     """
     function.__name__ = function.__qualname__ = f"{name}_{_digest()}"
-    return njit(signature, parallel=True, cache=True, fastmath={"contract"}, error_model="numpy")(function)
+    return njit(signature, parallel=True, cache=True, error_model="numpy")(function)
 
 
 @cache

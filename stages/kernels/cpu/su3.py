@@ -12,7 +12,7 @@ import math
 
 from numba import njit
 
-inlined = njit(fastmath={"contract"}, error_model="numpy")
+inlined = njit(error_model="numpy")
 
 
 @inlined
