@@ -9,6 +9,7 @@ from pipeline.clusters import Cluster, Devices
 from pipeline.explain import size
 from pipeline.planning import Chunk, Plan
 from pipeline.resident import DEVICE_SHARE
+from pipeline.workflow import Node
 
 CONTEXT = 700_000_000
 """Bytes of a GPU that CUDA's context and the compiled kernels take beside all fields, measured on an H200."""
@@ -21,15 +22,20 @@ def shortage(plan: Plan, cluster: Cluster) -> str:
         largest = max(plan.missing, key=lambda chunk: chunk.node.memory).node
         return (
             f"a task of node {largest.name!r} needs {size(largest.memory)} of memory (projected), but this "
-            f"machine has {size(limit)}: make its blocks or chunks smaller, or use a cluster with more memory"
+            f"machine has {size(limit)}: {_remedy(largest, limit)}, or use a cluster with more memory"
         )
     if devices and (needed := device_memory(plan, devices)) > devices.memory - CONTEXT:
         largest = max(plan.missing, key=lambda chunk: chunk.node.device_memory).node
+        left = devices.memory - CONTEXT - (needed - largest.device_memory)
         return (
             f"a task of node {largest.name!r} needs {size(needed)} of GPU memory (projected, with what stays "
-            f"there), but a GPU of this machine has {size(devices.memory)}: make its blocks or chunks smaller"
+            f"there), but a GPU of this machine has {size(devices.memory)}: {_remedy(largest, left)}"
         )
     return ""
+
+
+def _remedy(node: Node, available: int) -> str:
+    return node.fits(available) if node.fits else "make its blocks or chunks smaller"
 
 
 def device_projection(plan: Plan, cluster: Cluster) -> str:
@@ -45,16 +51,20 @@ def device_projection(plan: Plan, cluster: Cluster) -> str:
 def device_memory(plan: Plan, devices: Devices | None) -> int:
     """Bytes of a GPU that the largest missing task needs, beside all resident results that are kept there.
 
-    Where the GPUs are not known, beside one such result, which is the least.
+    Where the GPUs are not known, beside those that one task uses, which is the least.
     """
+    with_its_own = (chunk.node.device_memory + _taken(_resident([chunk])) for chunk in plan.missing)
+    needed = max(with_its_own, default=0)
+    if devices is None:
+        return needed
     task = max((chunk.node.device_memory for chunk in plan.missing), default=0)
     held = sorted((chunk.node.device_memory for chunk in _resident(plan.missing)), reverse=True)
-    if not task or not held:
-        return task
-    if devices is None:
-        return task + held[0]
     mine = sum(held[: -(-len(held) // devices.count)])
-    return task + max(held[0], min(mine, int(DEVICE_SHARE * devices.memory)))
+    return max(needed, task + min(mine, int(DEVICE_SHARE * devices.memory)))
+
+
+def _taken(chunks: Iterable[Chunk]) -> int:
+    return sum(chunk.node.device_memory for chunk in chunks)
 
 
 def _resident(chunks: Iterable[Chunk]) -> Iterable[Chunk]:

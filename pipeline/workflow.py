@@ -34,6 +34,7 @@ class Node:
     memory: int = 0
     device_memory: int = 0
     stored: int = 0
+    fits: Callable[[int], str] | None = None
 
     def arguments(self) -> Iterator[tuple[Input, Node]]:
         """Each upstream node with the argument of the stage function that it feeds."""
@@ -75,6 +76,7 @@ class Workflow:
         memory: int = 0,
         device_memory: int = 0,
         stored: int = 0,
+        fits: Callable[[int], str] | None = None,
         **parameters: Any,
     ) -> Node:
         """Add a stage.
@@ -91,6 +93,7 @@ class Workflow:
             device_memory: likewise on a GPU, resident inputs not counted; of a resident stage, bytes that its
                 result takes there.
             stored: bytes that one chunk takes in the store, for the plan.
+            fits: of so many bytes for a task, what to change so that it fits; said where it does not.
             parameters: the stage's keyword-only arguments.
 
         Raises:
@@ -115,6 +118,7 @@ class Workflow:
             memory=memory,
             device_memory=device_memory,
             stored=stored,
+            fits=fits,
         )
         for argument, source in node.arguments():
             _check_reduction(node, argument, source)

@@ -76,6 +76,33 @@ def test_a_plan_beyond_a_device_is_refused_before_any_work(store: Store) -> None
         run(planned(store, solving=10_400_000_000), store, cluster=TwoDevices(20_000_000_000))
 
 
+def test_resident_results_of_one_task_are_there_together(store: Store) -> None:
+    w = Workflow("two")
+    configs = {"config": ["a", "b"]}
+    field, other = (w.add(toys.field, name=f"field{k}", over=configs, scale=float(k)) for k in (1, 2))
+    first = w.add(toys.setup, field, device_memory=10_000_000_000)
+    second = w.add(toys.setup, other, name="other", device_memory=4_000_000_000)
+    w.add(toys.with_two_setups, first, second, device_memory=1_000_000_000)
+    made = plan(w, store)
+    assert device_memory(made, None) == 15_000_000_000
+    assert device_memory(made, Devices(2, 20_000_000_000)) == 15_000_000_000
+
+
+def test_a_node_says_what_would_fit(store: Store) -> None:
+    w = Workflow("fits")
+    made = w.add(toys.setup, w.add(toys.field, over={"config": ["a"]}), device_memory=10_000_000_000)
+    w.add(
+        toys.with_setup,
+        made,
+        over={"noise": range(3)},
+        memory=7,
+        device_memory=9_000_000_000,
+        fits=lambda room: f"{room // 1_000_000_000} vectors fit",
+    )
+    text = shortage(plan(w, store), TwoDevices(15_000_000_000))
+    assert text.endswith("but a GPU of this machine has 15 GB: 4 vectors fit")
+
+
 @dataclass
 class FakePool:
     """Grows by what is asked for, until it is freed."""

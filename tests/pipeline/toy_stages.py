@@ -162,6 +162,12 @@ def with_setup(setup: Setup, *, at: At) -> Loops:
 
 
 @stage(version="1", over=("config",))
+def with_two_setups(first: Setup, second: Setup, *, at: At) -> Field:
+    executed("with_two_setups", at)
+    return Field(first.values + second.values)
+
+
+@stage(version="1", over=("config",))
 def fragile(field: Field, *, at: At, bad: tuple[str, ...] = ()) -> Field:
     executed("fragile", at)
     if at.one("config") in bad:
