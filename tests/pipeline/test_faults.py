@@ -124,8 +124,10 @@ def test_a_time_limit_ends_a_run(campaign: Campaign) -> None:
 def test_a_second_driver_is_refused_with_the_name_of_the_first(campaign: Campaign) -> None:
     driver = campaign.start()
     campaign.wait_for_executions(1, driver)
+    os.killpg(driver.pid, signal.SIGSTOP)  # it must not end before the second has started
     second = campaign.start()
     _, errors = second.communicate(timeout=PATIENCE)
+    os.killpg(driver.pid, signal.SIGCONT)
     assert second.returncode == 2
     assert f"process {driver.pid} on" in errors
     assert f"run {runs(Store(campaign.path))[0]}" in errors
