@@ -22,20 +22,20 @@ def shortage(plan: Plan, cluster: Cluster) -> str:
         largest = max(plan.missing, key=lambda chunk: chunk.node.memory).node
         return (
             f"a task of node {largest.name!r} needs {size(largest.memory)} of memory (projected), but this "
-            f"machine has {size(limit)}: {_remedy(largest, limit)}, or use a cluster with more memory"
+            f"machine has {size(limit)}: {_remedy(largest, limit, False)}, or use a cluster with more memory"
         )
     if devices and (needed := device_memory(plan, devices)) > devices.memory - CONTEXT:
         largest = max(plan.missing, key=lambda chunk: chunk.node.device_memory).node
         left = devices.memory - CONTEXT - (needed - largest.device_memory)
         return (
             f"a task of node {largest.name!r} needs {size(needed)} of GPU memory (projected, with what stays "
-            f"there), but a GPU of this machine has {size(devices.memory)}: {_remedy(largest, left)}"
+            f"there), but a GPU of this machine has {size(devices.memory)}: {_remedy(largest, left, True)}"
         )
     return ""
 
 
-def _remedy(node: Node, available: int) -> str:
-    return node.fits(available) if node.fits else "make its blocks or chunks smaller"
+def _remedy(node: Node, available: int, on_device: bool) -> str:
+    return node.fits(available, on_device) if node.fits else "make its blocks or chunks smaller"
 
 
 def device_projection(plan: Plan, cluster: Cluster) -> str:

@@ -34,7 +34,7 @@ class Node:
     memory: int = 0
     device_memory: int = 0
     stored: int = 0
-    fits: Callable[[int], str] | None = None
+    fits: Callable[[int, bool], str] | None = None
 
     def arguments(self) -> Iterator[tuple[Input, Node]]:
         """Each upstream node with the argument of the stage function that it feeds."""
@@ -76,7 +76,7 @@ class Workflow:
         memory: int = 0,
         device_memory: int = 0,
         stored: int = 0,
-        fits: Callable[[int], str] | None = None,
+        fits: Callable[[int, bool], str] | None = None,
         **parameters: Any,
     ) -> Node:
         """Add a stage.
@@ -93,7 +93,8 @@ class Workflow:
             device_memory: likewise on a GPU, resident inputs not counted; of a resident stage, bytes that its
                 result takes there.
             stored: bytes that one chunk takes in the store, for the plan.
-            fits: of so many bytes for a task, what to change so that it fits; said where it does not.
+            fits: of so many bytes for a task, and whether they are a GPU's, what to change so that it fits;
+                said where it does not.
             parameters: the stage's keyword-only arguments.
 
         Raises:

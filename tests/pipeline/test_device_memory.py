@@ -97,10 +97,10 @@ def test_a_node_says_what_would_fit(store: Store) -> None:
         over={"noise": range(3)},
         memory=7,
         device_memory=9_000_000_000,
-        fits=lambda room: f"{room // 1_000_000_000} vectors fit",
+        fits=lambda room, on_device: f"{on_device}: {room // 1_000_000_000} vectors fit",
     )
     text = shortage(plan(w, store), TwoDevices(15_000_000_000))
-    assert text.endswith("but a GPU of this machine has 15 GB: 4 vectors fit")
+    assert text.endswith("but a GPU of this machine has 15 GB: True: 4 vectors fit")
 
 
 @dataclass
