@@ -10,12 +10,10 @@ from pipeline import At, Chunks, Dims, stage
 from stages.analysis import jackknife
 from stages.analysis.disconnected import NOT_INCLUDED
 from stages.analysis.disconnected import disconnected_correlator as pair_correlator
-from stages.estimators.truncated import Piece, difference_pieces, estimate, truncated_pieces
-from stages.lattice.geometry import DIRECTIONS, PARITIES
-from stages.loops import CurrentLoops
-
-FLAVOURS = ("light", "strange", "light - strange")
-LABELS = {"flavour": FLAVOURS, "direction": DIRECTIONS, "parity": PARITIES}
+from stages.estimators.truncated import Piece, estimate, truncated_pieces
+from stages.lattice.errors import InputError
+from stages.loops import FLAVOUR_LABELS as LABELS
+from stages.loops import FLAVOURS, FlavourLoops, probes
 
 
 class Correlator(NamedTuple):
@@ -53,49 +51,58 @@ class BootstrapAverage(NamedTuple):
     correlator_samples: Annotated[np.ndarray, Dims("sample", "flavour", "time")]
 
 
-@stage(version="1", over=("config",), labels=LABELS)
+@stage(version="2", over=("config",), labels=LABELS)
 def disconnected_correlator(
-    light: Chunks[CurrentLoops],
-    strange: Chunks[CurrentLoops],
-    light_fine: Chunks[CurrentLoops] | None = None,
-    strange_fine: Chunks[CurrentLoops] | None = None,
-    *,
-    at: At,
+    loops: Chunks[FlavourLoops], fine: Chunks[FlavourLoops] | None = None, *, at: At
 ) -> Correlator:
     """C(t), loops and condensates of one configuration: light, strange, and light - strange.
 
-    Given fine loops on some of the noise vectors, fine - sloppy corrects `light` and `strange` (truncated
-    solver method). The difference is taken on the same noise. Charges, Z_V, taste factors and volumes are
-    left out (`stages.analysis.disconnected.NOT_INCLUDED`). Raises InputError for fewer than two noise
-    vectors of any kind, and for light and strange on different ones.
+    Given fine loops on some of the noise vectors, fine - sloppy corrects `loops` (truncated solver method).
+    Charges, Z_V, taste factors and volumes are left out (`stages.analysis.disconnected.NOT_INCLUDED`). Raises
+    InputError for fewer than two noise vectors of either kind, and for different probes.
     """
-    inputs = ((light, light_fine), (strange, strange_fine))
-    current, condensate = (
-        [pieces(sloppy, fine, name) for sloppy, fine in inputs] for name in ("current", "condensate")
-    )
-    for flavours in (current, condensate):
-        flavours.append(difference_pieces(*flavours))
-    loops, condensates = ([estimate(flavour) for flavour in flavours] for flavours in (current, condensate))
+    current, condensate = (flavour_pieces(loops, fine, name) for name in ("current", "condensate"))
+    means, condensates = ([estimate(flavour) for flavour in flavours] for flavours in (current, condensate))
     at.record(not_included=NOT_INCLUDED, noise_vectors=[len(part.noise) for part in current[0]])
     return Correlator(
         np.stack([pair_correlator(flavour) for flavour in current]),
-        np.stack([loop.mean for loop in loops]),
-        np.stack([loop.error for loop in loops]),
+        np.stack([loop.mean for loop in means]),
+        np.stack([loop.error for loop in means]),
         np.stack([density.mean for density in condensates]),
         np.stack([density.error for density in condensates]),
     )
 
 
-def pieces(sloppy: Chunks[CurrentLoops], fine: Chunks[CurrentLoops] | None, name: str) -> tuple[Piece, ...]:
-    """One of the arrays as the pieces of its estimate."""
-    return truncated_pieces(piece(sloppy, name), None if fine is None else piece(fine, name))
+def flavour_pieces(
+    loops: Chunks[FlavourLoops], fine: Chunks[FlavourLoops] | None, name: str
+) -> list[tuple[Piece, ...]]:
+    """One of the arrays as the pieces of its estimate, flavour by flavour."""
+    numbers, values, probes = vector_means(loops, name)
+    if fine is None:
+        return [truncated_pieces(Piece(numbers, flavour), None) for flavour in np.moveaxis(values, 1, 0)]
+    fine_numbers, fine_values, fine_probes = vector_means(fine, name)
+    if fine_probes != probes:
+        raise InputError(
+            f"fine solves correct sloppy ones on the same probes, got {len(fine_probes)} fine and "
+            f"{len(probes)} sloppy probes: give both the same"
+        )
+    pairs = zip(np.moveaxis(values, 1, 0), np.moveaxis(fine_values, 1, 0), strict=True)
+    return [truncated_pieces(Piece(numbers, s), Piece(fine_numbers, f)) for s, f in pairs]
 
 
-def piece(chunks: Chunks[CurrentLoops], name: str) -> Piece:
-    """One of the arrays of all chunks along their noise vectors."""
-    parts = [(at["noise"], getattr(loops, name)) for at, loops in chunks]
-    numbers = tuple(int(number) for noise, _ in parts for number in noise)
-    return Piece(numbers, np.concatenate([values for _, values in parts]))
+def vector_means(
+    chunks: Chunks[FlavourLoops], name: str
+) -> tuple[tuple[int, ...], np.ndarray, frozenset[int]]:
+    """Numbers of the noise vectors, an array's mean over probes ``[noise, flavour, ...]``, and the probes."""
+    found: dict[int, dict[int, np.ndarray]] = {}
+    for at, loops in chunks:
+        for number, of_vector in zip(at["noise"], getattr(loops, name), strict=True):
+            found.setdefault(int(number), {}).update(zip(probes(at), of_vector, strict=True))
+    of_all = {frozenset(of_vector) for of_vector in found.values()}
+    if len(of_all) > 1:
+        raise InputError("every noise vector needs the same probes, or their means would not be alike")
+    means = [np.mean(list(of_vector.values()), axis=0) for of_vector in found.values()]
+    return tuple(found), np.stack(means), of_all.pop()
 
 
 @stage(version="1", labels=LABELS)

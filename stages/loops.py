@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
@@ -10,32 +10,44 @@ import numpy as np
 from pipeline import At, Dims, Resources, stage
 from stages.dirac.staggered import StaggeredDslash
 from stages.estimators.exact import exact_loops as exact_trace
-from stages.estimators.stochastic import stochastic_loops
+from stages.estimators.split_even import SplitEvenTrace
+from stages.estimators.stochastic import Loops, stochastic_loops
 from stages.estimators.trace import LoopTrace, Progress
 from stages.estimators.trace import current_links as choose_links
 from stages.kernels.choices import choices_used
-from stages.kernels.dispatch import array_module
+from stages.kernels.dispatch import Array, array_module
 from stages.lattice.errors import InputError
-from stages.lattice.geometry import DIRECTIONS, PARITIES
+from stages.lattice.geometry import DIRECTIONS, EVEN, ODD, PARITIES
 from stages.noise import Dilution, noise_vectors
+from stages.noise.probing import probed
 from stages.solvers.block_cgrq import BlockCGrQ
 from stages.solvers.cg import BatchedCG
 from stages.solvers.krylov import KrylovSolver
 
+FLAVOURS = ("light", "strange", "light - strange")
 SOLVERS: dict[str, type[KrylovSolver]] = {"block_cgrq": BlockCGrQ, "batched_cg": BatchedCG}
 LABELS = {"direction": DIRECTIONS, "parity": PARITIES}
+FLAVOUR_LABELS = {"flavour": FLAVOURS, **LABELS}
 INNER = {"double": None, "double-single": "single"}
 
 
 class CurrentLoops(NamedTuple):
-    """Loops of each noise vector, float64, lattice units, MILC's sign and normalisation.
+    """Loops of each noise vector and probe, float64, lattice units, MILC's sign and normalisation.
 
     current: J_mu(t) = - sum_x Im tr { eta_mu U_mu(x) [D (4 m^2 - D^2)^-1](x + mu, x) }, direction x, y, z, t;
-    condensate: psibar-psi = (2/V) tr M^-1 over the sites of a parity.
+    condensate: psibar-psi = (2/V) tr M^-1 over the sites of a parity. The mean over probes is one estimate,
+    whose error shows between noise vectors; without probing there is the one probe 0.
     """
 
-    current: Annotated[np.ndarray, Dims("noise", "direction", "time")]
-    condensate: Annotated[np.ndarray, Dims("noise", "parity")]
+    current: Annotated[np.ndarray, Dims("noise", "probe", "direction", "time")]
+    condensate: Annotated[np.ndarray, Dims("noise", "probe", "parity")]
+
+
+class FlavourLoops(NamedTuple):
+    """As `CurrentLoops`, of all `FLAVOURS` on the same noise."""
+
+    current: Annotated[np.ndarray, Dims("noise", "probe", "flavour", "direction", "time")]
+    condensate: Annotated[np.ndarray, Dims("noise", "probe", "flavour", "parity")]
 
 
 class ExactLoops(NamedTuple):
@@ -46,8 +58,8 @@ class ExactLoops(NamedTuple):
 
 
 @stage(
-    version="1",
-    over=("config", "noise"),
+    version="2",
+    over=("config", "noise", "probe"),
     resources=Resources(device=1),
     chunk_in_key=True,
     unkeyed=("max_iterations",),
@@ -68,7 +80,8 @@ def current_loops(
     max_iterations: int = 20_000,
     block: int = 16,
 ) -> CurrentLoops:
-    """The one-link taste-singlet vector current and the condensate from the noise vectors of a chunk.
+    """The one-link taste-singlet vector current and the condensate from the noise vectors and probes of a
+    chunk.
 
     mass: m of M = 2 m + D. tolerance: of |eta - A x| / |eta| for A = 4 m^2 - D^2, every right-hand side.
     noise: 'z2', 'z4', 'u1' or 'gaussian', with `seed` and the configuration's label. dilution: {color, time,
@@ -77,13 +90,58 @@ def current_loops(
     inside, residuals in double). Raises InputError, and NotConverged where a solve misses its tolerance.
     """
     trace = loop_trace(dslash, mass, current_links, make_solver(solver, precision, tolerance, max_iterations))
-    label, indices = str(at.one("config")), [int(index) for index in at["noise"]]
-    xp = array_module(dslash.links.thin)
-    sources = [noise_vectors(dslash.lattice, parity, label, seed, indices, noise, xp=xp) for parity in (0, 1)]
+    vectors = sources(dslash, at, seed, noise)
     with choices_used() as choices:
-        loops = stochastic_loops(trace, sources, Dilution.parse(dilution), block, progress_of(trace, at))
-    record(trace, at, solver, precision, choices)
-    return CurrentLoops(*loops)
+        loops = stochastic_loops(trace, vectors, Dilution.parse(dilution), block, progress_of(at, trace))
+    record(at, solver, precision, choices, trace)
+    return CurrentLoops(*by_probe(loops, at))
+
+
+@stage(
+    version="1",
+    over=("config", "noise", "probe"),
+    resources=Resources(device=1),
+    chunk_in_key=True,
+    unkeyed=("max_iterations",),
+    labels=FLAVOUR_LABELS,
+)
+def split_even_loops(
+    dslash: StaggeredDslash,
+    *,
+    at: At,
+    light: float,
+    strange: float,
+    tolerance: float,
+    seed: int,
+    noise: str,
+    dilution: Mapping[str, Any],
+    current_links: str = "thin",
+    solver: str = "block_cgrq",
+    precision: str = "double-single",
+    max_iterations: int = 20_000,
+    block: int = 16,
+) -> FlavourLoops:
+    """Loops of two masses and the split-even estimate of their difference, from one solve of each mass.
+
+    light, strange: m of M = 2 m + D; the other parameters as for `current_loops`, on the same sources. What
+    is solved gives the plain difference as well: entries 0 - 1 along `flavour`, beside entry 2
+    (`stages.estimators.split_even`). Raises as `current_loops`.
+    """
+    made = make_solver(solver, precision, tolerance, max_iterations)
+    traces = [loop_trace(dslash, mass, current_links, made) for mass in (light, strange)]
+    vectors = sources(dslash, at, seed, noise)
+    with choices_used() as choices:
+        report = progress_of(at, *traces)
+        loops = stochastic_loops(SplitEvenTrace(*traces), vectors, Dilution.parse(dilution), block, report)
+    record(at, solver, precision, choices, *traces)
+    return FlavourLoops(*by_probe(loops, at))
+
+
+@stage(version="1", over=("config", "noise", "probe"), transient=True)
+def flavour_loops(light: CurrentLoops, strange: CurrentLoops, *, at: At) -> FlavourLoops:
+    """Light, strange, and their plain difference on the same noise."""
+    pairs = zip(light, strange, strict=True)
+    return FlavourLoops(*(np.stack([a, b, a - b], axis=2) for a, b in pairs))
 
 
 @stage(
@@ -111,8 +169,8 @@ def exact_loops(
     """
     trace = loop_trace(dslash, mass, current_links, make_solver(solver, precision, tolerance, max_iterations))
     with choices_used() as choices:
-        loops = exact_trace(trace, array_module(dslash.links.thin), block, progress_of(trace, at))
-    record(trace, at, solver, precision, choices)
+        loops = exact_trace(trace, array_module(dslash.links.thin), block, progress_of(at, trace))
+    record(at, solver, precision, choices, trace)
     return ExactLoops(loops.current[0], loops.density[0])
 
 
@@ -129,32 +187,54 @@ def loop_trace(dslash: StaggeredDslash, mass: float, choice: str, solver: Krylov
     return LoopTrace(dslash.astype(np.complex128), choose_links(dslash.links, choice), mass, solver)
 
 
-def progress_of(trace: LoopTrace, at: At) -> Progress:
+def sources(dslash: StaggeredDslash, at: At, seed: int, kind: str) -> list[Array]:
+    """Noise vectors times probes of a chunk, even and odd sites, ``[site, 3, noise * probe]`` each."""
+    lattice, label = dslash.lattice, str(at.one("config"))
+    indices, xp = [int(index) for index in at["noise"]], array_module(dslash.links.thin)
+    vectors = (noise_vectors(lattice, parity, label, seed, indices, kind, xp=xp) for parity in (EVEN, ODD))
+    return [probed(noise, lattice, parity, probes(at)) for parity, noise in enumerate(vectors)]
+
+
+def probes(at: At) -> list[int]:
+    """The probes of a chunk: probe 0 is the noise itself, and is what one gets who does not probe."""
+    return [int(number) for number in at["probe"]] if "probe" in at else [0]
+
+
+def by_probe(loops: Loops, at: At) -> Iterator[np.ndarray]:
+    """Arrays ``[noise * probe, ...]`` as ``[noise, probe, ...]``."""
+    return (array.reshape(-1, len(probes(at)), *array.shape[1:]) for array in loops)
+
+
+def progress_of(at: At, *traces: LoopTrace) -> Progress:
     """Reports blocks done, with the iterations of the latest and the largest residual so far."""
 
     def report(done: int, total: int) -> None:
-        at.progress(done, total, iterations=trace.record.iterations[-1], residual=trace.record.residual)
+        iterations = traces[0].record.iterations[-1]
+        residual = max(trace.record.residual for trace in traces)
+        at.progress(done, total, iterations=iterations, residual=residual)
 
     return report
 
 
-def record(trace: LoopTrace, at: At, solver: str, precision: str, choices: Collection[str]) -> None:
+def record(at: At, solver: str, precision: str, choices: Collection[str], *traces: LoopTrace) -> None:
     """Keeps with the chunk how it was solved; residuals are the largest of all right-hand sides.
 
-    choices: launch shapes chosen by measurement, recorded where there are any; they may alter rounding.
+    traces: of one mass each. choices: launch shapes chosen by measurement, recorded where there are any; they
+    may alter rounding.
     """
-    solves = trace.record
+    solves = [trace.record for trace in traces]
+    seconds, rhs = sum(solve.seconds for solve in solves), sum(solve.rhs for solve in solves)
     if choices:
         at.record(kernel_choices=sorted(choices))
     at.record(
         solver=solver,
         precision=precision,
-        extents=list(trace.lattice.extents),
-        rhs=solves.rhs,
-        iterations=solves.iterations,
-        residual_max=solves.residual,
-        full_residual_max=solves.full_residual,
-        solve_seconds=solves.seconds,
-        seconds_per_rhs=solves.seconds / solves.rhs,
-        history=[float(f"{value:.3e}") for value in solves.history],
+        extents=list(traces[0].lattice.extents),
+        rhs=rhs,
+        iterations=[number for solve in solves for number in solve.iterations],
+        residual_max=max(solve.residual for solve in solves),
+        full_residual_max=max(solve.full_residual for solve in solves),
+        solve_seconds=seconds,
+        seconds_per_rhs=seconds / rhs,
+        history=[float(f"{value:.3e}") for value in solves[0].history],
     )

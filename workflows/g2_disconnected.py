@@ -15,7 +15,7 @@ from stages.configuration import file_configuration, gauge_observables, heatbath
 from stages.correlator import bootstrap_average, disconnected_correlator, ensemble_average
 from stages.lattice.geometry import Lattice
 from stages.links import hisq_links, naive_links
-from stages.loops import current_loops, exact_loops
+from stages.loops import FLAVOURS, current_loops, exact_loops, flavour_loops, split_even_loops
 from workflows import footprint
 from workflows.catalogue import Project
 from workflows.ensemble import Configurations, configurations
@@ -60,9 +60,8 @@ def build(parameters: G2Disconnected, ensemble: Configurations) -> Workflow:
     configuration = add_configuration(workflow, parameters, ensemble)
     workflow.add(gauge_observables, configuration, name="observables", stored=footprint.RECORD)
     links = add_links(workflow, parameters, configuration, lattice)
-    loops = [add_loops(workflow, parameters, links, lattice, mass, "sloppy") for mass in MASSES]
-    if parameters.solves.fine:
-        loops += [add_loops(workflow, parameters, links, lattice, mass, "fine") for mass in MASSES]
+    accuracies = ["sloppy", "fine"] if parameters.solves.fine else ["sloppy"]
+    loops = [add_flavours(workflow, parameters, links, lattice, accuracy) for accuracy in accuracies]
     if parameters.exact:
         for mass in MASSES:
             add_exact_loops(workflow, parameters, links, lattice, mass)
@@ -105,27 +104,70 @@ def add_links(workflow: Workflow, parameters: G2Disconnected, configuration: Nod
     return workflow.add(hisq_links, configuration, naik_epsilon=links.naik_epsilon, **wiring)
 
 
-def add_loops(
-    workflow: Workflow, parameters: G2Disconnected, links: Node, lattice: Lattice, mass: str, accuracy: str
+def add_flavours(
+    workflow: Workflow, parameters: G2Disconnected, links: Node, lattice: Lattice, accuracy: str
 ) -> Node:
-    """Loops of one mass: of all noise vectors, sloppy, or of the first few, fine."""
-    noise, solves = parameters.noise, parameters.solves
-    fine = accuracy == "fine" and solves.fine
+    """Loops of light, strange, and light - strange: of all noise vectors, sloppy, or the first few, fine."""
+    fine = accuracy == "fine"
+    if parameters.estimator.difference == "split_even":
+        return add_split_even_loops(workflow, parameters, links, lattice, fine)
+    masses = [add_loops(workflow, parameters, links, lattice, mass, fine) for mass in MASSES]
+    return workflow.add(flavour_loops, *masses, name=_named("flavours", fine))
+
+
+def add_loops(
+    workflow: Workflow, parameters: G2Disconnected, links: Node, lattice: Lattice, mass: str, fine: bool
+) -> Node:
+    """Loops of one mass."""
     return workflow.add(
         current_loops,
         links,
-        name=f"loops_{mass}_fine" if fine else f"loops_{mass}",
-        over={"noise": range(fine.vectors if fine else noise.vectors)},
-        chunk={"noise": noise.chunk},
-        memory=footprint.solving_memory(lattice, solves.block, noise.chunk),
-        device_memory=_device_memory(parameters, lattice, noise.chunk),
-        stored=footprint.loops_bytes(lattice, noise.chunk),
-        noise=noise.kind,
-        seed=noise.seed,
-        dilution=noise.dilution.options(),
-        tolerance=fine.tolerance if fine else solves.sloppy.tolerance,
-        **_solving(parameters, mass),
+        name=_named(f"loops_{mass}", fine),
+        stored=footprint.loops_bytes(lattice, _columns(parameters)),
+        mass=getattr(parameters.masses, mass),
+        **_noisy(parameters, lattice, fine),
     )
+
+
+def add_split_even_loops(
+    workflow: Workflow, parameters: G2Disconnected, links: Node, lattice: Lattice, fine: bool
+) -> Node:
+    """Loops of both masses and of their difference, from the same solves."""
+    return workflow.add(
+        split_even_loops,
+        links,
+        name=_named("loops_split_even", fine),
+        stored=footprint.loops_bytes(lattice, len(FLAVOURS) * _columns(parameters)),
+        **parameters.masses.model_dump(),
+        **_noisy(parameters, lattice, fine),
+    )
+
+
+def _named(name: str, fine: bool) -> str:
+    return f"{name}_fine" if fine else name
+
+
+def _columns(parameters: G2Disconnected) -> int:
+    """Noise vectors times probes of a chunk."""
+    return parameters.noise.chunk * parameters.noise.probe_chunk
+
+
+def _noisy(parameters: G2Disconnected, lattice: Lattice, fine: bool) -> dict[str, Any]:
+    """Coordinates, memory and parameters of stochastic loops."""
+    noise, solves, columns = parameters.noise, parameters.solves, _columns(parameters)
+    accuracy = solves.fine if fine and solves.fine else solves.sloppy
+    vectors = solves.fine.vectors if fine and solves.fine else noise.vectors
+    return {
+        "over": {"noise": range(vectors), "probe": range(noise.probes)},
+        "chunk": {"noise": noise.chunk, "probe": noise.probe_chunk},
+        "memory": footprint.solving_memory(lattice, solves.block, columns),
+        "device_memory": _device_memory(parameters, lattice, columns),
+        "noise": noise.kind,
+        "seed": noise.seed,
+        "dilution": noise.dilution.options(),
+        "tolerance": accuracy.tolerance,
+        **_solving(parameters),
+    }
 
 
 def add_exact_loops(
@@ -140,8 +182,9 @@ def add_exact_loops(
         memory=footprint.solving_memory(lattice, solves.block, 0),
         device_memory=_device_memory(parameters, lattice, 0),
         stored=footprint.loops_bytes(lattice, 1),
+        mass=getattr(parameters.masses, mass),
         tolerance=(solves.fine or solves.sloppy).tolerance,
-        **_solving(parameters, mass),
+        **_solving(parameters),
     )
 
 
@@ -158,10 +201,9 @@ def _operator(parameters: G2Disconnected) -> tuple[int, str, bool]:
     return DIRECTIONS[parameters.links.action], solves.precision, narrow
 
 
-def _solving(parameters: G2Disconnected, mass: str) -> dict[str, Any]:
+def _solving(parameters: G2Disconnected) -> dict[str, Any]:
     """Parameters that noisy and exact loops share."""
     return {
-        "mass": getattr(parameters.masses, mass),
         "current_links": parameters.current.links,
         **parameters.solves.model_dump(include={"solver", "precision", "max_iterations", "block"}),
     }

@@ -59,7 +59,8 @@ def block_widths(parameters: G2Disconnected, lattice: Lattice) -> list[int]:
     """Right-hand sides that a run solves together, from the widest on."""
     noise, solves = parameters.noise, parameters.solves
     dilution = Dilution.parse(noise.dilution.options())
-    columns = {noise.chunk * len(dilution.partition(lattice, parity).subsets) for parity in (EVEN, ODD)}
+    sources = noise.chunk * noise.probe_chunk
+    columns = {sources * len(dilution.partition(lattice, parity).subsets) for parity in (EVEN, ODD)}
     if parameters.exact:
         columns.add(3 * lattice.half_volume)
     return sorted({len(block) for count in columns for block in blocks(count, solves.block)}, reverse=True)

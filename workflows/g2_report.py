@@ -36,7 +36,7 @@ def sections(parameters: G2Disconnected, store: Store) -> list[Section]:
     return [
         correlator_section(store, parameters),
         loops_section(store, parameters),
-        *([budget_section(store)] if parameters.solves.fine else []),
+        *([budget_section(store, parameters)] if parameters.solves.fine else []),
         solves_section(solves),
         gauge_section(store),
     ]
@@ -111,9 +111,11 @@ def _exact_table(store: Store) -> Table:
     return Table(["flavour", "configuration", "root mean square", "largest"], rows, caption)
 
 
-def budget_section(store: Store) -> Section:
+def budget_section(store: Store, parameters: G2Disconnected) -> Section:
     """Where the error of a loop comes from: sloppy noise, correction, spread of the gauge field."""
-    flavours = {FLAVOURS[k]: pieces for k, pieces in zip((LIGHT, DIFFERENCE), _pieces(store), strict=True)}
+    flavours = {
+        FLAVOURS[k]: pieces for k, pieces in zip((LIGHT, DIFFERENCE), _pieces(store, parameters), strict=True)
+    }
     figures = [
         Figure(error_budget_figure(*pieces), f"Error of one spatial J_i(t), {name}.")
         for name, pieces in flavours.items()
@@ -132,14 +134,22 @@ def budget_section(store: Store) -> Section:
     )
 
 
-def _pieces(store: Store) -> Iterator[tuple[xarray.DataArray, xarray.DataArray]]:
+def _pieces(store: Store, parameters: G2Disconnected) -> Iterator[tuple[xarray.DataArray, xarray.DataArray]]:
     """Sloppy loops and corrections ``[config, noise, direction, time]``: light, light minus strange."""
-    sloppy, fine = (
-        [_result(store, f"loops_{mass}{suffix}").current[:, :, SPATIAL] for mass in ("light", "strange")]
-        for suffix in ("", "_fine")
-    )
-    for s, f in ((sloppy[0], fine[0]), (sloppy[0] - sloppy[1], fine[0] - fine[1])):
+    sloppy, fine = (flavours_of(store, parameters, suffix)[:, :, :, SPATIAL] for suffix in ("", "_fine"))
+    for flavour in (LIGHT, DIFFERENCE):
+        s, f = sloppy[:, :, flavour], fine[:, :, flavour]
         yield s, f - s.sel(noise=f.noise)
+
+
+def flavours_of(store: Store, parameters: G2Disconnected, suffix: str = "") -> xarray.DataArray:
+    """J_mu(t) ``[config, noise, flavour, direction, time]``, the mean over probes; suffix: '' or '_fine'."""
+    if parameters.estimator.difference == "split_even":
+        current = _result(store, f"loops_split_even{suffix}").current
+    else:
+        light, strange = (_result(store, f"loops_{mass}{suffix}").current for mass in ("light", "strange"))
+        current = xarray.concat([light, strange, light - strange], "flavour")
+    return current.mean("probe").transpose("config", "noise", "flavour", "direction", "time")
 
 
 def solves_section(nodes: Sequence[NodeAccount]) -> Section:

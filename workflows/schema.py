@@ -13,6 +13,7 @@ from pipeline.workflow import LARGEST
 from stages.lattice.errors import InputError
 from stages.lattice.geometry import Lattice
 from stages.noise.dilution import Dilution
+from stages.noise.probing import check_probes
 from workflows.parameter_file import Location, ParameterFile, Section, validated
 
 Extents = Annotated[tuple[int, ...], Field(strict=False, min_length=4, max_length=4)]
@@ -110,6 +111,10 @@ class Noise(Section):
     vectors: int
     chunk: int = Field(ge=1)
     dilution: DilutionSection = DilutionSection()
+    probes: int = Field(default=1, ge=1)
+    """Hadamard vectors that each noise vector is multiplied by; a power of two."""
+    probe_chunk: int = Field(default=1, ge=1)
+    """Probes solved together, with `chunk` vectors."""
 
     @field_validator("vectors")
     @classmethod
@@ -121,6 +126,12 @@ class Noise(Section):
         if vectors > LARGEST:
             raise ValueError(f"got {vectors}, but a plan has room for at most {LARGEST}")
         return vectors
+
+
+class Estimator(Section):
+    """How the difference of the two masses is estimated."""
+
+    difference: Literal["plain", "split_even"] = "plain"
 
 
 class Sloppy(Section):
@@ -175,6 +186,7 @@ class G2Disconnected(Section):
     links: Links
     masses: Masses
     noise: Noise
+    estimator: Estimator = Estimator()
     solves: Solves
     current: Current
     analysis: Analysis = Analysis()
@@ -224,6 +236,13 @@ def contradictions(parameters: G2Disconnected) -> Iterator[tuple[Location, str]]
             f"{solves.fine.vectors} is no multiple of `noise.chunk`, {noise.chunk}: vectors are solved "
             f"{noise.chunk} at a time, change one of the two",
         )
+    if noise.probes % noise.probe_chunk:
+        yield ("noise", "probe_chunk"), f"{noise.probe_chunk} does not divide the {noise.probes} probes"
+    if noise.probes > 1 and noise.dilution.displacement:
+        yield (
+            ("noise", "probes"),
+            "probes separate the sites that `dilution.displacement` has separated already: take one of the two",
+        )
     if not parameters.report:
         yield ("report",), "is empty: name a folder"
     elif _is_within(Path(parameters.report), Path(parameters.store)):
@@ -248,6 +267,10 @@ def misfits(
         parameters.noise.dilution.scheme().check(lattice)
     except InputError as error:
         yield ("noise", "dilution"), str(error)
+    try:
+        check_probes(parameters.noise.probes, lattice)
+    except InputError as error:
+        yield ("noise", "probes"), str(error)
     if parameters.exact and lattice.volume > EXACT_SITES:
         yield (
             ("exact",),

@@ -7,8 +7,8 @@ from types import ModuleType
 
 import numpy as np
 
-from stages.estimators.stochastic import Loops, blocks
-from stages.estimators.trace import LoopTrace, Progress, no_progress
+from stages.estimators.stochastic import Loops, Trace, blocks, no_loops
+from stages.estimators.trace import Progress, no_progress
 from stages.kernels.dispatch import Array
 from stages.lattice.errors import InputError
 from stages.lattice.geometry import EVEN, ODD
@@ -17,8 +17,9 @@ from stages.noise.vectors import COLOURS
 LARGEST_VOLUME = 6**4
 
 
-def exact_loops(trace: LoopTrace, xp: ModuleType, width: int, progress: Progress = no_progress) -> Loops:
-    """J_mu(t) ``[1, mu, t]`` and (2/V) tr M^-1 ``[1, parity]`` without noise, in blocks of `width` sources.
+def exact_loops(trace: Trace, xp: ModuleType, width: int, progress: Progress = no_progress) -> Loops:
+    """J_mu(t) ``[1, mu, t]`` and (2/V) tr M^-1 ``[1, parity]`` without noise, in blocks of `width` sources;
+    ``[1, flavour, ...]`` of a trace of several flavours.
 
     Raises InputError above `LARGEST_VOLUME` sites: it takes three solves a site.
     """
@@ -28,12 +29,12 @@ def exact_loops(trace: LoopTrace, xp: ModuleType, width: int, progress: Progress
             f"an exact trace takes {COLOURS * lattice.volume} solves on {lattice}; it is for lattices "
             f"of up to {LARGEST_VOLUME} sites: use noise"
         )
-    loops = Loops(np.zeros((1, 4, lattice.time_extent)), np.zeros((1, 2)))
+    loops = no_loops(trace, 1)
     jobs = list(product((EVEN, ODD), blocks(COLOURS * lattice.half_volume, width)))
     for number, (parity, block) in enumerate(jobs, start=1):
         contracted = trace.contract(parity, point_sources(lattice.half_volume, block, xp))
         loops.current[0] += contracted.current.sum(axis=0)
-        loops.density[0, parity] += contracted.density.sum()
+        loops.density[0, ..., parity] += contracted.density.sum(axis=0)
         progress(number, len(jobs))
     return loops
 

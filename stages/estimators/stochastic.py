@@ -3,27 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.estimators.trace import LoopTrace, Progress, no_progress
+from stages.estimators.trace import Contractions, Progress, no_progress
 from stages.kernels.dispatch import Array
 from stages.lattice.errors import InputError
-from stages.lattice.geometry import EVEN, ODD
+from stages.lattice.geometry import EVEN, ODD, Lattice
 from stages.noise.dilution import Dilution, dilute
 
 
 class Loops(NamedTuple):
-    """Per noise vector: J_mu(t) ``[noise, mu, t]``, and (2/V) tr M^-1 by parity ``[noise, parity]``."""
+    """Per noise vector: J_mu(t) ``[noise, mu, t]``, and (2/V) tr M^-1 by parity ``[noise, parity]``.
+
+    Of a trace of several flavours: ``[noise, flavour, mu, t]`` and ``[noise, flavour, parity]``.
+    """
 
     current: NDArray[np.float64]
     density: NDArray[np.float64]
 
 
+class Trace(Protocol):
+    """What solves for a block of sources and contracts it: `LoopTrace`, or a trace of several flavours."""
+
+    @property
+    def flavours(self) -> tuple[int, ...]:
+        """The extent of the flavour axis, or () where there is none."""
+
+    @property
+    def lattice(self) -> Lattice:
+        """Where the sources live."""
+
+    def contract(self, parity: int, sources: Array) -> Contractions:
+        """Of each source ``[site, 3, N]`` on `parity`."""
+
+
 def stochastic_loops(
-    trace: LoopTrace,
+    trace: Trace,
     noise: Sequence[Array],
     dilution: Dilution,
     width: int,
@@ -41,15 +59,21 @@ def stochastic_loops(
         for partition in partitions
         for block in blocks(vectors * len(partition.subsets), width)
     ]
-    loops = Loops(np.zeros((vectors, 4, trace.lattice.time_extent)), np.zeros((vectors, 2)))
+    loops = no_loops(trace, vectors)
     for number, (partition, block) in enumerate(jobs, start=1):
         parity = partition.parity
         contracted = trace.contract(parity, dilute(noise[parity], partition, block))
         vector = np.array(block) // len(partition.subsets)
         np.add.at(loops.current, vector, contracted.current)
-        np.add.at(loops.density[:, parity], vector, contracted.density)
+        np.add.at(loops.density[..., parity], vector, contracted.density)
         progress(number, len(jobs))
     return loops
+
+
+def no_loops(trace: Trace, vectors: int) -> Loops:
+    """Zeros, to add contractions to."""
+    shape = (vectors, *trace.flavours)
+    return Loops(np.zeros((*shape, 4, trace.lattice.time_extent)), np.zeros((*shape, 2)))
 
 
 def blocks(columns: int, width: int) -> list[range]:

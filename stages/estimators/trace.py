@@ -97,6 +97,8 @@ class LoopTrace:
     deflation: ModeProjection | None = None
     record: SolveRecord = field(default_factory=SolveRecord)
 
+    flavours = ()
+
     @property
     def lattice(self) -> Lattice:
         return self.dslash.lattice
@@ -113,16 +115,34 @@ class LoopTrace:
 
         Raises what the solver raises, and InputError for a mass that is not positive.
         """
-        if self.deflation is not None:
-            sources = self.deflation.of(parity).remainder(sources)
+        sources = self.deflated(parity, sources)
+        y, hopped = self.solve(parity, sources)
+        return Contractions(self.current(parity, sources, hopped), self.density(sources, y))
+
+    def deflated(self, parity: int, sources: Array) -> Array:
+        """(1 - P) of the sources where there is a deflation, else the sources."""
+        return sources if self.deflation is None else self.deflation.of(parity).remainder(sources)
+
+    def solve(self, parity: int, sources: Array) -> tuple[Array, Array]:
+        """y = A^-1 eta on `parity` and D y on the opposite one, ``[site, 3, N]`` each."""
         solution = self.solver.solve(NormalOperator(self.dslash, self.mass, parity), sources)
         hopped = self.dslash.apply_to(1 - parity, solution.x)
         self.record.add(solution, self._full_residual(parity, sources, solution.x, hopped))
-        current = self._kernels(sources).one_link_current.one_link_current(
-            self._links_by_parity[parity], sources, hopped, self.lattice, parity
-        )
-        dots = self._kernels(sources).block_blas.dots(sources, solution.x)
-        return Contractions(to_host(current), 4 * self.mass / self.lattice.volume * to_host(dots).real)
+        return solution.x, hopped
+
+    def current(self, parity: int, bra: Array, hopped: Array) -> NDArray[np.float64]:
+        """- Im sum_{x in t} bra(x)^dag eta_mu(x) U_mu(x) hopped(x + mu), bra on `parity`; ``[N, mu, t]``."""
+        links = self._links_by_parity[parity]
+        one_link_current = self._kernels(bra).one_link_current.one_link_current
+        return to_host(one_link_current(links, bra, hopped, self.lattice, parity))
+
+    def density(self, sources: Array, y: Array) -> NDArray[np.float64]:
+        """(2/V) 2 m Re eta^dag y, ``[N]``."""
+        return 4 * self.mass / self.lattice.volume * self.dots(sources, y)
+
+    def dots(self, x: Array, y: Array) -> NDArray[np.float64]:
+        """Re x^dag y of each right-hand side, ``[N]`` on the host."""
+        return to_host(self._kernels(x).block_blas.dots(x, y)).real
 
     def _full_residual(self, parity: int, sources: Array, y: Array, hopped: Array) -> NDArray[np.float64]:
         """|eta - M x| / |eta| of x = (2 m - D) y, the solution of the full system; float64 ``[N]``.

@@ -65,8 +65,9 @@ def test_full_dilution_with_real_solves_is_the_exact_trace(staggered, exact):
     full = {"color": True, "displacement": 4}
     at, result = measure(staggered, (5,), tolerance=1e-11, dilution=full)
     scale = np.abs(exact.current).max()
-    assert np.abs(result.current[0] - exact.current).max() < 1e-9 * scale
-    assert np.allclose(result.condensate[0], exact.condensate, rtol=1e-9)
+    assert result.current.shape == (1, 1, 4, 4)
+    assert np.abs(result.current[0, 0] - exact.current).max() < 1e-9 * scale
+    assert np.allclose(result.condensate[0, 0], exact.condensate, rtol=1e-9)
     assert at.statistics["rhs"] == 3 * 256
     assert at.statistics["residual_max"] <= 1e-11
     assert at.statistics["full_residual_max"] <= 2e-11
@@ -138,10 +139,15 @@ def test_bad_parameters_are_one_clear_error(staggered, option, message):
 @pytest.fixture(scope="module")
 def measured(staggered):
     """Loops of one configuration as the engine hands them over: (coordinates, result) of each chunk."""
-    chunks = [(0, 1), (2, 3)]
-    light, strange = ([measure(staggered, indices, mass, 1e-3) for indices in chunks] for mass in (0.08, 0.3))
-    fine = [[measure(staggered, (0, 1), mass)] for mass in (0.08, 0.3)]
-    return light, strange, *fine
+    return [flavours(staggered, indices, 1e-3) for indices in [(0, 1), (2, 3)]], [
+        flavours(staggered, (0, 1), 1e-10)
+    ]
+
+
+def flavours(staggered, indices, tolerance):
+    """One chunk of both masses and of their difference."""
+    (at, light), (_, strange) = (measure(staggered, indices, mass, tolerance) for mass in (0.08, 0.3))
+    return at, loops.flavour_loops(light, strange, at=at)
 
 
 def test_correlator_of_a_configuration(measured):
@@ -154,15 +160,54 @@ def test_correlator_of_a_configuration(measured):
     assert np.all(result.loops_error > 0)
     assert at.statistics["noise_vectors"] == [4, 2]
     assert "charges" in at.statistics["not_included"]
-    plain = correlator.disconnected_correlator(*measured[:2], at=at)
+    plain = correlator.disconnected_correlator(measured[0], at=at)
     assert np.allclose(plain.correlator, result.correlator, rtol=0.1, atol=0.05)
     assert not np.array_equal(plain.correlator, result.correlator)
 
 
 def test_one_noise_vector_is_refused(staggered):
-    lone = [measure(staggered, (0,))]
+    lone = [flavours(staggered, (0,), 1e-3)]
     with pytest.raises(InputError, match="got 1"):
-        correlator.disconnected_correlator(lone, lone, at=At(config="a"))
+        correlator.disconnected_correlator(lone, at=At(config="a"))
+
+
+def test_probes_are_averaged_for_each_noise_vector_however_they_are_cut_into_chunks(staggered):
+    """Four probes in one chunk and in two: the same correlator; probe 0 alone is the plain noise."""
+
+    def chunk(probes):
+        at = At(config="chain.3", noise=(0, 1), probe=probes)
+        light, strange = (
+            loops.current_loops(staggered, at=at, tolerance=1e-9, **{**SOLVE, **NOISE, **options})
+            for options in ({"dilution": {}}, {"dilution": {}, "mass": 0.3})
+        )
+        return at, loops.flavour_loops(light, strange, at=at)
+
+    whole, halves = [chunk((0, 1, 2, 3))], [chunk((0, 1)), chunk((2, 3))]
+    assert whole[0][1].current.shape == (2, 4, 3, 4, 4)
+    at = At(config="chain.3")
+    results = [correlator.disconnected_correlator(chunks, at=at) for chunks in (whole, halves)]
+    for one, two in zip(*results, strict=True):
+        assert np.allclose(one, two, rtol=0, atol=1e-6 * np.abs(one).max())
+    mean = whole[0][1].current[:, :, 0].mean(axis=(0, 1))
+    assert np.allclose(results[0].loops[0], mean, rtol=0, atol=1e-13)
+    _, plain = measure(staggered, (0, 1), dilution={})
+    assert np.allclose(whole[0][1].current[:, 0, 0], plain.current[:, 0], rtol=0, atol=1e-6)
+    with pytest.raises(InputError, match="every noise vector needs the same probes"):
+        correlator.disconnected_correlator([*halves, (At(noise=(5,), probe=(0,)), whole[0][1])][1:], at=at)
+
+
+def test_split_even_loops_hold_the_plain_flavours_and_a_quieter_difference(staggered):
+    at = At(config="chain.3", noise=tuple(range(6)))
+    options = {**SOLVE, **NOISE, "dilution": {}, "tolerance": 1e-9}
+    del options["mass"]
+    split = loops.split_even_loops(staggered, at=at, light=0.08, strange=0.3, **options)
+    assert at.statistics["rhs"] == 6 * 2 * 2
+    (_, light), (_, strange) = (measure(staggered, range(6), mass, dilution={}) for mass in (0.08, 0.3))
+    plain = loops.flavour_loops(light, strange, at=at)
+    assert np.allclose(split.current[:, :, :2], plain.current[:, :, :2], rtol=0, atol=1e-6)
+    spread, plain_spread = (made.current[:, 0, 2].var(axis=0).mean() for made in (split, plain))
+    assert spread < 0.7 * plain_spread
+    assert np.allclose(split.current[:, 0, 2].mean(axis=0), plain.current[:, 0, 2].mean(axis=0), atol=1)
 
 
 @pytest.mark.parametrize(
