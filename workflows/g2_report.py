@@ -113,9 +113,8 @@ def _exact_table(store: Store) -> Table:
 
 def budget_section(store: Store, parameters: G2Disconnected) -> Section:
     """Where the error of a loop comes from: sloppy noise, correction, spread of the gauge field."""
-    flavours = {
-        FLAVOURS[k]: pieces for k, pieces in zip((LIGHT, DIFFERENCE), _pieces(store, parameters), strict=True)
-    }
+    names = (FLAVOURS[LIGHT], FLAVOURS[DIFFERENCE])
+    flavours = dict(zip(names, _pieces(store, parameters), strict=True))
     figures = [
         Figure(error_budget_figure(*pieces), f"Error of one spatial J_i(t), {name}.")
         for name, pieces in flavours.items()

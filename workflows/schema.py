@@ -241,7 +241,7 @@ def contradictions(parameters: G2Disconnected) -> Iterator[tuple[Location, str]]
     if noise.probes > 1 and noise.dilution.displacement:
         yield (
             ("noise", "probes"),
-            "probes separate the sites that `dilution.displacement` has separated already: take one of the two",
+            "probes separate sites that `dilution.displacement` has separated already: take one of the two",
         )
     if not parameters.report:
         yield ("report",), "is empty: name a folder"

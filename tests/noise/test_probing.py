@@ -56,6 +56,6 @@ def test_probed_columns_are_the_noise_times_each_probe():
 def test_refusals():
     with pytest.raises(InputError, match="must be a power of two, got 12: take 8 or 16"):
         check_probes(12, LATTICES[0])
-    with pytest.raises(InputError, match="256 probes, but nested colourings of .* 4x4x4x4 end at 128"):
+    with pytest.raises(InputError, match=r"256 probes, but nested colourings of .* 4x4x4x4 end at 128"):
         check_probes(256, LATTICES[0])
     check_probes(128, LATTICES[0])

@@ -193,7 +193,8 @@ def test_probes_are_averaged_for_each_noise_vector_however_they_are_cut_into_chu
     _, plain = measure(staggered, (0, 1), dilution={})
     assert np.allclose(whole[0][1].current[:, 0, 0], plain.current[:, 0], rtol=0, atol=1e-6)
     with pytest.raises(InputError, match="every noise vector needs the same probes"):
-        correlator.disconnected_correlator([*halves, (At(noise=(5,), probe=(0,)), whole[0][1])][1:], at=at)
+        one, _ = halves
+        correlator.disconnected_correlator([(At(noise=(7, 8), probe=(2, 3)), one[1]), *halves[:1]], at=at)
 
 
 def test_split_even_loops_hold_the_plain_flavours_and_a_quieter_difference(staggered):

@@ -39,12 +39,12 @@ def test_opening_a_result(project: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert names["average"].correlator.dims == ("flavour", "time")
     assert names["light"].correlator.dims == ("time",)
     assert list(names["loops"].direction) == ["x", "y", "z", "t"]
-    assert names["loops"].dims == ("config", "noise", "direction", "time")
+    assert names["loops"].dims == ("config", "noise", "probe", "direction", "time")
 
 
 def test_stages_as_functions() -> None:
     names = execute(PYTHON[1])
-    assert names["loops"].current.shape == (2, 4, 8)
+    assert names["loops"].current.shape == (2, 1, 4, 8)
     assert all(number > 0 for number in names["at"].statistics["iterations"])
 
 
