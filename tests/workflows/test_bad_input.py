@@ -216,7 +216,10 @@ def test_damaged_configuration_costs_only_itself(quarkline: CommandLine, files: 
     answer = quarkline("run", files, "--cluster", cluster)
     assert answer.code == 1 and "Traceback" not in answer.err
     assert len(re.findall(r"^failed: 7 chunks: .*conf\.2\.ildg.*checksum", answer.out, re.MULTILINE)) == 1
-    assert answer.out.count("failed: ") == 1 and "\n  loops_light config=conf.2.ildg (2 chunks)" in answer.out
+    assert (
+        answer.out.count("failed: ") == 1
+        and "\n  loops_light config=conf.2.ildg probe=0 (2 chunks)" in answer.out
+    )
     assert re.search(r"loops_light +2 +2\b", answer.out) and re.search(r"correlator +1 +0 +1\b", answer.out)
     damaged.write_bytes(good)
     answer = quarkline("run", files, "--cluster", cluster)
