@@ -30,6 +30,12 @@ class DevicePool:
         """To the device, all blocks of the pool that nothing uses; waits for the device."""
         self._pool.free_all_blocks()
 
+    def free(self) -> int:
+        """Bytes of the device that can still be taken."""
+        import cupy
+
+        return int(cupy.cuda.Device().mem_info[0]) + int(self._pool.free_bytes())
+
     def malloc(self, size: int) -> Any:
         memory = self._pool.malloc(size)
         self.bytes = max(self.bytes, self._pool.total_bytes())

@@ -39,6 +39,8 @@ class Evaluation:
         files = {name: version.check() for name, version in work.files.items()}
         arguments = [self._argument(*pair, at) for pair in _arguments(stage, work)]
         services = {"at": at} if stage.takes_at else {}
+        if not stage.transient:
+            self._make_room(work)
         result = stage.function(*arguments, **services, **work.node.parameters, **files)
         for version in work.files.values():
             version.check()  # what was read is what the key says only if it is still there
@@ -89,6 +91,12 @@ class Evaluation:
     def _cache(self, backend: str) -> ResidentCache:
         limit = self._context.device_resident_bytes if backend == "cuda" else self._context.resident_bytes
         return process_cache(limit, backend)
+
+    def _make_room(self, work: Work) -> None:
+        """Results that stay from other tasks leave the GPU where this one needs their memory."""
+        device, needed = device_pool(work.node.backend), work.node.device_memory
+        if device and needed:
+            self._cache(work.node.backend).make_room(lambda: device.free() >= needed)
 
     def _share(self, work: Work) -> Made:
         """A result made for its first use in this task and dropped after its last."""

@@ -129,8 +129,8 @@ class _Works:
 
     def _node(self, node: Node, backend: str) -> NodeWork:
         if (node.name, backend) not in self._nodes:
-            work = NodeWork(node.name, node.stage.function, node.parameters, node.chunk, backend)
-            self._nodes[node.name, backend] = work
+            about = (node.name, node.stage.function, node.parameters, node.chunk)
+            self._nodes[node.name, backend] = NodeWork(*about, backend, node.device_memory)
         return self._nodes[node.name, backend]
 
 

@@ -19,14 +19,18 @@ HOST_SHARE = 0.4
 class ResidentCache:
     """Least recently used results go first. A result larger than the bound is not kept: `declines` says so.
 
-    Keys are chunk keys, so an entry is never stale, whatever runs the worker has served since.
+    Keys are chunk keys, so an entry is never stale, whatever runs the worker has served since. An array that
+    several results hold counts once.
     """
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        self.used = 0
-        self._entries: OrderedDict[str, tuple[Any, int]] = OrderedDict()
+        self._entries: OrderedDict[str, Any] = OrderedDict()
         self._lock = Lock()
+
+    @property
+    def used(self) -> int:
+        return nbytes(list(self._entries.values()))
 
     def get(self, key: str, make: Callable[[], Any]) -> Any:
         """The result under `key`, made and kept if it is not there.
@@ -35,8 +39,10 @@ class ResidentCache:
         first applied.
         """
         with self._lock:
-            held = self._entries.get(key)
-        value = make() if held is None else held[0]
+            held = key in self._entries
+            value = self._entries.get(key)
+        if not held:
+            value = make()
         self._keep(key, value)
         return value
 
@@ -44,17 +50,20 @@ class ResidentCache:
         """Whether a result is larger than all that is kept together."""
         return nbytes(value) > self.limit
 
-    def _keep(self, key: str, value: Any) -> None:
-        size = nbytes(value)
+    def make_room(self, enough: Callable[[], bool]) -> None:
+        """Drop results, the least recently used first, until there is `enough` memory or nothing left."""
         with self._lock:
-            self.used -= self._entries.pop(key, (None, 0))[1]
-            if size > self.limit:
+            while self._entries and not enough():
+                self._entries.popitem(last=False)
+
+    def _keep(self, key: str, value: Any) -> None:
+        with self._lock:
+            self._entries.pop(key, None)
+            if self.declines(value):
                 return
-            self._entries[key] = (value, size)
-            self.used += size
+            self._entries[key] = value
             while self.used > self.limit:
-                _, (_, freed) = self._entries.popitem(last=False)
-                self.used -= freed
+                self._entries.popitem(last=False)
 
 
 def nbytes(value: Any) -> int:

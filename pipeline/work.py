@@ -21,6 +21,8 @@ class NodeWork:
     parameters: dict[str, Any]
     chunk: dict[str, int]
     backend: str
+    device_memory: int = 0
+    """Bytes that a task is expected to need on a GPU beside its resident inputs."""
 
     @property
     def stage(self) -> Stage:

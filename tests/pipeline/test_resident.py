@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import numpy as np
+import pytest
 import toy_stages as toys
 from executions import Executions
 
 from pipeline import Store, Workflow, plan, run
 from pipeline.clusters.address import Address
+from pipeline.evaluation import Evaluation
 from pipeline.events import Event, read_events
+from pipeline.graph import _Works, plan_tasks
+from pipeline.resident import ResidentCache
+from pipeline.work import RunContext
 
 
 def workflow() -> Workflow:
@@ -49,3 +55,35 @@ def test_chunks_of_one_task_share_a_result_beyond_the_bound(
     outcome = run(planned, store, cluster=cluster, resident_bytes=47)
     assert outcome.exit_status == 0
     assert executed.new() == {"field": 1, "setup": 1, "with_setup": 6}
+
+
+def test_an_array_that_two_results_hold_counts_once() -> None:
+    cache, links = ResidentCache(90), np.zeros(8)
+    cache.get("links", lambda: links)
+    cache.get("space", lambda: (links, np.zeros(3)))
+    assert cache.used == 88
+    assert cache.get("links", lambda: None) is links
+
+
+def test_the_oldest_results_make_room_for_a_task(
+    store: Store, monkeypatch: pytest.MonkeyPatch, executed: Executions
+) -> None:
+    """On a GPU: what other tasks left there goes as far as the next one needs, and no further."""
+    cache, taken = ResidentCache(1_000), {"a": 60, "b": 20, "c": 10}
+    for name in taken:
+        cache.get(name, lambda: np.zeros(1))
+
+    class Device:
+        def free(self) -> int:
+            return 10 + sum(size for name, size in taken.items() if name not in cache._entries)
+
+    monkeypatch.setattr("pipeline.evaluation.device_pool", lambda backend: Device())
+    monkeypatch.setattr("pipeline.evaluation.process_cache", lambda limit, backend: cache)
+    store.create()
+    w = Workflow("room")
+    w.add(toys.field, over={"config": ["a"]}, device_memory=75)
+    (task,) = plan_tasks(plan(w, store))
+    (chunk,) = task.chunks
+    work = _Works("cpu").to_compute(chunk)
+    Evaluation([work], RunContext(store, "run", "cpu", 0), lambda event: None).compute(work)
+    assert list(cache._entries) == ["c"]
