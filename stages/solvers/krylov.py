@@ -10,7 +10,7 @@ import numpy as np
 from stages.dirac.operator import LinearOperator
 from stages.kernels.dispatch import Array, Kernels, kernels_for
 from stages.lattice.errors import InputError
-from stages.solvers.reliable import Progress, Recurrence, ReliableIteration
+from stages.solvers.reliable import Deflate, Progress, Recurrence, ReliableIteration
 from stages.solvers.solution import NotConverged, Solution, Status
 
 
@@ -47,12 +47,15 @@ class KrylovSolver:
         x0: Array | None = None,
         on_failure: str = "raise",
         progress: Progress | None = None,
+        deflate: Deflate | None = None,
     ) -> Solution:
         """The solution of A x = b for all right-hand sides: b is ``[*A.shape, N]`` in the dtype of A.
 
         x0: first guess, zero by default. on_failure: 'raise' NotConverged, or 'return' what there is, with
-        its status. Right-hand sides may be zero (giving zero) or linearly dependent. Raises InputError if A
-        is not Hermitian positive definite or if b or x0 does not fit it.
+        its status. deflate: an approximate y of A y = r for low modes, of the true residual r at the start
+        and after each replacement (`stages.solvers.deflation`). Right-hand sides may be zero (giving zero) or
+        linearly dependent. Raises InputError if A is not Hermitian positive definite or if b or x0 does not
+        fit it.
         """
         _check(A, b, x0, on_failure)
         started = time.perf_counter()
@@ -65,9 +68,11 @@ class KrylovSolver:
             tolerance=self.tolerance,
             max_iterations=self.max_iterations,
             progress=progress,
+            deflate=deflate,
         )
         inner = A.astype(np.complex64) if self.inner == "single" else A
-        status = iteration.run(self.recurrence(inner, kernels), mixed=inner.dtype != A.dtype)
+        often = inner.dtype != A.dtype or deflate is not None
+        status = iteration.run(self.recurrence(inner, kernels), often)
         solution = _solution(iteration, status, time.perf_counter() - started)
         if status is not Status.CONVERGED and on_failure == "raise":
             raise NotConverged(solution, self.tolerance)
@@ -83,7 +88,7 @@ def _solution(iteration: ReliableIteration, status: Status, seconds: float) -> S
         np.stack(iteration.history),
         iteration.matvecs,
         seconds,
-        {"replacements": iteration.replacements},
+        {"replacements": iteration.replacements, "deflations": iteration.deflations},
     )
 
 

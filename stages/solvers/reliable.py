@@ -3,9 +3,15 @@
 The recurrence (batched CG, block CGrQ) works on A y = r, possibly in lower precision. From time to time its y
 is added to x and its residual is replaced by b - A x, recomputed in the precision of b, while it keeps its
 search directions ("reliable update"; Sleijpen and van der Vorst, Computing 56 (1996) 141). In one precision
-that happens when the recurrence believes to have converged; with a single-precision recurrence also whenever
-the residual of any right-hand side has fallen by the method's `update_at` since the last time. True residuals
-alone finish a solve.
+that happens when the recurrence believes to have converged; with a single-precision recurrence, and in a
+deflated solve, also whenever the residual of any right-hand side has fallen by the method's `update_at` since
+the last time. True residuals alone finish a solve.
+
+A deflated solve corrects x by what a subspace says of the true residual, at the start and each time before
+the recurrence goes on: x += V (V^H A V)^-1 V^H (b - A x). The low modes that rounding or inexact vectors have
+let grow since the last time are gone again, and the recurrence need not find them: also in double precision,
+where vectors that are stored in single or half would otherwise help only until the residual has fallen to
+their own.
 """
 
 from __future__ import annotations
@@ -33,6 +39,9 @@ Vector = NDArray[np.float64]
 Progress = Callable[[int, Vector], None]
 """Called after each iteration with its number and the estimated relative residuals ``[N]``."""
 
+Deflate = Callable[[Array], Array]
+"""An approximate y of A y = r for a block of residuals r, exact in a subspace."""
+
 
 class BreakdownError(Exception):
     """Raised by a recurrence that cannot go on."""
@@ -49,7 +58,7 @@ class Recurrence(Protocol):
     """Whether converged columns are to be taken out as soon as a narrower block holds the others."""
 
     update_at: float
-    """Fall of a residual that asks for its next replacement, where the recurrence is in single precision."""
+    """Fall of a residual that asks for its next replacement in single precision and in deflated solves."""
 
     @property
     def correction(self) -> Array:
@@ -102,22 +111,27 @@ class ReliableIteration:
         tolerance: float,
         max_iterations: int,
         progress: Progress | None,
+        deflate: Deflate | None = None,
     ) -> None:
         self.A, self.b, self.kernels = A, b, kernels
-        self.max_iterations, self.progress = max_iterations, progress
+        self.max_iterations, self.progress, self.deflate = max_iterations, progress, deflate
         self.source = column_norms(kernels, b)
         self.scale = np.where(self.source > 0, self.source, 1)
         self.target = tolerance * self.source
         self.residual: Array = None
         self.unit = np.ones_like(self.source)
         self.norms = self.source.copy()
-        self.iterations = self.matvecs = self.replacements = 0
+        self.iterations = self.matvecs = self.replacements = self.deflations = 0
         self.columns = np.arange(b.shape[-1])
         self._start(x0)
+        self._deflate()
         self.history = [self.relative(self.norms)]
 
-    def run(self, recurrence: Recurrence, mixed: bool) -> Status:
-        """Iterate to the end; x, norms, history and counts are then final."""
+    def run(self, recurrence: Recurrence, often: bool) -> Status:
+        """Iterate to the end; x, norms, history and counts are then final.
+
+        often: whether residuals are also replaced on the way, by the recurrence's `update_at`.
+        """
         stalled, best, kept = 0, self.norms.copy(), self._narrow(recurrence.narrows)
         while np.isfinite(self.norms).all():
             if not self.open.any():
@@ -129,12 +143,13 @@ class ReliableIteration:
             still_open = self.open
             try:
                 self._replace(recurrence, kept)
-                estimate = self._cycle(recurrence, mixed)
+                estimate = self._cycle(recurrence, often)
             except BreakdownError as breakdown:
                 return self._break_off(recurrence, breakdown.status)
             self._absorb(recurrence.correction)
             stalled = 0 if self._gained(best, still_open) or self._follows(estimate) else stalled + 1
             best = np.minimum(best, self.norms)
+            self._deflate()
             kept = self._narrow(recurrence.narrows)
         return Status.NOT_FINITE
 
@@ -155,6 +170,21 @@ class ReliableIteration:
             return
         self.x = x0.copy()
         self.x[..., np.flatnonzero(self.source == 0)] = 0
+        self._measure()
+
+    def _deflate(self) -> None:
+        """Correct the block's columns that are still open in the subspace; then the true residual again.
+
+        Inexact vectors lower the error in the norm of A, while the residual may rise for a few iterations.
+        """
+        still_open = self.open[self.columns]
+        if self.deflate is None or not still_open.any() or not np.isfinite(self.norms).all():
+            return
+        residual, self.residual = self.residual, None
+        residual *= to_device_like(still_open, residual)
+        self._add(self.deflate(residual))
+        del residual
+        self.deflations += 1
         self._measure()
 
     def _measure(self) -> None:
@@ -179,7 +209,7 @@ class ReliableIteration:
         residual *= to_device_like(1 / self.unit, residual)
         recurrence.replace(residual, SAFETY * self.target[self.columns] / self.unit, kept)
 
-    def _cycle(self, recurrence: Recurrence, mixed: bool) -> Vector:
+    def _cycle(self, recurrence: Recurrence, often: bool) -> Vector:
         """Iterate until the residual wants replacing; the estimated norms of the block's columns.
 
         Iterations that are under way then count like any other, unless every column has converged: they
@@ -205,7 +235,7 @@ class ReliableIteration:
             ending |= (
                 self.iterations >= self.max_iterations
                 or (recurrence.narrows and next_width(count, target.size) < target.size)
-                or (mixed and bool((still_open & (estimate < recurrence.update_at * ceiling)).any()))
+                or (often and bool((still_open & (estimate < recurrence.update_at * ceiling)).any()))
             )
         return estimate
 
@@ -219,14 +249,16 @@ class ReliableIteration:
 
     def _absorb(self, correction: Array) -> None:
         """x += y, in the units of x, then the true residual."""
-        addition = correction * to_device_like(self.unit, correction)
-        if self.columns.size == self.source.size:
-            self.x += addition
-        else:
-            self.x[..., self.columns] += addition
-        del addition
+        self._add(correction * to_device_like(self.unit, correction))
         self.replacements += 1
         self._measure()
+
+    def _add(self, correction: Array) -> None:
+        """x += correction in the block's columns."""
+        if self.columns.size == self.source.size:
+            self.x += correction
+        else:
+            self.x[..., self.columns] += correction
 
     def _break_off(self, recurrence: Recurrence, status: Status) -> Status:
         if status is not Status.NOT_FINITE:
