@@ -22,6 +22,7 @@ from stages.noise import Dilution, noise_vectors
 from stages.noise.probing import probed
 from stages.solvers.block_cgrq import BlockCGrQ
 from stages.solvers.cg import BatchedCG
+from stages.solvers.deflation import DeflatedSolver, StaggeredDeflation
 from stages.solvers.krylov import KrylovSolver
 
 FLAVOURS = ("light", "strange", "light - strange")
@@ -67,6 +68,7 @@ class ExactLoops(NamedTuple):
 )
 def current_loops(
     dslash: StaggeredDslash,
+    deflation: StaggeredDeflation | None = None,
     *,
     at: At,
     mass: float,
@@ -79,6 +81,7 @@ def current_loops(
     precision: str = "double-single",
     max_iterations: int = 20_000,
     block: int = 16,
+    deflated_noise: bool = True,
 ) -> CurrentLoops:
     """The one-link taste-singlet vector current and the condensate from the noise vectors and probes of a
     chunk.
@@ -87,9 +90,13 @@ def current_loops(
     noise: 'z2', 'z4', 'u1' or 'gaussian', with `seed` and the configuration's label. dilution: {color, time,
     displacement} (`stages.noise.dilution`). current_links: 'thin', 'smeared' or 'fat'. solver: 'block_cgrq'
     or 'batched_cg', `block` right-hand sides at a time. precision: 'double', or 'double-single' (single
-    inside, residuals in double). Raises InputError, and NotConverged where a solve misses its tolerance.
+    inside, residuals in double). deflation: if given, the loops are those of the remainder, without the part
+    of its modes, which `stages.low_modes` gives exactly; tolerances are then relative to (1 - P) eta. With
+    `deflated_noise` false it speeds up the solves and leaves the loops what they are without it. Raises
+    InputError, and NotConverged where a solve misses its tolerance.
     """
-    trace = loop_trace(dslash, mass, current_links, make_solver(solver, precision, tolerance, max_iterations))
+    made = make_solver(solver, precision, tolerance, max_iterations)
+    trace = loop_trace(dslash, mass, current_links, made, deflation, deflated_noise)
     vectors = sources(dslash, at, seed, noise)
     with choices_used() as choices:
         loops = stochastic_loops(trace, vectors, Dilution.parse(dilution), block, progress_of(at, trace))
@@ -107,6 +114,7 @@ def current_loops(
 )
 def split_even_loops(
     dslash: StaggeredDslash,
+    deflation: StaggeredDeflation | None = None,
     *,
     at: At,
     light: float,
@@ -120,6 +128,7 @@ def split_even_loops(
     precision: str = "double-single",
     max_iterations: int = 20_000,
     block: int = 16,
+    deflated_noise: bool = True,
 ) -> FlavourLoops:
     """Loops of two masses and the split-even estimate of their difference, from one solve of each mass.
 
@@ -128,7 +137,8 @@ def split_even_loops(
     (`stages.estimators.split_even`). Raises as `current_loops`.
     """
     made = make_solver(solver, precision, tolerance, max_iterations)
-    traces = [loop_trace(dslash, mass, current_links, made) for mass in (light, strange)]
+    deflate = (deflation, deflated_noise)
+    traces = [loop_trace(dslash, mass, current_links, made, *deflate) for mass in (light, strange)]
     vectors = sources(dslash, at, seed, noise)
     with choices_used() as choices:
         report = progress_of(at, *traces)
@@ -182,9 +192,19 @@ def make_solver(name: str, precision: str, tolerance: float, max_iterations: int
     return SOLVERS[name](tolerance, max_iterations, INNER[precision])
 
 
-def loop_trace(dslash: StaggeredDslash, mass: float, choice: str, solver: KrylovSolver) -> LoopTrace:
-    """What solves and contracts, in double precision outside."""
-    return LoopTrace(dslash.astype(np.complex128), choose_links(dslash.links, choice), mass, solver)
+def loop_trace(
+    dslash: StaggeredDslash,
+    mass: float,
+    choice: str,
+    solver: KrylovSolver,
+    deflation: StaggeredDeflation | None = None,
+    deflated_noise: bool = True,
+) -> LoopTrace:
+    """What solves and contracts, in double precision outside; deflated solves, and traces, if wanted."""
+    deflated = solver if deflation is None else DeflatedSolver(solver, deflation)
+    links = choose_links(dslash.links, choice)
+    projection = deflation if deflated_noise else None
+    return LoopTrace(dslash.astype(np.complex128), links, mass, deflated, projection)
 
 
 def sources(dslash: StaggeredDslash, at: At, seed: int, kind: str) -> list[Array]:

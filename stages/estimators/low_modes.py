@@ -15,37 +15,21 @@ then acts on the remainder, orthogonal to the modes: `stages.estimators.trace.Lo
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
 
 from stages.dirac.staggered import StaggeredDslash
 from stages.estimators.trace import Progress, no_progress
 from stages.kernels.dispatch import Array, array_module, to_host
 from stages.lattice.geometry import EVEN, ODD
+from stages.solvers.deflation import Deflation
 
 SLAB = 16
 """Modes whose currents are computed together."""
 ZERO_MODE = 1e-12
 """Eigenvalues of B up to this have no odd partner: D_oe v_n vanishes."""
-
-
-class EvenModes(Protocol):
-    """Vectors of the even sites, with which B was projected: `stages.solvers.deflation.Deflation`."""
-
-    @property
-    def vectors(self) -> Array:
-        """V, complex ``[site, 3, k]``, of either precision, perhaps rounded."""
-
-    @property
-    def gram(self) -> NDArray[np.complex128]:
-        """V^H V ``[k, k]``."""
-
-    @property
-    def projected(self) -> NDArray[np.complex128]:
-        """V^H B V ``[k, k]``."""
 
 
 class ModeCurrents(NamedTuple):
@@ -60,25 +44,25 @@ class ModeCurrents(NamedTuple):
 
 
 def mode_currents(
-    dslash: StaggeredDslash, links: Array, modes: EvenModes, progress: Progress = no_progress
+    dslash: StaggeredDslash, links: Array, modes: Deflation, progress: Progress = no_progress
 ) -> ModeCurrents:
-    """The currents of the Ritz vectors in the span of `modes`.
+    """The currents of the Ritz vectors in the span of `modes`, vectors of the even sites ``[site, 3, k]``.
 
     links: those of the current, ``[mu, parity, site, 3, 3]``, phases and boundary signs in them. Vectors that
-    are not quite orthogonal, or whose B is not quite diagonal, as after rounding, span the same space: taking
-    its Ritz pairs keeps this part and the solver's deflation consistent.
+    are not quite orthogonal, or whose B is not quite diagonal, as after rounding, span the same space: its
+    Ritz pairs are the modes that the solver's deflation and the projection of noise know.
     """
     dslash = dslash.astype(np.complex128)
     xp, lattice, kernels = array_module(links), dslash.lattice, dslash.kernels
     even_links, odd_links = (xp.ascontiguousarray(links[:, parity]) for parity in (EVEN, ODD))
     one_link_current, norms2 = kernels.one_link_current.one_link_current, kernels.block_blas.norms2
-    eigenvalues, rotation = ritz_pairs(modes.gram, modes.projected)
+    rotation, eigenvalues = modes.ritz.rotation, np.empty(len(modes))
     result = ModeCurrents(
         eigenvalues, np.empty(len(eigenvalues)), np.empty((len(eigenvalues), 4, lattice.time_extent))
     )
     for slab, v in _slabs(modes.vectors, rotation, kernels):
         hopped = dslash.apply_to(ODD, v)  # sqrt(lambda) w
-        eigenvalues[slab] = to_host(norms2(hopped))  # the Rayleigh quotients lose fewer digits than theta
+        eigenvalues[slab] = to_host(norms2(hopped))  # from the Ritz values the lowest would lose digits
         back = dslash.apply_to(EVEN, hopped)  # -B v
         even = to_host(one_link_current(even_links, v, hopped, lattice, EVEN))
         odd = to_host(one_link_current(odd_links, hopped, back, lattice, ODD))
@@ -89,18 +73,13 @@ def mode_currents(
     return result
 
 
-def ritz_pairs(gram: ArrayLike, projected: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.complex128]]:
-    """Eigenvalues theta ``[k]``, ascending, and Q ``[k, k]`` with Q^H G Q = 1, Q^H P Q = diag(theta)."""
-    return scipy.linalg.eigh(np.asarray(projected), np.asarray(gram))
-
-
 def _slabs(vectors: Array, rotation: NDArray, kernels: Any) -> Iterator[tuple[slice, Array]]:
     """V Q in slabs of columns, complex128 ``[site, 3, SLAB]`` each: never all of it at a time."""
     xp, count = array_module(vectors), rotation.shape[1]
     for start in range(0, count, SLAB):
         slab = slice(start, min(start + SLAB, count))
         columns = xp.zeros((*vectors.shape[:-1], slab.stop - start), np.complex128)
-        kernels.basis.add_combination(columns, vectors, np.ascontiguousarray(rotation[:, slab]))
+        kernels.basis.add_combination(columns, vectors, xp.ascontiguousarray(xp.asarray(rotation[:, slab])))
         yield slab, columns
 
 

@@ -1,13 +1,13 @@
 """Dense oracles on tiny lattices, and gauge fields to try them on."""
 
 from dataclasses import dataclass, field
-from functools import cached_property
 
 import numpy as np
 from scipy.linalg import expm
 
-from stages.dirac.staggered import NormalOperator, StaggeredOperator
+from stages.dirac.staggered import SquaredDslash, StaggeredOperator
 from stages.lattice.geometry import EVEN, ODD, Lattice
+from stages.solvers.deflation import Deflation, StaggeredDeflation
 from stages.solvers.solution import Solution, Status
 
 TINY = Lattice((4, 4, 4, 4))
@@ -73,72 +73,17 @@ def hop_traces(links, propagator, lattice):
 
 def dense_spectrum(dslash):
     """Eigenvalues and eigenvectors of -D_eo D_oe."""
-    normal = dense_matrix(NormalOperator(dslash, 1.0, EVEN))
-    return np.linalg.eigh(normal - 4 * np.eye(len(normal)))
+    return np.linalg.eigh(dense_matrix(SquaredDslash(dslash, EVEN)))
 
 
-@dataclass(frozen=True)
-class DenseModes:
-    """The lowest `count` eigenvectors of B on the even sites, by dense diagonalisation, and projections.
+def dense_deflation(dslash, spectrum, count, rotated=False):
+    """The lowest `count` eigenvectors, by dense diagonalisation.
 
-    Stands in for `StaggeredDeflation`: the odd partners are D_oe v / sqrt(lambda). `rotated` mixes the
-    vectors and leaves them neither orthogonal nor normalised; they span the same space.
+    `rotated` mixes them and leaves them neither orthogonal nor normalised; they span the same space.
     """
-
-    dslash: object
-    spectrum: tuple
-    count: int
-    rotated: bool = False
-
-    @property
-    def eigenvalues(self):
-        return self.spectrum[0][: self.count]
-
-    @cached_property
-    def vectors(self):
-        vectors = self.spectrum[1][:, : self.count]
-        if self.rotated:
-            rng = np.random.default_rng(8)
-            shape = (self.count, self.count)
-            vectors = vectors @ (np.eye(self.count) + 0.1 * rng.normal(size=shape) * np.exp(1j))
-        return np.ascontiguousarray(vectors).reshape(-1, 3, self.count)
-
-    @property
-    def gram(self):
-        flat = self.vectors.reshape(-1, self.count)
-        return flat.conj().T @ flat
-
-    @property
-    def projected(self):
-        hopped = self.dslash.apply_to(ODD, self.vectors).reshape(-1, self.count)
-        return hopped.conj().T @ hopped
-
-    @property
-    def even(self):
-        return self
-
-    def of(self, parity):
-        modes = self.spectrum[1][:, : self.count]
-        if parity == ODD:
-            modes = np.ascontiguousarray(modes).reshape(-1, 3, self.count)
-            hopped = self.dslash.apply_to(ODD, modes)
-            modes = hopped.reshape(-1, self.count)
-            modes /= np.linalg.norm(modes, axis=0)
-        return DenseProjection(modes, self.eigenvalues)
-
-
-@dataclass(frozen=True)
-class DenseProjection:
-    """The modes ``[3 site, k]`` of one parity."""
-
-    modes: np.ndarray
-    eigenvalues: np.ndarray
-
-    def remainder(self, x):
-        flat = x.reshape(len(self.modes), -1)
-        return (flat - self.modes @ (self.modes.conj().T @ flat)).reshape(x.shape)
-
-    def guess(self, shift, b):
-        weight = 1 / (self.eigenvalues + shift)
-        flat = b.reshape(len(self.modes), -1)
-        return (self.modes @ (weight[:, None] * (self.modes.conj().T @ flat))).reshape(b.shape)
+    vectors = spectrum[1][:, :count]
+    if rotated:
+        mixing = 0.1 * np.random.default_rng(8).normal(size=(count, count)) * np.exp(1j)
+        vectors = vectors @ (np.eye(count) + mixing)
+    vectors = np.ascontiguousarray(vectors).reshape(-1, 3, count)
+    return StaggeredDeflation(dslash, Deflation.of(SquaredDslash(dslash, EVEN), vectors))

@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 
 from pipeline import At
-from stages import configuration, correlator, links, loops
+from stages import configuration, correlator, links, loops, low_modes
+from stages.dirac.staggered import SquaredDslash
 from stages.gauge.hisq import naive_links
 from stages.lattice.errors import InputError
+from stages.solvers.deflation import Deflation, StaggeredDeflation
 
 EXTENTS = (4, 4, 4, 4)
 SOLVE = {"mass": 0.08, "current_links": "thin", "solver": "block_cgrq", "precision": "double"}
@@ -247,3 +249,45 @@ def test_ensemble_and_bootstrap_average(measured):
     assert np.allclose(drawn.correlator_error, np.std([1, 2, 3, 6]) / 2 * np.abs(one.correlator), rtol=0.2)
     with pytest.raises(InputError, match="1 configurations in bins of 1 leave fewer than two bins"):
         correlator.ensemble_average(ensemble[:1], at=at)
+
+
+@pytest.fixture(scope="module")
+def deflation(staggered):
+    """The 24 lowest modes, by dense diagonalisation."""
+    B = SquaredDslash(staggered, 0)
+    identity = np.eye(384, dtype=complex).reshape(128, 3, 384)
+    _, vectors = np.linalg.eigh(B.apply(identity).reshape(384, 384))
+    lowest = np.ascontiguousarray(vectors[:, :24]).reshape(128, 3, 24)
+    return StaggeredDeflation(staggered, Deflation.of(B, lowest))
+
+
+SPLIT = {name: value for name, value in {**SOLVE, **NOISE}.items() if name != "mass"}
+
+
+def test_low_modes_and_fully_diluted_deflated_noise_are_the_exact_loops(staggered, deflation, exact):
+    """The whole chain of stages, with iterative solves: low part + remainder of each noise vector."""
+    at = At(config="chain.3", noise=(5,))
+    low = low_modes.low_mode_loops(deflation, at=at)
+    assert low.residual.max() < 1e-9 and at.statistics["modes"] == 24
+    full = {**SPLIT, "dilution": {"color": True, "displacement": 4}, "tolerance": 1e-11}
+    high = loops.split_even_loops(staggered, deflation, at=at, light=0.08, strange=0.3, **full)
+    both = low_modes.with_low_modes(high, low, at=at, light=0.08, strange=0.3)
+    heavy = loops.exact_loops(
+        staggered, at=at, tolerance=1e-11, **{**SOLVE, "mass": 0.3, "precision": "double-single"}
+    )
+    for name in ("current", "condensate"):
+        found, light, strange = getattr(both, name)[0, 0], getattr(exact, name), getattr(heavy, name)
+        expected = np.stack([light, strange, light - strange])
+        assert np.abs(found - expected).max() < 1e-9 * np.abs(expected).max()
+
+
+def test_a_deflation_may_speed_up_the_solves_of_plain_noise(staggered, deflation):
+    """The same loops in fewer iterations; deflated noise gives others."""
+    at, deflated_at = (At(config="chain.3", noise=(0, 1)) for _ in range(2))
+    options = {**SOLVE, **NOISE, "mass": 0.005, "tolerance": 1e-10, "solver": "batched_cg"}
+    plain = loops.current_loops(staggered, at=at, **options)
+    same = loops.current_loops(staggered, deflation, at=deflated_at, deflated_noise=False, **options)
+    assert np.allclose(same.current, plain.current, rtol=0, atol=1e-6)
+    assert max(deflated_at.statistics["iterations"]) < 0.8 * max(at.statistics["iterations"])
+    other = loops.current_loops(staggered, deflation, at=deflated_at, **options)
+    assert np.abs(other.current - plain.current).max() > 0.01
