@@ -1,0 +1,56 @@
+"""Whether eigenvalues have been missed: a bound from a fresh random block.
+
+A Krylov space of b random vectors meets at most b dimensions of an eigenspace. Where more eigenvalues than
+that coincide, further copies enter by rounding alone. So, after all wanted pairs are found, a random block
+orthogonal to everything found is iterated with the same filter p. If an eigenvector with p = g were left,
+the largest Ritz value of that Krylov space would after j steps be within
+
+    (g + 1) tan^2 / T_{j-1}(gamma)^2,   gamma = 1 + 2 (g - theta) / (theta + 1),   tan^2 = dimension / overlap
+
+of g (Y. Saad, Numerical methods for large eigenvalue problems, 6.6), where theta bounds the rest of the
+spectrum. It is excluded when the Ritz value theta found stays further away than that.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stages.eigen.chebyshev import ChebyshevFilter
+
+CHANCE = 1e-3
+"""Probability that a random block overlaps less with the missing vector than is supposed."""
+
+TIE = 1e-6
+"""Relative difference of values of p that are taken as one."""
+
+
+def largest_cluster(values: NDArray[np.float64], width: float) -> int:
+    """Most of the ascending values within `width` of each other."""
+    ends = np.searchsorted(values, values + width, side="right")
+    return int((ends - np.arange(len(values))).max())
+
+
+def missing(
+    filter: ChebyshevFilter,
+    values: NDArray[np.float64],
+    largest: float,
+    steps: int,
+    block: int,
+    dimension: int,
+) -> bool | None:
+    """True if an eigenvalue below the largest of `values` is missing, False if not, None if it is too early.
+
+    values: those found, ascending. largest: Ritz value of p(A) on the fresh Krylov space of so many steps.
+    """
+    p = filter.values(values)
+    if largest > p[-1] * (1 + TIE):
+        return True
+    above = p[p > largest * (1 + TIE)]
+    if above.size == 0:
+        return False if largest >= p[0] * (1 - TIE) else None
+    g, theta = above.min(), max(largest, -0.999)
+    gamma = 1 + 2 * (g - theta) / (theta + 1)
+    overlap = CHANCE if block == 1 else block * CHANCE ** (1 / block) / 2
+    log_growth = 2 * (steps - 1) * np.arccosh(gamma) - 2 * np.log(2)
+    return False if log_growth > np.log((g + 1) * dimension / overlap / (g - theta)) else None

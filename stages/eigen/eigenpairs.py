@@ -1,0 +1,59 @@
+"""What an eigensolver gives back: eigenpairs, status and statistics."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stages.kernels.dispatch import Array
+
+
+class EigenStatus(Enum):
+    """How a run of an eigensolver ended; the value says it in words, with the remedy."""
+
+    CONVERGED = "every wanted eigenpair reached the tolerance and a fresh random block found no other"
+    RESTART_LIMIT = (
+        "the limit of restarts came before the tolerance: raise max_restarts, give a larger subspace or "
+        "degree, or loosen the tolerance (it is relative to the largest eigenvalue)"
+    )
+
+
+@dataclass(frozen=True)
+class Eigenpairs:
+    """The lowest k eigenpairs of a Hermitian operator A.
+
+    values: ascending, float64 ``[k]``. vectors: orthonormal ``[*A.shape, k]`` in the dtype of A. residuals:
+    |A v - lambda v| recomputed, float64 ``[k]``. matvecs: applications of A to one right-hand side. window:
+    (low, high) and degree: those of the filter at the end. history: (restart, converged, largest residual of
+    the wanted pairs) after each restart cycle. shares: seconds of applications of the operator, of products
+    with the basis and of the rest, and passes over the basis.
+    """
+
+    values: NDArray[np.float64]
+    vectors: Array
+    residuals: NDArray[np.float64]
+    status: EigenStatus
+    restarts: int
+    matvecs: int
+    seconds: float
+    window: tuple[float, float]
+    degree: int
+    history: list[tuple[int, int, float]]
+    extras: dict[str, Any] = field(default_factory=dict)
+
+
+class EigenpairsNotConverged(RuntimeError):  # noqa: N818 - it reads as the status it is
+    """A run that missed its tolerance; `eigenpairs` holds what was found and says why."""
+
+    def __init__(self, eigenpairs: Eigenpairs, limit: float) -> None:
+        missed = int(np.sum(~(eigenpairs.residuals <= limit)))
+        super().__init__(
+            f"{missed} of {eigenpairs.values.size} eigenpairs missed the residual {limit:.3g} "
+            f"(largest {np.max(eigenpairs.residuals, initial=0):.2g} after {eigenpairs.restarts} restarts): "
+            f"{eigenpairs.status.value}"
+        )
+        self.eigenpairs = eigenpairs

@@ -1,0 +1,198 @@
+"""One run of block Lanczos: the restart cycles of `stages.eigen.block_lanczos`, in its numbering of steps."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stages.dirac.operator import LinearOperator
+from stages.eigen.confirmation import largest_cluster, missing
+from stages.eigen.eigenpairs import Eigenpairs, EigenStatus
+from stages.eigen.rayleigh import measure, rotate_to_eigenvectors
+from stages.eigen.saved import restore, snapshot
+from stages.eigen.spectrum import estimate_spectrum
+from stages.eigen.subspace import Subspace
+from stages.eigen.window import MOST_MOVES, WindowChoice, whole_space
+from stages.kernels.dispatch import Array, array_module, kernels_for
+
+if TYPE_CHECKING:
+    from stages.eigen.block_lanczos import BlockLanczos, Checkpoint, Progress
+
+SAFETY = 0.5
+"""Pairs are locked at this part of the tolerance: step 7 mixes those of nearly equal eigenvalues."""
+
+
+class Run:
+    """State of a run. scale: the largest eigenvalue in modulus; residuals, values: of the wanted pairs."""
+
+    def __init__(
+        self, method: BlockLanczos, A: LinearOperator, xp: Any, size: int, checkpoint: Checkpoint | None
+    ) -> None:
+        self.method, self.A, self.checkpoint = method, A, checkpoint
+        self.started, self.before = time.perf_counter(), 0.0
+        self.kernels = method.kernels or kernels_for(xp.empty(0))
+        self.wanted = method.vectors
+        self.dimension = int(np.prod(A.shape))
+        self.block = min(method.block, self.dimension)
+        self.restarts = self.matvecs = self.moves = 0
+        self.fresh_steps = 0
+        self.confirming = self.confirmed = False
+        self.values = np.full(self.wanted, np.nan)
+        self.residuals = np.full(self.wanted, np.inf)
+        self.history: list[tuple[int, int, float]] = []
+        self.kept = size if size == self.dimension else method.kept(size)
+        self.choice = WindowChoice(method.window, method.degree, self.kept, self.block)
+        saved = checkpoint.load() if checkpoint else None
+        if saved is None:
+            spectrum = estimate_spectrum(A, self.kernels, xp, self.block, method.seed, self.kept)
+            self.matvecs += spectrum.steps * self.block
+            self.filter = whole_space(spectrum) if size == self.dimension else self.choice.first(spectrum)
+            self.scale = max(abs(spectrum.lowest), abs(spectrum.found))
+        self.space = Subspace(self.kernels, xp, A.shape, A.dtype, size, self.block, method.seed)
+        if saved is None:
+            self.space.start()
+        else:
+            restore(self, saved)
+
+    @property
+    def seconds(self) -> float:
+        """Wall time so far, that before a resume included."""
+        return self.before + time.perf_counter() - self.started
+
+    @property
+    def limit(self) -> float:
+        """What a residual may be."""
+        return self.method.tolerance * self.scale
+
+    @property
+    def converged(self) -> int:
+        """Wanted pairs that are locked."""
+        return min(self.space.locked, self.wanted)
+
+    def iterate(self, progress: Progress | None) -> EigenStatus:
+        """Steps 2 to 6."""
+        while not self._finished():
+            if self.restarts >= self.method.max_restarts:
+                return EigenStatus.RESTART_LIMIT
+            self._cycle()
+            self.history.append((self.restarts, self.converged, float(self.residuals.max())))
+            if progress is not None:
+                progress(self.restarts, self.converged, self.wanted, float(self.residuals.max()))
+            if self.checkpoint is not None:
+                self.checkpoint.save(snapshot(self))
+        return EigenStatus.CONVERGED
+
+    def eigenpairs(self, status: EigenStatus) -> Eigenpairs:
+        """Step 7."""
+        space, k = self.space, self.wanted
+        space.X = space.spare = space.third[..., :0]
+        vectors = space.V[..., :k]
+        rotate_to_eigenvectors(self.A, self.kernels, vectors, space.third)
+        values, residuals = measure(self.A, self.kernels, vectors, space.third)
+        self.matvecs += 2 * _whole_blocks(k, self.block)
+        xp = array_module(vectors)
+        order = np.argsort(values, kind="stable")
+        space.third = None
+        sorted_vectors = vectors if (order == np.arange(k)).all() else xp.take(vectors, order, axis=-1)
+        return Eigenpairs(
+            values[order],
+            xp.ascontiguousarray(sorted_vectors),
+            residuals[order],
+            status,
+            self.restarts,
+            self.matvecs,
+            self.seconds,
+            (self.filter.low, self.filter.high),
+            self.filter.degree,
+            self.history,
+            {"subspace": space.size, "second_passes": space.second_passes, "moved_windows": self.moves},
+        )
+
+    def _finished(self) -> bool:
+        """Step 6."""
+        space = self.space
+        if space.locked < self.wanted:
+            return False
+        cluster = largest_cluster(np.sort(self.values), 10 * self.limit)
+        if self.confirmed or cluster < self.block or space.used == self.dimension:
+            return True
+        if not self.confirming:
+            self.confirming, self.fresh_steps = True, 0
+            space.start()
+        return False
+
+    def _cycle(self) -> None:
+        """Steps 2 to 4."""
+        space, fresh = self.space, self.space.used
+        while not space.full:
+            space.expand(self._apply)
+            if self.confirming and self._confirm(fresh):
+                return
+        values, vectors = space.ritz()
+        room = self.kept + max(0, space.locked - self.wanted) - space.locked
+        space.restart(values, vectors, int(np.clip(room, 1, len(values))))
+        self.restarts += 1
+        if not self.confirming:
+            gained = self._lock()
+            self._move_window(values[gained:])
+
+    def _apply(self, x: Array, spare: Array) -> tuple[Array, Array]:
+        self.matvecs += x.shape[-1] * self.filter.degree
+        return self.filter.apply(self.A, x, spare)
+
+    def _lock(self) -> int:
+        """Step 4: lock leading Ritz vectors whose true residual is small; returns how many.
+
+        Inside the window, where p does not follow the eigenvalues, none can be trusted to be the next.
+        """
+        space = self.space
+        open_ = slice(space.locked, min(self.wanted, space.used))
+        values, residuals = measure(self.A, self.kernels, space.V[..., open_], space.third)
+        self.matvecs += _whole_blocks(len(values), self.block)
+        self.values[open_], self.residuals[open_] = values, residuals
+        small = (residuals <= SAFETY * self.limit) & ((values < self.filter.low) | (self.filter.degree == 1))
+        gained = int(small.size if small.all() else np.argmin(small))
+        space.locked += gained
+        return gained
+
+    def _move_window(self, ritz: NDArray[np.float64]) -> None:
+        """Another filter where the spectrum found asks for it; ritz: values of p of what is not locked."""
+        if self.space.locked >= self.wanted or self.moves == MOST_MOVES or len(ritz) == 0:
+            return
+        known = self.values[np.isfinite(self.values)]
+        kept = self.kept - self.space.locked
+        moved = self.choice.moved(self.filter, np.sort(known), ritz, kept)
+        if moved is not None:
+            self.filter, self.moves = moved, self.moves + 1
+            self.space.combine(slice(self.space.locked, self.space.used))
+
+    def _confirm(self, fresh: int) -> bool:
+        """Step 6, after each block: True if it is decided whether anything is missing."""
+        space = self.space
+        self.fresh_steps += 1
+        H = space.H[fresh : space.used, fresh : space.used]
+        verdict = missing(
+            self.filter, np.sort(self.values), float(np.linalg.eigvalsh(H)[-1]),
+            self.fresh_steps, self.block, self.dimension,
+        )  # fmt: skip
+        if verdict is None:
+            return False
+        self.confirming, self.confirmed = False, not verdict
+        if verdict:
+            self._unlock()
+        return True
+
+    def _unlock(self) -> None:
+        """Every vector found competes again: its value of p stands on the diagonal of H."""
+        space = self.space
+        index = np.arange(space.locked)
+        space.H[: space.locked] = space.H[:, : space.locked] = 0
+        space.H[index, index] = self.filter.values(self.values[: space.locked])
+        space.locked = 0
+
+
+def _whole_blocks(columns: int, block: int) -> int:
+    return -(-columns // block) * block

@@ -1,0 +1,118 @@
+"""Ends and density of a spectrum from a few dozen applications of the operator to random vectors.
+
+Stochastic Lanczos quadrature (Lin, Saad, Yang, SIAM Rev. 58 (2016) 34): nodes and weights of the Lanczos
+matrices of random starts give the number of eigenvalues below a point. The largest Ritz value plus its
+residual is taken as the upper end (Y. Zhou, R.-C. Li, Linear Algebra Appl. 435 (2011) 480).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import eigh_tridiagonal
+
+from stages.dirac.operator import LinearOperator
+from stages.eigen.random_block import fill_random
+from stages.kernels.dispatch import Array, Kernels, to_device_like, to_host
+
+STEPS = 20
+MOST_STEPS = 160
+MARGIN = 0.01
+"""Of the width of the spectrum, added to the upper end."""
+
+
+@dataclass(frozen=True)
+class Spectrum:
+    """lowest: an upper bound of the lowest eigenvalue; found, high: a lower and an upper one of the largest.
+
+    nodes ``[n]`` ascending and counts ``[n]``: about counts[i] eigenvalues lie below nodes[i]. steps:
+    applications of the operator to the block.
+    """
+
+    lowest: float
+    found: float
+    high: float
+    nodes: NDArray[np.float64]
+    counts: NDArray[np.float64]
+    steps: int
+
+    def lower_edge(self, count: float) -> float:
+        """A point with about so many eigenvalues below it."""
+        return float(np.interp(count, self.counts, self.nodes))
+
+
+def estimate_spectrum(
+    A: LinearOperator, kernels: Kernels, xp: Any, block: int, seed: int, count: int
+) -> Spectrum:
+    """Lanczos without reorthogonalisation from `block` random vectors, until `count` eigenvalues can be told
+    from the rest, or `MOST_STEPS`.
+    """
+    run = _Lanczos(A, kernels, xp, block, seed)
+    while True:
+        steps = min(STEPS, run.dimension - len(run.alphas))
+        for _ in range(steps):
+            run.step()
+        spectrum = run.spectrum()
+        exhausted = len(run.alphas) >= min(MOST_STEPS, run.dimension) or run.ended
+        if exhausted or spectrum.counts[0] < count / 2:
+            return spectrum
+
+
+class _Lanczos:
+    """Lanczos recurrences of the columns of a block, each by itself; alphas, betas: ``[step][column]``."""
+
+    def __init__(self, A: LinearOperator, kernels: Kernels, xp: Any, block: int, seed: int) -> None:
+        self.A, self.kernels = A, kernels
+        self.dimension = int(np.prod(A.shape))
+        self.x = xp.empty((*A.shape, block), A.dtype)
+        fill_random(self.x, xp, seed, 0)
+        self._scale(self.x, 1 / self._norms(self.x))
+        self.before, self.out = xp.zeros_like(self.x), xp.empty_like(self.x)
+        self.alphas: list[NDArray[np.float64]] = []
+        self.betas: list[NDArray[np.float64]] = [np.zeros(block)]
+        self.ended = False
+
+    def step(self) -> None:
+        if self.ended:
+            return
+        blas = self.kernels.block_blas
+        self.A.apply(self.x, self.out)
+        alpha = to_host(blas.dots(self.x, self.out)).real
+        blas.update(self.out, self.x, self._diagonal(-alpha))
+        blas.update(self.out, self.before, self._diagonal(-self.betas[-1]))
+        beta = self._norms(self.out)
+        self.alphas.append(alpha)
+        self.betas.append(beta)
+        scale = np.abs(np.array(self.alphas)).max()
+        self.ended = bool(
+            (beta <= 1e-6 * scale).any()
+        )  # an invariant subspace: the Lanczos matrix says it all
+        self._scale(self.out, 1 / np.maximum(beta, 1e-300))
+        self.before, self.x, self.out = self.x, self.out, self.before
+
+    def spectrum(self) -> Spectrum:
+        alphas, betas = np.array(self.alphas), np.array(self.betas)
+        nodes, masses, lowest, found, high = [], [], np.inf, -np.inf, -np.inf
+        for column in range(alphas.shape[1]):
+            values, vectors = eigh_tridiagonal(alphas[:, column], betas[1:-1, column])
+            nodes.append(values)
+            masses.append(vectors[0] ** 2 * self.dimension / alphas.shape[1])
+            lowest, found = min(lowest, values[0]), max(found, values[-1])
+            high = max(high, values[-1] + betas[-1, column] * abs(vectors[-1, -1]))
+        order = np.argsort(np.concatenate(nodes))
+        weights = np.concatenate(masses)[order]
+        counts = np.cumsum(weights) - weights / 2
+        margin = MARGIN * (high - lowest)
+        return Spectrum(lowest, found, high + margin, np.concatenate(nodes)[order], counts, len(alphas))
+
+    def _norms(self, field: Array) -> NDArray[np.float64]:
+        return np.sqrt(to_host(self.kernels.block_blas.norms2(field)))
+
+    def _diagonal(self, values: NDArray[np.float64]) -> Array:
+        return to_device_like(np.diag(values).astype(complex), self.x)
+
+    def _scale(self, field: Array, factors: NDArray[np.float64]) -> None:
+        self.kernels.block_blas.rotate(field, self._diagonal(factors), field)
