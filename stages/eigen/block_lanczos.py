@@ -137,7 +137,7 @@ class BlockLanczos:
         least = ROUNDING * float(np.finfo(A.dtype).eps)
         if self.tolerance < least:
             raise InputError(
-                f"residuals of {A.dtype} vectors do not fall below about {least:.1g} of the largest eigenvalue, "
+                f"residuals of {A.dtype} vectors stay above about {least:.1g} of the largest eigenvalue, "
                 f"got a tolerance of {self.tolerance:g}: loosen it, or work in complex128"
             )
         if self.vectors > dimension:
