@@ -21,6 +21,12 @@ class Backend:
     xp: ModuleType
 
 
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """What needs a GPU is skipped where there is none, also if slow tests are asked for."""
+    if item.get_closest_marker("gpu") and not pytest.importorskip("cupy").is_available():
+        pytest.skip("no CUDA device")
+
+
 @pytest.fixture(params=["reference", "cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
 def backend(request: pytest.FixtureRequest) -> Backend:
     library = "cupy" if request.param == "cuda" else "numpy"

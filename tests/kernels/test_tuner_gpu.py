@@ -22,12 +22,6 @@ from stages.kernels.cuda.tuning.tuner import Tuner
 pytestmark = pytest.mark.gpu
 
 
-@pytest.fixture(autouse=True)
-def needs_a_gpu() -> None:
-    if not cupy.is_available():
-        pytest.skip("no CUDA device")
-
-
 @dataclass(frozen=True)
 class Shape:
     blocks: int

@@ -29,8 +29,6 @@ LATTICE = Lattice((4, 4, 4, 4))
 
 @pytest.fixture(autouse=True)
 def fresh_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    if not cupy.is_available():
-        pytest.skip("no CUDA device")
     monkeypatch.setenv("QUARKLINE_CACHE", str(tmp_path / "cache"))
     read_again()
     yield
