@@ -11,7 +11,6 @@ from tiny_project import TINY, edit
 
 pytest.importorskip("cupy")
 
-import cupy
 
 from pipeline import At
 from stages import links, loops
