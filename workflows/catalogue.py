@@ -14,7 +14,7 @@ from workflows.parameter_file import read_parameter_file
 if TYPE_CHECKING:
     from types import ModuleType
 
-    from pipeline import Store, Workflow
+    from pipeline import Plan, Store, Workflow
     from pipeline.report import Section
     from stages.kernels.dispatch import Kernels
 
@@ -38,6 +38,20 @@ class Project:
     """Text files to stand beside the page, by name."""
     rehearse: Callable[[Kernels, ModuleType], Iterator[tuple[int, int]]]
     """What a run asks of kernels for arrays of a library, briefly; yields parts done and parts in all."""
+    follow: Callable[[Plan, Store], Step] | None = None
+    """What comes after a complete plan of this workflow, where it is one of several rounds."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """What the results of a round lead to."""
+
+    text: str
+    """For people, a line."""
+    met: bool
+    """Whether the target is met."""
+    project: Project | None = None
+    """The next round; None if the target is met, or cannot be within its limits."""
 
 
 def load_project(path: Path) -> Project:

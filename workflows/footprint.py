@@ -45,6 +45,11 @@ def correlator_bytes(lattice: Lattice) -> int:
     return 8 * len(FLAVOURS) * (9 * lattice.time_extent + 4) + RECORD
 
 
+def noise_bytes(lattice: Lattice) -> int:
+    """Moments of the noise of two pieces, and errors, of all flavours."""
+    return 8 * len(FLAVOURS) * (21 * lattice.time_extent + 5) + RECORD
+
+
 def average_bytes(lattice: Lattice, samples: int) -> int:
     """Means, errors, resampled correlators and their covariance."""
     time = lattice.time_extent

@@ -19,6 +19,7 @@ from stages.loops import FLAVOURS, current_loops, exact_loops, flavour_loops, sp
 from workflows import footprint
 from workflows.catalogue import Project
 from workflows.ensemble import Configurations, configurations
+from workflows.g2_target import Decision, add_target, follow
 from workflows.parameter_file import ParameterFile
 from workflows.schema import G2Disconnected, misfits, read_g2_disconnected, refuse
 
@@ -26,7 +27,16 @@ NAME = "g2_disconnected"
 MASSES = ("light", "strange")
 DIRECTIONS = {"hisq": 16, "naive": 8}
 """Neighbours of a site in the operator."""
-RESULTS = ("observables", "correlator", "average", "bootstrap", "exact_light", "exact_strange")
+RESULTS = (
+    "observables",
+    "correlator",
+    "average",
+    "bootstrap",
+    "exact_light",
+    "exact_strange",
+    "noise",
+    "allocation",
+)
 
 
 def prepare(file: ParameterFile) -> Project:
@@ -35,13 +45,21 @@ def prepare(file: ParameterFile) -> Project:
     Raises:
         InputError: a mistake in the file or in the configurations that it names.
     """
-    from workflows.g2_rehearsal import rehearse
-    from workflows.g2_report import sections, texts
-
     parameters = read_g2_disconnected(file)
     ensemble = configurations(file, parameters.ensemble)
     refuse(file, misfits(parameters, ensemble.lattice, len(ensemble.labels)))
-    workflow = build(parameters, ensemble)
+    return project_of(ensemble, parameters)
+
+
+def project_of(
+    ensemble: Configurations, parameters: G2Disconnected, earlier: tuple[Decision, ...] = ()
+) -> Project:
+    """The project of these counts; with a target that of one round, after what `earlier` ones decided."""
+    from workflows.g2_rehearsal import rehearse
+    from workflows.g2_report import sections, texts
+
+    workflow = build(parameters, ensemble, earlier)
+    remake = partial(project_of, ensemble)
     return Project(
         title="Disconnected vector current: light, strange, light minus strange",
         workflow=workflow,
@@ -51,11 +69,14 @@ def prepare(file: ParameterFile) -> Project:
         sections=partial(sections, parameters),
         texts=partial(texts, parameters),
         rehearse=partial(rehearse, parameters, ensemble.lattice),
+        follow=partial(follow, parameters, earlier, remake) if parameters.target else None,
     )
 
 
-def build(parameters: G2Disconnected, ensemble: Configurations) -> Workflow:
-    """All nodes, wired."""
+def build(
+    parameters: G2Disconnected, ensemble: Configurations, earlier: tuple[Decision, ...] = ()
+) -> Workflow:
+    """All nodes, wired; `earlier` is what rounds before this one decided."""
     workflow, lattice = Workflow(NAME), ensemble.lattice
     configuration = add_configuration(workflow, parameters, ensemble)
     workflow.add(gauge_observables, configuration, name="observables", stored=footprint.RECORD)
@@ -68,6 +89,8 @@ def build(parameters: G2Disconnected, ensemble: Configurations) -> Workflow:
     correlator = workflow.add(
         disconnected_correlator, *loops, name="correlator", stored=footprint.correlator_bytes(lattice)
     )
+    if parameters.target:
+        add_target(workflow, parameters.target, lattice, loops, correlator, earlier)
     add_averages(workflow, parameters, correlator, ensemble)
     return workflow
 

@@ -23,6 +23,7 @@ from stages.figures import (
     loops_figure,
     plaquette_figure,
 )
+from workflows.g2_target_report import target_section
 from workflows.schema import G2Disconnected
 
 WORKFLOW = "g2_disconnected"
@@ -37,6 +38,7 @@ def sections(parameters: G2Disconnected, store: Store) -> list[Section]:
         correlator_section(store, parameters),
         loops_section(store, parameters),
         *([budget_section(store, parameters)] if parameters.solves.fine else []),
+        *([target_section(store, WORKFLOW)] if parameters.target else []),
         solves_section(solves),
         gauge_section(store),
     ]

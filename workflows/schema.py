@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -15,6 +15,7 @@ from stages.lattice.geometry import Lattice
 from stages.noise.dilution import Dilution
 from stages.noise.probing import check_probes
 from workflows.parameter_file import Location, ParameterFile, Section, validated
+from workflows.target_schema import Target, counts_beside_a_target, faults, outside, with_places_for_counts
 
 Extents = Annotated[tuple[int, ...], Field(strict=False, min_length=4, max_length=4)]
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
@@ -191,6 +192,8 @@ class G2Disconnected(Section):
     current: Current
     analysis: Analysis = Analysis()
     exact: bool = False
+    target: Target | None = None
+    """Instead of `noise.vectors` and `solves.fine.vectors`."""
     store: str
     report: str
 
@@ -201,9 +204,24 @@ def read_g2_disconnected(file: ParameterFile) -> G2Disconnected:
     Raises:
         InputError: every problem of the file, with its line.
     """
-    parameters = validated(file, G2Disconnected)
+    refuse(file, counts_beside_a_target(file))
+    parameters = validated(with_places_for_counts(file), G2Disconnected)
+    if target := parameters.target:
+        refuse(file, faults(target, parameters.noise.chunk))
+        parameters = with_vectors(parameters, target.vectors_of_the_pilot(parameters.noise.chunk))
     refuse(file, contradictions(parameters))
     return parameters
+
+
+def with_vectors(parameters: G2Disconnected, counts: Sequence[int]) -> G2Disconnected:
+    """The same with these numbers of sloppy and fine noise vectors, as a target chose them."""
+    noise, solves = parameters.noise, parameters.solves
+    fine = solves.fine and solves.fine.model_copy(update={"vectors": counts[-1]})
+    sections = {
+        "noise": noise.model_copy(update={"vectors": counts[0]}),
+        "solves": solves.model_copy(update={"fine": fine}),
+    }
+    return parameters.model_copy(update=sections)
 
 
 def refuse(file: ParameterFile, problems: Iterator[tuple[Location, str]]) -> None:
@@ -271,6 +289,8 @@ def misfits(
         check_probes(parameters.noise.probes, lattice)
     except InputError as error:
         yield ("noise", "probes"), str(error)
+    if parameters.target:
+        yield from outside(parameters.target, lattice)
     if parameters.exact and lattice.volume > EXACT_SITES:
         yield (
             ("exact",),

@@ -34,11 +34,11 @@ def export(
     """
     from pipeline import Store, export_hdf5
     from workflows.catalogue import load_project
-    from workflows.commands.report import require_complete, writing_into
+    from workflows.commands.report import complete, writing_into
 
     project = load_project(workflow)
     kept = Store(store or project.store)
-    require_complete(project, kept, workflow)
+    project = complete(project, kept, workflow)
     folder = output or project.report
     writers: dict[str, Callable[..., Path]] = {"zarr": export_zarr, "hdf5": export_hdf5}
     with writing_into(folder):

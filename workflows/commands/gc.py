@@ -24,11 +24,19 @@ def gc(
     Example: quarkline gc --dry-run workflows/g2_disconnected.yaml
     """
     from pipeline import Store, UserError, collect_garbage
+    from pipeline.garbage import BACKENDS
     from workflows.catalogue import load_project
+    from workflows.rounds import visited
 
     projects = [load_project(path) for path in workflows]
     folders = {store or project.store for project in projects}
     if len(folders) > 1:
         raise UserError(f"these workflows use {len(folders)} stores: say which one, --store FOLDER")
-    reached = [project.workflow for project in projects]
-    typer.echo(str(collect_garbage(Store(folders.pop()), reached, dry_run=dry_run)))
+    kept = Store(folders.pop())
+    reached = [
+        each.project.workflow
+        for project in projects
+        for backend in BACKENDS
+        for each in visited(project, kept, backend)
+    ]
+    typer.echo(str(collect_garbage(kept, reached, dry_run=dry_run)))

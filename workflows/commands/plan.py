@@ -21,20 +21,21 @@ def plan(
     """Show what a run would compute and why, what is in the store already, and what it would take.
 
     Reads files and the store, computes nothing. Why: new, extended, unfinished, or which parameter, file or
-    version changed.
+    version changed. Of a file with a target: what each round found, and what the next one would do.
 
     Example: quarkline plan workflows/g2_disconnected.yaml
     """
     from pipeline import Store
-    from pipeline import plan as make_plan
     from pipeline.clusters.choose import choose
     from pipeline.memory import device_memory, device_projection, shortage
     from workflows.catalogue import load_project
+    from workflows.rounds import visited
 
     project = load_project(workflow)
     kept = Store(store or project.store)
     chosen = choose(cluster)
-    planned = make_plan(project.workflow, kept, backend=chosen.backend)
+    rounds = list(visited(project, kept, chosen.backend))
+    planned, steps = rounds[-1].plan, [each.step.text for each in rounds if each.step]
     short = shortage(planned, chosen)
     if json:
         from json import dumps
@@ -42,8 +43,10 @@ def plan(
         on_devices = chosen.devices or chosen.backend == "cuda"
         needed = device_memory(planned, chosen.devices) if on_devices else None
         content = {"store": str(kept.path), **as_dict(planned), "device_memory_bytes": needed}
-        typer.echo(dumps({**content, "warning": short}, indent=2))
+        typer.echo(dumps({**content, "rounds": steps, "warning": short}, indent=2))
     else:
+        for step in steps:
+            typer.echo(step)
         typer.echo(planned.explain())
         if line := device_projection(planned, chosen):
             typer.echo(line)

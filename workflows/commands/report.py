@@ -28,27 +28,29 @@ def report(workflow: WorkflowFile, store: StoreOption = None) -> None:
 
     project = load_project(workflow)
     kept = Store(store or project.store)
-    require_complete(project, kept, workflow)
-    typer.echo(f"report: {publish(project, kept)}")
+    typer.echo(f"report: {publish(complete(project, kept, workflow), kept)}")
 
 
-def require_complete(project: Project, store: Store, file: Path) -> None:
-    """Ends the command with exit code 1 if chunks are missing on every backend.
+def complete(project: Project, store: Store, file: Path) -> Project:
+    """The project, of its last round where it has several; ends the command with exit code 1 if chunks are
+    missing on every backend.
 
     Otherwise the store's results get the names that this file, as it is now, gives them.
     """
-    from pipeline import plan, run
+    from pipeline import run
     from pipeline.clusters.local import Local
     from pipeline.explain import counted
     from pipeline.garbage import BACKENDS
+    from workflows.rounds import visited
 
-    plans = [plan(project.workflow, store, backend=backend) for backend in BACKENDS]
-    best = min(plans, key=lambda planned: len(planned.missing))
-    if best.missing:
-        missing = counted(len(best.missing), "chunk")
+    latest = [list(visited(project, store, backend))[-1] for backend in BACKENDS]
+    best = min(latest, key=lambda found: len(found.plan.missing))
+    if best.plan.missing:
+        missing = counted(len(best.plan.missing), "chunk")
         typer.echo(f"error: {missing} missing in {store.path}: quarkline run {file}", err=True)
         raise typer.Exit(1)
-    run(best, store, cluster=Local(backend=best.backend))
+    run(best.plan, store, cluster=Local(backend=best.plan.backend))
+    return best.project
 
 
 def publish(project: Project, store: Store) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -10,8 +11,9 @@ import typer
 from workflows.commands.options import ClusterOption, JsonOption, StoreOption, TimeLimitOption, WorkflowFile
 
 if TYPE_CHECKING:
-    from pipeline import Outcome
+    from pipeline import Outcome, Plan
     from pipeline.clusters import Cluster
+    from workflows.rounds import Driven
 
 INTERRUPTED = 130
 SIGNALS = ("SIGINT", "SIGTERM")
@@ -37,35 +39,42 @@ def run(
     Interrupt it, kill it, or edit the file: the same command goes on with exactly what is missing. A failed
     piece does not stop the others.
 
-    Exit code: 0 complete, 1 something failed, 2 a mistake in the command or the file, 3 stopped by the time
-    limit, 130 interrupted.
+    A file with a `target` runs in rounds, each with more noise vectors, until the error is small enough.
+
+    Exit code: 0 complete, 1 something failed or a target was missed, 2 a mistake in the command or the file,
+    3 stopped by the time limit, 130 interrupted.
 
     Example: quarkline run workflows/g2_disconnected.yaml
 
     Example: quarkline run my.yaml --cluster cuda --time-limit 11h30m
     """
     from pipeline import Store
-    from pipeline import plan as make_plan
-    from pipeline import run as compute
+    from pipeline import run as run_plan
     from workflows.catalogue import load_project
     from workflows.commands.display import RunDisplay
     from workflows.commands.report import publish
+    from workflows.rounds import drive
 
-    project = load_project(workflow)
-    chosen = _cluster(cluster, workers)
-    kept = Store(store or project.store)
-    planned = make_plan(project.workflow, kept, backend=chosen.backend)
-    if not json:
-        typer.echo(_headline(planned.explain()))
-    with RunDisplay(quiet=json) as display:
-        outcome = compute(planned, kept, cluster=chosen, time_limit=time_limit, listener=display)
-    page = publish(project, kept) if outcome.exit_status == 0 else None
+    def say(text: str) -> None:
+        if not json:
+            typer.echo(text)
+
+    def compute(plan: Plan) -> Outcome:
+        say(_headline(plan.explain()))
+        left = None if time_limit is None else max(1.0, time_limit - (monotonic() - began))
+        with RunDisplay(quiet=json) as display:
+            outcome = run_plan(plan, kept, cluster=chosen, time_limit=left, listener=display)
+        say(outcome.table())
+        return outcome
+
+    began, project = monotonic(), load_project(workflow)
+    chosen, kept = _cluster(cluster, workers), Store(store or project.store)
+    driven = drive(project, kept, chosen.backend, compute, say)
+    page = None if driven.outcomes[-1].exit_status else publish(driven.last.project, kept)
     if json:
-        _print_json(outcome, page)
-    else:
-        typer.echo(outcome.table())
-        typer.echo(f"report: {page}" if page else f"store: {kept.path}")
-    raise typer.Exit(_exit_code(outcome))
+        _print_json(driven, page)
+    say(f"report: {page}" if page else f"store: {kept.path}")
+    raise typer.Exit(_exit_code(driven))
 
 
 def _cluster(name: str, workers: int | None) -> Cluster:
@@ -86,20 +95,24 @@ def _headline(explained: str) -> str:
     return f"{first}\n{last}" if last.startswith("projected") else first
 
 
-def _print_json(outcome: Outcome, page: Path | None) -> None:
+def _print_json(driven: Driven, page: Path | None) -> None:
+    """The outcome of the last round that computed something, and what its results lead to."""
     from json import dumps
 
+    outcome, step = driven.outcomes[-1], driven.last.step
     result: dict[str, Any] = {
         "run": outcome.run,
         "workflow": outcome.workflow,
         "states": {node: dict(counts) for node, counts in outcome.states.items()},
         "failures": [str(failure) for failure in outcome.failures],
         "stopped": outcome.stopped,
-        "seconds": outcome.seconds,
+        "seconds": sum(each.seconds for each in driven.outcomes),
         "report": str(page) if page else None,
     }
+    if step:
+        result |= {"target_met": step.met, "target": step.text}
     typer.echo(dumps(result, indent=2))
 
 
-def _exit_code(outcome: Outcome) -> int:
-    return INTERRUPTED if outcome.stopped in SIGNALS else outcome.exit_status
+def _exit_code(driven: Driven) -> int:
+    return INTERRUPTED if driven.outcomes[-1].stopped in SIGNALS else driven.exit_status

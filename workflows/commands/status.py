@@ -9,7 +9,8 @@ from workflows.commands.target import Target
 
 
 def status(target: Target, json: JsonOption = False) -> None:
-    """Show who drives a store, what it holds of each workflow, and how its last run went or goes.
+    """Show who drives a store, what it holds of each workflow, and how its last run went or goes;
+    of a workflow with a target, predicted against achieved errors of its rounds.
 
     May be asked at any time, also while a run is on.
 
@@ -17,12 +18,14 @@ def status(target: Target, json: JsonOption = False) -> None:
     """
     from pipeline import status as find_status
     from workflows.commands.target import open_store
+    from workflows.g2_target_report import target_lines
 
-    found = find_status(open_store(target))
+    store = open_store(target)
+    found, targets = find_status(store), target_lines(store)
     if json:
         from dataclasses import asdict
         from json import dumps
 
-        typer.echo(dumps(asdict(found), indent=2))
+        typer.echo(dumps({**asdict(found), "targets": targets}, indent=2))
     else:
-        typer.echo(str(found))
+        typer.echo("\n".join([str(found), *targets]))

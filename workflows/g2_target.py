@@ -1,0 +1,159 @@
+"""A target of the disconnected current: its nodes, and from one round's results to the next one's counts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from statistics import median
+
+from pipeline import Node, Plan, Store, Workflow
+from pipeline.explain import duration
+from pipeline.planning import Chunk
+from stages.allocation import TraceAllocation, loop_noise, model_of, trace_allocation
+from stages.analysis.allocation import Allocation, Counts, next_counts
+from stages.lattice.geometry import Lattice
+from workflows import footprint
+from workflows.catalogue import Project, Step
+from workflows.schema import G2Disconnected, with_vectors
+from workflows.target_schema import Target
+
+LOOPS, FINE = "loops_", "_fine"
+"""How the names of nodes with loops begin, and how those with fine ones end."""
+ALLOCATION = "allocation"
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What a round found, and what it expected of the next one; kept with the next round's results."""
+
+    vectors: Counts
+    error: float
+    seconds: float
+    """Of work for all loops so far."""
+    seconds_per_vector: tuple[float, ...]
+    """Of each piece, on one configuration."""
+    predicted_error: float
+    predicted_seconds: float
+
+
+Remake = Callable[[G2Disconnected, tuple[Decision, ...]], Project]
+
+
+def add_target(
+    workflow: Workflow,
+    target: Target,
+    lattice: Lattice,
+    loops: Sequence[Node],
+    correlator: Node,
+    earlier: Sequence[Decision],
+) -> None:
+    """The stochastic errors of each configuration, and what they amount to beside the target."""
+    noise = workflow.add(loop_noise, *loops, name="noise", stored=footprint.noise_bytes(lattice))
+    workflow.add(
+        trace_allocation,
+        noise,
+        correlator,
+        name=ALLOCATION,
+        stored=footprint.RECORD,
+        quantity=target.quantity,
+        flavour=target.flavour,
+        window=target.times(lattice),
+        error=target.error,
+        ratio=target.stochastic_to_gauge,
+        earlier=[asdict(decision) for decision in earlier],
+    )
+
+
+def follow(
+    parameters: G2Disconnected,
+    earlier: tuple[Decision, ...],
+    remake: Remake,
+    plan: Plan,
+    store: Store,
+) -> Step:
+    """What a round's results lead to: the target is met, or more vectors, or it is beyond the limits.
+
+    remake: the project with other counts and one decision more. All configurations get the same counts, by their
+    mean variance: a result has a value for every configuration and noise vector.
+    """
+    target, chunk = parameters.target, parameters.noise.chunk
+    assert target is not None
+    found = allocation_of(plan, store)
+    model, counts = model_of(found)
+    error, asked = float(found.error[-1]), float(found.asked)
+    said = f"round {len(earlier) + 1}, {_vectors(counts)}: {achieved(target.stochastic_to_gauge, found)}"
+    if error <= asked:
+        return Step(f"{said}: target met", met=True)
+    configurations = len(_chunks(plan, "noise"))
+    costs = tuple(_seconds_per_vector(plan, store, piece) for piece in range(len(counts)))
+    wanted = next_counts(model, costs, asked, counts, configurations, target.most_vectors, chunk)
+    if wanted.counts == counts:
+        limit = f"`target.most_vectors` = {target.most_vectors}"
+        return Step(f"{said}: target not met within {limit}; raise it and run again", met=False)
+    decision = _decision(plan, store, counts, error, costs, wanted, configurations)
+    more = f"next {_vectors(wanted.counts)}, predicted error {decision.predicted_error:.2e}"
+    work = duration(decision.predicted_seconds - decision.seconds)
+    following = remake(with_vectors(parameters, wanted.counts), (*earlier, decision))
+    return Step(f"{said}: {more} after {work} of work", met=False, project=following)
+
+
+def achieved(ratio: float | None, found: TraceAllocation) -> str:
+    """The error that was reached, beside the one asked for; `ratio`: of the two where gauge noise sets it."""
+    error, asked, gauge = float(found.error[-1]), float(found.asked), float(found.gauge)
+    if ratio is None:
+        return f"error {error:.2e}, target {asked:.2e}"
+    if not gauge:
+        return f"error {error:.2e}, which hides the gauge noise"
+    return f"{error / gauge:.2f} of the gauge noise, target {ratio:g}"
+
+
+def allocation_of(plan: Plan, store: Store) -> TraceAllocation:
+    """The result of a complete plan."""
+    (chunk,) = _chunks(plan, ALLOCATION)
+    return TraceAllocation(**store.load(chunk.node.stage.name, chunk.key))
+
+
+def _decision(
+    plan: Plan,
+    store: Store,
+    counts: Counts,
+    error: float,
+    costs: tuple[float, ...],
+    wanted: Allocation,
+    configurations: int,
+) -> Decision:
+    spent = sum(_seconds(store, chunk) for name in _loops(plan) for chunk in _chunks(plan, name))
+    now = sum(cost * count for cost, count in zip(costs, counts, strict=True))
+    more = configurations * (wanted.cost - now)
+    return Decision(counts, error, spent, costs, wanted.error, spent + more)
+
+
+def _seconds_per_vector(plan: Plan, store: Store, piece: int) -> float:
+    """Of a piece on one configuration, all masses: chunks' median, which a first compilation cannot shift."""
+    cost = 0.0
+    for name in (name for name in _loops(plan) if name.endswith(FINE) == bool(piece)):
+        chunks = _chunks(plan, name)
+        over = chunks[0].node.over
+        of_chunk = median(_seconds(store, chunk) for chunk in chunks)
+        cost += of_chunk * len(chunks) / (len(over["config"]) * len(over["noise"]))
+    return cost
+
+
+def _loops(plan: Plan) -> list[str]:
+    """The nodes that solve for noise vectors."""
+    names = dict.fromkeys(chunk.node.name for chunk in plan.chunks if "noise" in chunk.node.over)
+    return [name for name in names if name.startswith(LOOPS)]
+
+
+def _chunks(plan: Plan, name: str) -> list[Chunk]:
+    return [chunk for chunk in plan.chunks if chunk.node.name == name]
+
+
+def _seconds(store: Store, chunk: Chunk) -> float:
+    return float(store.record(chunk.node.stage.name, chunk.key)["seconds"])
+
+
+def _vectors(counts: Counts) -> str:
+    """`64 noise vectors, 8 fine`."""
+    sloppy, *fine = counts
+    return f"{sloppy} noise vectors" + "".join(f", {count} fine" for count in fine)

@@ -1,0 +1,87 @@
+"""What a target came to: predicted against achieved error and work, round by round."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+
+from pipeline import Store, UserError, open_result
+from pipeline.account import accounts
+from pipeline.manifest import manifests
+from pipeline.report import Section, Table, table_text
+from stages.allocation import TraceAllocation
+from workflows.g2_target import ALLOCATION, LOOPS, achieved
+
+
+def target_section(store: Store, workflow: str) -> Section:
+    """How the numbers of noise vectors were chosen."""
+    found, parameters = allocation_in(store, workflow)
+    table = Table(["round", *COLUMNS], rounds(found, seconds_of_loops(store, workflow)), digits=3)
+    text = (
+        f"{outcome(found, parameters)}. Errors at fixed gauge field of one configuration, root mean square; of "
+        f"the mean over configurations: {float(found.mean_error):.2e}. Gauge noise of one configuration: "
+        + (f"{float(found.gauge):.2e}." if found.gauge else "hidden by the stochastic noise.")
+    )
+    return Section("Target", text, [table])
+
+
+def target_lines(store: Store) -> list[str]:
+    """The same for every workflow in a store that has a target and has come to its first decision."""
+    owners = [found.workflow for found in manifests(store) if ALLOCATION in found.nodes]
+    lines = []
+    for workflow in owners:
+        with suppress(UserError):
+            section = target_section(store, workflow)
+            (part,) = section.parts
+            assert isinstance(part, Table)
+            lines += [section.text, table_text(part)]
+    return lines
+
+
+def allocation_in(store: Store, workflow: str) -> tuple[TraceAllocation, dict[str, Any]]:
+    """The last round's result, and the target as its parameters say it."""
+    found = open_result(store, ALLOCATION, workflow=workflow).load()
+    arrays = TraceAllocation(*(found[name].values for name in TraceAllocation._fields))
+    return arrays, json.loads(found.attrs["parameters"])
+
+
+def outcome(found: TraceAllocation, parameters: dict[str, Any]) -> str:
+    """`C(t) of light, t = 2 ... 8: error 1.2e-05, target 1e-05; not met`."""
+    first, last = parameters["window"]
+    of = "one J_i(t)" if parameters["quantity"] == "loops" else f"C(t), t = {first} ... {last}"
+    met = "met" if found.error[-1] <= found.asked else "not met"
+    return (
+        f"Stochastic error of {of} of {parameters['flavour']}: {achieved(parameters['ratio'], found)}; {met}"
+    )
+
+
+COLUMNS = ("noise vectors", "fine", "predicted error", "achieved error", "predicted seconds", "seconds")
+
+
+def rounds(allocation: TraceAllocation, seconds: float) -> list[Sequence[object]]:
+    """A row per round; `seconds` are those of all loops in the end."""
+    return [
+        [
+            number + 1,
+            int(vectors[0]),
+            int(vectors[1]) if len(vectors) > 1 else None,
+            _known(allocation.predicted_error[number]),
+            float(allocation.error[number]),
+            _known(allocation.predicted_seconds[number]),
+            _known(allocation.seconds[number]) or seconds,
+        ]
+        for number, vectors in enumerate(allocation.vectors)
+    ]
+
+
+def seconds_of_loops(store: Store, workflow: str) -> float:
+    """Work for the loops of all noise vectors."""
+    return sum(node.seconds for node in accounts(store, workflow) if node.name.startswith(LOOPS))
+
+
+def _known(value: float) -> float | None:
+    return None if np.isnan(value) else float(value)

@@ -1,0 +1,78 @@
+"""Workflows that run in rounds: what a round found decides what the next one is, until a target is met.
+
+Each round is an ordinary workflow, planned and run as any other; later ones want more of the same chunks, so
+that nothing is computed twice. A decision is a function of what is in the store. So whoever starts from the
+first round, however often and wherever the last run was killed, is led to the round that is not complete yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pipeline import plan as make_plan
+
+if TYPE_CHECKING:
+    from pipeline import Outcome, Plan, Store
+    from workflows.catalogue import Project, Step
+
+
+@dataclass(frozen=True)
+class Round:
+    """A project as one round has it, its plan, and what follows from its results once they are there."""
+
+    project: Project
+    plan: Plan
+    step: Step | None
+    """None while something is missing, and for projects that have one round only."""
+
+
+def visited(project: Project, store: Store, backend: str) -> Iterator[Round]:
+    """The rounds that a store has come through, in order, and the one that it is in."""
+    following: Project | None = project
+    while following:
+        planned = make_plan(following.workflow, store, backend=backend)
+        complete = following.follow is not None and not planned.missing
+        step = following.follow(planned, store) if following.follow and complete else None
+        yield Round(following, planned, step)
+        following = step.project if step else None
+
+
+@dataclass(frozen=True)
+class Driven:
+    """How a run of several rounds ended: in which one, and with which outcomes."""
+
+    last: Round
+    outcomes: tuple[Outcome, ...]
+
+    @property
+    def exit_status(self) -> int:
+        """Of the last outcome; 1 where all was computed and a target is not met."""
+        missed = self.last.step is not None and not self.last.step.met
+        return self.outcomes[-1].exit_status or int(missed)
+
+
+def drive(
+    project: Project,
+    store: Store,
+    backend: str,
+    compute: Callable[[Plan], Outcome],
+    tell: Callable[[str], None],
+) -> Driven:
+    """Run round after round until nothing follows, or something is missing in the end.
+
+    compute: runs a plan. tell: is told what follows from each round that is complete.
+    """
+    outcomes: list[Outcome] = []
+    while True:
+        past = list(visited(project, store, backend))
+        for each in past:
+            if each.step:
+                tell(each.step.text)
+        last = past[-1]
+        if last.plan.missing or not outcomes:
+            outcomes.append(compute(last.plan))
+        if outcomes[-1].exit_status or last.step or not last.project.follow:
+            return Driven(last, tuple(outcomes))
+        project = last.project
