@@ -108,7 +108,8 @@ def trace_allocation(
 
     quantity: 'loops', one J_i(t), or 'correlator', C(t) for t in `window` (first and last). The target is
     `error`, absolute and of one configuration, or `ratio`, of stochastic error to gauge noise. earlier: of
-    each round `vectors`, `error`, `seconds`, and `predicted_error`, `predicted_seconds` of the next one.
+    each round `vectors`, `error`, `seconds`, and what it wanted of the next one: `next_vectors`,
+    `predicted_error`, `predicted_seconds`.
     """
     results, index = [result for _, result in noise], FLAVOURS.index(flavour)
     times = slice(window[0], window[1] + 1)

@@ -32,6 +32,7 @@ class Decision:
     """Of work for all loops so far."""
     seconds_per_vector: tuple[float, ...]
     """Of each piece, on one configuration."""
+    next_vectors: Counts
     predicted_error: float
     predicted_seconds: float
 
@@ -73,8 +74,8 @@ def follow(
 ) -> Step:
     """What a round's results lead to: the target is met, or more vectors, or it is beyond the limits.
 
-    remake: the project with other counts and one decision more. All configurations get the same counts, by their
-    mean variance: a result has a value for every configuration and noise vector.
+    remake: the project with other counts and one decision more. All configurations get the same counts, by
+    their mean variance: a result has a value for every configuration and noise vector.
     """
     target, chunk = parameters.target, parameters.noise.chunk
     assert target is not None
@@ -125,7 +126,7 @@ def _decision(
     spent = sum(_seconds(store, chunk) for name in _loops(plan) for chunk in _chunks(plan, name))
     now = sum(cost * count for cost, count in zip(costs, counts, strict=True))
     more = configurations * (wanted.cost - now)
-    return Decision(counts, error, spent, costs, wanted.error, spent + more)
+    return Decision(counts, error, spent, costs, wanted.counts, wanted.error, spent + more)
 
 
 def _seconds_per_vector(plan: Plan, store: Store, piece: int) -> float:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,23 +21,27 @@ def target_section(store: Store, workflow: str) -> Section:
     found, parameters = allocation_in(store, workflow)
     table = Table(["round", *COLUMNS], rounds(found, seconds_of_loops(store, workflow)), digits=3)
     text = (
-        f"{outcome(found, parameters)}. Errors at fixed gauge field of one configuration, root mean square; of "
-        f"the mean over configurations: {float(found.mean_error):.2e}. Gauge noise of one configuration: "
+        f"{outcome(found, parameters)}. Errors at fixed gauge field of one configuration, root mean square; "
+        f"of the mean over configurations: {float(found.mean_error):.2e}. Gauge noise of one configuration: "
         + (f"{float(found.gauge):.2e}." if found.gauge else "hidden by the stochastic noise.")
     )
     return Section("Target", text, [table])
 
 
 def target_lines(store: Store) -> list[str]:
-    """The same for every workflow in a store that has a target and has come to its first decision."""
-    owners = [found.workflow for found in manifests(store) if ALLOCATION in found.nodes]
+    """For people, of every workflow with a target in a store: the rounds until now."""
     lines = []
-    for workflow in owners:
-        with suppress(UserError):
-            section = target_section(store, workflow)
-            (part,) = section.parts
-            assert isinstance(part, Table)
-            lines += [section.text, table_text(part)]
+    for manifest in manifests(store):
+        if node := manifest.nodes.get(ALLOCATION):
+            earlier = node.content["parameters"]["earlier"]
+            lines.append(f"rounds towards the target of {manifest.workflow}, this one last:")
+            try:
+                found, parameters = allocation_in(store, manifest.workflow)
+                lines += [outcome(found, parameters)]
+                rows = rounds(found, seconds_of_loops(store, manifest.workflow))
+            except UserError:
+                rows = rounds_before(earlier)
+            lines.append(table_text(Table(["round", *COLUMNS], rows, digits=3)))
     return lines
 
 
@@ -75,6 +78,20 @@ def rounds(allocation: TraceAllocation, seconds: float) -> list[Sequence[object]
             _known(allocation.seconds[number]) or seconds,
         ]
         for number, vectors in enumerate(allocation.vectors)
+    ]
+
+
+def rounds_before(earlier: Sequence[Mapping[str, Any]]) -> list[Sequence[object]]:
+    """A row per round, of a last one that is not complete; `earlier` as in `trace_allocation`."""
+    predicted: list[list[Any]] = [
+        [None, None],
+        *([e["predicted_error"], e["predicted_seconds"]] for e in earlier),
+    ]
+    found: list[list[Any]] = [*([e["error"], e["seconds"]] for e in earlier), [None, None]]
+    counts = [*(e["vectors"] for e in earlier), *([earlier[-1]["next_vectors"]] if earlier else [[None]])]
+    return [
+        [k + 1, count[0], count[1] if len(count) > 1 else None, expected[0], got[0], expected[1], got[1]]
+        for k, (count, expected, got) in enumerate(zip(counts, predicted, found, strict=True))
     ]
 
 

@@ -22,11 +22,11 @@ from stages.analysis.stochastic_error import loop_variance, pair_variance
 Counts = tuple[int, ...]
 """Noise vectors of each piece, nested: none larger than the one before."""
 
-GROWTH = 8
+GROWTH = 4
 """A round multiplies a count by no more: the variances of a small pilot are not trusted further."""
 HIDDEN_GROWTH = 2
 """Likewise while the noise hides the gauge noise that it is compared with."""
-MARGIN = 0.25
+MARGIN = 0.1
 """Largest surplus of vectors, relative, that a round asks for because its variances are uncertain."""
 FINENESS = 64
 """Counts are raised in steps of a chunk, or of this part of the count where that is more."""
@@ -43,9 +43,17 @@ class VarianceModel:
     quadratic: NDArray[np.float64]
 
     def variance(self, counts: Sequence[float]) -> float:
-        """Of the estimate with `counts` noise vectors of each piece."""
-        pairs = pair_variance(self.quadratic, counts) if self.quadratic.any() else 0.0
-        return float(loop_variance(self.linear, counts) + pairs)
+        """Of the estimate with `counts` noise vectors of each piece.
+
+        Where the mean loop is near zero the estimate of the linear part may come out negative: it then takes
+        away at most half of the pairs' part, of which it is a fluctuation.
+        """
+        if not self.quadratic.any():
+            return float(loop_variance(self.linear, counts))
+        number = np.asarray(counts, float)
+        linear = np.sum(self.linear / np.maximum.outer(number, number))
+        pairs = pair_variance(self.quadratic, counts)
+        return float(np.maximum(linear + pairs, pairs / 2))
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from stages.estimators.truncated import Piece, truncated_pieces
 
-DIRECTIONS, TIMES = 4, 6
+DIRECTIONS, TIMES = 4, 12
 
 
 @dataclass(frozen=True)

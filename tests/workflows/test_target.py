@@ -1,0 +1,183 @@
+"""A target instead of counts, through the command line: rounds, resuming, limits, what people are told."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tiny_project import TINY, CommandLine, edit
+
+from pipeline import open_result
+from workflows.command import main
+
+TARGETED = (
+    TINY.replace("  vectors: 4\n  chunk: 2\n", "  chunk: 4\n")
+    .replace("{tolerance: 1.0e-3}", "{tolerance: 3.0e-2}")
+    .replace("{tolerance: 1.0e-10, vectors: 2}", "{tolerance: 1.0e-10}")
+    + "target: {loops: 0.2}\n"
+)
+
+
+@pytest.fixture(scope="session")
+def reached(tmp_path_factory: pytest.TempPathFactory, cluster: str) -> Path:
+    """A folder in which `g2.yaml` has met its target. Only to be copied."""
+    folder = tmp_path_factory.mktemp("reached")
+    (folder / "g2.yaml").write_text(TARGETED)
+    with pytest.MonkeyPatch.context() as place:
+        place.chdir(folder)
+        assert main(["run", "g2.yaml", "--cluster", cluster]) == 0
+    return folder
+
+
+@pytest.fixture
+def targeted(reached: Path, tmp_path: Path) -> Path:
+    shutil.copytree(reached, tmp_path, dirs_exist_ok=True)
+    return tmp_path / "g2.yaml"
+
+
+def chunks(folder: Path) -> set[str]:
+    return {str(path.parent.relative_to(folder)) for path in folder.glob("store/*/*/zarr.json")}
+
+
+def test_rounds_meet_the_target(targeted: Path) -> None:
+    """Achieved error below the target and near it, counts in whole chunks, predictions of the right size."""
+    found = open_result(targeted.parent / "store", "allocation").load()
+    vectors = found.vectors.values
+    assert len(vectors) > 1 and vectors[0].tolist() == [8, 4]
+    assert np.all(np.diff(vectors, axis=0) >= 0) and np.all(vectors % 4 == 0)
+    assert found.error[0] > 0.2 >= found.error[-1] > 0.12
+    assert float(found.error[-1] / found.predicted_error[-1]) == pytest.approx(1.0, abs=0.3)
+    loops = open_result(targeted.parent / "store", "loops_light")
+    assert loops.sizes["noise"] == vectors[-1, 0]
+    noise = open_result(targeted.parent / "store", "noise").load()
+    quoted = noise.loops_error.sel(flavour="light - strange").values
+    assert float(found.error[-1]) == pytest.approx(np.sqrt(np.mean(quoted**2)), rel=1e-12)
+    assert float(found.mean_error) == pytest.approx(float(found.error[-1]) / np.sqrt(2), rel=1e-12)
+
+
+def test_finished_run_does_nothing(quarkline: CommandLine, targeted: Path) -> None:
+    before = chunks(targeted.parent)
+    answer = quarkline("run", targeted)
+    assert answer.code == 0 and "nothing to compute" in answer.out
+    assert re.search(
+        r"round 1, 8 noise vectors, 4 fine: error \S+, target 2.00e-01: next \d+ noise", answer.out
+    )
+    assert re.search(r"round \d, .* target met\n", answer.out)
+    assert chunks(targeted.parent) == before
+
+
+def test_people_are_told(quarkline: CommandLine, targeted: Path) -> None:
+    table = r"round +noise vectors +fine +predicted error +achieved error +predicted seconds +seconds"
+    assert re.search(table, quarkline("status", "store").out)
+    assert re.search(table, (targeted.parent / "report" / "tables.txt").read_text())
+    page = (targeted.parent / "report" / "index.html").read_text()
+    assert "<h2>Target</h2>" in page and "target 2.00e-01; met" in page
+    plan = json.loads(quarkline("plan", targeted, "--json").out)
+    assert plan["missing"] == [] and "target met" in plan["rounds"][-1]
+    result = json.loads(quarkline("run", targeted, "--json").out)
+    assert result["target_met"] is True
+
+
+def test_interrupted_round_is_resumed(quarkline: CommandLine, targeted: Path, cluster: str) -> None:
+    """What a kill in the second round leaves: the same decisions lead to the same chunks."""
+    everything = chunks(targeted.parent)
+    last = open_result(targeted.parent / "store", "allocation").load()
+    pilot = [
+        path.parent
+        for path in targeted.parent.glob("store/trace_allocation/*/zarr.json")
+        if json.loads(path.read_text())["attributes"]["parameters"]["earlier"] == []
+    ]
+    for path in targeted.parent.glob("store/trace_allocation/*"):
+        if path not in pilot:
+            shutil.rmtree(path)
+    lost = max(targeted.parent.glob("store/current_loops/*"))
+    record = json.loads((lost / "zarr.json").read_text())["attributes"]
+    pilots_own = max(record["coordinates"]["noise"]) < 8
+    if not pilots_own:
+        shutil.rmtree(lost)
+    plan = quarkline("plan", targeted)
+    assert "round 1, " in plan.out and " 0 to compute" not in plan.out
+    status = quarkline("status", targeted).out
+    assert "predicted error" in status
+    assert quarkline("run", targeted, "--cluster", cluster).code == 0
+    assert chunks(targeted.parent) == everything
+    again = open_result(targeted.parent / "store", "allocation").load()
+    assert again.vectors.equals(last.vectors) and np.array_equal(again.error, last.error)
+
+
+def test_garbage_collection_keeps_every_round(quarkline: CommandLine, targeted: Path) -> None:
+    assert "no chunk removed" in quarkline("gc", targeted).out
+
+
+def test_limit_is_said_and_nothing_lost(quarkline: CommandLine, targeted: Path, cluster: str) -> None:
+    edit(targeted, ("{loops: 0.2}", "{loops: 1.0e-4, most_vectors: 9}"))
+    answer = quarkline("run", targeted, "--cluster", cluster)
+    assert answer.code == 1 and "Traceback" not in answer.err
+    assert "target not met within `target.most_vectors` = 9; raise it" in answer.out
+    assert "report/index.html" in answer.out
+    assert "; not met" in (targeted.parent / "report" / "index.html").read_text()
+    edit(targeted, ("{loops: 1.0e-4, most_vectors: 9}", "{loops: 0.2}"))
+    assert quarkline("run", targeted, "--cluster", cluster).code == 0
+
+
+def test_ratio_and_correlator_are_targets_too(quarkline: CommandLine, targeted: Path, cluster: str) -> None:
+    edit(targeted, ("{loops: 0.2}", "{stochastic_to_gauge: 1.0e+6, window: [0, 2], most_vectors: 16}"))
+    answer = quarkline("run", targeted, "--cluster", cluster)
+    assert ("of the gauge noise, target 1e+06: target met" in answer.out) or ("hides the gauge" in answer.out)
+    edit(
+        targeted,
+        (
+            "{stochastic_to_gauge: 1.0e+6, window: [0, 2], most_vectors: 16}",
+            "{correlator: 1.0e+6, window: [1, 2]}",
+        ),
+    )
+    answer = quarkline("run", targeted, "--cluster", cluster)
+    assert answer.code == 0 and "target 1.00e+06: target met" in answer.out
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        (
+            "  chunk: 4",
+            "  chunk: 4\n  vectors: 8",
+            "a `target` chooses the number of noise vectors: leave out",
+        ),
+        (
+            "{tolerance: 1.0e-10}",
+            "{tolerance: 1.0e-10, vectors: 4}",
+            "`solves.fine.vectors` (line 15): a `target`",
+        ),
+        ("{loops: 0.2}", "{loops: 0.0}", "`target.loops` (line 19) is 0.0, expected a number above 0"),
+        ("{loops: 0.2}", "{loops: 0.2, correlator: 0.1}", "found loops and correlator"),
+        ("{loops: 0.2}", "{most_vectors: 64}", "`correlator` and `stochastic_to_gauge`, found none"),
+        ("{loops: 0.2}", "{loops: 0.2, window: [1, 2]}", "`window` is for a correlator"),
+        ("{loops: 0.2}", "{correlator: 0.2}", "`correlator` needs a `window`"),
+        ("{loops: 0.2}", "{correlator: 0.2, window: [2, 1]}", "the first and the last t, got [2, 1]"),
+        (
+            "{loops: 0.2}",
+            "{correlator: 0.2, window: [1, 4]}",
+            "`target.window` (line 19): t = 4 is not on 4x4x4x4, whose times are 0 to 3",
+        ),
+        ("{loops: 0.2}", "{loops: 0.2, pilot: 2}", "`target.pilot` (line 19) is 2, expected at least 4"),
+        (
+            "{loops: 0.2}",
+            "{loops: 0.2, pilot: 6}",
+            "`target.pilot` (line 19): 6 is no multiple of `noise.chunk`, 4",
+        ),
+        ("{loops: 0.2}", "{loops: 0.2, most_vectors: 7}", "7 are fewer than the pilot's 8"),
+        ("{loops: 0.2}", "{loops: 0.2, flavour: charm}", "expected 'light', 'strange' or 'light - strange'"),
+        ("target: {loops: 0.2}", "target: 0.2", "expected a section of `key: value` lines"),
+        ("target: {loops: 0.2}\n", "", "missing key `vectors` in `noise`"),
+    ],
+)
+def test_mistakes(quarkline: CommandLine, tmp_path: Path, before: str, after: str, message: str) -> None:
+    file = tmp_path / "g2.yaml"
+    file.write_text(TARGETED)
+    answer = quarkline("plan", edit(file, (before, after)))
+    assert answer.code == 2 and answer.out == "" and "Traceback" not in answer.err
+    assert message in answer.err
