@@ -14,9 +14,8 @@ from stages.analysis.allocation import Counts, VarianceModel
 from stages.analysis.disconnected import SPATIAL
 from stages.analysis.stochastic_error import correlator_variance, loop_variance
 from stages.analysis.stochastic_error import noise_moments as moments_of
-from stages.correlator import FLAVOURS, Correlator, pieces
-from stages.estimators.truncated import difference_pieces
-from stages.loops import CurrentLoops
+from stages.correlator import Correlator, flavour_pieces
+from stages.loops import FLAVOURS, FlavourLoops
 
 QUANTITIES = ("loops", "correlator")
 """What an error may be asked of: one J_i(t), or C(t) in a window."""
@@ -65,20 +64,12 @@ class TraceAllocation(NamedTuple):
 
 
 @stage(version="1", over=("config",), labels={"flavour": FLAVOURS})
-def loop_noise(
-    light: Chunks[CurrentLoops],
-    strange: Chunks[CurrentLoops],
-    light_fine: Chunks[CurrentLoops] | None = None,
-    strange_fine: Chunks[CurrentLoops] | None = None,
-    *,
-    at: At,
-) -> LoopNoise:
+def loop_noise(loops: Chunks[FlavourLoops], fine: Chunks[FlavourLoops] | None = None, *, at: At) -> LoopNoise:
     """Stochastic errors of loops and of C(t), and the moments that predict them for other counts.
 
     Raises InputError for fewer than 4 noise vectors of any kind.
     """
-    flavours = [pieces(light, light_fine, "current"), pieces(strange, strange_fine, "current")]
-    flavours.append(difference_pieces(*flavours))
+    flavours = flavour_pieces(loops, fine, "current")
     counts = [len(piece.noise) for piece in flavours[0]]
     found = [moments_of(flavour) for flavour in flavours]
     return LoopNoise(

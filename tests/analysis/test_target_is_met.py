@@ -1,4 +1,4 @@
-"""Rounds until a target is met, many times over: is the true scatter the target, and are quoted errors honest?"""
+"""Rounds until a target is met, many times over: the true scatter, and whether quoted errors are honest."""
 
 from collections.abc import Callable
 from math import sqrt
