@@ -70,8 +70,8 @@ def test_moments_of_pairs_have_no_bias():
     rng = np.random.default_rng(41)
     few = average([noise_moments(waving(0.5).pieces(rng, 4, 4)) for _ in range(500)]).quadratic
     many = noise_moments(waving(0.5).pieces(rng, 300, 300)).quadratic
-    assert np.mean(few[0, 0, 0, 0] / many[0, 0, 0, 0]) == pytest.approx(1.0, abs=0.1)
-    assert np.mean(few[0, 1, 0, 1] / many[0, 1, 0, 1]) == pytest.approx(1.0, abs=0.1)
+    assert np.mean(few[0, 0, 0, 0] / many[0, 0, 0, 0]) == pytest.approx(1.0, abs=0.2)
+    assert np.mean(few[0, 1, 0, 1] / many[0, 1, 0, 1]) == pytest.approx(1.0, abs=0.2)
 
 
 def test_moments_of_pilots_predict_other_counts():
