@@ -96,7 +96,9 @@ class Run:
         xp = array_module(vectors)
         order = np.argsort(values, kind="stable")
         space.third = None
-        sorted_vectors = vectors if (order == np.arange(k)).all() else xp.take(vectors, order, axis=-1)
+        sorted_vectors = (
+            vectors if (order == np.arange(k)).all() else xp.take(vectors, xp.asarray(order), axis=-1)
+        )
         return Eigenpairs(
             values[order],
             xp.ascontiguousarray(sorted_vectors),

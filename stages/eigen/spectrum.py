@@ -19,17 +19,17 @@ from stages.eigen.random_block import fill_random
 from stages.kernels.dispatch import Array, Kernels, to_device_like, to_host
 
 STEPS = 20
-MOST_STEPS = 160
+MOST_STEPS = 600
 MARGIN = 0.01
 """Of the width of the spectrum, added to the upper end."""
 
 
 @dataclass(frozen=True)
 class Spectrum:
-    """lowest: an upper bound of the lowest eigenvalue; found, high: a lower and an upper one of the largest.
+    """lowest: an upper bound of the lowest eigenvalue. found, high: a lower and an upper one of the largest.
 
-    nodes ``[n]`` ascending and counts ``[n]``: about counts[i] eigenvalues lie below nodes[i]. steps:
-    applications of the operator to the block.
+    nodes ``[n]`` ascending and counts ``[n]``: about counts[i] eigenvalues lie below nodes[i]. resolution:
+    how many eigenvalues the lowest node stands for. steps: applications of the operator to the block.
     """
 
     lowest: float
@@ -37,6 +37,7 @@ class Spectrum:
     high: float
     nodes: NDArray[np.float64]
     counts: NDArray[np.float64]
+    resolution: float
     steps: int
 
     def lower_edge(self, count: float) -> float:
@@ -50,14 +51,12 @@ def estimate_spectrum(
     """Lanczos without reorthogonalisation from `block` random vectors, until `count` eigenvalues can be told
     from the rest, or `MOST_STEPS`.
     """
-    run = _Lanczos(A, kernels, xp, block, seed)
+    run, most = _Lanczos(A, kernels, xp, block, seed), min(MOST_STEPS, int(np.prod(A.shape)))
     while True:
-        steps = min(STEPS, run.dimension - len(run.alphas))
-        for _ in range(steps):
+        for _ in range(min(max(STEPS, len(run.alphas) // 2), most - len(run.alphas))):
             run.step()
         spectrum = run.spectrum()
-        exhausted = len(run.alphas) >= min(MOST_STEPS, run.dimension) or run.ended
-        if exhausted or spectrum.counts[0] < count / 2:
+        if run.ended or len(run.alphas) == most or spectrum.resolution < count / 2:
             return spectrum
 
 
@@ -95,18 +94,20 @@ class _Lanczos:
 
     def spectrum(self) -> Spectrum:
         alphas, betas = np.array(self.alphas), np.array(self.betas)
-        nodes, masses, lowest, found, high = [], [], np.inf, -np.inf, -np.inf
+        nodes, masses, first, lowest, found, high = [], [], 0.0, np.inf, -np.inf, -np.inf
         for column in range(alphas.shape[1]):
             values, vectors = eigh_tridiagonal(alphas[:, column], betas[1:-1, column])
             nodes.append(values)
             masses.append(vectors[0] ** 2 * self.dimension / alphas.shape[1])
+            first += masses[-1][0]
             lowest, found = min(lowest, values[0]), max(found, values[-1])
             high = max(high, values[-1] + betas[-1, column] * abs(vectors[-1, -1]))
         order = np.argsort(np.concatenate(nodes))
         weights = np.concatenate(masses)[order]
         counts = np.cumsum(weights) - weights / 2
         margin = MARGIN * (high - lowest)
-        return Spectrum(lowest, found, high + margin, np.concatenate(nodes)[order], counts, len(alphas))
+        sorted_nodes = np.concatenate(nodes)[order]
+        return Spectrum(lowest, found, high + margin, sorted_nodes, counts, first, len(alphas))
 
     def _norms(self, field: Array) -> NDArray[np.float64]:
         return np.sqrt(to_host(self.kernels.block_blas.norms2(field)))

@@ -25,6 +25,9 @@ SLAB_BYTES = 32 << 20
 PARTS = 256
 """Runs of rows that a projection sums apart: a result of few elements gives the device too little to do."""
 
+PARTIAL_BYTES = 128 << 20
+"""Of the sums of such runs that are held at a time."""
+
 SINGLE_ROWS = 1024
 """Rows whose products are summed in single precision before they are added up in double."""
 
@@ -63,24 +66,34 @@ def rotate_in_place(V: cupy.ndarray, Q: Any) -> None:
 
 
 def _project(V: cupy.ndarray, x: cupy.ndarray) -> cupy.ndarray:
-    """V^H x of rows of one dtype: equal runs of rows as one batch, the rest by itself, sums in double."""
+    """V^H x of rows of one dtype: equal runs of rows as batches, the rest by itself, sums in double."""
+    rows, k, n = len(V), V.shape[1], x.shape[1]
+    batch = max(1, PARTIAL_BYTES // max(1, k * n * V.itemsize))
+    height = SINGLE_ROWS if V.dtype == np.complex64 else max(1, -(-rows // min(PARTS, batch)))
+    result = cupy.zeros((k, n), np.complex128)
+    first = 0
+    while first < rows and result.size:
+        runs = min(batch, (rows - first) // height)
+        terms, runs = (height, runs) if runs else (rows - first, 1)
+        partial = cupy.empty((runs, k, n), V.dtype)
+        _project_runs(V[first:], x[first:], terms, partial)
+        result += sum_partials(partial.astype(np.complex128, copy=False))
+        first += runs * terms
+    return result
+
+
+def _project_runs(V: cupy.ndarray, x: cupy.ndarray, terms: int, partial: cupy.ndarray) -> None:
+    """partial[r] = V^H x over the r-th run of so many rows."""
     from cupy.cuda import cublas  # loads a large library that nothing else here needs
 
-    rows, k, n = len(V), V.shape[1], x.shape[1]
-    height = -(-rows // PARTS) if V.dtype == np.complex128 else SINGLE_ROWS
-    count = rows // height
-    partial = cupy.zeros((count + 1, k, n), V.dtype)
     one, zero = np.array(1, V.dtype), np.array(0, V.dtype)
+    runs, k, n = partial.shape
     call = cublas.zgemmStridedBatched if V.dtype == np.complex128 else cublas.cgemmStridedBatched
-    for first, terms, batch in ((0, height, count), (count * height, rows - count * height, 1)):
-        if terms and batch:
-            call(
-                *(_handle(), cublas.CUBLAS_OP_N, cublas.CUBLAS_OP_C, n, k, terms, one.ctypes.data),
-                *(x[first:].data.ptr, _stride(x), height * _stride(x)),
-                *(V[first:].data.ptr, _stride(V), height * _stride(V)),
-                *(zero.ctypes.data, partial[0 if first == 0 else count].data.ptr, n, k * n, batch),
-            )
-    return sum_partials(partial.astype(np.complex128, copy=False))
+    call(
+        *(_handle(), cublas.CUBLAS_OP_N, cublas.CUBLAS_OP_C, n, k, terms, one.ctypes.data),
+        *(x.data.ptr, _stride(x), terms * _stride(x), V.data.ptr, _stride(V), terms * _stride(V)),
+        *(zero.ctypes.data, partial.data.ptr, n, k * n, runs),
+    )
 
 
 def _multiply(V: cupy.ndarray, C: cupy.ndarray, out: cupy.ndarray, beta: int) -> None:

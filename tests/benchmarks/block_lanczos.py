@@ -1,0 +1,167 @@
+"""Block Lanczos for several block sizes on one spectrum, as a Markdown table.
+
+    python tests/benchmarks/block_lanczos.py [--backend cuda] [--lattice 16 16 16 32] [--vectors 64]
+    [--block 1 16]
+
+B = -D_eo D_oe of HISQ links of one quenched configuration, in double precision. A small run of each block
+size compiles the kernels first. Columns: restarts and applications of B to one vector; wall time and its
+ratio to the first row; GFLOP/s of everything; shares of the wall time that operator, products with the
+basis and the rest take (each call is timed with the device idle before and after); what the operator and
+the products reach of the machine's copy bandwidth, in bytes with perfect reuse.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from stages.dirac.staggered import SquaredDslash, StaggeredDslash
+from stages.eigen.block_lanczos import BlockLanczos
+from stages.eigen.eigenpairs import Eigenpairs
+from stages.gauge.heatbath import thermalised
+from stages.gauge.hisq import hisq_links
+from stages.lattice.geometry import Lattice
+from workflows.benchmarks.machine import Machine, machine_of
+
+SEED, OVERRELAXATION = 271, 4
+COLUMNS = (
+    *("block", "subspace", "degree", "restarts", "matvecs", "seconds", "ratio", "GFLOP/s"),
+    *("operator", "basis", "rest", "operator / copy", "basis / copy"),
+)
+
+
+class Meter:
+    """Seconds, floating-point operations and bytes of calls that are waited for."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.wait = machine.xp.cuda.Device().synchronize if machine.backend == "cuda" else lambda: None
+        self.seconds = self.flops = self.bytes = 0.0
+
+    def call(self, work: Any, flops: float, size: float) -> Any:
+        self.wait()
+        started = time.perf_counter()
+        result = work()
+        self.wait()
+        self.seconds += time.perf_counter() - started
+        self.flops, self.bytes = self.flops + flops, self.bytes + size
+        return result
+
+
+class MeteredOperator:
+    """An operator whose applications are metered."""
+
+    def __init__(self, operator: SquaredDslash, meter: Meter) -> None:
+        self.operator, self.meter = operator, meter
+        self.shape, self.dtype, self.hermitian = operator.shape, operator.dtype, True
+
+    def apply(self, x: Any, out: Any = None) -> Any:
+        return self._metered(x, lambda: self.operator.apply(x, out))
+
+    def affine(self, a: float, b: float, x: Any, out: Any = None) -> Any:
+        return self._metered(x, lambda: self.operator.affine(a, b, x, out))
+
+    def _metered(self, x: Any, work: Any) -> Any:
+        n = x.shape[-1]
+        return self.meter.call(work, n * self.operator.flops, n * self.operator.bytes(n))
+
+
+def metered_kernels(machine: Machine, meter: Meter) -> Any:
+    """The kernel package with its products of a basis metered."""
+    basis = machine.kernels.basis
+
+    def project(V: Any, x: Any) -> Any:
+        k, n = V.shape[-1], x.shape[-1]
+        size = V.size * V.itemsize + x.nbytes
+        return meter.call(lambda: basis.project(V, x), 8 * V.size * n if k else 0, size)
+
+    def add_combination(out: Any, V: Any, C: Any) -> None:
+        size = V.size * V.itemsize + 2 * out.nbytes
+        meter.call(lambda: basis.add_combination(out, V, C), 8 * V.size * C.shape[1], size)
+
+    def rotate_in_place(V: Any, Q: Any) -> None:
+        size = V.size * V.itemsize * (1 + Q.shape[1] / Q.shape[0])
+        meter.call(lambda: basis.rotate_in_place(V, Q), 8 * V.size * Q.shape[1], size)
+
+    metered = SimpleNamespace(
+        project=project, add_combination=add_combination, rotate_in_place=rotate_in_place
+    )
+    return SimpleNamespace(basis=metered, block_blas=machine.kernels.block_blas)
+
+
+def main() -> None:
+    """Print the table of the run that the arguments name."""
+    arguments = parsed()
+    machine, lattice = machine_of(arguments.backend), Lattice(tuple(arguments.lattice))
+    thin = thermalised(
+        lattice, arguments.beta, SEED, "block lanczos", arguments.sweeps, OVERRELAXATION, xp=machine.xp
+    )
+    operator = SquaredDslash(
+        StaggeredDslash(hisq_links(thin, lattice, boundary="antiperiodic", naik_epsilon=0.0))
+    )
+    copy = machine.copy_bandwidth()
+    print(f"{machine.name}, copy {copy:.0f} GB/s; {lattice}, beta = {arguments.beta:g}, ", end="")
+    print(f"{arguments.sweeps} sweeps; {arguments.vectors} vectors to {arguments.tolerance:g}")
+    print(f"\n{row(*COLUMNS)}\n{row(*['---'] * len(COLUMNS))}", flush=True)
+    spectra, first = [], 0.0
+    for block in arguments.block:
+        BlockLanczos(2, block, 1e-2, degree=2).solve(operator, machine.xp, on_failure="return")
+        products, applications = Meter(machine), Meter(machine)
+        method = BlockLanczos(
+            *(arguments.vectors, block, arguments.tolerance, arguments.subspace, arguments.degree),
+            kernels=metered_kernels(machine, products),
+        )
+        report = (lambda *cycle: print("  ", *cycle, flush=True)) if arguments.verbose else None
+        pairs = method.solve(MeteredOperator(operator, applications), machine.xp, report)
+        first = first or pairs.seconds
+        spectra.append(pairs.values)
+        print(measured(block, pairs, first, applications, products, copy), flush=True)
+        if arguments.verbose:
+            print(pairs.extras, pairs.window, pairs.residuals.max(), flush=True)
+        del pairs
+    spread = max(float(np.abs(values / spectra[0] - 1).max()) for values in spectra)
+    print(
+        f"\nEigenvalues {spectra[0][0]:.6g} to {spectra[0][-1]:.6g}; blocks differ by {spread:.1g} at most."
+    )
+
+
+def measured(
+    block: int, pairs: Eigenpairs, first: float, applications: Meter, products: Meter, copy: float
+) -> str:
+    """A row of the table; first: seconds of the first row."""
+    total, work = pairs.seconds, applications.flops + products.flops
+    shares = [applications.seconds / total, products.seconds / total]
+    counts = (block, pairs.extras["subspace"], pairs.degree, pairs.restarts, pairs.matvecs)
+    rates = [meter.bytes / meter.seconds / 1e9 / copy for meter in (applications, products)]
+    return row(
+        *map(str, counts),
+        *(f"{total:.1f}", f"{first / total:.2f}", f"{work / total / 1e9:.0f}"),
+        *(f"{100 * share:.0f} %" for share in (*shares, 1 - sum(shares))),
+        *(f"{rate:.2f}" for rate in rates),
+    )
+
+
+def row(*cells: str) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def parsed() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--backend", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--lattice", type=int, nargs=4, default=[8, 8, 8, 16])
+    parser.add_argument("--beta", type=float, default=6.0, help="of the Wilson action (default 6.0)")
+    parser.add_argument("--sweeps", type=int, default=20, help="of the heat bath (default 20)")
+    parser.add_argument("--vectors", type=int, default=64)
+    parser.add_argument("--block", type=int, nargs="+", default=[1, 4, 16])
+    parser.add_argument("--tolerance", type=float, default=1e-10)
+    parser.add_argument("--degree", type=int)
+    parser.add_argument("--subspace", type=int)
+    parser.add_argument("--verbose", action="store_true", help="each restart cycle")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()
