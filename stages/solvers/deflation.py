@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -119,9 +119,7 @@ class Deflation:
         return Ritz(values, rotation / norms[:, None])
 
     def first(self, count: int) -> Deflation:
-        """The space of the `count` lowest vectors: a view of these. Raises InputError for more than there
-        are.
-        """
+        """The space of the `count` lowest vectors, a view; InputError for more than there are."""
         if not 1 <= count <= len(self):
             raise InputError(
                 f"{count} vectors of a deflation space that has {len(self)}: take 1 to {len(self)}, "
@@ -168,12 +166,13 @@ class Deflation:
             )
 
     def correction(self, A: LinearOperator) -> Callable[[Array], Array]:
-        """What `KrylovSolver.solve` takes as `deflate` for A = B + A.shift."""
+        """What `KrylovSolver.solve` takes as `deflate` for A = B + A.shift, in the precision of V."""
         if A.shape != self.vectors.shape[:-1]:
             raise InputError(
                 f"the deflation space has fields {self.vectors.shape[:-1]}, the operator {A.shape}"
             )
-        return partial(self.guess, getattr(A, "shift", 0.0))
+        shift, precision = getattr(A, "shift", 0.0), self.vectors.dtype
+        return lambda residual: self.guess(shift, residual.astype(precision, copy=False))
 
     def _combination(self, weights: NDArray[np.float64], x: Array) -> Array:
         """V Q weights Q^H V^H x."""
@@ -226,7 +225,8 @@ class StaggeredDeflation:
         """
         if A.dslash.links is not self.dslash.links:
             self.even.check(SquaredDslash(A.dslash, EVEN))
-        return partial(self.of(A.parity).guess, A.shift)
+        guess, precision = self.of(A.parity).guess, self.even.vectors.dtype
+        return lambda residual: guess(A.shift, residual.astype(precision, copy=False))
 
     @cached_property
     def _odd(self) -> OddDeflation:

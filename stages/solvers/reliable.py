@@ -7,11 +7,9 @@ that happens when the recurrence believes to have converged; with a single-preci
 deflated solve, also whenever the residual of any right-hand side has fallen by the method's `update_at` since
 the last time. True residuals alone finish a solve.
 
-A deflated solve corrects x by what a subspace says of the true residual, at the start and each time before
-the recurrence goes on: x += V (V^H A V)^-1 V^H (b - A x). The low modes that rounding or inexact vectors have
-let grow since the last time are gone again, and the recurrence need not find them: also in double precision,
-where vectors that are stored in single or half would otherwise help only until the residual has fallen to
-their own.
+A deflated solve corrects x by what a subspace says of the true residual, at the start and at replacements:
+x += V (V^H A V)^-1 V^H (b - A x). Low modes that rounding or inexact vectors have let grow are gone again,
+also in double precision, where vectors stored in single would otherwise help only at the beginning.
 """
 
 from __future__ import annotations
@@ -34,6 +32,11 @@ SAFETY = 0.999
 
 STALLED_CYCLES = 3
 """So many cycles in a row whose true residuals neither follow the estimates nor halve are the end."""
+
+DEFLATE_AT = 1e-2
+"""Fall of a true residual after which the block is deflated again. At each replacement would double the
+products with the vectors and save no iteration; at 1e-3 vectors in half precision need twice the iterations.
+"""
 
 Vector = NDArray[np.float64]
 Progress = Callable[[int, Vector], None]
@@ -121,6 +124,7 @@ class ReliableIteration:
         self.residual: Array = None
         self.unit = np.ones_like(self.source)
         self.norms = self.source.copy()
+        self.deflated = np.full_like(self.source, np.inf)  # norms after the last deflation
         self.iterations = self.matvecs = self.replacements = self.deflations = 0
         self.columns = np.arange(b.shape[-1])
         self._start(x0)
@@ -149,7 +153,7 @@ class ReliableIteration:
             self._absorb(recurrence.correction)
             stalled = 0 if self._gained(best, still_open) or self._follows(estimate) else stalled + 1
             best = np.minimum(best, self.norms)
-            self._deflate()
+            self._deflate(estimate)
             kept = self._narrow(recurrence.narrows)
         return Status.NOT_FINITE
 
@@ -172,20 +176,33 @@ class ReliableIteration:
         self.x[..., np.flatnonzero(self.source == 0)] = 0
         self._measure()
 
-    def _deflate(self) -> None:
-        """Correct the block's columns that are still open in the subspace; then the true residual again.
+    def _deflate(self, estimate: Vector | None = None) -> None:
+        """Correct the block in the subspace where a column is due; then the true residual again.
 
-        Inexact vectors lower the error in the norm of A, while the residual may rise for a few iterations.
+        Due are columns that have fallen by `DEFLATE_AT` since the last time, and those whose residual is not
+        what the recurrence believed. Columns that are done are left alone: inexact vectors may raise them.
         """
-        still_open = self.open[self.columns]
-        if self.deflate is None or not still_open.any() or not np.isfinite(self.norms).all():
+        if self.deflate is None or not np.isfinite(self.norms).all():
+            return
+        norms, still_open, unit = self.norms[self.columns], self.open[self.columns], self._units()
+        due = norms < DEFLATE_AT * self.deflated[self.columns]
+        if estimate is not None:
+            due |= norms > 2 * estimate
+        if not (due & still_open).any():
             return
         residual, self.residual = self.residual, None
-        residual *= to_device_like(still_open, residual)
-        self._add(self.deflate(residual))
-        del residual
+        residual *= to_device_like(still_open / unit, residual)
+        correction = self.deflate(residual)
+        self._add(correction * to_device_like(unit.astype(correction.real.dtype), correction))
+        del residual, correction
         self.deflations += 1
         self._measure()
+        self.deflated[self.columns] = self.norms[self.columns]
+
+    def _units(self) -> Vector:
+        """Powers of two that bring the norms of the block's columns near one."""
+        norms = self.norms[self.columns]
+        return np.exp2(np.floor(np.log2(np.where(norms > 0, norms, 1))))
 
     def _measure(self) -> None:
         """The true residual b - A x of the block's columns, and its norms."""
@@ -204,8 +221,7 @@ class ReliableIteration:
         squares of small residuals would underflow in single precision.
         """
         residual, self.residual = self.residual, None
-        norms = self.norms[self.columns]
-        self.unit = np.exp2(np.floor(np.log2(np.where(norms > 0, norms, 1))))
+        self.unit = self._units()
         residual *= to_device_like(1 / self.unit, residual)
         recurrence.replace(residual, SAFETY * self.target[self.columns] / self.unit, kept)
 
