@@ -89,6 +89,20 @@ def plaquette_figure(plaquette: ArrayLike, labels: Sequence[str]) -> Figure:
     return figure
 
 
+def spectrum_figure(eigenvalue: ArrayLike, masses: Mapping[str, float]) -> Figure:
+    """Eigenvalues of -D^2 on each configuration, ``[config, eigenvector]``, with 4 m^2 of the masses."""
+    figure = Figure(figsize=(7, 3.8), layout="constrained")
+    axes = figure.subplots()
+    for values in np.asarray(eigenvalue):
+        axes.semilogy(np.arange(1, len(values) + 1), values, "-", color=COLOURS[0], linewidth=0.8)
+    for (name, mass), colour in zip(masses.items(), COLOURS[1:], strict=False):
+        axes.axhline(4 * mass**2, linestyle="--", color=colour, label=f"$4m^2$, {name}")
+    axes.set_xlabel("eigenvector")
+    axes.set_ylabel("eigenvalue of $-D^2$")
+    axes.legend(frameon=False)
+    return figure
+
+
 def convergence_figure(histories: Mapping[str, Sequence[float]]) -> Figure:
     """Largest relative residual of a block of right-hand sides against iterations, a curve per solve."""
     figure = Figure(figsize=(7, 3.8), layout="constrained")

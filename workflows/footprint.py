@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from stages.correlator import FLAVOURS
+from stages.eigen.memory import needed_bytes
+from stages.eigen.window import subspace_size
 from stages.lattice.geometry import Lattice
 
 COMPLEX = 16
@@ -38,6 +40,30 @@ def links_bytes(lattice: Lattice) -> int:
 def loops_bytes(lattice: Lattice, vectors: int) -> int:
     """J_mu(t) and the condensate by parity of each noise vector."""
     return 8 * vectors * (4 * lattice.time_extent + 2) + RECORD
+
+
+def space_bytes(lattice: Lattice, vectors: int, precision: str) -> int:
+    """Eigenvectors on the even sites with their scales, two matrices, eigenvalues and residuals."""
+    per_site = 3 * COMPLEX // {"double": 1, "single": 2, "half": 4}[precision]
+    scale = 4 if precision == "half" else 0
+    return lattice.half_volume * vectors * (per_site + scale) + 2 * vectors * (COMPLEX * vectors + 8) + RECORD
+
+
+def basis_bytes(lattice: Lattice, vectors: int, precision: str) -> int:
+    """Eigenvectors where solves use them: complex64 if they were rounded."""
+    return 3 * lattice.half_volume * vectors * (COMPLEX if precision == "double" else COMPLEX // 2)
+
+
+def eigensolve_device_memory(lattice: Lattice, vectors: int, block: int) -> int:
+    """What block Lanczos takes beside the operator."""
+    modes = 3 * lattice.half_volume
+    return needed_bytes(modes, COMPLEX, vectors, block, subspace_size(vectors, block, modes))
+
+
+def eigensolve_memory(lattice: Lattice, vectors: int, block: int) -> int:
+    """Likewise with the operator and the vectors in the form in which they are stored."""
+    stored = 3 * COMPLEX * lattice.half_volume * vectors
+    return solving_memory(lattice, 0, 0) + eigensolve_device_memory(lattice, vectors, block) + stored
 
 
 def correlator_bytes(lattice: Lattice) -> int:

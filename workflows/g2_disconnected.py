@@ -2,6 +2,7 @@
 
 configuration -> observables
               -> links -> loops (sloppy for all noise vectors, fine for a few) -> correlator -> average
+              -> links -> deflation_space -> spectrum
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from stages.links import hisq_links, naive_links
 from stages.loops import FLAVOURS, current_loops, exact_loops, flavour_loops, split_even_loops
 from workflows import footprint
 from workflows.catalogue import Project
+from workflows.deflation import add_deflation
 from workflows.ensemble import Configurations, configurations
 from workflows.g2_target import Decision, add_target, follow
 from workflows.parameter_file import ParameterFile
@@ -29,6 +31,7 @@ DIRECTIONS = {"hisq": 16, "naive": 8}
 """Neighbours of a site in the operator."""
 RESULTS = (
     "observables",
+    "spectrum",
     "correlator",
     "average",
     "bootstrap",
@@ -81,6 +84,8 @@ def build(
     configuration = add_configuration(workflow, parameters, ensemble)
     workflow.add(gauge_observables, configuration, name="observables", stored=footprint.RECORD)
     links = add_links(workflow, parameters, configuration, lattice)
+    if parameters.deflation:
+        add_deflation(workflow, parameters.deflation, links, lattice)
     accuracies = ["sloppy", "fine"] if parameters.solves.fine else ["sloppy"]
     loops = [add_flavours(workflow, parameters, links, lattice, accuracy) for accuracy in accuracies]
     if parameters.exact:

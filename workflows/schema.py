@@ -129,6 +129,18 @@ class Noise(Section):
         return vectors
 
 
+class Deflation(Section):
+    """The lowest eigenvectors of each configuration, computed once for all masses and noise vectors."""
+
+    vectors: int = Field(ge=1)
+    block: int = Field(default=8, ge=1, le=32)
+    """Of the eigensolver."""
+    tolerance: float = Field(default=1e-8, ge=1e-13, le=1e-2)
+    """Of residuals, relative to the largest eigenvalue."""
+    precision: Literal["double", "single", "half"] = "double"
+    """In which the vectors are stored."""
+
+
 class Estimator(Section):
     """How the difference of the two masses is estimated."""
 
@@ -187,6 +199,7 @@ class G2Disconnected(Section):
     links: Links
     masses: Masses
     noise: Noise
+    deflation: Deflation | None = None
     estimator: Estimator = Estimator()
     solves: Solves
     current: Current
@@ -291,6 +304,13 @@ def misfits(
         yield ("noise", "probes"), str(error)
     if parameters.target:
         yield from outside(parameters.target, lattice)
+    deflation, modes = parameters.deflation, 3 * lattice.half_volume
+    if deflation and deflation.vectors > modes:
+        yield (
+            ("deflation", "vectors"),
+            f"{deflation.vectors} vectors, but the even sites of a lattice of {lattice} have {modes}: "
+            f"at most 3 x half the volume, and far fewer pay",
+        )
     if parameters.exact and lattice.volume > EXACT_SITES:
         yield (
             ("exact",),

@@ -36,6 +36,15 @@ def test_plaquette_figure_names_configurations():
     assert [tick.get_text() for tick in axes.get_xticklabels()] == ["a.1", "a.2", "a.3"]
 
 
+def test_spectrum_figure_has_a_line_per_configuration_and_mass():
+    values = np.sort(RNG.uniform(0.01, 1, size=(3, 8)))
+    (axes,) = figures.spectrum_figure(values, {"light": 0.05, "strange": 0.2}).axes
+    drawn = [line.get_ydata() for line in axes.lines]
+    assert np.allclose(drawn[:3], values)
+    assert [level[0] for level in drawn[3:]] == pytest.approx([4 * 0.05**2, 4 * 0.2**2])
+    assert axes.get_yscale() == "log"
+
+
 def test_convergence_figure_is_logarithmic_with_a_curve_per_solve():
     (axes,) = figures.convergence_figure({"light": [1.0, 0.1], "strange": [1.0, 0.01, 1e-4]}).axes
     assert axes.get_yscale() == "log"

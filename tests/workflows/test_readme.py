@@ -18,6 +18,7 @@ from workflows.parameter_file import read_parameter_file
 from workflows.schema import read_g2_disconnected
 
 README = (Path(__file__).parents[2] / "README.md").read_text()
+YAML_SNIPPETS = re.findall(r"```yaml\n(.*?)```", README, re.DOTALL)
 PYTHON = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 
 
@@ -59,8 +60,17 @@ def test_new_stage_and_workflow(tmp_path: Path) -> None:
     assert workflow.nodes["polyakov_loop"].over == {"config": ("a",)}
 
 
+def test_section_on_low_modes(tmp_path: Path) -> None:
+    (snippet,) = (text for text in YAML_SNIPPETS if text.startswith("deflation:"))
+    file = tmp_path / "g2.yaml"
+    file.write_text(TINY + snippet)
+    section = read_g2_disconnected(read_parameter_file(file)).deflation
+    assert section is not None
+    assert section.model_dump() == YAML(typ="safe").load(snippet)["deflation"]
+
+
 def test_files_instead_of_heatbath(tmp_path: Path) -> None:
-    (snippet,) = re.findall(r"```yaml\n(.*?)```", README, re.DOTALL)
+    (snippet,) = (text for text in YAML_SNIPPETS if text.startswith("ensemble:"))
     file = tmp_path / "g2.yaml"
     file.write_text(re.sub(r"ensemble:\n  heatbath:.*\n", snippet, TINY))
     ensemble = read_g2_disconnected(read_parameter_file(file)).ensemble

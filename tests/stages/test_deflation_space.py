@@ -1,0 +1,196 @@
+"""Stages of low modes: what is stored, what reading it back checks, and that no other operator gets it."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pipeline import At, FolderCheckpoint, checkpoint
+from stages import configuration, links
+from stages.deflation_space import DeflationSpace, deflation, deflation_space
+from stages.dirac.staggered import SquaredDslash, StaggeredDslash
+from stages.lattice.errors import InputError
+from stages.lattice.geometry import EVEN
+
+EXTENTS = (4, 4, 4, 4)
+AT = {"config": "modes.2"}
+HISQ = {"boundary": "antiperiodic", "naik_epsilon": 0.0}
+VECTORS = 12
+ROUNDING = {"double": 1e-10, "single": 1e-6, "half": 3e-4}
+"""Residuals of stored vectors over the largest eigenvalue, at most."""
+
+
+@pytest.fixture(scope="module")
+def gauge() -> configuration.GaugeLinks:
+    return configuration.heatbath_configuration(
+        at=At(**AT), extents=EXTENTS, beta=6.0, seed=408, sweeps=6, overrelaxation=2
+    )
+
+
+@pytest.fixture(scope="module")
+def dslash(gauge: configuration.GaugeLinks) -> StaggeredDslash:
+    return links.hisq_links(gauge, at=At(**AT), **HISQ)
+
+
+@pytest.fixture(scope="module")
+def dense(dslash: StaggeredDslash) -> np.ndarray:
+    """B as a matrix."""
+    rows = 3 * dslash.lattice.half_volume
+    unit = np.eye(rows, dtype=complex).reshape(rows // 3, 3, rows)
+    return SquaredDslash(dslash, EVEN).apply(unit).reshape(rows, rows)
+
+
+def space_of(dslash: StaggeredDslash, vectors: int = VECTORS, **options: Any) -> DeflationSpace:
+    return deflation_space(dslash, at=At(**AT), vectors=vectors, tolerance=1e-11, **options)
+
+
+@pytest.fixture(scope="module")
+def spaces(dslash: StaggeredDslash) -> dict[str, DeflationSpace]:
+    return {precision: space_of(dslash, precision=precision) for precision in ROUNDING}
+
+
+@pytest.mark.parametrize("precision", ROUNDING)
+def test_eigenvalues_and_the_matrices_of_the_rounded_vectors(
+    spaces: dict[str, DeflationSpace], dslash: StaggeredDslash, dense: np.ndarray, precision: str
+) -> None:
+    space, exact = spaces[precision], np.linalg.eigvalsh(dense)
+    np.testing.assert_allclose(space.eigenvalue, exact[:VECTORS], rtol=1e-10)
+    V = deflation(dslash, space, at=At(**AT)).even.vectors.reshape(len(dense), VECTORS).astype(complex)
+    np.testing.assert_allclose(space.gram, V.conj().T @ V, rtol=0, atol=1e-14)
+    np.testing.assert_allclose(space.projected, V.conj().T @ dense @ V, rtol=0, atol=1e-13 * exact[-1])
+    rho = np.einsum("xn,xn->n", V.conj(), dense @ V) / np.einsum("xn,xn->n", V.conj(), V)
+    residual = np.linalg.norm(dense @ V - V * rho, axis=0) / np.linalg.norm(V, axis=0)
+    np.testing.assert_allclose(space.residual, residual, rtol=1e-6, atol=1e-13 * exact[-1])
+    assert space.residual.max() < ROUNDING[precision] * exact[-1]
+    if precision != "double":
+        assert space.residual.min() > 1e-4 * ROUNDING[precision] * exact[-1]
+
+
+@pytest.mark.parametrize(
+    ("precision", "dtype", "share"), [("double", "f8", 1), ("single", "f4", 1 / 2), ("half", "u2", 1 / 3)]
+)
+def test_what_is_stored(spaces: dict[str, DeflationSpace], precision: str, dtype: str, share: float) -> None:
+    """16 bits and the scales of a site take a third of double."""
+    space = spaces[precision]
+    assert space.vectors.shape == (4, 32, 3, VECTORS, 2) and space.vectors.dtype == dtype
+    assert space.scale.shape == (4, 32, VECTORS if precision == "half" else 0)
+    assert space.vectors.nbytes + space.scale.nbytes == pytest.approx(share * spaces["double"].vectors.nbytes)
+
+
+def test_half_keeps_every_number_to_its_scale(
+    spaces: dict[str, DeflationSpace], dslash: StaggeredDslash
+) -> None:
+    exact, rounded = (deflation(dslash, spaces[p], at=At(**AT)).even.vectors for p in ("double", "half"))
+    assert (exact.dtype, rounded.dtype) == (np.complex128, np.complex64)
+    largest = np.maximum(np.abs(exact.real), np.abs(exact.imag)).max(axis=1, keepdims=True)
+    assert (np.abs((exact - rounded).real) < 1.7e-5 * largest).all()
+
+
+def test_what_the_chunk_says_of_its_making(dslash: StaggeredDslash) -> None:
+    at = At(**AT)
+    space = deflation_space(dslash, at=at, vectors=5, tolerance=1e-10, precision="single")
+    said = at.statistics
+    assert said["residual_before_rounding"] < 1e-8 < said["residual_max"] == space.residual.max()
+    assert said["eigenvalue_range"] == [space.eigenvalue[0], space.eigenvalue[-1]]
+    assert said["matvecs"] > 0 and said["restarts"] >= 1 and said["eigensolve_seconds"] > 0
+    assert said["convergence"][-1][1] == 5
+    assert at.reports[-1]["done"] == at.reports[-1]["total"] == 5
+    assert {"restarts", "residual"} <= set(at.reports[-1])
+
+
+def test_a_part_of_the_space_serves(spaces: dict[str, DeflationSpace], dslash: StaggeredDslash) -> None:
+    whole, part = (deflation(dslash, spaces["single"], at=At(**AT), vectors=k).even for k in (None, 7))
+    assert len(part) == 7
+    np.testing.assert_array_equal(part.vectors, whole.vectors[..., :7])
+    np.testing.assert_array_equal(part.gram, whole.gram[:7, :7])
+
+
+@pytest.mark.parametrize("change", ["gauge field", "boundary", "naik_epsilon"])
+@pytest.mark.parametrize("precision", ["double", "half"])
+def test_a_space_of_another_operator_is_refused(
+    spaces: dict[str, DeflationSpace], gauge: configuration.GaugeLinks, precision: str, change: str
+) -> None:
+    if change == "gauge field":
+        at = At(config="modes.3")
+        field = configuration.heatbath_configuration(
+            at=at, extents=EXTENTS, beta=6.0, seed=408, sweeps=6, overrelaxation=2
+        )
+        other = links.hisq_links(field, at=at, **HISQ)
+    elif change == "boundary":
+        other = links.hisq_links(gauge, at=At(**AT), **{**HISQ, "boundary": "periodic"})
+    else:
+        other = links.hisq_links(gauge, at=At(**AT), **{**HISQ, "naik_epsilon": -0.04})
+    with pytest.raises(InputError, match=r"not of this operator.*gauge field, boundary.*naik_epsilon"):
+        deflation(other, spaces[precision], at=At(**AT))
+
+
+def test_a_space_of_another_lattice_is_refused(spaces: dict[str, DeflationSpace]) -> None:
+    at = At(config="a")
+    field = configuration.heatbath_configuration(
+        at=at, extents=(4, 4, 4, 6), beta=6.0, seed=1408, sweeps=1, overrelaxation=0
+    )
+    with pytest.raises(InputError, match=r"has 4 time slices of 32 even sites, the lattice 4x4x4x6 6 of 32"):
+        deflation(links.hisq_links(field, at=at, **HISQ), spaces["double"], at=at)
+
+
+def test_more_vectors_than_there_are(spaces: dict[str, DeflationSpace], dslash: StaggeredDslash) -> None:
+    with pytest.raises(
+        InputError, match="13 deflation vectors, but the deflation space has 12: take 1 to 12"
+    ):
+        deflation(dslash, spaces["double"], at=At(**AT), vectors=13)
+    with pytest.raises(InputError, match="385 deflation vectors, but the even sites of the lattice have 384"):
+        space_of(dslash, 385)
+    with pytest.raises(InputError, match="precision must be one of double, single, half, got 'quarter'"):
+        space_of(dslash, precision="quarter")
+
+
+class Killed(BaseException):
+    """What stands for the end of the process."""
+
+
+def interrupted(dslash: StaggeredDslash, folder: Path, restarts: int, **options: Any) -> None:
+    """Find the space until so many restarts are done, with a checkpoint after each."""
+
+    def listener(report: dict[str, Any]) -> None:
+        if report["restarts"] > restarts:
+            raise Killed
+
+    with closing(FolderCheckpoint(folder)) as kept, pytest.raises(Killed):
+        at = At(**AT, listener=listener, checkpoint=kept)
+        deflation_space(dslash, at=at, vectors=VECTORS, tolerance=1e-9, degree=4, subspace=20, **options)
+
+
+def resumed(dslash: StaggeredDslash, folder: Path, **options: Any) -> tuple[At, DeflationSpace]:
+    with closing(FolderCheckpoint(folder)) as kept:
+        at = At(**AT, checkpoint=kept)
+        return at, deflation_space(
+            dslash, at=at, vectors=VECTORS, tolerance=1e-9, degree=4, subspace=20, **options
+        )
+
+
+def test_a_killed_eigensolve_goes_on_and_finds_the_same(
+    dslash: StaggeredDslash, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoint, "FIRST_SAVE", 0.0)
+    monkeypatch.setattr(checkpoint, "SHARE", np.inf)
+    at, whole = resumed(dslash, tmp_path / "none", block=2)
+    assert at.statistics["restarts"] > 3
+    interrupted(dslash, tmp_path / "kept", 2, block=2)
+    at, again = resumed(dslash, tmp_path / "kept", block=2)
+    assert at.reports[0]["restarts"] > 2
+    np.testing.assert_array_equal(again.eigenvalue, whole.eigenvalue)
+    np.testing.assert_array_equal(again.vectors, whole.vectors)
+
+
+def test_a_checkpoint_of_another_block_is_none(
+    dslash: StaggeredDslash, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The block is in no key, so that the chunk is the same."""
+    monkeypatch.setattr(checkpoint, "FIRST_SAVE", 0.0)
+    interrupted(dslash, tmp_path, 1, block=2)
+    at, _ = resumed(dslash, tmp_path, block=4)
+    assert at.reports[0]["restarts"] <= 1

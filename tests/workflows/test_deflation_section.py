@@ -1,0 +1,139 @@
+"""The section `deflation` of a workflow file: what is planned, computed once, kept and refused."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+from tiny_project import TINY, CommandLine, edit
+
+from pipeline import Store, open_result, verify
+from stages.lattice.geometry import Lattice
+from workflows import footprint
+from workflows.command import main
+
+SECTION = ("solves:", "deflation: {vectors: 6, block: 2, precision: single}\nsolves:")
+
+
+@pytest.fixture(scope="module")
+def with_spaces(finished: Path, tmp_path_factory: pytest.TempPathFactory, cluster: str) -> Path:
+    """The finished tiny run, with deflation spaces. Only to be copied."""
+    folder = tmp_path_factory.mktemp("spaces")
+    shutil.copytree(finished, folder, dirs_exist_ok=True)
+    edit(folder / "g2.yaml", SECTION)
+    with pytest.MonkeyPatch.context() as place:
+        place.chdir(folder)
+        assert main(["run", "g2.yaml", "--cluster", cluster]) == 0
+    return folder
+
+
+@pytest.fixture
+def deflated(with_spaces: Path, tmp_path: Path) -> Path:
+    shutil.copytree(with_spaces, tmp_path, dirs_exist_ok=True)
+    return tmp_path / "g2.yaml"
+
+
+def missing(quarkline: CommandLine, file: Path) -> dict[str, int]:
+    answer = quarkline("plan", file, "--json")
+    nodes = [chunk["node"] for chunk in json.loads(answer.out)["missing"]]
+    return {node: nodes.count(node) for node in nodes}
+
+
+def test_the_space_is_planned_with_its_size(quarkline: CommandLine, project: Path) -> None:
+    edit(project, SECTION)
+    text = quarkline("plan", project).out
+    assert re.search(r"deflation_space +deflation_space +2 +0 +2 +new", text)
+    assert re.search(r"spectrum +spectrum +2 +0 +2 +new", text)
+
+
+def test_the_space_is_computed_once_for_all_masses(quarkline: CommandLine, deflated: Path) -> None:
+    assert missing(quarkline, deflated) == {}
+    edit(deflated, ("light: 0.1", "light: 0.07"), ("block: 2, ", "block: 4, "))
+    assert "loops_light" in missing(quarkline, deflated)
+    assert not {"deflation_space", "spectrum"} & set(missing(quarkline, deflated))
+
+
+def test_more_configurations_compute_only_theirs(quarkline: CommandLine, deflated: Path) -> None:
+    edit(deflated, ("configurations: 2", "configurations: 5"))
+    found = missing(quarkline, deflated)
+    assert (found["deflation_space"], found["spectrum"]) == (3, 3)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ("boundary: antiperiodic", "boundary: periodic"),
+        ("boundary: antiperiodic", "boundary: antiperiodic, naik_epsilon: -0.1"),
+        ("beta: 6.0", "beta: 6.1"),
+        ("precision: single}", "precision: half}"),
+        ("vectors: 6", "vectors: 8"),
+    ],
+)
+def test_another_operator_has_another_space(
+    quarkline: CommandLine, deflated: Path, change: tuple[str, str]
+) -> None:
+    edit(deflated, change)
+    assert missing(quarkline, deflated)["deflation_space"] == 2
+
+
+def test_spectrum_and_vectors_are_results(quarkline: CommandLine, deflated: Path) -> None:
+    folder = deflated.parent
+    space = open_result(folder / "store", "deflation_space")
+    assert space.vectors.dims == ("config", "time", "site", "colour", "eigenvector", "part")
+    small = open_result(folder / "store", "spectrum").load()
+    np.testing.assert_array_equal(small.eigenvalue, space.eigenvalue)
+    assert (np.diff(small.eigenvalue) >= 0).all() and (small.eigenvalue > 0).all()
+    assert not verify(Store(folder / "store")).damaged
+    assert quarkline("export", deflated, "--format", "hdf5").code == 0
+    with h5py.File(next(folder.rglob("spectrum.h5"))) as file:
+        np.testing.assert_array_equal(file["eigenvalue"], small.eigenvalue)
+
+
+def test_the_report_shows_the_spectrum(deflated: Path) -> None:
+    folder = deflated.parent / "report"
+    assert "<h2>Low modes</h2>" in (folder / "index.html").read_text()
+    text = (folder / "tables.txt").read_text()
+    low = open_result(deflated.parent / "store", "spectrum").eigenvalue.values[:, 0]
+    for config, value in enumerate(low):
+        assert re.search(rf"config=heatbath-{config} +{value:.4g} ", text)
+
+
+def test_pieces_are_a_slice_of_sixteen_vectors(deflated: Path) -> None:
+    """Of six vectors all: four files, one per slice."""
+    for chunk in (deflated.parent / "store" / "deflation_space").iterdir():
+        assert {piece.name for piece in (chunk / "vectors").glob("c.*")} == {
+            f"c.{t}.0.0.0.0" for t in range(4)
+        }
+
+
+def test_more_vectors_than_modes_are_refused(quarkline: CommandLine, tmp_path: Path) -> None:
+    file = tmp_path / "g2.yaml"
+    file.write_text(TINY)
+    edit(file, ("solves:", "deflation: {vectors: 400}\nsolves:"))
+    answer = quarkline("plan", file)
+    assert answer.code == 2
+    assert (
+        "`deflation.vectors` (line 12): 400 vectors, but the even sites of a lattice of 4x4x4x4 have 384: at "
+        "most 3 x half the volume, and far fewer pay"
+    ) in answer.err
+
+
+def test_too_little_memory_names_the_vectors_that_fit(
+    quarkline: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    room = 30_000_000_000
+    monkeypatch.setattr("pipeline.clusters.local.MEMORY_LIMIT", room)
+    file = tmp_path / "g2.yaml"
+    file.write_text(TINY)
+    edit(file, ("[4, 4, 4, 4]", "[32, 32, 32, 32]"), ("solves:", "deflation: {vectors: 5000}\nsolves:"))
+    answer = quarkline("plan", file)
+    found = re.search(r"a task of node 'deflation_space' needs .*: (\d+) vectors fit: lower", answer.out)
+    assert found, answer.out
+    vectors, lattice = int(found[1]), Lattice((32, 32, 32, 32))
+    assert footprint.eigensolve_memory(lattice, vectors, 8) <= room
+    assert footprint.eigensolve_memory(lattice, vectors + 1, 8) > room

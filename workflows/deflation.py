@@ -1,0 +1,38 @@
+"""Nodes of the section `deflation`: eigenvectors once per configuration, read by every solve."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from functools import partial
+
+from pipeline import Node, Workflow
+from stages.deflation_space import deflation, deflation_space, spectrum
+from stages.lattice.geometry import Lattice
+from workflows import footprint
+from workflows.schema import Deflation
+
+
+def add_deflation(workflow: Workflow, section: Deflation, links: Node, lattice: Lattice) -> Node:
+    """The node that solves take."""
+    space = workflow.add(
+        deflation_space,
+        links,
+        memory=footprint.eigensolve_memory(lattice, section.vectors, section.block),
+        device_memory=footprint.eigensolve_device_memory(lattice, section.vectors, section.block),
+        stored=footprint.space_bytes(lattice, section.vectors, section.precision),
+        fits=partial(_vectors_that_fit, section, lattice),
+        **section.model_dump(),
+    )
+    workflow.add(spectrum, space, stored=footprint.RECORD)
+    kept = footprint.basis_bytes(lattice, section.vectors, section.precision)
+    return workflow.add(deflation, links, space, device_memory=kept)
+
+
+def _vectors_that_fit(section: Deflation, lattice: Lattice, room: int, on_device: bool) -> str:
+    """What to write for `deflation.vectors` where a task has so many bytes."""
+    projected = footprint.eigensolve_device_memory if on_device else footprint.eigensolve_memory
+    counts = range(1, section.vectors + 1)
+    most = bisect_right(counts, room, key=lambda vectors: projected(lattice, vectors, section.block))
+    if not most:
+        return "not even one deflation vector fits"
+    return f"{most} vectors fit: lower `deflation.vectors`, {section.vectors}"
