@@ -17,6 +17,7 @@ from stages.kernels.dispatch import array_module
 from stages.lattice.errors import InputError
 from stages.lattice.geometry import EVEN
 from stages.solvers.deflation import Deflation, StaggeredDeflation
+from stages.solvers.polished import polished
 
 
 class DeflationSpace(NamedTuple):
@@ -119,7 +120,8 @@ def deflation(
 
     Reads only those vectors, slice by slice. In a run the key says that the space is of these links; here
     true residuals of some vectors are compared with the recorded ones, so that nobody deflates with the space
-    of another operator. Raises InputError for that, and for more vectors than there are.
+    of another operator. Vectors from 16 bits are then smoothed (`stages.solvers.polished`). Raises InputError
+    for a space of another operator, and for more vectors than there are.
     """
     lattice, (times, sites, _, stored, _) = dslash.lattice, space.vectors.shape
     if (times, sites) != (lattice.time_extent, lattice.sites_per_slice):
@@ -133,6 +135,8 @@ def deflation(
     gram, projected = (np.asarray(matrix)[:k, :k] for matrix in (space.gram, space.projected))
     made = StaggeredDeflation(dslash, Deflation(basis, gram, projected, np.asarray(space.residual)[:k]))
     made.check()
+    if space.vectors.dtype == np.uint16:
+        made = StaggeredDeflation(dslash, polished(made.even, SquaredDslash(dslash, EVEN)))
     return made
 
 

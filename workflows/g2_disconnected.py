@@ -2,7 +2,7 @@
 
 configuration -> observables
               -> links -> loops (sloppy for all noise vectors, fine for a few) -> correlator -> average
-              -> links -> deflation_space -> spectrum
+              -> links -> deflation_space -> deflation (which loops take) and spectrum
 """
 
 from __future__ import annotations
@@ -29,6 +29,9 @@ NAME = "g2_disconnected"
 MASSES = ("light", "strange")
 DIRECTIONS = {"hisq": 16, "naive": 8}
 """Neighbours of a site in the operator."""
+Solved = tuple[Node, ...]
+"""What solves take: the operator, and its deflation where there is one."""
+
 RESULTS = (
     "observables",
     "spectrum",
@@ -84,10 +87,11 @@ def build(
     configuration = add_configuration(workflow, parameters, ensemble)
     workflow.add(gauge_observables, configuration, name="observables", stored=footprint.RECORD)
     links = add_links(workflow, parameters, configuration, lattice)
+    solved: Solved = (links,)
     if parameters.deflation:
-        add_deflation(workflow, parameters.deflation, links, lattice)
+        solved = (links, add_deflation(workflow, parameters.deflation, links, lattice))
     accuracies = ["sloppy", "fine"] if parameters.solves.fine else ["sloppy"]
-    loops = [add_flavours(workflow, parameters, links, lattice, accuracy) for accuracy in accuracies]
+    loops = [add_flavours(workflow, parameters, solved, lattice, accuracy) for accuracy in accuracies]
     if parameters.exact:
         for mass in MASSES:
             add_exact_loops(workflow, parameters, links, lattice, mass)
@@ -133,23 +137,28 @@ def add_links(workflow: Workflow, parameters: G2Disconnected, configuration: Nod
 
 
 def add_flavours(
-    workflow: Workflow, parameters: G2Disconnected, links: Node, lattice: Lattice, accuracy: str
+    workflow: Workflow, parameters: G2Disconnected, solved: Solved, lattice: Lattice, accuracy: str
 ) -> Node:
     """Loops of light, strange, and light - strange: of all noise vectors, sloppy, or the first few, fine."""
     fine = accuracy == "fine"
     if parameters.estimator.difference == "split_even":
-        return add_split_even_loops(workflow, parameters, links, lattice, fine)
-    masses = [add_loops(workflow, parameters, links, lattice, mass, fine) for mass in MASSES]
+        return add_split_even_loops(workflow, parameters, solved, lattice, fine)
+    masses = [add_loops(workflow, parameters, solved, lattice, mass, fine) for mass in MASSES]
     return workflow.add(flavour_loops, *masses, name=_named("flavours", fine))
 
 
 def add_loops(
-    workflow: Workflow, parameters: G2Disconnected, links: Node, lattice: Lattice, mass: str, fine: bool
+    workflow: Workflow,
+    parameters: G2Disconnected,
+    solved: Solved,
+    lattice: Lattice,
+    mass: str,
+    fine: bool,
 ) -> Node:
     """Loops of one mass."""
     return workflow.add(
         current_loops,
-        links,
+        *solved,
         name=_named(f"loops_{mass}", fine),
         stored=footprint.loops_bytes(lattice, _columns(parameters)),
         mass=getattr(parameters.masses, mass),
@@ -158,12 +167,12 @@ def add_loops(
 
 
 def add_split_even_loops(
-    workflow: Workflow, parameters: G2Disconnected, links: Node, lattice: Lattice, fine: bool
+    workflow: Workflow, parameters: G2Disconnected, solved: Solved, lattice: Lattice, fine: bool
 ) -> Node:
     """Loops of both masses and of their difference, from the same solves."""
     return workflow.add(
         split_even_loops,
-        links,
+        *solved,
         name=_named("loops_split_even", fine),
         stored=footprint.loops_bytes(lattice, len(FLAVOURS) * _columns(parameters)),
         **parameters.masses.model_dump(),
@@ -188,14 +197,21 @@ def _noisy(parameters: G2Disconnected, lattice: Lattice, fine: bool) -> dict[str
     return {
         "over": {"noise": range(vectors), "probe": range(noise.probes)},
         "chunk": {"noise": noise.chunk, "probe": noise.probe_chunk},
-        "memory": footprint.solving_memory(lattice, solves.block, columns),
+        "memory": footprint.solving_memory(lattice, solves.block, columns) + _basis(parameters, lattice),
         "device_memory": _device_memory(parameters, lattice, columns),
         "noise": noise.kind,
         "seed": noise.seed,
         "dilution": noise.dilution.options(),
         "tolerance": accuracy.tolerance,
+        "deflated_noise": False,
         **_solving(parameters),
     }
+
+
+def _basis(parameters: G2Disconnected, lattice: Lattice) -> int:
+    """Bytes of the vectors that solves are deflated with."""
+    deflation = parameters.deflation
+    return footprint.basis_bytes(lattice, deflation.vectors, deflation.precision) if deflation else 0
 
 
 def add_exact_loops(

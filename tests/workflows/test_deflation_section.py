@@ -13,6 +13,7 @@ import pytest
 from tiny_project import TINY, CommandLine, edit
 
 from pipeline import Store, open_result, verify
+from pipeline.account import accounts
 from stages.lattice.geometry import Lattice
 from workflows import footprint
 from workflows.command import main
@@ -79,6 +80,20 @@ def test_another_operator_has_another_space(
 ) -> None:
     edit(deflated, change)
     assert missing(quarkline, deflated)["deflation_space"] == 2
+
+
+def test_deflated_loops_are_the_same_with_fewer_iterations(deflated: Path, finished: Path) -> None:
+    for name in ("loops_light_fine", "loops_strange_fine"):
+        loops, plain = (open_result(path / "store", name) for path in (deflated.parent, finished))
+        np.testing.assert_allclose(loops.current, plain.current, rtol=0, atol=1e-7)
+        np.testing.assert_allclose(loops.condensate, plain.condensate, rtol=1e-8)
+    fewer, more = (
+        [sum(iterations) for iterations in light.statistics("iterations")]
+        for path in (deflated.parent, finished)
+        for light in accounts(Store(path / "store"), "g2_disconnected")
+        if light.name == "loops_light_fine"
+    )
+    assert sum(fewer) < sum(more)
 
 
 def test_spectrum_and_vectors_are_results(quarkline: CommandLine, deflated: Path) -> None:
