@@ -61,9 +61,10 @@ def eigensolve_device_memory(lattice: Lattice, vectors: int, block: int) -> int:
 
 
 def eigensolve_memory(lattice: Lattice, vectors: int, block: int) -> int:
-    """Likewise with the operator and the vectors in the form in which they are stored."""
-    stored = 3 * COMPLEX * lattice.half_volume * vectors
-    return solving_memory(lattice, 0, 0) + eigensolve_device_memory(lattice, vectors, block) + stored
+    """Likewise with the operator, and a copy of the subspace for the checkpoint or of what is stored."""
+    modes = 3 * lattice.half_volume
+    copied = modes * COMPLEX * subspace_size(vectors, block, modes)
+    return solving_memory(lattice, 0, 0) + eigensolve_device_memory(lattice, vectors, block) + copied
 
 
 def correlator_bytes(lattice: Lattice) -> int:

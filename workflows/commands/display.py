@@ -94,5 +94,5 @@ class RunDisplay:
 
 def _note(event: dict[str, Any]) -> str:
     """The values that a stage reports while it works, such as iterations and residuals."""
-    values = {name: event[name] for name in ("iterations", "residual") if name in event}
+    values = {name: event[name] for name in ("restarts", "iterations", "residual") if name in event}
     return " ".join(f"{name} {value:.3g}" for name, value in values.items())
