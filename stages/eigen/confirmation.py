@@ -8,7 +8,8 @@ the largest Ritz value of that Krylov space would after j steps be within
     (g + 1) tan^2 / T_{j-1}(gamma)^2,   gamma = 1 + 2 (g - theta) / (theta + 1),   tan^2 = dimension / overlap
 
 of g (Y. Saad, Numerical methods for large eigenvalue problems, 6.6), where theta bounds the rest of the
-spectrum. It is excluded when the Ritz value theta found stays further away than that.
+spectrum above the pairs that V keeps. It is excluded when the Ritz value theta found stays further away
+than that.
 """
 
 from __future__ import annotations

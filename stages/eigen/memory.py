@@ -12,8 +12,8 @@ from stages.lattice.errors import InputError
 WORK = 128 << 20
 """Slabs of the basis that are computed apart from their place, small matrices."""
 
-FIELDS = 4
-"""Blocks beside the basis: three of the iteration, one inside the operator."""
+FIELDS = 5
+"""Blocks beside the basis: three of the iteration, one of a measurement, one inside the operator."""
 
 
 def needed_bytes(dimension: int, itemsize: int, vectors: int, block: int, subspace: int) -> int:

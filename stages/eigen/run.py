@@ -38,7 +38,7 @@ class Run:
         self.dimension = int(np.prod(A.shape))
         self.block = min(method.block, self.dimension)
         self.restarts = self.matvecs = self.moves = 0
-        self.fresh_steps = 0
+        self.fresh = self.fresh_steps = 0
         self.confirming = self.confirmed = False
         self.values = np.full(self.wanted, np.nan)
         self.residuals = np.full(self.wanted, np.inf)
@@ -122,24 +122,27 @@ class Run:
         if self.confirmed or cluster < self.block or space.used == self.dimension:
             return True
         if not self.confirming:
-            self.confirming, self.fresh_steps = True, 0
+            self.confirming, self.fresh, self.fresh_steps = True, space.used, 0
             space.start()
         return False
 
     def _cycle(self) -> None:
-        """Steps 2 to 4."""
-        space, fresh = self.space, self.space.used
+        """Steps 2 to 4, or a part of 6."""
+        space = self.space
         while not space.full:
             space.expand(self._apply)
-            if self.confirming and self._confirm(fresh):
+            if self.confirming and self._confirm():
                 return
-        values, vectors = space.ritz()
-        room = self.kept + max(0, space.locked - self.wanted) - space.locked
-        space.restart(values, vectors, int(np.clip(room, 1, len(values))))
+        if self.confirming:
+            values, vectors = space.ritz(self.fresh)
+            space.restart(self.fresh, values, vectors, max(1, len(values) // 2))
+            self.restarts += 1
+            return
+        values, vectors = space.ritz(space.locked)
+        space.restart(space.locked, values, vectors, min(self.kept - space.locked, len(values)))
         self.restarts += 1
-        if not self.confirming:
-            gained = self._lock()
-            self._move_window(values[gained:])
+        gained = self._lock()
+        self._move_window(values[gained:])
 
     def _apply(self, x: Array, spare: Array) -> tuple[Array, Array]:
         self.matvecs += x.shape[-1] * self.filter.degree
@@ -171,15 +174,13 @@ class Run:
             self.filter, self.moves = moved, self.moves + 1
             self.space.combine(slice(self.space.locked, self.space.used))
 
-    def _confirm(self, fresh: int) -> bool:
-        """Step 6, after each block: True if it is decided whether anything is missing."""
-        space = self.space
+    def _confirm(self) -> bool:
+        """After each block of step 6: True if it is decided whether anything is missing."""
         self.fresh_steps += 1
-        H = space.H[fresh : space.used, fresh : space.used]
+        largest = float(self.space.ritz(self.fresh)[0][0])
         verdict = missing(
-            self.filter, np.sort(self.values), float(np.linalg.eigvalsh(H)[-1]),
-            self.fresh_steps, self.block, self.dimension,
-        )  # fmt: skip
+            *(self.filter, np.sort(self.values), largest, self.fresh_steps, self.block, self.dimension)
+        )
         if verdict is None:
             return False
         self.confirming, self.confirmed = False, not verdict

@@ -29,7 +29,7 @@ def snapshot(run: Run) -> dict[str, NDArray]:
         )
         for first in range(0, space.used, COLUMNS)
     }
-    counts = [run.restarts, run.matvecs, run.moves, run.fresh_steps, run.confirming, run.confirmed]
+    counts = [run.restarts, run.matvecs, run.moves, run.fresh, run.fresh_steps, run.confirming, run.confirmed]
     return {
         **arrays,
         "configuration": _configuration(run),
@@ -58,9 +58,9 @@ def restore(run: Run, arrays: dict[str, NDArray]) -> None:
     space, xp = run.space, array_module(run.space.V)
     put = (lambda array: array) if xp is np else to_device
     counts = [int(count) for count in arrays["counts"]]
-    run.restarts, run.matvecs, run.moves, run.fresh_steps = counts[:4]
-    run.confirming, run.confirmed = bool(counts[4]), bool(counts[5])
-    space.locked, space.used, space.draws, space.passes, space.second_passes = counts[6:]
+    run.restarts, run.matvecs, run.moves, run.fresh, run.fresh_steps = counts[:5]
+    run.confirming, run.confirmed = bool(counts[5]), bool(counts[6])
+    space.locked, space.used, space.draws, space.passes, space.second_passes = counts[7:]
     for first in range(0, space.used, COLUMNS):
         space.V[..., first : min(first + COLUMNS, space.used)] = put(arrays[f"vectors_{first}"])
     space.take_block(put(arrays["next_block"]))

@@ -91,30 +91,23 @@ class Subspace:
         own = C[first:]
         self.H[first : self.used, first : self.used] = (own + own.conj().T) / 2
 
-    def ritz(self) -> tuple[NDArray[np.float64], Matrix]:
-        """Eigenvalues of the active part of H, descending, and eigenvectors."""
-        values, vectors = np.linalg.eigh(self.H[self.locked : self.used, self.locked : self.used])
+    def ritz(self, first: int) -> tuple[NDArray[np.float64], Matrix]:
+        """Eigenvalues, descending, and eigenvectors of H on the columns in use from `first` on."""
+        values, vectors = np.linalg.eigh(self.H[first : self.used, first : self.used])
         return values[::-1], vectors[:, ::-1]
 
-    def residuals(self, vectors: Matrix) -> NDArray[np.float64]:
-        """|F u - theta u| of these Ritz vectors, from the last block."""
-        width = self.S.shape[1]
-        return np.linalg.norm(self.S @ vectors[-width:], axis=0)
-
-    def restart(self, values: NDArray[np.float64], vectors: Matrix, keep: int) -> None:
-        """Keep the first so many Ritz vectors; the next block stays as it is."""
-        V = self.V[..., self.locked : self.used]
+    def restart(self, first: int, values: NDArray[np.float64], vectors: Matrix, keep: int) -> None:
+        """Make the columns from `first` on the first so many of these Ritz vectors; X stays as it is."""
+        before, self.used = self.used, first + keep
+        V = self.V[..., first:before]
         self.kernels.basis.rotate_in_place(V, to_device_like(np.ascontiguousarray(vectors[:, :keep]), V))
         self.passes += 1
-        before, self.used = self.used, self.locked + keep
         rotation = np.eye(before, self.used, dtype=complex)
-        rotation[self.locked :, self.locked :] = vectors[:, :keep]
-        E = self.E[:before, :before]
-        self.E[: self.used, : self.used] = rotation.conj().T @ E @ rotation
+        rotation[first:, first:] = vectors[:, :keep]
+        for matrix in (self.H, self.E):
+            matrix[: self.used, : self.used] = rotation.conj().T @ matrix[:before, :before] @ rotation
         self.loss = rotation.conj().T @ self.loss
-        self.H[self.locked :, self.locked :] = 0
-        index = np.arange(self.locked, self.used)
-        self.H[index, index] = values[:keep]
+        self.H[first : self.used, first : self.used] = np.diag(values[:keep])
 
     def combine(self, columns: slice) -> None:
         """Drop the active vectors; the next block becomes random combinations of these columns of V."""

@@ -40,9 +40,9 @@ def subspace_size(vectors: int, block: int, dimension: int) -> int:
 
 
 def kept_columns(vectors: int, subspace: int, block: int) -> int:
-    """Columns that a restart keeps; what is left is filled by whole blocks."""
+    """Columns that a restart keeps; what is left is filled by whole blocks, two at least."""
     kept = vectors + int(KEPT * (subspace - vectors))
-    steps = max(1, (subspace - kept) // block)
+    steps = max(2, (subspace - kept) // block)
     return subspace - steps * block
 
 
