@@ -76,6 +76,19 @@ def error_budget_figure(sloppy: ArrayLike, correction: ArrayLike) -> Figure:
     return figure
 
 
+def estimator_cost_figure(curves: Mapping[str, tuple[ArrayLike, ArrayLike]]) -> Figure:
+    """Error of C(t) against seconds of work per configuration, both ``[count]``, a curve per estimator."""
+    figure = Figure(figsize=(7, 4.2), layout="constrained")
+    axes = figure.subplots()
+    for number, (name, (work, error)) in enumerate(curves.items()):
+        style = "-" if number < len(COLOURS) else "--"
+        axes.loglog(work, error, style, color=COLOURS[number % len(COLOURS)], label=name)
+    axes.set_xlabel("seconds of work per configuration")
+    axes.set_ylabel("stochastic error of $C(t)$")
+    axes.legend(frameon=False, fontsize="small")
+    return figure
+
+
 def plaquette_figure(plaquette: ArrayLike, labels: Sequence[str]) -> Figure:
     """Plaquettes of each configuration, ``[config, plane]`` (total, spatial, temporal), normalised to 1."""
     figure = Figure(figsize=(7, 3), layout="constrained")

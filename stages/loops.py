@@ -81,7 +81,7 @@ def current_loops(
     precision: str = "double-single",
     max_iterations: int = 20_000,
     block: int = 16,
-    deflated_noise: bool = True,
+    deflated_noise: bool = False,
 ) -> CurrentLoops:
     """The one-link taste-singlet vector current and the condensate from the noise vectors and probes of a
     chunk.
@@ -90,10 +90,9 @@ def current_loops(
     noise: 'z2', 'z4', 'u1' or 'gaussian', with `seed` and the configuration's label. dilution: {color, time,
     displacement} (`stages.noise.dilution`). current_links: 'thin', 'smeared' or 'fat'. solver: 'block_cgrq'
     or 'batched_cg', `block` right-hand sides at a time. precision: 'double', or 'double-single' (single
-    inside, residuals in double). deflation: if given, the loops are those of the remainder, without the part
-    of its modes, which `stages.low_modes` gives exactly; tolerances are then relative to (1 - P) eta. With
-    `deflated_noise` false it speeds up the solves and leaves the loops what they are without it. Raises
-    InputError, and NotConverged where a solve misses its tolerance.
+    inside, residuals in double). deflation: speeds up the solves; with `deflated_noise` the loops are those
+    of the remainder, without the part of its modes, which `stages.low_modes` gives exactly, and tolerances
+    are relative to (1 - P) eta. Raises InputError, and NotConverged where a solve misses its tolerance.
     """
     made = make_solver(solver, precision, tolerance, max_iterations)
     trace = loop_trace(dslash, mass, current_links, made, deflation, deflated_noise)
@@ -128,7 +127,7 @@ def split_even_loops(
     precision: str = "double-single",
     max_iterations: int = 20_000,
     block: int = 16,
-    deflated_noise: bool = True,
+    deflated_noise: bool = False,
 ) -> FlavourLoops:
     """Loops of two masses and the split-even estimate of their difference, from one solve of each mass.
 
@@ -198,9 +197,11 @@ def loop_trace(
     choice: str,
     solver: KrylovSolver,
     deflation: StaggeredDeflation | None = None,
-    deflated_noise: bool = True,
+    deflated_noise: bool = False,
 ) -> LoopTrace:
     """What solves and contracts, in double precision outside; deflated solves, and traces, if wanted."""
+    if deflated_noise and deflation is None:
+        raise InputError("deflated noise needs the modes that it is orthogonal to: give a deflation")
     deflated = solver if deflation is None else DeflatedSolver(solver, deflation)
     links = choose_links(dslash.links, choice)
     projection = deflation if deflated_noise else None

@@ -2,7 +2,8 @@
 
 configuration -> observables
               -> links -> loops (sloppy for all noise vectors, fine for a few) -> correlator -> average
-              -> links -> deflation_space -> deflation (which loops take) and spectrum
+              -> links -> deflation_space -> deflation (which loops take) -> low_modes
+                                          -> spectrum
 """
 
 from __future__ import annotations
@@ -16,25 +17,27 @@ from stages.configuration import file_configuration, gauge_observables, heatbath
 from stages.correlator import bootstrap_average, disconnected_correlator, ensemble_average
 from stages.lattice.geometry import Lattice
 from stages.links import hisq_links, naive_links
-from stages.loops import FLAVOURS, current_loops, exact_loops, flavour_loops, split_even_loops
 from workflows import footprint
 from workflows.catalogue import Project
 from workflows.deflation import add_deflation
 from workflows.ensemble import Configurations, configurations
+from workflows.g2_loops import (
+    MASSES,
+    Upstream,
+    add_estimator,
+    add_exact_loops,
+    add_low_modes,
+    operator_of,
+)
 from workflows.g2_target import Decision, add_target, follow
 from workflows.parameter_file import ParameterFile
-from workflows.schema import G2Disconnected, misfits, read_g2_disconnected, refuse
+from workflows.schema import G2Disconnected, alternatives, misfits, read_g2_disconnected, refuse
 
 NAME = "g2_disconnected"
-MASSES = ("light", "strange")
-DIRECTIONS = {"hisq": 16, "naive": 8}
-"""Neighbours of a site in the operator."""
-Solved = tuple[Node, ...]
-"""What solves take: the operator, and its deflation where there is one."""
-
 RESULTS = (
     "observables",
     "spectrum",
+    "low_modes",
     "correlator",
     "average",
     "bootstrap",
@@ -87,11 +90,14 @@ def build(
     configuration = add_configuration(workflow, parameters, ensemble)
     workflow.add(gauge_observables, configuration, name="observables", stored=footprint.RECORD)
     links = add_links(workflow, parameters, configuration, lattice)
-    solved: Solved = (links,)
-    if parameters.deflation:
-        solved = (links, add_deflation(workflow, parameters.deflation, links, lattice))
-    accuracies = ["sloppy", "fine"] if parameters.solves.fine else ["sloppy"]
-    loops = [add_flavours(workflow, parameters, solved, lattice, accuracy) for accuracy in accuracies]
+    deflation = (
+        add_deflation(workflow, parameters.deflation, links, lattice) if parameters.deflation else None
+    )
+    modes = add_low_modes(workflow, parameters, deflation, lattice)
+    upstream = Upstream(links, deflation, modes)
+    loops = add_estimator(workflow, parameters, upstream, lattice)
+    for name, changed in alternatives(parameters):
+        add_estimator(workflow, changed, upstream, lattice, f"{name}_")
     if parameters.exact:
         for mass in MASSES:
             add_exact_loops(workflow, parameters, links, lattice, mass)
@@ -129,128 +135,11 @@ def add_configuration(workflow: Workflow, parameters: G2Disconnected, ensemble: 
 def add_links(workflow: Workflow, parameters: G2Disconnected, configuration: Node, lattice: Lattice) -> Node:
     """The fermion's operator."""
     links = parameters.links
-    kept = footprint.operator_device_memory(lattice, *_operator(parameters))
+    kept = footprint.operator_device_memory(lattice, *operator_of(parameters))
     wiring: dict[str, Any] = {"name": "links", "device_memory": kept, "boundary": links.boundary}
     if links.action == "naive":
         return workflow.add(naive_links, configuration, **wiring)
     return workflow.add(hisq_links, configuration, naik_epsilon=links.naik_epsilon, **wiring)
-
-
-def add_flavours(
-    workflow: Workflow, parameters: G2Disconnected, solved: Solved, lattice: Lattice, accuracy: str
-) -> Node:
-    """Loops of light, strange, and light - strange: of all noise vectors, sloppy, or the first few, fine."""
-    fine = accuracy == "fine"
-    if parameters.estimator.difference == "split_even":
-        return add_split_even_loops(workflow, parameters, solved, lattice, fine)
-    masses = [add_loops(workflow, parameters, solved, lattice, mass, fine) for mass in MASSES]
-    return workflow.add(flavour_loops, *masses, name=_named("flavours", fine))
-
-
-def add_loops(
-    workflow: Workflow,
-    parameters: G2Disconnected,
-    solved: Solved,
-    lattice: Lattice,
-    mass: str,
-    fine: bool,
-) -> Node:
-    """Loops of one mass."""
-    return workflow.add(
-        current_loops,
-        *solved,
-        name=_named(f"loops_{mass}", fine),
-        stored=footprint.loops_bytes(lattice, _columns(parameters)),
-        mass=getattr(parameters.masses, mass),
-        **_noisy(parameters, lattice, fine),
-    )
-
-
-def add_split_even_loops(
-    workflow: Workflow, parameters: G2Disconnected, solved: Solved, lattice: Lattice, fine: bool
-) -> Node:
-    """Loops of both masses and of their difference, from the same solves."""
-    return workflow.add(
-        split_even_loops,
-        *solved,
-        name=_named("loops_split_even", fine),
-        stored=footprint.loops_bytes(lattice, len(FLAVOURS) * _columns(parameters)),
-        **parameters.masses.model_dump(),
-        **_noisy(parameters, lattice, fine),
-    )
-
-
-def _named(name: str, fine: bool) -> str:
-    return f"{name}_fine" if fine else name
-
-
-def _columns(parameters: G2Disconnected) -> int:
-    """Noise vectors times probes of a chunk."""
-    return parameters.noise.chunk * parameters.noise.probe_chunk
-
-
-def _noisy(parameters: G2Disconnected, lattice: Lattice, fine: bool) -> dict[str, Any]:
-    """Coordinates, memory and parameters of stochastic loops."""
-    noise, solves, columns = parameters.noise, parameters.solves, _columns(parameters)
-    accuracy = solves.fine if fine and solves.fine else solves.sloppy
-    vectors = solves.fine.vectors if fine and solves.fine else noise.vectors
-    return {
-        "over": {"noise": range(vectors), "probe": range(noise.probes)},
-        "chunk": {"noise": noise.chunk, "probe": noise.probe_chunk},
-        "memory": footprint.solving_memory(lattice, solves.block, columns) + _basis(parameters, lattice),
-        "device_memory": _device_memory(parameters, lattice, columns),
-        "noise": noise.kind,
-        "seed": noise.seed,
-        "dilution": noise.dilution.options(),
-        "tolerance": accuracy.tolerance,
-        "deflated_noise": False,
-        **_solving(parameters),
-    }
-
-
-def _basis(parameters: G2Disconnected, lattice: Lattice) -> int:
-    """Bytes of the vectors that solves are deflated with."""
-    deflation = parameters.deflation
-    return footprint.basis_bytes(lattice, deflation.vectors, deflation.precision) if deflation else 0
-
-
-def add_exact_loops(
-    workflow: Workflow, parameters: G2Disconnected, links: Node, lattice: Lattice, mass: str
-) -> Node:
-    """Loops of one mass by a point source on every site and colour."""
-    solves = parameters.solves
-    return workflow.add(
-        exact_loops,
-        links,
-        name=f"exact_{mass}",
-        memory=footprint.solving_memory(lattice, solves.block, 0),
-        device_memory=_device_memory(parameters, lattice, 0),
-        stored=footprint.loops_bytes(lattice, 1),
-        mass=getattr(parameters.masses, mass),
-        tolerance=(solves.fine or solves.sloppy).tolerance,
-        **_solving(parameters),
-    )
-
-
-def _device_memory(parameters: G2Disconnected, lattice: Lattice, vectors: int) -> int:
-    """Of a task that solves, with this many noise vectors."""
-    block = parameters.solves.block
-    return footprint.solving_device_memory(lattice, *_operator(parameters), block, vectors)
-
-
-def _operator(parameters: G2Disconnected) -> tuple[int, str, bool]:
-    """What its memory depends on: directions, precision, whether narrow blocks occur."""
-    solves = parameters.solves
-    narrow = solves.block <= footprint.NARROW or solves.solver == "batched_cg"
-    return DIRECTIONS[parameters.links.action], solves.precision, narrow
-
-
-def _solving(parameters: G2Disconnected) -> dict[str, Any]:
-    """Parameters that noisy and exact loops share."""
-    return {
-        "current_links": parameters.current.links,
-        **parameters.solves.model_dump(include={"solver", "precision", "max_iterations", "block"}),
-    }
 
 
 def add_averages(

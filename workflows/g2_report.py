@@ -23,6 +23,7 @@ from stages.figures import (
     loops_figure,
     plaquette_figure,
 )
+from workflows.g2_estimators import estimators_section, wanted
 from workflows.g2_spectrum import spectrum_section
 from workflows.g2_target_report import target_section
 from workflows.schema import G2Disconnected
@@ -39,6 +40,7 @@ def sections(parameters: G2Disconnected, store: Store) -> list[Section]:
         correlator_section(store, parameters),
         loops_section(store, parameters),
         *([budget_section(store, parameters)] if parameters.solves.fine else []),
+        *([estimators_section(store, parameters)] if wanted(parameters) else []),
         *([target_section(store, WORKFLOW)] if parameters.target else []),
         solves_section(solves),
         *([spectrum_section(store, parameters)] if parameters.deflation else []),

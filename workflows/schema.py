@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -10,15 +11,14 @@ from pydantic import Field, field_validator, model_validator
 
 from pipeline.explain import counted
 from pipeline.workflow import LARGEST
-from stages.lattice.errors import InputError
 from stages.lattice.geometry import Lattice
-from stages.noise.dilution import Dilution
-from stages.noise.probing import check_probes
+from workflows.noise_schema import Alternative, Estimator, Noise, Seed, noise_faults, noise_misfits
 from workflows.parameter_file import Location, ParameterFile, Section, validated
 from workflows.target_schema import Target, counts_beside_a_target, faults, outside, with_places_for_counts
 
 Extents = Annotated[tuple[int, ...], Field(strict=False, min_length=4, max_length=4)]
-Seed = Annotated[int, Field(ge=0, lt=2**63)]
+NAME = re.compile(r"[A-Za-z]\w*")
+"""Of an alternative estimator: it begins the names of nodes."""
 EXACT_SITES = 6**4
 """Largest lattice for an exact trace: three solves per site."""
 
@@ -82,53 +82,6 @@ class Masses(Section):
         return mass
 
 
-class DilutionSection(Section):
-    """Which components of a noise vector are solved separately."""
-
-    color: bool = False
-    time: Any = None
-    """A number of slices, or "full"; `Dilution` says what is wrong with anything else."""
-    displacement: int | None = None
-
-    @model_validator(mode="after")
-    def _known(self) -> DilutionSection:
-        self.scheme()
-        return self
-
-    def options(self) -> dict[str, Any]:
-        """What is diluted, without what is not."""
-        return {name: value for name, value in self if value is not None and value is not False}
-
-    def scheme(self) -> Dilution:
-        """The dilution that this section asks for."""
-        return Dilution.parse(self.options())
-
-
-class Noise(Section):
-    """Stochastic sources: their kind, how many, how diluted, and how many are solved together."""
-
-    kind: Literal["z2", "z4", "u1", "gaussian"]
-    seed: Seed
-    vectors: int
-    chunk: int = Field(ge=1)
-    dilution: DilutionSection = DilutionSection()
-    probes: int = Field(default=1, ge=1)
-    """Hadamard vectors that each noise vector is multiplied by; a power of two."""
-    probe_chunk: int = Field(default=1, ge=1)
-    """Probes solved together, with `chunk` vectors."""
-
-    @field_validator("vectors")
-    @classmethod
-    def _pairs(cls, vectors: int) -> int:
-        if vectors < 2:
-            raise ValueError(
-                f"got {vectors}, but a disconnected correlator pairs different noise vectors: at least 2"
-            )
-        if vectors > LARGEST:
-            raise ValueError(f"got {vectors}, but a plan has room for at most {LARGEST}")
-        return vectors
-
-
 class Deflation(Section):
     """The lowest eigenvectors of each configuration, computed once for all masses and noise vectors."""
 
@@ -139,12 +92,6 @@ class Deflation(Section):
     """Of residuals, relative to the largest eigenvalue."""
     precision: Literal["double", "single", "half"] = "double"
     """In which the vectors are stored."""
-
-
-class Estimator(Section):
-    """How the difference of the two masses is estimated."""
-
-    difference: Literal["plain", "split_even"] = "plain"
 
 
 class Sloppy(Section):
@@ -201,6 +148,8 @@ class G2Disconnected(Section):
     noise: Noise
     deflation: Deflation | None = None
     estimator: Estimator = Estimator()
+    alternatives: dict[str, Alternative] = Field(default={})
+    """Other estimators on the same configurations, by name, for the report to compare."""
     solves: Solves
     current: Current
     analysis: Analysis = Analysis()
@@ -237,6 +186,18 @@ def with_vectors(parameters: G2Disconnected, counts: Sequence[int]) -> G2Disconn
     return parameters.model_copy(update=sections)
 
 
+def alternatives(parameters: G2Disconnected) -> Iterator[tuple[str, G2Disconnected]]:
+    """The parameters of each alternative estimator, by its name."""
+    for name, alternative in parameters.alternatives.items():
+        changed: dict[str, Any] = {
+            "noise": alternative.noise(parameters.noise),
+            "estimator": alternative.estimator(parameters.estimator),
+            "deflation": parameters.deflation if alternative.deflation else None,
+            "alternatives": {},
+        }
+        yield name, parameters.model_copy(update=changed)
+
+
 def refuse(file: ParameterFile, problems: Iterator[tuple[Location, str]]) -> None:
     """Raises one InputError when there are `problems` (where, what)."""
     named = [f"{file.name(*location)}: {what}" for location, what in problems]
@@ -246,7 +207,7 @@ def refuse(file: ParameterFile, problems: Iterator[tuple[Location, str]]) -> Non
 
 def contradictions(parameters: G2Disconnected) -> Iterator[tuple[Location, str]]:
     """What no single value shows: sections that do not fit each other."""
-    noise, solves = parameters.noise, parameters.solves
+    solves = parameters.solves
     if parameters.links.action == "naive" and parameters.links.naik_epsilon:
         yield ("links", "naik_epsilon"), "the naive action has no Naik term: leave it out"
     if solves.fine and solves.fine.tolerance > solves.sloppy.tolerance:
@@ -254,26 +215,17 @@ def contradictions(parameters: G2Disconnected) -> Iterator[tuple[Location, str]]
             ("solves", "fine", "tolerance"),
             f"{solves.fine.tolerance:g} must be tighter than the sloppy {solves.sloppy.tolerance:g}",
         )
-    if solves.fine and solves.fine.vectors > noise.vectors:
-        yield (
-            ("solves", "fine", "vectors"),
-            f"{solves.fine.vectors} fine vectors, but `noise.vectors` is {noise.vectors}",
-        )
-    if noise.vectors % noise.chunk:
-        yield ("noise", "chunk"), f"{noise.chunk} does not divide the {noise.vectors} noise vectors"
-    elif solves.fine and solves.fine.vectors % noise.chunk:
-        yield (
-            ("solves", "fine", "vectors"),
-            f"{solves.fine.vectors} is no multiple of `noise.chunk`, {noise.chunk}: vectors are solved "
-            f"{noise.chunk} at a time, change one of the two",
-        )
-    if noise.probes % noise.probe_chunk:
-        yield ("noise", "probe_chunk"), f"{noise.probe_chunk} does not divide the {noise.probes} probes"
-    if noise.probes > 1 and noise.dilution.displacement:
-        yield (
-            ("noise", "probes"),
-            "probes separate sites that `dilution.displacement` has separated already: take one of the two",
-        )
+    fine_vectors = solves.fine.vectors if solves.fine else None
+    yield from noise_faults(parameters.noise, fine_vectors)
+    if parameters.estimator.low_modes and not parameters.deflation:
+        yield ("estimator", "low_modes"), "needs eigenvectors: add a section `deflation` with `vectors`"
+    for name, changed in alternatives(parameters):
+        if not NAME.fullmatch(name):
+            yield ("alternatives", name), f"{name!r} is no name: take letters, digits and _"
+        for _, what in noise_faults(changed.noise, fine_vectors):
+            yield ("alternatives", name), what
+        if changed.estimator.low_modes and not parameters.deflation:
+            yield ("alternatives", name), "`low_modes` needs a section `deflation`"
     if not parameters.report:
         yield ("report",), "is empty: name a folder"
     elif _is_within(Path(parameters.report), Path(parameters.store)):
@@ -294,14 +246,10 @@ def misfits(
     parameters: G2Disconnected, lattice: Lattice, configurations: int
 ) -> Iterator[tuple[Location, str]]:
     """What does not fit the ensemble: its lattice, its number of configurations."""
-    try:
-        parameters.noise.dilution.scheme().check(lattice)
-    except InputError as error:
-        yield ("noise", "dilution"), str(error)
-    try:
-        check_probes(parameters.noise.probes, lattice)
-    except InputError as error:
-        yield ("noise", "probes"), str(error)
+    yield from noise_misfits(parameters.noise, lattice)
+    for name, changed in alternatives(parameters):
+        for _, what in noise_misfits(changed.noise, lattice):
+            yield ("alternatives", name), what
     if parameters.target:
         yield from outside(parameters.target, lattice)
     deflation, modes = parameters.deflation, 3 * lattice.half_volume

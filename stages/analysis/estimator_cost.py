@@ -1,13 +1,13 @@
 """What an estimator of loops costs for a given stochastic error, from what a run measured of it.
 
 The error at fixed gauge fields falls with the number of noise vectors as `stages.analysis.stochastic_error`
-says; work is that of the vectors, in proportion, and work done once per configuration (eigenvectors, exact low
-modes), which every number of vectors shares.
+says; work is that of the vectors, in proportion, and work done once per configuration (eigenvectors, exact
+low modes), which every number of vectors shares.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,8 +25,8 @@ MOST = 1e9
 class EstimatorCost:
     """One estimator of one flavour: moments of its noise per configuration, and seconds per configuration.
 
-    counts: noise vectors of each piece (sloppy; fine); seconds: what those took. once: what does not grow with
-    them.
+    counts: noise vectors of each piece (sloppy; fine); seconds: what those took. once: what does not grow
+    with them.
     """
 
     moments: tuple[NoiseMoments, ...]
@@ -66,7 +66,8 @@ class EstimatorCost:
             return self.work(least)
         return self.work(float(np.exp(brentq(excess, np.log(least), np.log(MOST)))))
 
-    def curve(self, factors: Sequence[float]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def curve(self, factors: Iterable[float]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Seconds per configuration and errors of C(t) at multiples of the measured noise vectors."""
-        work = np.array([self.work(factor) for factor in factors])
-        return work, np.array([self.correlator_error(factor) for factor in factors])
+        points = [(self.work(factor), self.correlator_error(factor)) for factor in factors]
+        work, errors = np.array(points).T
+        return work, errors

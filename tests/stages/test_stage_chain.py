@@ -130,6 +130,7 @@ def test_naive_stage_links_conserve_the_charge(gauge):
         ),
         ({"noise": "z3"}, "noise kind must be one of z2, z4, u1, gaussian, got 'z3'"),
         ({"mass": 0.0}, "mass of a staggered solve must be positive, got 0"),
+        ({"deflated_noise": True}, "deflated noise needs the modes that it is orthogonal to"),
         ({"block": 0}, "block of right-hand sides holds at least 1, got 0"),
     ],
 )
@@ -270,8 +271,9 @@ def test_low_modes_and_fully_diluted_deflated_noise_are_the_exact_loops(staggere
     low = low_modes.low_mode_loops(deflation, at=at)
     assert low.residual.max() < 1e-9 and at.statistics["modes"] == 24
     full = {**SPLIT, "dilution": {"color": True, "displacement": 4}, "tolerance": 1e-11}
-    high = loops.split_even_loops(staggered, deflation, at=at, light=0.08, strange=0.3, **full)
-    both = low_modes.with_low_modes(high, low, at=at, light=0.08, strange=0.3)
+    masses = {"light": 0.08, "strange": 0.3}
+    high = loops.split_even_loops(staggered, deflation, at=at, deflated_noise=True, **masses, **full)
+    both = low_modes.with_low_modes(high, low, at=at, **masses)
     heavy = loops.exact_loops(
         staggered, at=at, tolerance=1e-11, **{**SOLVE, "mass": 0.3, "precision": "double-single"}
     )
@@ -286,8 +288,8 @@ def test_a_deflation_may_speed_up_the_solves_of_plain_noise(staggered, deflation
     at, deflated_at = (At(config="chain.3", noise=(0, 1)) for _ in range(2))
     options = {**SOLVE, **NOISE, "mass": 0.005, "tolerance": 1e-10, "solver": "batched_cg"}
     plain = loops.current_loops(staggered, at=at, **options)
-    same = loops.current_loops(staggered, deflation, at=deflated_at, deflated_noise=False, **options)
+    same = loops.current_loops(staggered, deflation, at=deflated_at, **options)
     assert np.allclose(same.current, plain.current, rtol=0, atol=1e-6)
     assert max(deflated_at.statistics["iterations"]) < 0.8 * max(at.statistics["iterations"])
-    other = loops.current_loops(staggered, deflation, at=deflated_at, **options)
+    other = loops.current_loops(staggered, deflation, at=deflated_at, deflated_noise=True, **options)
     assert np.abs(other.current - plain.current).max() > 0.01

@@ -48,7 +48,7 @@ MISTAKES = {
     "unknown key": (
         ("current: {links: thin}", "current: {links: thin}\nbananas: 3"),
         "unknown key `bananas` at the top level (line 26); known: workflow, ensemble, links, masses, noise, "
-        "deflation, estimator, solves, current, analysis, exact, target, store, report",
+        "deflation, estimator, alternatives, solves, current, analysis, exact, target, store, report",
     ),
     "misspelt section": (
         ("noise:", "noises:"),

@@ -1,0 +1,117 @@
+"""The sections `estimator`, `noise.probes` and `alternatives`: nodes, sums, reuse, report, refusals."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tiny_project import TINY, CommandLine, edit
+
+from pipeline import open_result
+from workflows.command import main
+
+SECTIONS = (
+    "solves:",
+    """deflation: {vectors: 8, block: 4}
+estimator: {difference: split_even, low_modes: true}
+alternatives:
+  plain: {deflation: false, difference: plain}
+  probed: {dilution: {}, probes: 2}
+solves:""",
+)
+FINE = ("  fine: {tolerance: 1.0e-10, vectors: 2}\n", "")
+EXACT = ("store: store", "exact: true\nstore: store")
+
+
+@pytest.fixture(scope="module")
+def estimated(tmp_path_factory: pytest.TempPathFactory, cluster: str) -> Path:
+    """A finished run with low modes, split-even difference and two alternatives. Only to be read."""
+    folder = tmp_path_factory.mktemp("estimated")
+    (folder / "g2.yaml").write_text(TINY)
+    edit(folder / "g2.yaml", SECTIONS, FINE, EXACT, ("tolerance: 1.0e-3", "tolerance: 1.0e-9"))
+    with pytest.MonkeyPatch.context() as place:
+        place.chdir(folder)
+        assert main(["run", "g2.yaml", "--cluster", cluster]) == 0
+    return folder
+
+
+def plan(quarkline: CommandLine, file: Path) -> dict[str, int]:
+    nodes = [chunk["node"] for chunk in json.loads(quarkline("plan", file, "--json").out)["missing"]]
+    return {node: nodes.count(node) for node in nodes}
+
+
+def test_low_and_high_parts_are_kept_apart_and_the_correlator_has_their_sum(estimated: Path) -> None:
+    low, high, both, exact = (
+        open_result(estimated / "store", name).load()
+        for name in ("low_modes", "loops_split_even", "correlator", "exact_light")
+    )
+    assert low.current.dims == ("config", "eigenvector", "direction", "time")
+    assert high.current.dims == ("config", "noise", "probe", "flavour", "direction", "time")
+    weight = 1 / (low.eigenvalue + 4 * 0.1**2)
+    part = (low.current * weight).sum("eigenvector")
+    mean = high.current.mean(("noise", "probe")).sel(flavour="light") + part
+    assert np.allclose(both.loops.sel(flavour="light"), mean.transpose(*exact.current.dims), atol=1e-12)
+    pull = (both.loops - exact.current).sel(flavour="light") / both.loops_error.sel(flavour="light")
+    assert float((pull**2).mean()) < 4
+
+
+def test_the_report_compares_the_estimators(estimated: Path) -> None:
+    text = (estimated / "report" / "tables.txt").read_text()
+    assert "exact low part" in text
+    for name in ("as configured", "plain difference of the same solves", "plain", "probed"):
+        assert len(re.findall(rf"^ *{name}  ", text, re.MULTILINE)) >= 1, name
+    assert "Cost of the same error, light - strange" in text
+
+
+def test_more_probes_reuse_those_that_are_there(
+    quarkline: CommandLine, estimated: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "g2.yaml"
+    file.write_text((estimated / "g2.yaml").read_text().replace("store: store", f"store: {estimated}/store"))
+    assert plan(quarkline, file) == {}
+    edit(file, ("probes: 2", "probes: 4"))
+    assert plan(quarkline, file) == {"probed_loops_split_even": 2 * 2 * 2}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            [("chunk: 2", "chunk: 2\n  probes: 3")],
+            "the number of probes must be a power of two, got 3: take 2 or 4",
+        ),
+        ([("chunk: 2", "chunk: 2\n  probes: 2")], "probes separate sites that `dilution.displacement` has"),
+        (
+            [("chunk: 2\n  dilution: {displacement: 2}", "chunk: 2\n  probes: 256")],
+            "256 probes, but nested colourings of the lattice 4x4x4x4 end at 128",
+        ),
+        (
+            [("solves:", "estimator: {low_modes: true}\nsolves:")],
+            "`estimator.low_modes` (line 12): needs eigenvectors: add a section `deflation`",
+        ),
+        (
+            [("solves:", "alternatives: {a: {low_modes: true}}\nsolves:")],
+            "`alternatives.a` (line 12): `low_modes` needs a section `deflation`",
+        ),
+        (
+            [("solves:", "alternatives: {a b: {probes: 2}}\nsolves:")],
+            "'a b' is no name: take letters, digits and _",
+        ),
+        ([("solves:", "alternatives: {a: {vectors: 5}}\nsolves:")], "2 does not divide the 5 noise vectors"),
+        (
+            [("solves:", "estimator: {difference: exact}\nsolves:")],
+            "`estimator.difference` (line 12) is",
+        ),
+    ],
+)
+def test_mistakes_are_one_message(
+    quarkline: CommandLine, tmp_path: Path, changes: list[tuple[str, str]], message: str
+) -> None:
+    file = tmp_path / "g2.yaml"
+    file.write_text(TINY)
+    edit(file, *changes)
+    answer = quarkline("plan", file)
+    assert answer.code == 2 and message in answer.err
