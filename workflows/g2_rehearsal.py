@@ -13,7 +13,8 @@ from types import ModuleType
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.dirac.staggered import StaggeredDslash
+from stages.dirac.staggered import SquaredDslash, StaggeredDslash
+from stages.eigen.block_lanczos import BlockLanczos
 from stages.estimators.stochastic import blocks
 from stages.estimators.trace import LoopTrace, current_links
 from stages.gauge.hisq import StaggeredLinks, hisq_links, naive_links
@@ -22,7 +23,7 @@ from stages.lattice.geometry import EVEN, ODD, Lattice
 from stages.loops import make_solver
 from stages.noise import Dilution
 from stages.solvers.reliable import WIDTHS
-from workflows.schema import G2Disconnected
+from workflows.schema import Deflation, G2Disconnected
 
 MASS = 2.0
 TOLERANCE = 1e-9
@@ -32,8 +33,9 @@ TOLERANCE = 1e-9
 def rehearse(
     parameters: G2Disconnected, lattice: Lattice, kernels: Kernels, xp: ModuleType
 ) -> Iterator[tuple[int, int]]:
-    """Make the links, then solve and contract in every block width; yields solves done and solves in all.
+    """Make the links, look for modes, then solve and contract in every block width.
 
+    Yields solves done and solves in all.
     kernels: those for arrays of `xp`, `numpy` or `cupy`.
     """
     links = free_links(parameters, lattice, kernels, xp)
@@ -45,6 +47,8 @@ def rehearse(
         MASS,
         replace(solver, kernels=kernels),
     )
+    if parameters.deflation:
+        _find_modes(parameters.deflation, trace.dslash, xp)
     widths = [(n, w) for n in block_widths(parameters, lattice) for w in sorted({*WIDTHS, n}) if w <= n]
     wave = xp.asarray(plane_wave(lattice, parameters.links.boundary))[:, None, None]
     jobs = list(product(widths, (0, wave)))  # the block is narrower from the start, or becomes so at once
@@ -53,6 +57,13 @@ def rehearse(
         sources[..., still_open:] = converging
         trace.contract(EVEN, sources)
         yield number, len(jobs)
+
+
+def _find_modes(section: Deflation, dslash: StaggeredDslash, xp: ModuleType) -> None:
+    """One restart cycle of the eigensolver, for a single block of vectors."""
+    B, block = SquaredDslash(dslash, EVEN), section.block
+    lanczos = BlockLanczos(block, block, degree=4, max_restarts=1, kernels=dslash.kernels)
+    lanczos.solve(B, xp, on_failure="return")
 
 
 def block_widths(parameters: G2Disconnected, lattice: Lattice) -> list[int]:

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 from tiny_project import TINY
 
-from stages.dirac.staggered import StaggeredDslash
+from stages.dirac.staggered import SquaredDslash, StaggeredDslash
+from stages.eigen.block_lanczos import BlockLanczos
 from stages.estimators.stochastic import stochastic_loops
 from stages.estimators.trace import LoopTrace
 from stages.gauge.heatbath import thermalised
@@ -87,6 +88,22 @@ def test_a_run_calls_nothing_that_was_not_rehearsed(tmp_path: Path, solver: str,
     assert last[0] == last[1]
     assert len(asked) > 20
     assert asked <= rehearsed, asked - rehearsed
+
+
+def test_the_dslash_of_an_eigensolve_is_rehearsed(tmp_path: Path) -> None:
+    changes = (("solves:", "deflation: {vectors: 20, block: 5}\nsolves:"),)
+    parameters = parameters_of(tmp_path, *changes)
+    asked: set[Call] = set()
+    rehearsed: set[Call] = set()
+    links = hisq_links(
+        thermalised(LATTICE, 6.0, 3, "a", 3, 1), LATTICE, boundary="antiperiodic", naik_epsilon=0.0
+    )
+    kernels = recording(asked)
+    B = SquaredDslash(StaggeredDslash(links, np.complex128, kernels))
+    BlockLanczos(20, 5, tolerance=1e-6, kernels=kernels).solve(B)
+    next(rehearse(parameters, LATTICE, recording(rehearsed), np))
+    applications = {call for call in asked if call[0] == "hisq_dslash"}
+    assert applications and applications <= rehearsed, applications - rehearsed
 
 
 def test_every_width_of_a_block_is_rehearsed(tmp_path: Path) -> None:
