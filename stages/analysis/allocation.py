@@ -24,8 +24,11 @@ Counts = tuple[int, ...]
 
 GROWTH = 4
 """A round multiplies a count by no more: the variances of a small pilot are not trusted further."""
-HIDDEN_GROWTH = 2
-"""Likewise while the noise hides the gauge noise that it is compared with."""
+HIDDEN = sqrt(0.5)
+"""A round multiplies the error by this while it hides the gauge noise that it is compared with."""
+UNLIMITED = 10**9
+LEAST_SHARE = 0.75
+"""Of the pairs' part in a variance of C(t), whatever the estimate of its linear part."""
 MARGIN = 0.1
 """Largest surplus of vectors, relative, that a round asks for because its variances are uncertain."""
 FINENESS = 64
@@ -46,14 +49,14 @@ class VarianceModel:
         """Of the estimate with `counts` noise vectors of each piece.
 
         Where the mean loop is near zero the estimate of the linear part may come out negative: it then takes
-        away at most half of the pairs' part, of which it is a fluctuation.
+        away little of the pairs' part: the larger such fluctuations are those that rounds would stop on.
         """
         if not self.quadratic.any():
             return float(loop_variance(self.linear, counts))
         number = np.asarray(counts, float)
         linear = np.sum(self.linear / np.maximum.outer(number, number))
         pairs = pair_variance(self.quadratic, counts)
-        return float(np.maximum(linear + pairs, pairs / 2))
+        return float(np.maximum(linear + pairs, LEAST_SHARE * pairs))
 
 
 @dataclass(frozen=True)
@@ -63,11 +66,6 @@ class Limits:
     least: Counts
     most: Counts
     step: int
-
-    @classmethod
-    def of_a_round(cls, counts: Counts, most: int, step: int, growth: int) -> Limits:
-        """From counts that are there: no fewer, and not more than `growth` times as many or `most`."""
-        return cls(counts, tuple(min(growth * count, most - most % step) for count in counts), step)
 
 
 @dataclass(frozen=True)
@@ -117,10 +115,25 @@ def next_counts(
     most: int,
     step: int,
 ) -> Allocation:
-    """What the next round should have, from counts with an error above `asked` (0: noise hides it)."""
-    growth = GROWTH if asked else HIDDEN_GROWTH
-    aim = asked / sqrt(1 + surplus(counts, configurations))
-    return least_cost(model, costs, aim, Limits.of_a_round(counts, most, step, growth))
+    """What the next round should have, from counts with an error above `asked` (0: noise hides it).
+
+    The optimum for the target, as far as one round and `most` vectors go: where they end first, the pieces
+    that are cheap to have stay in proportion. The counts given, if `most` leaves no room for more.
+    """
+    wanted = (
+        asked / sqrt(1 + surplus(counts, configurations)) if asked else HIDDEN * sqrt(model.variance(counts))
+    )
+    free = Limits(counts, (UNLIMITED,) * len(counts), step)
+    bound = Limits(counts, (most - most % step,) * len(counts), step)
+    best = least_cost(model, costs, wanted, free)
+    if max(best.counts) > max(bound.most):
+        bounded = least_cost(model, costs, wanted, bound)
+        best = bounded if bounded.error <= wanted else best
+    reached = tuple(
+        max(count, min(new, GROWTH * count, limit))
+        for new, count, limit in zip(best.counts, counts, bound.most, strict=True)
+    )
+    return Allocation(reached, sqrt(model.variance(reached)), _cost(costs, reached))
 
 
 def _moves(counts: Counts, limits: Limits) -> Iterator[Counts]:
