@@ -8,8 +8,10 @@ from pipeline import At
 from pipeline.device_memory import device_pool
 from stages import links, loops
 from stages.configuration import heatbath_configuration
+from stages.deflation_space import deflation_space
+from stages.dirac.staggered import SquaredDslash
 from stages.lattice.geometry import Lattice
-from workflows.footprint import operator_device_memory, solving_device_memory
+from workflows.footprint import eigensolve_device_memory, operator_device_memory, solving_device_memory
 
 pytestmark = pytest.mark.gpu
 LATTICE = Lattice((16, 16, 16, 16))
@@ -48,5 +50,24 @@ def test_projection(gauge, action, solver, precision, block):
         for narrow in (False, solver == "batched_cg")  # whether its blocks narrow depends on the sources
     )
     assert 0.9 * least < pool.bytes - before < 1.1 * most
+    del dslash
+    pool.give_back()
+
+
+def test_projection_of_an_eigensolve(gauge):
+    """At most what is projected, and not much less: the work space of its products is an upper bound."""
+    cupy = pytest.importorskip("cupy")
+    pool, at = device_pool("cuda"), At(config="memory.1", backend="cuda")
+    pool.give_back()
+    before = pool._pool.used_bytes()
+    dslash = links.hisq_links(gauge, at=at, boundary="antiperiodic", naik_epsilon=0.0)
+    SquaredDslash(dslash).apply(cupy.zeros((LATTICE.half_volume, 3, 8), complex))  # packs the links
+    pool.give_back()
+    pool.restart()
+    deflation_space(dslash, at=at, vectors=64, block=8, tolerance=1e-6)
+    projected = operator_device_memory(LATTICE, 16, "double", False) + eigensolve_device_memory(
+        LATTICE, 64, 8
+    )
+    assert 0.6 * projected < pool.bytes - before < 1.1 * projected
     del dslash
     pool.give_back()
