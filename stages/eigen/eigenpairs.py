@@ -29,8 +29,8 @@ class Eigenpairs:
     values: ascending, float64 ``[k]``. vectors: orthonormal ``[*A.shape, k]`` in the dtype of A. residuals:
     |A v - lambda v| recomputed, float64 ``[k]``. matvecs: applications of A to one right-hand side. window:
     (low, high) and degree: those of the filter at the end. history: (restart, converged, largest residual of
-    the wanted pairs) after each restart cycle. shares: seconds of applications of the operator, of products
-    with the basis and of the rest, and passes over the basis.
+    the wanted pairs) after each restart cycle. extras: columns of the subspace, further passes of
+    orthogonalisation, windows that had to be moved.
     """
 
     values: NDArray[np.float64]

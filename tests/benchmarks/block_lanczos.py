@@ -108,19 +108,22 @@ def main() -> None:
     print(f"\n{row(*COLUMNS)}\n{row(*['---'] * len(COLUMNS))}", flush=True)
     spectra, first = [], 0.0
     for block in arguments.block:
-        BlockLanczos(2, block, 1e-2, degree=2).solve(operator, machine.xp, on_failure="return")
+        warm_up = BlockLanczos(2, block, degree=2, max_restarts=1)
+        warm_up.solve(operator, machine.xp, on_failure="return")
         products, applications = Meter(machine), Meter(machine)
         method = BlockLanczos(
             *(arguments.vectors, block, arguments.tolerance, arguments.subspace, arguments.degree),
             kernels=metered_kernels(machine, products),
         )
         report = (lambda *cycle: print("  ", *cycle, flush=True)) if arguments.verbose else None
+        processor = time.process_time()
         pairs = method.solve(MeteredOperator(operator, applications), machine.xp, report)
+        processor = time.process_time() - processor
         first = first or pairs.seconds
         spectra.append(pairs.values)
         print(measured(block, pairs, first, applications, products, copy), flush=True)
         if arguments.verbose:
-            print(pairs.extras, pairs.window, pairs.residuals.max(), flush=True)
+            print(f"{processor:.1f} s on all processors; {pairs.extras} {pairs.window}", flush=True)
         del pairs
     spread = max(float(np.abs(values / spectra[0] - 1).max()) for values in spectra)
     print(

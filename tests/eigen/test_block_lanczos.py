@@ -235,6 +235,8 @@ def test_bad_input_is_answered_with_the_numbers(monkeypatch):
         BlockLanczos(61).solve(A)
     with pytest.raises(InputError, match=r"subspace of 6 .*at least 12"):
         BlockLanczos(4, 4, subspace=6).solve(A)
+    with pytest.raises(InputError, match="NaN or infinite: check the gauge links"):
+        BlockLanczos(4).solve(DenseOperator(np.full((60, 60), np.nan)))
     A.hermitian = False
     with pytest.raises(InputError, match="Hermitian"):
         BlockLanczos(4).solve(A)
