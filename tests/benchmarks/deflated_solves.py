@@ -32,6 +32,8 @@ from stages.solvers.deflation import DeflatedSolver, Deflation, StaggeredDeflati
 from workflows.benchmarks.machine import Machine, machine_of
 
 SEED, OVERRELAXATION, REPEATS = 271, 4, 3
+MOST = 100_000
+"""Iterations."""
 SOLVERS: dict[str, tuple[Any, str | None]] = {
     "batched_cg double": (BatchedCG, None),
     "batched_cg double-single": (BatchedCG, "single"),
@@ -55,7 +57,7 @@ def main() -> None:
     B, wanted = SquaredDslash(dslash), max(arguments.vectors)
     pairs = BlockLanczos(wanted, arguments.block, arguments.lanczos).solve(B, machine.xp)
     print(
-        f"{machine.name}; {lattice}, beta = {arguments.beta:g}; {arguments.rhs} right-hand sides to ", end=""
+        f"{machine.name}; {lattice}, beta = {arguments.beta:g}; {arguments.rhs} right-hand sides ", end=""
     )
     print(f"to {arguments.tolerance:g}; vectors in {arguments.precision} precision")
     print(f"{wanted} eigenpairs, residual {pairs.residuals.max():.1e}: {pairs.seconds:.1f} s, ", end="")
@@ -91,7 +93,7 @@ def measured(
     """Cells of a row, and seconds of the solve."""
     method, inner = SOLVERS[name]
     A, rhs = NormalOperator(space.dslash, mass), b.shape[-1]
-    solver: Any = method(tolerance, inner=inner)
+    solver: Any = method(tolerance, MOST, inner)
     alone = 0.0
     if count:
         chosen = space.first(count)
