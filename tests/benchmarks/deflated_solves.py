@@ -56,9 +56,7 @@ def main() -> None:
     dslash = StaggeredDslash(hisq_links(thin, lattice, boundary="antiperiodic", naik_epsilon=0.0))
     B, wanted = SquaredDslash(dslash), max(arguments.vectors)
     pairs = BlockLanczos(wanted, arguments.block, arguments.lanczos).solve(B, machine.xp)
-    print(
-        f"{machine.name}; {lattice}, beta = {arguments.beta:g}; {arguments.rhs} right-hand sides ", end=""
-    )
+    print(f"{machine.name}; {lattice}, beta = {arguments.beta:g}; {arguments.rhs} right-hand sides ", end="")
     print(f"to {arguments.tolerance:g}; vectors in {arguments.precision} precision")
     print(f"{wanted} eigenpairs, residual {pairs.residuals.max():.1e}: {pairs.seconds:.1f} s, ", end="")
     print(f"{pairs.matvecs} applications of B; lowest {pairs.values[0]:.3g}, last {pairs.values[-1]:.3g}")
