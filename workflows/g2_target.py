@@ -17,9 +17,8 @@ from workflows.catalogue import Project, Step
 from workflows.schema import G2Disconnected, with_vectors
 from workflows.target_schema import Target
 
-LOOPS, FINE = "loops_", "_fine"
-"""How the names of nodes with loops begin, and how those with fine ones end."""
-ALLOCATION = "allocation"
+NOISE, ALLOCATION = "noise", "allocation"
+"""Names of a target's nodes."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,7 @@ def add_target(
     earlier: Sequence[Decision],
 ) -> None:
     """The stochastic errors of each configuration, and what they amount to beside the target."""
-    noise = workflow.add(loop_noise, *loops, name="noise", stored=footprint.noise_bytes(lattice))
+    noise = workflow.add(loop_noise, *loops, name=NOISE, stored=footprint.noise_bytes(lattice))
     workflow.add(
         trace_allocation,
         noise,
@@ -85,8 +84,9 @@ def follow(
     said = f"round {len(earlier) + 1}, {_vectors(counts)}: {achieved(target.stochastic_to_gauge, found)}"
     if error <= asked:
         return Step(f"{said}: target met", met=True)
-    configurations = len(_chunks(plan, "noise"))
-    costs = tuple(_seconds_per_vector(plan, store, piece) for piece in range(len(counts)))
+    configurations = len(_chunks(plan, NOISE))
+    pieces = _chunks(plan, NOISE)[0].node.inputs
+    costs = tuple(_seconds_per_vector(plan, store, piece) for piece in pieces)
     wanted = next_counts(model, costs, asked, counts, configurations, target.most_vectors, chunk)
     if wanted.counts == counts:
         limit = f"`target.most_vectors` = {target.most_vectors}"
@@ -123,16 +123,17 @@ def _decision(
     wanted: Allocation,
     configurations: int,
 ) -> Decision:
-    spent = sum(_seconds(store, chunk) for name in _loops(plan) for chunk in _chunks(plan, name))
+    (of_noise, *_) = _chunks(plan, NOISE)
+    spent = sum(_seconds(store, chunk) for name in solving(of_noise.node) for chunk in _chunks(plan, name))
     now = sum(cost * count for cost, count in zip(costs, counts, strict=True))
     more = configurations * (wanted.cost - now)
     return Decision(counts, error, spent, costs, wanted.counts, wanted.error, spent + more)
 
 
-def _seconds_per_vector(plan: Plan, store: Store, piece: int) -> float:
+def _seconds_per_vector(plan: Plan, store: Store, piece: Node) -> float:
     """Of a piece on one configuration, all masses: chunks' median, which a first compilation cannot shift."""
     cost = 0.0
-    for name in (name for name in _loops(plan) if name.endswith(FINE) == bool(piece)):
+    for name in solving(piece):
         chunks = _chunks(plan, name)
         over = chunks[0].node.over
         of_chunk = median(_seconds(store, chunk) for chunk in chunks)
@@ -140,10 +141,11 @@ def _seconds_per_vector(plan: Plan, store: Store, piece: int) -> float:
     return cost
 
 
-def _loops(plan: Plan) -> list[str]:
-    """The nodes that solve for noise vectors."""
-    names = dict.fromkeys(chunk.node.name for chunk in plan.chunks if "noise" in chunk.node.over)
-    return [name for name in names if name.startswith(LOOPS)]
+def solving(node: Node) -> list[str]:
+    """The stored nodes above a node, or itself, that have results for every noise vector."""
+    if "noise" in node.over and not node.stage.transient:
+        return [node.name]
+    return list(dict.fromkeys(name for upstream in node.inputs for name in solving(upstream)))
 
 
 def _chunks(plan: Plan, name: str) -> list[Chunk]:

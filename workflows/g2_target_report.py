@@ -13,7 +13,7 @@ from pipeline.account import accounts
 from pipeline.manifest import manifests
 from pipeline.report import Section, Table, table_text
 from stages.allocation import TraceAllocation
-from workflows.g2_target import ALLOCATION, LOOPS, achieved
+from workflows.g2_target import ALLOCATION, NOISE, achieved
 
 
 def target_section(store: Store, workflow: str) -> Section:
@@ -96,8 +96,21 @@ def rounds_before(earlier: Sequence[Mapping[str, Any]]) -> list[Sequence[object]
 
 
 def seconds_of_loops(store: Store, workflow: str) -> float:
-    """Work for the loops of all noise vectors."""
-    return sum(node.seconds for node in accounts(store, workflow) if node.name.startswith(LOOPS))
+    """Work for the loops of all noise vectors of the target's estimator."""
+    nodes = {
+        name: node.content
+        for found in manifests(store)
+        if found.workflow == workflow
+        for name, node in found.nodes.items()
+    }
+
+    def solving(name: str) -> set[str]:
+        if "noise" in nodes[name]["over"] and not nodes[name]["transient"]:
+            return {name}
+        return {found for upstream in nodes[name]["inputs"] for found in solving(upstream)}
+
+    wanted = solving(NOISE)
+    return sum(node.seconds for node in accounts(store, workflow) if node.name in wanted)
 
 
 def _known(value: float) -> float | None:
