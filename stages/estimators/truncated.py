@@ -4,7 +4,7 @@ bias.
 A trace is estimated as the sum of two pieces, mean_n(sloppy_n) over all noise vectors and mean_n(fine_n -
 sloppy_n) over the few with both. The sloppy values that are subtracted are the stored ones of those
 vectors, so that the sum has exactly the expectation of the fine estimate, however the sloppy solver
-stopped. Light minus strange is a difference of pieces on the same noise.
+stopped.
 """
 
 from __future__ import annotations
@@ -57,11 +57,6 @@ class Estimate(NamedTuple):
 def truncated_pieces(sloppy: Piece, fine: Piece | None) -> tuple[Piece, ...]:
     """The sloppy piece and its correction, fine - sloppy on the fine noise vectors; one without these."""
     return (sloppy,) if fine is None else (sloppy, fine.minus(sloppy))
-
-
-def difference_pieces(light: Sequence[Piece], strange: Sequence[Piece]) -> tuple[Piece, ...]:
-    """Light minus strange, piece by piece on the same noise."""
-    return tuple(a.minus(b) for a, b in zip(light, strange, strict=True))
 
 
 def plain_estimate(values: NDArray[np.float64]) -> Estimate:

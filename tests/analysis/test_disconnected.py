@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from stages.analysis.disconnected import disconnected_correlator, pair_correlation, time_correlation
-from stages.estimators.truncated import Piece, difference_pieces, truncated_pieces
+from stages.estimators.truncated import Piece, truncated_pieces
 from stages.lattice.errors import InputError
 
 T = 6
@@ -64,16 +64,6 @@ def test_unbiased_where_the_naive_product_is_not():
     error = np.std(draws, axis=0) / np.sqrt(len(draws))
     assert np.all(np.abs(np.mean(draws, axis=0) - expected) < 4 * error)
     assert np.mean(naive, axis=0)[0] - expected[0] > 10 * error[0]
-
-
-def test_difference_is_taken_on_the_same_noise():
-    rng = np.random.default_rng(15)
-    light, strange = random_piece(rng, (3, 5)), random_piece(rng, (5, 3))
-    (difference,) = difference_pieces([light], [strange])
-    assert difference.noise == (3, 5)
-    assert np.array_equal(difference.values, light.values - strange.values[::-1])
-    with pytest.raises(InputError, match=r"noise vectors \[3\] are missing from one side"):
-        difference_pieces([light], [random_piece(rng, (5, 6))])
 
 
 def test_refuses_a_piece_without_pairs():

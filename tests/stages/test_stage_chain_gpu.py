@@ -4,10 +4,13 @@ import numpy as np
 import pytest
 
 from pipeline import At
-from stages import links, loops
+from stages import links, loops, low_modes
 from stages.configuration import GaugeLinks, heatbath_configuration
+from stages.dirac.staggered import SquaredDslash
 from stages.gauge.heatbath import thermalised
+from stages.kernels.dispatch import array_module, to_host
 from stages.lattice.geometry import Lattice
+from stages.solvers.deflation import Deflation, StaggeredDeflation
 
 pytestmark = pytest.mark.gpu
 LATTICE = Lattice((6, 4, 2, 8))
@@ -55,3 +58,45 @@ def test_heat_bath_stage_hands_over_links_of_the_host():
     assert isinstance(links, np.ndarray)
     assert np.array_equal(links, again)
     assert 0.4 < at.statistics["plaquette"] < 0.7
+
+
+@pytest.mark.parametrize("single", [False, True])
+def test_low_modes_and_deflated_split_even_loops(single):
+    """Low part, remainder and difference of the CPU from eigenvectors of either precision."""
+    masses = {"light": 0.02, "strange": 0.2}
+    parts = []
+    for backend in ("cpu", "cuda"):
+        at = At(config="gpu.1", noise=(2, 3), probe=(0, 1), backend=backend)
+        dslash = links.hisq_links(GAUGE, at=at, boundary="antiperiodic", naik_epsilon=0.0)
+        B = SquaredDslash(dslash, 0)
+        xp = array_module(dslash.links.thin)
+        identity = xp.eye(3 * LATTICE.half_volume, dtype=complex)
+        columns = [
+            B.apply(xp.ascontiguousarray(block.reshape(*B.shape, -1))) for block in blocks_of(identity)
+        ]
+        matrix = to_host(xp.concatenate(columns, axis=-1)).reshape(identity.shape)
+        vectors = np.linalg.eigh(matrix)[1][:, :20].reshape(*B.shape, 20)
+        vectors = xp.asarray(np.ascontiguousarray(vectors, np.complex64 if single else np.complex128))
+        space = StaggeredDeflation(dslash, Deflation.of(B, vectors))
+        low = low_modes.low_mode_loops(space, at=at)
+        high = loops.split_even_loops(
+            dslash,
+            space,
+            at=at,
+            deflated_noise=True,
+            tolerance=1e-11,
+            seed=44,
+            noise="z2",
+            dilution={},
+            **masses,
+        )
+        parts.append((low_modes.low_flavours(low, **masses), high))
+    for host, device in zip(*parts, strict=True):
+        for one, two in zip(host, device, strict=True):
+            assert isinstance(two, np.ndarray)
+            assert np.allclose(two, one, rtol=0, atol=(1e-4 if single else 1e-6) * np.abs(one).max())
+
+
+def blocks_of(identity):
+    """Columns in blocks that the kernels take."""
+    return [identity[:, first : first + 32] for first in range(0, identity.shape[1], 32)]
