@@ -47,8 +47,8 @@ class Run:
         self.choice = WindowChoice(method.window, method.degree, self.kept, self.block)
         saved = checkpoint.load() if checkpoint else None
         if saved is None:
-            spectrum = estimate_spectrum(A, self.kernels, xp, self.block, method.seed, self.kept)
-            self.matvecs += spectrum.steps * self.block
+            spectrum = estimate_spectrum(A, self.kernels, xp, 1, method.seed, self.kept)
+            self.matvecs += spectrum.steps
             self.filter = whole_space(spectrum) if size == self.dimension else self.choice.first(spectrum)
             self.scale = max(abs(spectrum.lowest), abs(spectrum.found))
         self.space = Subspace(self.kernels, xp, A.shape, A.dtype, size, self.block, method.seed)
