@@ -79,7 +79,7 @@ def cost_table(costs: dict[str, EstimatorCost], caption: str) -> Table:
 
 def parts_table(store: Store, parameters: G2Disconnected) -> Table:
     """Root mean squares over configurations, spatial directions and time slices."""
-    low, high = low_parts(store, parameters), _current(store, parameters, "", "").values
+    low, high = low_parts(store, parameters), _noisy(store, parameters, "", "").values
     mean, error = high.mean(axis=1), high.std(axis=1, ddof=1) / np.sqrt(high.shape[1])
     rows = [
         [name, *(_rms(part[:, flavour, :3]) for part in (low, mean, error))]
@@ -103,9 +103,7 @@ def _costs(store: Store, parameters: G2Disconnected, flavour: int) -> Iterator[t
     nodes = {node.name: node for node in accounts(store, WORKFLOW)}
     for name, changed in ((MAIN, parameters), *alternatives(parameters)):
         prefix = "" if name == MAIN else f"{name}_"
-        current = [_current(store, changed, prefix, suffix) for suffix in _suffixes(changed)]
-        if changed.estimator.low_modes:
-            current = [part + low_parts(store, changed)[:, None] for part in current]
+        current = [loops_of(store, changed, suffix, prefix) for suffix in _suffixes(changed)]
         seconds, once = _seconds(nodes, prefix), _once(nodes, changed)
         yield name, EstimatorCost.of(_pieces(current, flavour), seconds, once)
         if flavour == DIFFERENCE and changed.estimator.difference == "split_even":
@@ -129,8 +127,16 @@ def _pieces(current: list[xarray.DataArray], flavour: int) -> list[tuple[Piece, 
     return found
 
 
-def _current(store: Store, parameters: G2Disconnected, prefix: str, suffix: str) -> xarray.DataArray:
-    """Stored, and so noisy, J ``[config, noise, flavour, direction, time]``, the mean over probes."""
+def loops_of(
+    store: Store, parameters: G2Disconnected, suffix: str = "", prefix: str = ""
+) -> xarray.DataArray:
+    """J ``[config, noise, flavour, direction, time]`` with its exact part; suffix: '' or '_fine'."""
+    noisy = _noisy(store, parameters, suffix, prefix)
+    return noisy + low_parts(store, parameters)[:, None] if parameters.estimator.low_modes else noisy
+
+
+def _noisy(store: Store, parameters: G2Disconnected, suffix: str, prefix: str) -> xarray.DataArray:
+    """What is stored of J ``[config, noise, flavour, direction, time]``, the mean over probes."""
     if parameters.estimator.difference == "split_even":
         current = _result(store, f"{prefix}loops_split_even{suffix}").current
     else:

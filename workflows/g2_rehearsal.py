@@ -23,7 +23,7 @@ from stages.lattice.geometry import EVEN, ODD, Lattice
 from stages.loops import make_solver
 from stages.noise import Dilution
 from stages.solvers.reliable import WIDTHS
-from workflows.schema import Deflation, G2Disconnected
+from workflows.schema import Deflation, G2Disconnected, alternatives
 
 MASS = 2.0
 TOLERANCE = 1e-9
@@ -68,10 +68,10 @@ def _find_modes(section: Deflation, dslash: StaggeredDslash, xp: ModuleType) -> 
 
 def block_widths(parameters: G2Disconnected, lattice: Lattice) -> list[int]:
     """Right-hand sides that a run solves together, from the widest on."""
-    noise, solves = parameters.noise, parameters.solves
-    dilution = Dilution.parse(noise.dilution.options())
-    sources = noise.chunk * noise.probe_chunk
-    columns = {sources * len(dilution.partition(lattice, parity).subsets) for parity in (EVEN, ODD)}
+    solves, columns = parameters.solves, set[int]()
+    for noise in (parameters.noise, *(changed.noise for _, changed in alternatives(parameters))):
+        dilution, sources = Dilution.parse(noise.dilution.options()), noise.chunk * noise.probe_chunk
+        columns |= {sources * len(dilution.partition(lattice, parity).subsets) for parity in (EVEN, ODD)}
     if parameters.exact:
         columns.add(3 * lattice.half_volume)
     return sorted({len(block) for count in columns for block in blocks(count, solves.block)}, reverse=True)

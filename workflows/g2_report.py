@@ -23,7 +23,7 @@ from stages.figures import (
     loops_figure,
     plaquette_figure,
 )
-from workflows.g2_estimators import estimators_section, wanted
+from workflows.g2_estimators import estimators_section, loops_of, wanted
 from workflows.g2_spectrum import spectrum_section
 from workflows.g2_target_report import target_section
 from workflows.schema import G2Disconnected
@@ -141,20 +141,10 @@ def budget_section(store: Store, parameters: G2Disconnected) -> Section:
 
 def _pieces(store: Store, parameters: G2Disconnected) -> Iterator[tuple[xarray.DataArray, xarray.DataArray]]:
     """Sloppy loops and corrections ``[config, noise, direction, time]``: light, light minus strange."""
-    sloppy, fine = (flavours_of(store, parameters, suffix)[:, :, :, SPATIAL] for suffix in ("", "_fine"))
+    sloppy, fine = (loops_of(store, parameters, suffix)[:, :, :, SPATIAL] for suffix in ("", "_fine"))
     for flavour in (LIGHT, DIFFERENCE):
         s, f = sloppy[:, :, flavour], fine[:, :, flavour]
         yield s, f - s.sel(noise=f.noise)
-
-
-def flavours_of(store: Store, parameters: G2Disconnected, suffix: str = "") -> xarray.DataArray:
-    """J_mu(t) ``[config, noise, flavour, direction, time]``, the mean over probes; suffix: '' or '_fine'."""
-    if parameters.estimator.difference == "split_even":
-        current = _result(store, f"loops_split_even{suffix}").current
-    else:
-        light, strange = (_result(store, f"loops_{mass}{suffix}").current for mass in ("light", "strange"))
-        current = xarray.concat([light, strange, light - strange], "flavour")
-    return current.mean("probe").transpose("config", "noise", "flavour", "direction", "time")
 
 
 def solves_section(nodes: Sequence[NodeAccount]) -> Section:

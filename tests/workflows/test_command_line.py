@@ -54,6 +54,14 @@ def test_durations(text: str, value: float) -> None:
     assert seconds(text) == value
 
 
+def test_the_shipped_workflow_of_low_modes_compares_estimators() -> None:
+    nodes = load_project(ROOT / "workflows" / "g2_low_modes.yaml").workflow.nodes
+    assert [node.name for node in nodes["low_modes"].inputs] == ["deflation"]
+    assert [node.name for node in nodes["plain_noise_loops_split_even"].inputs] == ["links"]
+    assert [node.name for node in nodes["correlator"].inputs] == ["all_modes"]
+    assert len(nodes["probed_loops_split_even"].over["probe"]) == 16
+
+
 def test_the_shipped_workflow_is_valid() -> None:
     project = load_project(ROOT / "workflows" / "g2_disconnected.yaml")
     nodes = project.workflow.nodes
