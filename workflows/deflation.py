@@ -12,8 +12,10 @@ from workflows import footprint
 from workflows.schema import Deflation
 
 
-def add_deflation(workflow: Workflow, section: Deflation, links: Node, lattice: Lattice) -> Node:
-    """The node that solves take."""
+def add_deflation(
+    workflow: Workflow, section: Deflation, links: Node, lattice: Lattice, used: int | None = None
+) -> Node:
+    """The node that solves take: all vectors of the space, or its lowest `used`."""
     space = workflow.add(
         deflation_space,
         links,
@@ -25,7 +27,7 @@ def add_deflation(workflow: Workflow, section: Deflation, links: Node, lattice: 
     )
     workflow.add(spectrum, space, stored=footprint.RECORD)
     kept = footprint.basis_bytes(lattice, section.vectors, section.precision)
-    return workflow.add(deflation, links, space, device_memory=kept)
+    return workflow.add(deflation, links, space, device_memory=kept, vectors=used)
 
 
 def _vectors_that_fit(section: Deflation, lattice: Lattice, room: int, on_device: bool) -> str:

@@ -29,7 +29,7 @@ from workflows.g2_loops import (
     add_low_modes,
     operator_of,
 )
-from workflows.g2_target import Decision, add_target, follow
+from workflows.g2_target import Decision, add_contenders, add_target, follow, used_after
 from workflows.parameter_file import ParameterFile
 from workflows.schema import G2Disconnected, alternatives, misfits, read_g2_disconnected, refuse
 
@@ -91,7 +91,9 @@ def build(
     workflow.add(gauge_observables, configuration, name="observables", stored=footprint.RECORD)
     links = add_links(workflow, parameters, configuration, lattice)
     deflation = (
-        add_deflation(workflow, parameters.deflation, links, lattice) if parameters.deflation else None
+        add_deflation(workflow, parameters.deflation, links, lattice, used_after(earlier))
+        if parameters.deflation
+        else None
     )
     modes = add_low_modes(workflow, parameters, deflation, lattice)
     upstream = Upstream(links, deflation, modes)
@@ -106,6 +108,8 @@ def build(
     )
     if parameters.target:
         add_target(workflow, parameters.target, lattice, loops, correlator, earlier)
+        if not earlier:
+            add_contenders(workflow, parameters, links, correlator, lattice)
     add_averages(workflow, parameters, correlator, ensemble)
     return workflow
 

@@ -26,7 +26,11 @@ class Upstream(NamedTuple):
 
 
 def add_low_modes(
-    workflow: Workflow, parameters: G2Disconnected, deflation: Node | None, lattice: Lattice
+    workflow: Workflow,
+    parameters: G2Disconnected,
+    deflation: Node | None,
+    lattice: Lattice,
+    name: str = "low_modes",
 ) -> Node | None:
     """Currents of the modes, where the estimator or an alternative takes them."""
     wanted = any(each.estimator.low_modes for _, each in (("", parameters), *alternatives(parameters)))
@@ -35,7 +39,7 @@ def add_low_modes(
     return workflow.add(
         low_mode_loops,
         deflation,
-        name="low_modes",
+        name=name,
         memory=footprint.solving_memory(lattice, SLAB, 0) + _basis(parameters, lattice),
         device_memory=_device_memory(parameters, lattice, SLAB),
         stored=footprint.loops_bytes(lattice, parameters.deflation.vectors),

@@ -10,10 +10,12 @@ from pipeline import Node, Plan, Store, Workflow
 from pipeline.explain import duration
 from pipeline.planning import Chunk
 from stages.allocation import TraceAllocation, loop_noise, model_of, trace_allocation
-from stages.analysis.allocation import Allocation, Counts, next_counts
+from stages.analysis.allocation import UNLIMITED, Allocation, Counts, Limits, least_cost, next_counts
+from stages.deflation_space import deflation
 from stages.lattice.geometry import Lattice
 from workflows import footprint
 from workflows.catalogue import Project, Step
+from workflows.g2_loops import Upstream, add_estimator, add_low_modes
 from workflows.schema import G2Disconnected, with_vectors
 from workflows.target_schema import Target
 
@@ -34,6 +36,8 @@ class Decision:
     next_vectors: Counts
     predicted_error: float
     predicted_seconds: float
+    eigenvectors: int | None = None
+    """How many of the deflation space's are used from here on; None: all."""
 
 
 Remake = Callable[[G2Disconnected, tuple[Decision, ...]], Project]
@@ -46,14 +50,15 @@ def add_target(
     loops: Sequence[Node],
     correlator: Node,
     earlier: Sequence[Decision],
+    suffix: str = "",
 ) -> None:
     """The stochastic errors of each configuration, and what they amount to beside the target."""
-    noise = workflow.add(loop_noise, *loops, name=NOISE, stored=footprint.noise_bytes(lattice))
+    noise = workflow.add(loop_noise, *loops, name=NOISE + suffix, stored=footprint.noise_bytes(lattice))
     workflow.add(
         trace_allocation,
         noise,
         correlator,
-        name=ALLOCATION,
+        name=ALLOCATION + suffix,
         stored=footprint.RECORD,
         quantity=target.quantity,
         flavour=target.flavour,
@@ -81,18 +86,23 @@ def follow(
     found = allocation_of(plan, store)
     model, counts = model_of(found)
     error, asked = float(found.error[-1]), float(found.asked)
+    suffix = ""
     said = f"round {len(earlier) + 1}, {_vectors(counts)}: {achieved(target.stochastic_to_gauge, found)}"
     if error <= asked:
         return Step(f"{said}: target met", met=True)
     configurations = len(_chunks(plan, NOISE))
-    pieces = _chunks(plan, NOISE)[0].node.inputs
-    costs = tuple(_seconds_per_vector(plan, store, piece) for piece in pieces)
+    if not earlier and target.eigenvectors:
+        suffix = _cheapest(plan, store, [_suffix(count) for count in target.eigenvectors], asked or error / 2)
+        model, _ = model_of(allocation_of(plan, store, suffix))
+    costs = _costs(plan, store, suffix)
     wanted = next_counts(model, costs, asked, counts, configurations, target.most_vectors, chunk)
     if wanted.counts == counts:
         limit = f"`target.most_vectors` = {target.most_vectors}"
         return Step(f"{said}: target not met within {limit}; raise it and run again", met=False)
-    decision = _decision(plan, store, counts, error, costs, wanted, configurations)
-    more = f"next {_vectors(wanted.counts)}, predicted error {decision.predicted_error:.2e}"
+    used = int(suffix[1:]) if suffix else used_after(earlier)
+    decision = _decision(plan, store, counts, error, costs, wanted, suffix, used)
+    with_modes = f" with {used} eigenvectors" if used else ""
+    more = f"next {_vectors(wanted.counts)}{with_modes}, predicted error {decision.predicted_error:.2e}"
     work = duration(decision.predicted_seconds - decision.seconds)
     following = remake(with_vectors(parameters, wanted.counts), (*earlier, decision))
     return Step(f"{said}: {more} after {work} of work", met=False, project=following)
@@ -108,9 +118,49 @@ def achieved(ratio: float | None, found: TraceAllocation) -> str:
     return f"{error / gauge:.2f} of the gauge noise, target {ratio:g}"
 
 
-def allocation_of(plan: Plan, store: Store) -> TraceAllocation:
+def used_after(earlier: Sequence[Decision]) -> int | None:
+    """Eigenvectors in use after the decisions of `earlier` rounds; None: all."""
+    return earlier[-1].eigenvectors if earlier else None
+
+
+def add_contenders(
+    workflow: Workflow, parameters: G2Disconnected, links: Node, correlator: Node, lattice: Lattice
+) -> None:
+    """In a pilot: the same estimator with fewer eigenvectors, for each number that the target names."""
+    target = parameters.target
+    for count in (target.eigenvectors or ()) if target else ():
+        name = f"deflation{_suffix(count)}"
+        used = workflow.add(deflation, links, workflow.nodes["deflation_space"], name=name, vectors=count)
+        modes = add_low_modes(workflow, parameters, used, lattice, f"low_modes{_suffix(count)}")
+        upstream = Upstream(links, used, modes)
+        loops = add_estimator(workflow, parameters, upstream, lattice, f"with_{count}_")
+        assert target is not None
+        add_target(workflow, target, lattice, loops, correlator, (), _suffix(count))
+
+
+def _suffix(eigenvectors: int) -> str:
+    return f"_{eigenvectors}"
+
+
+def _cheapest(plan: Plan, store: Store, suffixes: Sequence[str], error: float) -> str:
+    """Of a pilot's estimators, the one that reaches an error at least cost; '' is that of all vectors."""
+    costs = {}
+    for suffix in ("", *suffixes):
+        model, counts = model_of(allocation_of(plan, store, suffix))
+        free = Limits(counts, (UNLIMITED,) * len(counts), 1)
+        costs[suffix] = least_cost(model, _costs(plan, store, suffix), error, free).cost
+    return min(costs, key=lambda suffix: costs[suffix])
+
+
+def _costs(plan: Plan, store: Store, suffix: str) -> tuple[float, ...]:
+    """Seconds per vector of each piece."""
+    pieces = _chunks(plan, NOISE + suffix)[0].node.inputs
+    return tuple(_seconds_per_vector(plan, store, piece) for piece in pieces)
+
+
+def allocation_of(plan: Plan, store: Store, suffix: str = "") -> TraceAllocation:
     """The result of a complete plan."""
-    (chunk,) = _chunks(plan, ALLOCATION)
+    (chunk,) = _chunks(plan, ALLOCATION + suffix)
     return TraceAllocation(**store.load(chunk.node.stage.name, chunk.key))
 
 
@@ -121,13 +171,14 @@ def _decision(
     error: float,
     costs: tuple[float, ...],
     wanted: Allocation,
-    configurations: int,
+    suffix: str,
+    eigenvectors: int | None,
 ) -> Decision:
-    (of_noise, *_) = _chunks(plan, NOISE)
+    of_noise, *others = _chunks(plan, NOISE + suffix)
     spent = sum(_seconds(store, chunk) for name in solving(of_noise.node) for chunk in _chunks(plan, name))
     now = sum(cost * count for cost, count in zip(costs, counts, strict=True))
-    more = configurations * (wanted.cost - now)
-    return Decision(counts, error, spent, costs, wanted.counts, wanted.error, spent + more)
+    more = (1 + len(others)) * (wanted.cost - now)
+    return Decision(counts, error, spent, costs, wanted.counts, wanted.error, spent + more, eigenvectors)
 
 
 def _seconds_per_vector(plan: Plan, store: Store, piece: Node) -> float:

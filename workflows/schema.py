@@ -14,7 +14,14 @@ from pipeline.workflow import LARGEST
 from stages.lattice.geometry import Lattice
 from workflows.noise_schema import Alternative, Estimator, Noise, Seed, noise_faults, noise_misfits
 from workflows.parameter_file import Location, ParameterFile, Section, validated
-from workflows.target_schema import Target, counts_beside_a_target, faults, outside, with_places_for_counts
+from workflows.target_schema import (
+    Target,
+    beyond,
+    counts_beside_a_target,
+    faults,
+    outside,
+    with_places_for_counts,
+)
 
 Extents = Annotated[tuple[int, ...], Field(strict=False, min_length=4, max_length=4)]
 NAME = re.compile(r"[A-Za-z]\w*")
@@ -252,6 +259,7 @@ def misfits(
             yield ("alternatives", name), what
     if parameters.target:
         yield from outside(parameters.target, lattice)
+        yield from beyond(parameters.target, parameters.deflation.vectors if parameters.deflation else 0)
     deflation, modes = parameters.deflation, 3 * lattice.half_volume
     if deflation and deflation.vectors > modes:
         yield (

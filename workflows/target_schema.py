@@ -30,6 +30,8 @@ class Target(Section):
     window: tuple[int, int] | None = Field(default=None, strict=False)
     """First and last t; of a ratio 1 to T/2 unless given."""
     flavour: Literal["light", "strange", "light - strange"] = "light - strange"
+    eigenvectors: tuple[int, ...] | None = Field(default=None, strict=False, min_length=1)
+    """Numbers of eigenvectors to try beside all of them in the pilot; the cheapest is taken."""
     pilot: int | None = Field(default=None, ge=LEAST_VECTORS)
     most_vectors: int = Field(default=1024, ge=LEAST_VECTORS, le=LARGEST)
 
@@ -118,3 +120,13 @@ def outside(target: Target, lattice: Lattice) -> Iterator[tuple[Location, str]]:
             ("target", "window"),
             f"t = {target.window[1]} is not on {lattice}, whose times are 0 to {lattice.time_extent - 1}",
         )
+
+
+def beyond(target: Target, vectors: int) -> Iterator[tuple[Location, str]]:
+    """Numbers of eigenvectors that a space of so many `vectors` does not have."""
+    for count in target.eigenvectors or ():
+        if not 1 <= count <= vectors:
+            yield (
+                ("target", "eigenvectors"),
+                f"{count}, but `deflation.vectors` is {vectors}: at least 1, and no more than there are",
+            )

@@ -139,6 +139,42 @@ def test_ratio_and_correlator_are_targets_too(quarkline: CommandLine, targeted: 
     assert answer.code == 0 and "target 1.00e+06: target met" in answer.out
 
 
+MODES = "deflation: {vectors: 12, block: 4, tolerance: 1.0e-10}\nestimator: {low_modes: true}\n"
+
+
+def with_modes(file: Path) -> Path:
+    """A light mass, low modes, and a pilot with 2, 6 and all 12 eigenvectors."""
+    file.write_text(TARGETED)
+    target = ("{loops: 0.2}", "{loops: 0.05, eigenvectors: [2, 6]}")
+    return edit(file, ("{light: 0.1,", "{light: 0.02,"), target, ("noise:\n", f"{MODES}noise:\n"))
+
+
+def test_pilot_tries_every_number_of_eigenvectors(quarkline: CommandLine, tmp_path: Path) -> None:
+    plan = json.loads(quarkline("plan", with_modes(tmp_path / "g2.yaml"), "--json").out)
+    nodes = [chunk["node"] for chunk in plan["missing"]]
+    assert nodes.count("deflation_space") == 2
+    for suffix in ("", "_2", "_6"):
+        assert nodes.count(f"allocation{suffix}") == 1 and nodes.count(f"noise{suffix}") == 2
+    edit(tmp_path / "g2.yaml", ("[2, 6]", "[2, 13]"))
+    answer = quarkline("plan", "g2.yaml")
+    assert answer.code == 2 and "13, but `deflation.vectors` is 12" in answer.err
+
+
+@pytest.mark.slow
+def test_rounds_go_on_with_the_cheapest_number(quarkline: CommandLine, tmp_path: Path, cluster: str) -> None:
+    """Which one is the cheapest is for the clock to say; the rounds after the pilot have that one alone."""
+    answer = quarkline("run", with_modes(tmp_path / "g2.yaml"), "--cluster", cluster)
+    assert answer.code == 0 and "target met" in answer.out
+    decisions = json.loads(
+        open_result(tmp_path / "store", "allocation", workflow="g2_disconnected").attrs["parameters"]
+    )["earlier"]
+    assert decisions and decisions[0]["eigenvectors"] in (None, 2, 6)
+    assert len({decision["eigenvectors"] for decision in decisions}) == 1
+    modes = open_result(tmp_path / "store", "low_modes").sizes["eigenvector"]
+    assert modes == (decisions[0]["eigenvectors"] or 12)
+    assert quarkline("run", "g2.yaml").code == 0
+
+
 @pytest.mark.parametrize(
     ("before", "after", "message"),
     [
