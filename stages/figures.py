@@ -76,16 +76,22 @@ def error_budget_figure(sloppy: ArrayLike, correction: ArrayLike) -> Figure:
     return figure
 
 
-def estimator_cost_figure(curves: Mapping[str, tuple[ArrayLike, ArrayLike]]) -> Figure:
-    """Error of C(t) against seconds of work per configuration, both ``[count]``, a curve per estimator."""
-    figure = Figure(figsize=(7, 4.2), layout="constrained")
+def estimator_cost_figure(
+    curves: Mapping[str, tuple[ArrayLike, ArrayLike]], measured: Mapping[str, tuple[float, float]]
+) -> Figure:
+    """Error of C(t) against seconds of work per configuration, both ``[count]``, a curve per estimator.
+
+    measured: the point of each that was reached; the rest of its curve is computed from it.
+    """
+    figure = Figure(figsize=(7, 5.5), layout="constrained")
     axes = figure.subplots()
     for number, (name, (work, error)) in enumerate(curves.items()):
-        style = "-" if number < len(COLOURS) else "--"
-        axes.loglog(work, error, style, color=COLOURS[number % len(COLOURS)], label=name)
+        colour, style = f"C{number % 10}", "--" if number % 2 else "-"
+        axes.loglog(work, error, style, color=colour, label=name)
+        axes.plot(*measured[name], "o", color=colour)
     axes.set_xlabel("seconds of work per configuration")
     axes.set_ylabel("stochastic error of $C(t)$")
-    axes.legend(frameon=False, fontsize="small")
+    figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize="small")
     return figure
 
 

@@ -41,13 +41,13 @@ def estimators_section(store: Store, parameters: G2Disconnected) -> Section:
     shown: list[Figure | Table] = [*parts]
     for flavour in (LIGHT, DIFFERENCE):
         costs = dict(_costs(store, parameters, flavour))
-        shown.append(
-            Figure(
-                estimator_cost_figure({name: cost.curve(_factors(cost)) for name, cost in costs.items()}),
-                f"Stochastic error of C(t), {FLAVOURS[flavour]}, against work, extrapolated in the number of "
-                "noise vectors; eigenvectors included.",
-            )
+        curves = {name: cost.curve(_factors(cost)) for name, cost in costs.items()}
+        measured = {name: (cost.work(), cost.correlator_error()) for name, cost in costs.items()}
+        caption = (
+            f"Stochastic error of C(t), {FLAVOURS[flavour]}, against work, eigenvectors included: measured, "
+            "and what it says of other numbers of noise vectors."
         )
+        shown.append(Figure(estimator_cost_figure(curves, measured), caption))
         shown.append(cost_table(costs, f"Cost of the same error, {FLAVOURS[flavour]}"))
     text = (
         "Errors are those of the noise at fixed gauge fields. Work is seconds per configuration, at the pace "

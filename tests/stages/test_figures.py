@@ -82,3 +82,12 @@ def test_table_reads_back_to_the_last_bit():
     header = text.splitlines()[1]
     assert header.count("error") == 3
     assert len(header) == len(text.splitlines()[2])
+
+
+def test_estimator_cost_figure_has_a_curve_and_a_point_for_each():
+    curves = {"plain": ([1.0, 10.0], [3.0, 1.0]), "low modes": ([4.0, 9.0], [0.3, 0.1])}
+    figure = figures.estimator_cost_figure(curves, {"plain": (5.0, 2.0), "low modes": (5.0, 0.2)})
+    (axes,) = figure.axes
+    assert [len(line.get_xdata()) for line in axes.lines] == [2, 1, 2, 1]
+    assert axes.get_xscale() == axes.get_yscale() == "log"
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == list(curves)
