@@ -24,12 +24,10 @@ from stages.dirac.staggered import StaggeredDslash
 from stages.estimators.trace import Progress, no_progress
 from stages.kernels.dispatch import Array, array_module, to_host
 from stages.lattice.geometry import EVEN, ODD
-from stages.solvers.deflation import Deflation
+from stages.solvers.deflation import Deflation, has_odd_partner
 
 SLAB = 16
 """Modes whose currents are computed together."""
-ZERO_MODE = 1e-12
-"""Eigenvalues of B up to this have no odd partner: D_oe v_n vanishes."""
 
 
 class ModeCurrents(NamedTuple):
@@ -92,10 +90,10 @@ def low_mode_density(eigenvalue: ArrayLike, mass: float, volume: int) -> NDArray
     """(2/V) tr M^-1 of the modes over the sites of a parity, ``[parity]``; the same where none is zero."""
     values = np.asarray(eigenvalue)
     weight = 4 * mass / volume / (values + 4 * mass**2)
-    return np.array([weight.sum(), weight[values > ZERO_MODE].sum()])
+    return np.array([weight.sum(), weight[has_odd_partner(values)].sum()])
 
 
 def _partner_weight(eigenvalue: NDArray[np.float64]) -> NDArray[np.float64]:
     """1 / lambda, that of D_oe v in a product of two odd partners; 0 for a mode that has none."""
-    exists = eigenvalue > ZERO_MODE
+    exists = has_odd_partner(eigenvalue)
     return exists / np.where(exists, eigenvalue, 1)

@@ -20,20 +20,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
-import scipy.linalg
 from numpy.typing import NDArray
 
 from stages.dirac.operator import LinearOperator
 from stages.dirac.staggered import NormalOperator, SquaredDslash, StaggeredDslash
 from stages.kernels.cholesky import Matrix
-from stages.kernels.dispatch import Array, array_module, kernels_for, to_device_like, to_host
+from stages.kernels.dispatch import Array, array_module, kernels_for, to_host
 from stages.lattice.errors import InputError
 from stages.lattice.geometry import EVEN, ODD
 from stages.solvers.krylov import KrylovSolver
 from stages.solvers.reliable import Progress
+from stages.solvers.ritz import Ritz, RitzVectors, ritz_pairs
 from stages.solvers.solution import Solution
 
 WIDTH = 16
@@ -48,12 +48,10 @@ operator: those of another gauge field or boundary condition are off by a good p
 """
 ROUNDING = 1e-10
 
-
-class Ritz(NamedTuple):
-    """theta ``[k]`` ascending and Q ``[k, k]``: V Q are orthonormal, and diagonalise B in the span of V."""
-
-    values: NDArray[np.float64]
-    rotation: Matrix
+ZERO_MODE = 1e-12
+"""Eigenvalues of B up to this are zero, and D_oe v vanishes: of a free naive field, where the largest is 16,
+rounding leaves 4e-15.
+"""
 
 
 @dataclass(frozen=True)
@@ -105,18 +103,8 @@ class Deflation:
 
     @cached_property
     def ritz(self) -> Ritz:
-        """Raises InputError if the vectors are linearly dependent."""
-        norms = np.sqrt(self.gram.diagonal().real)
-        scale = np.outer(norms, norms)
-        projected, gram = _hermitian(self.projected / scale), _hermitian(self.gram / scale)
-        try:
-            values, rotation = scipy.linalg.eigh(projected, gram)
-        except (np.linalg.LinAlgError, ValueError) as error:
-            raise InputError(
-                f"the {len(self)} vectors of the deflation space are linearly dependent or not finite: "
-                "compute them again"
-            ) from error
-        return Ritz(values, rotation / norms[:, None])
+        """theta and Q. Raises InputError if the vectors are linearly dependent."""
+        return ritz_pairs(self.projected, self.gram)
 
     def first(self, count: int) -> Deflation:
         """The space of the `count` lowest vectors, a view; InputError for more than there are."""
@@ -134,13 +122,7 @@ class Deflation:
 
         Raises InputError unless V^H A V is positive definite, and for another number of rows.
         """
-        theta = self.ritz.values
-        if not theta[0] + shift > 0:
-            raise InputError(
-                f"the operator is not positive on its deflation space: the lowest eigenvalue {theta[0]:.3g} "
-                f"and the shift {shift:.3g} add up to {theta[0] + shift:.3g}; take a larger mass"
-            )
-        return self._combination(1 / (theta + shift), b)
+        return self._ritz_vectors.guess(shift, b)
 
     def remainder(self, x: Array) -> Array:
         """x - V (V^H V)^-1 V^H x ``[*shape, N]``: the part of x that is orthogonal to all vectors."""
@@ -148,7 +130,7 @@ class Deflation:
 
     def within(self, x: Array) -> Array:
         """V (V^H V)^-1 V^H x ``[*shape, N]``: the part of x in the span of the vectors."""
-        return self._combination(np.ones(len(self)), x)
+        return self._ritz_vectors.within(x)
 
     def check(self, B: LinearOperator) -> None:
         """Raises InputError unless B v = rho v holds for some of the vectors as well as was recorded."""
@@ -174,18 +156,9 @@ class Deflation:
         shift, precision = getattr(A, "shift", 0.0), self.vectors.dtype
         return lambda residual: self.guess(shift, residual.astype(precision, copy=False))
 
-    def _combination(self, weights: NDArray[np.float64], x: Array) -> Array:
-        """V Q weights Q^H V^H x."""
-        xp, basis = array_module(x), kernels_for(x).basis
-        components = self._rotation.conj().T @ basis.project(self.vectors, x)
-        components *= xp.asarray(weights)[:, None]
-        out = xp.zeros_like(x)
-        basis.add_combination(out, self.vectors, self._rotation @ components)
-        return out
-
     @cached_property
-    def _rotation(self) -> Array:
-        return to_device_like(self.ritz.rotation, self.vectors)
+    def _ritz_vectors(self) -> RitzVectors:
+        return RitzVectors(self.vectors, self.ritz)
 
 
 @dataclass(frozen=True)
@@ -197,7 +170,7 @@ class StaggeredDeflation:
         W^H W = V^H B V,   W^H (-D_oe D_eo) W = V^H B^2 V,
 
     and B^2 within the span of V is projected gram^-1 projected, beside what B takes out of it, of which the
-    diagonal is known: the squares of the residuals.
+    diagonal is known: the squares of the residuals. Zero modes have no odd partner, and W none of them.
     """
 
     dslash: StaggeredDslash
@@ -234,15 +207,23 @@ class StaggeredDeflation:
         squared = even.projected @ np.linalg.solve(even.gram, even.projected)
         if even.residuals is not None:
             squared += np.diag(even.gram.diagonal() * even.residuals**2)
-        return OddDeflation(self.dslash, Deflation(even.vectors, even.projected, squared))
+        kept = even.ritz.rotation[:, has_odd_partner(even.eigenvalues)]
+        gram, projected = (kept.conj().T @ matrix @ kept for matrix in (even.projected, squared))
+        theta, rotation = ritz_pairs(projected, gram)
+        return OddDeflation(self.dslash, RitzVectors(even.vectors, Ritz(theta, kept @ rotation)))
 
 
 @dataclass(frozen=True)
 class OddDeflation:
-    """Deflation on the odd sites in the space of D_oe V; lifted: V with the matrices of D_oe V."""
+    """Deflation on the odd sites in the space of W = D_oe V; lifted: V Q with orthonormal D_oe V Q."""
 
     dslash: StaggeredDslash
-    lifted: Deflation
+    lifted: RitzVectors
+
+    @property
+    def eigenvalues(self) -> NDArray[np.float64]:
+        """Ritz values of -D_oe D_eo, one for each vector with an odd partner, ascending."""
+        return self.lifted.pairs.values
 
     def guess(self, shift: float, b: Array) -> Array:
         """W (W^H A W)^-1 W^H b for W = D_oe V, as `Deflation.guess`; W^H = -V^H D_eo."""
@@ -279,6 +260,11 @@ class DeflatedSolver:
         return self.solver.solve(A, b, x0, on_failure, progress, self.deflation.correction(A))
 
 
+def has_odd_partner(eigenvalues: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Whether D_oe v does not vanish, of modes v of these eigenvalues of B."""
+    return eigenvalues > ZERO_MODE
+
+
 def _applied(B: LinearOperator, vectors: Array, chosen: NDArray[np.intp]) -> tuple[Array, Array]:
     """The chosen columns v of vectors ``[*B.shape, k]`` and B v, in double precision."""
     xp = array_module(vectors)
@@ -292,7 +278,3 @@ def _residuals(v: Array, bv: Array) -> NDArray[np.float64]:
     norms2 = blas.norms2(v)
     bv -= v * (blas.dots(v, bv).real / norms2)
     return np.sqrt(to_host(blas.norms2(bv) / norms2))
-
-
-def _hermitian(matrix: Matrix) -> Matrix:
-    return (matrix + matrix.conj().T) / 2

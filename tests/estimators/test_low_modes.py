@@ -98,16 +98,31 @@ def test_low_part_of_each_mode_by_the_formula(dslash, spectrum):
     assert np.isclose(currents.current[1, mu, t], expected, rtol=1e-8, atol=1e-13)
 
 
-def test_zero_modes_of_the_free_field_have_no_partner():
-    """Periodic free field: B has 3 * 8 zero modes per parity, which carry no current."""
+@pytest.fixture(scope="module")
+def free():
+    """The periodic free field: B has 3 * 8 zero modes per parity."""
     unit = np.broadcast_to(np.eye(3, dtype=complex), (4, 2, TINY.half_volume, 3, 3)).copy()
-    dslash = StaggeredDslash(naive_links(unit, TINY, boundary="periodic"), kernels=reference)
-    modes = dense_deflation(dslash, dense_spectrum(dslash), 24)
-    currents = mode_currents(dslash, dslash.links.thin, modes.even)
+    return StaggeredDslash(naive_links(unit, TINY, boundary="periodic"), kernels=reference)
+
+
+def test_zero_modes_of_the_free_field_have_no_partner(free):
+    """They carry no current."""
+    modes = dense_deflation(free, dense_spectrum(free), 24)
+    currents = mode_currents(free, free.links.thin, modes.even)
     assert np.abs(currents.eigenvalue).max() < 1e-12
     assert np.abs(currents.current).max() < 1e-12
     even, odd = low_mode_density(currents.eigenvalue, MASS, TINY.volume)
     assert odd == 0 and np.isclose(even, 24 / (TINY.volume * MASS), rtol=1e-9)
+
+
+@pytest.mark.parametrize("count", [24, 60])
+def test_low_part_and_remainder_add_up_where_modes_vanish(free, count):
+    solver, modes = DenseSolver(), dense_deflation(free, dense_spectrum(free), count)
+    exact = exact_loops(trace_of(free, solver), np, width=192)
+    rest = exact_loops(trace_of(free, solver, modes), np, width=192)
+    current, density = low_part(free, modes)
+    assert np.abs(current + rest.current[0] - exact.current[0]).max() < 1e-12
+    assert np.allclose(density + rest.density[0], exact.density[0], rtol=1e-11)
 
 
 @pytest.mark.parametrize("options", [{}, {"color": True}, {"displacement": 2}])
