@@ -49,9 +49,9 @@ def test_predicted_variance_is_the_scatter(counts, scale):
 @pytest.mark.parametrize("skewed", [False, True])
 def test_predicted_variance_is_the_scatter_for_many_counts(counts, scale, skewed):
     rng, loops = np.random.default_rng(37), replace(waving(scale), skewed=skewed)
-    moments = average([noise_moments(loops.pieces(rng, *counts)) for _ in range(6000)])
-    ratio = correlator_variance(moments, held(counts)) / scatter(loops, rng, counts, 20_000)
-    assert np.mean(ratio) == pytest.approx(1.0, abs=0.15 if skewed else 0.05)
+    moments = average([noise_moments(loops.pieces(rng, *counts)) for _ in range(1000)])
+    ratio = correlator_variance(moments, held(counts)) / scatter(loops, rng, counts, 5000)
+    assert np.mean(ratio) == pytest.approx(1.0, abs=0.2 if skewed else 0.1)
 
 
 @pytest.mark.parametrize("scale", [0.0, 1.0])
