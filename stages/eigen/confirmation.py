@@ -17,8 +17,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.eigen.chebyshev import ChebyshevFilter
-
 CHANCE = 1e-3
 """Probability that a random block overlaps less with the missing vector than is supposed."""
 
@@ -32,19 +30,11 @@ def largest_cluster(values: NDArray[np.float64], width: float) -> int:
     return int((ends - np.arange(len(values))).max())
 
 
-def missing(
-    filter: ChebyshevFilter,
-    values: NDArray[np.float64],
-    largest: float,
-    steps: int,
-    block: int,
-    dimension: int,
-) -> bool | None:
-    """True if an eigenvalue below the largest of `values` is missing, False if not, None if it is too early.
+def missing(p: NDArray[np.float64], largest: float, steps: int, block: int, dimension: int) -> bool | None:
+    """True if an eigenvector with p above the least of those found is missing, False if not, None: too early.
 
-    values: those found, ascending. largest: Ritz value of p(A) on the fresh Krylov space of so many steps.
+    p: at the eigenvalues found, descending. largest: Ritz value on the fresh Krylov space of so many steps.
     """
-    p = filter.values(values)
     if largest > p[-1] * (1 + TIE):
         return True
     above = p[p > largest * (1 + TIE)]

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.dirac.operator import LinearOperator
-from stages.eigen.confirmation import largest_cluster, missing
+from stages.eigen.confirmation import TIE, largest_cluster, missing
 from stages.eigen.eigenpairs import Eigenpairs, EigenStatus
 from stages.eigen.rayleigh import measure, rotate_to_eigenvectors
 from stages.eigen.saved import restore, snapshot
@@ -175,26 +175,37 @@ class Run:
             self.space.combine(slice(self.space.locked, self.space.used))
 
     def _confirm(self) -> bool:
-        """After each block of step 6: True if it is decided whether anything is missing."""
+        """After each block of step 6: True if it is decided whether anything is missing.
+
+        Copies may hide in what V keeps, to which the fresh block is orthogonal: both together count.
+        """
+        space, p = self.space, self.filter.values(np.sort(self.values))
         self.fresh_steps += 1
-        largest = float(self.space.ritz(self.fresh)[0][0])
-        verdict = missing(
-            *(self.filter, np.sort(self.values), largest, self.fresh_steps, self.block, self.dimension)
+        largest, fresh = (float(space.ritz(first)[0][0]) for first in (space.locked, self.fresh))
+        verdict = largest > p[-1] * (1 + TIE) or missing(
+            p, fresh, self.fresh_steps, self.block, self.dimension
         )
         if verdict is None:
             return False
         self.confirming, self.confirmed = False, not verdict
         if verdict:
-            self._unlock()
+            self._unlock(largest)
         return True
 
-    def _unlock(self) -> None:
-        """Every vector found competes again: its value of p stands on the diagonal of H."""
+    def _unlock(self, largest: float) -> None:
+        """Begin anew, but for the locked pairs below the missing one, whose Ritz value of p is `largest`.
+
+        At least a block of pairs competes again: as many copies may be missing. All else that was found goes
+        into the next block, so that every residual is again one of V and X.
+        """
         space = self.space
-        index = np.arange(space.locked)
-        space.H[: space.locked] = space.H[:, : space.locked] = 0
-        space.H[index, index] = self.filter.values(self.values[: space.locked])
-        space.locked = 0
+        order = np.argsort(self.values, kind="stable")
+        self.values, self.residuals = self.values[order], self.residuals[order]
+        space.permute(order)
+        lower = int((self.filter.values(self.values) >= largest).sum())
+        space.locked = max(0, min(lower, self.wanted - self.block))
+        space.combine(slice(space.locked, space.used))
+        self.values[space.locked :], self.residuals[space.locked :] = np.nan, np.inf
 
 
 def _whole_blocks(columns: int, block: int) -> int:

@@ -124,6 +124,11 @@ class Subspace:
         self.loss = np.ones((self.used, self.X.shape[-1]), complex)
         self._complete(self.X.shape[-1])
 
+    def permute(self, order: NDArray[np.intp]) -> None:
+        """Put the first columns of V, locked ones, into this order; H and E are to be dropped."""
+        V = self.V[..., : len(order)]
+        self.kernels.basis.rotate_in_place(V, to_device_like(np.eye(len(order), dtype=complex)[:, order], V))
+
     def take_block(self, X: Array) -> None:
         """The next block, as it was."""
         self._widen(X.shape[-1])

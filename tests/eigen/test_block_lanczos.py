@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from dense_operator import DenseOperator, hermitian
 
 from stages.dirac.staggered import NormalOperator, SquaredDslash, StaggeredDslash
 from stages.eigen.block_lanczos import BlockLanczos
@@ -16,25 +17,6 @@ from stages.kernels.dispatch import array_module, to_device_like, to_host
 from stages.lattice.errors import InputError
 from stages.lattice.formats import read_gauge
 from stages.lattice.geometry import Lattice
-
-
-class DenseOperator:
-    """A Hermitian matrix on fields ``[L, 3, N]`` without any method that an operator may have beside."""
-
-    hermitian, positive_definite, flops = True, False, 0.0
-
-    def __init__(self, matrix, dtype=np.complex128):
-        self.matrix, self.dtype = matrix.astype(dtype), np.dtype(dtype)
-        self.shape = (len(matrix) // 3, 3)
-        self.applications = 0
-
-    def apply(self, x, out=None):
-        self.applications += x.shape[-1]
-        result = (self.matrix @ x.reshape(len(self.matrix), -1)).reshape(x.shape)
-        if out is None:
-            return result
-        out[...] = result
-        return out
 
 
 class Checkpoint:
@@ -53,13 +35,6 @@ class Checkpoint:
             self.saves -= 1
             if self.saves == 0:
                 raise KeyboardInterrupt
-
-
-def hermitian(seed, eigenvalues):
-    rng = np.random.default_rng(seed)
-    size = len(eigenvalues)
-    basis, _ = np.linalg.qr(rng.normal(size=(size, size)) + 1j * rng.normal(size=(size, size)))
-    return (basis * eigenvalues) @ basis.conj().T
 
 
 def milc_operator(reference_data, entry, backend):
