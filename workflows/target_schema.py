@@ -74,7 +74,7 @@ def _rounded_up(number: int, chunk: int) -> int:
 
 def counts_beside_a_target(file: ParameterFile) -> Iterator[tuple[Location, str]]:
     """Numbers of noise vectors in a file whose target chooses them."""
-    if "target" not in file.values:
+    if file.values.get("target") is None:
         return
     for section in (("noise",), ("solves", "fine")):
         if "vectors" in _section(file, section):
@@ -86,7 +86,7 @@ def counts_beside_a_target(file: ParameterFile) -> Iterator[tuple[Location, str]
 
 def with_places_for_counts(file: ParameterFile) -> ParameterFile:
     """A target's file with numbers that the schema takes, which the target's own replace afterwards."""
-    if "target" not in file.values:
+    if file.values.get("target") is None:
         return file
     values = dict(file.values)
     if isinstance(values.get("noise"), dict):

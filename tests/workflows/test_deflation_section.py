@@ -52,6 +52,14 @@ def test_the_space_is_planned_with_its_size(quarkline: CommandLine, project: Pat
     assert re.search(r"spectrum +spectrum +2 +0 +2 +new", text)
 
 
+def test_low_modes_leave_the_keys_of_undeflated_loops_alone(quarkline: CommandLine, project: Path) -> None:
+    edit(project, SECTION, ("current:", "estimator: {low_modes: true}\ncurrent:"))
+    edit(project, ("current:", "alternatives: {plain: {deflation: false}}\ncurrent:"))
+    new = missing(quarkline, project)
+    assert new["loops_light"] == 2 * 2
+    assert not {"plain_loops_light", "plain_loops_strange", "plain_loops_light_fine"} & set(new)
+
+
 def test_the_space_is_computed_once_for_all_masses(quarkline: CommandLine, deflated: Path) -> None:
     assert missing(quarkline, deflated) == {}
     edit(deflated, ("light: 0.1", "light: 0.07"), ("block: 2, ", "block: 4, "))

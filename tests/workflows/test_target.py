@@ -209,6 +209,8 @@ def test_rounds_go_on_with_the_cheapest_number(quarkline: CommandLine, tmp_path:
         ("{loops: 0.2}", "{loops: 0.2, flavour: charm}", "expected 'light', 'strange' or 'light - strange'"),
         ("target: {loops: 0.2}", "target: 0.2", "expected a section of `key: value` lines"),
         ("target: {loops: 0.2}\n", "", "missing key `vectors` in `noise`"),
+        ("target: {loops: 0.2}\n", "target:\n", "missing key `vectors` in `noise`"),
+        ("target: {loops: 0.2}\n", "target: null\n", "missing key `vectors` in `noise`"),
     ],
 )
 def test_mistakes(quarkline: CommandLine, tmp_path: Path, before: str, after: str, message: str) -> None:
@@ -217,3 +219,11 @@ def test_mistakes(quarkline: CommandLine, tmp_path: Path, before: str, after: st
     answer = quarkline("plan", edit(file, (before, after)))
     assert answer.code == 2 and answer.out == "" and "Traceback" not in answer.err
     assert message in answer.err
+
+
+def test_an_empty_section_is_no_target(quarkline: CommandLine, tmp_path: Path) -> None:
+    file = tmp_path / "g2.yaml"
+    file.write_text(TINY)
+    plain = quarkline("plan", file, "--json")
+    file.write_text(TINY + "target:\n")
+    assert quarkline("plan", file, "--json") == plain and plain.code == 0
