@@ -119,9 +119,10 @@ def deflation(
     """The space, or its lowest `vectors`, where the solves run: complex128, or complex64 if it was rounded.
 
     Reads only those vectors, slice by slice. In a run the key says that the space is of these links; here
-    true residuals of some vectors are compared with the recorded ones, so that nobody deflates with the space
-    of another operator. Vectors from 16 bits are then smoothed (`stages.solvers.polished`). Raises InputError
-    for a space of another operator, and for more vectors than there are.
+    true residuals of some vectors are compared with the recorded ones, which shows the space of another gauge
+    field (`stages.solvers.deflation.Deflation.check` says how small a difference). Vectors from 16 bits are
+    then smoothed (`stages.solvers.polished`). Raises InputError for a space of another operator, and for more
+    vectors than there are.
     """
     lattice, (times, sites, _, stored, _) = dslash.lattice, space.vectors.shape
     if (times, sites) != (lattice.time_extent, lattice.sites_per_slice):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from stages.dirac.staggered import NormalOperator, SquaredDslash, StaggeredDslash
-from stages.gauge.hisq import hisq_links, naive_links
+from stages.gauge.hisq import hisq_links
 from stages.kernels import reference
 from stages.kernels.dispatch import to_device_like, to_host
 from stages.lattice.errors import InputError
@@ -133,23 +133,6 @@ def test_remainder_is_an_orthogonal_projector(deflation, random_block, parity, r
     assert np.linalg.matrix_rank(rows(space.within(random_block(12, *x.shape[:2], 40))), tol=1e-8) == K
 
 
-@pytest.mark.parametrize(("k", "partners"), [(10, 0), (24, 0), (60, 36)])
-def test_zero_modes_have_no_odd_partner(random_block, k, partners):
-    """Periodic free field: 24 of the even modes vanish under D_oe, the other ones deflate the odd sites."""
-    unit = np.broadcast_to(np.eye(3, dtype=complex), (4, 2, TINY.half_volume, 3, 3)).copy()
-    dslash = StaggeredDslash(naive_links(unit, TINY, boundary="periodic"), kernels=reference)
-    B = SquaredDslash(dslash)
-    vectors = np.ascontiguousarray(dense_pairs(B)[1][..., :k])
-    space = StaggeredDeflation(dslash, Deflation.of(B, vectors)).of(ODD)
-    W = np.linalg.svd(rows(dslash.apply_to(ODD, vectors)))[0][:, :partners]
-    identity = np.eye(len(W), dtype=complex).reshape(TINY.half_volume, 3, -1)
-    assert abs(rows(space.within(identity)) - W @ W.conj().T).max() < 1e-12
-    np.testing.assert_allclose(space.eigenvalues, np.full(partners, 4.0), rtol=1e-12)
-    A, b = NormalOperator(dslash, MASS, ODD), random_block(15, TINY.half_volume, 3, 4)
-    left = space.within(b - A.apply(space.guess(A.shift, b)))
-    assert abs(left).max() < 1e-12
-
-
 @pytest.mark.parametrize("name", SOLVERS)
 @pytest.mark.parametrize("parity", [EVEN, ODD])
 def test_all_eigenpairs_solve_at_once(deflation, dslash, random_block, name, parity):
@@ -263,6 +246,18 @@ def test_space_of_another_operator_is_refused(deflation, dslash, thin_links, ran
             replace(space, dslash=other).check()
         with pytest.raises(InputError, match="not of this operator"):
             DeflatedSolver(BatchedCG(1e-6, kernels=reference), space).solve(NormalOperator(other, MASS), b)
+
+
+@pytest.mark.parametrize("rounding", ROUNDINGS)
+def test_change_of_naik_epsilon_is_seen_above_the_recorded_residuals(deflation, thin_links, rounding):
+    passes, seen = {"double": (1e-12, 1e-9), "single": (1e-6, 1e-5), "half": (1e-3, 1e-2)}[rounding]
+    near, far = (
+        replace(deflation(rounding), dslash=StaggeredDslash(links, kernels=reference))
+        for links in (links_of(thin_links, naik_epsilon=change) for change in (passes, seen))
+    )
+    near.check()
+    with pytest.raises(InputError, match="not of this operator"):
+        far.check()
 
 
 def test_refusals(deflation, dslash, pairs, dense, random_block):
