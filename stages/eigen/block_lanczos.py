@@ -10,6 +10,8 @@ columns.
     wanted ones lambda = v^H A v and |A v - lambda v|; leading ones below the tolerance are locked 5  until
     all are locked: 2, with the same X 6  if as many eigenvalues coincide as a block has columns: a fresh
     random block; 2 until `confirmation` decides 7  eigenvectors of V^H A V, and their residuals
+
+Where V would span the whole space, step 7 alone is done, on unit vectors.
 """
 
 from __future__ import annotations
@@ -100,7 +102,7 @@ class BlockLanczos:
         self._check(A, on_failure)
         available = available_bytes(xp)
         check_memory(self.memory(A), available, self.vectors, self.fitting(A, available))
-        run = Run(self, A, xp, self._subspace(A), checkpoint)
+        run = Run(self, A, xp, self._subspace(A, self.vectors), checkpoint)
         status = run.iterate(progress)
         eigenpairs = run.eigenpairs(status)
         if status is not EigenStatus.CONVERGED and on_failure == "raise":
@@ -121,12 +123,14 @@ class BlockLanczos:
 
     def _memory(self, A: LinearOperator, vectors: int) -> int:
         dimension = int(np.prod(A.shape))
-        subspace = self.subspace or subspace_size(vectors, self.block, dimension)
-        return needed_bytes(dimension, A.dtype.itemsize, vectors, self.block, max(subspace, vectors))
+        subspace = max(self._subspace(A, vectors), vectors)
+        return needed_bytes(dimension, A.dtype.itemsize, vectors, self.block, subspace)
 
-    def _subspace(self, A: LinearOperator) -> int:
+    def _subspace(self, A: LinearOperator, vectors: int) -> int:
+        """Columns of the basis: the whole space, or so few that a block more has room in it."""
         dimension = int(np.prod(A.shape))
-        return min(self.subspace or subspace_size(self.vectors, self.block, dimension), dimension)
+        size = self.subspace or subspace_size(vectors, self.block, dimension)
+        return size if size + self.block <= dimension else dimension
 
     def _check(self, A: LinearOperator, on_failure: str) -> None:
         dimension = int(np.prod(A.shape))
@@ -146,7 +150,7 @@ class BlockLanczos:
                 f"{A.shape}: ask for at most {dimension}"
             )
         smallest = min(self.vectors + 2 * self.block, dimension)
-        if self._subspace(A) < smallest:
+        if self._subspace(A, self.vectors) < smallest:
             raise InputError(
                 f"a subspace of {self.subspace} vectors is too small for {self.vectors} eigenvectors in "
                 f"blocks of {self.block}: give at least {smallest} (by default it is "

@@ -28,8 +28,9 @@ class Eigenpairs:
 
     values: ascending, float64 ``[k]``. vectors: orthonormal ``[*A.shape, k]`` in the dtype of A. residuals:
     |A v - lambda v| recomputed, float64 ``[k]``. matvecs: applications of A to one right-hand side. window:
-    (low, high) and degree: those of the filter at the end. history: (restart, converged, largest residual of
-    the wanted pairs) after each restart cycle. extras: columns of the subspace, further passes of
+    (low, high) and degree: those of the filter at the end; where the basis spans the whole space there is
+    none, and they are the ends of the spectrum and 0. history: (restart, converged, largest residual of the
+    wanted pairs) after each restart cycle. extras: columns of the subspace, further passes of
     orthogonalisation, windows that had to be moved.
     """
 

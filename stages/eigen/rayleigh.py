@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from stages.dirac.operator import LinearOperator
 from stages.kernels.dispatch import Array, Kernels, array_module, to_device_like, to_host
+from stages.lattice.errors import InputError
 
 
 def measure(
@@ -27,15 +28,28 @@ def measure(
     return values, residuals
 
 
-def rotate_to_eigenvectors(A: LinearOperator, kernels: Kernels, vectors: Array, spare: Array) -> None:
-    """Rotate orthonormal vectors ``[*, k]`` to the eigenvectors of A in their span, lowest first."""
+def rotate_to_eigenvectors(
+    A: LinearOperator, kernels: Kernels, vectors: Array, spare: Array
+) -> NDArray[np.float64]:
+    """Rotate orthonormal vectors ``[*, k]`` to the eigenvectors of A in their span; the values, ascending.
+
+    Raises InputError for an operator that gives NaN.
+    """
     k = vectors.shape[-1]
     projected = np.empty((k, k), complex)
     for columns, _, image in _images(A, vectors, spare):
         count = columns.stop - columns.start
         projected[:, columns] = to_host(kernels.basis.project(vectors, image))[:, :count]
-    _, rotation = np.linalg.eigh((projected + projected.conj().T) / 2)
+    if not np.isfinite(projected).all():
+        raise not_finite(A)
+    values, rotation = np.linalg.eigh((projected + projected.conj().T) / 2)
     kernels.basis.rotate_in_place(vectors, to_device_like(rotation, vectors))
+    return values
+
+
+def not_finite(A: LinearOperator) -> InputError:
+    """The error that says so."""
+    return InputError(f"{type(A).__name__} gives numbers that are NaN or infinite: check the gauge links")
 
 
 def _images(A: LinearOperator, vectors: Array, spare: Array) -> Iterator[tuple[slice, Array, Array]]:

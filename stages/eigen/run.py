@@ -9,13 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.dirac.operator import LinearOperator
+from stages.eigen.chebyshev import ChebyshevFilter
 from stages.eigen.confirmation import TIE, largest_cluster, missing
 from stages.eigen.eigenpairs import Eigenpairs, EigenStatus
 from stages.eigen.rayleigh import measure, rotate_to_eigenvectors
 from stages.eigen.saved import restore, snapshot
 from stages.eigen.spectrum import estimate_spectrum
 from stages.eigen.subspace import Subspace
-from stages.eigen.window import MOST_MOVES, WindowChoice, whole_space
+from stages.eigen.window import MOST_MOVES, WindowChoice
 from stages.kernels.dispatch import Array, array_module, kernels_for
 
 if TYPE_CHECKING:
@@ -43,19 +44,24 @@ class Run:
         self.values = np.full(self.wanted, np.nan)
         self.residuals = np.full(self.wanted, np.inf)
         self.history: list[tuple[int, int, float]] = []
-        self.kept = size if size == self.dimension else method.kept(size)
+        self.space = Subspace(self.kernels, xp, A.shape, A.dtype, size, self.block, method.seed)
+        if size < self.dimension:
+            self._begin(xp)
+
+    def _begin(self, xp: Any) -> None:
+        """Step 1, or what a checkpoint has."""
+        method, A, checkpoint = self.method, self.A, self.checkpoint
+        self.kept = method.kept(self.space.size)
         self.choice = WindowChoice(method.window, method.degree, self.kept, self.block)
         saved = checkpoint.load() if checkpoint else None
-        if saved is None:
+        if saved is not None:
+            restore(self, saved)
+        else:
             spectrum = estimate_spectrum(A, self.kernels, xp, 1, method.seed, self.kept)
             self.matvecs += spectrum.steps
-            self.filter = whole_space(spectrum) if size == self.dimension else self.choice.first(spectrum)
+            self.filter = self.choice.first(spectrum)
             self.scale = max(abs(spectrum.lowest), abs(spectrum.found))
-        self.space = Subspace(self.kernels, xp, A.shape, A.dtype, size, self.block, method.seed)
-        if saved is None:
             self.space.start()
-        else:
-            restore(self, saved)
 
     @property
     def seconds(self) -> float:
@@ -73,26 +79,51 @@ class Run:
         return min(self.space.locked, self.wanted)
 
     def iterate(self, progress: Progress | None) -> EigenStatus:
-        """Steps 2 to 6."""
+        """Steps 2 to 6, or all at once."""
+        if self.space.size == self.dimension:
+            self._diagonalise()
+            self._report(progress)
+            return EigenStatus.CONVERGED
         while not self._finished():
             if self.restarts >= self.method.max_restarts:
                 return EigenStatus.RESTART_LIMIT
             self._cycle()
-            self.history.append((self.restarts, self.converged, float(self.residuals.max())))
-            if progress is not None:
-                progress(self.restarts, self.converged, self.wanted, float(self.residuals.max()))
+            self._report(progress)
             if self.checkpoint is not None:
                 self.checkpoint.save(snapshot(self))
         return EigenStatus.CONVERGED
+
+    def _diagonalise(self) -> None:
+        """Eigenvectors of A among the unit vectors of the whole space, with a dense matrix on the host."""
+        space = self.space
+        space.V[...] = 0
+        index = array_module(space.V).arange(self.dimension)
+        space.V.reshape(self.dimension, -1)[index, index] = 1
+        values = rotate_to_eigenvectors(self.A, self.kernels, space.V, space.third)
+        self.matvecs += _whole_blocks(self.dimension, self.block)
+        self.filter = ChebyshevFilter(float(values[0]), float(values[-1]), 0)
+        self.scale = float(abs(values).max())
+        space.locked = space.used = self.dimension
+        self.restarts = 1
+        self.values, self.residuals = measure(self.A, self.kernels, space.V[..., : self.wanted], space.third)
+        self.matvecs += _whole_blocks(self.wanted, self.block)
+
+    def _report(self, progress: Progress | None) -> None:
+        largest = float(self.residuals.max())
+        self.history.append((self.restarts, self.converged, largest))
+        if progress is not None:
+            progress(self.restarts, self.converged, self.wanted, largest)
 
     def eigenpairs(self, status: EigenStatus) -> Eigenpairs:
         """Step 7."""
         space, k = self.space, self.wanted
         space.X = space.spare = space.third[..., :0]
         vectors = space.V[..., :k]
-        rotate_to_eigenvectors(self.A, self.kernels, vectors, space.third)
+        if space.size < self.dimension:
+            rotate_to_eigenvectors(self.A, self.kernels, vectors, space.third)
+            self.matvecs += _whole_blocks(k, self.block)
         values, residuals = measure(self.A, self.kernels, vectors, space.third)
-        self.matvecs += 2 * _whole_blocks(k, self.block)
+        self.matvecs += _whole_blocks(k, self.block)
         xp = array_module(vectors)
         order = np.argsort(values, kind="stable")
         space.third = None
@@ -119,7 +150,7 @@ class Run:
         if space.locked < self.wanted:
             return False
         cluster = largest_cluster(np.sort(self.values), 10 * self.limit)
-        if self.confirmed or cluster < self.block or space.used == self.dimension:
+        if self.confirmed or cluster < self.block:
             return True
         if not self.confirming:
             self.confirming, self.fresh, self.fresh_steps = True, space.used, 0

@@ -63,7 +63,7 @@ def restore(run: Run, arrays: dict[str, NDArray]) -> None:
     space.locked, space.used, space.draws, space.passes, space.second_passes = counts[7:]
     for first in range(0, space.used, COLUMNS):
         space.V[..., first : min(first + COLUMNS, space.used)] = put(arrays[f"vectors_{first}"])
-    space.take_block(put(arrays["next_block"]))
+    space.X[...] = put(arrays["next_block"])
     space.H[: space.used, : space.used] = arrays["projected"]
     space.E[: space.used, : space.used] = arrays["lost"]
     space.loss = arrays["block_lost"].copy()

@@ -16,8 +16,8 @@ from scipy.linalg import eigh_tridiagonal
 
 from stages.dirac.operator import LinearOperator
 from stages.eigen.random_block import fill_random
+from stages.eigen.rayleigh import not_finite
 from stages.kernels.dispatch import Array, Kernels, to_device_like, to_host
-from stages.lattice.errors import InputError
 
 STEPS = 20
 MOST_STEPS = 600
@@ -82,9 +82,7 @@ class _Lanczos:
         self.A.apply(self.x, self.out)
         alpha = to_host(blas.dots(self.x, self.out)).real
         if not np.isfinite(alpha).all():
-            raise InputError(
-                f"{type(self.A).__name__} times a random vector is NaN or infinite: check the gauge links"
-            )
+            raise not_finite(self.A)
         blas.update(self.out, self.x, self._diagonal(-alpha))
         blas.update(self.out, self.before, self._diagonal(-self.betas[-1]))
         beta = self._norms(self.out)

@@ -29,9 +29,9 @@ from stages.solvers.orthonormal import orthonormalise
 
 
 class Subspace:
-    """V ``[*shape, size]``, H ``[size, size]``, the next block X ``[*shape, <= block]`` and two spare blocks.
+    """V ``[*shape, size]``, H ``[size, size]``, the next block X ``[*shape, block]`` and two spare blocks.
 
-    locked, used: columns of V that are final, and that are in use. dimension: of the whole space.
+    locked, used: columns of V that are final, and that are in use. The whole space has room for V and X.
     """
 
     def __init__(
@@ -61,8 +61,8 @@ class Subspace:
 
     @property
     def full(self) -> bool:
-        """No room for another block; or the basis spans the whole space."""
-        return self.used + self.X.shape[-1] > self.size or self.X.shape[-1] == 0
+        """No room for another block."""
+        return self.used + self.block > self.size
 
     def start(self) -> None:
         """A fresh random block orthogonal to all columns in use."""
@@ -74,7 +74,7 @@ class Subspace:
 
         apply(x, spare): F x and the other array; both may be overwritten.
         """
-        first, width = self.used, self.X.shape[-1]
+        first, width = self.used, self.block
         self.V[..., first : first + width] = self.X
         self.used += width
         self.E[:first, first : self.used] = self.loss
@@ -114,25 +114,20 @@ class Subspace:
         V = self.V[..., columns]
         rng = np.random.default_rng([self.seed, self.draws])
         self.draws += 1
-        mixture = rng.normal(size=(V.shape[-1], self.X.shape[-1], 2)).view(complex)[..., 0]
+        mixture = rng.normal(size=(V.shape[-1], self.block, 2)).view(complex)[..., 0]
         self.X[...] = 0
         self.kernels.basis.add_combination(self.X, V, to_device_like(mixture, V))
         self.used = self.locked
         self.H[:] = 0
         orthonormalise(self.kernels, self.X)
-        self.S = np.zeros((self.X.shape[-1],) * 2, complex)
-        self.loss = np.ones((self.used, self.X.shape[-1]), complex)
-        self._complete(self.X.shape[-1])
+        self.S = np.zeros((self.block,) * 2, complex)
+        self.loss = np.ones((self.used, self.block), complex)
+        self._complete(self.block)
 
     def permute(self, order: NDArray[np.intp]) -> None:
         """Put the first columns of V, locked ones, into this order; H and E are to be dropped."""
         V = self.V[..., : len(order)]
         self.kernels.basis.rotate_in_place(V, to_device_like(np.eye(len(order), dtype=complex)[:, order], V))
-
-    def take_block(self, X: Array) -> None:
-        """The next block, as it was."""
-        self._widen(X.shape[-1])
-        self.X[...] = X
 
     def _orthogonalise(self) -> Matrix:
         """X -= V V^H X; the projections ``[used, width]``."""
@@ -147,13 +142,10 @@ class Subspace:
 
         Missing columns become random ones. Returns what further passes add to the projections; keeps S.
         """
-        width = min(self.block, self.dimension - self.used)
-        added: Matrix = np.zeros((self.used, self.S.shape[1]), complex)
-        kept = self.S[: min(rank, width)]
-        self.S = np.vstack([kept, np.zeros((width - len(kept), self.S.shape[1]), complex)])
-        self.loss = self.loss[:, :width]
-        self._widen(width)
-        while rank < width or (width and np.abs(self.loss).max(initial=0) > self.unit ** (2 / 3)):
+        width = self.block
+        added: Matrix = np.zeros((self.used, width), complex)
+        self.S[rank:] = 0
+        while rank < width or np.abs(self.loss).max(initial=0) > self.unit ** (2 / 3):
             if rank < width:
                 self._draw(rank)
             C = self._orthogonalise() if self.used else np.zeros((0, width), complex)
@@ -184,18 +176,8 @@ class Subspace:
 
     def _draw(self, first: int) -> None:
         """Random columns of norm near one from this one of X on."""
-        fresh = self.xp.empty((*self.X.shape[:-1], self.X.shape[-1] - first), self.X.dtype)
+        fresh = self.xp.empty((*self.X.shape[:-1], self.block - first), self.X.dtype)
         fill_random(fresh, self.xp, self.seed, self.draws)
         fresh *= (1.5 / self.dimension) ** 0.5
         self.draws += 1
         self.X[..., first:] = fresh
-
-    def _widen(self, width: int) -> None:
-        """X and the spare blocks with so many columns; what X holds stays."""
-        if width == self.X.shape[-1]:
-            return
-        block = self.xp.zeros((*self.X.shape[:-1], width), self.X.dtype)
-        shared = min(width, self.X.shape[-1])
-        block[..., :shared] = self.X[..., :shared]
-        self.X = block
-        self.spare = self.xp.empty_like(block)

@@ -103,8 +103,3 @@ class WindowChoice:
         growth = GROWTH + GROWTH_PER_BLOCK * log(self.block)
         rate = acosh((low + high - 2 * lowest) / (high - low))
         return int(np.clip(ceil(growth / rate), 2, MOST_DEGREE))
-
-
-def whole_space(spectrum: Spectrum) -> ChebyshevFilter:
-    """The filter where the basis spans the whole space: a straight line."""
-    return ChebyshevFilter(spectrum.lowest, spectrum.high, 1)

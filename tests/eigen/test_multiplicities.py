@@ -49,3 +49,20 @@ def test_any_degeneracy_in_any_block(seed):
     copies = int(rng.integers(block, 3 * block + 4))
     vectors = int(rng.integers(max(2, copies - 4), copies + 12))
     check(degenerate(seed, copies, float(rng.choice([0.02, 0.05, 0.2, 0.5]))), seed, vectors, block)
+
+
+@pytest.mark.parametrize(
+    ("dimension", "vectors", "block"),
+    [(33, 33, 32), (60, 60, 7), (60, 58, 5), (60, 1, 32), (3, 1, 32), (3, 3, 1)],
+)
+def test_a_basis_of_the_whole_space_in_any_block(dimension, vectors, block):
+    check(np.sort(np.random.default_rng(dimension).uniform(-3, 3, dimension)), dimension, vectors, block)
+
+
+@pytest.mark.parametrize("subspace", [42, 53, 56, 58, 60, 99])
+def test_a_basis_of_nearly_the_whole_space(subspace):
+    spectrum = np.sort(np.random.default_rng(2).uniform(-3, 3, 60))
+    A = DenseOperator(hermitian(3, spectrum))
+    pairs = BlockLanczos(28, 7, subspace=subspace, max_restarts=60).solve(A)
+    np.testing.assert_allclose(pairs.values, spectrum[:28], atol=1e-12)
+    assert pairs.matvecs == A.applications
