@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from scipy.sparse.linalg import LinearOperator, eigsh
 
+from stages.dirac.full_lattice import StaggeredOperator
 from stages.dirac.operator import Product
-from stages.dirac.staggered import NormalOperator, SquaredDslash, StaggeredDslash, StaggeredOperator
+from stages.dirac.staggered import NormalOperator, SquaredDslash, StaggeredDslash
 from stages.gauge.hisq import hisq_links, naive_links
 from stages.kernels.dispatch import to_host
 from stages.lattice.errors import InputError

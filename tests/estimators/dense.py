@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy.linalg import expm
 
-from stages.dirac.staggered import SquaredDslash, StaggeredOperator
+from stages.dirac.full_lattice import StaggeredOperator
+from stages.dirac.staggered import SquaredDslash
 from stages.lattice.geometry import EVEN, ODD, Lattice
 from stages.solvers.deflation import Deflation, StaggeredDeflation
 from stages.solvers.solution import Solution, Status

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from stages.dirac.staggered import StaggeredDslash, StaggeredOperator
+from stages.dirac.full_lattice import StaggeredOperator
+from stages.dirac.staggered import StaggeredDslash
 from stages.gauge.hisq import hisq_links, naive_links
 from stages.kernels import reference
 from stages.lattice.errors import InputError

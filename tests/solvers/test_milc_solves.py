@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from stages.dirac.staggered import NormalOperator, StaggeredDslash, StaggeredOperator
+from stages.dirac.full_lattice import StaggeredOperator
+from stages.dirac.staggered import NormalOperator, StaggeredDslash
 from stages.gauge.hisq import asqtad_links, hisq_links
 from stages.lattice.formats import read_field, read_gauge
 from stages.lattice.geometry import EVEN, ODD
