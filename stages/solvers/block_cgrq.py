@@ -44,7 +44,8 @@ from stages.kernels.cholesky import Matrix, cholesky
 from stages.kernels.dispatch import Array, Kernels, array_module, to_device_like, to_host
 from stages.solvers.krylov import KrylovSolver
 from stages.solvers.orthonormal import NOISE, host_gram, orthonormalise
-from stages.solvers.reliable import BreakdownError, Recurrence, Vector, next_width
+from stages.solvers.recurrence import BreakdownError, Recurrence, Vector
+from stages.solvers.reliable import next_width
 from stages.solvers.solution import Status
 
 

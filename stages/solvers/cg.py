@@ -26,7 +26,7 @@ from stages.kernels.cg_coefficients import CGCoefficients, quotient
 from stages.kernels.dispatch import Array, Kernels, array_module, to_device_like, to_host
 from stages.kernels.reference.stream import Reports
 from stages.solvers.krylov import KrylovSolver
-from stages.solvers.reliable import BreakdownError, Recurrence, Vector
+from stages.solvers.recurrence import BreakdownError, Recurrence, Vector
 from stages.solvers.solution import Status
 
 

@@ -10,7 +10,8 @@ import numpy as np
 from stages.dirac.operator import LinearOperator
 from stages.kernels.dispatch import Array, Kernels, kernels_for
 from stages.lattice.errors import InputError
-from stages.solvers.reliable import Deflate, Progress, Recurrence, ReliableIteration
+from stages.solvers.recurrence import Recurrence
+from stages.solvers.reliable import Deflate, Progress, ReliableIteration
 from stages.solvers.solution import NotConverged, Solution, Status
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from stages.kernels.cholesky import Matrix, cholesky
 from stages.kernels.dispatch import Array, Kernels, to_device_like, to_host
-from stages.solvers.reliable import BreakdownError
+from stages.solvers.recurrence import BreakdownError
 from stages.solvers.solution import Status
 
 PASSES = 5

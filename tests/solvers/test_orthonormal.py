@@ -5,7 +5,7 @@ import pytest
 
 from stages.kernels import cpu, reference
 from stages.solvers.orthonormal import orthonormalise
-from stages.solvers.reliable import BreakdownError
+from stages.solvers.recurrence import BreakdownError
 from stages.solvers.solution import Status
 
 ROWS = 200
