@@ -94,18 +94,17 @@ class BlockLanczos:
         """The lowest eigenpairs of A, with vectors in arrays of `xp`.
 
         checkpoint: saved to after each restart cycle; a run that finds one of the same configuration goes
-        on from there. on_failure: 'raise' EigenpairsNotConverged or 'return' what there is. Raises
-        InputError for an operator that is not Hermitian, more vectors than its dimension, a subspace too
-        small, a window that leaves out the upper end of the spectrum, or too little memory, which is looked
-        at before the start.
+        on from there, and refuses one of another operator. on_failure: 'raise' EigenpairsNotConverged or
+        'return' what there is. Raises InputError for an operator that is not Hermitian, is zero or gives NaN,
+        more vectors than its dimension, a subspace too small, a degree that rounding forbids, a window that
+        leaves out the upper end of the spectrum, or too little memory, which is looked at before the start.
         """
         self._check(A, on_failure)
         available = available_bytes(xp)
         check_memory(self.memory(A), available, self.vectors, self.fitting(A, available))
         run = Run(self, A, xp, self._subspace(A, self.vectors), checkpoint)
-        status = run.iterate(progress)
-        eigenpairs = run.eigenpairs(status)
-        if status is not EigenStatus.CONVERGED and on_failure == "raise":
+        eigenpairs = run.eigenpairs(run.iterate(progress))
+        if eigenpairs.status is not EigenStatus.CONVERGED and on_failure == "raise":
             raise EigenpairsNotConverged(eigenpairs, self.tolerance * run.scale)
         return eigenpairs
 

@@ -20,6 +20,14 @@ class EigenStatus(Enum):
         "the limit of restarts came before the tolerance: raise max_restarts, give a larger subspace or "
         "degree, or loosen the tolerance (it is relative to the largest eigenvalue)"
     )
+    PRECISION = (
+        "residuals no longer fall, as rounding in the precision of the vectors holds them up: loosen the "
+        "tolerance (it is relative to the largest eigenvalue), or work in complex128"
+    )
+    RESIDUAL = (
+        "pairs that had converged miss the tolerance in the residuals computed at the end: check that the "
+        "operator is Hermitian and the same in every application, or loosen the tolerance"
+    )
 
 
 @dataclass(frozen=True)

@@ -18,12 +18,17 @@ from stages.eigen.spectrum import estimate_spectrum
 from stages.eigen.subspace import Subspace
 from stages.eigen.window import MOST_MOVES, WindowChoice
 from stages.kernels.dispatch import Array, array_module, kernels_for
+from stages.lattice.errors import InputError
 
 if TYPE_CHECKING:
     from stages.eigen.block_lanczos import BlockLanczos, Checkpoint, Progress
 
 SAFETY = 0.5
 """Pairs are locked at this part of the tolerance: step 7 mixes those of nearly equal eigenvalues."""
+
+PATIENCE = 20
+NEAR_ROUNDING = 1e4
+"""A run ends if residuals below so many rounding units of the largest eigenvalue rest for so many cycles."""
 
 
 class Run:
@@ -59,8 +64,13 @@ class Run:
         else:
             spectrum = estimate_spectrum(A, self.kernels, xp, 1, method.seed, self.kept)
             self.matvecs += spectrum.steps
-            self.filter = self.choice.first(spectrum)
+            self.fingerprint = spectrum.fingerprint
             self.scale = max(abs(spectrum.lowest), abs(spectrum.found))
+            if self.scale == 0:
+                raise InputError(
+                    f"{type(A).__name__} gives zero: every vector has the eigenvalue 0; check the gauge links"
+                )
+            self.filter = self.choice.first(spectrum)
             self.space.start()
 
     @property
@@ -87,11 +97,21 @@ class Run:
         while not self._finished():
             if self.restarts >= self.method.max_restarts:
                 return EigenStatus.RESTART_LIMIT
+            if self._held_up():
+                return EigenStatus.PRECISION
             self._cycle()
             self._report(progress)
             if self.checkpoint is not None:
                 self.checkpoint.save(snapshot(self))
         return EigenStatus.CONVERGED
+
+    def _held_up(self) -> bool:
+        """Residuals near rounding that did not halve, and no pair locked, in so many cycles."""
+        if len(self.history) <= PATIENCE or self.converged == self.wanted:
+            return False
+        (_, before, first), (_, now, last) = self.history[-PATIENCE - 1], self.history[-1]
+        near = NEAR_ROUNDING * float(np.finfo(self.A.dtype).eps) * self.scale
+        return before == now and first / 2 <= last <= near
 
     def _diagonalise(self) -> None:
         """Eigenvectors of A among the unit vectors of the whole space, with a dense matrix on the host."""
@@ -125,6 +145,8 @@ class Run:
         values, residuals = measure(self.A, self.kernels, vectors, space.third)
         self.matvecs += _whole_blocks(k, self.block)
         xp = array_module(vectors)
+        if status is EigenStatus.CONVERGED and not residuals.max() <= self.limit:
+            status = EigenStatus.RESIDUAL
         order = np.argsort(values, kind="stable")
         space.third = None
         sorted_vectors = (

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.eigen.chebyshev import ChebyshevFilter
+from stages.eigen.spectrum import fingerprint
 from stages.kernels.dispatch import array_module
 from stages.kernels.transfer import to_device, to_host
 from stages.lattice.errors import InputError
@@ -33,6 +34,7 @@ def snapshot(run: Run) -> dict[str, NDArray]:
     return {
         **arrays,
         "configuration": _configuration(run),
+        "operator": run.fingerprint,
         "next_block": np.array(to_host(space.X)),
         "projected": space.H[: space.used, : space.used].copy(),
         "lost": space.E[: space.used, : space.used].copy(),
@@ -49,13 +51,25 @@ def snapshot(run: Run) -> dict[str, NDArray]:
 
 
 def restore(run: Run, arrays: dict[str, NDArray]) -> None:
-    """Put a run where it was. Raises InputError if the arrays are those of another run."""
+    """Put a run where it was. Raises InputError if the arrays are those of another run or operator.
+
+    That is told by one application of A, which `matvecs` does not count.
+    """
     if not np.array_equal(arrays["configuration"], _configuration(run)):
         raise InputError(
             "the checkpoint belongs to another run of block Lanczos (fields, precision, vectors, block, "
             "subspace, seed or tolerance differ): remove it to start anew"
         )
     space, xp = run.space, array_module(run.space.V)
+    run.fingerprint = arrays["operator"].copy()
+    found = fingerprint(run.A, run.kernels, xp, run.method.seed)
+    rounding = max(1e-11, 100 * space.unit) * np.abs(found).max()
+    if not (np.abs(found - run.fingerprint) <= rounding).all():
+        raise InputError(
+            f"the checkpoint belongs to another operator (gauge field, boundary or action differ): a random "
+            f"vector has x^H A x = {found[0]:.12g}, and {run.fingerprint[0]:.12g} there; remove it to "
+            "start anew"
+        )
     put = (lambda array: array) if xp is np else to_device
     counts = [int(count) for count in arrays["counts"]]
     run.restarts, run.matvecs, run.moves, run.fresh, run.fresh_steps = counts[:5]

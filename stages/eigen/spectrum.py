@@ -24,6 +24,9 @@ MOST_STEPS = 600
 MARGIN = 0.01
 """Of the width of the spectrum, added to the upper end."""
 
+NARROWEST = 1e-4
+"""Width of a spectrum at least, relative to its largest value: a filter tells smaller differences badly."""
+
 
 @dataclass(frozen=True)
 class Spectrum:
@@ -31,6 +34,7 @@ class Spectrum:
 
     nodes ``[n]`` ascending and counts ``[n]``: about counts[i] eigenvalues lie below nodes[i]. resolution:
     how many eigenvalues the lowest node stands for. steps: applications of the operator to the block.
+    fingerprint: that of the operator.
     """
 
     lowest: float
@@ -40,6 +44,7 @@ class Spectrum:
     counts: NDArray[np.float64]
     resolution: float
     steps: int
+    fingerprint: NDArray[np.float64]
 
     def lower_edge(self, count: float) -> float:
         """A point with about so many eigenvalues below it."""
@@ -59,6 +64,13 @@ def estimate_spectrum(
         spectrum = run.spectrum()
         if run.ended or len(run.alphas) == most or spectrum.resolution < count / 2:
             return spectrum
+
+
+def fingerprint(A: LinearOperator, kernels: Kernels, xp: Any, seed: int) -> NDArray[np.float64]:
+    """alpha = x^H A x and |A x - alpha x| of a random unit vector: other operators have other numbers."""
+    run = _Lanczos(A, kernels, xp, 1, seed)
+    run.step()
+    return run.fingerprint
 
 
 class _Lanczos:
@@ -95,6 +107,10 @@ class _Lanczos:
         self._scale(self.out, 1 / np.maximum(beta, 1e-300))
         self.before, self.x, self.out = self.x, self.out, self.before
 
+    @property
+    def fingerprint(self) -> NDArray[np.float64]:
+        return np.concatenate([self.alphas[0], self.betas[1]])
+
     def spectrum(self) -> Spectrum:
         alphas, betas = np.array(self.alphas), np.array(self.betas)
         nodes, masses, first, lowest, found, high = [], [], 0.0, np.inf, -np.inf, -np.inf
@@ -108,9 +124,10 @@ class _Lanczos:
         order = np.argsort(np.concatenate(nodes))
         weights = np.concatenate(masses)[order]
         counts = np.cumsum(weights) - weights / 2
-        margin = MARGIN * (high - lowest)
+        margin = MARGIN * max(high - lowest, NARROWEST * max(abs(high), abs(lowest)))
         sorted_nodes = np.concatenate(nodes)[order]
-        return Spectrum(lowest, found, high + margin, sorted_nodes, counts, first, len(alphas))
+        ends = (lowest, found, high + margin)
+        return Spectrum(*ends, sorted_nodes, counts, first, len(alphas), self.fingerprint)
 
     def _norms(self, field: Array) -> NDArray[np.float64]:
         return np.sqrt(to_host(self.kernels.block_blas.norms2(field)))

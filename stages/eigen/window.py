@@ -24,6 +24,9 @@ from stages.lattice.errors import InputError
 GROWTH = 1.8
 GROWTH_PER_BLOCK = 0.3
 MOST_DEGREE = 4000
+MOST_GROWTH = 30
+"""A degree given by the user amplifies by exp of this at most."""
+
 MOST_MOVES = 4
 
 ABOVE = 0.05
@@ -59,17 +62,21 @@ class WindowChoice:
     block: int
 
     def first(self, spectrum: Spectrum) -> ChebyshevFilter:
-        """The filter to begin with. Raises InputError for a window that leaves out the upper end."""
+        """The filter to begin with.
+
+        Raises InputError for a window that leaves out the upper end, or a degree that rounding forbids.
+        """
         if self.window is None:
             edge = spectrum.lower_edge(self.kept)
-            return self._filter(edge + ABOVE * (edge - spectrum.lowest), spectrum.high, spectrum.lowest)
+            low = edge + ABOVE * (edge - spectrum.lowest)
+            return self._filter(low, spectrum.high, spectrum.lowest, refuse=True)
         low, high = self.window
         if high < spectrum.found:
             raise InputError(
                 f"a filter for the window ({low:g}, {high:g}) amplifies eigenvalues above it, and there are "
                 f"some up to at least {spectrum.found:g}: give an upper end of {spectrum.high:g} or no window"
             )
-        return self._filter(low, high, min(spectrum.lowest, low))
+        return self._filter(low, high, min(spectrum.lowest, low), refuse=True)
 
     def moved(
         self, filter: ChebyshevFilter, found: NDArray[np.float64], ritz: NDArray[np.float64], kept: int
@@ -93,13 +100,19 @@ class WindowChoice:
             return self._filter(edge + ABOVE * (edge - lowest), filter.high, lowest)
         return None
 
-    def _filter(self, low: float, high: float, lowest: float) -> ChebyshevFilter:
+    def _filter(self, low: float, high: float, lowest: float, refuse: bool = False) -> ChebyshevFilter:
         low = min(low, lowest + 0.9 * (high - lowest))
         if low <= lowest:
             low = lowest + 1e-3 * (high - lowest)
-        return ChebyshevFilter(low, high, self.degree or self._degree(low, high, lowest))
-
-    def _degree(self, low: float, high: float, lowest: float) -> int:
-        growth = GROWTH + GROWTH_PER_BLOCK * log(self.block)
         rate = acosh((low + high - 2 * lowest) / (high - low))
-        return int(np.clip(ceil(growth / rate), 2, MOST_DEGREE))
+        if self.degree is None:
+            growth = GROWTH + GROWTH_PER_BLOCK * log(self.block)
+            return ChebyshevFilter(low, high, int(np.clip(ceil(growth / rate), 2, MOST_DEGREE)))
+        most = max(1, int(MOST_GROWTH / rate))
+        if refuse and self.degree > most:
+            raise InputError(
+                f"a Chebyshev filter of degree {self.degree} over the window ({low:.3g}, {high:.3g}) "
+                f"amplifies the lowest eigenvalue, {lowest:.3g}, by 1e{rate * self.degree / log(10):.0f}, "
+                f"and all else is lost to rounding: give a degree of at most {most}, or none"
+            )
+        return ChebyshevFilter(low, high, min(self.degree, most))
