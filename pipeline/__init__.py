@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline.coordinates import At, Chunks
 from pipeline.errors import UserError
-from pipeline.stage import Dims, Resources, stage
+from pipeline.signature import Dims
+from pipeline.stage import Resources, stage
 
 if TYPE_CHECKING:
     from pipeline.checkpoint import FolderCheckpoint

@@ -13,7 +13,8 @@ from pipeline.device_memory import device_pool
 from pipeline.join import join
 from pipeline.provenance import plain
 from pipeline.resident import ResidentCache, nbytes, process_cache
-from pipeline.stage import Input, Stage
+from pipeline.signature import Input
+from pipeline.stage import Stage
 from pipeline.telling import Send, names, throttled
 from pipeline.work import RunContext, Work
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from pipeline.coordinates import Coordinate, Coordinates
-from pipeline.stage import Output
+from pipeline.signature import Output
 from pipeline.stored_array import StoredArray
 
 

@@ -11,7 +11,8 @@ from typing import Any
 
 from pipeline.coordinates import Coordinate, Coordinates, blocks, describe_values, sorted_unique
 from pipeline.errors import UserError, suggestion
-from pipeline.stage import Input, Stage, stage_of
+from pipeline.signature import Input
+from pipeline.stage import Stage, stage_of
 
 LARGEST = 1_000_000
 """Chunks that a workflow may have, and coordinates along one dimension: a plan holds each in memory, and each
