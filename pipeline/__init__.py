@@ -18,16 +18,17 @@ if TYPE_CHECKING:
     from pipeline.checkpoint import FolderCheckpoint
     from pipeline.driver import Outcome, run
     from pipeline.garbage import collect_garbage
+    from pipeline.node import Node
     from pipeline.overview import status
     from pipeline.planning import Plan, plan
     from pipeline.result import export_hdf5, open_result
     from pipeline.store import Store
     from pipeline.verification import verify
-    from pipeline.workflow import Node, Workflow
+    from pipeline.workflow import Workflow
 
 _LAZY = {
     "FolderCheckpoint": "checkpoint",
-    "Node": "workflow",
+    "Node": "node",
     "Outcome": "driver",
     "Plan": "planning",
     "Store": "store",

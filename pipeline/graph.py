@@ -12,10 +12,10 @@ from dask.task_spec import Task as DaskTask
 from dask.task_spec import TaskRef
 
 from pipeline.coordinates import Coordinate, natural_order
+from pipeline.node import Node
 from pipeline.planning import Chunk, Plan
 from pipeline.task import execute, home
 from pipeline.work import NodeWork, RunContext, Work
-from pipeline.workflow import Node
 
 SHORTEST_TASK = 0.1
 """Seconds: chunks that take less are batched into tasks of about this length."""

@@ -14,7 +14,7 @@ import numpy as np
 
 from pipeline.coordinates import Coordinates
 from pipeline.errors import UserError
-from pipeline.workflow import Node
+from pipeline.node import Node
 
 SCHEME = 1
 """Version of the recipe below; a change of it makes every chunk a new one."""

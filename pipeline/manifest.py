@@ -18,8 +18,8 @@ from pipeline.key import canonical_json, canonical_parameters
 from pipeline.store import Store
 
 if TYPE_CHECKING:
+    from pipeline.node import Node
     from pipeline.planning import Chunk
-    from pipeline.workflow import Node
 
 Place = tuple[tuple[str, tuple[Any, ...]], ...]
 """Coordinates of a chunk, hashable."""

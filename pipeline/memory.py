@@ -7,9 +7,9 @@ from itertools import chain
 
 from pipeline.clusters import Cluster, Devices
 from pipeline.explain import size
+from pipeline.node import Node
 from pipeline.planning import Chunk, Plan
 from pipeline.resident import DEVICE_SHARE
-from pipeline.workflow import Node
 
 CONTEXT = 700_000_000
 """Bytes of a GPU that CUDA's context and the compiled kernels take beside all fields, measured on an H200."""

@@ -14,9 +14,10 @@ from pipeline.errors import UserError
 from pipeline.files import FileDigests, FileVersion
 from pipeline.key import chunk_key
 from pipeline.manifest import Manifest
+from pipeline.node import Node
 from pipeline.reason import Reason, Reasons
 from pipeline.store import Store
-from pipeline.workflow import Node, Workflow
+from pipeline.workflow import Workflow
 
 SAMPLED_RECORDS = 8
 

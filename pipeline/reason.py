@@ -12,8 +12,8 @@ from pipeline.coordinates import Coordinate, describe
 from pipeline.manifest import Manifest, NodeRecord, describe_node, place
 
 if TYPE_CHECKING:
+    from pipeline.node import Node
     from pipeline.planning import Chunk
-    from pipeline.workflow import Node
 
 
 @dataclass(frozen=True)

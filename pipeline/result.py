@@ -18,9 +18,9 @@ import xarray
 from pipeline.coordinates import Coordinate, natural_order
 from pipeline.errors import UserError
 from pipeline.manifest import NodeRecord, find_node
+from pipeline.node import Node
 from pipeline.store import Store
 from pipeline.stored_array import StoredArray
-from pipeline.workflow import Node
 
 _KEPT = ("stage", "version", "parameters", "code", "backend")
 """Parts of the chunks' records that the dataset carries."""
