@@ -9,7 +9,8 @@ the largest Ritz value of that Krylov space would after j steps be within
 
 of g (Y. Saad, Numerical methods for large eigenvalue problems, 6.6), where theta bounds the rest of the
 spectrum above the pairs that V keeps. It is excluded when the Ritz value theta found stays further away
-than that.
+than that. Copies that lie in what V keeps do not show in that block; the largest Ritz value of both together
+does (`stages.eigen.run`).
 """
 
 from __future__ import annotations

@@ -105,7 +105,10 @@ def test_full_spectrum_and_part_of_it_agree_with_a_dense_diagonalisation(referen
     [
         (4, 60, 1),
         pytest.param(4, 100, 5, marks=pytest.mark.slow),
+        (4, 10, 5),
+        (4, 150, 7),
         (4, 192, 16),
+        (4, 384, 32),
         *(pytest.param(8, k, b, marks=pytest.mark.slow) for k, b in ((60, 1), (130, 4), (130, 16), (60, 32))),
     ],
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from dense_operator import DenseOperator, hermitian
+from test_block_lanczos import Checkpoint
 
 from stages.eigen.block_lanczos import BlockLanczos
 from stages.eigen.eigenpairs import EigenStatus
@@ -39,6 +40,20 @@ def check(spectrum, seed, vectors, block):
 )
 def test_more_copies_than_columns(seed, copies, gap, vectors, block):
     check(degenerate(seed, copies, gap), seed, vectors, block)
+
+
+@pytest.mark.parametrize("saves", [4, 9])
+def test_a_run_killed_while_copies_are_missing_goes_on_with_the_same_bits(saves):
+    A = DenseOperator(hermitian(7, degenerate(7, 9, 0.4)))
+    method, checkpoint = BlockLanczos(10, 3), Checkpoint(saves)
+    undisturbed = method.solve(A)
+    assert len(undisturbed.history) > undisturbed.restarts > saves
+    with pytest.raises(KeyboardInterrupt):
+        method.solve(A, checkpoint=checkpoint)
+    checkpoint.saves = None
+    resumed = method.solve(A, checkpoint=checkpoint)
+    assert np.array_equal(resumed.vectors, undisturbed.vectors)
+    assert resumed.history == undisturbed.history
 
 
 @pytest.mark.slow
