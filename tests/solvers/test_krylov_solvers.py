@@ -60,7 +60,7 @@ def test_every_true_residual_reaches_the_tolerance(
 
 
 @pytest.mark.parametrize("kernels", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
-@pytest.mark.parametrize("dependent", [False, True])
+@pytest.mark.parametrize("dependent", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_with_compiled_kernels(solver, staggered, random_block, kernels, dependent):
     """The blocks and coefficients live where the kernels run; x, narrowing and counts come out as the
     reference's; on so few sites each cycle exhausts the Krylov space, and counts in single precision vary.

@@ -85,6 +85,7 @@ def test_times_have_a_unit_with_few_digits(seconds: float, text: str) -> None:
     assert table._seconds(seconds) == text
 
 
+@pytest.mark.slow
 def test_every_family_is_measured(quarkline: CommandLine, backend: str) -> None:
     families = [name for name in FAMILIES if name != "end-to-end"]
     answer = quarkline("bench", "--backend", backend, *SMALL, "--only", ",".join(families), "--json")
