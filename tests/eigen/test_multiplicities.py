@@ -33,9 +33,9 @@ def check(spectrum, seed, vectors, block):
     [
         (408473, 8, 0.05, 10, 4),  # two copies among the vectors that a restart keeps
         (7, 9, 0.4, 10, 3),
-        (392404, 19, 0.2, 17, 7),
-        (373906, 21, 0.5, 18, 2),
-        (806215, 13, 0.05, 12, 3),
+        pytest.param(*(392404, 19, 0.2, 17, 7), marks=pytest.mark.slow),
+        pytest.param(*(373906, 21, 0.5, 18, 2), marks=pytest.mark.slow),
+        pytest.param(*(806215, 13, 0.05, 12, 3), marks=pytest.mark.slow),
     ],
 )
 def test_more_copies_than_columns(seed, copies, gap, vectors, block):
