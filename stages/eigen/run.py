@@ -62,7 +62,7 @@ class Run:
         if saved is not None:
             restore(self, saved)
         else:
-            spectrum = estimate_spectrum(A, self.kernels, xp, 1, method.seed, self.kept)
+            spectrum = estimate_spectrum(A, self.kernels, xp, method.seed, self.kept)
             self.matvecs += spectrum.steps
             self.fingerprint = spectrum.fingerprint
             self.scale = max(abs(spectrum.lowest), abs(spectrum.found))

@@ -1,7 +1,7 @@
-"""Ends and density of a spectrum from a few dozen applications of the operator to random vectors.
+"""Ends and density of a spectrum from a few dozen applications of the operator to a random vector.
 
 Stochastic Lanczos quadrature (Lin, Saad, Yang, SIAM Rev. 58 (2016) 34): nodes and weights of the Lanczos
-matrices of random starts give the number of eigenvalues below a point. The largest Ritz value plus its
+matrix of a random start give the number of eigenvalues below a point. The largest Ritz value plus its
 residual is taken as the upper end (Y. Zhou, R.-C. Li, Linear Algebra Appl. 435 (2011) 480).
 """
 
@@ -33,7 +33,7 @@ class Spectrum:
     """lowest: an upper bound of the lowest eigenvalue. found, high: a lower and an upper one of the largest.
 
     nodes ``[n]`` ascending and counts ``[n]``: about counts[i] eigenvalues lie below nodes[i]. resolution:
-    how many eigenvalues the lowest node stands for. steps: applications of the operator to the block.
+    how many eigenvalues the lowest node stands for. steps: applications of the operator.
     fingerprint: that of the operator.
     """
 
@@ -51,13 +51,11 @@ class Spectrum:
         return float(np.interp(count, self.counts, self.nodes))
 
 
-def estimate_spectrum(
-    A: LinearOperator, kernels: Kernels, xp: Any, block: int, seed: int, count: int
-) -> Spectrum:
-    """Lanczos without reorthogonalisation from `block` random vectors, until `count` eigenvalues can be told
-    from the rest, or `MOST_STEPS`.
+def estimate_spectrum(A: LinearOperator, kernels: Kernels, xp: Any, seed: int, count: int) -> Spectrum:
+    """Lanczos without reorthogonalisation from a random vector, until `count` eigenvalues can be told from
+    the rest, or `MOST_STEPS`.
     """
-    run, most = _Lanczos(A, kernels, xp, block, seed), min(MOST_STEPS, int(np.prod(A.shape)))
+    run, most = _Lanczos(A, kernels, xp, seed), min(MOST_STEPS, int(np.prod(A.shape)))
     while True:
         for _ in range(min(max(STEPS, len(run.alphas) // 2), most - len(run.alphas))):
             run.step()
@@ -68,23 +66,23 @@ def estimate_spectrum(
 
 def fingerprint(A: LinearOperator, kernels: Kernels, xp: Any, seed: int) -> NDArray[np.float64]:
     """alpha = x^H A x and |A x - alpha x| of a random unit vector: other operators have other numbers."""
-    run = _Lanczos(A, kernels, xp, 1, seed)
+    run = _Lanczos(A, kernels, xp, seed)
     run.step()
     return run.fingerprint
 
 
 class _Lanczos:
-    """Lanczos recurrences of the columns of a block, each by itself; alphas, betas: ``[step][column]``."""
+    """The Lanczos recurrence of one random vector; alphas, betas: diagonal and off-diagonal, by step."""
 
-    def __init__(self, A: LinearOperator, kernels: Kernels, xp: Any, block: int, seed: int) -> None:
+    def __init__(self, A: LinearOperator, kernels: Kernels, xp: Any, seed: int) -> None:
         self.A, self.kernels = A, kernels
         self.dimension = int(np.prod(A.shape))
-        self.x = xp.empty((*A.shape, block), A.dtype)
+        self.x = xp.empty((*A.shape, 1), A.dtype)
         fill_random(self.x, xp, seed, 0)
-        self._scale(self.x, 1 / self._norms(self.x))
+        self._scale(self.x, 1 / self._norm(self.x))
         self.before, self.out = xp.zeros_like(self.x), xp.empty_like(self.x)
-        self.alphas: list[NDArray[np.float64]] = []
-        self.betas: list[NDArray[np.float64]] = [np.zeros(block)]
+        self.alphas: list[float] = []
+        self.betas: list[float] = [0.0]
         self.ended = False
 
     def step(self) -> None:
@@ -92,48 +90,38 @@ class _Lanczos:
             return
         blas = self.kernels.block_blas
         self.A.apply(self.x, self.out)
-        alpha = to_host(blas.dots(self.x, self.out)).real
-        if not np.isfinite(alpha).all():
+        alpha = float(to_host(blas.dots(self.x, self.out)).real[0])
+        if not np.isfinite(alpha):
             raise not_finite(self.A)
-        blas.update(self.out, self.x, self._diagonal(-alpha))
-        blas.update(self.out, self.before, self._diagonal(-self.betas[-1]))
-        beta = self._norms(self.out)
+        blas.update(self.out, self.x, self._matrix(-alpha))
+        blas.update(self.out, self.before, self._matrix(-self.betas[-1]))
+        beta = self._norm(self.out)
         self.alphas.append(alpha)
         self.betas.append(beta)
-        scale = np.abs(np.array(self.alphas)).max()
-        self.ended = bool(
-            (beta <= 1e-6 * scale).any()
-        )  # an invariant subspace: the Lanczos matrix says it all
-        self._scale(self.out, 1 / np.maximum(beta, 1e-300))
+        # an invariant subspace: the Lanczos matrix says it all
+        self.ended = beta <= 1e-6 * max(map(abs, self.alphas))
+        self._scale(self.out, 1 / max(beta, 1e-300))
         self.before, self.x, self.out = self.x, self.out, self.before
 
     @property
     def fingerprint(self) -> NDArray[np.float64]:
-        return np.concatenate([self.alphas[0], self.betas[1]])
+        return np.array([self.alphas[0], self.betas[1]])
 
     def spectrum(self) -> Spectrum:
-        alphas, betas = np.array(self.alphas), np.array(self.betas)
-        nodes, masses, first, lowest, found, high = [], [], 0.0, np.inf, -np.inf, -np.inf
-        for column in range(alphas.shape[1]):
-            values, vectors = eigh_tridiagonal(alphas[:, column], betas[1:-1, column])
-            nodes.append(values)
-            masses.append(vectors[0] ** 2 * self.dimension / alphas.shape[1])
-            first += masses[-1][0]
-            lowest, found = min(lowest, values[0]), max(found, values[-1])
-            high = max(high, values[-1] + betas[-1, column] * abs(vectors[-1, -1]))
-        order = np.argsort(np.concatenate(nodes))
-        weights = np.concatenate(masses)[order]
-        counts = np.cumsum(weights) - weights / 2
+        nodes, vectors = eigh_tridiagonal(self.alphas, self.betas[1:-1])
+        weights = vectors[0] ** 2 * self.dimension
+        lowest, found = nodes[0], nodes[-1]
+        high = found + self.betas[-1] * abs(vectors[-1, -1])
         margin = MARGIN * max(high - lowest, NARROWEST * max(abs(high), abs(lowest)))
-        sorted_nodes = np.concatenate(nodes)[order]
-        ends = (lowest, found, high + margin)
-        return Spectrum(*ends, sorted_nodes, counts, first, len(alphas), self.fingerprint)
+        counts = np.cumsum(weights) - weights / 2
+        steps = len(self.alphas)
+        return Spectrum(lowest, found, high + margin, nodes, counts, weights[0], steps, self.fingerprint)
 
-    def _norms(self, field: Array) -> NDArray[np.float64]:
-        return np.sqrt(to_host(self.kernels.block_blas.norms2(field)))
+    def _norm(self, field: Array) -> float:
+        return float(np.sqrt(to_host(self.kernels.block_blas.norms2(field))[0]))
 
-    def _diagonal(self, values: NDArray[np.float64]) -> Array:
-        return to_device_like(np.diag(values).astype(complex), self.x)
+    def _matrix(self, value: float) -> Array:
+        return to_device_like(np.full((1, 1), value, complex), self.x)
 
-    def _scale(self, field: Array, factors: NDArray[np.float64]) -> None:
-        self.kernels.block_blas.rotate(field, self._diagonal(factors), field)
+    def _scale(self, field: Array, factor: float) -> None:
+        self.kernels.block_blas.rotate(field, self._matrix(factor), field)
