@@ -7,6 +7,7 @@ from typing import Any
 from stages.gauge.hisq import StaggeredLinks
 from stages.kernels.directions import HISQ_DIRECTIONS, NAIVE_DIRECTIONS
 from stages.kernels.dispatch import Array, array_module, kernels_for
+from stages.lattice.geometry import Lattice
 
 
 def doubled_links(links: StaggeredLinks, parity: int, dtype: Any) -> Array:
@@ -16,8 +17,14 @@ def doubled_links(links: StaggeredLinks, parity: int, dtype: Any) -> Array:
     N_mu with 3 mu. Order of the directions: `stages.kernels.directions`; 16 of them, or 8 where there are no
     long links.
     """
-    directions = NAIVE_DIRECTIONS if links.long is None else HISQ_DIRECTIONS
-    doubled = array_module(links.fat).empty((links.lattice.half_volume, directions, 3, 3), dtype)
-    kernels = kernels_for(links.fat)
-    kernels.doubled_links.doubled_links(links.fat, links.long, links.lattice, parity, doubled)
+    return doubled_forms(links.fat, links.long, links.lattice, parity, dtype)
+
+
+def doubled_forms(
+    one_hop: Array, three_hops: Array | None, lattice: Lattice, parity: int, dtype: Any
+) -> Array:
+    """`doubled_links` of fields ``[mu, parity, site, 3, 3]`` that need not be staggered links."""
+    directions = NAIVE_DIRECTIONS if three_hops is None else HISQ_DIRECTIONS
+    doubled = array_module(one_hop).empty((lattice.half_volume, directions, 3, 3), dtype)
+    kernels_for(one_hop).doubled_links.doubled_links(one_hop, three_hops, lattice, parity, doubled)
     return doubled

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from stages.kernels.cg_coefficients import CGCoefficients
-from stages.kernels.directions import displacements
+from stages.kernels.directions import NAIVE_DIRECTIONS, displacements
 from stages.kernels.dispatch import Array, array_module
+from stages.kernels.gamma import COMPONENTS
 from stages.lattice.errors import InputError
 from stages.lattice.geometry import DIRECTIONS, Lattice
 
@@ -187,3 +188,60 @@ def check_rotation(V: Array, Q: Array) -> Array:
             f"{V.shape[-1]}), got {Q.shape}"
         )
     return check_basis(V)
+
+
+def check_wilson_links(links: Array, lattice: Lattice, parity: int) -> None:
+    """Raise InputError unless `links` is complex ``[site, 8, 3, 3]`` and `parity` is 0 or 1."""
+    check_links(links, lattice, parity)
+    if links.shape[1] != NAIVE_DIRECTIONS:
+        raise InputError(f"links of a Wilson operator have 8 directions, got {links.shape[1]}")
+
+
+def check_wilson_dslash(
+    packed: Any,
+    x: Array,
+    out: Array,
+    diagonal: Array | None,
+    sign: int,
+    hop_clover: Any,
+    diagonal_clover: Any,
+) -> None:
+    """Raise InputError unless x, out, diagonal are ``[site, 12, N]`` of the links' dtype, x is not out, and
+    one clover matrix at most is given, that of the diagonal with a diagonal.
+    """
+    if sign not in (1, -1):
+        raise InputError(f"sign must be 1, or -1 for the adjoint, got {sign}")
+    if x.ndim != 3:
+        raise InputError(f"x must have shape (sites, 12, right-hand sides), got {x.shape}")
+    shape = (packed.lattice.half_volume, COMPONENTS, x.shape[2])
+    check_array("x", x, shape, packed.dtype)
+    check_array("out", out, shape, packed.dtype)
+    if diagonal is not None:
+        check_array("diagonal", diagonal, shape, packed.dtype)
+    if array_module(x).may_share_memory(out, x):
+        raise InputError("out of the dslash must not be its input x: give another array")
+    if hop_clover is not None and diagonal_clover is not None:
+        raise InputError("give hop_clover or diagonal_clover, not both")
+    if diagonal_clover is not None and diagonal is None:
+        raise InputError("diagonal_clover multiplies the diagonal: give one")
+    for clover in (hop_clover, diagonal_clover):
+        if clover is not None and (clover.sites, clover.dtype) != (shape[0], packed.dtype):
+            raise InputError(
+                f"clover matrices must be {packed.dtype} on {shape[0]} sites, "
+                f"got {clover.dtype} on {clover.sites}"
+            )
+
+
+def check_clover_blocks(blocks: Array) -> None:
+    """Raise InputError unless `blocks` is C-contiguous complex ``[site, 2, 6, 6]``."""
+    if blocks.dtype not in (np.complex64, np.complex128):
+        raise InputError(f"clover matrices must be complex64 or complex128, got {blocks.dtype}")
+    check_array("clover matrices", blocks, (len(blocks), 2, 6, 6), blocks.dtype)
+
+
+def check_clover(packed: Any, x: Array, out: Array) -> None:
+    """Raise InputError unless x and out are ``[site, 12, N]`` on the sites of the clover matrices."""
+    if x.ndim != 3:
+        raise InputError(f"x must have shape (sites, 12, right-hand sides), got {x.shape}")
+    for name, array in (("x", x), ("out", out)):
+        check_array(name, array, (packed.sites, COMPONENTS, x.shape[2]), packed.dtype)

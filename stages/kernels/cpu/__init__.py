@@ -12,13 +12,14 @@ from stages.kernels.cpu import (
     projection,
     staple,
 )
-from stages.kernels.reference import doubled_links, noise, signs, stream
+from stages.kernels.reference import clover, doubled_links, noise, signs, stream, wilson_dslash
 
 __all__ = [
     "basis",
     "block_blas",
     "block_cg",
     "cg_update",
+    "clover",
     "doubled_links",
     "heatbath",
     "hisq_dslash",
@@ -29,4 +30,5 @@ __all__ = [
     "signs",
     "staple",
     "stream",
+    "wilson_dslash",
 ]

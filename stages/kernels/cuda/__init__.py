@@ -21,12 +21,14 @@ from stages.kernels.cuda import (
     staple,
     stream,
 )
+from stages.kernels.reference import clover, wilson_dslash
 
 __all__ = [
     "basis",
     "block_blas",
     "block_cg",
     "cg_update",
+    "clover",
     "doubled_links",
     "heatbath",
     "hisq_dslash",
@@ -37,4 +39,5 @@ __all__ = [
     "signs",
     "staple",
     "stream",
+    "wilson_dslash",
 ]

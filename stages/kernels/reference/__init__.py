@@ -5,6 +5,7 @@ from stages.kernels.reference import (
     block_blas,
     block_cg,
     cg_update,
+    clover,
     doubled_links,
     hisq_dslash,
     long_links,
@@ -14,6 +15,7 @@ from stages.kernels.reference import (
     signs,
     staple,
     stream,
+    wilson_dslash,
 )
 
 __all__ = [
@@ -21,6 +23,7 @@ __all__ = [
     "block_blas",
     "block_cg",
     "cg_update",
+    "clover",
     "doubled_links",
     "hisq_dslash",
     "long_links",
@@ -30,4 +33,5 @@ __all__ = [
     "signs",
     "staple",
     "stream",
+    "wilson_dslash",
 ]
