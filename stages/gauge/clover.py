@@ -2,8 +2,8 @@
 
     F_{mu nu} = (Q_{mu nu} - Q_{mu nu}^dag) / 8,   C = (i/4) sum_{mu, nu} c_{mu nu} sigma_{mu nu} F_{mu nu}
 
-with Q the sum of the four plaquettes in the plane that start and end at x, the one along +mu, +nu first, as in
-Chroma. sigma commutes with gamma5, so that C is two Hermitian 6x6 matrices at each site.
+with Q the sum of the four plaquettes in the plane that start and end at x, the one along +mu, +nu first, as
+in Chroma. sigma commutes with gamma5, so that C is two Hermitian 6x6 matrices at each site.
 """
 
 from __future__ import annotations
