@@ -103,7 +103,7 @@ def test_full_spectrum_and_part_of_it_agree_with_a_dense_diagonalisation(referen
 @pytest.mark.parametrize(
     ("extent", "vectors", "block"),
     [
-        (4, 60, 1),
+        pytest.param(4, 60, 1, marks=pytest.mark.slow),
         pytest.param(4, 100, 5, marks=pytest.mark.slow),
         (4, 10, 5),
         (4, 150, 7),

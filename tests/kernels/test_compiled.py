@@ -76,6 +76,7 @@ print(*(hashlib.sha256(np.ascontiguousarray(result)).hexdigest() for result in r
 """
 
 
+@pytest.mark.slow
 def test_a_second_process_compiles_nothing_and_has_the_same_bits(tmp_path):
     misses, digests = [], set()
     for _ in range(2):

@@ -25,7 +25,11 @@ from stages.lattice.errors import InputError
 from stages.lattice.geometry import Lattice
 
 SINGLE, DOUBLE = np.dtype(np.complex64), np.dtype(np.complex128)
-ARCHITECTURES = ("sm_80", "sm_90", "sm_100")
+ARCHITECTURES = (
+    pytest.param("sm_80", marks=pytest.mark.slow),
+    "sm_90",
+    pytest.param("sm_100", marks=pytest.mark.slow),
+)
 REGISTERS = 65536
 SHARED_BYTES = 163 * 1024
 BIG = Lattice((32, 32, 32, 48))

@@ -107,6 +107,7 @@ def test_links_of_the_current_are_a_parameter(staggered):
     assert np.abs(thin.current - fat.current).max() > 1e-2
 
 
+@pytest.mark.slow
 def test_naive_stage_links_conserve_the_charge(gauge):
     at = At(config="chain.3")
     made = links.naive_links(gauge, at=at, boundary="antiperiodic")
@@ -174,6 +175,7 @@ def test_one_noise_vector_is_refused(staggered):
         correlator.disconnected_correlator(lone, at=At(config="a"))
 
 
+@pytest.mark.slow
 def test_probes_are_averaged_for_each_noise_vector_however_they_are_cut_into_chunks(staggered):
     """Four probes in one chunk and in two: the same correlator; probe 0 alone is the plain noise."""
 
@@ -265,6 +267,7 @@ def deflation(staggered):
 SPLIT = {name: value for name, value in {**SOLVE, **NOISE}.items() if name != "mass"}
 
 
+@pytest.mark.slow
 def test_low_modes_and_fully_diluted_deflated_noise_are_the_exact_loops(staggered, deflation, exact):
     """The whole chain of stages, with iterative solves: low part + remainder of each noise vector."""
     at = At(config="chain.3", noise=(5,))

@@ -124,6 +124,7 @@ def test_limit_is_said_and_nothing_lost(quarkline: CommandLine, targeted: Path, 
     assert quarkline("run", targeted, "--cluster", cluster).code == 0
 
 
+@pytest.mark.slow
 def test_ratio_and_correlator_are_targets_too(quarkline: CommandLine, targeted: Path, cluster: str) -> None:
     edit(targeted, ("{loops: 0.2}", "{stochastic_to_gauge: 1.0e+6, window: [0, 2], most_vectors: 16}"))
     answer = quarkline("run", targeted, "--cluster", cluster)
