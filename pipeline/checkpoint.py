@@ -57,14 +57,16 @@ class FolderCheckpoint:
             return found
         return None
 
-    def save(self, arrays: Mapping[str, Any]) -> None:
-        """Replace what was saved by these NumPy or CuPy arrays, unless the last time was too short ago."""
+    def save(self, state: Callable[[], Mapping[str, Any]]) -> None:
+        """Replace what was saved by the NumPy or CuPy arrays of `state`, unless the last time was too short
+        ago: it is then not called.
+        """
         if time.monotonic() < self._next_save or not self._acquire():
             return
         began = time.monotonic()
         draft = self._folder / f"draft-{uuid.uuid4().hex}"
         try:
-            _write(draft, arrays)
+            _write(draft, state())
             self._publish(draft)
         except OSError as error:
             self._tell(f"the checkpoint {self._folder} cannot be written: {error.strerror or error}")

@@ -25,8 +25,8 @@ class Checkpoint(Protocol):
     def load(self) -> dict[str, np.ndarray] | None:
         """What was saved last, None if there is nothing."""
 
-    def save(self, arrays: dict[str, np.ndarray]) -> None:
-        """Replace what was saved, durably and as a whole."""
+    def save(self, state: Callable[[], Mapping[str, Any]]) -> None:
+        """Replace what was saved by the arrays that `state` gives, durably and as a whole, if it is time."""
 
 
 class At(Mapping[str, tuple[Coordinate, ...]]):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import socket
@@ -36,6 +37,7 @@ class Watchdog(WorkerPlugin):
     def setup(self, worker: Any) -> None:
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGINT, signal.SIG_IGN)
+        logging.getLogger("distributed.worker").addFilter(_about_more_than_a_lost_scheduler)
         watch = self._watch_driver if socket.gethostname() == self._host else self._watch_scheduler
         threading.Thread(target=watch, args=(worker,), name="watchdog", daemon=True).start()
 
@@ -59,3 +61,8 @@ class Watchdog(WorkerPlugin):
             lost_since = (lost_since or time.monotonic()) if lost else None
             time.sleep(INTERVAL)
         os._exit(1)
+
+
+def _about_more_than_a_lost_scheduler(record: logging.LogRecord) -> bool:
+    """A heartbeat that meets no scheduler, as happens when a run ends, is the watchdog's matter."""
+    return "communicate with scheduler during heartbeat" not in str(record.msg)

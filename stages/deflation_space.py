@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
@@ -169,8 +170,8 @@ class _OfSettings:
             return None
         return found
 
-    def save(self, arrays: dict[str, np.ndarray]) -> None:
-        self._checkpoint.save({**arrays, "settings": self._settings})
+    def save(self, state: Callable[[], dict[str, np.ndarray]]) -> None:
+        self._checkpoint.save(lambda: {**state(), "settings": self._settings})
 
 
 def _checkpoint(at: At, settings: list[int]) -> _OfSettings | None:

@@ -45,8 +45,8 @@ class Checkpoint(Protocol):
     def load(self) -> dict[str, NDArray] | None:
         """What was saved last, or None."""
 
-    def save(self, arrays: dict[str, NDArray]) -> None:
-        """Keep these arrays in place of those before."""
+    def save(self, state: Callable[[], dict[str, NDArray]]) -> None:
+        """Keep the arrays that `state` gives in place of those before; not calling it keeps those."""
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -102,7 +103,7 @@ class Run:
             self._cycle()
             self._report(progress)
             if self.checkpoint is not None:
-                self.checkpoint.save(snapshot(self))
+                self.checkpoint.save(partial(snapshot, self))
         return EigenStatus.CONVERGED
 
     def _held_up(self) -> bool:

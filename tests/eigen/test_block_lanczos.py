@@ -29,8 +29,8 @@ class Checkpoint:
     def load(self):
         return self.arrays
 
-    def save(self, arrays):
-        self.arrays = {name: np.array(array) for name, array in arrays.items()}
+    def save(self, state):
+        self.arrays = {name: np.array(array) for name, array in state().items()}
         if self.saves is not None:
             self.saves -= 1
             if self.saves == 0:

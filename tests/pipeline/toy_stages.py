@@ -251,6 +251,6 @@ def steps(*, at: At, number: int) -> Field:
         values = np.cos(values + step)
         at.progress(step + 1, number)
         if at.checkpoint:
-            at.checkpoint.save({"values": values, "done": np.array(step + 1)})
+            at.checkpoint.save(lambda: {"values": values, "done": np.array(step + 1)})  # noqa: B023
     at.record(first=first)
     return Field(values)
