@@ -245,3 +245,15 @@ def check_clover(packed: Any, x: Array, out: Array) -> None:
         raise InputError(f"x must have shape (sites, 12, right-hand sides), got {x.shape}")
     for name, array in (("x", x), ("out", out)):
         check_array(name, array, (packed.sites, COMPONENTS, x.shape[2]), packed.dtype)
+
+
+def check_lanes(xs: Array, y: Array, a: Array | None = None) -> None:
+    """Raise InputError unless xs is a basis ``[K, ..., N]`` of fields like y, and `a` complex ``[K, N]``."""
+    check_blocks(y=y)
+    if xs.ndim != y.ndim + 1 or not len(xs):
+        raise InputError(f"a basis of fields {y.shape} must have shape (K, ...) with K > 0, got {xs.shape}")
+    check_array("the basis", xs, (len(xs), *y.shape), y.dtype)
+    if a is not None and (a.shape != (len(xs), y.shape[-1]) or a.dtype.kind != "c"):
+        raise InputError(
+            f"coefficients must be complex of shape {(len(xs), y.shape[-1])}, got {a.dtype} {a.shape}"
+        )

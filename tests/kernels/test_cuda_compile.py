@@ -64,6 +64,8 @@ def tuned(dtype: np.dtype) -> list[Launch]:
         *(block_cg_shapes.iteration_grams(n, dtype, ROWS) for n in (8, 16, 24, 32)),
         *(columns.reduction(kernel, n, dtype, ROWS) for kernel in columns.REDUCTIONS for n in WIDTHS),
         *(columns.cg_advance(n, dtype, ROWS) for n in WIDTHS),
+        *(columns.lane_dots(n, dtype, ROWS, 10) for n in WIDTHS),
+        *(columns.lane_update(n, dtype, ROWS, 10) for n in WIDTHS),
         *(columns.one_link_current(ODD, n, dtype) for n in WIDTHS),
         gauge_shapes.add_staple(ODD, dtype),
         gauge_shapes.long_links(ODD, dtype),
@@ -142,6 +144,8 @@ CHOICES = [
     (columns.reduction, ("dots", 16, SINGLE, ROWS)),
     (columns.reduction, ("norms2", 1, DOUBLE, ROWS)),
     (columns.cg_advance, (16, SINGLE, ROWS)),
+    (columns.lane_dots, (16, SINGLE, ROWS, 3)),
+    (columns.lane_update, (16, DOUBLE, ROWS, 2)),
     (columns.one_link_current, (ODD, 16, DOUBLE)),
 ]
 

@@ -11,6 +11,7 @@ from math import ceil
 import numpy as np
 
 from stages.kernels.cuda.launch.base import (
+    BLOCK_SHARED,
     MULTIPROCESSORS,
     Launch,
     check_rhs,
@@ -19,10 +20,14 @@ from stages.kernels.cuda.launch.base import (
     power_of_two,
 )
 from stages.kernels.cuda.tuning.choice import Options, tuned
+from stages.lattice.errors import InputError
 from stages.lattice.geometry import Lattice
 
 REDUCTIONS = {"dots": ("dots.cu", 1024), "norms2": ("dots.cu", 2048), "cg_residual": ("cg_update.cu", 1024)}
 """File of a reduction over rows, and threads of it that are resident on a multiprocessor."""
+
+LANE_FIELDS = 4
+"""Fields of a basis whose sums a thread keeps: y is read once for so many of them."""
 
 REPORT = Launch("report.cu", "report", (1,), 128)
 """Up to some hundred numbers to the host."""
@@ -62,6 +67,42 @@ def cg_advance(n: int, dtype: np.dtype, rows: int) -> Options[ColumnShape]:
         block = _vectors(n, dtype) * shape.groups
         return Launch("cg_update.cu", instance("cg_advance", dtype, n, shape.groups), (shape.blocks,), block)
 
+    return Options(tuple(ColumnShape(g, ceil(rows / g)) for g in groups), launch)
+
+
+@tuned
+def lane_dots(n: int, dtype: np.dtype, rows: int, count: int) -> Options[ColumnShape]:
+    """Sums over a basis of `count` fields; grid (parts, groups of `LANE_FIELDS` fields)."""
+    fields = min(LANE_FIELDS, 1 << (count - 1).bit_length())
+    slices = ceil(count / fields)
+
+    def launch(shape: ColumnShape) -> Launch:
+        parts = min(ceil(rows / (4 * shape.groups)), ceil(shape.blocks / slices))
+        kernel = instance("lane_dots", dtype, n, fields, shape.groups)
+        return Launch("lane_blas.cu", kernel, (parts, slices), _vectors(n, dtype) * shape.groups)
+
+    return Options(_column_shapes(n, dtype, (256, 128), (1024, 512)), launch)
+
+
+@tuned
+def lane_update(n: int, dtype: np.dtype, rows: int, count: int) -> Options[ColumnShape]:
+    """y += sum a xs over `count` fields, with a thread for each vector of each row (`Columns::for_one`).
+
+    Raises InputError where the coefficients exceed a block's shared memory.
+    """
+    shared = count * n * dtype.itemsize
+    if shared > BLOCK_SHARED:
+        raise InputError(
+            f"a lane update takes up to {BLOCK_SHARED // (n * dtype.itemsize)} fields of {n} right-hand "
+            f"sides, got {count}: split the basis"
+        )
+
+    def launch(shape: ColumnShape) -> Launch:
+        block = _vectors(n, dtype) * shape.groups
+        kernel = instance("lane_update", dtype, n, shape.groups)
+        return Launch("lane_blas.cu", kernel, (shape.blocks,), block, shared)
+
+    groups = _groups(n, dtype, (256, 128, 512))
     return Options(tuple(ColumnShape(g, ceil(rows / g)) for g in groups), launch)
 
 

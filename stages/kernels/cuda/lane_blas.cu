@@ -1,0 +1,75 @@
+// Sums and updates over a basis xs[k][row][N] of fields like y[row][N], each right-hand side with coefficients of its
+// own, complex doubles [k][N].
+
+#include "complex.cuh"
+#include "rows.cuh"
+#include "grid_sum.cuh"
+
+// conj(xs[k]) y of each right-hand side in double. blockIdx.y counts groups of FIELDS fields, the last of which may
+// have fewer: y is read once for each group.
+template <class Real, int N, int FIELDS, int GROUPS>
+__global__ void __launch_bounds__(Columns<Real, N, GROUPS>::THREADS, 1024 / Columns<Real, N, GROUPS>::THREADS)
+    lane_dots(const Vector<Real, vector_width<Real>(N, N)>* __restrict__ xs,
+              const Vector<Real, vector_width<Real>(N, N)>* __restrict__ y, double* sums, double* partials,
+              unsigned* finished, long long rows, int count) {
+    using Columns = Columns<Real, N, GROUPS>;
+    constexpr int width = Columns::WIDTH;
+    __shared__ double scratch[2 * width * FIELDS * Columns::THREADS / 2 + 1];
+    const int first = blockIdx.y * FIELDS, present = min(FIELDS, count - first);
+    const long long field = rows * Columns::COUNT;
+    const auto* start = xs + first * field;
+    double sum[2 * width * FIELDS] = {};
+    Columns::for_each<1>(rows, [&](long long i) {
+        Real yr[width], yi[width];
+        unpack(y[i], yr, yi);
+        #pragma unroll
+        for (int f = 0; f < FIELDS; f++)
+            if (f < present) {
+                Real xr[width], xi[width];
+                unpack(start[f * field + i], xr, xi);
+                #pragma unroll
+                for (int w = 0; w < width; w++) {
+                    sum[2 * (f * width + w)] += double(xr[w]) * yr[w] + double(xi[w]) * yi[w];
+                    sum[2 * (f * width + w) + 1] += double(xr[w]) * yi[w] - double(xi[w]) * yr[w];
+                }
+            }
+    });
+    if (!sum_over_grid<Columns::COUNT, GROUPS>(sum, scratch, {partials, finished})) return;
+    for (int f = 0; f < present; f++)
+        for (int v = 0; v < 2 * width; v++)
+            sums[2 * ((first + f) * N + Columns::first_rhs()) + v] = sum[2 * width * f + v];
+}
+
+// y += sum_k a[k] xs[k]; a is rounded to working precision and kept in shared memory.
+template <class Real, int N, int GROUPS>
+__global__ void __launch_bounds__(Columns<Real, N, GROUPS>::THREADS)
+    lane_update(Vector<Real, vector_width<Real>(N, N)>* __restrict__ y,
+                const Vector<Real, vector_width<Real>(N, N)>* __restrict__ xs, const double2* __restrict__ a,
+                long long rows, int count) {
+    using Columns = Columns<Real, N, GROUPS>;
+    constexpr int width = Columns::WIDTH;
+    extern __shared__ __align__(16) unsigned char shared[];
+    auto* factors = reinterpret_cast<Complex<Real>*>(shared);
+    for (int i = threadIdx.x; i < count * N; i += Columns::THREADS) factors[i] = {Real(a[i].x), Real(a[i].y)};
+    __syncthreads();
+    const long long field = rows * Columns::COUNT;
+    const auto* own = reinterpret_cast<const Vector<Real, width>*>(factors + Columns::first_rhs());
+    Columns::for_one(rows, [&](long long i) {
+        Real yr[width], yi[width];
+        unpack(y[i], yr, yi);
+        #pragma unroll 4
+        for (int k = 0; k < count; k++) {
+            Real xr[width], xi[width], ar[width], ai[width];
+            unpack(xs[k * field + i], xr, xi);
+            unpack(own[k * Columns::COUNT], ar, ai);
+            #pragma unroll
+            for (int w = 0; w < width; w++) {
+                yr[w] += ar[w] * xr[w];
+                yr[w] -= ai[w] * xi[w];
+                yi[w] += ar[w] * xi[w];
+                yi[w] += ai[w] * xr[w];
+            }
+        }
+        pack(y[i], yr, yi);
+    });
+}

@@ -1,0 +1,33 @@
+"""Sums and updates over a basis of fields, each right-hand side with coefficients of its own.
+
+Up to 64 right-hand sides. Results stay on the device.
+"""
+
+from __future__ import annotations
+
+import cupy
+import numpy as np
+
+from stages.kernels.cuda.compile import run
+from stages.kernels.cuda.grid_sums import grid_sums
+from stages.kernels.cuda.launch import columns
+from stages.kernels.operands import check_lanes
+
+
+def lane_dots(xs: cupy.ndarray, y: cupy.ndarray) -> cupy.ndarray:
+    """conj(xs[k]) . y of each right-hand side, complex128 ``[K, N]``; sums in double."""
+    check_lanes(xs, y)
+    count, n, rows = len(xs), y.shape[-1], y.size // y.shape[-1]
+    kernel = columns.lane_dots(n, y.dtype, rows, count)
+    sums = cupy.empty((count, n), np.complex128)
+    run(kernel, xs, y, sums, *grid_sums(kernel, 2 * columns.LANE_FIELDS * n), np.int64(rows), np.int32(count))
+    return sums
+
+
+def lane_update(y: cupy.ndarray, xs: cupy.ndarray, a: cupy.ndarray) -> None:
+    """y += sum_k a[k] xs[k] in place, with complex a ``[K, N]``, rounded to the precision of the fields."""
+    check_lanes(xs, y, a)
+    count, n, rows = len(xs), y.shape[-1], y.size // y.shape[-1]
+    coefficients = cupy.ascontiguousarray(a, np.complex128)
+    kernel = columns.lane_update(n, y.dtype, rows, count)
+    run(kernel, y, xs, coefficients, np.int64(rows), np.int32(count))
