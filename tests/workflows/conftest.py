@@ -8,9 +8,7 @@ from pathlib import Path
 
 import pytest
 from distributed import LocalCluster
-from tiny_project import TINY, CommandLine
-
-from workflows.command import main
+from tiny_project import TINY, CommandLine, run_to_its_end
 
 
 @pytest.fixture
@@ -38,10 +36,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory, cluster: str) -> Path:
     """A folder in which the tiny workflow `g2.yaml` has run to its end. Only to be copied."""
     folder = tmp_path_factory.mktemp("finished")
     (folder / "g2.yaml").write_text(TINY)
-    with pytest.MonkeyPatch.context() as place:
-        place.chdir(folder)
-        assert main(["run", "g2.yaml", "--cluster", cluster]) == 0
-    return folder
+    return run_to_its_end(folder, cluster)
 
 
 @pytest.fixture

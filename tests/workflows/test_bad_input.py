@@ -11,7 +11,7 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
-from tiny_project import TINY, Answer, CommandLine, edit
+from tiny_project import TINY, CommandLine, edit, refused
 
 from stages.gauge.heatbath import thermalised
 from stages.lattice.formats import write_ildg
@@ -26,14 +26,6 @@ def g2(tmp_path: Path) -> Path:
     file = tmp_path / "g2.yaml"
     file.write_text(TINY)
     return file
-
-
-def refused(answer: Answer, *parts: str) -> None:
-    """One message, no traceback, nothing on standard output, exit code 2."""
-    assert answer.code == 2 and answer.out == ""
-    assert "Traceback" not in answer.err and answer.err.count("error: ") == 1
-    for part in parts:
-        assert part in answer.err
 
 
 @pytest.mark.parametrize("command", ["run", "plan", "report", "export", "status", "verify", "gc"])

@@ -10,13 +10,12 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
-from tiny_project import TINY, CommandLine, edit
+from tiny_project import TINY, CommandLine, edit, run_to_its_end
 
 from pipeline import Store, open_result, verify
 from pipeline.account import accounts
 from stages.lattice.geometry import Lattice
 from workflows import footprint
-from workflows.command import main
 
 SECTION = ("solves:", "deflation: {vectors: 6, block: 2, precision: single}\nsolves:")
 
@@ -27,10 +26,7 @@ def with_spaces(finished: Path, tmp_path_factory: pytest.TempPathFactory, cluste
     folder = tmp_path_factory.mktemp("spaces")
     shutil.copytree(finished, folder, dirs_exist_ok=True)
     edit(folder / "g2.yaml", SECTION)
-    with pytest.MonkeyPatch.context() as place:
-        place.chdir(folder)
-        assert main(["run", "g2.yaml", "--cluster", cluster]) == 0
-    return folder
+    return run_to_its_end(folder, cluster)
 
 
 @pytest.fixture

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tiny_project import TINY, CommandLine, edit
+from tiny_project import TINY, CommandLine, edit, run_to_its_end
 
 from pipeline import open_result
-from workflows.command import main
 
 SECTIONS = (
     "solves:",
@@ -32,10 +31,7 @@ def estimated(tmp_path_factory: pytest.TempPathFactory, cluster: str) -> Path:
     folder = tmp_path_factory.mktemp("estimated")
     (folder / "g2.yaml").write_text(TINY)
     edit(folder / "g2.yaml", SECTIONS, FINE, EXACT, ("tolerance: 1.0e-3", "tolerance: 1.0e-9"))
-    with pytest.MonkeyPatch.context() as place:
-        place.chdir(folder)
-        assert main(["run", "g2.yaml", "--cluster", cluster]) == 0
-    return folder
+    return run_to_its_end(folder, cluster)
 
 
 def plan(quarkline: CommandLine, file: Path) -> dict[str, int]:

@@ -9,10 +9,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tiny_project import TINY, CommandLine, edit
+from tiny_project import TINY, CommandLine, edit, refused, run_to_its_end
 
 from pipeline import open_result
-from workflows.command import main
 
 TARGETED = (
     TINY.replace("  vectors: 4\n  chunk: 2\n", "  chunk: 4\n")
@@ -27,10 +26,7 @@ def reached(tmp_path_factory: pytest.TempPathFactory, cluster: str) -> Path:
     """A folder in which `g2.yaml` has met its target. Only to be copied."""
     folder = tmp_path_factory.mktemp("reached")
     (folder / "g2.yaml").write_text(TARGETED)
-    with pytest.MonkeyPatch.context() as place:
-        place.chdir(folder)
-        assert main(["run", "g2.yaml", "--cluster", cluster]) == 0
-    return folder
+    return run_to_its_end(folder, cluster)
 
 
 @pytest.fixture
@@ -217,9 +213,7 @@ def test_rounds_go_on_with_the_cheapest_number(quarkline: CommandLine, tmp_path:
 def test_mistakes(quarkline: CommandLine, tmp_path: Path, before: str, after: str, message: str) -> None:
     file = tmp_path / "g2.yaml"
     file.write_text(TARGETED)
-    answer = quarkline("plan", edit(file, (before, after)))
-    assert answer.code == 2 and answer.out == "" and "Traceback" not in answer.err
-    assert message in answer.err
+    refused(quarkline("plan", edit(file, (before, after))), message)
 
 
 def test_an_empty_section_is_no_target(quarkline: CommandLine, tmp_path: Path) -> None:

@@ -61,3 +61,19 @@ def edit(file: Path, *changes: tuple[str, str]) -> Path:
         text = text.replace(before, after)
     file.write_text(text)
     return file
+
+
+def run_to_its_end(folder: Path, cluster: str) -> Path:
+    """Run `g2.yaml` in its folder, which is returned."""
+    with pytest.MonkeyPatch.context() as place:
+        place.chdir(folder)
+        assert main(["run", "g2.yaml", "--cluster", cluster]) == 0
+    return folder
+
+
+def refused(answer: Answer, *parts: str) -> None:
+    """One message, no traceback, nothing on standard output, exit code 2."""
+    assert answer.code == 2 and answer.out == ""
+    assert "Traceback" not in answer.err and answer.err.count("error: ") == 1
+    for part in parts:
+        assert part in answer.err
