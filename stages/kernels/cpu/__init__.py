@@ -5,6 +5,7 @@ from stages.kernels.cpu import (
     block_blas,
     block_cg,
     cg_update,
+    clover,
     heatbath,
     hisq_dslash,
     lane_blas,
@@ -12,8 +13,9 @@ from stages.kernels.cpu import (
     one_link_current,
     projection,
     staple,
+    wilson_dslash,
 )
-from stages.kernels.reference import clover, doubled_links, noise, signs, stream, wilson_dslash
+from stages.kernels.reference import doubled_links, noise, signs, stream
 
 __all__ = [
     "basis",

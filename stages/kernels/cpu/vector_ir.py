@@ -92,6 +92,20 @@ class Emitter:
         signs = [float(sign if lane % 2 else -sign) for lane in range(b.type.count)]
         return self.fma(self.swapped(b), ir.Constant(b.type, signs), a)
 
+    def times_i_signs(self, lanes: int) -> Any:
+        """-1, 1, -1, 1, ...: i v is these signs times `swapped(v)`."""
+        return ir.Constant(
+            ir.VectorType(self.real, lanes), [1.0 if lane % 2 else -1.0 for lane in range(lanes)]
+        )
+
+    def times_i(self, vector: Any) -> Any:
+        """i v of interleaved complex numbers."""
+        return self.builder.fmul(self.swapped(vector), self.times_i_signs(vector.type.count))
+
+    def added_product(self, a: Any, b: Any, total: Any) -> Any:
+        """a b + total, rounded once; a b where `total` is None."""
+        return self.builder.fmul(a, b) if total is None else self.fma(a, b, total)
+
     def even_lanes(self, a: Any, b: Any) -> Any:
         """a[0], b[0], a[2], b[2], ..."""
         lanes = a.type.count
