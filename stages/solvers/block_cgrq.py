@@ -69,7 +69,7 @@ class _BlockRecurrence:
     converged furthest become noise in a replaced block, and their search directions are lost with them.
     """
 
-    narrows = False
+    narrows = full = False
     update_at = 1e-3
     lag = 0  # the pass over the blocks hides the host
 

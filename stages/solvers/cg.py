@@ -45,7 +45,7 @@ class BatchedCG(KrylovSolver):
 class _BatchedRecurrence:
     """r, p, A p and y ``[..., width]`` of the inner precision, and the coefficients of each column."""
 
-    narrows = True
+    narrows, full = True, False
     update_at = 0.1
 
     def __init__(self, A: LinearOperator, kernels: Kernels) -> None:

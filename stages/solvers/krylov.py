@@ -1,4 +1,4 @@
-"""What batched CG and block CGrQ share: configuration, checks of the system, the `Solution` at the end."""
+"""What the Krylov solvers share: configuration, checks of the system, the `Solution` at the end."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from stages.solvers.solution import NotConverged, Solution, Status
 
 @dataclass(frozen=True)
 class KrylovSolver:
-    """A solver for Hermitian positive definite operators; frozen configuration.
+    """Frozen configuration of a solver; that of conjugate gradients, unless it says which operators it takes.
 
     tolerance: on the true |b - A x| / |b| of every right-hand side. max_iterations: of the whole solve.
     inner: 'single' iterates in complex64 with reliable updates in the precision of b; None iterates in that
@@ -37,6 +37,15 @@ class KrylovSolver:
         if self.inner not in (None, "single"):
             raise InputError(f"inner must be 'single', or None for the precision of b; got {self.inner!r}")
 
+    def check_operator(self, A: LinearOperator) -> None:
+        """Raises InputError for an operator that the method is not made for."""
+        if not (A.hermitian and A.positive_definite):
+            raise InputError(
+                "conjugate gradients need a Hermitian positive definite operator, "
+                f"which {type(A).__name__} is not: solve its normal equations (NormalEquations), or use "
+                "BiCGstab or GCR"
+            )
+
     def recurrence(self, A: LinearOperator, kernels: Kernels) -> Recurrence:
         """The method itself, on an operator of the inner precision."""
         raise NotImplementedError
@@ -55,9 +64,9 @@ class KrylovSolver:
         x0: first guess, zero by default. on_failure: 'raise' NotConverged, or 'return' what there is, with
         its status. deflate: an approximate y of A y = r for low modes, of the true residual r at the start
         and after each replacement (`stages.solvers.deflation`). Right-hand sides may be zero (giving zero) or
-        linearly dependent. Raises InputError if A is not Hermitian positive definite or if b or x0 does not
-        fit it.
+        linearly dependent. Raises InputError if the method cannot take A or if b or x0 does not fit it.
         """
+        self.check_operator(A)
         _check(A, b, x0, on_failure)
         started = time.perf_counter()
         kernels = self.kernels or kernels_for(b)
@@ -94,11 +103,6 @@ def _solution(iteration: ReliableIteration, status: Status, seconds: float) -> S
 
 
 def _check(A: LinearOperator, b: Array, x0: Array | None, on_failure: str) -> None:
-    if not (A.hermitian and A.positive_definite):
-        raise InputError(
-            "conjugate gradients need a Hermitian positive definite operator, "
-            f"which {type(A).__name__} is not: solve its normal equations"
-        )
     if b.shape[:-1] != A.shape or b.dtype != A.dtype:
         raise InputError(f"b must be {A.dtype} {(*A.shape, 'N')} like the operator, got {b.dtype} {b.shape}")
     if x0 is not None and (x0.shape != b.shape or x0.dtype != b.dtype):

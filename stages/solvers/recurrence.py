@@ -32,6 +32,10 @@ class Recurrence(Protocol):
     """Fall of a residual that asks for its next replacement in single precision and in deflated solves."""
 
     @property
+    def full(self) -> bool:
+        """Whether the next iteration needs a replacement first: there is no room for another direction."""
+
+    @property
     def correction(self) -> Array:
         """y, ``[..., width]``, of the inner precision; asked for at the end of a cycle."""
 

@@ -1,6 +1,6 @@
 """The frame of the Krylov solvers: an inner recurrence for a correction, an outer true residual.
 
-The recurrence (batched CG, block CGrQ) works on A y = r, possibly in lower precision. From time to time its y
+The recurrence (CG, BiCGstab, GCR, ...) works on A y = r, possibly in lower precision. From time to time its y
 is added to x and its residual is replaced by b - A x, recomputed in the precision of b, while it keeps its
 search directions ("reliable update"; Sleijpen and van der Vorst, Computing 56 (1996) 141). In one precision
 that happens when the recurrence believes to have converged; with a single-precision recurrence, and in a
@@ -208,6 +208,7 @@ class ReliableIteration:
                 break
             ending |= (
                 self.iterations >= self.max_iterations
+                or recurrence.full
                 or (recurrence.narrows and next_width(count, target.size) < target.size)
                 or (often and bool((still_open & (estimate < recurrence.update_at * ceiling)).any()))
             )

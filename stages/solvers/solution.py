@@ -24,6 +24,10 @@ class Status(Enum):
         "the true residual stopped falling above the tolerance, at the rounding of the outer precision: "
         "loosen the tolerance, or solve for complex128 right-hand sides (fast with inner='single')"
     )
+    BREAKDOWN = (
+        "the iteration can take no further step: its directions are orthogonal to every residual: "
+        "use a larger mass, another solver or another preconditioner"
+    )
     INDEFINITE = (
         "a search direction has p^H A p <= 0, so the operator is not positive definite: "
         "give the normal operator 4 m^2 - D^2 with m > 0, and check its sign"

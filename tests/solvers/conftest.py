@@ -1,4 +1,4 @@
-"""Operators with a known matrix: dense stand-ins, and the staggered normal operator of a rough 4^4 field."""
+"""Operators with a known matrix: dense ones, and staggered and Wilson operators of a rough 4^4 field."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from numpy.typing import NDArray
 from scipy.linalg import expm
 
 from stages.dirac.staggered import NormalOperator, StaggeredDslash
+from stages.dirac.wilson import WilsonDslash, WilsonOperator
+from stages.dirac.wilson_schur import WilsonSchur
 from stages.gauge.hisq import StaggeredLinks, hisq_links, naive_links
+from stages.gauge.wilson_links import WilsonLinks, wilson_links
 from stages.kernels import reference
 from stages.lattice.geometry import Lattice
 
@@ -131,3 +134,26 @@ def located(links: StaggeredLinks, kernels: str) -> StaggeredLinks:
     to_device = import_module("cupy").asarray
     long = None if links.long is None else to_device(links.long)
     return replace(links, fat=to_device(links.fat), long=long, thin=to_device(links.thin))
+
+
+@pytest.fixture(scope="session")
+def wilson(thin_links: NDArray) -> Callable[..., WilsonSchur]:
+    """wilson(mass, kernels='reference', kind='symmetric'): the clover operator, csw = 1, even-odd."""
+    links = wilson_links(thin_links, LATTICE, boundary="antiperiodic", csw=1.0)
+    built: dict[str, WilsonDslash] = {}
+
+    def make(mass: float, kernels: str = "reference", kind: str = "symmetric") -> WilsonSchur:
+        if kernels not in built:
+            package: ModuleType = import_module(f"stages.kernels.{kernels}")
+            built[kernels] = WilsonDslash(wilson_links_at(links, kernels), kernels=package)
+        return WilsonSchur(WilsonOperator(built[kernels], mass), kind)
+
+    return make
+
+
+def wilson_links_at(links: WilsonLinks, kernels: str) -> WilsonLinks:
+    """The links in the memory that a kernel package works on."""
+    if kernels != "cuda":
+        return links
+    to_device = import_module("cupy").asarray
+    return replace(links, links=to_device(links.links), clover=to_device(links.clover))
