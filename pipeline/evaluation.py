@@ -32,10 +32,15 @@ class Evaluation:
         self._uses = _uses(works)
         self._shared: dict[str, Made] = {}
         self._statistics: dict[str, dict[str, Any]] = {}
+        self._chunk: dict[str, Any] = {}
+        """Names what is to be committed: what transient stages report on the way is its progress."""
 
     def compute(self, work: Work, checkpoint: Checkpoint | None = None) -> Made:
         """The result of a chunk, and what its stage recorded."""
-        stage, listener = work.node.stage, throttled(self._send, names(work))
+        stage = work.node.stage
+        if not stage.transient:
+            self._chunk = names(work)
+        listener = throttled(self._send, self._chunk)
         at = At(work.coordinates, backend=work.node.backend, listener=listener, checkpoint=checkpoint)
         files = {name: version.check() for name, version in work.files.items()}
         arguments = [self._argument(*pair, at) for pair in _arguments(stage, work)]

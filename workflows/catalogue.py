@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pipeline.report import Section
     from stages.kernels.dispatch import Kernels
 
-BUILDERS = {"g2_disconnected": "workflows.g2_disconnected"}
+BUILDERS = {"g2_disconnected": "workflows.g2_disconnected", "mesons": "workflows.mesons"}
 """Name in a file's `workflow`: the module whose `prepare(file)` returns the `Project`."""
 
 

@@ -21,8 +21,8 @@ from stages.figures import (
     correlator_figure,
     error_budget_figure,
     loops_figure,
-    plaquette_figure,
 )
+from workflows.ensemble_report import gauge_section
 from workflows.g2_estimators import estimators_section, loops_of, wanted
 from workflows.g2_spectrum import spectrum_section
 from workflows.g2_target_report import target_section
@@ -44,7 +44,7 @@ def sections(parameters: G2Disconnected, store: Store) -> list[Section]:
         *([target_section(store, WORKFLOW)] if parameters.target else []),
         solves_section(solves),
         *([spectrum_section(store, parameters)] if parameters.deflation else []),
-        gauge_section(store),
+        gauge_section(store, WORKFLOW),
     ]
 
 
@@ -180,25 +180,6 @@ def _choices(nodes: Sequence[NodeAccount]) -> list[Details]:
     used = {choice for node in nodes for chunk in node.statistics("kernel_choices") for choice in chunk}
     lines = "\n".join(sorted(used))
     return [Details("Launch shapes of GPU kernels chosen by `quarkline tune`", lines)] if used else []
-
-
-def gauge_section(store: Store) -> Section:
-    """Plaquettes and the distance of the links from SU(3)."""
-    observed = _result(store, "observables")
-    labels = [str(label) for label in observed.config.values]
-    rows = [
-        [label, *(f"{value:.8f}" for value in planes), f"{trace:+.8f}", f"{deviation:.1e}"]
-        for label, planes, trace, deviation in zip(
-            labels,
-            observed.plaquette.values,
-            observed.link_trace.values,
-            observed.unitarity_deviation.values,
-            strict=True,
-        )
-    ]
-    columns = ["configuration", "plaquette", "spatial", "temporal", "link trace", "|U^dag U - 1|"]
-    figure = Figure(plaquette_figure(observed.plaquette, labels), "Plaquettes, normalised to 1.")
-    return Section("Gauge configurations", parts=[figure, Table(columns, rows)])
 
 
 def _result(store: Store, name: str) -> xarray.Dataset:

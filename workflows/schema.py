@@ -233,16 +233,18 @@ def contradictions(parameters: G2Disconnected) -> Iterator[tuple[Location, str]]
             yield ("alternatives", name), what
         if changed.estimator.low_modes and not parameters.deflation:
             yield ("alternatives", name), "`low_modes` needs a section `deflation`"
-    if not parameters.report:
-        yield ("report",), "is empty: name a folder"
-    elif _is_within(Path(parameters.report), Path(parameters.store)):
-        yield (
-            ("report",),
-            f"{parameters.report!r} lies in the store {parameters.store!r}: name another folder",
-        )
+    yield from misplaced_report(parameters.report, parameters.store)
     heatbath = parameters.ensemble.heatbath
     if heatbath:
         yield from misfits(parameters, heatbath.lattice, heatbath.configurations)
+
+
+def misplaced_report(report: str, store: str) -> Iterator[tuple[Location, str]]:
+    """A report that has no folder, or one in the store."""
+    if not report:
+        yield ("report",), "is empty: name a folder"
+    elif _is_within(Path(report), Path(store)):
+        yield ("report",), f"{report!r} lies in the store {store!r}: name another folder"
 
 
 def _is_within(path: Path, folder: Path) -> bool:
@@ -272,7 +274,12 @@ def misfits(
             ("exact",),
             f"an exact trace is for at most {EXACT_SITES} sites; {lattice} needs {3 * lattice.volume} solves",
         )
-    if configurations < 2 * (width := parameters.analysis.jackknife_bin):
+    yield from too_few_bins(configurations, parameters.analysis.jackknife_bin)
+
+
+def too_few_bins(configurations: int, width: int) -> Iterator[tuple[Location, str]]:
+    """An ensemble that has no jackknife error."""
+    if configurations < 2 * width:
         yield (
             ("analysis", "jackknife_bin"),
             f"{counted(configurations, 'configuration')} in bins of {width} leave fewer than two bins",

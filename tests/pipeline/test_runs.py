@@ -350,6 +350,15 @@ def test_events_tell_the_story_of_a_run(compute: Compute, store: Store) -> None:
     assert progress["coordinates"] == {"config": ["a"], "noise": [0, 1]}
 
 
+def test_progress_of_a_transient_stage_is_that_of_its_consumer(compute: Compute, store: Store) -> None:
+    w = Workflow("fused")
+    field = w.add(toys.field, over={"config": ["a"]})
+    w.add(toys.first, w.add(toys.bulk, field, over={"noise": [0]}))
+    outcome = compute(w)
+    told = [event for event in read_events(store, outcome.run) if event["event"] == "progress"]
+    assert [(event["node"], event["done"]) for event in told] == [("first", 1)]
+
+
 def test_records_say_where_a_result_comes_from(compute: Compute, store: Store) -> None:
     compute(ensemble("a", 2))
     (key,) = store.keys("loops")

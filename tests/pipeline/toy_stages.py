@@ -105,6 +105,7 @@ def loops(field: Field, *, at: At, mass: float) -> Loops:
 def bulk(field: Field, *, at: At, shift: float = 0.0) -> Bulk:
     executed("bulk", at)
     at.record(shifted=shift)
+    at.progress(1, 2)
     return Bulk(np.add.outer(np.array(at["noise"], float), field.values) + shift)
 
 

@@ -1,0 +1,67 @@
+"""The figures of a report on mesons, drawn from plain arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+from numpy.typing import ArrayLike
+
+
+def meson_figure(correlator: ArrayLike, error: ArrayLike, names: Sequence[str]) -> Figure:
+    """|C(t)| with errors, ``[channel, time]``, on a logarithmic scale; open where C < 0."""
+    figure = Figure(figsize=(7, 4.2), layout="constrained")
+    axes = figure.subplots()
+    for number, (values, errors, name) in enumerate(
+        zip(np.asarray(correlator), np.asarray(error), names, strict=True)
+    ):
+        positive = values > 0
+        times, colour = np.arange(len(values)), f"C{number}"
+        for chosen, fill in ((positive, colour), (~positive, "white")):
+            if chosen.any():
+                axes.errorbar(
+                    times[chosen] + 0.06 * (number - len(names) / 2),
+                    np.abs(values[chosen]),
+                    errors[chosen],
+                    fmt="o",
+                    color=colour,
+                    markerfacecolor=fill,
+                    markersize=4,
+                    capsize=2,
+                    linewidth=1,
+                    label=name if fill == colour or not positive.any() else None,
+                )
+    axes.set_yscale("log", nonpositive="clip")
+    axes.set_xlabel("$t/a$")
+    axes.set_ylabel("$|C(t)|$")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.legend(frameon=False, ncols=2, fontsize="small")
+    return figure
+
+
+def effective_mass_figure(mass: ArrayLike, error: ArrayLike, labels: Sequence[str]) -> Figure:
+    """m(t) with errors, ``[curve, time]``, up to the middle of the lattice; NaN is left out."""
+    figure = Figure(figsize=(7, 3.8), layout="constrained")
+    axes = figure.subplots()
+    values, errors = np.asarray(mass), np.asarray(error)
+    half = values.shape[-1] // 2 + 1
+    for number, label in enumerate(labels):
+        shown = np.isfinite(values[number, :half])
+        axes.errorbar(
+            np.arange(half)[shown] + 0.05 * (number - len(labels) / 2),
+            values[number, :half][shown],
+            np.nan_to_num(errors[number, :half][shown]),
+            fmt="o",
+            color=f"C{number % 10}",
+            markersize=4,
+            capsize=2,
+            linewidth=1,
+            label=label,
+        )
+    axes.set_xlabel("$t/a$")
+    axes.set_ylabel("$a\\,m_\\mathrm{eff}(t)$")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.legend(frameon=False, ncols=2, fontsize="small")
+    return figure

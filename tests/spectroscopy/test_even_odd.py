@@ -1,0 +1,53 @@
+"""Solves of M x = b in blocks, against the dense inverse."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from stages.dirac.wilson import WilsonOperator
+from stages.lattice.errors import InputError
+from stages.solvers.solution import NotConverged
+from stages.spectroscopy.even_odd import propagate
+from stages.spectroscopy.methods import PRECISIONS, SOLVERS, make_method
+
+
+@pytest.fixture(scope="module")
+def sources(operator: WilsonOperator) -> NDArray:
+    rng = np.random.default_rng(515)
+    shape = (*operator.shape, 4)
+    return rng.normal(size=shape) + 1j * rng.normal(size=shape)
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_solutions_are_those_of_the_inverse(
+    operator: WilsonOperator, inverse: NDArray, sources: NDArray, solver: str, precision: str
+) -> None:
+    reports: list[tuple[int, int]] = []
+    method = make_method(solver, precision, 1e-10, 500)
+    made = propagate(operator, sources, method, 2, lambda *done: reports.append(done))
+    expected = np.tensordot(inverse, sources, axes=3)
+    assert np.abs(made.x - expected).max() < 1e-8 * np.abs(expected).max()
+    assert reports == [(1, 2), (2, 2)]
+    assert [len(block) for block in made.residual] == [2, 2]
+    assert max(block.max() for block in made.residual) <= 1e-10
+    true = np.linalg.norm((sources - operator.apply(made.x)).reshape(-1, 4), axis=0)
+    relative = true / np.linalg.norm(sources.reshape(-1, 4), axis=0)
+    np.testing.assert_allclose(np.concatenate(made.full_residual), relative, rtol=1e-3)
+    assert made.status == "converged" and len(made.iterations) == 2 and made.seconds > 0
+
+
+def test_a_missed_tolerance_is_an_error_with_the_remedy(operator: WilsonOperator, sources: NDArray) -> None:
+    with pytest.raises(NotConverged, match=r"missed the tolerance 1e-10 .* raise max_iterations"):
+        propagate(operator, sources, make_method("cgnr", "double", 1e-10, 5), 2)
+
+
+def test_unknown_names_are_refused(operator: WilsonOperator, sources: NDArray) -> None:
+    with pytest.raises(InputError, match=r"solver must be one of cgnr.*, got 'cg'"):
+        make_method("cg", "double", 1e-10, 5)
+    with pytest.raises(InputError, match="precision must be one of double, double-single, got 'half'"):
+        make_method("cgnr", "half", 1e-10, 5)
+    with pytest.raises(InputError, match="at least 1, got 0"):
+        propagate(operator, sources, make_method("cgnr", "double", 1e-10, 5), 0)

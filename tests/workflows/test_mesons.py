@@ -1,0 +1,145 @@
+"""The workflow `mesons` through the command line: run, extend, change, keep, report, export."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tiny_mesons import MESONS
+from tiny_project import CommandLine, edit
+
+from pipeline import open_result
+from stages.spectroscopy.gammas import NAMES
+from workflows.command import main
+
+PION = NAMES.index("Gamma5")
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory, cluster: str) -> Path:
+    """A folder in which `mesons.yaml` has run to its end. Only to be copied."""
+    folder = tmp_path_factory.mktemp("mesons")
+    (folder / "mesons.yaml").write_text(MESONS)
+    with pytest.MonkeyPatch.context() as place:
+        place.chdir(folder)
+        assert main(["run", "mesons.yaml", "--cluster", cluster]) == 0
+    return folder
+
+
+@pytest.fixture
+def mesons(ran: Path, tmp_path: Path) -> Path:
+    """A copy of the finished run; its workflow file."""
+    shutil.copytree(ran, tmp_path, dirs_exist_ok=True)
+    return tmp_path / "mesons.yaml"
+
+
+def missing(quarkline: CommandLine, file: Path) -> dict[str, int]:
+    """Number of chunks per node that `plan` says are missing."""
+    answer = quarkline("plan", file, "--json")
+    assert answer.code == 0
+    nodes = [chunk["node"] for chunk in json.loads(answer.out)["missing"]]
+    return {node: nodes.count(node) for node in nodes}
+
+
+def test_results_have_names(ran: Path) -> None:
+    found = open_result(ran / "store", "mesons")
+    assert found.correlator.dims == ("config", "source", "gamma", "momentum", "time")
+    assert tuple(found.gamma.values) == NAMES
+    assert list(found.source.values) == ["x0y0z0t0", "x0y0z0t2"]
+    assert float(found.residual.max()) <= 1e-6 and found.residual.shape == (2, 2, 12)
+    pion = found.correlator.values[:, :, PION, 0]
+    assert np.all(pion.real > 0) and np.abs(pion.imag).max() < 1e-12 * pion.real.max()
+
+
+def test_averages_are_those_of_the_correlators(ran: Path) -> None:
+    each, average = (open_result(ran / "store", name) for name in ("mesons", "average"))
+    of_config = each.correlator.values.real.mean(axis=1)
+    np.testing.assert_allclose(average.correlator, of_config.mean(axis=0), rtol=1e-13)
+    np.testing.assert_allclose(
+        average.correlator_error, np.abs(of_config[0] - of_config[1]) / 2, rtol=1e-7, atol=1e-15
+    )
+    rho = [NAMES.index(name) for name in ("GammaX", "GammaY", "GammaZ")]
+    np.testing.assert_allclose(
+        average.sel(channel="rho").channel_correlator, of_config.mean(axis=0)[rho].mean(axis=0)
+    )
+    mass = average.sel(channel="pion").effective_mass.values
+    assert np.isfinite(mass[:, 1:3]).all() and (mass[1, 1:3] > mass[0, 1:3]).all()
+
+
+def test_the_report(ran: Path) -> None:
+    page = (ran / "report" / "index.html").read_text()
+    assert re.findall(r"<h2>(.*?)</h2>", page) == [
+        "Meson correlators",
+        "Effective masses",
+        "Solves",
+        "Gauge configurations",
+        "Where the time went",
+        "Provenance",
+    ]
+    tables = (ran / "report" / "tables.txt").read_text()
+    assert re.search(r"\ncgnr +48 +\d+ / [\d.]+ / \d+ +1e-06", tables)
+    columns = np.loadtxt(ran / "report" / "mesons.txt")
+    average = open_result(ran / "store", "average")
+    np.testing.assert_allclose(
+        columns[:, 1::2].T.reshape(16, 2, 4), average.correlator, rtol=1e-14, atol=1e-20
+    )
+
+
+def test_more_sources_and_configurations_repeat_nothing(quarkline: CommandLine, mesons: Path) -> None:
+    assert missing(quarkline, mesons) == {}
+    edit(mesons, ("times: [0, 2]", "times: [0, 1, 2]"), ("configurations: 2", "configurations: 3"))
+    assert missing(quarkline, mesons) == {"configuration": 1, "observables": 1, "mesons": 5, "average": 1}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ("kappa: 0.11", "kappa: 0.12"),
+        ("csw: 1.2", "csw: 1.1"),
+        ("antiperiodic", "periodic"),
+    ],
+)
+def test_another_operator_has_other_results(
+    quarkline: CommandLine, mesons: Path, change: tuple[str, str]
+) -> None:
+    assert missing(quarkline, edit(mesons, change)) == {"mesons": 4, "average": 1}
+    assert "upstream changed: operator" in quarkline("plan", mesons).out
+
+
+def test_how_columns_share_blocks_is_in_no_key(quarkline: CommandLine, mesons: Path) -> None:
+    edit(mesons, ("tolerance: 1.0e-6", "tolerance: 1.0e-6, block: 5, max_iterations: 900"))
+    assert missing(quarkline, mesons) == {}
+
+
+def test_propagators_that_are_kept(quarkline: CommandLine, mesons: Path, cluster: str) -> None:
+    """In the store they are the same, and the correlators made of them, too."""
+    before = open_result(mesons.parent / "store", "mesons").load()
+    edit(mesons, ("store: store", "keep_propagators: true\nstore: store"))
+    assert missing(quarkline, mesons) == {"kept_propagator": 4, "mesons": 4, "average": 1}
+    assert quarkline("run", mesons, "--cluster", cluster).code == 0
+    kept = open_result(mesons.parent / "store", "kept_propagator")
+    assert kept.propagator.dims == ("config", "parity", "site", "component", "source", "column")
+    norms = (np.abs(kept.propagator.values) ** 2).reshape(2, 2, 4, -1, 2, 12).sum(axis=(1, 3, 5))
+    after = open_result(mesons.parent / "store", "mesons").load()
+    np.testing.assert_array_equal(after.correlator, before.correlator)
+    pion = after.correlator.values[:, 0, PION, 0].real
+    np.testing.assert_allclose(pion, norms[..., 0], rtol=1e-12)
+
+
+def test_status_and_export(quarkline: CommandLine, mesons: Path) -> None:
+    assert re.search(r"mesons +mesons +meson_two_point +4 +4\n", quarkline("status", mesons).out)
+    assert quarkline("export", mesons, "--output", "out").code == 0
+    assert {path.name for path in (mesons.parent / "out").iterdir()} >= {"mesons.h5", "average.zarr"}
+
+
+def test_a_solve_that_does_not_converge_says_what_to_do(
+    quarkline: CommandLine, mesons: Path, cluster: str
+) -> None:
+    edit(mesons, ("tolerance: 1.0e-6", "tolerance: 1.0e-7, max_iterations: 3"))
+    answer = quarkline("run", mesons, "--cluster", cluster)
+    assert answer.code == 1 and "Traceback" not in answer.err
+    assert "missed the tolerance 1e-07" in answer.out and "raise max_iterations" in answer.out

@@ -1,0 +1,48 @@
+"""What propagators and mesons need in memory and take in the store, projected from extents; bytes."""
+
+from __future__ import annotations
+
+from stages.kernels.gamma import COMPONENTS
+from stages.lattice.geometry import Lattice
+from stages.spectroscopy.gammas import CHANNELS, NAMES
+from workflows.footprint import COMPLEX, LINK_FIELDS, MATRIX, PROCESS, RECORD, links_bytes
+
+CLOVER = 72 * COMPLEX
+"""Two Hermitian 6 x 6 matrices."""
+HALF_FIELDS = 12
+"""Fields on one parity alive in a solver, in double precision, per right-hand side."""
+
+
+def operator_memory(lattice: Lattice, precision: str) -> int:
+    """What stays of a Wilson-clover operator: links, packed links, clover term, A and its inverse."""
+    share = {"double": 2, "double-single": 3}[precision]  # halves: packed in double, perhaps in single, too
+    packed = (8 * MATRIX + 2 * CLOVER) * lattice.volume * share // 2
+    return links_bytes(lattice) + CLOVER * lattice.volume + packed
+
+
+def propagator_bytes(lattice: Lattice, columns: int) -> int:
+    """A propagator with its residuals."""
+    return COMPONENTS * COMPLEX * lattice.volume * columns + RECORD
+
+
+def propagating_device_memory(lattice: Lattice, columns: int, block: int) -> int:
+    """Beside the operator: sources, propagators, a block in the solver, and a copy in the contraction."""
+    column = COMPONENTS * COMPLEX * lattice.volume
+    return column * (3 * columns + HALF_FIELDS // 2 * min(block, columns))
+
+
+def propagating_memory(lattice: Lattice, precision: str, columns: int, block: int) -> int:
+    """Likewise on the host, with the operator, and what making it takes for a while."""
+    making = LINK_FIELDS * links_bytes(lattice)
+    kept = operator_memory(lattice, precision)
+    return PROCESS + max(making, kept + propagating_device_memory(lattice, columns, block))
+
+
+def correlators_bytes(lattice: Lattice, sources: int, momenta: int) -> int:
+    """All sixteen correlators of each source."""
+    return COMPLEX * len(NAMES) * momenta * lattice.time_extent * sources + RECORD
+
+
+def meson_average_bytes(lattice: Lattice, samples: int, momenta: int) -> int:
+    """Means, errors and samples, and what the channels have."""
+    return 8 * momenta * lattice.time_extent * (len(NAMES) * (2 + samples) + 4 * len(CHANNELS)) + RECORD

@@ -1,0 +1,45 @@
+"""What a run of the workflow `mesons` asks of a GPU's kernels, once and briefly, for `quarkline tune`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import ModuleType
+
+from stages.dirac.wilson import WilsonDslash, WilsonOperator
+from stages.gauge.wilson_links import wilson_links
+from stages.kernels.dispatch import Kernels
+from stages.kernels.gamma import COMPONENTS
+from stages.lattice.geometry import Lattice
+from stages.solvers.reliable import WIDTHS
+from stages.spectroscopy.even_odd import propagate
+from stages.spectroscopy.methods import make_method
+from workflows.mesons_schema import Mesons
+
+MASS = 2.0
+TOLERANCE = 1e-9
+"""Reached in few iterations, in several cycles where the inner precision is single."""
+
+
+def rehearse(
+    parameters: Mesons, lattice: Lattice, columns: int, kernels: Kernels, xp: ModuleType
+) -> Iterator[tuple[int, int]]:
+    """Solve for a heavy quark on free links in every block width. Yields solves done and solves in all."""
+    quark, solves = parameters.quark, parameters.solves
+    unit = xp.tile(xp.eye(3, dtype=complex), (4, 2, lattice.half_volume, 1, 1))
+    links = wilson_links(unit, lattice, boundary=quark.boundary, csw=quark.clover)
+    M = WilsonOperator(WilsonDslash(links, kernels=kernels), MASS)
+    method = make_method(solves.solver, solves.precision, TOLERANCE, solves.max_iterations, kernels)
+    jobs = widths(parameters, columns)
+    for number, (block, still_open) in enumerate(jobs, start=1):
+        shape = (2, lattice.half_volume, COMPONENTS, block)
+        sources = xp.random.default_rng(5).standard_normal(shape) + 0j
+        sources[..., still_open:] = 0  # solved at once: the block becomes narrower
+        propagate(M, sources, method, block)
+        yield number, len(jobs)
+
+
+def widths(parameters: Mesons, columns: int) -> list[tuple[int, int]]:
+    """Right-hand sides of the blocks that occur, each with those to which it may narrow."""
+    total, block = columns * parameters.sources.chunk, parameters.solves.block
+    blocks = {min(block, total), total % block or block} if total > block else {total}
+    return [(n, w) for n in sorted(blocks, reverse=True) for w in sorted({*WIDTHS, n}) if w <= n]

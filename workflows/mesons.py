@@ -1,0 +1,187 @@
+"""Wilson-clover propagators and meson two-point functions: from parameters to a workflow.
+
+configuration -> observables
+              -> operator, sources -> propagator (-> kept_propagator) -> mesons -> average
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from glob import glob
+from pathlib import Path
+from typing import Any
+
+from pipeline import Node, Workflow
+from stages import sources as source_stages
+from stages.configuration import gauge_observables
+from stages.lattice.errors import InputError
+from stages.lattice.geometry import Lattice
+from stages.meson import meson_average, meson_two_point
+from stages.propagator import kept_propagator, propagator
+from stages.spectroscopy.sources import read_source
+from stages.wilson import wilson_operator
+from workflows import footprint, meson_footprint
+from workflows.catalogue import Project
+from workflows.ensemble import Configurations, add_configuration, configurations
+from workflows.mesons_schema import Mesons, SourceSection, misfits, read_mesons
+from workflows.parameter_file import ParameterFile
+from workflows.schema import refuse
+
+NAME = "mesons"
+RESULTS = ("observables", "mesons", "average", "kept_propagator")
+
+
+@dataclass(frozen=True)
+class Campaign:
+    """What is solved for: labels of the sources, their files where they have some, columns of each."""
+
+    sources: tuple[str, ...]
+    columns: int
+    files: dict[str, Path]
+
+
+def prepare(file: ParameterFile) -> Project:
+    """The workflow of a parameter file, ready to run.
+
+    Raises:
+        InputError: a mistake in the file, in the configurations or in the sources that it names.
+    """
+    parameters = read_mesons(file)
+    ensemble = configurations(file, parameters.ensemble)
+    refuse(file, misfits(parameters, ensemble.lattice, len(ensemble.labels)))
+    return project_of(parameters, ensemble, campaign(file, parameters.sources, ensemble.lattice))
+
+
+def campaign(file: ParameterFile, section: SourceSection, lattice: Lattice) -> Campaign:
+    """The sources that a section stands for; reads those in files. Raises InputError."""
+    if section.files is None:
+        return Campaign(tuple(place.label for place in section.places()), section.columns, {})
+    paths = {Path(name).name: Path(name) for name in sorted(glob(str(Path(section.files).expanduser())))}
+    where = file.name("sources", "files")
+    if not paths:
+        raise file.error(f"{where}: no file matches {section.files!r}, looking from {Path.cwd()}")
+    try:
+        widths = {name: read_source(path, lattice).shape[-1] for name, path in paths.items()}
+    except InputError as error:
+        raise file.error(f"{where}: {error}") from None
+    for name, width in widths.items():
+        if width not in (4, 12):
+            raise file.error(f"{where}: {paths[name]} has {width} columns, but mesons take 12 or 4")
+    if len(set(widths.values())) > 1:
+        raise file.error(f"{where}: sources of one workflow have equally many columns, got {widths}")
+    return Campaign(tuple(paths), next(iter(widths.values())), paths)
+
+
+def project_of(parameters: Mesons, ensemble: Configurations, work: Campaign) -> Project:
+    """The project of these parameters."""
+    from workflows.meson_rehearsal import rehearse
+    from workflows.meson_report import sections, texts
+
+    workflow = build(parameters, ensemble, work)
+    return Project(
+        title="Wilson-clover propagators and meson two-point functions",
+        workflow=workflow,
+        store=Path(parameters.store).expanduser(),
+        report=Path(parameters.report).expanduser(),
+        results=[name for name in RESULTS if name in workflow.nodes],
+        sections=partial(sections, parameters),
+        texts=partial(texts, parameters),
+        rehearse=partial(rehearse, parameters, ensemble.lattice, work.columns),
+    )
+
+
+def build(parameters: Mesons, ensemble: Configurations, work: Campaign) -> Workflow:
+    """All nodes, wired."""
+    workflow, lattice = Workflow(NAME), ensemble.lattice
+    configuration = add_configuration(workflow, parameters.ensemble, ensemble)
+    workflow.add(gauge_observables, configuration, name="observables", stored=footprint.RECORD)
+    operator = add_operator(workflow, parameters, configuration, lattice)
+    sources = add_sources(workflow, parameters.sources, configuration, work)
+    solved = add_propagator(workflow, parameters, operator, sources, lattice, work)
+    momenta = parameters.mesons.momenta
+    mesons = workflow.add(
+        meson_two_point,
+        solved,
+        name="mesons",
+        memory=_memory(parameters, lattice, work),
+        device_memory=_device_memory(parameters, lattice, work),
+        stored=meson_footprint.correlators_bytes(lattice, parameters.sources.chunk, len(momenta)),
+        extents=lattice.extents,
+        momenta=momenta,
+    )
+    width = parameters.analysis.jackknife_bin
+    samples = len(ensemble.labels) // width
+    workflow.add(
+        meson_average,
+        mesons,
+        name="average",
+        stored=meson_footprint.meson_average_bytes(lattice, samples, len(momenta)),
+        momenta=momenta,
+        jackknife_bin=width,
+    )
+    return workflow
+
+
+def add_operator(workflow: Workflow, parameters: Mesons, configuration: Node, lattice: Lattice) -> Node:
+    """The Wilson-clover operator of each configuration."""
+    return workflow.add(
+        wilson_operator,
+        configuration,
+        name="operator",
+        device_memory=meson_footprint.operator_memory(lattice, parameters.solves.precision),
+        csw=parameters.quark.clover,
+        **parameters.quark.model_dump(include={"kappa", "mass", "xi0", "nu", "boundary"}),
+    )
+
+
+def add_sources(workflow: Workflow, section: SourceSection, configuration: Node, work: Campaign) -> Node:
+    """The sources of a section, by their kind."""
+    options: dict[str, Any] = {}
+    if section.smearing:
+        options = section.smearing.model_dump()
+    if section.noise:
+        options = {"seed": section.noise.seed}
+    if work.files:
+        options = {"files": {"path": work.files}}
+    return workflow.add(
+        getattr(source_stages, f"{section.kind}_sources"),
+        configuration,
+        name="sources",
+        over={"source": work.sources},
+        chunk={"source": section.chunk},
+        **options,
+    )
+
+
+def add_propagator(
+    workflow: Workflow,
+    parameters: Mesons,
+    operator: Node,
+    sources: Node,
+    lattice: Lattice,
+    work: Campaign,
+) -> Node:
+    """What mesons are made of: propagators in memory, or those that are kept."""
+    solved = workflow.add(propagator, operator, sources, **parameters.solves.model_dump())
+    if not parameters.keep_propagators:
+        return solved
+    columns = work.columns * parameters.sources.chunk
+    return workflow.add(
+        kept_propagator,
+        solved,
+        memory=_memory(parameters, lattice, work),
+        device_memory=_device_memory(parameters, lattice, work),
+        stored=meson_footprint.propagator_bytes(lattice, columns),
+    )
+
+
+def _memory(parameters: Mesons, lattice: Lattice, work: Campaign) -> int:
+    """Of a task that solves."""
+    solves, columns = parameters.solves, work.columns * parameters.sources.chunk
+    return meson_footprint.propagating_memory(lattice, solves.precision, columns, solves.block)
+
+
+def _device_memory(parameters: Mesons, lattice: Lattice, work: Campaign) -> int:
+    columns = work.columns * parameters.sources.chunk
+    return meson_footprint.propagating_device_memory(lattice, columns, parameters.solves.block)
