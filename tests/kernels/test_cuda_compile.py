@@ -19,6 +19,7 @@ from stages.kernels.cuda.launch import block_cg as block_cg_shapes
 from stages.kernels.cuda.launch import columns
 from stages.kernels.cuda.launch import dslash as dslash_shapes
 from stages.kernels.cuda.launch import gauge as gauge_shapes
+from stages.kernels.cuda.launch import wilson as wilson_shapes
 from stages.kernels.cuda.launch.base import MAX_RHS, Launch
 from stages.kernels.cuda.tuning.timing import DELAY
 from stages.lattice.errors import InputError
@@ -38,6 +39,7 @@ WIDTHS = (1, 3, 8, 16, 33, 64)
 TUNED = [(n, n) for n in (8, 16, 32, 64)]
 UNUSUAL = [(1, 1), (3, 3), (7, 33), (64, 1), (1, 64)]
 FORMS = [dslash_shapes.FULL, dslash_shapes.THIRTEEN, dslash_shapes.HALF, dslash_shapes.HALF_TO_SINGLE]
+WILSON_FORMS = [wilson_shapes.FULL, wilson_shapes.TWELVE, wilson_shapes.EIGHT]
 ROWS = 3 * BIG.half_volume
 Kernels = Callable[[np.dtype], list[Launch]]
 
@@ -52,6 +54,30 @@ def dslashes(dtype: np.dtype) -> list[Launch]:
         *((16, form) for form in (dslash_shapes.HALF, dslash_shapes.HALF_TO_SINGLE)),
     )
     return [*full, *(dslash_shapes.dslash(BIG, 16, dtype, n, form=form) for n, form in forms)]
+
+
+def wilson(dtype: np.dtype) -> list[Launch]:
+    """The Wilson dslash and its relatives in what is used most."""
+    shapes = wilson_shapes
+    return [
+        shapes.wilson_dslash(BIG, dtype, 16, 1, shapes.HOP_CLOVER),
+        shapes.wilson_dslash(BIG, dtype, 8, -1, shapes.DIAGONAL_CLOVER, shapes.TWELVE),
+        shapes.wilson_dslash(ODD, dtype, 1, 1, form=shapes.EIGHT),
+        shapes.wilson_hop(ODD, dtype, 24, 7, -1),
+        shapes.clover_multiply(1000, dtype, 16),
+    ]
+
+
+def unusual_wilson(dtype: np.dtype) -> list[Launch]:
+    """Every width, form and place of clover matrices."""
+    shapes = wilson_shapes
+    return [
+        *(shapes.wilson_dslash(BIG, dtype, n, 1, shapes.HOP_CLOVER) for n in WIDTHS),
+        *(shapes.wilson_dslash(BIG, dtype, 16, -1, clover) for clover in (0, 1, 2)),
+        *(shapes.wilson_dslash(ODD, dtype, n, form=form) for n in (1, 3, 8) for form in WILSON_FORMS),
+        *(shapes.wilson_hop(ODD, dtype, 3, direction, 1) for direction in range(8)),
+        *(shapes.clover_multiply(1000, dtype, n) for n in (1, 3, 8)),
+    ]
 
 
 def tuned(dtype: np.dtype) -> list[Launch]:
@@ -123,7 +149,13 @@ def of_gauge_links(dtype: np.dtype) -> list[Launch]:
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 @pytest.mark.parametrize(
     ("kernels", "spills"),
-    [(tuned, 0), pytest.param(unusual, 64, marks=pytest.mark.slow), (of_gauge_links, 0)],
+    [
+        (tuned, 0),
+        (wilson, 192),
+        pytest.param(unusual_wilson, 256, marks=pytest.mark.slow),
+        pytest.param(unusual, 64, marks=pytest.mark.slow),
+        (of_gauge_links, 0),
+    ],
 )
 def test_kernels_compile(kernels: Kernels, spills: int, arch: str, dtype: np.dtype) -> None:
     for kernel, used in usages(kernels(dtype), arch):
@@ -135,6 +167,9 @@ def test_kernels_compile(kernels: Kernels, spills: int, arch: str, dtype: np.dty
 CHOICES = [
     (dslash_shapes.dslash, (BIG, 16, SINGLE, 16)),
     (dslash_shapes.dslash, (BIG, 16, DOUBLE, 8)),
+    pytest.param(
+        wilson_shapes.wilson_dslash, (BIG, SINGLE, 16, 1, wilson_shapes.HOP_CLOVER), marks=pytest.mark.slow
+    ),
     (block_shapes.gram, (16, 16, SINGLE, ROWS)),
     (block_shapes.gram, (12, 12, DOUBLE, ROWS)),
     (block_shapes.multiply_add, (16, 16, SINGLE, ROWS)),

@@ -10,6 +10,7 @@ from stages.kernels.cuda import (
     block_blas,
     block_cg,
     cg_update,
+    clover,
     doubled_links,
     heatbath,
     hisq_dslash,
@@ -21,8 +22,8 @@ from stages.kernels.cuda import (
     signs,
     staple,
     stream,
+    wilson_dslash,
 )
-from stages.kernels.reference import clover, wilson_dslash
 
 __all__ = [
     "basis",

@@ -14,9 +14,9 @@ __device__ __forceinline__ void copy_run(unsigned long long policy, unsigned to,
         if (i + THREADS * unit <= BYTES || i + int(threadIdx.x) * unit < BYTES) copy_async_with<unit>(policy, to + i, from + i);
 }
 
-// 18 reals a link: [tile][d][site in tile][3][3].
-template <class Real, int DIRECTIONS, int TILE_SITES, int SITES, int THREADS> struct Links18 {
-    static constexpr int LINK = 9 * sizeof(Complex<Real>), PER_MU = DIRECTIONS / 4;
+// Links of ELEMENTS complex numbers: [tile][d][site in tile][ELEMENTS], the same without the tile in shared memory.
+template <class Real, int ELEMENTS, int DIRECTIONS, int TILE_SITES, int SITES, int THREADS> struct LinkRuns {
+    static constexpr int LINK = ELEMENTS * sizeof(Complex<Real>), PER_MU = DIRECTIONS / 4;
     static constexpr int TILE_BYTES = DIRECTIONS * TILE_SITES * LINK, SHARED_BYTES = DIRECTIONS * SITES * LINK;
     unsigned char* shared;
 
@@ -40,13 +40,23 @@ template <class Real, int DIRECTIONS, int TILE_SITES, int SITES, int THREADS> st
         }
     }
 
-    template <int MU> __device__ __forceinline__ void arrive() const {
-        wait_for_copies<3 - MU>();
+    // LATER: groups of copies that were committed after these.
+    template <int MU, int LATER = 0> __device__ __forceinline__ void arrive() const {
+        wait_for_copies<3 - MU + LATER>();
         __syncthreads();
     }
 
+    // Where the numbers of a link begin.
+    __device__ __forceinline__ Complex<Real>* elements(int d, int site) const {
+        return reinterpret_cast<Complex<Real>*>(shared) + site * ELEMENTS + d * (SITES * ELEMENTS);
+    }
+};
+
+// 18 reals a link: the matrix.
+template <class Real, int DIRECTIONS, int TILE_SITES, int SITES, int THREADS>
+struct Links18 : LinkRuns<Real, 9, DIRECTIONS, TILE_SITES, SITES, THREADS> {
     __device__ __forceinline__ Matrix<Real> matrix(int d, int site) const {
-        const auto* rows = reinterpret_cast<const Complex<Real>*>(shared) + site * 9 + d * (SITES * 9);
+        const auto* rows = this->elements(d, site);
         return {rows, rows + 6};
     }
 };

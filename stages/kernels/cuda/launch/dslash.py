@@ -79,15 +79,19 @@ def dslash_tile(lattice: Lattice) -> Box:
 
     It depends on the extents alone: one packing serves every number of right-hand sides and both precisions.
     """
+    return nearest_box(lattice, TILE)
+
+
+def nearest_box(lattice: Lattice, wish: Box) -> Box:
+    """The largest box, up to the one wished for, that divides one parity's lattice, and among those the one
+    of the most similar shape; it has an even number of sites."""
+
+    def distance(box: Box) -> tuple[int, float]:
+        return -prod(box), sum(abs(log2(side / wished)) for side, wished in zip(box, wish, strict=True))
+
     x, y, z, t = lattice.extents
     boxes = product(divisors(x // 2), divisors(y), divisors(z), divisors(t))
-    return min(
-        (box for box in boxes if prod(box) <= prod(TILE) and prod(box) % 2 == 0), key=_distance_from_tile
-    )
-
-
-def _distance_from_tile(box: Box) -> tuple[int, float]:
-    return -prod(box), sum(abs(log2(side / wish)) for side, wish in zip(box, TILE, strict=True))
+    return min((box for box in boxes if prod(box) <= prod(wish) and prod(box) % 2 == 0), key=distance)
 
 
 def dslash_shape(lattice: Lattice, dtype: np.dtype, n: int, form: Form = FULL) -> DslashShape:
@@ -119,7 +123,7 @@ def _shape(lattice: Lattice, dtype: np.dtype, n: int, rhs: int, threads: int, re
     y_sites = 32 if width <= 128 else 16 if width < 512 else 8
     z_sites = 16 if width <= 64 else 8
     y_tiles, z_tiles = lattice.extents[1] // tile[1], lattice.extents[2] // tile[2]
-    y_chunk, z_chunk = _chunk(y_tiles, y_sites // tile[1]), _chunk(z_tiles, z_sites // tile[2])
+    y_chunk, z_chunk = chunk(y_tiles, y_sites // tile[1]), chunk(z_tiles, z_sites // tile[2])
     return DslashShape(tile, rhs, sites, y_chunk, z_chunk, resident)
 
 
@@ -208,7 +212,8 @@ def half_conversion(sites: int, n: int, to_half: bool) -> Launch:
     return Launch("half_convert.cu", f"convert<{', '.join(kinds)}, {n}, {rhs}>", (blocks,), BLOCK_THREADS)
 
 
-def _chunk(tiles: int, most: int) -> int:
+def chunk(tiles: int, most: int) -> int:
+    """The largest number up to `most`, and at least one, of tiles that divides them into whole chunks."""
     return max(d for d in divisors(tiles) if d <= max(1, most))
 
 

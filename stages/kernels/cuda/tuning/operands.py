@@ -9,20 +9,24 @@ from typing import Any
 import cupy
 import numpy as np
 
-from stages.kernels.cuda.hisq_dslash import PackedLinks
+from stages.kernels.cuda import hisq_dslash, wilson_dslash
+from stages.kernels.cuda.clover import PackedClover
+
+CONSTANT = (hisq_dslash.PackedLinks, wilson_dslash.PackedLinks, PackedClover)
+"""What no kernel writes to."""
 
 SINGLE_TOLERANCE, DOUBLE_TOLERANCE = 1e-5, 1e-11
 """Largest difference of two results that is rounding, relative to the largest element."""
 
 
 def arrays_in(value: Any) -> Iterator[cupy.ndarray]:
-    """Device arrays among arguments or results, in sequences and dataclasses; packed links are constant."""
+    """Device arrays among arguments or results, in sequences and dataclasses, but for packed matrices."""
     if isinstance(value, cupy.ndarray):
         yield value
     elif isinstance(value, (tuple, list)):
         for item in value:
             yield from arrays_in(item)
-    elif is_dataclass(value) and not isinstance(value, (type, PackedLinks)):
+    elif is_dataclass(value) and not isinstance(value, (type, *CONSTANT)):
         for field in fields(value):
             yield from arrays_in(getattr(value, field.name))
 

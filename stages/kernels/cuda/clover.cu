@@ -1,0 +1,21 @@
+// out = C v with the two Hermitian 6 x 6 matrices of each site (hermitian.cuh); a thread has one chirality of R
+// right-hand sides. out may be x.
+
+#include "complex.cuh"
+#include "color_vectors.cuh"
+#include "spinors.cuh"
+#include "hermitian.cuh"
+
+template <class Real, int N, int R>
+__global__ void __launch_bounds__(256)
+    clover_multiply(const Real* __restrict__ matrices, const void* x, void* out, int sites) {
+    using Lanes = Lanes<N, R, R>;
+    using Field = WholeSpinors<Real, Lanes>;
+    const unsigned i = blockIdx.x * blockDim.x + threadIdx.x, block = i / Lanes::COUNT, lane = i % Lanes::COUNT;
+    const unsigned site = block / 2, chirality = block % 2;
+    if (site >= sites) return;
+    HalfSpinor<Real, R> v;
+    Field(x, nullptr).template load<ReadOnce>(v, site, chirality, lane);
+    multiply(matrices + size_t(block) * HERMITIAN_REALS, v);
+    Field(out, nullptr).store(v, site, chirality, lane);
+}

@@ -1,0 +1,145 @@
+// Wilson dslash on one parity, many right-hand sides:
+//   out(s) = a C' diagonal(s) + b C sum_mu [ (1 - SIGN gamma_mu) U_mu(s) x(s+mu)
+//                                          + (1 + SIGN gamma_mu) U_mu(s-mu)^dag x(s-mu) ],
+// directions d = 2 mu + hop; C and C' are one or the clover term's matrices (CLOVER).
+//
+// A block works on SITES sites of a tile and all N right-hand sides; a thread owns the 12 components of R right-hand
+// sides of one site. It projects each neighbour to two spins as it reads it. Links come to shared memory as in the
+// staggered dslash (links.cuh, su3_links.cuh: three forms); clover matrices follow them, one group more.
+
+#include "complex.cuh"
+#include "geometry.cuh"
+#include "traversal.cuh"
+#include "async_copy.cuh"
+#include "color_vectors.cuh"
+#include "links.cuh"
+#include "su3_links.cuh"
+#include "spinors.cuh"
+#include "hermitian.cuh"
+
+constexpr int HOP_CLOVER = 1, DIAGONAL_CLOVER = 2;
+
+// A thread's share of the work: the sum over neighbours of its site for its right-hand sides.
+template <class L, class Links, class X, class Real, int SIGN, int LATER, int R> struct Gather {
+    Site site;
+    int parity, site_in_block, lane;
+    X x;
+    Links links;
+    const Real* factors;
+    Spinor<Real, R> sum;
+
+    template <int MU, int STEP> __device__ __forceinline__ void hop() {
+        constexpr int e = STEP > 0 ? -SIGN : SIGN;
+        Spinor<Real, R> psi;
+        HalfSpinor<Real, R> h;
+        x.template load<ReadOften>(psi, neighbour<L, MU, STEP>(site, parity), lane);
+        project<MU, e>(h, psi);
+        carry<MU, e>(sum, links.link(2 * MU + (STEP < 0), site_in_block, factors, at_edge<MU, STEP>()), h);
+    }
+
+    template <int MU> __device__ __forceinline__ void hops() {
+        links.template arrive<MU, LATER>();
+        hop<MU, +1>();
+        hop<MU, -1>();
+    }
+
+    // Whether a hop leads over the edge of the lattice.
+    template <int MU, int STEP> __device__ __forceinline__ bool at_edge() const {
+        if constexpr (MU == 0) return (2 * site.half_x + ((site.y + site.z + site.t + parity) & 1)) == (STEP > 0 ? L::X - 1 : 0);
+        if constexpr (MU == 1) return site.y == (STEP > 0 ? L::Y - 1 : 0);
+        if constexpr (MU == 2) return site.z == (STEP > 0 ? L::Z - 1 : 0);
+        return site.t == (STEP > 0 ? L::T - 1 : 0);
+    }
+};
+
+template <class Tile> __device__ __forceinline__ Site site_in(Site tile, int i) {
+    Site site = site_of<Tile>(i);
+    site.half_x += tile.half_x * Tile::HALF_X;
+    site.y += tile.y * Tile::Y;
+    site.z += tile.z * Tile::Z;
+    site.t += tile.t * Tile::T;
+    return site;
+}
+
+// The matrices of the block's sites, from [site] to shared memory.
+template <class L, class Tile, int SITES, int THREADS, class Real>
+__device__ __forceinline__ void fetch_clover(unsigned char* shared, const Real* clover, Site tile, int first) {
+    constexpr int bytes = 2 * HERMITIAN_REALS * sizeof(Real), pieces = bytes / 16;
+    const auto policy = evict_first();
+    const unsigned to = opaque_shared_address(shared + threadIdx.x * 16);
+    #pragma unroll
+    for (int i = 0; i < SITES * pieces; i += THREADS)
+        if (i + THREADS <= SITES * pieces || i + threadIdx.x < SITES * pieces) {
+            const int piece = i + threadIdx.x;
+            const unsigned site = number<L>(site_in<Tile>(tile, first + piece / pieces));
+            const auto* from = reinterpret_cast<const unsigned char*>(clover) + size_t(site) * bytes;
+            copy_async_with<16>(policy, to + i * 16, from + piece % pieces * 16);
+        }
+    commit_copies();
+}
+
+template <class Real, class L, class Tile, template <class, int, int, int> class LinksOf, int SIGN, int CLOVER, int N,
+          int R, int SITES, int MIN_BLOCKS, int Y_CHUNK, int Z_CHUNK>
+__global__ void __launch_bounds__(SITES * (N / R), MIN_BLOCKS)
+    wilson_dslash(const unsigned char* __restrict__ tiles, const Real* __restrict__ factors,
+                  const void* __restrict__ x, const Real* __restrict__ clover, const void* diagonal, void* out, Real a,
+                  Real b, int parity) {
+    constexpr int threads = SITES * (N / R), parts = Tile::SITES / SITES;
+    using Lanes = Lanes<N, R, R>;
+    using Field = WholeSpinors<Real, Lanes>;
+    using Links = LinksOf<Real, Tile::SITES, SITES, threads>;
+    using Order = Traversal<L, Tile, Y_CHUNK, Z_CHUNK>;
+    static_assert(size_t(L::SITES) * 12 * N < (1ull << 32), "a field is indexed with 32 bits");
+    extern __shared__ __align__(16) unsigned char shared[];
+
+    const Site tile = Order::tile(blockIdx.x / parts);
+    const int first = blockIdx.x % parts * SITES;
+    Links links{shared};
+    links.fetch(tiles + size_t(Order::number(tile)) * Links::TILE_BYTES, first);
+    if constexpr (CLOVER) fetch_clover<L, Tile, SITES, threads>(shared + Links::SHARED_BYTES, clover, tile, first);
+
+    const int site_in_block = threadIdx.x / Lanes::COUNT, lane = threadIdx.x % Lanes::COUNT;
+    const Site site = site_in<Tile>(tile, first + site_in_block);
+    Gather<L, Links, Field, Real, SIGN, CLOVER != 0, R> gather{site, parity, site_in_block, lane, Field(x, nullptr), links, factors, {}};
+    gather.template hops<0>();
+    gather.template hops<1>();
+    gather.template hops<2>();
+    gather.template hops<3>();
+    if constexpr (CLOVER) {
+        wait_for_copies<0>();
+        __syncthreads();
+    }
+
+    const unsigned at = number<L>(site);
+    const auto* matrices = reinterpret_cast<const Real*>(shared + Links::SHARED_BYTES) + site_in_block * (2 * HERMITIAN_REALS);
+    #pragma unroll
+    for (int chirality = 0; chirality < 2; chirality++) {
+        HalfSpinor<Real, R> v = chiral(gather.sum, chirality), w = {};
+        if (diagonal) Field(diagonal, nullptr).template load<ReadOnce>(w, at, chirality, lane);
+        if constexpr (CLOVER == HOP_CLOVER) multiply(matrices + chirality * HERMITIAN_REALS, v);
+        if constexpr (CLOVER == DIAGONAL_CLOVER) multiply(matrices + chirality * HERMITIAN_REALS, w);
+        combine(v, b, a, w);
+        Field(out, nullptr).store(v, at, chirality, lane);
+    }
+}
+
+// The term of one direction alone: a thread per site and right-hand side, in the order of the packed links.
+template <class Real, class L, class Tile, int DIRECTION, int SIGN, int N>
+__global__ void __launch_bounds__(128)
+    wilson_hop(const Complex<Real>* __restrict__ tiles, const void* __restrict__ x, void* out, int parity) {
+    constexpr int mu = DIRECTION / 2, step = DIRECTION % 2 ? -1 : 1, e = -SIGN * step;
+    using Field = WholeSpinors<Real, Lanes<N, 1, 1>>;
+    using Grid = Extents<2 * L::HALF_X / Tile::HALF_X, L::Y / Tile::Y, L::Z / Tile::Z, L::T / Tile::T>;
+    const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= unsigned(L::SITES) * N) return;
+    const unsigned lane = i % N, site_in_tile = i / N % Tile::SITES, tile = i / N / Tile::SITES;
+    const Site site = site_in<Tile>(site_of<Grid>(tile), site_in_tile);
+    Spinor<Real, 1> psi, sum = {};
+    HalfSpinor<Real, 1> h;
+    Field(x, nullptr).template load<ReadOften>(psi, neighbour<L, mu, step>(site, parity), lane);
+    project<mu, e>(h, psi);
+    carry<mu, e>(sum, WholeLink<Real>{tiles + ((size_t(tile) * 8 + DIRECTION) * Tile::SITES + site_in_tile) * 9}, h);
+    #pragma unroll
+    for (int chirality = 0; chirality < 2; chirality++)
+        Field(out, nullptr).store(chiral(sum, chirality), number<L>(site), chirality, lane);
+}
