@@ -247,8 +247,10 @@ def check_clover(packed: Any, x: Array, out: Array) -> None:
         check_array(name, array, (packed.sites, COMPONENTS, x.shape[2]), packed.dtype)
 
 
-def check_lanes(xs: Array, y: Array, a: Array | None = None) -> None:
-    """Raise InputError unless xs is a basis ``[K, ..., N]`` of fields like y, and `a` complex ``[K, N]``."""
+def check_lanes(xs: Array, y: Array, a: Array | None = None, scale: Array | None = None) -> None:
+    """Raise InputError unless xs is a basis ``[K, ..., N]`` of fields like y, a complex ``[K, N]``, scale
+    ``[N]``.
+    """
     check_blocks(y=y)
     if xs.ndim != y.ndim + 1 or not len(xs):
         raise InputError(f"a basis of fields {y.shape} must have shape (K, ...) with K > 0, got {xs.shape}")
@@ -257,3 +259,5 @@ def check_lanes(xs: Array, y: Array, a: Array | None = None) -> None:
         raise InputError(
             f"coefficients must be complex of shape {(len(xs), y.shape[-1])}, got {a.dtype} {a.shape}"
         )
+    if scale is not None and scale.shape != y.shape[-1:]:
+        raise InputError(f"scale must have shape {y.shape[-1:]}, got {scale.shape}")

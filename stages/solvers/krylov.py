@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,12 +22,14 @@ class KrylovSolver:
 
     tolerance: on the true |b - A x| / |b| of every right-hand side. max_iterations: of the whole solve.
     inner: 'single' iterates in complex64 with reliable updates in the precision of b; None iterates in that
-    of b. kernels: a kernel package, by default the one that belongs to b.
+    of b. delta: the fall of a residual, from its largest norm after a replacement, that asks for the next in
+    mixed precision; by default the method's own. kernels: a kernel package, by default the one of b.
     """
 
     tolerance: float = 1e-10
     max_iterations: int = 10_000
     inner: str | None = None
+    delta: float | None = None
     kernels: Kernels | None = None
 
     def __post_init__(self) -> None:
@@ -36,6 +39,9 @@ class KrylovSolver:
             raise InputError(f"max_iterations must be at least 1, got {self.max_iterations}")
         if self.inner not in (None, "single"):
             raise InputError(f"inner must be 'single', or None for the precision of b; got {self.inner!r}")
+
+        if self.delta is not None and not 0 < self.delta < 1:
+            raise InputError(f"delta must lie between 0 and 1, got {self.delta}")
 
     def check_operator(self, A: LinearOperator) -> None:
         """Raises InputError for an operator that the method is not made for."""
@@ -67,26 +73,41 @@ class KrylovSolver:
         linearly dependent. Raises InputError if the method cannot take A or if b or x0 does not fit it.
         """
         self.check_operator(A)
-        _check(A, b, x0, on_failure)
-        started = time.perf_counter()
-        kernels = self.kernels or kernels_for(b)
-        iteration = ReliableIteration(
-            A,
-            b,
-            x0,
-            kernels=kernels,
-            tolerance=self.tolerance,
-            max_iterations=self.max_iterations,
-            progress=progress,
-            deflate=deflate,
-        )
-        inner = A.astype(np.complex64) if self.inner == "single" else A
-        often = inner.dtype != A.dtype or deflate is not None
-        status = iteration.run(self.recurrence(inner, kernels), often)
-        solution = _solution(iteration, status, time.perf_counter() - started)
-        if status is not Status.CONVERGED and on_failure == "raise":
-            raise NotConverged(solution, self.tolerance)
-        return solution
+        return iterated(self, self.recurrence, A, b, x0, on_failure, progress, deflate)
+
+
+def iterated(
+    solver: KrylovSolver,
+    method: Callable[[LinearOperator, Kernels], Recurrence],
+    A: LinearOperator,
+    b: Array,
+    x0: Array | None = None,
+    on_failure: str = "raise",
+    progress: Progress | None = None,
+    deflate: Deflate | None = None,
+) -> Solution:
+    """The solution of A x = b by a recurrence, with the tolerance, limits and precisions of a solver."""
+    check_system(A, b, x0, on_failure)
+    started = time.perf_counter()
+    kernels = solver.kernels or kernels_for(b)
+    iteration = ReliableIteration(
+        A,
+        b,
+        x0,
+        kernels=kernels,
+        tolerance=solver.tolerance,
+        max_iterations=solver.max_iterations,
+        progress=progress,
+        deflate=deflate,
+    )
+    inner = A.astype(np.complex64) if solver.inner == "single" else A
+    recurrence = method(inner, kernels)
+    often = inner.dtype != A.dtype or deflate is not None
+    status = iteration.run(recurrence, (solver.delta or recurrence.update_at) if often else 0.0)
+    solution = _solution(iteration, status, time.perf_counter() - started)
+    if status is not Status.CONVERGED and on_failure == "raise":
+        raise NotConverged(solution, solver.tolerance)
+    return solution
 
 
 def _solution(iteration: ReliableIteration, status: Status, seconds: float) -> Solution:
@@ -102,7 +123,8 @@ def _solution(iteration: ReliableIteration, status: Status, seconds: float) -> S
     )
 
 
-def _check(A: LinearOperator, b: Array, x0: Array | None, on_failure: str) -> None:
+def check_system(A: LinearOperator, b: Array, x0: Array | None, on_failure: str) -> None:
+    """Raise InputError unless b, x0 are ``[*A.shape, N]`` of the dtype of A, and on_failure a choice."""
     if b.shape[:-1] != A.shape or b.dtype != A.dtype:
         raise InputError(f"b must be {A.dtype} {(*A.shape, 'N')} like the operator, got {b.dtype} {b.shape}")
     if x0 is not None and (x0.shape != b.shape or x0.dtype != b.dtype):

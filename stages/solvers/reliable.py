@@ -33,6 +33,9 @@ SAFETY = 0.999
 STALLED_CYCLES = 3
 """So many cycles in a row whose true residuals neither follow the estimates nor halve are the end."""
 
+DIVERGED_AT = 1e6
+"""Growth of an estimated residual over that at the start and that of x = 0 which ends a solve."""
+
 DEFLATE_AT = 1e-2
 """Fall of a true residual after which the block is deflated again. At each replacement would double the
 products with the vectors and save no iteration; with vectors in half precision batched CG needs up to 1.3
@@ -87,12 +90,13 @@ class ReliableIteration:
         self.columns = np.arange(b.shape[-1])
         self._start(x0)
         self._deflate()
+        self.largest = np.maximum(self.norms, self.source)
         self.history = [self.relative(self.norms)]
 
-    def run(self, recurrence: Recurrence, often: bool) -> Status:
+    def run(self, recurrence: Recurrence, delta: float) -> Status:
         """Iterate to the end; x, norms, history and counts are then final.
 
-        often: whether residuals are also replaced on the way, by the recurrence's `update_at`.
+        delta: fall of a residual, since its largest norm after the last replacement, that asks for the next.
         """
         stalled, best, kept = 0, self.norms.copy(), self._narrow(recurrence.narrows)
         while np.isfinite(self.norms).all():
@@ -105,7 +109,7 @@ class ReliableIteration:
             still_open = self.open
             try:
                 self._replace(recurrence, kept)
-                estimate = self._cycle(recurrence, often)
+                estimate = self._cycle(recurrence, delta)
             except BreakdownError as breakdown:
                 return self._break_off(recurrence, breakdown.status)
             self._absorb(recurrence.correction)
@@ -183,7 +187,7 @@ class ReliableIteration:
         residual *= to_device_like(1 / self.unit, residual)
         recurrence.replace(residual, SAFETY * self.target[self.columns] / self.unit, kept)
 
-    def _cycle(self, recurrence: Recurrence, often: bool) -> Vector:
+    def _cycle(self, recurrence: Recurrence, delta: float) -> Vector:
         """Iterate until the residual wants replacing; the estimated norms of the block's columns.
 
         Iterations that are under way then count like any other, unless every column has converged: they
@@ -202,6 +206,8 @@ class ReliableIteration:
             under_way -= 1
             self._record(estimate)
             ceiling = np.maximum(ceiling, estimate)
+            if (estimate > DIVERGED_AT * self.largest[self.columns]).any():
+                raise BreakdownError(Status.DIVERGED)
             still_open = estimate > SAFETY * target
             count = int(still_open.sum())
             if count == 0:
@@ -210,7 +216,7 @@ class ReliableIteration:
                 self.iterations >= self.max_iterations
                 or recurrence.full
                 or (recurrence.narrows and next_width(count, target.size) < target.size)
-                or (often and bool((still_open & (estimate < recurrence.update_at * ceiling)).any()))
+                or bool((still_open & (estimate < delta * ceiling)).any())
             )
         return estimate
 
@@ -236,7 +242,7 @@ class ReliableIteration:
             self.x[..., self.columns] += correction
 
     def _break_off(self, recurrence: Recurrence, status: Status) -> Status:
-        if status is not Status.NOT_FINITE:
+        if status not in (Status.NOT_FINITE, Status.DIVERGED):
             self._absorb(recurrence.correction)
         return status if self.open.any() else Status.CONVERGED
 

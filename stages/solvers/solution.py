@@ -28,9 +28,14 @@ class Status(Enum):
         "the iteration can take no further step: its directions are orthogonal to every residual: "
         "use a larger mass, another solver or another preconditioner"
     )
+    DIVERGED = (
+        "the residual grew without limit: the operator has eigenvalues with negative real part, as Wilson "
+        "quarks beyond their critical kappa, or the method does not suit it: use a larger mass (a smaller "
+        "kappa), or NormalEquations, which need a regular operator and nothing else"
+    )
     INDEFINITE = (
-        "a search direction has p^H A p <= 0, so the operator is not positive definite: "
-        "give the normal operator 4 m^2 - D^2 with m > 0, and check its sign"
+        "a search direction has p^H A p <= 0, so the operator is not positive definite: conjugate gradients "
+        "need a normal operator, staggered 4 m^2 - D^2 with m > 0 or A^H A of any other; check its sign"
     )
     NOT_FINITE = (
         "a residual is NaN or infinite: check the gauge links and the right-hand sides for such values, "

@@ -24,6 +24,9 @@ def test_sums_and_updates_are_those_of_each_column(backend, random, tolerance, n
     blas.lane_update(field, basis, backend.array(a))
     assert close(backend.host(field), y + np.einsum("kn,ksrn->srn", a, wide), 2 * tolerance)
     assert np.array_equal(backend.host(basis), xs)
+    scaled, scale = backend.array(y), random(n).astype(complex)
+    blas.lane_update(scaled, basis, backend.array(a), backend.array(scale))
+    assert close(backend.host(scaled), scale * y + np.einsum("kn,ksrn->srn", a, wide), 2 * tolerance)
 
 
 @pytest.mark.parametrize("rows", [1, 6, 47, 2048, 2049, 70001])
@@ -82,5 +85,7 @@ def test_arrays_that_do_not_fit_are_refused(backend, random):
         blas.lane_dots(xs[:, :, ::2], backend.xp.ascontiguousarray(y[:, ::2]))
     with pytest.raises(InputError, match=r"coefficients must be complex of shape \(3, 4\)"):
         blas.lane_update(y, xs, a[:2])
+    with pytest.raises(InputError, match=r"scale must have shape \(4,\), got \(3,\)"):
+        blas.lane_update(y, xs, a, a[0, :3])
     with pytest.raises(InputError, match="coefficients must be complex"):
         blas.lane_update(y, xs, a.real)

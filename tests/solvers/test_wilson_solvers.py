@@ -1,6 +1,7 @@
 """One table of solvers for operators that are not Hermitian drives these tests, on Wilson-clover fields."""
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -8,21 +9,48 @@ import pytest
 from stages.kernels import reference
 from stages.kernels.dispatch import array_module, to_device_like, to_host
 from stages.lattice.errors import InputError
+from stages.solvers.bicgstab import BiCGstab
+from stages.solvers.block_cgrq import BlockCGrQ
+from stages.solvers.cg import BatchedCG
+from stages.solvers.defect_correction import DefectCorrection
 from stages.solvers.gcr import GCR, gcr_correction
 from stages.solvers.minimal_residual import MinimalResidual
+from stages.solvers.normal_equations import NormalEquations
 from stages.solvers.solution import NotConverged, Status
 
 HEAVY, LIGHT = -0.5, -1.2
-SOLVERS = {f"gcr-{inner or 'double'}": (GCR, {"inner": inner}) for inner in (None, "single")}
+
+
+def normal(method):
+    return lambda **options: NormalEquations(method(**options))
+
+
+def corrected(method, **inner):
+    """Defect correction around a solver of so loose a tolerance."""
+
+    def make(tolerance, kernels, max_iterations=10_000):
+        limited = method(kernels=kernels, max_iterations=max_iterations, **inner)
+        return DefectCorrection(limited, tolerance, max_iterations, kernels)
+
+    return make
+
+
+SOLVERS = {
+    **{f"gcr-{inner or 'double'}": partial(GCR, inner=inner) for inner in (None, "single")},
+    **{f"bicgstab-{inner or 'double'}": partial(BiCGstab, inner=inner) for inner in (None, "single")},
+    **{f"cgnr-{inner or 'double'}": partial(normal(BatchedCG), inner=inner) for inner in (None, "single")},
+    "block-cgnr": normal(BlockCGrQ),
+    "defect-bicgstab": corrected(BiCGstab, tolerance=1e-3),
+    "defect-gcr": corrected(GCR, tolerance=1e-4),
+}
 
 
 @pytest.fixture(params=SOLVERS)
 def solver(request):
     """solver(tolerance, kernels=reference, **options) of each row of the table."""
-    method, given = SOLVERS[request.param]
 
     def make(tolerance=1e-10, kernels=reference, **options):
-        return method(tolerance=tolerance, kernels=kernels, **given, **options)
+        return SOLVERS[request.param](tolerance=tolerance, kernels=kernels, **options)
 
     return make
 
@@ -83,7 +111,15 @@ class Dense:
         return Dense(self.matrix.astype(dtype))
 
 
+QUICK = ("gcr-double", "bicgstab-single")
+
+
 @pytest.mark.parametrize("kernels", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+@pytest.mark.parametrize(
+    "solver",
+    [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in SOLVERS],
+    indirect=True,
+)
 def test_with_compiled_kernels(solver, wilson, random_block, kernels):
     A, plain = wilson(HEAVY, kernels), wilson(HEAVY)
     b = random_block(31, *A.shape, 8)
@@ -157,6 +193,62 @@ def test_right_hand_side_that_is_not_finite(solver, wilson, random_block):
     b[5, 1, 2] = np.nan
     with pytest.raises(NotConverged, match="NaN or infinite: check the gauge links"):
         solver(1e-8).solve(A, b)
+
+
+def test_divergence_is_noticed(random_block):
+    """Eigenvalues all around zero: every other step makes the residual longer."""
+    A = Dense(random_block(21, 120, 120) / np.sqrt(120))
+    b = random_block(22, *A.shape, 2)
+    with pytest.raises(NotConverged, match=r"grew without limit.*critical kappa.*NormalEquations") as e:
+        BiCGstab(1e-10, kernels=reference).solve(A, b)
+    assert e.value.solution.status is Status.DIVERGED and (e.value.solution.residual <= 1e6).all()
+    x = NormalEquations(BatchedCG(1e-10, kernels=reference)).solve(A, b).x
+    assert (norms(b - A.apply(x)) <= 1e-10 * norms(b)).all()
+
+
+@pytest.mark.parametrize("method", [GCR, BiCGstab])
+def test_breakdown_is_noticed(method):
+    """A rotation by a right angle in each plane: A r is orthogonal to r."""
+    A = Dense(np.kron(np.eye(6), np.array([[0.0, 1.0], [-1.0, 0.0]])).astype(complex))
+    b = np.zeros((*A.shape, 2), complex)
+    b[0, 0] = b[3, 1] = 1
+    solution = method(1e-8, kernels=reference).solve(A, b, on_failure="return")
+    assert solution.status is Status.BREAKDOWN and solution.iterations <= 4
+    assert "another solver" in solution.status.value and not solution.x.any()
+
+
+def test_lost_shadow_residuals_are_renewed():
+    """s^H r vanishes after one step in the first three dimensions, exactly; b1^2 = b (A^2 b) sees to it."""
+    matrix = np.diag(np.arange(1.0, 31)).astype(complex)
+    matrix[:3, :3] = [[1, 1, 1], [1, 2, 0], [-1, 0, 3]]
+    A, b = Dense(matrix), np.zeros((10, 3, 2), complex)
+    b[0, 0, 0], b[:, 1, 1] = 1, 1
+    solution = BiCGstab(1e-12, kernels=reference).solve(A, np.ascontiguousarray(b[..., :1]))
+    check(A, b[..., :1], solution, 1e-12)
+    assert solution.iterations <= 4
+    check(A, b, BiCGstab(1e-12, kernels=reference).solve(A, b), 1e-12)
+
+
+def test_delta_sets_how_often_residuals_are_replaced(wilson, random_block):
+    A = wilson(LIGHT)
+    b = random_block(45, *A.shape, 2)
+    for method in (BiCGstab, lambda **o: NormalEquations(BatchedCG(**o))):
+        often, seldom = (
+            method(tolerance=1e-10, inner="single", delta=delta, kernels=reference).solve(A, b)
+            for delta in (0.1, 0.001)
+        )
+        assert often.extras["replacements"] > seldom.extras["replacements"] >= 3
+
+
+def test_reliable_updates_keep_what_defect_correction_forgets(wilson, random_block):
+    A = wilson(LIGHT)
+    b = random_block(46, *A.shape, 2)
+    double = NormalEquations(BatchedCG(1e-11, kernels=reference)).solve(A, b)
+    reliable = NormalEquations(BatchedCG(1e-11, inner="single", kernels=reference)).solve(A, b)
+    loose = NormalEquations(BatchedCG(0.1, kernels=reference))
+    corrected = DefectCorrection(loose, 1e-11, kernels=reference).solve(A, b)
+    assert reliable.iterations <= 1.15 * double.iterations < 1.15 * corrected.iterations
+    assert corrected.extras["corrections"] >= 10
 
 
 class Nearly:
@@ -248,6 +340,9 @@ def test_one_minimal_residual_step_is_the_best_multiple(random_block):
     [
         (lambda: GCR(restart=0), "restart must be at least 1, got 0"),
         (lambda: GCR(tolerance=0.0), "tolerance must lie between 0 and 1"),
+        (lambda: BiCGstab(delta=1.5), "delta must lie between 0 and 1, got 1.5"),
+        (lambda: DefectCorrection(BiCGstab(0.1), 1.0), "tolerance must lie between 0 and 1, got 1.0"),
+        (lambda: DefectCorrection(BiCGstab(0.1), max_iterations=0), "max_iterations must be at least 1"),
         (lambda: MinimalResidual(0), "at least one step, got 0"),
         (lambda: MinimalResidual(2, 2.5), "omega must lie between 0 and 2, got 2.5"),
     ],

@@ -40,15 +40,26 @@ def lane_dots(xs: NDArray, y: NDArray) -> NDArray[np.complex128]:
     return partial.sum(axis=0).reshape(count, fold, rhs).sum(axis=1)
 
 
-def lane_update(y: NDArray, xs: NDArray, a: NDArray) -> None:
-    """y += sum_k a[k] xs[k] in place, with complex a ``[K, N]``, rounded to the precision of the fields."""
-    check_lanes(xs, y, a)
+def lane_update(y: NDArray, xs: NDArray, a: NDArray, scale: NDArray | None = None) -> None:
+    """y = scale y + sum_k a[k] xs[k] in place, with complex a ``[K, N]`` and scale ``[N]``, one by default.
+
+    Coefficients are rounded to the precision of the fields.
+    """
+    check_lanes(xs, y, a, scale)
     fold = _fold(y)
-    rows, wide = _reals(y, 1, fold)[0], np.tile(a, fold)
+    rows = _reals(y, 1, fold)[0]
+    first = _factors(np.ones((1, y.shape[-1])) if scale is None else scale[None], fold, rows.dtype)
+    _update_kernel(rows.shape[1] // 2, rows.itemsize)(
+        rows, _reals(xs, len(xs), fold), _factors(a, fold, rows.dtype), first, scale is not None
+    )
+
+
+def _factors(a: NDArray, fold: int, dtype: np.dtype) -> NDArray:
+    """Re a, Re a and -Im a, Im a of each right-hand side: ``[K, 2, 2 N fold]``, what `_add_scaled` takes."""
+    wide = np.tile(a, fold)
     straight, crossed = np.repeat(wide.real, 2, axis=1), np.repeat(wide.imag, 2, axis=1)
     crossed[:, ::2] *= -1
-    factors = np.stack([straight, crossed], axis=1).astype(rows.dtype)
-    _update_kernel(rows.shape[1] // 2, rows.itemsize)(rows, _reals(xs, len(xs), fold), factors)
+    return np.stack([straight, crossed], axis=1).astype(dtype)
 
 
 def _fold(y: NDArray) -> int:
@@ -95,31 +106,35 @@ def _update_kernel(rhs: int, itemsize: int) -> Callable[..., None]:
     row_bytes = 2 * rhs * itemsize
     step = max(1, STEP_BYTES // row_bytes)
 
-    def update(y: NDArray, xs: NDArray, factors: NDArray) -> None:
+    def update(y: NDArray, xs: NDArray, factors: NDArray, scale: NDArray, scaled: bool) -> None:
         count, rows = xs.shape[0], len(y)
-        x_start, y_start, numbers = xs.ctypes.data, y.ctypes.data, factors.ctypes.data
+        x_start, y_start = xs.ctypes.data, y.ctypes.data
+        numbers, first_numbers = factors.ctypes.data, scale.ctypes.data
         for block in prange((rows + step - 1) // step):
             first = block * step
-            terms = min(step, rows - first)
+            terms, to = min(step, rows - first), y_start + first * row_bytes
+            if scaled:
+                _add_scaled(to, to, terms, first_numbers, itemsize, rhs, 1)
             for k in range(count):
                 field = x_start + (k * rows + first) * row_bytes
-                _add_scaled(
-                    y_start + first * row_bytes, field, terms, numbers + 2 * k * row_bytes, itemsize, rhs
-                )
+                _add_scaled(to, field, terms, numbers + 2 * k * row_bytes, itemsize, rhs, 0)
 
     real = f"f{itemsize}"
-    signature = types.void(array_type(real, 2, writable=True), array_type(real, 3), array_type(real, 3))
+    written, basis = array_type(real, 2, writable=True), array_type(real, 3)
+    signature = types.void(written, basis, basis, basis, types.boolean)
     return compiled(update, f"lane_update_{rhs}_{8 * itemsize}", signature)
 
 
 @intrinsic(prefer_literal=True)
-def _add_scaled(typing: Any, y: Any, x: Any, rows: Any, factors: Any, itemsize: Any, rhs: Any) -> Any:
-    """y[n] += a[n] x[n] in so many rows.
+def _add_scaled(
+    typing: Any, y: Any, x: Any, rows: Any, factors: Any, itemsize: Any, rhs: Any, fresh: Any
+) -> Any:
+    """y[n] += a[n] x[n] in so many rows, or y[n] = a[n] x[n]; x may be y.
 
-    Takes the addresses of y and x, the number of rows, and the address of Re a, Re a and -Im a, Im a of each
-    right-hand side, two rows of reals; then the literals size of a real and number of right-hand sides.
+    Takes the addresses of y and x, the number of rows, and the address of two rows of `_factors`; then the
+    literals size of a real, number of right-hand sides and 1 to forget what y was.
     """
-    real_bytes, columns = literals(itemsize, rhs)
+    real_bytes, columns, forget = literals(itemsize, rhs, fresh)
     row_bytes, tile = 2 * columns * real_bytes, REGISTERS // 4 * REGISTER_BYTES // real_bytes
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -135,8 +150,12 @@ def _add_scaled(typing: Any, y: Any, x: Any, rows: Any, factors: Any, itemsize: 
                 to, source = builder.add(y, shift), builder.add(x, shift)
                 for (place, width), re, im in zip(registers, straight, crossed, strict=True):
                     field = emit.load(source, place, width)
-                    total = emit.fma(re, field, emit.load(to, place, width))
+                    total = (
+                        builder.fmul(re, field)
+                        if forget
+                        else emit.fma(re, field, emit.load(to, place, width))
+                    )
                     emit.store(emit.fma(im, emit.swapped(field), total), to, place)
         return context.get_dummy_value()
 
-    return types.void(y, x, rows, factors, itemsize, rhs), generate
+    return types.void(y, x, rows, factors, itemsize, rhs, fresh), generate

@@ -40,12 +40,13 @@ __global__ void __launch_bounds__(Columns<Real, N, GROUPS>::THREADS, 1024 / Colu
             sums[2 * ((first + f) * N + Columns::first_rhs()) + v] = sum[2 * width * f + v];
 }
 
-// y += sum_k a[k] xs[k]; a is rounded to working precision and kept in shared memory.
+// y = scale y + sum_k a[k] xs[k], scale being one where its pointer is null; a is rounded to working precision and kept
+// in shared memory.
 template <class Real, int N, int GROUPS>
 __global__ void __launch_bounds__(Columns<Real, N, GROUPS>::THREADS)
     lane_update(Vector<Real, vector_width<Real>(N, N)>* __restrict__ y,
                 const Vector<Real, vector_width<Real>(N, N)>* __restrict__ xs, const double2* __restrict__ a,
-                long long rows, int count) {
+                const double2* __restrict__ scale, long long rows, int count) {
     using Columns = Columns<Real, N, GROUPS>;
     constexpr int width = Columns::WIDTH;
     extern __shared__ __align__(16) unsigned char shared[];
@@ -57,6 +58,14 @@ __global__ void __launch_bounds__(Columns<Real, N, GROUPS>::THREADS)
     Columns::for_one(rows, [&](long long i) {
         Real yr[width], yi[width];
         unpack(y[i], yr, yi);
+        if (scale)
+            #pragma unroll
+            for (int w = 0; w < width; w++) {
+                const double2 s = scale[Columns::first_rhs() + w];
+                const Real re = yr[w], sr = Real(s.x), si = Real(s.y);
+                yr[w] = sr * re - si * yi[w];
+                yi[w] = sr * yi[w] + si * re;
+            }
         #pragma unroll 4
         for (int k = 0; k < count; k++) {
             Real xr[width], xi[width], ar[width], ai[width];

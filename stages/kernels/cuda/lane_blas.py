@@ -24,10 +24,16 @@ def lane_dots(xs: cupy.ndarray, y: cupy.ndarray) -> cupy.ndarray:
     return sums
 
 
-def lane_update(y: cupy.ndarray, xs: cupy.ndarray, a: cupy.ndarray) -> None:
-    """y += sum_k a[k] xs[k] in place, with complex a ``[K, N]``, rounded to the precision of the fields."""
-    check_lanes(xs, y, a)
+def lane_update(
+    y: cupy.ndarray, xs: cupy.ndarray, a: cupy.ndarray, scale: cupy.ndarray | None = None
+) -> None:
+    """y = scale y + sum_k a[k] xs[k] in place, with complex a ``[K, N]`` and scale ``[N]``, one by default.
+
+    Coefficients are rounded to the precision of the fields.
+    """
+    check_lanes(xs, y, a, scale)
     count, n, rows = len(xs), y.shape[-1], y.size // y.shape[-1]
     coefficients = cupy.ascontiguousarray(a, np.complex128)
     kernel = columns.lane_update(n, y.dtype, rows, count)
-    run(kernel, y, xs, coefficients, np.int64(rows), np.int32(count))
+    factor = np.uintp(0) if scale is None else cupy.ascontiguousarray(scale, np.complex128)
+    run(kernel, y, xs, coefficients, factor, np.int64(rows), np.int32(count))

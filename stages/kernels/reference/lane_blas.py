@@ -20,8 +20,13 @@ def lane_dots(xs: Array, y: Array) -> Array:
     return array_module(y).stack([(field.conj() * rows).sum(axis=0) for field in fields])
 
 
-def lane_update(y: Array, xs: Array, a: Array) -> None:
-    """y += sum_k a[k] xs[k] in place, with complex a ``[K, N]``, rounded to the precision of the fields."""
-    check_lanes(xs, y, a)
+def lane_update(y: Array, xs: Array, a: Array, scale: Array | None = None) -> None:
+    """y = scale y + sum_k a[k] xs[k] in place, with complex a ``[K, N]`` and scale ``[N]``, one by default.
+
+    Coefficients are rounded to the precision of the fields.
+    """
+    check_lanes(xs, y, a, scale)
+    if scale is not None:
+        y *= scale.astype(y.dtype)
     for field, coefficients in zip(xs, a.astype(y.dtype), strict=True):
         y += coefficients * field
