@@ -149,6 +149,17 @@ def test_a_right_hand_side_does_not_depend_on_its_company(backend, random, toler
         assert close(alone[..., 0], together[..., n], tolerance)
 
 
+@pytest.mark.parametrize("dtype", ["complex128"], indirect=True)
+def test_a_field_larger_than_the_caches(backend, random, tolerance):
+    lattice = Lattice((8, 8, 8, 16))
+    links, x = random(lattice.half_volume, 8, 3, 3), random(lattice.half_volume, 12, 3)
+    packed = backend.kernels.wilson_dslash.pack(backend.array(links), lattice, ODD)
+    out = backend.array(np.full_like(x, np.nan))
+    backend.kernels.wilson_dslash.wilson_dslash(packed, backend.array(x), out)
+    expected = reference.wilson_dslash(reference.pack(links, lattice, ODD), x, np.empty_like(x))
+    assert close(backend.host(out), expected, tolerance)
+
+
 @pytest.fixture
 def operands(backend, random):
     """Packed links, x, out, clover matrices on 4^4 that fit together."""

@@ -26,6 +26,9 @@ REGISTER_BYTES = _register_bytes()
 REGISTERS = 32 if REGISTER_BYTES != 32 else 16
 """Vector registers of this processor: AVX-512 and 64-bit ARM have 32; AVX has 16."""
 
+CACHE_LINE = 64
+"""Bytes."""
+
 
 def split_lanes(lanes: int, itemsize: int) -> list[tuple[int, int]]:
     """`lanes` consecutive reals as registers: (byte offset, width) of each, the last one may be narrower."""
@@ -58,6 +61,15 @@ class Emitter:
 
     def store(self, vector: Any, address: Any, offset: int) -> None:
         self.builder.store(vector, self._pointer(address, offset, vector.type), align=self.itemsize)
+
+    def prefetch(self, address: Any, offset: int) -> None:
+        """Asks for the cache line of `address + offset`, to be read soon."""
+        pointer = self._pointer(address, offset, ir.IntType(8))
+        kinds = [pointer.type, INT32, INT32, INT32]
+        prefetch = cgutils.get_or_insert_function(
+            self.builder.module, ir.FunctionType(ir.VoidType(), kinds), "llvm.prefetch.p0i8"
+        )
+        self.builder.call(prefetch, [pointer, *(ir.Constant(INT32, value) for value in (0, 3, 1))])
 
     def splat(self, scalar: Any, lanes: int) -> Any:
         """A vector with `scalar` in every lane."""

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from stages.kernels.cpu.clover import PackedClover
 from stages.kernels.cpu.compiled import compiled
 from stages.kernels.cpu.spinor_ir import CHIRAL, CLOVER_REALS, HopSums, add_clover
-from stages.kernels.cpu.vector_ir import REGISTER_BYTES, Emitter, literals
+from stages.kernels.cpu.vector_ir import CACHE_LINE, REGISTER_BYTES, Emitter, literals
 from stages.kernels.directions import NAIVE_DIRECTIONS, neighbour_table
 from stages.kernels.gamma import COMPONENTS
 from stages.kernels.operands import check_wilson_dslash, check_wilson_links
@@ -28,12 +28,16 @@ from stages.lattice.geometry import Lattice
 NO_CLOVER, ON_HOP, ON_DIAGONAL = range(3)
 """What the clover matrix multiplies."""
 
+CACHED_BYTES = 2 << 20
+"""Fields of this size stay in a core's own cache; of larger ones the next site's neighbours are fetched."""
+
 
 @dataclass(frozen=True)
 class PackedLinks:
-    """Links ``[site, 8, 3, 3]`` into the sites of `parity`, and int32 neighbours ``[site, 8]``, C-contiguous.
+    """Links ``[site, 8, 3, 3]`` into the sites of `parity`, and int32 neighbours ``[site + 1, 8]``.
 
-    Directions d = 2 mu + hop: hop 0 carries U_mu(x), hop 1 carries -U_mu(x-mu)^dag.
+    Directions d = 2 mu + hop: hop 0 carries U_mu(x), hop 1 carries -U_mu(x-mu)^dag. Both are C-contiguous;
+    the last row of the neighbours is there twice, because a site reads that of the next one, too.
     """
 
     lattice: Lattice
@@ -49,7 +53,8 @@ def pack(links: NDArray, lattice: Lattice, parity: int) -> PackedLinks:
     Raises InputError on a wrong shape.
     """
     check_wilson_links(links, lattice, parity)
-    neighbours = neighbour_table(lattice, parity, NAIVE_DIRECTIONS)
+    table = neighbour_table(lattice, parity, NAIVE_DIRECTIONS)
+    neighbours = np.concatenate([table, table[-1:]])
     return PackedLinks(lattice, parity, links.dtype, np.ascontiguousarray(links), neighbours)
 
 
@@ -104,7 +109,7 @@ def _apply(
         stride, added = x.strides[0], diagonal
     arrays = (packed.links, packed.neighbours, matrices, x, added, out)
     kernel = _kernel(x.shape[2], packed.dtype.itemsize // 2, *hops, place)
-    kernel(*(array.ctypes.data for array in arrays), stride, sign, a, b, len(out))
+    kernel(*(array.ctypes.data for array in arrays), stride, x.nbytes > CACHED_BYTES, sign, a, b, len(out))
     return out
 
 
@@ -128,6 +133,7 @@ def _kernel(rhs: int, itemsize: int, first: int, stop: int, place: int) -> Calla
         diagonal: int,
         out: int,
         diagonal_stride: int,
+        fetched: int,
         sign: float,
         a: float,
         b: float,
@@ -139,6 +145,8 @@ def _kernel(rhs: int, itemsize: int, first: int, stop: int, place: int) -> Calla
             c = matrices + site * matrix_bytes
             v = diagonal + site * diagonal_stride
             w = out + site * site_bytes
+            if fetched:
+                _fetch_neighbours(x, n + neighbours_bytes, site_bytes)
             for k in range(tiles):
                 i = k * tile_bytes
                 _site_tile(u, n, c, x + i, v + i, w + i, sign, a, b, rhs, itemsize, tile, first, stop, place)
@@ -146,8 +154,25 @@ def _kernel(rhs: int, itemsize: int, first: int, stop: int, place: int) -> Calla
                 i = tiles * tile_bytes
                 _site_tile(u, n, c, x + i, v + i, w + i, sign, a, b, rhs, itemsize, rest, first, stop, place)
 
-    signature = types.void(*[types.int64] * 7, *[types.float64] * 3, types.int64)
+    signature = types.void(*[types.int64] * 8, *[types.float64] * 3, types.int64)
     return compiled(dslash, f"wilson_dslash_{rhs}_{8 * itemsize}_{first}_{stop}_{place}", signature)
+
+
+@intrinsic(prefer_literal=True)
+def _fetch_neighbours(typing: Any, x: Any, neighbours: Any, site_bytes: Any) -> Any:
+    """Asks for the spinors of `site_bytes` at x that a row of neighbours names."""
+    (spinor_bytes,) = literals(site_bytes)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        x, n = arguments[:2]
+        emit = Emitter(builder, 4)
+        for d in range(NAIVE_DIRECTIONS):
+            spinor = emit.offset(x, emit.load_index(n, 4 * d), spinor_bytes)
+            for line in range(0, spinor_bytes, CACHE_LINE):
+                emit.prefetch(spinor, line)
+        return context.get_dummy_value()
+
+    return types.void(x, neighbours, site_bytes), generate
 
 
 @intrinsic(prefer_literal=True)
