@@ -22,15 +22,15 @@ class KrylovSolver:
 
     tolerance: on the true |b - A x| / |b| of every right-hand side. max_iterations: of the whole solve.
     inner: 'single' iterates in complex64 with reliable updates in the precision of b; None iterates in that
-    of b. delta: the fall of a residual, from its largest norm after a replacement, that asks for the next in
-    mixed precision; by default the method's own. kernels: a kernel package, by default the one of b.
+    of b. kernels: a kernel package, by default the one that belongs to b. delta: the fall of a residual, from
+    its largest norm after a replacement, that asks for the next in mixed precision; None: the method's own.
     """
 
     tolerance: float = 1e-10
     max_iterations: int = 10_000
     inner: str | None = None
-    delta: float | None = None
     kernels: Kernels | None = None
+    delta: float | None = None
 
     def __post_init__(self) -> None:
         if not 0 < self.tolerance < 1:
