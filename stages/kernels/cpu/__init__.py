@@ -1,11 +1,13 @@
 """The kernels for the host, compiled by Numba."""
 
 from stages.kernels.cpu import (
+    aggregation,
     basis,
     block_blas,
     block_cg,
     cg_update,
     clover,
+    coarse_dslash,
     heatbath,
     hisq_dslash,
     lane_blas,
@@ -18,11 +20,13 @@ from stages.kernels.cpu import (
 from stages.kernels.reference import doubled_links, noise, signs, stream
 
 __all__ = [
+    "aggregation",
     "basis",
     "block_blas",
     "block_cg",
     "cg_update",
     "clover",
+    "coarse_dslash",
     "doubled_links",
     "heatbath",
     "hisq_dslash",

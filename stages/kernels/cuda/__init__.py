@@ -24,13 +24,16 @@ from stages.kernels.cuda import (
     stream,
     wilson_dslash,
 )
+from stages.kernels.reference import aggregation, coarse_dslash
 
 __all__ = [
+    "aggregation",
     "basis",
     "block_blas",
     "block_cg",
     "cg_update",
     "clover",
+    "coarse_dslash",
     "doubled_links",
     "heatbath",
     "hisq_dslash",

@@ -1,11 +1,13 @@
 """The kernels in plain NumPy (CuPy arrays work too): the oracle of the CPU and CUDA kernels."""
 
 from stages.kernels.reference import (
+    aggregation,
     basis,
     block_blas,
     block_cg,
     cg_update,
     clover,
+    coarse_dslash,
     doubled_links,
     hisq_dslash,
     lane_blas,
@@ -20,11 +22,13 @@ from stages.kernels.reference import (
 )
 
 __all__ = [
+    "aggregation",
     "basis",
     "block_blas",
     "block_cg",
     "cg_update",
     "clover",
+    "coarse_dslash",
     "doubled_links",
     "hisq_dslash",
     "lane_blas",

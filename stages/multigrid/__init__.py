@@ -1,0 +1,1 @@
+"""Adaptive geometric multigrid for Wilson-type operators on blocks of right-hand sides."""

@@ -1,0 +1,210 @@
+"""Adaptive geometric multigrid for Wilson-clover operators: its parameters, and the setup.
+
+Every level starts from random vectors, relaxed together on A x = 0. The hierarchy built from them then
+refines them: inverse iteration with its own cycle, all vectors as one block, and everything is built again
+(arXiv:1303.1377, section 4). The grids below are set up from the restricted vectors of the one above.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from stages.dirac.wilson import WilsonOperator
+from stages.kernels.dispatch import Array, Kernels
+from stages.lattice.errors import InputError
+from stages.multigrid.coarse_operator import CoarseOperator, galerkin
+from stages.multigrid.cycle import Cycle, GridSolve, KrylovSolve, Smoother, coarsest_solve
+from stages.multigrid.fine_operator import FineOperator
+from stages.multigrid.grid import Aggregates, Extents, Grid
+from stages.multigrid.hierarchy import Attempt, Grids, Hierarchy, check_stored, load_grids
+from stages.multigrid.near_null import random_fields, refined, relaxed
+from stages.multigrid.smoother import GCRSmoother
+from stages.multigrid.system import CoarseSystem, FineSystem, System, coarse_system
+from stages.multigrid.transfer import transfer
+from stages.solvers.gcr import gcr_correction
+
+RATE_STEPS = 5
+"""Steps of GCR over which a setup is judged: what single precision resolves even if each gains two digits."""
+
+RATE_DRAW = 1000
+"""Draw of the random residual; those below are the vectors of the levels."""
+
+ATTEMPTS = 2
+
+
+FOUR_STEPS, EIGHT_STEPS = GCRSmoother(4), GCRSmoother(8)
+
+
+class PoorSetup(RuntimeError):  # noqa: N818 - it reads as what it is
+    """A setup whose cycle does not converge fast enough, whatever the random start."""
+
+
+@dataclass(frozen=True)
+class Level:
+    """Parameters of a grid that is not the coarsest.
+
+    aggregate: extents (x, y, z, t) of the blocks that become the sites of the grid below. vectors: near-null
+    vectors, the number of components of each chirality there. pre, post: smoothers, or None. relaxation:
+    smoother for the random start. refinements: times that the vectors are refined by the hierarchy so far.
+    steps, tolerance: of GCR on the grid below in every cycle (K-cycle).
+    """
+
+    aggregate: Extents = (4, 4, 4, 4)
+    vectors: int = 24
+    pre: Smoother | None = FOUR_STEPS
+    post: Smoother | None = FOUR_STEPS
+    relaxation: Smoother = EIGHT_STEPS
+    refinements: int = 3
+    steps: int = 10
+    tolerance: float = 0.1
+
+    def __post_init__(self) -> None:
+        for name, value, least in (
+            ("vectors", self.vectors, 1),
+            ("refinements", self.refinements, 0),
+            ("steps", self.steps, 1),
+        ):
+            if value < least:
+                raise InputError(f"{name} of a multigrid level must be at least {least}, got {value}")
+        if not 0 <= self.tolerance < 1:
+            raise InputError(f"tolerance of a multigrid level must lie between 0 and 1, got {self.tolerance}")
+        if self.pre is None and self.post is None:
+            raise InputError("a multigrid level needs a smoother: give pre, post or both")
+
+
+@dataclass(frozen=True)
+class Multigrid:
+    """Parameters of a hierarchy: its levels from the finest on, the coarsest grid not counted.
+
+    coarsest_steps: of GCR on the coarsest grid, to the tolerance of the level above, where it is too large
+    to be inverted. seed: of the random vectors. largest_rate: a setup whose cycle reduces a random residual
+    by less than this factor is poor.
+    """
+
+    levels: tuple[Level, ...] = field(default_factory=lambda: (Level(),))
+    coarsest_steps: int = 30
+    seed: int = 20090311
+    largest_rate: float = 0.6
+
+    def __post_init__(self) -> None:
+        if not self.levels:
+            raise InputError("multigrid needs at least one level above the coarsest")
+        if self.coarsest_steps < 1:
+            raise InputError(f"coarsest_steps must be at least 1, got {self.coarsest_steps}")
+        if not 0 < self.largest_rate < 1:
+            raise InputError(f"largest_rate must lie between 0 and 1, got {self.largest_rate}")
+
+    def setup(self, M: WilsonOperator) -> Hierarchy:
+        """The hierarchy of M, built in complex64.
+
+        A poor one is built once more from another seed. Raises InputError where aggregates do not divide a
+        grid or have fewer components than vectors, PoorSetup where the second one is poor too.
+        """
+        self.aggregates(Grid(M.lattice.extents))
+        fine = FineOperator(M.astype(np.complex64))
+        like: Array = M.links.links
+        started, attempts = time.perf_counter(), []
+        for seed in range(self.seed, self.seed + ATTEMPTS):
+            grids, cycle = _Setup(self, fine.kernels, like, seed).build(fine, FineSystem(fine), None, 0)
+            attempts.append(Attempt(seed, measured_rate(cycle, like, fine.kernels, seed)))
+            if attempts[-1].rate <= self.largest_rate:
+                return Hierarchy(M, grids, cycle, tuple(attempts), time.perf_counter() - started)
+        rates = " and ".join(f"{attempt.rate:.2g}" for attempt in attempts)
+        raise PoorSetup(
+            f"multigrid setups from two seeds reduce a residual by no more than {rates} a cycle "
+            f"(largest_rate is {self.largest_rate}): raise refinements, vectors or smoothing steps, and "
+            "check that the mass is above its critical value"
+        )
+
+    def load(self, arrays: dict[str, Any], metadata: dict[str, Any], M: WilsonOperator) -> Hierarchy:
+        """The hierarchy of which these are `arrays` and `metadata`; InputError unless it is one of M."""
+        check_stored(metadata, M)
+        fine = FineOperator(M.astype(np.complex64))
+        aggregates = self.aggregates(fine.grid)
+        if [list(blocks.extents) for blocks in aggregates] != metadata["aggregates"]:
+            stored = metadata["aggregates"]
+            raise InputError(f"the stored multigrid setup has aggregates {stored}, not those of these levels")
+        grids = load_grids(arrays, aggregates, fine.M.links.links, fine.kernels)
+        attempts = tuple(Attempt(int(seed), float(rate)) for seed, rate in metadata["attempts"])
+        cycle = self.cycle(FineSystem(fine), grids, 0)
+        return Hierarchy(M, grids, cycle, attempts, metadata["seconds"])
+
+    def aggregates(self, grid: Grid) -> list[Aggregates]:
+        """The aggregates of every level; InputError where they do not divide its grid."""
+        found: list[Aggregates] = []
+        for level in self.levels:
+            found.append(Aggregates(found[-1].coarse if found else grid, level.aggregate))
+        return found
+
+    def cycle(self, system: System, grids: tuple[Grids, ...], number: int) -> Cycle:
+        """The cycle of level `number`, whose grids are the first given."""
+        level, first = self.levels[number], grids[0]
+        below = self.below(coarse_system(first.operator), grids[1:], number)
+        return Cycle(system, first.transfer, below, level.pre, level.post)
+
+    def below(self, system: CoarseSystem, grids: tuple[Grids, ...], number: int) -> GridSolve:
+        """The solver of the grid below level `number`."""
+        level, kernels = self.levels[number], system.kernels
+        if not grids:
+            return coarsest_solve(system, kernels, self.coarsest_steps, level.tolerance)
+        cycle = self.cycle(system, grids, number + 1)
+        return KrylovSolve(system, kernels, level.steps, level.tolerance, cycle)
+
+
+@dataclass(frozen=True)
+class _Setup:
+    """One run of the setup."""
+
+    multigrid: Multigrid
+    kernels: Kernels
+    like: Array
+    seed: int
+
+    def build(
+        self, A: FineOperator | CoarseOperator, system: System, above: Array | None, number: int
+    ) -> tuple[tuple[Grids, ...], Cycle]:
+        """Grids and cycle of level `number`; above: the restricted vectors of the level before."""
+        level = self.multigrid.levels[number]
+        vectors = relaxed(system, self._start(A, above, number), level.relaxation)
+        grids, cycle = self._grids(A, system, vectors, number)
+        for _ in range(level.refinements):
+            vectors = refined(system, vectors, cycle, self.kernels)
+            grids, cycle = self._grids(A, system, vectors, number)
+        return grids, cycle
+
+    def _start(self, A: FineOperator | CoarseOperator, above: Array | None, number: int) -> Array:
+        """Restricted vectors as far as there are any, then random ones."""
+        count = self.multigrid.levels[number].vectors
+        given = 0 if above is None else min(count, above.shape[-1])
+        shape = (A.grid.sites, A.components, count)
+        fields = random_fields(shape, A.dtype, self.like, self.seed, draw=number)
+        if above is not None:
+            fields[..., :given] = above[..., :given]
+        return fields
+
+    def _grids(
+        self, A: FineOperator | CoarseOperator, system: System, vectors: Array, number: int
+    ) -> tuple[tuple[Grids, ...], Cycle]:
+        multigrid = self.multigrid
+        P = transfer(Aggregates(A.grid, multigrid.levels[number].aggregate), vectors, self.kernels)
+        coarse = galerkin(A, P)
+        first = Grids(P, coarse)
+        rest: tuple[Grids, ...] = ()
+        if number + 1 < len(multigrid.levels):
+            below = coarse_system(coarse)
+            rest, _ = self.build(coarse, below, P.restrict(vectors), number + 1)
+        grids = (first, *rest)
+        return grids, multigrid.cycle(system, grids, number)
+
+
+def measured_rate(cycle: Cycle, like: Array, kernels: Kernels, seed: int) -> float:
+    """(|r_k| / |r_0|)^(1 / k) of GCR with this cycle on a random residual, k = `RATE_STEPS`; may be NaN."""
+    operator = cycle.system.operator
+    r = random_fields((*operator.shape, 1), operator.dtype, like, seed, draw=RATE_DRAW)
+    left = r - operator.apply(gcr_correction(operator, r, RATE_STEPS, 0.0, cycle, kernels))
+    reduction = float((kernels.block_blas.norms2(left) / kernels.block_blas.norms2(r))[0])
+    return float(np.sqrt(reduction) ** (1 / RATE_STEPS))
