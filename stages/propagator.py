@@ -55,7 +55,7 @@ def propagator(
 ) -> Propagator:
     """S for all columns of a chunk's sources, `block` right-hand sides at a time.
 
-    solver: 'cgnr' (conjugate gradients on the normal equations), of the even-odd system. precision: 'double',
+    solver: of the even-odd system (`stages.spectroscopy.methods.SOLVERS`). precision: 'double',
     or 'double-single' (single inside, residuals in double). tolerance: of |b - A x| / |b|, every column; how
     columns share blocks alters results within it only, and is in no key. Raises InputError, and NotConverged
     where a solve misses its tolerance, as beyond the critical kappa.

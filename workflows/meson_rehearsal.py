@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 from types import ModuleType
 
 from stages.dirac.wilson import WilsonDslash, WilsonOperator
@@ -12,7 +13,7 @@ from stages.kernels.gamma import COMPONENTS
 from stages.lattice.geometry import Lattice
 from stages.solvers.reliable import WIDTHS
 from stages.spectroscopy.even_odd import propagate
-from stages.spectroscopy.methods import make_method
+from stages.spectroscopy.methods import SOLVERS, make_method
 from workflows.mesons_schema import Mesons
 
 MASS = 2.0
@@ -28,9 +29,10 @@ def rehearse(
     unit = xp.tile(xp.eye(3, dtype=complex), (4, 2, lattice.half_volume, 1, 1))
     links = wilson_links(unit, lattice, boundary=quark.boundary, csw=quark.clover)
     M = WilsonOperator(WilsonDslash(links, kernels=kernels), MASS)
-    method = make_method(solves.solver, solves.precision, TOLERANCE, solves.max_iterations, kernels)
-    jobs = widths(parameters, columns)
-    for number, (block, still_open) in enumerate(jobs, start=1):
+    names = SOLVERS if solves.solver == "auto" else (solves.solver,)
+    jobs = list(product(names, widths(parameters, columns)))
+    for number, (name, (block, still_open)) in enumerate(jobs, start=1):
+        method = make_method(name, solves.precision, TOLERANCE, solves.max_iterations, kernels)
         shape = (2, lattice.half_volume, COMPONENTS, block)
         sources = xp.random.default_rng(5).standard_normal(shape) + 0j
         sources[..., still_open:] = 0  # solved at once: the block becomes narrower

@@ -29,6 +29,7 @@ def sections(parameters: Mesons, store: Store) -> list[Section]:
         correlator_section(average, store),
         mass_section(average),
         solves_section(parameters, store),
+        *choice_sections(store),
         gauge_section(store, WORKFLOW),
     ]
 
@@ -109,6 +110,31 @@ def solves_section(parameters: Mesons, store: Store) -> Section:
         "recomputed in double precision, the largest of all columns. Those of every column are in the store."
     )
     return Section("Solves", text, [figure, table])
+
+
+def choice_sections(store: Store) -> Iterator[Section]:
+    """What `solver: auto` measured, where it did."""
+    for node in accounts(store, WORKFLOW):
+        if node.stage != "solver_choice":
+            continue
+        found = open_result(store, node.name, workflow=WORKFLOW).load().isel(config=0)
+        said = node.records[0]["statistics"]
+        rows = []
+        for name, how in said["how"].items():
+            row = found.sel(solver=name)
+            setup, each = float(row.setup_seconds), float(row.seconds_per_rhs)
+            if how != "converged":
+                rows.append([name, None, None, None, None, how])
+                continue
+            costs = [f"{setup:.2f}", f"{1000 * each:.1f}", f"{setup + said['planned'] * each:.1f}"]
+            rows.append([name, int(row.iterations), *costs, "chosen" if name == said["chosen"] else ""])
+        columns = ["solver", "iterations", "setup, s", "ms per rhs", f"s for {said['planned']} rhs", ""]
+        text = (
+            f"Measured on {said['columns']} right-hand sides of the first configuration. The last column of "
+            "figures counts the right-hand sides that were planned per configuration, and one setup; its "
+            "smallest was taken. The choice stands while the campaign grows."
+        )
+        yield Section("Choice of the solver", text, [Table(columns, rows)])
 
 
 def _solves(store: Store) -> Iterator[dict[str, Any]]:

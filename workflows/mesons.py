@@ -2,34 +2,42 @@
 
 configuration -> observables
               -> operator, sources -> propagator (-> kept_propagator) -> mesons -> average
+                                   -> solver_choice
+
+With `solver: auto` a first round measures the solvers on the first configuration's first sources. The second
+one, the campaign, names the one chosen: its keys are those of a file that names it itself.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from glob import glob
 from pathlib import Path
 from typing import Any
 
-from pipeline import Node, Workflow
+from pipeline import Node, Plan, Store, Workflow
+from pipeline.coordinates import sorted_unique
 from stages import sources as source_stages
 from stages.configuration import gauge_observables
 from stages.lattice.errors import InputError
 from stages.lattice.geometry import Lattice
 from stages.meson import meson_average, meson_two_point
 from stages.propagator import kept_propagator, propagator
+from stages.solver_choice import solver_choice
 from stages.spectroscopy.sources import read_source
 from stages.wilson import wilson_operator
 from workflows import footprint, meson_footprint
-from workflows.catalogue import Project
+from workflows.catalogue import Project, Step
 from workflows.ensemble import Configurations, add_configuration, configurations
 from workflows.mesons_schema import Mesons, SourceSection, misfits, read_mesons
 from workflows.parameter_file import ParameterFile
 from workflows.schema import refuse
 
 NAME = "mesons"
-RESULTS = ("observables", "mesons", "average", "kept_propagator")
+CHOICE = "solver_choice"
+RESULTS = ("observables", CHOICE, "mesons", "average", "kept_propagator")
+"""Nodes that `quarkline export` writes, where there are any."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +58,10 @@ def prepare(file: ParameterFile) -> Project:
     parameters = read_mesons(file)
     ensemble = configurations(file, parameters.ensemble)
     refuse(file, misfits(parameters, ensemble.lattice, len(ensemble.labels)))
-    return project_of(parameters, ensemble, campaign(file, parameters.sources, ensemble.lattice))
+    work = campaign(file, parameters.sources, ensemble.lattice)
+    if parameters.solves.solver == "auto":
+        return choosing(parameters, ensemble, work)
+    return project_of(parameters, ensemble, work)
 
 
 def campaign(file: ParameterFile, section: SourceSection, lattice: Lattice) -> Campaign:
@@ -73,12 +84,39 @@ def campaign(file: ParameterFile, section: SourceSection, lattice: Lattice) -> C
     return Campaign(tuple(paths), next(iter(widths.values())), paths)
 
 
-def project_of(parameters: Mesons, ensemble: Configurations, work: Campaign) -> Project:
-    """The project of these parameters."""
+def choosing(parameters: Mesons, ensemble: Configurations, work: Campaign) -> Project:
+    """The project of the round that chooses a solver."""
+    workflow, first = Workflow(NAME), replace(ensemble, labels=ensemble.labels[:1])
+    configuration = add_configuration(workflow, parameters.ensemble, first)
+    operator = add_operator(workflow, parameters, configuration, ensemble.lattice)
+    add_choice(workflow, parameters, configuration, operator, ensemble.lattice, work)
+    follow = partial(campaign_with_choice, parameters, ensemble, work)
+    return replace(project_of(parameters, ensemble, work), workflow=workflow, results=(), follow=follow)
+
+
+def campaign_with_choice(
+    parameters: Mesons, ensemble: Configurations, work: Campaign, plan: Plan, store: Store
+) -> Step:
+    """The campaign with the solver that a complete choice names."""
+    (chunk,) = (chunk for chunk in plan.chunks if chunk.node.name == CHOICE)
+    said = store.record(chunk.node.stage.name, chunk.key)["statistics"]
+    solves = parameters.solves.model_copy(update={"solver": said["chosen"]})
+    named = parameters.model_copy(update={"solves": solves})
+    text = f"solver: {said['chosen']} is the cheapest of {', '.join(said['how'])}"
+    return Step(text, met=True, project=project_of(named, ensemble, work, chosen=parameters))
+
+
+def project_of(
+    parameters: Mesons, ensemble: Configurations, work: Campaign, chosen: Mesons | None = None
+) -> Project:
+    """The project of these parameters; `chosen`: those whose choice of a solver they follow, if they do."""
     from workflows.meson_rehearsal import rehearse
     from workflows.meson_report import sections, texts
 
     workflow = build(parameters, ensemble, work)
+    if chosen:
+        nodes = (workflow.nodes["configuration"], workflow.nodes["operator"])
+        add_choice(workflow, chosen, *nodes, ensemble.lattice, work)
     return Project(
         title="Wilson-clover propagators and meson two-point functions",
         workflow=workflow,
@@ -135,7 +173,9 @@ def add_operator(workflow: Workflow, parameters: Mesons, configuration: Node, la
     )
 
 
-def add_sources(workflow: Workflow, section: SourceSection, configuration: Node, work: Campaign) -> Node:
+def add_sources(
+    workflow: Workflow, section: SourceSection, configuration: Node, work: Campaign, name: str = "sources"
+) -> Node:
     """The sources of a section, by their kind."""
     options: dict[str, Any] = {}
     if section.smearing:
@@ -147,10 +187,37 @@ def add_sources(workflow: Workflow, section: SourceSection, configuration: Node,
     return workflow.add(
         getattr(source_stages, f"{section.kind}_sources"),
         configuration,
-        name="sources",
+        name=name,
         over={"source": work.sources},
         chunk={"source": section.chunk},
         **options,
+    )
+
+
+def add_choice(
+    workflow: Workflow,
+    parameters: Mesons,
+    configuration: Node,
+    operator: Node,
+    lattice: Lattice,
+    work: Campaign,
+) -> None:
+    """The solvers on the first chunk of sources of the first configuration."""
+    section, solves, width = parameters.sources, parameters.solves, parameters.sources.chunk
+    ordered = map(str, sorted_unique("source", work.sources))
+    first = replace(work, sources=tuple(ordered)[:width])
+    sources = add_sources(workflow, section, configuration, first, "first_sources")
+    workflow.add(
+        solver_choice,
+        operator,
+        sources,
+        name=CHOICE,
+        over={"config": configuration.over["config"][:1]},
+        memory=_memory(parameters, lattice, work),
+        device_memory=_device_memory(parameters, lattice, work),
+        stored=footprint.RECORD,
+        planned=len(work.sources) * work.columns,
+        **solves.model_dump(exclude={"solver"}),
     )
 
 

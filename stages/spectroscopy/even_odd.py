@@ -14,6 +14,7 @@ from stages.dirac.wilson import WilsonOperator
 from stages.dirac.wilson_schur import WilsonSchur
 from stages.kernels.dispatch import Array, array_module, kernels_for, to_host
 from stages.lattice.errors import InputError
+from stages.solvers.reliable import Progress as Iterations
 from stages.solvers.solution import Solution
 
 Progress = Callable[[int, int], None]
@@ -23,8 +24,11 @@ Progress = Callable[[int, int], None]
 class Method(Protocol):
     """What solves M x = b for a block of right-hand sides."""
 
-    def solve(self, M: WilsonOperator, b: Array) -> Solution:
-        """x of M x = b, ``[parity, site, 12, N]``; its residual is that of the system solved."""
+    def solve(self, M: WilsonOperator, b: Array, progress: Iterations | None = None) -> Solution:
+        """x of M x = b, ``[parity, site, 12, N]``; its residual is that of the system solved.
+
+        Raises NotConverged, and what `progress` raises, which is called after each iteration.
+        """
 
 
 @dataclass(frozen=True)
@@ -37,9 +41,9 @@ class EvenOdd:
     solver: Solver
     kind: str = "symmetric"
 
-    def solve(self, M: WilsonOperator, b: Array) -> Solution:
+    def solve(self, M: WilsonOperator, b: Array, progress: Iterations | None = None) -> Solution:
         S = WilsonSchur(M, self.kind)
-        found = self.solver.solve(S, S.prepare(b))
+        found = self.solver.solve(S, S.prepare(b), progress=progress)
         return Solution(
             S.reconstruct(found.x, b),
             found.status,

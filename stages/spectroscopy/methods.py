@@ -9,27 +9,37 @@ import numpy as np
 from stages.dirac.operator import LinearOperator, Product
 from stages.kernels.dispatch import Array, Kernels, kernels_for, to_host
 from stages.lattice.errors import InputError
+from stages.solvers.block_cgrq import BlockCGrQ
 from stages.solvers.cg import BatchedCG
+from stages.solvers.gcr import GCR
+from stages.solvers.krylov import KrylovSolver
+from stages.solvers.reliable import Progress
 from stages.solvers.solution import NotConverged, Solution, Status
 from stages.spectroscopy.even_odd import EvenOdd, Method
 
 PRECISIONS = {"double": None, "double-single": "single"}
 """Name in a parameter file: precision inside the solver. Residuals are in double."""
-SOLVERS = ("cgnr",)
+SOLVERS = ("cgnr", "block_cgrq", "gcr")
+"""Conjugate gradients on the normal equations, batched or as one block, and GCR(10)."""
 
 
 @dataclass(frozen=True)
 class NormalEquations:
-    """A^H A x = A^H b by conjugate gradients, until |b - A x| itself reaches the tolerance.
+    """A^H A x = A^H b by a method for positive definite operators, until |b - A x| reaches the tolerance.
 
     The residual of the normal equations bounds that of A by the condition number only: where it was not
     enough, the solve goes on from its x with a smaller one.
     """
 
-    cg: BatchedCG
+    cg: KrylovSolver
 
     def solve(
-        self, A: LinearOperator, b: Array, x0: Array | None = None, on_failure: str = "raise"
+        self,
+        A: LinearOperator,
+        b: Array,
+        x0: Array | None = None,
+        on_failure: str = "raise",
+        progress: Progress | None = None,
     ) -> Solution:
         """x of A x = b ``[*A.shape, N]``; raises NotConverged unless on_failure is 'return'."""
         tolerance, left = self.cg.tolerance, self.cg.max_iterations
@@ -37,7 +47,7 @@ class NormalEquations:
         found, x, cg = [], x0, self.cg
         while True:
             cg = replace(cg, max_iterations=left)
-            found.append(cg.solve(normal, target, x, on_failure="return"))
+            found.append(cg.solve(normal, target, x, on_failure="return", progress=progress))
             x, left = found[-1].x, left - found[-1].iterations
             residual = _residual(A, x, b)
             worst = float(np.max(residual / tolerance, initial=0.0))
@@ -77,4 +87,7 @@ def make_method(
     for kind, value, known in (("solver", name, SOLVERS), ("precision", precision, PRECISIONS)):
         if value not in known:
             raise InputError(f"{kind} must be one of {', '.join(known)}, got {value!r}")
-    return EvenOdd(NormalEquations(BatchedCG(tolerance, max_iterations, PRECISIONS[precision], kernels)))
+    settings = (tolerance, max_iterations, PRECISIONS[precision], kernels)
+    if name == "gcr":
+        return EvenOdd(GCR(*settings))
+    return EvenOdd(NormalEquations((BlockCGrQ if name == "block_cgrq" else BatchedCG)(*settings)))

@@ -143,3 +143,29 @@ def test_a_solve_that_does_not_converge_says_what_to_do(
     answer = quarkline("run", mesons, "--cluster", cluster)
     assert answer.code == 1 and "Traceback" not in answer.err
     assert "missed the tolerance 1e-07" in answer.out and "raise max_iterations" in answer.out
+
+
+def test_auto_measures_before_it_plans_the_campaign(quarkline: CommandLine, mesons: Path) -> None:
+    edit(mesons, ("solver: cgnr", "solver: auto"))
+    assert missing(quarkline, mesons) == {"solver_choice": 1}
+
+
+@pytest.mark.slow
+def test_a_chosen_solver_is_that_solver(quarkline: CommandLine, mesons: Path, cluster: str) -> None:
+    """One round measures; the campaign's keys are those of a file that names the solver."""
+    edit(mesons, ("solver: cgnr", "solver: auto"))
+    assert missing(quarkline, mesons) == {"solver_choice": 1}
+    answer = quarkline("run", mesons, "--cluster", cluster)
+    found = re.search(r"^solver: (\w+) is the cheapest of cgnr, ", answer.out, re.MULTILINE)
+    assert answer.code == 0 and found
+    choice = open_result(mesons.parent / "store", "solver_choice").load()
+    assert choice.solver.values[choice.chosen.values[0]] == found[1]
+    text = (mesons.parent / "report" / "tables.txt").read_text()
+    assert "# Choice of the solver" in text and "s for 24 rhs" in text
+    assert re.search(rf"\n{found[1]} .* chosen\n", text)
+    before = set((mesons.parent / "store").glob("*/*/zarr.json"))
+    edit(mesons, ("solver: auto", f"solver: {found[1]}"))
+    assert missing(quarkline, mesons) == {}
+    edit(mesons, (f"solver: {found[1]}", "solver: auto"), ("[0, 2]", "[0, 2, 3]"))
+    assert missing(quarkline, mesons) == {"mesons": 2, "average": 1}  # a campaign that grows keeps its choice
+    assert set((mesons.parent / "store").glob("*/*/zarr.json")) == before

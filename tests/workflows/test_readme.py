@@ -14,6 +14,7 @@ from stages.configuration import file_configuration
 from stages.gauge.heatbath import thermalised
 from stages.lattice.formats import write_ildg
 from stages.lattice.geometry import Lattice
+from workflows.mesons_schema import read_mesons
 from workflows.parameter_file import read_parameter_file
 from workflows.schema import read_g2_disconnected
 
@@ -67,6 +68,13 @@ def test_section_on_low_modes(tmp_path: Path) -> None:
     section = read_g2_disconnected(read_parameter_file(file)).deflation
     assert section is not None
     assert section.model_dump() == YAML(typ="safe").load(snippet)["deflation"]
+
+
+def test_a_file_of_mesons(tmp_path: Path) -> None:
+    (snippet,) = (text for text in YAML_SNIPPETS if text.startswith("workflow: mesons"))
+    file = tmp_path / "mesons.yaml"
+    file.write_text(snippet)
+    assert read_mesons(read_parameter_file(file)).solves.solver == "auto"
 
 
 def test_files_instead_of_heatbath(tmp_path: Path) -> None:
