@@ -105,7 +105,7 @@ class SourceSection(Section):
 class MesonSolves(Section):
     """How propagators are solved for, `block` right-hand sides at a time."""
 
-    solver: Literal["auto", "cgnr", "block_cgrq", "gcr"]
+    solver: Literal["auto", "bicgstab", "cgnr", "block_cgrq", "gcr"]
     precision: Literal["double", "double-single"] = "double-single"
     tolerance: float = Field(ge=1e-14, lt=1)
     max_iterations: int = Field(default=20_000, ge=1)

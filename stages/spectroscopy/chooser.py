@@ -1,8 +1,8 @@
 """Which solver is cheapest for a campaign: each is measured on a block of its own right-hand sides.
 
 The cost of n right-hand sides is setup + n x seconds per right-hand side. Methods are tried in the order
-given; one that takes several times what the best so far did is given up. What a method compiles or tunes at
-its first call is no part of it: every method first solves loosely.
+given; one that takes several times what the best so far did is given up. What a method compiles at its first
+call is no part of it: setups are made twice, and pauses between iterations are not counted.
 """
 
 from __future__ import annotations
@@ -21,8 +21,10 @@ from stages.lattice.errors import InputError
 from stages.solvers.solution import NotConverged
 from stages.spectroscopy.even_odd import Method
 
-LOOSE = 0.1
-"""Tolerance of a first solve, which is not timed."""
+PAUSE = 5.0
+"""Times an ordinary iteration: what one takes beyond that is compilation, or another program."""
+EVERY = 8
+"""Iterations after which a solve is asked how long it took so far."""
 PATIENCE = 4.0
 """Times the best method's seconds, after which another one is given up."""
 
@@ -92,33 +94,43 @@ def cheapest(trials: Sequence[Trial], planned: int) -> int:
 
 
 def _trial(M: WilsonOperator, sources: Array, candidate: Candidate, tolerance: float, limit: float) -> Trial:
+    watch, setup = _Stopwatch(limit), np.nan
     failed = partial(Trial, candidate.name, seconds_per_rhs=np.nan, iterations=0, residual=np.nan)
     try:
-        candidate.make(LOOSE).solve(M, sources)
+        candidate.make(tolerance)  # compiles what the one that is timed needs
         _wait(sources)
         started = time.perf_counter()
         method = candidate.make(tolerance)
         _wait(sources)
         setup = time.perf_counter() - started
-        solution = method.solve(M, sources, _stopwatch(limit))
+        watch.start()
+        solution = method.solve(M, sources, watch)
     except TooSlow:
         return failed(how=f"given up after {limit:.2g} s", setup_seconds=setup)
     except NotConverged as error:
-        return failed(how=str(error), setup_seconds=np.nan)
-    seconds = solution.seconds / sources.shape[-1]
-    residual = float(np.max(solution.residual))
+        return failed(how=str(error), setup_seconds=setup)
+    seconds, residual = watch.seconds() / sources.shape[-1], float(np.max(solution.residual))
     return Trial(candidate.name, "converged", setup, seconds, int(solution.iterations), residual)
 
 
-def _stopwatch(limit: float) -> Callable[[int, Any], None]:
-    """A progress report that ends a solve after so many seconds."""
-    started = time.perf_counter()
+class _Stopwatch:
+    """A progress report that knows how long iterations take, and ends a solve that takes too long."""
 
-    def report(iteration: int, residuals: Any) -> None:
-        if time.perf_counter() - started > limit:
+    def __init__(self, limit: float) -> None:
+        self.limit, self.stamps = limit, [0.0]
+
+    def start(self) -> None:
+        self.stamps = [time.perf_counter()]
+
+    def __call__(self, iteration: int, residuals: Any) -> None:
+        self.stamps.append(time.perf_counter())
+        if len(self.stamps) % EVERY == 0 and self.seconds() > self.limit:
             raise TooSlow
 
-    return report
+    def seconds(self) -> float:
+        """Without what an iteration took more than `PAUSE` times as long as the others."""
+        steps = np.diff(self.stamps)
+        return float(np.minimum(steps, PAUSE * np.median(steps)).sum()) if steps.size else 0.0
 
 
 def _wait(like: Array) -> None:
