@@ -14,6 +14,7 @@ from workflows.benchmarks import (
     link_construction,
     normal_operator,
     solver_iteration,
+    wilson,
 )
 from workflows.benchmarks.machine import machine_of
 from workflows.benchmarks.speed import Bench, Speed
@@ -21,6 +22,7 @@ from workflows.benchmarks.speed import Bench, Speed
 FAMILIES: dict[str, Callable[[Bench], Iterator[Speed]]] = {
     "dslash": dslash.speeds,
     "normal": normal_operator.speeds,
+    "wilson": wilson.speeds,
     "blas": block_blas.speeds,
     "solver": solver_iteration.speeds,
     "links": link_construction.speeds,

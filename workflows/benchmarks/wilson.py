@@ -1,0 +1,72 @@
+"""Wilson-clover on one parity: the dslash, the clover product, the symmetric Schur complement of both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from stages.dirac.wilson import CLOVER_FLOPS, DSLASH_FLOPS, WilsonDslash, WilsonOperator
+from stages.dirac.wilson_schur import WilsonSchur
+from stages.gauge.reunitarise import to_u3
+from stages.gauge.wilson_links import Anisotropy, WilsonLinks
+from stages.kernels.directions import NAIVE_DIRECTIONS
+from stages.kernels.gamma import COMPONENTS
+from stages.lattice.geometry import EVEN
+from workflows.benchmarks.machine import random_field
+from workflows.benchmarks.speed import Bench, Cost, Speed
+
+MASS = 0.1
+CLOVER_NUMBERS = 36
+"""Complex numbers that two Hermitian 6 x 6 matrices hold."""
+
+
+def dslash_cost(rhs: int, itemsize: int) -> Cost:
+    """72 numbers of the links, shared by the block; 8 neighbours or one; the result."""
+    links, spinor = NAIVE_DIRECTIONS * 9 * itemsize / rhs, COMPONENTS * itemsize
+    return Cost(DSLASH_FLOPS, links + 2 * spinor, links + (NAIVE_DIRECTIONS + 1) * spinor)
+
+
+def clover_cost(rhs: int, itemsize: int) -> Cost:
+    """The matrices and two fields."""
+    moved = (CLOVER_NUMBERS / rhs + 2 * COMPONENTS) * itemsize
+    return Cost(CLOVER_FLOPS, moved, moved)
+
+
+def schur_cost(rhs: int, itemsize: int) -> Cost:
+    """Two dslashes, the matrices of both parities in the same passes, and the field once more."""
+    dslash, matrices = dslash_cost(rhs, itemsize), CLOVER_NUMBERS * itemsize / rhs
+    clover = Cost(CLOVER_FLOPS, matrices, matrices)
+    again = COMPONENTS * itemsize
+    return dslash + dslash + clover + clover + Cost(4 * COMPONENTS, again, again)
+
+
+def speeds(bench: Bench) -> Iterator[Speed]:
+    """Of the three, for every precision and width, in SU(3) links and random clover matrices."""
+    double, sites = random_operator(bench), bench.lattice.half_volume
+    for precision, dtype, rhs in bench.blocks:
+        operator = double.astype(dtype)
+        schur, clover = WilsonSchur(operator), operator.dslash.kernels.clover
+        x = random_field(bench.machine, (*schur.shape, rhs), dtype)
+        out = bench.machine.xp.empty_like(x)
+        works = {
+            "wilson_dslash": (partial(operator.dslash.apply_to, EVEN, x, out), dslash_cost),
+            "clover": (partial(clover.multiply, operator.clover[EVEN], x, out), clover_cost),
+            "Schur, clover": (partial(schur.apply, x, out), schur_cost),
+        }
+        names: dict[str, Any] = {"family": "wilson", "precision": precision, "rhs": rhs}
+        for kernel, (work, cost) in works.items():
+            yield bench.measured(work, cost(rhs, dtype.itemsize), sites, kernel=kernel, **names)
+
+
+def random_operator(bench: Bench) -> WilsonOperator:
+    """In double precision, with links in SU(3), as packed forms of few reals need."""
+    xp, sites = bench.machine.xp, bench.lattice.half_volume
+    links = to_u3(random_field(bench.machine, (4, 2, sites, 3, 3), np.complex128)).matrices
+    links /= (xp.linalg.det(links) ** (1 / 3))[..., None, None]
+    blocks = random_field(bench.machine, (2, sites, 2, 6, 6), np.complex128) / 10
+    clover = blocks + blocks.conj().swapaxes(-1, -2)
+    made = WilsonLinks(links, clover, bench.lattice, ("periodic",) * 4, Anisotropy(), 0.0)
+    return WilsonOperator(WilsonDslash(made), MASS)
