@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from stages.dirac.operator import Product
 from stages.dirac.wilson import WilsonDslash, WilsonOperator, kappa_of_mass, mass_of_kappa
 from stages.dirac.wilson_schur import KINDS, WilsonSchur
+from stages.gauge.stout import SPATIAL_DIRECTIONS, stout_links
 from stages.gauge.wilson_links import Anisotropy, WilsonLinks, wilson_links
 from stages.kernels.gamma import GAMMA, GAMMA5
 from stages.lattice.errors import InputError
@@ -155,7 +156,7 @@ def gaussian(links: NDArray, lattice: Lattice, field: NDArray, width: float, ste
     return field
 
 
-@pytest.mark.parametrize("entry", ["wilson:dirichlet", "clover:aniso"])
+@pytest.mark.parametrize("entry", ["wilson:dirichlet", "clover:aniso", "clover:stout_aniso"])
 def test_smeared_propagators_of_chroma(reference_data: Path, expected: Callable, entry: str) -> None:
     """Time-slice norms of the smeared source and of all twelve columns of its propagator."""
     reference = expected[entry]
@@ -167,7 +168,7 @@ def test_smeared_propagators_of_chroma(reference_data: Path, expected: Callable,
         slice_t, width, steps = values["source_t"], 2.0, 5
     else:
         made = wilson_links(
-            gauge.links,
+            stout_links(gauge.links, lattice, values["rho"], values["n"], SPATIAL_DIRECTIONS),
             lattice,
             boundary="antiperiodic",
             csw=(values["cR"], values["cT"]),

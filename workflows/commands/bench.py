@@ -36,13 +36,13 @@ def bench(
 ) -> None:
     """Measure the speed of what a run spends its time on, against this machine's own copy bandwidth.
 
-    dslash, normal operator, Wilson-clover (wilson), block linear algebra (blas), one iteration of each solver,
+    dslash, normal operator, Wilson-clover (wilson), block linear algebra (blas), an iteration of each solver,
     construction of HISQ links, and a small g-2 run end to end. A line has the time per site and right-hand
     side; GFLOP/s; GB/s if every number is moved once (reuse), and if each neighbour is read by every site
-    that it neighbours (naive); the first of these as a fraction of the copy bandwidth; on a GPU, the joules of
-    one application, iteration, construction or run. Half precision, 16 bits with a scale per site, is that of
-    the dslash on a GPU alone; the solvers' single is double-single. The end-to-end run has a lattice of its
-    own unless one is given.
+    that it neighbours (naive); the first of these as a fraction of the copy bandwidth; on a GPU, the joules
+    of one application, iteration, construction or run. Half precision, 16 bits with a scale per site, is that
+    of the dslash on a GPU alone; the solvers' single is double-single. The end-to-end run has a lattice of
+    its own unless one is given.
 
     About a minute on two cores, about two on a GPU.
 
