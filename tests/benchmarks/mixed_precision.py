@@ -1,0 +1,131 @@
+"""Iterations against mass for solvers in double, double-single and double-half precision, as Markdown tables.
+
+    python tests/benchmarks/mixed_precision.py CONFIGURATION [--csw 1] [--mass m ...] [--rhs 4]
+
+The tables of arXiv:0911.3191, section 6: BiCGstab and conjugate gradients on the normal equations for the
+even-odd Wilson-clover operator, with reliable updates and with defect correction, for several delta (the fall
+of a residual that asks for a true one, and the tolerance of a correction).
+
+"Half" emulates 16-bit storage: the fields that the single-precision operator reads and writes are rounded to
+16-bit numbers with a scale for each site and right-hand side (`stages.kernels.half_field`); links and the
+solver's own fields stay in single precision. Random sources; the count is that of the slowest.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from stages.dirac.operator import LinearOperator, Solver
+from stages.dirac.wilson import WilsonDslash, WilsonOperator
+from stages.dirac.wilson_schur import WilsonSchur
+from stages.gauge.wilson_links import wilson_links
+from stages.kernels.dispatch import Array
+from stages.kernels.half_field import decoded, encoded, scale_for
+from stages.lattice.formats import read_gauge
+from stages.solvers.bicgstab import BiCGstab
+from stages.solvers.cg import BatchedCG
+from stages.solvers.defect_correction import DefectCorrection
+from stages.solvers.krylov import KrylovSolver
+from stages.solvers.normal_equations import NormalEquations
+from stages.solvers.solution import Status
+
+SEED = 811
+DELTAS = (0.1, 0.01, 0.001)
+
+
+@dataclass(frozen=True)
+class HalfInside:
+    """A whose complex64 form reads and writes 16-bit fields."""
+
+    operator: LinearOperator
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.operator, name)
+
+    @property
+    def adjoint(self) -> HalfInside:
+        return HalfInside(self.operator.adjoint)
+
+    def astype(self, dtype: Any) -> HalfInside:
+        return HalfInside(self.operator.astype(dtype))
+
+    def apply(self, x: Array, out: Array | None = None) -> Array:
+        if self.operator.dtype != np.complex64:
+            return self.operator.apply(x, out)
+        result = rounded(self.operator.apply(rounded(x)))
+        if out is None:
+            return result
+        out[...] = result
+        return out
+
+
+def rounded(x: Array) -> Array:
+    """Fields ``[site, component, N]`` as they come back from 16-bit storage."""
+    parts = np.stack([x.real, x.imag])
+    scale = scale_for(abs(parts).max(axis=(0, 2)))[:, None, :]
+    re, im = decoded(encoded(parts, scale), scale)
+    return (re + 1j * im).astype(np.complex64)
+
+
+def solvers(method: str, tolerance: float, limit: int) -> Iterator[tuple[str, bool, Solver]]:
+    """Name, whether half precision is inside, and the solver, of each column of a table."""
+
+    def made(tolerance: float, **options: Any) -> Solver:
+        krylov: KrylovSolver = (BiCGstab if method == "BiCGstab" else BatchedCG)(tolerance, limit, **options)
+        return krylov if method == "BiCGstab" else NormalEquations(krylov)
+
+    yield "double", False, made(tolerance)
+    for half in (False, True):
+        for delta in DELTAS:
+            name = f"{'half' if half else 'single'}, {delta:g}"
+            yield f"reliable {name}", half, made(tolerance, inner="single", delta=delta)
+            yield f"defect {name}", half, DefectCorrection(made(delta), tolerance, limit)
+
+
+def main() -> None:
+    """Print one table for each method."""
+    arguments = parsed()
+    gauge = read_gauge(arguments.configuration)
+    links = wilson_links(gauge.links, gauge.lattice, boundary="antiperiodic", csw=arguments.csw)
+    dslash, limit = WilsonDslash(links), arguments.limit
+    print(f"{gauge.lattice}, csw = {arguments.csw:g}, to {arguments.tolerance:g}, {arguments.rhs} sources.")
+    for method in ("BiCGstab", "CG on the normal equations"):
+        names = [name for name, _, _ in solvers(method, arguments.tolerance, limit)]
+        print(f"\n## {method}\n\n{row('m', *names)}\n{row(*['---'] * (1 + len(names)))}")
+        for mass in arguments.mass:
+            A = WilsonSchur(WilsonOperator(dslash, mass))
+            table = solvers(method, arguments.tolerance, limit)
+            cells = [iterations(solver, A, half, arguments.rhs) for _, half, solver in table]
+            print(row(f"{mass:g}", *cells), flush=True)
+
+
+def parsed() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("configuration", help="a gauge field in any format that quarkline reads")
+    parser.add_argument("--csw", type=float, default=1.0)
+    parser.add_argument("--mass", type=float, nargs="+", default=[-0.3, -0.4, -0.5, -0.55])
+    parser.add_argument("--tolerance", type=float, default=1e-8)
+    parser.add_argument("--limit", type=int, default=5000, help="iterations of a solve (default 5000)")
+    parser.add_argument("--rhs", type=int, default=4)
+    return parser.parse_args()
+
+
+def row(*cells: str) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def iterations(solver: Solver, A: LinearOperator, half: bool, rhs: int) -> str:
+    """Iterations of one solve, or how it failed."""
+    rng = np.random.default_rng(SEED)
+    b = rng.normal(size=(*A.shape, rhs)) + 1j * rng.normal(size=(*A.shape, rhs))
+    solution = solver.solve(HalfInside(A) if half else A, b, on_failure="return")
+    return str(solution.iterations) if solution.status is Status.CONVERGED else solution.status.name.lower()
+
+
+if __name__ == "__main__":
+    main()
