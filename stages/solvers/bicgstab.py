@@ -87,7 +87,8 @@ class _StabilisedRecurrence:
             self.shadow2 = self.rho = self.r2
         else:
             rho = blas.dots(shadow, r)
-            self.beta, self.rho = self._conjugation(rho, self.r2 > 0), rho
+            self.beta = quotient(rho * self.beta, self.rho, self.rho != 0)
+            self.rho = rho
         self.target2, self.host_target2 = to_device_like(target**2, r), target**2
         self.before, self.stuck, self.lost = to_host(self.r2), 0, np.zeros(r.shape[-1], bool)
         self.reports = self.kernels.stream.Reports(array_module(r).stack([self.r2, self.r2]))

@@ -46,20 +46,21 @@ def lane_update(y: NDArray, xs: NDArray, a: NDArray, scale: NDArray | None = Non
     Coefficients are rounded to the precision of the fields.
     """
     check_lanes(xs, y, a, scale)
-    fold = _fold(y)
-    rows = _reals(y, 1, fold)[0]
-    first = _factors(np.ones((1, y.shape[-1])) if scale is None else scale[None], fold, rows.dtype)
-    _update_kernel(rows.shape[1] // 2, rows.itemsize)(
-        rows, _reals(xs, len(xs), fold), _factors(a, fold, rows.dtype), first, scale is not None
-    )
+    fold, dtype = _fold(y), y.real.dtype
+    rows, factors = _reals(y, 1, fold)[0], _factors(a, fold, dtype)
+    first = factors if scale is None else _factors(scale[None], fold, dtype)
+    kernel = _update_kernel(rows.shape[1] // 2, rows.itemsize)
+    kernel(rows, _reals(xs, len(xs), fold), factors, first, scale is not None)
 
 
 def _factors(a: NDArray, fold: int, dtype: np.dtype) -> NDArray:
     """Re a, Re a and -Im a, Im a of each right-hand side: ``[K, 2, 2 N fold]``, what `_add_scaled` takes."""
-    wide = np.tile(a, fold)
-    straight, crossed = np.repeat(wide.real, 2, axis=1), np.repeat(wide.imag, 2, axis=1)
-    crossed[:, ::2] *= -1
-    return np.stack([straight, crossed], axis=1).astype(dtype)
+    count, rhs = a.shape
+    factors = np.empty((count, 2, fold, rhs, 2), dtype)
+    factors[:, 0] = a.real[:, None, :, None]
+    factors[:, 1, :, :, 1] = a.imag[:, None]
+    np.negative(factors[:, 1, :, :, 1], out=factors[:, 1, :, :, 0])
+    return factors.reshape(count, 2, -1)
 
 
 def _fold(y: NDArray) -> int:
