@@ -14,8 +14,10 @@ import pytest
 pytest.importorskip("cupy", reason="compiling the CUDA sources needs cupy and nvidia-cuda-nvrtc")
 
 from stages.kernels.cuda.compile import Usage, compile_only, source
+from stages.kernels.cuda.launch import aggregation as aggregation_shapes
 from stages.kernels.cuda.launch import block_blas as block_shapes
 from stages.kernels.cuda.launch import block_cg as block_cg_shapes
+from stages.kernels.cuda.launch import coarse as coarse_shapes
 from stages.kernels.cuda.launch import columns
 from stages.kernels.cuda.launch import dslash as dslash_shapes
 from stages.kernels.cuda.launch import gauge as gauge_shapes
@@ -132,6 +134,22 @@ def usages(kernels: list[Launch], arch: str) -> Iterator[tuple[Launch, Usage]]:
         yield from ((kernel, usage[kernel.instance]) for kernel in instances)
 
 
+def of_grids(dtype: np.dtype) -> list[Launch]:
+    """Kernels of multigrid, which exist in single precision alone."""
+    if dtype == DOUBLE:
+        return []
+    widths = (1, 5, 16, 64)
+    return [
+        *(
+            coarse_shapes.coarse_dslash(c, n, 9, v)
+            for c, v in ((20, 4096), (48, 4096), (64, 16))
+            for n in widths
+        ),
+        *(aggregation_shapes.restrict(c, 24, n, 256) for c in (6, 24) for n in widths),
+        *(aggregation_shapes.add_prolonged(c, 24, n, 256, 256) for c in (6, 24) for n in widths),
+    ]
+
+
 def of_gauge_links(dtype: np.dtype) -> list[Launch]:
     """Kernels on links that exist in double precision alone."""
     return (
@@ -155,6 +173,7 @@ def of_gauge_links(dtype: np.dtype) -> list[Launch]:
         pytest.param(unusual_wilson, 256, marks=pytest.mark.slow),
         pytest.param(unusual, 64, marks=pytest.mark.slow),
         (of_gauge_links, 0),
+        (of_grids, 0),
     ],
 )
 def test_kernels_compile(kernels: Kernels, spills: int, arch: str, dtype: np.dtype) -> None:

@@ -39,3 +39,21 @@ def test_a_repeated_step_runs_once_a_call(backend, random):
         x *= 2
         step()
     np.testing.assert_allclose(backend.host(y) * 16, 30 * backend.host(x), rtol=1e-6)
+
+
+def test_a_replayed_function_gives_the_values_of_its_argument(backend, random):
+    """With temporaries and reductions inside, for two shapes in turn, while others use memory in between."""
+    blas = backend.kernels.block_blas
+
+    def function(x):
+        gram = blas.gram(x, x)
+        turned = blas.rotate(x, gram, backend.xp.empty_like(x))
+        return turned + 2 * x
+
+    replayed = backend.kernels.stream.replayed(function)
+    for step in range(4):
+        for rhs in (2, 5):
+            x = backend.array((step + 1) * random(33, 3, rhs))
+            others = [backend.array(np.full(x.shape, np.nan, x.dtype)) for _ in range(4)]
+            np.testing.assert_array_equal(backend.host(replayed(x)), backend.host(function(x)))
+            del others

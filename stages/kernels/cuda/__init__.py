@@ -6,11 +6,13 @@ alone, without atomics: the same shapes give the same bits.
 """
 
 from stages.kernels.cuda import (
+    aggregation,
     basis,
     block_blas,
     block_cg,
     cg_update,
     clover,
+    coarse_dslash,
     doubled_links,
     heatbath,
     hisq_dslash,
@@ -24,7 +26,6 @@ from stages.kernels.cuda import (
     stream,
     wilson_dslash,
 )
-from stages.kernels.reference import aggregation, coarse_dslash
 
 __all__ = [
     "aggregation",

@@ -89,3 +89,55 @@ def _captured(step: Callable[[], None]) -> cupy.cuda.Graph:
         stream.begin_capture()
         step()
         return stream.end_capture()
+
+
+def replayed(function: Callable[[cupy.ndarray], cupy.ndarray]) -> Callable[[cupy.ndarray], cupy.ndarray]:
+    """`function` of one array, made cheap to call again and again: a CUDA graph for each shape of argument.
+
+    It depends on nothing but its argument and arrays that never change, does not look at values on the host,
+    and its result is a new array; it may allocate what it likes: memory of a pool that belongs to the graph.
+    The first call with a shape runs it as it is, so that kernels are compiled, tuned and loaded and their
+    workspaces made; the second captures it. A replay's result is overwritten by the next call.
+    """
+    return _ReplayedFunction(function)
+
+
+class _ReplayedFunction:
+    def __init__(self, function: Callable[[cupy.ndarray], cupy.ndarray]) -> None:
+        self._function = function
+        self._graphs: dict[tuple[object, ...], _FunctionGraph | None] = {}
+
+    def __call__(self, x: cupy.ndarray) -> cupy.ndarray:
+        kind = (x.shape, x.dtype, x.device.id)
+        if kind not in self._graphs:
+            self._graphs[kind] = None
+            return self._function(x)
+        graph = self._graphs[kind]
+        if graph is None:
+            graph = self._graphs[kind] = _FunctionGraph(self._function, x)
+        return graph(x)
+
+
+class _FunctionGraph:
+    """A function of one array as a graph, with the memory that it works in.
+
+    A pool keeps free memory by stream, so that one run on the capturing stream leaves all that the capture
+    then takes; nobody else is given memory of this pool.
+    """
+
+    def __init__(self, function: Callable[[cupy.ndarray], cupy.ndarray], like: cupy.ndarray) -> None:
+        self._pool = cupy.cuda.MemoryPool()
+        stream = cupy.cuda.Stream(non_blocking=True)
+        cupy.cuda.get_current_stream().synchronize()  # workspaces of kernels are shared between streams
+        with cupy.cuda.using_allocator(self._pool.malloc), stream:
+            self._argument = cupy.zeros_like(like)
+            function(self._argument)
+            stream.synchronize()
+            stream.begin_capture()
+            self._result = function(self._argument)
+            self._graph = stream.end_capture()
+
+    def __call__(self, x: cupy.ndarray) -> cupy.ndarray:
+        self._argument[...] = x
+        self._graph.launch()
+        return self._result
