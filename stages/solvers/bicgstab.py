@@ -51,7 +51,7 @@ class _StabilisedRecurrence:
     """
 
     narrows, full = True, False
-    update_at = 0.1
+    update_at = 0.01
 
     def __init__(self, A: LinearOperator, kernels: Kernels) -> None:
         self.A, self.kernels = A, kernels

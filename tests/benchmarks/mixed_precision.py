@@ -81,10 +81,11 @@ def solvers(method: str, tolerance: float, limit: int) -> Iterator[tuple[str, bo
 
     yield "double", False, made(tolerance)
     for half in (False, True):
+        precision = "half" if half else "single"
         for delta in DELTAS:
-            name = f"{'half' if half else 'single'}, {delta:g}"
-            yield f"reliable {name}", half, made(tolerance, inner="single", delta=delta)
-            yield f"defect {name}", half, DefectCorrection(made(delta), tolerance, limit)
+            yield f"{precision}, reliable {delta:g}", half, made(tolerance, inner="single", delta=delta)
+        for delta in DELTAS:
+            yield f"{precision}, defect {delta:g}", half, DefectCorrection(made(delta), tolerance, limit)
 
 
 def main() -> None:
