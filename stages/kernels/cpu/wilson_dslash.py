@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 from numba import prange, types
+from numba.core import cgutils
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
@@ -168,8 +169,8 @@ def _fetch_neighbours(typing: Any, x: Any, neighbours: Any, site_bytes: Any) -> 
         emit = Emitter(builder, 4)
         for d in range(NAIVE_DIRECTIONS):
             spinor = emit.offset(x, emit.load_index(n, 4 * d), spinor_bytes)
-            for line in range(0, spinor_bytes, CACHE_LINE):
-                emit.prefetch(spinor, line)
+            with cgutils.for_range(builder, emit.index(-(-spinor_bytes // CACHE_LINE))) as line:
+                emit.prefetch(emit.offset(spinor, line.index, CACHE_LINE), 0)
         return context.get_dummy_value()
 
     return types.void(x, neighbours, site_bytes), generate
