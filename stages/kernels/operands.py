@@ -209,8 +209,7 @@ def check_wilson_dslash(
     """Raise InputError unless x, out, diagonal are ``[site, 12, N]`` of the links' dtype, x is not out, and
     one clover matrix at most is given, that of the diagonal with a diagonal.
     """
-    if sign not in (1, -1):
-        raise InputError(f"sign must be 1, or -1 for the adjoint, got {sign}")
+    check_wilson_terms(packed, diagonal, sign, hop_clover, diagonal_clover)
     if x.ndim != 3:
         raise InputError(f"x must have shape (sites, 12, right-hand sides), got {x.shape}")
     shape = (packed.lattice.half_volume, COMPONENTS, x.shape[2])
@@ -220,14 +219,23 @@ def check_wilson_dslash(
         check_array("diagonal", diagonal, shape, packed.dtype)
     if array_module(x).may_share_memory(out, x):
         raise InputError("out of the dslash must not be its input x: give another array")
+
+
+def check_wilson_terms(
+    packed: Any, diagonal: Array | None, sign: int, hop_clover: Any, diagonal_clover: Any
+) -> None:
+    """The part of `check_wilson_dslash` that does not look at fields."""
+    if sign not in (1, -1):
+        raise InputError(f"sign must be 1, or -1 for the adjoint, got {sign}")
     if hop_clover is not None and diagonal_clover is not None:
         raise InputError("give hop_clover or diagonal_clover, not both")
     if diagonal_clover is not None and diagonal is None:
         raise InputError("diagonal_clover multiplies the diagonal: give one")
     for clover in (hop_clover, diagonal_clover):
-        if clover is not None and (clover.sites, clover.dtype) != (shape[0], packed.dtype):
+        sites = packed.lattice.half_volume
+        if clover is not None and (clover.sites, clover.dtype) != (sites, packed.dtype):
             raise InputError(
-                f"clover matrices must be {packed.dtype} on {shape[0]} sites, "
+                f"clover matrices must be {packed.dtype} on {sites} sites, "
                 f"got {clover.dtype} on {clover.sites}"
             )
 

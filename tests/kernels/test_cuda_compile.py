@@ -64,6 +64,7 @@ def wilson(dtype: np.dtype) -> list[Launch]:
     return [
         shapes.wilson_dslash(BIG, dtype, 16, 1, shapes.HOP_CLOVER),
         shapes.wilson_dslash(BIG, dtype, 8, -1, shapes.DIAGONAL_CLOVER, shapes.TWELVE),
+        *([shapes.wilson_dslash(BIG, SINGLE, 16, 1, fields=shapes.HALF)] if dtype == SINGLE else []),
         shapes.wilson_dslash(ODD, dtype, 1, 1, form=shapes.EIGHT),
         shapes.wilson_hop(ODD, dtype, 24, 7, -1),
         shapes.clover_multiply(1000, dtype, 16),
@@ -79,6 +80,8 @@ def unusual_wilson(dtype: np.dtype) -> list[Launch]:
         *(shapes.wilson_dslash(ODD, dtype, n, form=form) for n in (1, 3, 8) for form in WILSON_FORMS),
         *(shapes.wilson_hop(ODD, dtype, 3, direction, 1) for direction in range(8)),
         *(shapes.clover_multiply(1000, dtype, n) for n in (1, 3, 8)),
+        *(shapes.wilson_dslash(ODD, SINGLE, n, -1, 1, fields=shapes.HALF_TO_SINGLE) for n in (1, 8, 33)),
+        *(dslash_shapes.half_conversion(1000, 12, n, to_half) for n in (1, 6) for to_half in (True, False)),
     ]
 
 
@@ -117,7 +120,7 @@ def unusual(dtype: np.dtype) -> list[Launch]:
         *(dslash_shapes.dslash(ODD, 16, dtype, n, form=dslash_shapes.THIRTEEN) for n in (1, 8, 33)),
         *(dslash_shapes.dslash(ODD, 8, SINGLE, n, form=dslash_shapes.HALF) for n in (1, 12, 33)),
         dslash_shapes.dslash(BIG, 16, SINGLE, 32, form=dslash_shapes.HALF),  # spills 16 bytes on sm_100
-        *(dslash_shapes.half_conversion(1000, n, to_half) for n in (1, 6, 8) for to_half in (True, False)),
+        *(dslash_shapes.half_conversion(1000, 3, n, to_half) for n in (1, 6, 8) for to_half in (True, False)),
         *(block_shapes.gram(nx, ny, dtype, ROWS) for nx, ny in UNUSUAL),
         *(block_shapes.multiply_add(nx, ny, dtype, ROWS) for nx, ny in UNUSUAL),
         *(block_cg_shapes.step_coefficients(n, n) for n in (1, 16, 64)),

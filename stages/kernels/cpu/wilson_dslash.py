@@ -23,8 +23,12 @@ from stages.kernels.cpu.spinor_ir import CHIRAL, CLOVER_REALS, HopSums, add_clov
 from stages.kernels.cpu.vector_ir import CACHE_LINE, REGISTER_BYTES, Emitter, literals
 from stages.kernels.directions import NAIVE_DIRECTIONS, neighbour_table
 from stages.kernels.gamma import COMPONENTS
+from stages.kernels.half_field import HalfField
 from stages.kernels.operands import check_wilson_dslash, check_wilson_links
+from stages.kernels.reference.wilson_dslash import from_half, through_single, to_half
 from stages.lattice.geometry import Lattice
+
+__all__ = ["PackedLinks", "from_half", "pack", "to_half", "wilson_dslash", "wilson_hop"]
 
 NO_CLOVER, ON_HOP, ON_DIAGONAL = range(3)
 """What the clover matrix multiplies."""
@@ -61,8 +65,8 @@ def pack(links: NDArray, lattice: Lattice, parity: int) -> PackedLinks:
 
 def wilson_dslash(
     packed: PackedLinks,
-    x: NDArray,
-    out: NDArray,
+    x: NDArray | HalfField,
+    out: Any,
     *,
     sign: int = 1,
     diagonal: NDArray | None = None,
@@ -70,7 +74,7 @@ def wilson_dslash(
     b: float = 1.0,
     hop_clover: PackedClover | None = None,
     diagonal_clover: PackedClover | None = None,
-) -> NDArray:
+) -> Any:
     """``out = a C' diagonal + b C D x``; returns `out`.
 
         D x(s) = sum_mu [ (1 - sign gamma_mu) U_mu(s) x(s+mu) + (1 + sign gamma_mu) U_mu(s-mu)^dag x(s-mu) ]
@@ -78,7 +82,12 @@ def wilson_dslash(
     sign: 1, or -1 for the adjoint. C: `hop_clover`, C': `diagonal_clover`, or one; at most one of them is
     given. x ``[site, 12, N]`` lives on the opposite parity, out and diagonal on ``packed.parity``; all of one
     dtype. `out` may be `diagonal`, never `x`; otherwise what it held is not read. Raises InputError.
+
+    With complex64 links x may be a HalfField; out is one then, without a diagonal, or complex64 as it is.
     """
+    if isinstance(x, HalfField):
+        terms = {"sign": sign, "hop_clover": hop_clover, "diagonal_clover": diagonal_clover}
+        return through_single(wilson_dslash, packed, x, out, diagonal=diagonal, a=a, b=b, **terms)
     check_wilson_dslash(packed, x, out, diagonal, sign, hop_clover, diagonal_clover)
     clover = hop_clover or diagonal_clover
     place = NO_CLOVER if clover is None else ON_DIAGONAL if hop_clover is None else ON_HOP

@@ -10,12 +10,13 @@ import cupy
 import numpy as np
 
 from stages.kernels.cuda.compile import run
+from stages.kernels.cuda.half_convert import codes_and_scales, halved, whole
 from stages.kernels.cuda.launch import columns
 from stages.kernels.cuda.launch import dslash as shapes
 from stages.kernels.cuda.launch.base import Launch
 from stages.kernels.directions import HISQ_DIRECTIONS
-from stages.kernels.half_field import HalfField, check_field, check_half_dslash, empty
-from stages.kernels.operands import check_array, check_dslash, check_links
+from stages.kernels.half_field import HalfField, check_half_dslash
+from stages.kernels.operands import check_dslash, check_links
 from stages.lattice.errors import InputError
 from stages.lattice.geometry import Lattice
 
@@ -93,22 +94,12 @@ def _third_row_phases(links: cupy.ndarray) -> cupy.ndarray | None:
 
 def to_half(field: cupy.ndarray, out: HalfField | None = None) -> HalfField:
     """complex64 ``[site, 3, N]`` in 16 bits, a scale per site and right-hand side; InputError for others."""
-    check_array("field", field, (len(field), 3, *field.shape[2:]), np.dtype(np.complex64))
-    out = empty(cupy, len(field), field.shape[2]) if out is None else out
-    check_field("out", out, field.shape)
-    kernel = shapes.half_conversion(len(field), field.shape[2], to_half=True)
-    run(kernel, field, _NULL, out.codes, out.scales, np.int32(len(field)))
-    return out
+    return halved(field, 3, out)
 
 
 def from_half(field: HalfField, out: cupy.ndarray | None = None) -> cupy.ndarray:
     """The complex64 ``[site, 3, N]`` that a HalfField holds."""
-    check_field("field", field, field.shape)
-    out = cupy.empty(field.shape, np.complex64) if out is None else out
-    check_array("out", out, field.shape, np.dtype(np.complex64))
-    kernel = shapes.half_conversion(len(out), field.shape[2], to_half=False)
-    run(kernel, field.codes, field.scales, out, _NULL, np.int32(len(out)))
-    return out
+    return whole(field, out)
 
 
 def hisq_dslash(
@@ -174,9 +165,9 @@ def start(
     run(
         kernel,
         links,
-        *_codes_and_scales(x),
+        *codes_and_scales(x),
         _or_null(diagonal),
-        *_codes_and_scales(out),
+        *codes_and_scales(out),
         _or_null(block_sums),
         real(a),
         real(b),
@@ -189,10 +180,6 @@ _NULL = np.uintp(0)
 
 def _or_null(array: cupy.ndarray | None) -> Any:
     return _NULL if array is None else array
-
-
-def _codes_and_scales(field: cupy.ndarray | HalfField) -> tuple[Any, Any]:
-    return (field.codes, field.scales) if isinstance(field, HalfField) else (field, _NULL)
 
 
 @dataclass(frozen=True)

@@ -15,17 +15,25 @@ __device__ __forceinline__ void copy_run(unsigned long long policy, unsigned to,
 }
 
 // Links of ELEMENTS complex numbers: [tile][d][site in tile][ELEMENTS], the same without the tile in shared memory.
+// THREADS threads with SITES sites work together: a block, or a warp on sites of its own, which needs no barrier.
 template <class Real, int ELEMENTS, int DIRECTIONS, int TILE_SITES, int SITES, int THREADS> struct LinkRuns {
     static constexpr int LINK = ELEMENTS * sizeof(Complex<Real>), PER_MU = DIRECTIONS / 4;
     static constexpr int TILE_BYTES = DIRECTIONS * TILE_SITES * LINK, SHARED_BYTES = DIRECTIONS * SITES * LINK;
     unsigned char* shared;
 
-    // `tile` is the tile's place in memory, `first` the block's first site in it.
+    static __device__ __forceinline__ int thread() { return THREADS == 32 ? threadIdx.x % 32 : threadIdx.x; }
+
+    static __device__ __forceinline__ void synchronise() {
+        if constexpr (THREADS == 32) __syncwarp();
+        else __syncthreads();
+    }
+
+    // `tile` is the tile's place in memory, `first` the first of the sites in it.
     __device__ __forceinline__ void fetch(const unsigned char* tile, int first) {
         constexpr int bytes = SITES * LINK, tile_bytes = TILE_SITES * LINK;
         constexpr int unit = bytes % 16 == 0 && tile_bytes % 16 == 0 ? 16 : 8;
         const auto policy = evict_first();
-        const int mine = threadIdx.x * unit;
+        const int mine = thread() * unit;
         const unsigned to = opaque_shared_address(shared + mine);
         const unsigned char* from = tile + first * LINK + mine;
         #pragma unroll
@@ -43,7 +51,7 @@ template <class Real, int ELEMENTS, int DIRECTIONS, int TILE_SITES, int SITES, i
     // LATER: groups of copies that were committed after these.
     template <int MU, int LATER = 0> __device__ __forceinline__ void arrive() const {
         wait_for_copies<3 - MU + LATER>();
-        __syncthreads();
+        synchronise();
     }
 
     // Where the numbers of a link begin.

@@ -101,6 +101,17 @@ __device__ __forceinline__ void combine(HalfSpinor<Real, R>& v, Real b, Real a, 
             }
 }
 
+template <class Real, int R>
+__device__ __forceinline__ void set_chiral(Spinor<Real, R>& psi, int chirality, const HalfSpinor<Real, R>& h) {
+    #pragma unroll
+    for (int s = 0; s < 2; s++)
+        #pragma unroll
+        for (int c = 0; c < 3; c++)
+            #pragma unroll
+            for (int r = 0; r < R; r++)
+                psi.re[2 * chirality + s][c][r] = h.re[s][c][r], psi.im[2 * chirality + s][c][r] = h.im[s][c][r];
+}
+
 // [site][spin][colour][rhs], complex numbers of Real. Vectors span right-hand sides, or components where N = 1.
 template <class Real, class Lanes> struct WholeSpinors {
     static constexpr int R = Lanes::R, WIDTH = vector_width<Real>(Lanes::N, R);
@@ -122,29 +133,37 @@ template <class Real, class Lanes> struct WholeSpinors {
         parts<Access, 6>(&h.re[0][0][0], &h.im[0][0][0], site, 6 * chirality, lane);
     }
 
+    __device__ __forceinline__ void store(const Spinor<Real, R>& psi, unsigned site, int lane) const {
+        put<12>(&psi.re[0][0][0], &psi.im[0][0][0], site, 0, lane);
+    }
+
     __device__ __forceinline__ void store(const HalfSpinor<Real, R>& h, unsigned site, int chirality, int lane) const {
-        const Real *re = &h.re[0][0][0], *im = &h.im[0][0][0];
+        put<6>(&h.re[0][0][0], &h.im[0][0][0], site, 6 * chirality, lane);
+    }
+
+  private:
+    template <int COUNT>
+    __device__ __forceinline__ void put(const Real* re, const Real* im, unsigned site, int first, int lane) const {
         if constexpr (ALONE) {
             #pragma unroll
-            for (int c = 0; c < 6; c += 2) {
+            for (int c = 0; c < COUNT; c += 2) {
                 Vector packed;
                 pack(packed, re + c, im + c);
-                __stcs(vectors + site * 6 + (6 * chirality + c) / 2, packed);
+                __stcs(vectors + site * 6 + (first + c) / 2, packed);
             }
         } else {
             Vector* to = vectors + (site * (12 * PER_COMPONENT) + lane * PER_LANE);
             #pragma unroll
-            for (int c = 0; c < 6; c++)
+            for (int c = 0; c < COUNT; c++)
                 #pragma unroll
                 for (int i = 0; i < PER_LANE; i++) {
                     Vector packed;
                     pack(packed, re + c * R + i * WIDTH, im + c * R + i * WIDTH);
-                    __stcs(to + (6 * chirality + c) * PER_COMPONENT + i, packed);
+                    __stcs(to + (first + c) * PER_COMPONENT + i, packed);
                 }
         }
     }
 
-  private:
     // COUNT components from the first on.
     template <class Access, int COUNT>
     __device__ __forceinline__ void parts(Real* re, Real* im, unsigned site, int first, int lane) const {

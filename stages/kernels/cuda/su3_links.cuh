@@ -76,11 +76,11 @@ struct SU3Links8 : LinkRuns<Real, 4, 8, TILE_SITES, SITES, THREADS> {
         Runs::template arrive<MU, LATER>();
         #pragma unroll
         for (int i = 0; i < 2 * SITES; i += THREADS)
-            if (i + THREADS <= 2 * SITES || i + threadIdx.x < 2 * SITES) {
-                const int link = i + threadIdx.x;
+            if (i + THREADS <= 2 * SITES || i + Runs::thread() < 2 * SITES) {
+                const int link = i + Runs::thread();
                 rebuild(rows(link), this->elements(2 * MU, link));
             }
-        __syncthreads();
+        Runs::synchronise();
     }
 
     __device__ __forceinline__ NormalisedLink<Real> link(int d, int site, const Real* factors, bool at_edge) const {

@@ -5,7 +5,9 @@
 //
 // A block works on SITES sites of a tile and all N right-hand sides; a thread owns the 12 components of R right-hand
 // sides of one site. It projects each neighbour to two spins as it reads it. Links come to shared memory as in the
-// staggered dslash (links.cuh, su3_links.cuh: three forms); clover matrices follow them, one group more.
+// staggered dslash (links.cuh, su3_links.cuh: three forms), but each warp waits for those of its own sites alone where
+// sites do not straddle warps; clover matrices follow them, one group more. x and out are complex numbers of Real, or
+// 16-bit numbers with a scale (half_spinors.cuh; Real is then float).
 
 #include "complex.cuh"
 #include "geometry.cuh"
@@ -15,14 +17,24 @@
 #include "links.cuh"
 #include "su3_links.cuh"
 #include "spinors.cuh"
+#include "half_field.cuh"
+#include "half_spinors.cuh"
 #include "hermitian.cuh"
+
+// How fields are stored: as template arguments In and Out.
+struct Whole {
+    template <class Real, class Lanes> using Field = WholeSpinors<Real, Lanes>;
+};
+struct Half {
+    template <class Real, class Lanes> using Field = HalfSpinors<Real, Lanes>;
+};
 
 constexpr int HOP_CLOVER = 1, DIAGONAL_CLOVER = 2;
 
 // A thread's share of the work: the sum over neighbours of its site for its right-hand sides.
 template <class L, class Links, class X, class Real, int SIGN, int LATER, int R> struct Gather {
     Site site;
-    int parity, site_in_block, lane;
+    int parity, site_in_team, lane;
     X x;
     Links links;
     const Real* factors;
@@ -34,7 +46,7 @@ template <class L, class Links, class X, class Real, int SIGN, int LATER, int R>
         HalfSpinor<Real, R> h;
         x.template load<ReadOften>(psi, neighbour<L, MU, STEP>(site, parity), lane);
         project<MU, e>(h, psi);
-        carry<MU, e>(sum, links.link(2 * MU + (STEP < 0), site_in_block, factors, at_edge<MU, STEP>()), h);
+        carry<MU, e>(sum, links.link(2 * MU + (STEP < 0), site_in_team, factors, at_edge<MU, STEP>()), h);
     }
 
     template <int MU> __device__ __forceinline__ void hops() {
@@ -61,16 +73,16 @@ template <class Tile> __device__ __forceinline__ Site site_in(Site tile, int i) 
     return site;
 }
 
-// The matrices of the block's sites, from [site] to shared memory.
+// The matrices of a team's sites, from [site] to shared memory.
 template <class L, class Tile, int SITES, int THREADS, class Real>
-__device__ __forceinline__ void fetch_clover(unsigned char* shared, const Real* clover, Site tile, int first) {
+__device__ __forceinline__ void fetch_clover(unsigned char* shared, const Real* clover, Site tile, int first, int thread) {
     constexpr int bytes = 2 * HERMITIAN_REALS * sizeof(Real), pieces = bytes / 16;
     const auto policy = evict_first();
-    const unsigned to = opaque_shared_address(shared + threadIdx.x * 16);
+    const unsigned to = opaque_shared_address(shared + thread * 16);
     #pragma unroll
     for (int i = 0; i < SITES * pieces; i += THREADS)
-        if (i + THREADS <= SITES * pieces || i + threadIdx.x < SITES * pieces) {
-            const int piece = i + threadIdx.x;
+        if (i + THREADS <= SITES * pieces || i + thread < SITES * pieces) {
+            const int piece = i + thread;
             const unsigned site = number<L>(site_in<Tile>(tile, first + piece / pieces));
             const auto* from = reinterpret_cast<const unsigned char*>(clover) + size_t(site) * bytes;
             copy_async_with<16>(policy, to + i * 16, from + piece % pieces * 16);
@@ -78,49 +90,57 @@ __device__ __forceinline__ void fetch_clover(unsigned char* shared, const Real* 
     commit_copies();
 }
 
-template <class Real, class L, class Tile, template <class, int, int, int> class LinksOf, int SIGN, int CLOVER, int N,
-          int R, int SITES, int MIN_BLOCKS, int Y_CHUNK, int Z_CHUNK>
+template <class Real, class L, class Tile, template <class, int, int, int> class LinksOf, class In, class Out,
+          int SIGN, int CLOVER, int N, int R, int SITES, int MIN_BLOCKS, int Y_CHUNK, int Z_CHUNK>
 __global__ void __launch_bounds__(SITES * (N / R), MIN_BLOCKS)
     wilson_dslash(const unsigned char* __restrict__ tiles, const Real* __restrict__ factors,
-                  const void* __restrict__ x, const Real* __restrict__ clover, const void* diagonal, void* out, Real a,
-                  Real b, int parity) {
+                  const void* __restrict__ x, const float* __restrict__ x_scales, const Real* __restrict__ clover,
+                  const void* diagonal, void* out, float* out_scales, Real a, Real b, int parity) {
     constexpr int threads = SITES * (N / R), parts = Tile::SITES / SITES;
     using Lanes = Lanes<N, R, R>;
-    using Field = WholeSpinors<Real, Lanes>;
-    using Links = LinksOf<Real, Tile::SITES, SITES, threads>;
+    using X = typename In::template Field<Real, Lanes>;
+    // Threads that wait for each other: those of a warp where its sites are its own.
+    constexpr bool warps = threads % 32 == 0 && 32 % Lanes::COUNT == 0;
+    constexpr int team_threads = warps ? 32 : threads, team_sites = team_threads / Lanes::COUNT;
+    using Links = LinksOf<Real, Tile::SITES, team_sites, team_threads>;
     using Order = Traversal<L, Tile, Y_CHUNK, Z_CHUNK>;
     static_assert(size_t(L::SITES) * 12 * N < (1ull << 32), "a field is indexed with 32 bits");
     extern __shared__ __align__(16) unsigned char shared[];
 
     const Site tile = Order::tile(blockIdx.x / parts);
-    const int first = blockIdx.x % parts * SITES;
-    Links links{shared};
+    const int team = threadIdx.x / team_threads, first = blockIdx.x % parts * SITES + team * team_sites;
+    constexpr int matrices_at = threads / team_threads * Links::SHARED_BYTES;
+    constexpr int matrix_bytes = 2 * HERMITIAN_REALS * sizeof(Real);
+    unsigned char* const matrices = shared + matrices_at + team * team_sites * matrix_bytes;
+    Links links{shared + team * Links::SHARED_BYTES};
     links.fetch(tiles + size_t(Order::number(tile)) * Links::TILE_BYTES, first);
-    if constexpr (CLOVER) fetch_clover<L, Tile, SITES, threads>(shared + Links::SHARED_BYTES, clover, tile, first);
+    if constexpr (CLOVER)
+        fetch_clover<L, Tile, team_sites, team_threads>(matrices, clover, tile, first, Links::thread());
 
-    const int site_in_block = threadIdx.x / Lanes::COUNT, lane = threadIdx.x % Lanes::COUNT;
-    const Site site = site_in<Tile>(tile, first + site_in_block);
-    Gather<L, Links, Field, Real, SIGN, CLOVER != 0, R> gather{site, parity, site_in_block, lane, Field(x, nullptr), links, factors, {}};
+    const int site_in_team = Links::thread() / Lanes::COUNT, lane = threadIdx.x % Lanes::COUNT;
+    const Site site = site_in<Tile>(tile, first + site_in_team);
+    Gather<L, Links, X, Real, SIGN, CLOVER != 0, R> gather{site, parity, site_in_team, lane, X(x, x_scales), links, factors, {}};
     gather.template hops<0>();
     gather.template hops<1>();
     gather.template hops<2>();
     gather.template hops<3>();
     if constexpr (CLOVER) {
         wait_for_copies<0>();
-        __syncthreads();
+        Links::synchronise();
     }
 
     const unsigned at = number<L>(site);
-    const auto* matrices = reinterpret_cast<const Real*>(shared + Links::SHARED_BYTES) + site_in_block * (2 * HERMITIAN_REALS);
+    const auto* matrix = reinterpret_cast<const Real*>(matrices + site_in_team * matrix_bytes);
     #pragma unroll
     for (int chirality = 0; chirality < 2; chirality++) {
         HalfSpinor<Real, R> v = chiral(gather.sum, chirality), w = {};
-        if (diagonal) Field(diagonal, nullptr).template load<ReadOnce>(w, at, chirality, lane);
-        if constexpr (CLOVER == HOP_CLOVER) multiply(matrices + chirality * HERMITIAN_REALS, v);
-        if constexpr (CLOVER == DIAGONAL_CLOVER) multiply(matrices + chirality * HERMITIAN_REALS, w);
+        if (diagonal) WholeSpinors<Real, Lanes>(diagonal, nullptr).template load<ReadOnce>(w, at, chirality, lane);
+        if constexpr (CLOVER == HOP_CLOVER) multiply(matrix + chirality * HERMITIAN_REALS, v);
+        if constexpr (CLOVER == DIAGONAL_CLOVER) multiply(matrix + chirality * HERMITIAN_REALS, w);
         combine(v, b, a, w);
-        Field(out, nullptr).store(v, at, chirality, lane);
+        set_chiral(gather.sum, chirality, v);
     }
+    typename Out::template Field<Real, Lanes>(out, out_scales).store(gather.sum, at, lane);
 }
 
 // The term of one direction alone: a thread per site and right-hand side, in the order of the packed links.
@@ -139,7 +159,5 @@ __global__ void __launch_bounds__(128)
     Field(x, nullptr).template load<ReadOften>(psi, neighbour<L, mu, step>(site, parity), lane);
     project<mu, e>(h, psi);
     carry<mu, e>(sum, WholeLink<Real>{tiles + ((size_t(tile) * 8 + DIRECTION) * Tile::SITES + site_in_tile) * 9}, h);
-    #pragma unroll
-    for (int chirality = 0; chirality < 2; chirality++)
-        Field(out, nullptr).store(chiral(sum, chirality), number<L>(site), chirality, lane);
+    Field(out, nullptr).store(sum, number<L>(site), lane);
 }

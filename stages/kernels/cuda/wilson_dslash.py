@@ -11,11 +11,14 @@ import numpy as np
 
 from stages.kernels.cuda.clover import PackedClover
 from stages.kernels.cuda.compile import run
+from stages.kernels.cuda.half_convert import codes_and_scales, halved, whole
 from stages.kernels.cuda.launch import wilson as shapes
 from stages.kernels.cuda.launch.base import Launch
 from stages.kernels.cuda.su3_links import ShortLinks, edges, eight_reals, two_rows
 from stages.kernels.directions import NAIVE_DIRECTIONS
-from stages.kernels.operands import check_wilson_dslash, check_wilson_links
+from stages.kernels.gamma import COMPONENTS
+from stages.kernels.half_field import HalfField, check_half_fields
+from stages.kernels.operands import check_wilson_dslash, check_wilson_links, check_wilson_terms
 from stages.lattice.errors import InputError
 from stages.lattice.geometry import Lattice
 
@@ -45,9 +48,9 @@ class PackedLinks:
             raise InputError("links that are not SU(3) up to a weight and a sign need 18 reals each")
         return short.links, short.factors
 
-    def best_form(self, n: int) -> shapes.LinksForm:
+    def best_form(self, n: int, fields: shapes.Fields = shapes.WHOLE) -> shapes.LinksForm:
         """The form measured best for `n` right-hand sides that these links can take."""
-        form = shapes.links_form(self.dtype, n)
+        form = shapes.links_form(self.dtype, n, fields)
         return form if form == shapes.FULL or self.with_12_reals is not None else shapes.FULL
 
     @cached_property
@@ -85,10 +88,20 @@ def _by_tiles(values: cupy.ndarray, lattice: Lattice) -> cupy.ndarray:
     return tiles.reshape(-1, NAIVE_DIRECTIONS, tx * ty * tz * tt, values.shape[2])
 
 
+def to_half(field: cupy.ndarray, out: HalfField | None = None) -> HalfField:
+    """complex64 ``[site, 12, N]`` in 16 bits, a scale per site and right-hand side; InputError for others."""
+    return halved(field, COMPONENTS, out)
+
+
+def from_half(field: HalfField, out: cupy.ndarray | None = None) -> cupy.ndarray:
+    """The complex64 ``[site, 12, N]`` that a HalfField holds."""
+    return whole(field, out)
+
+
 def wilson_dslash(
     packed: PackedLinks,
-    x: cupy.ndarray,
-    out: cupy.ndarray,
+    x: cupy.ndarray | HalfField,
+    out: cupy.ndarray | HalfField,
     *,
     sign: int = 1,
     diagonal: cupy.ndarray | None = None,
@@ -96,7 +109,7 @@ def wilson_dslash(
     b: float = 1.0,
     hop_clover: PackedClover | None = None,
     diagonal_clover: PackedClover | None = None,
-) -> cupy.ndarray:
+) -> cupy.ndarray | HalfField:
     """``out = a C' diagonal + b C D x``; returns `out`.
 
         D x(s) = sum_mu [ (1 - sign gamma_mu) U_mu(s) x(s+mu) + (1 + sign gamma_mu) U_mu(s-mu)^dag x(s-mu) ]
@@ -105,15 +118,28 @@ def wilson_dslash(
     given. x ``[site, 12, N]``, N up to 64, lives on the opposite parity, out and diagonal on
     ``packed.parity``; all of one dtype. `out` may be `diagonal`, never `x`; otherwise what it held is not
     read. Raises InputError.
+
+    With complex64 links x may be a HalfField; out is one then, without a diagonal, or complex64 as it is.
     """
-    check_wilson_dslash(packed, x, out, diagonal, sign, hop_clover, diagonal_clover)
-    n, form = x.shape[2], packed.best_form(x.shape[2])
+    if isinstance(x, HalfField):
+        check_half_fields(packed, x, out, diagonal, COMPONENTS)
+        check_wilson_terms(packed, diagonal, sign, hop_clover, diagonal_clover)
+    else:
+        check_wilson_dslash(packed, x, out, diagonal, sign, hop_clover, diagonal_clover)
+    n, fields = x.shape[2], _fields(x, out)
+    form = packed.best_form(n, fields)
     where = (
         shapes.HOP_CLOVER if hop_clover else shapes.DIAGONAL_CLOVER if diagonal_clover else shapes.NO_CLOVER
     )
-    kernel = shapes.wilson_dslash(packed.lattice, packed.dtype, n, sign, where, form)
+    kernel = shapes.wilson_dslash(packed.lattice, packed.dtype, n, sign, where, form, fields)
     start(kernel, packed, form, x, out, diagonal, a, b, hop_clover or diagonal_clover)
     return out
+
+
+def _fields(x: Any, out: Any) -> shapes.Fields:
+    if not isinstance(x, HalfField):
+        return shapes.WHOLE
+    return shapes.HALF if isinstance(out, HalfField) else shapes.HALF_TO_SINGLE
 
 
 def wilson_hop(
@@ -130,8 +156,8 @@ def start(
     kernel: Launch,
     packed: PackedLinks,
     form: shapes.LinksForm,
-    x: cupy.ndarray,
-    out: cupy.ndarray,
+    x: cupy.ndarray | HalfField,
+    out: cupy.ndarray | HalfField,
     diagonal: cupy.ndarray | None = None,
     a: float = 0.0,
     b: float = 1.0,
@@ -142,10 +168,10 @@ def start(
     run(
         kernel,
         *packed.in_form(form),
-        x,
+        *codes_and_scales(x),
         _NULL if clover is None else clover.matrices,
         _NULL if diagonal is None else diagonal,
-        out,
+        *codes_and_scales(out),
         real(a),
         real(b),
         np.int32(packed.parity),

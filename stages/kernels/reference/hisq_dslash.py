@@ -10,15 +10,8 @@ import numpy as np
 
 from stages.kernels.directions import neighbour_table
 from stages.kernels.dispatch import Array, array_module
-from stages.kernels.half_field import (
-    HalfField,
-    check_field,
-    check_half_dslash,
-    decoded,
-    encoded,
-    scale_for,
-)
-from stages.kernels.operands import check_array, check_dslash, check_links
+from stages.kernels.half_field import HalfField, check_half_dslash, halved, whole
+from stages.kernels.operands import check_dslash, check_links
 from stages.lattice.geometry import Lattice
 
 
@@ -48,26 +41,12 @@ def pack(links: Array, lattice: Lattice, parity: int) -> PackedLinks:
 
 def to_half(field: Array, out: HalfField | None = None) -> HalfField:
     """complex64 ``[site, 3, N]`` in 16 bits, a scale per site and right-hand side; InputError for others."""
-    check_array("field", field, (len(field), 3, *field.shape[2:]), np.dtype(np.complex64))
-    xp = array_module(field)
-    parts = field.view(np.float32).reshape(*field.shape, 2)
-    scales = scale_for(xp.abs(parts).max(axis=(1, 3)))
-    codes = encoded(parts, scales[:, None, :, None])
-    if out is None:
-        return HalfField(codes, scales)
-    check_field("out", out, field.shape)
-    out.codes[...], out.scales[...] = codes, scales
-    return out
+    return halved(field, 3, out)
 
 
 def from_half(field: HalfField, out: Array | None = None) -> Array:
     """The complex64 ``[site, 3, N]`` that a HalfField holds."""
-    check_field("field", field, field.shape)
-    xp = array_module(field.codes)
-    out = xp.empty(field.shape, np.complex64) if out is None else out
-    check_array("out", out, field.shape, np.dtype(np.complex64))
-    out[...] = decoded(field.codes, field.scales[:, None, :, None]).view(np.complex64)[..., 0]
-    return out
+    return whole(field, out)
 
 
 def hisq_dslash(

@@ -59,8 +59,8 @@ def extents_of(lattice: Lattice) -> str:
     return f"Extents<{listed(lattice.extents)}>"
 
 
-def listed(numbers: tuple[int, ...]) -> str:
-    return ", ".join(map(str, numbers))
+def listed(arguments: tuple[object, ...]) -> str:
+    return ", ".join(map(str, arguments))
 
 
 def divisors(n: int) -> list[int]:

@@ -203,13 +203,15 @@ def dslash_in_shape(
 
 
 @cache
-def half_conversion(sites: int, n: int, to_half: bool) -> Launch:
-    """complex64 to 16 bits with a scale, or back."""
+def half_conversion(sites: int, components: int, n: int, to_half: bool) -> Launch:
+    """complex64 ``[sites, components, n]`` to 16 bits with a scale, or back; 3 or 12 components."""
     check_rhs(n)
-    rhs = 4 if n % 4 == 0 else 2 if n % 2 == 0 else 1
-    kinds = ("WholeField", "HalfField") if to_half else ("HalfField", "WholeField")
+    rhs = 4 if n % 4 == 0 and components == 3 else 2 if n % 2 == 0 else 1
+    fields, values = ("Field", "ColorVectors") if components == 3 else ("Spinors", "Spinor")
+    kinds = [f"Whole{fields}", f"Half{fields}"]
+    arguments = listed((*(kinds if to_half else kinds[::-1]), f"{values}<float, {rhs}>", n, rhs))
     blocks = ceil(sites * (n // rhs) / BLOCK_THREADS)
-    return Launch("half_convert.cu", f"convert<{', '.join(kinds)}, {n}, {rhs}>", (blocks,), BLOCK_THREADS)
+    return Launch("half_convert.cu", f"convert<{arguments}>", (blocks,), BLOCK_THREADS)
 
 
 def chunk(tiles: int, most: int) -> int:

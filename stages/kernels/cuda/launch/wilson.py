@@ -57,44 +57,86 @@ TWELVE = LinksForm("SU3Links12", 6)
 EIGHT = LinksForm("SU3Links8", 4, 6)
 
 
+@dataclass(frozen=True)
+class Fields:
+    """How x and out are kept: complex numbers ("Whole"), or 16 bits and a scale ("Half", links complex64)."""
+
+    x: str = "Whole"
+    out: str = "Whole"
+
+    def __str__(self) -> str:
+        return f"{self.x}-{self.out}"
+
+
+WHOLE, HALF, HALF_TO_SINGLE = Fields(), Fields("Half", "Half"), Fields("Half", "Whole")
+
+
 @cache
 def wilson_tile(lattice: Lattice) -> Box:
     """The tile in which links are packed: it divides the lattice and has up to 32 sites, shaped as TILE."""
     return nearest_box(lattice, TILE)
 
 
-def wilson_shape(lattice: Lattice, dtype: np.dtype, n: int) -> DslashShape:
-    """The shape measured best for this precision and number of right-hand sides."""
-    threads, resident = (BLOCK_THREADS, 768) if dtype == np.complex64 else (128, 512)
-    return _shape(lattice, dtype, n, 1, threads, resident)
+def wilson_shape(
+    lattice: Lattice,
+    dtype: np.dtype,
+    n: int,
+    clover: int = NO_CLOVER,
+    form: LinksForm = FULL,
+    fields: Fields = WHOLE,
+) -> DslashShape:
+    """The shape measured best for this precision, number of right-hand sides and forms."""
+    if dtype == np.complex128:
+        rhs, threads, resident = 1, 128, 384 if n < 16 else 512
+    elif fields.x == "Half":
+        rhs, threads, resident = (2, BLOCK_THREADS, 512) if n % 2 == 0 and n >= 16 else (1, 128, 768)
+    elif n < 16 or n % 2:
+        rhs, threads, resident = (1, BLOCK_THREADS, 512) if form == FULL else (1, 128, 384)
+    elif form != FULL:
+        rhs, threads, resident = 2, BLOCK_THREADS, 512
+    elif n < 32:
+        rhs, threads, resident = (2, 128, 384) if clover else (1, 128, 640)
+    else:
+        rhs, threads, resident = (1, 128, 640) if clover else (1, BLOCK_THREADS, 768)
+    return _shape(lattice, dtype, n, fields, rhs, threads, resident)
 
 
-def _shape(lattice: Lattice, dtype: np.dtype, n: int, rhs: int, threads: int, resident: int) -> DslashShape:
+def _shape(
+    lattice: Lattice, dtype: np.dtype, n: int, fields: Fields, rhs: int, threads: int, resident: int
+) -> DslashShape:
     """Blocks of up to `threads` threads; the wider the fields, the fewer sites a chunk of the order has."""
     tile = wilson_tile(lattice)
     sites = max(s for s in divisors(prod(tile)) if s == 1 or s * (n // rhs) <= threads)
-    y_sites, z_sites = 32 if n * dtype.itemsize <= 64 else 16, 8
+    width = n * (4 if fields.x == "Half" else dtype.itemsize)
+    y_sites, z_sites = 32 if width <= 64 else 16 if width < 256 else 8, 8
     y_chunk = chunk(lattice.extents[1] // tile[1], y_sites // tile[1])
     z_chunk = chunk(lattice.extents[2] // tile[2], z_sites // tile[2])
     return DslashShape(tile, rhs, sites, y_chunk, z_chunk, resident)
 
 
-def links_form(dtype: np.dtype, n: int) -> LinksForm:
-    """How links of SU(3) are best kept for `n` right-hand sides."""
-    return TWELVE if dtype == np.complex64 and n == 8 else FULL
+def links_form(dtype: np.dtype, n: int, fields: Fields = WHOLE) -> LinksForm:
+    """How links of SU(3) are best kept for `n` right-hand sides.
+
+    Rebuilding rows gains nothing where arithmetic bounds the kernel, as it does with fields of 16 bits.
+    """
+    if fields.x == "Half":
+        return FULL
+    if dtype == np.complex64:
+        return TWELVE if n <= 16 else FULL
+    return TWELVE if 1 < n < 16 else FULL
 
 
 def candidates(
-    lattice: Lattice, dtype: np.dtype, n: int, clover: int, form: LinksForm
+    lattice: Lattice, dtype: np.dtype, n: int, clover: int, form: LinksForm, fields: Fields
 ) -> tuple[DslashShape, ...]:
     """Up to 12 shapes worth timing, the one measured best on an H200 first; all use the same packing."""
     check_rhs(n)
-    best = wilson_shape(lattice, dtype, n)
+    best = wilson_shape(lattice, dtype, n, clover, form, fields)
     shapes = [best]
     for rhs in (1, 2) if dtype == np.complex64 and n % 2 == 0 else (1,):
         for threads, resident in ((256, 768), (128, 640), (256, 512), (128, 384)):
             if threads >= n // rhs:
-                shapes.append(_shape(lattice, dtype, n, rhs, threads, resident))
+                shapes.append(_shape(lattice, dtype, n, fields, rhs, threads, resident))
     y_tiles, z_tiles = lattice.extents[1] // best.tile[1], lattice.extents[2] // best.tile[2]
     orders = (
         (best.y_chunk, 2 * best.z_chunk),
@@ -113,19 +155,32 @@ def candidates(
 
 @tuned
 def wilson_dslash(
-    lattice: Lattice, dtype: np.dtype, n: int, sign: int = 1, clover: int = NO_CLOVER, form: LinksForm = FULL
+    lattice: Lattice,
+    dtype: np.dtype,
+    n: int,
+    sign: int = 1,
+    clover: int = NO_CLOVER,
+    form: LinksForm = FULL,
+    fields: Fields = WHOLE,
 ) -> Options[DslashShape]:
     """The dslash of `wilson_dslash.cu`."""
     check_rhs(n)
     check_index(lattice, n)
     return Options(
-        candidates(lattice, dtype, n, clover, form),
-        lambda shape: wilson_in_shape(lattice, dtype, n, shape, sign, clover, form),
+        candidates(lattice, dtype, n, clover, form, fields),
+        lambda shape: wilson_in_shape(lattice, dtype, n, shape, sign, clover, form, fields),
     )
 
 
 def wilson_in_shape(
-    lattice: Lattice, dtype: np.dtype, n: int, shape: DslashShape, sign: int, clover: int, form: LinksForm
+    lattice: Lattice,
+    dtype: np.dtype,
+    n: int,
+    shape: DslashShape,
+    sign: int,
+    clover: int,
+    form: LinksForm,
+    fields: Fields = WHOLE,
 ) -> Launch:
     """The dslash in a given shape."""
     threads = shape.sites_per_block * (n // shape.rhs_per_thread)
@@ -133,8 +188,8 @@ def wilson_in_shape(
     resident_blocks = min(
         shape.resident_threads // 32 // ceil(threads / 32), MULTIPROCESSOR_SHARED // shared_bytes
     )
-    geometry = (extents_of(lattice), f"Tile<{listed(shape.tile)}>", form.name, sign, clover)
-    block = (n, shape.rhs_per_thread, shape.sites_per_block, max(1, resident_blocks))
+    geometry = (extents_of(lattice), f"Tile<{listed(shape.tile)}>", form.name, fields.x, fields.out)
+    block = (sign, clover, n, shape.rhs_per_thread, shape.sites_per_block, max(1, resident_blocks))
     return Launch(
         "wilson_dslash.cu",
         instance("wilson_dslash", dtype, *geometry, *block, shape.y_chunk, shape.z_chunk),
