@@ -79,11 +79,9 @@ class Hierarchy:
     def apply(self, x: Array, out: Array | None = None) -> Array:
         return self.cycle.apply(x, out)
 
-    def solver(self, tolerance: float = 1e-10, max_iterations: int = 200, restart: int = 20) -> GCR:
-        """GCR in the precision of the right-hand sides, preconditioned by this hierarchy."""
-        return GCR(
-            tolerance=tolerance, max_iterations=max_iterations, restart=restart, preconditioner=self.cycle
-        )
+    def solver(self, tolerance: float = 1e-10, max_iterations: int = 200, restart: int = 10) -> GCR:
+        """GCR preconditioned by this hierarchy: directions in single precision, residuals in that of b."""
+        return GCR(tolerance, max_iterations, "single", restart=restart, preconditioner=self.cycle)
 
     def arrays(self) -> dict[str, Any]:
         """What must be stored, on the host: vectors_0, diagonal_0, links_0, vectors_1, ..."""

@@ -36,7 +36,7 @@ RATE_DRAW = 1000
 ATTEMPTS = 2
 
 
-FOUR_STEPS, EIGHT_STEPS = GCRSmoother(4), GCRSmoother(8)
+SIX_STEPS, EIGHT_STEPS = GCRSmoother(6), GCRSmoother(8)
 
 
 class PoorSetup(RuntimeError):  # noqa: N818 - it reads as what it is
@@ -55,10 +55,10 @@ class Level:
 
     aggregate: Extents = (4, 4, 4, 4)
     vectors: int = 24
-    pre: Smoother | None = FOUR_STEPS
-    post: Smoother | None = FOUR_STEPS
+    pre: Smoother | None = SIX_STEPS
+    post: Smoother | None = SIX_STEPS
     relaxation: Smoother = EIGHT_STEPS
-    refinements: int = 3
+    refinements: int = 2
     steps: int = 10
     tolerance: float = 0.1
 

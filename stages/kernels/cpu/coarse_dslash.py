@@ -6,18 +6,45 @@ A matrix is read once for all right-hand sides; the block of a neighbour stays i
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
 from numba import prange, types
 from numpy.typing import NDArray
 
-from stages.kernels.coarse_operands import check_coarse_dslash
+from stages.kernels.coarse_operands import check_coarse_dslash, check_coarse_links
 from stages.kernels.cpu.compiled import array_type, compiled
 from stages.kernels.cpu.matrix_product import matrix_product
-from stages.kernels.reference.coarse_dslash import PackedCoarseLinks, pack
 
-__all__ = ["PackedCoarseLinks", "coarse_dslash", "pack"]
+
+@dataclass(frozen=True)
+class PackedCoarseLinks:
+    """Matrices ``[site, direction, n, n]`` and int32 neighbours ``[site, direction]`` of output sites.
+
+    input_sites: how many sites an input has at least.
+    """
+
+    links: NDArray
+    neighbours: NDArray[np.int32]
+    input_sites: int
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.links.dtype
+
+    @property
+    def components(self) -> int:
+        return self.links.shape[-1]
+
+
+def pack(links: NDArray, neighbours: NDArray[np.int32]) -> PackedCoarseLinks:
+    """Complex matrices and int32 neighbours as in `PackedCoarseLinks`, any number of directions.
+
+    Raises InputError.
+    """
+    check_coarse_links(links, neighbours)
+    return PackedCoarseLinks(links, neighbours, int(neighbours.max()) + 1)
 
 
 def coarse_dslash(

@@ -57,7 +57,8 @@ def restrict(packed: PackedVectors, x: Array, out: Array) -> Array:
     count, per_aggregate = packed.sites.shape
     blocks = x[packed.sites].reshape(count, per_aggregate, 2, packed.components, -1)
     rows = blocks.swapaxes(1, 2).reshape(count, 2, per_aggregate * packed.components, -1)
-    out[...] = (packed.vectors.conj().swapaxes(-1, -2) @ rows).reshape(out.shape)
+    # the narrower factor is the one to conjugate: a copy
+    out[...] = (packed.vectors.swapaxes(-1, -2) @ rows.conj()).conj().reshape(out.shape)
     return out
 
 

@@ -12,31 +12,32 @@ from stages.kernels.dispatch import Array, array_module
 
 @dataclass(frozen=True)
 class PackedCoarseLinks:
-    """Matrices ``[site, direction, n, n]`` and int32 neighbours ``[site, direction]`` of output sites.
+    """Matrices as rows ``[site, n, direction * n]``, int32 neighbours ``[site, direction]`` of output sites.
 
     input_sites: how many sites an input has at least.
     """
 
-    links: Array
+    rows: Array
     neighbours: Array
     input_sites: int
 
     @property
     def dtype(self) -> np.dtype:
-        return np.dtype(self.links.dtype)
+        return np.dtype(self.rows.dtype)
 
     @property
     def components(self) -> int:
-        return self.links.shape[-1]
+        return self.rows.shape[1]
 
 
 def pack(links: Array, neighbours: Array) -> PackedCoarseLinks:
-    """Complex matrices and int32 neighbours as in `PackedCoarseLinks`, any number of directions, in this
-    backend's layout. Raises InputError.
+    """Complex matrices ``[site, direction, n, n]`` and int32 neighbours ``[site, direction]``, any number of
+    directions, in this backend's layout. Raises InputError.
     """
     check_coarse_links(links, neighbours)
-    table = array_module(links).asarray(neighbours)
-    return PackedCoarseLinks(links, table, int(neighbours.max()) + 1)
+    xp, (sites, directions, n, _) = array_module(links), links.shape
+    rows = xp.ascontiguousarray(links.swapaxes(1, 2)).reshape(sites, n, directions * n)
+    return PackedCoarseLinks(rows, xp.asarray(neighbours), int(neighbours.max()) + 1)
 
 
 def coarse_dslash(
@@ -54,8 +55,7 @@ def coarse_dslash(
     `x`; otherwise what it held is not read. Raises InputError.
     """
     check_coarse_dslash(packed, x, out, diagonal)
-    sites, directions, n, _ = packed.links.shape
-    rows = packed.links.swapaxes(1, 2).reshape(sites, n, directions * n)
-    total = b * (rows @ x[packed.neighbours].reshape(sites, directions * n, -1))
+    sites, _, terms = packed.rows.shape
+    total = b * (packed.rows @ x[packed.neighbours].reshape(sites, terms, -1))
     out[...] = total if diagonal is None else a * diagonal + total
     return out
