@@ -181,4 +181,5 @@ class WilsonOperator:
         if dtype not in self._precisions:
             dslash = replace(self.dslash, dtype=dtype)
             self._precisions[dtype] = replace(self, dslash=dslash, _precisions={})
-        return self._precisions[dtype]
+        kept = self._precisions[dtype]  # shared with the adjoint of self
+        return kept if kept.sign == self.sign else kept.adjoint
