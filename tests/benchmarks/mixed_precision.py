@@ -1,6 +1,8 @@
 """Iterations against mass for solvers in double, double-single and double-half precision, as Markdown tables.
 
-    python tests/benchmarks/mixed_precision.py CONFIGURATION [--csw 1] [--mass m ...] [--rhs 4]
+    python tests/benchmarks/mixed_precision.py [CONFIGURATION] [--csw 1] [--mass m ...] [--rhs 4]
+
+for a gauge field from a file, or one from a quenched heat bath (`--lattice`, `--beta`).
 
 The tables of arXiv:0911.3191, section 6: BiCGstab and conjugate gradients on the normal equations for the
 even-odd Wilson-clover operator, with reliable updates and with defect correction, for several delta (the fall
@@ -23,10 +25,12 @@ import numpy as np
 from stages.dirac.operator import LinearOperator, Solver
 from stages.dirac.wilson import WilsonDslash, WilsonOperator
 from stages.dirac.wilson_schur import WilsonSchur
+from stages.gauge.heatbath import thermalised
 from stages.gauge.wilson_links import wilson_links
 from stages.kernels.dispatch import Array
 from stages.kernels.half_field import decoded, encoded, scale_for
 from stages.lattice.formats import read_gauge
+from stages.lattice.geometry import Lattice
 from stages.solvers.bicgstab import BiCGstab
 from stages.solvers.cg import BatchedCG
 from stages.solvers.defect_correction import DefectCorrection
@@ -34,7 +38,7 @@ from stages.solvers.krylov import KrylovSolver
 from stages.solvers.normal_equations import NormalEquations
 from stages.solvers.solution import Status
 
-SEED = 811
+SEED, SWEEPS, OVERRELAXATION = 811, 40, 4
 DELTAS = (0.1, 0.01, 0.001)
 
 
@@ -91,10 +95,10 @@ def solvers(method: str, tolerance: float, limit: int) -> Iterator[tuple[str, bo
 def main() -> None:
     """Print one table for each method."""
     arguments = parsed()
-    gauge = read_gauge(arguments.configuration)
-    links = wilson_links(gauge.links, gauge.lattice, boundary="antiperiodic", csw=arguments.csw)
+    thin, lattice = gauge_field(arguments)
+    links = wilson_links(thin, lattice, boundary="antiperiodic", csw=arguments.csw)
     dslash, limit = WilsonDslash(links), arguments.limit
-    print(f"{gauge.lattice}, csw = {arguments.csw:g}, to {arguments.tolerance:g}, {arguments.rhs} sources.")
+    print(f"{lattice}, csw = {arguments.csw:g}, to {arguments.tolerance:g}, {arguments.rhs} sources.")
     for method in ("BiCGstab", "CG on the normal equations"):
         names = [name for name, _, _ in solvers(method, arguments.tolerance, limit)]
         print(f"\n## {method}\n\n{row('m', *names)}\n{row(*['---'] * (1 + len(names)))}")
@@ -105,9 +109,20 @@ def main() -> None:
             print(row(f"{mass:g}", *cells), flush=True)
 
 
+def gauge_field(arguments: argparse.Namespace) -> tuple[Array, Lattice]:
+    """Links of the file, or of the heat bath where there is none."""
+    if arguments.configuration:
+        gauge = read_gauge(arguments.configuration)
+        return gauge.links, gauge.lattice
+    lattice = Lattice(tuple(arguments.lattice))
+    return thermalised(lattice, arguments.beta, SEED, "mixed precision", SWEEPS, OVERRELAXATION), lattice
+
+
 def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("configuration", help="a gauge field in any format that quarkline reads")
+    parser.add_argument("configuration", nargs="?", help="a gauge field in any format that quarkline reads")
+    parser.add_argument("--lattice", type=int, nargs=4, default=[8, 8, 8, 16], metavar=("X", "Y", "Z", "T"))
+    parser.add_argument("--beta", type=float, default=5.7, help="of the Wilson action (default 5.7)")
     parser.add_argument("--csw", type=float, default=1.0)
     parser.add_argument("--mass", type=float, nargs="+", default=[-0.3, -0.4, -0.5, -0.55])
     parser.add_argument("--tolerance", type=float, default=1e-8)

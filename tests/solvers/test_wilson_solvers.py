@@ -67,8 +67,13 @@ def check(A, b, solution, tolerance):
     np.testing.assert_allclose(solution.residual, true, rtol=1e-2, atol=tolerance / 50)
 
 
-@pytest.mark.parametrize("rhs", [1, 5])
-@pytest.mark.parametrize(("mass", "tolerance"), [(HEAVY, 1e-12), (LIGHT, 1e-6), (LIGHT, 1e-11)])
+@pytest.mark.parametrize(
+    ("mass", "tolerance", "rhs"),
+    [
+        (LIGHT, 1e-11, 3),
+        *(pytest.param(*row, marks=pytest.mark.slow) for row in ((HEAVY, 1e-12, 1), (LIGHT, 1e-6, 8))),
+    ],
+)
 def test_every_true_residual_reaches_the_tolerance(solver, wilson, random_block, mass, tolerance, rhs):
     A = wilson(mass)
     b = random_block(29 + rhs, *A.shape, rhs)
@@ -111,7 +116,7 @@ class Dense:
         return Dense(self.matrix.astype(dtype))
 
 
-QUICK = ("gcr-double", "bicgstab-single")
+QUICK = ("bicgstab-single",)
 
 
 @pytest.mark.parametrize("kernels", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
@@ -162,16 +167,16 @@ def test_nothing_but_zeros(solver, wilson):
 
 def test_block_equals_single_solves(solver, wilson, random_block):
     A = wilson(HEAVY)
-    b = random_block(41, *A.shape, 4)
+    b = random_block(41, *A.shape, 2)
     together = solver(1e-12).solve(A, b)
-    alone = [solver(1e-12).solve(A, np.ascontiguousarray(b[..., n : n + 1])) for n in range(4)]
+    alone = [solver(1e-12).solve(A, np.ascontiguousarray(b[..., n : n + 1])) for n in range(2)]
     np.testing.assert_allclose(together.x, np.concatenate([s.x for s in alone], axis=-1), atol=1e-10)
     assert together.iterations <= max(s.iterations for s in alone) + 2
 
 
 def test_first_guess(solver, wilson, random_block):
-    A = wilson(LIGHT)
-    b = random_block(43, *A.shape, 4)
+    A = wilson(HEAVY)
+    b = random_block(43, *A.shape, 2)
     rough, cold = (solver(tolerance).solve(A, b) for tolerance in (1e-6, 1e-9))
     guess = rough.x.copy()
     warm = solver(1e-9).solve(A, b, x0=guess)
@@ -231,7 +236,7 @@ def test_lost_shadow_residuals_are_renewed():
 
 def test_delta_sets_how_often_residuals_are_replaced(wilson, random_block):
     A = wilson(LIGHT)
-    b = random_block(45, *A.shape, 2)
+    b = random_block(45, *A.shape, 1)
     for method in (BiCGstab, lambda **o: NormalEquations(BatchedCG(**o))):
         often, seldom = (
             method(tolerance=1e-10, inner="single", delta=delta, kernels=reference).solve(A, b)
