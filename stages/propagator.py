@@ -9,6 +9,7 @@ import numpy as np
 from pipeline import At, Dims, Resources, stage
 from stages.dirac.wilson import WilsonOperator
 from stages.kernels.choices import choices_used
+from stages.multigrid.hierarchy import Hierarchy
 from stages.sources import Sources
 from stages.spectroscopy.even_odd import Propagation, propagate
 from stages.spectroscopy.methods import make_method
@@ -45,6 +46,7 @@ class Propagator(NamedTuple):
 def propagator(
     operator: WilsonOperator,
     sources: Sources,
+    hierarchy: Hierarchy | None = None,
     *,
     at: At,
     solver: str,
@@ -55,12 +57,12 @@ def propagator(
 ) -> Propagator:
     """S for all columns of a chunk's sources, `block` right-hand sides at a time.
 
-    solver: of the even-odd system (`stages.spectroscopy.methods.SOLVERS`). precision: 'double',
-    or 'double-single' (single inside, residuals in double). tolerance: of |b - A x| / |b|, every column; how
-    columns share blocks alters results within it only, and is in no key. Raises InputError, and NotConverged
-    where a solve misses its tolerance, as beyond the critical kappa.
+    solver: of the even-odd system (`stages.spectroscopy.methods.SOLVERS`), 'multigrid' with its hierarchy.
+    precision: 'double', or 'double-single' (single inside, residuals in double). tolerance: of
+    |b - A x| / |b|, every column; how columns share blocks alters results within it only, and is in no key.
+    Raises InputError, and NotConverged where a solve misses its tolerance, as beyond the critical kappa.
     """
-    method = make_method(solver, precision, tolerance, max_iterations)
+    method = make_method(solver, precision, tolerance, max_iterations, hierarchy)
     fields = sources.fields.reshape(*sources.fields.shape[:3], -1)
     with choices_used() as choices:
         made = propagate(operator, fields, method, block, lambda done, total: at.progress(done, total))

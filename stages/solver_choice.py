@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
@@ -10,7 +11,8 @@ from pipeline import At, Chunks, Dims, Resources, stage
 from stages.dirac.wilson import WilsonOperator
 from stages.sources import Sources
 from stages.spectroscopy.chooser import Candidate, cheapest, measure
-from stages.spectroscopy.methods import SOLVERS, make_method
+from stages.spectroscopy.hierarchies import multigrid_of
+from stages.spectroscopy.methods import MULTIGRID, SOLVERS, make_method
 
 
 class SolverChoice(NamedTuple):
@@ -44,10 +46,13 @@ def solver_choice(
     precision: str = "double-single",
     max_iterations: int = 20_000,
     block: int = 24,
+    levels: Sequence[Mapping[str, Any]],
+    seed: int,
 ) -> SolverChoice:
     """The cheapest method for `planned` right-hand sides per configuration, setup included.
 
-    Each of `stages.spectroscopy.methods.SOLVERS` solves the first `block` columns of the sources. The choice
+    Each of `stages.spectroscopy.methods.SOLVERS` solves the first `block` columns of the sources; levels and
+    seed are those of multigrid. The choice
     stands when a campaign grows: how many right-hand sides were planned when it was made is recorded, and is
     in no key; nor are timings reproducible. Raises InputError where no method reaches the tolerance.
     """
@@ -55,7 +60,12 @@ def solver_choice(
     fields = first.fields.reshape(*first.fields.shape[:3], -1)[..., :block].copy()
 
     def candidate(name: str) -> Candidate:
-        return Candidate(name, lambda tol: make_method(name, precision, tol, max_iterations))
+        if name != MULTIGRID:
+            return Candidate(name, lambda tol: make_method(name, precision, tol, max_iterations))
+        made = multigrid_of(levels, seed)
+        return Candidate(
+            name, lambda tol: make_method(name, precision, tol, max_iterations, made.setup(operator))
+        )
 
     candidates = [candidate(name) for name in SOLVERS]
     trials = measure(operator, fields, candidates, tolerance, planned, lambda *done: at.progress(*done))

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from pipeline import At, stage
 from stages.configuration import GaugeLinks
 from stages.dirac.wilson import WilsonDslash, WilsonOperator, mass_of_kappa
+from stages.gauge.reunitarise import to_su3
+from stages.gauge.stout import ALL_DIRECTIONS, SPATIAL_DIRECTIONS, stout_links
 from stages.gauge.wilson_links import Anisotropy, wilson_links
+from stages.kernels.dispatch import Array
 from stages.lattice.errors import InputError
+from stages.lattice.geometry import Lattice
 from stages.links import on_device
 
 
@@ -23,16 +28,19 @@ def wilson_operator(
     csw: float | Sequence[float] = 0.0,
     xi0: float = 1.0,
     nu: float = 1.0,
+    stout: Mapping[str, Any] | None = None,
 ) -> WilsonOperator:
-    """M with thin links and a clover term, as Chroma defines it, made once per configuration and worker.
+    """M with a clover term, as Chroma defines it, made once per configuration and worker.
 
     kappa or mass: m = 1 / (2 kappa) - 4, one of the two. csw: the clover coefficient, or (csw_r, csw_t) of
     the spatial and the temporal planes. boundary: 'periodic', 'antiperiodic' or 'dirichlet' in t. xi0, nu:
-    bare anisotropy and speed of light. Raises InputError.
+    bare anisotropy and speed of light. stout: {rho, steps, spatial}, smearing of the links of M, in space
+    alone where `spatial` is true; thin links unless given. Raises InputError.
     """
     coefficient = float(csw) if isinstance(csw, (int, float)) else _planes(csw)
+    links = on_device(gauge.links, at.backend)
     made = wilson_links(
-        on_device(gauge.links, at.backend),
+        smeared(links, gauge.lattice, **stout) if stout else links,
         gauge.lattice,
         boundary=boundary,
         csw=coefficient,
@@ -40,6 +48,13 @@ def wilson_operator(
     )
     at.record(reunitarisation_deviation=made.deviation)
     return WilsonOperator(WilsonDslash(made), mass_of(kappa, mass))
+
+
+def smeared(links: Array, lattice: Lattice, *, rho: float, steps: int, spatial: bool = False) -> Array:
+    """Stout links, of all directions or of those in space; made unitary first."""
+    su3, _ = to_su3(links.astype(complex))
+    directions = SPATIAL_DIRECTIONS if spatial else ALL_DIRECTIONS
+    return stout_links(su3, lattice, rho, steps, directions)
 
 
 def mass_of(kappa: float | None, mass: float | None) -> float:

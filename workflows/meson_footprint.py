@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import Any
+
 from stages.kernels.gamma import COMPONENTS
 from stages.lattice.geometry import Lattice
 from stages.spectroscopy.gammas import CHANNELS, NAMES
@@ -11,6 +15,9 @@ CLOVER = 72 * COMPLEX
 """Two Hermitian 6 x 6 matrices."""
 HALF_FIELDS = 12
 """Fields on one parity alive in a solver, in double precision, per right-hand side."""
+
+SETUP_FIELDS = 8
+"""Blocks of near-null vectors alive while they are relaxed, those of the smoother on one parity."""
 
 
 def operator_memory(lattice: Lattice, precision: str) -> int:
@@ -46,3 +53,24 @@ def correlators_bytes(lattice: Lattice, sources: int, momenta: int) -> int:
 def meson_average_bytes(lattice: Lattice, samples: int, momenta: int) -> int:
     """Means, errors and samples, and what the channels have."""
     return 8 * momenta * lattice.time_extent * (len(NAMES) * (2 + samples) + 4 * len(CHANNELS)) + RECORD
+
+
+def setup_bytes(lattice: Lattice, levels: Sequence[Mapping[str, Any]]) -> int:
+    """Near-null vectors, and coarse operators of nine matrices a site, of all levels, in complex64."""
+    total, sites, components = RECORD, lattice.volume, COMPONENTS
+    for level in levels:
+        total += COMPLEX // 2 * sites * components * level["vectors"]
+        sites, components = sites // prod(level["aggregate"]), 2 * level["vectors"]
+        total += 9 * COMPLEX // 2 * sites * components**2
+    return total
+
+
+def setup_device_memory(lattice: Lattice, levels: Sequence[Mapping[str, Any]]) -> int:
+    """Beside the operator: the hierarchy, and the vectors of the finest level in a smoother."""
+    vectors = COMPLEX // 2 * lattice.volume * COMPONENTS * levels[0]["vectors"]
+    return setup_bytes(lattice, levels) + SETUP_FIELDS * vectors
+
+
+def setup_memory(lattice: Lattice, precision: str, levels: Sequence[Mapping[str, Any]]) -> int:
+    """Likewise on the host, with the operator."""
+    return PROCESS + operator_memory(lattice, precision) + setup_device_memory(lattice, levels)

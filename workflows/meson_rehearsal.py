@@ -13,7 +13,8 @@ from stages.kernels.gamma import COMPONENTS
 from stages.lattice.geometry import Lattice
 from stages.solvers.reliable import WIDTHS
 from stages.spectroscopy.even_odd import propagate
-from stages.spectroscopy.methods import SOLVERS, make_method
+from stages.spectroscopy.hierarchies import multigrid_of
+from stages.spectroscopy.methods import MULTIGRID, SOLVERS, make_method
 from workflows.mesons_schema import Mesons
 
 MASS = 2.0
@@ -31,8 +32,13 @@ def rehearse(
     M = WilsonOperator(WilsonDslash(links, kernels=kernels), MASS)
     names = SOLVERS if solves.solver == "auto" else (solves.solver,)
     jobs = list(product(names, widths(parameters, columns)))
+    hierarchy = None
+    if MULTIGRID in names:
+        levels = parameters.multigrid.plain(lattice)
+        hierarchy = multigrid_of(levels, parameters.multigrid.seed).setup(M)
     for number, (name, (block, still_open)) in enumerate(jobs, start=1):
-        method = make_method(name, solves.precision, TOLERANCE, solves.max_iterations, kernels)
+        settings = (solves.precision, TOLERANCE, solves.max_iterations)
+        method = make_method(name, *settings, hierarchy, kernels)
         shape = (2, lattice.half_volume, COMPONENTS, block)
         sources = xp.random.default_rng(5).standard_normal(shape) + 0j
         sources[..., still_open:] = 0  # solved at once: the block becomes narrower

@@ -11,6 +11,7 @@ import xarray
 
 from pipeline import Store, open_result
 from pipeline.account import accounts
+from pipeline.coordinates import describe
 from pipeline.explain import counted
 from pipeline.report import Figure, Section, Table, value_with_error
 from stages.analysis.table import correlator_table
@@ -29,6 +30,7 @@ def sections(parameters: Mesons, store: Store) -> list[Section]:
         correlator_section(average, store),
         mass_section(average),
         solves_section(parameters, store),
+        *setup_sections(store),
         *choice_sections(store),
         gauge_section(store, WORKFLOW),
     ]
@@ -110,6 +112,26 @@ def solves_section(parameters: Mesons, store: Store) -> Section:
         "recomputed in double precision, the largest of all columns. Those of every column are in the store."
     )
     return Section("Solves", text, [figure, table])
+
+
+def setup_sections(store: Store) -> Iterator[Section]:
+    """What the multigrid setups took and how well they converge, where there are any."""
+    for node in accounts(store, WORKFLOW):
+        if node.stage != "multigrid_setup":
+            continue
+        rows = []
+        for record in node.records:
+            said = record["statistics"]
+            tried = ", ".join(f"{attempt['rate']:.2g}" for attempt in said["attempts"][:-1]) or None
+            place = describe(record["coordinates"])
+            rows.append([place, f"{said['setup_seconds']:.2f}", f"{said['rate']:.2g}", tried])
+        grids = ", ".join(node.records[0]["statistics"]["grids"])
+        text = (
+            f"Coarse grids: {grids}. The rate is the factor by which a cycle reduces a random residual; a "
+            "setup with a poor one is made again from other random vectors."
+        )
+        columns = ["configuration", "seconds", "rate", "rates of setups not used"]
+        yield Section("Multigrid setups", text, [Table(columns, rows)])
 
 
 def choice_sections(store: Store) -> Iterator[Section]:

@@ -23,8 +23,10 @@ from stages.configuration import gauge_observables
 from stages.lattice.errors import InputError
 from stages.lattice.geometry import Lattice
 from stages.meson import meson_average, meson_two_point
+from stages.multigrid_setup import multigrid_hierarchy, multigrid_setup
 from stages.propagator import kept_propagator, propagator
 from stages.solver_choice import solver_choice
+from stages.spectroscopy.methods import MULTIGRID
 from stages.spectroscopy.sources import read_source
 from stages.wilson import wilson_operator
 from workflows import footprint, meson_footprint
@@ -163,12 +165,14 @@ def build(parameters: Mesons, ensemble: Configurations, work: Campaign) -> Workf
 
 def add_operator(workflow: Workflow, parameters: Mesons, configuration: Node, lattice: Lattice) -> Node:
     """The Wilson-clover operator of each configuration."""
+    stout = parameters.quark.stout
     return workflow.add(
         wilson_operator,
         configuration,
         name="operator",
         device_memory=meson_footprint.operator_memory(lattice, parameters.solves.precision),
         csw=parameters.quark.clover,
+        stout=stout.model_dump() if stout else None,
         **parameters.quark.model_dump(include={"kappa", "mass", "xi0", "nu", "boundary"}),
     )
 
@@ -218,6 +222,7 @@ def add_choice(
         stored=footprint.RECORD,
         planned=len(work.sources) * work.columns,
         **solves.model_dump(exclude={"solver"}),
+        **_hierarchy_options(parameters, lattice),
     )
 
 
@@ -230,7 +235,10 @@ def add_propagator(
     work: Campaign,
 ) -> Node:
     """What mesons are made of: propagators in memory, or those that are kept."""
-    solved = workflow.add(propagator, operator, sources, **parameters.solves.model_dump())
+    upstream = [operator, sources]
+    if parameters.solves.solver == MULTIGRID:
+        upstream.append(add_hierarchy(workflow, parameters, operator, lattice))
+    solved = workflow.add(propagator, *upstream, **parameters.solves.model_dump())
     if not parameters.keep_propagators:
         return solved
     columns = work.columns * parameters.sources.chunk
@@ -241,6 +249,27 @@ def add_propagator(
         device_memory=_device_memory(parameters, lattice, work),
         stored=meson_footprint.propagator_bytes(lattice, columns),
     )
+
+
+def add_hierarchy(workflow: Workflow, parameters: Mesons, operator: Node, lattice: Lattice) -> Node:
+    """The setup in the store, and the hierarchy that solves take of it."""
+    options = _hierarchy_options(parameters, lattice)
+    levels = options["levels"]
+    setup = workflow.add(
+        multigrid_setup,
+        operator,
+        memory=meson_footprint.setup_memory(lattice, parameters.solves.precision, levels),
+        device_memory=meson_footprint.setup_device_memory(lattice, levels),
+        stored=meson_footprint.setup_bytes(lattice, levels),
+        **options,
+    )
+    kept = meson_footprint.setup_bytes(lattice, levels)
+    return workflow.add(multigrid_hierarchy, operator, setup, device_memory=kept, **options)
+
+
+def _hierarchy_options(parameters: Mesons, lattice: Lattice) -> dict[str, Any]:
+    """Levels and seed, as stages take them."""
+    return {"levels": parameters.multigrid.plain(lattice), "seed": parameters.multigrid.seed}
 
 
 def _memory(parameters: Mesons, lattice: Lattice, work: Campaign) -> int:

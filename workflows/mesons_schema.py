@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
 from stages.dirac.wilson import kappa_of_mass, mass_of_kappa
 from stages.lattice.errors import InputError
 from stages.lattice.geometry import Lattice
+from stages.spectroscopy.hierarchies import check_levels, default_levels
+from stages.spectroscopy.methods import MULTIGRID
 from stages.spectroscopy.sources import Place, check_place
 from workflows.noise_schema import Seed
 from workflows.parameter_file import Location, ParameterFile, Section, validated
@@ -19,6 +21,22 @@ Triple = Annotated[tuple[int, ...], Field(strict=False, min_length=3, max_length
 Times = Annotated[tuple[int, ...], Field(strict=False, min_length=1)]
 Triples = Annotated[tuple[Triple, ...], Field(strict=False, min_length=1)]
 WALLS = ("wall", "z2_wall")
+
+
+class Stout(Section):
+    """Stout smearing of the quark's links."""
+
+    rho: float = Field(gt=0)
+    steps: int = Field(ge=1)
+    spatial: bool = False
+    """Links in time neither smeared nor used."""
+
+    @model_validator(mode="after")
+    def _stable(self) -> Stout:
+        """A mode of lattice momentum p is damped by 1 - rho p^2, with p^2 up to 16, or 12 in space."""
+        if self.rho > (most := 1 / 6 if self.spatial else 1 / 8):
+            raise ValueError(f"rho = {self.rho} lets short waves grow: take at most {most:.4g}")
+        return self
 
 
 class Quark(Section):
@@ -33,6 +51,7 @@ class Quark(Section):
     """Of the spatial and the temporal planes, instead of csw."""
     xi0: float = Field(default=1.0, gt=0)
     nu: float = Field(default=1.0, gt=0)
+    stout: Stout | None = None
     boundary: Literal["periodic", "antiperiodic", "dirichlet"]
 
     @model_validator(mode="after")
@@ -105,11 +124,36 @@ class SourceSection(Section):
 class MesonSolves(Section):
     """How propagators are solved for, `block` right-hand sides at a time."""
 
-    solver: Literal["auto", "bicgstab", "cgnr", "block_cgrq", "gcr"]
+    solver: Literal["auto", "multigrid", "bicgstab", "cgnr", "block_cgrq", "gcr"]
     precision: Literal["double", "double-single"] = "double-single"
     tolerance: float = Field(ge=1e-14, lt=1)
     max_iterations: int = Field(default=20_000, ge=1)
     block: int = Field(default=24, ge=1, le=64)
+
+
+class MultigridLevel(Section):
+    """A grid that is not the coarsest."""
+
+    aggregate: Annotated[tuple[int, ...], Field(strict=False, min_length=4, max_length=4)]
+    vectors: int = Field(default=24, ge=1)
+    refinements: int = Field(default=2, ge=0)
+    smoothing: int = Field(default=6, ge=1)
+    """Steps before and after each coarse correction."""
+    steps: int = Field(default=10, ge=1)
+    tolerance: float = Field(default=0.1, ge=0, lt=1)
+    """Of GCR on the grid below in each cycle, whichever comes first."""
+
+
+class MultigridSection(Section):
+    """The hierarchy of `solver: multigrid`; levels that suit the lattice unless given."""
+
+    levels: Annotated[tuple[MultigridLevel, ...], Field(strict=False, min_length=1)] | None = None
+    seed: Seed = 20090311
+
+    def plain(self, lattice: Lattice) -> list[dict[str, Any]]:
+        """The levels as stages take them."""
+        given = self.levels or [MultigridLevel(**level) for level in default_levels(lattice)]
+        return [{**level.model_dump(), "aggregate": list(level.aggregate)} for level in given]
 
 
 class MesonSection(Section):
@@ -133,6 +177,7 @@ class Mesons(Section):
     quark: Quark
     sources: SourceSection
     solves: MesonSolves
+    multigrid: MultigridSection = MultigridSection()
     mesons: MesonSection = MesonSection()
     analysis: MesonAnalysis = MesonAnalysis()
     keep_propagators: bool = False
@@ -189,4 +234,9 @@ def misfits(parameters: Mesons, lattice: Lattice, configurations: int) -> Iterat
             check_place(lattice, place)
         except InputError as error:
             yield ("sources", "times" if place.time >= lattice.time_extent else "points"), str(error)
+    if parameters.solves.solver in (MULTIGRID, "auto"):
+        try:
+            check_levels(parameters.multigrid.plain(lattice), lattice)
+        except InputError as error:
+            yield ("multigrid", "levels"), str(error)
     yield from too_few_bins(configurations, parameters.analysis.jackknife_bin)

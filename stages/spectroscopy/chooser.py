@@ -18,6 +18,7 @@ import numpy as np
 from stages.dirac.wilson import WilsonOperator
 from stages.kernels.dispatch import Array, array_module
 from stages.lattice.errors import InputError
+from stages.multigrid.multigrid import PoorSetup
 from stages.solvers.solution import NotConverged
 from stages.spectroscopy.even_odd import Method
 
@@ -107,7 +108,7 @@ def _trial(M: WilsonOperator, sources: Array, candidate: Candidate, tolerance: f
         solution = method.solve(M, sources, watch)
     except TooSlow:
         return failed(how=f"given up after {limit:.2g} s", setup_seconds=setup)
-    except NotConverged as error:
+    except (NotConverged, PoorSetup) as error:
         return failed(how=str(error), setup_seconds=setup)
     seconds, residual = watch.seconds() / sources.shape[-1], float(np.max(solution.residual))
     return Trial(candidate.name, "converged", setup, seconds, int(solution.iterations), residual)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from stages.dirac.operator import Solver
 from stages.kernels.dispatch import Kernels
 from stages.lattice.errors import InputError
+from stages.multigrid.hierarchy import Hierarchy
 from stages.solvers.bicgstab import BiCGstab
 from stages.solvers.block_cgrq import BlockCGrQ
 from stages.solvers.cg import BatchedCG
@@ -22,14 +24,30 @@ _SOLVERS: dict[str, Callable[..., Solver]] = {
     "block_cgrq": lambda *settings: NormalEquations(BlockCGrQ(*settings)),
     "gcr": GCR,
 }
-SOLVERS = tuple(_SOLVERS)
+MULTIGRID = "multigrid"
+SOLVERS = (MULTIGRID, *_SOLVERS)
+"""GCR preconditioned by a hierarchy, BiCGstab, conjugate gradients on the normal equations, batched or as one
+block, and GCR(10)."""
 
 
 def make_method(
-    name: str, precision: str, tolerance: float, max_iterations: int, kernels: Kernels | None = None
+    name: str,
+    precision: str,
+    tolerance: float,
+    max_iterations: int,
+    hierarchy: Hierarchy | None = None,
+    kernels: Kernels | None = None,
 ) -> Method:
-    """The method that a parameter file names; kernels: by default those of the fields. Raises InputError."""
+    """The method that a parameter file names; kernels: by default those of the fields.
+
+    hierarchy: what 'multigrid' preconditions with, its cycles in complex64. Raises InputError.
+    """
     for kind, value, known in (("solver", name, SOLVERS), ("precision", precision, PRECISIONS)):
         if value not in known:
             raise InputError(f"{kind} must be one of {', '.join(known)}, got {value!r}")
+    if name == MULTIGRID:
+        if hierarchy is None:
+            raise InputError("multigrid needs a hierarchy: give one, or name another solver")
+        gcr = hierarchy.solver(tolerance, max_iterations)
+        return EvenOdd(replace(gcr, inner=PRECISIONS[precision], kernels=kernels))
     return EvenOdd(_SOLVERS[name](tolerance, max_iterations, PRECISIONS[precision], kernels))

@@ -100,6 +100,7 @@ def test_more_sources_and_configurations_repeat_nothing(quarkline: CommandLine, 
     [
         ("kappa: 0.11", "kappa: 0.12"),
         ("csw: 1.2", "csw: 1.1"),
+        ("csw: 1.2", "csw: 1.2, stout: {rho: 0.1, steps: 1}"),
         ("antiperiodic", "periodic"),
     ],
 )
@@ -150,13 +151,37 @@ def test_auto_measures_before_it_plans_the_campaign(quarkline: CommandLine, meso
     assert missing(quarkline, mesons) == {"solver_choice": 1}
 
 
+def test_multigrid_is_set_up_once_per_operator(quarkline: CommandLine, mesons: Path) -> None:
+    edit(mesons, ("solver: cgnr", "solver: multigrid"))
+    assert missing(quarkline, mesons) == {"multigrid_setup": 2, "mesons": 4, "average": 1}
+    edit(mesons, ("times: [0, 2]", "times: [0, 1, 2, 3]"))
+    assert missing(quarkline, mesons) == {"multigrid_setup": 2, "mesons": 8, "average": 1}
+
+
+@pytest.mark.slow
+def test_mesons_by_multigrid(quarkline: CommandLine, mesons: Path, cluster: str) -> None:
+    """The same correlators to the tolerance; more sources take the setups that are there."""
+    before = open_result(mesons.parent / "store", "mesons").load()
+    levels = "multigrid: {levels: [{aggregate: [2, 2, 2, 2], vectors: 6, refinements: 1}]}"
+    edit(mesons, ("solver: cgnr", "solver: multigrid"), ("mesons: {", f"{levels}\nmesons: {{"))
+    assert quarkline("run", mesons, "--cluster", cluster).code == 0
+    after = open_result(mesons.parent / "store", "mesons").load()
+    scale = np.abs(before.correlator.values[:, :, PION]).max(axis=2, keepdims=True)
+    assert (np.abs(after.correlator.values - before.correlator.values)[:, :, PION] < 1e-5 * scale).all()
+    assert "Multigrid setups" in (mesons.parent / "report" / "index.html").read_text()
+    edit(mesons, ("times: [0, 2]", "times: [0, 1, 2]"))
+    assert missing(quarkline, mesons) == {"mesons": 2, "average": 1}
+    edit(mesons, ("kappa: 0.11", "kappa: 0.111"))
+    assert missing(quarkline, mesons)["multigrid_setup"] == 2
+
+
 @pytest.mark.slow
 def test_a_chosen_solver_is_that_solver(quarkline: CommandLine, mesons: Path, cluster: str) -> None:
     """One round measures; the campaign's keys are those of a file that names the solver."""
     edit(mesons, ("solver: cgnr", "solver: auto"))
     assert missing(quarkline, mesons) == {"solver_choice": 1}
     answer = quarkline("run", mesons, "--cluster", cluster)
-    found = re.search(r"^solver: (\w+) is the cheapest of bicgstab, ", answer.out, re.MULTILINE)
+    found = re.search(r"^solver: (\w+) is the cheapest of multigrid, bicgstab, ", answer.out, re.MULTILINE)
     assert answer.code == 0 and found
     choice = open_result(mesons.parent / "store", "solver_choice").load()
     assert choice.solver.values[choice.chosen.values[0]] == found[1]

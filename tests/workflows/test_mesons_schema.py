@@ -45,6 +45,22 @@ SOURCES = "{kind: point, times: [0, 2]}"
         ),
         ("solver: cgnr", "solver: cg", "`solves.solver` (line 6) is 'cg', expected"),
         ("[1, 0, 0]", "[1, 0]", "expected 3 values"),
+        (
+            "csw: 1.2",
+            "csw: 1.2, stout: {rho: 0.13, steps: 2}",
+            "`quark.stout` (line 4): rho = 0.13 lets short waves grow: take at most 0.125",
+        ),
+        (
+            "solver: cgnr, tolerance: 1.0e-6}",
+            "solver: auto, tolerance: 1.0e-6}\nmultigrid: {levels: [{aggregate: [3, 2, 2, 2]}]}",
+            "`multigrid.levels` (line 7): aggregates of 3 sites do not divide the 4 sites of the 4x4x4x4",
+        ),
+        (
+            "solver: cgnr, tolerance: 1.0e-6}",
+            "solver: multigrid, tolerance: 1.0e-6}\nmultigrid: "
+            "{levels: [{aggregate: [2, 2, 2, 2], vectors: 97}]}",
+            "97 near-null vectors, but an aggregate of 16 sites of the 4x4x4x4 grid has 96 components",
+        ),
         (SOURCES, "{kind: file, files: '*.npy'}", "no file matches '*.npy', looking from"),
         ("workflow: mesons", "workflow: meson", "is 'meson': did you mean `mesons`?"),
         ("store: store", "store: report", "'report' lies in the store 'report'"),
