@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -77,11 +79,21 @@ class Hierarchy:
         return self.attempts[-1].rate
 
     def apply(self, x: Array, out: Array | None = None) -> Array:
-        return self.cycle.apply(x, out)
+        """About S^-1 x, one cycle; without `out` the result may be overwritten by the next application."""
+        y = self._replayed(x)
+        if out is None:
+            return y
+        out[...] = y
+        return out
+
+    @cached_property
+    def _replayed(self) -> Callable[[Array], Array]:
+        """A cycle is hundreds of short kernels: a device would wait for the host that starts them."""
+        return self.M.dslash.kernels.stream.replayed(self.cycle.apply)
 
     def solver(self, tolerance: float = 1e-10, max_iterations: int = 200, restart: int = 10) -> GCR:
         """GCR preconditioned by this hierarchy: directions in single precision, residuals in that of b."""
-        return GCR(tolerance, max_iterations, "single", restart=restart, preconditioner=self.cycle)
+        return GCR(tolerance, max_iterations, "single", restart=restart, preconditioner=self)
 
     def arrays(self) -> dict[str, Any]:
         """What must be stored, on the host: vectors_0, diagonal_0, links_0, vectors_1, ..."""

@@ -58,6 +58,11 @@ class _Slot:
         self.arrived.record()
 
 
+def surely(conditions: cupy.ndarray) -> bool:
+    """Whether all conditions hold, if that is known without waiting, which on a device it is not."""
+    return False
+
+
 def repeated(step: Callable[[], None]) -> Callable[[], None]:
     """`step`, made cheap to start again and again: the second call captures it as a CUDA graph.
 

@@ -37,6 +37,11 @@ class Reports:
         self._sent.clear()
 
 
+def surely(conditions: Array) -> bool:
+    """Whether all conditions hold, if that is known without waiting; False if it is not."""
+    return bool(conditions.all())
+
+
 def repeated(step: Callable[[], None]) -> Callable[[], None]:
     """`step`, made cheap to start again and again on a device that can replay queued work.
 
