@@ -269,3 +269,17 @@ def check_lanes(xs: Array, y: Array, a: Array | None = None, scale: Array | None
         )
     if scale is not None and scale.shape != y.shape[-1:]:
         raise InputError(f"scale must have shape {y.shape[-1:]}, got {scale.shape}")
+
+
+def check_few_fields(xs: Array, most: int) -> None:
+    """Raise InputError unless xs is a C-contiguous complex basis ``[K, ..., N]`` of 2 to `most` fields."""
+    check_blocks(xs=xs)
+    if xs.ndim < 3 or not 2 <= len(xs) <= most:
+        raise InputError(f"a Gram matrix is one of 2 to {most} fields [K, ..., N], got shape {xs.shape}")
+
+
+def check_gram(gram: Array) -> None:
+    """Raise InputError unless `gram` is complex128 ``[K, K, N]`` with K at least 2."""
+    check_array("gram", gram, (len(gram), len(gram), *gram.shape[2:]), np.dtype(complex))
+    if gram.ndim != 3 or len(gram) < 2:
+        raise InputError(f"a Gram matrix has shape (K, K, right-hand sides), K at least 2, got {gram.shape}")

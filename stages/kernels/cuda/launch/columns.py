@@ -29,6 +29,9 @@ REDUCTIONS = {"dots": ("dots.cu", 1024), "norms2": ("dots.cu", 2048), "cg_residu
 LANE_FIELDS = 4
 """Fields of a basis whose sums a thread keeps: y is read once for so many of them."""
 
+GRAM_THREADS = 128
+"""Of a block that sums the products of a few fields."""
+
 REPORT = Launch("report.cu", "report", (1,), 128)
 """Up to some hundred numbers to the host."""
 
@@ -82,6 +85,21 @@ def lane_dots(n: int, dtype: np.dtype, rows: int, count: int) -> Options[ColumnS
         return Launch("lane_blas.cu", kernel, (parts, slices), _vectors(n, dtype) * shape.groups)
 
     return Options(_column_shapes(n, dtype, (256, 128), (1024, 512)), launch)
+
+
+def lane_gram(n: int, dtype: np.dtype, rows: int, count: int) -> Launch:
+    """Products of `count` fields: many registers a thread, and so small blocks; grid (parts, 1)."""
+    vectors = _vectors(n, dtype)
+    groups = max(1, GRAM_THREADS // vectors)
+    parts = min(ceil(rows / (4 * groups)), 3 * MULTIPROCESSORS)
+    return Launch(
+        "lane_gram.cu", instance("lane_gram", dtype, n, count, groups), (parts, 1), vectors * groups
+    )
+
+
+def lane_least_squares(n: int, count: int) -> Launch:
+    """A thread for each right-hand side."""
+    return Launch("lane_gram.cu", f"lane_least_squares<double, {count}>", (ceil(n / 32),), 32)
 
 
 @tuned
