@@ -13,7 +13,7 @@ Vassilevski, Numer. Linear Algebra Appl. 15 (2008) 473).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -88,14 +88,16 @@ class KrylovSolve:
 
 @dataclass(frozen=True, eq=False)
 class DirectSolve:
-    """The product with the inverse ``[size, size]`` of the system of a small grid."""
+    """The product with the inverse of the system of a small grid: a coarse operator that joins all sites."""
 
     system: System
-    inverse: Array
+    inverse: Any
+    kernels: Kernels
 
     def solve(self, b: Array) -> Array:
         rhs, kept = self.system.prepare(b)
-        x = (self.inverse @ rhs.reshape(len(self.inverse), -1)).reshape(rhs.shape)
+        x = array_module(rhs).empty_like(rhs)
+        self.kernels.coarse_dslash.coarse_dslash(self.inverse, rhs, x)
         return self.system.reconstruct(x, kept)
 
 
@@ -108,5 +110,9 @@ def coarsest_solve(system: CoarseSystem, kernels: Kernels, steps: int, tolerance
     if np.prod(system.operator.shape) > DIRECT_UNKNOWNS:
         return KrylovSolve(system, kernels, steps, tolerance)
     matrix = system.dense()
-    inverse = array_module(matrix).linalg.inv(matrix)
-    return DirectSolve(system, inverse.astype(system.operator.dtype))
+    xp, (sites, n) = array_module(matrix), system.operator.shape
+    inverse = xp.linalg.inv(matrix).reshape(sites, n, sites, n).swapaxes(1, 2)
+    everywhere = np.tile(np.arange(sites, dtype=np.int32), (sites, 1))
+    links = xp.ascontiguousarray(inverse.astype(system.operator.dtype))
+    packed = kernels.coarse_dslash.pack(links, xp.asarray(everywhere))
+    return DirectSolve(system, packed, kernels)
