@@ -78,15 +78,15 @@ class _StabilisedRecurrence:
             self._begin(residual)
         elif kept is not None:
             self._narrow(kept)
-        r, shadow, blas = self.pairs[1], self.ends[1], self.kernels.block_blas
+        r, shadow, dots = self.pairs[1], self.ends[1], self.kernels.lane_blas.lane_dots
         r[...] = residual
         self.correction[...] = 0
-        self.r2 = blas.norms2(r)
+        self.r2 = dots(r[None], r)[0].real
         if first:
             shadow[...] = r
             self.shadow2 = self.rho = self.r2
         else:
-            rho = blas.dots(shadow, r)
+            rho = dots(self.ends[1:], r)[0]
             self.beta = quotient(rho * self.beta, self.rho, self.rho != 0)
             self.rho = rho
         self.target2, self.host_target2 = to_device_like(target**2, r), target**2
@@ -95,23 +95,24 @@ class _StabilisedRecurrence:
 
     def start(self) -> None:
         """Steps 1 to 4."""
-        blas, lanes, xp = self.kernels.block_blas, self.kernels.lane_blas, array_module(self.r2)
+        lanes, xp = self.kernels.lane_blas, array_module(self.r2)
+        dots = lanes.lane_dots
         if self.lost.any():
             self._renew()
-        (p, r, v), (t, shadow) = self.pairs, self.ends
+        (p, r, v), t = self.pairs, self.ends[0]
         active = self.r2 > self.target2
         steps = xp.stack([active.astype(complex), -self.omega * self.beta * active])
         lanes.lane_update(p, self.pairs[1:], steps, xp.where(active, self.beta, 1))
         self.A.apply(p, v)
-        sv = blas.dots(shadow, v)
+        sv = dots(self.ends[1:], v)[0]
         self.alpha = quotient(self.rho, sv, active & (sv != 0))
         lanes.lane_update(r, self.pairs[2:], -self.alpha[None])
         self.A.apply(r, t)
-        (t2, st), tr = lanes.lane_dots(self.ends, t), blas.dots(t, r)
+        (t2, st), tr = dots(self.ends, t), dots(self.ends[:1], r)[0]
         self.omega = quotient(tr, t2.real, active & (t2.real > 0))
         lanes.lane_update(self.correction, self.pairs[:2], xp.stack([self.alpha, self.omega]))
         lanes.lane_update(r, self.ends[:1], -self.omega[None])
-        self.r2 = blas.norms2(r)
+        self.r2 = dots(r[None], r)[0].real
         rho = (self.rho - self.alpha * sv) - self.omega * st
         self.beta, self.rho = self._conjugation(rho, active), rho
         size = self.shadow2 * self.r2

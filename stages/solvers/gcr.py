@@ -115,13 +115,13 @@ class GCRSpace:
     def begin(self, r: Array, target2: Array) -> None:
         """Forget all directions and start again at y = 0 with this residual."""
         self.r, self.target2, self.taken = r, target2, 0
-        self.r2 = self.kernels.block_blas.norms2(r)
+        self.r2 = self._norms2(r[None])
         self.coefficients[...] = 0
 
     def step(self) -> None:
         """Steps 1 to 3; there must be room for another direction."""
-        k, blas, lanes = self.taken, self.kernels.block_blas, self.kernels.lane_blas
-        w = self.w[k]
+        k, lanes = self.taken, self.kernels.lane_blas
+        w, newest = self.w[k], self.w[k : k + 1]
         self._direct(self.z[k])
         self.A.apply(self.z[k], w)
         row = self.combinations[k]
@@ -131,13 +131,13 @@ class GCRSpace:
             beta = -sums[:k] * self.inverse_norms2[:k]
             lanes.lane_update(w, self.w[:k], beta)
             row[:k] = (beta[:, None] * self.combinations[:k, :k]).sum(axis=0)
-        norms2 = blas.norms2(w)
+        norms2 = self._norms2(newest)
         usable = (self.r2 > self.target2) & (norms2 > self.noise * sums[k].real)
         self.inverse_norms2[k] = quotient(1.0, norms2, usable)
-        alpha = blas.dots(w, self.r) * self.inverse_norms2[k]
-        lanes.lane_update(self.r, self.w[k : k + 1], -alpha[None])
+        alpha = lanes.lane_dots(newest, self.r)[0] * self.inverse_norms2[k]
+        lanes.lane_update(self.r, newest, -alpha[None])
         self.coefficients += alpha * row
-        self.r2 = blas.norms2(self.r)
+        self.r2 = self._norms2(self.r[None])
         self.taken += 1
 
     def solution(self) -> Array:
@@ -146,6 +146,10 @@ class GCRSpace:
         if self.taken:
             self.kernels.lane_blas.lane_update(y, self.z[: self.taken], self.coefficients[: self.taken])
         return y
+
+    def _norms2(self, field: Array) -> Array:
+        """|field|^2 of a basis ``[1, ..., N]`` of one."""
+        return self.kernels.lane_blas.lane_dots(field, field[0])[0].real
 
     def _direct(self, z: Array) -> None:
         """Step 1: z = K r; powers of two change no digit, and squares of small residuals do not underflow."""

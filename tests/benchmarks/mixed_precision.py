@@ -4,7 +4,7 @@
 
 for a gauge field from a file, or one from a quenched heat bath (`--lattice`, `--beta`).
 
-The tables of arXiv:0911.3191, section 6: BiCGstab and conjugate gradients on the normal equations for the
+As the tables of arXiv:0911.3191: BiCGstab and conjugate gradients on the normal equations for the
 even-odd Wilson-clover operator, with reliable updates and with defect correction, for several delta (the fall
 of a residual that asks for a true one, and the tolerance of a correction).
 
