@@ -52,7 +52,7 @@ def main() -> None:
         setups = [multigrid.setup(M) for _ in range(arguments.repeats)]
         best = min(setups, key=lambda hierarchy: hierarchy.seconds)
         for rhs in arguments.rhs:
-            print(row(f"{mass:g}", f"{best.seconds:.3g}", f"{best.rate:.2g}", str(rhs), end=""), end="")
+            print(row(f"{mass:g}", f"{best.seconds:.3g}", f"{best.rate:.2g}", str(rhs), end=" "), end="")
             print(solves(arguments, machine, best, rhs), flush=True)
 
 
