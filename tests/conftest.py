@@ -10,6 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
+import numba
 import pytest
 
 
@@ -19,6 +20,13 @@ class Backend:
 
     kernels: ModuleType
     xp: ModuleType
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Test processes share the processors: who waits for threads of his own waits for those of the others."""
+    if config.getoption("numprocesses", None):
+        for library in ("OMP", "OPENBLAS", "MKL"):
+            os.environ.setdefault(f"{library}_NUM_THREADS", "1")
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -31,6 +39,13 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def backend(request: pytest.FixtureRequest) -> Backend:
     library = "cupy" if request.param == "cuda" else "numpy"
     return Backend(import_module(f"stages.kernels.{request.param}"), import_module(library))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_processors() -> None:
+    """As many threads for kernels as there are processors for each test process."""
+    processes = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", 1))
+    numba.set_num_threads(max(1, numba.config.NUMBA_NUM_THREADS // processes))
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -22,7 +22,7 @@ from stages.multigrid.fine_operator import FineOperator
 from stages.multigrid.grid import Aggregates, Extents, Grid
 from stages.multigrid.hierarchy import Attempt, Grids, Hierarchy, check_stored, load_grids
 from stages.multigrid.near_null import random_fields, refined, relaxed
-from stages.multigrid.smoother import GCRSmoother
+from stages.multigrid.polynomial import PolynomialSmoother
 from stages.multigrid.system import CoarseSystem, FineSystem, System, coarse_system
 from stages.multigrid.transfer import transfer
 from stages.solvers.gcr import gcr_correction
@@ -36,7 +36,7 @@ RATE_DRAW = 1000
 ATTEMPTS = 2
 
 
-SIX_STEPS, EIGHT_STEPS = GCRSmoother(6), GCRSmoother(8)
+SMOOTHING, RELAXATION = PolynomialSmoother(6), PolynomialSmoother(8)
 
 
 class PoorSetup(RuntimeError):  # noqa: N818 - it reads as what it is
@@ -55,11 +55,11 @@ class Level:
 
     aggregate: Extents = (4, 4, 4, 4)
     vectors: int = 24
-    pre: Smoother | None = SIX_STEPS
-    post: Smoother | None = SIX_STEPS
-    relaxation: Smoother = EIGHT_STEPS
+    pre: Smoother | None = SMOOTHING
+    post: Smoother | None = SMOOTHING
+    relaxation: Smoother = RELAXATION
     refinements: int = 2
-    steps: int = 10
+    steps: int = 5
     tolerance: float = 0.1
 
     def __post_init__(self) -> None:

@@ -1,17 +1,14 @@
 """Smoothers of multigrid cycles: a few steps with no test of convergence.
 
-`stages.solvers.minimal_residual.MinimalResidual` is one.
+`stages.multigrid.polynomial` has that of choice; `stages.solvers.minimal_residual` is another.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Protocol
 
 from stages.dirac.operator import LinearOperator
-from stages.kernels.dispatch import Array, array_module, kernels_for
-from stages.lattice.errors import InputError
-from stages.solvers.gcr import GCRSpace
+from stages.kernels.dispatch import Array
 from stages.solvers.minimal_residual import Smoothed
 
 
@@ -20,21 +17,3 @@ class Smoother(Protocol):
 
     def relax(self, A: LinearOperator, r: Array) -> Smoothed:
         """y of A y = r, and the residual that is left; r is kept."""
-
-
-@dataclass(frozen=True)
-class GCRSmoother:
-    """`steps` steps of GCR: a residual shorter than that of minimal residual for as many products."""
-
-    steps: int = 4
-
-    def __post_init__(self) -> None:
-        if self.steps < 1:
-            raise InputError(f"a smoother needs at least one step, got {self.steps}")
-
-    def relax(self, A: LinearOperator, r: Array) -> Smoothed:
-        never = array_module(r).zeros(r.shape[-1])
-        space = GCRSpace(A, kernels_for(r), r.copy(), self.steps, None, never)
-        for _ in range(self.steps):
-            space.step()
-        return Smoothed(space.solution(), space.r)

@@ -126,9 +126,7 @@ def transfer(aggregates: Aggregates, near_null: Array, kernels: Kernels) -> Tran
 
 def _orthonormalised(vectors: Array) -> Array:
     """Q of the Cholesky QR of every matrix ``[..., m, k]``: G = V^H V = L L^H, Q = V L^-H; G in double."""
-    xp = array_module(vectors)
-    wide = vectors.astype(np.complex128)
-    gram = wide.conj().swapaxes(-1, -2) @ wide
+    xp, gram = array_module(vectors), _gram(vectors)
     norms = xp.sqrt(xp.einsum("...ii->...i", gram).real)
     scaled = gram / xp.where(norms > 0, norms, 1)[..., None] / xp.where(norms > 0, norms, 1)[..., None, :]
     try:
@@ -140,4 +138,12 @@ def _orthonormalised(vectors: Array) -> Array:
         raise InputError(
             "near-null vectors are linearly dependent on an aggregate: take fewer or larger aggregates"
         )
-    return (wide @ inverse).astype(vectors.dtype)
+    return vectors @ inverse.astype(vectors.dtype)
+
+
+def _gram(vectors: Array) -> Array:
+    """V^H V in double, from the real and imaginary parts of V as columns: no conjugate copy of V."""
+    parts = vectors.view(vectors.real.dtype).astype(np.float64)
+    products = parts.swapaxes(-1, -2) @ parts
+    real, imaginary = products[..., ::2, :], products[..., 1::2, :]
+    return real[..., ::2] + imaginary[..., 1::2] + 1j * (real[..., 1::2] - imaginary[..., ::2])

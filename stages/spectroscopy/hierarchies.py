@@ -9,9 +9,9 @@ from stages.lattice.errors import InputError
 from stages.lattice.geometry import Lattice
 from stages.multigrid.grid import Grid
 from stages.multigrid.multigrid import Level, Multigrid
-from stages.multigrid.smoother import GCRSmoother
+from stages.multigrid.polynomial import PolynomialSmoother
 
-FEW_SITES = 512
+FEW_SITES = 128
 """A grid with no more sites is the coarsest."""
 FINE_COMPONENTS = 6
 """Of a site in each chirality."""
@@ -20,7 +20,7 @@ FINE_COMPONENTS = 6
 def multigrid_of(levels: Sequence[Mapping[str, Any]], seed: int) -> Multigrid:
     """Multigrid of levels {aggregate, vectors, refinements, smoothing, steps, tolerance}, the finest first.
 
-    smoothing: steps of GCR before and after the coarse correction; the rest as `Level`. Raises InputError.
+    smoothing: steps before and after the coarse correction; the rest as `Level`. Raises InputError.
     """
     return Multigrid(tuple(_level(**level) for level in levels), seed=seed)
 
@@ -29,7 +29,7 @@ def _level(*, aggregate: Sequence[int], smoothing: int, **numbers: Any) -> Level
     if len(aggregate) != 4:
         raise InputError(f"an aggregate has four extents (x y z t), got {list(aggregate)}")
     x, y, z, t = aggregate
-    smoother = GCRSmoother(smoothing)
+    smoother = PolynomialSmoother(smoothing)
     return Level((x, y, z, t), pre=smoother, post=smoother, **numbers)
 
 
@@ -49,14 +49,16 @@ def check_levels(levels: Sequence[Mapping[str, Any]], lattice: Lattice) -> None:
 def default_levels(lattice: Lattice) -> list[dict[str, Any]]:
     """Aggregates of 4 sites in a direction, 2 where 4 do not divide it or are half of it; 24 vectors.
 
-    Further levels of 2 sites and 32 vectors follow while a grid has more than 512 sites.
+    Further levels of 2 sites and 32 vectors follow while a grid has more than 128 sites. With those the
+    vectors of the first are refined once more, and theirs once each time that they are built.
     """
     extents = lattice.extents
     aggregate = [4 if n % 4 == 0 and n >= 8 else 2 for n in extents]
-    levels = [{"aggregate": aggregate, "vectors": 24}]
+    levels: list[dict[str, Any]] = [{"aggregate": aggregate, "vectors": 24}]
     grid = Grid(_coarser(extents, aggregate))
     while grid.sites > FEW_SITES and not any(n % 2 for n in grid.extents):
-        levels.append({"aggregate": [2, 2, 2, 2], "vectors": 32})
+        levels[0]["refinements"] = 3
+        levels.append({"aggregate": [2, 2, 2, 2], "vectors": 32, "refinements": 1})
         grid = Grid(_coarser(grid.extents, [2, 2, 2, 2]))
     return levels
 

@@ -2,20 +2,24 @@
 
     python tests/benchmarks/multigrid.py [--backend cuda] [--gauge FILE [--tile 2] | --lattice 16 16 16 16
     --beta 6.0] [--mass -0.5 -0.55] [--csw 1.0] [--rhs 16 1] [--aggregate 4 4 4 4 [2 2 2 2 ...]]
-    [--vectors 24 ...] [--refinements 2] [--smoothing 6] [--repeats 3] [--no-bicgstab]
+    [--vectors 24 ...] [--refinements 2] [--smoothing 6] [--restart 10] [--repeats 3] [--no-bicgstab] [--error]
+    [--one-by-one]
 
 Wilson-clover, antiperiodic in t, on the configuration of a file, repeated `tile` times in each direction, or
 on a quenched one by heat bath; random normal sources on the whole lattice, the symmetric Schur complement of
 the even sites to a relative residual of 1e-10. A first setup and solve compile the kernels; the fastest of
-the repeats counts. Columns: seconds of the setup and its factor per cycle; right-hand sides; iterations and
-milliseconds per right-hand side of multigrid and of BiCGstab, iterated in single precision with residuals in
-double; the ratio of the times.
+the repeats counts. Columns: seconds of the setup, its factor per cycle; right-hand sides; then of multigrid,
+and of BiCGstab iterated in single precision with residuals in double: iterations, milliseconds and joules of
+the whole GPU per right-hand side, largest error over residual (both relative; `--error`, against a solution
+to 1e-13); the ratio of the times. `--one-by-one` adds what the setup takes whose vectors are relaxed and
+refined one after the other.
 """
 
 from __future__ import annotations
 
 import argparse
-import dataclasses
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -23,17 +27,24 @@ import numpy as np
 from stages.dirac.wilson import WilsonDslash, WilsonOperator
 from stages.gauge.heatbath import thermalised
 from stages.gauge.wilson_links import wilson_links
+from stages.kernels.dispatch import Array, to_host
 from stages.lattice.formats import read_gauge
 from stages.lattice.geometry import Lattice
 from stages.lattice.layout import gauge_to_lexicographic, gauge_to_parity
+from stages.multigrid.cycle import Cycle
+from stages.multigrid.fine_operator import FineOperator
 from stages.multigrid.hierarchy import Hierarchy
-from stages.multigrid.multigrid import Level, Multigrid
-from stages.multigrid.smoother import GCRSmoother
+from stages.multigrid.multigrid import Multigrid
+from stages.multigrid.near_null import random_fields, refined, relaxed
+from stages.multigrid.system import FineSystem, coarse_system
 from stages.solvers.bicgstab import BiCGstab
+from stages.solvers.solution import NotConverged
+from stages.spectroscopy.hierarchies import default_levels, multigrid_of
 from workflows.benchmarks.machine import Machine, machine_of
 
-SEED, TOLERANCE = 577, 1e-10
-COLUMNS = ("mass", "setup s", "rate", "rhs", "iterations", "ms", "BiCGstab", "ms", "speed-up")
+SEED, TOLERANCE, EXACT = 577, 1e-10, 1e-13
+EACH = ("its", "ms", "J", "err/res")
+COLUMNS = ("mass", "setup s", "rate", "rhs", *(f"MG {name}" for name in EACH), *EACH, "speed-up")
 
 
 def main() -> None:
@@ -42,39 +53,89 @@ def main() -> None:
     machine = machine_of(arguments.backend)
     links, lattice = configuration(arguments, machine)
     made = wilson_links(links, lattice, boundary="antiperiodic", csw=arguments.csw)
-    multigrid = parameters(arguments)
-    print(f"{machine.name}; {lattice}, csw = {arguments.csw:g}; aggregates {arguments.aggregate}, ", end="")
-    print(f"{arguments.vectors} vectors, {arguments.refinements} refinements, {arguments.smoothing} steps\n")
-    print(f"{row(*COLUMNS)}\n{row(*['---'] * len(COLUMNS))}", flush=True)
+    levels = levels_of(arguments, lattice)
+    multigrid = multigrid_of(levels, SEED)
+    print(f"{machine.name}; {lattice}, csw = {arguments.csw:g}")
+    for level in levels:
+        print(", ".join(f"{name} {value}" for name, value in level.items()))
+    print(f"\n{row(*COLUMNS)}\n{row(*['---'] * len(COLUMNS))}", flush=True)
     for mass in arguments.mass:
         M = WilsonOperator(WilsonDslash(made), mass)
-        multigrid.setup(M)
-        setups = [multigrid.setup(M) for _ in range(arguments.repeats)]
+        setups = [multigrid.setup(M) for _ in range(1 + arguments.repeats)][1:]
         best = min(setups, key=lambda hierarchy: hierarchy.seconds)
         for rhs in arguments.rhs:
-            print(row(f"{mass:g}", f"{best.seconds:.3g}", f"{best.rate:.2g}", str(rhs), end=" "), end="")
-            print(solves(arguments, machine, best, rhs), flush=True)
+            start = row(f"{mass:g}", f"{best.seconds:.3g}", f"{best.rate:.3f}", str(rhs), end=" ")
+            print(start + solves(arguments, machine, best, rhs), flush=True)
+        if arguments.one_by_one:
+            alone = one_by_one(multigrid, best, machine)
+            print(f"one vector after the other: {alone:.3g} s, {alone / best.seconds:.1f} times as long")
 
 
 def solves(arguments: argparse.Namespace, machine: Machine, hierarchy: Hierarchy, rhs: int) -> str:
     """The columns of the solves of one mass for so many right-hand sides."""
-    S, rng = hierarchy.system, np.random.default_rng(SEED)
+    S, draw = hierarchy.system, machine.xp.random.default_rng(SEED).standard_normal
     shape = (*hierarchy.M.shape, rhs)
-    b = S.prepare(machine.xp.asarray(rng.normal(size=shape) + 1j * rng.normal(size=shape)))
-    iterations, seconds = fastest(hierarchy.solver(TOLERANCE), S, b, arguments.repeats)
-    cells = [str(iterations), f"{1e3 * seconds / rhs:.1f}"]
+    b = S.prepare(draw(shape) + 1j * draw(shape))
+    exact = hierarchy.solver(EXACT).solve(S, b, on_failure="return").x if arguments.error else None
+    solvers: list[Any] = [hierarchy.solver(TOLERANCE, restart=arguments.restart)]
     if not arguments.no_bicgstab:
-        other = BiCGstab(TOLERANCE, max_iterations=20_000, inner="single")
-        plain, longer = fastest(other, S, b, arguments.repeats)
-        cells += [str(plain), f"{1e3 * longer / rhs:.1f}", f"{longer / seconds:.1f}"]
-    return row(*cells)
+        solvers.append(BiCGstab(TOLERANCE, max_iterations=20_000, inner="single"))
+    cells, seconds = [], []
+    for solver in solvers:
+        solve = functools.partial(solver.solve, S, b)
+        iterations, fastest, joules, x = measured(machine, solve, arguments.repeats)
+        seconds.append(fastest)
+        energy = "-" if joules is None else f"{joules / rhs:.1f}"
+        ratio = "-" if exact is None else f"{error_to_residual(S, x, b, exact):.2g}"
+        cells += [iterations, f"{1e3 * fastest / rhs:.1f}", energy, ratio]
+    return row(*cells, *(f"{seconds[1] / seconds[0]:.1f}" for _ in seconds[1:]))
 
 
-def fastest(solver: Any, A: Any, b: Any, repeats: int) -> tuple[int, float]:
-    """Iterations and the least seconds of some equal solves, after one that compiles kernels."""
-    solver.solve(A, b, on_failure="return")
-    done = [solver.solve(A, b, on_failure="return") for _ in range(repeats)]
-    return done[0].iterations, min(solution.seconds for solution in done)
+def measured(
+    machine: Machine, solve: Callable[[], Any], repeats: int
+) -> tuple[str, float, float | None, Array]:
+    """Iterations, least seconds and joules of some equal solves after one that compiles, and the solution."""
+    try:
+        solution = solve()
+    except NotConverged as failure:
+        return failure.solution.status.name.lower(), np.nan, None, failure.solution.x
+    meter = getattr(machine, "meter", None)
+    before = meter() if meter else 0.0
+    seconds = [machine.wall_seconds(solve) for _ in range(repeats)]
+    joules = (meter() - before) / repeats if meter else None
+    return str(solution.iterations), min(seconds), joules, solution.x
+
+
+def error_to_residual(S: Any, x: Array, b: Array, exact: Array) -> float:
+    """The largest |x - exact| / |exact| over |b - S x| / |b| of the right-hand sides."""
+
+    def norms(field: Array) -> Any:
+        return np.linalg.norm(to_host(field).reshape(-1, b.shape[-1]), axis=0)
+
+    return float((norms(x - exact) / norms(exact) / (norms(b - S.apply(x)) / norms(b))).max())
+
+
+def one_by_one(multigrid: Multigrid, hierarchy: Hierarchy, machine: Machine) -> float:
+    """Seconds of the setup if vectors were relaxed and refined one after the other."""
+    seconds, builds = hierarchy.seconds, 1
+    fine = FineOperator(hierarchy.M.astype(np.complex64))
+    system: Any = FineSystem(fine)
+    cycle: Cycle | None = hierarchy.cycle
+    A: Any = fine
+    for level, grids in zip(multigrid.levels, hierarchy.grids, strict=True):
+        fields = random_fields((A.grid.sites, A.components, level.vectors), A.dtype, fine.M.links.links, SEED)
+        blocks = [machine.xp.ascontiguousarray(fields[..., k : k + 1]) for k in range(level.vectors)]
+        for times, step in (
+            (1, lambda x: relaxed(system, x, level.relaxation)),  # noqa: B023 - called at once
+            (level.refinements, lambda x: refined(system, x, cycle, fine.kernels)),  # noqa: B023
+        ):
+            step(blocks[0])
+            together = machine.wall_seconds(lambda: step(fields))  # noqa: B023
+            alone = machine.wall_seconds(lambda: [step(block) for block in blocks])  # noqa: B023
+            seconds += builds * times * (alone - together)
+        A, builds = grids.operator, builds * (1 + level.refinements)
+        system, cycle = coarse_system(A), getattr(cycle.below, "cycle", None)
+    return seconds
 
 
 def configuration(arguments: argparse.Namespace, machine: Machine) -> tuple[Any, Lattice]:
@@ -90,18 +151,18 @@ def configuration(arguments: argparse.Namespace, machine: Machine) -> tuple[Any,
     return machine.xp.asarray(gauge_to_parity(plain, lattice)), lattice
 
 
-def parameters(arguments: argparse.Namespace) -> Multigrid:
-    """The hierarchy that the arguments describe."""
-    smoother = GCRSmoother(arguments.smoothing)
-    extents = np.array(arguments.aggregate).reshape(-1, 4)
-    vectors = (arguments.vectors * len(extents))[: len(extents)]
-    first = Level(pre=smoother, post=smoother, refinements=arguments.refinements)
-    return Multigrid(
-        tuple(
-            dataclasses.replace(first, aggregate=tuple(int(e) for e in aggregate), vectors=count)
-            for aggregate, count in zip(extents, vectors, strict=True)
-        )
-    )
+def levels_of(arguments: argparse.Namespace, lattice: Lattice) -> list[dict[str, Any]]:
+    """The levels that the arguments describe, by default those that suit the lattice."""
+    if arguments.aggregate is None:
+        levels = default_levels(lattice)
+    else:
+        extents = np.array(arguments.aggregate).reshape(-1, 4).tolist()
+        vectors = (arguments.vectors * len(extents))[: len(extents)]
+        levels = [
+            {"aggregate": blocks, "vectors": count} for blocks, count in zip(extents, vectors, strict=True)
+        ]
+    settings = {"smoothing": arguments.smoothing, "refinements": arguments.refinements}
+    return [{**settings, **level} for level in levels]
 
 
 def row(*cells: str, end: str = " |") -> str:
@@ -120,12 +181,15 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--mass", type=float, nargs="+", default=[-0.5, -0.55])
     parser.add_argument("--csw", type=float, default=1.0)
     parser.add_argument("--rhs", type=int, nargs="+", default=[16])
-    parser.add_argument("--aggregate", type=int, nargs="+", default=[4, 4, 4, 4])
+    parser.add_argument("--aggregate", type=int, nargs="+")
     parser.add_argument("--vectors", type=int, nargs="+", default=[24])
     parser.add_argument("--refinements", type=int, default=2)
     parser.add_argument("--smoothing", type=int, default=6)
+    parser.add_argument("--restart", type=int, default=10)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--no-bicgstab", action="store_true")
+    parser.add_argument("--error", action="store_true")
+    parser.add_argument("--one-by-one", action="store_true")
     return parser.parse_args()
 
 

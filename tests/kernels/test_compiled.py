@@ -24,8 +24,9 @@ def threads():
     """The numbers of threads to compare; the setting is restored."""
     if numba.config.NUMBA_NUM_THREADS < 2:
         pytest.skip("needs two threads (NUMBA_NUM_THREADS)")
+    usual = numba.get_num_threads()
     yield (1, 2)
-    numba.set_num_threads(numba.config.NUMBA_NUM_THREADS)
+    numba.set_num_threads(usual)
 
 
 def cg_residual(r, ap):

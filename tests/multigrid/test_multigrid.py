@@ -15,7 +15,7 @@ from stages.kernels.dispatch import to_host
 from stages.lattice.errors import InputError
 from stages.lattice.formats import read_gauge
 from stages.multigrid.multigrid import Level, Multigrid, PoorSetup
-from stages.multigrid.smoother import GCRSmoother
+from stages.multigrid.polynomial import PolynomialSmoother
 from stages.solvers.bicgstab import BiCGstab
 from stages.solvers.cg import BatchedCG
 from stages.solvers.gcr import GCR
@@ -165,7 +165,7 @@ def test_bad_parameters(wilson: Any) -> None:
         with pytest.raises(InputError):
             Multigrid(**other)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="at least one step"):
-        GCRSmoother(0)
+        PolynomialSmoother(0)
 
 
 def test_flat_in_the_mass_on_a_small_lattice(gauge: Any) -> None:
