@@ -2,8 +2,8 @@
 
     python tests/benchmarks/multigrid.py [--backend cuda] [--gauge FILE [--tile 2] | --lattice 16 16 16 16
     --beta 6.0] [--mass -0.5 -0.55] [--csw 1.0] [--rhs 16 1] [--aggregate 4 4 4 4 [2 2 2 2 ...]]
-    [--vectors 24 ...] [--refinements 2] [--smoothing 6] [--restart 10] [--repeats 3] [--no-bicgstab] [--error]
-    [--one-by-one]
+    [--vectors 24 ...] [--refinements 2] [--smoothing 6] [--restart 10] [--repeats 3] [--no-bicgstab]
+    [--error] [--one-by-one]
 
 Wilson-clover, antiperiodic in t, on the configuration of a file, repeated `tile` times in each direction, or
 on a quenched one by heat bath; random normal sources on the whole lattice, the symmetric Schur complement of

@@ -6,12 +6,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from scipy.linalg import expm
+from tiny_lattice import LATTICE
 
 from stages.dirac.wilson import WilsonDslash, WilsonOperator
 from stages.gauge.wilson_links import wilson_links
-from stages.lattice.geometry import Lattice
-
-LATTICE = Lattice((4, 2, 2, 6))
 
 
 @pytest.fixture(scope="session")

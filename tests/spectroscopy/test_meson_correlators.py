@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from conftest import LATTICE
 from numpy.typing import NDArray
+from tiny_lattice import LATTICE
 
 from stages.kernels.gamma import GAMMA
 from stages.lattice.errors import InputError

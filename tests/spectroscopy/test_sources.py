@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import LATTICE
 from numpy.typing import NDArray
+from tiny_lattice import LATTICE
 
 from stages.lattice.errors import InputError
 from stages.noise import noise_vectors
