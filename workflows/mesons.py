@@ -10,9 +10,8 @@ one, the campaign, names the one chosen: its keys are those of a file that names
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from glob import glob
 from pathlib import Path
 from typing import Any
 
@@ -20,18 +19,17 @@ from pipeline import Node, Plan, Store, Workflow
 from pipeline.coordinates import sorted_unique
 from stages import sources as source_stages
 from stages.configuration import gauge_observables
-from stages.lattice.errors import InputError
 from stages.lattice.geometry import Lattice
 from stages.meson import meson_average, meson_two_point
 from stages.multigrid_setup import multigrid_hierarchy, multigrid_setup
 from stages.propagator import kept_propagator, propagator
 from stages.solver_choice import solver_choice
 from stages.spectroscopy.methods import MULTIGRID
-from stages.spectroscopy.sources import read_source
 from stages.wilson import wilson_operator
 from workflows import footprint, meson_footprint
 from workflows.catalogue import Project, Step
 from workflows.ensemble import Configurations, add_configuration, configurations
+from workflows.meson_sources import Campaign, campaign
 from workflows.mesons_schema import Mesons, SourceSection, misfits, read_mesons
 from workflows.parameter_file import ParameterFile
 from workflows.schema import refuse
@@ -40,15 +38,6 @@ NAME = "mesons"
 CHOICE = "solver_choice"
 RESULTS = ("observables", CHOICE, "mesons", "average", "kept_propagator")
 """Nodes that `quarkline export` writes, where there are any."""
-
-
-@dataclass(frozen=True)
-class Campaign:
-    """What is solved for: labels of the sources, their files where they have some, columns of each."""
-
-    sources: tuple[str, ...]
-    columns: int
-    files: dict[str, Path]
 
 
 def prepare(file: ParameterFile) -> Project:
@@ -64,26 +53,6 @@ def prepare(file: ParameterFile) -> Project:
     if parameters.solves.solver == "auto":
         return choosing(parameters, ensemble, work)
     return project_of(parameters, ensemble, work)
-
-
-def campaign(file: ParameterFile, section: SourceSection, lattice: Lattice) -> Campaign:
-    """The sources that a section stands for; reads those in files. Raises InputError."""
-    if section.files is None:
-        return Campaign(tuple(place.label for place in section.places()), section.columns, {})
-    paths = {Path(name).name: Path(name) for name in sorted(glob(str(Path(section.files).expanduser())))}
-    where = file.name("sources", "files")
-    if not paths:
-        raise file.error(f"{where}: no file matches {section.files!r}, looking from {Path.cwd()}")
-    try:
-        widths = {name: read_source(path, lattice).shape[-1] for name, path in paths.items()}
-    except InputError as error:
-        raise file.error(f"{where}: {error}") from None
-    for name, width in widths.items():
-        if width not in (4, 12):
-            raise file.error(f"{where}: {paths[name]} has {width} columns, but mesons take 12 or 4")
-    if len(set(widths.values())) > 1:
-        raise file.error(f"{where}: sources of one workflow have equally many columns, got {widths}")
-    return Campaign(tuple(paths), next(iter(widths.values())), paths)
 
 
 def choosing(parameters: Mesons, ensemble: Configurations, work: Campaign) -> Project:

@@ -218,6 +218,8 @@ def contradictions(parameters: Mesons) -> Iterator[tuple[Location, str]]:
     for key, values in (("times", sources.times or ()), ("points", sources.points or ())):
         if len(set(values)) < len(values):
             yield ("sources", key), "names a source twice"
+    if len(set(parameters.mesons.momenta)) < len(parameters.mesons.momenta):
+        yield ("mesons", "momenta"), "names a momentum twice"
     moving = [list(p) for p in parameters.mesons.momenta if any(p)]
     if kind in WALLS and moving:
         yield (
@@ -233,7 +235,7 @@ def misfits(parameters: Mesons, lattice: Lattice, configurations: int) -> Iterat
         try:
             check_place(lattice, place)
         except InputError as error:
-            yield ("sources", "times" if place.time >= lattice.time_extent else "points"), str(error)
+            yield ("sources", "points" if 0 <= place.time < lattice.time_extent else "times"), str(error)
     if parameters.solves.solver in (MULTIGRID, "auto"):
         try:
             check_levels(parameters.multigrid.plain(lattice), lattice)

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from types import UnionType
-from typing import Any, TypeVar, Union, get_args, get_origin
+from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
@@ -96,13 +95,22 @@ def validated(file: ParameterFile, model: type[SectionT]) -> SectionT:
 
 
 def _without_echoes(model: type[Section], details: list[ErrorDetails]) -> list[ErrorDetails]:
-    """Leaves out "missing key `mass`" where "unknown key `masss`: did you mean `mass`?" already says it."""
+    """Leaves out what another problem says already.
+
+    That is "missing key `mass`" beside "unknown key `masss`: did you mean `mass`?", and that a list is too
+    short where it is not, but has bad values, which are not counted.
+    """
     meant = {
         (*detail["loc"][:-1], _meant(model, detail["loc"]))
         for detail in details
         if detail["type"] == "extra_forbidden"
     }
-    return [detail for detail in details if detail["type"] != "missing" or detail["loc"] not in meant]
+    return [
+        detail
+        for detail in details
+        if not (detail["type"] == "missing" and detail["loc"] in meant)
+        and not (detail["type"] == "too_short" and len(detail["input"]) >= detail["ctx"]["min_length"])
+    ]
 
 
 def _meant(model: type[Section], location: Location) -> str | None:
@@ -113,7 +121,7 @@ def _meant(model: type[Section], location: Location) -> str | None:
 
 def _problem(file: ParameterFile, model: type[Section], detail: ErrorDetails) -> str:
     location, kind = detail["loc"], detail["type"]
-    section = ".".join(map(str, location[:-1]))
+    section = ".".join(part for part in location[:-1] if isinstance(part, str))
     where = f"in `{section}`" if section else "at the top level"
     if kind == "extra_forbidden":
         meant = _meant(model, location)
@@ -150,6 +158,8 @@ _EXPECTED = {
 
 
 def _expected(detail: ErrorDetails) -> str:
+    if detail["type"] == "too_short" and detail["ctx"]["min_length"] == 1:
+        return "at least one value"
     if detail["type"] in _EXPECTED:
         return _EXPECTED[detail["type"]].format(**detail.get("ctx", {}))
     return str(detail["msg"])
@@ -157,17 +167,16 @@ def _expected(detail: ErrorDetails) -> str:
 
 def _keys(model: type[Section], location: Location) -> list[str]:
     """The keys that the section at `location` of a `model` may have."""
-    for part in location:
-        model = next(_sections(model.model_fields[str(part)].annotation))
+    for part in (part for part in location if isinstance(part, str)):  # a list has sections, one a place
+        model = next(_sections(model.model_fields[part].annotation))
     return list(model.model_fields)
 
 
 def _sections(annotation: Any) -> Iterator[type[Section]]:
-    if get_origin(annotation) in (Union, UnionType):
-        for choice in get_args(annotation):
-            yield from _sections(choice)
-    elif isinstance(annotation, type) and issubclass(annotation, Section):
+    if isinstance(annotation, type) and issubclass(annotation, Section):
         yield annotation
+    for inside in get_args(annotation):
+        yield from _sections(inside)
 
 
 def _plain(node: Any) -> Any:

@@ -32,7 +32,10 @@ SOURCES = "{kind: point, times: [0, 2]}"
         ("antiperiodic", "open", "expected 'periodic', 'antiperiodic' or 'dirichlet'"),
         ("[0, 2]", "[0, 4]", "`sources.times` (line 5): a source at t = 4 is outside the lattice 4x4x4x4"),
         ("[0, 2]", "[0, 0]", "`sources.times` (line 5): names a source twice"),
-        ("[0, 2]", "[]", "`sources.times` (line 5) is [], expected 1 values"),
+        ("[0, 2]", "[]", "`sources.times` (line 5) is [], expected at least one value"),
+        ("[0, 2]", "[-1]", "`sources.times` (line 5): a source at t = -1 is outside the lattice 4x4x4x4"),
+        ("[1, 0, 0]", "[0, 0, 0]", "`mesons.momenta` (line 7): names a momentum twice"),
+        ("[1, 0, 0]", "[1, 0, 0.5]", "mesons.yaml: `mesons.momenta` (line 7) is 0.5, expected a whole"),
         ("[0, 2]", "[0], points: [[0, 7, 0]]", "`sources.points` (line 5): a source at y = 7 is outside"),
         ("kind: point", "kind: spot", "`sources.kind` (line 5) is 'spot', expected 'point', 'smeared'"),
         ("kind: point", "kind: smeared", "sources of kind smeared need `smearing`"),
@@ -60,6 +63,16 @@ SOURCES = "{kind: point, times: [0, 2]}"
             "solver: multigrid, tolerance: 1.0e-6}\nmultigrid: "
             "{levels: [{aggregate: [2, 2, 2, 2], vectors: 97}]}",
             "97 near-null vectors, but an aggregate of 16 sites of the 4x4x4x4 grid has 96 components",
+        ),
+        (
+            "store: store",
+            "store: store\nmultigrid: {levels: [{aggregate: [2, 2, 2, 2], vector: 4}]}",
+            "unknown key `vector` in `multigrid.levels` (line 9): did you mean `vectors`?",
+        ),
+        (
+            "store: store",
+            "store: store\nmultigrid: {levels: [{aggregate: [2, 2, 2, 2], steps: 0}]}",
+            "mesons.yaml: `multigrid.levels.steps` (line 9) is 0, expected at least 1",
         ),
         (SOURCES, "{kind: file, files: '*.npy'}", "no file matches '*.npy', looking from"),
         ("workflow: mesons", "workflow: meson", "is 'meson': did you mean `mesons`?"),
@@ -99,3 +112,13 @@ def test_sources_in_files(
         refused(answer, message)
     else:
         assert answer.code == 0 and "7 chunks" in answer.out
+
+
+def test_sources_in_files_that_are_one_or_nothing(quarkline: CommandLine, mesons: Path) -> None:
+    for folder, value in (("first", 1), ("second", 0)):
+        (mesons.parent / folder).mkdir()
+        np.save(mesons.parent / folder / "a.npy", np.full((4, 4, 4, 4, 4, 3, 4), value, complex))
+    edit(mesons, (SOURCES, "{kind: file, files: '*/a.npy'}"))
+    refused(quarkline("plan", mesons), "first/a.npy", "second/a.npy", "have one name", "rename one")
+    edit(mesons, ("*/a.npy", "second/a.npy"))
+    refused(quarkline("plan", mesons), "second/a.npy: a source is zero everywhere")
