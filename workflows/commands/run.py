@@ -96,7 +96,7 @@ def _headline(explained: str) -> str:
 
 
 def _print_json(driven: Driven, page: Path | None) -> None:
-    """The outcome of the last round that computed something, and what its results lead to."""
+    """The outcome of the last round, and what its results lead to."""
     from json import dumps
 
     outcome, step = driven.outcomes[-1], driven.last.step

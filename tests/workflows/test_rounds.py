@@ -1,0 +1,43 @@
+"""Workflows in rounds: which of them are run, and in what order."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from workflows import rounds
+from workflows.rounds import drive
+
+
+@pytest.mark.parametrize(
+    ("held", "ran"),
+    [
+        (set(), ["choice", "campaign"]),
+        ({"choice"}, ["campaign"]),
+        ({"campaign"}, ["choice", "campaign"]),
+        ({"choice", "campaign"}, ["campaign"]),
+    ],
+)
+def test_the_last_round_is_the_last_that_is_run(
+    monkeypatch: pytest.MonkeyPatch, held: set[str], ran: list[str]
+) -> None:
+    """Also where the store has all of it from a file that began there: results are those of the last run."""
+
+    def planned(workflow: str, store: object, backend: str) -> Any:
+        return SimpleNamespace(workflow=workflow, missing=[] if workflow in held else [workflow])
+
+    def compute(plan: Any) -> Any:
+        held.add(plan.workflow)
+        done.append(plan.workflow)
+        return SimpleNamespace(exit_status=0)
+
+    done: list[str] = []
+    monkeypatch.setattr(rounds, "make_plan", planned)
+    campaign = SimpleNamespace(workflow="campaign", follow=None)
+    step = SimpleNamespace(text="chosen", met=True, project=campaign)
+    choice: Any = SimpleNamespace(workflow="choice", follow=lambda *_: step)
+    store: Any = None
+    driven = drive(choice, store, "cpu", compute, lambda _: None)
+    assert done == ran and driven.last.project is campaign
