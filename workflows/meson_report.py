@@ -146,7 +146,7 @@ def choice_sections(store: Store) -> Iterator[Section]:
             row = found.sel(solver=name)
             setup, each = float(row.setup_seconds), float(row.seconds_per_rhs)
             if how != "converged":
-                rows.append([name, None, None, None, None, how])
+                rows.append([name, None, None, None, None, how.split(": ")[0]])  # the rest is what to do
                 continue
             costs = [f"{setup:.2f}", f"{1000 * each:.1f}", f"{setup + said['planned'] * each:.1f}"]
             rows.append([name, int(row.iterations), *costs, "chosen" if name == said["chosen"] else ""])

@@ -21,8 +21,9 @@ class Status(Enum):
         "raise max_iterations, loosen the tolerance, or use a larger mass"
     )
     STAGNATED = (
-        "the true residual stopped falling above the tolerance, at the rounding of the outer precision: "
-        "loosen the tolerance, or solve for complex128 right-hand sides (fast with inner='single')"
+        "the true residual stopped falling above the tolerance, at the rounding of the outer precision or "
+        "because the inner one does not resolve the lowest modes: loosen the tolerance, solve in double "
+        "precision (complex128 right-hand sides, inner=None where 'single' stops), or use a larger mass"
     )
     BREAKDOWN = (
         "the iteration can take no further step: its directions are orthogonal to every residual: "
@@ -31,7 +32,8 @@ class Status(Enum):
     DIVERGED = (
         "the residual grew without limit: the operator has eigenvalues with negative real part, as Wilson "
         "quarks beyond their critical kappa, or the method does not suit it: use a larger mass (a smaller "
-        "kappa), or NormalEquations, which need a regular operator and nothing else"
+        "kappa), or the normal equations (NormalEquations, `cgnr` in a file), which need a regular operator "
+        "and nothing else"
     )
     INDEFINITE = (
         "a search direction has p^H A p <= 0, so the operator is not positive definite: conjugate gradients "
