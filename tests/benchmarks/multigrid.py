@@ -64,31 +64,31 @@ def main() -> None:
         setups = [multigrid.setup(M) for _ in range(1 + arguments.repeats)][1:]
         best = min(setups, key=lambda hierarchy: hierarchy.seconds)
         for rhs in arguments.rhs:
-            start = row(f"{mass:g}", f"{best.seconds:.3g}", f"{best.rate:.3f}", str(rhs), end=" ")
-            print(start + solves(arguments, machine, best, rhs), flush=True)
+            print(row(f"{mass:g}", f"{best.seconds:.3g}", f"{best.rate:.3f}", str(rhs), end=""), end="")
+            solves(arguments, machine, best, rhs)
         if arguments.one_by_one:
             alone = one_by_one(multigrid, best, machine)
             print(f"one vector after the other: {alone:.3g} s, {alone / best.seconds:.1f} times as long")
 
 
-def solves(arguments: argparse.Namespace, machine: Machine, hierarchy: Hierarchy, rhs: int) -> str:
-    """The columns of the solves of one mass for so many right-hand sides."""
+def solves(arguments: argparse.Namespace, machine: Machine, hierarchy: Hierarchy, rhs: int) -> None:
+    """Print the columns of the solves of one mass for so many right-hand sides, each once it is known."""
     S, draw = hierarchy.system, machine.xp.random.default_rng(SEED).standard_normal
     shape = (*hierarchy.M.shape, rhs)
     b = S.prepare(draw(shape) + 1j * draw(shape))
     exact = hierarchy.solver(EXACT).solve(S, b, on_failure="return").x if arguments.error else None
     solvers: list[Any] = [hierarchy.solver(TOLERANCE, restart=arguments.restart)]
     if not arguments.no_bicgstab:
-        solvers.append(BiCGstab(TOLERANCE, max_iterations=20_000, inner="single"))
-    cells, seconds = [], []
+        solvers.append(BiCGstab(TOLERANCE, max_iterations=5000, inner="single"))
+    seconds = []
     for solver in solvers:
         solve = functools.partial(solver.solve, S, b)
         iterations, fastest, joules, x = measured(machine, solve, arguments.repeats)
         seconds.append(fastest)
         energy = "-" if joules is None else f"{joules / rhs:.1f}"
         ratio = "-" if exact is None else f"{error_to_residual(S, x, b, exact):.2g}"
-        cells += [iterations, f"{1e3 * fastest / rhs:.1f}", energy, ratio]
-    return row(*cells, *(f"{seconds[1] / seconds[0]:.1f}" for _ in seconds[1:]))
+        print("", row(iterations, f"{1e3 * fastest / rhs:.1f}", energy, ratio, end=""), end="", flush=True)
+    print("", row(*(f"{seconds[1] / seconds[0]:.1f}" for _ in seconds[1:])), flush=True)
 
 
 def measured(

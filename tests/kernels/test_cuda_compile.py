@@ -95,7 +95,7 @@ def tuned(dtype: np.dtype) -> list[Launch]:
         *(block_cg_shapes.iteration_grams(n, dtype, ROWS) for n in (8, 16, 24, 32)),
         *(columns.reduction(kernel, n, dtype, ROWS) for kernel in columns.REDUCTIONS for n in WIDTHS),
         *(columns.cg_advance(n, dtype, ROWS) for n in WIDTHS),
-        *(columns.lane_gram(n, dtype, ROWS, 5) for n in (1, 8, 33)),
+        *(columns.lane_gram(n, dtype, ROWS, 5) for n in (1, 8, 24, 33)),
         columns.lane_least_squares(16, 5),
         *(columns.lane_dots(n, dtype, ROWS, 10) for n in WIDTHS),
         *(columns.lane_update(n, dtype, ROWS, 10) for n in WIDTHS),

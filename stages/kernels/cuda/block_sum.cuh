@@ -5,6 +5,7 @@
 // doubles.
 template <int COLUMNS, int GROUPS, int VALUES>
 __device__ __forceinline__ void sum_over_groups(double (&values)[VALUES], double* scratch) {
+    static_assert((GROUPS & (GROUPS - 1)) == 0, "halving loses groups unless there are a power of two");
     const int group = threadIdx.x / COLUMNS;
     for (int half = GROUPS / 2; half > 0; half /= 2) {
         const int partner = threadIdx.x % (half * COLUMNS);

@@ -135,6 +135,7 @@ class _FunctionGraph:
         stream = cupy.cuda.Stream(non_blocking=True)
         cupy.cuda.get_current_stream().synchronize()  # workspaces of kernels are shared between streams
         with cupy.cuda.using_allocator(self._pool.malloc), stream:
+            cupy.get_default_memory_pool().free_all_blocks()  # what it keeps for later, this pool lacks
             self._argument = cupy.zeros_like(like)
             function(self._argument)
             stream.synchronize()

@@ -90,7 +90,7 @@ def lane_dots(n: int, dtype: np.dtype, rows: int, count: int) -> Options[ColumnS
 def lane_gram(n: int, dtype: np.dtype, rows: int, count: int) -> Launch:
     """Products of `count` fields: many registers a thread, and so small blocks; grid (parts, 1)."""
     vectors = _vectors(n, dtype)
-    groups = max(1, GRAM_THREADS // vectors)
+    groups = power_of_two(max(1, GRAM_THREADS // vectors))
     parts = min(ceil(rows / (4 * groups)), 3 * MULTIPROCESSORS)
     return Launch(
         "lane_gram.cu", instance("lane_gram", dtype, n, count, groups), (parts, 1), vectors * groups
