@@ -84,6 +84,7 @@ def test_synthetic_loops(quantity: str, scale: float, target: float) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize(("quantity", "target"), [("loops", 0.25), ("correlator", 0.2)])
 def test_real_solves(quantity: str, target: float) -> None:
     """Light loops of a 4^4 lattice against the exact trace; each sample has noise of its own."""
