@@ -52,9 +52,9 @@ def solver_choice(
     """The cheapest method for `planned` right-hand sides per configuration, setup included.
 
     Each of `stages.spectroscopy.methods.SOLVERS` solves the first `block` columns of the sources; levels and
-    seed are those of multigrid. The choice
-    stands when a campaign grows: how many right-hand sides were planned when it was made is recorded, and is
-    in no key; nor are timings reproducible. Raises InputError where no method reaches the tolerance.
+    seed are those of multigrid. The choice stands when a campaign grows: how many right-hand sides were
+    planned when it was made is recorded, and is in no key; nor are timings reproducible. Raises InputError
+    where no method reaches the tolerance.
     """
     _, first = next(iter(sources))
     fields = first.fields.reshape(*first.fields.shape[:3], -1)[..., :block].copy()

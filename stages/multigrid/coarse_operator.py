@@ -125,6 +125,15 @@ def gamma5(like: Array) -> Array:
     return to_device_like(signs, like)
 
 
+def inverse_or_nan(matrices: Array) -> Array:
+    """The inverse of matrices ``[..., n, n]``; where one is singular NaN, on a host of all."""
+    xp = array_module(matrices)
+    try:
+        return xp.linalg.inv(matrices)
+    except np.linalg.LinAlgError:
+        return xp.full_like(matrices, np.nan)
+
+
 def galerkin(A: LevelOperator, P: Transfer) -> CoarseOperator:
     """P^H A P for A that is gamma5-Hermitian."""
     coarse = P.aggregates.coarse

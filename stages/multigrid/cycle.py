@@ -18,6 +18,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from stages.kernels.dispatch import Array, Kernels, array_module
+from stages.multigrid.coarse_operator import inverse_or_nan
 from stages.multigrid.smoother import Smoother
 from stages.multigrid.system import CoarseSystem, System
 from stages.multigrid.transfer import Transfer
@@ -33,7 +34,7 @@ class GridSolve(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Cycle:
-    """A cycle as a preconditioner of `system.operator`, in its precision; not linear where GCR is in it."""
+    """A cycle as a preconditioner of `system.operator`, in its precision; as little linear as GCR."""
 
     system: System
     transfer: Transfer
@@ -106,12 +107,12 @@ DIRECT_UNKNOWNS = 1024
 
 
 def coarsest_solve(system: CoarseSystem, kernels: Kernels, steps: int, tolerance: float) -> GridSolve:
-    """The inverse of a small system, computed in double; GCR for a larger one."""
+    """The inverse of a small system, computed in double, NaN for a singular one; GCR for a larger one."""
     if np.prod(system.operator.shape) > DIRECT_UNKNOWNS:
         return KrylovSolve(system, kernels, steps, tolerance)
     matrix = system.dense()
     xp, (sites, n) = array_module(matrix), system.operator.shape
-    inverse = xp.linalg.inv(matrix).reshape(sites, n, sites, n).swapaxes(1, 2)
+    inverse = inverse_or_nan(matrix).reshape(sites, n, sites, n).swapaxes(1, 2)
     everywhere = np.tile(np.arange(sites, dtype=np.int32), (sites, 1))
     links = xp.ascontiguousarray(inverse.astype(system.operator.dtype))
     packed = kernels.coarse_dslash.pack(links, xp.asarray(everywhere))

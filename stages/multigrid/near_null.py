@@ -38,7 +38,7 @@ def relaxed(system: System, fields: Array, smoother: Smoother) -> Array:
 
 
 def refined(system: System, fields: Array, cycle: Cycle, kernels: Kernels) -> Array:
-    """One step of inverse iteration: about A^-1 times the fields, made orthonormal over the whole grid."""
+    """One step of inverse iteration: about A^-1 times the fields, each of norm one."""
     rhs, kept = system.prepare(normalised(fields, kernels))
     return normalised(system.reconstruct(cycle.apply(rhs), kept), kernels)
 

@@ -23,7 +23,7 @@ from stages.kernels.dispatch import Array, Kernels, array_module, to_device_like
 from stages.kernels.gamma import COMPONENTS
 from stages.lattice.errors import InputError
 from stages.lattice.geometry import EVEN
-from stages.multigrid.coarse_operator import CoarseOperator, gamma5
+from stages.multigrid.coarse_operator import CoarseOperator, gamma5, inverse_or_nan
 from stages.multigrid.fine_operator import FineOperator
 from stages.multigrid.grid import HOPS
 
@@ -206,9 +206,8 @@ class CoarseSchur:
     @cached_property
     def inverse(self) -> Array:
         """X^-1 of every site, computed in double."""
-        xp = array_module(self.A.diagonal)
-        inverse = xp.linalg.inv(self.A.diagonal.astype(np.complex128))
-        if not bool(xp.isfinite(inverse).all()):
+        inverse = inverse_or_nan(self.A.diagonal.astype(np.complex128))
+        if not bool(array_module(inverse).isfinite(inverse).all()):
             raise InputError(
                 "a local matrix of a coarse operator is singular: change the mass or the vectors"
             )

@@ -108,7 +108,7 @@ def _trial(M: WilsonOperator, sources: Array, candidate: Candidate, tolerance: f
         solution = method.solve(M, sources, watch)
     except TooSlow:
         return failed(how=f"given up after {limit:.2g} s", setup_seconds=setup)
-    except (NotConverged, PoorSetup) as error:
+    except (NotConverged, PoorSetup, InputError) as error:
         return failed(how=str(error), setup_seconds=setup)
     seconds, residual = watch.seconds() / sources.shape[-1], float(np.max(solution.residual))
     return Trial(candidate.name, "converged", setup, seconds, int(solution.iterations), residual)

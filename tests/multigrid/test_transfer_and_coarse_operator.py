@@ -9,6 +9,7 @@ from stages.kernels import reference
 from stages.lattice.errors import InputError
 from stages.lattice.geometry import Lattice
 from stages.multigrid.coarse_operator import CoarseOperator, galerkin
+from stages.multigrid.cycle import coarsest_solve
 from stages.multigrid.fine_operator import FineOperator
 from stages.multigrid.grid import Aggregates, Grid
 from stages.multigrid.system import CoarseSchur, FineSystem, FullSystem, coarse_system
@@ -174,3 +175,17 @@ def test_bad_aggregates(draw):
         transfer(Aggregates(grid, (2, 2, 2, 2)), twins, reference)
     with pytest.raises(InputError, match="even extents"):
         CoarseSchur(CoarseOperator(Grid((3, 1, 1, 1)), draw(3, 4, 4), draw(3, 8, 4, 4), reference))
+
+
+@pytest.mark.parametrize("extents", [(2, 2, 2, 2), (1, 2, 2, 2)])
+def test_singular_coarse_operators(extents):
+    """Refused where a site has no inverse; with a singular matrix a solve is NaN, and so is its rate."""
+    grid = Grid(extents)
+    nothing = np.zeros((grid.sites, 4, 4), np.complex64)
+    A = CoarseOperator(grid, nothing, np.zeros((grid.sites, 8, 4, 4), np.complex64), reference)
+    b = np.ones((grid.sites, 4, 1), np.complex64)
+    if grid.even_odd:
+        with pytest.raises(InputError, match="local matrix of a coarse operator is singular"):
+            coarse_system(A).prepare(b)
+        return
+    assert np.isnan(coarsest_solve(coarse_system(A), reference, 5, 0.1).solve(b)).all()

@@ -97,6 +97,17 @@ def test_pauses_are_not_counted(operator: WilsonOperator, clock: Clock) -> None:
     assert trials[0].seconds_per_rhs == pytest.approx((2.0 + 4 * 0.2) / 4)
 
 
+def test_a_setup_that_cannot_be_made_is_not_taken(operator: WilsonOperator, clock: Clock) -> None:
+    """As that of multigrid for an operator with a zero mode."""
+
+    def impossible(tolerance: float) -> Scripted:
+        raise InputError("near-null vectors are linearly dependent")
+
+    candidates = [Candidate("multigrid", impossible), candidate(clock, "plain", 0.0, 8.0)]
+    trials = measure(operator, SOURCES, candidates, 1e-10, 4)
+    assert trials[cheapest(trials, 4)].name == "plain" and "linearly dependent" in trials[0].how
+
+
 def test_nothing_converges() -> None:
     failed = Trial("cgnr", "the iteration limit came", np.nan, np.nan, 0, np.nan)
     with pytest.raises(InputError, match=r"no solver reached the tolerance \(cgnr: the iter.*smaller kappa"):
