@@ -136,8 +136,8 @@ def _orthonormalised(vectors: Array) -> Array:
     inverse = xp.linalg.inv(factor).conj().swapaxes(-1, -2) / norms[..., :, None]
     if not bool(xp.isfinite(inverse).all()):
         raise InputError(
-            "near-null vectors are linearly dependent on an aggregate: take fewer vectors, larger aggregates, "
-            "fewer refinements or a larger mass, as those of an operator with a zero mode become alike"
+            "near-null vectors are linearly dependent on an aggregate: take fewer vectors, larger "
+            "aggregates, fewer refinements or a larger mass: where there is a zero mode, all become alike"
         )
     return vectors @ inverse.astype(vectors.dtype)
 
