@@ -215,6 +215,8 @@ def contradictions(parameters: Mesons) -> Iterator[tuple[Location, str]]:
         yield ("sources",), f"sources of kind {kind} need `{key}`"
     for key in sorted(given - NEEDS[kind] - MAY_HAVE.get(kind, set())):
         yield ("sources", key), f"does not belong to sources of kind {kind}: leave it out"
+    if kind == "file" and sources.chunk > 1:
+        yield ("sources", "chunk"), "sources in files are solved for one at a time: leave it out"
     for key, values in (("times", sources.times or ()), ("points", sources.points or ())):
         if len(set(values)) < len(values):
             yield ("sources", key), "names a source twice"

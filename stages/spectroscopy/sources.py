@@ -107,12 +107,14 @@ def read_source(path: Path, lattice: Lattice) -> NDArray[np.complex128]:
         field = np.load(path, allow_pickle=False)
     except (OSError, ValueError) as error:
         raise InputError(f"{path} cannot be read as a NumPy file of a source: {error}") from None
+    if not isinstance(field, np.ndarray):
+        raise InputError(f"{path} holds several NumPy arrays: save the source alone, by numpy.save")
     if not np.iscomplexobj(field) or field.shape[:6] != shape or field.ndim > 7:
         raise InputError(
             f"{path} holds {field.dtype} {field.shape}, but a source on {lattice} is complex {shape}, "
             "t z y x spin colour, with a last axis where there are several columns"
         )
-    if not np.isfinite(field.view(field.real.dtype)).all():
+    if not np.isfinite(field).all():
         raise InputError(f"{path} holds numbers that are not finite: write the source again")
     flat = field.reshape(lattice.volume, COMPONENTS, -1).astype(complex)
     return np.stack([flat[lattice.lexicographic(parity)] for parity in (EVEN, ODD)])

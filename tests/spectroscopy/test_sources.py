@@ -81,6 +81,8 @@ def test_a_users_file(tmp_path: Path) -> None:
     assert sources.first_time(source, LATTICE) == 3
     np.save(tmp_path / "b.npy", field[..., 0])
     np.testing.assert_array_equal(sources.read_source(tmp_path / "b.npy", LATTICE), source[..., :1])
+    np.save(tmp_path / "c.npy", np.asfortranarray(field))
+    np.testing.assert_array_equal(sources.read_source(tmp_path / "c.npy", LATTICE), source)
 
 
 def test_bad_files_are_refused(tmp_path: Path) -> None:
@@ -94,6 +96,10 @@ def test_bad_files_are_refused(tmp_path: Path) -> None:
         np.save(path, field)
         with pytest.raises(InputError, match=said):
             sources.read_source(path, LATTICE)
+    with path.open("wb") as archive:
+        np.savez(archive, source=np.ones(3))
+    with pytest.raises(InputError, match="several NumPy arrays"):
+        sources.read_source(path, LATTICE)
     path.write_text("a source")
     with pytest.raises(InputError, match="cannot be read as a NumPy file"):
         sources.read_source(path, LATTICE)

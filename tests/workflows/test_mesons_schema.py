@@ -74,6 +74,11 @@ SOURCES = "{kind: point, times: [0, 2]}"
             "store: store\nmultigrid: {levels: [{aggregate: [2, 2, 2, 2], steps: 0}]}",
             "mesons.yaml: `multigrid.levels.steps` (line 9) is 0, expected at least 1",
         ),
+        (
+            SOURCES,
+            "{kind: file, files: '*.npy', chunk: 2}",
+            "`sources.chunk` (line 5): sources in files are solved for one at a time",
+        ),
         (SOURCES, "{kind: file, files: '*.npy'}", "no file matches '*.npy', looking from"),
         ("workflow: mesons", "workflow: meson", "is 'meson': did you mean `mesons`?"),
         ("store: store", "store: report", "'report' lies in the store 'report'"),
