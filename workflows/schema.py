@@ -282,5 +282,6 @@ def too_few_bins(configurations: int, width: int) -> Iterator[tuple[Location, st
     if configurations < 2 * width:
         yield (
             ("analysis", "jackknife_bin"),
-            f"{counted(configurations, 'configuration')} in bins of {width} leave fewer than two bins",
+            f"{counted(configurations, 'configuration')} in bins of {width} leave fewer than two bins: take "
+            "more configurations or smaller bins",
         )

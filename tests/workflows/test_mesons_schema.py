@@ -82,7 +82,7 @@ SOURCES = "{kind: point, times: [0, 2]}"
         (SOURCES, "{kind: file, files: '*.npy'}", "no file matches '*.npy', looking from"),
         ("workflow: mesons", "workflow: meson", "is 'meson': did you mean `mesons`?"),
         ("store: store", "store: report", "'report' lies in the store 'report'"),
-        ("report: report", "report: report\nanalysis: {jackknife_bin: 2}", "leave fewer than two bins"),
+        ("report: report", "report: report\nanalysis: {jackknife_bin: 2}", "leave fewer than two bins: take"),
     ],
 )
 def test_refused_before_anything_starts(

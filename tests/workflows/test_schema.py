@@ -131,7 +131,8 @@ MISTAKES = {
     ),
     "bins too wide": (
         ("store: here", "store: here\nanalysis: {jackknife_bin: 2}"),
-        "`analysis.jackknife_bin` (line 27): 3 configurations in bins of 2 leave fewer than two bins",
+        "`analysis.jackknife_bin` (line 27): 3 configurations in bins of 2 leave fewer than two bins: take "
+        "more configurations or smaller bins",
     ),
     "key given twice": (
         ("  seed: 55\n", "  seed: 55\n  seed: 56\n"),
