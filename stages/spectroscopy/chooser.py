@@ -86,7 +86,7 @@ def cheapest(trials: Sequence[Trial], planned: int) -> int:
     Raises InputError where none converged.
     """
     if not any(trial.converged for trial in trials):
-        said = "; ".join(f"{trial.name}: {trial.how}" for trial in trials)
+        said = "; ".join(f"{trial.name}: {trial.how.split(': ')[0]}" for trial in trials)  # without remedies
         raise InputError(
             f"no solver reached the tolerance ({said}): raise max_iterations, loosen the tolerance, or use a "
             "smaller kappa (a larger mass)"
