@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from widths import widths
 
 from stages.lattice.errors import InputError
 
@@ -29,7 +30,7 @@ def matrix(vectors, sites):
     return P.reshape(SITES * 2 * N, COUNT * 2 * VECTORS)
 
 
-@pytest.mark.parametrize("rhs", [1, 16])
+@pytest.mark.parametrize("rhs", widths((5, 16), (1,)))
 def test_transfers_are_products_with_the_dense_matrix(backend, random, tolerance, rhs):
     vectors = random(COUNT, 2, PER_AGGREGATE * N, VECTORS)
     packed, sites = packed_vectors(backend, random, vectors)

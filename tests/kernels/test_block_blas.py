@@ -4,28 +4,21 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from widths import widths
 
 from stages.lattice.errors import InputError
 
 ROWS = (1, 47, 48, 2048, 6151)
 
-PAIRS = [
-    (1, 1),
-    (3, 3),
-    (16, 16),
-    (3, 16),
-    (33, 5),
-    *(pytest.param((n, n), marks=pytest.mark.slow) for n in (8, 33, 64)),
-]
+PAIRS = widths([(3, 3), (16, 16), (3, 16), (33, 5)], [(1, 1), (8, 8), (33, 33), (64, 64)])
 
 
 def close(values, expected, tolerance):
     return np.linalg.norm(values - expected) <= tolerance * np.linalg.norm(expected)
 
 
-@pytest.mark.parametrize("pair", PAIRS, ids=str)
-def test_products_of_blocks(backend, random, tolerance, pair):
-    n, m = pair
+@pytest.mark.parametrize(("n", "m"), PAIRS)
+def test_products_of_blocks(backend, random, tolerance, n, m):
     x, y, a = random(2051, 3, n), random(2051, 3, m), random(n, m).astype(complex)
     rows_x, rows_y = x.reshape(-1, n).astype(complex), y.reshape(-1, m).astype(complex)
     blas, on_device = backend.kernels.block_blas, backend.array(x)
@@ -46,7 +39,7 @@ def test_products_of_blocks(backend, random, tolerance, pair):
     assert np.array_equal(backend.host(on_device), x)
 
 
-@pytest.mark.parametrize("n", [1, 8, 33])
+@pytest.mark.parametrize("n", widths((3, 16), (1, 8, 33)))
 def test_results_may_take_the_place_of_their_input(backend, random, n):
     x, q, a = backend.array(random(700, 3, n)), backend.array(random(700, 3, n)), random(n, n).astype(complex)
     blas, a = backend.kernels.block_blas, backend.array(a)
@@ -62,7 +55,7 @@ def test_results_may_take_the_place_of_their_input(backend, random, n):
     assert np.array_equal(backend.host(overwritten), backend.host(apart_sum))
 
 
-@pytest.mark.parametrize("n", [1, 3, 8, 16, 33, 64])
+@pytest.mark.parametrize("n", widths((3, 33), (1, 8, 16, 64)))
 def test_sums_by_column(backend, random, tolerance, n):
     x, y = random(2051, 3, n), random(2051, 3, n)
     blas = backend.kernels.block_blas

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from widths import widths
 
 from stages.kernels.block_coefficients import BlockCoefficients
 from stages.kernels.dispatch import to_host
 
-WIDTHS = (1, 3, 16, *(pytest.param(n, marks=pytest.mark.slow) for n in (8, 12, 24, 32, 33, 64)))
-"""The CPU compiles each width for seconds; one of each kind is enough for a quick run."""
+WIDTHS = widths((1, 3, 16), (8, 12, 24, 32, 33, 64))
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from widths import widths
 
 from stages.kernels.cg_coefficients import CGCoefficients
 from stages.lattice.errors import InputError
@@ -29,7 +30,7 @@ def coefficients(backend):
     return make
 
 
-@pytest.mark.parametrize("n", [1, 3, 8, 16, 33, 64])
+@pytest.mark.parametrize("n", widths((3, 33), (1, 8, 16, 64)))
 def test_a_step(backend, random, tolerance, coefficients, n):
     x, r, p, ap = (random(769, 3, n) for _ in range(4))
     on_device = [backend.array(values) for values in (x, r, p, ap)]

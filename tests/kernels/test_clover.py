@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from widths import widths
 
 from stages.lattice.errors import InputError
 
@@ -15,7 +16,7 @@ def hermitian(random, sites=SITES):
     return blocks + blocks.conj().swapaxes(-1, -2)
 
 
-@pytest.mark.parametrize("n", [1, 2, 3, 16, 17])
+@pytest.mark.parametrize("n", widths((3, 17), (1, 2, 16)))
 def test_multiplies_each_chirality_of_each_site(backend, random, tolerance, n):
     blocks, x = hermitian(random), random(SITES, 12, n)
     expected = np.stack(

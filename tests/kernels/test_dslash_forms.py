@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from widths import widths
 
 from stages.kernels.half_field import HalfField, empty
 from stages.kernels.reference import hisq_dslash as reference
@@ -21,7 +22,7 @@ def hisq_links(random, lattice):
     return links.reshape(-1, 16, 3, 3)
 
 
-@pytest.mark.parametrize("n", [1, 2, 8, 12, 33, 64])
+@pytest.mark.parametrize("n", widths((3, 33), (1, 2, 8, 12, 64)))
 @pytest.mark.parametrize("extents", EXTENTS, ids=str)
 def test_hisq_long_links_in_13_reals(backend, random, tolerance, extents, n):
     """For few right-hand sides the GPU keeps two rows and a phase of them: the same to rounding."""
@@ -56,7 +57,7 @@ def test_conversion_to_16_bits_and_back(backend, random, n):
 
 
 @pytest.mark.parametrize("dtype", ["complex64"], indirect=True)
-@pytest.mark.parametrize("n", [1, 2, 8, 12, 32, 33, 64])
+@pytest.mark.parametrize("n", widths((3, 33), (1, 2, 8, 12, 32, 64)))
 @pytest.mark.parametrize("extents", EXTENTS, ids=str)
 def test_dslash_in_16_bits(backend, random, extents, n):
     """Within a few roundings of 16 bits of the exact result, and to rounding that of the decoded operands."""

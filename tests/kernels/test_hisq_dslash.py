@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from widths import widths
 
 from stages.kernels.directions import displacements, staple_tables
 from stages.kernels.operands import check_links
@@ -11,7 +12,7 @@ from stages.lattice.errors import InputError
 from stages.lattice.geometry import EVEN, ODD, Lattice
 from stages.lattice.layout import to_lexicographic, to_parity
 
-WIDTHS = (1, 3, 8, 16, 33, 64)
+WIDTHS = widths((3, 33), (1, 8, 16, 64))
 LATTICES = [(6, 4, 10, 8), (16, 6, 4, 4), (4, 4, 4, 4), (2, 4, 6, 14)]
 
 
@@ -64,7 +65,7 @@ def test_every_shape_of_lattice(backend, random, tolerance, extents, parity, dir
     assert close(backend.host(out), by_shifts(links, x, lattice, parity), tolerance)
 
 
-@pytest.mark.parametrize("n", [1, 8, 33])
+@pytest.mark.parametrize("n", widths((3, 33), (1, 8)))
 def test_adds_the_diagonal_in_the_same_pass(backend, random, tolerance, n):
     lattice = Lattice((4, 6, 4, 6))
     links, x, y = (random(lattice.half_volume, *rest) for rest in ((16, 3, 3), (3, n), (3, n)))
@@ -77,7 +78,7 @@ def test_adds_the_diagonal_in_the_same_pass(backend, random, tolerance, n):
     assert np.array_equal(backend.host(diagonal), backend.host(out))
 
 
-@pytest.mark.parametrize("n", [1, 3, 8, 12, 16, 33, 56, 64])
+@pytest.mark.parametrize("n", widths((3, 33), (1, 8, 12, 16, 56, 64)))
 @pytest.mark.parametrize("directions", [16, 8])
 def test_sums_diagonal_times_out_in_the_same_pass(backend, random, tolerance, directions, n):
     """The sums are those of the field that is stored, also where it takes the diagonal's place."""

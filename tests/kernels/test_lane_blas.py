@@ -5,15 +5,19 @@ from __future__ import annotations
 import numba
 import numpy as np
 import pytest
+from widths import widths
 
 from stages.lattice.errors import InputError
+
+SHAPES = widths([(1, 9), (3, 4), (33, 5)], [(1, 1), (2, 3), (8, 2), (16, 10)])
+"""Right-hand sides and fields."""
 
 
 def close(values, expected, tolerance):
     return np.linalg.norm(values - expected) <= tolerance * np.linalg.norm(expected)
 
 
-@pytest.mark.parametrize(("n", "count"), [(1, 1), (1, 9), (2, 3), (3, 4), (8, 2), (16, 10), (33, 5)])
+@pytest.mark.parametrize(("n", "count"), SHAPES)
 def test_sums_and_updates_are_those_of_each_column(backend, random, tolerance, n, count):
     xs, y, a = random(count, 1537, 2, n), random(1537, 2, n), random(count, n).astype(complex)
     blas, basis, field = backend.kernels.lane_blas, backend.array(xs), backend.array(y)

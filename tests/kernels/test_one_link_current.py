@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from widths import widths
 
 from stages.lattice.geometry import EVEN, ODD, Lattice
 from stages.lattice.layout import to_lexicographic
@@ -16,7 +17,7 @@ def embed(field, lattice, parity):
     return to_lexicographic(both, lattice)
 
 
-@pytest.mark.parametrize("n", [1, 8, 33])
+@pytest.mark.parametrize("n", widths((1, 33), (8,)))
 @pytest.mark.parametrize("parity", [EVEN, ODD])
 def test_current_equals_shifts_of_the_lattice(backend, random, tolerance, n, parity):
     lattice = Lattice((6, 4, 2, 8))
@@ -34,7 +35,7 @@ def test_current_equals_shifts_of_the_lattice(backend, random, tolerance, n, par
     assert np.abs(backend.host(current) - expected).max() <= 4 * tolerance * np.abs(expected).max()
 
 
-@pytest.mark.parametrize("n", [1, 8, 33])
+@pytest.mark.parametrize("n", widths((1, 33), (8,)))
 def test_dot_products_by_time_slice(backend, random, tolerance, n):
     lattice = Lattice((4, 6, 4, 10))
     x, y = random(lattice.half_volume, 3, n), random(lattice.half_volume, 3, n)

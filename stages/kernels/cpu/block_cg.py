@@ -59,8 +59,13 @@ def _grams_kernel(n: int, itemsize: int) -> Callable[..., None]:
         for block in prange(len(partial)):
             sums = np.empty((n, 2 * n), p.dtype)
             result = sums.ctypes.data
-            partial[block] = 0
-            sums[:] = 0
+            for m in range(3):
+                for i in range(n):
+                    for lane in range(2 * n):
+                        partial[block, m, i, lane] = 0
+            for i in range(n):
+                for lane in range(2 * n):
+                    sums[i, lane] = 0
             end = min(rows, (block + 1) * BLOCK_ROWS)
             for first in range(block * BLOCK_ROWS, end, GRAM_ROWS):
                 terms, shift = min(GRAM_ROWS, end - first), first * row_bytes
@@ -88,7 +93,10 @@ def _grams_kernel(n: int, itemsize: int) -> Callable[..., None]:
 
 @cache
 def _step_kernel(n: int, rhs: int, itemsize: int) -> Callable[..., None]:
-    """The sweep, PRODUCT_ROWS rows at a time; rows beyond the end are in the copies alone."""
+    """The sweep, PRODUCT_ROWS rows at a time; rows beyond the end are in the copies alone.
+
+    Copies are loops: assignments of slices take Numba five seconds to compile.
+    """
     element = 2 * itemsize
     row_bytes, x_bytes = n * element, rhs * element
 
@@ -106,12 +114,14 @@ def _step_kernel(n: int, rhs: int, itemsize: int) -> Callable[..., None]:
             new_x, new_q = solution.ctypes.data, new.ctypes.data
             end = min(rows, (block + 1) * BLOCK_ROWS)
             for first in range(block * BLOCK_ROWS, end, PRODUCT_ROWS):
-                last = min(first + PRODUCT_ROWS, end)
-                count = last - first
-                fields[0, :count] = q[first:last]
-                fields[1, :count] = p[first:last]
-                fields[2, :count] = ap[first:last]
-                solution[:count] = x[first:last]
+                count = min(PRODUCT_ROWS, end - first)
+                for row in range(count):
+                    for lane in range(2 * n):
+                        fields[0, row, lane] = q[first + row, lane]
+                        fields[1, row, lane] = p[first + row, lane]
+                        fields[2, row, lane] = ap[first + row, lane]
+                    for lane in range(2 * rhs):
+                        solution[row, lane] = x[first + row, lane]
                 matrix_product(
                     old_p, for_x, new_x, x_bytes, new_x, n,
                     itemsize, PRODUCT_ROWS, rhs, row_bytes, element, x_bytes, 0,
@@ -128,9 +138,12 @@ def _step_kernel(n: int, rhs: int, itemsize: int) -> Callable[..., None]:
                     old_p, for_p, new_q, row_bytes, old_q, n,
                     itemsize, PRODUCT_ROWS, n, row_bytes, element, row_bytes, 0,
                 )  # fmt: skip
-                x[first:last] = solution[:count]
-                q[first:last] = new[:count]
-                p[first:last] = fields[0, :count]
+                for row in range(count):
+                    for lane in range(2 * rhs):
+                        x[first + row, lane] = solution[row, lane]
+                    for lane in range(2 * n):
+                        q[first + row, lane] = new[row, lane]
+                        p[first + row, lane] = fields[0, row, lane]
 
     real = f"f{itemsize}"
     read, written = array_type(real, 2), array_type(real, 2, writable=True)
