@@ -1,0 +1,14 @@
+"""Numbers of right-hand sides: the CPU compiles each for a second or two, and a quick run has a few."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+
+def widths(quick: Sequence[Any], slow: Sequence[Any]) -> list[Any]:
+    """Values of one parameter, or tuples for several, those of `slow` for the full run alone."""
+    values = [value if isinstance(value, tuple) else (value,) for value in slow]
+    return [*quick, *(pytest.param(*value, marks=pytest.mark.slow) for value in values)]
