@@ -37,8 +37,8 @@ def held(counts):
 def test_predicted_variance_is_the_scatter(counts, scale):
     """Where the mean loop vanishes all of it is from pairs, where it is large most is linear in the noise."""
     rng, loops = np.random.default_rng(31), replace(waving(scale), bias=0.0)
-    moments = average([noise_moments(loops.pieces(rng, *counts)) for _ in range(250)])
-    ratio = correlator_variance(moments, held(counts)) / scatter(loops, rng, counts, 1500)
+    moments = average([noise_moments(loops.pieces(rng, *counts)) for _ in range(120)])
+    ratio = correlator_variance(moments, held(counts)) / scatter(loops, rng, counts, 800)
     assert np.mean(ratio) == pytest.approx(1.0, abs=0.15)
     assert np.all(np.abs(ratio - 1) < 0.3)
 
@@ -59,7 +59,7 @@ def test_quoted_errors_of_single_configurations_by_chi_squared(scale):
     """Each from its own 16 vectors; too safe where all is from pairs, as a linear part is never negative."""
     rng, loops = np.random.default_rng(39), replace(waving(scale), bias=0.0)
     exact = time_correlation(loops.mean, loops.mean)[SPATIAL].mean(axis=0)
-    samples = [loops.pieces(rng, 16, 0) for _ in range(400)]
+    samples = [loops.pieces(rng, 16, 0) for _ in range(250)]
     missed = np.array([disconnected_correlator(pieces) - exact for pieces in samples])
     quoted = np.array([correlator_variance(noise_moments(pieces), [16]) for pieces in samples])
     assert 0.55 < np.mean(missed**2 / quoted) < 1.3
@@ -68,7 +68,7 @@ def test_quoted_errors_of_single_configurations_by_chi_squared(scale):
 def test_moments_of_pairs_have_no_bias():
     """From 4 vectors each, on the average, what very many give."""
     rng = np.random.default_rng(41)
-    few = average([noise_moments(waving(0.5).pieces(rng, 4, 4)) for _ in range(500)]).quadratic
+    few = average([noise_moments(waving(0.5).pieces(rng, 4, 4)) for _ in range(250)]).quadratic
     many = noise_moments(waving(0.5).pieces(rng, 300, 300)).quadratic
     assert np.mean(few[0, 0, 0, 0] / many[0, 0, 0, 0]) == pytest.approx(1.0, abs=0.2)
     assert np.mean(few[0, 1, 0, 1] / many[0, 1, 0, 1]) == pytest.approx(1.0, abs=0.2)
@@ -78,8 +78,8 @@ def test_moments_of_pilots_predict_other_counts():
     """Of more sloppy vectors, and of fine ones."""
     wanted = (24, 12)
     rng, loops = np.random.default_rng(43), waving(0.5)
-    moments = average([noise_moments(loops.pieces(rng, 12, 8)) for _ in range(200)])
-    ratio = correlator_variance(moments, wanted) / scatter(loops, rng, wanted, 1500)
+    moments = average([noise_moments(loops.pieces(rng, 12, 8)) for _ in range(120)])
+    ratio = correlator_variance(moments, wanted) / scatter(loops, rng, wanted, 800)
     assert np.mean(ratio) == pytest.approx(1.0, abs=0.2)
 
 
