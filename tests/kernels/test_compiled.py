@@ -96,6 +96,21 @@ def test_a_second_process_compiles_nothing_and_has_the_same_bits(tmp_path):
     assert len(digests) == 1
 
 
+COMPILE_ONE = """
+from stages.kernels.cpu import block_blas
+print(sum(block_blas._gram_kernel(2, 2, 4).stats.cache_misses.values()))
+"""
+
+
+@pytest.mark.slow
+def test_processes_that_start_together_compile_once(tmp_path):
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    options = {"cwd": ROOT, "env": environment, "stdout": subprocess.PIPE, "text": True}
+    together = [subprocess.Popen([sys.executable, "-c", COMPILE_ONE], **options) for _ in range(4)]
+    misses = [int(process.communicate()[0]) for process in together]
+    assert sorted(misses) == [0, 0, 0, 1]
+
+
 PHILOX = [
     ((0, 0, 0, 0), (0, 0), (0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8)),
     ((0xFFFFFFFF,) * 4, (0xFFFFFFFF,) * 2, (0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD)),
