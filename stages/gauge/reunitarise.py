@@ -1,4 +1,5 @@
-"""Projections of 3x3 matrices: to SU(3), against the rounding of files, and to U(3), inside HISQ smearing."""
+"""Projections of 3x3 matrices: to SU(3), against the rounding of files and inside APE and HYP smearing, and
+to U(3), inside HISQ smearing."""
 
 from __future__ import annotations
 
@@ -56,3 +57,17 @@ def to_u3(v: Array, kernels: Kernels | None = None, out: Array | None = None) ->
         left, _, right = xp.linalg.svd(matrices[singular])
         matrices[singular] = left @ right
     return Unitary(result, len(singular))
+
+
+def polar_su3(v: Array, kernels: Kernels | None = None, out: Array | None = None) -> Array:
+    """W det(W)^(-1/3) in SU(3), W the polar factor of matrices ``[..., 3, 3]``, complex128.
+
+    The cube root is the one of the smallest phase. P[G V H] = G P[V] H for G, H in SU(3), which Gram-Schmidt
+    on rows lacks. QUDA's projection inside smearing; Chroma maximises Re tr(U^dag V) over U in SU(3) instead,
+    which is the same matrix only where det W = 1. `out` may be `v`.
+    """
+    xp = array_module(v)
+    w = to_u3(v, kernels, out).matrices
+    determinant = (w[..., 0, :] * xp.cross(w[..., 1, :], w[..., 2, :])).sum(-1)
+    w *= xp.exp(-1j / 3 * xp.angle(determinant))[..., None, None]
+    return w

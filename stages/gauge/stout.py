@@ -27,13 +27,7 @@ def stout_links(
     are and are in no staple. links: SU(3) ``[mu, parity, site, 3, 3]``, complex128, without boundary signs;
     the result is a new array in SU(3) to rounding. Raises InputError.
     """
-    if links.shape != (4, 2, lattice.half_volume, 3, 3) or links.dtype != np.complex128:
-        raise InputError(
-            f"links to smear on {lattice} must be complex128 of shape (4, 2, {lattice.half_volume}, 3, 3), "
-            f"got {links.dtype} {links.shape}"
-        )
-    if steps < 0:
-        raise InputError(f"the number of stout steps must not be negative, got {steps}")
+    check_smearing(links, lattice, steps)
     kernels = kernels or kernels_for(links)
     smeared = array_module(links).array(links, order="C")
     for _ in range(steps):
@@ -46,6 +40,17 @@ def stout_links(
             generator = traceless_antihermitian(staples @ _dagger(before[mu]))
             smeared[mu] = exponential(generator) @ before[mu]
     return smeared
+
+
+def check_smearing(links: Array, lattice: Lattice, steps: int) -> None:
+    """Raises InputError for links that cannot be smeared and for a negative number of steps."""
+    if links.shape != (4, 2, lattice.half_volume, 3, 3) or links.dtype != np.complex128:
+        raise InputError(
+            f"links to smear on {lattice} must be complex128 of shape (4, 2, {lattice.half_volume}, 3, 3), "
+            f"got {links.dtype} {links.shape}"
+        )
+    if steps < 0:
+        raise InputError(f"the number of smearing steps must not be negative, got {steps}")
 
 
 def traceless_antihermitian(matrices: Array) -> Array:
