@@ -21,6 +21,7 @@ from stages.kernels.cuda.launch import coarse as coarse_shapes
 from stages.kernels.cuda.launch import columns
 from stages.kernels.cuda.launch import dslash as dslash_shapes
 from stages.kernels.cuda.launch import gauge as gauge_shapes
+from stages.kernels.cuda.launch import slice_products as slice_shapes
 from stages.kernels.cuda.launch import wilson as wilson_shapes
 from stages.kernels.cuda.launch.base import MAX_RHS, Launch
 from stages.kernels.cuda.tuning.timing import DELAY
@@ -108,6 +109,7 @@ def tuned(dtype: np.dtype) -> list[Launch]:
         gauge_shapes.noise("noise_roots", ODD, 5, dtype),
         gauge_shapes.noise("noise_gaussian", ODD, 5, dtype),
         columns.sum_partials(128),
+        slice_shapes.add_runs(8192, 48, dtype),
         DELAY,
         columns.REPORT,
         *(columns.sum_rows(49152, n) for n in WIDTHS),

@@ -15,6 +15,7 @@ from stages.kernels.cpu import (
     long_links,
     one_link_current,
     projection,
+    slice_products,
     staple,
     wilson_dslash,
 )
@@ -38,6 +39,7 @@ __all__ = [
     "one_link_current",
     "projection",
     "signs",
+    "slice_products",
     "staple",
     "stream",
     "wilson_dslash",
