@@ -1,0 +1,53 @@
+"""Sources of distillation (arXiv:0905.2160) and stochastic LapH (arXiv:1104.3870), built block by block."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from stages.distillation.columns import Columns
+from stages.kernels.dispatch import Array, array_module
+from stages.kernels.gamma import COLOURS, COMPONENTS, SPINS
+from stages.lattice.errors import InputError
+from stages.lattice.geometry import Lattice
+
+
+def distillation_sources(vectors: Array, lattice: Lattice, columns: Columns, block: range) -> Array:
+    """phi(x, t, spin) = sum_i v_i(x, t) rho(t, spin, i) for a block of columns.
+
+    The result is complex128 ``[parity, site, 12, column]`` in the library of `vectors`, component
+    3 * spin + colour. vectors: orthonormal eigenvectors
+    ``[time, parity, site of the slice, colour, eigenvector]``, complex64 or complex128, of which the columns
+    use the first `columns.eigenvectors`; only slices on which the block is not zero are read. Raises
+    InputError.
+    """
+    check_vectors(vectors, lattice, columns)
+    xp, width = array_module(vectors), len(block)
+    fields = xp.zeros((2, lattice.half_volume, COMPONENTS, width), complex)
+    slices = fields.reshape(2, lattice.time_extent, -1, SPINS, COLOURS, width)
+    for time in columns.times(block):
+        basis = vectors[time].reshape(-1, vectors.shape[-1])
+        for spin, rho in enumerate(columns.on_slice(time, block)):
+            used, filled = np.flatnonzero(rho.any(axis=1)), np.flatnonzero(rho.any(axis=0))
+            if len(used):
+                weights = xp.asarray(rho[np.ix_(used, filled)])
+                product = basis[:, xp.asarray(used)].astype(complex, copy=False) @ weights
+                part = slices[:, time, :, spin]
+                part[..., xp.asarray(filled)] = product.reshape(*part.shape[:-1], -1)
+    return fields
+
+
+def check_vectors(vectors: Array, lattice: Lattice, columns: Columns) -> None:
+    """Raises InputError for eigenvectors of another lattice, or fewer of them than the columns need."""
+    expected = (lattice.time_extent, 2, lattice.sites_per_slice, COLOURS)
+    if vectors.ndim != 5 or vectors.shape[:4] != expected:
+        raise InputError(
+            f"eigenvectors of the Laplacian on {lattice} have shape {expected} and their number "
+            f"(time parity site colour eigenvector), got {vectors.shape}"
+        )
+    if columns.time_extent != lattice.time_extent:
+        raise InputError(f"columns are on {columns.time_extent} time slices, the lattice is {lattice}")
+    if columns.eigenvectors > vectors.shape[4]:
+        raise InputError(
+            f"columns are of {columns.eigenvectors} eigenvectors, but {vectors.shape[4]} are given: compute "
+            "more, or take fewer"
+        )

@@ -1,0 +1,136 @@
+"""Dilution of LapH noise: projectors that partition the indices, their order and labels, refusals."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from stages.distillation.columns import FullColumns, StochasticColumns, coefficients
+from stages.distillation.dilution import LaphDilution
+from stages.distillation.noise import laph_noise
+from stages.lattice.errors import InputError
+
+TIMES, VECTORS = 6, 8
+NOISE = {"label": "d.17", "seed": 29, "kind": "u1"}
+SCHEMES = [
+    (LaphDilution(), 1),
+    (LaphDilution("full", "full", "full"), TIMES * 4 * VECTORS),
+    (LaphDilution("full", "full", "interlace-4"), TIMES * 4 * 4),
+    (LaphDilution("interlace-3", "interlace-2", "interlace-2"), 3 * 2 * 2),
+    (LaphDilution("interlace-2", "none", "full"), 2 * VECTORS),
+]
+schemes = pytest.mark.parametrize(("dilution", "count"), SCHEMES, ids=[str(count) for _, count in SCHEMES])
+
+
+def columns_of(dilution, noise=(3,)):
+    return StochasticColumns(noise, dilution, TIMES, VECTORS, **NOISE)
+
+
+@schemes
+def test_projectors_partition_the_indices(dilution, count):
+    """Each index is in one projector; their sum gives the noise back, to the bit."""
+    columns = columns_of(dilution, (3, 5))
+    assert len(columns) == 2 * count
+    for position, index in enumerate((3, 5)):
+        rho = coefficients(columns, range(position * count, (position + 1) * count))
+        assert np.array_equal(np.count_nonzero(rho, axis=-1), np.ones((TIMES, 4, VECTORS)))
+        assert np.array_equal(
+            rho.sum(axis=-1), laph_noise("d.17", 29, index, range(TIMES), VECTORS, NOISE["kind"])
+        )
+        sizes = np.count_nonzero(rho, axis=(0, 1, 2))
+        assert (sizes == TIMES * 4 * VECTORS // count).all()
+
+
+@schemes
+def test_blocks_do_not_alter_columns(dilution, count):
+    columns = columns_of(dilution, (3, 5))
+    whole = coefficients(columns, range(len(columns)))
+    for start in range(0, len(columns), 7):
+        block = range(start, min(start + 7, len(columns)))
+        assert np.array_equal(coefficients(columns, block), whole[..., block.start : block.stop])
+
+
+@schemes
+def test_labels_name_subsets(dilution, count):
+    """A column of label n5t1s0v2 is noise 5 at times, spins and eigenvectors of these remainders."""
+    columns = columns_of(dilution, (3, 5))
+    labels = [columns.column(number).label for number in range(len(columns))]
+    assert len(set(labels)) == len(labels)
+    number = 2 * count - 1
+    column, rho = columns.column(number), coefficients(columns, range(number, number + 1))[..., 0]
+    assert column.noise == 5 and column.label.startswith("n5t")
+    for indices, subset, total in zip(np.nonzero(rho), column, columns.subsets, strict=False):
+        assert set(indices % total) == {subset} == {total - 1}
+
+
+def test_sum_over_projectors_estimates_one():
+    """sum_d P_d rho (P_d rho)^H: 1 on average, exactly 1 for elements between subsets and on the diagonal."""
+    samples, times, vectors = 600, 2, 6
+    dilution = LaphDilution("full", "interlace-2", "interlace-3")
+    columns = StochasticColumns(range(samples), dilution, times, vectors, **NOISE)
+    count, size = len(columns) // samples, times * 4 * vectors
+    total = np.zeros((size, size), complex)
+    for n in range(samples):
+        rho = coefficients(columns, range(n * count, (n + 1) * count)).reshape(size, count)
+        total += rho @ rho.conj().T
+    mean = total / samples
+    same = np.zeros((size, size), bool)
+    for column in (coefficients(columns, range(count)) != 0).reshape(size, count).T:
+        same |= np.outer(column, column)
+    assert np.abs(np.diag(mean) - 1).max() < 1e-14
+    assert np.array_equal(mean[~same], np.zeros(np.count_nonzero(~same)))
+    noisy = mean[same & ~np.eye(size, dtype=bool)]
+    assert 0.1 / np.sqrt(samples) < np.sqrt(np.mean(np.abs(noisy) ** 2)) < 1.2 / np.sqrt(samples)
+    assert np.abs(noisy).max() < 5 / np.sqrt(samples)
+
+
+def test_full_dilution_has_no_noise():
+    rho = coefficients(columns_of(SCHEMES[1][0]), range(SCHEMES[1][1])).reshape(TIMES * 4 * VECTORS, -1)
+    assert np.abs(rho @ rho.conj().T - np.eye(len(rho))).max() < 1e-15
+
+
+def test_full_distillation_columns():
+    """One at (time, spin, eigenvector), in this order, on the source times alone."""
+    columns = FullColumns((4, 1), TIMES, VECTORS)
+    assert len(columns) == 2 * 4 * VECTORS
+    rho = coefficients(columns, range(len(columns)))
+    assert np.array_equal(rho[[4, 1]].reshape(len(columns), -1), np.eye(len(columns)))
+    assert not rho[[0, 2, 3, 5]].any()
+    assert columns.column(4 * VECTORS + 2 * VECTORS + 5) == (1, 2, 5, None)
+    assert columns.column(6).label == "t4s0v6"
+
+
+@pytest.mark.parametrize(
+    ("dilution", "said"),
+    [
+        (("interlace-4", "none", "none"), "dilution.time = interlace-4 does not divide the 6 time slices"),
+        (("none", "interlace-3", "none"), "dilution.spin = interlace-3 does not divide the 4 spins"),
+        (
+            ("none", "none", "interlace-16"),
+            r"interlace-16 does not divide the 8 eigenvectors: take a divisor",
+        ),
+    ],
+)
+def test_dilution_that_does_not_divide(dilution, said):
+    with pytest.raises(InputError, match=said):
+        columns_of(LaphDilution(*dilution))
+
+
+@pytest.mark.parametrize("value", ["interlace-0", "interlace8", "half", 4, None])
+def test_dilution_that_is_none(value):
+    with pytest.raises(InputError, match=r"dilution.spin must be 'full', 'none' or, .* got"):
+        LaphDilution.parse({"time": "full", "spin": value})
+
+
+def test_refusals():
+    assert LaphDilution.parse(None) == LaphDilution("none", "none", "none")
+    with pytest.raises(
+        InputError, match="unknown dilution option 'eigenvectors': did you mean 'eigenvector'"
+    ):
+        LaphDilution.parse({"eigenvectors": "full"})
+    with pytest.raises(InputError, match="one of z2, z4, u1, got 'z3'"):
+        StochasticColumns((0,), LaphDilution(), TIMES, VECTORS, "a", 1, "z3")
+    with pytest.raises(InputError, match="t = 6 is outside 6 time slices"):
+        FullColumns((0, 6), TIMES, VECTORS)
+    with pytest.raises(InputError, match="there are 1 columns, numbered from 0, got column 1"):
+        columns_of(LaphDilution()).column(1)
