@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from stages.kernels.dispatch import Array
+from stages.kernels.dispatch import Array, array_module
 from stages.kernels.gamma import COLOURS, COMPONENTS, SPINS
 from stages.kernels.operands import check_array
 from stages.lattice.errors import InputError
+from stages.lattice.geometry import Lattice
 
 
 def check_vectors(name: str, vectors: Array) -> None:
@@ -49,3 +50,24 @@ def check_slice_gram(left: Array, right: Array, out: Array) -> None:
     check_vectors("left", left)
     check_array("right", right, (*left.shape[:-1], right.shape[-1]), left.dtype)
     check_array("out", out, (len(left), left.shape[-1], right.shape[-1]), np.dtype(complex))
+
+
+def check_slice_shift(
+    links: Array, field: Array, out: Array, lattice: Lattice, mu: int, step: int, first: int
+) -> None:
+    """Raise InputError unless links are those of the lattice in the dtype of the field, and field and another
+    array out are the same number of slices of it, from `first` on; mu is spatial, step 1 or -1.
+    """
+    if mu not in (0, 1, 2) or step not in (1, -1):
+        raise InputError(f"a shift within slices goes along mu = 0, 1, 2 by step 1 or -1, got {mu} by {step}")
+    check_vectors("field", field)
+    check_array("links", links, (4, 2, lattice.half_volume, COLOURS, COLOURS), field.dtype)
+    times, columns = len(field), field.shape[-1]
+    for name, array in (("field", field), ("out", out)):
+        check_array(name, array, (times, 2, lattice.sites_per_slice, COLOURS, columns), field.dtype)
+    if not 0 <= first <= lattice.time_extent - times:
+        raise InputError(
+            f"{times} slices from slice {first} on are not among the {lattice.time_extent} of the lattice"
+        )
+    if array_module(field).may_share_memory(field, out):
+        raise InputError("out of a shift must not be its input field: give another array")

@@ -22,6 +22,7 @@ from stages.kernels.cuda.launch import columns
 from stages.kernels.cuda.launch import dslash as dslash_shapes
 from stages.kernels.cuda.launch import gauge as gauge_shapes
 from stages.kernels.cuda.launch import slice_products as slice_shapes
+from stages.kernels.cuda.launch import slice_shift as shift_shapes
 from stages.kernels.cuda.launch import wilson as wilson_shapes
 from stages.kernels.cuda.launch.base import MAX_RHS, Launch
 from stages.kernels.cuda.tuning.timing import DELAY
@@ -110,6 +111,8 @@ def tuned(dtype: np.dtype) -> list[Launch]:
         gauge_shapes.noise("noise_gaussian", ODD, 5, dtype),
         columns.sum_partials(128),
         slice_shapes.add_runs(8192, 48, dtype),
+        shift_shapes.slice_shift(ODD, dtype, 0, 1, 1680, 64),
+        shift_shapes.slice_shift(ODD, dtype, 2, -1, 1680, 3),
         DELAY,
         columns.REPORT,
         *(columns.sum_rows(49152, n) for n in WIDTHS),

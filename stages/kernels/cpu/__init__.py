@@ -16,6 +16,7 @@ from stages.kernels.cpu import (
     one_link_current,
     projection,
     slice_products,
+    slice_shift,
     staple,
     wilson_dslash,
 )
@@ -40,6 +41,7 @@ __all__ = [
     "projection",
     "signs",
     "slice_products",
+    "slice_shift",
     "staple",
     "stream",
     "wilson_dslash",
