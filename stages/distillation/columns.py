@@ -31,9 +31,9 @@ class Column(NamedTuple):
 
     @property
     def label(self) -> str:
-        """``t8s0v12``, or ``n3t0s1v2`` of noise vector 3."""
+        """``t8s0v12``, or ``t0n3s1v2`` of noise vector 3."""
         noise = "" if self.noise is None else f"n{self.noise}"
-        return f"{noise}t{self.time}s{self.spin}v{self.eigenvector}"
+        return f"t{self.time}{noise}s{self.spin}v{self.eigenvector}"
 
 
 class Columns(Protocol):
@@ -112,14 +112,14 @@ class FullColumns:
 
 @dataclass(frozen=True)
 class StochasticColumns:
-    """The diluted vectors P_d rho_n of noise vectors `noise` (slowest): subsets of times, then of spins, then
-    of eigenvectors (fastest).
+    """Diluted noise P_d rho_n for each of the `sources` (slowest), pairs of a subset of times and the number
+    n of a noise vector; then by subsets of spins and of eigenvectors (fastest), as the dilution says.
 
     label, seed, kind: the configuration's and the noise's (`stages.distillation.noise`). Raises InputError
-    for a dilution that does not divide, and for noise that there is not.
+    for a dilution that does not divide, and for sources and noise that there are not.
     """
 
-    noise: Sequence[int]
+    sources: tuple[tuple[int, int], ...]
     dilution: LaphDilution
     time_extent: int
     eigenvectors: int
@@ -129,44 +129,51 @@ class StochasticColumns:
     subsets: Subsets = field(init=False)
 
     def __post_init__(self) -> None:
-        for index in self.noise:
-            check_noise(index, self.kind)
-        object.__setattr__(self, "subsets", self.dilution.subsets(self.time_extent, self.eigenvectors))
+        subsets = self.dilution.subsets(self.time_extent, self.eigenvectors)
+        for time, noise in self.sources:
+            check_noise(noise, self.kind)
+            if not 0 <= time < subsets.time:
+                raise InputError(
+                    f"a source at t = {time} is none of the {subsets.time} subsets of times that "
+                    f"dilution.time = {self.dilution.time} makes: take 0 to {subsets.time - 1}"
+                )
+        object.__setattr__(self, "subsets", subsets)
 
     def __len__(self) -> int:
         return prod(self._extents)
 
     def column(self, number: int) -> Column:
-        ((place, time, spin, vector),) = self._indices([number]).T.tolist()
-        return Column(time, spin, vector, self.noise[place])
+        ((time, noise, spin, vector),) = self._indices([number]).T.tolist()
+        return Column(time, spin, vector, noise)
 
     def times(self, block: range) -> list[int]:
         times = np.arange(self.time_extent)
-        return times[np.isin(times % self.subsets.time, self._indices(block)[1])].tolist()
+        return times[np.isin(times % self.subsets.time, self._indices(block)[0])].tolist()
 
     def on_slice(self, time: int, block: range) -> NDArray[np.complex128]:
         rho = np.zeros((SPINS, self.eigenvectors, len(block)), complex)
         indices = self._indices(block)
-        here = np.flatnonzero(indices[1] == time % self.subsets.time)
-        noise = {place: self._noise(place, time) for place in np.unique(indices[0, here]).tolist()}
+        here = np.flatnonzero(indices[0] == time % self.subsets.time)
+        noise = {number: self._noise(number, time) for number in np.unique(indices[1, here]).tolist()}
         for position in here.tolist():
-            place, _, spin, vector = indices[:, position].tolist()
+            _, number, spin, vector = indices[:, position].tolist()
             subset = np.s_[spin :: self.subsets.spin, vector :: self.subsets.eigenvector]
-            rho[..., position][subset] = noise[place][subset]
+            rho[..., position][subset] = noise[number][subset]
         return rho
 
     @property
-    def _extents(self) -> tuple[int, int, int, int]:
-        return len(self.noise), *self.subsets
+    def _extents(self) -> tuple[int, int, int]:
+        return len(self.sources), self.subsets.spin, self.subsets.eigenvector
 
     def _indices(self, numbers: Sequence[int]) -> NDArray[np.int64]:
-        """Place in `noise` and numbers of the three subsets ``[4, number]``."""
-        return _unravelled(numbers, self._extents)
+        """Subset of times, noise vector, subsets of spins and of eigenvectors ``[4, number]``."""
+        source, spin, vector = _unravelled(numbers, self._extents)
+        time, noise = np.array(self.sources, np.int64).T[:, source]
+        return np.stack([time, noise, spin, vector])
 
-    def _noise(self, place: int, time: int) -> NDArray[np.complex128]:
+    def _noise(self, number: int, time: int) -> NDArray[np.complex128]:
         """rho before dilution on a slice, ``[spin, eigenvector]``."""
-        index = self.noise[place]
-        return laph_noise(self.label, self.seed, index, [time], self.eigenvectors, self.kind)[0]
+        return laph_noise(self.label, self.seed, number, [time], self.eigenvectors, self.kind)[0]
 
 
 def coefficients(columns: Columns, block: range) -> NDArray[np.complex128]:

@@ -16,10 +16,9 @@ from stages.lattice.geometry import Lattice
 
 LATTICE, VECTORS = Lattice((4, 2, 2, 6)), 8
 TIMES, SITES = LATTICE.time_extent, LATTICE.sites_per_slice
-DILUTED = StochasticColumns(
-    (0, 9), LaphDilution("interlace-3", "full", "interlace-2"), TIMES, VECTORS, "e.4", 81, "z4"
-)
-WHOLE = StochasticColumns((2,), LaphDilution(), TIMES, VECTORS, "e.4", 81, "u1")
+SCHEME = LaphDilution("interlace-3", "full", "interlace-2")
+DILUTED = StochasticColumns(((1, 0), (2, 0), (1, 9)), SCHEME, TIMES, VECTORS, "e.4", 81, "z4")
+WHOLE = StochasticColumns(((0, 2),), LaphDilution(), TIMES, VECTORS, "e.4", 81, "u1")
 FULL = FullColumns((5, 2), TIMES, VECTORS)
 
 

@@ -23,7 +23,10 @@ schemes = pytest.mark.parametrize(("dilution", "count"), SCHEMES, ids=[str(count
 
 
 def columns_of(dilution, noise=(3,)):
-    return StochasticColumns(noise, dilution, TIMES, VECTORS, **NOISE)
+    """All subsets of times of noise vectors, one noise vector after the other."""
+    times = dilution.subsets(TIMES, VECTORS).time
+    sources = tuple((time, number) for number in noise for time in range(times))
+    return StochasticColumns(sources, dilution, TIMES, VECTORS, **NOISE)
 
 
 @schemes
@@ -31,14 +34,12 @@ def test_projectors_partition_the_indices(dilution, count):
     """Each index is in one projector; their sum gives the noise back, to the bit."""
     columns = columns_of(dilution, (3, 5))
     assert len(columns) == 2 * count
-    for position, index in enumerate((3, 5)):
+    for position, number in enumerate((3, 5)):
         rho = coefficients(columns, range(position * count, (position + 1) * count))
-        assert np.array_equal(np.count_nonzero(rho, axis=-1), np.ones((TIMES, 4, VECTORS)))
-        assert np.array_equal(
-            rho.sum(axis=-1), laph_noise("d.17", 29, index, range(TIMES), VECTORS, NOISE["kind"])
-        )
-        sizes = np.count_nonzero(rho, axis=(0, 1, 2))
-        assert (sizes == TIMES * 4 * VECTORS // count).all()
+        noise = laph_noise("d.17", 29, number, range(TIMES), VECTORS, NOISE["kind"])
+        assert np.array_equal(np.count_nonzero(rho, axis=-1), np.ones(noise.shape))
+        assert np.array_equal(rho.sum(axis=-1), noise)
+        assert (np.count_nonzero(rho, axis=(0, 1, 2)) == noise.size // count).all()
 
 
 @schemes
@@ -51,23 +52,37 @@ def test_blocks_do_not_alter_columns(dilution, count):
 
 
 @schemes
-def test_labels_name_subsets(dilution, count):
-    """A column of label n5t1s0v2 is noise 5 at times, spins and eigenvectors of these remainders."""
+def test_columns_name_their_subsets(dilution, count):
+    """Column t1n5s0v2 is noise 5 at times, spins and eigenvectors of these remainders."""
     columns = columns_of(dilution, (3, 5))
-    labels = [columns.column(number).label for number in range(len(columns))]
-    assert len(set(labels)) == len(labels)
-    number = 2 * count - 1
-    column, rho = columns.column(number), coefficients(columns, range(number, number + 1))[..., 0]
-    assert column.noise == 5 and column.label.startswith("n5t")
-    for indices, subset, total in zip(np.nonzero(rho), column, columns.subsets, strict=False):
-        assert set(indices % total) == {subset} == {total - 1}
+    assert len({columns.column(number).label for number in range(len(columns))}) == len(columns)
+    for number in (2 * count - 1, count, 2 * count // 3):
+        column, rho = columns.column(number), coefficients(columns, range(number, number + 1))[..., 0]
+        assert column.noise == (5 if number >= count else 3)
+        remainders = [set(at % total) for at, total in zip(np.nonzero(rho), columns.subsets, strict=True)]
+        assert remainders == [{column.time}, {column.spin}, {column.eigenvector}]
+    assert columns.column(count).label == "t0n5s0v0"
+
+
+def test_sources_of_ones_own_choice():
+    """Two source times of one noise vector, one of another, in the order given."""
+    dilution = LaphDilution("full", "full", "interlace-2")
+    columns = StochasticColumns(((4, 7), (1, 7), (4, 2)), dilution, TIMES, VECTORS, **NOISE)
+    assert len(columns) == 3 * 4 * 2
+    assert [columns.column(8 * source).label for source in range(3)] == ["t4n7s0v0", "t1n7s0v0", "t4n2s0v0"]
+    assert columns.times(range(8, 16)) == [1] and columns.times(range(24)) == [1, 4]
+    for source, (time, number) in enumerate(columns.sources):
+        rho = coefficients(columns, range(8 * source, 8 * (source + 1))).sum(axis=-1)
+        noise = laph_noise("d.17", 29, number, range(TIMES), VECTORS, NOISE["kind"])
+        assert np.array_equal(rho[time], noise[time]) and np.count_nonzero(rho) == noise[time].size
 
 
 def test_sum_over_projectors_estimates_one():
     """sum_d P_d rho (P_d rho)^H: 1 on average, exactly 1 for elements between subsets and on the diagonal."""
     samples, times, vectors = 600, 2, 6
     dilution = LaphDilution("full", "interlace-2", "interlace-3")
-    columns = StochasticColumns(range(samples), dilution, times, vectors, **NOISE)
+    sources = tuple((time, number) for number in range(samples) for time in range(times))
+    columns = StochasticColumns(sources, dilution, times, vectors, **NOISE)
     count, size = len(columns) // samples, times * 4 * vectors
     total = np.zeros((size, size), complex)
     for n in range(samples):
@@ -78,10 +93,10 @@ def test_sum_over_projectors_estimates_one():
     for column in (coefficients(columns, range(count)) != 0).reshape(size, count).T:
         same |= np.outer(column, column)
     assert np.abs(np.diag(mean) - 1).max() < 1e-14
-    assert np.array_equal(mean[~same], np.zeros(np.count_nonzero(~same)))
-    noisy = mean[same & ~np.eye(size, dtype=bool)]
-    assert 0.1 / np.sqrt(samples) < np.sqrt(np.mean(np.abs(noisy) ** 2)) < 1.2 / np.sqrt(samples)
-    assert np.abs(noisy).max() < 5 / np.sqrt(samples)
+    assert not mean[~same].any()
+    noisy = np.abs(mean[same & ~np.eye(size, dtype=bool)])
+    assert len(noisy) and noisy.max() < 5 / np.sqrt(samples)
+    assert 0.8 / np.sqrt(samples) < np.sqrt(np.mean(noisy**2)) < 1.2 / np.sqrt(samples)
 
 
 def test_full_dilution_has_no_noise():
@@ -113,7 +128,7 @@ def test_full_distillation_columns():
 )
 def test_dilution_that_does_not_divide(dilution, said):
     with pytest.raises(InputError, match=said):
-        columns_of(LaphDilution(*dilution))
+        StochasticColumns(((0, 0),), LaphDilution(*dilution), TIMES, VECTORS, **NOISE)
 
 
 @pytest.mark.parametrize("value", ["interlace-0", "interlace8", "half", 4, None])
@@ -129,7 +144,11 @@ def test_refusals():
     ):
         LaphDilution.parse({"eigenvectors": "full"})
     with pytest.raises(InputError, match="one of z2, z4, u1, got 'z3'"):
-        StochasticColumns((0,), LaphDilution(), TIMES, VECTORS, "a", 1, "z3")
+        StochasticColumns(((0, 0),), LaphDilution(), TIMES, VECTORS, "a", 1, "z3")
+    with pytest.raises(
+        InputError, match=r"t = 3 is none of the 3 subsets of times that .* = interlace-3 makes"
+    ):
+        StochasticColumns(((3, 0),), LaphDilution("interlace-3"), TIMES, VECTORS, **NOISE)
     with pytest.raises(InputError, match="t = 6 is outside 6 time slices"):
         FullColumns((0, 6), TIMES, VECTORS)
     with pytest.raises(InputError, match="there are 1 columns, numbered from 0, got column 1"):
