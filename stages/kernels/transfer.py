@@ -32,11 +32,14 @@ _busy = Lock()
 """The buffers serve one transfer at a time."""
 
 
-def to_device(array: NDArray) -> Array:
-    """A copy on the current CUDA device, a C-contiguous CuPy array."""
+def to_device(array: NDArray, out: Array | None = None) -> Array:
+    """A copy on the current CUDA device, a C-contiguous CuPy array: `out`, of this shape and dtype, if given.
+
+    It waits for the work of the current stream, which may still use `out`, and for the copy.
+    """
     cupy = import_module("cupy")
     source = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-    result = cupy.empty(array.shape, array.dtype)
+    result = cupy.empty(array.shape, array.dtype) if out is None else out
 
     def send(pieces: range, buffers: list[NDArray[np.uint8]], stream: Any) -> None:
         sent = [stream.record(), stream.record()]
