@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from stages.distillation.columns import Columns
 from stages.kernels.dispatch import Array, array_module
@@ -25,14 +26,13 @@ def distillation_sources(vectors: Array, lattice: Lattice, columns: Columns, blo
     fields = xp.zeros((2, lattice.half_volume, COMPONENTS, width), complex)
     slices = fields.reshape(2, lattice.time_extent, -1, SPINS, COLOURS, width)
     for time in columns.times(block):
-        basis = vectors[time].reshape(-1, vectors.shape[-1])
-        for spin, rho in enumerate(columns.on_slice(time, block)):
-            used, filled = np.flatnonzero(rho.any(axis=1)), np.flatnonzero(rho.any(axis=0))
-            if len(used):
-                weights = xp.asarray(rho[np.ix_(used, filled)])
-                product = basis[:, xp.asarray(used)].astype(complex, copy=False) @ weights
-                part = slices[:, time, :, spin]
-                part[..., xp.asarray(filled)] = product.reshape(*part.shape[:-1], -1)
+        rho = columns.on_slice(time, block)
+        used = _span(rho, (0, 2))
+        basis = vectors[time].reshape(-1, vectors.shape[-1])[:, used].astype(complex, copy=False)
+        for spin in np.flatnonzero(rho.any(axis=(1, 2))).tolist():
+            filled = _span(rho[spin], 0)
+            product = basis @ xp.asarray(rho[spin, used, filled])
+            slices[:, time, :, spin, :, filled] = product.reshape(2, -1, COLOURS, product.shape[-1])
     return fields
 
 
@@ -51,3 +51,9 @@ def check_vectors(vectors: Array, lattice: Lattice, columns: Columns) -> None:
             f"columns are of {columns.eigenvectors} eigenvectors, but {vectors.shape[4]} are given: compute "
             "more, or take fewer"
         )
+
+
+def _span(rho: NDArray[np.complex128], others: int | tuple[int, ...]) -> slice:
+    """From the first place that is not zero to the last, along the axis that is not among `others`."""
+    places = np.flatnonzero(rho.any(axis=others))
+    return slice(int(places[0]), int(places[-1]) + 1)
