@@ -16,15 +16,18 @@ HISQ_DIRECTIONS = 16
 NAIVE_DIRECTIONS = 8
 """d = 2 mu + sign."""
 
+SPATIAL_DIRECTIONS = 6
+"""Of the naive ones those within a time slice."""
+
 
 @cache
 def displacements(directions: int) -> tuple[tuple[int, int], ...]:
-    """(mu, hops) of each direction in order, hops in {1, -1, 3, -3}; `directions` is 16 or 8."""
+    """(mu, hops) of each direction in order, hops in {1, -1, 3, -3}; `directions` is 16, 8 or 6."""
     if directions == HISQ_DIRECTIONS:
         return tuple((mu, hops) for mu in range(4) for hops in (1, -1, 3, -3))
-    if directions == NAIVE_DIRECTIONS:
-        return tuple((mu, hops) for mu in range(4) for hops in (1, -1))
-    raise InputError(f"packed links have 16 directions (HISQ) or 8 (naive), got {directions}")
+    if directions in (NAIVE_DIRECTIONS, SPATIAL_DIRECTIONS):
+        return tuple((mu, hops) for mu in range(directions // 2) for hops in (1, -1))
+    raise InputError(f"packed links have 16 directions (HISQ), 8 (naive) or 6 (spatial), got {directions}")
 
 
 @cache

@@ -23,12 +23,13 @@ def check_array(name: str, array: Array, shape: tuple[int, ...], dtype: np.dtype
 
 
 def check_links(links: Array, lattice: Lattice, parity: int) -> None:
-    """Raise InputError unless `links` is complex ``[site, 16 or 8, 3, 3]`` and `parity` is 0 or 1."""
+    """Raise InputError unless `links` is complex ``[site, 16, 8 or 6, 3, 3]`` and `parity` is 0 or 1."""
     if parity not in (0, 1):
         raise InputError(f"parity must be 0 (even) or 1 (odd), got {parity}")
     if links.ndim != 4 or links.shape[0] != lattice.half_volume or links.shape[2:] != (3, 3):
         raise InputError(
-            f"links on {lattice} must have shape ({lattice.half_volume}, 16 or 8, 3, 3), got {links.shape}"
+            f"links on {lattice} must have shape ({lattice.half_volume}, 16, 8 or 6, 3, 3), "
+            f"got {links.shape}"
         )
     displacements(links.shape[1])
     if links.dtype not in (np.complex64, np.complex128):
@@ -188,6 +189,32 @@ def check_rotation(V: Array, Q: Array) -> Array:
             f"{V.shape[-1]}), got {Q.shape}"
         )
     return check_basis(V)
+
+
+def check_batch(V: Array, x: Array) -> None:
+    """Raise InputError unless V ``[S, n, k]`` and x ``[S, n, N]`` are leading columns of contiguous arrays."""
+    for array in (V, x):
+        if array.ndim != 3 or array.dtype not in (np.complex64, np.complex128):
+            raise InputError(
+                f"a batch of bases is complex64 or complex128 of shape (systems, rows, columns), "
+                f"got {array.dtype} {array.shape}"
+            )
+        if array.size and not array[0, :1].flags.c_contiguous:
+            raise InputError(f"the columns of a batch of bases {array.shape} must lie next to each other")
+        if array.size and array.strides[0] != array.shape[1] * array.strides[1]:
+            raise InputError(f"the systems of a batch of bases {array.shape} must follow each other in memory")
+    if V.shape[:2] != x.shape[:2] or V.dtype != x.dtype:
+        raise InputError(
+            f"a batch of bases, {V.dtype} {V.shape}, and its block, {x.dtype} {x.shape}, must have the same "
+            "systems, rows and dtype"
+        )
+
+
+def check_batch_matrices(C: Array, V: Array, columns: int) -> None:
+    """Raise InputError unless C is ``[S, k, columns]`` for V ``[S, n, k]``."""
+    shape = (V.shape[0], V.shape[2], columns)
+    if C.shape != shape:
+        raise InputError(f"matrices for a batch of bases {V.shape} have shape {shape}, got {C.shape}")
 
 
 def check_wilson_links(links: Array, lattice: Lattice, parity: int) -> None:

@@ -3,6 +3,7 @@
 from stages.kernels.cpu import (
     aggregation,
     basis,
+    batched_basis,
     block_blas,
     block_cg,
     cg_update,
@@ -25,6 +26,7 @@ from stages.kernels.reference import doubled_links, noise, signs, stream
 __all__ = [
     "aggregation",
     "basis",
+    "batched_basis",
     "block_blas",
     "block_cg",
     "cg_update",

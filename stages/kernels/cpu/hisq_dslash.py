@@ -52,7 +52,7 @@ class PackedLinks:
 
 
 def pack(links: NDArray, lattice: Lattice, parity: int) -> PackedLinks:
-    """Complex links ``[site, 16 or 8, 3, 3]`` in this backend's layout; InputError on a wrong shape."""
+    """Complex links ``[site, 16, 8 or 6, 3, 3]`` in this backend's layout; InputError on a wrong shape."""
     check_links(links, lattice, parity)
     directions = links.shape[1]
     neighbours = neighbour_table(lattice, parity, directions)

@@ -8,6 +8,7 @@ alone, without atomics: the same shapes give the same bits.
 from stages.kernels.cuda import (
     aggregation,
     basis,
+    batched_basis,
     block_blas,
     block_cg,
     cg_update,
@@ -33,6 +34,7 @@ from stages.kernels.cuda import (
 __all__ = [
     "aggregation",
     "basis",
+    "batched_basis",
     "block_blas",
     "block_cg",
     "cg_update",

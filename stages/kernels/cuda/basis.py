@@ -76,13 +76,13 @@ def _project(V: cupy.ndarray, x: cupy.ndarray) -> cupy.ndarray:
         runs = min(batch, (rows - first) // height)
         terms, runs = (height, runs) if runs else (rows - first, 1)
         partial = cupy.empty((runs, k, n), V.dtype)
-        _project_runs(V[first:], x[first:], terms, partial)
+        project_runs(V[first:], x[first:], terms, partial)
         result += sum_partials(partial.astype(np.complex128, copy=False))
         first += runs * terms
     return result
 
 
-def _project_runs(V: cupy.ndarray, x: cupy.ndarray, terms: int, partial: cupy.ndarray) -> None:
+def project_runs(V: cupy.ndarray, x: cupy.ndarray, terms: int, partial: cupy.ndarray) -> None:
     """partial[r] = V^H x over the r-th run of so many rows."""
     from cupy.cuda import cublas  # loads a large library that nothing else here needs
 

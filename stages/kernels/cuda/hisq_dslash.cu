@@ -1,6 +1,6 @@
 // Staggered dslash on one parity, many right-hand sides:
 //   out(s) = a diagonal(s) + b sum_d links(s, d) x(neighbour(s, d)),
-// 16 directions (fat and long links, d = 4 mu + 2 hop + sign) or 8 (naive, d = 2 mu + sign).
+// 16 directions (fat and long links, d = 4 mu + 2 hop + sign), 8 (naive, d = 2 mu + sign) or 6 (without t).
 //
 // A block works on SITES sites of a tile and all N right-hand sides; a thread owns the 3 colours of R right-hand
 // sides of one site (color_vectors.cuh). Right-hand sides are the fastest index, so that the N / R lanes of a site
@@ -47,7 +47,7 @@ template <class L, class Links, class X, class Real, int DIRECTIONS, int R> stru
 
     // All hops along MU, once the links of this direction have arrived.
     template <int MU> __device__ __forceinline__ void hops() {
-        constexpr int first = MU * (DIRECTIONS / 4);
+        constexpr int first = MU * Links::PER_MU;
         links.template arrive<MU>();
         hop<MU, +1>(first);
         hop<MU, -1>(first + 1);
@@ -89,7 +89,7 @@ __global__ void __launch_bounds__(SITES * (N / R), MIN_BLOCKS)
     gather.template hops<0>();
     gather.template hops<1>();
     gather.template hops<2>();
-    gather.template hops<3>();
+    if constexpr (DIRECTIONS != 6) gather.template hops<3>();
 
     const unsigned at = number<L>(site);
     ColorVectors<Real, R> w = {};

@@ -68,7 +68,7 @@ class PackedLinks:
 
 
 def pack(links: cupy.ndarray, lattice: Lattice, parity: int) -> PackedLinks:
-    """Complex links ``[site, 16 or 8, 3, 3]`` packed by tiles (a copy); InputError on a wrong shape."""
+    """Complex links ``[site, 16, 8 or 6, 3, 3]`` packed by tiles (a copy); InputError on a wrong shape."""
     check_links(links, lattice, parity)
     directions = links.shape[1]
     x, y, z, t = lattice.extents

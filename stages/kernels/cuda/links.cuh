@@ -17,7 +17,8 @@ __device__ __forceinline__ void copy_run(unsigned long long policy, unsigned to,
 // Links of ELEMENTS complex numbers: [tile][d][site in tile][ELEMENTS], the same without the tile in shared memory.
 // THREADS threads with SITES sites work together: a block, or a warp on sites of its own, which needs no barrier.
 template <class Real, int ELEMENTS, int DIRECTIONS, int TILE_SITES, int SITES, int THREADS> struct LinkRuns {
-    static constexpr int LINK = ELEMENTS * sizeof(Complex<Real>), PER_MU = DIRECTIONS / 4;
+    static constexpr int LINK = ELEMENTS * sizeof(Complex<Real>);
+    static constexpr int PER_MU = DIRECTIONS == 16 ? 4 : 2, MUS = DIRECTIONS / PER_MU;
     static constexpr int TILE_BYTES = DIRECTIONS * TILE_SITES * LINK, SHARED_BYTES = DIRECTIONS * SITES * LINK;
     unsigned char* shared;
 
@@ -37,7 +38,7 @@ template <class Real, int ELEMENTS, int DIRECTIONS, int TILE_SITES, int SITES, i
         const unsigned to = opaque_shared_address(shared + mine);
         const unsigned char* from = tile + first * LINK + mine;
         #pragma unroll
-        for (int mu = 0; mu < 4; mu++) {
+        for (int mu = 0; mu < MUS; mu++) {
             #pragma unroll
             for (int i = 0; i < PER_MU * bytes; i += THREADS * unit) {
                 const int at = mu * PER_MU * bytes + i, skipped = (at + mine) / bytes * (tile_bytes - bytes);
@@ -50,7 +51,7 @@ template <class Real, int ELEMENTS, int DIRECTIONS, int TILE_SITES, int SITES, i
 
     // LATER: groups of copies that were committed after these.
     template <int MU, int LATER = 0> __device__ __forceinline__ void arrive() const {
-        wait_for_copies<3 - MU + LATER>();
+        wait_for_copies<MUS - 1 - MU + LATER>();
         synchronise();
     }
 
@@ -76,7 +77,7 @@ template <class Real, int DIRECTIONS, int TILE_SITES, int SITES, int THREADS> st
     static_assert(DIRECTIONS == 16, "long links are HISQ's");
     static constexpr int COMPLEX = sizeof(Complex<Real>), FAT = 9 * COMPLEX, ROWS = 6 * COMPLEX, PHASE = sizeof(Real);
     static constexpr int TILE_MU_BYTES = 2 * TILE_SITES * (FAT + ROWS + PHASE), TILE_BYTES = 4 * TILE_MU_BYTES;
-    static constexpr int MU_BYTES = (2 * SITES * (FAT + ROWS + PHASE + 3 * COMPLEX) + 15) / 16 * 16;
+    static constexpr int PER_MU = 4, MU_BYTES = (2 * SITES * (FAT + ROWS + PHASE + 3 * COMPLEX) + 15) / 16 * 16;
     static constexpr int SHARED_BYTES = 4 * MU_BYTES;
     // Where the parts of a mu lie in shared memory; the third rows are made there.
     static constexpr int ROWS_AT = 2 * SITES * FAT, THIRD_AT = ROWS_AT + 2 * SITES * ROWS;

@@ -3,6 +3,7 @@
 from stages.kernels.reference import (
     aggregation,
     basis,
+    batched_basis,
     block_blas,
     block_cg,
     cg_update,
@@ -27,6 +28,7 @@ from stages.kernels.reference import (
 __all__ = [
     "aggregation",
     "basis",
+    "batched_basis",
     "block_blas",
     "block_cg",
     "cg_update",

@@ -32,7 +32,7 @@ class PackedLinks:
 
 
 def pack(links: Array, lattice: Lattice, parity: int) -> PackedLinks:
-    """Complex links ``[site, 16 or 8, 3, 3]`` in this backend's layout; InputError on a wrong shape."""
+    """Complex links ``[site, 16, 8 or 6, 3, 3]`` in this backend's layout; InputError on a wrong shape."""
     check_links(links, lattice, parity)
     directions = links.shape[1]
     neighbours = array_module(links).asarray(neighbour_table(lattice, parity, directions))
