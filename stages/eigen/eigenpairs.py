@@ -55,10 +55,29 @@ class Eigenpairs:
     extras: dict[str, Any] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class BatchedEigenpairs:
+    """The lowest k eigenpairs of each of S systems.
+
+    values: ascending, ``[S, k]``. vectors: orthonormal in each system, ``[S, n, k]``. residuals: |A v -
+    lambda v| recomputed, ``[S, k]``. restarts: cycles. matvecs: applications of A to one right-hand side of
+    all systems. degree: of the filter at the end.
+    """
+
+    values: NDArray[np.float64]
+    vectors: Array
+    residuals: NDArray[np.float64]
+    status: EigenStatus
+    restarts: int
+    matvecs: int
+    degree: int
+    seconds: float
+
+
 class EigenpairsNotConverged(RuntimeError):  # noqa: N818 - it reads as the status it is
     """A run that missed its tolerance; `eigenpairs` holds what was found and says why."""
 
-    def __init__(self, eigenpairs: Eigenpairs, limit: float) -> None:
+    def __init__(self, eigenpairs: Eigenpairs | BatchedEigenpairs, limit: float) -> None:
         missed = int(np.sum(~(eigenpairs.residuals <= limit)))
         super().__init__(
             f"{missed} of {eigenpairs.values.size} eigenpairs missed the residual {limit:.3g} "

@@ -28,8 +28,7 @@ def check_links(links: Array, lattice: Lattice, parity: int) -> None:
         raise InputError(f"parity must be 0 (even) or 1 (odd), got {parity}")
     if links.ndim != 4 or links.shape[0] != lattice.half_volume or links.shape[2:] != (3, 3):
         raise InputError(
-            f"links on {lattice} must have shape ({lattice.half_volume}, 16, 8 or 6, 3, 3), "
-            f"got {links.shape}"
+            f"links on {lattice} must have shape ({lattice.half_volume}, 16, 8 or 6, 3, 3), got {links.shape}"
         )
     displacements(links.shape[1])
     if links.dtype not in (np.complex64, np.complex128):
@@ -192,7 +191,7 @@ def check_rotation(V: Array, Q: Array) -> Array:
 
 
 def check_batch(V: Array, x: Array) -> None:
-    """Raise InputError unless V ``[S, n, k]`` and x ``[S, n, N]`` are leading columns of contiguous arrays."""
+    """Raise InputError unless V ``[S, n, k]``, x ``[S, n, N]`` are leading columns of contiguous arrays."""
     for array in (V, x):
         if array.ndim != 3 or array.dtype not in (np.complex64, np.complex128):
             raise InputError(
@@ -202,7 +201,9 @@ def check_batch(V: Array, x: Array) -> None:
         if array.size and not array[0, :1].flags.c_contiguous:
             raise InputError(f"the columns of a batch of bases {array.shape} must lie next to each other")
         if array.size and array.strides[0] != array.shape[1] * array.strides[1]:
-            raise InputError(f"the systems of a batch of bases {array.shape} must follow each other in memory")
+            raise InputError(
+                f"the systems of a batch of bases {array.shape} must follow each other in memory"
+            )
     if V.shape[:2] != x.shape[:2] or V.dtype != x.dtype:
         raise InputError(
             f"a batch of bases, {V.dtype} {V.shape}, and its block, {x.dtype} {x.shape}, must have the same "

@@ -1,4 +1,4 @@
-"""Bases of many independent systems of equal size, ``[S, n, k]``: as `basis`, for each of S systems by itself.
+"""Bases of many independent systems of equal size, ``[S, n, k]``: as `basis`, for each of S by itself.
 
 A basis is complex64 or complex128, C-contiguous or leading columns ``V[..., :k]`` of a wider array; blocks
 ``[S, n, N]`` are of the same dtype. Small matrices are complex128.
