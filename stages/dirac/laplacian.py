@@ -42,7 +42,7 @@ class SpatialHop:
     links: Array
     lattice: Lattice
     dtype: Any = np.complex128
-    kernels: Kernels = None  # type: ignore[assignment]
+    kernels: Kernels | None = None
 
     def __post_init__(self) -> None:
         dtype, shape = np.dtype(self.dtype), (4, 2, self.lattice.half_volume, 3, 3)
@@ -51,7 +51,6 @@ class SpatialHop:
         if self.links.shape != shape:
             raise InputError(f"links on {self.lattice} have shape {shape}, got {self.links.shape}")
         object.__setattr__(self, "dtype", dtype)
-        object.__setattr__(self, "kernels", self.kernels or kernels_for(self.links))
 
     def apply_to(
         self,
@@ -68,7 +67,12 @@ class SpatialHop:
         """
         out = array_module(x).empty_like(x) if out is None else out
         packed = self._packed[parity]
-        return self.kernels.hisq_dslash.hisq_dslash(packed, x, out, diagonal=diagonal, a=a, b=b)
+        return self.own_kernels.hisq_dslash.hisq_dslash(packed, x, out, diagonal=diagonal, a=a, b=b)
+
+    @property
+    def own_kernels(self) -> Kernels:
+        """The kernel package that computes: the one given, or that of the links' arrays."""
+        return self.kernels or kernels_for(self.links)
 
     @property
     def flops(self) -> int:
@@ -83,7 +87,7 @@ class SpatialHop:
 
     @cached_property
     def _packed(self) -> tuple[Any, Any]:
-        pack = self.kernels.hisq_dslash.pack
+        pack = self.own_kernels.hisq_dslash.pack
         even, odd = (pack(self._doubled(parity), self.lattice, parity) for parity in (EVEN, ODD))
         return even, odd
 

@@ -1,10 +1,10 @@
 """The lowest eigenvectors of the three-dimensional Laplacian on time slices (distillation, arXiv:0905.2160).
 
-They come from block Lanczos on the even sites (`stages.dirac.laplacian`), all slices together; where as many
+They come from block Lanczos on the even sites (`stages.dirac.laplacian`), all slices together; where so many
 are wanted that Lanczos has no room, from singular value decompositions of the hop. A fixed convention for
-phases, and for the basis of a degenerate subspace, makes them functions of the links alone: for the vectors v_1
-... v_d of a degenerate eigenvalue, and the random vectors r_1 ... r_d of a fixed sequence, the matrix v_i^H r_j
-is upper triangular with a positive diagonal. So v^H r_1 > 0 for a vector that has no partner.
+phases, and for the basis of a degenerate subspace, makes them functions of the links alone: for the vectors
+v_1 ... v_d of a degenerate eigenvalue, and the random vectors r_1 ... r_d of a fixed sequence, the matrix
+v_i^H r_j is upper triangular with a positive diagonal. So v^H r_1 > 0 for a vector that has no partner.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -89,7 +90,7 @@ class LaplaceSolver:
             vectors = _both_parities(hop, found.vectors, DIAGONAL - values)
         else:
             values, vectors = _dense(hop, self.vectors, method.size)
-        canonical = _in_convention(hop.kernels, vectors, values, TIE * self.tolerance * DIAGONAL**2)
+        canonical = _in_convention(hop.own_kernels, vectors, values, TIE * self.tolerance * DIAGONAL**2)
         return LaplaceModes(canonical, values, residuals(hop, canonical, values))
 
 
@@ -116,8 +117,8 @@ def _slices(links: Array, lattice: Lattice, times: Sequence[int] | None) -> tupl
     start, count = times[0], len(times)
     if list(times) != list(range(start, start + count)) or start % 2 or count % 2:
         raise InputError(
-            f"time slices go together in runs of an even number that begin at an even one, got {list(times)}: "
-            "take an even chunk of times"
+            "time slices go together in runs of an even number that begin at an even one, got "
+            f"{list(times)}: take an even chunk of times"
         )
     if not 0 <= start < start + count <= lattice.time_extent:
         raise InputError(
@@ -147,9 +148,8 @@ def _both_parities(hop: SpatialHop, even: Array, h: NDArray[np.float64]) -> Arra
     vectors[:, EVEN] *= 0.5**0.5
     for first in range(0, k, COLUMNS):
         some = slice(first, min(first + COLUMNS, k))
-        odd = hop.apply_to(ODD, _field(hop, vectors[:, EVEN, ..., some])).reshape(
-            slices, -1, 3, some.stop - first
-        )
+        odd = hop.apply_to(ODD, _field(hop, vectors[:, EVEN, ..., some]))
+        odd = odd.reshape(slices, -1, 3, some.stop - first)
         vectors[:, ODD, ..., some] = odd * to_device_like(1 / h[:, some], odd)[:, None, None]
     return vectors
 
@@ -173,9 +173,9 @@ def _dense(hop: SpatialHop, k: int, size: Any) -> tuple[NDArray[np.float64], Arr
         w, h, u = (np.stack(parts) for parts in zip(*pool.map(np.linalg.svd, matrices), strict=True))
     u = u.conj().swapaxes(1, 2)
     values = np.concatenate([DIAGONAL - h, DIAGONAL + h[:, ::-1]], axis=1)[:, :k]
-    pairs = np.stack(
-        [np.concatenate([u, u[..., ::-1]], axis=2), np.concatenate([w, -w[..., ::-1]], axis=2)], axis=1
-    )
+    even = np.concatenate([u, u[..., ::-1]], axis=2)
+    odd = np.concatenate([w, -w[..., ::-1]], axis=2)
+    pairs = np.stack([even, odd], axis=1)
     vectors = (0.5**0.5 * pairs[..., :k]).reshape(slices, 2, rows // 3, 3, k)
     return values, xp.asarray(vectors.astype(hop.dtype))
 
@@ -203,4 +203,4 @@ def _in_convention(kernels: Kernels, vectors: Array, values: NDArray[np.float64]
 def _groups(values: NDArray[np.float64], width: float) -> list[slice]:
     """Runs of ascending values whose neighbours lie within `width`."""
     starts = [0, *(np.flatnonzero(np.diff(values) > width) + 1), len(values)]
-    return [slice(first, stop) for first, stop in zip(starts, starts[1:], strict=False)]
+    return [slice(first, stop) for first, stop in pairwise(starts)]

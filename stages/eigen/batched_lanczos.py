@@ -4,11 +4,11 @@ The operator acts on fields whose equal parts, one after the other, do not mix: 
 All parts go through one filter, one application and one batched product together (batch x block), so that
 small systems fill a large device. Thick restarts and filters are those of `stages.eigen.block_lanczos`:
 
-    1  X random, orthonormal; V empty   2  until V has no room: append X to V, W = p(A) X, H gets its column
-    V^H W, X = W - V V^H W, orthonormal   3  Ritz vectors of H; V becomes the leading ones   4  values and true
-    residuals of the wanted ones; 2 until all of them are below the tolerance in all systems   5  where as many
-    eigenvalues of a system coincide as a block has columns, a fresh random X orthogonal to what was found; 2
-    until it changes nothing
+    1  X random, orthonormal; V empty 2  until V has no room: append X to V, W = p(A) X, H gets its column
+    V^H W, X = W - V V^H W, orthonormal 3  Ritz vectors of H; V becomes the leading ones 4  values and true
+    residuals of the wanted ones; 2 until all of them are below the tolerance in all systems 5  where as
+    many eigenvalues of a system coincide as a block has columns, a fresh random X orthogonal to what was
+    found; 2 until it changes nothing
 
 After the first cycle the filter is chosen again from what was found, if the first choice was a bad one.
 """
@@ -181,7 +181,7 @@ class _Run:
         return result.reshape(x.shape), other.reshape(x.shape)
 
     def _choose_again(self, ritz: NDArray[np.float64]) -> None:
-        """Another filter where the window began far from where `kept` eigenvalues end, or below wanted ones."""
+        """Another filter where the window began far above what V keeps, or below what is wanted."""
         low, high, lowest = self.filter.low, self.filter.high, float(self.values.min())
         if (ritz[:, self.method.vectors - 1] <= 1).any():
             top = float(self.values.max())

@@ -1,9 +1,10 @@
 """The growing orthonormal bases of block Lanczos on many systems at once, and the projected operators.
 
-V ``[S, n, size]`` holds for each system the kept Ritz vectors, then one block after the other; X ``[S, n, b]``
-is the next block, orthonormal and orthogonal to V. H = V^H F V is computed, not inferred from a recurrence:
-neither a thick restart nor a column of X that had to be replaced needs any bookkeeping. Every new block is
-orthogonalised twice against all of V (twice is enough: Giraud et al., Numer. Math. 101 (2005) 87).
+V ``[S, n, size]`` holds for each system the kept Ritz vectors, then one block after the other; X, ``[S, n,
+b]``, is the next block, orthonormal and orthogonal to V. H = V^H F V is computed, not inferred from a
+recurrence: neither a thick restart nor a column of X that had to be replaced needs any bookkeeping. Every new
+block is orthogonalised twice against all of V, and that is enough (L. Giraud et al., Numer. Math. 101 (2005)
+87).
 """
 
 from __future__ import annotations
@@ -107,7 +108,7 @@ class BatchedSubspace:
         self._complete()
 
     def _complete(self, passes: int = 2) -> None:
-        """Make X orthonormal and orthogonal to V in so many passes; columns that vanish become random ones."""
+        """Make X orthonormal and orthogonal to V in so many passes; vanishing columns become random ones."""
         while passes:
             if self.used:
                 self._subtract(self._project(self.X))
@@ -120,7 +121,7 @@ class BatchedSubspace:
                 passes = 2
 
     def _orthonormalise(self) -> NDArray[np.bool_]:
-        """X becomes orthonormal in each system; True, and zeros, for columns ``[S, b]`` that depend on others.
+        """X becomes orthonormal in each system; ``[S, b]``: True for columns that depended on others, now 0.
 
         By eigenvectors of the Gram matrix (Stathopoulos and Wu, SIAM J. Sci. Comput. 23 (2002) 2165).
         """

@@ -1,4 +1,4 @@
-"""Projections, combinations and rotations of many bases at once against products in double, system by system."""
+"""Projections, combinations and rotations of many bases at once against products in double, one by one."""
 
 from __future__ import annotations
 
