@@ -8,23 +8,13 @@ from itertools import pairwise, product
 import numpy as np
 import pytest
 import zarr
+from slice_fields import Elsewhere
 
 from stages.distillation.projection import planned_bytes, sink_projections
 from stages.distillation.streaming import SlicedField, streamed
 from stages.lattice.errors import InputError
 
 AMPLE = 1 << 40
-
-
-class Elsewhere:
-    """An array that must be moved before it is used, and tells what is read of it."""
-
-    def __init__(self, array):
-        self.array, self.shape, self.dtype, self.read = array, array.shape, array.dtype, []
-
-    def __getitem__(self, part):
-        self.read.append(part)
-        return self.array[part].copy()
 
 
 def operands(times=6, sites=24, k=5, n=3, kinds=("complex128", "complex128"), seed=71):

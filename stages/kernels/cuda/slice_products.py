@@ -57,23 +57,28 @@ def workspace_bytes(vectors: tuple[int, ...], columns: int, dtype: np.dtype) -> 
 
 
 def _multiply(left: cupy.ndarray, right: cupy.ndarray, out: cupy.ndarray, runs: shapes.Runs) -> cupy.ndarray:
-    """out[slice, group] = the sum over runs of left^H right: products of a chunk of runs, then their sums."""
+    """out[slice, group] = the sum over runs of left^H right."""
     out.fill(0)
     for slices, part in runs.chunks(left.dtype):
-        addresses = np.stack(
-            [
-                left.data.ptr + runs.left[slices, part] * left.itemsize,
-                right.data.ptr + runs.right[slices, part] * right.itemsize,
-            ]
-        ).astype(np.uint64)
-        _, count, terms, groups = addresses.shape
-        partial = cupy.empty((count, terms, groups, runs.left_columns, runs.right_columns), left.dtype)
-        _multiply_runs(addresses.reshape(2, -1), partial, runs)
-        sums = out[slices]
-        results = sums.size // count
-        launch = shapes.add_runs(results, count, left.dtype)
-        run(launch, partial, sums, np.int32(terms), np.int32(results))
+        _add_products(left, right, out[slices], runs, (slices, part))
     return out
+
+
+def _add_products(
+    left: cupy.ndarray, right: cupy.ndarray, out: cupy.ndarray, runs: shapes.Runs, chunk: tuple[slice, slice]
+) -> None:
+    """out += the sums over the runs of a chunk; its partial sums are free again when this returns."""
+    addresses = np.stack(
+        [
+            left.data.ptr + runs.left[chunk] * left.itemsize,
+            right.data.ptr + runs.right[chunk] * right.itemsize,
+        ]
+    ).astype(np.uint64)
+    _, slices, terms, groups = addresses.shape
+    partial = cupy.empty((slices, terms, groups, runs.left_columns, runs.right_columns), left.dtype)
+    _multiply_runs(addresses.reshape(2, -1), partial, runs)
+    results = out.size // slices
+    run(shapes.add_runs(results, slices, left.dtype), partial, out, np.int32(terms), np.int32(results))
 
 
 def _multiply_runs(addresses: np.ndarray, partial: cupy.ndarray, runs: shapes.Runs) -> None:
