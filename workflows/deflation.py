@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from pipeline import Node, Workflow
+from pipeline.coordinates import Coordinate
 from stages.deflation_space import deflation, deflation_space, spectrum
 from stages.lattice.geometry import Lattice
 from workflows import footprint
@@ -16,18 +18,30 @@ def add_deflation(
     workflow: Workflow, section: Deflation, links: Node, lattice: Lattice, used: int | None = None
 ) -> Node:
     """The node that solves take: all vectors of the space, or its lowest `used`."""
-    space = workflow.add(
+    space = add_space(workflow, section, links, lattice, {})
+    workflow.add(spectrum, space, stored=footprint.RECORD)
+    kept = footprint.basis_bytes(lattice, section.vectors, section.precision)
+    return workflow.add(deflation, links, space, device_memory=kept, vectors=used)
+
+
+def add_space(
+    workflow: Workflow,
+    section: Deflation,
+    links: Node,
+    lattice: Lattice,
+    over: Mapping[str, Sequence[Coordinate]],
+) -> Node:
+    """The eigenvectors in the store, of all configurations unless `over` says of which."""
+    return workflow.add(
         deflation_space,
         links,
+        over=over,
         memory=footprint.eigensolve_memory(lattice, section.vectors, section.block),
         device_memory=footprint.eigensolve_device_memory(lattice, section.vectors, section.block),
         stored=footprint.space_bytes(lattice, section.vectors, section.precision),
         fits=partial(_vectors_that_fit, section, lattice),
         **section.model_dump(),
     )
-    workflow.add(spectrum, space, stored=footprint.RECORD)
-    kept = footprint.basis_bytes(lattice, section.vectors, section.precision)
-    return workflow.add(deflation, links, space, device_memory=kept, vectors=used)
 
 
 def _vectors_that_fit(section: Deflation, lattice: Lattice, room: int, on_device: bool) -> str:

@@ -4,10 +4,14 @@ configuration -> observables
               -> links -> loops (sloppy for all noise vectors, fine for a few) -> correlator -> average
               -> links -> deflation_space -> deflation (which loops take) -> low_modes
                                           -> spectrum
+                                          -> solver_trials
+
+With `solver: auto` a first round measures solvers on the first configuration, see `workflows.g2_choice`.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,6 +25,7 @@ from workflows import footprint
 from workflows.catalogue import Project
 from workflows.deflation import add_deflation
 from workflows.ensemble import Configurations, add_configuration, configurations
+from workflows.g2_choice import TRIALS, add_trials, campaign_with_choice
 from workflows.g2_loops import (
     MASSES,
     Upstream,
@@ -36,6 +41,7 @@ from workflows.schema import G2Disconnected, alternatives, misfits, read_g2_disc
 NAME = "g2_disconnected"
 RESULTS = (
     "observables",
+    TRIALS,
     "spectrum",
     "low_modes",
     "correlator",
@@ -57,18 +63,39 @@ def prepare(file: ParameterFile) -> Project:
     parameters = read_g2_disconnected(file)
     ensemble = configurations(file, parameters.ensemble)
     refuse(file, misfits(parameters, ensemble.lattice, len(ensemble.labels)))
+    if parameters.solves.solver == "auto":
+        return choosing(ensemble, parameters)
     return project_of(ensemble, parameters)
 
 
+def choosing(ensemble: Configurations, parameters: G2Disconnected) -> Project:
+    """The project of the round that chooses a solver."""
+    workflow, first = Workflow(NAME), replace(ensemble, labels=ensemble.labels[:1])
+    configuration = add_configuration(workflow, parameters.ensemble, first)
+    links = add_links(workflow, parameters, configuration, ensemble.lattice)
+    add_trials(workflow, parameters, links, ensemble.lattice)
+    campaign = partial(project_of, ensemble, chosen=parameters)
+    follow = partial(campaign_with_choice, parameters, campaign)
+    return replace(project_of(ensemble, parameters), workflow=workflow, results=(), follow=follow)
+
+
 def project_of(
-    ensemble: Configurations, parameters: G2Disconnected, earlier: tuple[Decision, ...] = ()
+    ensemble: Configurations,
+    parameters: G2Disconnected,
+    earlier: tuple[Decision, ...] = (),
+    chosen: G2Disconnected | None = None,
 ) -> Project:
-    """The project of these counts; with a target that of one round, after what `earlier` ones decided."""
+    """The project of these counts; with a target that of one round, after what `earlier` ones decided.
+
+    chosen: the parameters whose choice of a solver these follow, if they do.
+    """
     from workflows.g2_rehearsal import rehearse
     from workflows.g2_report import sections, texts
 
     workflow = build(parameters, ensemble, earlier)
-    remake = partial(project_of, ensemble)
+    if chosen:
+        add_trials(workflow, chosen, workflow.nodes["links"], ensemble.lattice)
+    remake = partial(project_of, ensemble, chosen=chosen)
     return Project(
         title="Disconnected vector current: light, strange, light minus strange",
         workflow=workflow,

@@ -33,18 +33,22 @@ def add_low_modes(
     name: str = "low_modes",
 ) -> Node | None:
     """Currents of the modes, where the estimator or an alternative takes them."""
-    wanted = any(each.estimator.low_modes for _, each in (("", parameters), *alternatives(parameters)))
-    if not deflation or not parameters.deflation or not wanted:
+    if not deflation or not parameters.deflation or not low_modes_wanted(parameters):
         return None
     return workflow.add(
         low_mode_loops,
         deflation,
         name=name,
-        memory=footprint.solving_memory(lattice, SLAB, 0) + _basis(parameters, lattice),
-        device_memory=_device_memory(parameters, lattice, SLAB),
+        memory=footprint.solving_memory(lattice, SLAB, 0) + basis_bytes(parameters, lattice),
+        device_memory=device_memory(parameters, lattice, SLAB),
         stored=footprint.loops_bytes(lattice, parameters.deflation.vectors),
         current_links=parameters.current.links,
     )
+
+
+def low_modes_wanted(parameters: G2Disconnected) -> bool:
+    """Whether the estimator or an alternative averages low modes."""
+    return any(each.estimator.low_modes for _, each in (("", parameters), *alternatives(parameters)))
 
 
 def add_estimator(
@@ -78,7 +82,7 @@ def _flavours(
     inputs = [upstream.links]
     if upstream.deflation and parameters.deflation:
         inputs.append(upstream.deflation)
-    noisy, columns = _noisy(parameters, lattice, fine), _columns(parameters)
+    noisy, columns = _noisy(parameters, lattice, fine), columns_of(parameters)
     if parameters.estimator.difference == "split_even":
         return workflow.add(
             split_even_loops,
@@ -102,7 +106,7 @@ def _flavours(
     return workflow.add(flavour_loops, *masses, name=_named(f"{prefix}flavours", fine))
 
 
-def _basis(parameters: G2Disconnected, lattice: Lattice) -> int:
+def basis_bytes(parameters: G2Disconnected, lattice: Lattice) -> int:
     """Bytes of the vectors that solves are deflated with."""
     deflation = parameters.deflation
     return footprint.basis_bytes(lattice, deflation.vectors, deflation.precision) if deflation else 0
@@ -118,7 +122,7 @@ def add_exact_loops(
         links,
         name=f"exact_{mass}",
         memory=footprint.solving_memory(lattice, solves.block, 0),
-        device_memory=_device_memory(parameters, lattice, 0),
+        device_memory=device_memory(parameters, lattice, 0),
         stored=footprint.loops_bytes(lattice, 1),
         mass=getattr(parameters.masses, mass),
         tolerance=(solves.fine or solves.sloppy).tolerance,
@@ -129,7 +133,7 @@ def add_exact_loops(
 def operator_of(parameters: G2Disconnected) -> tuple[int, str, bool]:
     """What its memory depends on: directions, precision, whether narrow blocks occur."""
     solves = parameters.solves
-    narrow = solves.block <= footprint.NARROW or solves.solver == "batched_cg"
+    narrow = solves.block <= footprint.NARROW or solves.solver != "block_cgrq"
     return DIRECTIONS[parameters.links.action], solves.precision, narrow
 
 
@@ -137,21 +141,21 @@ def _named(name: str, fine: bool) -> str:
     return f"{name}_fine" if fine else name
 
 
-def _columns(parameters: G2Disconnected) -> int:
+def columns_of(parameters: G2Disconnected) -> int:
     """Noise vectors times probes of a chunk."""
     return parameters.noise.chunk * parameters.noise.probe_chunk
 
 
 def _noisy(parameters: G2Disconnected, lattice: Lattice, fine: bool) -> dict[str, Any]:
     """Coordinates, memory and parameters of stochastic loops."""
-    noise, solves, columns = parameters.noise, parameters.solves, _columns(parameters)
+    noise, solves, columns = parameters.noise, parameters.solves, columns_of(parameters)
     accuracy = solves.fine if fine and solves.fine else solves.sloppy
     vectors = solves.fine.vectors if fine and solves.fine else noise.vectors
     return {
         "over": {"noise": range(vectors), "probe": range(noise.probes)},
         "chunk": {"noise": noise.chunk, "probe": noise.probe_chunk},
-        "memory": footprint.solving_memory(lattice, solves.block, columns) + _basis(parameters, lattice),
-        "device_memory": _device_memory(parameters, lattice, columns),
+        "memory": footprint.solving_memory(lattice, solves.block, columns) + basis_bytes(parameters, lattice),
+        "device_memory": device_memory(parameters, lattice, columns),
         "noise": noise.kind,
         "seed": noise.seed,
         "dilution": noise.dilution.options(),
@@ -161,7 +165,7 @@ def _noisy(parameters: G2Disconnected, lattice: Lattice, fine: bool) -> dict[str
     }
 
 
-def _device_memory(parameters: G2Disconnected, lattice: Lattice, vectors: int) -> int:
+def device_memory(parameters: G2Disconnected, lattice: Lattice, vectors: int) -> int:
     """Of a task that solves, with this many noise vectors."""
     block = parameters.solves.block
     return footprint.solving_device_memory(lattice, *operator_of(parameters), block, vectors)

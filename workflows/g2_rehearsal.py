@@ -20,7 +20,7 @@ from stages.estimators.trace import LoopTrace, current_links
 from stages.gauge.hisq import StaggeredLinks, hisq_links, naive_links
 from stages.kernels.dispatch import Kernels
 from stages.lattice.geometry import EVEN, ODD, Lattice
-from stages.loops import make_solver
+from stages.loops import SOLVERS, make_solver
 from stages.noise import Dilution
 from stages.solvers.reliable import WIDTHS
 from workflows.schema import Deflation, G2Disconnected, alternatives
@@ -40,19 +40,18 @@ def rehearse(
     """
     links = free_links(parameters, lattice, kernels, xp)
     solves = parameters.solves
-    solver = make_solver(solves.solver, solves.precision, TOLERANCE, solves.max_iterations)
-    trace = LoopTrace(
-        StaggeredDslash(links, np.complex128, kernels),
-        current_links(links, parameters.current.links),
-        MASS,
-        replace(solver, kernels=kernels),
-    )
+    dslash = StaggeredDslash(links, np.complex128, kernels)
+    current = current_links(links, parameters.current.links)
     if parameters.deflation:
-        _find_modes(parameters.deflation, trace.dslash, xp)
+        _find_modes(parameters.deflation, dslash, xp)
+    names = SOLVERS if solves.solver == "auto" else (solves.solver,)
     widths = [(n, w) for n in block_widths(parameters, lattice) for w in sorted({*WIDTHS, n}) if w <= n]
     wave = xp.asarray(plane_wave(lattice, parameters.links.boundary))[:, None, None]
-    jobs = list(product(widths, (0, wave)))  # the block is narrower from the start, or becomes so at once
-    for number, ((n, still_open), converging) in enumerate(jobs, start=1):
+    # the block is narrower from the start, or becomes so at once
+    jobs = list(product(names, widths, (0, wave)))
+    for number, (name, (n, still_open), converging) in enumerate(jobs, start=1):
+        solver = make_solver(name, solves.precision, TOLERANCE, solves.max_iterations)
+        trace = LoopTrace(dslash, current, MASS, replace(solver, kernels=kernels))
         sources = xp.random.default_rng(5).standard_normal((lattice.half_volume, 3, n)) + 0j
         sources[..., still_open:] = converging
         trace.contract(EVEN, sources)

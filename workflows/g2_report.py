@@ -23,6 +23,7 @@ from stages.figures import (
     loops_figure,
 )
 from workflows.ensemble_report import gauge_section
+from workflows.g2_choice_report import choice_sections
 from workflows.g2_estimators import estimators_section, loops_of, wanted
 from workflows.g2_spectrum import spectrum_section
 from workflows.g2_target_report import target_section
@@ -43,6 +44,7 @@ def sections(parameters: G2Disconnected, store: Store) -> list[Section]:
         *([estimators_section(store, parameters)] if wanted(parameters) else []),
         *([target_section(store, WORKFLOW)] if parameters.target else []),
         solves_section(solves),
+        *choice_sections(store, WORKFLOW),
         *([spectrum_section(store, parameters)] if parameters.deflation else []),
         gauge_section(store, WORKFLOW),
     ]

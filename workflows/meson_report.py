@@ -17,6 +17,7 @@ from pipeline.report import Figure, Section, Table, value_with_error
 from stages.analysis.table import correlator_table
 from stages.figures import convergence_figure
 from stages.meson_figures import effective_mass_figure, meson_figure
+from workflows.choice_report import Measured, choice_section
 from workflows.ensemble_report import gauge_section
 from workflows.mesons_schema import Mesons
 
@@ -141,22 +142,18 @@ def choice_sections(store: Store) -> Iterator[Section]:
             continue
         found = open_result(store, node.name, workflow=WORKFLOW).load().isel(config=0)
         said = node.records[0]["statistics"]
-        rows = []
-        for name, how in said["how"].items():
-            row = found.sel(solver=name)
-            setup, each = float(row.setup_seconds), float(row.seconds_per_rhs)
-            if how != "converged":
-                rows.append([name, None, None, None, None, how.split(": ")[0]])  # the rest is what to do
-                continue
-            costs = [f"{setup:.2f}", f"{1000 * each:.1f}", f"{setup + said['planned'] * each:.1f}"]
-            rows.append([name, int(row.iterations), *costs, "chosen" if name == said["chosen"] else ""])
-        columns = ["solver", "iterations", "setup, s", "ms per rhs", f"s for {said['planned']} rhs", ""]
-        text = (
-            f"Measured on {said['columns']} right-hand sides of the first configuration. The last column of "
-            "figures counts the right-hand sides that were planned per configuration, and one setup; its "
-            "smallest was taken. The choice stands while the campaign grows."
-        )
-        yield Section("Choice of the solver", text, [Table(columns, rows)])
+        measured = {
+            name: Measured(
+                how,
+                [float(row.iterations)],
+                float(row.setup_seconds),
+                [float(row.seconds_per_rhs)],
+                float(row.setup_seconds + said["planned"] * row.seconds_per_rhs),
+            )
+            for name, how in said["how"].items()
+            for row in [found.sel(solver=name)]
+        }
+        yield choice_section(measured, said["chosen"], said["planned"], said["columns"])
 
 
 def _solves(store: Store) -> Iterator[dict[str, Any]]:

@@ -117,7 +117,7 @@ class Fine(Section):
 class Solves(Section):
     """How the linear systems are solved, `block` right-hand sides at a time."""
 
-    solver: Literal["block_cgrq", "batched_cg"]
+    solver: Literal["auto", "block_cgrq", "batched_cg"]
     precision: Literal["double", "double-single"]
     max_iterations: int = Field(default=20_000, ge=1)
     block: int = Field(default=16, ge=1, le=64)

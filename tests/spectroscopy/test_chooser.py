@@ -10,9 +10,10 @@ import pytest
 
 from stages.dirac.wilson import WilsonOperator
 from stages.lattice.errors import InputError
+from stages.solvers import trial
 from stages.solvers.solution import NotConverged, Solution, Status
-from stages.spectroscopy import chooser
-from stages.spectroscopy.chooser import Candidate, Trial, cheapest, measure
+from stages.solvers.trial import Trial
+from stages.spectroscopy.chooser import Candidate, cheapest, measure
 
 
 @dataclass
@@ -51,7 +52,7 @@ class Scripted:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
-    monkeypatch.setattr(chooser, "time", made)
+    monkeypatch.setattr(trial, "time", made)
     return made
 
 

@@ -90,6 +90,16 @@ def test_a_run_calls_nothing_that_was_not_rehearsed(tmp_path: Path, solver: str,
     assert asked <= rehearsed, asked - rehearsed
 
 
+def test_every_solver_is_rehearsed_where_one_will_be_chosen(tmp_path: Path) -> None:
+    """As many solves as those of all solvers together, and the first one is made."""
+    totals = {}
+    for solver in (*SOLVERS, "auto"):
+        parameters = parameters_of(tmp_path, ("solver: block_cgrq", f"solver: {solver}"))
+        done, totals[solver] = next(rehearse(parameters, LATTICE, reference, np))
+        assert done == 1
+    assert totals["auto"] == totals["block_cgrq"] + totals["batched_cg"]
+
+
 def test_the_dslash_of_an_eigensolve_is_rehearsed(tmp_path: Path) -> None:
     changes = (("solves:", "deflation: {vectors: 20, block: 5}\nsolves:"),)
     parameters = parameters_of(tmp_path, *changes)

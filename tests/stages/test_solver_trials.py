@@ -1,0 +1,95 @@
+"""Trials of solvers are the first solves of the campaign that they are for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pipeline import At
+from stages import configuration, deflation_space, links, loops
+from stages.dirac.staggered import StaggeredDslash
+from stages.lattice.errors import InputError
+from stages.solver_trials import ACCURACIES, DEFLATED, MASSES, PLAIN, SOLVERS, SolverTrials, solver_trials
+from stages.solvers import trial
+from stages.solvers.deflation import StaggeredDeflation
+
+AT = {"config": "trial.7"}
+MASS = dict(zip(MASSES, (0.05, 0.3), strict=True))
+TOLERANCE = dict(zip(ACCURACIES, (1e-3, 1e-8), strict=True))
+NOISE: dict[str, Any] = {"seed": 5150, "noise": "z4", "dilution": {"displacement": 2}, "block": 16}
+
+
+@pytest.fixture(scope="module")
+def dslash() -> StaggeredDslash:
+    gauge = configuration.heatbath_configuration(
+        at=At(**AT), extents=(4, 4, 4, 4), beta=6.0, seed=31, sweeps=4, overrelaxation=1
+    )
+    return links.hisq_links(gauge, at=At(**AT), boundary="antiperiodic", naik_epsilon=0.0)
+
+
+@pytest.fixture(scope="module")
+def deflation(dslash: StaggeredDslash) -> StaggeredDeflation:
+    space = deflation_space.deflation_space(dslash, at=At(**AT), vectors=8, tolerance=1e-9)
+    return deflation_space.deflation(dslash, space, at=At(**AT))
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is given up, whatever else the machine does."""
+    monkeypatch.setattr(trial, "LEAST", 1e6)
+
+
+def trials(at: At, dslash: StaggeredDslash, *upstream: Any, **options: Any) -> SolverTrials:
+    settings = {**NOISE, **MASS, **TOLERANCE, "planned": [64, 16], "vectors": 2, "probes": 1, **options}
+    return solver_trials(dslash, *upstream, at=at, **settings)
+
+
+def first_iterations(
+    dslash: StaggeredDslash, upstream: Any, name: str, mass: str, accuracy: str, **options: Any
+) -> int:
+    """Of the first block of a chunk of the campaign."""
+    at = At(**AT, noise=(0, 1))
+    settings = {"mass": MASS[mass], "tolerance": TOLERANCE[accuracy], "solver": name, **NOISE, **options}
+    loops.current_loops(dslash, *upstream, at=at, **settings)
+    return int(at.statistics["iterations"][0])
+
+
+def test_they_are_the_first_blocks(dslash: StaggeredDslash, deflation: StaggeredDeflation) -> None:
+    at = At(**AT)
+    found = trials(at, dslash, deflation, candidates=SOLVERS)
+    assert np.isfinite(found.seconds_per_rhs).all() and (found.seconds_per_rhs > 0).all()
+    assert (found.residual <= np.array([1e-3, 1e-8])).all()
+    assert at.statistics["columns"] == 16 and at.statistics["planned"] == {"sloppy": 1024, "fine": 256}
+    assert at.statistics["how"] == dict.fromkeys(SOLVERS, "converged")
+    for solver, mass, accuracy in ((0, 0, 1), (1, 1, 0), (3, 0, 1)):
+        upstream = [deflation] if SOLVERS[solver] in DEFLATED else []
+        expected = first_iterations(dslash, upstream, SOLVERS[solver % 2], MASSES[mass], ACCURACIES[accuracy])
+        assert found.iterations[solver, mass, accuracy] == expected
+
+
+def test_of_the_remainder_where_low_modes_are_exact(
+    dslash: StaggeredDslash, deflation: StaggeredDeflation
+) -> None:
+    at = At(**AT)
+    found = trials(
+        at, dslash, deflation, candidates=DEFLATED, fine=None, planned=[64, 0], deflated_noise=True
+    )
+    assert np.isnan(found.iterations[:2]).all() and np.isnan(found.iterations[..., 1]).all()
+    expected = first_iterations(dslash, [deflation], PLAIN[0], "light", "sloppy", deflated_noise=True)
+    assert found.iterations[2, 0, 0] == expected
+    assert at.statistics["planned"] == {"sloppy": 1024, "fine": 0}
+
+
+def test_nothing_converges(dslash: StaggeredDslash) -> None:
+    with pytest.raises(
+        InputError,
+        match=r"batched_cg: light quark, sloppy, 16 of 16 .*; block_cgrq: .*or use a larger mass$",
+    ):
+        trials(At(**AT), dslash, candidates=PLAIN, max_iterations=2)
+
+
+def test_deflated_solves_need_a_deflation(dslash: StaggeredDslash) -> None:
+    with pytest.raises(InputError, match="need a deflation"):
+        trials(At(**AT), dslash, candidates=DEFLATED)
