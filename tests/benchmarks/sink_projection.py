@@ -1,0 +1,234 @@
+"""Sink projections against cuBLAS (or BLAS) and against the bus, as Markdown tables.
+
+    python tests/benchmarks/sink_projection.py [--backend cuda] [--lattice 24x24x24x48 32x32x32x64]
+    [--vectors 64 256] [--columns 32] [--precision single]
+
+Random vectors and solutions on all time slices. First table, with both in the memory of the machine that
+multiplies: the rate of `slice_products.sink_projection`, 96 flops per site, vector and column; that of the
+library's plain products of the same size, [k, R] times [R, 4 N], with operands that lie as it likes best, the
+fastest of one product, one for each slice, and one for every thousand rows or so; error of the first slice
+against double, norm over norm; how many times longer all pairs take vector by vector, from the time of one
+pair by the kernel or by einsum, whichever is faster.
+
+Second table, with vectors elsewhere: on a GPU in the host's memory, on a CPU in an array that must be copied;
+a third of their bytes is allowed for tiles. Rate of everything in bytes of vectors; what a copy alone reaches
+(on a GPU from page-locked memory); fraction of the faster of that and the first table's rate; planned and
+allocated memory.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from stages.distillation.projection import planned_bytes, sink_projections
+from stages.kernels import reference
+from stages.kernels.dispatch import Array
+from stages.kernels.gamma import COLOURS, COMPONENTS, SPINS
+from stages.kernels.transfer import HOST_TO_DEVICE, to_host
+from stages.lattice.geometry import Lattice
+from workflows.benchmarks.machine import Machine, machine_of, random_field
+
+LATTICES = {"cpu": ["8x8x8x8"], "cuda": ["24x24x24x48", "32x32x32x64"]}
+DTYPES = {"single": np.dtype(np.complex64), "double": np.dtype(np.complex128)}
+FLOPS = 8 * COMPONENTS
+"""Per site, vector and column."""
+
+COPY_BYTES = 1 << 30
+ROUNDS = 3
+RUN_ROWS = 1024
+RESIDENT = (
+    "lattice",
+    "k",
+    "N",
+    "GFLOP/s",
+    "library GFLOP/s",
+    "products",
+    "fraction",
+    "error",
+    "singly / this",
+)
+STREAMED = ("lattice", "k", "N", "seconds", "GB/s", "copy GB/s", "of limit", "planned GB", "allocated GB")
+
+
+class Elsewhere:
+    """A NumPy array that the host's kernels do not take as it is."""
+
+    def __init__(self, array: Any) -> None:
+        self.array, self.shape, self.dtype = array, array.shape, array.dtype
+
+    def __getitem__(self, part: Any) -> Any:
+        return self.array[part]
+
+
+class Problem:
+    """Vectors and solutions on a machine."""
+
+    def __init__(self, machine: Machine, lattice: Lattice, k: int, n: int, dtype: np.dtype) -> None:
+        self.machine, self.lattice, self.k, self.n, self.dtype = machine, lattice, k, n, dtype
+        times, sites = lattice.time_extent, lattice.sites_per_slice
+        self.vectors = random_field(machine, (times, 2, sites, COLOURS, k), dtype)
+        self.solutions = random_field(machine, (2, lattice.half_volume, COMPONENTS, n), dtype)
+        self.out = machine.xp.empty((times, SPINS, k, n), np.complex128)
+        self.kernel = machine.kernels.slice_products.sink_projection
+        self.flops = FLOPS * lattice.volume * k * n
+        self.names = (str(lattice), str(k), str(n))
+
+    def seconds(self) -> float:
+        return self.machine.seconds(lambda: self.kernel(self.vectors, self.solutions, self.out))
+
+    def error(self) -> float:
+        """Of the first slice."""
+        sites, xp = self.lattice.sites_per_slice, self.machine.xp
+        solutions = xp.ascontiguousarray(self.solutions[:, :sites])
+        exact = xp.empty((1, *self.out.shape[1:]), np.complex128)
+        reference.slice_products.sink_projection(self.vectors[:1], solutions, exact)
+        return float(xp.linalg.norm(self.out[:1] - exact) / xp.linalg.norm(exact))
+
+    def library_seconds(self) -> tuple[float, int]:
+        """Of the fastest of the library's ways to do products of this size, and of how many it consists."""
+        times, rows = self.lattice.time_extent, 2 * COLOURS * self.lattice.sites_per_slice
+        right = self.solutions.reshape(times * rows, SPINS * self.n)
+        left, each = self.vectors.reshape(times * rows, self.k), rows
+        while each > RUN_ROWS and each % 2 == 0:
+            each //= 2
+        counts = [1, times, times * rows // each]
+        batched = matrix_products if self.machine.backend == "cuda" else host_products
+        return min((self.machine.seconds(batched(left, right, count)), count) for count in counts)
+
+    def singly_seconds(self) -> float:
+        """Of all pairs, from the time of one."""
+        xp, pairs = self.machine.xp, self.k * self.n
+        v, psi = (xp.ascontiguousarray(field[..., :1]) for field in (self.vectors, self.solutions))
+        out = xp.empty((len(v), SPINS, 1, 1), np.complex128)
+        vector, spinors = v[..., 0], psi.reshape(2, len(v), -1, SPINS, COLOURS)
+        kernel = self.machine.seconds(lambda: self.kernel(v, psi, out))
+        plain = self.machine.seconds(lambda: xp.einsum("tpxc,ptxsc->ts", vector.conj(), spinors))
+        return pairs * min(kernel, plain)
+
+
+def host_products(left: Array, right: Array, count: int) -> Callable[[], object]:
+    """`count` products over equal runs of rows; conj(left) is left out, it would be a copy."""
+    factors = left.reshape(count, -1, left.shape[1]).swapaxes(1, 2), right.reshape(count, -1, right.shape[1])
+    return lambda: np.matmul(*factors)
+
+
+def matrix_products(left: Array, right: Array, count: int) -> Callable[[], object]:
+    """left^H right over `count` equal runs of rows, by one call of cuBLAS."""
+    import cupy
+    from cupy.cuda import cublas
+
+    (rows, k), n, dtype = left.shape, right.shape[1], left.dtype
+    terms, out = rows // count, cupy.empty((count, k, n), dtype)
+    one, zero = np.array(1, dtype), np.array(0, dtype)
+    call = cublas.zgemmStridedBatched if dtype == np.complex128 else cublas.cgemmStridedBatched
+
+    def work() -> None:
+        call(
+            *(cupy.cuda.device.get_cublas_handle(), cublas.CUBLAS_OP_N, cublas.CUBLAS_OP_C, n, k, terms),
+            *(one.ctypes.data, right.data.ptr, n, terms * n, left.data.ptr, k, terms * k),
+            *(zero.ctypes.data, out.data.ptr, n, k * n, count),
+        )
+
+    return work
+
+
+def copy_bandwidth(machine: Machine, vectors: Any) -> float:
+    """GB/s of the fastest copy to where tiles are multiplied."""
+    if machine.backend == "cpu":
+        target = np.empty_like(vectors)
+        return vectors.nbytes / machine.seconds(lambda: np.copyto(target, vectors)) / 1e9
+    cuda, target = machine.xp.cuda, machine.xp.empty(COPY_BYTES, np.uint8)
+    pinned = cuda.alloc_pinned_memory(COPY_BYTES)
+
+    def work() -> None:
+        stream = cuda.get_current_stream().ptr
+        cuda.runtime.memcpyAsync(target.data.ptr, pinned.ptr, COPY_BYTES, HOST_TO_DEVICE, stream)
+
+    return COPY_BYTES / machine.seconds(work) / 1e9
+
+
+def resident(problem: Problem) -> tuple[float, tuple[str, ...]]:
+    """Seconds of the kernel, and its row of the first table."""
+    seconds = problem.seconds()
+    library, count = problem.library_seconds()
+    rates = [problem.flops / time / 1e9 for time in (seconds, library)]
+    return seconds, (
+        *problem.names,
+        *(f"{rates[0]:.0f}", f"{rates[1]:.0f}", str(count), f"{library / seconds:.2f}"),
+        *(f"{problem.error():.1e}", f"{problem.singly_seconds() / seconds:.0f}"),
+    )
+
+
+def streamed(problem: Problem, kernel_seconds: float) -> tuple[str, ...]:
+    """The row of the second table."""
+    machine, solutions, xp = problem.machine, problem.solutions, problem.machine.xp
+    vectors = to_host(problem.vectors)
+    copy = copy_bandwidth(machine, vectors)
+    del problem.vectors, problem.out
+    given = vectors if machine.backend == "cuda" else Elsewhere(vectors)
+    bound = vectors.nbytes // 3
+    fitting = [
+        count for count in range(1, len(vectors)) if planned_bytes(given, solutions, xp, count) <= bound
+    ]
+    bound = bound if fitting else planned_bytes(given, solutions, xp, 1)
+    pool = xp.get_default_memory_pool() if machine.backend == "cuda" else None
+    if pool is not None:
+        pool.free_all_blocks()
+    before = pool.total_bytes() if pool is not None else 0
+    times = [
+        machine.wall_seconds(lambda: sink_projections(given, solutions, xp, bound)) for _ in range(ROUNDS)
+    ]
+    seconds, limit = min(times), max(kernel_seconds, vectors.nbytes / copy / 1e9)
+    allocated = "-" if pool is None else f"{(pool.total_bytes() - before) / 1e9:.2f}"
+    return (
+        *problem.names,
+        *(f"{seconds:.3g}", f"{vectors.nbytes / seconds / 1e9:.1f}", f"{copy:.1f}", f"{limit / seconds:.2f}"),
+        *(f"{bound / 1e9:.2f}", allocated),
+    )
+
+
+def rows(machine: Machine, options: argparse.Namespace) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
+    """Rows of both tables, problem by problem."""
+    for name in options.lattice or LATTICES[options.backend]:
+        lattice = Lattice(tuple(int(extent) for extent in name.split("x")))
+        for k in options.vectors:
+            for n in options.columns:
+                problem = Problem(machine, lattice, k, n, DTYPES[options.precision])
+                seconds, first = resident(problem)
+                yield first, streamed(problem, seconds)
+
+
+def row(cells: tuple[str, ...]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def main() -> None:
+    """Print the tables of the run that the arguments name."""
+    options = parsed()
+    machine = machine_of(options.backend)
+    print(f"{machine.name}, {options.precision} precision\n")
+    print(f"{row(RESIDENT)}\n|{'---|' * len(RESIDENT)}")
+    second = []
+    for first, other in rows(machine, options):
+        print(row(first), flush=True)
+        second.append(other)
+    print(f"\n{row(STREAMED)}\n|{'---|' * len(STREAMED)}")
+    print("\n".join(map(row, second)))
+
+
+def parsed() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--backend", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--lattice", nargs="+", help="such as 24x24x24x48")
+    parser.add_argument("--vectors", type=int, nargs="+", default=[64, 256])
+    parser.add_argument("--columns", type=int, nargs="+", default=[32])
+    parser.add_argument("--precision", choices=tuple(DTYPES), default="single")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()
