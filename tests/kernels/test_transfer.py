@@ -22,6 +22,14 @@ def test_what_is_not_contiguous_arrives_in_order():
     assert np.array_equal(to_host(to_device(array).T), array.T)
 
 
+@pytest.mark.gpu
+def test_into_an_array_of_the_device():
+    array = np.random.default_rng(5).normal(size=(3, PIECE // 8 + 5))
+    out = to_device(np.zeros_like(array))
+    assert to_device(array[1:2], out[1:2]).data.ptr == out[1:2].data.ptr
+    assert np.array_equal(out.get()[1], array[1]) and not out.get()[::2].any()
+
+
 def test_arrays_of_the_host_stay_there():
     array = np.arange(3)
     assert to_host(array) is array
