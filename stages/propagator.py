@@ -65,14 +65,14 @@ def propagator(
     method = make_method(solver, precision, tolerance, max_iterations, hierarchy)
     fields = sources.fields.reshape(*sources.fields.shape[:3], -1)
     with choices_used() as choices:
-        made = propagate(operator, fields, method, block, lambda done, total: at.progress(done, total))
+        x, made = propagate(operator, fields, method, block, lambda done, total: at.progress(done, total))
     if choices:
         at.record(kernel_choices=sorted(choices))
     record(at, solver, precision, made)
     shape = sources.fields.shape[3:]
     widths = [len(block) for block in made.residual]
     return Propagator(
-        made.x.reshape(sources.fields.shape),
+        x.reshape(sources.fields.shape),
         np.concatenate(made.residual).reshape(shape),
         np.concatenate(made.full_residual).reshape(shape),
         np.repeat(made.iterations, widths).reshape(shape),

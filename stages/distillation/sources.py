@@ -2,33 +2,37 @@
 
 from __future__ import annotations
 
+from types import ModuleType
+
 import numpy as np
 from numpy.typing import NDArray
 
 from stages.distillation.columns import Columns
-from stages.kernels.dispatch import Array, array_module
+from stages.distillation.streaming import Stored
+from stages.kernels.dispatch import Array
 from stages.kernels.gamma import COLOURS, COMPONENTS, SPINS
 from stages.lattice.errors import InputError
 from stages.lattice.geometry import Lattice
 
 
-def distillation_sources(vectors: Array, lattice: Lattice, columns: Columns, block: range) -> Array:
+def distillation_sources(
+    vectors: Stored, lattice: Lattice, columns: Columns, block: range, xp: ModuleType = np
+) -> Array:
     """phi(x, t, spin) = sum_i v_i(x, t) rho(t, spin, i) for a block of columns.
 
-    The result is complex128 ``[parity, site, 12, column]`` in the library of `vectors`, component
-    3 * spin + colour. vectors: orthonormal eigenvectors
-    ``[time, parity, site of the slice, colour, eigenvector]``, complex64 or complex128, of which the columns
-    use the first `columns.eigenvectors`; only slices on which the block is not zero are read. Raises
-    InputError.
+    The result is complex128 ``[parity, site, 12, column]`` in `xp`, `numpy` or `cupy`, component 3 * spin +
+    colour. vectors: orthonormal eigenvectors ``[time, parity, site of the slice, colour, eigenvector]``,
+    complex64 or complex128, in `xp` or elsewhere, of which the columns use the first `columns.eigenvectors`;
+    only slices on which the block is not zero are read. Raises InputError.
     """
     check_vectors(vectors, lattice, columns)
-    xp, width = array_module(vectors), len(block)
+    width = len(block)
     fields = xp.zeros((2, lattice.half_volume, COMPONENTS, width), complex)
     slices = fields.reshape(2, lattice.time_extent, -1, SPINS, COLOURS, width)
     for time in columns.times(block):
         rho = columns.on_slice(time, block)
         used = _span(rho, (0, 2))
-        basis = vectors[time].reshape(-1, vectors.shape[-1])[:, used].astype(complex, copy=False)
+        basis = xp.asarray(vectors[time]).reshape(-1, vectors.shape[-1])[:, used].astype(complex, copy=False)
         for spin in np.flatnonzero(rho.any(axis=(1, 2))).tolist():
             filled = _span(rho[spin], 0)
             product = basis @ xp.asarray(rho[spin, used, filled])
@@ -36,10 +40,10 @@ def distillation_sources(vectors: Array, lattice: Lattice, columns: Columns, blo
     return fields
 
 
-def check_vectors(vectors: Array, lattice: Lattice, columns: Columns) -> None:
+def check_vectors(vectors: Stored, lattice: Lattice, columns: Columns) -> None:
     """Raises InputError for eigenvectors of another lattice, or fewer of them than the columns need."""
     expected = (lattice.time_extent, 2, lattice.sites_per_slice, COLOURS)
-    if vectors.ndim != 5 or vectors.shape[:4] != expected:
+    if len(vectors.shape) != 5 or vectors.shape[:4] != expected:
         raise InputError(
             f"eigenvectors of the Laplacian on {lattice} have shape {expected} and their number "
             f"(time parity site colour eigenvector), got {vectors.shape}"

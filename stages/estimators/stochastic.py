@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from stages.estimators.trace import Contractions, Progress, no_progress
 from stages.kernels.dispatch import Array
-from stages.lattice.errors import InputError
 from stages.lattice.geometry import EVEN, ODD, Lattice
 from stages.noise.dilution import Dilution, dilute
+from stages.solvers.column_blocks import blocks
 
 
 class Loops(NamedTuple):
@@ -74,10 +74,3 @@ def no_loops(trace: Trace, vectors: int) -> Loops:
     """Zeros, to add contractions to."""
     shape = (vectors, *trace.flavours)
     return Loops(np.zeros((*shape, 4, trace.lattice.time_extent)), np.zeros((*shape, 2)))
-
-
-def blocks(columns: int, width: int) -> list[range]:
-    """The columns 0 ... columns - 1 in ranges of `width`, the last one perhaps shorter."""
-    if width < 1:
-        raise InputError(f"a block of right-hand sides holds at least 1, got {width}")
-    return [range(start, min(start + width, columns)) for start in range(0, columns, width)]

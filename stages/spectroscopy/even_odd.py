@@ -13,7 +13,7 @@ from stages.dirac.operator import Solver
 from stages.dirac.wilson import WilsonOperator
 from stages.dirac.wilson_schur import WilsonSchur
 from stages.kernels.dispatch import Array, array_module, kernels_for, to_host
-from stages.lattice.errors import InputError
+from stages.solvers.column_blocks import blocks
 from stages.solvers.reliable import Progress as Iterations
 from stages.solvers.solution import Solution
 
@@ -60,7 +60,6 @@ class EvenOdd:
 class Propagation:
     """What the blocks of a propagator took; residuals are relative and recomputed, of each column."""
 
-    x: Array
     iterations: list[int] = field(default_factory=list)
     """Of each block."""
     residual: list[NDArray[np.float64]] = field(default_factory=list)
@@ -73,32 +72,34 @@ class Propagation:
     """Of the first block, the worst column's residual at each iteration."""
     status: str = ""
 
+    def solve(self, M: WilsonOperator, b: Array, method: Method) -> Array:
+        """x of M x = b for a block, which is entered. Raises what the method raises."""
+        solution = method.solve(M, b)
+        self.iterations.append(int(solution.iterations))
+        self.residual.append(solution.residual)
+        self.full_residual.append(full_residual(M, solution.x, b))
+        self.matvecs += int(solution.matvecs)
+        self.seconds += solution.seconds
+        self.history = self.history or [float(worst) for worst in solution.history.max(axis=1)]
+        self.status = solution.status.name.lower()
+        return solution.x
+
 
 def propagate(
     M: WilsonOperator, sources: Array, method: Method, block: int, progress: Progress = lambda *_: None
-) -> Propagation:
+) -> tuple[Array, Propagation]:
     """x of M x = b for all columns of ``[parity, site, 12, N]``, `block` of them at a time.
 
     Raises what the method raises where a column misses its tolerance, and InputError.
     """
-    columns = sources.shape[-1]
-    if block < 1:
-        raise InputError(f"a block of right-hand sides holds at least 1, got {block}")
-    made = Propagation(array_module(sources).empty_like(sources))
-    starts = range(0, columns, block)
-    for number, start in enumerate(starts, start=1):
-        b = array_module(sources).ascontiguousarray(sources[..., start : start + block])
-        solution = method.solve(M, b)
-        made.x[..., start : start + block] = solution.x
-        made.iterations.append(int(solution.iterations))
-        made.residual.append(solution.residual)
-        made.full_residual.append(full_residual(M, solution.x, b))
-        made.matvecs += int(solution.matvecs)
-        made.seconds += solution.seconds
-        made.history = made.history or [float(worst) for worst in solution.history.max(axis=1)]
-        made.status = solution.status.name.lower()
-        progress(number, len(starts))
-    return made
+    xp, made = array_module(sources), Propagation()
+    x = xp.empty_like(sources)
+    parts = blocks(sources.shape[-1], block)
+    for number, columns in enumerate(parts, start=1):
+        some = slice(columns.start, columns.stop)
+        x[..., some] = made.solve(M, xp.ascontiguousarray(sources[..., some]), method)
+        progress(number, len(parts))
+    return x, made
 
 
 def full_residual(M: WilsonOperator, x: Array, b: Array) -> NDArray[np.float64]:

@@ -39,7 +39,7 @@ def built(xp, vectors, columns, width=5):
     """All columns, in blocks."""
     blocks = [range(n, min(n + width, len(columns))) for n in range(0, len(columns), width)]
     given = xp.asarray(vectors)
-    made = [to_host(distillation_sources(given, LATTICE, columns, block)) for block in blocks]
+    made = [to_host(distillation_sources(given, LATTICE, columns, block, xp)) for block in blocks]
     return np.concatenate(made, axis=-1)
 
 

@@ -13,7 +13,7 @@ from stages.dirac.wilson import WilsonOperator
 from stages.lattice.errors import InputError
 from stages.solvers.solution import NotConverged
 from stages.spectroscopy.even_odd import propagate
-from stages.spectroscopy.methods import PRECISIONS, SOLVERS, make_method
+from stages.spectroscopy.methods import MULTIGRID, PRECISIONS, SOLVERS, make_method
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +30,8 @@ PAIRS = [
     *(
         pytest.param(solver, precision, marks=pytest.mark.slow)
         for solver, precision in product(SOLVERS, PRECISIONS)
-        if (solver, precision) not in (("cgnr", "double-single"), *product(["bicgstab"], PRECISIONS))
+        if solver != MULTIGRID  # which needs a hierarchy: tests/multigrid
+        and (solver, precision) not in (("cgnr", "double-single"), *product(["bicgstab"], PRECISIONS))
     ),
 ]
 
@@ -41,13 +42,13 @@ def test_solutions_are_those_of_the_inverse(
 ) -> None:
     reports: list[tuple[int, int]] = []
     method = make_method(solver, precision, 1e-10, 500)
-    made = propagate(operator, sources, method, 2, lambda *done: reports.append(done))
+    x, made = propagate(operator, sources, method, 2, lambda *done: reports.append(done))
     expected = np.tensordot(inverse, sources, axes=3)
-    assert np.abs(made.x - expected).max() < 1e-8 * np.abs(expected).max()
+    assert np.abs(x - expected).max() < 1e-8 * np.abs(expected).max()
     assert reports == [(1, 2), (2, 2)]
     assert [len(block) for block in made.residual] == [2, 2]
     assert max(block.max() for block in made.residual) <= 1e-10
-    true = np.linalg.norm((sources - operator.apply(made.x)).reshape(-1, 4), axis=0)
+    true = np.linalg.norm((sources - operator.apply(x)).reshape(-1, 4), axis=0)
     relative = true / np.linalg.norm(sources.reshape(-1, 4), axis=0)
     np.testing.assert_allclose(np.concatenate(made.full_residual), relative, rtol=1e-3)
     assert made.status == "converged" and len(made.iterations) == 2 and made.seconds > 0

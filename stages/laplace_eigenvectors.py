@@ -1,0 +1,113 @@
+"""Stages of distillation's space: the lowest modes of the spatial Laplacian, and all of a configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline import At, Chunks, Dims, Resources, stage
+from stages.distillation.eigenvectors import LaplaceSolver
+from stages.kernels.choices import choices_used
+from stages.kernels.dispatch import Array, array_module_of
+from stages.kernels.transfer import to_device, to_host
+from stages.lattice.errors import InputError
+from stages.lattice.geometry import PARITIES
+from stages.smeared_links import SmearedLinks
+
+DTYPES = {"double": np.complex128, "single": np.complex64}
+"""Precision in a parameter file: that of the vectors and of all that is done with them."""
+
+DEVICE_SHARE = 0.3
+"""Of a GPU's memory, up to which the eigenvectors of a configuration stay there."""
+
+
+class LaplaceEigenvectors(NamedTuple):
+    """Eigenvectors of -Laplacian on each time slice, orthonormal, in the convention of
+    `stages.distillation.eigenvectors`; lattice units.
+    """
+
+    vectors: Annotated[np.ndarray, Dims("time", "parity", "site", "color", "eigenvector", pieces={"time": 1})]
+    """complex64 or complex128; sites of the slice, parity that of x + y + z + t."""
+    eigenvalue: Annotated[np.ndarray, Dims("time", "eigenvector")]
+    """float64, ascending."""
+    residual: Annotated[np.ndarray, Dims("time", "eigenvector")]
+    """|-Laplacian v - lambda v|, recomputed."""
+
+
+@dataclass(frozen=True, eq=False)
+class LaplaceBasis:
+    """The eigenvectors ``[time, parity, site, colour, eigenvector]`` of all slices of a configuration.
+
+    On a GPU an array there if it is small beside the memory, else one of the host, which is streamed.
+    """
+
+    vectors: Array
+    values: NDArray[np.float64]
+
+
+@stage(
+    version="1",
+    over=("config", "time"),
+    resources=Resources(device=1),
+    unkeyed=("block", "max_restarts"),
+    labels={"parity": PARITIES},
+)
+def laplace_eigenvectors(
+    links: SmearedLinks,
+    *,
+    at: At,
+    vectors: int,
+    tolerance: float = 1e-10,
+    precision: str = "double",
+    block: int = 8,
+    max_restarts: int = 100,
+) -> LaplaceEigenvectors:
+    """The lowest `vectors` modes of each of a chunk's time slices, all slices together.
+
+    tolerance: of |A u - alpha u| / 36 for A = 36 - H^2 (`stages.dirac.laplacian`). precision: 'double' or
+    'single'. A chunk has an even number of slices and begins at an even one. Raises InputError, and
+    EigenpairsNotConverged.
+    """
+    if precision not in DTYPES:
+        raise InputError(f"precision must be one of {', '.join(DTYPES)}, got {precision!r}")
+    solver = LaplaceSolver(vectors, block, tolerance, DTYPES[precision], max_restarts)
+
+    def report(restarts: int, done: int, wanted: int, residual: float) -> None:
+        at.progress(done, wanted, restarts=restarts, residual=residual)
+
+    with choices_used() as choices:
+        found = solver.solve(links.links, links.lattice, [int(time) for time in at["time"]], report)
+    if choices:
+        at.record(kernel_choices=sorted(choices))
+    at.record(precision=precision, residual_max=float(found.residuals.max()))
+    return LaplaceEigenvectors(to_host(found.vectors), found.values, found.residuals)
+
+
+@stage(version="1", over=("config",), transient=True, resident=True)
+def laplace_basis(eigenvectors: Chunks[LaplaceEigenvectors], *, at: At, time_extent: int) -> LaplaceBasis:
+    """The eigenvectors of all time slices, kept on the worker. Raises InputError for missing slices."""
+    parts = [(place, chunk) for place, chunk in eigenvectors]
+    check_times([int(time) for place, _ in parts for time in place["time"]], time_extent)
+    vectors = np.concatenate([np.asarray(chunk.vectors) for _, chunk in parts])
+    values = np.concatenate([np.asarray(chunk.eigenvalue) for _, chunk in parts])
+    return LaplaceBasis(_placed(vectors, array_module_of(at.backend)), values)
+
+
+def check_times(times: Sequence[int], time_extent: int) -> None:
+    """Raises InputError unless these are all slices of the lattice, in order."""
+    missing = sorted(set(range(time_extent)) - set(times))
+    if missing or list(times) != list(range(time_extent)):
+        raise InputError(
+            f"eigenvectors of the time slices {missing or list(times)} are "
+            f"{'missing' if missing else 'out of order'}: all {time_extent} of a configuration are needed"
+        )
+
+
+def _placed(vectors: NDArray, xp: Any) -> Array:
+    if xp is np or vectors.nbytes > DEVICE_SHARE * xp.cuda.Device().mem_info[1]:
+        return vectors
+    return to_device(vectors)

@@ -1,0 +1,114 @@
+"""Stages of distillation, called as functions: eigenvectors, perambulators, projections of noise."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pipeline import At
+from stages.configuration import GaugeLinks
+from stages.distillation.columns import coefficients
+from stages.distillation_columns import full_columns, stochastic_columns
+from stages.gauge.heatbath import thermalised
+from stages.laplace_eigenvectors import LaplaceBasis, check_times, laplace_basis, laplace_eigenvectors
+from stages.lattice.errors import InputError
+from stages.lattice.geometry import Lattice
+from stages.perambulator import perambulator, sink_projection
+from stages.smeared_links import smeared_links
+from stages.wilson import wilson_operator
+
+LATTICE = Lattice((4, 4, 4, 6))
+TIMES = LATTICE.time_extent
+SOLVES = {"solver": "cgnr", "tolerance": 1e-11, "precision": "double"}
+
+
+@pytest.fixture(scope="module")
+def gauge():
+    return GaugeLinks(thermalised(LATTICE, 5.9, 11, "d.1", 4, 1), np.array(LATTICE.extents))
+
+
+@pytest.fixture(scope="module")
+def links(gauge):
+    return smeared_links(gauge, at=At(config="d.1"), kind="stout", steps=2, rho=0.1)
+
+
+@pytest.fixture(scope="module")
+def operator(gauge):
+    return wilson_operator(gauge, at=At(config="d.1"), boundary="antiperiodic", mass=0.2)
+
+
+def modes(links, times, **options):
+    return laplace_eigenvectors(links, at=At(config="d.1", time=times), vectors=4, **options)
+
+
+@pytest.fixture(scope="module")
+def basis(links):
+    """Of chunks of two and of four slices."""
+    chunks = [(At(config="d.1", time=times), modes(links, times)) for times in ((0, 1), (2, 3, 4, 5))]
+    return laplace_basis(chunks, at=At(config="d.1"), time_extent=TIMES)
+
+
+def test_slices_in_any_chunks(links, basis):
+    whole = modes(links, range(TIMES))
+    assert np.abs(basis.vectors - whole.vectors).max() < 1e-7
+    np.testing.assert_allclose(basis.values, whole.eigenvalue, atol=1e-10)
+    assert whole.residual.max() < 1e-8
+    single = modes(links, range(TIMES), precision="single", tolerance=1e-5)
+    assert single.vectors.dtype == np.complex64
+    np.testing.assert_allclose(single.eigenvalue, whole.eigenvalue, atol=1e-4)
+
+
+def test_perambulator_is_the_projected_propagator(operator, basis):
+    """tau(t', t) = gamma5 tau(t, t')^dag gamma5, and residuals."""
+    at = At(config="d.1", source=("t4", "t1"))
+    columns = full_columns(at=at, time_extent=TIMES, eigenvectors=4)
+    made = perambulator(operator, basis, columns, at=at, block=8, **SOLVES)
+    tau = made.perambulator
+    assert tau.shape == (2, TIMES, 4, 4, 4, 4) and made.source_time.tolist() == [4, 1]
+    assert made.full_residual.max() < 1e-10
+    gamma5 = np.array([1, 1, -1, -1])
+    backward = tau[0, 1].transpose(2, 3, 0, 1).conj() * gamma5[:, None, None, None] * gamma5[:, None]
+    assert np.abs(tau[1, 4] - backward).max() < 1e-9 * np.abs(tau).max()
+    assert at.statistics["rhs"] == 32
+
+
+def test_projections_of_noise_are_perambulators_times_noise(operator, basis):
+    at = At(config="d.1", source=("t2n0", "t2n3"))
+    dilution = {"time": "full", "spin": "full", "eigenvector": "none"}
+    columns = stochastic_columns(
+        at=at, time_extent=TIMES, eigenvectors=4, dilution=dilution, kind="z4", seed=5
+    )
+    made = sink_projection(operator, basis, columns, at=at, block=8, **SOLVES)
+    assert made.projection.shape == (2, TIMES, 4, 4, 4)
+    place = At(config="d.1", source=("t2",))
+    full = full_columns(at=place, time_extent=TIMES, eigenvectors=4)
+    tau = perambulator(operator, basis, full, at=place, block=8, **SOLVES).perambulator[0]
+    rho = coefficients(columns, range(8))[2].reshape(4, 4, 2, 4)
+    expected = np.einsum("txisj,sjnc->ntxic", tau, rho)
+    assert np.abs(made.projection - expected).max() < 1e-9 * np.abs(tau).max()
+
+
+@pytest.mark.parametrize(
+    ("times", "message"),
+    [
+        ([0, 1, 3, 4, 5], r"time slices \[2\] are missing: all 6 of a configuration"),
+        ([1, 0, 2, 3, 4, 5], r"time slices \[1, 0, 2, 3, 4, 5\] are out of order"),
+    ],
+)
+def test_slices_that_are_missing(times, message):
+    with pytest.raises(InputError, match=message):
+        check_times(times, 6)
+
+
+def test_refusals(links, operator, basis):
+    with pytest.raises(InputError, match="precision must be one of double, single, got 'half'"):
+        modes(links, (0, 1), precision="half")
+    with pytest.raises(InputError, match=r"got \[1, 2\]: take an even chunk"):
+        modes(links, (1, 2))
+    at = At(config="d.1", source=("t4",))
+    columns = full_columns(at=at, time_extent=TIMES, eigenvectors=5)
+    with pytest.raises(InputError, match="columns are of 5 eigenvectors, but 4 are given"):
+        perambulator(operator, basis, columns, at=at, **SOLVES)
+    other = LaplaceBasis(basis.vectors[:4], basis.values[:4])
+    with pytest.raises(InputError, match=r"eigenvectors of the Laplacian on 4x4x4x6 have shape"):
+        perambulator(operator, other, columns, at=at, **SOLVES)
