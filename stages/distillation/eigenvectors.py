@@ -74,7 +74,7 @@ class LaplaceSolver:
         times: the slices wanted, by default all: a run of an even number that begins at an even one. Raises
         InputError, and EigenpairsNotConverged.
         """
-        hop = SpatialHop(*_slices(links, lattice, times), self.dtype, self.kernels)
+        hop = SpatialHop(*slices_alone(links, lattice, times), self.dtype, self.kernels)
         slices, rows = hop.lattice.time_extent, _rows(hop.lattice)
         if not 1 <= self.vectors <= 2 * rows:
             raise InputError(
@@ -110,7 +110,7 @@ def residuals(hop: SpatialHop, vectors: Array, values: NDArray[np.float64]) -> N
     return np.sqrt(norms2)
 
 
-def _slices(links: Array, lattice: Lattice, times: Sequence[int] | None) -> tuple[Array, Lattice]:
+def slices_alone(links: Array, lattice: Lattice, times: Sequence[int] | None) -> tuple[Array, Lattice]:
     """Links and lattice of some slices alone."""
     if times is None or list(times) == list(range(lattice.time_extent)):
         return links, lattice

@@ -9,6 +9,7 @@ from pipeline import At
 from stages.configuration import GaugeLinks
 from stages.distillation.columns import coefficients
 from stages.distillation_columns import full_columns, stochastic_columns
+from stages.elementals import elementals
 from stages.gauge.heatbath import thermalised
 from stages.laplace_eigenvectors import LaplaceBasis, check_times, laplace_basis, laplace_eigenvectors
 from stages.lattice.errors import InputError
@@ -88,6 +89,18 @@ def test_projections_of_noise_are_perambulators_times_noise(operator, basis):
     assert np.abs(made.projection - expected).max() < 1e-9 * np.abs(tau).max()
 
 
+def test_elementals(links, basis):
+    """Those at rest without displacement are 1; the adjoint of a shift is the shift back."""
+    momenta, words = [(0, 0, 0), (1, 0, -1), (-1, 0, 1)], ["", "+x", "-x"]
+    made = elementals(links, basis, at=At(config="d.1"), momenta=momenta, displacements=words)
+    values = made.elementals
+    assert values.shape == (TIMES, 3, 3, 4, 4) and made.momentum.tolist() == [list(p) for p in momenta]
+    assert np.abs(values[:, 0, 0] - np.eye(4)).max() < 1e-12
+    dagger = values.conj().swapaxes(-1, -2)
+    assert np.abs(values[:, 1, 0] - dagger[:, 2, 0]).max() < 1e-12
+    assert np.abs(values[:, 0, 1] - dagger[:, 0, 2]).max() < 1e-12 and np.abs(values[:, 0, 1]).max() > 0.1
+
+
 @pytest.mark.parametrize(
     ("times", "message"),
     [
@@ -98,6 +111,13 @@ def test_projections_of_noise_are_perambulators_times_noise(operator, basis):
 def test_slices_that_are_missing(times, message):
     with pytest.raises(InputError, match=message):
         check_times(times, 6)
+
+
+def test_eigenvectors_of_other_links(gauge, basis):
+    at = At(config="d.1")
+    other = smeared_links(gauge, at=at, kind="stout", steps=3, rho=0.1)
+    with pytest.raises(InputError, match=r"residuals up to .* are not those of these links"):
+        elementals(other, basis, at=at)
 
 
 def test_refusals(links, operator, basis):
