@@ -1,0 +1,119 @@
+"""Mesons of distillation against point-to-all correlators, and against dense contractions."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+from distilled import eigenvectors, exact, pairs_of, perambulator, point_to_all, table_of
+from numpy.typing import NDArray
+from tiny_lattice import LATTICE
+
+from stages.kernels.gamma import GAMMA
+from stages.lattice.errors import InputError
+from stages.spectroscopy.distilled_mesons import correlation_matrix, perambulator_pairs
+from stages.spectroscopy.elementals import ElementalTable
+from stages.spectroscopy.gammas import DIRAC
+from stages.spectroscopy.operators import MesonOperator, words_of
+
+MOMENTA = ((0, 0, 0), (1, 0, 0), (-1, 0, 1))
+WORDS = ("", "+x", "-x", "+y-z", "+z-y")
+TIMES, SITES = LATTICE.time_extent, LATTICE.sites_per_slice
+FEW, SOURCE = 10, 4
+OPERATORS = (
+    MesonOperator.parse("Gamma5"),
+    MesonOperator.parse("GammaX"),
+    MesonOperator.parse("0.5 Identity[+x] - 0.5 Identity[-x]"),
+    MesonOperator.parse("SigmaYT[+y-z] + 2 GammaTGamma5[]"),
+)
+
+
+@pytest.fixture(scope="module")
+def vectors(thin_links: NDArray) -> NDArray:
+    """All 48 of each slice."""
+    return eigenvectors(thin_links, LATTICE, 48)
+
+
+@pytest.fixture(scope="module")
+def few(vectors: NDArray) -> NDArray:
+    return np.ascontiguousarray(vectors[..., :FEW])
+
+
+def test_all_eigenvectors_give_the_sum_over_points(vectors, thin_links, inverse) -> None:
+    tau = perambulator(vectors, inverse, LATTICE, SOURCE)
+    table = table_of(vectors, thin_links, LATTICE, MOMENTA)
+    columns = inverse[:, :, :, :, SOURCE * SITES : (SOURCE + 1) * SITES]
+    expected = point_to_all(columns, LATTICE, SOURCE, MOMENTA)
+    for number, momentum in enumerate(MOMENTA):
+        found = exact(tau, table, momentum, SOURCE)
+        largest = np.abs(expected[:, number]).max(axis=-1, keepdims=True)
+        assert (np.abs(found - expected[:, number]) < 1e-11 * largest).all(), momentum
+
+
+def by_slices(inverse: NDArray) -> NDArray:
+    """``[time, spin, parity site colour, time, spin, parity site colour]``."""
+    cut = inverse.reshape(2, TIMES, SITES, 4, 3, 2, TIMES, SITES, 4, 3)
+    return cut.transpose(1, 3, 0, 2, 4, 6, 8, 5, 7, 9).reshape(TIMES, 4, 6 * SITES, TIMES, 4, 6 * SITES)
+
+
+def dense_operators(vectors: NDArray, links: NDArray, momentum) -> list[NDArray]:
+    """The operators as matrices on spin, sites and colours of each slice ``[time, n, n]``."""
+    V = vectors.reshape(TIMES, 6 * SITES, -1)
+    phi = table_of(vectors, links, LATTICE, (tuple(-n for n in momentum),), WORDS).values[:, 0]
+    smeared = {word: V @ phi[:, n] @ V.conj().swapaxes(1, 2) for n, word in enumerate(WORDS)}
+    dense = []
+    for operator in OPERATORS:
+        terms = (
+            c * np.einsum("ab,txy->taxby", DIRAC[gamma], smeared[word]) for c, gamma, word in operator.terms
+        )
+        dense.append(sum(terms).reshape(TIMES, 24 * SITES, 24 * SITES))
+    return dense
+
+
+def wick(vectors: NDArray, links: NDArray, inverse: NDArray, momentum) -> NDArray:
+    """-tr [A(t) S(t, t0) gamma_t B(t0)^dag gamma_t S(t0, t)], with the true backward propagator, element by
+    element ``[A, B, time]``.
+    """
+    S, dense, n = by_slices(inverse), dense_operators(vectors, links, momentum), 24 * SITES
+    gamma_t = np.kron(GAMMA[3], np.eye(6 * SITES))
+    C = np.zeros((len(dense), len(dense), TIMES), complex)
+    for t in range(TIMES):
+        forward, backward = S[t, :, :, SOURCE].reshape(n, n), S[SOURCE, :, :, t].reshape(n, n)
+        for (a, A), (b, B) in product(enumerate(dense), enumerate(dense)):
+            bar = gamma_t @ B[SOURCE].conj().T @ gamma_t
+            C[a, b, (t - SOURCE) % TIMES] = -np.trace(A[t] @ forward @ bar @ backward)
+    return C
+
+
+@pytest.mark.parametrize("momentum", [(0, 0, 0), (1, 0, 1)])
+def test_correlation_matrix_of_displaced_operators(few, thin_links, inverse, momentum) -> None:
+    """From elementals of p, though those of -p are meant: the adjoints along the paths back."""
+    words = words_of(OPERATORS)
+    table = table_of(few, thin_links, LATTICE, (momentum,), WORDS)
+    tau = perambulator(few, inverse, LATTICE, SOURCE)
+    found = correlation_matrix(pairs_of(tau, table, momentum, SOURCE, words), OPERATORS, words)
+    expected = wick(few, thin_links, inverse, momentum)
+    assert np.abs(found - expected).max() < 1e-11 * np.abs(expected).max()
+
+
+def test_adjoint_elementals_are_those_of_the_opposite_momentum(few, thin_links) -> None:
+    there = table_of(few, thin_links, LATTICE, ((1, 0, -1),), WORDS)
+    opposite = table_of(few, thin_links, LATTICE, ((-1, 0, 1),), WORDS)
+    for momentum in ((1, 0, -1), (-1, 0, 1)):
+        found = there.vertices(momentum, WORDS) - opposite.vertices(momentum, WORDS)
+        assert np.abs(found).max() < 1e-13
+
+
+def test_what_is_refused(few, thin_links, inverse) -> None:
+    table = table_of(few, thin_links, LATTICE, ((0, 0, 0), (1, 0, 0)), ("", "+x"))
+    with pytest.raises(InputError, match=r"momentum \[0, 1, 0\] with displacement '' needs .* \[0, -1, 0\]"):
+        table.vertices((0, 1, 0), ("",))
+    with pytest.raises(InputError, match=r"'\+x' needs .* \[-1, 0, 0\] with it, or of \[1, 0, 0\] with '-x'"):
+        table.vertices((1, 0, 0), ("+x",))
+    with pytest.raises(InputError, match=r"elementals of 6 time slices, 1 momenta and 2 displacements"):
+        ElementalTable(table.values, MOMENTA[:1], ("", "+x"), LATTICE.extents)
+    phi = table.vertices((0, 0, 0), ("",))
+    tau = perambulator(few, inverse, LATTICE, SOURCE)
+    with pytest.raises(InputError, match=r"\(5, 4, 10, 4, 10\) and elementals \(6, 10, 10\) do not belong"):
+        perambulator_pairs(tau[1:], phi, phi[:, 0])
