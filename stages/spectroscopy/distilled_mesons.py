@@ -26,10 +26,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.kernels.dispatch import Array, array_module, to_host
+from stages.kernels.dispatch import Array, array_module, to_device_like, to_host
 from stages.kernels.gamma import SPINS
 from stages.lattice.errors import InputError
-from stages.spectroscopy.mesons import vertices
+from stages.spectroscopy.elementals import ElementalTable
+from stages.spectroscopy.mesons import Momentum, vertices
 from stages.spectroscopy.operators import MesonOperator, operator_vertices
 
 PAIRS = SPINS**2
@@ -44,48 +45,55 @@ class QuarkLine(NamedTuple):
     """``[spin, eigenvector, column]``."""
 
 
-def perambulator_pairs(perambulator: Array, sinks: Array, sources: Array) -> NDArray[np.complex128]:
+def perambulator_pairs(
+    perambulator: Array, table: ElementalTable, time: int, momenta: Sequence[Momentum], words: Sequence[str]
+) -> NDArray[np.complex128]:
     """sum over eigenvectors of (Phi_A tau)[b, c] (tau Phi_B)[a, d]^*, all spins open, on the host.
 
-    perambulator: tau from one source time ``[time, spin, i, spin of the source, j]``; sinks: Phi
-    ``[word, time, i, j]`` on the slices of tau; sources: Phi on the source's ``[word, i, j]``. The result is
-    complex128 ``[time, word A, word B, b, c, a, d]``, from which all correlators follow. Raises InputError.
+    perambulator: tau from the slice `time` to all ``[time, spin, i, spin of the source, j]``. The result is
+    complex128 ``[momentum, time, word A, word B, b, c, a, d]``, time counted from the source; all correlators
+    follow from it. Raises InputError.
     """
-    times, k = len(perambulator), sources.shape[-1]
-    _check_shape("a perambulator", perambulator, (times, SPINS, k, SPINS, k), sinks)
-    xp, words = array_module(perambulator), len(sources)
-    pairs = xp.empty((times, words * PAIRS, words * PAIRS), complex)
-    for time, tau in enumerate(perambulator):
-        left = xp.stack([xp.tensordot(phi, tau, (1, 1)).transpose(1, 2, 0, 3) for phi in sinks[:, time]])
-        right = xp.stack([(tau @ phi).transpose(0, 2, 1, 3) for phi in sources])
-        xp.matmul(left.reshape(-1, k**2), right.conj().reshape(-1, k**2).T, out=pairs[time])
-    open_spins = to_host(pairs).reshape(times, words, SPINS, SPINS, words, SPINS, SPINS)
-    return open_spins.transpose(0, 1, 4, 2, 3, 5, 6)
+    k = table.eigenvectors
+    _check_shape("a perambulator", perambulator, (SPINS, k, SPINS, k), table)
+    pairs = _no_pairs(momenta, table, words)
+    sources = to_device_like(table.vertices(time, momenta, words), perambulator)
+    for t in range(len(perambulator)):
+        later = (time + t) % len(perambulator)
+        sinks = to_device_like(table.vertices(later, momenta, words), perambulator)
+        for number, (sink, source) in enumerate(zip(sinks, sources, strict=True)):
+            pairs[number, t] = _products(perambulator[later], sink, source)
+    return pairs
 
 
 def stochastic_pairs(
-    quark: QuarkLine, antiquark: QuarkLine, sinks: Array, sources: Array
+    quark: QuarkLine,
+    antiquark: QuarkLine,
+    table: ElementalTable,
+    time: int,
+    momenta: Sequence[Momentum],
+    words: Sequence[str],
 ) -> NDArray[np.complex128]:
-    """An estimate of `perambulator_pairs` from two quark lines of independent noise.
+    """An estimate of what `perambulator_pairs` gives, from two quark lines of independent noise.
 
     The first is tau, the second the one that comes back as its adjoint. Raises InputError.
     """
-    times, k = len(quark.projections), sources.shape[-1]
     for line in (quark, antiquark):
-        columns = line.rho.shape[-1]
-        _check_shape("sink projections", line.projections, (times, SPINS, k, columns), sinks)
-    xp, words = array_module(quark.projections), len(sources)
-    adjoint = sources.conj().swapaxes(1, 2)
-    # rho_1^H Phi^dag rho_2, [word, c, d, column of 1 and 2]
-    right = _between(quark.rho, adjoint, antiquark.rho).reshape(words * PAIRS, -1)
-    pairs = xp.empty((times, words * PAIRS, words * PAIRS), complex)
-    for time in range(times):
-        # c_2^H Phi c_1, [word, a, b, column of 2 and 1]
-        left = _between(antiquark.projections[time], sinks[:, time], quark.projections[time])
-        left = left.swapaxes(3, 4).reshape(words * PAIRS, -1)
-        xp.matmul(left, right.T, out=pairs[time])
-    open_spins = to_host(pairs).reshape(times, words, SPINS, SPINS, words, SPINS, SPINS)
-    return open_spins.transpose(0, 1, 4, 3, 5, 2, 6)
+        expected = (SPINS, table.eigenvectors, line.rho.shape[-1])
+        _check_shape("sink projections", line.projections, expected, table)
+    pairs, like = _no_pairs(momenta, table, words), quark.projections
+    daggers = to_device_like(table.vertices(time, momenta, words), like).conj().swapaxes(-1, -2)
+    # rho_1^H Phi_B^dag rho_2 [word B, c, d, column of 1, of 2]
+    sources = [_between(quark.rho, dagger, antiquark.rho) for dagger in daggers]
+    for t in range(len(like)):
+        later = (time + t) % len(like)
+        sinks = to_device_like(table.vertices(later, momenta, words), like)
+        for number, (sink, source) in enumerate(zip(sinks, sources, strict=True)):
+            # c_2^H Phi_A c_1 [word A, a, b, column of 2, of 1]
+            found = _between(antiquark.projections[later], sink, quark.projections[later])
+            made = _product(found.swapaxes(3, 4), source)
+            pairs[number, t] = made.transpose(0, 3, 2, 4, 1, 5)
+    return pairs
 
 
 def dirac_correlators(pairs: NDArray, gammas: Sequence[str]) -> NDArray[np.complex128]:
@@ -111,6 +119,20 @@ def correlation_matrix(
     return -np.einsum("oxab,pycd,txybcad->opt", sinks, sources, pairs, optimize=True)
 
 
+def _products(tau: Array, sinks: Array, sources: Array) -> NDArray[np.complex128]:
+    """`perambulator_pairs` on a slice, from Phi of sinks and sources ``[word, i, j]``."""
+    xp = array_module(tau)
+    left = xp.stack([xp.tensordot(phi, tau, (1, 1)).transpose(1, 2, 0, 3) for phi in sinks])
+    right = xp.stack([(tau @ phi).transpose(0, 2, 1, 3) for phi in sources])
+    return _product(left, right.conj()).transpose(0, 3, 1, 2, 4, 5)
+
+
+def _product(left: Array, right: Array) -> NDArray[np.complex128]:
+    """Of ``[word, spin, spin, ...]``, summed over what follows the spins: those of left, those of right."""
+    rows = left.reshape(len(left) * PAIRS, -1) @ right.reshape(len(right) * PAIRS, -1).T
+    return to_host(rows).reshape(len(left), SPINS, SPINS, len(right), SPINS, SPINS)
+
+
 def _between(left: Array, phi: Array, right: Array) -> Array:
     """left^H Phi right of spins and columns ``[spin, i, n]``, ``[word, i, j]`` and ``[spin, j, m]``:
     ``[word, spin of left, spin of right, n, m]``.
@@ -122,10 +144,14 @@ def _between(left: Array, phi: Array, right: Array) -> Array:
     return products.transpose(0, 1, 3, 2, 4)
 
 
-def _check_shape(name: str, given: Array, expected: tuple[int, ...], sinks: Array) -> None:
-    times, k = expected[0], expected[2]
-    if given.shape != expected or sinks.shape[1:] != (times, k, k):
+def _no_pairs(momenta: Sequence[Momentum], table: ElementalTable, words: Sequence[str]) -> NDArray:
+    times, spins = table.extents[3], (SPINS,) * 4
+    return np.empty((len(momenta), times, len(words), len(words), *spins), complex)
+
+
+def _check_shape(name: str, given: Array, expected: tuple[int, ...], table: ElementalTable) -> None:
+    if tuple(given.shape) != (table.extents[3], *expected):
         raise InputError(
-            f"{name} of shape {given.shape} and elementals {sinks.shape[1:]} do not belong together: take "
-            "the same time slices and eigenvectors for both"
+            f"{name} of shape {given.shape} and elementals of {table.extents[3]} time slices and "
+            f"{table.eigenvectors} eigenvectors do not belong together: take the same for both"
         )

@@ -18,50 +18,50 @@ class ElementalTable:
     """v_i^H exp(ipx) D v_j ``[time, momentum, displacement, i, j]``, an array in memory or in a store.
 
     momenta, displacements: those of the axes, as integers n (p = 2 pi n / L) and as words
-    (`stages.dirac.displacement`); extents: of the lattice, x y z t. Raises InputError where they are not of
-    the array's shape.
+    (`stages.dirac.displacement`); extents: of the lattice, x y z t; eigenvectors: how many of those that the
+    array has are taken, the lowest. Raises InputError for an array that is not of this shape.
     """
 
     values: NDArray[np.complex128]
     momenta: tuple[Momentum, ...]
     displacements: tuple[str, ...]
     extents: tuple[int, int, int, int]
+    eigenvectors: int
 
     def __post_init__(self) -> None:
-        expected = (self.extents[3], len(self.momenta), len(self.displacements))
-        if len(self.values.shape) != 5 or self.values.shape[:3] != expected:
+        shape, expected = self.values.shape, (self.extents[3], len(self.momenta), len(self.displacements))
+        if len(shape) != 5 or shape[:3] != expected or min(shape[3:]) < self.eigenvectors:
             raise InputError(
-                f"elementals of {expected[0]} time slices, {expected[1]} momenta and {expected[2]} "
-                "displacements have shape (time, momentum, displacement, eigenvector, eigenvector), got "
-                f"{self.values.shape}"
+                f"elementals of {expected[0]} time slices, {expected[1]} momenta, {expected[2]} "
+                f"displacements and {self.eigenvectors} eigenvectors are needed, got shape {tuple(shape)}"
             )
 
-    def vertices(self, momentum: Momentum, words: Sequence[str]) -> NDArray[np.complex128]:
-        """Phi = V^H exp(-ipx) D V of an operator of momentum p, ``[word, time, i, j]``.
+    def vertices(
+        self, time: int, momenta: Sequence[Momentum], words: Sequence[str]
+    ) -> NDArray[np.complex128]:
+        """Phi = V^H exp(-ipx) D V of operators of momentum p on a slice, ``[momentum, word, i, j]``.
 
-        It is the elemental of -p, or the adjoint of that of p along the path back. Raises InputError where
+        Each is the elemental of -p, or the adjoint of that of p along the path back. Raises InputError where
         neither is in the table.
         """
-        return np.stack([self._vertex(momentum, word) for word in words])
+        k = self.eigenvectors
+        here = np.asarray(self.values[time])[..., :k, :k]
+        return np.stack([[self._vertex(here, momentum, word) for word in words] for momentum in momenta])
 
-    def _vertex(self, momentum: Momentum, word: str) -> NDArray[np.complex128]:
+    def _vertex(self, here: NDArray, momentum: Momentum, word: str) -> NDArray[np.complex128]:
         opposite, back = tuple(-n for n in momentum), reversed_word(word)
         if opposite in self.momenta and word in self.displacements:
-            return self._entry(opposite, word)
+            return here[self.momenta.index(opposite), self.displacements.index(word)]
         if momentum in self.momenta and back in self.displacements:
             # D exp(-ipx) = exp(-ipd) exp(-ipx) D, d from the path's beginning to its end
-            found = self._entry(momentum, back).conj().swapaxes(1, 2)
-            return np.exp(1j * self._angle(momentum, word)) * found
+            found = here[self.momenta.index(momentum), self.displacements.index(back)]
+            return np.exp(1j * self._angle(momentum, word)) * found.conj().T
         raise InputError(
             f"a meson operator of momentum {list(momentum)} with displacement {word!r} needs the elementals "
             f"of momentum {list(opposite)} with it, or of {list(momentum)} with {back!r}: add them to the "
             f"elementals, which have momenta {[list(p) for p in self.momenta]} and displacements "
             f"{list(self.displacements)}"
         )
-
-    def _entry(self, momentum: Sequence[int], word: str) -> NDArray[np.complex128]:
-        numbers = [list(p) for p in self.momenta].index(list(momentum)), self.displacements.index(word)
-        return np.asarray(self.values[:, numbers[0], numbers[1]])
 
     def _angle(self, momentum: Momentum, word: str) -> float:
         """p d of a path."""

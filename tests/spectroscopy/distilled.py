@@ -38,7 +38,7 @@ def eigenvectors(links: NDArray, lattice: Lattice, k: int) -> NDArray:
 
 def table_of(vectors, links, lattice: Lattice, momenta, words=("",)) -> ElementalTable:
     values = elementals(vectors, links, Insertions(lattice, momenta, words), np, BYTES)
-    return ElementalTable(values, momenta, words, lattice.extents)
+    return ElementalTable(values, momenta, words, lattice.extents, vectors.shape[-1])
 
 
 def stochastic_columns(lattice: Lattice, k: int, time: int, noise: int, dilution: LaphDilution):
@@ -59,15 +59,10 @@ def perambulator(vectors: NDArray, inverse: NDArray, lattice: Lattice, time: int
     return full.reshape(times, 4, k, 4, k)
 
 
-def pairs_of(tau: NDArray, table: ElementalTable, momentum: Momentum, time: int, words=("",)) -> NDArray:
-    """From a perambulator; time counts from the source."""
-    phi = table.vertices(momentum, words)
-    return perambulator_pairs(np.roll(tau, -time, 0), np.roll(phi, -time, 1), phi[:, time])
-
-
 def exact(tau: NDArray, table: ElementalTable, momentum: Momentum, time: int) -> NDArray:
     """All sixteen from a perambulator ``[gamma, time]``."""
-    return dirac_correlators(pairs_of(tau, table, momentum, time)[:, 0, 0], NAMES)
+    (pairs,) = perambulator_pairs(tau, table, time, [momentum], [""])
+    return dirac_correlators(pairs[:, 0, 0], NAMES)
 
 
 def point_to_all(columns: NDArray, lattice: Lattice, time: int, momenta) -> NDArray:
@@ -95,12 +90,11 @@ def quark_line(tau: NDArray, lattice: Lattice, time: int, noise: int, dilution: 
 
 def estimates(tau, table, momentum, lattice: Lattice, time: int, pairs: int, dilution) -> NDArray:
     """From pairs of noise vectors, no vector twice, ``[pair, gamma, time]``."""
-    phi, shifted = table.vertices(momentum, ("",)), np.roll(tau, -time, 0)
-    sinks, sources = np.roll(phi, -time, 1), phi[:, time]
     found = []
     for number in range(pairs):
-        lines = (quark_line(shifted, lattice, time, 2 * number + n, dilution) for n in (0, 1))
-        found.append(dirac_correlators(stochastic_pairs(*lines, sinks, sources)[:, 0, 0], NAMES))
+        lines = (quark_line(tau, lattice, time, 2 * number + n, dilution) for n in (0, 1))
+        (made,) = stochastic_pairs(*lines, table, time, [momentum], [""])
+        found.append(dirac_correlators(made[:, 0, 0], NAMES))
     return np.array(found)
 
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
 import pytest
-from distilled import eigenvectors, exact, pairs_of, perambulator, point_to_all, table_of
+from distilled import eigenvectors, exact, perambulator, point_to_all, table_of
 from numpy.typing import NDArray
 from tiny_lattice import LATTICE
 
 from stages.kernels.gamma import GAMMA
 from stages.lattice.errors import InputError
 from stages.spectroscopy.distilled_mesons import correlation_matrix, perambulator_pairs
-from stages.spectroscopy.elementals import ElementalTable
 from stages.spectroscopy.gammas import DIRAC
 from stages.spectroscopy.operators import MesonOperator, words_of
 
@@ -92,7 +92,8 @@ def test_correlation_matrix_of_displaced_operators(few, thin_links, inverse, mom
     words = words_of(OPERATORS)
     table = table_of(few, thin_links, LATTICE, (momentum,), WORDS)
     tau = perambulator(few, inverse, LATTICE, SOURCE)
-    found = correlation_matrix(pairs_of(tau, table, momentum, SOURCE, words), OPERATORS, words)
+    (pairs,) = perambulator_pairs(tau, table, SOURCE, [momentum], words)
+    found = correlation_matrix(pairs, OPERATORS, words)
     expected = wick(few, thin_links, inverse, momentum)
     assert np.abs(found - expected).max() < 1e-11 * np.abs(expected).max()
 
@@ -100,20 +101,28 @@ def test_correlation_matrix_of_displaced_operators(few, thin_links, inverse, mom
 def test_adjoint_elementals_are_those_of_the_opposite_momentum(few, thin_links) -> None:
     there = table_of(few, thin_links, LATTICE, ((1, 0, -1),), WORDS)
     opposite = table_of(few, thin_links, LATTICE, ((-1, 0, 1),), WORDS)
-    for momentum in ((1, 0, -1), (-1, 0, 1)):
-        found = there.vertices(momentum, WORDS) - opposite.vertices(momentum, WORDS)
-        assert np.abs(found).max() < 1e-13
+    momenta = ((1, 0, -1), (-1, 0, 1))
+    for time in range(TIMES):
+        found, expected = (table.vertices(time, momenta, WORDS) for table in (there, opposite))
+        assert np.abs(found - expected).max() < 1e-13
+
+
+def test_fewer_eigenvectors_of_the_same_elementals(vectors, few, thin_links) -> None:
+    many, own = (table_of(v, thin_links, LATTICE, MOMENTA, WORDS) for v in (vectors, few))
+    cut = replace(many, eigenvectors=FEW)
+    assert np.abs(cut.vertices(3, MOMENTA, WORDS) - own.vertices(3, MOMENTA, WORDS)).max() < 1e-13
 
 
 def test_what_is_refused(few, thin_links, inverse) -> None:
     table = table_of(few, thin_links, LATTICE, ((0, 0, 0), (1, 0, 0)), ("", "+x"))
     with pytest.raises(InputError, match=r"momentum \[0, 1, 0\] with displacement '' needs .* \[0, -1, 0\]"):
-        table.vertices((0, 1, 0), ("",))
+        table.vertices(0, [(0, 1, 0)], [""])
     with pytest.raises(InputError, match=r"'\+x' needs .* \[-1, 0, 0\] with it, or of \[1, 0, 0\] with '-x'"):
-        table.vertices((1, 0, 0), ("+x",))
-    with pytest.raises(InputError, match=r"elementals of 6 time slices, 1 momenta and 2 displacements"):
-        ElementalTable(table.values, MOMENTA[:1], ("", "+x"), LATTICE.extents)
-    phi = table.vertices((0, 0, 0), ("",))
+        table.vertices(0, [(1, 0, 0)], ["+x"])
+    with pytest.raises(InputError, match=r"of 6 time slices, 1 momenta, 2 displacements and 10 eigenvectors"):
+        replace(table, momenta=MOMENTA[:1])
+    with pytest.raises(InputError, match=r"11 eigenvectors are needed, got shape \(6, 2, 2, 10, 10\)"):
+        replace(table, eigenvectors=11)
     tau = perambulator(few, inverse, LATTICE, SOURCE)
-    with pytest.raises(InputError, match=r"\(5, 4, 10, 4, 10\) and elementals \(6, 10, 10\) do not belong"):
-        perambulator_pairs(tau[1:], phi, phi[:, 0])
+    with pytest.raises(InputError, match=r"\(5, 4, 10, 4, 10\) and elementals of 6 time slices and 10 eigen"):
+        perambulator_pairs(tau[1:], table, SOURCE, MOMENTA[:1], [""])

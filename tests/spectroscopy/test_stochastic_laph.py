@@ -72,9 +72,8 @@ def test_noise_averages_to_distillation(tau, table, eigenvector) -> None:
 def test_projections_of_other_eigenvectors_are_refused(tau, table) -> None:
     line = quark_line(tau, LATTICE, SOURCE, 0, LaphDilution("full", "full", "none"))
     few = QuarkLine(line.projections[:, :, 1:], line.rho[:, 1:])
-    phi = table.vertices(MOMENTUM, ("",))
     with pytest.raises(InputError, match=r"sink projections of shape \(6, 4, 9, 4\) .* do not belong"):
-        stochastic_pairs(line, few, phi, phi[:, SOURCE])
+        stochastic_pairs(line, few, table, SOURCE, [MOMENTUM], [""])
 
 
 @pytest.mark.slow
