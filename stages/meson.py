@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Annotated, NamedTuple
 
 import numpy as np
@@ -102,10 +102,17 @@ def meson_average(
     momenta: those of the correlators. An incomplete last bin is left out. Raises InputError where
     fewer than two bins are left.
     """
-    of_config: dict[str, list[np.ndarray]] = {}
-    for where, each in correlators:
-        of_config.setdefault(str(where.one("config")), []).append(np.real(each.correlator))
-    means = [np.concatenate(sources).mean(axis=0) for sources in of_config.values()]
+    return average_of(((where, each.correlator) for where, each in correlators), at, momenta, jackknife_bin)
+
+
+def average_of(
+    correlators: Iterable[tuple[At, np.ndarray]],
+    at: At,
+    momenta: Sequence[tuple[int, int, int]],
+    jackknife_bin: int,
+) -> MesonAverage:
+    """Of correlators ``[source, gamma, momentum, time]`` with their coordinates. Raises InputError."""
+    means = means_of_configurations((where, np.real(each)) for where, each in correlators)
     binned = jackknife.bin_means(means, jackknife_bin)
     samples, mean = jackknife.jackknife_samples(binned), binned.mean(axis=0)
     channels, channel_samples = channel_means(mean), channel_means(samples)
@@ -120,6 +127,14 @@ def meson_average(
         jackknife.jackknife_error(effective_mass(channel_samples)),
         np.array(momenta),
     )
+
+
+def means_of_configurations(arrays: Iterable[tuple[At, np.ndarray]]) -> list[np.ndarray]:
+    """The mean of each configuration over its sources, of arrays ``[source, ...]`` with their coordinates."""
+    of_config: dict[str, list[np.ndarray]] = {}
+    for where, each in arrays:
+        of_config.setdefault(str(where.one("config")), []).append(each)
+    return [np.concatenate(sources).mean(axis=0) for sources in of_config.values()]
 
 
 def channel_means(correlator: np.ndarray) -> np.ndarray:

@@ -5,7 +5,7 @@ import io
 import numpy as np
 import pytest
 
-from stages import figures
+from stages import figures, meson_figures
 from stages.analysis.budget import error_budget
 from stages.analysis.table import correlator_table
 
@@ -91,3 +91,19 @@ def test_estimator_cost_figure_has_a_curve_and_a_point_for_each():
     assert [len(line.get_xdata()) for line in axes.lines] == [2, 1, 2, 1]
     assert axes.get_xscale() == axes.get_yscale() == "log"
     assert [text.get_text() for text in figure.legends[0].get_texts()] == list(curves)
+
+
+def test_levels_figure_begins_after_t0_and_leaves_out_what_is_not_known():
+    energy = RNG.uniform(0.3, 1, size=(2, 12))
+    energy[1, 4] = np.nan
+    (axes,) = meson_figures.levels_figure(energy, 0.1 * energy, ["pion 0", "pion 1"], 2).axes
+    drawn = [bars[0].get_ydata() for bars in axes.containers]
+    assert np.array_equal(drawn[0], energy[0, 3:7]) and np.array_equal(drawn[1], energy[1, [3, 5, 6]])
+    assert axes.lines[-1].get_xdata() == [2, 2]
+
+
+def test_effective_mass_figure_goes_to_the_middle():
+    mass = RNG.uniform(0.3, 1, size=(2, 12))
+    (axes,) = meson_figures.effective_mass_figure(mass, 0.1 * mass, ["pion", "rho"]).axes
+    assert [len(bars[0].get_ydata()) for bars in axes.containers] == [7, 7]
+    assert np.array_equal(axes.containers[1][0].get_ydata(), mass[1, :7])
