@@ -107,9 +107,9 @@ def stochastic_mesons(
     times: list[int] = []
     noise: list[tuple[int, int]] = []
     sources = _by_start(projections, columns)
-    for done, each in enumerate(sources.values(), start=1):
+    for done, (start, each) in enumerate(sources.items(), start=1):
         table = table_of(elementals, displacements, extents, next(iter(each.values())).columns.eigenvectors)
-        for time, lines in _lines(each, table.eigenvectors, at.backend):
+        for time, lines in _lines(start, each, table.eigenvectors, at.backend):
             for pair in combinations(sorted(lines), 2):
                 one, other = (lines[number] for number in pair)
                 both = [(one, other), (other, one)]
@@ -155,11 +155,10 @@ def _by_start(
 
 
 def _lines(
-    found: dict[int, _Projected], eigenvectors: int, backend: str
+    start: int, found: dict[int, _Projected], eigenvectors: int, backend: str
 ) -> Iterator[tuple[int, dict[int, QuarkLine]]]:
     """The slices of a subset of times, each with the quark lines from there by noise vector."""
     columns = next(iter(found.values())).columns
-    (start,) = {columns.sources[each.number][0] for each in found.values()}
     for time in range(start, columns.time_extent, columns.subsets.time):
         yield time, {noise: each.line(time, eigenvectors, backend) for noise, each in found.items()}
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.dirac.displacement import steps_of
+from stages.dirac.displacement import AXES, steps_of
 from stages.kernels.gamma import SPINS
 from stages.lattice.errors import InputError
 from stages.spectroscopy.mesons import vertices
@@ -59,6 +59,19 @@ class MesonOperator:
                 f"'0.5 Identity[+x] - 0.5 Identity[-x]', got {text!r}"
             )
         return cls(tuple(terms))
+
+
+def _around(gamma: str) -> str:
+    return " + ".join(f"{gamma}[{sign}{axis}]" for axis in AXES for sign in "+-")
+
+
+BASES: dict[str, tuple[tuple[str, ...], ...]] = {
+    "pion": (("Gamma5", _around("Gamma5")),),
+    "rho": tuple((f"Gamma{axis.upper()}", f"0.5 Identity[+{axis}] - 0.5 Identity[-{axis}]") for axis in AXES),
+}
+"""Bases of correlation matrices: rows, whose levels are alike at rest, of operators as text. Those of a row
+have the same sign under reflection of time: a level that runs backwards around the lattice adds to all
+elements of the matrix as the one that runs forwards does, and the same vectors belong to both."""
 
 
 def words_of(operators: Sequence[MesonOperator]) -> tuple[str, ...]:

@@ -11,11 +11,13 @@ from distilled import eigenvectors, exact, perambulator, point_to_all, table_of
 from numpy.typing import NDArray
 from tiny_lattice import LATTICE
 
+from stages.dirac.wilson import WilsonDslash, WilsonOperator
+from stages.gauge.wilson_links import wilson_links
 from stages.kernels.gamma import GAMMA
 from stages.lattice.errors import InputError
 from stages.spectroscopy.distilled_mesons import correlation_matrix, perambulator_pairs
 from stages.spectroscopy.gammas import DIRAC
-from stages.spectroscopy.operators import MesonOperator, words_of
+from stages.spectroscopy.operators import BASES, MesonOperator, words_of
 
 MOMENTA = ((0, 0, 0), (1, 0, 0), (-1, 0, 1))
 WORDS = ("", "+x", "-x", "+y-z", "+z-y")
@@ -105,6 +107,27 @@ def test_adjoint_elementals_are_those_of_the_opposite_momentum(few, thin_links) 
     for time in range(TIMES):
         found, expected = (table.vertices(time, momenta, WORDS) for table in (there, opposite))
         assert np.abs(found - expected).max() < 1e-13
+
+
+def test_bases_run_backwards_as_they_run_forwards() -> None:
+    """Free quarks: C(T - t) = C(t) within a basis; pions and rhos, as reflections of x tell, do not mix."""
+    links = np.broadcast_to(np.eye(3, dtype=complex), (4, 2, LATTICE.half_volume, 3, 3)).copy()
+    dslash = WilsonDslash(wilson_links(links, LATTICE, boundary="antiperiodic"))
+    size = int(np.prod(LATTICE.extents)) * 12
+    M = WilsonOperator(dslash, 0.3)
+    inverse = np.linalg.inv(M.apply(np.eye(size, dtype=complex).reshape(*M.shape, size)).reshape(size, size))
+    vectors = eigenvectors(links, LATTICE, 48)
+    tau = perambulator(vectors, inverse.reshape(*M.shape, *M.shape), LATTICE, SOURCE)
+    operators = [MesonOperator.parse(text) for text in (*BASES["pion"][0], *BASES["rho"][0])]
+    words = words_of(operators)
+    table = table_of(vectors, links, LATTICE, MOMENTA[:1], words)
+    (pairs,) = perambulator_pairs(tau, table, SOURCE, MOMENTA[:1], words)
+    C = correlation_matrix(pairs, operators, words)
+    size_of = np.sqrt(np.abs(np.einsum("aat,bbt->abt", C, C)))
+    assert np.abs(C[:2, :2, 1:] - C[:2, :2, :0:-1]).max() < 1e-12 * np.abs(C).max()
+    assert np.abs(C[2:, 2:, 1:] - C[2:, 2:, :0:-1]).max() < 1e-12 * np.abs(C).max()
+    assert (np.abs(C[:2, 2:]) < 1e-10 * size_of[:2, 2:]).all()
+    assert (np.abs(C[[0, 2], [1, 3], 1]) > 0.1 * size_of[[0, 2], [1, 3], 1]).all()
 
 
 def test_fewer_eigenvectors_of_the_same_elementals(vectors, few, thin_links) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from stages.lattice.errors import InputError
 from stages.spectroscopy.mesons import vertices
-from stages.spectroscopy.operators import MesonOperator, Term, operator_vertices, words_of
+from stages.spectroscopy.operators import BASES, MesonOperator, Term, operator_vertices, words_of
 
 
 def test_text_of_operators() -> None:
@@ -52,3 +52,13 @@ def test_vertices_are_linear_and_antilinear() -> None:
     assert np.array_equal(sinks[0, 1], 2j * sink_x + 3 * sink_5) and not sinks[0, 0].any()
     assert np.array_equal(sources[0, 1], -2j * source_x + 3 * source_5)
     assert np.array_equal(sinks[1, 0], vertices("Identity")[0])
+
+
+def test_bases_are_of_operators_that_parse() -> None:
+    parsed = {
+        name: [[MesonOperator.parse(text) for text in row] for row in rows] for name, rows in BASES.items()
+    }
+    assert parsed["pion"][0][1].terms[3] == Term(1, "Gamma5", "-y") and len(parsed["pion"][0][1].terms) == 6
+    assert parsed["rho"][2][1].terms == (Term(0.5, "Identity", "+z"), Term(-0.5, "Identity", "-z"))
+    for rows in parsed.values():
+        assert len({len(row) for row in rows}) == 1

@@ -74,31 +74,29 @@ def test_pion_at_rest_is_the_norm_of_the_perambulator(elementals) -> None:
 
 @dataclass
 class Noise:
-    """Projections of two starts and three noise vectors, in two chunks."""
+    """Projections of noise vectors at two starts, in chunks of two sources: a chunk may hold both starts."""
 
     projections: list
     columns: list
 
 
 def noise(dilution: dict[str, str], vectors: int = 3) -> Noise:
-    projections, columns = [], []
-    for time in (1, 2):
-        at = At(config="c.1", source=tuple(f"t{time}n{n}" for n in range(vectors)))
+    given = Noise([], [])
+    labels = [f"t{time}n{number}" for time in (1, 2) for number in range(vectors)]
+    for pair in (labels[n : n + 2] for n in range(0, len(labels), 2)):
+        at = At(config="c.1", source=pair)
         named = stochastic_columns(
             at=at, time_extent=TIMES, eigenvectors=K, dilution=dilution, kind="z4", seed=9
         )
-        width, made = len(named) // vectors, []
-        for number in range(vectors):
+        width, made = len(named) // len(pair), []
+        for number in range(len(pair)):
             block = range(number * width, (number + 1) * width)
-            slices = named.times(block)
-            rho = {t: named.on_slice(t, block) for t in slices}
-            made.append(
-                sum(np.einsum("tsiuj,ujn->tsin", random(t, TIMES, 4, STORED, 4, K), rho[t]) for t in slices)
-            )
-        residual = np.zeros((vectors, width))
-        projections.append((at, SinkProjection(np.stack(made), residual, residual)))
-        columns.append((at, named))
-    return Noise(projections, columns)
+            taus = ((random(t, TIMES, 4, STORED, 4, K), named.on_slice(t, block)) for t in named.times(block))
+            made.append(sum(np.einsum("tsiuj,ujn->tsin", tau, rho) for tau, rho in taus))
+        residual = np.zeros((len(pair), width))
+        given.projections.append((at, SinkProjection(np.stack(made), residual, residual)))
+        given.columns.append((at, named))
+    return given
 
 
 def test_full_dilution_gives_full_distillation_for_each_pair(elementals) -> None:
