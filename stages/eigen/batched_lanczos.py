@@ -10,7 +10,8 @@ small systems fill a large device. Thick restarts and filters are those of `stag
     many eigenvalues of a system coincide as a block has columns, a fresh random X orthogonal to what was
     found; 2 until it changes nothing
 
-After the first cycle the filter is chosen again from what was found, if the first choice was a bad one.
+After the first cycle the filter is chosen again from what was found, if the first choice was a bad one; and
+whenever eigenvalues found are not all below its window, where it does not tell the lowest from others.
 """
 
 from __future__ import annotations
@@ -152,6 +153,10 @@ class _Run:
                 if self.restarts == 1:
                     self._choose_again(ritz)
                 continue
+            if self.values.max() >= self.filter.low:
+                if not self._choose_above():
+                    return EigenStatus.WINDOW
+                continue
             found = np.sort(self.values)
             if self._distinct(found) or (
                 confirmed is not None and np.abs(found - confirmed).max() <= TIE * self.limit
@@ -182,16 +187,24 @@ class _Run:
 
     def _choose_again(self, ritz: NDArray[np.float64]) -> None:
         """Another filter where the window began far above what V keeps, or below what is wanted."""
-        low, high, lowest = self.filter.low, self.filter.high, float(self.values.min())
         if (ritz[:, self.method.vectors - 1] <= 1).any():
-            top = float(self.values.max())
-            edge = top + 0.1 * (high - top)
-        else:
-            edge = float(self.filter.eigenvalues(ritz[:, self.kept - 1]).mean())
-            edge += ABOVE * (edge - lowest)
-            if low - lowest <= BAD * (edge - lowest):
-                return
-        choice = WindowChoice((edge, high), None, self.kept, self.method.block)
+            self._choose_above()
+            return
+        lowest = float(self.values.min())
+        edge = float(self.filter.eigenvalues(ritz[:, self.kept - 1]).mean())
+        edge += ABOVE * (edge - lowest)
+        if self.filter.low - lowest > BAD * (edge - lowest):
+            self._begin_anew(edge)
+
+    def _choose_above(self) -> bool:
+        """A window above all that was found; False if there is none."""
+        top, high = float(self.values.max()), self.filter.high
+        self._begin_anew(top + 0.1 * (high - top))
+        return self.filter.low > top
+
+    def _begin_anew(self, edge: float) -> None:
+        """With a window from `edge` on, and random combinations of what was found."""
+        choice = WindowChoice((edge, self.filter.high), None, self.kept, self.method.block)
         self.filter = choice.first(self.spectrum)
         self.space.mix()
 

@@ -4,7 +4,7 @@ V ``[S, n, size]`` holds for each system the kept Ritz vectors, then one block a
 b]``, is the next block, orthonormal and orthogonal to V. H = V^H F V is computed, not inferred from a
 recurrence: neither a thick restart nor a column of X that had to be replaced needs any bookkeeping. Every new
 block is orthogonalised twice against all of V, and that is enough (L. Giraud et al., Numer. Math. 101 (2005)
-87).
+87) unless F X lies in V: of what rounding leaves then, much may lie in V again, and it takes another pass.
 """
 
 from __future__ import annotations
@@ -21,6 +21,9 @@ from stages.kernels.dispatch import Array, Kernels, to_device_like, to_host
 
 LOST = 32
 """Eigenvalues of a Gram matrix of unit columns, in rounding units, below which it has no such column."""
+
+OVERLAP = 0.5
+"""Of an orthonormal block with V, from which on taking it away asks for another pass."""
 
 TINY = 1e-30
 """Norm of a column that counts as zero."""
@@ -108,12 +111,17 @@ class BatchedSubspace:
         self._complete()
 
     def _complete(self, passes: int = 2) -> None:
-        """Make X orthonormal and orthogonal to V in so many passes; vanishing columns become random ones."""
+        """Make X orthonormal and orthogonal to V in so many passes, or until one changes little; vanishing
+        columns become random ones.
+        """
         while passes:
-            if self.used:
-                self._subtract(self._project(self.X))
-            lost = self._orthonormalise()
             passes -= 1
+            if self.used:
+                C = self._project(self.X)
+                self._subtract(C)
+                if np.linalg.norm(C, axis=(1, 2)).max() > OVERLAP:
+                    passes = max(passes, 1)
+            lost = self._orthonormalise()
             if lost.any():
                 fresh = self.xp.empty_like(self.X)
                 self._fill(fresh)

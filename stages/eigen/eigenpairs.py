@@ -28,6 +28,10 @@ class EigenStatus(Enum):
         "pairs that had converged miss the tolerance in the residuals computed at the end: check that the "
         "operator is Hermitian and the same in every application, or loosen the tolerance"
     )
+    WINDOW = (
+        "eigenvalues of some systems lie where those of all others end, and no filter serves both: solve "
+        "such systems by themselves"
+    )
 
 
 @dataclass(frozen=True)
@@ -59,9 +63,9 @@ class Eigenpairs:
 class BatchedEigenpairs:
     """The lowest k eigenpairs of each of S systems.
 
-    values: ascending, ``[S, k]``. vectors: orthonormal in each system, ``[S, n, k]``. residuals: |A v -
-    lambda v| recomputed, ``[S, k]``. restarts: cycles. matvecs: applications of A to one right-hand side of
-    all systems. degree: of the filter at the end.
+    values: ascending to rounding, ``[S, k]``. vectors: orthonormal in each system, ``[S, n, k]``. residuals:
+    |A v - lambda v| recomputed, ``[S, k]``. restarts: cycles. matvecs: applications of A to one right-hand
+    side of all systems. degree: of the filter at the end. seconds: of the run.
     """
 
     values: NDArray[np.float64]

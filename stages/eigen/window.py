@@ -27,6 +27,9 @@ MOST_DEGREE = 4000
 MOST_GROWTH = 30
 """A degree given by the user amplifies by exp of this at most."""
 
+NARROW = 1e-8
+"""Part of the spectrum below the edge: less is as good as none, and the degree is near `MOST_DEGREE`."""
+
 MOST_MOVES = 4
 
 ABOVE = 0.05
@@ -102,7 +105,7 @@ class WindowChoice:
 
     def _filter(self, low: float, high: float, lowest: float, refuse: bool = False) -> ChebyshevFilter:
         low = min(low, lowest + 0.9 * (high - lowest))
-        if low <= lowest:
+        if low - lowest <= NARROW * (high - lowest):
             low = lowest + 1e-3 * (high - lowest)
         rate = acosh((low + high - 2 * lowest) / (high - low))
         if self.degree is None:

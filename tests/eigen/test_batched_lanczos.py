@@ -36,6 +36,13 @@ class Blocks:
         return out
 
 
+class Constant(Blocks):
+    """36, whose powers are exact but for the last digits of each."""
+
+    def affine(self, a, b, x, out):
+        np.multiply(a + 36 * b, x, out=out)
+
+
 def blocks(spectra, dtype=complex, seed=3):
     """Operators with these eigenvalues, each in a random basis."""
     rng = np.random.default_rng(seed)
@@ -89,6 +96,31 @@ def test_a_spectrum_of_few_points():
     """The Krylov space ends after five steps; random columns go on."""
     A = blocks([np.repeat([1.0, 2, 3, 4, 5], 60), np.repeat([1.0, 1.5, 3, 4, 5], 60)])
     check(A, lanczos(20, 4, tolerance=1e-10).solve(A, 2), 1e-10, 1e-10)
+
+
+def test_nothing_but_rounding_to_go_on_with():
+    """All that an application gives lies in the basis, which takes up more and more of the space."""
+    A = Constant(np.broadcast_to(36.0 * np.eye(96, dtype=complex), (2, 96, 96)))
+    check(A, lanczos(3, 8, tolerance=1e-10).solve(A, 2), 1e-10, 1e-11)
+
+
+@pytest.mark.parametrize(
+    "spectra",
+    [
+        pytest.param([np.zeros(300), np.linspace(0.1, 36, 300)], id="a system of zeros"),
+        pytest.param([np.linspace(0.01, 1, 300), np.linspace(20, 36, 300)], id="one below the other"),
+    ],
+)
+def test_spectra_that_have_little_in_common(spectra):
+    A = blocks(spectra)
+    check(A, lanczos(6, 4, tolerance=1e-10).solve(A, 2), 1e-10, 1e-11)
+
+
+def test_spectra_that_no_filter_serves():
+    """Pairs with small residuals that are not the lowest are not given back."""
+    A = blocks([np.linspace(0.01, 1, 300), np.linspace(35, 36, 300)])
+    with pytest.raises(EigenpairsNotConverged, match=r"0 of 20 .* solve such systems"):
+        lanczos(10, 4, tolerance=1e-10).solve(A, 2)
 
 
 def test_single_precision():
