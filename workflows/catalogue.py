@@ -18,7 +18,11 @@ if TYPE_CHECKING:
     from pipeline.report import Section
     from stages.kernels.dispatch import Kernels
 
-BUILDERS = {"g2_disconnected": "workflows.g2_disconnected", "mesons": "workflows.mesons"}
+BUILDERS = {
+    "g2_disconnected": "workflows.g2_disconnected",
+    "laph_mesons": "workflows.laph_mesons",
+    "mesons": "workflows.mesons",
+}
 """Name in a file's `workflow`: the module whose `prepare(file)` returns the `Project`."""
 
 

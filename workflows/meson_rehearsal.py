@@ -15,7 +15,11 @@ from stages.solvers.reliable import WIDTHS
 from stages.spectroscopy.even_odd import propagate
 from stages.spectroscopy.hierarchies import multigrid_of
 from stages.spectroscopy.methods import MULTIGRID, SOLVERS, make_method
+from workflows.laph_schema import LaphMesons
 from workflows.mesons_schema import Mesons
+
+Solving = Mesons | LaphMesons
+"""What says how propagators are solved for."""
 
 MASS = 2.0
 TOLERANCE = 1e-9
@@ -26,12 +30,20 @@ def rehearse(
     parameters: Mesons, lattice: Lattice, columns: int, kernels: Kernels, xp: ModuleType
 ) -> Iterator[tuple[int, int]]:
     """Solve for a heavy quark on free links in every block width. Yields solves done and solves in all."""
+    blocks = widths(columns * parameters.sources.chunk, parameters.solves.block)
+    yield from solve_all(parameters, blocks, lattice, kernels, xp)
+
+
+def solve_all(
+    parameters: Solving, blocks: list[tuple[int, int]], lattice: Lattice, kernels: Kernels, xp: ModuleType
+) -> Iterator[tuple[int, int]]:
+    """Solves in each of the `blocks`: so many right-hand sides, of which so many stay open for longer."""
     quark, solves = parameters.quark, parameters.solves
     unit = xp.tile(xp.eye(3, dtype=complex), (4, 2, lattice.half_volume, 1, 1))
     links = wilson_links(unit, lattice, boundary=quark.boundary, csw=quark.clover)
     M = WilsonOperator(WilsonDslash(links, kernels=kernels), MASS)
     names = SOLVERS if solves.solver == "auto" else (solves.solver,)
-    jobs = list(product(names, widths(parameters, columns)))
+    jobs = list(product(names, blocks))
     hierarchy = None
     if MULTIGRID in names:
         levels = parameters.multigrid.plain(lattice)
@@ -46,8 +58,7 @@ def rehearse(
         yield number, len(jobs)
 
 
-def widths(parameters: Mesons, columns: int) -> list[tuple[int, int]]:
-    """Right-hand sides of the blocks that occur, each with those to which it may narrow."""
-    total, block = columns * parameters.sources.chunk, parameters.solves.block
+def widths(total: int, block: int) -> list[tuple[int, int]]:
+    """Right-hand sides of the blocks that `total` make, each with those to which it may narrow."""
     blocks = {min(block, total), total % block or block} if total > block else {total}
     return [(n, w) for n in sorted(blocks, reverse=True) for w in sorted({*WIDTHS, n}) if w <= n]

@@ -21,11 +21,9 @@ from stages import sources as source_stages
 from stages.configuration import gauge_observables
 from stages.lattice.geometry import Lattice
 from stages.meson import meson_average, meson_two_point
-from stages.multigrid_setup import multigrid_hierarchy, multigrid_setup
 from stages.propagator import kept_propagator, propagator
 from stages.solver_choice import solver_choice
 from stages.spectroscopy.methods import MULTIGRID
-from stages.wilson import wilson_operator
 from workflows import footprint, meson_footprint
 from workflows.catalogue import Project, Step
 from workflows.ensemble import Configurations, add_configuration, configurations
@@ -33,6 +31,7 @@ from workflows.meson_sources import Campaign, campaign
 from workflows.mesons_schema import Mesons, SourceSection, misfits, read_mesons
 from workflows.parameter_file import ParameterFile
 from workflows.schema import refuse
+from workflows.wilson_nodes import add_hierarchy, add_operator, hierarchy_options
 
 NAME = "mesons"
 CHOICE = "solver_choice"
@@ -59,7 +58,8 @@ def choosing(parameters: Mesons, ensemble: Configurations, work: Campaign) -> Pr
     """The project of the round that chooses a solver."""
     workflow, first = Workflow(NAME), replace(ensemble, labels=ensemble.labels[:1])
     configuration = add_configuration(workflow, parameters.ensemble, first)
-    operator = add_operator(workflow, parameters, configuration, ensemble.lattice)
+    quark, precision = parameters.quark, parameters.solves.precision
+    operator = add_operator(workflow, quark, precision, configuration, ensemble.lattice)
     add_choice(workflow, parameters, configuration, operator, ensemble.lattice, work)
     follow = partial(campaign_with_choice, parameters, ensemble, work)
     return replace(project_of(parameters, ensemble, work), workflow=workflow, results=(), follow=follow)
@@ -105,7 +105,8 @@ def build(parameters: Mesons, ensemble: Configurations, work: Campaign) -> Workf
     workflow, lattice = Workflow(NAME), ensemble.lattice
     configuration = add_configuration(workflow, parameters.ensemble, ensemble)
     workflow.add(gauge_observables, configuration, name="observables", stored=footprint.RECORD)
-    operator = add_operator(workflow, parameters, configuration, lattice)
+    quark, precision = parameters.quark, parameters.solves.precision
+    operator = add_operator(workflow, quark, precision, configuration, lattice)
     sources = add_sources(workflow, parameters.sources, configuration, work)
     solved = add_propagator(workflow, parameters, operator, sources, lattice, work)
     momenta = parameters.mesons.momenta
@@ -130,20 +131,6 @@ def build(parameters: Mesons, ensemble: Configurations, work: Campaign) -> Workf
         jackknife_bin=width,
     )
     return workflow
-
-
-def add_operator(workflow: Workflow, parameters: Mesons, configuration: Node, lattice: Lattice) -> Node:
-    """The Wilson-clover operator of each configuration."""
-    stout = parameters.quark.stout
-    return workflow.add(
-        wilson_operator,
-        configuration,
-        name="operator",
-        device_memory=meson_footprint.operator_memory(lattice, parameters.solves.precision),
-        csw=parameters.quark.clover,
-        stout=stout.model_dump() if stout else None,
-        **parameters.quark.model_dump(include={"kappa", "mass", "xi0", "nu", "boundary"}),
-    )
 
 
 def add_sources(
@@ -191,7 +178,7 @@ def add_choice(
         stored=footprint.RECORD,
         planned=len(work.sources) * work.columns,
         **solves.model_dump(exclude={"solver"}),
-        **_hierarchy_options(parameters, lattice),
+        **hierarchy_options(parameters.multigrid, lattice),
     )
 
 
@@ -206,7 +193,8 @@ def add_propagator(
     """What mesons are made of: propagators in memory, or those that are kept."""
     upstream = [operator, sources]
     if parameters.solves.solver == MULTIGRID:
-        upstream.append(add_hierarchy(workflow, parameters, operator, lattice))
+        precision = parameters.solves.precision
+        upstream.append(add_hierarchy(workflow, parameters.multigrid, precision, operator, lattice))
     solved = workflow.add(propagator, *upstream, **parameters.solves.model_dump())
     if not parameters.keep_propagators:
         return solved
@@ -218,27 +206,6 @@ def add_propagator(
         device_memory=_device_memory(parameters, lattice, work),
         stored=meson_footprint.propagator_bytes(lattice, columns),
     )
-
-
-def add_hierarchy(workflow: Workflow, parameters: Mesons, operator: Node, lattice: Lattice) -> Node:
-    """The setup in the store, and the hierarchy that solves take of it."""
-    options = _hierarchy_options(parameters, lattice)
-    levels = options["levels"]
-    setup = workflow.add(
-        multigrid_setup,
-        operator,
-        memory=meson_footprint.setup_memory(lattice, parameters.solves.precision, levels),
-        device_memory=meson_footprint.setup_device_memory(lattice, levels),
-        stored=meson_footprint.setup_bytes(lattice, levels),
-        **options,
-    )
-    kept = meson_footprint.setup_bytes(lattice, levels)
-    return workflow.add(multigrid_hierarchy, operator, setup, device_memory=kept, **options)
-
-
-def _hierarchy_options(parameters: Mesons, lattice: Lattice) -> dict[str, Any]:
-    """Levels and seed, as stages take them."""
-    return {"levels": parameters.multigrid.plain(lattice), "seed": parameters.multigrid.seed}
 
 
 def _memory(parameters: Mesons, lattice: Lattice, work: Campaign) -> int:

@@ -10,7 +10,6 @@ v_i^H r_j is upper triangular with a positive diagonal. So v^H r_1 > 0 for a vec
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -24,6 +23,7 @@ from stages.eigen.random_block import fill_random
 from stages.kernels.dispatch import Array, Kernels, array_module, to_device_like, to_host
 from stages.lattice.errors import InputError
 from stages.lattice.geometry import EVEN, ODD, Lattice
+from stages.lattice.threads import in_threads
 
 MOST_DENSE_ROWS = 2048
 """Sites times colours of one parity of a slice, for which dense matrices are made."""
@@ -169,8 +169,8 @@ def _dense(hop: SpatialHop, k: int, size: Any) -> tuple[NDArray[np.float64], Arr
         unit = xp.zeros((slices, rows, len(some)), hop.dtype)
         unit[:, some, np.arange(len(some))] = 1
         matrices[..., some] = to_host(hop.apply_to(ODD, _field(hop, unit))).reshape(slices, rows, -1)
-    with ThreadPoolExecutor() as pool:
-        w, h, u = (np.stack(parts) for parts in zip(*pool.map(np.linalg.svd, matrices), strict=True))
+    found = in_threads(np.linalg.svd, matrices)
+    w, h, u = (np.stack(parts) for parts in zip(*found, strict=True))
     u = u.conj().swapaxes(1, 2)
     values = np.concatenate([DIAGONAL - h, DIAGONAL + h[:, ::-1]], axis=1)[:, :k]
     even = np.concatenate([u, u[..., ::-1]], axis=2)

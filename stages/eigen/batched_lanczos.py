@@ -37,6 +37,11 @@ MOST_BLOCK = 32
 ROUNDING = 50
 """Rounding units, relative to the largest eigenvalue, that a true residual can reach."""
 
+GROWTH = 6.0
+"""exp of this is what a filter amplifies the lowest eigenvalue by. For systems so small that many of their
+eigenvectors are wanted the products with the basis take most of the time: a higher degree than that of
+`stages.eigen.window` saves steps, at as many applications of the operator."""
+
 BAD = 1.6
 """A filter is chosen again if its window begins this many times as far from the lowest value as it should."""
 
@@ -126,7 +131,8 @@ class _Run:
         self.scale = max(abs(self.spectrum.lowest), abs(self.spectrum.found))
         if self.scale == 0:
             raise InputError(f"{type(A).__name__} gives zero: check the gauge links")
-        self.filter = WindowChoice(None, None, self.kept * systems, method.block).first(self.spectrum)
+        choice = WindowChoice(None, None, self.kept * systems, method.block, GROWTH)
+        self.filter = choice.first(self.spectrum)
         self.restarts, self.matvecs = 0, self.spectrum.steps
         self.values = np.full((systems, method.vectors), np.nan)
         self.residuals = np.full(self.values.shape, np.inf)
@@ -204,7 +210,7 @@ class _Run:
 
     def _begin_anew(self, edge: float) -> None:
         """With a window from `edge` on, and random combinations of what was found."""
-        choice = WindowChoice((edge, self.filter.high), None, self.kept, self.method.block)
+        choice = WindowChoice((edge, self.filter.high), None, self.kept, self.method.block, GROWTH)
         self.filter = choice.first(self.spectrum)
         self.space.mix()
 

@@ -10,7 +10,6 @@ block is orthogonalised twice against all of V, and that is enough (L. Giraud et
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 
 from stages.eigen.random_block import fill_random
 from stages.kernels.dispatch import Array, Kernels, to_device_like, to_host
+from stages.lattice.threads import in_threads
 
 LOST = 32
 """Eigenvalues of a Gram matrix of unit columns, in rounding units, below which it has no such column."""
@@ -160,6 +160,5 @@ class BatchedSubspace:
 
 def eigh(matrices: Matrices) -> tuple[NDArray[np.float64], Matrices]:
     """Eigenvalues, ascending, and eigenvectors of Hermitian matrices ``[S, k, k]``, by several threads."""
-    with ThreadPoolExecutor() as pool:
-        found = list(pool.map(np.linalg.eigh, matrices))
+    found = in_threads(np.linalg.eigh, matrices)
     return np.stack([values for values, _ in found]), np.stack([vectors for _, vectors in found])

@@ -56,13 +56,14 @@ def kept_columns(vectors: int, subspace: int, block: int) -> int:
 class WindowChoice:
     """What the user wants of the filter: window (low, high) and degree, or None to have them found.
 
-    kept: columns that a restart keeps; block: width of a block.
+    kept: columns that a restart keeps; block: width of a block; growth: `GROWTH`, or another one.
     """
 
     window: tuple[float, float] | None
     degree: int | None
     kept: int
     block: int
+    growth: float = GROWTH
 
     def first(self, spectrum: Spectrum) -> ChebyshevFilter:
         """The filter to begin with.
@@ -109,7 +110,7 @@ class WindowChoice:
             low = lowest + 1e-3 * (high - lowest)
         rate = acosh((low + high - 2 * lowest) / (high - low))
         if self.degree is None:
-            growth = GROWTH + GROWTH_PER_BLOCK * log(self.block)
+            growth = self.growth + GROWTH_PER_BLOCK * log(self.block)
             return ChebyshevFilter(low, high, int(np.clip(ceil(growth / rate), 2, MOST_DEGREE)))
         most = max(1, int(MOST_GROWTH / rate))
         if refuse and self.degree > most:

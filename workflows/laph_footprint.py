@@ -1,0 +1,84 @@
+"""What distillation needs in memory and takes in the store, projected from extents and counts; bytes."""
+
+from __future__ import annotations
+
+from stages.eigen.window import subspace_size
+from stages.kernels.gamma import SPINS
+from stages.lattice.geometry import Lattice
+from stages.spectroscopy.gammas import NAMES
+from workflows.footprint import COMPLEX, LINK_FIELDS, MATRIX, PROCESS, RECORD, links_bytes
+from workflows.meson_footprint import operator_memory, propagating_device_memory
+
+ITEMSIZE = {"double": COMPLEX, "single": COMPLEX // 2}
+"""Of an element of the eigenvectors."""
+
+BLOCKS = 6
+"""Blocks of an eigensolver beside its basis: three of the iteration, one of a measurement, one inside the
+Laplacian, and what a Gram matrix is made of."""
+
+
+def vectors_bytes(lattice: Lattice, slices: int, vectors: int, precision: str) -> int:
+    """Eigenvectors of so many slices with their values and residuals."""
+    sites = 2 * lattice.sites_per_slice * slices
+    return 3 * sites * vectors * ITEMSIZE[precision] + 16 * slices * vectors + RECORD
+
+
+def eigensolve_device_memory(lattice: Lattice, slices: int, vectors: int, block: int, precision: str) -> int:
+    """Beside the links: those of the Laplacian, the basis on the even sites, and the result twice."""
+    rows = 3 * lattice.sites_per_slice
+    columns = subspace_size(vectors, block, rows) + BLOCKS * block
+    packed = 6 * MATRIX * 2 * lattice.sites_per_slice * slices
+    basis = rows * slices * columns * ITEMSIZE[precision]
+    return packed + basis + 2 * vectors_bytes(lattice, slices, vectors, precision)
+
+
+def eigensolve_memory(lattice: Lattice, slices: int, vectors: int, block: int, precision: str) -> int:
+    """Likewise on the host, with the links, and what smearing them takes for a while."""
+    solving = links_bytes(lattice) + eigensolve_device_memory(lattice, slices, vectors, block, precision)
+    return PROCESS + max(LINK_FIELDS * links_bytes(lattice), solving)
+
+
+def projections_bytes(lattice: Lattice, vectors: int, columns: int) -> int:
+    """Of so many right-hand sides on all eigenvectors, and the residuals."""
+    return COMPLEX * lattice.time_extent * SPINS * vectors * columns + 16 * columns + RECORD
+
+
+def solving_device_memory(lattice: Lattice, vectors: int, block: int) -> int:
+    """Beside operator and eigenvectors: a block in the solver, its sources and projections."""
+    projections = 2 * COMPLEX * lattice.time_extent * SPINS * vectors * block
+    return propagating_device_memory(lattice, block, block) + projections
+
+
+def solving_memory(
+    lattice: Lattice, vectors: int, block: int, columns: int, precision: str, kept: str
+) -> int:
+    """Likewise on the host, with operator, eigenvectors and the result; kept: precision of eigenvectors."""
+    operator = operator_memory(lattice, precision)
+    basis = 2 * vectors_bytes(lattice, lattice.time_extent, vectors, kept)
+    solving = operator + basis + solving_device_memory(lattice, vectors, block)
+    making = LINK_FIELDS * links_bytes(lattice)
+    return PROCESS + max(making, solving) + 2 * projections_bytes(lattice, vectors, columns)
+
+
+def elementals_bytes(lattice: Lattice, momenta: int, displacements: int, vectors: int) -> int:
+    """Of all slices."""
+    return COMPLEX * lattice.time_extent * momenta * displacements * vectors**2 + RECORD
+
+
+def elementals_device_memory(lattice: Lattice, vectors: int, precision: str) -> int:
+    """Beside links and eigenvectors: three fields like them at most, by tiles where they do not fit."""
+    return 3 * vectors_bytes(lattice, lattice.time_extent, vectors, precision)
+
+
+def contraction_memory(
+    lattice: Lattice, vectors: int, columns: int, momenta: int, operators: int, words: int
+) -> int:
+    """Projections, elementals, and all open spins of a source."""
+    pairs = COMPLEX * lattice.time_extent * (words * SPINS**2) ** 2 * momenta
+    made = elementals_bytes(lattice, momenta, words, vectors)
+    return 2 * projections_bytes(lattice, vectors, columns) + 2 * made + 3 * pairs
+
+
+def correlators_bytes(lattice: Lattice, sources: int, momenta: int, operators: int) -> int:
+    """All sixteen correlators and the matrix of the operators, of each source."""
+    return COMPLEX * lattice.time_extent * sources * momenta * (len(NAMES) + operators**2) + RECORD
