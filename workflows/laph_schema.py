@@ -184,7 +184,7 @@ def contradictions(parameters: LaphMesons) -> Iterator[tuple[Location, str]]:
         if len({len(row) for row in basis}) > 1 or any(len(set(row)) < len(row) for row in basis):
             yield (
                 ("operators", "bases"),
-                f"rows of a basis have one length and no operator twice, got {basis}",
+                f"rows have one length and no operator twice, got {basis}",
             )
     yield from misplaced_report(parameters.report, parameters.store)
 

@@ -1,0 +1,119 @@
+"""The workflow `laph_mesons` through the command line: run, extend, noise, report."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tiny_laph import LAPH
+from tiny_project import CommandLine, edit
+
+from pipeline import open_result
+from stages.spectroscopy.gammas import NAMES
+from workflows.command import main
+
+NOISE = (
+    "solves: {",
+    "noise: {kind: z4, seed: 5, vectors: 2, dilution: {eigenvector: interlace-2}}\nsolves: {",
+)
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory, cluster: str) -> Path:
+    """A folder in which `laph.yaml` has run to its end. Only to be copied."""
+    folder = tmp_path_factory.mktemp("laph")
+    (folder / "laph.yaml").write_text(LAPH)
+    with pytest.MonkeyPatch.context() as place:
+        place.chdir(folder)
+        assert main(["run", "laph.yaml", "--cluster", cluster]) == 0
+    return folder
+
+
+@pytest.fixture
+def laph(ran: Path, tmp_path: Path) -> Path:
+    """A copy of the finished run; its workflow file."""
+    shutil.copytree(ran, tmp_path, dirs_exist_ok=True)
+    return tmp_path / "laph.yaml"
+
+
+def missing(quarkline: CommandLine, file: Path) -> dict[str, int]:
+    """Number of chunks per node that `plan` says are missing."""
+    answer = quarkline("plan", file, "--json")
+    assert answer.code == 0, answer.err
+    nodes = [chunk["node"] for chunk in json.loads(answer.out)["missing"]]
+    return {node: nodes.count(node) for node in nodes}
+
+
+def test_results_have_names(ran: Path) -> None:
+    modes, tau, mesons = (
+        open_result(ran / "store", name) for name in ("laplace_eigenvectors", "perambulator", "mesons")
+    )
+    assert modes.vectors.dims == ("config", "time", "parity", "site", "color", "eigenvector")
+    assert modes.vectors.shape == (2, 4, 2, 32, 3, 4) and float(modes.residual.max()) < 1e-6
+    dims = ("config", "source", "time", "spin_sink", "sink", "spin_source", "eigenvector")
+    assert tau.perambulator.dims == dims and list(tau.source.values) == ["t0", "t2"]
+    assert float(tau.residual.max()) <= 1e-7
+    assert tuple(mesons.gamma.values) == NAMES
+    pion = mesons.correlator.sel(gamma="Gamma5").isel(momentum=0).values
+    assert np.all(pion.real > 0) and np.abs(pion.imag).max() < 1e-6 * pion.real.max()
+
+
+def test_levels_of_one_operator_are_its_correlator(ran: Path) -> None:
+    average, levels = (open_result(ran / "store", name).load() for name in ("average", "levels"))
+    pion = average.correlator.sel(gamma="Gamma5").isel(momentum=0).values
+    np.testing.assert_allclose(levels.eigenvalue.values[0, 0], pion / pion[0], rtol=1e-10)
+    rho = average.channel_correlator.sel(channel="rho").isel(momentum=0).values
+    np.testing.assert_allclose(levels.eigenvalue.values[0, 1], rho / rho[0], rtol=1e-10)
+    assert levels.basis.values.tolist() == [0, 1]
+
+
+def test_the_report(ran: Path) -> None:
+    page = (ran / "report" / "index.html").read_text()
+    assert re.findall(r"<h2>(.*?)</h2>", page)[:6] == [
+        "Meson correlators",
+        "Effective masses",
+        "Levels of Gamma5",
+        "Levels of GammaX",
+        "Laplace eigenvectors",
+        "Solves",
+    ]
+    assert "4 lowest Laplace eigenvectors" in page
+    assert (ran / "report" / "mesons.txt").read_text().count("Identity p=") == 2
+
+
+def test_what_is_computed_again(quarkline: CommandLine, laph: Path) -> None:
+    """A source time more costs its own solves; other operators no solve; other smearing everything."""
+    assert missing(quarkline, laph) == {}
+    edit(laph, ("times: [0, 2]", "times: [0, 1, 2]"))
+    assert missing(quarkline, laph) == {"perambulator": 2, "mesons": 2, "average": 1, "levels": 1}
+    edit(laph, ("times: [0, 1, 2]", "times: [0, 2]"), ("[[Gamma5]]", '[["Gamma5[+x]"]]'))
+    assert missing(quarkline, laph) == {"elementals": 2, "mesons": 4, "average": 1, "levels": 1}
+    edit(laph, ('[["Gamma5[+x]"]]', "[[Gamma5]]"), ("rho: 0.1", "rho: 0.12"))
+    assert missing(quarkline, laph) == {
+        "laplace_eigenvectors": 4,
+        "elementals": 2,
+        "perambulator": 4,
+        "mesons": 4,
+        "average": 1,
+        "levels": 1,
+    }
+
+
+def test_noise_instead_of_all_eigenvectors(quarkline: CommandLine, laph: Path, cluster: str) -> None:
+    """Eigenvectors and elementals are there; an estimate has the pion's sign and size."""
+    exact = open_result(laph.parent / "store", "average").load()
+    edit(laph, NOISE, ("times: [0, 2]", "times: [0]"))
+    wanted = {"sink_projection": 4, "mesons": 2, "average": 1, "levels": 1}
+    assert missing(quarkline, laph) == wanted
+    assert quarkline("run", laph, "--cluster", cluster).code == 0
+    average = open_result(laph.parent / "store", "average").load()
+    before, after = (
+        float(found.correlator.sel(gamma="Gamma5").isel(momentum=0, time=0)) for found in (exact, average)
+    )
+    assert 0.5 < after / before < 2
+    page = (laph.parent / "report" / "index.html").read_text()
+    assert "estimated with 2 noise vectors" in page

@@ -1,0 +1,59 @@
+"""Mistakes in a file of the workflow `laph_mesons`: one clear message, nothing started."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tiny_laph import LAPH
+from tiny_project import CommandLine, edit, refused
+
+NOISE = "noise: {kind: z4, seed: 5, vectors: 2}\nsolves: {"
+
+
+@pytest.fixture
+def laph(tmp_path: Path) -> Path:
+    file = tmp_path / "laph.yaml"
+    file.write_text(LAPH)
+    return file
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        (
+            "vectors: 4",
+            "vectors: 193",
+            "`distillation.vectors` (line 6): 193 vectors, but a time slice of",
+        ),
+        ("vectors: 4", "vectors: 0", "`distillation.vectors` (line 6) is 0, expected"),
+        ("slices: 2", "slices: 3", "3 slices together must be even and divide the 4 of 4x4x4x4"),
+        ("vectors: 4,", "vectors: 4, precision: half,", "expected 'double' or 'single'"),
+        ("rho: 0.1", "alpha: 0.5", "stout smearing takes rho and nothing else, got alpha"),
+        ("kind: stout", "kind: hyp", "hyp smearing takes alpha and nothing else, got rho"),
+        ("times: [0, 2]", "times: [0, 4]", "`sources.times` (line 7): 4 is none of 0 to 3"),
+        ("times: [0, 2]", "times: [0, 0]", "`sources.times` (line 7): names one twice"),
+        ("[1, 0, 0]", "[1, 0, 0.5]", "`operators.momenta` (line 9) is 0.5, expected a whole"),
+        ("[1, 0, 0]", "[0, 0, 0]", "`operators.momenta` (line 9): names one twice"),
+        ("[[Gamma5]]", "[[Gama5]]", "`operators.bases` (line 9): "),
+        ("[[Gamma5]]", "[['Gamma5[+w]']]", "`operators.bases` (line 9): "),
+        ("[GammaX]", "[GammaX, SigmaXT]", "rows have one length and no operator twice"),
+        ("t0: 0", "t0: 3", "`operators.t0` (line 9): 3 is none of 0 to 2"),
+        ("solver: cgnr", "solver: cg", "`solves.solver` (line 8) is 'cg', expected"),
+        ("solves: {", NOISE.replace("vectors: 2", "vectors: 1"), "`noise.vectors` (line 8) is 1, expected"),
+        (
+            "solves: {",
+            NOISE.replace("2}", "2, dilution: {eigenvector: interlace-3}}"),
+            "`noise.dilution` (line 8): dilution.eigenvector = interlace-3 does not divide the 4",
+        ),
+        (
+            "solves: {",
+            NOISE.replace("2}", "2, dilution: {time: interlace-2}}"),
+            "`sources.times` (line 7): 2 is none of 0 to 1",
+        ),
+    ],
+)
+def test_mistakes(quarkline: CommandLine, laph: Path, before: str, after: str, message: str) -> None:
+    edit(laph, (before, after))
+    refused(quarkline("run", laph), message)
+    assert not (laph.parent / "store").exists()
