@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import product
 
 import numpy as np
 import pytest
@@ -82,9 +81,9 @@ def wick(vectors: NDArray, links: NDArray, inverse: NDArray, momentum) -> NDArra
     C = np.zeros((len(dense), len(dense), TIMES), complex)
     for t in range(TIMES):
         forward, backward = S[t, :, :, SOURCE].reshape(n, n), S[SOURCE, :, :, t].reshape(n, n)
-        for (a, A), (b, B) in product(enumerate(dense), enumerate(dense)):
-            bar = gamma_t @ B[SOURCE].conj().T @ gamma_t
-            C[a, b, (t - SOURCE) % TIMES] = -np.trace(A[t] @ forward @ bar @ backward)
+        left = [A[t] @ forward for A in dense]
+        right = [(gamma_t @ B[SOURCE].conj().T @ gamma_t @ backward).T for B in dense]
+        C[..., (t - SOURCE) % TIMES] = [[-np.sum(each * other) for other in right] for each in left]
     return C
 
 

@@ -25,7 +25,7 @@ from stages.distillation.dilution import LaphDilution
 from stages.gauge.wilson_links import wilson_links
 from stages.lattice.errors import InputError
 from stages.lattice.geometry import Lattice
-from stages.spectroscopy.distilled_mesons import QuarkLine, stochastic_pairs
+from stages.spectroscopy.distilled_mesons import QuarkLine, perambulator_pairs, stochastic_pairs
 
 FEW, SOURCE = 10, 4
 MOMENTUM = (1, 0, 0)
@@ -126,3 +126,22 @@ def slice_perambulator(vectors: NDArray, columns: NDArray) -> NDArray:
     inner = cut.reshape(times, 4, 4, 6 * sites, 6 * sites) @ V[SOURCE]
     tau = V.conj().swapaxes(1, 2)[:, None, None] @ inner
     return tau.transpose(0, 1, 3, 2, 4)
+
+
+@pytest.mark.gpu
+def test_pairs_are_the_same_on_a_device(tau, table) -> None:
+    cupy = pytest.importorskip("cupy")
+    words, momenta = ("",), [MOMENTUM]
+    lines = [quark_line(tau, LATTICE, SOURCE, n, LaphDilution("full", "full", "interlace-2")) for n in (0, 1)]
+    there = [QuarkLine(*map(cupy.asarray, line)) for line in lines]
+    for found, expected in (
+        (
+            perambulator_pairs(cupy.asarray(tau), table, SOURCE, momenta, words),
+            perambulator_pairs(tau, table, SOURCE, momenta, words),
+        ),
+        (
+            stochastic_pairs(*there, table, SOURCE, momenta, words),
+            stochastic_pairs(*lines, table, SOURCE, momenta, words),
+        ),
+    ):
+        assert np.abs(found - expected).max() < 1e-12 * np.abs(expected).max()
