@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from stages.distillation.eigenvectors import COLUMNS
 from stages.eigen.window import subspace_size
 from stages.kernels.gamma import SPINS
 from stages.lattice.geometry import Lattice
@@ -13,8 +14,11 @@ ITEMSIZE = {"double": COMPLEX, "single": COMPLEX // 2}
 """Of an element of the eigenvectors."""
 
 BLOCKS = 6
-"""Blocks of an eigensolver beside its basis: three of the iteration, one of a measurement, one inside the
-Laplacian, and what a Gram matrix is made of."""
+"""Blocks of an eigensolver beside its basis: two of the iteration, one of a measurement, one inside the
+Laplacian, and two of what norms are made of."""
+
+FIELDS = 5
+"""Fields on one parity alive while some modes are completed or measured."""
 
 
 def vectors_bytes(lattice: Lattice, slices: int, vectors: int, precision: str) -> int:
@@ -24,12 +28,15 @@ def vectors_bytes(lattice: Lattice, slices: int, vectors: int, precision: str) -
 
 
 def eigensolve_device_memory(lattice: Lattice, slices: int, vectors: int, block: int, precision: str) -> int:
-    """Beside the links: those of the Laplacian, the basis on the even sites, and the result twice."""
+    """Beside the links: those of the Laplacian, and the larger of what Lanczos holds on the even sites, its
+    basis, blocks and result, and of what the modes are completed and measured with.
+    """
     rows = 3 * lattice.sites_per_slice
-    columns = subspace_size(vectors, block, rows) + BLOCKS * block
-    packed = 6 * MATRIX * 2 * lattice.sites_per_slice * slices
-    basis = rows * slices * columns * ITEMSIZE[precision]
-    return packed + basis + 2 * vectors_bytes(lattice, slices, vectors, precision)
+    column = rows * slices * ITEMSIZE[precision]
+    packed = 6 * MATRIX * 2 * lattice.sites_per_slice * slices * ITEMSIZE[precision] // COMPLEX
+    searching = subspace_size(vectors, block, rows) + BLOCKS * block + vectors
+    completing = 3 * vectors + FIELDS * min(COLUMNS, vectors)
+    return packed + column * max(searching, completing)
 
 
 def eigensolve_memory(lattice: Lattice, slices: int, vectors: int, block: int, precision: str) -> int:
