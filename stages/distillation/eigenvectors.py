@@ -9,6 +9,7 @@ v_i^H r_j is upper triangular with a positive diagonal. So v^H r_1 > 0 for a vec
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -18,8 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.dirac.laplacian import DIAGONAL, FoldedLaplacian, SpatialHop
-from stages.eigen.batched_lanczos import TIE, BatchedLanczos, Progress
+from stages.eigen.batched_lanczos import BatchedLanczos, Progress
 from stages.eigen.random_block import fill_random
+from stages.eigen.window import subspace_size
 from stages.kernels.dispatch import Array, Kernels, array_module, to_device_like, to_host
 from stages.lattice.errors import InputError
 from stages.lattice.geometry import EVEN, ODD, Lattice
@@ -27,6 +29,14 @@ from stages.lattice.threads import in_threads
 
 MOST_DENSE_ROWS = 2048
 """Sites times colours of one parity of a slice, for which dense matrices are made."""
+
+BOUND = 4
+"""Residual of -Laplacian over the tolerance. Values closer than that are taken as one: wider groups would mix
+vectors that differ by more than they may.
+"""
+
+DEGENERATE = 100
+"""Rounding units by which equal values may differ in what is found."""
 
 COLUMNS = 32
 """Vectors that a hop takes at a time."""
@@ -53,6 +63,8 @@ class LaplaceSolver:
 
     tolerance: of |A u - alpha u| / 36 for A = 36 - H^2, which bounds the residual of -Laplacian by about 4
     times as much. dtype: complex64 or complex128. Raises InputError for impossible values.
+
+    Of a multiplet that `vectors` cuts, any of its vectors may be found.
     """
 
     vectors: int
@@ -86,12 +98,25 @@ class LaplaceSolver:
         )
         if method.size(rows) < rows:
             found = method.solve(FoldedLaplacian(hop), slices, array_module(links), progress)
-            values = DIAGONAL - np.sqrt(np.maximum(DIAGONAL**2 - found.values, 0))
+            values = DIAGONAL - np.sqrt(np.maximum(DIAGONAL**2 - np.sort(found.values), 0))
             vectors = _both_parities(hop, found.vectors, DIAGONAL - values)
         else:
-            values, vectors = _dense(hop, self.vectors, method.size)
-        canonical = _in_convention(hop.own_kernels, vectors, values, TIE * self.tolerance * DIAGONAL**2)
+            self._check_dense(rows)
+            values, vectors = _dense(hop, self.vectors)
+        width = max(BOUND * self.tolerance, DEGENERATE * float(np.finfo(hop.dtype).eps))
+        canonical = _in_convention(hop.own_kernels, vectors, values, width)
         return LaplaceModes(canonical, values, residuals(hop, canonical, values))
+
+    def _check_dense(self, rows: int) -> None:
+        """Raises InputError where a dense matrix of so many rows is too large."""
+        if rows > MOST_DENSE_ROWS:
+            fewer = range(self.vectors)
+            most = bisect_left(fewer, rows, key=lambda k: subspace_size(k, self.block, rows)) - 1
+            raise InputError(
+                f"{self.vectors} eigenvectors of slices with {2 * rows} sites times colours: Lanczos in "
+                f"blocks of {self.block} finds up to {most}, and a dense diagonalisation takes up to "
+                f"{2 * MOST_DENSE_ROWS}"
+            )
 
 
 def residuals(hop: SpatialHop, vectors: Array, values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -103,7 +128,7 @@ def residuals(hop: SpatialHop, vectors: Array, values: NDArray[np.float64]) -> N
         halves = [_field(hop, vectors[:, parity, ..., some]) for parity in (EVEN, ODD)]
         shift = to_device_like(DIAGONAL - values[:, some], vectors)[:, None, None]
         for parity, half in enumerate(halves):
-            missed = hop.apply_to(parity, halves[1 - parity], diagonal=half, a=0.0, b=-1.0)
+            missed = hop.apply_to(parity, halves[1 - parity], b=-1.0)
             missed = missed.reshape(slices, -1, 3, half.shape[-1])
             missed += shift * half.reshape(missed.shape)
             norms2[:, some] += to_host((xp.abs(missed) ** 2).sum(axis=(1, 2), dtype=np.float64))
@@ -111,11 +136,11 @@ def residuals(hop: SpatialHop, vectors: Array, values: NDArray[np.float64]) -> N
 
 
 def slices_alone(links: Array, lattice: Lattice, times: Sequence[int] | None) -> tuple[Array, Lattice]:
-    """Links and lattice of some slices alone."""
+    """Links and lattice of some slices alone: an even number from an even one on. Raises InputError."""
     if times is None or list(times) == list(range(lattice.time_extent)):
         return links, lattice
-    start, count = times[0], len(times)
-    if list(times) != list(range(start, start + count)) or start % 2 or count % 2:
+    start, count = next(iter(times), 0), len(times)
+    if not count or list(times) != list(range(start, start + count)) or start % 2 or count % 2:
         raise InputError(
             "time slices go together in runs of an even number that begin at an even one, got "
             f"{list(times)}: take an even chunk of times"
@@ -154,30 +179,34 @@ def _both_parities(hop: SpatialHop, even: Array, h: NDArray[np.float64]) -> Arra
     return vectors
 
 
-def _dense(hop: SpatialHop, k: int, size: Any) -> tuple[NDArray[np.float64], Array]:
-    """Values and vectors from the singular values h of the hop from even to odd sites: 6 -+ h, (u, +-w)."""
+def _dense(hop: SpatialHop, k: int) -> tuple[NDArray[np.float64], Array]:
+    """Values and vectors from the hop from even to odd sites as dense matrices."""
     slices, rows = hop.lattice.time_extent, _rows(hop.lattice)
-    if rows > MOST_DENSE_ROWS:
-        raise InputError(
-            f"{k} eigenvectors of slices with {2 * rows} sites times colours: Lanczos finds fewer than "
-            f"{(3 * rows // 4) // 2}, and a dense diagonalisation takes up to {2 * MOST_DENSE_ROWS}"
-        )
     xp = array_module(hop.links)
     matrices = np.empty((slices, rows, rows), complex)
     for first in range(0, rows, COLUMNS):
-        some = np.arange(first, min(first + COLUMNS, rows))
-        unit = xp.zeros((slices, rows, len(some)), hop.dtype)
-        unit[:, some, np.arange(len(some))] = 1
+        some = slice(first, min(first + COLUMNS, rows))
+        unit = xp.zeros((slices, rows, some.stop - first), hop.dtype)
+        unit[:, some] = xp.eye(some.stop - first)
         matrices[..., some] = to_host(hop.apply_to(ODD, _field(hop, unit))).reshape(slices, rows, -1)
-    found = in_threads(np.linalg.svd, matrices)
-    w, h, u = (np.stack(parts) for parts in zip(*found, strict=True))
-    u = u.conj().swapaxes(1, 2)
-    values = np.concatenate([DIAGONAL - h, DIAGONAL + h[:, ::-1]], axis=1)[:, :k]
-    even = np.concatenate([u, u[..., ::-1]], axis=2)
-    odd = np.concatenate([w, -w[..., ::-1]], axis=2)
-    pairs = np.stack([even, odd], axis=1)
-    vectors = (0.5**0.5 * pairs[..., :k]).reshape(slices, 2, rows // 3, 3, k)
-    return values, xp.asarray(vectors.astype(hop.dtype))
+    vectors = np.empty((slices, 2, rows, k), hop.dtype)
+    values = np.empty((slices, k))
+
+    def fill(time: int) -> None:
+        values[time], vectors[time] = _lowest_of_hop(matrices[time], k)
+
+    in_threads(fill, range(slices))
+    return values, xp.asarray(vectors.reshape(slices, 2, rows // 3, 3, k))
+
+
+def _lowest_of_hop(matrix: NDArray, k: int) -> tuple[NDArray[np.float64], NDArray]:
+    """Of one slice, from the singular values h of its hop: values 6 -+ h, vectors (u, +-w) / sqrt 2."""
+    w, h, u = np.linalg.svd(matrix)
+    falling = np.arange(len(h))
+    which = np.concatenate([falling, falling[::-1]])[:k]
+    signs = np.repeat([1.0, -1.0], len(h))[:k]
+    vectors = np.stack([u.conj().T[:, which], w[:, which] * signs])
+    return DIAGONAL - signs * h[which], 0.5**0.5 * vectors
 
 
 def _in_convention(kernels: Kernels, vectors: Array, values: NDArray[np.float64], width: float) -> Array:
