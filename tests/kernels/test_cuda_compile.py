@@ -122,7 +122,7 @@ def tuned(dtype: np.dtype) -> list[Launch]:
 def unusual(dtype: np.dtype) -> list[Launch]:
     """Instances that must be right rather than fast."""
     return [
-        *(dslash_shapes.dslash(ODD, directions, dtype, n) for directions in (16, 8) for n in (8, 33)),
+        *(dslash_shapes.dslash(ODD, directions, dtype, n) for directions in (16, 8, 6) for n in (8, 33)),
         *(dslash_shapes.dslash(ODD, directions, dtype, n, True) for directions in (16, 8) for n in (56, 33)),
         *(dslash_shapes.dslash(ODD, 16, dtype, n, form=dslash_shapes.THIRTEEN) for n in (1, 8, 33)),
         *(dslash_shapes.dslash(ODD, 8, SINGLE, n, form=dslash_shapes.HALF) for n in (1, 12, 33)),
@@ -194,17 +194,17 @@ def test_kernels_compile(kernels: Kernels, spills: int, arch: str, dtype: np.dty
 
 
 CHOICES = [
-    (dslash_shapes.dslash, (BIG, 16, SINGLE, 16)),
+    pytest.param(dslash_shapes.dslash, (BIG, 16, SINGLE, 16), marks=pytest.mark.slow),
     (dslash_shapes.dslash, (BIG, 16, DOUBLE, 8)),
     pytest.param(
         wilson_shapes.wilson_dslash, (BIG, SINGLE, 16, 1, wilson_shapes.HOP_CLOVER), marks=pytest.mark.slow
     ),
     (block_shapes.gram, (16, 16, SINGLE, ROWS)),
-    (block_shapes.gram, (12, 12, DOUBLE, ROWS)),
+    pytest.param(block_shapes.gram, (12, 12, DOUBLE, ROWS), marks=pytest.mark.slow),
     (block_shapes.multiply_add, (16, 16, SINGLE, ROWS)),
-    (block_shapes.multiply_add, (32, 32, DOUBLE, ROWS)),
+    pytest.param(block_shapes.multiply_add, (32, 32, DOUBLE, ROWS), marks=pytest.mark.slow),
     (block_cg_shapes.block_step, (16, DOUBLE, ROWS)),
-    (block_cg_shapes.iteration_grams, (16, SINGLE, ROWS)),
+    pytest.param(block_cg_shapes.iteration_grams, (16, SINGLE, ROWS), marks=pytest.mark.slow),
     (columns.reduction, ("dots", 16, SINGLE, ROWS)),
     (columns.reduction, ("norms2", 1, DOUBLE, ROWS)),
     (columns.cg_advance, (16, SINGLE, ROWS)),
