@@ -20,7 +20,7 @@ LONGEST = 3
 
 def steps_of(word: str) -> tuple[tuple[int, int], ...]:
     """(mu, 1 or -1) of each step of a word; "" has none. Raises InputError."""
-    steps = re.findall("[+-][xyz]", word)
+    steps = re.findall("[+-][xyz]", str(word))
     if "".join(steps) != word or len(steps) > LONGEST:
         raise InputError(
             f"a displacement is a word of up to {LONGEST} of +x, -x, +y, -y, +z, -z, such as '+x-y', "

@@ -68,7 +68,7 @@ class Columns(Protocol):
 class FullColumns:
     """Every eigenvector (fastest) at every spin at each of the `source_times` (slowest): no noise.
 
-    Raises InputError for a time outside `time_extent`.
+    Raises InputError for a time outside `time_extent` and for no eigenvectors.
     """
 
     source_times: tuple[int, ...]
@@ -76,6 +76,7 @@ class FullColumns:
     eigenvectors: int
 
     def __post_init__(self) -> None:
+        _check_eigenvectors(self.eigenvectors)
         for time in self.source_times:
             if not 0 <= time < self.time_extent:
                 raise InputError(
@@ -129,6 +130,7 @@ class StochasticColumns:
     subsets: Subsets = field(init=False)
 
     def __post_init__(self) -> None:
+        _check_eigenvectors(self.eigenvectors)
         subsets = self.dilution.subsets(self.time_extent, self.eigenvectors)
         for time, noise in self.sources:
             check_noise(noise, self.kind)
@@ -182,6 +184,11 @@ def coefficients(columns: Columns, block: range) -> NDArray[np.complex128]:
     for time in columns.times(block):
         rho[time] = columns.on_slice(time, block)
     return rho
+
+
+def _check_eigenvectors(number: int) -> None:
+    if number < 1:
+        raise InputError(f"columns are of at least 1 eigenvector, got {number}")
 
 
 def _unravelled(numbers: Sequence[int], extents: tuple[int, ...]) -> NDArray[np.int64]:

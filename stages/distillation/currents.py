@@ -128,8 +128,9 @@ def _checked_gammas(gammas: ArrayLike) -> NDArray[np.complex128]:
 
 def _sliced(name: str, solutions: Stored, lattice: Lattice) -> SlicedField:
     expected = (2, lattice.half_volume, COMPONENTS)
-    if len(solutions.shape) != 4 or solutions.shape[:3] != expected:
+    if len(solutions.shape) != 4 or solutions.shape[:3] != expected or not solutions.shape[3]:
         raise InputError(
-            f"{name} solutions on {lattice} have shape {expected} and their number, got {solutions.shape}"
+            f"{name} solutions on {lattice} have shape {expected} and their number, at least 1, "
+            f"got {solutions.shape}"
         )
     return SlicedField(solutions, 1, lattice.sites_per_slice)

@@ -74,7 +74,7 @@ def _checked(vectors: Stored, insertions: Insertions, first: int) -> int:
     """Number of slices. Raises InputError for vectors of another lattice."""
     lattice = insertions.lattice
     slices = (2, lattice.sites_per_slice, COLOURS)
-    if len(vectors.shape) != 5 or vectors.shape[1:4] != slices:
+    if len(vectors.shape) != 5 or vectors.shape[1:4] != slices or not vectors.shape[4]:
         raise InputError(
             f"eigenvectors on {lattice} have shape (time, {', '.join(map(str, slices))}, eigenvector), "
             f"got {vectors.shape}"

@@ -35,8 +35,8 @@ class Insertions:
 
     def __post_init__(self) -> None:
         for momentum in self.momenta:
-            integers = all(isinstance(n, Integral) for n in momentum)
-            if len(momentum) != 3 or not integers:
+            integers = isinstance(momentum, Sequence) and all(isinstance(n, Integral) for n in momentum)
+            if not integers or len(momentum) != 3:
                 raise InputError(
                     f"a momentum is three integers, in units of 2 pi / L of x, y and z, got {momentum}"
                 )

@@ -60,9 +60,9 @@ def _fields(vectors: Stored, solutions: Stored) -> tuple[SlicedField, SlicedFiel
         raise InputError(f"eigenvectors must have shape (time, 2, site, 3, eigenvector), got {vectors.shape}")
     sites = vectors.shape[2]
     expected = (2, vectors.shape[0] * sites, COMPONENTS)
-    if len(solutions.shape) != 4 or solutions.shape[:3] != expected:
+    if len(solutions.shape) != 4 or solutions.shape[:3] != expected or not solutions.shape[3]:
         raise InputError(
             f"solutions on the slices of eigenvectors {vectors.shape} have shape {expected} and their "
-            f"number, got {solutions.shape}"
+            f"number, at least 1, got {solutions.shape}"
         )
     return SlicedField(vectors, 0, 1), SlicedField(solutions, 1, sites)

@@ -26,6 +26,8 @@ def distillation_sources(
     only slices on which the block is not zero are read. Raises InputError.
     """
     check_vectors(vectors, lattice, columns)
+    if not block:
+        raise InputError("a block of sources has at least one column")
     width = len(block)
     fields = xp.zeros((2, lattice.half_volume, COMPONENTS, width), complex)
     slices = fields.reshape(2, lattice.time_extent, -1, SPINS, COLOURS, width)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from numbers import Integral
 
 import numpy as np
 
@@ -43,14 +44,14 @@ def stout_links(
 
 
 def check_smearing(links: Array, lattice: Lattice, steps: int) -> None:
-    """Raises InputError for links that cannot be smeared and for a negative number of steps."""
+    """Raises InputError for links that cannot be smeared and for an impossible number of steps."""
     if links.shape != (4, 2, lattice.half_volume, 3, 3) or links.dtype != np.complex128:
         raise InputError(
             f"links to smear on {lattice} must be complex128 of shape (4, 2, {lattice.half_volume}, 3, 3), "
             f"got {links.dtype} {links.shape}"
         )
-    if steps < 0:
-        raise InputError(f"the number of smearing steps must not be negative, got {steps}")
+    if not isinstance(steps, Integral) or steps < 0:
+        raise InputError(f"the number of smearing steps is an integer, 0 or more, got {steps}")
 
 
 def traceless_antihermitian(matrices: Array) -> Array:

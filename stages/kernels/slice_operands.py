@@ -30,7 +30,7 @@ def check_sink_projection(vectors: Array, solutions: Array, out: Array, first: i
     """
     check_vectors("vectors", vectors)
     times, _, sites, _, k = vectors.shape
-    if solutions.ndim != 4 or solutions.shape[1] % sites:
+    if solutions.ndim != 4 or solutions.shape[1] % sites or not solutions.size:
         raise InputError(
             f"solutions must have shape (2, a multiple of {sites} sites, {COMPONENTS}, columns), "
             f"got {solutions.shape}"

@@ -33,7 +33,7 @@ def moved(links, field, word):
 def test_words():
     assert steps_of("") == () and steps_of("+x-z+y") == ((0, 1), (2, -1), (1, 1))
     assert reversed_word("+x-z+y") == "-y+z-x" and reversed_word("") == ""
-    for word in ("x", "+t", "+x+", "+x +y", "+x+x+x+x", "0"):
+    for word in ("x", "+t", "+x+", "+x +y", "+x+x+x+x", "0", 0, None):
         with pytest.raises(InputError, match="a displacement is a word of up to 3 of"):
             steps_of(word)
 

@@ -94,6 +94,8 @@ def test_bad_input_is_refused():
         current_insertions(left, left, None, insertions, GAMMAS[0], np, AMPLE)
     with pytest.raises(InputError, match="right solutions on 4x2x6x4 have shape"):
         current_insertions(left, left[:, 1:], None, insertions, GAMMAS, np, AMPLE)
+    with pytest.raises(InputError, match=r"left solutions .* their number, at least 1, got"):
+        current_insertions(left[..., :0], left, None, insertions, GAMMAS, np, AMPLE)
     needed = planned_bytes(left, left, None, insertions, GAMMAS, np, 1)
     with pytest.raises(InputError, match=f"allow at least {needed}"):
         current_insertions(left, left, None, insertions, GAMMAS, np, needed - 1)

@@ -96,5 +96,7 @@ def test_refusals(vectors):
         distillation_sources(vectors, LATTICE, FullColumns((0,), TIMES, 9), block)
     with pytest.raises(InputError, match="columns are on 8 time slices, the lattice is 4x2x2x6"):
         distillation_sources(vectors, LATTICE, FullColumns((0,), 8, VECTORS), block)
+    with pytest.raises(InputError, match="a block of sources has at least one column"):
+        distillation_sources(vectors, LATTICE, FULL, range(0))
     with pytest.raises(InputError, match="there are 64 columns, numbered from 0, got column 64"):
         distillation_sources(vectors, LATTICE, FULL, range(60, 65))

@@ -108,7 +108,7 @@ def test_every_bound_on_memory_gives_the_same_and_is_kept():
 
 def test_bad_input_is_refused():
     vectors = eigenvectors(LATTICE, 2, 38)
-    for momentum in ((0.5, 0, 0), (1, 2), (1.0, 0, 0)):
+    for momentum in ((0.5, 0, 0), (1, 2), (1.0, 0, 0), 1, None):
         with pytest.raises(InputError, match="a momentum is three integers"):
             Insertions(LATTICE, (momentum,), ("",))
     with pytest.raises(InputError, match=r"a displacement is a word of .* got '\+t'"):
@@ -121,6 +121,8 @@ def test_bad_input_is_refused():
         elementals(vectors, None, insertions, np, AMPLE, first=1)
     with pytest.raises(InputError, match=r"eigenvectors on 4x2x6x4 have shape"):
         elementals(vectors[:, :, 1:], None, insertions, np, AMPLE)
+    with pytest.raises(InputError, match=r"eigenvector\), got \(4, 2, 24, 3, 0\)"):
+        elementals(vectors[..., :0], None, insertions, np, AMPLE)
 
 
 @pytest.mark.gpu

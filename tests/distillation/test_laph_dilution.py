@@ -151,5 +151,11 @@ def test_refusals():
         StochasticColumns(((3, 0),), LaphDilution("interlace-3"), TIMES, VECTORS, **NOISE)
     with pytest.raises(InputError, match="t = 6 is outside 6 time slices"):
         FullColumns((0, 6), TIMES, VECTORS)
+    for make in (
+        lambda: FullColumns((0,), TIMES, 0),
+        lambda: StochasticColumns(((0, 0),), LaphDilution(), TIMES, 0, **NOISE),
+    ):
+        with pytest.raises(InputError, match="columns are of at least 1 eigenvector, got 0"):
+            make()
     with pytest.raises(InputError, match="there are 1 columns, numbered from 0, got column 1"):
         columns_of(LaphDilution()).column(1)

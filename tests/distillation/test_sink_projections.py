@@ -125,6 +125,8 @@ def test_operands_that_do_not_belong_together_are_refused():
     vectors, solutions = operands()
     with pytest.raises(InputError, match=r"have shape \(2, 144, 12\) and their number"):
         sink_projections(vectors, solutions[:, :-1], np, AMPLE)
+    with pytest.raises(InputError, match="at least 1, got"):
+        sink_projections(vectors, solutions[..., :0], np, AMPLE)
     with pytest.raises(InputError, match=r"eigenvectors must have shape \(time, 2, site, 3, eigenvector\)"):
         sink_projections(vectors[..., 0], solutions, np, AMPLE)
 

@@ -212,8 +212,9 @@ def test_refusals(links):
         ape_links(links[:3], LATTICE, 0.5, 1)
     with pytest.raises(InputError, match="must be complex128 of shape"):
         hyp_links(links.astype(np.complex64), LATTICE, (0.75, 0.6, 0.3), 1)
-    with pytest.raises(InputError, match="steps must not be negative, got -2"):
-        ape_links(links, LATTICE, 0.5, -2)
+    for steps in (-2, 1.5):
+        with pytest.raises(InputError, match=f"steps is an integer, 0 or more, got {steps}"):
+            ape_links(links, LATTICE, 0.5, steps)
     with pytest.raises(InputError, match=r"0 to 1, got 2\.5"):
         ape_links(links, LATTICE, 2.5, 1)
     with pytest.raises(InputError, match=r"3 directions is 2 shares .* got \[0\.75, 0\.6, 0\.3\]"):

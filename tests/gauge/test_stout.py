@@ -114,5 +114,5 @@ def test_refuses_wrong_links_and_steps(random_su3):
         stout_links(links[:3], LATTICE, 0.1, 1)
     with pytest.raises(InputError, match="must be complex128 of shape"):
         stout_links(links.astype(np.complex64), LATTICE, 0.1, 1)
-    with pytest.raises(InputError, match="must not be negative, got -1"):
+    with pytest.raises(InputError, match="an integer, 0 or more, got -1"):
         stout_links(links, LATTICE, 0.1, -1)

@@ -159,6 +159,8 @@ def test_refuses_what_does_not_fit(backend, random, dtype):
         kernels.sink_projection(vectors, backend.array(random(2, 20, 12, 3)), out)
     with pytest.raises(InputError, match="solutions must be a C-contiguous"):
         kernels.sink_projection(vectors, backend.array(random(2, 24, 11, 3)), out)
+    with pytest.raises(InputError, match="solutions must have shape"):
+        kernels.sink_projection(vectors, solutions[..., :0], out)
     with pytest.raises(InputError, match=r"\(time, 2, site, 3, column\)"):
         kernels.sink_projection(vectors[:, 0], solutions, out)
     with pytest.raises(
