@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Real
 
 from pipeline import At, stage
 from stages.configuration import GaugeLinks
@@ -70,6 +71,7 @@ def check_weights(kind: str, **weights: float | Sequence[float] | None) -> None:
             f"{kind} smearing takes {KINDS[kind]} and nothing else, got {', '.join(given) or 'nothing'}"
         )
     weight = weights[KINDS[kind]]
-    if (kind == "hyp") != isinstance(weight, Sequence):
+    several = isinstance(weight, Sequence)
+    if (kind == "hyp") != several or not all(isinstance(w, Real) for w in (weight if several else [weight])):
         takes = "two numbers, [alpha2, alpha3]" if kind == "hyp" else "one number"
         raise InputError(f"{KINDS[kind]} of {kind} smearing is {takes}, got {weight}")

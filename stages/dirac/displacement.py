@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from stages.kernels.dispatch import Array, Kernels, array_module, kernels_for
+from stages.kernels.dispatch import Array, Kernels, kernels_for
 from stages.lattice.errors import InputError
 from stages.lattice.geometry import Lattice
 
@@ -35,29 +35,6 @@ def reversed_word(word: str) -> str:
     return "".join(("-" if step == 1 else "+") + AXES[mu] for mu, step in steps)
 
 
-def covariant_shift(
-    links: Array,
-    lattice: Lattice,
-    field: Array,
-    direction: str,
-    first: int = 0,
-    out: Array | None = None,
-    kernels: Kernels | None = None,
-) -> Array:
-    """One step of a displacement, "+x" to "-z".
-
-    links: ``[mu, parity, site, 3, 3]``; field: ``[time, parity, site, 3, column]``, the slices first,
-    first + 1, ... of the lattice, of the links' dtype; the result is `out`, or a new array. Raises
-    InputError.
-    """
-    steps = steps_of(direction)
-    if len(steps) != 1:
-        raise InputError(f"a shift is one of +x, -x, +y, -y, +z, -z, got {direction!r}")
-    out = array_module(field).empty_like(field) if out is None else out
-    kernels = kernels or kernels_for(field)
-    return kernels.slice_shift.slice_shift(links, field, out, lattice, *steps[0], first)
-
-
 def displaced(
     links: Array,
     lattice: Lattice,
@@ -69,7 +46,8 @@ def displaced(
 ) -> Array:
     """The field displaced along a word, in one of two arrays like it; the field itself for "".
 
-    links, field, first: as for `covariant_shift`. Raises InputError.
+    links: ``[mu, parity, site, 3, 3]``; field: ``[time, parity, site, 3, column]``, the slices first,
+    first + 1, ... of the lattice, of the links' dtype. Raises InputError.
     """
     kernels = kernels or kernels_for(field)
     for number, (mu, step) in enumerate(reversed(steps_of(word))):

@@ -62,6 +62,8 @@ def test_smeared_in_space_and_reunitarised(
         ({"kind": "hyp", "rho": 0.1, "alpha": [0.6, 0.3]}, "nothing else, got rho, alpha"),
         ({"kind": "hyp", "alpha": 0.6}, r"alpha of hyp smearing is two numbers, \[alpha2, alpha3\], got 0.6"),
         ({"kind": "ape", "alpha": [0.6]}, r"alpha of ape smearing is one number, got \[0.6\]"),
+        ({"kind": "ape", "alpha": "0.6"}, "alpha of ape smearing is one number, got 0.6"),
+        ({"kind": "hyp", "alpha": "ab"}, "two numbers, .* got ab"),
         ({"kind": "hyp", "alpha": [0.75, 0.6, 0.3]}, "3 directions is 2 shares"),
     ],
 )
