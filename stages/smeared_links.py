@@ -71,7 +71,7 @@ def check_weights(kind: str, **weights: float | Sequence[float] | None) -> None:
             f"{kind} smearing takes {KINDS[kind]} and nothing else, got {', '.join(given) or 'nothing'}"
         )
     weight = weights[KINDS[kind]]
-    several = isinstance(weight, Sequence)
-    if (kind == "hyp") != several or not all(isinstance(w, Real) for w in (weight if several else [weight])):
+    numbers = weight if isinstance(weight, Sequence) else [weight]
+    if (kind == "hyp") != (numbers is weight) or not all(isinstance(number, Real) for number in numbers):
         takes = "two numbers, [alpha2, alpha3]" if kind == "hyp" else "one number"
         raise InputError(f"{KINDS[kind]} of {kind} smearing is {takes}, got {weight}")
