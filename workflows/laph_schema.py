@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from stages.distillation.dilution import LaphDilution, Subsets
 from stages.kernels.gamma import SPINS
@@ -14,7 +14,7 @@ from stages.lattice.geometry import Lattice
 from stages.smeared_links import check_weights
 from stages.spectroscopy.hierarchies import check_levels
 from stages.spectroscopy.methods import MULTIGRID
-from stages.spectroscopy.operators import MesonOperator, words_of
+from stages.spectroscopy.operators import BASES, MesonOperator, words_of
 from workflows.mesons_schema import (
     MesonAnalysis,
     MultigridSection,
@@ -110,10 +110,24 @@ class LaphOperators(Section):
     momenta: Triples = ((0, 0, 0),)
     """In units of 2 pi / L."""
     bases: Bases = ((("Gamma5",),),)
-    """Of generalised eigenvalue problems. A basis has rows of operators, whose matrices are averaged;
-    operators are sums of Dirac matrices with displacements, as 0.5 Identity[+x] - 0.5 Identity[-x].
+    """Of generalised eigenvalue problems: pion, rho (`stages.spectroscopy.operators.BASES`), or rows of
+    operators, whose matrices are averaged. Operators are sums of Dirac matrices with displacements, as
+    0.5 Identity[+x] - 0.5 Identity[-x].
     """
     t0: int = Field(default=1, ge=0)
+
+    @field_validator("bases", mode="before")
+    @classmethod
+    def _named(cls, bases: Any) -> Any:
+        """Names replaced by what they stand for."""
+        if not isinstance(bases, (list, tuple)):
+            return bases
+        unknown = [basis for basis in bases if isinstance(basis, str) and basis not in BASES]
+        if unknown:
+            raise ValueError(
+                f"no basis is named {unknown[0]!r}: take {', '.join(BASES)}, or rows of operators"
+            )
+        return [BASES[basis] if isinstance(basis, str) else basis for basis in bases]
 
     @property
     def operators(self) -> tuple[str, ...]:

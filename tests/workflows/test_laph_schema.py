@@ -37,6 +37,7 @@ def laph(tmp_path: Path) -> Path:
         ("[1, 0, 0]", "[0, 0, 0]", "`operators.momenta` (line 9): names one twice"),
         ("[[Gamma5]]", "[[Gama5]]", "`operators.bases` (line 9): "),
         ("[[Gamma5]]", "[['Gamma5[+w]']]", "`operators.bases` (line 9): "),
+        ("[[Gamma5]]", "kaon", "no basis is named 'kaon': take pion, rho, or rows of operators"),
         ("[GammaX]", "[GammaX, SigmaXT]", "rows have one length and no operator twice"),
         ("t0: 0", "t0: 3", "`operators.t0` (line 9): 3 is none of 0 to 2"),
         ("solver: cgnr", "solver: cg", "`solves.solver` (line 8) is 'cg', expected"),
