@@ -45,11 +45,10 @@ class SpatialHop:
     kernels: Kernels | None = None
 
     def __post_init__(self) -> None:
-        dtype, shape = np.dtype(self.dtype), (4, 2, self.lattice.half_volume, 3, 3)
+        dtype = np.dtype(self.dtype)
         if dtype not in (np.complex64, np.complex128):
             raise InputError(f"a Laplacian is complex64 or complex128, got {dtype}")
-        if self.links.shape != shape:
-            raise InputError(f"links on {self.lattice} have shape {shape}, got {self.links.shape}")
+        check_links(self.links, self.lattice)
         object.__setattr__(self, "dtype", dtype)
 
     def apply_to(
@@ -102,6 +101,13 @@ class SpatialHop:
             else:
                 doubled[:, d] = self.links[mu, 1 - parity][table[:, d]].conj().swapaxes(-1, -2)
         return doubled
+
+
+def check_links(links: Array, lattice: Lattice) -> None:
+    """Raises InputError unless links have the shape of the lattice's, ``[mu, parity, site, 3, 3]``."""
+    shape = (4, 2, lattice.half_volume, 3, 3)
+    if links.shape != shape:
+        raise InputError(f"links on {lattice} have shape {shape}, got {links.shape}")
 
 
 @dataclass(frozen=True)

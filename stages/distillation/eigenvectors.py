@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.dirac.laplacian import DIAGONAL, FoldedLaplacian, SpatialHop
+from stages.dirac.laplacian import DIAGONAL, FoldedLaplacian, SpatialHop, check_links
 from stages.eigen.batched_lanczos import BatchedLanczos, Progress
 from stages.eigen.random_block import fill_random
 from stages.eigen.window import subspace_size
@@ -137,6 +137,7 @@ def residuals(hop: SpatialHop, vectors: Array, values: NDArray[np.float64]) -> N
 
 def slices_alone(links: Array, lattice: Lattice, times: Sequence[int] | None) -> tuple[Array, Lattice]:
     """Links and lattice of some slices alone: an even number from an even one on. Raises InputError."""
+    check_links(links, lattice)
     if times is None or list(times) == list(range(lattice.time_extent)):
         return links, lattice
     start, count = next(iter(times), 0), len(times)

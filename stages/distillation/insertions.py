@@ -27,13 +27,16 @@ Momentum = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class Insertions:
-    """Momenta and displacements (words such as "+x-y"). Raises InputError for what is neither."""
+    """Momenta and displacements (words such as "+x-y"). InputError for what is neither and for none."""
 
     lattice: Lattice
     momenta: tuple[Momentum, ...]
     displacements: tuple[str, ...]
 
     def __post_init__(self) -> None:
+        for name, wanted in (("momenta", self.momenta), ("displacements", self.displacements)):
+            if not wanted:
+                raise InputError(f"there are no {name}: give at least one, (0, 0, 0) and '' for none")
         for momentum in self.momenta:
             integers = isinstance(momentum, Sequence) and all(isinstance(n, Integral) for n in momentum)
             if not integers or len(momentum) != 3:

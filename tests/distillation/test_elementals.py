@@ -113,6 +113,9 @@ def test_bad_input_is_refused():
             Insertions(LATTICE, (momentum,), ("",))
     with pytest.raises(InputError, match=r"a displacement is a word of .* got '\+t'"):
         Insertions(LATTICE, MOMENTA, ("", "+t"))
+    for momenta, words in (((), ("",)), (MOMENTA, ())):
+        with pytest.raises(InputError, match=r"there are no .*: give at least one"):
+            Insertions(LATTICE, momenta, words)
     with pytest.raises(InputError, match="need the links"):
         elementals(vectors, None, Insertions(LATTICE, MOMENTA, ("+x",)), np, AMPLE)
     insertions = Insertions(LATTICE, MOMENTA, ("",))

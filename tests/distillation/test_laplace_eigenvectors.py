@@ -203,6 +203,11 @@ def test_refusals(k, times, message):
         solver(k).solve(rough(ROUGH), ROUGH, times)
 
 
+def test_links_of_another_lattice():
+    with pytest.raises(InputError, match=r"links on 4x4x4x4 have shape .* got \(4, 2, 127, 3, 3\)"):
+        solver(4).solve(rough(ROUGH)[:, :, 1:], ROUGH, [0, 1])
+
+
 def test_too_many_for_large_slices():
     lattice = Lattice((14, 14, 8, 2))
     for block, most in ((8, 857), (32, 785)):
