@@ -42,7 +42,7 @@ def add_combination(out: cupy.ndarray, V: cupy.ndarray, C: Any) -> None:
     """out_s += V_s C_s in place, with C ``[S, k, N]``; `out` shares no column with V."""
     check_batch(V, out)
     check_batch_matrices(C, V, out.shape[2])
-    _multiply(V, cupy.asarray(C).astype(V.dtype, order="C", copy=False), out, 1)
+    _multiply(V, cupy.asarray(C).astype(V.dtype, order="C"), out, 1)
 
 
 def rotate_in_place(V: cupy.ndarray, Q: Any) -> None:
@@ -50,7 +50,7 @@ def rotate_in_place(V: cupy.ndarray, Q: Any) -> None:
     check_batch(V, V)
     columns = Q.shape[-1]
     check_batch_matrices(Q, V, min(columns, V.shape[2]))
-    coefficients = cupy.asarray(Q).astype(V.dtype, order="C", copy=False)
+    coefficients = cupy.asarray(Q).astype(V.dtype, order="C")
     systems, rows, _ = V.shape
     height = min(rows, max(64, SLAB_BYTES // max(1, systems * columns * V.itemsize)))
     for first in range(0, rows, height):
