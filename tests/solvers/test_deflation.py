@@ -291,7 +291,7 @@ def test_with_compiled_kernels(deflation, staggered, random_block, name, kernels
     space.check()
     solver = SOLVERS[name]
     for parity in (EVEN, ODD):
-        A, b = NormalOperator(reference_space.dslash, MASS, parity), random_block(59, TINY.half_volume, 3, 8)
+        A, b = NormalOperator(reference_space.dslash, MASS, parity), random_block(59, TINY.half_volume, 3, 4)
         expected = DeflatedSolver(solver, reference_space).solve(A, b)
         A = NormalOperator(dslash, MASS, parity)
         found = DeflatedSolver(replace(solver, kernels=None), space).solve(A, to_device_like(b, vectors))

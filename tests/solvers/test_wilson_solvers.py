@@ -127,7 +127,7 @@ QUICK = ("bicgstab-single",)
 )
 def test_with_compiled_kernels(solver, wilson, random_block, kernels):
     A, plain = wilson(HEAVY, kernels), wilson(HEAVY)
-    b = random_block(31, *A.shape, 8)
+    b = random_block(31, *A.shape, 4)
     solution = solver(1e-11, None).solve(A, to_device_like(b, A.operator.links.links))
     assert array_module(solution.x) is array_module(A.operator.links.links)
     check(plain, b, replace(solution, x=to_host(solution.x)), 1e-11)
