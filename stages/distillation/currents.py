@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from stages.distillation.insertions import Insertions
-from stages.distillation.streaming import SlicedField, Stored, Tile, slices_per_tile, streamed
+from stages.distillation.streaming import SlicedField, Stored, Tile, buffer_bytes, slices_per_tile, streamed
 from stages.kernels.dispatch import Array, array_module
 from stages.kernels.gamma import COLOURS, COMPONENTS, SPINS
 from stages.kernels.transfer import to_host
@@ -86,7 +86,7 @@ def planned_bytes(
     lattice, dtype = insertions.lattice, np.dtype(right.dtype)
     times, sites, ni, nj = lattice.time_extent, lattice.sites_per_slice, left.shape[-1], right.shape[-1]
     fields = _sliced("left", left, lattice), _sliced("right", right, lattice)
-    buffers = sum(field.buffer_bytes(times, tile, xp) for field in fields)
+    buffers = buffer_bytes(fields, times, tile, xp)
     spinors = tile * 2 * sites * COMPONENTS * (ni + nj) * dtype.itemsize
     shape = (tile, 2, sites, COLOURS, SPINS * nj)
     scratch = insertions.scratch_bytes(shape, SPINS * ni, dtype, xp)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.distillation.insertions import Insertions
-from stages.distillation.streaming import SlicedField, Stored, slices_per_tile, streamed
+from stages.distillation.streaming import SlicedField, Stored, buffer_bytes, slices_per_tile, streamed
 from stages.kernels.dispatch import Array
 from stages.kernels.gamma import COLOURS
 from stages.kernels.transfer import to_host
@@ -65,7 +65,7 @@ def planned_bytes(
     """
     times, *_, k = vectors.shape
     dtype = np.dtype(vectors.dtype)
-    buffers = SlicedField(vectors, 0, 1).buffer_bytes(times, tile, xp)
+    buffers = buffer_bytes([SlicedField(vectors, 0, 1)], times, tile, xp)
     scratch = insertions.scratch_bytes((tile, *vectors.shape[1:]), k, dtype, xp)
     return buffers + scratch + insertions.links_bytes(links, dtype)
 

@@ -6,7 +6,7 @@ from types import ModuleType
 
 import numpy as np
 
-from stages.distillation.streaming import SlicedField, Stored, slices_per_tile, streamed
+from stages.distillation.streaming import SlicedField, Stored, buffer_bytes, slices_per_tile, streamed
 from stages.kernels.dispatch import Array, kernels_for
 from stages.kernels.gamma import COLOURS, COMPONENTS, SPINS
 from stages.lattice.errors import InputError
@@ -48,7 +48,7 @@ def planned_bytes(vectors: Stored, solutions: Stored, xp: ModuleType, tile: int)
     times, k, n = vectors.shape[0], vectors.shape[-1], solutions.shape[-1]
     shape, dtype = (tile, *vectors.shape[1:]), np.dtype(solutions.dtype)
     result = xp.empty((0,), np.complex128)
-    buffers = sum(field.buffer_bytes(times, tile, xp) for field in _fields(vectors, solutions))
+    buffers = buffer_bytes(_fields(vectors, solutions), times, tile, xp)
     converted = 0 if vectors.dtype == dtype else int(np.prod(shape)) * dtype.itemsize
     workspace = kernels_for(result).slice_products.workspace_bytes(shape, SPINS * n, dtype)
     return times * SPINS * k * n * result.itemsize + buffers + converted + int(workspace)

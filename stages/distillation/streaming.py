@@ -60,12 +60,10 @@ class SlicedField:
         """Whether it need not be moved to be an array of `xp`."""
         return isinstance(self.array, xp.ndarray)
 
-    def buffer_bytes(self, times: int, tile: int, xp: ModuleType) -> int:
-        """Of the buffers that `streamed` makes for it, and on the host of what it reads at a time."""
-        if self.is_in(xp):
-            return 0
-        reading = self.slice_bytes if xp is np else 0
-        return min(2, ceil(times / tile)) * tile * self.slice_bytes + reading
+    @property
+    def piece_bytes(self) -> int:
+        """Of what is read of a store at a time: a slice, or its part in each entry along the first axis."""
+        return self.slice_bytes // (self.array.shape[0] if self.axis else 1)
 
     def copy_part(self, first: int, count: int, target: Array, copy: Callable[[NDArray, Array], Any]) -> None:
         """Slices first, first + 1, ... into `target`, in contiguous pieces; from a store slice by slice."""
@@ -75,6 +73,13 @@ class SlicedField:
             there = slice((first + start) * self.rows, (first + start + step) * self.rows)
             for outer in [(i,) for i in range(self.array.shape[0])] if self.axis else [()]:
                 copy(self.array[*outer, there], target[*outer, here])
+
+
+def buffer_bytes(fields: Sequence[SlicedField], times: int, tile: int, xp: ModuleType) -> int:
+    """Of the buffers that `streamed` makes, and on the host of the piece of a field that it reads."""
+    away = [field for field in fields if not field.is_in(xp)]
+    buffers = min(2, ceil(times / tile)) * tile * sum(field.slice_bytes for field in away)
+    return buffers + (max((field.piece_bytes for field in away), default=0) if xp is np else 0)
 
 
 @dataclass(frozen=True)
