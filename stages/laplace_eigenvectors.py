@@ -90,9 +90,13 @@ def laplace_eigenvectors(
 @stage(version="1", over=("config",), transient=True, resident=True)
 def laplace_basis(eigenvectors: Chunks[LaplaceEigenvectors], *, at: At, time_extent: int) -> LaplaceBasis:
     """The eigenvectors of all time slices, kept on the worker. Raises InputError for missing slices."""
-    parts = [(place, chunk) for place, chunk in eigenvectors]
+    parts = list(eigenvectors)
     check_times([int(time) for place, _ in parts for time in place["time"]], time_extent)
-    vectors = np.concatenate([np.asarray(chunk.vectors) for _, chunk in parts])
+    first = parts[0][1].vectors
+    vectors = np.empty((time_extent, *first.shape[1:]), first.dtype)
+    for place, chunk in parts:
+        for number, time in enumerate(place["time"]):  # slices are pieces in the store
+            vectors[int(time)] = chunk.vectors[number]
     values = np.concatenate([np.asarray(chunk.eigenvalue) for _, chunk in parts])
     return LaplaceBasis(_placed(vectors, array_module_of(at.backend)), values)
 

@@ -61,7 +61,7 @@ def solving_memory(
 ) -> int:
     """Likewise on the host, with operator, eigenvectors and the result; kept: precision of eigenvectors."""
     operator = operator_memory(lattice, precision)
-    basis = 2 * vectors_bytes(lattice, lattice.time_extent, vectors, kept)
+    basis = vectors_bytes(lattice, lattice.time_extent, vectors, kept)
     solving = operator + basis + solving_device_memory(lattice, vectors, block)
     making = LINK_FIELDS * links_bytes(lattice)
     return PROCESS + max(making, solving) + 2 * projections_bytes(lattice, vectors, columns)
