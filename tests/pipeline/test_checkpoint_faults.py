@@ -61,7 +61,7 @@ def last_attempts(campaign: Campaign) -> list[int]:
     return list({config: number for (config, _), number in steps.items()}.values())
 
 
-@pytest.mark.parametrize("victim", ["driver", "worker"])
+@pytest.mark.parametrize("victim", ["driver", pytest.param("worker", marks=pytest.mark.slow)])
 def test_only_the_tail_is_computed_again(
     campaign: Campaign, undisturbed: dict[str, dict[str, str]], victim: str
 ) -> None:

@@ -66,7 +66,7 @@ def kill_and_resume(campaign: Campaign, seed: int) -> None:
     campaign.wait_for_silence()
 
 
-@pytest.mark.parametrize("seed", [2601, 2602])
+@pytest.mark.parametrize("seed", [2601, pytest.param(2602, marks=pytest.mark.slow)])
 def test_kill_and_resume(campaign: Campaign, undisturbed: dict[str, dict[str, str]], seed: int) -> None:
     kill_and_resume(campaign, seed)
     assert_complete(campaign, undisturbed)
