@@ -14,12 +14,13 @@ width 36, where that of -Laplacian is 12: a Chebyshev filter of the same strengt
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from stages.dirac.staggered import COMPLEX_MULTIPLY_ADD, SquaredDslash
 from stages.kernels.directions import SPATIAL_DIRECTIONS, displacements, neighbour_table
 from stages.kernels.dispatch import Array, Kernels, array_module, kernels_for
 from stages.lattice.errors import InputError
@@ -27,9 +28,6 @@ from stages.lattice.geometry import EVEN, ODD, Lattice
 
 DIAGONAL = 6.0
 """The diagonal of -Laplacian."""
-
-COMPLEX_MULTIPLY_ADD = 8
-"""Floating-point operations."""
 
 
 @dataclass(frozen=True)
@@ -59,14 +57,21 @@ class SpatialHop:
         diagonal: Array | None = None,
         a: float = 0.0,
         b: float = 1.0,
+        dots: Array | None = None,
     ) -> Array:
         """``out = a diagonal + b H x``: x ``[site, 3, N]`` on the opposite parity; out, diagonal on `parity`.
 
-        `out` is made if not given and may be `diagonal`, never `x`. Returns `out`.
+        `out` is made if not given and may be `diagonal`, never `x`. dots: if given, float64 ``[N]``, receives
+        Re conj(diagonal) . out of each right-hand side. Returns `out`.
         """
         out = array_module(x).empty_like(x) if out is None else out
         packed = self._packed[parity]
-        return self.own_kernels.hisq_dslash.hisq_dslash(packed, x, out, diagonal=diagonal, a=a, b=b)
+        return self.own_kernels.hisq_dslash.hisq_dslash(
+            packed, x, out, diagonal=diagonal, a=a, b=b, dots=dots
+        )
+
+    def astype(self, dtype: Any) -> SpatialHop:
+        return self if self.dtype == dtype else SpatialHop(self.links, self.lattice, dtype, self.kernels)
 
     @property
     def own_kernels(self) -> Kernels:
@@ -119,18 +124,22 @@ class FoldedLaplacian:
     """
 
     hop: SpatialHop
-    _between: dict[tuple[int, ...], Array] = field(default_factory=dict, repr=False, compare=False)
 
     hermitian = True
     positive_definite = False
 
+    @cached_property
+    def squared(self) -> SquaredDslash:
+        """-H_eo H_oe."""
+        return SquaredDslash(self.hop, EVEN)
+
     @property
     def shape(self) -> tuple[int, ...]:
-        return (self.hop.lattice.half_volume, 3)
+        return self.squared.shape
 
     @property
     def dtype(self) -> np.dtype:
-        return np.dtype(self.hop.dtype)
+        return self.squared.dtype
 
     @property
     def adjoint(self) -> FoldedLaplacian:
@@ -138,23 +147,17 @@ class FoldedLaplacian:
 
     @property
     def flops(self) -> float:
-        return 2 * self.hop.flops
+        return self.squared.flops
 
     def bytes(self, rhs: int) -> float:
-        return 2 * self.hop.bytes(rhs)
+        return self.squared.bytes(rhs)
 
     def apply(self, x: Array, out: Array | None = None) -> Array:
         return self.affine(0.0, 1.0, x, out)
 
     def affine(self, a: float, b: float, x: Array, out: Array | None = None) -> Array:
         """``out = a x + b A x`` in the same two calls."""
-        if x.shape not in self._between:
-            self._between.clear()
-            self._between[x.shape] = array_module(x).empty_like(x)
-        between = self.hop.apply_to(ODD, x, self._between[x.shape])
-        return self.hop.apply_to(EVEN, between, out, x, a + DIAGONAL**2 * b, -b)
+        return self.squared.affine(a + DIAGONAL**2 * b, b, x, out)
 
     def astype(self, dtype: Any) -> FoldedLaplacian:
-        if self.dtype == dtype:
-            return self
-        return FoldedLaplacian(SpatialHop(self.hop.links, self.hop.lattice, dtype, self.hop.kernels))
+        return self if self.dtype == dtype else FoldedLaplacian(self.hop.astype(dtype))

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, Protocol, Self
 
 import numpy as np
 
@@ -104,6 +104,34 @@ class StaggeredDslash:
         return even, odd
 
 
+class HoppingTerm(Protocol):
+    """What connects opposite parities only: D, or the hops of a Laplacian (`stages.dirac.laplacian`)."""
+
+    @property
+    def lattice(self) -> Lattice: ...
+
+    @property
+    def dtype(self) -> Any: ...
+
+    @property
+    def flops(self) -> int: ...
+
+    def bytes(self, rhs: int) -> float: ...
+
+    def apply_to(
+        self,
+        parity: int,
+        x: Array,
+        out: Array | None = None,
+        diagonal: Array | None = None,
+        a: float = 0.0,
+        b: float = 1.0,
+        dots: Array | None = None,
+    ) -> Array: ...
+
+    def astype(self, dtype: Any) -> Self: ...
+
+
 class _Workspace:
     """One field that is kept between applications and remade when a block of another shape comes."""
 
@@ -118,13 +146,14 @@ class _Workspace:
 
 @dataclass(frozen=True)
 class SquaredDslash:
-    """B = -D_po D_op on the sites of parity p (o the opposite): Hermitian, no negative eigenvalue.
+    """B = -D_po D_op on the sites of parity p (o the opposite): Hermitian, and without a negative eigenvalue
+    if D is anti-Hermitian.
 
     Fields are `[site, 3, N]`. An application is two calls of the dslash kernel; the field between them is
     kept, so one operator must not be applied by two threads.
     """
 
-    dslash: StaggeredDslash
+    dslash: HoppingTerm
     parity: int = EVEN
     _between: _Workspace = field(default_factory=_Workspace, repr=False, compare=False)
 
