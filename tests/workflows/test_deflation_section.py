@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 from pathlib import Path
@@ -10,7 +9,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
-from tiny_project import TINY, CommandLine, edit, run_to_its_end
+from tiny_project import TINY, CommandLine, edit, missing, run_to_its_end
 
 from pipeline import Store, open_result, verify
 from pipeline.account import accounts
@@ -33,12 +32,6 @@ def with_spaces(finished: Path, tmp_path_factory: pytest.TempPathFactory, cluste
 def deflated(with_spaces: Path, tmp_path: Path) -> Path:
     shutil.copytree(with_spaces, tmp_path, dirs_exist_ok=True)
     return tmp_path / "g2.yaml"
-
-
-def missing(quarkline: CommandLine, file: Path) -> dict[str, int]:
-    answer = quarkline("plan", file, "--json")
-    nodes = [chunk["node"] for chunk in json.loads(answer.out)["missing"]]
-    return {node: nodes.count(node) for node in nodes}
 
 
 def test_the_space_is_planned_with_its_size(quarkline: CommandLine, project: Path) -> None:

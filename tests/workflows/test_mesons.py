@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 from pathlib import Path
@@ -10,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tiny_mesons import MESONS
-from tiny_project import CommandLine, edit
+from tiny_project import CommandLine, edit, missing
 
 from pipeline import open_result
 from stages.spectroscopy.gammas import NAMES
@@ -35,14 +34,6 @@ def mesons(ran: Path, tmp_path: Path) -> Path:
     """A copy of the finished run; its workflow file."""
     shutil.copytree(ran, tmp_path, dirs_exist_ok=True)
     return tmp_path / "mesons.yaml"
-
-
-def missing(quarkline: CommandLine, file: Path) -> dict[str, int]:
-    """Number of chunks per node that `plan` says are missing."""
-    answer = quarkline("plan", file, "--json")
-    assert answer.code == 0
-    nodes = [chunk["node"] for chunk in json.loads(answer.out)["missing"]]
-    return {node: nodes.count(node) for node in nodes}
 
 
 def test_results_have_names(ran: Path) -> None:

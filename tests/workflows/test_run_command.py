@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import xarray
 import zarr
-from tiny_project import TINY, CommandLine, edit
+from tiny_project import TINY, CommandLine, edit, missing
 
 from pipeline import open_result
 from stages.correlator import FLAVOURS
@@ -21,14 +21,6 @@ from workflows.catalogue import load_project
 def chunk_times(folder: Path) -> dict[str, int]:
     """When each chunk of the store was written."""
     return {str(path.parent): path.stat().st_mtime_ns for path in folder.glob("store/*/*/zarr.json")}
-
-
-def missing(quarkline: CommandLine, file: Path) -> dict[str, int]:
-    """Number of chunks per node that `plan` says are missing."""
-    answer = quarkline("plan", file, "--json")
-    assert answer.code == 0
-    nodes = [chunk["node"] for chunk in json.loads(answer.out)["missing"]]
-    return {node: nodes.count(node) for node in nodes}
 
 
 def test_report_is_written(project: Path) -> None:

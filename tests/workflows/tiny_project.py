@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,6 +52,14 @@ class CommandLine:
         self.capture.readouterr()
         code = main([str(argument) for argument in arguments])
         return Answer(code, *self.capture.readouterr())
+
+
+def missing(quarkline: CommandLine, file: Path) -> dict[str, int]:
+    """Number of chunks per node that `plan` says are missing."""
+    answer = quarkline("plan", file, "--json")
+    assert answer.code == 0, answer.err
+    nodes = [chunk["node"] for chunk in json.loads(answer.out)["missing"]]
+    return {node: nodes.count(node) for node in nodes}
 
 
 def edit(file: Path, *changes: tuple[str, str]) -> Path:
