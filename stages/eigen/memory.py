@@ -22,10 +22,12 @@ def needed_bytes(dimension: int, itemsize: int, vectors: int, block: int, subspa
 
 
 def available_bytes(xp: Any) -> int:
-    """Free memory where arrays of `xp` live."""
+    """Free memory where arrays of `xp` live; on a GPU no more than the limit of CuPy's pool leaves."""
     if xp is np:
         return int(psutil.virtual_memory().available)
-    return int(xp.cuda.Device().mem_info[0]) + int(xp.get_default_memory_pool().free_bytes())
+    pool = xp.get_default_memory_pool()
+    free = int(xp.cuda.Device().mem_info[0]) + int(pool.free_bytes())
+    return min(free, limit - int(pool.used_bytes())) if (limit := int(pool.get_limit())) else free
 
 
 def check_memory(needed: int, available: int, vectors: int, fitting: int) -> None:

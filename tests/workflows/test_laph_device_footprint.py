@@ -1,0 +1,100 @@
+"""Distillation on a GPU takes what a plan says, within a fifth, under a cap that its problem does not fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pipeline import At
+from pipeline.device_memory import DevicePool, device_pool
+from stages.configuration import GaugeLinks, heatbath_configuration
+from stages.distillation_columns import full_columns
+from stages.laplace_eigenvectors import LaplaceBasis, laplace_eigenvectors
+from stages.lattice.geometry import Lattice
+from stages.perambulator import perambulator
+from stages.smeared_links import smeared_links
+from stages.wilson import wilson_operator
+from workflows.laph_footprint import eigensolve_device_memory, solving_device_memory
+from workflows.meson_footprint import operator_memory
+
+pytestmark = pytest.mark.gpu
+CONFIG = "memory.1"
+
+
+@contextmanager
+def capped(bytes_: int) -> Iterator[DevicePool]:
+    """The pool, which refuses more than so many bytes beside what is in use now."""
+    cupy = pytest.importorskip("cupy")
+    pool, own = device_pool("cuda"), cupy.get_default_memory_pool()
+    assert pool is not None
+    pool.give_back()
+    own.set_limit(size=own.used_bytes() + bytes_)
+    pool.restart()
+    try:
+        yield pool
+    finally:
+        own.set_limit(size=0)
+
+
+def gauge(lattice: Lattice) -> GaugeLinks:
+    settings = {"beta": 6.0, "seed": 31, "sweeps": 1, "overrelaxation": 0}
+    return heatbath_configuration(at=At(config=CONFIG), extents=lattice.extents, **settings)
+
+
+@pytest.mark.parametrize(("vectors", "block", "precision"), [(64, 8, "double"), (32, 16, "single")])
+def test_eigenvectors_of_three_times_more_slices_than_fit(vectors: int, block: int, precision: str) -> None:
+    lattice, slices = Lattice((16, 16, 16, 24)), 8
+    at: dict[str, Any] = {"config": CONFIG, "backend": "cuda"}
+    links = smeared_links(gauge(lattice), at=At(**at), kind="stout", steps=1, rho=0.1)
+    sizes = (vectors, block, precision)
+    planned = eigensolve_device_memory(lattice, slices, *sizes)
+    assert eigensolve_device_memory(lattice, lattice.time_extent, *sizes) > 2.9 * planned
+    tolerance = 1e-3
+    for first in range(0, lattice.time_extent, slices):
+        times = tuple(range(first, first + slices))
+        with capped(int(1.2 * planned)) as pool:
+            before = pool.bytes
+            found = laplace_eigenvectors(
+                links,
+                at=At(**at, time=times),
+                vectors=vectors,
+                block=block,
+                tolerance=tolerance,
+                precision=precision,
+            )
+            print(first, planned, (pool.bytes - before) / planned)
+            assert planned / 1.2 < pool.bytes - before
+        assert found.residual.max() < 36 * 4 * tolerance
+
+
+def test_perambulators_on_three_times_more_than_fits() -> None:
+    """One eigenvector makes the sources; all, any vectors on the host, are sinks."""
+    lattice, vectors, block = Lattice((12, 12, 12, 16)), 1024, 4
+    thin, at = gauge(lattice), {"config": CONFIG, "backend": "cuda"}
+    kept = operator_memory(lattice, "double")
+    planned = kept + solving_device_memory(lattice, vectors, block)
+    shape = (lattice.time_extent, 2, lattice.sites_per_slice, 3, vectors)
+    basis = np.full(shape, np.complex64(1 / np.sqrt(np.prod(shape[1:4]))))
+    assert planned + basis.nbytes > 2.9 * planned
+    columns = full_columns(at=At(**at, source=("t0",)), time_extent=lattice.time_extent, eigenvectors=1)
+    with capped(int(1.2 * planned)) as pool:
+        before = pool.bytes
+        operator = wilson_operator(thin, at=At(**at), boundary="antiperiodic", csw=1.0, mass=1.0)
+        print("operator", kept, (pool.bytes - before) / kept)
+        result = perambulator(
+            operator,
+            LaplaceBasis(basis, np.zeros((lattice.time_extent, vectors))),
+            columns,
+            at=At(**at, source=("t0",)),
+            solver="bicgstab",
+            tolerance=1e-8,
+            precision="double",
+            block=block,
+        )
+        print(planned, (pool.bytes - before) / planned)
+        assert planned / 1.2 < pool.bytes - before
+    assert result.residual.max() < 1e-8
