@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, NamedTuple
+from math import prod
+from typing import Annotated, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +14,7 @@ from pipeline import At, Chunks, Dims, Resources, stage
 from stages.distillation.eigenvectors import LaplaceSolver
 from stages.kernels.choices import choices_used
 from stages.kernels.dispatch import Array, array_module_of
-from stages.kernels.transfer import to_device, to_host
+from stages.kernels.transfer import page_locked, to_device, to_host
 from stages.lattice.errors import InputError
 from stages.lattice.geometry import PARITIES
 from stages.smeared_links import SmearedLinks
@@ -42,7 +43,8 @@ class LaplaceEigenvectors(NamedTuple):
 class LaplaceBasis:
     """The eigenvectors ``[time, parity, site, colour, eigenvector]`` of all slices of a configuration.
 
-    On a GPU an array there if it is small beside the memory, else one of the host, which is streamed.
+    On a GPU an array there if it is small beside the memory, else one of the host, page-locked, from which
+    they are streamed.
     """
 
     vectors: Array
@@ -92,13 +94,16 @@ def laplace_basis(eigenvectors: Chunks[LaplaceEigenvectors], *, at: At, time_ext
     """The eigenvectors of all time slices, kept on the worker. Raises InputError for missing slices."""
     parts = list(eigenvectors)
     check_times([int(time) for place, _ in parts for time in place["time"]], time_extent)
-    first = parts[0][1].vectors
-    vectors = np.empty((time_extent, *first.shape[1:]), first.dtype)
+    first, xp = parts[0][1].vectors, array_module_of(at.backend)
+    shape = (time_extent, *first.shape[1:])
+    size = prod(shape) * first.dtype.itemsize
+    streamed = xp is not np and size > DEVICE_SHARE * xp.cuda.Device().mem_info[1]
+    vectors = page_locked(shape, first.dtype) if streamed else np.empty(shape, first.dtype)
     for place, chunk in parts:
         for number, time in enumerate(place["time"]):  # slices are pieces in the store
             vectors[int(time)] = chunk.vectors[number]
     values = np.concatenate([np.asarray(chunk.eigenvalue) for _, chunk in parts])
-    return LaplaceBasis(_placed(vectors, array_module_of(at.backend)), values)
+    return LaplaceBasis(vectors if xp is np or streamed else to_device(vectors), values)
 
 
 def check_times(times: Sequence[int], time_extent: int) -> None:
@@ -109,9 +114,3 @@ def check_times(times: Sequence[int], time_extent: int) -> None:
             f"eigenvectors of the time slices {missing or list(times)} are "
             f"{'missing' if missing else 'out of order'}: all {time_extent} of a configuration are needed"
         )
-
-
-def _placed(vectors: NDArray, xp: Any) -> Array:
-    if xp is np or vectors.nbytes > DEVICE_SHARE * xp.cuda.Device().mem_info[1]:
-        return vectors
-    return to_device(vectors)

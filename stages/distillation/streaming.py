@@ -23,7 +23,7 @@ from stages.kernels.dispatch import Array
 from stages.kernels.transfer import to_device
 from stages.lattice.errors import InputError
 
-TILE_BYTES = 512 << 20
+TILE_BYTES = 256 << 20
 """Of a tile, unless one slice has more: long beside what starting it costs, short beside the whole field."""
 
 

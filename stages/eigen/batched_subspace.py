@@ -28,6 +28,9 @@ OVERLAP = 0.5
 TINY = 1e-30
 """Norm of a column that counts as zero."""
 
+THREADED = 64
+"""Rows of a matrix from which on a thread of its own costs less than its eigenvalues."""
+
 Matrices = NDArray[np.complex128]
 """Of all systems, ``[S, rows, columns]``."""
 
@@ -159,6 +162,9 @@ class BatchedSubspace:
 
 
 def eigh(matrices: Matrices) -> tuple[NDArray[np.float64], Matrices]:
-    """Eigenvalues, ascending, and eigenvectors of Hermitian matrices ``[S, k, k]``, by several threads."""
+    """Eigenvalues, ascending, and eigenvectors of Hermitian matrices ``[S, k, k]``; large ones in threads."""
+    if matrices.shape[-1] < THREADED:
+        values, vectors = np.linalg.eigh(matrices)
+        return values, vectors
     found = in_threads(np.linalg.eigh, matrices)
     return np.stack([values for values, _ in found]), np.stack([vectors for _, vectors in found])

@@ -1,7 +1,9 @@
-"""Large arrays between host and device, in pieces through page-locked memory.
+"""Large arrays between host and device, from page-locked memory or in pieces through it.
 
 The copy engine reads and writes page-locked memory alone; other memory the driver copies piece by piece on
-one thread. Here several threads do that, each with two buffers: one is filled while the other travels.
+one thread. Here several threads do that, each with two buffers: one is filled while the other travels. What
+is sent many times is better page-locked itself: from there it travels at the 55 GB/s of the bus, through
+buffers at 30 to 44 (H200).
 """
 
 from __future__ import annotations
@@ -11,10 +13,11 @@ from functools import cache
 from importlib import import_module
 from threading import Lock
 from typing import Any
+from weakref import finalize
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from stages.kernels.dispatch import Array, array_module
 from stages.lattice.threads import in_threads
@@ -28,6 +31,9 @@ THREADS = 8
 HOST_TO_DEVICE, DEVICE_TO_HOST = 1, 2
 """As cudaMemcpyAsync numbers them."""
 
+PAGE_LOCKED = 1
+"""cudaMemoryTypeHost."""
+
 _busy = Lock()
 """The buffers serve one transfer at a time."""
 
@@ -40,6 +46,11 @@ def to_device(array: NDArray, out: Array | None = None) -> Array:
     cupy = import_module("cupy")
     source = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
     result = cupy.empty(array.shape, array.dtype) if out is None else out
+    if is_page_locked(source):
+        ends, stream = (result.data.ptr, source.ctypes.data), cupy.cuda.get_current_stream()
+        cupy.cuda.runtime.memcpyAsync(*ends, len(source), HOST_TO_DEVICE, stream.ptr)
+        stream.synchronize()
+        return result
 
     def send(pieces: range, buffers: list[NDArray[np.uint8]], stream: Any) -> None:
         sent = [stream.record(), stream.record()]
@@ -79,6 +90,21 @@ def to_host(array: Array) -> NDArray:
 
     _by_threads(fetch, len(target))
     return result
+
+
+def page_locked(shape: tuple[int, ...], dtype: DTypeLike) -> NDArray:
+    """An array of the host, not filled, that the copy engine reads where it lies; takes 0.2 s for a GiB."""
+    runtime, array = import_module("cupy").cuda.runtime, np.empty(shape, dtype)
+    if array.nbytes:
+        runtime.hostRegister(array.ctypes.data, array.nbytes, 0)
+        finalize(array, runtime.hostUnregister, array.ctypes.data).atexit = False
+    return array
+
+
+def is_page_locked(array: NDArray) -> bool:
+    """Whether the copy engine reads this memory where it lies."""
+    runtime = import_module("cupy").cuda.runtime
+    return bool(array.size) and runtime.pointerGetAttributes(array.ctypes.data).type == PAGE_LOCKED
 
 
 def _by_threads(copy: Callable[[range, list[NDArray[np.uint8]], Any], None], size: int) -> None:

@@ -137,14 +137,14 @@ def inverse_or_nan(matrices: Array) -> Array:
 def galerkin(A: LevelOperator, P: Transfer) -> CoarseOperator:
     """P^H A P for A that is gamma5-Hermitian."""
     coarse = P.aggregates.coarse
-    columns = P.columns()
-    diagonal = P.restrict(A.local(columns))
+    columns, whole = P.columns(), P.whole()
+    diagonal = P.restrict_packed(whole, A.local(columns))
     links = array_module(diagonal).empty((coarse.sites, HOPS, *diagonal.shape[1:]), diagonal.dtype)
     signs = gamma5(diagonal)
     for mu in range(4):
         moved = A.forward_hop(mu, columns)
         beyond = P.restrict_packed(P.face(mu), moved)
-        inside = P.restrict(moved) - beyond
+        inside = P.restrict_packed(whole, moved) - beyond
         diagonal += inside + _mirrored(inside, signs)
         links[:, 2 * mu] = beyond
         behind = to_device_like(coarse.neighbours[:, 2 * mu + 1], links)

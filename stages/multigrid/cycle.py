@@ -54,6 +54,7 @@ class Cycle:
         else:
             y, residual = self.pre.relax(S, x)
         self._add_coarse(self.system.defect(residual), y)
+        del residual  # a part of the smoother's work space: the next one takes as much
         if self.post is not None:
             y += self.post.relax(S, x - S.apply(y)).y
         if out is None:

@@ -119,12 +119,16 @@ class Aggregates:
         aggregate = self.coarse.site(self.fine.coordinates // self.extents)
         return np.argsort(aggregate, kind="stable").astype(np.int32).reshape(-1, self.volume)
 
-    def faces(self, mu: int) -> NDArray[np.int64]:
-        """Places in the rows of `sites` of those whose neighbour in +mu is beyond the aggregate.
+    @cached_property
+    def faces(self) -> tuple[NDArray[np.int64], ...]:
+        """For each mu places in the rows of `sites` of those whose neighbour in +mu is beyond the aggregate.
 
         ``[aggregate, site of the face]``; over a boundary of the grid it is beyond it also where that
         leads to the same aggregate.
         """
-        within = self.fine.coordinates[self.sites, mu] % self.extents[mu]
-        places = np.argsort(within != self.extents[mu] - 1, axis=1, kind="stable")
-        return np.sort(places[:, : self.volume // self.extents[mu]], axis=1)
+        found = []
+        for mu, extent in enumerate(self.extents):
+            within = self.fine.coordinates[self.sites, mu] % extent
+            places = np.argsort(within != extent - 1, axis=1, kind="stable")
+            found.append(np.sort(places[:, : self.volume // extent], axis=1))
+        return tuple(found)

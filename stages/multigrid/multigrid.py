@@ -104,12 +104,13 @@ class Multigrid:
         A poor one is built once more from another seed. Raises InputError where aggregates do not divide a
         grid or have fewer components than vectors, PoorSetup where the second one is poor too.
         """
-        self.aggregates(Grid(M.lattice.extents))
+        aggregates = self.aggregates(Grid(M.lattice.extents))
         fine = FineOperator(M.astype(np.complex64))
         like: Array = M.links.links
         started, attempts = time.perf_counter(), []
         for seed in range(self.seed, self.seed + ATTEMPTS):
-            grids, cycle = _Setup(self, fine.kernels, like, seed).build(fine, FineSystem(fine), None, 0)
+            run = _Setup(self, aggregates, fine.kernels, like, seed)
+            grids, cycle = run.build(fine, FineSystem(fine), None, 0)
             attempts.append(Attempt(seed, measured_rate(cycle, like, fine.kernels, seed)))
             if attempts[-1].rate <= self.largest_rate:
                 return Hierarchy(M, grids, cycle, tuple(attempts), time.perf_counter() - started)
@@ -160,6 +161,7 @@ class _Setup:
     """One run of the setup."""
 
     multigrid: Multigrid
+    aggregates: list[Aggregates]
     kernels: Kernels
     like: Array
     seed: int
@@ -190,13 +192,13 @@ class _Setup:
         self, A: FineOperator | CoarseOperator, system: System, vectors: Array, number: int
     ) -> tuple[tuple[Grids, ...], Cycle]:
         multigrid = self.multigrid
-        P = transfer(Aggregates(A.grid, multigrid.levels[number].aggregate), vectors, self.kernels)
+        P = transfer(self.aggregates[number], vectors, self.kernels)
         coarse = galerkin(A, P)
         first = Grids(P, coarse)
         rest: tuple[Grids, ...] = ()
         if number + 1 < len(multigrid.levels):
             below = coarse_system(coarse)
-            rest, _ = self.build(coarse, below, P.restrict(vectors), number + 1)
+            rest, _ = self.build(coarse, below, P.restrict_packed(P.whole(), vectors), number + 1)
         grids = (first, *rest)
         return grids, multigrid.cycle(system, grids, number)
 

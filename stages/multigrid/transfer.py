@@ -71,7 +71,7 @@ class Transfer:
 
     def face(self, mu: int) -> Any:
         """P cut to the sites whose neighbour in +mu is beyond their aggregate, packed for `restrict`."""
-        faces = self.aggregates.faces(mu)
+        faces = self.aggregates.faces[mu]
         count, per_aggregate = self.aggregates.sites.shape
         rows = self.vectors.reshape(count, 2, per_aggregate, -1, self.vector_count)
         places = to_device_like(faces, self.vectors)
@@ -92,9 +92,13 @@ class Transfer:
         table = to_device_like(np.ascontiguousarray(sites), vectors)
         return self.kernels.aggregation.pack(vectors, table, fine_sites or self.aggregates.fine.sites)
 
+    def whole(self) -> Any:
+        """P packed for `restrict_packed`: a setup drops it, most cycles read the even sites alone."""
+        return self._packed(self.vectors, self.aggregates.sites)
+
     @cached_property
     def _whole(self) -> Any:
-        return self._packed(self.vectors, self.aggregates.sites)
+        return self.whole()
 
     @cached_property
     def _even(self) -> Any:

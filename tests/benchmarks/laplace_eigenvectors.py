@@ -4,8 +4,8 @@
     [--block 8 1 16] [--slices 48 2] [--precision double]
 
 -Laplacian of stout-smeared links of one quenched configuration. The first block is run with each number of
-slices together, of which one chunk is timed; the other blocks with the first number. A small run of each
-compiles the kernels first. Columns: restarts, applications of the folded operator to one vector of all
+slices together, of which one chunk is timed; the other blocks with the first number. Each is run once before,
+to compile the kernels. Columns: restarts, applications of the folded operator to one vector of all
 slices of the chunk, degree of the filter, wall time of a chunk, milliseconds a slice and its ratio to the
 first row; what the applications alone would take at the copy bandwidth, as a part of the wall time.
 """
@@ -58,9 +58,11 @@ def measured(
 ) -> tuple[list[str], float]:
     """Cells of a row, and milliseconds a slice."""
     A, count = FoldedLaplacian(hop), hop.lattice.time_extent
-    BatchedLanczos(2, block, 0.1).solve(A, count, machine.xp)
+    method = BatchedLanczos(vectors, block, tolerance)
+    method.solve(A, count, machine.xp)
+    wait(machine)
     started = time.perf_counter()
-    found = BatchedLanczos(vectors, block, tolerance).solve(A, count, machine.xp)
+    found = method.solve(A, count, machine.xp)
     wait(machine)
     seconds = time.perf_counter() - started
     floor = found.matvecs * A.bytes(block) / copy / 1e9

@@ -60,15 +60,21 @@ def main() -> None:
         print(", ".join(f"{name} {value}" for name, value in level.items()))
     print(f"\n{row(*COLUMNS)}\n{row(*['---'] * len(COLUMNS))}", flush=True)
     for mass in arguments.mass:
-        M = WilsonOperator(WilsonDslash(made), mass)
-        setups = [multigrid.setup(M) for _ in range(1 + arguments.repeats)][1:]
-        best = min(setups, key=lambda hierarchy: hierarchy.seconds)
-        for rhs in arguments.rhs:
-            print(row(f"{mass:g}", f"{best.seconds:.3g}", f"{best.rate:.3f}", str(rhs), end=""), end="")
-            solves(arguments, machine, best, rhs)
-        if arguments.one_by_one:
-            alone = one_by_one(multigrid, best, machine)
-            print(f"one vector after the other: {alone:.3g} s, {alone / best.seconds:.1f} times as long")
+        of_mass(arguments, machine, multigrid, WilsonOperator(WilsonDslash(made), mass))
+
+
+def of_mass(arguments: argparse.Namespace, machine: Machine, multigrid: Multigrid, M: WilsonOperator) -> None:
+    """Print the rows of one mass; nothing of it stays in memory."""
+    multigrid.setup(M)
+    best = multigrid.setup(M)
+    for _ in range(arguments.repeats - 1):
+        best = min(best, multigrid.setup(M), key=lambda hierarchy: hierarchy.seconds)
+    for rhs in arguments.rhs:
+        print(row(f"{M.mass:g}", f"{best.seconds:.3g}", f"{best.rate:.3f}", str(rhs), end=""), end="")
+        solves(arguments, machine, best, rhs)
+    if arguments.one_by_one:
+        alone = one_by_one(multigrid, best, machine)
+        print(f"one vector after the other: {alone:.3g} s, {alone / best.seconds:.1f} times as long")
 
 
 def solves(arguments: argparse.Namespace, machine: Machine, hierarchy: Hierarchy, rhs: int) -> None:

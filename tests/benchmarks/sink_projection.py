@@ -10,10 +10,10 @@ fastest of one product, one for each slice, and one for every thousand rows or s
 against double, norm over norm; how many times longer all pairs take vector by vector, from the time of one
 pair by the kernel or by einsum, whichever is faster.
 
-Second table, with vectors elsewhere: on a GPU in the host's memory, on a CPU in an array that must be copied;
-a third of their bytes is allowed for tiles. Rate of everything in bytes of vectors; what a copy alone reaches
-(on a GPU from page-locked memory); fraction of the faster of that and the first table's rate; planned and
-allocated memory.
+Second table, with vectors elsewhere: on a GPU in page-locked memory of the host, as `laplace_basis` holds
+what is too large, on a CPU in an array that must be copied; a third of their bytes is allowed for tiles. Rate
+of everything in bytes of vectors; what a copy alone reaches (on a GPU from page-locked memory); fraction of
+the faster of that and the first table's rate; planned and allocated memory.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from stages.distillation.projection import planned_bytes, sink_projections
 from stages.kernels import reference
 from stages.kernels.dispatch import Array
 from stages.kernels.gamma import COLOURS, COMPONENTS, SPINS
-from stages.kernels.transfer import HOST_TO_DEVICE, to_host
+from stages.kernels.transfer import HOST_TO_DEVICE, page_locked
 from stages.lattice.geometry import Lattice
 from workflows.benchmarks.machine import Machine, machine_of, random_field
 
@@ -158,6 +158,11 @@ def copy_bandwidth(machine: Machine, vectors: Any) -> float:
     return COPY_BYTES / machine.seconds(work) / 1e9
 
 
+def on_host(array: Array) -> Any:
+    """A copy there, of an array of a GPU in page-locked memory."""
+    return array if isinstance(array, np.ndarray) else array.get(out=page_locked(array.shape, array.dtype))
+
+
 def resident(problem: Problem) -> tuple[float, tuple[str, ...]]:
     """Seconds of the kernel, and its row of the first table."""
     seconds = problem.seconds()
@@ -173,7 +178,7 @@ def resident(problem: Problem) -> tuple[float, tuple[str, ...]]:
 def streamed(problem: Problem, kernel_seconds: float) -> tuple[str, ...]:
     """The row of the second table."""
     machine, solutions, xp = problem.machine, problem.solutions, problem.machine.xp
-    vectors = to_host(problem.vectors)
+    vectors = on_host(problem.vectors)
     copy = copy_bandwidth(machine, vectors)
     del problem.vectors, problem.out
     given = vectors if machine.backend == "cuda" else Elsewhere(vectors)

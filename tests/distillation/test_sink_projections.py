@@ -138,11 +138,12 @@ def test_streamed_through_the_device_within_the_plan(away, kinds):
     """Operands three times larger than the memory allowed; many tiles, so that buffers are used again."""
     import cupy
 
+    pool = cupy.get_default_memory_pool()
+    pool.free_all_blocks()  # what is used below would else lie in larger blocks, with room beside it
     fields = operands(times=24, sites=2048, k=48, n=16, kinds=kinds)
     expected = explicit(*fields)
     given = [field if moved else cupy.array(field) for field, moved in zip(fields, away, strict=True)]
     sink_projections(*given, cupy, AMPLE)  # compiles, makes handles and page-locked buffers
-    pool = cupy.get_default_memory_pool()
     for tile in (1, 2):
         planned = planned_bytes(*given, cupy, tile)
         pool.free_all_blocks()

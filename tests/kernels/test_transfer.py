@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from stages.kernels.transfer import PIECE, to_device, to_host
+from stages.kernels.transfer import PIECE, is_page_locked, page_locked, to_device, to_host
 
 
 @pytest.mark.gpu
@@ -28,6 +28,20 @@ def test_into_an_array_of_the_device():
     out = to_device(np.zeros_like(array))
     assert to_device(array[1:2], out[1:2]).data.ptr == out[1:2].data.ptr
     assert np.array_equal(out.get()[1], array[1]) and not out.get()[::2].any()
+
+
+@pytest.mark.gpu
+def test_from_page_locked_memory_and_parts_of_it():
+    plain = np.random.default_rng(7).normal(size=(3, PIECE // 8 + 5))
+    array = page_locked(plain.shape, plain.dtype)
+    array[...] = plain
+    assert is_page_locked(array) and is_page_locked(array[1:]) and not is_page_locked(plain)
+    assert np.array_equal(to_device(array).get(), plain)
+    assert np.array_equal(to_device(array[1:2]).get(), plain[1:2])
+    part = array[2]
+    del array
+    assert is_page_locked(part) and np.array_equal(to_device(part).get(), plain[2])
+    assert page_locked((0, 3), np.float64).shape == (0, 3)
 
 
 def test_arrays_of_the_host_stay_there():
