@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+from types import ModuleType
 from typing import Annotated, NamedTuple
 
 import numpy as np
@@ -20,7 +22,7 @@ from stages.propagator import record
 from stages.spectroscopy.methods import make_method
 
 PROJECTION_SHARE = 0.5
-"""Of the memory that is free after a solve, what a projection may take."""
+"""Of the memory that is free after a solve, what products of solutions may take."""
 
 
 class Perambulator(NamedTuple):
@@ -132,11 +134,7 @@ def _solve(
 ) -> tuple[NDArray[np.complex128], NDArray[np.float64], NDArray[np.float64]]:
     """Projections ``[time, spin, eigenvector, column]``, and both residuals of each column."""
     method = make_method(solver, precision, tolerance, max_iterations, hierarchy)
-    xp = library(operator)
-
-    def free() -> int:
-        return int(PROJECTION_SHARE * available_bytes(xp))
-
+    free = partial(free_bytes, library(operator))
     with choices_used() as choices:
         result, made = projected_solutions(
             operator, basis.vectors, columns, method, block, free, lambda *done: at.progress(*done)
@@ -145,3 +143,8 @@ def _solve(
         at.record(kernel_choices=sorted(choices))
     record(at, solver, precision, made)
     return result, np.concatenate(made.residual), np.concatenate(made.full_residual)
+
+
+def free_bytes(xp: ModuleType) -> int:
+    """What products of solutions may take now, where arrays of `xp` are."""
+    return int(PROJECTION_SHARE * available_bytes(xp))
