@@ -56,7 +56,7 @@ class Cycle:
         self._add_coarse(self.system.defect(residual), y)
         del residual  # a part of the smoother's work space: the next one takes as much
         if self.post is not None:
-            y += self.post.relax(S, x - S.apply(y)).y
+            self.post.improve(S, x, y)
         if out is None:
             return y
         out[...] = y

@@ -3,7 +3,7 @@
     v_0 = r,  v_{j+1} = A v_j,   c: the shortest r - sum_j c_j v_{j+1},   y = sum_j c_j v_j
 
 In exact arithmetic that is GCR with as many steps, whose fields are read some four times as often: here all
-products are taken in one pass over the v_j and the sums in one each (the communication-avoiding GCR of
+products are taken in one pass over the v_j and both sums in another (the communication-avoiding GCR of
 M. Hoemmen, thesis, Berkeley 2010, with powers for a basis). Powers are good for a few steps only, the
 directions of many depend on each other within rounding: more steps are several runs, each from the residual
 of the one before.
@@ -38,18 +38,27 @@ class PolynomialSmoother:
 
     def relax(self, A: LinearOperator, r: Array) -> Smoothed:
         """y of A y = r, and the residual that is left; r is kept."""
-        xp, lanes = array_module(r), kernels_for(r).lane_blas
-        v = xp.empty((self.runs[0] + 1, *r.shape), r.dtype)
-        v[0], y = r, xp.zeros_like(r)
-        for steps in self.runs:
-            c = self._powers(A, v[: steps + 1])
-            lanes.lane_update(y, v[:steps], c)
-            lanes.lane_update(v[0], v[1 : steps + 1], -c)
+        y, v = array_module(r).zeros_like(r), self._powers(r)
+        v[0] = r
+        self._run(A, v, y)
         return Smoothed(y, v[0])
 
-    def _powers(self, A: LinearOperator, v: Array) -> Array:
-        """v_1, v_2, ... from v_0, and c ``[steps, N]``."""
-        for j in range(len(v) - 1):
-            A.apply(v[j], v[j + 1])
-        gram = kernels_for(v).lane_gram
-        return gram.lane_least_squares(gram.lane_gram(v))
+    def improve(self, A: LinearOperator, b: Array, x: Array) -> None:
+        """x of A x = b after the steps, in place; b is kept."""
+        v = self._powers(x)
+        array_module(x).subtract(b, A.apply(x, v[1]), out=v[0])
+        self._run(A, v, x)
+
+    def _powers(self, like: Array) -> Array:
+        """Room for v_0, v_1, ... of the longest run."""
+        return array_module(like).empty((self.runs[0] + 1, *like.shape), like.dtype)
+
+    def _run(self, A: LinearOperator, v: Array, y: Array) -> None:
+        """Add to y what the steps find for the residual v_0, which they change."""
+        kernels = kernels_for(v)
+        for steps in self.runs:
+            for j in range(steps):
+                A.apply(v[j], v[j + 1])
+            powers = v[: steps + 1]
+            c = kernels.lane_gram.lane_least_squares(kernels.lane_gram.lane_gram(powers))
+            kernels.lane_blas.lane_polynomial(y, powers, c)

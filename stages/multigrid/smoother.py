@@ -17,3 +17,6 @@ class Smoother(Protocol):
 
     def relax(self, A: LinearOperator, r: Array) -> Smoothed:
         """y of A y = r, and the residual that is left; r is kept."""
+
+    def improve(self, A: LinearOperator, b: Array, x: Array) -> None:
+        """x of A x = b after the steps, in place; b is kept."""

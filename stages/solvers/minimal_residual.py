@@ -53,8 +53,6 @@ class MinimalResidual:
             lanes.lane_update(residual, fields[:1], -alpha[None])
         return Smoothed(y, residual)
 
-    def smooth(self, A: LinearOperator, b: Array, x: Array) -> Array:
-        """x ``[*A.shape, N]`` after the steps for A x = b, a new field."""
-        correction = self.relax(A, b - A.apply(x)).y
-        correction += x
-        return correction
+    def improve(self, A: LinearOperator, b: Array, x: Array) -> None:
+        """x ``[*A.shape, N]`` after the steps for A x = b, in place; b is kept."""
+        x += self.relax(A, b - A.apply(x)).y

@@ -101,6 +101,7 @@ def tuned(dtype: np.dtype) -> list[Launch]:
         columns.lane_least_squares(16, 5),
         *(columns.lane_dots(n, dtype, ROWS, 10) for n in WIDTHS),
         *(columns.lane_update(n, dtype, ROWS, 10) for n in WIDTHS),
+        *(columns.lane_polynomial(n, dtype, ROWS, 3) for n in WIDTHS),
         *(columns.one_link_current(ODD, n, dtype) for n in WIDTHS),
         gauge_shapes.add_staple(ODD, dtype),
         gauge_shapes.long_links(ODD, dtype),
@@ -216,6 +217,7 @@ CHOICES = [
     (columns.cg_advance, (16, SINGLE, ROWS)),
     (columns.lane_dots, (16, SINGLE, ROWS, 3)),
     (columns.lane_update, (16, DOUBLE, ROWS, 2)),
+    (columns.lane_polynomial, (16, SINGLE, ROWS, 3)),
     (columns.one_link_current, (ODD, 16, DOUBLE)),
 ]
 

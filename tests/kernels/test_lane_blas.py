@@ -33,6 +33,19 @@ def test_sums_and_updates_are_those_of_each_column(backend, random, tolerance, n
     assert close(backend.host(scaled), scale * y + np.einsum("kn,ksrn->srn", a, wide), 2 * tolerance)
 
 
+@pytest.mark.parametrize(("n", "count"), SHAPES)
+def test_polynomials_are_the_two_updates(backend, random, tolerance, n, count):
+    v, y, c = random(count + 1, 1537, 2, n), random(1537, 2, n), random(count, n).astype(complex)
+    basis, field = backend.array(v), backend.array(y)
+    backend.kernels.lane_blas.lane_polynomial(field, basis, backend.array(c))
+    wide = v.astype(complex)
+    assert close(backend.host(field), y + np.einsum("kn,ksrn->srn", c, wide[:-1]), 2 * tolerance)
+    assert close(backend.host(basis)[0], wide[0] - np.einsum("kn,ksrn->srn", c, wide[1:]), 2 * tolerance)
+    assert np.array_equal(backend.host(basis)[1:], v[1:])
+    with pytest.raises(InputError, match="coefficients must be complex of shape"):
+        backend.kernels.lane_blas.lane_polynomial(field, basis, backend.array(c[:, :-1]))
+
+
 @pytest.mark.parametrize("rows", [1, 6, 47, 2048, 2049, 70001])
 def test_any_number_of_rows(backend, random, tolerance, rows):
     """From one block of threads to many; repeated, because counters have to be back at zero."""

@@ -42,7 +42,8 @@ def test_a_repeated_step_runs_once_a_call(backend, random):
 
 
 def test_a_replayed_function_gives_the_values_of_its_argument(backend, random):
-    """With temporaries and reductions inside, for two shapes in turn, while others use memory in between."""
+    """With temporaries and reductions inside, for three shapes in turn, of which two are kept, while others
+    use memory in between."""
     blas = backend.kernels.block_blas
 
     def function(x):
@@ -52,7 +53,7 @@ def test_a_replayed_function_gives_the_values_of_its_argument(backend, random):
 
     replayed = backend.kernels.stream.replayed(function)
     for step in range(4):
-        for rhs in (2, 5):
+        for rhs in (2, 5, 3):
             x = backend.array((step + 1) * random(33, 3, rhs))
             others = [backend.array(np.full(x.shape, np.nan, x.dtype)) for _ in range(4)]
             np.testing.assert_array_equal(backend.host(replayed(x)), backend.host(function(x)))

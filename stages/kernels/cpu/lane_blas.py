@@ -26,6 +26,9 @@ from stages.kernels.operands import check_lanes
 STEP_BYTES = 16384
 """Of y that stay in the first cache while the basis passes by."""
 
+POLYNOMIAL_BYTES = 4096
+"""Of each field of a polynomial that stay there until they are read again."""
+
 WIDENED = 16
 """Right-hand sides up to which rows are taken together."""
 
@@ -51,6 +54,19 @@ def lane_update(y: NDArray, xs: NDArray, a: NDArray, scale: NDArray | None = Non
     first = factors if scale is None else _factors(scale[None], fold, dtype)
     kernel = _update_kernel(rows.shape[1] // 2, rows.itemsize)
     kernel(rows, _reals(xs, len(xs), fold), factors, first, scale is not None)
+
+
+def lane_polynomial(y: NDArray, v: NDArray, c: NDArray) -> None:
+    """y += sum_k c[k] v[k] and v[0] -= sum_k c[k] v[k + 1] in place: K + 1 fields v, complex c ``[K, N]``.
+
+    With powers v[k] = A^k v[0] that is a step of a polynomial method: v[0] stays the residual of y. Every
+    field is read once. Coefficients are rounded to the precision of the fields.
+    """
+    check_lanes(v[:-1], y, c)
+    fold, dtype = _fold(y), y.real.dtype
+    rows = _reals(y, 1, fold)[0]
+    kernel = _polynomial_kernel(rows.shape[1] // 2, rows.itemsize)
+    kernel(rows, _reals(v, len(v), fold), _factors(c, fold, dtype), _factors(-c, fold, dtype))
 
 
 def _factors(a: NDArray, fold: int, dtype: np.dtype) -> NDArray:
@@ -124,6 +140,32 @@ def _update_kernel(rhs: int, itemsize: int) -> Callable[..., None]:
     written, basis = array_type(real, 2, writable=True), array_type(real, 3)
     signature = types.void(written, basis, basis, basis, types.boolean)
     return compiled(update, f"lane_update_{rhs}_{8 * itemsize}", signature)
+
+
+@cache
+def _polynomial_kernel(rhs: int, itemsize: int) -> Callable[..., None]:
+    row_bytes = 2 * rhs * itemsize
+    step = max(1, POLYNOMIAL_BYTES // row_bytes)
+
+    def polynomial(y: NDArray, v: NDArray, factors: NDArray, opposite: NDArray) -> None:
+        count, rows = len(factors), len(y)
+        v_start, y_start = v.ctypes.data, y.ctypes.data
+        numbers, negative = factors.ctypes.data, opposite.ctypes.data
+        for block in prange((rows + step - 1) // step):
+            first = block * step
+            terms, place = min(step, rows - first), first * row_bytes
+            for k in range(count):
+                field, number = v_start + k * rows * row_bytes + place, numbers + 2 * k * row_bytes
+                _add_scaled(y_start + place, field, terms, number, itemsize, rhs, 0)
+            for k in range(count):
+                field, number = v_start + (k + 1) * rows * row_bytes + place, negative + 2 * k * row_bytes
+                _add_scaled(v_start + place, field, terms, number, itemsize, rhs, 0)
+
+    real = f"f{itemsize}"
+    written, basis = array_type(real, 2, writable=True), array_type(real, 3)
+    changed = array_type(real, 3, writable=True)
+    signature = types.void(written, changed, basis, basis)
+    return compiled(polynomial, f"lane_polynomial_{rhs}_{8 * itemsize}", signature)
 
 
 @intrinsic(prefer_literal=True)

@@ -82,3 +82,46 @@ __global__ void __launch_bounds__(Columns<Real, N, GROUPS>::THREADS)
         pack(y[i], yr, yi);
     });
 }
+
+// y += sum_k c[k] v[k] and v[0] -= sum_k c[k] v[k + 1], each field read once; c as `a` above.
+template <class Real, int N, int GROUPS>
+__global__ void __launch_bounds__(Columns<Real, N, GROUPS>::THREADS)
+    lane_polynomial(Vector<Real, vector_width<Real>(N, N)>* __restrict__ y,
+                    Vector<Real, vector_width<Real>(N, N)>* v, const double2* __restrict__ c, long long rows,
+                    int count) {
+    using Columns = Columns<Real, N, GROUPS>;
+    constexpr int width = Columns::WIDTH;
+    extern __shared__ __align__(16) unsigned char shared[];
+    auto* factors = reinterpret_cast<Complex<Real>*>(shared);
+    for (int i = threadIdx.x; i < count * N; i += Columns::THREADS) factors[i] = {Real(c[i].x), Real(c[i].y)};
+    __syncthreads();
+    const long long field = rows * Columns::COUNT;
+    const auto* own = reinterpret_cast<const Vector<Real, width>*>(factors + Columns::first_rhs());
+    Columns::for_one(rows, [&](long long i) {
+        Real yr[width], yi[width], rr[width], ri[width], xr[width], xi[width];
+        unpack(y[i], yr, yi);
+        unpack(v[i], rr, ri);
+        #pragma unroll
+        for (int w = 0; w < width; w++) xr[w] = rr[w], xi[w] = ri[w];
+        #pragma unroll 4
+        for (int k = 0; k < count; k++) {
+            Real nr[width], ni[width], cr[width], ci[width];
+            unpack(v[(k + 1) * field + i], nr, ni);
+            unpack(own[k * Columns::COUNT], cr, ci);
+            #pragma unroll
+            for (int w = 0; w < width; w++) {
+                yr[w] += cr[w] * xr[w];
+                yr[w] -= ci[w] * xi[w];
+                yi[w] += cr[w] * xi[w];
+                yi[w] += ci[w] * xr[w];
+                rr[w] -= cr[w] * nr[w];
+                rr[w] += ci[w] * ni[w];
+                ri[w] -= cr[w] * ni[w];
+                ri[w] -= ci[w] * nr[w];
+                xr[w] = nr[w], xi[w] = ni[w];
+            }
+        }
+        pack(y[i], yr, yi);
+        pack(v[i], rr, ri);
+    });
+}

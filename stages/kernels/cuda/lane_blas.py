@@ -37,3 +37,15 @@ def lane_update(
     kernel = columns.lane_update(n, y.dtype, rows, count)
     factor = np.uintp(0) if scale is None else cupy.ascontiguousarray(scale, np.complex128)
     run(kernel, y, xs, coefficients, factor, np.int64(rows), np.int32(count))
+
+
+def lane_polynomial(y: cupy.ndarray, v: cupy.ndarray, c: cupy.ndarray) -> None:
+    """y += sum_k c[k] v[k] and v[0] -= sum_k c[k] v[k + 1] in place: K + 1 fields v, complex c ``[K, N]``.
+
+    With powers v[k] = A^k v[0] that is a step of a polynomial method: v[0] stays the residual of y. Every
+    field is read once. Coefficients are rounded to the precision of the fields.
+    """
+    check_lanes(v[:-1], y, c)
+    count, n, rows = len(c), y.shape[-1], y.size // y.shape[-1]
+    kernel = columns.lane_polynomial(n, y.dtype, rows, count)
+    run(kernel, y, v, cupy.ascontiguousarray(c, np.complex128), np.int64(rows), np.int32(count))

@@ -102,7 +102,8 @@ def replayed(function: Callable[[cupy.ndarray], cupy.ndarray]) -> Callable[[cupy
     It depends on nothing but its argument and arrays that never change, does not look at values on the host,
     and its result is a new array; it may allocate what it likes: memory of a pool that belongs to the graph.
     The first call with a shape runs it as it is, so that kernels are compiled, tuned and loaded and their
-    workspaces made; the second captures it. A replay's result is overwritten by the next call.
+    workspaces made; the second captures it. Graphs of two shapes are kept, that of the first and that of the
+    latest: they hold what the function works in. A replay's result is overwritten by the next call.
     """
     return _ReplayedFunction(function)
 
@@ -119,6 +120,8 @@ class _ReplayedFunction:
             return self._function(x)
         graph = self._graphs[kind]
         if graph is None:
+            for other in list(self._graphs)[1:]:
+                self._graphs[other] = None
             graph = self._graphs[kind] = _FunctionGraph(self._function, x)
         return graph(x)
 

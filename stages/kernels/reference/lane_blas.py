@@ -30,3 +30,13 @@ def lane_update(y: Array, xs: Array, a: Array, scale: Array | None = None) -> No
         y *= scale.astype(y.dtype)
     for field, coefficients in zip(xs, a.astype(y.dtype), strict=True):
         y += coefficients * field
+
+
+def lane_polynomial(y: Array, v: Array, c: Array) -> None:
+    """y += sum_k c[k] v[k] and v[0] -= sum_k c[k] v[k + 1] in place: K + 1 fields v, complex c ``[K, N]``.
+
+    With powers v[k] = A^k v[0] that is a step of a polynomial method: v[0] stays the residual of y.
+    Coefficients are rounded to the precision of the fields.
+    """
+    lane_update(y, v[:-1], c)
+    lane_update(v[0], v[1:], -c)

@@ -108,6 +108,16 @@ def lane_update(n: int, dtype: np.dtype, rows: int, count: int) -> Options[Colum
 
     Raises InputError where the coefficients exceed a block's shared memory.
     """
+    return _updates("lane_update", n, dtype, rows, count)
+
+
+@tuned
+def lane_polynomial(n: int, dtype: np.dtype, rows: int, count: int) -> Options[ColumnShape]:
+    """Like `lane_update`, for two fields that are updated from the same basis."""
+    return _updates("lane_polynomial", n, dtype, rows, count)
+
+
+def _updates(kernel: str, n: int, dtype: np.dtype, rows: int, count: int) -> Options[ColumnShape]:
     shared = count * n * dtype.itemsize
     if shared > BLOCK_SHARED:
         raise InputError(
@@ -117,8 +127,8 @@ def lane_update(n: int, dtype: np.dtype, rows: int, count: int) -> Options[Colum
 
     def launch(shape: ColumnShape) -> Launch:
         block = _vectors(n, dtype) * shape.groups
-        kernel = instance("lane_update", dtype, n, shape.groups)
-        return Launch("lane_blas.cu", kernel, (shape.blocks,), block, shared)
+        name = instance(kernel, dtype, n, shape.groups)
+        return Launch("lane_blas.cu", name, (shape.blocks,), block, shared)
 
     groups = _groups(n, dtype, (256, 128, 512))
     return Options(tuple(ColumnShape(g, ceil(rows / g)) for g in groups), launch)
