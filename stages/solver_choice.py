@@ -9,6 +9,7 @@ import numpy as np
 
 from pipeline import At, Chunks, Dims, Resources, stage
 from stages.dirac.wilson import WilsonOperator
+from stages.first_sources import FirstSources
 from stages.sources import Sources
 from stages.spectroscopy.chooser import Candidate, cheapest, measure
 from stages.spectroscopy.hierarchies import multigrid_of
@@ -38,7 +39,7 @@ class SolverChoice(NamedTuple):
 )
 def solver_choice(
     operator: WilsonOperator,
-    sources: Chunks[Sources],
+    sources: Chunks[Sources | FirstSources],
     *,
     at: At,
     planned: int,

@@ -4,17 +4,19 @@ configuration -> observables
               -> links, smeared -> laplace_eigenvectors (-> basis) -> elementals
               -> operator; basis, operator, columns -> perambulator or sink_projection
 elementals, perambulator or sink_projection -> mesons -> average, levels
+
+With `solver: auto` a first round makes the choice, `workflows.wilson_choice`.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pipeline import Node, Workflow
 from stages.configuration import gauge_observables
-from stages.distillation_columns import full_columns, stochastic_columns
 from stages.elementals import elementals
 from stages.laph_average import laph_average, laph_levels
 from stages.laph_mesons import distilled_mesons, stochastic_mesons
@@ -26,13 +28,15 @@ from stages.spectroscopy.methods import MULTIGRID
 from workflows import footprint, laph_footprint, meson_footprint
 from workflows.catalogue import Project
 from workflows.ensemble import Configurations, add_configuration, configurations
-from workflows.laph_schema import LaphMesons, LaphNoise, misfits, read_laph_mesons
+from workflows.laph_schema import LaphMesons, misfits, read_laph_mesons
+from workflows.laph_sources import add_columns, add_first_sources, planned_columns
 from workflows.parameter_file import ParameterFile
 from workflows.schema import refuse
+from workflows.wilson_choice import CHOICE, add_choice, campaign_with_choice
 from workflows.wilson_nodes import add_hierarchy, add_operator
 
 NAME = "laph_mesons"
-RESULTS = ("observables", "laplace_eigenvectors", "elementals", "mesons", "average", "levels")
+RESULTS = ("observables", CHOICE, "laplace_eigenvectors", "elementals", "mesons", "average", "levels")
 """Nodes that `quarkline export` writes, where there are any."""
 
 
@@ -42,13 +46,37 @@ def prepare(file: ParameterFile) -> Project:
     Raises:
         InputError: a mistake in the file or in the configurations that it names.
     """
-    from workflows.laph_rehearsal import rehearse
-    from workflows.laph_report import sections, texts
-
     parameters = read_laph_mesons(file)
     ensemble = configurations(file, parameters.ensemble)
     refuse(file, misfits(parameters, ensemble.lattice, len(ensemble.labels)))
+    if parameters.solves.solver == "auto":
+        return choosing(parameters, ensemble)
+    return project_of(parameters, ensemble)
+
+
+def choosing(parameters: LaphMesons, ensemble: Configurations) -> Project:
+    """The project of the round that chooses a solver."""
+    workflow, first = Workflow(NAME), replace(ensemble, labels=ensemble.labels[:1])
+    configuration = add_configuration(workflow, parameters.ensemble, first)
+    lattice, precision = ensemble.lattice, parameters.solves.precision
+    links = add_links(workflow, parameters, configuration, lattice)
+    basis = add_basis(workflow, parameters, links, lattice)
+    operator = add_operator(workflow, parameters.quark, precision, configuration, lattice)
+    add_first_choice(workflow, parameters, operator, basis, lattice)
+    campaign = partial(project_of, ensemble=ensemble, chosen=parameters)
+    follow = partial(campaign_with_choice, parameters, campaign)
+    return replace(project_of(parameters, ensemble), workflow=workflow, results=(), follow=follow)
+
+
+def project_of(parameters: LaphMesons, ensemble: Configurations, chosen: LaphMesons | None = None) -> Project:
+    """The project of these parameters; `chosen`: those whose choice of a solver they follow, if they do."""
+    from workflows.laph_rehearsal import rehearse
+    from workflows.laph_report import sections, texts
+
     workflow = build(parameters, ensemble)
+    if chosen:
+        nodes = (workflow.nodes["operator"], workflow.nodes["basis"])
+        add_first_choice(workflow, chosen, *nodes, ensemble.lattice)
     return Project(
         title="Mesons by distillation: perambulators in the space of the lowest Laplace eigenvectors",
         workflow=workflow,
@@ -66,12 +94,7 @@ def build(parameters: LaphMesons, ensemble: Configurations) -> Workflow:
     workflow, lattice = Workflow(NAME), ensemble.lattice
     configuration = add_configuration(workflow, parameters.ensemble, ensemble)
     workflow.add(gauge_observables, configuration, name="observables", stored=footprint.RECORD)
-    links = workflow.add(
-        smeared_links,
-        configuration,
-        device_memory=footprint.links_bytes(lattice),
-        **parameters.smearing.model_dump(),
-    )
+    links = add_links(workflow, parameters, configuration, lattice)
     basis = add_basis(workflow, parameters, links, lattice)
     made = add_elementals(workflow, parameters, links, basis, lattice)
     columns = add_columns(workflow, parameters, configuration, lattice)
@@ -79,6 +102,16 @@ def build(parameters: LaphMesons, ensemble: Configurations) -> Workflow:
     mesons = add_mesons(workflow, parameters, made, columns, solved, lattice)
     add_averages(workflow, parameters, mesons, len(ensemble.labels), lattice)
     return workflow
+
+
+def add_links(workflow: Workflow, parameters: LaphMesons, configuration: Node, lattice: Lattice) -> Node:
+    """Those of the Laplacian and of displacements."""
+    return workflow.add(
+        smeared_links,
+        configuration,
+        device_memory=footprint.links_bytes(lattice),
+        **parameters.smearing.model_dump(),
+    )
 
 
 def add_basis(workflow: Workflow, parameters: LaphMesons, links: Node, lattice: Lattice) -> Node:
@@ -128,28 +161,6 @@ def add_elementals(
     )
 
 
-def add_columns(workflow: Workflow, parameters: LaphMesons, configuration: Node, lattice: Lattice) -> Node:
-    """Which sources there are: eigenvectors, or diluted noise."""
-    sources, noise = parameters.sources, parameters.noise
-    labels = [f"t{time}{mark}" for time in sources.times for mark in _marks(noise)]
-    common: dict[str, Any] = {
-        "name": "columns",
-        "over": {"config": configuration.over["config"], "source": labels},
-        "chunk": {"source": sources.chunk},
-        "time_extent": lattice.time_extent,
-        "eigenvectors": parameters.distillation.vectors,
-    }
-    if noise is None:
-        return workflow.add(full_columns, **common)
-    return workflow.add(
-        stochastic_columns, **common, **noise.model_dump(include={"kind", "seed", "dilution"})
-    )
-
-
-def _marks(noise: LaphNoise | None) -> list[str]:
-    return [""] if noise is None else [f"n{number}" for number in range(noise.vectors)]
-
-
 def add_solves(
     workflow: Workflow,
     parameters: LaphMesons,
@@ -164,14 +175,37 @@ def add_solves(
     upstream = [operator, basis, columns]
     if solves.solver == MULTIGRID:
         upstream.append(add_hierarchy(workflow, parameters.multigrid, solves.precision, operator, lattice))
-    rhs, sizes = parameters.columns(lattice), (lattice, section.vectors, solves.block)
     return workflow.add(
         sink_projection if parameters.noise else perambulator,
         *upstream,
-        memory=laph_footprint.solving_memory(*sizes, rhs, solves.precision, section.precision),
-        device_memory=laph_footprint.solving_device_memory(*sizes),
-        stored=laph_footprint.projections_bytes(lattice, section.vectors, rhs),
+        **solving_memory(parameters, lattice),
+        stored=laph_footprint.projections_bytes(lattice, section.vectors, parameters.columns(lattice)),
         **solves.model_dump(),
+    )
+
+
+def solving_memory(parameters: LaphMesons, lattice: Lattice) -> dict[str, Any]:
+    """In bytes, of a task that solves, on the host and on a device."""
+    section, solves, rhs = parameters.distillation, parameters.solves, parameters.columns(lattice)
+    sizes = (lattice, section.vectors, solves.block)
+    return {
+        "memory": laph_footprint.solving_memory(*sizes, rhs, solves.precision, section.precision),
+        "device_memory": laph_footprint.solving_device_memory(*sizes),
+    }
+
+
+def add_first_choice(
+    workflow: Workflow, parameters: LaphMesons, operator: Node, basis: Node, lattice: Lattice
+) -> None:
+    """The solvers on the first columns of the first configuration."""
+    add_choice(
+        workflow,
+        parameters,
+        operator,
+        add_first_sources(workflow, parameters, operator, basis, lattice),
+        lattice,
+        planned=planned_columns(parameters, lattice),
+        **solving_memory(parameters, lattice),
     )
 
 

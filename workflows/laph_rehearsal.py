@@ -11,7 +11,7 @@ from stages.kernels.dispatch import Kernels
 from stages.laplace_eigenvectors import DTYPES
 from stages.lattice.geometry import Lattice
 from workflows.laph_schema import LaphMesons
-from workflows.meson_rehearsal import solve_all, widths
+from workflows.meson_rehearsal import methods, solve_all, widths
 
 
 def rehearse(
@@ -26,7 +26,7 @@ def rehearse(
     rest = section.vectors % COLUMNS
     columns = sorted({1, section.block, min(COLUMNS, section.vectors), *([rest] if rest else [])})
     blocks = widths(parameters.columns(lattice), solves.block)
-    total = len(columns) + len(blocks)
+    total = len(columns) + len(blocks) * len(methods(parameters))
     for number, width in enumerate(columns, start=1):
         A.apply(xp.ones((*A.shape, width), A.dtype))
         yield number, total

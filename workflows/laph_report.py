@@ -14,6 +14,7 @@ from stages.meson_figures import levels_figure
 from workflows.ensemble_report import gauge_section
 from workflows.laph_schema import LaphMesons
 from workflows.meson_sections import (
+    choice_sections,
     correlator_section,
     correlator_text,
     mass_section,
@@ -43,6 +44,7 @@ def sections(parameters: LaphMesons, store: Store) -> list[Section]:
         modes_section(_result(store, "laplace_eigenvectors")),
         solves_section(said, parameters.solves.tolerance),
         *setup_sections(store, WORKFLOW),
+        *choice_sections(store, WORKFLOW),
         gauge_section(store, WORKFLOW),
     ]
 

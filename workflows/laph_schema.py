@@ -17,6 +17,7 @@ from stages.spectroscopy.methods import MULTIGRID
 from stages.spectroscopy.operators import BASES, MesonOperator, words_of
 from workflows.mesons_schema import (
     MesonAnalysis,
+    MesonSolves,
     MultigridSection,
     Quark,
     Times,
@@ -94,13 +95,9 @@ class LaphNoise(Section):
         return LaphDilution(**self.dilution.model_dump()).subsets(lattice.time_extent, eigenvectors)
 
 
-class LaphSolves(Section):
+class LaphSolves(MesonSolves):
     """How perambulators are solved for, `block` right-hand sides at a time."""
 
-    solver: Literal["multigrid", "bicgstab", "cgnr", "block_cgrq", "gcr"]
-    precision: Literal["double", "double-single"] = "double-single"
-    tolerance: float = Field(ge=1e-14, lt=1)
-    max_iterations: int = Field(default=20_000, ge=1)
     block: int = Field(default=32, ge=1, le=64)
 
 
@@ -227,7 +224,7 @@ def misfits(parameters: LaphMesons, lattice: Lattice, configurations: int) -> It
     for time in parameters.sources.times:
         if not 0 <= time < starts:
             yield ("sources", "times"), f"{time} is none of 0 to {starts - 1}"
-    if parameters.solves.solver == MULTIGRID:
+    if parameters.solves.solver in (MULTIGRID, "auto"):
         try:
             check_levels(parameters.multigrid.plain(lattice), lattice)
         except InputError as error:

@@ -42,7 +42,7 @@ def solve_all(
     unit = xp.tile(xp.eye(3, dtype=complex), (4, 2, lattice.half_volume, 1, 1))
     links = wilson_links(unit, lattice, boundary=quark.boundary, csw=quark.clover)
     M = WilsonOperator(WilsonDslash(links, kernels=kernels), MASS)
-    names = SOLVERS if solves.solver == "auto" else (solves.solver,)
+    names = methods(parameters)
     jobs = list(product(names, blocks))
     hierarchy = None
     if MULTIGRID in names:
@@ -56,6 +56,12 @@ def solve_all(
         sources[..., still_open:] = 0  # solved at once: the block becomes narrower
         propagate(M, sources, method, block)
         yield number, len(jobs)
+
+
+def methods(parameters: Solving) -> tuple[str, ...]:
+    """Those that a run may ask for."""
+    name = parameters.solves.solver
+    return SOLVERS if name == "auto" else (name,)
 
 
 def widths(total: int, block: int) -> list[tuple[int, int]]:

@@ -8,9 +8,9 @@ from typing import Any
 from pipeline import Store, open_result
 from pipeline.account import accounts
 from pipeline.report import Section
-from workflows.choice_report import Measured, choice_section
 from workflows.ensemble_report import gauge_section
 from workflows.meson_sections import (
+    choice_sections,
     correlator_section,
     correlator_text,
     mass_section,
@@ -30,7 +30,7 @@ def sections(parameters: Mesons, store: Store) -> list[Section]:
         mass_section(average),
         solves_section(list(_solves(store)), parameters.solves.tolerance),
         *setup_sections(store, WORKFLOW),
-        *choice_sections(store),
+        *choice_sections(store, WORKFLOW),
         gauge_section(store, WORKFLOW),
     ]
 
@@ -43,27 +43,6 @@ def texts(parameters: Mesons, store: Store) -> dict[str, str]:
         "quark": parameters.quark.model_dump(exclude_none=True),
     }
     return {"mesons.txt": correlator_text(average, metadata)}
-
-
-def choice_sections(store: Store) -> Iterator[Section]:
-    """What `solver: auto` measured, where it did."""
-    for node in accounts(store, WORKFLOW):
-        if node.stage != "solver_choice":
-            continue
-        found = open_result(store, node.name, workflow=WORKFLOW).load().isel(config=0)
-        said = node.records[0]["statistics"]
-        measured = {
-            name: Measured(
-                how,
-                [float(row.iterations)],
-                float(row.setup_seconds),
-                [float(row.seconds_per_rhs)],
-                float(row.setup_seconds + said["planned"] * row.seconds_per_rhs),
-            )
-            for name, how in said["how"].items()
-            for row in [found.sel(solver=name)]
-        }
-        yield choice_section(measured, said["chosen"], said["planned"], said["columns"])
 
 
 def _solves(store: Store) -> Iterator[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Sections that reports on mesons share: correlators, effective masses, solves, setups."""
+"""Sections that reports on mesons share: correlators, effective masses, solves, setups, choices."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from pipeline.report import Figure, Section, Table, value_with_error
 from stages.analysis.table import correlator_table
 from stages.figures import convergence_figure
 from stages.meson_figures import effective_mass_figure, meson_figure
+from workflows.choice_report import Measured, choice_section
 
 
 def correlator_section(average: xarray.Dataset, store: Store, workflow: str, of: str = "") -> Section:
@@ -101,6 +102,27 @@ def setup_sections(store: Store, workflow: str) -> Iterator[Section]:
         )
         columns = ["configuration", "seconds", "rate", "rates of setups not used"]
         yield Section("Multigrid setups", text, [Table(columns, rows)])
+
+
+def choice_sections(store: Store, workflow: str) -> Iterator[Section]:
+    """What `solver: auto` measured, where it did."""
+    for node in accounts(store, workflow):
+        if node.stage != "solver_choice":
+            continue
+        found = open_result(store, node.name, workflow=workflow).load().isel(config=0)
+        said = node.records[0]["statistics"]
+        measured = {
+            name: Measured(
+                how,
+                [float(row.iterations)],
+                float(row.setup_seconds),
+                [float(row.seconds_per_rhs)],
+                float(row.setup_seconds + said["planned"] * row.seconds_per_rhs),
+            )
+            for name, how in said["how"].items()
+            for row in [found.sel(solver=name)]
+        }
+        yield choice_section(measured, said["chosen"], said["planned"], said["columns"])
 
 
 def correlator_text(average: xarray.Dataset, metadata: Mapping[str, Any]) -> str:

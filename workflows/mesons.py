@@ -4,8 +4,7 @@ configuration -> observables
               -> operator, sources -> propagator (-> kept_propagator) -> mesons -> average
                                    -> solver_choice
 
-With `solver: auto` a first round measures the solvers on the first configuration's first sources. The second
-one, the campaign, names the one chosen: its keys are those of a file that names it itself.
+With `solver: auto` a first round makes the choice, `workflows.wilson_choice`.
 """
 
 from __future__ import annotations
@@ -15,26 +14,25 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pipeline import Node, Plan, Store, Workflow
+from pipeline import Node, Workflow
 from pipeline.coordinates import sorted_unique
 from stages import sources as source_stages
 from stages.configuration import gauge_observables
 from stages.lattice.geometry import Lattice
 from stages.meson import meson_average, meson_two_point
 from stages.propagator import kept_propagator, propagator
-from stages.solver_choice import solver_choice
 from stages.spectroscopy.methods import MULTIGRID
 from workflows import footprint, meson_footprint
-from workflows.catalogue import Project, Step
+from workflows.catalogue import Project
 from workflows.ensemble import Configurations, add_configuration, configurations
 from workflows.meson_sources import Campaign, campaign
 from workflows.mesons_schema import Mesons, SourceSection, misfits, read_mesons
 from workflows.parameter_file import ParameterFile
 from workflows.schema import refuse
-from workflows.wilson_nodes import add_hierarchy, add_operator, hierarchy_options
+from workflows.wilson_choice import CHOICE, add_choice, campaign_with_choice
+from workflows.wilson_nodes import add_hierarchy, add_operator
 
 NAME = "mesons"
-CHOICE = "solver_choice"
 RESULTS = ("observables", CHOICE, "mesons", "average", "kept_propagator")
 """Nodes that `quarkline export` writes, where there are any."""
 
@@ -60,21 +58,10 @@ def choosing(parameters: Mesons, ensemble: Configurations, work: Campaign) -> Pr
     configuration = add_configuration(workflow, parameters.ensemble, first)
     quark, precision = parameters.quark, parameters.solves.precision
     operator = add_operator(workflow, quark, precision, configuration, ensemble.lattice)
-    add_choice(workflow, parameters, configuration, operator, ensemble.lattice, work)
-    follow = partial(campaign_with_choice, parameters, ensemble, work)
+    add_first_choice(workflow, parameters, configuration, operator, ensemble.lattice, work)
+    campaign = partial(project_of, ensemble=ensemble, work=work, chosen=parameters)
+    follow = partial(campaign_with_choice, parameters, campaign)
     return replace(project_of(parameters, ensemble, work), workflow=workflow, results=(), follow=follow)
-
-
-def campaign_with_choice(
-    parameters: Mesons, ensemble: Configurations, work: Campaign, plan: Plan, store: Store
-) -> Step:
-    """The campaign with the solver that a complete choice names."""
-    (chunk,) = (chunk for chunk in plan.chunks if chunk.node.name == CHOICE)
-    said = store.record(chunk.node.stage.name, chunk.key)["statistics"]
-    solves = parameters.solves.model_copy(update={"solver": said["chosen"]})
-    named = parameters.model_copy(update={"solves": solves})
-    text = f"solver: {said['chosen']} is the cheapest of {', '.join(said['how'])}"
-    return Step(text, met=True, project=project_of(named, ensemble, work, chosen=parameters))
 
 
 def project_of(
@@ -87,7 +74,7 @@ def project_of(
     workflow = build(parameters, ensemble, work)
     if chosen:
         nodes = (workflow.nodes["configuration"], workflow.nodes["operator"])
-        add_choice(workflow, chosen, *nodes, ensemble.lattice, work)
+        add_first_choice(workflow, chosen, *nodes, ensemble.lattice, work)
     return Project(
         title="Wilson-clover propagators and meson two-point functions",
         workflow=workflow,
@@ -154,7 +141,7 @@ def add_sources(
     )
 
 
-def add_choice(
+def add_first_choice(
     workflow: Workflow,
     parameters: Mesons,
     configuration: Node,
@@ -163,22 +150,18 @@ def add_choice(
     work: Campaign,
 ) -> None:
     """The solvers on the first chunk of sources of the first configuration."""
-    section, solves, width = parameters.sources, parameters.solves, parameters.sources.chunk
+    section = parameters.sources
     ordered = map(str, sorted_unique("source", work.sources))
-    first = replace(work, sources=tuple(ordered)[:width])
-    sources = add_sources(workflow, section, configuration, first, "first_sources")
-    workflow.add(
-        solver_choice,
+    first = replace(work, sources=tuple(ordered)[: section.chunk])
+    add_choice(
+        workflow,
+        parameters,
         operator,
-        sources,
-        name=CHOICE,
-        over={"config": configuration.over["config"][:1]},
+        add_sources(workflow, section, configuration, first, "first_sources"),
+        lattice,
+        planned=len(work.sources) * work.columns,
         memory=_memory(parameters, lattice, work),
         device_memory=_device_memory(parameters, lattice, work),
-        stored=footprint.RECORD,
-        planned=len(work.sources) * work.columns,
-        **solves.model_dump(exclude={"solver"}),
-        **hierarchy_options(parameters.multigrid, lattice),
     )
 
 

@@ -10,12 +10,14 @@ from stages.configuration import GaugeLinks
 from stages.distillation.columns import coefficients
 from stages.distillation_columns import full_columns, stochastic_columns
 from stages.elementals import elementals
+from stages.first_sources import first_sources
 from stages.gauge.heatbath import thermalised
 from stages.laplace_eigenvectors import LaplaceBasis, check_times, laplace_basis, laplace_eigenvectors
 from stages.lattice.errors import InputError
 from stages.lattice.geometry import Lattice
 from stages.perambulator import perambulator, sink_projection
 from stages.smeared_links import smeared_links
+from stages.solver_choice import solver_choice
 from stages.wilson import wilson_operator
 
 LATTICE = Lattice((4, 4, 4, 6))
@@ -87,6 +89,40 @@ def test_projections_of_noise_are_perambulators_times_noise(operator, basis):
     rho = coefficients(columns, range(8))[2].reshape(4, 4, 2, 4)
     expected = np.einsum("txisj,sjnc->ntxic", tau, rho)
     assert np.abs(made.projection - expected).max() < 1e-9 * np.abs(tau).max()
+
+
+def test_the_first_sources_are_the_first_columns(operator, basis):
+    """Their projections are the columns' coefficients, and there is nothing beside these."""
+    at = At(config="d.1", source=("t4", "t1"))
+    noise = At(config="d.1", source=("t2n0", "t2n3"))
+    full = full_columns(at=at, time_extent=TIMES, eigenvectors=4)
+    dilution = {"time": "full", "spin": "full", "eigenvector": "interlace-2"}
+    diluted = stochastic_columns(
+        at=noise, time_extent=TIMES, eigenvectors=4, dilution=dilution, kind="z4", seed=5
+    )
+    for columns, block, width in ((full, 10, 10), (diluted, 10, 10), (diluted, 64, 16)):
+        fields = first_sources(operator, basis, columns, at=at, block=block).fields
+        rho = coefficients(columns, range(width))
+        projected = np.einsum(
+            "tpxci,ptxscn->tsin", basis.vectors.conj(), fields.reshape(2, TIMES, -1, 4, 3, width)
+        )
+        assert fields.shape == (2, LATTICE.half_volume, 12, width)
+        assert np.abs(projected - rho).max() < 1e-12
+        np.testing.assert_allclose((abs(fields) ** 2).sum(), (abs(rho) ** 2).sum(), rtol=1e-12)
+
+
+def test_solvers_are_measured_on_the_first_sources(operator, basis, monkeypatch):
+    """Each solves for a block of them; the cheapest for all that are planned is taken."""
+    names = ("bicgstab", "cgnr")
+    monkeypatch.setattr("stages.solver_choice.SOLVERS", names)
+    at = At(config="d.1", source=("t4",))
+    columns = full_columns(at=at, time_extent=TIMES, eigenvectors=4)
+    sources = first_sources(operator, basis, columns, at=at, block=8)
+    options = {"tolerance": 1e-9, "precision": "double", "block": 8, "planned": 96}
+    choice = solver_choice(operator, [(at, sources)], at=at, levels=[], seed=8, **options)
+    assert choice.residual.shape == (2,) and choice.residual.max() <= 1e-9
+    assert int(choice.chosen) == np.argmin(choice.setup_seconds + 96 * choice.seconds_per_rhs)
+    assert at.statistics["chosen"] == names[int(choice.chosen)] and at.statistics["columns"] == 8
 
 
 def test_elementals(links, basis):

@@ -1,4 +1,4 @@
-"""The workflow `laph_mesons` through the command line: run, extend, noise, report."""
+"""The workflow `laph_mesons` through the command line: run, extend, noise, choice of a solver, report."""
 
 from __future__ import annotations
 
@@ -108,3 +108,49 @@ def test_noise_instead_of_all_eigenvectors(quarkline: CommandLine, laph: Path, c
     assert 0.5 < after / before < 2
     page = (laph.parent / "report" / "index.html").read_text()
     assert "estimated with 2 noise vectors" in page
+
+
+def test_auto_measures_before_it_plans_the_campaign(quarkline: CommandLine, laph: Path) -> None:
+    """On eigenvectors that are there; on diluted noise where that is what the campaign solves for."""
+    edit(laph, ("solver: cgnr", "solver: auto"))
+    assert missing(quarkline, laph) == {"solver_choice": 1}
+    edit(laph, NOISE)
+    assert missing(quarkline, laph) == {"solver_choice": 1}
+    edit(laph, ("vectors: 4,", "vectors: 6,"))
+    assert missing(quarkline, laph) == {"laplace_eigenvectors": 2, "solver_choice": 1}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("noise", [False, True])
+def test_a_chosen_solver_is_that_solver(
+    quarkline: CommandLine, laph: Path, cluster: str, noise: bool
+) -> None:
+    """One round measures; the campaign's keys are those of a file that names the solver."""
+    exact = open_result(laph.parent / "store", "perambulator").load()
+    levels = "multigrid: {levels: [{aggregate: [2, 2, 2, 2], vectors: 6, refinements: 1}]}"
+    edit(laph, ("solver: cgnr", "solver: auto"), ("operators:", f"{levels}\noperators:"))
+    if noise:
+        edit(laph, NOISE, ("times: [0, 2]", "times: [0]"))
+    answer = quarkline("run", laph, "--cluster", cluster)
+    found = re.search(r"^solver: (\w+) is the cheapest of multigrid, bicgstab, ", answer.out, re.MULTILINE)
+    assert answer.code == 0 and found
+    choice = open_result(laph.parent / "store", "solver_choice").load()
+    assert choice.solver.values[choice.chosen.values[0]] == found[1] and choice.sizes["config"] == 1
+    assert np.nanmax(choice.residual.values) <= 1e-7
+    text = (laph.parent / "report" / "tables.txt").read_text()
+    assert "# Choice of the solver" in text and f"s for {16 if noise else 32} rhs" in text
+    assert re.search(rf"\n{found[1]} .* chosen\n", text)
+    assert quarkline("export", laph, "--output", "out").code == 0
+    assert (laph.parent / "out" / "solver_choice.h5").exists()
+    before = set((laph.parent / "store").glob("*/*/zarr.json"))
+    assert quarkline("run", laph, "--cluster", cluster).code == 0
+    edit(laph, ("solver: auto", f"solver: {found[1]}"))
+    assert missing(quarkline, laph) == {}
+    assert set((laph.parent / "store").glob("*/*/zarr.json")) == before
+    if noise:
+        return
+    tau = open_result(laph.parent / "store", "perambulator").perambulator.values
+    assert np.abs(tau - exact.perambulator.values).max() < 1e-6 * np.abs(tau).max()
+    edit(laph, (f"solver: {found[1]}", "solver: auto"), ("[0, 2]", "[0, 2, 3]"))
+    wanted = {"perambulator": 2, "mesons": 2, "average": 1, "levels": 1}
+    assert missing(quarkline, laph) == wanted  # a campaign that grows keeps its choice

@@ -41,6 +41,11 @@ def laph(tmp_path: Path) -> Path:
         ("[GammaX]", "[GammaX, SigmaXT]", "rows have one length and no operator twice"),
         ("t0: 0", "t0: 3", "`operators.t0` (line 9): 3 is none of 0 to 2"),
         ("solver: cgnr", "solver: cg", "`solves.solver` (line 8) is 'cg', expected"),
+        (
+            "solves: {solver: cgnr,",
+            "multigrid: {levels: [{aggregate: [3, 2, 2, 2]}]}\nsolves: {solver: auto,",
+            "`multigrid.levels` (line 8): aggregates of 3 sites do not divide the 4 sites of the 4x4x4x4",
+        ),
         ("solves: {", NOISE.replace("vectors: 2", "vectors: 1"), "`noise.vectors` (line 8) is 1, expected"),
         (
             "solves: {",

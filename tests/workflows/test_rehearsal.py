@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tiny_laph import LAPH
 from tiny_project import TINY
 
 from stages.dirac.staggered import SquaredDslash, StaggeredDslash
@@ -23,7 +24,10 @@ from stages.kernels import reference
 from stages.lattice.geometry import Lattice
 from stages.loops import make_solver
 from stages.noise import Dilution, noise_vectors
+from stages.spectroscopy.methods import SOLVERS as METHODS
+from workflows import laph_rehearsal
 from workflows.g2_rehearsal import block_widths, rehearse
+from workflows.laph_schema import read_laph_mesons
 from workflows.parameter_file import read_parameter_file
 from workflows.schema import G2Disconnected, read_g2_disconnected
 
@@ -98,6 +102,17 @@ def test_every_solver_is_rehearsed_where_one_will_be_chosen(tmp_path: Path) -> N
         done, totals[solver] = next(rehearse(parameters, LATTICE, reference, np))
         assert done == 1
     assert totals["auto"] == totals["block_cgrq"] + totals["batched_cg"]
+
+
+def test_every_solver_of_perambulators_is_rehearsed_where_one_will_be_chosen(tmp_path: Path) -> None:
+    """After the Laplacian in 3 widths, 16 columns in as many widths by each."""
+    totals = {}
+    for solver in (*METHODS, "auto"):
+        (tmp_path / "laph.yaml").write_text(LAPH.replace("solver: cgnr", f"solver: {solver}"))
+        parameters = read_laph_mesons(read_parameter_file(tmp_path / "laph.yaml"))
+        done, totals[solver] = next(laph_rehearsal.rehearse(parameters, LATTICE, reference, np))
+        assert done == 1
+    assert totals["auto"] - 3 == sum(totals[solver] - 3 for solver in METHODS)
 
 
 def test_the_dslash_of_an_eigensolve_is_rehearsed(tmp_path: Path) -> None:
