@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from stages.distillation.eigenvectors import COLUMNS
 from stages.eigen.window import subspace_size
-from stages.kernels.gamma import SPINS
+from stages.kernels.gamma import COMPONENTS, SPINS
 from stages.lattice.geometry import Lattice
 from stages.spectroscopy.gammas import NAMES
 from workflows.footprint import COMPLEX, LINK_FIELDS, MATRIX, PROCESS, RECORD, links_bytes
@@ -75,6 +75,35 @@ def elementals_bytes(lattice: Lattice, momenta: int, displacements: int, vectors
 def elementals_device_memory(lattice: Lattice, vectors: int, precision: str) -> int:
     """Beside links and eigenvectors: three fields like them at most, by tiles where they do not fit."""
     return 3 * vectors_bytes(lattice, lattice.time_extent, vectors, precision)
+
+
+def insertions_bytes(
+    lattice: Lattice, vectors: int, sources: int, separations: int, momenta: int, displacements: int
+) -> int:
+    """Generalised perambulators of all Dirac matrices, and the residuals of both ends."""
+    lines, columns = sources * separations, SPINS * vectors
+    each = COMPLEX * lattice.time_extent * len(NAMES) * momenta * displacements * columns**2
+    return lines * each + 16 * columns * (sources + lines) + RECORD
+
+
+def inserting_device_memory(lattice: Lattice, block: int, momenta: int) -> int:
+    """Beside operator and eigenvectors: a block in the solver, which takes more than the tiles of the
+    products after it, and these products, by pairs of spins and of Dirac matrices.
+    """
+    products = COMPLEX * lattice.time_extent * momenta * block**2 * (2 * SPINS**2 + len(NAMES))
+    return propagating_device_memory(lattice, block, block) + products
+
+
+def inserting_memory(
+    lattice: Lattice, vectors: int, block: int, sources: int, momenta: int, precision: str, kept: str
+) -> int:
+    """Likewise on the host, with operator and eigenvectors, and the solutions from all sources; beside the
+    result. kept: precision of eigenvectors.
+    """
+    solutions = COMPONENTS * COMPLEX * lattice.volume * SPINS * vectors * sources
+    basis = vectors_bytes(lattice, lattice.time_extent, vectors, kept)
+    working = operator_memory(lattice, precision) + basis + inserting_device_memory(lattice, block, momenta)
+    return PROCESS + max(LINK_FIELDS * links_bytes(lattice), working + solutions)
 
 
 def contraction_memory(

@@ -4,6 +4,7 @@ configuration -> observables
               -> links, smeared -> laplace_eigenvectors (-> basis) -> elementals
               -> operator; basis, operator, columns -> perambulator or sink_projection
 elementals, perambulator or sink_projection -> mesons -> average, levels
+operator, basis, columns -> current_insertion, where a file asks for it
 
 With `solver: auto` a first round makes the choice, `workflows.wilson_choice`.
 """
@@ -28,6 +29,7 @@ from stages.spectroscopy.methods import MULTIGRID
 from workflows import footprint, laph_footprint, meson_footprint
 from workflows.catalogue import Project
 from workflows.ensemble import Configurations, add_configuration, configurations
+from workflows.laph_insertions import add_insertions
 from workflows.laph_schema import LaphMesons, misfits, read_laph_mesons
 from workflows.laph_sources import add_columns, add_first_sources, planned_columns
 from workflows.parameter_file import ParameterFile
@@ -36,7 +38,16 @@ from workflows.wilson_choice import CHOICE, add_choice, campaign_with_choice
 from workflows.wilson_nodes import add_hierarchy, add_operator
 
 NAME = "laph_mesons"
-RESULTS = ("observables", CHOICE, "laplace_eigenvectors", "elementals", "mesons", "average", "levels")
+RESULTS = (
+    "observables",
+    CHOICE,
+    "laplace_eigenvectors",
+    "elementals",
+    "current_insertion",
+    "mesons",
+    "average",
+    "levels",
+)
 """Nodes that `quarkline export` writes, where there are any."""
 
 
@@ -99,6 +110,8 @@ def build(parameters: LaphMesons, ensemble: Configurations) -> Workflow:
     made = add_elementals(workflow, parameters, links, basis, lattice)
     columns = add_columns(workflow, parameters, configuration, lattice)
     solved = add_solves(workflow, parameters, configuration, basis, columns, lattice)
+    if parameters.insertions:
+        add_insertions(workflow, parameters, parameters.insertions, lattice)
     mesons = add_mesons(workflow, parameters, made, columns, solved, lattice)
     add_averages(workflow, parameters, mesons, len(ensemble.labels), lattice)
     return workflow

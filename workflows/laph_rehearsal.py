@@ -8,6 +8,7 @@ from types import ModuleType
 from stages.dirac.laplacian import FoldedLaplacian, SpatialHop
 from stages.distillation.eigenvectors import COLUMNS
 from stages.kernels.dispatch import Kernels
+from stages.kernels.gamma import SPINS
 from stages.laplace_eigenvectors import DTYPES
 from stages.lattice.geometry import Lattice
 from workflows.laph_schema import LaphMesons
@@ -25,7 +26,9 @@ def rehearse(
     A = FoldedLaplacian(SpatialHop(unit, slices, DTYPES[section.precision], kernels))
     rest = section.vectors % COLUMNS
     columns = sorted({1, section.block, min(COLUMNS, section.vectors), *([rest] if rest else [])})
-    blocks = widths(parameters.columns(lattice), solves.block)
+    # of a chunk of sources; currents are inserted between those of single slices
+    solved = {parameters.columns(lattice), *([SPINS * section.vectors] if parameters.insertions else [])}
+    blocks = sorted({width for rhs in solved for width in widths(rhs, solves.block)}, reverse=True)
     total = len(columns) + len(blocks) * len(methods(parameters))
     for number, width in enumerate(columns, start=1):
         A.apply(xp.ones((*A.shape, width), A.dtype))

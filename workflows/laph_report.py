@@ -25,7 +25,7 @@ from workflows.meson_sections import (
 )
 
 WORKFLOW = "laph_mesons"
-SOLVED = ("perambulator", "sink_projection")
+SOLVED = ("perambulator", "sink_projection", "current_insertion")
 """Stages that solve."""
 
 

@@ -15,6 +15,7 @@ from stages.smeared_links import check_weights
 from stages.spectroscopy.hierarchies import check_levels
 from stages.spectroscopy.methods import MULTIGRID
 from stages.spectroscopy.operators import BASES, MesonOperator, words_of
+from workflows.insertion_schema import InsertionSection, insertion_faults, insertion_misfits
 from workflows.mesons_schema import (
     MesonAnalysis,
     MesonSolves,
@@ -156,6 +157,8 @@ class LaphMesons(Section):
     solves: LaphSolves
     multigrid: MultigridSection = MultigridSection()
     operators: LaphOperators = LaphOperators()
+    insertions: InsertionSection | None = None
+    """Of currents on quark lines from source to sink; of full distillation alone."""
     analysis: MesonAnalysis = MesonAnalysis()
     store: str
     report: str
@@ -197,6 +200,8 @@ def contradictions(parameters: LaphMesons) -> Iterator[tuple[Location, str]]:
                 ("operators", "bases"),
                 f"rows have one length and no operator twice, got {basis}",
             )
+    if parameters.insertions:
+        yield from insertion_faults(parameters.insertions, noise=parameters.noise is not None)
     yield from misplaced_report(parameters.report, parameters.store)
 
 
@@ -224,6 +229,8 @@ def misfits(parameters: LaphMesons, lattice: Lattice, configurations: int) -> It
     for time in parameters.sources.times:
         if not 0 <= time < starts:
             yield ("sources", "times"), f"{time} is none of 0 to {starts - 1}"
+    if parameters.insertions:
+        yield from insertion_misfits(parameters.insertions, lattice)
     if parameters.solves.solver in (MULTIGRID, "auto"):
         try:
             check_levels(parameters.multigrid.plain(lattice), lattice)

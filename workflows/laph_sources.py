@@ -20,8 +20,10 @@ def labels(parameters: LaphMesons) -> list[str]:
 
 
 def planned_columns(parameters: LaphMesons, lattice: Lattice) -> int:
-    """Right-hand sides of a configuration."""
-    return len(labels(parameters)) * parameters.columns(lattice) // parameters.sources.chunk
+    """Right-hand sides of a configuration; sources of currents that share slices with sinks count twice."""
+    each = parameters.columns(lattice) // parameters.sources.chunk
+    lines = 1 + len(parameters.insertions.separations) if parameters.insertions else 0
+    return len(labels(parameters)) * each * (1 + lines)
 
 
 def add_columns(

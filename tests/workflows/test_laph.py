@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from pathlib import Path
@@ -18,6 +19,10 @@ from workflows.command import main
 NOISE = (
     "solves: {",
     "noise: {kind: z4, seed: 5, vectors: 2, dilution: {eigenvector: interlace-2}}\nsolves: {",
+)
+INSERTIONS = (
+    "solves: {",
+    "insertions: {separations: [2, 1], momenta: [[0, 0, 0], [1, 0, 0]], displacements: ['', +x]}\nsolves: {",
 )
 
 
@@ -154,3 +159,29 @@ def test_a_chosen_solver_is_that_solver(
     edit(laph, (f"solver: {found[1]}", "solver: auto"), ("[0, 2]", "[0, 2, 3]"))
     wanted = {"perambulator": 2, "mesons": 2, "average": 1, "levels": 1}
     assert missing(quarkline, laph) == wanted  # a campaign that grows keeps its choice
+
+
+def test_currents_between_sources_and_sinks(quarkline: CommandLine, laph: Path, cluster: str) -> None:
+    """They are added to a finished run and take the bytes that a plan says; G of a line back is gamma5 G^dag
+    gamma5 of that there.
+    """
+    edit(laph, INSERTIONS)
+    assert missing(quarkline, laph) == {"current_insertion": 4}
+    planned = json.loads(quarkline("plan", laph, "--json").out)["stored_bytes"]
+    assert quarkline("run", laph, "--cluster", cluster).code == 0
+    assert missing(quarkline, laph) == {}
+    files = (laph.parent / "store" / "current_insertion").rglob("*")
+    assert planned == pytest.approx(sum(file.stat().st_size for file in files if file.is_file()), rel=0.02)
+    made = open_result(laph.parent / "store", "current_insertion")
+    ends = ("spin_sink", "sink", "spin_source", "eigenvector")
+    currents = ("gamma", "momentum", "displacement")
+    assert made.insertion.dims == ("config", "source", "separation", "time", *currents, *ends)
+    assert made.insertion.shape == (2, 2, 2, 4, 16, 2, 2, 4, 4, 4, 4)
+    assert tuple(made.gamma.values) == NAMES and made.sink_time.values[0].tolist() == [[2, 1], [0, 3]]
+    assert float(made.residual.max()) <= 1e-7 and float(made.sink_residual.max()) <= 1e-7
+    scalar = made.insertion.isel(separation=0, momentum=0, displacement=0).sel(gamma="Identity").values
+    there, back = scalar[:, 0], scalar[:, 1]
+    signs = np.array([1, 1, -1, -1])[:, None, None, None] * np.array([1, 1, -1, -1])[:, None]
+    adjoint = signs * back.transpose(0, 1, 4, 5, 2, 3).conj()
+    assert np.abs(there - adjoint).max() < 1e-5 * np.abs(there).max()
+    assert "current_insertion" in (laph.parent / "report" / "index.html").read_text()

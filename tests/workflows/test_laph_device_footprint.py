@@ -12,13 +12,18 @@ import pytest
 from pipeline import At
 from pipeline.device_memory import DevicePool, device_pool
 from stages.configuration import GaugeLinks, heatbath_configuration
+from stages.current_insertion import current_insertion
 from stages.distillation_columns import full_columns
 from stages.laplace_eigenvectors import LaplaceBasis, laplace_eigenvectors
 from stages.lattice.geometry import Lattice
 from stages.perambulator import perambulator
 from stages.smeared_links import smeared_links
 from stages.wilson import wilson_operator
-from workflows.laph_footprint import eigensolve_device_memory, solving_device_memory
+from workflows.laph_footprint import (
+    eigensolve_device_memory,
+    inserting_device_memory,
+    solving_device_memory,
+)
 from workflows.meson_footprint import operator_memory
 
 pytestmark = pytest.mark.gpu
@@ -98,3 +103,35 @@ def test_perambulators_on_three_times_more_than_fits() -> None:
         print(planned, (pool.bytes - before) / planned)
         assert planned / 1.2 < pool.bytes - before
     assert result.residual.max() < 1e-8
+
+
+def test_insertions_between_three_times_more_solutions_than_fit() -> None:
+    """Solutions from two sources wait on the host; any vectors are sources."""
+    lattice, vectors, block = Lattice((12, 12, 12, 32)), 16, 4
+    thin, at = gauge(lattice), {"config": CONFIG, "backend": "cuda"}
+    planned = operator_memory(lattice, "double") + inserting_device_memory(lattice, block, 2)
+    times, rows = lattice.time_extent, 6 * lattice.sites_per_slice
+    modes = np.random.default_rng(8).normal(size=(times, rows, vectors)) / np.sqrt(rows) + 0j
+    basis = LaplaceBasis(modes.reshape(times, 2, -1, 3, vectors), np.zeros((times, vectors)))
+    assert planned + 2 * 4 * vectors * 12 * 16 * lattice.volume > 2.9 * planned
+    places = At(**at, source=("t0", "t7"))
+    columns = full_columns(at=places, time_extent=times, eigenvectors=vectors)
+    with capped(int(1.2 * planned)) as pool:
+        before = pool.bytes
+        operator = wilson_operator(thin, at=At(**at), boundary="antiperiodic", csw=1.0, mass=1.0)
+        result = current_insertion(
+            operator,
+            basis,
+            columns,
+            at=places,
+            separations=(3,),
+            momenta=((0, 0, 0), (1, 0, 0)),
+            displacements=("", "+x"),
+            solver="bicgstab",
+            tolerance=1e-8,
+            precision="double",
+            block=block,
+        )
+        print(planned, (pool.bytes - before) / planned)
+        assert planned / 1.2 < pool.bytes - before
+    assert max(result.residual.max(), result.sink_residual.max()) < 1e-8

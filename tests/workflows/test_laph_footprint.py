@@ -1,4 +1,4 @@
-"""What an eigensolve of the Laplacian allocates is what a plan says."""
+"""What eigensolves of the Laplacian and current insertions allocate is what a plan says."""
 
 from __future__ import annotations
 
@@ -8,10 +8,20 @@ import numpy as np
 import pytest
 
 from pipeline import At
-from stages.laplace_eigenvectors import laplace_eigenvectors
+from stages.configuration import GaugeLinks
+from stages.current_insertion import current_insertion
+from stages.distillation.columns import FullColumns
+from stages.laplace_eigenvectors import LaplaceBasis, laplace_eigenvectors
 from stages.lattice.geometry import Lattice
 from stages.smeared_links import SmearedLinks
-from workflows.laph_footprint import eigensolve_device_memory
+from stages.wilson import wilson_operator
+from workflows.footprint import PROCESS
+from workflows.laph_footprint import (
+    eigensolve_device_memory,
+    inserting_memory,
+    insertions_bytes,
+    vectors_bytes,
+)
 
 SIZES = [((8, 8, 8, 8), 24), ((12, 12, 12, 4), 40), ((8, 8, 8, 4), 64)]
 
@@ -31,4 +41,33 @@ def test_an_eigensolve_stays_within_20_percent_of_the_plan(
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     planned = eigensolve_device_memory(lattice, lattice.time_extent, vectors, 8, "double")
+    assert planned / 1.2 < peak < 1.2 * planned
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("extents", "vectors", "block", "momenta"), [((8, 8, 8, 8), 8, 8, 1), ((8, 8, 8, 12), 6, 12, 3)]
+)
+def test_insertions_stay_within_20_percent_of_the_plan(
+    extents: tuple[int, int, int, int], vectors: int, block: int, momenta: int
+) -> None:
+    """Heavy quarks on free links."""
+    lattice = Lattice(extents)
+    unit = np.tile(np.eye(3, dtype=complex), (4, 2, lattice.half_volume, 1, 1))
+    at, times = At(config="a", source=("t0", "t2")), lattice.time_extent
+    modes = np.random.default_rng(4).normal(size=(times, 2, lattice.sites_per_slice, 3, vectors)) + 0j
+    basis, columns = LaplaceBasis(modes, np.zeros((times, vectors))), FullColumns((0, 2), times, vectors)
+    asked = {"separations": (3,), "momenta": [(n, 0, 0) for n in range(momenta)], "displacements": ("", "+x")}
+    solves = {"solver": "bicgstab", "tolerance": 1e-6, "precision": "double", "block": block}
+    tracemalloc.start()
+    operator = wilson_operator(
+        GaugeLinks(unit, np.array(extents)), at=at, boundary="periodic", mass=2.0, csw=1.0
+    )
+    tracemalloc.reset_peak()
+    current_insertion(operator, basis, columns, at=at, **asked, **solves)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    stored = insertions_bytes(lattice, vectors, 2, 1, momenta, 2)
+    planned = inserting_memory(lattice, vectors, block, 2, momenta, "double", "double") + stored - PROCESS
+    planned -= vectors_bytes(lattice, times, vectors, "double")
     assert planned / 1.2 < peak < 1.2 * planned

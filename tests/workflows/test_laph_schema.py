@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 from tiny_laph import LAPH
 from tiny_project import CommandLine, edit, refused
 
+import workflows
+from workflows.laph_schema import read_laph_mesons
+from workflows.parameter_file import read_parameter_file
+
 NOISE = "noise: {kind: z4, seed: 5, vectors: 2}\nsolves: {"
+INSERTIONS = "insertions: {separations: [2], momenta: [[0, 0, 0]], displacements: ['', '+x-y']}\nsolves: {"
 
 
 @pytest.fixture
@@ -57,9 +63,44 @@ def laph(tmp_path: Path) -> Path:
             NOISE.replace("2}", "2, dilution: {time: interlace-2}}"),
             "`sources.times` (line 7): 2 is none of 0 to 1",
         ),
+        (
+            "solves: {",
+            INSERTIONS.replace("[2]", "[4]"),
+            "`insertions.separations` (line 8): 4 is none of 1 to 3",
+        ),
+        (
+            "solves: {",
+            INSERTIONS.replace("[2]", "[0]"),
+            "`insertions.separations` (line 8): 0 is none of 1 to 3",
+        ),
+        ("solves: {", INSERTIONS.replace("[2]", "[2, 2]"), "`insertions.separations` (line 8): names one"),
+        ("solves: {", INSERTIONS.replace("[2]", "[]"), "`insertions.separations` (line 8)"),
+        ("solves: {", INSERTIONS.replace("[0, 0, 0]", "[0, 0, 0.5]"), "is 0.5, expected a whole"),
+        (
+            "solves: {",
+            INSERTIONS.replace("+x-y", "+t"),
+            "`insertions.displacements` (line 8): a displacement",
+        ),
+        (
+            "solves: {",
+            INSERTIONS.replace("solves: {", NOISE),
+            "`insertions` (line 8): need a source for every eigenvector and spin",
+        ),
     ],
 )
 def test_mistakes(quarkline: CommandLine, laph: Path, before: str, after: str, message: str) -> None:
     edit(laph, (before, after))
     refused(quarkline("run", laph), message)
     assert not (laph.parent / "store").exists()
+
+
+def test_the_section_that_the_example_leaves_out(tmp_path: Path) -> None:
+    example = (Path(workflows.__file__).parent / "laph_mesons.yaml").read_text()
+    file = tmp_path / "laph.yaml"
+    file.write_text(re.sub(r"^# (insertions:|  \w+: )", r"\1", example, flags=re.MULTILINE))
+    section = read_laph_mesons(read_parameter_file(file)).insertions
+    assert section is not None and section.model_dump() == {
+        "separations": (4, 6),
+        "momenta": ((0, 0, 0), (1, 0, 0)),
+        "displacements": ("", "+x"),
+    }

@@ -14,6 +14,7 @@ from stages.configuration import file_configuration
 from stages.gauge.heatbath import thermalised
 from stages.lattice.formats import write_ildg
 from stages.lattice.geometry import Lattice
+from workflows.laph_schema import read_laph_mesons
 from workflows.mesons_schema import read_mesons
 from workflows.parameter_file import read_parameter_file
 from workflows.schema import read_g2_disconnected
@@ -75,6 +76,15 @@ def test_a_file_of_mesons(tmp_path: Path) -> None:
     file = tmp_path / "mesons.yaml"
     file.write_text(snippet)
     assert read_mesons(read_parameter_file(file)).solves.solver == "auto"
+
+
+@pytest.mark.parametrize("section", ["noise", "insertions"])
+def test_a_file_of_distillation(tmp_path: Path, section: str) -> None:
+    (snippet,) = (text for text in YAML_SNIPPETS if text.startswith("workflow: laph_mesons"))
+    (more,) = re.findall(rf"`({section}: [^`]*)`", README)
+    file = tmp_path / "laph.yaml"
+    file.write_text(snippet + more)
+    assert getattr(read_laph_mesons(read_parameter_file(file)), section) is not None
 
 
 def test_files_instead_of_heatbath(tmp_path: Path) -> None:

@@ -1,0 +1,31 @@
+"""The node of current insertions in a workflow of distillation."""
+
+from __future__ import annotations
+
+from pipeline import Workflow
+from stages.current_insertion import current_insertion
+from stages.lattice.geometry import Lattice
+from workflows import laph_footprint
+from workflows.insertion_schema import InsertionSection
+from workflows.laph_schema import LaphMesons
+
+
+def add_insertions(
+    workflow: Workflow, parameters: LaphMesons, section: InsertionSection, lattice: Lattice
+) -> None:
+    """Generalised perambulators from the sources and systems of the perambulators."""
+    solves, distillation, sources = parameters.solves, parameters.distillation, parameters.sources.chunk
+    upstream = ("operator", "basis", "columns", "multigrid_hierarchy")
+    counts = [len(values) for _, values in section]
+    momenta, k = len(section.momenta), distillation.vectors
+    sizes = (k, solves.block, sources, momenta, solves.precision, distillation.precision)
+    stored = laph_footprint.insertions_bytes(lattice, k, sources, *counts)
+    workflow.add(
+        current_insertion,
+        *[workflow.nodes[name] for name in upstream if name in workflow.nodes],
+        memory=laph_footprint.inserting_memory(lattice, *sizes) + stored,
+        device_memory=laph_footprint.inserting_device_memory(lattice, solves.block, momenta),
+        stored=stored,
+        **section.model_dump(),
+        **solves.model_dump(),
+    )
