@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from weakref import finalize
 
 import cupy
 import numpy as np
@@ -130,23 +131,32 @@ class _FunctionGraph:
     """A function of one array as a graph, with the memory that it works in.
 
     A pool keeps free memory by stream, so that one run on the capturing stream leaves all that the capture
-    then takes; nobody else is given memory of this pool.
+    then takes; nobody else is given memory of this pool. The parts of a pool's block refer to each other in
+    circles: left to itself its memory is free when Python next looks for those, which may be never.
     """
 
     def __init__(self, function: Callable[[cupy.ndarray], cupy.ndarray], like: cupy.ndarray) -> None:
-        self._pool = cupy.cuda.MemoryPool()
+        pool, arrays = cupy.cuda.MemoryPool(), {}
         stream = cupy.cuda.Stream(non_blocking=True)
         cupy.cuda.get_current_stream().synchronize()  # workspaces of kernels are shared between streams
-        with cupy.cuda.using_allocator(self._pool.malloc), stream:
+        with cupy.cuda.using_allocator(pool.malloc), stream:
             cupy.get_default_memory_pool().free_all_blocks()  # what it keeps for later, this pool lacks
-            self._argument = cupy.zeros_like(like)
-            function(self._argument)
+            arrays["argument"] = cupy.zeros_like(like)
+            function(arrays["argument"])
             stream.synchronize()
             stream.begin_capture()
-            self._result = function(self._argument)
+            arrays["result"] = function(arrays["argument"])
             self._graph = stream.end_capture()
+        self._arrays = arrays
+        finalize(self, _free, pool, arrays).atexit = False
 
     def __call__(self, x: cupy.ndarray) -> cupy.ndarray:
-        self._argument[...] = x
+        self._arrays["argument"][...] = x
         self._graph.launch()
-        return self._result
+        return self._arrays["result"]
+
+
+def _free(pool: cupy.cuda.MemoryPool, arrays: dict[str, cupy.ndarray]) -> None:
+    """Give the memory of a graph that is gone back to the device."""
+    arrays.clear()
+    pool.free_all_blocks()
