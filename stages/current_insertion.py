@@ -47,13 +47,11 @@ class CurrentInsertion(NamedTuple):
             pieces={"source": 1, "separation": 1, "time": 1},
         ),
     ]
-    """complex128; time of the current, that of the lattice; displacements in the order given."""
+    """complex128; time of the current, that of the lattice; momenta and displacements in the order given."""
     source_time: Annotated[np.ndarray, Dims("source")]
     """int64, t_0."""
     sink_time: Annotated[np.ndarray, Dims("source", "separation")]
     """int64, t_f = t_0 + separation, around the lattice."""
-    momentum: Annotated[np.ndarray, Dims("momentum", "direction")]
-    """int64, p of the current, in units of 2 pi / L."""
     residual: Annotated[np.ndarray, Dims("source", "spin_source", "eigenvector")]
     """|b - A x| / |b| of the even-odd systems of the sources, recomputed in double precision."""
     full_residual: Annotated[np.ndarray, Dims("source", "spin_source", "eigenvector")]
@@ -111,7 +109,6 @@ def current_insertion(
         spinors,
         np.array(columns.source_times),
         ends.sinks,
-        np.array(momenta, np.int64),
         residual[0],
         full_residual[0],
         residual[1],

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tiny_laph import LAPH
-from tiny_project import CommandLine, edit, refused
+from tiny_project import CommandLine, edit, missing, refused
 
 import workflows
 from workflows.laph_schema import read_laph_mesons
@@ -92,6 +92,12 @@ def test_mistakes(quarkline: CommandLine, laph: Path, before: str, after: str, m
     edit(laph, (before, after))
     refused(quarkline("run", laph), message)
     assert not (laph.parent / "store").exists()
+
+
+def test_sources_of_one_chunk_have_their_currents_together(quarkline: CommandLine, laph: Path) -> None:
+    edit(laph, ("solves: {", INSERTIONS), ("times: [0, 2]", "times: [0, 2], chunk: 2"))
+    to_compute = missing(quarkline, laph)
+    assert to_compute["perambulator"] == to_compute["current_insertion"] == 2  # of each configuration one
 
 
 def test_the_section_that_the_example_leaves_out(tmp_path: Path) -> None:
