@@ -50,19 +50,19 @@ def projections_bytes(lattice: Lattice, vectors: int, columns: int) -> int:
     return COMPLEX * lattice.time_extent * SPINS * vectors * columns + 16 * columns + RECORD
 
 
-def solving_device_memory(lattice: Lattice, vectors: int, block: int) -> int:
+def solving_device_memory(lattice: Lattice, vectors: int, block: int, solver: str) -> int:
     """Beside operator and eigenvectors: a block in the solver, its sources and projections."""
     projections = 2 * COMPLEX * lattice.time_extent * SPINS * vectors * block
-    return propagating_device_memory(lattice, block, block) + projections
+    return propagating_device_memory(lattice, block, block, solver) + projections
 
 
 def solving_memory(
-    lattice: Lattice, vectors: int, block: int, columns: int, precision: str, kept: str
+    lattice: Lattice, vectors: int, block: int, solver: str, columns: int, precision: str, kept: str
 ) -> int:
     """Likewise on the host, with operator, eigenvectors and the result; kept: precision of eigenvectors."""
     operator = operator_memory(lattice, precision)
     basis = vectors_bytes(lattice, lattice.time_extent, vectors, kept)
-    solving = operator + basis + solving_device_memory(lattice, vectors, block)
+    solving = operator + basis + solving_device_memory(lattice, vectors, block, solver)
     making = LINK_FIELDS * links_bytes(lattice)
     return PROCESS + max(making, solving) + 2 * projections_bytes(lattice, vectors, columns)
 
@@ -86,23 +86,31 @@ def insertions_bytes(
     return lines * each + 16 * columns * (sources + lines) + RECORD
 
 
-def inserting_device_memory(lattice: Lattice, block: int, momenta: int) -> int:
+def inserting_device_memory(lattice: Lattice, block: int, solver: str, momenta: int) -> int:
     """Beside operator and eigenvectors: a block in the solver, which takes more than the tiles of the
     products after it, and these products, by pairs of spins and of Dirac matrices.
     """
     products = COMPLEX * lattice.time_extent * momenta * block**2 * (2 * SPINS**2 + len(NAMES))
-    return propagating_device_memory(lattice, block, block) + products
+    return propagating_device_memory(lattice, block, block, solver) + products
 
 
 def inserting_memory(
-    lattice: Lattice, vectors: int, block: int, sources: int, momenta: int, precision: str, kept: str
+    lattice: Lattice,
+    vectors: int,
+    block: int,
+    solver: str,
+    sources: int,
+    momenta: int,
+    precision: str,
+    kept: str,
 ) -> int:
     """Likewise on the host, with operator and eigenvectors, and the solutions from all sources; beside the
     result. kept: precision of eigenvectors.
     """
     solutions = COMPONENTS * COMPLEX * lattice.volume * SPINS * vectors * sources
     basis = vectors_bytes(lattice, lattice.time_extent, vectors, kept)
-    working = operator_memory(lattice, precision) + basis + inserting_device_memory(lattice, block, momenta)
+    working = operator_memory(lattice, precision) + basis
+    working += inserting_device_memory(lattice, block, solver, momenta)
     return PROCESS + max(LINK_FIELDS * links_bytes(lattice), working + solutions)
 
 

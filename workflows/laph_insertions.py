@@ -18,13 +18,14 @@ def add_insertions(
     upstream = ("operator", "basis", "columns", "multigrid_hierarchy")
     counts = [len(values) for _, values in section]
     momenta, k = len(section.momenta), distillation.vectors
-    sizes = (k, solves.block, sources, momenta, solves.precision, distillation.precision)
+    method = (solves.block, solves.solver)
+    sizes = (k, *method, sources, momenta, solves.precision, distillation.precision)
     stored = laph_footprint.insertions_bytes(lattice, k, sources, *counts)
     workflow.add(
         current_insertion,
         *[workflow.nodes[name] for name in upstream if name in workflow.nodes],
         memory=laph_footprint.inserting_memory(lattice, *sizes) + stored,
-        device_memory=laph_footprint.inserting_device_memory(lattice, solves.block, momenta),
+        device_memory=laph_footprint.inserting_device_memory(lattice, *method, momenta),
         stored=stored,
         **section.model_dump(),
         **solves.model_dump(),

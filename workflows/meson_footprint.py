@@ -9,12 +9,19 @@ from typing import Any
 from stages.kernels.gamma import COMPONENTS
 from stages.lattice.geometry import Lattice
 from stages.spectroscopy.gammas import CHANNELS, NAMES
+from stages.spectroscopy.methods import MULTIGRID
 from workflows.footprint import COMPLEX, LINK_FIELDS, MATRIX, PROCESS, RECORD, links_bytes
 
 CLOVER = 72 * COMPLEX
 """Two Hermitian 6 x 6 matrices."""
 HALF_FIELDS = 12
 """Fields on one parity alive in a solver, in double precision, per right-hand side."""
+
+KEPT_HALF_FIELDS = 18
+"""Likewise where directions are kept, and in a cycle of multigrid: 17 on a GPU, N = 8 and 16."""
+
+KEEPING = ("gcr", MULTIGRID, "auto")
+"""Solvers that do that, or may be found to."""
 
 SETUP_FIELDS = 8
 """Blocks of near-null vectors alive while they are relaxed, those of the smoother on one parity."""
@@ -32,17 +39,19 @@ def propagator_bytes(lattice: Lattice, columns: int) -> int:
     return COMPONENTS * COMPLEX * lattice.volume * columns + RECORD
 
 
-def propagating_device_memory(lattice: Lattice, columns: int, block: int) -> int:
+def propagating_device_memory(lattice: Lattice, columns: int, block: int, solver: str) -> int:
     """Beside the operator: sources, propagators, a block in the solver, and a copy in the contraction."""
-    column = COMPONENTS * COMPLEX * lattice.volume
-    return column * (3 * columns + HALF_FIELDS // 2 * min(block, columns))
+    half, alive = COMPONENTS * COMPLEX * lattice.half_volume, HALF_FIELDS
+    if solver in KEEPING:
+        alive = KEPT_HALF_FIELDS
+    return half * (6 * columns + alive * min(block, columns))
 
 
-def propagating_memory(lattice: Lattice, precision: str, columns: int, block: int) -> int:
+def propagating_memory(lattice: Lattice, precision: str, columns: int, block: int, solver: str) -> int:
     """Likewise on the host, with the operator, and what making it takes for a while."""
     making = LINK_FIELDS * links_bytes(lattice)
     kept = operator_memory(lattice, precision)
-    return PROCESS + max(making, kept + propagating_device_memory(lattice, columns, block))
+    return PROCESS + max(making, kept + propagating_device_memory(lattice, columns, block, solver))
 
 
 def correlators_bytes(lattice: Lattice, sources: int, momenta: int) -> int:

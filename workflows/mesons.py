@@ -194,9 +194,9 @@ def add_propagator(
 def _memory(parameters: Mesons, lattice: Lattice, work: Campaign) -> int:
     """Of a task that solves."""
     solves, columns = parameters.solves, work.columns * parameters.sources.chunk
-    return meson_footprint.propagating_memory(lattice, solves.precision, columns, solves.block)
+    return meson_footprint.propagating_memory(lattice, solves.precision, columns, solves.block, solves.solver)
 
 
 def _device_memory(parameters: Mesons, lattice: Lattice, work: Campaign) -> int:
-    columns = work.columns * parameters.sources.chunk
-    return meson_footprint.propagating_device_memory(lattice, columns, parameters.solves.block)
+    solves, columns = parameters.solves, work.columns * parameters.sources.chunk
+    return meson_footprint.propagating_device_memory(lattice, columns, solves.block, solves.solver)

@@ -139,7 +139,7 @@ class MultigridLevel(Section):
     refinements: int = Field(default=2, ge=0)
     smoothing: int = Field(default=6, ge=1)
     """Steps before and after each coarse correction."""
-    steps: int = Field(default=5, ge=1)
+    steps: int = Field(default=3, ge=1)
     tolerance: float = Field(default=0.1, ge=0, lt=1)
     """Of GCR on the grid below in each cycle, whichever comes first."""
 

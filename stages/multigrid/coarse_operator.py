@@ -41,8 +41,12 @@ class LevelOperator(Protocol):
     def local(self, x: Array) -> Array:
         """The part of the operator that does not leave a site times x."""
 
+    @property
+    def hop_factor(self) -> float:
+        """What `forward_hop` leaves out."""
+
     def forward_hop(self, mu: int, x: Array) -> Array:
-        """The part of the operator that takes x(s + mu) to s."""
+        """The part of the operator that takes x(s + mu) to s, over `hop_factor`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +60,7 @@ class CoarseOperator:
 
     hermitian = False
     positive_definite = False
+    hop_factor = 1.0
 
     @property
     def components(self) -> int:
@@ -140,11 +145,11 @@ def galerkin(A: LevelOperator, P: Transfer) -> CoarseOperator:
     columns, whole = P.columns(), P.whole()
     diagonal = P.restrict_packed(whole, A.local(columns))
     links = array_module(diagonal).empty((coarse.sites, HOPS, *diagonal.shape[1:]), diagonal.dtype)
-    signs = gamma5(diagonal)
+    signs, factor = gamma5(diagonal), diagonal.real.dtype.type(A.hop_factor)
     for mu in range(4):
         moved = A.forward_hop(mu, columns)
-        beyond = P.restrict_packed(P.face(mu), moved)
-        inside = P.restrict_packed(whole, moved) - beyond
+        beyond = P.restrict_packed(P.face(mu), moved) * factor
+        inside = P.restrict_packed(whole, moved) * factor - beyond
         diagonal += inside + _mirrored(inside, signs)
         links[:, 2 * mu] = beyond
         behind = to_device_like(coarse.neighbours[:, 2 * mu + 1], links)

@@ -20,6 +20,8 @@ class FineOperator:
 
     M: WilsonOperator
 
+    hop_factor = -0.5
+
     @property
     def dtype(self) -> np.dtype:
         return self.M.dtype
@@ -50,7 +52,6 @@ class FineOperator:
         hop, packed = self.kernels.wilson_dslash.wilson_hop, self.M.dslash.packed
         for parity in (EVEN, ODD):
             hop(packed[parity], 2 * mu, fields[1 - parity], self._by_parity(out)[parity])
-        out *= out.dtype.type(-0.5)
         return out
 
     def local_on(self, parity: int, x: Array, out: Array) -> Array:

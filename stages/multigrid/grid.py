@@ -47,22 +47,26 @@ class Grid:
         return all(extent % 2 == 0 for extent in self.extents)
 
     @cached_property
+    def numbers(self) -> NDArray[np.int32]:
+        """Number of every site, int32 ``[t, z, y, x]``."""
+        shape = self.extents[::-1]
+        numbers = np.arange(self.sites, dtype=np.int32).reshape(shape)
+        if self.even_odd:
+            t, z, y, x = np.indices(shape, np.int32, sparse=True)
+            numbers = numbers // 2 + (t + z + y + x) % 2 * np.int32(self.sites // 2)
+        return numbers
+
+    @cached_property
     def coordinates(self) -> NDArray[np.int64]:
         """Coordinates (x, y, z, t) of every site, ``[site, 4]``."""
-        x, y, z, t = self.extents
-        lexicographic = np.indices((t, z, y, x)).reshape(4, -1)[::-1].T
-        if not self.even_odd:
-            return np.ascontiguousarray(lexicographic)
-        return lexicographic[np.argsort(lexicographic.sum(axis=1) % 2, kind="stable")]
+        coordinates = np.empty((self.sites, 4), np.int64)
+        coordinates[self.numbers.reshape(-1)] = np.indices(self.extents[::-1]).reshape(4, -1)[::-1].T
+        return coordinates
 
     def site(self, coordinates: NDArray[np.integer]) -> NDArray[np.int32]:
         """Number of the site at coordinates ``[..., 4]``, wrapped; int32 ``[...]``."""
         x, y, z, t = np.moveaxis(np.mod(coordinates, self.extents), -1, 0)
-        lx, ly, lz, _ = self.extents
-        number = ((t * lz + z) * ly + y) * lx + x
-        if self.even_odd:
-            number = number // 2 + (x + y + z + t) % 2 * (self.sites // 2)
-        return number.astype(np.int32)
+        return self.numbers[t, z, y, x]
 
     @cached_property
     def neighbours(self) -> NDArray[np.int32]:
@@ -116,8 +120,28 @@ class Aggregates:
 
         Where the fine grid has parities the even sites are the first.
         """
-        aggregate = self.coarse.site(self.fine.coordinates // self.extents)
-        return np.argsort(aggregate, kind="stable").astype(np.int32).reshape(-1, self.volume)
+        x, y, z, t = self.extents
+        X, Y, Z, T = self.coarse.extents
+        blocks = self.fine.numbers.reshape(T, t, Z, z, Y, y, X, x).transpose(0, 2, 4, 6, 1, 3, 5, 7)
+        rows = np.empty((self.coarse.sites, self.volume), np.int32)
+        rows[self.coarse.numbers.reshape(-1)] = blocks.reshape(-1, self.volume)
+        return np.take_along_axis(rows, self._orders[self._origins], axis=1)
+
+    @cached_property
+    def _within(self) -> NDArray[np.int64]:
+        """Coordinates (x, y, z, t) in an aggregate in lexicographic order, ``[4, site]``."""
+        return np.indices(self.extents[::-1]).reshape(4, -1)[::-1]
+
+    @cached_property
+    def _orders(self) -> NDArray[np.int64]:
+        """Lexicographic places in the order of `sites`, for aggregates that begin on even and odd sites."""
+        parity = self._within.sum(axis=0) % 2 if self.fine.even_odd else np.zeros(self.volume, int)
+        return np.stack([np.argsort((parity + origin) % 2, kind="stable") for origin in (0, 1)])
+
+    @cached_property
+    def _origins(self) -> NDArray[np.int64]:
+        """Parity of the first site of every aggregate."""
+        return (self.coarse.coordinates * self.extents).sum(axis=1) % 2
 
     @cached_property
     def faces(self) -> tuple[NDArray[np.int64], ...]:
@@ -127,8 +151,7 @@ class Aggregates:
         leads to the same aggregate.
         """
         found = []
-        for mu, extent in enumerate(self.extents):
-            within = self.fine.coordinates[self.sites, mu] % extent
-            places = np.argsort(within != extent - 1, axis=1, kind="stable")
-            found.append(np.sort(places[:, : self.volume // extent], axis=1))
+        for within, extent in zip(self._within, self.extents, strict=True):
+            last = [np.flatnonzero(within[order] == extent - 1) for order in self._orders]
+            found.append(np.stack(last)[self._origins])
         return tuple(found)

@@ -59,7 +59,7 @@ class Level:
     post: Smoother | None = SMOOTHING
     relaxation: Smoother = RELAXATION
     refinements: int = 2
-    steps: int = 5
+    steps: int = 3
     tolerance: float = 0.1
 
     def __post_init__(self) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 from numpy.typing import DTypeLike
 
 from stages.eigen.random_block import fill_random
@@ -22,9 +21,9 @@ from stages.multigrid.system import System
 def random_fields(shape: tuple[int, ...], dtype: DTypeLike, like: Array, seed: int, draw: int = 0) -> Array:
     """Random fields ``[site, component, count]`` of `dtype` where `like` lives, the same on every backend."""
     xp = array_module(like)
-    fields = xp.empty(shape, np.complex128)
+    fields = xp.empty(shape, dtype)
     fill_random(fields, xp, seed, draw)
-    return fields.astype(dtype)
+    return fields
 
 
 def relaxed(system: System, fields: Array, smoother: Smoother) -> Array:

@@ -68,6 +68,7 @@ def test_insertions_stay_within_20_percent_of_the_plan(
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     stored = insertions_bytes(lattice, vectors, 2, 1, momenta, 2)
-    planned = inserting_memory(lattice, vectors, block, 2, momenta, "double", "double") + stored - PROCESS
+    solver = (block, solves["solver"])
+    planned = inserting_memory(lattice, vectors, *solver, 2, momenta, "double", "double") + stored - PROCESS
     planned -= vectors_bytes(lattice, times, vectors, "double")
     assert planned / 1.2 < peak < 1.2 * planned

@@ -38,6 +38,8 @@ class PackedVectors(reference.PackedVectors):
 
     def _padded(self, rows: int) -> cupy.ndarray:
         count, _, m, k = self.vectors.shape
+        if m == rows and k % TERMS == 0:
+            return self.vectors
         padded = cupy.zeros((2 * count, rows, -(-k // TERMS) * TERMS), self.dtype)
         padded[:, :m, :k] = self.vectors.reshape(2 * count, m, k)
         return padded
