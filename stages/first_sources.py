@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Annotated, NamedTuple
+from dataclasses import dataclass
 
-import numpy as np
-
-from pipeline import At, Dims, stage
+from pipeline import At, stage
 from stages.dirac.wilson import WilsonOperator
 from stages.distillation.columns import FullColumns, StochasticColumns
 from stages.distillation.projected import library
 from stages.distillation.sources import distillation_sources
+from stages.kernels.dispatch import Array
 from stages.laplace_eigenvectors import LaplaceBasis
 
 
-class FirstSources(NamedTuple):
-    """Sources in the DeGrand-Rossi basis, complex128, component 3 * spin + colour."""
+@dataclass(frozen=True, eq=False)
+class FirstSources:
+    """Sources in the DeGrand-Rossi basis: complex128 ``[parity, site, component, column]``.
 
-    fields: Annotated[np.ndarray, Dims("parity", "site", "component", "column")]
+    Component 3 * spin + colour; columns of a chunk of sources, which may be several.
+    """
+
+    fields: Array
 
 
 @stage(version="1", over=("config", "source"), transient=True, unkeyed=("block",))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pipeline import Workflow
 from stages.current_insertion import current_insertion
+from stages.kernels.gamma import SPINS
 from stages.lattice.geometry import Lattice
 from workflows import laph_footprint
 from workflows.insertion_schema import InsertionSection
@@ -18,7 +19,7 @@ def add_insertions(
     upstream = ("operator", "basis", "columns", "multigrid_hierarchy")
     counts = [len(values) for _, values in section]
     momenta, k = len(section.momenta), distillation.vectors
-    method = (solves.block, solves.solver)
+    method = (min(solves.block, SPINS * k), solves.solver)
     sizes = (k, *method, sources, momenta, solves.precision, distillation.precision)
     stored = laph_footprint.insertions_bytes(lattice, k, sources, *counts)
     workflow.add(

@@ -200,7 +200,7 @@ def add_solves(
 def solving_memory(parameters: LaphMesons, lattice: Lattice) -> dict[str, Any]:
     """In bytes, of a task that solves, on the host and on a device."""
     section, solves, rhs = parameters.distillation, parameters.solves, parameters.columns(lattice)
-    sizes = (lattice, section.vectors, solves.block, solves.solver)
+    sizes = (lattice, section.vectors, min(solves.block, rhs), solves.solver)
     return {
         "memory": laph_footprint.solving_memory(*sizes, rhs, solves.precision, section.precision),
         "device_memory": laph_footprint.solving_device_memory(*sizes),

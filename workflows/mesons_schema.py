@@ -17,7 +17,11 @@ from workflows.noise_schema import Seed
 from workflows.parameter_file import Location, ParameterFile, Section, validated
 from workflows.schema import Ensemble, misplaced_report, refuse, too_few_bins
 
-Triple = Annotated[tuple[int, ...], Field(strict=False, min_length=3, max_length=3)]
+LARGEST = 1_000_000
+"""Of a momentum's numbers, by size: plane waves of larger ones have lost digits."""
+
+Number = Annotated[int, Field(ge=-LARGEST, le=LARGEST)]
+Triple = Annotated[tuple[Number, ...], Field(strict=False, min_length=3, max_length=3)]
 Times = Annotated[tuple[int, ...], Field(strict=False, min_length=1)]
 Triples = Annotated[tuple[Triple, ...], Field(strict=False, min_length=1)]
 WALLS = ("wall", "z2_wall")

@@ -16,6 +16,7 @@ from stages.dirac.displacement import steps_of
 from stages.dirac.wilson import WilsonOperator
 from stages.distillation.columns import FullColumns
 from stages.gauge.heatbath import thermalised
+from stages.gauge.stout import stout_links
 from stages.laplace_eigenvectors import LaplaceBasis
 from stages.lattice.errors import InputError
 from stages.lattice.geometry import Lattice
@@ -100,15 +101,15 @@ def path(word: str, links: NDArray) -> NDArray:
     return D
 
 
-def dense(operator: WilsonOperator, basis: LaplaceBasis, source: int, sink: int) -> NDArray:
-    """V^dag(t_f) M^-1 [Gamma e^{ipx} D](t) M^-1 V(t_0), as it stands."""
+def dense(operator: WilsonOperator, links: NDArray, basis: LaplaceBasis, source: int, sink: int) -> NDArray:
+    """V^dag(t_f) M^-1 [Gamma e^{ipx} D](t) M^-1 V(t_0), as it stands; links: those of D."""
     inverse, coordinates = dense_inverse(operator), np.array([x for _, x in sites()])
     left = (dense_vectors(basis, sink).conj().T @ inverse).reshape(4 * K, -1, 4, 3)
     right = (inverse @ dense_vectors(basis, source)).reshape(-1, 4, 3, 4 * K)
     G = np.empty((TIMES, len(NAMES), len(MOMENTA), len(WORDS), 4 * K, 4 * K), complex)
     for (p, momentum), (d, word) in product(enumerate(MOMENTA), enumerate(WORDS)):
         wave = np.exp(2j * np.pi * coordinates[:, :3] @ (np.array(momentum) / LATTICE.extents[:3]))
-        moved = np.einsum("xcyb,ysbj->xscj", path(word, operator.links.links), right)
+        moved = np.einsum("xcyb,ysbj->xscj", path(word, links), right)
         for t, (g, gamma) in product(range(TIMES), enumerate(DIRAC.values())):
             weight = wave * (coordinates[:, 3] == t)
             turned = np.einsum("x,rs,xscj->xrcj", weight, gamma, moved)
@@ -116,13 +117,14 @@ def dense(operator: WilsonOperator, basis: LaplaceBasis, source: int, sink: int)
     return G.reshape(*G.shape[:4], 4, K, 4, K)
 
 
-def test_against_dense_matrices(operator, basis) -> None:
-    """All Dirac matrices, two momenta, displacements; a sink beyond the boundary of the lattice in time."""
+def test_against_dense_matrices(gauge, operator, basis) -> None:
+    """All Dirac matrices, two momenta, displacements along stout links; a sink beyond a boundary."""
     made = measured(operator, basis, times=(4,), separations=(1, 3))
     assert made.insertion.shape == (1, 2, TIMES, 16, 2, 3, 4, K, 4, K)
     assert made.source_time.tolist() == [4] and made.sink_time.tolist() == [[5, 1]]
+    links = stout_links(gauge.links, LATTICE, 0.1, 1)
     for number, sink in enumerate((5, 1)):
-        expected = dense(operator, basis, 4, sink)
+        expected = dense(operator, links, basis, 4, sink)
         assert np.abs(made.insertion[0, number] - expected).max() < 1e-10 * np.abs(expected).max()
 
 

@@ -10,6 +10,9 @@ from tiny_laph import LAPH
 from tiny_project import CommandLine, edit, missing, refused
 
 import workflows
+from stages.lattice.geometry import Lattice
+from workflows.ensemble import Configurations
+from workflows.laph_mesons import build
 from workflows.laph_schema import read_laph_mesons
 from workflows.parameter_file import read_parameter_file
 
@@ -76,6 +79,8 @@ def laph(tmp_path: Path) -> Path:
         ("solves: {", INSERTIONS.replace("[2]", "[2, 2]"), "`insertions.separations` (line 8): names one"),
         ("solves: {", INSERTIONS.replace("[2]", "[]"), "`insertions.separations` (line 8)"),
         ("solves: {", INSERTIONS.replace("[0, 0, 0]", "[0, 0, 0.5]"), "is 0.5, expected a whole"),
+        ("solves: {", INSERTIONS.replace("[0, 0, 0]", f"[{10**20}, 0, 0]"), "expected at most 1000000"),
+        ("[1, 0, 0]]", f"[{-(10**20)}, 0, 0]]", "expected at least -1000000"),
         (
             "solves: {",
             INSERTIONS.replace("+x-y", "+t"),
@@ -98,6 +103,23 @@ def test_sources_of_one_chunk_have_their_currents_together(quarkline: CommandLin
     edit(laph, ("solves: {", INSERTIONS), ("times: [0, 2]", "times: [0, 2], chunk: 2"))
     to_compute = missing(quarkline, laph)
     assert to_compute["perambulator"] == to_compute["current_insertion"] == 2  # of each configuration one
+
+
+def test_solvers_are_measured_on_several_sources_of_one_chunk(quarkline: CommandLine, laph: Path) -> None:
+    edit(laph, ("solver: cgnr", "solver: auto"), ("times: [0, 2]", "times: [0, 2], chunk: 2"))
+    assert missing(quarkline, laph) == {"configuration": 1, "laplace_eigenvectors": 2, "solver_choice": 1}
+
+
+def test_a_block_has_no_more_columns_than_its_sources(laph: Path) -> None:
+    """16 of a source, with four eigenvectors: what a task needs does not grow with blocks beyond."""
+    edit(laph, ("solves: {", INSERTIONS))
+    parameters = read_laph_mesons(read_parameter_file(laph))
+    ensemble = Configurations(("a", "b"), Lattice((4, 4, 4, 4)))
+    wide = parameters.model_copy(update={"solves": parameters.solves.model_copy(update={"block": 64})})
+    plain, widened = (build(each, ensemble).nodes for each in (parameters, wide))
+    for name in ("perambulator", "current_insertion"):
+        assert plain[name].memory == widened[name].memory
+        assert plain[name].device_memory == widened[name].device_memory
 
 
 def test_the_section_that_the_example_leaves_out(tmp_path: Path) -> None:
