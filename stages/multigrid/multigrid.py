@@ -2,7 +2,8 @@
 
 Every level starts from random vectors, relaxed together on A x = 0. The hierarchy built from them then
 refines them: inverse iteration with its own cycle, all vectors as one block, and everything is built again
-(arXiv:1303.1377, section 4). The grids below are set up from the restricted vectors of the one above.
+(arXiv:1303.1377, section 4). The grids below are set up from the restricted vectors of the one above, and
+refined themselves where they are to stay: for the refinement of the vectors above it makes no difference.
 """
 
 from __future__ import annotations
@@ -167,15 +168,24 @@ class _Setup:
     seed: int
 
     def build(
-        self, A: FineOperator | CoarseOperator, system: System, above: Array | None, number: int
+        self,
+        A: FineOperator | CoarseOperator,
+        system: System,
+        above: Array | None,
+        number: int,
+        final: bool = True,
     ) -> tuple[tuple[Grids, ...], Cycle]:
-        """Grids and cycle of level `number`; above: the restricted vectors of the level before."""
+        """Grids and cycle of level `number`; above: the restricted vectors of the level before.
+
+        final: whether they are to stay.
+        """
         level = self.multigrid.levels[number]
+        refinements = level.refinements if final else 0
         vectors = relaxed(system, self._start(A, above, number), level.relaxation)
-        grids, cycle = self._grids(A, system, vectors, number)
-        for _ in range(level.refinements):
+        grids, cycle = self._grids(A, system, vectors, number, final and not refinements)
+        for left in reversed(range(refinements)):
             vectors = refined(system, vectors, cycle, self.kernels)
-            grids, cycle = self._grids(A, system, vectors, number)
+            grids, cycle = self._grids(A, system, vectors, number, not left)
         return grids, cycle
 
     def _start(self, A: FineOperator | CoarseOperator, above: Array | None, number: int) -> Array:
@@ -189,7 +199,7 @@ class _Setup:
         return fields
 
     def _grids(
-        self, A: FineOperator | CoarseOperator, system: System, vectors: Array, number: int
+        self, A: FineOperator | CoarseOperator, system: System, vectors: Array, number: int, final: bool
     ) -> tuple[tuple[Grids, ...], Cycle]:
         multigrid = self.multigrid
         P = transfer(self.aggregates[number], vectors, self.kernels)
@@ -198,7 +208,7 @@ class _Setup:
         rest: tuple[Grids, ...] = ()
         if number + 1 < len(multigrid.levels):
             below = coarse_system(coarse)
-            rest, _ = self.build(coarse, below, P.restrict_packed(P.whole(), vectors), number + 1)
+            rest, _ = self.build(coarse, below, P.restrict_packed(P.whole(), vectors), number + 1, final)
         grids = (first, *rest)
         return grids, multigrid.cycle(system, grids, number)
 

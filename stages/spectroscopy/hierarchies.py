@@ -50,7 +50,7 @@ def default_levels(lattice: Lattice) -> list[dict[str, Any]]:
     """Aggregates of 4 sites in a direction, 2 where 4 do not divide it or are all of it; 24 vectors.
 
     Further levels of 2 sites and 32 vectors follow while a grid has more than 128 sites and even extents.
-    With those the vectors of the first are refined once more, and theirs once each time that they are built.
+    With those the vectors of the first are refined once more, and theirs once.
     """
     extents = lattice.extents
     aggregate = [4 if n % 4 == 0 and n >= 8 else 2 for n in extents]

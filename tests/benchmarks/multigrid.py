@@ -132,14 +132,14 @@ def one_by_one(multigrid: Multigrid, hierarchy: Hierarchy, machine: Machine) -> 
         fields = random_fields((A.grid.sites, A.components, level.vectors), A.dtype, fine.M.links.links, SEED)
         blocks = [machine.xp.ascontiguousarray(fields[..., k : k + 1]) for k in range(level.vectors)]
         for times, step in (
-            (1, lambda x: relaxed(system, x, level.relaxation)),  # noqa: B023 - called at once
+            (builds, lambda x: relaxed(system, x, level.relaxation)),  # noqa: B023 - called at once
             (level.refinements, lambda x: refined(system, x, cycle, fine.kernels)),  # noqa: B023
         ):
             step(blocks[0])
             together = machine.wall_seconds(lambda: step(fields))  # noqa: B023
             alone = machine.wall_seconds(lambda: [step(block) for block in blocks])  # noqa: B023
-            seconds += builds * times * (alone - together)
-        A, builds = grids.operator, builds * (1 + level.refinements)
+            seconds += times * (alone - together)
+        A, builds = grids.operator, builds + level.refinements
         system, cycle = coarse_system(A), getattr(cycle.below, "cycle", None)
     return seconds
 
