@@ -93,10 +93,16 @@ def to_host(array: Array) -> NDArray:
 
 
 def page_locked(shape: tuple[int, ...], dtype: DTypeLike) -> NDArray:
-    """An array of the host, not filled, that the copy engine reads where it lies; takes 0.2 s for a GiB."""
+    """An array of the host, not filled, that the copy engine reads where it lies; takes 0.2 s for a GiB.
+
+    Where the system does not allow so much, ordinary memory, which `to_device` sends through its buffers.
+    """
     runtime, array = import_module("cupy").cuda.runtime, np.empty(shape, dtype)
     if array.nbytes:
-        runtime.hostRegister(array.ctypes.data, array.nbytes, 0)
+        try:
+            runtime.hostRegister(array.ctypes.data, array.nbytes, 0)
+        except runtime.CUDARuntimeError:
+            return array
         finalize(array, runtime.hostUnregister, array.ctypes.data).atexit = False
     return array
 

@@ -1,5 +1,7 @@
 """Transfers through page-locked pieces: every byte arrives, whatever the size."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -47,3 +49,18 @@ def test_from_page_locked_memory_and_parts_of_it():
 def test_arrays_of_the_host_stay_there():
     array = np.arange(3)
     assert to_host(array) is array
+
+
+def test_where_memory_cannot_be_page_locked_it_is_ordinary(monkeypatch):
+    class CUDARuntimeError(RuntimeError):
+        pass
+
+    def refuse(*_):
+        raise CUDARuntimeError("cudaErrorMemoryAllocation")
+
+    runtime = SimpleNamespace(CUDARuntimeError=CUDARuntimeError, hostRegister=refuse)  # no hostUnregister
+    cupy = SimpleNamespace(cuda=SimpleNamespace(runtime=runtime))
+    monkeypatch.setattr("stages.kernels.transfer.import_module", lambda _: cupy)
+    array = page_locked((3, 5), np.complex64)
+    array[...] = 2
+    assert array.shape == (3, 5) and array.dtype == np.complex64 and array.sum() == 30
