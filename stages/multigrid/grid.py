@@ -9,7 +9,7 @@ both neighbours are one site, where it is 1 they are the site itself.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -155,3 +155,9 @@ class Aggregates:
             last = [np.flatnonzero(within[order] == extent - 1) for order in self._orders]
             found.append(np.stack(last)[self._origins])
         return tuple(found)
+
+
+@lru_cache(maxsize=16)
+def aggregates(fine: Grid, extents: Extents) -> Aggregates:
+    """`Aggregates` whose tables serve every setup on the same lattice. Raises InputError as they do."""
+    return Aggregates(fine, extents)

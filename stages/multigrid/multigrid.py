@@ -20,7 +20,7 @@ from stages.lattice.errors import InputError
 from stages.multigrid.coarse_operator import CoarseOperator, galerkin
 from stages.multigrid.cycle import Cycle, GridSolve, KrylovSolve, Smoother, coarsest_solve
 from stages.multigrid.fine_operator import FineOperator
-from stages.multigrid.grid import Aggregates, Extents, Grid
+from stages.multigrid.grid import Aggregates, Extents, Grid, aggregates
 from stages.multigrid.hierarchy import Attempt, Grids, Hierarchy, check_stored, load_grids
 from stages.multigrid.near_null import random_fields, refined, relaxed
 from stages.multigrid.polynomial import PolynomialSmoother
@@ -105,12 +105,12 @@ class Multigrid:
         A poor one is built once more from another seed. Raises InputError where aggregates do not divide a
         grid or have fewer components than vectors, PoorSetup where the second one is poor too.
         """
-        aggregates = self.aggregates(Grid(M.lattice.extents))
+        blocks = self.aggregates(Grid(M.lattice.extents))
         fine = FineOperator(M.astype(np.complex64))
         like: Array = M.links.links
         started, attempts = time.perf_counter(), []
         for seed in range(self.seed, self.seed + ATTEMPTS):
-            run = _Setup(self, aggregates, fine.kernels, like, seed)
+            run = _Setup(self, blocks, fine.kernels, like, seed)
             grids, cycle = run.build(fine, FineSystem(fine), None, 0)
             attempts.append(Attempt(seed, measured_rate(cycle, like, fine.kernels, seed)))
             if attempts[-1].rate <= self.largest_rate:
@@ -126,11 +126,11 @@ class Multigrid:
         """The hierarchy of which these are `arrays` and `metadata`; InputError unless it is one of M."""
         check_stored(metadata, M)
         fine = FineOperator(M.astype(np.complex64))
-        aggregates = self.aggregates(fine.grid)
-        if [list(blocks.extents) for blocks in aggregates] != metadata["aggregates"]:
+        found = self.aggregates(fine.grid)
+        if [list(blocks.extents) for blocks in found] != metadata["aggregates"]:
             stored = metadata["aggregates"]
             raise InputError(f"the stored multigrid setup has aggregates {stored}, not those of these levels")
-        grids = load_grids(arrays, aggregates, fine.M.links.links, fine.kernels)
+        grids = load_grids(arrays, found, fine.M.links.links, fine.kernels)
         attempts = tuple(Attempt(int(seed), float(rate)) for seed, rate in metadata["attempts"])
         cycle = self.cycle(FineSystem(fine), grids, 0)
         return Hierarchy(M, grids, cycle, attempts, metadata["seconds"])
@@ -139,7 +139,7 @@ class Multigrid:
         """The aggregates of every level; InputError where they do not divide its grid."""
         found: list[Aggregates] = []
         for level in self.levels:
-            found.append(Aggregates(found[-1].coarse if found else grid, level.aggregate))
+            found.append(aggregates(found[-1].coarse if found else grid, tuple(level.aggregate)))
         return found
 
     def cycle(self, system: System, grids: tuple[Grids, ...], number: int) -> Cycle:
