@@ -14,7 +14,7 @@ from pipeline import At, Chunks, Dims, Resources, stage
 from stages.distillation.eigenvectors import LaplaceSolver
 from stages.kernels.choices import choices_used
 from stages.kernels.dispatch import Array, array_module_of
-from stages.kernels.transfer import page_locked, to_device, to_host
+from stages.kernels.transfer import is_page_locked, page_locked, to_device, to_host
 from stages.lattice.errors import InputError
 from stages.lattice.geometry import PARITIES
 from stages.smeared_links import SmearedLinks
@@ -99,6 +99,8 @@ def laplace_basis(eigenvectors: Chunks[LaplaceEigenvectors], *, at: At, time_ext
     size = prod(shape) * first.dtype.itemsize
     streamed = xp is not np and size > DEVICE_SHARE * xp.cuda.Device().mem_info[1]
     vectors = page_locked(shape, first.dtype) if streamed else np.empty(shape, first.dtype)
+    if streamed:
+        at.record(page_locked=is_page_locked(vectors))
     for place, chunk in parts:
         for number, time in enumerate(place["time"]):  # slices are pieces in the store
             vectors[int(time)] = chunk.vectors[number]
