@@ -8,7 +8,9 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from stages.distillation.dilution import LaphDilution, Subsets
+from stages.eigen.rounding import check_reachable
 from stages.kernels.gamma import SPINS
+from stages.laplace_eigenvectors import DTYPES
 from stages.lattice.errors import InputError
 from stages.lattice.geometry import Lattice
 from stages.smeared_links import check_weights
@@ -186,6 +188,10 @@ def read_laph_mesons(file: ParameterFile) -> LaphMesons:
 def contradictions(parameters: LaphMesons) -> Iterator[tuple[Location, str]]:
     """What no single value shows: sections that do not fit each other."""
     operators, times = parameters.operators, parameters.sources.times
+    try:
+        check_reachable(parameters.distillation.tolerance, DTYPES[parameters.distillation.precision])
+    except InputError as error:
+        yield ("distillation", "tolerance"), str(error)
     for location, values in ((("sources", "times"), times), (("operators", "momenta"), operators.momenta)):
         if len(set(values)) < len(values):
             yield location, "names one twice"

@@ -28,14 +28,13 @@ from stages.dirac.operator import LinearOperator
 from stages.eigen.batched_subspace import BatchedSubspace, Matrices, eigh
 from stages.eigen.confirmation import largest_cluster
 from stages.eigen.eigenpairs import BatchedEigenpairs, EigenpairsNotConverged, EigenStatus
+from stages.eigen.rounding import check_reachable
 from stages.eigen.spectrum import estimate_spectrum
 from stages.eigen.window import ABOVE, WindowChoice, kept_columns, subspace_size
 from stages.kernels.dispatch import Array, Kernels, kernels_for, to_device_like, to_host
 from stages.lattice.errors import InputError
 
 MOST_BLOCK = 32
-ROUNDING = 50
-"""Rounding units, relative to the largest eigenvalue, that a true residual can reach."""
 
 GROWTH = 6.0
 """exp of this is what a filter amplifies the lowest eigenvalue by. For systems so small that many of their
@@ -92,12 +91,7 @@ class BatchedLanczos:
         Raises InputError where A is not Hermitian or zero, systems do not divide it or are so small that the
         basis would span their space, or the tolerance is below rounding; EigenpairsNotConverged.
         """
-        least = ROUNDING * float(np.finfo(A.dtype).eps)
-        if self.tolerance < least:
-            raise InputError(
-                f"residuals of {A.dtype} vectors stay above about {least:.1g} of the largest eigenvalue, "
-                f"got a tolerance of {self.tolerance:g}: loosen it, or work in complex128"
-            )
+        check_reachable(self.tolerance, A.dtype)
         dimension = int(np.prod(A.shape))
         if not A.hermitian or systems < 1 or dimension % systems:
             raise InputError(

@@ -26,14 +26,13 @@ from numpy.typing import NDArray
 from stages.dirac.operator import LinearOperator
 from stages.eigen.eigenpairs import Eigenpairs, EigenpairsNotConverged, EigenStatus
 from stages.eigen.memory import available_bytes, check_memory, needed_bytes
+from stages.eigen.rounding import check_reachable
 from stages.eigen.run import Run
 from stages.eigen.window import kept_columns, subspace_size
 from stages.kernels.dispatch import Kernels
 from stages.lattice.errors import InputError
 
 MOST_BLOCK = 32
-ROUNDING = 50
-"""Rounding units, relative to the largest eigenvalue, that a true residual can reach."""
 
 Progress = Callable[[int, int, int, float], None]
 """progress(restarts, converged, wanted, largest residual of the wanted pairs), after each restart cycle."""
@@ -137,12 +136,7 @@ class BlockLanczos:
             raise InputError(f"on_failure must be 'raise' or 'return', got {on_failure!r}")
         if not A.hermitian:
             raise InputError(f"Lanczos needs a Hermitian operator, which {type(A).__name__} is not")
-        least = ROUNDING * float(np.finfo(A.dtype).eps)
-        if self.tolerance < least:
-            raise InputError(
-                f"residuals of {A.dtype} vectors stay above about {least:.1g} of the largest eigenvalue, "
-                f"got a tolerance of {self.tolerance:g}: loosen it, or work in complex128"
-            )
+        check_reachable(self.tolerance, A.dtype)
         if self.vectors > dimension:
             raise InputError(
                 f"{self.vectors} eigenvectors are wanted of an operator of dimension {dimension} on fields "

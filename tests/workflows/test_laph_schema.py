@@ -36,6 +36,11 @@ def laph(tmp_path: Path) -> Path:
             "`distillation.vectors` (line 6): 193 vectors, but a time slice of",
         ),
         ("vectors: 4", "vectors: 0", "`distillation.vectors` (line 6) is 0, expected"),
+        (
+            "vectors: 4,",
+            "vectors: 4, precision: single,",
+            "`distillation.tolerance` (line 6): residuals in single precision stay above about 6e-06 of the",
+        ),
         ("slices: 2", "slices: 3", "3 slices together must be even and divide the 4 of 4x4x4x4"),
         ("vectors: 4,", "vectors: 4, precision: half,", "expected 'double' or 'single'"),
         ("rho: 0.1", "alpha: 0.5", "stout smearing takes rho and nothing else, got alpha"),
