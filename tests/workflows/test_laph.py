@@ -159,6 +159,7 @@ def test_a_chosen_solver_is_that_solver(
     edit(laph, (f"solver: {found[1]}", "solver: auto"), ("[0, 2]", "[0, 2, 3]"))
     wanted = {"perambulator": 2, "mesons": 2, "average": 1, "levels": 1}
     assert missing(quarkline, laph) == wanted  # a campaign that grows keeps its choice
+    assert f"{sum(wanted.values())} chunks missing in" in quarkline("export", laph).err
 
 
 def test_currents_between_sources_and_sinks(quarkline: CommandLine, laph: Path, cluster: str) -> None:

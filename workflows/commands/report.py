@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +14,7 @@ from workflows.commands.options import StoreOption, WorkflowFile
 if TYPE_CHECKING:
     from pipeline import Store
     from workflows.catalogue import Project
+    from workflows.rounds import Round
 
 
 def report(workflow: WorkflowFile, store: StoreOption = None) -> None:
@@ -43,14 +44,20 @@ def complete(project: Project, store: Store, file: Path) -> Project:
     from pipeline.garbage import BACKENDS
     from workflows.rounds import visited
 
-    latest = [list(visited(project, store, backend))[-1] for backend in BACKENDS]
-    best = min(latest, key=lambda found: len(found.plan.missing))
+    found = [list(visited(project, store, backend)) for backend in BACKENDS]
+    best = min(found, key=_left)[-1]
     if best.plan.missing:
         missing = counted(len(best.plan.missing), "chunk")
         typer.echo(f"error: {missing} missing in {store.path}: quarkline run {file}", err=True)
         raise typer.Exit(1)
     run(best.plan, store, cluster=Local(backend=best.plan.backend))
     return best.project
+
+
+def _left(rounds: Sequence[Round]) -> tuple[bool, int, int]:
+    """Order of backends: complete ones, then those in later rounds, then those with less to do."""
+    missing = len(rounds[-1].plan.missing)
+    return missing > 0, -len(rounds), missing
 
 
 def publish(project: Project, store: Store) -> Path:
