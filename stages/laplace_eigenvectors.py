@@ -31,7 +31,9 @@ class LaplaceEigenvectors(NamedTuple):
     `stages.distillation.eigenvectors`; lattice units.
     """
 
-    vectors: Annotated[np.ndarray, Dims("time", "parity", "site", "color", "eigenvector", pieces={"time": 1})]
+    vectors: Annotated[
+        np.ndarray, Dims("time", "parity", "site", "colour", "eigenvector", pieces={"time": 1})
+    ]
     """complex64 or complex128; sites of the slice, parity that of x + y + z + t."""
     eigenvalue: Annotated[np.ndarray, Dims("time", "eigenvector")]
     """float64, ascending."""

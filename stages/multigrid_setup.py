@@ -34,7 +34,7 @@ class MultigridSetup(NamedTuple):
     """uint8, JSON: aggregates, what the operator is known by, convergence rates, seconds of the setup."""
 
 
-@stage(version="1", over=("config",), resources=Resources(device=1), labels={"field": FIELDS})
+@stage(version="2", over=("config",), resources=Resources(device=1), labels={"field": FIELDS})
 def multigrid_setup(
     operator: WilsonOperator, *, at: At, levels: Sequence[Mapping[str, Any]], seed: int
 ) -> MultigridSetup:

@@ -9,6 +9,7 @@ refined themselves where they are to stay: for the refinement of the vectors abo
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -111,7 +112,8 @@ class Multigrid:
         started, attempts = time.perf_counter(), []
         for seed in range(self.seed, self.seed + ATTEMPTS):
             run = _Setup(self, blocks, fine.kernels, like, seed)
-            grids, cycle = run.build(fine, FineSystem(fine), None, 0)
+            refinements = [level.refinements for level in self.levels]
+            grids, cycle = run.build(fine, FineSystem(fine), None, 0, refinements)
             attempts.append(Attempt(seed, measured_rate(cycle, like, fine.kernels, seed)))
             if attempts[-1].rate <= self.largest_rate:
                 return Hierarchy(M, grids, cycle, tuple(attempts), time.perf_counter() - started)
@@ -173,19 +175,19 @@ class _Setup:
         system: System,
         above: Array | None,
         number: int,
-        final: bool = True,
+        refinements: Sequence[int],
     ) -> tuple[tuple[Grids, ...], Cycle]:
         """Grids and cycle of level `number`; above: the restricted vectors of the level before.
 
-        final: whether they are to stay.
+        refinements: of this level and of those below; these only for the grids that stay.
         """
-        level = self.multigrid.levels[number]
-        refinements = level.refinements if final else 0
-        vectors = relaxed(system, self._start(A, above, number), level.relaxation)
-        grids, cycle = self._grids(A, system, vectors, number, final and not refinements)
-        for left in reversed(range(refinements)):
+        own, *below = refinements
+        none = [0] * len(below)
+        vectors = relaxed(system, self._start(A, above, number), self.multigrid.levels[number].relaxation)
+        grids, cycle = self._grids(A, system, vectors, number, none if own else below)
+        for left in reversed(range(own)):
             vectors = refined(system, vectors, cycle, self.kernels)
-            grids, cycle = self._grids(A, system, vectors, number, not left)
+            grids, cycle = self._grids(A, system, vectors, number, none if left else below)
         return grids, cycle
 
     def _start(self, A: FineOperator | CoarseOperator, above: Array | None, number: int) -> Array:
@@ -199,16 +201,22 @@ class _Setup:
         return fields
 
     def _grids(
-        self, A: FineOperator | CoarseOperator, system: System, vectors: Array, number: int, final: bool
+        self,
+        A: FineOperator | CoarseOperator,
+        system: System,
+        vectors: Array,
+        number: int,
+        refinements: Sequence[int],
     ) -> tuple[tuple[Grids, ...], Cycle]:
+        """Of these vectors; refinements: of the levels below."""
         multigrid = self.multigrid
         P = transfer(self.aggregates[number], vectors, self.kernels)
         coarse = galerkin(A, P)
         first = Grids(P, coarse)
         rest: tuple[Grids, ...] = ()
         if number + 1 < len(multigrid.levels):
-            below = coarse_system(coarse)
-            rest, _ = self.build(coarse, below, P.restrict_packed(P.whole(), vectors), number + 1, final)
+            above = P.restrict_packed(P.whole(), vectors)
+            rest, _ = self.build(coarse, coarse_system(coarse), above, number + 1, refinements)
         grids = (first, *rest)
         return grids, multigrid.cycle(system, grids, number)
 

@@ -44,6 +44,8 @@ def test_polynomials_are_the_two_updates(backend, random, tolerance, n, count):
     assert np.array_equal(backend.host(basis)[1:], v[1:])
     with pytest.raises(InputError, match="coefficients must be complex of shape"):
         backend.kernels.lane_blas.lane_polynomial(field, basis, backend.array(c[:, :-1]))
+    with pytest.raises(InputError, match="the basis must be a C-contiguous"):
+        backend.kernels.lane_blas.lane_polynomial(field, basis[::-1], backend.array(c))
 
 
 @pytest.mark.parametrize("rows", [1, 6, 47, 2048, 2049, 70001])

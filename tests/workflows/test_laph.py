@@ -48,7 +48,7 @@ def test_results_have_names(ran: Path) -> None:
     modes, tau, mesons = (
         open_result(ran / "store", name) for name in ("laplace_eigenvectors", "perambulator", "mesons")
     )
-    assert modes.vectors.dims == ("config", "time", "parity", "site", "color", "eigenvector")
+    assert modes.vectors.dims == ("config", "time", "parity", "site", "colour", "eigenvector")
     assert modes.vectors.shape == (2, 4, 2, 32, 3, 4) and float(modes.residual.max()) < 1e-6
     dims = ("config", "source", "time", "spin_sink", "sink", "spin_source", "eigenvector")
     assert tau.perambulator.dims == dims and list(tau.source.values) == ["t0", "t2"]

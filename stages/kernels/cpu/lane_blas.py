@@ -62,6 +62,7 @@ def lane_polynomial(y: NDArray, v: NDArray, c: NDArray) -> None:
     With powers v[k] = A^k v[0] that is a step of a polynomial method: v[0] stays the residual of y. Every
     field is read once. Coefficients are rounded to the precision of the fields.
     """
+    check_lanes(v, y)
     check_lanes(v[:-1], y, c)
     fold, dtype = _fold(y), y.real.dtype
     rows = _reals(y, 1, fold)[0]

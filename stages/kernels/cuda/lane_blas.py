@@ -45,6 +45,7 @@ def lane_polynomial(y: cupy.ndarray, v: cupy.ndarray, c: cupy.ndarray) -> None:
     With powers v[k] = A^k v[0] that is a step of a polynomial method: v[0] stays the residual of y. Every
     field is read once. Coefficients are rounded to the precision of the fields.
     """
+    check_lanes(v, y)
     check_lanes(v[:-1], y, c)
     count, n, rows = len(c), y.shape[-1], y.size // y.shape[-1]
     kernel = columns.lane_polynomial(n, y.dtype, rows, count)

@@ -38,5 +38,6 @@ def lane_polynomial(y: Array, v: Array, c: Array) -> None:
     With powers v[k] = A^k v[0] that is a step of a polynomial method: v[0] stays the residual of y.
     Coefficients are rounded to the precision of the fields.
     """
+    check_lanes(v, y)
     lane_update(y, v[:-1], c)
     lane_update(v[0], v[1:], -c)
