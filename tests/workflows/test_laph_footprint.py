@@ -1,4 +1,4 @@
-"""What eigensolves of the Laplacian and current insertions allocate is what a plan says."""
+"""What eigensolves of the Laplacian, perambulators and current insertions allocate is what a plan says."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from stages.current_insertion import current_insertion
 from stages.distillation.columns import FullColumns
 from stages.laplace_eigenvectors import LaplaceBasis, laplace_eigenvectors
 from stages.lattice.geometry import Lattice
+from stages.perambulator import perambulator
 from stages.smeared_links import SmearedLinks
 from stages.wilson import wilson_operator
 from workflows.footprint import PROCESS
@@ -20,6 +21,7 @@ from workflows.laph_footprint import (
     eigensolve_device_memory,
     inserting_memory,
     insertions_bytes,
+    solving_memory,
     vectors_bytes,
 )
 
@@ -42,6 +44,28 @@ def test_an_eigensolve_stays_within_20_percent_of_the_plan(
     tracemalloc.stop()
     planned = eigensolve_device_memory(lattice, lattice.time_extent, vectors, 8, "double")
     assert planned / 1.2 < peak < 1.2 * planned
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("solver", "least"), [("bicgstab", 0.75), ("gcr", 0.9)])
+def test_perambulators_stay_within_20_percent_of_the_plan(solver: str, least: float) -> None:
+    """Heavy quarks on free links; any vectors. Solvers that keep less than the most are below the plan."""
+    lattice, vectors, block = Lattice((8, 8, 8, 8)), 8, 8
+    unit = np.tile(np.eye(3, dtype=complex), (4, 2, lattice.half_volume, 1, 1))
+    at, times = At(config="a", source=("t0",)), lattice.time_extent
+    modes = np.random.default_rng(4).normal(size=(times, 2, lattice.sites_per_slice, 3, vectors)) + 0j
+    basis, columns = LaplaceBasis(modes, np.zeros((times, vectors))), FullColumns((0,), times, vectors)
+    gauge = GaugeLinks(unit, np.array(lattice.extents))
+    tracemalloc.start()
+    operator = wilson_operator(gauge, at=at, boundary="periodic", mass=2.0, csw=1.0)
+    tracemalloc.reset_peak()
+    settings = {"solver": solver, "tolerance": 1e-6, "precision": "double", "block": block}
+    perambulator(operator, basis, columns, at=at, **settings)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    planned = solving_memory(lattice, vectors, block, solver, 4 * vectors, "double", "double") - PROCESS
+    planned -= vectors_bytes(lattice, times, vectors, "double")
+    assert least * planned < peak < 1.2 * planned
 
 
 @pytest.mark.slow
