@@ -15,7 +15,7 @@ from stages.distillation.columns import FullColumns
 from stages.distillation.generalised_perambulators import Ends, generalised_perambulators
 from stages.distillation.insertions import Insertions
 from stages.distillation.projected import library
-from stages.kernels.choices import choices_used
+from stages.kernel_choices import recorded_choices
 from stages.kernels.gamma import SPINS
 from stages.laplace_eigenvectors import LaplaceBasis
 from stages.multigrid.hierarchy import Hierarchy
@@ -95,12 +95,10 @@ def current_insertion(
     insertions = Insertions(operator.lattice, tuple(momenta), tuple(displacements))
     method = make_method(solver, precision, tolerance, max_iterations, hierarchy)
     free = partial(free_bytes, library(operator))
-    with choices_used() as choices:
+    with recorded_choices(at):
         result, made = generalised_perambulators(
             operator, basis.vectors, ends, insertions, method, block, free, lambda *done: at.progress(*done)
         )
-    if choices:
-        at.record(kernel_choices=sorted(choices))
     record(at, solver, precision, made)
     k = columns.eigenvectors
     spinors = result.reshape(*result.shape[:-2], SPINS, k, SPINS, k)

@@ -13,7 +13,7 @@ from stages.dirac.staggered import SquaredDslash, StaggeredDslash
 from stages.eigen.block_lanczos import BlockLanczos
 from stages.eigen.eigenpairs import Eigenpairs
 from stages.eigen.stored_vectors import check_precision, from_store, to_store
-from stages.kernels.choices import choices_used
+from stages.kernel_choices import recorded_choices
 from stages.kernels.dispatch import array_module
 from stages.lattice.errors import InputError
 from stages.lattice.geometry import EVEN
@@ -84,17 +84,17 @@ def deflation_space(
     _check_count(vectors, 3 * dslash.lattice.half_volume, "the even sites of the lattice have")
     lanczos = BlockLanczos(vectors, block, tolerance, subspace, degree, max_restarts=max_restarts)
     settings = [block, subspace or 0, degree or 0]
-    with choices_used() as choices:
+    with recorded_choices(at):
         found = lanczos.solve(B, array_module(dslash.links.thin), _progress_of(at), _checkpoint(at, settings))
-        record(found, at, choices)
-        eigenvalue, basis = found.values, found.vectors
-        del found
-        parts, scale = to_store(basis, dslash.lattice, precision)
-        if precision != "double":
-            xp = array_module(basis)
-            del basis  # its memory is needed
-            basis = from_store(parts, scale, xp)
-        kept = Deflation.of(B, basis)
+    record(found, at)
+    eigenvalue, basis = found.values, found.vectors
+    del found
+    parts, scale = to_store(basis, dslash.lattice, precision)
+    if precision != "double":
+        xp = array_module(basis)
+        del basis  # its memory is needed
+        basis = from_store(parts, scale, xp)
+    kept = Deflation.of(B, basis)
     assert kept.residuals is not None
     at.record(precision=precision, residual_max=float(kept.residuals.max()))
     return DeflationSpace(eigenvalue, kept.residuals, kept.gram, kept.projected, parts, scale)
@@ -142,10 +142,8 @@ def deflation(
     return made
 
 
-def record(found: Eigenpairs, at: At, choices: Any) -> None:
+def record(found: Eigenpairs, at: At) -> None:
     """Keeps with the chunk how the eigenpairs were found."""
-    if choices:
-        at.record(kernel_choices=sorted(choices))
     at.record(
         restarts=found.restarts,
         matvecs=found.matvecs,

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from pipeline import At, Chunks, Dims, Resources, stage
 from stages.distillation.eigenvectors import LaplaceSolver
-from stages.kernels.choices import choices_used
+from stages.kernel_choices import recorded_choices
 from stages.kernels.dispatch import Array, array_module_of
 from stages.kernels.transfer import is_page_locked, page_locked, to_device, to_host
 from stages.lattice.errors import InputError
@@ -83,10 +83,8 @@ def laplace_eigenvectors(
     def report(restarts: int, done: int, wanted: int, residual: float) -> None:
         at.progress(done, wanted, restarts=restarts, residual=residual)
 
-    with choices_used() as choices:
+    with recorded_choices(at):
         found = solver.solve(links.links, links.lattice, [int(time) for time in at["time"]], report)
-    if choices:
-        at.record(kernel_choices=sorted(choices))
     at.record(precision=precision, residual_max=float(found.residuals.max()))
     return LaplaceEigenvectors(to_host(found.vectors), found.values, found.residuals)
 

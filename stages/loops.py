@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
@@ -14,7 +14,7 @@ from stages.estimators.split_even import SplitEvenTrace
 from stages.estimators.stochastic import Loops, stochastic_loops
 from stages.estimators.trace import LoopTrace, Progress
 from stages.estimators.trace import current_links as choose_links
-from stages.kernels.choices import choices_used
+from stages.kernel_choices import recorded_choices
 from stages.kernels.dispatch import Array, array_module
 from stages.lattice.errors import InputError
 from stages.lattice.geometry import DIRECTIONS, EVEN, ODD, PARITIES
@@ -97,9 +97,9 @@ def current_loops(
     made = make_solver(solver, precision, tolerance, max_iterations)
     trace = loop_trace(dslash, mass, current_links, made, deflation, deflated_noise)
     vectors = sources(dslash, at, seed, noise)
-    with choices_used() as choices:
+    with recorded_choices(at):
         loops = stochastic_loops(trace, vectors, Dilution.parse(dilution), block, progress_of(at, trace))
-    record(at, solver, precision, choices, trace)
+    record(at, solver, precision, trace)
     return CurrentLoops(*by_probe(loops, at))
 
 
@@ -139,10 +139,10 @@ def split_even_loops(
     deflate = (deflation, deflated_noise)
     traces = [loop_trace(dslash, mass, current_links, made, *deflate) for mass in (light, strange)]
     vectors = sources(dslash, at, seed, noise)
-    with choices_used() as choices:
+    with recorded_choices(at):
         report = progress_of(at, *traces)
         loops = stochastic_loops(SplitEvenTrace(*traces), vectors, Dilution.parse(dilution), block, report)
-    record(at, solver, precision, choices, *traces)
+    record(at, solver, precision, *traces)
     return FlavourLoops(*by_probe(loops, at))
 
 
@@ -177,9 +177,9 @@ def exact_loops(
     Raises InputError above 6^4 sites.
     """
     trace = loop_trace(dslash, mass, current_links, make_solver(solver, precision, tolerance, max_iterations))
-    with choices_used() as choices:
+    with recorded_choices(at):
         loops = exact_trace(trace, array_module(dslash.links.thin), block, progress_of(at, trace))
-    record(at, solver, precision, choices, trace)
+    record(at, solver, precision, trace)
     return ExactLoops(loops.current[0], loops.density[0])
 
 
@@ -237,16 +237,13 @@ def progress_of(at: At, *traces: LoopTrace) -> Progress:
     return report
 
 
-def record(at: At, solver: str, precision: str, choices: Collection[str], *traces: LoopTrace) -> None:
+def record(at: At, solver: str, precision: str, *traces: LoopTrace) -> None:
     """Keeps with the chunk how it was solved; residuals are the largest of all right-hand sides.
 
-    traces: of one mass each. choices: launch shapes chosen by measurement, recorded where there are any; they
-    may alter rounding.
+    traces: of one mass each.
     """
     solves = [trace.record for trace in traces]
     seconds, rhs = sum(solve.seconds for solve in solves), sum(solve.rhs for solve in solves)
-    if choices:
-        at.record(kernel_choices=sorted(choices))
     at.record(
         solver=solver,
         precision=precision,

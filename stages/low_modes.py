@@ -9,7 +9,7 @@ import numpy as np
 from pipeline import At, Dims, Resources, stage
 from stages.estimators.low_modes import low_mode_current, low_mode_density, mode_currents
 from stages.estimators.trace import current_links as choose_links
-from stages.kernels.choices import choices_used
+from stages.kernel_choices import recorded_choices
 from stages.lattice.geometry import DIRECTIONS
 from stages.loops import FlavourLoops
 from stages.solvers.deflation import StaggeredDeflation
@@ -42,10 +42,8 @@ def low_mode_loops(deflation: StaggeredDeflation, *, at: At, current_links: str 
     """
     dslash = deflation.dslash
     links = choose_links(dslash.links, current_links)
-    with choices_used() as choices:
+    with recorded_choices(at):
         found = mode_currents(dslash, links, deflation.even, lambda done, total: at.progress(done, total))
-    if choices:
-        at.record(kernel_choices=sorted(choices))
     at.record(
         modes=len(found.eigenvalue),
         eigenvalue_range=[float(found.eigenvalue[0]), float(found.eigenvalue[-1])],

@@ -10,7 +10,7 @@ import numpy as np
 
 from pipeline import At, Dims, Resources, stage
 from stages.dirac.wilson import WilsonOperator
-from stages.kernels.choices import choices_used
+from stages.kernel_choices import recorded_choices
 from stages.multigrid.hierarchy import Hierarchy
 from stages.spectroscopy.hierarchies import multigrid_of
 
@@ -46,10 +46,8 @@ def multigrid_setup(
     random residual is made again with another seed, which is recorded. Raises InputError, and PoorSetup where
     that one is no better.
     """
-    with choices_used() as choices:
+    with recorded_choices(at):
         made = multigrid_of(levels, seed).setup(operator)
-    if choices:
-        at.record(kernel_choices=sorted(choices))
     at.record(
         setup_seconds=made.seconds,
         rate=made.rate,

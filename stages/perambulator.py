@@ -14,7 +14,7 @@ from stages.dirac.wilson import WilsonOperator
 from stages.distillation.columns import Columns, FullColumns, StochasticColumns
 from stages.distillation.projected import library, projected_solutions
 from stages.eigen.memory import available_bytes
-from stages.kernels.choices import choices_used
+from stages.kernel_choices import recorded_choices
 from stages.kernels.gamma import SPINS
 from stages.laplace_eigenvectors import LaplaceBasis
 from stages.multigrid.hierarchy import Hierarchy
@@ -135,12 +135,10 @@ def _solve(
     """Projections ``[time, spin, eigenvector, column]``, and both residuals of each column."""
     method = make_method(solver, precision, tolerance, max_iterations, hierarchy)
     free = partial(free_bytes, library(operator))
-    with choices_used() as choices:
+    with recorded_choices(at):
         result, made = projected_solutions(
             operator, basis.vectors, columns, method, block, free, lambda *done: at.progress(*done)
         )
-    if choices:
-        at.record(kernel_choices=sorted(choices))
     record(at, solver, precision, made)
     return result, np.concatenate(made.residual), np.concatenate(made.full_residual)
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from pipeline import At, Dims, Resources, stage
 from stages.dirac.wilson import WilsonOperator
-from stages.kernels.choices import choices_used
+from stages.kernel_choices import recorded_choices
 from stages.multigrid.hierarchy import Hierarchy
 from stages.sources import Sources
 from stages.spectroscopy.even_odd import Propagation, propagate
@@ -64,10 +64,8 @@ def propagator(
     """
     method = make_method(solver, precision, tolerance, max_iterations, hierarchy)
     fields = sources.fields.reshape(*sources.fields.shape[:3], -1)
-    with choices_used() as choices:
+    with recorded_choices(at):
         x, made = propagate(operator, fields, method, block, lambda done, total: at.progress(done, total))
-    if choices:
-        at.record(kernel_choices=sorted(choices))
     record(at, solver, precision, made)
     shape = sources.fields.shape[3:]
     widths = [len(block) for block in made.residual]
