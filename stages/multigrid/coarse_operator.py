@@ -142,14 +142,14 @@ def inverse_or_nan(matrices: Array) -> Array:
 def galerkin(A: LevelOperator, P: Transfer) -> CoarseOperator:
     """P^H A P for A that is gamma5-Hermitian."""
     coarse = P.aggregates.coarse
-    columns, whole = P.columns(), P.whole()
-    diagonal = P.restrict_packed(whole, A.local(columns))
+    columns = P.columns()
+    diagonal = P.restrict(A.local(columns))
     links = array_module(diagonal).empty((coarse.sites, HOPS, *diagonal.shape[1:]), diagonal.dtype)
     signs, factor = gamma5(diagonal), diagonal.real.dtype.type(A.hop_factor)
     for mu in range(4):
         moved = A.forward_hop(mu, columns)
         beyond = P.restrict_packed(P.face(mu), moved) * factor
-        inside = P.restrict_packed(whole, moved) * factor - beyond
+        inside = P.restrict(moved) * factor - beyond
         diagonal += inside + _mirrored(inside, signs)
         links[:, 2 * mu] = beyond
         behind = to_device_like(coarse.neighbours[:, 2 * mu + 1], links)

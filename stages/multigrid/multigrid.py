@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -212,11 +212,10 @@ class _Setup:
         multigrid = self.multigrid
         P = transfer(self.aggregates[number], vectors, self.kernels)
         coarse = galerkin(A, P)
-        first = Grids(P, coarse)
+        first = Grids(replace(P), coarse)  # what P packed for the setup, few cycles read
         rest: tuple[Grids, ...] = ()
         if number + 1 < len(multigrid.levels):
-            above = P.restrict_packed(P.whole(), vectors)
-            rest, _ = self.build(coarse, coarse_system(coarse), above, number + 1, refinements)
+            rest, _ = self.build(coarse, coarse_system(coarse), P.restrict(vectors), number + 1, refinements)
         grids = (first, *rest)
         return grids, multigrid.cycle(system, grids, number)
 

@@ -92,13 +92,9 @@ class Transfer:
         table = to_device_like(np.ascontiguousarray(sites), vectors)
         return self.kernels.aggregation.pack(vectors, table, fine_sites or self.aggregates.fine.sites)
 
-    def whole(self) -> Any:
-        """P packed for `restrict_packed`: a setup drops it, most cycles read the even sites alone."""
-        return self._packed(self.vectors, self.aggregates.sites)
-
     @cached_property
     def _whole(self) -> Any:
-        return self.whole()
+        return self._packed(self.vectors, self.aggregates.sites)
 
     @cached_property
     def _even(self) -> Any:
