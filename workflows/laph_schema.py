@@ -14,8 +14,6 @@ from stages.laplace_eigenvectors import DTYPES
 from stages.lattice.errors import InputError
 from stages.lattice.geometry import Lattice
 from stages.smeared_links import check_weights
-from stages.spectroscopy.hierarchies import check_levels
-from stages.spectroscopy.methods import MULTIGRID
 from stages.spectroscopy.operators import BASES, MesonOperator, words_of
 from workflows.insertion_schema import InsertionSection, insertion_faults, insertion_misfits
 from workflows.mesons_schema import (
@@ -25,6 +23,7 @@ from workflows.mesons_schema import (
     Quark,
     Times,
     Triples,
+    level_misfits,
 )
 from workflows.noise_schema import Seed
 from workflows.parameter_file import Location, ParameterFile, Section, validated
@@ -237,9 +236,5 @@ def misfits(parameters: LaphMesons, lattice: Lattice, configurations: int) -> It
             yield ("sources", "times"), f"{time} is none of 0 to {starts - 1}"
     if parameters.insertions:
         yield from insertion_misfits(parameters.insertions, lattice)
-    if parameters.solves.solver in (MULTIGRID, "auto"):
-        try:
-            check_levels(parameters.multigrid.plain(lattice), lattice)
-        except InputError as error:
-            yield ("multigrid", "levels"), str(error)
+    yield from level_misfits(parameters.multigrid, parameters.solves, lattice)
     yield from too_few_bins(configurations, parameters.analysis.jackknife_bin)

@@ -242,9 +242,16 @@ def misfits(parameters: Mesons, lattice: Lattice, configurations: int) -> Iterat
             check_place(lattice, place)
         except InputError as error:
             yield ("sources", "points" if 0 <= place.time < lattice.time_extent else "times"), str(error)
-    if parameters.solves.solver in (MULTIGRID, "auto"):
+    yield from level_misfits(parameters.multigrid, parameters.solves, lattice)
+    yield from too_few_bins(configurations, parameters.analysis.jackknife_bin)
+
+
+def level_misfits(
+    section: MultigridSection, solves: MesonSolves, lattice: Lattice
+) -> Iterator[tuple[Location, str]]:
+    """Levels of multigrid that do not fit the lattice, where multigrid may solve."""
+    if solves.solver in (MULTIGRID, "auto"):
         try:
-            check_levels(parameters.multigrid.plain(lattice), lattice)
+            check_levels(section.plain(lattice), lattice)
         except InputError as error:
             yield ("multigrid", "levels"), str(error)
-    yield from too_few_bins(configurations, parameters.analysis.jackknife_bin)

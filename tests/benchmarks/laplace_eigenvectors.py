@@ -13,7 +13,6 @@ first row; what the applications alone would take at the copy bandwidth, as a pa
 from __future__ import annotations
 
 import argparse
-import time
 
 from stages.dirac.laplacian import FoldedLaplacian, SpatialHop
 from stages.distillation.eigenvectors import slices_alone
@@ -59,20 +58,11 @@ def measured(
     """Cells of a row, and milliseconds a slice."""
     A, count = FoldedLaplacian(hop), hop.lattice.time_extent
     method = BatchedLanczos(vectors, block, tolerance)
-    method.solve(A, count, machine.xp)
-    wait(machine)
-    started = time.perf_counter()
     found = method.solve(A, count, machine.xp)
-    wait(machine)
-    seconds = time.perf_counter() - started
+    seconds = machine.wall_seconds(lambda: method.solve(A, count, machine.xp))
     floor = found.matvecs * A.bytes(block) / copy / 1e9
     numbers = [str(found.restarts), str(found.matvecs), str(found.degree), f"{seconds:.2f}"]
     return [*numbers, f"{1000 * seconds / count:.1f}", f"{floor / seconds:.2f}"], 1000 * seconds / count
-
-
-def wait(machine: Machine) -> None:
-    if machine.backend == "cuda":
-        machine.xp.cuda.Device().synchronize()
 
 
 def row(*cells: str) -> str:

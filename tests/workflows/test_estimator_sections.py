@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 
 import numpy as np
 import pytest
-from tiny_project import TINY, CommandLine, edit, run_to_its_end
+from tiny_project import TINY, CommandLine, edit, missing, run_to_its_end
 
 from pipeline import open_result
 
@@ -32,11 +31,6 @@ def estimated(tmp_path_factory: pytest.TempPathFactory, cluster: str) -> Path:
     (folder / "g2.yaml").write_text(TINY)
     edit(folder / "g2.yaml", SECTIONS, FINE, EXACT, ("tolerance: 1.0e-3", "tolerance: 1.0e-9"))
     return run_to_its_end(folder, cluster)
-
-
-def plan(quarkline: CommandLine, file: Path) -> dict[str, int]:
-    nodes = [chunk["node"] for chunk in json.loads(quarkline("plan", file, "--json").out)["missing"]]
-    return {node: nodes.count(node) for node in nodes}
 
 
 def test_low_and_high_parts_are_kept_apart_and_the_correlator_has_their_sum(estimated: Path) -> None:
@@ -67,9 +61,9 @@ def test_more_probes_reuse_those_that_are_there(
 ) -> None:
     file = tmp_path / "g2.yaml"
     file.write_text((estimated / "g2.yaml").read_text().replace("store: store", f"store: {estimated}/store"))
-    assert plan(quarkline, file) == {}
+    assert missing(quarkline, file) == {}
     edit(file, ("probes: 2", "probes: 4"))
-    assert plan(quarkline, file) == {"probed_loops_split_even": 2 * 2 * 2}
+    assert missing(quarkline, file) == {"probed_loops_split_even": 2 * 2 * 2}
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tiny_laph import LAPH
-from tiny_project import CommandLine, edit, missing
+from tiny_project import CommandLine, edit, missing, run_to_its_end
 
 from pipeline import open_result
 from stages.spectroscopy.gammas import NAMES
-from workflows.command import main
 
 NOISE = (
     "solves: {",
@@ -31,10 +30,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory, cluster: str) -> Path:
     """A folder in which `laph.yaml` has run to its end. Only to be copied."""
     folder = tmp_path_factory.mktemp("laph")
     (folder / "laph.yaml").write_text(LAPH)
-    with pytest.MonkeyPatch.context() as place:
-        place.chdir(folder)
-        assert main(["run", "laph.yaml", "--cluster", cluster]) == 0
-    return folder
+    return run_to_its_end(folder, cluster, "laph.yaml")
 
 
 @pytest.fixture

@@ -9,11 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tiny_mesons import MESONS
-from tiny_project import CommandLine, edit, missing
+from tiny_project import CommandLine, edit, missing, run_to_its_end
 
 from pipeline import open_result
 from stages.spectroscopy.gammas import NAMES
-from workflows.command import main
 
 PION = NAMES.index("Gamma5")
 
@@ -23,10 +22,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory, cluster: str) -> Path:
     """A folder in which `mesons.yaml` has run to its end. Only to be copied."""
     folder = tmp_path_factory.mktemp("mesons")
     (folder / "mesons.yaml").write_text(MESONS)
-    with pytest.MonkeyPatch.context() as place:
-        place.chdir(folder)
-        assert main(["run", "mesons.yaml", "--cluster", cluster]) == 0
-    return folder
+    return run_to_its_end(folder, cluster, "mesons.yaml")
 
 
 @pytest.fixture

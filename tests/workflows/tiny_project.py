@@ -72,11 +72,11 @@ def edit(file: Path, *changes: tuple[str, str]) -> Path:
     return file
 
 
-def run_to_its_end(folder: Path, cluster: str) -> Path:
-    """Run `g2.yaml` in its folder, which is returned."""
+def run_to_its_end(folder: Path, cluster: str, name: str = "g2.yaml") -> Path:
+    """Run a workflow file in its folder, which is returned."""
     with pytest.MonkeyPatch.context() as place:
         place.chdir(folder)
-        assert main(["run", "g2.yaml", "--cluster", cluster]) == 0
+        assert main(["run", name, "--cluster", cluster]) == 0
     return folder
 
 
