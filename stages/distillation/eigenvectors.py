@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 
 from stages.dirac.laplacian import DIAGONAL, FoldedLaplacian, SpatialHop, check_links
 from stages.eigen.batched_lanczos import BatchedLanczos, Progress
-from stages.eigen.random_block import fill_random
 from stages.eigen.window import subspace_size
 from stages.kernels.dispatch import Array, Kernels, array_module, to_device_like, to_host
 from stages.lattice.errors import InputError
@@ -217,7 +216,7 @@ def _in_convention(kernels: Kernels, vectors: Array, values: NDArray[np.float64]
     widest = max(group.stop - group.start for row in groups for group in row)
     columns = array_module(vectors).ascontiguousarray(vectors).reshape(slices, -1, k)
     references = array_module(vectors).empty((slices, columns.shape[1], widest), vectors.dtype)
-    fill_random(references[0], array_module(vectors), REFERENCE_SEED, 0)
+    kernels.random_block.fill_random(references[0], REFERENCE_SEED, 0)
     references[1:] = references[:1]
     overlaps = to_host(kernels.batched_basis.project(columns, references))
     rotations = np.zeros((slices, k, k), complex)

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.eigen.random_block import fill_random
 from stages.kernels.dispatch import Array, Kernels, to_device_like, to_host
 from stages.lattice.threads import in_threads
 
@@ -53,7 +52,8 @@ class BatchedSubspace:
         block: int,
         seed: int,
     ) -> None:
-        self.basis, self.xp, self.seed, self.draws = kernels.batched_basis, xp, seed, 0
+        self.basis, self.random_block = kernels.batched_basis, kernels.random_block
+        self.xp, self.seed, self.draws = xp, seed, 0
         self.block, self.used = block, 0
         self.unit = float(np.finfo(dtype).eps)
         self.V = xp.empty((systems, rows, size), dtype)
@@ -147,7 +147,7 @@ class BatchedSubspace:
 
     def _fill(self, block: Array) -> None:
         """Random columns of norm near one."""
-        fill_random(block, self.xp, self.seed, self.draws)
+        self.random_block.fill_random(block, self.seed, self.draws)
         self.draws += 1
         block *= (1.5 / block.shape[1]) ** 0.5
 

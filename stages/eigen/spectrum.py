@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh_tridiagonal
 
 from stages.dirac.operator import LinearOperator
-from stages.eigen.random_block import fill_random
 from stages.eigen.rayleigh import not_finite
 from stages.kernels.dispatch import Array, Kernels, to_device_like, to_host
 
@@ -78,7 +77,7 @@ class _Lanczos:
         self.A, self.kernels = A, kernels
         self.dimension = int(np.prod(A.shape))
         self.x = xp.empty((*A.shape, 1), A.dtype)
-        fill_random(self.x, xp, seed, 0)
+        kernels.random_block.fill_random(self.x, seed, 0)
         self._scale(self.x, 1 / self._norm(self.x))
         self.before, self.out = xp.zeros_like(self.x), xp.empty_like(self.x)
         self.alphas: list[float] = []

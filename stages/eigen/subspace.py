@@ -22,7 +22,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.eigen.random_block import fill_random
 from stages.kernels.cholesky import Matrix
 from stages.kernels.dispatch import Array, Kernels, to_device_like, to_host
 from stages.solvers.orthonormal import orthonormalise
@@ -177,7 +176,7 @@ class Subspace:
     def _draw(self, first: int) -> None:
         """Random columns of norm near one from this one of X on."""
         fresh = self.xp.empty((*self.X.shape[:-1], self.block - first), self.X.dtype)
-        fill_random(fresh, self.xp, self.seed, self.draws)
+        self.kernels.random_block.fill_random(fresh, self.seed, self.draws)
         fresh *= (1.5 / self.dimension) ** 0.5
         self.draws += 1
         self.X[..., first:] = fresh

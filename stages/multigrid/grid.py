@@ -144,7 +144,7 @@ class Aggregates:
         return (self.coarse.coordinates * self.extents).sum(axis=1) % 2
 
     @cached_property
-    def faces(self) -> tuple[NDArray[np.int64], ...]:
+    def faces(self) -> tuple[NDArray[np.int32], ...]:
         """For each mu places in the rows of `sites` of those whose neighbour in +mu is beyond the aggregate.
 
         ``[aggregate, site of the face]``; over a boundary of the grid it is beyond it also where that
@@ -153,8 +153,13 @@ class Aggregates:
         found = []
         for within, extent in zip(self._within, self.extents, strict=True):
             last = [np.flatnonzero(within[order] == extent - 1) for order in self._orders]
-            found.append(np.stack(last)[self._origins])
+            found.append(np.stack(last).astype(np.int32)[self._origins])
         return tuple(found)
+
+    @cached_property
+    def face_sites(self) -> tuple[NDArray[np.int32], ...]:
+        """The sites at those places."""
+        return tuple(np.take_along_axis(self.sites, places, axis=1) for places in self.faces)
 
 
 @lru_cache(maxsize=16)

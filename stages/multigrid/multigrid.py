@@ -146,17 +146,22 @@ class Multigrid:
 
     def cycle(self, system: System, grids: tuple[Grids, ...], number: int) -> Cycle:
         """The cycle of level `number`, whose grids are the first given."""
-        level, first = self.levels[number], grids[0]
-        below = self.below(coarse_system(first.operator), grids[1:], number)
-        return Cycle(system, first.transfer, below, level.pre, level.post)
+        first, *rest = grids
+        below = coarse_system(first.operator)
+        cycle = self.cycle(below, tuple(rest), number + 1) if rest else None
+        return self.joined(system, first, below, cycle, number)
 
-    def below(self, system: CoarseSystem, grids: tuple[Grids, ...], number: int) -> GridSolve:
-        """The solver of the grid below level `number`."""
-        level, kernels = self.levels[number], system.kernels
-        if not grids:
-            return coarsest_solve(system, kernels, self.coarsest_steps, level.tolerance)
-        cycle = self.cycle(system, grids, number + 1)
-        return KrylovSolve(system, kernels, level.steps, level.tolerance, cycle)
+    def joined(
+        self, system: System, grids: Grids, below: CoarseSystem, cycle: Cycle | None, number: int
+    ) -> Cycle:
+        """The cycle of level `number` from the system of the grid below and its cycle, unless it has none."""
+        level = self.levels[number]
+        solve: GridSolve
+        if cycle is None:
+            solve = coarsest_solve(below, below.kernels, self.coarsest_steps, level.tolerance)
+        else:
+            solve = KrylovSolve(below, below.kernels, level.steps, level.tolerance, cycle)
+        return Cycle(system, grids.transfer, solve, level.pre, level.post)
 
 
 @dataclass(frozen=True)
@@ -209,15 +214,14 @@ class _Setup:
         refinements: Sequence[int],
     ) -> tuple[tuple[Grids, ...], Cycle]:
         """Of these vectors; refinements: of the levels below."""
-        multigrid = self.multigrid
         P = transfer(self.aggregates[number], vectors, self.kernels)
         coarse = galerkin(A, P)
         first = Grids(replace(P), coarse)  # what P packed for the setup, few cycles read
+        below, cycle = coarse_system(coarse), None
         rest: tuple[Grids, ...] = ()
-        if number + 1 < len(multigrid.levels):
-            rest, _ = self.build(coarse, coarse_system(coarse), P.restrict(vectors), number + 1, refinements)
-        grids = (first, *rest)
-        return grids, multigrid.cycle(system, grids, number)
+        if number + 1 < len(self.multigrid.levels):
+            rest, cycle = self.build(coarse, below, P.restrict(vectors), number + 1, refinements)
+        return (first, *rest), self.multigrid.joined(system, first, below, cycle, number)
 
 
 def measured_rate(cycle: Cycle, like: Array, kernels: Kernels, seed: int) -> float:

@@ -11,8 +11,7 @@ from typing import Any
 
 from numpy.typing import DTypeLike
 
-from stages.eigen.random_block import fill_random
-from stages.kernels.dispatch import Array, Kernels, array_module
+from stages.kernels.dispatch import Array, Kernels, array_module, kernels_for
 from stages.multigrid.cycle import Cycle
 from stages.multigrid.smoother import Smoother
 from stages.multigrid.system import System
@@ -20,9 +19,8 @@ from stages.multigrid.system import System
 
 def random_fields(shape: tuple[int, ...], dtype: DTypeLike, like: Array, seed: int, draw: int = 0) -> Array:
     """Random fields ``[site, component, count]`` of `dtype` where `like` lives, the same on every backend."""
-    xp = array_module(like)
-    fields = xp.empty(shape, dtype)
-    fill_random(fields, xp, seed, draw)
+    fields = array_module(like).empty(shape, dtype)
+    kernels_for(like).random_block.fill_random(fields, seed, draw)
     return fields
 
 

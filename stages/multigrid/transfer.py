@@ -71,14 +71,12 @@ class Transfer:
 
     def face(self, mu: int) -> Any:
         """P cut to the sites whose neighbour in +mu is beyond their aggregate, packed for `restrict`."""
-        faces = self.aggregates.faces[mu]
+        places = to_device_like(self.aggregates.faces[mu], self.vectors)
         count, per_aggregate = self.aggregates.sites.shape
-        rows = self.vectors.reshape(count, 2, per_aggregate, -1, self.vector_count)
-        places = to_device_like(faces, self.vectors)
-        here = array_module(places).arange(count)[:, None]
-        vectors = array_module(places).ascontiguousarray(rows[here, :, places].swapaxes(1, 2))
-        sites = np.take_along_axis(self.aggregates.sites, faces, axis=1)
-        return self._packed(vectors.reshape(count, 2, -1, self.vector_count), sites)
+        first = array_module(places).arange(0, 2 * count * per_aggregate, per_aggregate, dtype=places.dtype)
+        rows = first.reshape(count, 2, 1) + places[:, None]
+        vectors = self.vectors.reshape(2 * count * per_aggregate, -1)[rows]
+        return self._packed(vectors.reshape(count, 2, -1, self.vector_count), self.aggregates.face_sites[mu])
 
     def restrict_packed(self, packed: Any, x: Array) -> Array:
         """The product of `x` with the conjugate of a packed part of P."""
@@ -117,16 +115,16 @@ def transfer(aggregates: Aggregates, near_null: Array, kernels: Kernels) -> Tran
             f"an aggregate of {per_aggregate} sites has {per_aggregate * n} components of each chirality, "
             f"fewer than the {k} near-null vectors: take fewer vectors or larger aggregates"
         )
-    blocks = near_null[sites].reshape(len(sites), per_aggregate, 2, n, k).swapaxes(1, 2)
-    vectors = xp.ascontiguousarray(blocks).reshape(len(sites), 2, per_aggregate * n, k)
+    rows = 2 * sites[:, None] + xp.arange(2, dtype=sites.dtype)[:, None]
+    vectors = near_null.reshape(-1, n * k)[rows].reshape(len(sites), 2, per_aggregate * n, k)
     for _ in range(ORTHONORMALISATIONS):
-        vectors = _orthonormalised(vectors)
+        vectors = _orthonormalised(vectors, kernels.aggregation.gram(vectors))
     return Transfer(aggregates, vectors, kernels)
 
 
-def _orthonormalised(vectors: Array) -> Array:
-    """Q of the Cholesky QR of every matrix ``[..., m, k]``: G = V^H V = L L^H, Q = V L^-H; G in double."""
-    xp, gram = array_module(vectors), _gram(vectors)
+def _orthonormalised(vectors: Array, gram: Array) -> Array:
+    """Q of the Cholesky QR of every matrix ``[..., m, k]``: G = V^H V = L L^H, Q = V L^-H."""
+    xp = array_module(vectors)
     norms = xp.sqrt(xp.einsum("...ii->...i", gram).real)
     scaled = gram / xp.where(norms > 0, norms, 1)[..., None] / xp.where(norms > 0, norms, 1)[..., None, :]
     try:
@@ -140,11 +138,3 @@ def _orthonormalised(vectors: Array) -> Array:
             "aggregates, fewer refinements or a larger mass: where there is a zero mode, all become alike"
         )
     return vectors @ inverse.astype(vectors.dtype)
-
-
-def _gram(vectors: Array) -> Array:
-    """V^H V in double, from the real and imaginary parts of V as columns: no conjugate copy of V."""
-    parts = vectors.view(vectors.real.dtype).astype(np.float64)
-    products = parts.swapaxes(-1, -2) @ parts
-    real, imaginary = products[..., ::2, :], products[..., 1::2, :]
-    return real[..., ::2] + imaginary[..., 1::2] + 1j * (real[..., 1::2] - imaginary[..., ::2])

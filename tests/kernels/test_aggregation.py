@@ -62,12 +62,25 @@ def test_part_of_the_rows(backend, random, tolerance):
     assert np.abs(results[1] - results[3]).max() < tolerance * np.abs(results[1]).max()
 
 
+@pytest.mark.parametrize("shape", [(5, 2, 12, 7), (3, 2, 130, 24), (2, 2, 9, 1), (2, 2, 70, 33), (1, 64)])
+def test_gram_matrices_in_double(backend, random, shape):
+    """Of the numbers as they are, to the rounding of double, also in single precision."""
+    vectors = random(*shape)
+    found = backend.host(backend.kernels.aggregation.gram(backend.array(vectors)))
+    wide = vectors.astype(complex)
+    exact = wide.conj().swapaxes(-1, -2) @ wide
+    assert found.dtype == np.complex128 and found.shape == exact.shape
+    assert np.abs(found - exact).max() < 4e-15 * np.abs(exact).max()
+
+
 def test_misuse(backend, random):
     kernels = backend.kernels.aggregation
     vectors = random(COUNT, 2, PER_AGGREGATE * N, VECTORS)
     packed, sites = packed_vectors(backend, random, vectors)
     with pytest.raises(InputError, match="2 chiralities"):
         kernels.pack(backend.array(vectors[:, 0]), backend.array(sites), SITES)
+    with pytest.raises(InputError, match="C-contiguous"):
+        kernels.gram(backend.array(vectors)[:, :, ::2])
     with pytest.raises(InputError, match="between 0 and 9"):
         kernels.pack(backend.array(vectors), backend.array(sites), 10)
     with pytest.raises(InputError, match="do not fit"):

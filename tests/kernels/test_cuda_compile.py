@@ -110,6 +110,7 @@ def tuned(dtype: np.dtype) -> list[Launch]:
         gauge_shapes.doubled_links(ODD, 16, dtype),
         gauge_shapes.noise("noise_roots", ODD, 5, dtype),
         gauge_shapes.noise("noise_gaussian", ODD, 5, dtype),
+        gauge_shapes.fill_random(1000, dtype),
         columns.sum_partials(128),
         slice_shapes.add_runs(8192, 48, dtype),
         shift_shapes.slice_shift(ODD, dtype, 0, 1, 1680, 64),
@@ -161,6 +162,7 @@ def of_grids(dtype: np.dtype) -> list[Launch]:
             for c, v in ((20, 4096), (48, 4096), (64, 16))
             for n in widths
         ),
+        *(aggregation_shapes.gram(n, 256) for n in (1, 5, 24, 32, 33, 64)),
         *(aggregation_shapes.restrict(c, 24, n, 256) for c in (6, 24) for n in widths),
         *(aggregation_shapes.add_prolonged(c, 24, n, 256, 256) for c in (6, 24) for n in widths),
     ]

@@ -21,7 +21,7 @@ from stages.kernels.cpu import (
     staple,
     wilson_dslash,
 )
-from stages.kernels.reference import doubled_links, noise, signs, stream
+from stages.kernels.reference import doubled_links, noise, random_block, signs, stream
 
 __all__ = [
     "aggregation",
@@ -41,6 +41,7 @@ __all__ = [
     "noise",
     "one_link_current",
     "projection",
+    "random_block",
     "signs",
     "slice_products",
     "slice_shift",

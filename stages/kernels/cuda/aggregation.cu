@@ -37,7 +37,8 @@ template <int COMPONENTS, int K, int N, int COLUMNS, int WARPS>
 __global__ void __launch_bounds__(WARPS* WARP)
     restrict_field(const float4* __restrict__ vectors, const int* __restrict__ sites, const float2* __restrict__ x,
                    float2* __restrict__ out, int sites_per_aggregate) {
-    constexpr int tiles = ceil_div(COLUMNS, 16), chunks = ceil_div(K, 8);
+    static_assert(COLUMNS <= 16, "one tile");
+    constexpr int chunks = ceil_div(K, 8);
     extern __shared__ __align__(16) unsigned char shared[];
     float2* sums = reinterpret_cast<float2*>(shared);
     const Rows<COMPONENTS, N> rows = rows_of<COMPONENTS, N>(sites, sites_per_aggregate);
@@ -45,40 +46,32 @@ __global__ void __launch_bounds__(WARPS* WARP)
     const int steps = ceil_div(rows.count, TERMS);
     const float4* mine = vectors + size_t(blockIdx.y) * steps * chunks * WARP + lane;
 
-    float re[tiles][chunks][4] = {}, im[tiles][chunks][4] = {};
+    float re[chunks][4] = {}, im[chunks][4] = {};
     for (int step = warp; step < steps; step += WARPS) {
-        Parts<4> xr[tiles], xi[tiles];
+        float4 half[2];
         #pragma unroll
-        for (int tile = 0; tile < tiles; tile++) {
-            float4 half[2];
-            #pragma unroll
-            for (int h = 0; h < 2; h++) {
-                const int row = step * TERMS + lane % 4 + 4 * h, rhs = first + tile * 16 + lane / 4 * 2;
-                half[h] = row < rows.count ? load_pair<N>(x + rows(row), rhs) : float4{};
-            }
-            xr[tile] = Parts<4>({half[0].x, half[0].z, half[1].x, half[1].z});
-            xi[tile] = Parts<4>({half[0].y, half[0].w, half[1].y, half[1].w});
+        for (int h = 0; h < 2; h++) {
+            const int row = step * TERMS + lane % 4 + 4 * h, rhs = first + lane / 4 * 2;
+            half[h] = row < rows.count ? load_pair<N>(x + rows(row), rhs) : float4{};
         }
+        const Parts<4> xr({half[0].x, half[0].z, half[1].x, half[1].z});
+        const Parts<4> xi({half[0].y, half[0].w, half[1].y, half[1].w});
         #pragma unroll
         for (int chunk = 0; chunk < chunks; chunk++) {
             const float4 v = __ldcs(mine + size_t(step * chunks + chunk) * WARP);
-            const Parts<2> vr({v.x, v.z}), vi({v.y, v.w}), minus_vi = vi.negative();
-            #pragma unroll
-            for (int tile = 0; tile < tiles; tile++) {
-                multiply_add(re[tile][chunk], xr[tile], vr);
-                multiply_add(re[tile][chunk], xi[tile], vi);
-                multiply_add(im[tile][chunk], xi[tile], vr);
-                multiply_add(im[tile][chunk], xr[tile], minus_vi);
-            }
+            const Parts<2> vr({v.x, v.z}), vi({v.y, v.w});
+            multiply_add(re[chunk], xr, vr);
+            multiply_add(re[chunk], xi, vi);
+            multiply_add(im[chunk], xi, vr);
+            multiply_add(im[chunk], xr, vi.negative());
         }
     }
 
     #pragma unroll
-    for (int i = 0; i < tiles * chunks * 4; i++) {
-        const int c = i % 4, chunk = i / 4 % chunks, tile = i / 4 / chunks;
-        const int rhs = tile * 16 + lane / 4 * 2 + c / 2, vector = chunk * 8 + lane % 4 * 2 + c % 2;
-        if (rhs < COLUMNS && vector < K)
-            sums[(warp * K + vector) * COLUMNS + rhs] = {re[tile][chunk][c], im[tile][chunk][c]};
+    for (int i = 0; i < chunks * 4; i++) {
+        const int c = i % 4, chunk = i / 4;
+        const int rhs = lane / 4 * 2 + c / 2, vector = chunk * 8 + lane % 4 * 2 + c % 2;
+        if (rhs < COLUMNS && vector < K) sums[(warp * K + vector) * COLUMNS + rhs] = {re[chunk][c], im[chunk][c]};
     }
     __syncthreads();
     for (int i = threadIdx.x; i < K * COLUMNS; i += WARPS * WARP) {

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 
 import cupy
 import numpy as np
@@ -15,6 +16,7 @@ from stages.kernels.coarse_operands import check_transfer
 from stages.kernels.cuda.compile import run
 from stages.kernels.cuda.launch import aggregation as shapes
 from stages.kernels.cuda.launch.coarse import ROWS, TERMS
+from stages.kernels.operands import check_blocks
 from stages.kernels.reference import aggregation as reference
 
 
@@ -52,6 +54,20 @@ def pack(vectors: cupy.ndarray, sites: cupy.ndarray, fine_sites: int) -> PackedV
     """
     packed = reference.pack(vectors, sites, fine_sites)
     return PackedVectors(packed.vectors, packed.sites, fine_sites)
+
+
+def gram(vectors: cupy.ndarray) -> cupy.ndarray:
+    """V^H V of C-contiguous matrices V ``[..., m, k]``: complex128 ``[..., k, k]``, summed in double.
+
+    Raises InputError.
+    """
+    if vectors.dtype != np.complex64:
+        return reference.gram(vectors)
+    check_blocks(vectors=vectors)
+    *matrices, rows, k = vectors.shape
+    result = cupy.empty((*matrices, k, k), np.complex128)
+    run(shapes.gram(k, prod(matrices)), vectors, result, np.int32(rows))
+    return result
 
 
 def restrict(packed: PackedVectors, x: cupy.ndarray, out: cupy.ndarray) -> cupy.ndarray:

@@ -8,6 +8,7 @@ import numpy as np
 
 from stages.kernels.coarse_operands import check_aggregation, check_transfer
 from stages.kernels.dispatch import Array, array_module
+from stages.kernels.operands import check_blocks
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,19 @@ def pack(vectors: Array, sites: Array, fine_sites: int) -> PackedVectors:
     """
     check_aggregation(vectors, sites, fine_sites)
     return PackedVectors(vectors, array_module(vectors).asarray(sites), fine_sites)
+
+
+def gram(vectors: Array) -> Array:
+    """V^H V of C-contiguous matrices V ``[..., m, k]``: complex128 ``[..., k, k]``, summed in double.
+
+    Raises InputError.
+    """
+    check_blocks(vectors=vectors)
+    # of the real and the imaginary parts as columns: no conjugate copy of V
+    parts = vectors.view(vectors.real.dtype).astype(np.float64)
+    products = parts.swapaxes(-1, -2) @ parts
+    real, imaginary = products[..., ::2, :], products[..., 1::2, :]
+    return real[..., ::2] + imaginary[..., 1::2] + 1j * (real[..., 1::2] - imaginary[..., ::2])
 
 
 def restrict(packed: PackedVectors, x: Array, out: Array) -> Array:

@@ -65,6 +65,13 @@ def noise(kernel: str, lattice: Lattice, vectors: int, dtype: np.dtype) -> Launc
     return Launch("noise.cu", _instance(kernel, lattice, dtype), (blocks,), BLOCK_THREADS)
 
 
+@cache
+def fill_random(elements: int, dtype: np.dtype) -> Launch:
+    """Random numbers, a grid as large as fills the device."""
+    blocks = min(ceil(elements / BLOCK_THREADS), 16 * MULTIPROCESSORS)
+    return Launch("random_block.cu", f"fill_random<{real_of(dtype)}>", (blocks,), BLOCK_THREADS)
+
+
 def _by_warps(file: str, instance: str, sites: int, tiles: int, dtype: np.dtype) -> Launch:
     shared = WARPS_THREADS * tiles * 9 * dtype.itemsize
     return Launch(file, instance, (ceil(sites / WARPS_THREADS),), WARPS_THREADS, shared)
