@@ -18,6 +18,7 @@ from pipeline.device_memory import device_pool
 from pipeline.energy import energy_meter
 from pipeline.errors import UserError
 from pipeline.evaluation import Evaluation
+from pipeline.host_memory import give_back
 from pipeline.retirement import retire_if_broken, wait_for_the_end
 from pipeline.store import Store, StoreError
 from pipeline.telling import names, sender
@@ -53,6 +54,7 @@ def execute(
         else:
             send({"event": "started", **names(work)})
             report = _run(work, evaluation, context)
+            give_back()
         if report.state in ("failed", "blocked"):
             lost.add(work.key)
         send({"event": report.state, **names(work), **_outcome(report)})

@@ -11,7 +11,7 @@ from dask.system import CPU_COUNT
 from distributed import Client
 
 from pipeline.clusters import Demand, Devices
-from pipeline.clusters.local import started
+from pipeline.clusters.local import started, worker_environment
 from pipeline.errors import UserError
 
 INSTALL = "pip install 'quarkline[cuda13]' (or [cuda12])"
@@ -52,10 +52,10 @@ class Cuda:
         if not 1 <= wanted <= devices:
             raise UserError(f"workers={wanted}, but this machine has {devices} GPUs, one worker each")
         workers = min(wanted, demand.of_use)
-        cores = max(1, CPU_COUNT // workers)
+        environment = worker_environment(max(1, CPU_COUNT // workers), self.backend)
         options = {"n_workers": workers, "threads_per_worker": 1, "resources": {"device": 1}}
         no_spilling = {"protocol": "tcp", "device_memory_limit": 0}
-        with started(cluster, {**options, **no_spilling}, cores) as client:
+        with started(cluster, {**options, **no_spilling}, environment) as client:
             yield client
 
 

@@ -16,6 +16,7 @@ from distributed.system import MEMORY_LIMIT
 
 from pipeline.clusters import Demand
 from pipeline.errors import UserError
+from pipeline.host_memory import REUSING
 from pipeline.monitor import Monitor
 from pipeline.watchdog import Watchdog
 
@@ -64,7 +65,8 @@ class Local:
             raise UserError(f"workers must be at least 1, got {self.workers}")
         workers = min(self.workers, demand.of_use) if self.workers else default_workers(CPU_COUNT, demand)
         options: dict[str, Any] = {"n_workers": workers, "threads_per_worker": 1, "resources": {"device": 1}}
-        with started(LocalCluster, options, max(1, CPU_COUNT // workers)) as client:
+        environment = worker_environment(max(1, CPU_COUNT // workers), self.backend)
+        with started(LocalCluster, options, environment) as client:
             yield client
 
 
@@ -75,15 +77,18 @@ def default_workers(cores: int, demand: Demand) -> int:
 
 
 @contextmanager
-def started(kind: Any, options: dict[str, Any], threads: int) -> Iterator[Client]:
-    """A cluster that this process owns, with a client; both end with the block."""
+def started(kind: Any, options: dict[str, Any], environment: dict[str, str]) -> Iterator[Client]:
+    """A cluster that this process owns, with a client; both end with the block.
+
+    environment: of its workers.
+    """
     common = {
         "host": "127.0.0.1",
         "dashboard_address": "127.0.0.1:0",
         "memory_limit": 0,
         "silence_logs": logging.ERROR,
     }
-    with _worker_environment(threads):
+    with _worker_environment(environment):
         cluster = kind(**common, **options)
     with cluster, Client(cluster, set_as_default=False) as client:
         client.register_plugin(Watchdog())
@@ -91,24 +96,24 @@ def started(kind: Any, options: dict[str, Any], threads: int) -> Iterator[Client
         yield client
 
 
-def thread_counts(threads: int) -> dict[str, str]:
+def worker_environment(threads: int, backend: str) -> dict[str, str]:
     """Environment of a worker with this many kernel threads.
 
     BLAS gets one: what tasks ask of it are matrices of a block's width, which more threads make slower.
     """
     kernels, blas = ("NUMBA", "OMP"), ("OPENBLAS", "MKL")
     counts = {**dict.fromkeys(kernels, threads), **dict.fromkeys(blas, 1)}
-    return {f"{library}_NUM_THREADS": str(count) for library, count in counts.items()}
+    memory = REUSING if backend == "cpu" else {}
+    return {**{f"{library}_NUM_THREADS": str(count) for library, count in counts.items()}, **memory}
 
 
 @contextmanager
-def _worker_environment(threads: int) -> Iterator[None]:
-    """Number of kernel threads of each worker (and silence), set before its interpreter starts.
+def _worker_environment(variables: dict[str, str]) -> Iterator[None]:
+    """The environment of each worker (and silence), set before its interpreter starts.
 
     Dask copies these variables when it makes a worker, and prefers what is in this process's environment.
     """
-    wanted = thread_counts(threads)
-    wanted["DASK_LOGGING__DISTRIBUTED"] = "error"
+    wanted = {**variables, "DASK_LOGGING__DISTRIBUTED": "error"}
     before = {name: os.environ.get(name) for name in wanted}
     os.environ.update(wanted)
     try:

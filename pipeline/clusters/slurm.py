@@ -10,7 +10,7 @@ from typing import Any
 from distributed import Client
 
 from pipeline.clusters import Demand
-from pipeline.clusters.local import thread_counts
+from pipeline.clusters.local import worker_environment
 from pipeline.errors import UserError
 from pipeline.monitor import Monitor
 from pipeline.watchdog import PATIENCE, Watchdog
@@ -60,7 +60,8 @@ class Slurm:
 
     def options(self) -> dict[str, Any]:
         """What dask-jobqueue is told."""
-        threads = [f"export {name}={count}" for name, count in thread_counts(self.cores).items()]
+        variables = worker_environment(self.cores, self.backend)
+        exports = [f"export {name}={value}" for name, value in variables.items()]
         return {
             "cores": self.cores,
             "processes": 1,
@@ -70,7 +71,7 @@ class Slurm:
             "account": self.account,
             "death_timeout": PATIENCE,
             "job_extra_directives": list(self.directives),
-            "job_script_prologue": [*threads, *self.prologue],
+            "job_script_prologue": [*exports, *self.prologue],
             "worker_extra_args": ["--nthreads", "1", "--resources", "device=1", "--memory-limit", "0"],
         }
 

@@ -12,7 +12,7 @@ the repeats counts. Columns: seconds of the setup, its factor per cycle; right-h
 and of BiCGstab iterated in single precision with residuals in double: iterations, milliseconds and joules of
 the whole GPU per right-hand side, largest error over residual (both relative; `--error`, against a solution
 to 1e-13); the ratio of the times. `--one-by-one` adds what the setup takes whose vectors are relaxed and
-refined one after the other.
+refined one after the other, and with the products of the finest Galerkin operator one after the other too.
 """
 
 from __future__ import annotations
@@ -73,8 +73,10 @@ def of_mass(arguments: argparse.Namespace, machine: Machine, multigrid: Multigri
         print(row(f"{M.mass:g}", f"{best.seconds:.3g}", f"{best.rate:.3f}", str(rhs), end=""), end="")
         solves(arguments, machine, best, rhs)
     if arguments.one_by_one:
-        alone = one_by_one(multigrid, best, machine)
-        print(f"one vector after the other: {alone:.3g} s, {alone / best.seconds:.1f} times as long")
+        refining, products = one_by_one(multigrid, best, machine)
+        for what, seconds in (("relaxed and refined", refining), ("multiplied too", refining + products)):
+            total = best.seconds + seconds
+            print(f"{what} one by one: {total:.3g} s, {total / best.seconds:.1f} times as long")
 
 
 def solves(arguments: argparse.Namespace, machine: Machine, hierarchy: Hierarchy, rhs: int) -> None:
@@ -121,27 +123,37 @@ def error_to_residual(S: Any, x: Array, b: Array, exact: Array) -> float:
     return float((norms(x - exact) / norms(exact) / (norms(b - S.apply(x)) / norms(b))).max())
 
 
-def one_by_one(multigrid: Multigrid, hierarchy: Hierarchy, machine: Machine) -> float:
-    """Seconds of the setup if vectors were relaxed and refined one after the other."""
-    seconds, builds = hierarchy.seconds, 1
+def one_by_one(multigrid: Multigrid, hierarchy: Hierarchy, machine: Machine) -> tuple[float, float]:
+    """Seconds that a setup would take longer whose vectors are relaxed and refined one after the other, and
+    by the products of the finest Galerkin operator one after the other."""
+
+    def longer(step: Callable[[Array], Any], fields: Array) -> float:
+        blocks = [machine.xp.ascontiguousarray(fields[..., k : k + 1]) for k in range(fields.shape[-1])]
+        step(blocks[0])
+        together = machine.wall_seconds(lambda: step(fields))
+        return machine.wall_seconds(lambda: [step(block) for block in blocks]) - together
+
+    seconds, builds = 0.0, 1
     fine = FineOperator(hierarchy.M.astype(np.complex64))
     system: Any = FineSystem(fine)
     cycle: Cycle | None = hierarchy.cycle
     A: Any = fine
     for level, grids in zip(multigrid.levels, hierarchy.grids, strict=True):
         fields = random_fields((A.grid.sites, A.components, level.vectors), A.dtype, fine.M.links.links, SEED)
-        blocks = [machine.xp.ascontiguousarray(fields[..., k : k + 1]) for k in range(level.vectors)]
-        for times, step in (
-            (builds, lambda x: relaxed(system, x, level.relaxation)),  # noqa: B023 - called at once
-            (level.refinements, lambda x: refined(system, x, cycle, fine.kernels)),  # noqa: B023
-        ):
-            step(blocks[0])
-            together = machine.wall_seconds(lambda: step(fields))  # noqa: B023
-            alone = machine.wall_seconds(lambda: [step(block) for block in blocks])  # noqa: B023
-            seconds += times * (alone - together)
+        seconds += builds * longer(lambda x: relaxed(system, x, level.relaxation), fields)  # noqa: B023
+        seconds += level.refinements * longer(lambda x: refined(system, x, cycle, fine.kernels), fields)  # noqa: B023
         A, builds = grids.operator, builds + level.refinements
         system, cycle = coarse_system(A), getattr(cycle.below, "cycle", None)
-    return seconds
+    P = hierarchy.grids[0].transfer
+    faces = [P.face(mu) for mu in range(4)]
+
+    def products(columns: Array) -> None:
+        P.restrict(fine.local(columns))
+        for mu in range(4):
+            moved = fine.forward_hop(mu, columns)
+            P.restrict(moved), P.restrict_packed(faces[mu], moved)
+
+    return seconds, (1 + multigrid.levels[0].refinements) * longer(products, P.columns())
 
 
 def configuration(arguments: argparse.Namespace, machine: Machine) -> tuple[Any, Lattice]:

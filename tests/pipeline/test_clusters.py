@@ -19,8 +19,9 @@ from pipeline.clusters import Demand
 from pipeline.clusters.address import Address
 from pipeline.clusters.choose import choose
 from pipeline.clusters.cuda import Cuda
-from pipeline.clusters.local import Local
+from pipeline.clusters.local import Local, worker_environment
 from pipeline.clusters.slurm import Slurm
+from pipeline.host_memory import REUSING
 
 DEMAND = Demand(tasks=4, memory=0)
 
@@ -101,6 +102,7 @@ def test_slurm_without_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_slurm_jobs_know_their_threads() -> None:
     options = Slurm(cores=16, directives=("--gpus=1",), prologue=("module load cuda",)).options()
     assert "export NUMBA_NUM_THREADS=16" in options["job_script_prologue"]
+    assert "export MALLOC_MMAP_MAX_=0" in options["job_script_prologue"]
     assert options["job_script_prologue"][-1] == "module load cuda"
     assert options["job_extra_directives"] == ["--gpus=1"]
     assert options["worker_extra_args"][:4] == ["--nthreads", "1", "--resources", "device=1"]
@@ -117,21 +119,27 @@ def test_no_scheduler_answers(monkeypatch: pytest.MonkeyPatch) -> None:
         pass
 
 
-def thread_settings() -> dict[str, str | None]:
-    names = ("NUMBA_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-    return {name: os.environ.get(name) for name in names}
+def test_workers_with_a_gpu_keep_the_allocator_of_their_system() -> None:
+    assert not REUSING.keys() & worker_environment(4, "cuda").keys()
+    assert worker_environment(4, "cpu").items() > REUSING.items()
+
+
+def settings() -> dict[str, str | None]:
+    threads = ("NUMBA_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+    return {name: os.environ.get(name) for name in (*threads, *REUSING)}
 
 
 def test_local_workers_have_one_task_thread_and_a_share_of_the_cores() -> None:
     cores = CPU_COUNT
-    before = thread_settings()
+    before = settings()
     with Local().open(Demand(tasks=1, memory=0)) as client:
         assert isinstance(client, Client)
         (worker,) = client.scheduler_info(n_workers=-1)["workers"].values()
         assert worker["nthreads"] == 1
         assert worker["resources"] == {"device": 1}
         assert worker["host"] == "127.0.0.1"
-        found = client.submit(thread_settings).result()
+        found = client.submit(settings).result()
         assert (found["NUMBA_NUM_THREADS"], found["OMP_NUM_THREADS"]) == (str(cores), str(cores))
         assert (found["OPENBLAS_NUM_THREADS"], found["MKL_NUM_THREADS"]) == ("1", "1")
-        assert thread_settings() == before
+        assert found.items() > REUSING.items()
+        assert settings() == before
