@@ -10,12 +10,12 @@ import ctypes
 from collections.abc import Callable
 from functools import cache
 
-REUSING = {"MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40)}
+REUSING = {"MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": "-1"}
 """Environment in which glibc keeps freed memory: one heap for all threads that does not shrink by itself."""
 
 
 def give_back() -> None:
-    """Return all memory that nothing uses to the system, where the C library can."""
+    """Return all memory of the host that nothing uses to the system, where the C library can."""
     if trim := _trim():
         trim(0)
 

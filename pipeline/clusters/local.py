@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -88,12 +88,15 @@ def started(kind: Any, options: dict[str, Any], environment: dict[str, str]) -> 
         "memory_limit": 0,
         "silence_logs": logging.ERROR,
     }
-    with _worker_environment(environment):
-        cluster = kind(**common, **options)
-    with cluster, Client(cluster, set_as_default=False) as client:
-        client.register_plugin(Watchdog())
-        client.register_plugin(Monitor())
-        yield client
+    wanted = {**environment, "DASK_LOGGING__DISTRIBUTED": "error"}
+    with _restored(wanted):  # Dask sets them here again whenever it replaces a worker
+        with _restored(wanted), dask.config.set({**SETTINGS, "distributed.nanny.pre-spawn-environ": wanted}):
+            os.environ.update(wanted)  # Dask prefers what is in this process's environment
+            cluster = kind(**common, **options)
+        with cluster, Client(cluster, set_as_default=False) as client:
+            client.register_plugin(Watchdog())
+            client.register_plugin(Monitor())
+            yield client
 
 
 def worker_environment(threads: int, backend: str) -> dict[str, str]:
@@ -108,17 +111,11 @@ def worker_environment(threads: int, backend: str) -> dict[str, str]:
 
 
 @contextmanager
-def _worker_environment(variables: dict[str, str]) -> Iterator[None]:
-    """The environment of each worker (and silence), set before its interpreter starts.
-
-    Dask copies these variables when it makes a worker, and prefers what is in this process's environment.
-    """
-    wanted = {**variables, "DASK_LOGGING__DISTRIBUTED": "error"}
-    before = {name: os.environ.get(name) for name in wanted}
-    os.environ.update(wanted)
+def _restored(names: Iterable[str]) -> Iterator[None]:
+    """These variables of this process are afterwards what they were before."""
+    before = {name: os.environ.get(name) for name in names}
     try:
-        with dask.config.set({**SETTINGS, "distributed.nanny.pre-spawn-environ": wanted}):
-            yield
+        yield
     finally:
         for name, value in before.items():
             if value is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -107,7 +108,7 @@ def check_matrices(matrices: Array, out: Array) -> None:
 def check_blocks(**blocks: Array) -> None:
     """Raise InputError unless all are C-contiguous complex ``[..., N]`` of one dtype and number of rows."""
     first_name, first = next(iter(blocks.items()))
-    rows = first.size // first.shape[-1]
+    rows = prod(first.shape[:-1])
     for name, block in blocks.items():
         if block.dtype not in (np.complex64, np.complex128) or not block.flags.c_contiguous:
             found = f"{block.dtype} with strides {block.strides}"

@@ -104,10 +104,12 @@ class Multigrid:
         """The hierarchy of M, built in complex64.
 
         A poor one is built once more from another seed. Raises InputError where aggregates do not divide a
-        grid or have fewer components than vectors, PoorSetup where the second one is poor too.
+        grid or have fewer components than vectors or where vectors are more than the kernels take, PoorSetup
+        where the second one is poor too.
         """
         blocks = self.aggregates(Grid(M.lattice.extents))
         fine = FineOperator(M.astype(np.complex64))
+        self._check_vectors(fine.kernels)
         like: Array = M.links.links
         started, attempts = time.perf_counter(), []
         for seed in range(self.seed, self.seed + ATTEMPTS):
@@ -137,6 +139,15 @@ class Multigrid:
         cycle = self.cycle(FineSystem(fine), grids, 0)
         return Hierarchy(M, grids, cycle, attempts, metadata["seconds"])
 
+    def _check_vectors(self, kernels: Kernels) -> None:
+        most = kernels.aggregation.MOST_VECTORS
+        for level in self.levels:
+            if most is not None and level.vectors > most:
+                raise InputError(
+                    f"{level.vectors} near-null vectors, but multigrid on a GPU takes at most {most} on a "
+                    "level: take fewer, or compute on CPUs"
+                )
+
     def aggregates(self, grid: Grid) -> list[Aggregates]:
         """The aggregates of every level; InputError where they do not divide its grid."""
         found: list[Aggregates] = []
@@ -154,7 +165,7 @@ class Multigrid:
     def joined(
         self, system: System, grids: Grids, below: CoarseSystem, cycle: Cycle | None, number: int
     ) -> Cycle:
-        """The cycle of level `number` from the system of the grid below and its cycle, unless it has none."""
+        """The cycle of level `number`; below, cycle: of the next grid, no cycle on the coarsest."""
         level = self.levels[number]
         solve: GridSolve
         if cycle is None:

@@ -74,7 +74,7 @@ def of_mass(arguments: argparse.Namespace, machine: Machine, multigrid: Multigri
         solves(arguments, machine, best, rhs)
     if arguments.one_by_one:
         refining, products = one_by_one(multigrid, best, machine)
-        for what, seconds in (("relaxed and refined", refining), ("multiplied too", refining + products)):
+        for what, seconds in (("relaxed and refined", refining), ("relaxed, refined and multiplied", refining + products)):
             total = best.seconds + seconds
             print(f"{what} one by one: {total:.3g} s, {total / best.seconds:.1f} times as long")
 

@@ -162,8 +162,8 @@ def of_grids(dtype: np.dtype) -> list[Launch]:
             for c, v in ((20, 4096), (48, 4096), (64, 16))
             for n in widths
         ),
-        *(aggregation_shapes.gram(n, 256) for n in (1, 5, 24, 32, 33, 64)),
-        *(aggregation_shapes.restrict(c, 24, n, 256) for c in (6, 24) for n in widths),
+        *(aggregation_shapes.gram(n, 256) for n in (1, 5, 24, 32)),
+        *(aggregation_shapes.restrict(c, 24, n, a) for c in (6, 24) for n in widths for a in (256, 4096)),
         *(aggregation_shapes.add_prolonged(c, 24, n, 256, 256) for c in (6, 24) for n in widths),
     ]
 

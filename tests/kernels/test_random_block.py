@@ -24,7 +24,7 @@ def expected(seed: int, draw: int, element: int) -> complex:
 
 
 @pytest.mark.parametrize(("seed", "draw"), [(1, 0), (577, 3), (2**70 + 5, 1000)])
-@pytest.mark.parametrize("shape", [(7, 3, 5), (1,), (0, 4)])
+@pytest.mark.parametrize("shape", [(7, 3, 5), (1,), (0, 4), (5, 0)])
 def test_numbers_are_those_of_the_generator(backend, dtype, seed, draw, shape):
     block = backend.array(np.full(shape, np.nan, dtype))
     backend.kernels.random_block.fill_random(block, seed, draw)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,6 +18,7 @@ from stages.kernels.dispatch import to_host
 from stages.lattice.errors import InputError
 from stages.lattice.formats import read_gauge
 from stages.lattice.geometry import Lattice
+from stages.multigrid import multigrid as multigrid_module
 from stages.multigrid.hierarchy import Hierarchy
 from stages.multigrid.multigrid import Level, Multigrid, PoorSetup
 from stages.multigrid.polynomial import PolynomialSmoother
@@ -27,6 +29,13 @@ from stages.solvers.minimal_residual import MinimalResidual
 from stages.spectroscopy.hierarchies import default_levels, multigrid_of
 
 SMALL = Multigrid((Level(aggregate=(2, 2, 2, 2), vectors=8),))
+DEEP = Multigrid(
+    (
+        Level(aggregate=(2, 2, 2, 2), vectors=8, refinements=1),
+        Level(aggregate=(1, 1, 1, 2), vectors=8, refinements=1),
+        Level(aggregate=(2, 1, 2, 1), vectors=8, refinements=1),
+    )
+)
 
 
 @pytest.fixture
@@ -105,15 +114,40 @@ def flat(gauge: Any, multigrid: Multigrid, masses: tuple[float, ...], rhs: int) 
     return hierarchy, b
 
 
-def test_stored_setup_gives_the_same_bits(gauge: Any) -> None:
+@pytest.mark.parametrize("multigrid", [SMALL, DEEP], ids=["one level", "three levels"])
+def test_stored_setup_gives_the_same_bits(gauge: Any, multigrid: Multigrid) -> None:
     M = operator(gauge(4), -0.4)
-    hierarchy = SMALL.setup(M)
-    loaded = SMALL.load(hierarchy.arrays(), hierarchy.metadata(), M)
+    hierarchy = multigrid.setup(M)
+    loaded = multigrid.load(hierarchy.arrays(), hierarchy.metadata(), M)
     b = source(M, 8)[0].astype(np.complex64)
     assert np.array_equal(hierarchy.apply(b), loaded.apply(b))
-    assert loaded.attempts == hierarchy.attempts and loaded.rate < SMALL.largest_rate
-    again = SMALL.setup(M)
+    assert loaded.attempts == hierarchy.attempts and loaded.rate < multigrid.largest_rate
+    again = multigrid.setup(M)
     assert np.array_equal(again.apply(b), loaded.apply(b))
+
+
+def test_setup_makes_the_system_of_every_coarse_operator_once(wilson: Any, monkeypatch: Any) -> None:
+    counts: Counter[str] = Counter()
+
+    def counted(name: str) -> None:
+        function = getattr(multigrid_module, name)
+
+        def call(*arguments: Any) -> Any:
+            counts[name] += 1
+            return function(*arguments)
+
+        monkeypatch.setattr(multigrid_module, name, call)
+
+    for name in ("galerkin", "coarse_system", "coarsest_solve"):
+        counted(name)
+    DEEP.setup(wilson())
+    assert counts["galerkin"] == counts["coarse_system"] > counts["coarsest_solve"] > 1
+
+
+def test_more_vectors_than_kernels_take_are_refused(wilson: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr("stages.kernels.reference.aggregation.MOST_VECTORS", 7)
+    with pytest.raises(InputError, match="8 near-null vectors, but multigrid on a GPU takes at most 7"):
+        SMALL.setup(wilson())
 
 
 def test_stored_setup_of_another_operator_is_refused(gauge: Any) -> None:

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from stages.kernels.coarse_operands import check_transfer
 from stages.kernels.cpu.compiled import array_type, compiled
 from stages.kernels.cpu.matrix_product import matrix_product
-from stages.kernels.reference.aggregation import PackedVectors, gram, pack
+from stages.kernels.reference.aggregation import MOST_VECTORS, PackedVectors, gram, pack
 
-__all__ = ["PackedVectors", "add_prolonged", "gram", "pack", "restrict"]
+__all__ = ["MOST_VECTORS", "PackedVectors", "add_prolonged", "gram", "pack", "restrict"]
 
 
 def restrict(packed: PackedVectors, x: NDArray, out: NDArray) -> NDArray:

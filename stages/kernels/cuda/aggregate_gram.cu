@@ -14,15 +14,13 @@ __device__ __forceinline__ void multiply_add(double (&c)[2], double a, double b)
         : "d"(a), "d"(b));
 }
 
-// grid (matrices, bands): the rows of tiles [BAND blockIdx.y, BAND (blockIdx.y + 1)) of the result from the diagonal on,
-// and with them what they mirror. The warps of a block share the rows of V.
-template <int K, int BAND, int WARPS>
+// grid (matrices): the tiles from the diagonal on, and with them what they mirror. The warps of a block share the rows of V.
+template <int K, int WARPS>
 __global__ void __launch_bounds__(WARPS* WARP)
     aggregate_gram(const float2* __restrict__ vectors, double2* __restrict__ out, int rows) {
-    constexpr int tiles = ceil_div(K, TILE), all = BAND * tiles - BAND * (BAND - 1) / 2;
+    constexpr int tiles = ceil_div(K, TILE), all = tiles * (tiles + 1) / 2;
     extern __shared__ __align__(16) double2 sums[];
     const int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, g = lane / 4, t = lane % 4;
-    const int first = blockIdx.y * BAND;
     const float2* V = vectors + size_t(blockIdx.x) * rows * K;
 
     double re[all][2] = {}, im[all][2] = {};
@@ -37,19 +35,14 @@ __global__ void __launch_bounds__(WARPS* WARP)
         }
         int at = 0;
         #pragma unroll
-        for (int i = 0; i < BAND; i++) {
-            double ar = vr[i], ai = vi[i];
-            #pragma unroll
-            for (int tile = 0; tile < tiles; tile++)
-                if (BAND < tiles && tile == first) ar = vr[tile], ai = vi[tile];
+        for (int i = 0; i < tiles; i++)
             #pragma unroll
             for (int j = i; j < tiles; j++, at++) {
-                multiply_add(re[at], ar, vr[j]);
-                multiply_add(re[at], ai, vi[j]);
-                multiply_add(im[at], ar, vi[j]);
-                multiply_add(im[at], -ai, vr[j]);
+                multiply_add(re[at], vr[i], vr[j]);
+                multiply_add(re[at], vi[i], vi[j]);
+                multiply_add(im[at], vr[i], vi[j]);
+                multiply_add(im[at], -vi[i], vr[j]);
             }
-        }
     }
 
     #pragma unroll
@@ -60,11 +53,11 @@ __global__ void __launch_bounds__(WARPS* WARP)
     double2* G = out + size_t(blockIdx.x) * K * K;
     int at = 0;
     #pragma unroll
-    for (int i = 0; i < BAND; i++)
+    for (int i = 0; i < tiles; i++)
         #pragma unroll
         for (int j = i; j < tiles; j++, at++)
             for (int element = threadIdx.x; element < TILE * TILE; element += WARPS * WARP) {
-                const int row = (first + i) * TILE + element / TILE, column = j * TILE + element % TILE;
+                const int row = i * TILE + element / TILE, column = j * TILE + element % TILE;
                 double2 total = sums[at * 2 * WARP + element];
                 for (int w = 1; w < WARPS; w++) {
                     const double2 other = sums[(w * all + at) * 2 * WARP + element];

@@ -15,6 +15,7 @@ import numpy as np
 from stages.kernels.coarse_operands import check_transfer
 from stages.kernels.cuda.compile import run
 from stages.kernels.cuda.launch import aggregation as shapes
+from stages.kernels.cuda.launch.aggregation import MOST_VECTORS
 from stages.kernels.cuda.launch.coarse import ROWS, TERMS
 from stages.kernels.operands import check_blocks
 from stages.kernels.reference import aggregation as reference
@@ -61,12 +62,13 @@ def gram(vectors: cupy.ndarray) -> cupy.ndarray:
 
     Raises InputError.
     """
-    if vectors.dtype != np.complex64:
-        return reference.gram(vectors)
     check_blocks(vectors=vectors)
     *matrices, rows, k = vectors.shape
+    if vectors.dtype != np.complex64 or k > MOST_VECTORS:
+        return reference.gram(vectors)
     result = cupy.empty((*matrices, k, k), np.complex128)
-    run(shapes.gram(k, prod(matrices)), vectors, result, np.int32(rows))
+    if result.size:
+        run(shapes.gram(k, prod(matrices)), vectors, result, np.int32(rows))
     return result
 
 

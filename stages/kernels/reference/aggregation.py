@@ -10,6 +10,9 @@ from stages.kernels.coarse_operands import check_aggregation, check_transfer
 from stages.kernels.dispatch import Array, array_module
 from stages.kernels.operands import check_blocks
 
+MOST_VECTORS = None
+"""Near-null vectors that a level may have: any number."""
+
 
 @dataclass(frozen=True)
 class PackedVectors:

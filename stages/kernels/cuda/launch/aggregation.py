@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import cache
 from math import ceil
 
-from stages.kernels.cuda.launch.base import MULTIPROCESSORS, Launch, check_rhs
-from stages.kernels.cuda.launch.coarse import ROWS, TERMS
+from stages.kernels.cuda.launch.base import MAX_RHS, MULTIPROCESSORS, Launch, check_rhs
+from stages.kernels.cuda.launch.coarse import ROWS
 
 COLUMNS = 16
 """Right-hand sides of a block."""
@@ -15,21 +15,21 @@ WARPS = 4
 """Of a block where there are many blocks."""
 
 BLOCKS = 16 * MULTIPROCESSORS
-"""As many: a prolongation cuts the rows of aggregates to get them, a restriction adds warps to fewer."""
+"""Wished for: a prolongation cuts the rows of aggregates to get them, a restriction adds warps to fewer."""
 
-WHOLE_GRAM = 4
-"""Eights of vectors up to which a block sums the whole Gram matrix in its registers."""
+MOST_VECTORS = MAX_RHS // 2
+"""Of a level: its Galerkin products multiply twice as many fields at once."""
+
+GRAM_TILE = 8
+"""Rows and columns of a Gram matrix that tensor cores sum together."""
 
 
 @cache
 def gram(vectors: int, matrices: int) -> Launch:
-    """Grid (matrices, bands of rows of the result): a narrow result whole, a wide one 8 rows at a time."""
-    check_rhs(vectors)
-    tiles = ceil(vectors / TERMS)
-    band = tiles if tiles <= WHOLE_GRAM else 1
-    instance = f"aggregate_gram<{vectors}, {band}, {WARPS}>"
-    sums = WARPS * sum(range(tiles - band + 1, tiles + 1)) * TERMS**2 * 16
-    return Launch("aggregate_gram.cu", instance, (matrices, tiles // band), 32 * WARPS, sums)
+    """Grid (matrices); a block's warps share the rows, each sums the whole Gram matrix in its registers."""
+    tiles = ceil(vectors / GRAM_TILE)
+    sums = WARPS * tiles * (tiles + 1) // 2 * GRAM_TILE**2 * 16
+    return Launch("aggregate_gram.cu", f"aggregate_gram<{vectors}, {WARPS}>", (matrices,), 32 * WARPS, sums)
 
 
 def restrict(components: int, vectors: int, n: int, aggregates: int) -> Launch:
