@@ -143,3 +143,11 @@ def test_local_workers_have_one_task_thread_and_a_share_of_the_cores() -> None:
         assert (found["OPENBLAS_NUM_THREADS"], found["MKL_NUM_THREADS"]) == ("1", "1")
         assert found.items() > REUSING.items()
         assert settings() == before
+
+
+def test_environment_of_this_process_is_its_own_also_after_a_worker_was_replaced() -> None:
+    before = settings()
+    with Local(workers=1).open(Demand(tasks=1, memory=0)) as client:
+        client.restart_workers(list(client.scheduler_info(n_workers=-1)["workers"]))
+        assert client.submit(settings).result().items() > REUSING.items()
+    assert settings() == before
