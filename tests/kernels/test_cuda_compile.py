@@ -21,6 +21,7 @@ from stages.kernels.cuda.launch import coarse as coarse_shapes
 from stages.kernels.cuda.launch import columns
 from stages.kernels.cuda.launch import dslash as dslash_shapes
 from stages.kernels.cuda.launch import gauge as gauge_shapes
+from stages.kernels.cuda.launch import random_numbers as random_shapes
 from stages.kernels.cuda.launch import slice_products as slice_shapes
 from stages.kernels.cuda.launch import slice_shift as shift_shapes
 from stages.kernels.cuda.launch import wilson as wilson_shapes
@@ -108,9 +109,9 @@ def tuned(dtype: np.dtype) -> list[Launch]:
         gauge_shapes.signs("staggered_phases", ODD, dtype),
         gauge_shapes.signs("boundary_signs", ODD, dtype),
         gauge_shapes.doubled_links(ODD, 16, dtype),
-        gauge_shapes.noise("noise_roots", ODD, 5, dtype),
-        gauge_shapes.noise("noise_gaussian", ODD, 5, dtype),
-        gauge_shapes.fill_random(1000, dtype),
+        random_shapes.noise("noise_roots", ODD, 5, dtype),
+        random_shapes.noise("noise_gaussian", ODD, 5, dtype),
+        random_shapes.fill_random(1000, dtype),
         columns.sum_partials(128),
         slice_shapes.add_runs(8192, 48, dtype),
         shift_shapes.slice_shift(ODD, dtype, 0, 1, 1680, 64),

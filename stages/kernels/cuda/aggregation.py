@@ -60,7 +60,7 @@ def pack(vectors: cupy.ndarray, sites: cupy.ndarray, fine_sites: int) -> PackedV
 def gram(vectors: cupy.ndarray) -> cupy.ndarray:
     """V^H V of C-contiguous matrices V ``[..., m, k]``: complex128 ``[..., k, k]``, summed in double.
 
-    Raises InputError.
+    Products too are in double, which those of `batched_basis.project` need not be. Raises InputError.
     """
     check_blocks(vectors=vectors)
     *matrices, rows, k = vectors.shape

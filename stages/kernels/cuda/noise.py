@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from stages.kernels.cuda.compile import run
-from stages.kernels.cuda.launch import gauge
+from stages.kernels.cuda.launch import random_numbers as shapes
 from stages.kernels.reference.noise import COLOURS, roots_of, table_bits
 from stages.lattice.geometry import Lattice
 
@@ -23,10 +23,10 @@ def noise(
     numbers = cupy.asarray(np.array(indices, np.uint32))
     common = np.int32(len(indices)), np.int32(parity), *map(np.uint32, key)
     if kind == "gaussian":
-        run(gauge.noise("noise_gaussian", lattice, len(indices), vectors.dtype), vectors, numbers, *common)
+        run(shapes.noise("noise_gaussian", lattice, len(indices), vectors.dtype), vectors, numbers, *common)
     else:
         table = _roots(kind, cupy.cuda.get_device_id())
-        kernel = gauge.noise("noise_roots", lattice, len(indices), vectors.dtype)
+        kernel = shapes.noise("noise_roots", lattice, len(indices), vectors.dtype)
         run(kernel, vectors, numbers, table, np.int32(table_bits(table)), *common)
     return vectors
 

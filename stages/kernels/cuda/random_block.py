@@ -6,7 +6,7 @@ import cupy
 import numpy as np
 
 from stages.kernels.cuda.compile import run
-from stages.kernels.cuda.launch import gauge
+from stages.kernels.cuda.launch import random_numbers as shapes
 from stages.kernels.operands import check_blocks
 from stages.kernels.reference.random_block import first_counter
 
@@ -18,5 +18,5 @@ def fill_random(block: cupy.ndarray, seed: int, draw: int) -> None:
     """
     check_blocks(block=block)
     if block.size:
-        kernel = gauge.fill_random(block.size, block.dtype)
+        kernel = shapes.fill_random(block.size, block.dtype)
         run(kernel, block, np.uint64(block.size), first_counter(seed, draw))

@@ -55,7 +55,7 @@ def pack(vectors: Array, sites: Array, fine_sites: int) -> PackedVectors:
 def gram(vectors: Array) -> Array:
     """V^H V of C-contiguous matrices V ``[..., m, k]``: complex128 ``[..., k, k]``, summed in double.
 
-    Raises InputError.
+    Products too are in double, which those of `batched_basis.project` need not be. Raises InputError.
     """
     check_blocks(vectors=vectors)
     # of the real and the imaginary parts as columns: no conjugate copy of V

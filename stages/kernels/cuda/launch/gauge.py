@@ -58,20 +58,6 @@ def signs(kernel: str, lattice: Lattice, dtype: np.dtype) -> Launch:
     return Launch("signs.cu", _instance(kernel, lattice, dtype), (blocks, 4), BLOCK_THREADS)
 
 
-@cache
-def noise(kernel: str, lattice: Lattice, vectors: int, dtype: np.dtype) -> Launch:
-    """`noise_roots` or `noise_gaussian` on one parity, a thread per site and vector."""
-    blocks = ceil(lattice.half_volume * vectors / BLOCK_THREADS)
-    return Launch("noise.cu", _instance(kernel, lattice, dtype), (blocks,), BLOCK_THREADS)
-
-
-@cache
-def fill_random(elements: int, dtype: np.dtype) -> Launch:
-    """Random numbers, a grid as large as fills the device."""
-    blocks = min(ceil(elements / BLOCK_THREADS), 16 * MULTIPROCESSORS)
-    return Launch("random_block.cu", f"fill_random<{real_of(dtype)}>", (blocks,), BLOCK_THREADS)
-
-
 def _by_warps(file: str, instance: str, sites: int, tiles: int, dtype: np.dtype) -> Launch:
     shared = WARPS_THREADS * tiles * 9 * dtype.itemsize
     return Launch(file, instance, (ceil(sites / WARPS_THREADS),), WARPS_THREADS, shared)
