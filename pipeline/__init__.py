@@ -1,7 +1,7 @@
 """The engine: stages, chunks and keys; a store of immutable chunks; runs on Dask. It knows no physics.
 
 Importing a declaration (`stage`, `At`, `Dims`, `Resources`, `Chunks`) loads neither Dask nor Zarr.
-No module is named like a function here: importing it would hide the function.
+No folder is named like a function here: importing it would hide the function.
 """
 
 from __future__ import annotations
@@ -9,37 +9,39 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from pipeline.coordinates import At, Chunks
-from pipeline.errors import UserError
-from pipeline.signature import Dims
-from pipeline.stage import Resources, stage
+from pipeline.declare.coordinates import At, Chunks
+from pipeline.declare.errors import UserError
+from pipeline.declare.signature import Dims
+from pipeline.declare.stage import Resources, stage
 
 if TYPE_CHECKING:
-    from pipeline.checkpoint import FolderCheckpoint
-    from pipeline.driver import Outcome, run
-    from pipeline.garbage import collect_garbage
-    from pipeline.node import Node
-    from pipeline.overview import status
-    from pipeline.planning import Plan, plan
-    from pipeline.result import export_hdf5, open_result
-    from pipeline.store import Store
-    from pipeline.verification import verify
-    from pipeline.workflow import Workflow
+    from pipeline.planning.explain import explain
+    from pipeline.planning.node import Node
+    from pipeline.planning.plan import Plan, plan
+    from pipeline.planning.workflow import Workflow
+    from pipeline.reading.garbage import collect_garbage
+    from pipeline.reading.overview import status
+    from pipeline.reading.result import export_hdf5, open_result
+    from pipeline.reading.verification import verify
+    from pipeline.running.driver import Outcome, run
+    from pipeline.store.checkpoint import FolderCheckpoint
+    from pipeline.store.store import Store
 
 _LAZY = {
-    "FolderCheckpoint": "checkpoint",
-    "Node": "node",
-    "Outcome": "driver",
-    "Plan": "planning",
-    "Store": "store",
-    "Workflow": "workflow",
-    "collect_garbage": "garbage",
-    "export_hdf5": "result",
-    "open_result": "result",
-    "plan": "planning",
-    "run": "driver",
-    "status": "overview",
-    "verify": "verification",
+    "FolderCheckpoint": "store.checkpoint",
+    "Node": "planning.node",
+    "Outcome": "running.driver",
+    "Plan": "planning.plan",
+    "Store": "store.store",
+    "Workflow": "planning.workflow",
+    "collect_garbage": "reading.garbage",
+    "explain": "planning.explain",
+    "export_hdf5": "reading.result",
+    "open_result": "reading.result",
+    "plan": "planning.plan",
+    "run": "running.driver",
+    "status": "reading.overview",
+    "verify": "reading.verification",
 }
 
 __all__ = [
@@ -55,6 +57,7 @@ __all__ = [
     "UserError",
     "Workflow",
     "collect_garbage",
+    "explain",
     "export_hdf5",
     "open_result",
     "plan",

@@ -49,7 +49,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 @pytest.fixture(params=["reference", "cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
 def backend(request: pytest.FixtureRequest) -> Backend:
     library = "cupy" if request.param == "cuda" else "numpy"
-    return Backend(import_module(f"stages.kernels.{request.param}"), import_module(library))
+    return Backend(import_module(f"stages.lqcd.kernels.{request.param}"), import_module(library))
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from pipeline import Plan, Store, Workflow
-    from pipeline.report import Section
-    from stages.kernels.dispatch import Kernels
+    from pipeline.reading.report import Section
+    from stages.lqcd.kernels.dispatch import Kernels
 
 BUILDERS = {
-    "g2_disconnected": "workflows.g2_disconnected",
-    "laph_mesons": "workflows.laph_mesons",
-    "mesons": "workflows.mesons",
+    "g2_disconnected": "workflows.g2_disconnected.build",
+    "laph_mesons": "workflows.laph_mesons.build",
+    "mesons": "workflows.mesons.build",
 }
 """Name in a file's `workflow`: the module whose `prepare(file)` returns the `Project`."""
 

@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _is_users_mistake(error: Exception) -> bool:
-    from pipeline.errors import UserError
-    from stages.lattice.errors import InputError
+    from pipeline.declare.errors import UserError
+    from stages.lqcd.lattice.errors import InputError
 
     return isinstance(error, (InputError, UserError))

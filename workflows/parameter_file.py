@@ -15,7 +15,7 @@ from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.constructor import DuplicateKeyError
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
-from stages.lattice.errors import InputError
+from stages.lqcd.lattice.errors import InputError
 
 Location = tuple[str | int, ...]
 

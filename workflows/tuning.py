@@ -8,12 +8,12 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from pipeline.report import Table, table_text
-from stages.lattice.errors import InputError
+from pipeline.reading.report import Table, table_text
+from stages.lqcd.lattice.errors import InputError
 from workflows.catalogue import Project
 
 if TYPE_CHECKING:
-    from stages.kernels.cuda.tuning.tuner import Finding
+    from stages.lqcd.kernels.cuda.tuning.tuner import Finding
 
 Progress = Callable[[int, int, str], None]
 """Called with (parts done, parts in all, the problem being measured)."""
@@ -43,9 +43,9 @@ def tune(project: Project, progress: Progress) -> Tuning:
     require_device()
     import cupy
 
-    from stages.kernels.cuda.tuning.choice import current_device, listening
-    from stages.kernels.cuda.tuning.table import merge_into_table, table_path
-    from stages.kernels.cuda.tuning.tuner import Tuner
+    from stages.lqcd.kernels.cuda.tuning.choice import current_device, listening
+    from stages.lqcd.kernels.cuda.tuning.table import merge_into_table, table_path
+    from stages.lqcd.kernels.cuda.tuning.tuner import Tuner
 
     device, started, parts = current_device(), perf_counter(), (0, 0)
     file = table_path(device)

@@ -1,1 +1,1 @@
-"""Distillation and stochastic LapH: noise in the space of Laplacian eigenvectors, its dilution, sources."""
+"""Stages of distillation: Laplace eigenvectors, perambulators, elementals, correlation matrices."""

@@ -19,12 +19,12 @@ from typing import Any
 
 import numpy as np
 
-from stages.dirac.staggered import SquaredDslash, StaggeredDslash
-from stages.eigen.block_lanczos import BlockLanczos
-from stages.eigen.eigenpairs import Eigenpairs
-from stages.gauge.heatbath import thermalised
-from stages.gauge.hisq import hisq_links
-from stages.lattice.geometry import Lattice
+from stages.lqcd.dirac.staggered import SquaredDslash, StaggeredDslash
+from stages.lqcd.eigen.block_lanczos import BlockLanczos
+from stages.lqcd.eigen.eigenpairs import Eigenpairs
+from stages.lqcd.gauge.heatbath import thermalised
+from stages.lqcd.gauge.hisq import hisq_links
+from stages.lqcd.lattice.geometry import Lattice
 from workflows.benchmarks.machine import Machine, machine_of
 
 SEED, OVERRELAXATION = 271, 4

@@ -20,13 +20,13 @@ from unittest.mock import patch
 import cupy
 import numpy as np
 
-from stages.dirac.operator import application
-from stages.dirac.staggered import NormalOperator, StaggeredDslash
-from stages.gauge.hisq import StaggeredLinks
-from stages.kernels.cuda import block_blas, cg_update, stream
-from stages.kernels.dispatch import kernels_for
-from stages.lattice.geometry import Lattice
-from stages.solvers.cg import BatchedCG
+from stages.lqcd.dirac.operator import application
+from stages.lqcd.dirac.staggered import NormalOperator, StaggeredDslash
+from stages.lqcd.gauge.hisq import StaggeredLinks
+from stages.lqcd.kernels.cuda import block_blas, cg_update, stream
+from stages.lqcd.kernels.dispatch import kernels_for
+from stages.lqcd.lattice.geometry import Lattice
+from stages.lqcd.solvers.cg import BatchedCG
 from workflows.benchmarks.block_blas import slow_coefficients
 from workflows.benchmarks.machine import Device, random_field
 

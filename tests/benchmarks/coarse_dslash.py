@@ -17,9 +17,9 @@ from math import ceil
 import cupy
 import numpy as np
 
-from stages.kernels.cuda import coarse_dslash as kernel
-from stages.kernels.cuda.launch.coarse import ROWS
-from stages.kernels.cuda.tuning.timing import fastest_times
+from stages.lqcd.kernels.cuda import coarse_dslash as kernel
+from stages.lqcd.kernels.cuda.launch.coarse import ROWS
+from stages.lqcd.kernels.cuda.tuning.timing import fastest_times
 from workflows.benchmarks.machine import machine_of, random_field
 
 DIRECTIONS = 9

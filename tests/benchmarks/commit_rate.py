@@ -19,7 +19,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from pipeline import At, Dims, Store, Workflow, plan, run, stage
-from pipeline.clusters.local import Local
+from pipeline.running.clusters.local import Local
 
 COMMITS = 600
 

@@ -17,9 +17,9 @@ from time import perf_counter
 import cupy
 import numpy as np
 
-from stages.kernels.cuda import block_blas, cg_update, hisq_dslash, one_link_current, staple
-from stages.kernels.cuda.launch import dslash as dslash_shapes
-from stages.lattice.geometry import Lattice
+from stages.lqcd.kernels.cuda import block_blas, cg_update, hisq_dslash, one_link_current, staple
+from stages.lqcd.kernels.cuda.launch import dslash as dslash_shapes
+from stages.lqcd.lattice.geometry import Lattice
 from workflows.benchmarks.block_blas import slow_coefficients
 
 SINGLE, DOUBLE = np.dtype(np.complex64), np.dtype(np.complex128)

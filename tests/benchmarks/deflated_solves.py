@@ -20,15 +20,15 @@ from typing import Any
 
 import numpy as np
 
-from stages.dirac.staggered import NormalOperator, SquaredDslash, StaggeredDslash
-from stages.eigen.block_lanczos import BlockLanczos
-from stages.gauge.heatbath import thermalised
-from stages.gauge.hisq import hisq_links
-from stages.lattice.geometry import EVEN, Lattice
-from stages.noise.vectors import noise_vectors
-from stages.solvers.block_cgrq import BlockCGrQ
-from stages.solvers.cg import BatchedCG
-from stages.solvers.deflation import DeflatedSolver, Deflation, StaggeredDeflation
+from stages.lqcd.dirac.staggered import NormalOperator, SquaredDslash, StaggeredDslash
+from stages.lqcd.eigen.block_lanczos import BlockLanczos
+from stages.lqcd.gauge.heatbath import thermalised
+from stages.lqcd.gauge.hisq import hisq_links
+from stages.lqcd.lattice.geometry import EVEN, Lattice
+from stages.lqcd.noise.vectors import noise_vectors
+from stages.lqcd.solvers.block_cgrq import BlockCGrQ
+from stages.lqcd.solvers.cg import BatchedCG
+from stages.lqcd.solvers.deflation import DeflatedSolver, Deflation, StaggeredDeflation
 from workflows.benchmarks.machine import Machine, machine_of
 
 SEED, OVERRELAXATION = 271, 4

@@ -25,14 +25,14 @@ from distributed import Client, WorkerPlugin
 from gpu_activity import Activity, Recorder
 from phases import Phases, timeline
 
-from pipeline import Store, Workflow, plan, run
-from pipeline.clusters import Demand
-from pipeline.clusters.cuda import Cuda
-from pipeline.explain import table
-from workflows.ensemble import configurations
-from workflows.g2_disconnected import add_configuration, build
+from pipeline import Store, Workflow, explain, plan, run
+from pipeline.declare.text import table
+from pipeline.running.clusters import Demand
+from pipeline.running.clusters.cuda import Cuda
+from workflows.g2_disconnected.build import add_configuration, build
+from workflows.g2_disconnected.schema import read_g2_disconnected
 from workflows.parameter_file import read_parameter_file
-from workflows.schema import read_g2_disconnected
+from workflows.shared.ensemble import configurations
 
 WORKFLOW = """\
 workflow: g2_disconnected
@@ -141,7 +141,7 @@ def measure(arguments: argparse.Namespace, store: Store, workers: int, seed: int
     workflow = build(*parameters_of(arguments, seed=seed))
     cluster = ProfiledCuda(workers)
     planned = plan(workflow, store, backend="cuda")
-    print(planned.explain().splitlines()[-1])
+    print(explain(planned).splitlines()[-1])
     took(f"{workers} workers, cluster's start and end included", lambda: finish(workflow, store, cluster))
     records = [
         store.record("current_loops", chunk.key)

@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import argparse
 
-from stages.dirac.laplacian import FoldedLaplacian, SpatialHop
-from stages.distillation.eigenvectors import slices_alone
-from stages.eigen.batched_lanczos import BatchedLanczos
-from stages.gauge.heatbath import thermalised
-from stages.gauge.stout import SPATIAL_DIRECTIONS, stout_links
-from stages.laplace_eigenvectors import DTYPES
-from stages.lattice.geometry import Lattice
+from stages.distillation.laplace_eigenvectors import DTYPES
+from stages.lqcd.dirac.laplacian import FoldedLaplacian, SpatialHop
+from stages.lqcd.distillation.eigenvectors import slices_alone
+from stages.lqcd.eigen.batched_lanczos import BatchedLanczos
+from stages.lqcd.gauge.heatbath import thermalised
+from stages.lqcd.gauge.stout import SPATIAL_DIRECTIONS, stout_links
+from stages.lqcd.lattice.geometry import Lattice
 from workflows.benchmarks.machine import Machine, machine_of
 
 SEED, OVERRELAXATION, RHO, STEPS = 273, 4, 0.1, 10

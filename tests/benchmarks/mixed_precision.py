@@ -9,8 +9,8 @@ even-odd Wilson-clover operator, with reliable updates and with defect correctio
 of a residual that asks for a true one, and the tolerance of a correction).
 
 "Half" emulates 16-bit storage: the fields that the single-precision operator reads and writes are rounded to
-16-bit numbers with a scale for each site and right-hand side (`stages.kernels.half_field`); links and the
-solver's own fields stay in single precision. Random sources; the count is that of the slowest.
+16-bit numbers with a scale for each site and right-hand side (`stages.lqcd.kernels.half_field`); links and
+the solver's own fields stay in single precision. Random sources; the count is that of the slowest.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from typing import Any
 
 import numpy as np
 
-from stages.dirac.operator import LinearOperator, Solver
-from stages.dirac.wilson import WilsonDslash, WilsonOperator
-from stages.dirac.wilson_schur import WilsonSchur
-from stages.gauge.heatbath import thermalised
-from stages.gauge.wilson_links import wilson_links
-from stages.kernels.dispatch import Array
-from stages.kernels.half_field import decoded, encoded, scale_for
-from stages.lattice.formats import read_gauge
-from stages.lattice.geometry import Lattice
-from stages.solvers.bicgstab import BiCGstab
-from stages.solvers.cg import BatchedCG
-from stages.solvers.defect_correction import DefectCorrection
-from stages.solvers.krylov import KrylovSolver
-from stages.solvers.normal_equations import NormalEquations
-from stages.solvers.solution import Status
+from stages.lqcd.dirac.operator import LinearOperator, Solver
+from stages.lqcd.dirac.wilson import WilsonDslash, WilsonOperator
+from stages.lqcd.dirac.wilson_schur import WilsonSchur
+from stages.lqcd.gauge.heatbath import thermalised
+from stages.lqcd.gauge.wilson_links import wilson_links
+from stages.lqcd.kernels.dispatch import Array
+from stages.lqcd.kernels.half_field import decoded, encoded, scale_for
+from stages.lqcd.lattice.formats import read_gauge
+from stages.lqcd.lattice.geometry import Lattice
+from stages.lqcd.solvers.bicgstab import BiCGstab
+from stages.lqcd.solvers.cg import BatchedCG
+from stages.lqcd.solvers.defect_correction import DefectCorrection
+from stages.lqcd.solvers.krylov import KrylovSolver
+from stages.lqcd.solvers.normal_equations import NormalEquations
+from stages.lqcd.solvers.solution import Status
 
 SEED, SWEEPS, OVERRELAXATION = 811, 40, 4
 DELTAS = (0.1, 0.01, 0.001)

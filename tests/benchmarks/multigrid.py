@@ -24,22 +24,22 @@ from typing import Any
 
 import numpy as np
 
-from stages.dirac.wilson import WilsonDslash, WilsonOperator
-from stages.gauge.heatbath import thermalised
-from stages.gauge.wilson_links import wilson_links
-from stages.kernels.dispatch import Array, to_host
-from stages.lattice.formats import read_gauge
-from stages.lattice.geometry import Lattice
-from stages.lattice.layout import gauge_to_lexicographic, gauge_to_parity
-from stages.multigrid.cycle import Cycle
-from stages.multigrid.fine_operator import FineOperator
-from stages.multigrid.hierarchy import Hierarchy
-from stages.multigrid.multigrid import Multigrid
-from stages.multigrid.near_null import random_fields, refined, relaxed
-from stages.multigrid.system import FineSystem, coarse_system
-from stages.solvers.bicgstab import BiCGstab
-from stages.solvers.solution import NotConverged
-from stages.spectroscopy.hierarchies import default_levels, multigrid_of
+from stages.lqcd.dirac.wilson import WilsonDslash, WilsonOperator
+from stages.lqcd.gauge.heatbath import thermalised
+from stages.lqcd.gauge.wilson_links import wilson_links
+from stages.lqcd.kernels.dispatch import Array, to_host
+from stages.lqcd.lattice.formats import read_gauge
+from stages.lqcd.lattice.geometry import Lattice
+from stages.lqcd.lattice.layout import gauge_to_lexicographic, gauge_to_parity
+from stages.lqcd.multigrid.cycle import Cycle
+from stages.lqcd.multigrid.fine_operator import FineOperator
+from stages.lqcd.multigrid.hierarchy import Hierarchy
+from stages.lqcd.multigrid.multigrid import Multigrid
+from stages.lqcd.multigrid.near_null import random_fields, refined, relaxed
+from stages.lqcd.multigrid.system import FineSystem, coarse_system
+from stages.lqcd.solvers.bicgstab import BiCGstab
+from stages.lqcd.solvers.solution import NotConverged
+from stages.lqcd.spectroscopy.hierarchies import default_levels, multigrid_of
 from workflows.benchmarks.machine import Machine, machine_of
 
 SEED, TOLERANCE, EXACT = 577, 1e-10, 1e-13

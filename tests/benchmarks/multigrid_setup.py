@@ -17,17 +17,17 @@ from typing import Any
 
 import numpy as np
 
-from stages.dirac.wilson import WilsonDslash, WilsonOperator
-from stages.gauge.heatbath import thermalised
-from stages.gauge.wilson_links import wilson_links
-from stages.kernels.dispatch import Array, kernels_for
-from stages.kernels.gamma import COMPONENTS
-from stages.lattice.geometry import Lattice
-from stages.multigrid import multigrid as setup
-from stages.multigrid.grid import Grid, aggregates
-from stages.multigrid.near_null import random_fields
-from stages.multigrid.transfer import transfer
-from stages.spectroscopy.hierarchies import default_levels, multigrid_of
+from stages.lqcd.dirac.wilson import WilsonDslash, WilsonOperator
+from stages.lqcd.gauge.heatbath import thermalised
+from stages.lqcd.gauge.wilson_links import wilson_links
+from stages.lqcd.kernels.dispatch import Array, kernels_for
+from stages.lqcd.kernels.gamma import COMPONENTS
+from stages.lqcd.lattice.geometry import Lattice
+from stages.lqcd.multigrid import multigrid as setup
+from stages.lqcd.multigrid.grid import Grid, aggregates
+from stages.lqcd.multigrid.near_null import random_fields
+from stages.lqcd.multigrid.transfer import transfer
+from stages.lqcd.spectroscopy.hierarchies import default_levels, multigrid_of
 from workflows.benchmarks.machine import Machine, machine_of
 
 SEED, VECTORS, AGGREGATE = 577, 24, (4, 4, 4, 4)

@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 
 CALLS = {
-    "chunk": ("pipeline.task", "_compute_and_commit"),
-    "load": ("pipeline.store", "Store.load"),
-    "commit": ("pipeline.store", "Store.commit"),
-    "links": ("stages.gauge.hisq", "hisq_links"),
-    "noise": ("stages.loops", "noise_vectors"),
-    "dilution": ("stages.estimators.stochastic", "dilute"),
-    "contraction": ("stages.estimators.trace", "LoopTrace.contract"),
-    "solve": ("stages.solvers.krylov", "KrylovSolver.solve"),
+    "chunk": ("pipeline.worker.task", "_compute_and_commit"),
+    "load": ("pipeline.store.store", "Store.load"),
+    "commit": ("pipeline.store.store", "Store.commit"),
+    "links": ("stages.lqcd.gauge.hisq", "hisq_links"),
+    "noise": ("stages.loops.current_loops", "noise_vectors"),
+    "dilution": ("stages.lqcd.estimators.stochastic", "dilute"),
+    "contraction": ("stages.lqcd.estimators.trace", "LoopTrace.contract"),
+    "solve": ("stages.lqcd.solvers.krylov", "KrylovSolver.solve"),
 }
 """Phase: module and name of the function whose calls it is."""
 

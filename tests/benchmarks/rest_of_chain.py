@@ -19,20 +19,20 @@ import cupy
 import numpy as np
 
 from pipeline import At
-from stages.configuration import file_configuration, heatbath_configuration
-from stages.dirac.doubled_links import doubled_links
-from stages.dirac.staggered import StaggeredDslash
-from stages.gauge import hisq
-from stages.gauge.fat_links import Paths, fat_links, long_links
-from stages.gauge.heatbath import thermalised
-from stages.gauge.phases import with_boundary, with_phases
-from stages.gauge.reunitarise import to_su3, to_u3
-from stages.kernels.cuda import heatbath, hisq_dslash, one_link_current, staple
-from stages.kernels.transfer import to_device, to_host
-from stages.lattice.formats import write_ildg
-from stages.lattice.geometry import Lattice
-from stages.links import on_device
-from stages.noise import Dilution, dilute, noise_vectors
+from stages.ensemble.configuration import file_configuration, heatbath_configuration
+from stages.ensemble.staggered_operator import on_device
+from stages.lqcd.dirac.doubled_links import doubled_links
+from stages.lqcd.dirac.staggered import StaggeredDslash
+from stages.lqcd.gauge import hisq
+from stages.lqcd.gauge.fat_links import Paths, fat_links, long_links
+from stages.lqcd.gauge.heatbath import thermalised
+from stages.lqcd.gauge.phases import with_boundary, with_phases
+from stages.lqcd.gauge.reunitarise import to_su3, to_u3
+from stages.lqcd.kernels.cuda import heatbath, hisq_dslash, one_link_current, staple
+from stages.lqcd.kernels.transfer import to_device, to_host
+from stages.lqcd.lattice.formats import write_ildg
+from stages.lqcd.lattice.geometry import Lattice
+from stages.lqcd.noise import Dilution, dilute, noise_vectors
 
 BLOCK = 16
 """Right-hand sides at a time."""

@@ -24,12 +24,12 @@ from typing import Any
 
 import numpy as np
 
-from stages.distillation.projection import planned_bytes, sink_projections
-from stages.kernels import reference
-from stages.kernels.dispatch import Array
-from stages.kernels.gamma import COLOURS, COMPONENTS, SPINS
-from stages.kernels.transfer import HOST_TO_DEVICE, page_locked
-from stages.lattice.geometry import Lattice
+from stages.lqcd.distillation.projection import planned_bytes, sink_projections
+from stages.lqcd.kernels import reference
+from stages.lqcd.kernels.dispatch import Array
+from stages.lqcd.kernels.gamma import COLOURS, COMPONENTS, SPINS
+from stages.lqcd.kernels.transfer import HOST_TO_DEVICE, page_locked
+from stages.lqcd.lattice.geometry import Lattice
 from workflows.benchmarks.machine import Machine, machine_of, random_field
 
 LATTICES = {"cpu": ["8x8x8x8"], "cuda": ["24x24x24x48", "32x32x32x64"]}

@@ -12,14 +12,14 @@ from __future__ import annotations
 import argparse
 import itertools
 
-from stages.dirac.staggered import NormalOperator, StaggeredDslash
-from stages.gauge.heatbath import thermalised
-from stages.gauge.hisq import hisq_links
-from stages.lattice.geometry import Lattice
-from stages.noise.vectors import noise_vectors
-from stages.solvers.block_cgrq import BlockCGrQ
-from stages.solvers.cg import BatchedCG
-from stages.solvers.krylov import KrylovSolver
+from stages.lqcd.dirac.staggered import NormalOperator, StaggeredDslash
+from stages.lqcd.gauge.heatbath import thermalised
+from stages.lqcd.gauge.hisq import hisq_links
+from stages.lqcd.lattice.geometry import Lattice
+from stages.lqcd.noise.vectors import noise_vectors
+from stages.lqcd.solvers.block_cgrq import BlockCGrQ
+from stages.lqcd.solvers.cg import BatchedCG
+from stages.lqcd.solvers.krylov import KrylovSolver
 
 SEED, SWEEPS, OVERRELAXATION = 271, 40, 4
 METHODS = list(itertools.product((BatchedCG, BlockCGrQ), (None, "single")))

@@ -23,19 +23,19 @@ from pathlib import Path
 
 import numpy as np
 
-from pipeline.energy import energy_meter
-from stages.dirac.staggered import NormalOperator, StaggeredDslash
-from stages.gauge.heatbath import thermalised
-from stages.gauge.hisq import hisq_links
-from stages.kernels.dispatch import Array, to_host
-from stages.lattice.geometry import EVEN, Lattice
-from stages.lattice.plaquette import plaquette
-from stages.noise.dilution import Dilution, dilute
-from stages.noise.vectors import noise_vectors
-from stages.solvers.block_cgrq import BlockCGrQ
-from stages.solvers.cg import BatchedCG
-from stages.solvers.krylov import KrylovSolver
-from stages.solvers.solution import Solution, Status
+from pipeline.worker.energy import energy_meter
+from stages.lqcd.dirac.staggered import NormalOperator, StaggeredDslash
+from stages.lqcd.gauge.heatbath import thermalised
+from stages.lqcd.gauge.hisq import hisq_links
+from stages.lqcd.kernels.dispatch import Array, to_host
+from stages.lqcd.lattice.geometry import EVEN, Lattice
+from stages.lqcd.lattice.plaquette import plaquette
+from stages.lqcd.noise.dilution import Dilution, dilute
+from stages.lqcd.noise.vectors import noise_vectors
+from stages.lqcd.solvers.block_cgrq import BlockCGrQ
+from stages.lqcd.solvers.cg import BatchedCG
+from stages.lqcd.solvers.krylov import KrylovSolver
+from stages.lqcd.solvers.solution import Solution, Status
 from workflows.benchmarks.machine import Machine, machine_of
 
 VECTORS, SUBSETS = 24, 8

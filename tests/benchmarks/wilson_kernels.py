@@ -19,12 +19,12 @@ import cupy
 import numpy as np
 from cuda_kernels import batch_seconds, random
 
-from stages.kernels import half_field
-from stages.kernels.cuda import clover, projection, wilson_dslash
-from stages.kernels.cuda.compile import compile_all
-from stages.kernels.cuda.launch import wilson as shapes
-from stages.kernels.gamma import GAMMA
-from stages.lattice.geometry import Lattice
+from stages.lqcd.kernels import half_field
+from stages.lqcd.kernels.cuda import clover, projection, wilson_dslash
+from stages.lqcd.kernels.cuda.compile import compile_all
+from stages.lqcd.kernels.cuda.launch import wilson as shapes
+from stages.lqcd.kernels.gamma import GAMMA
+from stages.lqcd.lattice.geometry import Lattice
 
 SINGLE, DOUBLE = np.dtype(np.complex64), np.dtype(np.complex128)
 FORMS = (shapes.FULL, shapes.TWELVE, shapes.EIGHT)

@@ -14,7 +14,7 @@ from distributed import LocalCluster
 from executions import Executions
 
 from pipeline import Outcome, Store, Workflow, plan, run
-from pipeline.clusters.address import Address
+from pipeline.running.clusters.address import Address
 
 
 @pytest.fixture(scope="session")

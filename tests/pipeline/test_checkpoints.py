@@ -16,8 +16,8 @@ import toy_stages as toys
 from executions import Executions
 
 from pipeline import At, FolderCheckpoint, Outcome, Store, Workflow, collect_garbage, plan, run, status
-from pipeline import checkpoint as module
-from pipeline.clusters.address import Address
+from pipeline.running.clusters.address import Address
+from pipeline.store import checkpoint as module
 
 STATE = {"basis": np.arange(24.0).reshape(2, 12) * 1j, "done": np.array(3), "history": np.zeros(0)}
 

@@ -16,8 +16,8 @@ import pytest
 import toy_stages as toys
 
 from pipeline import At, Store, UserError, Workflow, plan, stage
-from pipeline.files import FileDigests
-from pipeline.key import canonical, canonical_json
+from pipeline.planning.key import canonical, canonical_json
+from pipeline.store.files import FileDigests
 
 FIELD_TEXT = (
     '{"coordinates":{"config":["conf.1"]},"files":{},"inputs":[],"parameters":{"path":null,"scale":1.0},'
@@ -168,7 +168,7 @@ def test_digests_are_cached_by_identity_and_survive_a_torn_line(
     first = FileDigests(cache).version(path)
     with open(cache, "a") as file:
         file.write('{"torn')
-    monkeypatch.setattr("pipeline.files._digest", lambda path: "not asked for")
+    monkeypatch.setattr("pipeline.store.files._digest", lambda path: "not asked for")
     assert FileDigests(cache).version(path) == first
     os.utime(path, (1.1e9, 1.1e9))
     assert FileDigests(cache).version(path).digest == "not asked for"
@@ -192,7 +192,7 @@ def test_a_file_that_changes_while_its_digest_is_taken_is_refused(
         path.write_text("other links")
         return "of a mixture"
 
-    monkeypatch.setattr("pipeline.files._digest", replaced_meanwhile)
+    monkeypatch.setattr("pipeline.store.files._digest", replaced_meanwhile)
     with pytest.raises(UserError, match="changed while it was read"):
         FileDigests(tmp_path / "cache").version(path)
     assert not (tmp_path / "cache").exists()

@@ -18,8 +18,8 @@ import pytest
 import zarr
 
 from pipeline import Store, UserError, verify
-from pipeline.group import PIECE_BYTES, array_digest
-from pipeline.store import FORMAT, DamagedChunkError, StoreError, StoreFullError
+from pipeline.store.group import PIECE_BYTES, array_digest
+from pipeline.store.store import FORMAT, DamagedChunkError, StoreError, StoreFullError
 
 KEY = "5e" * 32
 ARRAYS = {
@@ -201,7 +201,7 @@ def test_a_store_that_cannot_be_written_says_so(made: Store, monkeypatch: pytest
     def read_only(*_: object) -> None:
         raise OSError(errno.EROFS, os.strerror(errno.EROFS))
 
-    monkeypatch.setattr("pipeline.store._write_group", read_only)
+    monkeypatch.setattr("pipeline.store.store._write_group", read_only)
     with pytest.raises(StoreError, match=r"cannot write loops/5e5e.*Read-only file system"):
         made.commit("loops", KEY, ARRAYS, DIMS, {})
 

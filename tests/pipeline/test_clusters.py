@@ -15,13 +15,13 @@ from dask.system import CPU_COUNT
 from distributed import Client
 
 from pipeline import UserError
-from pipeline.clusters import Demand
-from pipeline.clusters.address import Address
-from pipeline.clusters.choose import choose
-from pipeline.clusters.cuda import Cuda
-from pipeline.clusters.local import Local, worker_environment
-from pipeline.clusters.slurm import Slurm
-from pipeline.host_memory import REUSING
+from pipeline.running.clusters import Demand
+from pipeline.running.clusters.address import Address
+from pipeline.running.clusters.choose import choose
+from pipeline.running.clusters.cuda import Cuda
+from pipeline.running.clusters.local import Local, worker_environment
+from pipeline.running.clusters.slurm import Slurm
+from pipeline.worker.host_memory import REUSING
 
 DEMAND = Demand(tasks=4, memory=0)
 
@@ -35,7 +35,7 @@ def started_workers(monkeypatch: pytest.MonkeyPatch, module: str, cluster: Any, 
         asked.append(options["n_workers"])
         yield None
 
-    monkeypatch.setattr(f"pipeline.clusters.{module}.started", noted)
+    monkeypatch.setattr(f"pipeline.running.clusters.{module}.started", noted)
     with cluster.open(demand):
         return asked[0]
 
@@ -46,8 +46,8 @@ def test_no_more_workers_start_than_have_work(
 ) -> None:
     demand = Demand(tasks, memory=0)
     assert started_workers(monkeypatch, "local", Local(workers=wanted), demand) == workers
-    monkeypatch.setattr("pipeline.clusters.cuda._cluster_class", lambda: None)
-    monkeypatch.setattr("pipeline.clusters.cuda._device_count", lambda: 100)
+    monkeypatch.setattr("pipeline.running.clusters.cuda._cluster_class", lambda: None)
+    monkeypatch.setattr("pipeline.running.clusters.cuda._device_count", lambda: 100)
     assert started_workers(monkeypatch, "cuda", Cuda(workers=wanted), demand) == workers
 
 
@@ -88,7 +88,7 @@ def test_cuda_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     cupy = pytest.importorskip("cupy")
     if cupy.is_available():
         pytest.skip("there is a GPU here")
-    monkeypatch.setattr("pipeline.clusters.cuda._cluster_class", lambda: None)
+    monkeypatch.setattr("pipeline.running.clusters.cuda._cluster_class", lambda: None)
     with pytest.raises(UserError, match="no usable GPU on this machine"), Cuda().open(DEMAND):
         pass
 
@@ -109,7 +109,7 @@ def test_slurm_jobs_know_their_threads() -> None:
 
 
 def test_no_scheduler_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipeline.clusters.address.TIMEOUT", 0.5)
+    monkeypatch.setattr("pipeline.running.clusters.address.TIMEOUT", 0.5)
     with (
         pytest.raises(UserError, match="no Dask scheduler answers at tcp://127"),
         Address("tcp://127.0.0.1:9").open(DEMAND),

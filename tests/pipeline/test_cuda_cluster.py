@@ -9,7 +9,7 @@ import pytest
 import toy_stages as toys
 
 from pipeline import Outcome, Store, Workflow, open_result, plan, run
-from pipeline.clusters.cuda import Cuda
+from pipeline.running.clusters.cuda import Cuda
 
 pytestmark = pytest.mark.gpu
 

@@ -11,10 +11,10 @@ import pytest
 import toy_stages as toys
 
 from pipeline import At, Chunks, Dims, Node, UserError, Workflow, stage
-from pipeline.coordinates import blocks, describe_values, sorted_unique
-from pipeline.planning import plan
-from pipeline.stage import stage_of
-from pipeline.store import Store
+from pipeline.declare.coordinates import blocks, describe_values, sorted_unique
+from pipeline.declare.stage import stage_of
+from pipeline.planning.plan import plan
+from pipeline.store.store import Store
 
 
 class Out(NamedTuple):

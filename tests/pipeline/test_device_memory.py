@@ -11,9 +11,9 @@ import pytest
 import toy_stages as toys
 
 from pipeline import Plan, Store, UserError, Workflow, plan, run
-from pipeline.clusters import Devices
-from pipeline.device_memory import DevicePool
-from pipeline.memory import device_memory, device_projection, shortage
+from pipeline.running.clusters import Devices
+from pipeline.running.memory import device_memory, device_projection, shortage
+from pipeline.worker.device_memory import DevicePool
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ import pytest
 import toy_stages as toys
 
 from pipeline import Outcome, Store, Workflow
-from pipeline.account import NodeAccount, time_section
-from pipeline.energy import _device_meter, energy_meter
-from pipeline.report import Table, table_text
+from pipeline.reading.account import NodeAccount, time_section
+from pipeline.reading.report import Table, table_text
+from pipeline.worker.energy import _device_meter, energy_meter
 
 
 class FakeNvml(SimpleNamespace):

@@ -15,8 +15,8 @@ import toy_stages as toys
 from campaign import PATIENCE, Campaign
 
 from pipeline import Store, plan, status, verify
-from pipeline.events import read_events, runs
-from pipeline.lock import current_driver
+from pipeline.running.events import read_events, runs
+from pipeline.store.lock import current_driver
 
 
 @pytest.fixture(scope="module")

@@ -13,8 +13,8 @@ import toy_stages as toys
 from executions import Executions
 
 from pipeline import Store, UserError, Workflow, collect_garbage, plan, run, status
-from pipeline.clusters.local import Local
-from pipeline.events import EventLog, read_events
+from pipeline.running.clusters.local import Local
+from pipeline.running.events import EventLog, read_events
 
 
 def test_a_full_disk_ends_the_run_with_one_clear_error(

@@ -7,12 +7,12 @@ import sys
 
 import pytest
 
-from pipeline.host_memory import REUSING
+from pipeline.worker.host_memory import REUSING
 
 SCRIPT = """
 import resource, threading
 import numpy as np
-from pipeline.host_memory import give_back
+from pipeline.worker.host_memory import give_back
 
 SIZE, TIMES = 64 << 20, 20
 

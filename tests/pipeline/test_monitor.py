@@ -11,9 +11,9 @@ from bokeh.document import Document
 from bokeh.models import ColumnDataSource
 
 from pipeline import Store, Workflow, plan, run
-from pipeline.clusters.local import Local
-from pipeline.monitor import PATH, PLAN_TOPIC, Monitor, RunView
-from pipeline.monitor_page import page
+from pipeline.running.clusters.local import Local
+from pipeline.running.monitor import PATH, PLAN_TOPIC, Monitor, RunView
+from pipeline.running.monitor_page import page
 
 
 def event(kind: str, key: str, **values: Any) -> dict[str, Any]:

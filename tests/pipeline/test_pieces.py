@@ -12,10 +12,10 @@ import pytest
 import toy_stages as toys
 
 from pipeline import At, Dims, Outcome, Store, UserError, Workflow, open_result, verify
-from pipeline.group import PIECE_BYTES, array_digest
-from pipeline.stage import stage
-from pipeline.store import DamagedChunkError
-from pipeline.stored_array import StoredArray
+from pipeline.declare.stage import stage
+from pipeline.store.group import PIECE_BYTES, array_digest
+from pipeline.store.store import DamagedChunkError
+from pipeline.store.stored_array import StoredArray
 
 KEY = "7a" * 32
 DIMS = {"vectors": ("time", "site", "vector")}

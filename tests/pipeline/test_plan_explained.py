@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import toy_stages as toys
 
-from pipeline import Outcome, Store, Workflow, plan, stage
-from pipeline.coordinates import At
-from pipeline.explain import duration, size
+from pipeline import Outcome, Store, Workflow, explain, plan, stage
+from pipeline.declare.coordinates import At
+from pipeline.declare.text import duration, size
 
 Compute = Callable[[Workflow], Outcome]
 
@@ -66,11 +66,11 @@ projected: unknown size per task, unknown size to store, about"""
 
 
 def test_the_text_of_a_plan(store: Store, compute: Compute) -> None:
-    assert plan(workflow(), store).explain() == NEW
+    assert explain(plan(workflow(), store)) == NEW
     compute(workflow())
-    assert plan(workflow("abcd"), store).explain().startswith(EXTENDED)
-    assert plan(workflow(mass=0.25), store).explain().startswith(CHANGED)
-    assert plan(workflow(), store).explain().endswith("mean         mean        1       1           0")
+    assert explain(plan(workflow("abcd"), store)).startswith(EXTENDED)
+    assert explain(plan(workflow(mass=0.25), store)).startswith(CHANGED)
+    assert explain(plan(workflow(), store)).endswith("mean         mean        1       1           0")
 
 
 def test_reasons(store: Store, compute: Compute) -> None:
@@ -95,7 +95,7 @@ def test_what_was_changed_back_and_extended(store: Store, compute: Compute) -> N
         "loops_light": {f"extended: config={c} noise={n}" for c in "ab" for n in ("4,5", "6,7")},
         "mean": {"upstream extended: loops_light"},
     }
-    text = plan(workflow(noise=8, mass=0.5), store).explain()
+    text = explain(plan(workflow(noise=8, mass=0.5), store))
     assert "loops_light  loops       8       4           4  extended: noise=4..7" in text
     (lost, *_) = (c for c in plan(workflow(mass=0.5), store).chunks if c.node.name == "loops_light")
     store.remove("loops", lost.key)

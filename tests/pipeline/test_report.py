@@ -8,7 +8,16 @@ from pathlib import Path
 import pytest
 from matplotlib.figure import Figure as Plot
 
-from pipeline.report import Details, Figure, Section, Table, svg, table_text, value_with_error, write_report
+from pipeline.reading.report import (
+    Details,
+    Figure,
+    Section,
+    Table,
+    svg,
+    table_text,
+    value_with_error,
+    write_report,
+)
 
 
 @pytest.mark.parametrize(

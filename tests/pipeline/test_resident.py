@@ -8,12 +8,12 @@ import toy_stages as toys
 from executions import Executions
 
 from pipeline import Store, Workflow, plan, run
-from pipeline.clusters.address import Address
-from pipeline.evaluation import Evaluation
-from pipeline.events import Event, read_events
-from pipeline.graph import _Works, plan_tasks
-from pipeline.resident import ResidentCache
-from pipeline.work import RunContext
+from pipeline.running.clusters.address import Address
+from pipeline.running.events import Event, read_events
+from pipeline.running.graph import _Works, plan_tasks
+from pipeline.worker.evaluation import Evaluation
+from pipeline.worker.resident import ResidentCache
+from pipeline.worker.work import RunContext
 
 
 def workflow() -> Workflow:
@@ -77,8 +77,8 @@ def test_the_oldest_results_make_room_for_a_task(
         def free(self) -> int:
             return 10 + sum(size for name, size in taken.items() if name not in cache._entries)
 
-    monkeypatch.setattr("pipeline.evaluation.device_pool", lambda backend: Device())
-    monkeypatch.setattr("pipeline.evaluation.process_cache", lambda limit, backend: cache)
+    monkeypatch.setattr("pipeline.worker.evaluation.device_pool", lambda backend: Device())
+    monkeypatch.setattr("pipeline.worker.evaluation.process_cache", lambda limit, backend: cache)
     store.create()
     w = Workflow("room")
     w.add(toys.field, over={"config": ["a"]}, device_memory=75)

@@ -23,9 +23,9 @@ from pipeline import (
     plan,
     status,
 )
-from pipeline.lock import driver_lock
-from pipeline.resident import ResidentCache, nbytes, process_cache
-from pipeline.stored_array import StoredArray
+from pipeline.store.lock import driver_lock
+from pipeline.store.stored_array import StoredArray
+from pipeline.worker.resident import ResidentCache, nbytes, process_cache
 
 Compute = Callable[[Workflow], Outcome]
 
@@ -234,8 +234,8 @@ def test_the_resident_cache_is_bounded_in_bytes() -> None:
 
 
 def test_the_resident_cache_fits_the_memory_of_its_own_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipeline.resident._caches", {})
-    monkeypatch.setattr("pipeline.resident.MEMORY_LIMIT", 4_000)
+    monkeypatch.setattr("pipeline.worker.resident._caches", {})
+    monkeypatch.setattr("pipeline.worker.resident.MEMORY_LIMIT", 4_000)
     assert process_cache(1 << 40, "cpu").limit == 1_600
     assert process_cache(1_000, "cpu").limit == 1_000
 

@@ -22,12 +22,12 @@ from pipeline import (
     run,
     verify,
 )
-from pipeline.clusters.address import Address
-from pipeline.clusters.local import Local
-from pipeline.events import read_events
-from pipeline.memory import shortage
-from pipeline.outcome import Failure
-from pipeline.verification import Damage
+from pipeline.reading.verification import Damage
+from pipeline.running.clusters.address import Address
+from pipeline.running.clusters.local import Local
+from pipeline.running.events import read_events
+from pipeline.running.memory import shortage
+from pipeline.running.outcome import Failure
 
 Compute = Callable[[Workflow], Outcome]
 
@@ -182,7 +182,7 @@ def test_the_closing_table_says_each_error_once() -> None:
 def test_a_task_beyond_the_machines_memory_is_refused_before_any_work(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pipeline.clusters.local.MEMORY_LIMIT", 8_000_000_000)
+    monkeypatch.setattr("pipeline.running.clusters.local.MEMORY_LIMIT", 8_000_000_000)
     w = Workflow("large")
     small = w.add(toys.field, over={"config": ["a"]}, memory=8_000_000_000)
     assert shortage(plan(w, store), Local()) == ""

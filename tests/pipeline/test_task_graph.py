@@ -9,10 +9,10 @@ import toy_stages as toys
 from distributed.protocol import deserialize, serialize
 
 from pipeline import At, Chunks, Outcome, Resources, Store, Workflow, plan, stage
-from pipeline.clusters import Demand
-from pipeline.clusters.local import default_workers
-from pipeline.graph import RETRIES, TaskPlan, dask_graph, plan_tasks, widest_level
-from pipeline.work import RunContext
+from pipeline.running.clusters import Demand
+from pipeline.running.clusters.local import default_workers
+from pipeline.running.graph import RETRIES, TaskPlan, dask_graph, plan_tasks, widest_level
+from pipeline.worker.work import RunContext
 
 
 def tasks_of(w: Workflow, store: Store) -> list[TaskPlan]:
@@ -179,7 +179,7 @@ def test_default_number_of_workers(tasks: int, memory: int, workers: int) -> Non
 
 
 def test_a_container_bounds_the_number_of_workers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipeline.clusters.local.MEMORY_LIMIT", 1_000)
+    monkeypatch.setattr("pipeline.running.clusters.local.MEMORY_LIMIT", 1_000)
     assert default_workers(8, Demand(100, 400)) == 2
 
 

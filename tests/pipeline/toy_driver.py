@@ -8,7 +8,7 @@ from pathlib import Path
 import toy_stages as toys
 
 from pipeline import Store, UserError, Workflow, plan, run
-from pipeline.clusters.local import Local
+from pipeline.running.clusters.local import Local
 
 CONFIGS = ("a", "b", "c")
 

@@ -10,20 +10,20 @@ import pytest
 from numpy.typing import NDArray
 
 from pipeline import At
-from stages.configuration import GaugeLinks
-from stages.current_insertion import CurrentInsertion, current_insertion
-from stages.dirac.displacement import steps_of
-from stages.dirac.wilson import WilsonOperator
-from stages.distillation.columns import FullColumns
-from stages.gauge.heatbath import thermalised
-from stages.gauge.stout import stout_links
-from stages.laplace_eigenvectors import LaplaceBasis
-from stages.lattice.errors import InputError
-from stages.lattice.geometry import Lattice
-from stages.links import on_device
-from stages.perambulator import perambulator
-from stages.spectroscopy.gammas import DIRAC, NAMES
-from stages.wilson import wilson_operator
+from stages.distillation.current_insertion import CurrentInsertion, current_insertion
+from stages.distillation.laplace_eigenvectors import LaplaceBasis
+from stages.distillation.perambulator import perambulator
+from stages.ensemble.configuration import GaugeLinks
+from stages.ensemble.staggered_operator import on_device
+from stages.ensemble.wilson_operator import wilson_operator
+from stages.lqcd.dirac.displacement import steps_of
+from stages.lqcd.dirac.wilson import WilsonOperator
+from stages.lqcd.distillation.columns import FullColumns
+from stages.lqcd.gauge.heatbath import thermalised
+from stages.lqcd.gauge.stout import stout_links
+from stages.lqcd.lattice.errors import InputError
+from stages.lqcd.lattice.geometry import Lattice
+from stages.lqcd.spectroscopy.gammas import DIRAC, NAMES
 
 LATTICE = Lattice((4, 2, 2, 6))
 TIMES, SITES, K = LATTICE.time_extent, LATTICE.sites_per_slice, 2

@@ -9,13 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline import At, FolderCheckpoint, checkpoint
-from stages import configuration, links
-from stages.deflation_space import DeflationSpace, deflation, deflation_space
-from stages.dirac.staggered import SquaredDslash, StaggeredDslash
-from stages.eigen.stored_vectors import from_store
-from stages.lattice.errors import InputError
-from stages.lattice.geometry import EVEN
+from pipeline import At, FolderCheckpoint
+from pipeline.store import checkpoint
+from stages.ensemble import configuration
+from stages.ensemble import staggered_operator as links
+from stages.loops.deflation_space import DeflationSpace, deflation, deflation_space
+from stages.lqcd.dirac.staggered import SquaredDslash, StaggeredDslash
+from stages.lqcd.eigen.stored_vectors import from_store
+from stages.lqcd.lattice.errors import InputError
+from stages.lqcd.lattice.geometry import EVEN
 
 EXTENTS = (4, 4, 4, 4)
 AT = {"config": "modes.2"}

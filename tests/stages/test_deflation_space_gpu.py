@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 from pipeline import At
-from stages import configuration, links
-from stages.deflation_space import DeflationSpace, deflation, deflation_space
-from stages.dirac.staggered import StaggeredDslash
-from stages.kernels.dispatch import to_host
-from stages.noise import noise_vectors
+from stages.ensemble import configuration
+from stages.ensemble import staggered_operator as links
+from stages.loops.deflation_space import DeflationSpace, deflation, deflation_space
+from stages.lqcd.dirac.staggered import StaggeredDslash
+from stages.lqcd.kernels.dispatch import to_host
+from stages.lqcd.noise import noise_vectors
 
 pytestmark = pytest.mark.gpu
 VECTORS, EXTENTS = 24, (8, 8, 8, 8)

@@ -6,19 +6,24 @@ import numpy as np
 import pytest
 
 from pipeline import At
-from stages.configuration import GaugeLinks
-from stages.distillation.columns import coefficients
-from stages.distillation_columns import full_columns, stochastic_columns
-from stages.elementals import elementals
-from stages.first_sources import first_sources
-from stages.gauge.heatbath import thermalised
-from stages.laplace_eigenvectors import LaplaceBasis, check_times, laplace_basis, laplace_eigenvectors
-from stages.lattice.errors import InputError
-from stages.lattice.geometry import Lattice
-from stages.perambulator import perambulator, sink_projection
-from stages.smeared_links import smeared_links
-from stages.solver_choice import solver_choice
-from stages.wilson import wilson_operator
+from stages.distillation.first_sources import first_sources
+from stages.distillation.laplace_eigenvectors import (
+    LaplaceBasis,
+    check_times,
+    laplace_basis,
+    laplace_eigenvectors,
+)
+from stages.distillation.operator_elementals import elementals
+from stages.distillation.perambulator import perambulator, sink_projection
+from stages.distillation.source_columns import full_columns, stochastic_columns
+from stages.ensemble.configuration import GaugeLinks
+from stages.ensemble.smeared_links import smeared_links
+from stages.ensemble.wilson_operator import wilson_operator
+from stages.lqcd.distillation.columns import coefficients
+from stages.lqcd.gauge.heatbath import thermalised
+from stages.lqcd.lattice.errors import InputError
+from stages.lqcd.lattice.geometry import Lattice
+from stages.mesons.solver_choice import solver_choice
 
 LATTICE = Lattice((4, 4, 4, 6))
 TIMES = LATTICE.time_extent
@@ -114,7 +119,7 @@ def test_the_first_sources_are_the_first_columns(operator, basis):
 def test_solvers_are_measured_on_the_first_sources(operator, basis, monkeypatch):
     """Each solves for a block of them; the cheapest for all that are planned is taken."""
     names = ("bicgstab", "cgnr")
-    monkeypatch.setattr("stages.solver_choice.SOLVERS", names)
+    monkeypatch.setattr("stages.mesons.solver_choice.SOLVERS", names)
     at = At(config="d.1", source=("t4",))
     columns = full_columns(at=at, time_extent=TIMES, eigenvectors=4)
     sources = first_sources(operator, basis, columns, at=at, block=8)

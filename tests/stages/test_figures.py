@@ -5,9 +5,10 @@ import io
 import numpy as np
 import pytest
 
-from stages import figures, meson_figures
-from stages.analysis.budget import error_budget
-from stages.analysis.table import correlator_table
+from stages.loops import loop_figures as figures
+from stages.lqcd.analysis.budget import error_budget
+from stages.lqcd.analysis.table import correlator_table
+from stages.mesons import meson_figures
 
 RNG = np.random.default_rng(606)
 

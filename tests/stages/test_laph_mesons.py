@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from pipeline import At
-from stages.distillation_columns import stochastic_columns
-from stages.elementals import Elementals
-from stages.laph_average import laph_average, laph_levels
-from stages.laph_mesons import LaphMesons, distilled_mesons, stochastic_mesons
-from stages.lattice.errors import InputError
-from stages.perambulator import Perambulator, SinkProjection
-from stages.spectroscopy.gammas import NAMES
+from stages.distillation.distilled_two_point import LaphMesons, distilled_mesons, stochastic_mesons
+from stages.distillation.laph_average import laph_average, laph_levels
+from stages.distillation.operator_elementals import Elementals
+from stages.distillation.perambulator import Perambulator, SinkProjection
+from stages.distillation.source_columns import stochastic_columns
+from stages.lqcd.lattice.errors import InputError
+from stages.lqcd.spectroscopy.gammas import NAMES
 
 EXTENTS, K, STORED = (4, 4, 4, 6), 4, 5
 TIMES = EXTENTS[3]

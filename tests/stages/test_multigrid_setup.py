@@ -9,17 +9,23 @@ import numpy as np
 import pytest
 
 from pipeline import At
-from stages.configuration import GaugeLinks, heatbath_configuration
-from stages.dirac.wilson import WilsonOperator
-from stages.kernels import reference
-from stages.lattice.errors import InputError
-from stages.lattice.geometry import Lattice
-from stages.multigrid.hierarchy import Hierarchy
-from stages.multigrid_setup import MultigridSetup, multigrid_hierarchy, multigrid_setup, packed, unpacked
-from stages.propagator import propagator
-from stages.sources import point_sources
-from stages.spectroscopy.hierarchies import check_levels, default_levels, multigrid_of
-from stages.wilson import wilson_operator
+from stages.ensemble.configuration import GaugeLinks, heatbath_configuration
+from stages.ensemble.wilson_operator import wilson_operator
+from stages.lqcd.dirac.wilson import WilsonOperator
+from stages.lqcd.kernels import reference
+from stages.lqcd.lattice.errors import InputError
+from stages.lqcd.lattice.geometry import Lattice
+from stages.lqcd.multigrid.hierarchy import Hierarchy
+from stages.lqcd.spectroscopy.hierarchies import check_levels, default_levels, multigrid_of
+from stages.mesons.multigrid_setup import (
+    MultigridSetup,
+    multigrid_hierarchy,
+    multigrid_setup,
+    packed,
+    unpacked,
+)
+from stages.mesons.propagator import propagator
+from stages.mesons.sources import point_sources
 
 AT = {"config": "coarse.1"}
 REST = {"refinements": 1, "smoothing": 2, "steps": 4, "tolerance": 0.1}
@@ -118,7 +124,7 @@ def test_the_setup_of_other_levels_is_refused(
 def test_a_poor_setup_is_made_again_and_recorded(
     operator: WilsonOperator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from stages.multigrid import multigrid
+    from stages.lqcd.multigrid import multigrid
 
     rates = iter([0.9, 0.3])
     monkeypatch.setattr(multigrid, "measured_rate", lambda *_: next(rates))

@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 
 from pipeline import At
-from stages.configuration import GaugeLinks
-from stages.gauge.ape import ape_links
-from stages.gauge.hyp import hyp_links
-from stages.gauge.reunitarise import polar_su3, to_su3
-from stages.gauge.stout import stout_links
-from stages.lattice.errors import InputError
-from stages.lattice.geometry import Lattice, T
-from stages.lattice.plaquette import plaquette
-from stages.smeared_links import smeared_links
+from stages.ensemble.configuration import GaugeLinks
+from stages.ensemble.smeared_links import smeared_links
+from stages.lqcd.gauge.ape import ape_links
+from stages.lqcd.gauge.hyp import hyp_links
+from stages.lqcd.gauge.reunitarise import polar_su3, to_su3
+from stages.lqcd.gauge.stout import stout_links
+from stages.lqcd.lattice.errors import InputError
+from stages.lqcd.lattice.geometry import Lattice, T
+from stages.lqcd.lattice.plaquette import plaquette
 
 AT = {"config": "smooth.3"}
 LATTICE = Lattice((4, 4, 4, 2))

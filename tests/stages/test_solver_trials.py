@@ -8,12 +8,23 @@ import numpy as np
 import pytest
 
 from pipeline import At
-from stages import configuration, deflation_space, links, loops
-from stages.dirac.staggered import StaggeredDslash
-from stages.lattice.errors import InputError
-from stages.solver_trials import ACCURACIES, DEFLATED, MASSES, PLAIN, SOLVERS, SolverTrials, solver_trials
-from stages.solvers import trial
-from stages.solvers.deflation import StaggeredDeflation
+from stages.ensemble import configuration
+from stages.ensemble import staggered_operator as links
+from stages.loops import current_loops as loops
+from stages.loops import deflation_space
+from stages.loops.solver_trials import (
+    ACCURACIES,
+    DEFLATED,
+    MASSES,
+    PLAIN,
+    SOLVERS,
+    SolverTrials,
+    solver_trials,
+)
+from stages.lqcd.dirac.staggered import StaggeredDslash
+from stages.lqcd.lattice.errors import InputError
+from stages.lqcd.solvers import trial
+from stages.lqcd.solvers.deflation import StaggeredDeflation
 
 AT = {"config": "trial.7"}
 MASS = dict(zip(MASSES, (0.05, 0.3), strict=True))

@@ -4,11 +4,15 @@ import numpy as np
 import pytest
 
 from pipeline import At
-from stages import configuration, correlator, links, loops, low_modes
-from stages.dirac.staggered import SquaredDslash
-from stages.gauge.hisq import naive_links
-from stages.lattice.errors import InputError
-from stages.solvers.deflation import Deflation, StaggeredDeflation
+from stages.ensemble import configuration
+from stages.ensemble import staggered_operator as links
+from stages.loops import correlator
+from stages.loops import current_loops as loops
+from stages.loops import low_mode_loops as low_modes
+from stages.lqcd.dirac.staggered import SquaredDslash
+from stages.lqcd.gauge.hisq import naive_links
+from stages.lqcd.lattice.errors import InputError
+from stages.lqcd.solvers.deflation import Deflation, StaggeredDeflation
 
 EXTENTS = (4, 4, 4, 4)
 SOLVE = {"mass": 0.08, "current_links": "thin", "solver": "block_cgrq", "precision": "double"}

@@ -4,13 +4,15 @@ import numpy as np
 import pytest
 
 from pipeline import At
-from stages import links, loops, low_modes
-from stages.configuration import GaugeLinks, heatbath_configuration
-from stages.dirac.staggered import SquaredDslash
-from stages.gauge.heatbath import thermalised
-from stages.kernels.dispatch import array_module, to_host
-from stages.lattice.geometry import Lattice
-from stages.solvers.deflation import Deflation, StaggeredDeflation
+from stages.ensemble import staggered_operator as links
+from stages.ensemble.configuration import GaugeLinks, heatbath_configuration
+from stages.loops import current_loops as loops
+from stages.loops import low_mode_loops as low_modes
+from stages.lqcd.dirac.staggered import SquaredDslash
+from stages.lqcd.gauge.heatbath import thermalised
+from stages.lqcd.kernels.dispatch import array_module, to_host
+from stages.lqcd.lattice.geometry import Lattice
+from stages.lqcd.solvers.deflation import Deflation, StaggeredDeflation
 
 pytestmark = pytest.mark.gpu
 LATTICE = Lattice((6, 4, 2, 8))

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from tiny_project import TINY, CommandLine, edit, refused
 
-from stages.gauge.heatbath import thermalised
-from stages.lattice.formats import write_ildg
-from stages.lattice.geometry import Lattice
+from stages.lqcd.gauge.heatbath import thermalised
+from stages.lqcd.lattice.formats import write_ildg
+from stages.lqcd.lattice.geometry import Lattice
 
 COMMAND = [sys.executable, "-c", "import sys; from workflows.command import main; sys.exit(main())"]
 ROOT = Path(__file__).parents[2]
@@ -80,7 +80,7 @@ def test_run_refuses_before_anything_starts(
 def test_lattice_beyond_the_machines_memory(
     quarkline: CommandLine, g2: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pipeline.clusters.local.MEMORY_LIMIT", 1_000_000_000)
+    monkeypatch.setattr("pipeline.running.clusters.local.MEMORY_LIMIT", 1_000_000_000)
     assert "warning" not in quarkline("plan", g2).out
     edit(g2, ("[4, 4, 4, 4]", "[32, 32, 32, 64]"))
     answer = quarkline("run", g2)
@@ -94,7 +94,7 @@ def test_lattice_beyond_the_machines_memory(
 def test_plan_for_gpus_on_a_machine_without(
     quarkline: CommandLine, g2: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pipeline.clusters.cuda.Cuda.devices", None)
+    monkeypatch.setattr("pipeline.running.clusters.cuda.Cuda.devices", None)
     edit(g2, ("[4, 4, 4, 4]", "[32, 32, 32, 48]"))
     answer = quarkline("plan", g2, "--cluster", "cuda")
     line = answer.out.splitlines()[-1]

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from tiny_project import CommandLine
 
-from stages.lattice.errors import InputError
-from stages.lattice.geometry import Lattice
+from stages.lqcd.lattice.errors import InputError
+from stages.lqcd.lattice.geometry import Lattice
 from workflows.benchmarks import dslash, machine, table
 from workflows.benchmarks.families import FAMILIES, bench_of, speeds
 from workflows.benchmarks.speed import Bench, Cost, streaming

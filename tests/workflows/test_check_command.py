@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from tiny_project import CommandLine
 
-from stages.gauge.heatbath import thermalised
-from stages.lattice.formats import write_ildg, write_nersc
-from stages.lattice.geometry import Lattice
-from stages.lattice.plaquette import plaquette
+from stages.lqcd.gauge.heatbath import thermalised
+from stages.lqcd.lattice.formats import write_ildg, write_nersc
+from stages.lqcd.lattice.geometry import Lattice
+from stages.lqcd.lattice.plaquette import plaquette
 
 LATTICE = Lattice((4, 4, 4, 6))
 

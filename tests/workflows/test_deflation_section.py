@@ -12,9 +12,9 @@ import pytest
 from tiny_project import TINY, CommandLine, edit, missing, run_to_its_end
 
 from pipeline import Store, open_result, verify
-from pipeline.account import accounts
-from stages.lattice.geometry import Lattice
-from workflows import footprint
+from pipeline.reading.account import accounts
+from stages.lqcd.lattice.geometry import Lattice
+from workflows.shared import footprint
 
 SECTION = ("solves:", "deflation: {vectors: 6, block: 2, precision: single}\nsolves:")
 
@@ -139,7 +139,7 @@ def test_too_little_memory_names_the_vectors_that_fit(
     quarkline: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     room = 30_000_000_000
-    monkeypatch.setattr("pipeline.clusters.local.MEMORY_LIMIT", room)
+    monkeypatch.setattr("pipeline.running.clusters.local.MEMORY_LIMIT", room)
     file = tmp_path / "g2.yaml"
     file.write_text(TINY)
     edit(file, ("[4, 4, 4, 4]", "[32, 32, 32, 32]"), ("solves:", "deflation: {vectors: 5000}\nsolves:"))

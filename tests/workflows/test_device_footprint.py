@@ -5,13 +5,14 @@ from __future__ import annotations
 import pytest
 
 from pipeline import At
-from pipeline.device_memory import device_pool
-from stages import links, loops
-from stages.configuration import heatbath_configuration
-from stages.deflation_space import deflation_space
-from stages.dirac.staggered import SquaredDslash
-from stages.lattice.geometry import Lattice
-from workflows.footprint import eigensolve_device_memory, operator_device_memory, solving_device_memory
+from pipeline.worker.device_memory import device_pool
+from stages.ensemble import staggered_operator as links
+from stages.ensemble.configuration import heatbath_configuration
+from stages.loops.current_loops import current_loops as loops
+from stages.loops.deflation_space import deflation_space
+from stages.lqcd.dirac.staggered import SquaredDslash
+from stages.lqcd.lattice.geometry import Lattice
+from workflows.shared.footprint import eigensolve_device_memory, operator_device_memory, solving_device_memory
 
 pytestmark = pytest.mark.gpu
 LATTICE = Lattice((16, 16, 16, 16))

@@ -15,13 +15,13 @@ from tiny_project import TINY, CommandLine, edit
 
 from pipeline import Store, open_result, run
 from pipeline import plan as make_plan
-from pipeline.clusters.choose import choose
-from stages.solver_trials import DEFLATED, PLAIN, SOLVERS
+from pipeline.running.clusters.choose import choose
+from stages.loops.solver_trials import DEFLATED, PLAIN, SOLVERS
 from workflows.catalogue import load_project
-from workflows.g2_choice import candidates, named
-from workflows.g2_loops import operator_of
+from workflows.g2_disconnected.choice import candidates, named
+from workflows.g2_disconnected.loops import operator_of
+from workflows.g2_disconnected.schema import G2Disconnected, read_g2_disconnected
 from workflows.parameter_file import read_parameter_file
-from workflows.schema import G2Disconnected, read_g2_disconnected
 
 AUTO = ("solver: block_cgrq", "solver: auto")
 DEFLATION = "deflation: {vectors: 6, block: 2, precision: single}\n"

@@ -10,21 +10,21 @@ import numpy as np
 import pytest
 
 from pipeline import At
-from pipeline.device_memory import DevicePool, device_pool
-from stages.configuration import GaugeLinks, heatbath_configuration
-from stages.current_insertion import current_insertion
-from stages.distillation_columns import full_columns
-from stages.laplace_eigenvectors import LaplaceBasis, laplace_eigenvectors
-from stages.lattice.geometry import Lattice
-from stages.perambulator import perambulator
-from stages.smeared_links import smeared_links
-from stages.wilson import wilson_operator
-from workflows.laph_footprint import (
+from pipeline.worker.device_memory import DevicePool, device_pool
+from stages.distillation.current_insertion import current_insertion
+from stages.distillation.laplace_eigenvectors import LaplaceBasis, laplace_eigenvectors
+from stages.distillation.perambulator import perambulator
+from stages.distillation.source_columns import full_columns
+from stages.ensemble.configuration import GaugeLinks, heatbath_configuration
+from stages.ensemble.smeared_links import smeared_links
+from stages.ensemble.wilson_operator import wilson_operator
+from stages.lqcd.lattice.geometry import Lattice
+from workflows.laph_mesons.footprint import (
     eigensolve_device_memory,
     inserting_device_memory,
     solving_device_memory,
 )
-from workflows.meson_footprint import operator_memory
+from workflows.mesons.footprint import operator_memory
 
 pytestmark = pytest.mark.gpu
 CONFIG = "memory.1"

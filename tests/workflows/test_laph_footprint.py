@@ -8,22 +8,22 @@ import numpy as np
 import pytest
 
 from pipeline import At
-from stages.configuration import GaugeLinks
-from stages.current_insertion import current_insertion
-from stages.distillation.columns import FullColumns
-from stages.laplace_eigenvectors import LaplaceBasis, laplace_eigenvectors
-from stages.lattice.geometry import Lattice
-from stages.perambulator import perambulator
-from stages.smeared_links import SmearedLinks
-from stages.wilson import wilson_operator
-from workflows.footprint import PROCESS
-from workflows.laph_footprint import (
+from stages.distillation.current_insertion import current_insertion
+from stages.distillation.laplace_eigenvectors import LaplaceBasis, laplace_eigenvectors
+from stages.distillation.perambulator import perambulator
+from stages.ensemble.configuration import GaugeLinks
+from stages.ensemble.smeared_links import SmearedLinks
+from stages.ensemble.wilson_operator import wilson_operator
+from stages.lqcd.distillation.columns import FullColumns
+from stages.lqcd.lattice.geometry import Lattice
+from workflows.laph_mesons.footprint import (
     eigensolve_device_memory,
     inserting_memory,
     insertions_bytes,
     solving_memory,
     vectors_bytes,
 )
+from workflows.shared.footprint import PROCESS
 
 SIZES = [((8, 8, 8, 8), 24), ((12, 12, 12, 4), 40), ((8, 8, 8, 4), 64)]
 

@@ -10,11 +10,11 @@ from tiny_laph import LAPH
 from tiny_project import CommandLine, edit, missing, refused
 
 import workflows
-from stages.lattice.geometry import Lattice
-from workflows.ensemble import Configurations
-from workflows.laph_mesons import build
-from workflows.laph_schema import read_laph_mesons
+from stages.lqcd.lattice.geometry import Lattice
+from workflows.laph_mesons.build import build
+from workflows.laph_mesons.schema import read_laph_mesons
 from workflows.parameter_file import read_parameter_file
+from workflows.shared.ensemble import Configurations
 
 NOISE = "noise: {kind: z4, seed: 5, vectors: 2}\nsolves: {"
 INSERTIONS = "insertions: {separations: [2], momenta: [[0, 0, 0]], displacements: ['', '+x-y']}\nsolves: {"

@@ -12,7 +12,7 @@ from tiny_mesons import MESONS
 from tiny_project import CommandLine, edit, missing, run_to_its_end
 
 from pipeline import open_result
-from stages.spectroscopy.gammas import NAMES
+from stages.lqcd.spectroscopy.gammas import NAMES
 
 PION = NAMES.index("Gamma5")
 

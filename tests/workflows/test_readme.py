@@ -10,14 +10,14 @@ import pytest
 from ruamel.yaml import YAML
 from tiny_project import TINY
 
-from stages.configuration import file_configuration
-from stages.gauge.heatbath import thermalised
-from stages.lattice.formats import write_ildg
-from stages.lattice.geometry import Lattice
-from workflows.laph_schema import read_laph_mesons
-from workflows.mesons_schema import read_mesons
+from stages.ensemble.configuration import file_configuration
+from stages.lqcd.gauge.heatbath import thermalised
+from stages.lqcd.lattice.formats import write_ildg
+from stages.lqcd.lattice.geometry import Lattice
+from workflows.g2_disconnected.schema import read_g2_disconnected
+from workflows.laph_mesons.schema import read_laph_mesons
+from workflows.mesons.schema import read_mesons
 from workflows.parameter_file import read_parameter_file
-from workflows.schema import read_g2_disconnected
 
 README = (Path(__file__).parents[2] / "README.md").read_text()
 YAML_SNIPPETS = re.findall(r"```yaml\n(.*?)```", README, re.DOTALL)

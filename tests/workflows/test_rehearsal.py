@@ -14,22 +14,22 @@ import pytest
 from tiny_laph import LAPH
 from tiny_project import TINY
 
-from stages.dirac.staggered import SquaredDslash, StaggeredDslash
-from stages.eigen.block_lanczos import BlockLanczos
-from stages.estimators.stochastic import stochastic_loops
-from stages.estimators.trace import LoopTrace
-from stages.gauge.heatbath import thermalised
-from stages.gauge.hisq import hisq_links
-from stages.kernels import reference
-from stages.lattice.geometry import Lattice
-from stages.loops import make_solver
-from stages.noise import Dilution, noise_vectors
-from stages.spectroscopy.methods import SOLVERS as METHODS
-from workflows import laph_rehearsal
-from workflows.g2_rehearsal import block_widths, rehearse
-from workflows.laph_schema import read_laph_mesons
+from stages.loops.current_loops import make_solver
+from stages.lqcd.dirac.staggered import SquaredDslash, StaggeredDslash
+from stages.lqcd.eigen.block_lanczos import BlockLanczos
+from stages.lqcd.estimators.stochastic import stochastic_loops
+from stages.lqcd.estimators.trace import LoopTrace
+from stages.lqcd.gauge.heatbath import thermalised
+from stages.lqcd.gauge.hisq import hisq_links
+from stages.lqcd.kernels import reference
+from stages.lqcd.lattice.geometry import Lattice
+from stages.lqcd.noise import Dilution, noise_vectors
+from stages.lqcd.spectroscopy.methods import SOLVERS as METHODS
+from workflows.g2_disconnected.rehearsal import block_widths, rehearse
+from workflows.g2_disconnected.schema import G2Disconnected, read_g2_disconnected
+from workflows.laph_mesons import rehearsal as laph_rehearsal
+from workflows.laph_mesons.schema import read_laph_mesons
 from workflows.parameter_file import read_parameter_file
-from workflows.schema import G2Disconnected, read_g2_disconnected
 
 LATTICE = Lattice((4, 4, 4, 4))
 Call = tuple[str, tuple[Any, ...]]

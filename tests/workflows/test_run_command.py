@@ -14,7 +14,7 @@ import zarr
 from tiny_project import TINY, CommandLine, edit, missing
 
 from pipeline import open_result
-from stages.correlator import FLAVOURS
+from stages.loops.correlator import FLAVOURS
 from workflows.catalogue import load_project
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from stages.lattice.errors import InputError
+from stages.lqcd.lattice.errors import InputError
+from workflows.g2_disconnected.schema import G2Disconnected, read_g2_disconnected
 from workflows.parameter_file import read_parameter_file
-from workflows.schema import G2Disconnected, read_g2_disconnected
 
 GOOD = """\
 workflow: g2_disconnected

@@ -12,7 +12,7 @@ pytest.importorskip("cupy", reason="the tuner lives with the CUDA kernels")
 
 import cupy
 
-from stages.kernels.cuda.tuning.tuner import Finding
+from stages.lqcd.kernels.cuda.tuning.tuner import Finding
 from workflows.tuning import Tuning, tuning_text
 
 MODEL = {"groups": 32, "blocks": 1056}

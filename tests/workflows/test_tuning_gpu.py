@@ -13,12 +13,13 @@ pytest.importorskip("cupy")
 
 
 from pipeline import At
-from stages import links, loops
-from stages.configuration import GaugeLinks
-from stages.gauge.heatbath import thermalised
-from stages.kernels.cuda.launch.base import Launch
-from stages.kernels.cuda.tuning.choice import Problem, forget_choices, listening, measured_choices
-from stages.lattice.geometry import Lattice
+from stages.ensemble import staggered_operator as links
+from stages.ensemble.configuration import GaugeLinks
+from stages.loops.current_loops import current_loops as loops
+from stages.lqcd.gauge.heatbath import thermalised
+from stages.lqcd.kernels.cuda.launch.base import Launch
+from stages.lqcd.kernels.cuda.tuning.choice import Problem, forget_choices, listening, measured_choices
+from stages.lqcd.lattice.geometry import Lattice
 from workflows.catalogue import load_project
 from workflows.tuning import Tuning, tune
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from stages.kernels.cg_coefficients import CGCoefficients
-from stages.kernels.dispatch import Array
+from stages.lqcd.kernels.cg_coefficients import CGCoefficients
+from stages.lqcd.kernels.dispatch import Array
 from workflows.benchmarks.machine import Work, random_field
 from workflows.benchmarks.speed import Bench, Cost, Speed, streaming
 

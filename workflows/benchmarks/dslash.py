@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.gauge.reunitarise import to_u3
-from stages.kernels import half_field
-from stages.kernels.directions import HISQ_DIRECTIONS, neighbour_table
-from stages.kernels.dispatch import Array
-from stages.lattice.geometry import EVEN
+from stages.lqcd.gauge.reunitarise import to_u3
+from stages.lqcd.kernels import half_field
+from stages.lqcd.kernels.directions import HISQ_DIRECTIONS, neighbour_table
+from stages.lqcd.kernels.dispatch import Array
+from stages.lqcd.lattice.geometry import EVEN
 from workflows.benchmarks.machine import random_field
 from workflows.benchmarks.speed import Bench, Cost, Speed
 

@@ -8,9 +8,9 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from pipeline import Store, plan, run
-from pipeline.account import accounts
-from pipeline.clusters.choose import choose
-from stages.lattice.errors import InputError
+from pipeline.reading.account import accounts
+from pipeline.running.clusters.choose import choose
+from stages.lqcd.lattice.errors import InputError
 from workflows.benchmarks.normal_operator import normal_cost
 from workflows.benchmarks.speed import DTYPES, Bench, Cost, Speed
 from workflows.catalogue import load_project

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from stages.lattice.errors import InputError
-from stages.lattice.geometry import Lattice
+from stages.lqcd.lattice.errors import InputError
+from stages.lqcd.lattice.geometry import Lattice
 from workflows.benchmarks import (
     block_blas,
     dslash,

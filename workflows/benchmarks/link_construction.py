@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from stages.gauge.heatbath import thermalised
-from stages.gauge.hisq import hisq_links
+from stages.lqcd.gauge.heatbath import thermalised
+from stages.lqcd.gauge.hisq import hisq_links
 from workflows.benchmarks.machine import Work
 from workflows.benchmarks.speed import Bench, Cost, Speed
 

@@ -15,9 +15,9 @@ import numba
 import numpy as np
 import psutil
 
-from pipeline.energy import Meter, energy_meter
-from stages.kernels.dispatch import Array, Kernels
-from stages.lattice.errors import InputError
+from pipeline.worker.energy import Meter, energy_meter
+from stages.lqcd.kernels.dispatch import Array, Kernels
+from stages.lqcd.lattice.errors import InputError
 
 Work = Callable[[], object]
 
@@ -64,7 +64,7 @@ class Host:
 
     def __init__(self) -> None:
         self.name = f"{llvm.get_host_cpu_name()}, {numba.get_num_threads()} threads"
-        self.kernels = import_module("stages.kernels.cpu")
+        self.kernels = import_module("stages.lqcd.kernels.cpu")
 
     def seconds(self, work: Work) -> float:
         """The shortest of many calls: other programs only lengthen them."""
@@ -106,7 +106,7 @@ class Device:
         self.xp = cupy
         self.device = cupy.cuda.Device()
         self.name = cupy.cuda.runtime.getDeviceProperties(self.device.id)["name"].decode()
-        self.kernels = import_module("stages.kernels.cuda")
+        self.kernels = import_module("stages.lqcd.kernels.cuda")
         self.meter = energy_meter("cuda")
 
     def seconds(self, work: Work) -> float:

@@ -7,8 +7,8 @@ from functools import partial
 
 import numpy as np
 
-from stages.dirac.staggered import NormalOperator, StaggeredDslash
-from stages.gauge.hisq import StaggeredLinks
+from stages.lqcd.dirac.staggered import NormalOperator, StaggeredDslash
+from stages.lqcd.gauge.hisq import StaggeredLinks
 from workflows.benchmarks.dslash import dslash_cost
 from workflows.benchmarks.machine import random_field
 from workflows.benchmarks.speed import Bench, Cost, Speed, streaming

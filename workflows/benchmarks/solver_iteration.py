@@ -11,11 +11,11 @@ from functools import partial
 
 import numpy as np
 
-from stages.dirac.staggered import NormalOperator
-from stages.kernels.dispatch import Array
-from stages.solvers.block_cgrq import BlockCGrQ
-from stages.solvers.cg import BatchedCG
-from stages.solvers.krylov import KrylovSolver
+from stages.lqcd.dirac.staggered import NormalOperator
+from stages.lqcd.kernels.dispatch import Array
+from stages.lqcd.solvers.block_cgrq import BlockCGrQ
+from stages.lqcd.solvers.cg import BatchedCG
+from stages.lqcd.solvers.krylov import KrylovSolver
 from workflows.benchmarks.machine import random_field
 from workflows.benchmarks.normal_operator import normal_cost, random_operator
 from workflows.benchmarks.speed import Bench, Cost, Speed, streaming

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from stages.lattice.errors import InputError
-from stages.lattice.geometry import Lattice
+from stages.lqcd.lattice.errors import InputError
+from stages.lqcd.lattice.geometry import Lattice
 from workflows.benchmarks.machine import Machine, Work
 
 DTYPES: dict[str, np.dtype] = {"single": np.dtype(np.complex64), "double": np.dtype(np.complex128)}

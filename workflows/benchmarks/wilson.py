@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from stages.dirac.wilson import CLOVER_FLOPS, DSLASH_FLOPS, WilsonDslash, WilsonOperator
-from stages.dirac.wilson_schur import WilsonSchur
-from stages.gauge.reunitarise import to_u3
-from stages.gauge.wilson_links import Anisotropy, WilsonLinks
-from stages.kernels.directions import NAIVE_DIRECTIONS
-from stages.kernels.gamma import COMPONENTS
-from stages.lattice.geometry import EVEN
+from stages.lqcd.dirac.wilson import CLOVER_FLOPS, DSLASH_FLOPS, WilsonDslash, WilsonOperator
+from stages.lqcd.dirac.wilson_schur import WilsonSchur
+from stages.lqcd.gauge.reunitarise import to_u3
+from stages.lqcd.gauge.wilson_links import Anisotropy, WilsonLinks
+from stages.lqcd.kernels.directions import NAIVE_DIRECTIONS
+from stages.lqcd.kernels.gamma import COMPONENTS
+from stages.lqcd.lattice.geometry import EVEN
 from workflows.benchmarks.machine import random_field
 from workflows.benchmarks.speed import Bench, Cost, Speed
 

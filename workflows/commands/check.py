@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from stages.lattice.formats import CheckReport
+    from stages.lqcd.lattice.formats import CheckReport
 
 
 def check(
@@ -43,8 +43,8 @@ def check(
 
 def _examine(path: Path) -> tuple[CheckReport | None, str | None]:
     """What the file holds as far as it can be read, and what is wrong with it."""
-    from stages.lattice.errors import InputError
-    from stages.lattice.formats import check_gauge
+    from stages.lqcd.lattice.errors import InputError
+    from stages.lqcd.lattice.formats import check_gauge
 
     try:
         report = check_gauge(path)

@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from pipeline.explain import counted
+from pipeline.declare.text import counted
 
 ENDED = ("done", "present", "failed", "blocked")
 

@@ -25,9 +25,9 @@ def plan(
 
     Example: quarkline plan workflows/g2_disconnected.yaml
     """
-    from pipeline import Store
-    from pipeline.clusters.choose import choose
-    from pipeline.memory import device_memory, device_projection, shortage
+    from pipeline import Store, explain
+    from pipeline.running.clusters.choose import choose
+    from pipeline.running.memory import device_memory, device_projection, shortage
     from workflows.catalogue import load_project
     from workflows.rounds import visited
 
@@ -47,7 +47,7 @@ def plan(
     else:
         for step in steps:
             typer.echo(step)
-        typer.echo(planned.explain())
+        typer.echo(explain(planned))
         if line := device_projection(planned, chosen):
             typer.echo(line)
         if short:

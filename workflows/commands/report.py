@@ -39,9 +39,9 @@ def complete(project: Project, store: Store, file: Path) -> Project:
     Otherwise the store's results get the names that this file, as it is now, gives them.
     """
     from pipeline import run
-    from pipeline.clusters.local import Local
-    from pipeline.explain import counted
-    from pipeline.garbage import BACKENDS
+    from pipeline.declare.text import counted
+    from pipeline.reading.garbage import BACKENDS
+    from pipeline.running.clusters.local import Local
     from workflows.rounds import visited
 
     found = [list(visited(project, store, backend)) for backend in BACKENDS]
@@ -62,8 +62,8 @@ def _left(rounds: Sequence[Round]) -> tuple[bool, int, int]:
 
 def publish(project: Project, store: Store) -> Path:
     """Writes the workflow's own sections and the engine's account; returns the page."""
-    from pipeline.account import account, summary
-    from pipeline.report import write_report
+    from pipeline.reading.account import account, summary
+    from pipeline.reading.report import write_report
 
     name, texts = project.workflow.name, project.texts(store)
     sections = [*project.sections(store), *account(store, name)]

@@ -12,7 +12,7 @@ from workflows.commands.options import ClusterOption, JsonOption, StoreOption, T
 
 if TYPE_CHECKING:
     from pipeline import Outcome, Plan
-    from pipeline.clusters import Cluster
+    from pipeline.running.clusters import Cluster
     from workflows.rounds import Driven
 
 INTERRUPTED = 130
@@ -48,7 +48,7 @@ def run(
 
     Example: quarkline run my.yaml --cluster cuda --time-limit 11h30m
     """
-    from pipeline import Store
+    from pipeline import Store, explain
     from pipeline import run as run_plan
     from workflows.catalogue import load_project
     from workflows.commands.display import RunDisplay
@@ -60,7 +60,7 @@ def run(
             typer.echo(text)
 
     def compute(plan: Plan) -> Outcome:
-        say(_headline(plan.explain()))
+        say(_headline(explain(plan)))
         left = None if time_limit is None else max(1.0, time_limit - (monotonic() - began))
         with RunDisplay(quiet=json) as display:
             outcome = run_plan(plan, kept, cluster=chosen, time_limit=left, listener=display)
@@ -79,7 +79,7 @@ def run(
 
 def _cluster(name: str, workers: int | None) -> Cluster:
     from pipeline import UserError
-    from pipeline.clusters.choose import choose
+    from pipeline.running.clusters.choose import choose
 
     try:
         return choose(name, **({} if workers is None else {"workers": workers}))

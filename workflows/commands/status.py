@@ -18,7 +18,7 @@ def status(target: Target, json: JsonOption = False) -> None:
     """
     from pipeline import status as find_status
     from workflows.commands.target import open_store
-    from workflows.g2_target_report import target_lines
+    from workflows.g2_disconnected.target_report import target_lines
 
     store = open_store(target)
     found, targets = find_status(store), target_lines(store)

@@ -1,0 +1,172 @@
+"""Declaration of a stage: a typed function, the dimensions it is mapped over, and the arrays it returns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from pipeline.declare.coordinates import Coordinate, sorted_unique
+from pipeline.declare.errors import UserError, suggestion
+from pipeline.declare.signature import Input, Output, Parameter, arguments_of, hints_of, outputs_of
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What one task of a stage needs: `device=1` is one GPU on a CUDA cluster and one worker elsewhere."""
+
+    device: int = 0
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A declared stage. The function stays an ordinary function; this travels beside it."""
+
+    function: Callable[..., Any]
+    version: str
+    over: tuple[str, ...]
+    resources: Resources
+    chunk_in_key: bool
+    unkeyed: tuple[str, ...]
+    transient: bool
+    resident: bool
+    backend_in_key: bool
+    inputs: tuple[Input, ...]
+    parameters: tuple[Parameter, ...]
+    takes_at: bool
+    result: Any
+    outputs: tuple[Output, ...]
+    labels: dict[str, tuple[Coordinate, ...]]
+
+    @property
+    def name(self) -> str:
+        return self.function.__name__
+
+    def backend(self, cluster: str) -> str:
+        """Backend of its tasks on a cluster of that backend: what asks for no device stays on the CPU.
+
+        A transient stage that asks for none has no task, and runs where its consumer runs."""
+        return cluster if self.resources.device else "cpu"
+
+    def lone_dims(self) -> tuple[str, ...]:
+        """Dimensions that some output does not name: one coordinate per chunk there."""
+        named = [set(output.dims) for output in self.outputs]
+        return tuple(dim for dim in self.over if any(dim not in dims for dims in named))
+
+
+def stage(
+    *,
+    version: str,
+    over: tuple[str, ...] = (),
+    resources: Resources = Resources(),
+    chunk_in_key: bool = False,
+    unkeyed: tuple[str, ...] = (),
+    transient: bool = False,
+    resident: bool = False,
+    backend_in_key: bool = False,
+    labels: Mapping[str, Sequence[Coordinate]] | None = None,
+) -> Callable[[Function], Function]:
+    """Declare a function as a stage.
+
+    Args:
+        version: raise it when the code changes in a way that alters results.
+        over: dimensions that the stage is mapped over.
+        resources: what one task needs.
+        chunk_in_key: the number of coordinates per chunk can alter a result (block solvers).
+        unkeyed: parameters that decide whether there is a result, but not which (limits of iterations).
+        transient: no task and no store entry of its own, computed inside its consumers' tasks, on their
+            backend. Such a stage may return any object.
+        resident: workers keep its results in a cache bounded in bytes and keyed by content.
+        backend_in_key: results are not reproducible across backends.
+        labels: names along dimensions of the outputs that the stage is not mapped over, such as
+            `{"parity": ("even", "odd")}`: the coordinates of whoever reads a result. They enter no key.
+
+    Raises:
+        UserError: at import, when the signature does not fit the declaration.
+    """
+
+    def declare(function: Function) -> Function:
+        inputs, parameters, takes_at = arguments_of(function)
+        result = hints_of(function).get("return", Any)
+        declared = Stage(
+            function=function,
+            version=version,
+            over=tuple(over),
+            resources=resources,
+            chunk_in_key=chunk_in_key,
+            unkeyed=tuple(unkeyed),
+            transient=transient,
+            resident=resident,
+            backend_in_key=backend_in_key,
+            inputs=inputs,
+            parameters=parameters,
+            takes_at=takes_at,
+            result=result,
+            outputs=outputs_of(function.__name__, result, optional=transient),
+            labels={dim: tuple(names) for dim, names in (labels or {}).items()},
+        )
+        _check(declared)
+        function.stage = declared  # type: ignore[attr-defined]
+        return function
+
+    return declare
+
+
+def stage_of(function: Callable[..., Any]) -> Stage:
+    """The declaration of a stage function; refuses anything else."""
+    declared = getattr(function, "stage", None)
+    if not isinstance(declared, Stage):
+        raise UserError(
+            f"{getattr(function, '__name__', function)!r} is not a stage: declare it with @stage(...)"
+        )
+    return declared
+
+
+def _check(declared: Stage) -> None:
+    name = declared.name
+    dims = [("over", declared.over), *((f"output {o.name!r}", o.dims) for o in declared.outputs)]
+    if not isinstance(declared.version, str) or not declared.version:
+        raise UserError(f"stage {name}: version must be a non-empty string, got {declared.version!r}")
+    for label, names in dims:
+        if len(set(names)) != len(names):
+            raise UserError(f"stage {name}: {label} names a dimension twice: {names!r}")
+    if declared.over and not declared.takes_at and not declared.inputs:
+        raise UserError(f"stage {name}: mapped over {declared.over} but takes neither inputs nor 'at: At'")
+    for output in declared.outputs:
+        _check_pieces(name, output)
+    _check_labels(declared)
+    known = [parameter.name for parameter in declared.parameters]
+    for parameter in declared.unkeyed:
+        if parameter not in known:
+            raise UserError(
+                f"stage {name}: unkeyed {parameter!r} is no parameter{suggestion(parameter, known)}"
+            )
+    if declared.resources.device < 0:
+        raise UserError(f"stage {name}: Resources(device={declared.resources.device}) must not be negative")
+
+
+def _check_pieces(name: str, output: Output) -> None:
+    for dim, length in output.pieces.items():
+        if dim not in output.dims:
+            raise UserError(
+                f"stage {name}: pieces of output {output.name!r} along {dim!r}, which it does not name"
+                f"{suggestion(dim, output.dims)}"
+            )
+        if not isinstance(length, int) or length < 1:
+            raise UserError(
+                f"stage {name}: a piece of output {output.name!r} must have at least 1 entry along {dim!r}, "
+                f"got {length!r}"
+            )
+
+
+def _check_labels(declared: Stage) -> None:
+    free = {dim for output in declared.outputs for dim in output.dims if dim not in declared.over}
+    for dim, names in declared.labels.items():
+        if dim not in free:
+            raise UserError(
+                f"stage {declared.name}: labels along {dim!r}, which is no dimension of its outputs alone"
+                f"{suggestion(dim, free)}"
+            )
+        sorted_unique(dim, names)

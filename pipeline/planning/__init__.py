@@ -1,0 +1,1 @@
+"""Plans: the graph of a workflow, keys of its chunks, which are missing and why."""

@@ -1,0 +1,68 @@
+"""The text of a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+
+from pipeline.declare.coordinates import describe_values, natural_order
+from pipeline.declare.text import counted, duration, size, table
+from pipeline.planning.plan import Chunk, Plan
+
+
+def explain(plan: Plan) -> str:
+    """Headline, one row per node and reason, and what it would take."""
+    chunks, missing = plan.chunks, plan.missing
+    lines = [
+        f"workflow {plan.workflow}: {counted(len(chunks), 'chunk')}, "
+        f"{len(chunks) - len(missing)} in the store, {len(missing)} to compute"
+    ]
+    lines += table(["node", "stage", "chunks", "stored", "to compute", "why"], _rows(plan), left=(0, 1, 5))
+    if missing:
+        lines.append(_projection(plan))
+    return "\n".join(lines)
+
+
+def _rows(plan: Plan) -> list[list[str]]:
+    rows = []
+    for node, group in groupby(plan.chunks, key=lambda chunk: chunk.node):
+        chunks = list(group)
+        todo = [chunk for chunk in chunks if chunk.key in plan.reasons]
+        counts = [str(len(chunks)), str(len(chunks) - len(todo)), str(len(todo))]
+        why = _why(plan, todo) or [""]
+        rows.append([node.name, node.stage.name, *counts, why[0]])
+        rows += [["", "", "", "", "", reason] for reason in why[1:]]
+    return rows
+
+
+def _why(plan: Plan, todo: Sequence[Chunk]) -> list[str]:
+    """One line per distinct reason, with its number of chunks if there are several."""
+    kinds: dict[tuple[str, str], list[Chunk]] = {}
+    for chunk in todo:
+        reason = plan.reasons[chunk.key]
+        kinds.setdefault((reason.kind, "" if reason.kind == "extended" else reason.detail), []).append(chunk)
+    lines = []
+    for (kind, detail), chunks in kinds.items():
+        text = _added(plan, chunks) if kind == "extended" else detail
+        share = f" ({len(chunks)})" if len(kinds) > 1 else ""
+        lines.append(f"{kind}: {text}{share}" if text else f"{kind}{share}")
+    return lines
+
+
+def _added(plan: Plan, chunks: Sequence[Chunk]) -> str:
+    """`config=c,d` of the added chunks; only the dimensions along which something is absent from the rest."""
+    added = {id(chunk) for chunk in chunks}
+    node = chunks[0].node
+    rest = [chunk for chunk in plan.chunks if chunk.node is node and id(chunk) not in added]
+    parts = []
+    for dim in node.over:
+        old = {value for chunk in rest for value in chunk.coordinates[dim]}
+        new = {value for chunk in chunks for value in chunk.coordinates[dim]} - old
+        if new:
+            parts.append(f"{dim}={describe_values(sorted(new, key=natural_order))}")
+    return " ".join(parts)
+
+
+def _projection(plan: Plan) -> str:
+    work = "time unknown" if plan.seconds is None else f"about {duration(plan.seconds)} of work"
+    return f"projected: {size(plan.memory)} per task, {size(plan.stored)} to store, {work}"

@@ -1,0 +1,104 @@
+"""Keys: the SHA-256 of the canonical JSON of everything that can alter a chunk's result."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+
+from pipeline.declare.coordinates import Coordinates
+from pipeline.declare.errors import UserError
+from pipeline.planning.node import Node
+
+SCHEME = 1
+"""Version of the recipe below; a change of it makes every chunk a new one."""
+
+
+def chunk_key(
+    node: Node,
+    coordinates: Coordinates,
+    inputs: Sequence[Sequence[str]],
+    files: Mapping[str, str],
+    backend: str,
+) -> str:
+    """Key of one chunk: 64 hexadecimal digits.
+
+    Stage name, version, parameters (but those declared `unkeyed`), coordinates, keys of the upstream chunks
+    (per input, in coordinate order) and digests of files; chunk size and backend only for the stages that
+    declare them to matter. Node names, paths, resources and clusters stay out.
+    """
+    stage = node.stage
+    content: dict[str, Any] = {
+        "scheme": SCHEME,
+        "stage": stage.name,
+        "version": stage.version,
+        "parameters": canonical_parameters(node),
+        "coordinates": {dim: list(values) for dim, values in coordinates.items()},
+        "inputs": [list(keys) for keys in inputs],
+        "files": dict(files),
+    }
+    if stage.chunk_in_key:
+        content["chunk"] = node.chunk
+    if stage.backend_in_key:
+        content["backend"] = backend
+    return sha256(canonical_json(content)).hexdigest()
+
+
+def canonical_json(content: Any) -> bytes:
+    """Sorted keys, no spaces, ASCII, shortest floats: equal content gives equal bytes."""
+    return json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")
+
+
+def canonical_parameters(node: Node) -> dict[str, Any]:
+    """The node's parameters that can alter its results, as plain JSON values."""
+    return {
+        name: canonical(value, f"{node.name}.{name}")
+        for name, value in node.parameters.items()
+        if name not in node.stage.unkeyed
+    }
+
+
+def canonical(value: Any, where: str) -> Any:
+    """A parameter's value as plain JSON; refuses what has no unambiguous text."""
+    if value is None or (isinstance(value, (bool, int, str)) and not isinstance(value, Enum)):
+        return value
+    if isinstance(value, float):
+        return _finite(value, where)
+    if isinstance(value, complex):
+        return {"complex": [_finite(value.real, where), _finite(value.imag, where)]}
+    if isinstance(value, Enum):
+        return canonical(value.value, where)
+    if isinstance(value, np.generic):
+        return canonical(value.item(), where)
+    if isinstance(value, (list, tuple)):
+        return [canonical(item, f"{where}[{k}]") for k, item in enumerate(value)]
+    return _canonical_mapping(value, where)
+
+
+def _canonical_mapping(value: Any, where: str) -> dict[str, Any]:
+    """Dictionaries with string keys, dataclasses and pydantic models."""
+    if is_dataclass(value) and not isinstance(value, type):
+        content: Mapping[Any, Any] = {item.name: getattr(value, item.name) for item in fields(value)}
+    elif hasattr(value, "model_dump"):
+        content = value.model_dump()
+    elif isinstance(value, Mapping) and all(isinstance(name, str) for name in value):
+        content = value
+    else:
+        raise UserError(
+            f"parameter {where}: a {type(value).__name__} cannot be part of a key; "
+            "use numbers, strings, lists, dictionaries or dataclasses (and files= for files)"
+        )
+    named = {name: canonical(item, f"{where}.{name}") for name, item in content.items()}
+    return named if content is value else {"type": type(value).__name__, **named}
+
+
+def _finite(value: float, where: str) -> float:
+    if not math.isfinite(value):
+        raise UserError(f"parameter {where} must be finite, got {value}")
+    return float(value)

@@ -1,0 +1,174 @@
+"""The plan: every chunk of a workflow with its key, which of them exist, which must run and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import chain, islice, product
+from pathlib import Path
+from statistics import fmean
+
+from pipeline.declare.coordinates import Coordinate, Coordinates, natural_order
+from pipeline.declare.errors import UserError
+from pipeline.planning.key import chunk_key
+from pipeline.planning.manifest import Manifest
+from pipeline.planning.node import Node
+from pipeline.planning.reason import Reason, Reasons
+from pipeline.planning.workflow import Workflow
+from pipeline.store.files import FileDigests, FileVersion
+from pipeline.store.store import Store
+
+SAMPLED_RECORDS = 8
+
+
+@dataclass(frozen=True, eq=False)
+class Chunk:
+    """One chunk: a node at some coordinates, with its key and the upstream chunks that it reads."""
+
+    node: Node
+    coordinates: Coordinates
+    key: str
+    inputs: tuple[tuple[Chunk, ...], ...]
+    files: dict[str, FileVersion] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run would do. `everything` holds transient chunks too, upstream before downstream."""
+
+    workflow: str
+    backend: str
+    everything: tuple[Chunk, ...]
+    reasons: dict[str, Reason]
+    expected_seconds: dict[str, float]
+    """Mean seconds per chunk and node, where the store has records of that stage."""
+
+    @cached_property
+    def chunks(self) -> tuple[Chunk, ...]:
+        """All chunks that the store should hold in the end."""
+        return tuple(chunk for chunk in self.everything if not chunk.node.stage.transient)
+
+    @cached_property
+    def missing(self) -> tuple[Chunk, ...]:
+        """Those that it does not hold, upstream before downstream."""
+        return tuple(chunk for chunk in self.chunks if chunk.key in self.reasons)
+
+    @property
+    def memory(self) -> int:
+        """Bytes that the largest missing task needs."""
+        return max((chunk.node.memory for chunk in self.missing), default=0)
+
+    @property
+    def stored(self) -> int:
+        """Bytes that the missing chunks will take in the store."""
+        return sum(chunk.node.stored for chunk in self.missing)
+
+    @property
+    def seconds(self) -> float | None:
+        """Seconds of work, one task after the other; None if some stage was never measured."""
+        if any(chunk.node.name not in self.expected_seconds for chunk in self.missing):
+            return None
+        return sum(self.expected_seconds[chunk.node.name] for chunk in self.missing)
+
+
+def plan(workflow: Workflow, store: Store, *, backend: str = "cpu") -> Plan:
+    """Compare a workflow with a store. Reads input files only if they are new, computes nothing.
+
+    Args:
+        backend: that of the cluster ('cpu' or 'cuda'); enters the keys of the stages that say so.
+
+    Raises:
+        UserError: missing files, parameters that cannot be part of a key, chunks that do not align.
+    """
+    versions = _file_versions(workflow, store)
+    by_node: dict[str, list[Chunk]] = {}
+    tables: dict[str, _Table] = {}
+    for node in workflow.nodes.values():
+        found = [_chunk(node, at, tables, versions, node.stage.backend(backend)) for at in node.chunks()]
+        by_node[node.name] = found
+        tables[node.name] = _Table(node, found)
+    existing = {stage: store.keys(stage) for stage in {node.stage.name for node in workflow.nodes.values()}}
+    everything = tuple(chain.from_iterable(by_node.values()))
+    absent = [
+        c for c in everything if not c.node.stage.transient and c.key not in existing[c.node.stage.name]
+    ]
+    manifest = Manifest.read(store, workflow.name) if absent else None
+    reasons = Reasons(manifest, by_node, backend, {chunk.key for chunk in absent})
+    return Plan(
+        workflow=workflow.name,
+        backend=backend,
+        everything=everything,
+        reasons={chunk.key: reasons.of(chunk) for chunk in absent},
+        expected_seconds=_measured(workflow, store, by_node, existing) if absent else {},
+    )
+
+
+class _Table:
+    """Finds the chunks of a node that hold given coordinates."""
+
+    def __init__(self, node: Node, chunks: Iterable[Chunk]) -> None:
+        self._node = node
+        self._chunks = {tuple(c.coordinates[dim][0] for dim in node.over): c for c in chunks}
+        self._first = {
+            dim: {value: c.coordinates[dim][0] for c in self._chunks.values() for value in c.coordinates[dim]}
+            for dim in node.over
+        }
+
+    def holding(self, wanted: Coordinates) -> tuple[Chunk, ...]:
+        """In coordinate order; all along the dimensions that `wanted` lacks."""
+        firsts: list[Iterable[Coordinate]] = []
+        for dim in self._node.over:
+            first = self._first[dim]
+            found = first.values() if dim not in wanted else map(first.__getitem__, wanted[dim])
+            firsts.append(sorted(set(found), key=natural_order))
+        return tuple(self._chunks[corner] for corner in product(*firsts))
+
+
+def _chunk(
+    node: Node,
+    coordinates: Coordinates,
+    tables: Mapping[str, _Table],
+    versions: Mapping[Path, FileVersion],
+    backend: str,
+) -> Chunk:
+    inputs = tuple(tables[upstream.name].holding(coordinates) for upstream in node.inputs)
+    files = {
+        name: versions[paths if isinstance(paths, Path) else paths[coordinates[node.stage.over[0]][0]]]
+        for name, paths in node.files.items()
+    }
+    keys = [[chunk.key for chunk in chunks] for chunks in inputs]
+    digests = {name: version.digest for name, version in files.items()}
+    return Chunk(node, coordinates, chunk_key(node, coordinates, keys, digests, backend), inputs, files)
+
+
+def _file_versions(workflow: Workflow, store: Store) -> dict[Path, FileVersion]:
+    paths = [
+        path
+        for node in workflow.nodes.values()
+        for given in node.files.values()
+        for path in ([given] if isinstance(given, Path) else given.values())
+    ]
+    return FileDigests(store.path / ".digests.jsonl").versions(paths) if paths else {}
+
+
+def _measured(
+    workflow: Workflow, store: Store, chunks: Mapping[str, list[Chunk]], existing: Mapping[str, set[str]]
+) -> dict[str, float]:
+    """Mean seconds per chunk of each node: from its own chunks if some exist, else from its stage's."""
+    means = {}
+    for node in workflow.nodes.values():
+        there = existing[node.stage.name]
+        own = (chunk.key for chunk in chunks[node.name] if chunk.key in there)
+        keys = list(islice(own, SAMPLED_RECORDS)) or list(islice(there, SAMPLED_RECORDS))
+        seconds = [value for key in keys if (value := _seconds(store, node.stage.name, key)) is not None]
+        if seconds:
+            means[node.name] = fmean(seconds)
+    return means
+
+
+def _seconds(store: Store, stage: str, key: str) -> float | None:
+    try:
+        return float(store.record(stage, key)["seconds"])
+    except (UserError, KeyError, TypeError, ValueError):
+        return None

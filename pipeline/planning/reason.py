@@ -1,0 +1,196 @@
+"""Why a chunk must be computed: its plan compared with the last plan of the same workflow, and with what the
+store holds of the same node from plans before that one."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from pipeline.declare.coordinates import Coordinate, describe
+from pipeline.planning.manifest import Manifest, NodeRecord, describe_node, place
+
+if TYPE_CHECKING:
+    from pipeline.planning.node import Node
+    from pipeline.planning.plan import Chunk
+
+
+@dataclass(frozen=True)
+class Reason:
+    """`kind` is one of: new, extended, unfinished, changed parameter, changed file, changed version,
+    changed chunk size, changed backend, changed inputs, upstream changed, upstream extended."""
+
+    kind: str
+    detail: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.detail}" if self.detail else self.kind
+
+
+class Reasons:
+    """Compares the chunks of one plan with a manifest (None: the workflow was never run).
+
+    Args:
+        absent: keys of the chunks that the store does not hold.
+    """
+
+    def __init__(
+        self,
+        manifest: Manifest | None,
+        chunks: Mapping[str, list[Chunk]],
+        backend: str,
+        absent: Collection[str] = (),
+    ) -> None:
+        self._manifest = manifest
+        self._chunks = chunks
+        self._backend = backend
+        self._absent = absent
+        self._held: dict[str, dict[str, set[Coordinate]]] = {}
+        self._changes: dict[str, Reason | None] = {}
+
+    def of(self, chunk: Chunk) -> Reason:
+        """The first reason that applies."""
+        before = self._before(chunk.node)
+        if before is None:
+            return Reason("new")
+        changed = self._node_change(chunk.node, before)
+        if changed is not None:
+            return self._growth(chunk) if chunk.node.name in self._returned else changed
+        old = before.chunks.get(place(chunk.coordinates))
+        if old is None:
+            return Reason("extended", describe(chunk.coordinates))
+        if old["key"] == chunk.key:
+            return Reason("unfinished")
+        return _changed_file(chunk, old) or self._upstream_change(chunk)
+
+    def _before(self, node: Node) -> NodeRecord | None:
+        record = self._manifest.nodes.get(node.name) if self._manifest else None
+        return record if record and record.content["stage"] == node.stage.name else None
+
+    def _node_change(self, node: Node, before: NodeRecord) -> Reason | None:
+        if node.name not in self._changes:
+            self._changes[node.name] = _compare(before.content, describe_node(node, self._backend))
+        return self._changes[node.name]
+
+    def _is_returned_to(self, node: Node, changed: Reason) -> bool:
+        """Whether some, not all, of a node's chunks are there from before it was changed and changed back.
+
+        Where chunk sizes changed, a block that is the same in both says nothing.
+        """
+        chunks = self._chunks[node.name]
+        there = sum(chunk.key not in self._absent for chunk in chunks)
+        return changed.kind != "changed chunk size" and not node.stage.transient and 0 < there < len(chunks)
+
+    def _growth(self, chunk: Chunk) -> Reason:
+        """Beyond the coordinates of the chunks that are there, or among them."""
+        held = self._held_coordinates(chunk.node)
+        if all(held[dim].issuperset(values) for dim, values in chunk.coordinates.items()):
+            return Reason("unfinished")
+        return Reason("extended", describe(chunk.coordinates))
+
+    def _held_coordinates(self, node: Node) -> dict[str, set[Coordinate]]:
+        if node.name not in self._held:
+            there = [chunk for chunk in self._chunks[node.name] if chunk.key not in self._absent]
+            self._held[node.name] = {
+                dim: {value for chunk in there for value in chunk.coordinates[dim]} for dim in node.over
+            }
+        return self._held[node.name]
+
+    def _upstream_change(self, chunk: Chunk) -> Reason:
+        """Names the inputs whose keys differ from last time, followed up to where the change began."""
+        altered = {self._root(upstream) for upstream in chunk.node.inputs if upstream.name in self._altered}
+        if altered:
+            return Reason("upstream changed", ", ".join(sorted(altered)))
+        grown = {upstream.name for upstream in chunk.node.inputs if upstream.name in self._grown}
+        return Reason("upstream extended", ", ".join(sorted(grown)))
+
+    def _root(self, node: Node) -> str:
+        """The node at which the change began."""
+        before = self._before(node)
+        if before is None or self._node_change(node, before) is not None:
+            return node.name
+        return next((self._root(above) for above in node.inputs if above.name in self._altered), node.name)
+
+    @cached_property
+    def _altered(self) -> set[str]:
+        """Nodes declared otherwise than last time, or with another key at the same coordinates."""
+        return {
+            name
+            for name, chunks in self._chunks.items()
+            if name not in self._returned and any(self._is_altered(chunk) for chunk in chunks)
+        }
+
+    @cached_property
+    def _returned(self) -> set[str]:
+        """Nodes that are as they were before the last plan, with some of their chunks."""
+        changes = {
+            chunks[0].node: self._node_change(chunks[0].node, before)
+            for chunks in self._chunks.values()
+            if (before := self._before(chunks[0].node)) is not None
+        }
+        return {
+            node.name for node, changed in changes.items() if changed and self._is_returned_to(node, changed)
+        }
+
+    def _is_altered(self, chunk: Chunk) -> bool:
+        before = self._before(chunk.node)
+        if before is None or self._node_change(chunk.node, before):
+            return True
+        old = before.chunks.get(place(chunk.coordinates))
+        return old is not None and old["key"] != chunk.key
+
+    @cached_property
+    def _grown(self) -> set[str]:
+        """Nodes whose coordinates are not those of last time."""
+        sizes = (
+            {name: len(record.chunks) for name, record in self._manifest.nodes.items()}
+            if self._manifest
+            else {}
+        )
+        return {
+            name
+            for name, chunks in self._chunks.items()
+            if name in self._returned
+            or len(chunks) != sizes.get(name)
+            or any(self._is_added(chunk) for chunk in chunks)
+        }
+
+    def _is_added(self, chunk: Chunk) -> bool:
+        before = self._before(chunk.node)
+        return before is None or place(chunk.coordinates) not in before.chunks
+
+
+def _compare(old: Mapping[str, Any], new: Mapping[str, Any]) -> Reason | None:
+    """What differs between two descriptions of a node and alters its keys."""
+    if old["version"] != new["version"]:
+        return Reason("changed version", f"{old['version']} -> {new['version']}")
+    parameters = _differences(old["parameters"], new["parameters"])
+    if parameters:
+        return Reason("changed parameter", ", ".join(parameters))
+    if old["backend"] != new["backend"]:
+        return Reason("changed backend", f"{old['backend']} -> {new['backend']}")
+    sizes = _differences(old["chunk"], new["chunk"])
+    if sizes:
+        return Reason("changed chunk size", ", ".join(sizes))
+    if old["inputs"] != new["inputs"]:
+        return Reason("changed inputs", f"{', '.join(old['inputs'])} -> {', '.join(new['inputs'])}")
+    return None
+
+
+def _differences(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> list[str]:
+    """`mass 0.01 -> 0.02` for each leaf that differs."""
+    found = []
+    for name in sorted({*old, *new}):
+        before, after = old.get(name, "(absent)"), new.get(name, "(absent)")
+        if isinstance(before, dict) and isinstance(after, dict):
+            found += _differences(before, after, f"{prefix}{name}.")
+        elif before != after:
+            found.append(f"{prefix}{name} {before} -> {after}")
+    return found
+
+
+def _changed_file(chunk: Chunk, old: Mapping[str, Any]) -> Reason | None:
+    before = old.get("files", {})
+    changed = [version.path for name, version in chunk.files.items() if before.get(name) != version.digest]
+    return Reason("changed file", ", ".join(changed)) if changed else None

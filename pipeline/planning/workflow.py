@@ -1,0 +1,267 @@
+"""A workflow: nodes (stages with their parameters and coordinates) wired by name of dimension."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sized
+from pathlib import Path
+from typing import Any
+
+from pipeline.declare.coordinates import Coordinate, Coordinates, blocks, sorted_unique
+from pipeline.declare.errors import UserError, suggestion
+from pipeline.declare.signature import Input
+from pipeline.declare.stage import Stage, stage_of
+from pipeline.planning.node import Node
+
+LARGEST = 1_000_000
+"""Chunks that a workflow may have, and coordinates along one dimension: a plan holds each in memory, and each
+chunk is a folder."""
+
+Files = Mapping[str, Mapping[Any, Path] | Path]
+
+
+class Workflow:
+    """A directed graph of nodes, in the order in which they were added."""
+
+    def __init__(self, name: str) -> None:
+        if not name or "/" in name or name.startswith("."):
+            raise UserError(f"workflow name must be a plain word, got {name!r}")
+        self.name = name
+        self.nodes: dict[str, Node] = {}
+
+    def add(
+        self,
+        function: Callable[..., Any],
+        *upstream: Node,
+        name: str | None = None,
+        over: Mapping[str, Iterable[Coordinate]] | None = None,
+        chunk: Mapping[str, int] | None = None,
+        files: Files | None = None,
+        memory: int = 0,
+        device_memory: int = 0,
+        stored: int = 0,
+        fits: Callable[[int, bool], str] | None = None,
+        **parameters: Any,
+    ) -> Node:
+        """Add a stage.
+
+        Args:
+            upstream: the nodes whose results are the stage's positional arguments, in order. A dimension of
+                `over` that is not given takes the coordinates of the upstream nodes.
+            name: what people call this node; the stage's name unless given.
+            over: coordinates per dimension; may be a subset of those of an upstream node.
+            chunk: number of coordinates per chunk and dimension (1, or that of the upstream node).
+            files: file arguments of the stage: one path, or one per coordinate of the stage's first
+                dimension. Only the content counts for the key.
+            memory: bytes that one task needs, for the plan.
+            device_memory: likewise on a GPU, resident inputs not counted; of a resident stage, bytes that its
+                result takes there.
+            stored: bytes that one chunk takes in the store, for the plan.
+            fits: of so many bytes for a task, and whether they are a GPU's, what to change so that it fits;
+                said where it does not.
+            parameters: the stage's keyword-only arguments.
+
+        Raises:
+            UserError: unknown or missing parameters, dimensions or inputs, wrong types of upstream results.
+        """
+        stage = stage_of(function)
+        label = name or stage.name
+        if label in self.nodes:
+            raise UserError(f"node {label!r} exists already in workflow {self.name!r}: give it another name=")
+        self._check_membership(label, upstream)
+        _check_inputs(label, stage, upstream)
+        extents = _extents(label, stage, upstream, over or {})
+        sizes = _chunk_sizes(label, stage, upstream, chunk or {})
+        node = Node(
+            name=label,
+            stage=stage,
+            inputs=upstream,
+            over=extents,
+            chunk=sizes,
+            parameters=_parameters(label, stage, parameters, files or {}),
+            files=_files(label, stage, extents, sizes, files or {}),
+            memory=memory,
+            device_memory=device_memory,
+            stored=stored,
+            fits=fits,
+        )
+        for argument, source in node.arguments():
+            _check_reduction(node, argument, source)
+            _check_alignment(node, argument, source)
+        self._check_size(node)
+        self.nodes[label] = node
+        return node
+
+    def _check_size(self, node: Node) -> None:
+        """Refuse more chunks than a plan can hold."""
+        count = node.chunk_count()
+        total = count + sum(other.chunk_count() for other in self.nodes.values())
+        if total > LARGEST:
+            extents = " x ".join(f"{len(values)} {dim}" for dim, values in node.over.items())
+            sizes = ", ".join(f"{dim}: {size}" for dim, size in node.chunk.items())
+            raise UserError(
+                f"node {node.name!r} has {count} chunks ({extents}, in chunks of {{{sizes}}}), which makes "
+                f"{total} in workflow {self.name!r}; at most {LARGEST} are possible: use larger chunks"
+            )
+
+    def _check_membership(self, label: str, upstream: tuple[Node, ...]) -> None:
+        for node in upstream:
+            if not isinstance(node, Node):
+                raise UserError(f"node {label!r}: its inputs must be nodes, got {type(node).__name__}")
+            if self.nodes.get(node.name) is not node:
+                raise UserError(f"node {label!r}: input {node.name!r} belongs to another workflow")
+
+
+def _check_inputs(label: str, stage: Stage, upstream: tuple[Node, ...]) -> None:
+    """As many nodes as positional arguments, each returning what the argument is annotated with."""
+    fixed = [argument for argument in stage.inputs if not argument.variadic]
+    needed = sum(not argument.optional for argument in fixed)
+    most = len(upstream) if len(fixed) < len(stage.inputs) else len(fixed)
+    if not needed <= len(upstream) <= most:
+        names = ", ".join(argument.name for argument in stage.inputs) or "none"
+        raise UserError(f"node {label!r}: stage {stage.name} takes ({names}), got {len(upstream)} nodes")
+    for position, node in enumerate(upstream):
+        argument = stage.inputs[min(position, len(stage.inputs) - 1)]
+        options = getattr(argument.result, "__args__", (argument.result,))
+        if argument.result is not Any and node.stage.result not in options:
+            raise UserError(
+                f"node {label!r}: input {argument.name!r} takes {_type_name(argument.result)}, "
+                f"but {node.name!r} gives {_type_name(node.stage.result)}"
+            )
+
+
+def _type_name(hint: Any) -> str:
+    return getattr(hint, "__name__", str(hint))
+
+
+def _extents(
+    label: str, stage: Stage, upstream: tuple[Node, ...], over: Mapping[str, Iterable[Coordinate]]
+) -> Coordinates:
+    """Coordinates per dimension: as given, else those of the upstream nodes, which must then agree."""
+    for dim in over:
+        if dim not in stage.over:
+            raise UserError(
+                f"node {label!r}: stage {stage.name} is not mapped over {dim!r}{suggestion(dim, stage.over)}"
+            )
+    extents: Coordinates = {}
+    for dim in stage.over:
+        sources = {node.name: node.over[dim] for node in upstream if dim in node.over}
+        if dim in over:
+            _check_length(label, dim, over[dim])
+            extents[dim] = sorted_unique(dim, over[dim])
+            _check_subset(label, dim, extents[dim], sources)
+        elif not sources:
+            raise UserError(f"node {label!r}: give the coordinates of {dim!r}, over={{{dim!r}: [...]}}")
+        elif len(set(sources.values())) > 1:
+            raise UserError(
+                f"node {label!r}: inputs {', '.join(sources)} differ along {dim!r}; "
+                f"say which coordinates are meant, over={{{dim!r}: [...]}}"
+            )
+        else:
+            extents[dim] = next(iter(sources.values()))
+    return extents
+
+
+def _check_length(label: str, dim: str, values: Iterable[Coordinate]) -> None:
+    """Refuse a dimension that is too long before its coordinates are made."""
+    if isinstance(values, Sized) and len(values) > LARGEST:
+        raise UserError(
+            f"node {label!r}: {len(values)} coordinates along {dim!r}, at most {LARGEST} are possible: "
+            "give fewer, or let each stand for more"
+        )
+
+
+def _check_subset(
+    label: str, dim: str, wanted: tuple[Coordinate, ...], sources: Mapping[str, tuple[Coordinate, ...]]
+) -> None:
+    for name, values in sources.items():
+        known = set(values)
+        absent = [value for value in wanted if value not in known]
+        if absent:
+            raise UserError(f"node {label!r}: {dim}={absent[0]!r} is not a coordinate of input {name!r}")
+
+
+def _chunk_sizes(
+    label: str, stage: Stage, upstream: tuple[Node, ...], chunk: Mapping[str, int]
+) -> dict[str, int]:
+    """Coordinates per chunk: as given, else the largest of the inputs, else 1."""
+    lone = stage.lone_dims()
+    for dim, size in chunk.items():
+        if dim not in stage.over:
+            raise UserError(
+                f"node {label!r}: chunk along {dim!r}, which is not a dimension{suggestion(dim, stage.over)}"
+            )
+        if not isinstance(size, int) or size < 1:
+            raise UserError(f"node {label!r}: chunk size along {dim!r} must be at least 1, got {size!r}")
+        if size > 1 and dim in lone:
+            raise UserError(
+                f"node {label!r}: chunk size along {dim!r} must be 1, got {size}: "
+                f"not every output of {stage.name} names that dimension"
+            )
+    inherited = {dim: max((node.chunk.get(dim, 1) for node in upstream), default=1) for dim in stage.over}
+    return {dim: chunk.get(dim, 1 if dim in lone else inherited[dim]) for dim in stage.over}
+
+
+def _parameters(label: str, stage: Stage, given: Mapping[str, Any], files: Files) -> dict[str, Any]:
+    """All parameters with defaults filled in, those that are files left out."""
+    known = {parameter.name: parameter for parameter in stage.parameters}
+    for name in [*given, *files]:
+        if name not in known:
+            raise UserError(
+                f"node {label!r}: stage {stage.name} has no parameter {name!r}{suggestion(name, known)}"
+            )
+    values = {}
+    for name, parameter in known.items():
+        if name in files:
+            continue
+        if name not in given and parameter.required:
+            raise UserError(f"node {label!r}: parameter {name!r} of stage {stage.name} is missing")
+        value = given.get(name, parameter.default)
+        is_whole = isinstance(value, int) and not isinstance(value, bool)
+        values[name] = float(value) if parameter.type is float and is_whole else value
+    return values
+
+
+def _files(
+    label: str, stage: Stage, extents: Coordinates, sizes: Mapping[str, int], files: Files
+) -> dict[str, dict[Coordinate, Path] | Path]:
+    """File arguments: one path for all chunks, or one per coordinate of the first dimension."""
+    checked: dict[str, dict[Coordinate, Path] | Path] = {}
+    for name, paths in files.items():
+        if not isinstance(paths, Mapping):
+            checked[name] = Path(paths)
+            continue
+        if not stage.over:
+            raise UserError(f"node {label!r}: files per coordinate, but stage {stage.name} has no dimension")
+        dim = stage.over[0]
+        if sizes[dim] != 1:
+            raise UserError(
+                f"node {label!r}: one file per coordinate of {dim!r} needs one coordinate per chunk"
+            )
+        absent = [value for value in extents[dim] if value not in paths]
+        if absent:
+            raise UserError(f"node {label!r}: no file {name!r} for {dim}={absent[0]!r}")
+        checked[name] = {value: Path(paths[value]) for value in extents[dim]}
+    return checked
+
+
+def _check_reduction(node: Node, argument: Input, upstream: Node) -> None:
+    """An input with a dimension that the stage lacks is reduced over, and must be declared so."""
+    reduced = [dim for dim in upstream.over if dim not in node.over]
+    if reduced and not argument.reduces:
+        raise UserError(
+            f"node {node.name!r}: {argument.name!r} ({upstream.name!r}) has dimension {reduced[0]!r}, "
+            f"which stage {node.stage.name} lacks: annotate it as Chunks[{_type_name(argument.result)}]"
+        )
+
+
+def _check_alignment(node: Node, argument: Input, upstream: Node) -> None:
+    """Arrays can be cut and joined along dimensions that they name, anything else is passed on whole."""
+    whole = upstream.stage.lone_dims() if upstream.stage.outputs else upstream.stage.over
+    for dim in (dim for dim in whole if dim in node.over):
+        held = set(blocks(upstream.over[dim], upstream.chunk[dim]))
+        if not argument.reduces and not held.issuperset(blocks(node.over[dim], node.chunk[dim])):
+            raise UserError(
+                f"node {node.name!r}: chunks of {upstream.name!r} along {dim!r} do not fit: "
+                f"the results of {upstream.stage.name} cannot be cut or joined there, "
+                f"use chunk={{{dim!r}: {upstream.chunk[dim]}}}"
+            )

@@ -1,0 +1,1 @@
+"""Reading a store: results, reports, accounts, verification, garbage collection."""

@@ -1,0 +1,174 @@
+"""What the engine can tell of a finished workflow: where the time went, where every number came from."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from matplotlib.figure import Figure as Plot
+
+from pipeline.declare.coordinates import describe
+from pipeline.declare.errors import UserError
+from pipeline.declare.text import counted, duration
+from pipeline.planning.manifest import Manifest
+from pipeline.reading.report import Details, Figure, Section, Table
+from pipeline.store.store import Store
+
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class NodeAccount:
+    """A node with the record of each of its chunks, in coordinate order."""
+
+    name: str
+    stage: str
+    keys: tuple[str, ...]
+    records: tuple[Record, ...]
+
+    @property
+    def seconds(self) -> float:
+        return sum(record["seconds"] for record in self.records)
+
+    @property
+    def joules(self) -> float | None:
+        """Energy that GPUs drew for the chunks; None unless every record has it."""
+        drawn = [record["joules"] for record in self.records if record.get("joules") is not None]
+        return sum(drawn) if len(drawn) == len(self.records) else None
+
+    def statistics(self, name: str) -> list[Any]:
+        """A statistic that the stage recorded, chunk by chunk; chunks without it are left out."""
+        found = (record["statistics"].get(name) for record in self.records)
+        return [value for value in found if value is not None]
+
+
+def accounts(store: Store, workflow: str) -> list[NodeAccount]:
+    """The nodes of the workflow as last run into the store, in order of work; transient ones left out.
+
+    Raises:
+        UserError: it was never run into this store, or a record cannot be read.
+    """
+    found = []
+    for name, node in _manifest(store, workflow).nodes.items():
+        if not node.content["transient"]:
+            keys = tuple(chunk["key"] for chunk in node.chunks.values())
+            records = tuple(store.record(node.content["stage"], key) for key in keys)
+            found.append(NodeAccount(name, node.content["stage"], keys, records))
+    return sorted(found, key=lambda node: min(record["finished"] for record in node.records))
+
+
+def summary(store: Store, workflow: str) -> str:
+    """One line under the title: how many chunks, how much work, when finished, by which code."""
+    nodes = accounts(store, workflow)
+    records = [record for node in nodes for record in node.records]
+    work = duration(sum(node.seconds for node in nodes))
+    finished = max(record["finished"] for record in records)[:16].replace("T", " ")
+    codes = ", ".join(_distinct(_code(record) for record in records))
+    return f"{counted(len(records), 'chunk')}, {work} of work, finished {finished} UTC, quarkline {codes}"
+
+
+def account(store: Store, workflow: str) -> list[Section]:
+    """The closing sections of a report: time, provenance."""
+    nodes = accounts(store, workflow)
+    return [time_section(nodes), provenance_section(nodes, _manifest(store, workflow), store)]
+
+
+def _manifest(store: Store, workflow: str) -> Manifest:
+    manifest = Manifest.read(store, workflow)
+    if manifest is None:
+        raise UserError(f"workflow {workflow!r} was never run into store {store.path}")
+    return manifest
+
+
+def time_section(nodes: Sequence[NodeAccount]) -> Section:
+    """Seconds per node, as a plot and a table; joules of those that GPUs computed."""
+    total = sum(node.seconds for node in nodes) or 1.0
+    rows = [
+        [
+            node.name,
+            len(node.records),
+            f"{node.seconds:.2f}",
+            f"{node.seconds / len(node.records):.3f}",
+            f"{100 * node.seconds / total:.1f} %",
+        ]
+        for node in nodes
+    ]
+    columns = ["node", "chunks", "seconds", "per chunk", "share"]
+    text = "Seconds of work summed over all chunks; chunks run side by side, so a run takes less."
+    if any(node.joules is not None for node in nodes):
+        columns.append("joules")
+        rows = [[*row, node.joules and f"{node.joules:.0f}"] for row, node in zip(rows, nodes, strict=True)]
+        text += " Joules are what the GPUs drew meanwhile, by their own counters."
+    table = Table(columns, rows)
+    return Section(
+        "Where the time went", text, [Figure(_time_plot(nodes), "Seconds of work per node."), table]
+    )
+
+
+def _time_plot(nodes: Sequence[NodeAccount]) -> Plot:
+    plot = Plot(figsize=(8, 0.35 * len(nodes) + 0.8))
+    axes = plot.subplots()
+    axes.barh([node.name for node in nodes], [node.seconds for node in nodes], color="#1f5fa8", height=0.6)
+    axes.invert_yaxis()
+    axes.set_xlabel("seconds of work")
+    axes.spines[["top", "right"]].set_visible(False)
+    return plot
+
+
+def provenance_section(nodes: Sequence[NodeAccount], manifest: Manifest, store: Store) -> Section:
+    """Stage, version, code and parameters of each node; keys of every chunk; digests of input files.
+
+    Parameters and files are those of the manifest, which has the transient nodes, too.
+    """
+    origin = Table(
+        ["node", "stage", "version", "backend", "device", "code"],
+        [
+            [
+                node.name,
+                node.stage,
+                *(", ".join(_distinct(record[name] for record in node.records)) for name in _ORIGIN),
+                ", ".join(_distinct(map(_code, node.records))),
+            ]
+            for node in nodes
+        ],
+    )
+    parameters = "\n".join(
+        f"{name}: {json.dumps(node.content['parameters'])}" for name, node in manifest.nodes.items()
+    )
+    keys = "\n".join(line for node in nodes for line in _key_lines(node))
+    files = "\n".join(_file_lines(manifest))
+    folded = [
+        Details("Parameters of each node", parameters),
+        Details(
+            "Key of each chunk: digest of stage, version, parameters, coordinates and inputs' keys", keys
+        ),
+        *([Details("SHA-256 of each input file", files)] if files else []),
+    ]
+    text = f"Each number is in {store.path}, below the stage's name and the chunk's key, with its own record."
+    return Section("Provenance", text, [origin, *folded])
+
+
+_ORIGIN = ("version", "backend", "device")
+
+
+def _key_lines(node: NodeAccount) -> Iterator[str]:
+    for key, record in zip(node.keys, node.records, strict=True):
+        yield f"{node.name} {describe(record['coordinates'])}  {node.stage}/{key}".replace("  ", " ")
+
+
+def _file_lines(manifest: Manifest) -> Iterator[str]:
+    for name, node in manifest.nodes.items():
+        for place, chunk in node.chunks.items():
+            for digest in chunk.get("files", {}).values():
+                yield f"{digest}  {name} {describe(dict(place))}"
+
+
+def _code(record: Record) -> str:
+    code = record["code"]
+    return f"{code['quarkline']} ({code['commit']})" if code["commit"] else code["quarkline"]
+
+
+def _distinct(values: Iterator[Any] | map[str]) -> list[str]:
+    return list(dict.fromkeys(str(value) for value in values))

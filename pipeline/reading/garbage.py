@@ -1,0 +1,68 @@
+"""Dropping what no workflow reaches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from pipeline.declare.errors import UserError
+from pipeline.declare.text import counted, size
+from pipeline.planning.plan import plan
+from pipeline.planning.workflow import Workflow
+from pipeline.store.checkpoint import checkpoints, remove_checkpoint
+from pipeline.store.durable import nbytes_of
+from pipeline.store.lock import driver_lock
+from pipeline.store.store import Store
+
+BACKENDS = ("cpu", "cuda")
+
+
+@dataclass(frozen=True)
+class Garbage:
+    """Chunks (stage, key) that no workflow reaches, checkpoints of such, and the bytes that they take."""
+
+    chunks: tuple[tuple[str, str], ...]
+    kept: int
+    nbytes: int
+    removed: bool
+    checkpoints: int = 0
+
+    def __str__(self) -> str:
+        verb = "removed" if self.removed else "would be removed"
+        found = counted(len(self.chunks), "chunk") if self.chunks else "no chunk"
+        if self.checkpoints:
+            found += f", {counted(self.checkpoints, 'checkpoint')}"
+        if self.nbytes:
+            found += f" ({size(self.nbytes)})"
+        return f"{found} {verb}, {self.kept} kept"
+
+
+def collect_garbage(store: Store, workflows: Iterable[Workflow], *, dry_run: bool = False) -> Garbage:
+    """Remove the chunks that none of the workflows reaches, on any backend, and what interrupted runs left.
+
+    Raises:
+        UserError: no workflow is given, there is no store, or a run is driving it.
+    """
+    reaching = list(workflows)
+    if not reaching:
+        raise UserError("collecting garbage needs the workflows whose results are to be kept")
+    if not store.exists():
+        raise UserError(f"there is no store at {store.path}")
+    with driver_lock(store, "gc"):
+        kept = {
+            (chunk.node.stage.name, chunk.key)
+            for workflow in reaching
+            for backend in BACKENDS
+            for chunk in plan(workflow, store, backend=backend).chunks
+        }
+        present = {(stage, key) for stage in store.stages() for key in store.keys(stage)}
+        dropped = sorted(present - kept)
+        states = [f for f in checkpoints(store.checkpoints) if (f.parent.name, f.name) not in kept]
+        nbytes = sum(map(nbytes_of, [*states, *(store.location(*chunk) for chunk in dropped)]))
+        if not dry_run:
+            store.sweep()
+            for stage, key in dropped:
+                store.remove(stage, key)
+            for folder in states:
+                remove_checkpoint(folder)
+    return Garbage(tuple(dropped), len(present) - len(dropped), nbytes, not dry_run, len(states))

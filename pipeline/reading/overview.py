@@ -1,0 +1,129 @@
+"""The state of a store: who drives it, what is in it, how its last run went."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+from pipeline.declare.errors import UserError
+from pipeline.declare.text import duration, size, table
+from pipeline.planning.manifest import NodeRecord, manifests
+from pipeline.running.events import ENDED, Event, read_events, runs
+from pipeline.store.checkpoint import checkpoints
+from pipeline.store.durable import nbytes_of
+from pipeline.store.lock import Driver, current_driver
+from pipeline.store.store import Store
+
+
+@dataclass(frozen=True)
+class NodeStatus:
+    """Chunks of one node of a workflow's last plan."""
+
+    workflow: str
+    node: str
+    stage: str
+    chunks: int
+    stored: int
+
+
+@dataclass(frozen=True)
+class RunStatus:
+    """One run, by its events."""
+
+    run: str
+    workflow: str
+    started: float
+    ended: float | None
+    stopped: str
+    counts: dict[str, int]
+    running: tuple[dict[str, Any], ...]
+    """The last event of each chunk that has begun and not ended."""
+
+
+@dataclass(frozen=True)
+class Status:
+    """What a person wants to know of a store."""
+
+    store: str
+    driver: Driver | None
+    nodes: tuple[NodeStatus, ...]
+    last_run: RunStatus | None
+    checkpoints: tuple[tuple[str, int], ...] = ()
+    """Stage and bytes of each chunk in flight whose state is kept."""
+
+    def __str__(self) -> str:
+        driven = f"driven by {self.driver}" if self.driver else "not driven by any run"
+        rows = [[n.workflow, n.node, n.stage, str(n.stored), str(n.chunks)] for n in self.nodes]
+        head = ["workflow", "node", "stage", "stored", "of"]
+        lines = [f"store {self.store}: {driven}", *table(head, rows, left=(0, 1, 2))]
+        lines += [f"in flight: {stage}, checkpoint of {size(nbytes)}" for stage, nbytes in self.checkpoints]
+        return "\n".join([*lines, *_describe_run(self.last_run, self.driver)])
+
+
+def status(store: Store) -> Status:
+    """The state of a store.
+
+    Raises:
+        UserError: there is no store.
+    """
+    if not store.exists():
+        raise UserError(f"there is no store at {store.path}")
+    existing = {stage: store.keys(stage) for stage in store.stages()}
+    nodes = tuple(
+        _node_status(found.workflow, name, record, existing)
+        for found in manifests(store)
+        for name, record in found.nodes.items()
+        if not record.content["transient"]
+    )
+    known = runs(store)
+    last = run_status(store, known[-1]) if known else None
+    kept = tuple((folder.parent.name, nbytes_of(folder)) for folder in checkpoints(store.checkpoints))
+    return Status(str(store.path), current_driver(store), nodes, last, kept)
+
+
+def _node_status(workflow: str, name: str, record: NodeRecord, existing: dict[str, set[str]]) -> NodeStatus:
+    stage = record.content["stage"]
+    there = existing.get(stage, set())
+    stored = sum(chunk["key"] in there for chunk in record.chunks.values())
+    return NodeStatus(workflow, name, stage, len(record.chunks), stored)
+
+
+def run_status(store: Store, run: str) -> RunStatus:
+    """How a run went, or goes."""
+    first: Event = {}
+    last: Event = {}
+    ends: Counter[str] = Counter()
+    running: dict[str, Event] = {}
+    for event in read_events(store, run):
+        first, last = first or event, event
+        if event["event"] in ("started", "progress"):
+            running[event["key"]] = {**running.get(event["key"], {}), **event}
+        elif event["event"] in ENDED:
+            running.pop(event["key"], None)
+            ends[event["event"]] += 1
+    over = last.get("event") == "run-ended"
+    return RunStatus(
+        run=run,
+        workflow=first.get("workflow", "?"),
+        started=first.get("time", 0.0),
+        ended=last["time"] if over else None,
+        stopped=last.get("stopped", "") if over else "",
+        counts=dict(ends),
+        running=() if over else tuple(running.values()),
+    )
+
+
+def _describe_run(run: RunStatus | None, driver: Driver | None) -> list[str]:
+    if run is None:
+        return []
+    counts = ", ".join(f"{number} {state}" for state, number in run.counts.items()) or "nothing yet"
+    if run.ended is not None:
+        how = f"stopped by {run.stopped}" if run.stopped else "ended"
+        return [f"last run {run.run} {how} after {duration(run.ended - run.started)}: {counts}"]
+    if driver is None or driver.run != run.run:
+        return [f"last run {run.run} was interrupted: {counts}"]
+    return [
+        f"run {run.run} is {duration(time.time() - run.started)} old: {counts}, {len(run.running)} running"
+    ]

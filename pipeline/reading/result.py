@@ -1,0 +1,179 @@
+"""Results as labelled arrays: all chunks of a node joined, lazily, with their provenance."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import dask.array
+import h5py
+import numpy as np
+import xarray
+
+from pipeline.declare.coordinates import Coordinate, natural_order
+from pipeline.declare.errors import UserError
+from pipeline.planning.manifest import NodeRecord, find_node
+from pipeline.planning.node import Node
+from pipeline.store.store import Store
+from pipeline.store.stored_array import StoredArray
+
+_KEPT = ("stage", "version", "parameters", "code", "backend")
+"""Parts of the chunks' records that the dataset carries."""
+
+
+def open_result(
+    store: Store | str | os.PathLike[str],
+    name: str | Node,
+    *,
+    workflow: str | None = None,
+    partial: bool = False,
+) -> xarray.Dataset:
+    """All arrays of a node's result, joined over its chunks; loaded when they are used.
+
+    Args:
+        name: the node, or its name in the workflow that was last run into the store; or the stage's, if only
+            one node is of that stage.
+        workflow: which one, if several have a node of that name.
+        partial: take the chunks that exist; what is missing reads as NaN or 0.
+
+    Returns:
+        Named dimensions with coordinates along those of the stage and those that it declares labels for;
+        dimensions of the stage that an array does not name come first. Attributes: stage, version,
+        parameters, code, backend, and the number of chunks.
+
+    Raises:
+        UserError: no such store or result, or an incomplete one.
+    """
+    store = store if isinstance(store, Store) else Store(store)
+    if not store.exists():
+        raise UserError(f"there is no store at {store.path}")
+    label, node = find_node(store, name.name if isinstance(name, Node) else name, workflow)
+    stage = node.content["stage"]
+    there = store.keys(stage)
+    chunks = {at: chunk["key"] for at, chunk in node.chunks.items() if chunk["key"] in there}
+    if not chunks or (len(chunks) < len(node.chunks) and not partial):
+        raise UserError(
+            f"result {label!r} has {len(chunks)} of {len(node.chunks)} chunks in store {store.path}: "
+            "run its workflow" + (", or open what is there with partial=True" if chunks else "")
+        )
+    grid = _Grid(node)
+    record = store.record(stage, next(iter(chunks.values())))
+    arrays = {
+        output: _joined(store, stage, output, tuple(dims), grid, chunks)
+        for output, dims in node.content["outputs"].items()
+    }
+    attributes = {name: _attribute(record[name]) for name in _KEPT if name in record}
+    coordinates = {**node.content.get("labels", {}), **grid.coordinates()}
+    return xarray.Dataset(arrays, coordinates, {**attributes, "node": label, "chunks": len(chunks)})
+
+
+def export_hdf5(
+    store: Store | str | os.PathLike[str],
+    name: str | Node,
+    path: str | os.PathLike[str],
+    *,
+    workflow: str | None = None,
+) -> Path:
+    """Write a node's joined result to one HDF5 file: arrays and coordinates, provenance as attributes.
+
+    Folders that are missing are made. Raises UserError for a result that is incomplete or damaged, and for a
+    file that cannot be written.
+    """
+    data = open_result(store, name, workflow=workflow)
+    target = Path(path)
+    draft = target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with h5py.File(draft, "w") as file:
+            file.attrs.update(data.attrs)
+            for label, values in data.coords.items():
+                file[str(label)] = _storable(values.values)
+            for label, array in data.data_vars.items():
+                file[str(label)] = array.values
+                file[str(label)].attrs["dims"] = [str(dim) for dim in array.dims]
+        os.replace(draft, target)
+    except OSError as error:
+        raise UserError(f"cannot write {target}: {error}") from error
+    finally:
+        with suppress(OSError):
+            draft.unlink()
+    return target
+
+
+class _Grid:
+    """The chunks of a node as a grid of blocks, dimension by dimension."""
+
+    def __init__(self, node: NodeRecord) -> None:
+        self.dims: tuple[str, ...] = tuple(node.content["over"])
+        self.blocks: dict[str, list[tuple[Coordinate, ...]]] = {}
+        for k, dim in enumerate(self.dims):
+            found = {at[k][1] for at in node.chunks}
+            self.blocks[dim] = sorted(found, key=lambda block: natural_order(block[0]))
+
+    def coordinates(self) -> dict[str, list[Coordinate]]:
+        return {dim: [value for block in blocks for value in block] for dim, blocks in self.blocks.items()}
+
+
+def _joined(
+    store: Store, stage: str, output: str, dims: tuple[str, ...], grid: _Grid, chunks: Mapping[Any, str]
+) -> xarray.Variable:
+    """One output over the whole grid, a lazy block per chunk."""
+    first = next(iter(chunks.values()))
+    with store.reading(stage, first):
+        example = store.open(stage, first)[output]
+    lead = tuple(dim for dim in grid.dims if dim not in dims)
+
+    def block(at: dict[str, tuple[Coordinate, ...]]) -> dask.array.Array:
+        lengths = [len(at[dim]) if dim in at else n for dim, n in zip(dims, example.shape, strict=True)]
+        shape = (*(1 for _ in lead), *lengths)
+        key = chunks.get(tuple(at.items()))
+        if key is None:
+            empty = np.nan if example.dtype.kind in "fc" else 0
+            return dask.array.full(shape, empty, dtype=example.dtype)
+        stored = _Block(StoredArray(store, stage, key, output), shape, example.dtype)
+        pieces = (*(1 for _ in lead), *example.chunks)
+        name = f"{output}-{key}"
+        meta = np.empty(0, example.dtype)
+        return dask.array.from_array(stored, pieces, name=name, asarray=False, meta=meta)
+
+    def nested(left: tuple[str, ...], at: dict[str, tuple[Coordinate, ...]]) -> dask.array.Array:
+        if not left:
+            return block({dim: at[dim] for dim in grid.dims})
+        dim, rest = left[0], left[1:]
+        axis = (*lead, *dims).index(dim)
+        parts = [nested(rest, {**at, dim: values}) for values in grid.blocks[dim]]
+        return dask.array.concatenate(parts, axis=axis)
+
+    return xarray.Variable((*lead, *dims), nested(grid.dims, {}))
+
+
+@dataclass(frozen=True)
+class _Block:
+    """A stored array with axes of length 1 before its own, for Dask: it reads the pieces that are used."""
+
+    stored: StoredArray
+    shape: tuple[int, ...]
+    dtype: np.dtype
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    def __getitem__(self, part: tuple[Any, ...]) -> np.ndarray:
+        lead = self.ndim - self.stored.ndim
+        return self.stored[part[lead:]][(None,) * lead][(*part[:lead], ...)]
+
+
+def _attribute(value: Any) -> Any:
+    """Numbers and text as they are, anything nested as JSON."""
+    return value if isinstance(value, (str, int, float)) else json.dumps(value)
+
+
+def _storable(values: np.ndarray) -> Any:
+    """Labels as HDF5 strings."""
+    return values if values.dtype.kind in "biufc" else [str(value) for value in values]

@@ -1,0 +1,1 @@
+"""The driver's side of a run: clusters, task graphs, events, stopping."""

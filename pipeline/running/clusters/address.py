@@ -1,0 +1,52 @@
+"""A cluster that already runs, given by its scheduler's address or scheduler file. It is left running."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from distributed import Client
+
+from pipeline.declare.errors import UserError
+from pipeline.running.clusters import Demand
+
+TIMEOUT = 10.0
+"""Seconds to wait for the scheduler to answer."""
+
+
+@dataclass(frozen=True)
+class Address:
+    """Workers that somebody else started, one task thread each, with this package and the store in reach.
+
+    Args:
+        where: `tcp://host:port` or the path of a scheduler file.
+        backend: 'cuda' if its workers have a GPU each. They must offer the resource `device=1`.
+    """
+
+    where: str
+    backend: str = "cpu"
+
+    @property
+    def memory_limit(self) -> None:
+        """Not known of machines that somebody else chose."""
+
+    @property
+    def devices(self) -> None:
+        """Not known: they are other machines'."""
+
+    @contextmanager
+    def open(self, demand: Demand) -> Iterator[Client]:
+        with self._connect() as client:
+            yield client
+
+    def _connect(self) -> Client:
+        try:
+            if "://" in self.where:
+                return Client(self.where, timeout=TIMEOUT, set_as_default=False)
+            if not Path(self.where).is_file():
+                raise UserError(f"cluster {self.where!r} is neither an address (tcp://host:port) nor a file")
+            return Client(scheduler_file=self.where, timeout=TIMEOUT, set_as_default=False)
+        except (OSError, ValueError) as error:
+            raise UserError(f"no Dask scheduler answers at {self.where}: {error}") from error

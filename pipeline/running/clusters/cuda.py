@@ -1,0 +1,78 @@
+"""One worker per GPU of this machine, by dask-cuda."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from dask.system import CPU_COUNT
+from distributed import Client
+
+from pipeline.declare.errors import UserError
+from pipeline.running.clusters import Demand, Devices
+from pipeline.running.clusters.local import started, worker_environment
+
+INSTALL = "pip install 'quarkline[cuda13]' (or [cuda12])"
+
+
+@dataclass(frozen=True)
+class Cuda:
+    """A worker per GPU; each sees its own as device 0.
+
+    Args:
+        workers: number of GPUs to use, all visible ones by default; no more than have work.
+    """
+
+    workers: int | None = None
+    backend: str = "cuda"
+
+    @property
+    def memory_limit(self) -> None:
+        """Not known: what is projected is the host's and the GPU's together."""
+
+    @property
+    def devices(self) -> Devices | None:
+        """Those of this machine; None where it has none. Asking takes no memory of a GPU."""
+        try:
+            found = _device_count()
+        except UserError:
+            return None
+        from cupy.cuda.runtime import getDeviceProperties
+
+        memory = min(int(getDeviceProperties(number)["totalGlobalMem"]) for number in range(found))
+        return Devices(self.workers or found, memory)
+
+    @contextmanager
+    def open(self, demand: Demand) -> Iterator[Client]:
+        cluster = _cluster_class()
+        devices = _device_count()
+        wanted = devices if self.workers is None else self.workers
+        if not 1 <= wanted <= devices:
+            raise UserError(f"workers={wanted}, but this machine has {devices} GPUs, one worker each")
+        workers = min(wanted, demand.of_use)
+        environment = worker_environment(max(1, CPU_COUNT // workers), self.backend)
+        options = {"n_workers": workers, "threads_per_worker": 1, "resources": {"device": 1}}
+        no_spilling = {"protocol": "tcp", "device_memory_limit": 0}
+        with started(cluster, {**options, **no_spilling}, environment) as client:
+            yield client
+
+
+def _cluster_class() -> Any:
+    try:
+        from dask_cuda import LocalCUDACluster
+    except ImportError as error:
+        raise UserError(f"the cuda cluster needs dask-cuda ({error}): {INSTALL}") from error
+    return LocalCUDACluster
+
+
+def _device_count() -> int:
+    try:
+        import cupy
+    except ImportError as error:
+        raise UserError(f"the cuda cluster needs CuPy ({error}): {INSTALL}") from error
+    try:
+        return int(cupy.cuda.runtime.getDeviceCount())
+    except cupy.cuda.runtime.CUDARuntimeError as error:
+        raise UserError(f"no usable GPU on this machine ({error}): use the local cluster") from error

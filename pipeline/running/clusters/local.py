@@ -1,0 +1,124 @@
+"""Workers on this machine, one task thread each, kernels threaded inside."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import dask
+from dask.system import CPU_COUNT
+from distributed import Client, LocalCluster
+from distributed.system import MEMORY_LIMIT
+
+from pipeline.declare.errors import UserError
+from pipeline.running.clusters import Demand
+from pipeline.running.monitor import Monitor
+from pipeline.worker.host_memory import REUSING
+from pipeline.worker.watchdog import Watchdog
+
+ALLOWED_DEATHS = 2
+"""Workers that may die under a task before it is set aside."""
+
+MEMORY_SHARE = 0.8
+"""Of the memory that this process may use (a container may have less than its machine)."""
+
+SETTINGS = {
+    "distributed.scheduler.allowed-failures": ALLOWED_DEATHS,
+    "distributed.scheduler.rootish-taskgroup-dependencies": 1,
+    "distributed.worker.memory.spill": False,
+    "distributed.worker.memory.target": False,
+    "distributed.worker.memory.pause": False,
+    "distributed.worker.memory.terminate": False,
+}
+"""Tasks that depend on anything go where that is (by default, not if it is little). Nothing bulky lives in
+Dask's own memory, so that there is nothing to spill."""
+
+
+@dataclass(frozen=True)
+class Local:
+    """As many one-thread workers as cores, or fewer with more kernel threads each.
+
+    Args:
+        workers: number of worker processes, no more of which start than have work; by default as many as
+            have work and memory.
+    """
+
+    workers: int | None = None
+    backend: str = "cpu"
+
+    @property
+    def memory_limit(self) -> int:
+        """Of this machine, or of the container that this process is in."""
+        return int(MEMORY_LIMIT)
+
+    @property
+    def devices(self) -> None:
+        """None are used."""
+
+    @contextmanager
+    def open(self, demand: Demand) -> Iterator[Client]:
+        if self.workers is not None and self.workers < 1:
+            raise UserError(f"workers must be at least 1, got {self.workers}")
+        workers = min(self.workers, demand.of_use) if self.workers else default_workers(CPU_COUNT, demand)
+        options: dict[str, Any] = {"n_workers": workers, "threads_per_worker": 1, "resources": {"device": 1}}
+        environment = worker_environment(max(1, CPU_COUNT // workers), self.backend)
+        with started(LocalCluster, options, environment) as client:
+            yield client
+
+
+def default_workers(cores: int, demand: Demand) -> int:
+    """One per core, but no more than there is work and memory for."""
+    fitting = int(MEMORY_SHARE * MEMORY_LIMIT // demand.memory) if demand.memory else cores
+    return max(1, min(cores, demand.of_use, fitting))
+
+
+@contextmanager
+def started(kind: Any, options: dict[str, Any], environment: dict[str, str]) -> Iterator[Client]:
+    """A cluster that this process owns, with a client; both end with the block.
+
+    environment: of its workers.
+    """
+    common = {
+        "host": "127.0.0.1",
+        "dashboard_address": "127.0.0.1:0",
+        "memory_limit": 0,
+        "silence_logs": logging.ERROR,
+    }
+    wanted = {**environment, "DASK_LOGGING__DISTRIBUTED": "error"}
+    with _restored(wanted):  # Dask sets them here again whenever it replaces a worker
+        with _restored(wanted), dask.config.set({**SETTINGS, "distributed.nanny.pre-spawn-environ": wanted}):
+            os.environ.update(wanted)  # Dask prefers what is in this process's environment
+            cluster = kind(**common, **options)
+        with cluster, Client(cluster, set_as_default=False) as client:
+            client.register_plugin(Watchdog())
+            client.register_plugin(Monitor())
+            yield client
+
+
+def worker_environment(threads: int, backend: str) -> dict[str, str]:
+    """Environment of a worker with this many kernel threads.
+
+    BLAS gets one: what tasks ask of it are matrices of a block's width, which more threads make slower.
+    """
+    kernels, blas = ("NUMBA", "OMP"), ("OPENBLAS", "MKL")
+    counts = {**dict.fromkeys(kernels, threads), **dict.fromkeys(blas, 1)}
+    memory = REUSING if backend == "cpu" else {}
+    return {**{f"{library}_NUM_THREADS": str(count) for library, count in counts.items()}, **memory}
+
+
+@contextmanager
+def _restored(names: Iterable[str]) -> Iterator[None]:
+    """These variables of this process are afterwards what they were before."""
+    before = {name: os.environ.get(name) for name in names}
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value

@@ -1,0 +1,86 @@
+"""Workers as Slurm jobs, by dask-jobqueue."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from distributed import Client
+
+from pipeline.declare.errors import UserError
+from pipeline.running.clusters import Demand
+from pipeline.running.clusters.local import worker_environment
+from pipeline.running.monitor import Monitor
+from pipeline.worker.watchdog import PATIENCE, Watchdog
+
+
+@dataclass(frozen=True)
+class Slurm:
+    """One job per worker; the scheduler is in the driver, on the login or batch node that runs it.
+
+    Args:
+        workers: number of jobs, each one worker; no more than have work.
+        cores: CPU cores per job, used by the kernels' own threads.
+        memory: per job, as Slurm writes it.
+        walltime: per job; jobs that end are not replaced, chunks in flight are computed by others.
+        queue, account: where to submit.
+        backend: 'cuda' if jobs have a GPU each (`directives=("--gpus=1",)` asks for it).
+        directives: further `#SBATCH` options.
+        prologue: shell commands before the worker starts (modules, environments).
+    """
+
+    workers: int | None = None
+    cores: int = 1
+    memory: str = "4GB"
+    walltime: str = "01:00:00"
+    queue: str | None = None
+    account: str | None = None
+    backend: str = "cpu"
+    directives: tuple[str, ...] = ()
+    prologue: tuple[str, ...] = field(default=())
+
+    @property
+    def memory_limit(self) -> None:
+        """Not known: the batch system watches over that of its jobs."""
+
+    @property
+    def devices(self) -> None:
+        """Not known: they are other machines'."""
+
+    @contextmanager
+    def open(self, demand: Demand) -> Iterator[Client]:
+        with _cluster_class()(**self.options()) as cluster, Client(cluster, set_as_default=False) as client:
+            cluster.scale(jobs=min(self.workers or demand.of_use, demand.of_use))
+            client.register_plugin(Watchdog())
+            client.register_plugin(Monitor())
+            client.wait_for_workers(1)
+            yield client
+
+    def options(self) -> dict[str, Any]:
+        """What dask-jobqueue is told."""
+        variables = worker_environment(self.cores, self.backend)
+        exports = [f"export {name}={value}" for name, value in variables.items()]
+        return {
+            "cores": self.cores,
+            "processes": 1,
+            "memory": self.memory,
+            "walltime": self.walltime,
+            "queue": self.queue,
+            "account": self.account,
+            "death_timeout": PATIENCE,
+            "job_extra_directives": list(self.directives),
+            "job_script_prologue": [*exports, *self.prologue],
+            "worker_extra_args": ["--nthreads", "1", "--resources", "device=1", "--memory-limit", "0"],
+        }
+
+
+def _cluster_class() -> Any:
+    try:
+        from dask_jobqueue import SLURMCluster
+    except ImportError as error:
+        raise UserError(
+            f"the slurm cluster needs dask-jobqueue ({error}): pip install 'quarkline[slurm]'"
+        ) from error
+    return SLURMCluster

@@ -1,0 +1,152 @@
+"""`run`: compute what a plan says is missing."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from datetime import datetime
+
+from distributed import Client
+from distributed.system import MEMORY_LIMIT
+
+from pipeline.declare.errors import UserError
+from pipeline.planning.manifest import write_manifest
+from pipeline.planning.plan import Plan
+from pipeline.running.clusters import Cluster, Demand
+from pipeline.running.clusters.choose import choose
+from pipeline.running.events import EventLog, Listener
+from pipeline.running.graph import TaskPlan, plan_tasks, widest_level
+from pipeline.running.memory import shortage
+from pipeline.running.monitor import PLAN_TOPIC
+from pipeline.running.outcome import Outcome
+from pipeline.running.session import Session
+from pipeline.running.stopping import GRACE, StopRequest, signals_to
+from pipeline.store.lock import driver_lock
+from pipeline.store.store import Store
+from pipeline.worker.work import RunContext
+
+RESIDENT_SHARE = 0.25
+"""Of the machine's memory, shared by its workers, for resident results that lie in it."""
+
+
+def run(
+    plan: Plan,
+    store: Store,
+    *,
+    cluster: str | Cluster = "local",
+    time_limit: float | None = None,
+    grace: float = GRACE,
+    resident_bytes: int | None = None,
+    listener: Listener | None = None,
+) -> Outcome:
+    """Compute the missing chunks of a plan into a store. Starts a cluster only if something is missing.
+
+    Args:
+        cluster: 'local', 'cuda', 'slurm', an address or scheduler file, or a cluster with its options.
+        time_limit: seconds after which the run has ended; SIGINT and SIGTERM end it likewise.
+        grace: seconds that running chunks get to finish when the run must stop.
+        resident_bytes: bound of each worker's cache of resident results, in host memory and on its GPU; by
+            default a share of either.
+        listener: called with every event (a dictionary with 'time', 'event' and more), in this thread.
+
+    Returns:
+        What was done; failures of chunks are in it, and not raised.
+
+    Raises:
+        UserError: the store is driven by another process or cannot be written, the cluster cannot be started
+            or does not offer what the stages ask for (memory among it), the plan was made for another
+            backend.
+    """
+    stop = StopRequest(time_limit, grace)
+    chosen = choose(cluster) if isinstance(cluster, str) else cluster
+    if plan.backend != chosen.backend:
+        raise UserError(
+            f"the plan is for backend {plan.backend!r}, the cluster's is {chosen.backend!r}: plan again"
+        )
+    if short := shortage(plan, chosen):
+        raise UserError(short)
+    name = f"{datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+    if not plan.missing:
+        with suppress(UserError):
+            _keep_manifest(plan, store, name)
+        return Outcome(name, plan.workflow, {})
+    store.create()
+    with driver_lock(store, name), EventLog(store, name, listener) as log:
+        store.sweep()
+        write_manifest(store, plan.workflow, plan.backend, plan.everything)
+        with signals_to(stop):
+            outcome = _drive(
+                plan,
+                RunContext(store, name, plan.backend, resident_bytes or 0, resident_bytes),
+                chosen,
+                log,
+                stop,
+            )
+        store.sweep()
+        return outcome
+
+
+def _keep_manifest(plan: Plan, store: Store, name: str) -> None:
+    """A plan without anything to do may still give new names to chunks that exist."""
+    with driver_lock(store, name):
+        write_manifest(store, plan.workflow, plan.backend, plan.everything)
+
+
+def _drive(plan: Plan, context: RunContext, cluster: Cluster, log: EventLog, stop: StopRequest) -> Outcome:
+    began = time.time()
+    tasks = plan_tasks(plan)
+    counts = Counter(chunk.node.name for chunk in plan.missing)
+    log(
+        {
+            "time": began,
+            "event": "run-started",
+            "run": context.run,
+            "workflow": plan.workflow,
+            "missing": counts,
+        }
+    )
+    with cluster.open(Demand(widest_level(tasks), plan.memory)) as client:
+        _check_resources(client, tasks)
+        if not context.resident_bytes:
+            context = replace(context, resident_bytes=_resident_bytes(client))
+        client.log_event(PLAN_TOPIC, {"run": context.run, "missing": dict(counts)})
+        log({"time": time.time(), "event": "cluster-ready", "dashboard": client.dashboard_link})
+        session = Session(client, tasks, context, log, stop)
+        session.drive()
+    outcome = _outcome(plan, session, context.run, stop.reason, time.time() - began)
+    ended = {"seconds": outcome.seconds, "stopped": outcome.stopped, "states": outcome.states}
+    log({"time": time.time(), "event": "run-ended", "status": outcome.exit_status, **ended})
+    return outcome
+
+
+def _check_resources(client: Client, tasks: Sequence[TaskPlan]) -> None:
+    """A task whose resources nobody has would wait for ever."""
+    workers = client.scheduler_info(n_workers=-1)["workers"].values()
+    offered = max((worker["resources"].get("device", 0) for worker in workers), default=0)
+    for task in tasks:
+        if task.device > offered:
+            node = task.chunks[0].node.name
+            raise UserError(
+                f"node {node!r} asks for Resources(device={task.device}), "
+                f"but no worker of this cluster offers more than device={offered:g}"
+            )
+
+
+def _resident_bytes(client: Client) -> int:
+    workers = max(1, len(client.scheduler_info(n_workers=-1)["workers"]))
+    return int(RESIDENT_SHARE * MEMORY_LIMIT / workers)
+
+
+def _outcome(plan: Plan, session: Session, name: str, reason: str, seconds: float) -> Outcome:
+    states: dict[str, Counter[str]] = {}
+    for chunk in plan.missing:
+        counts = states.setdefault(chunk.node.name, Counter())
+        counts[session.states.get(chunk.key, "unfinished")] += 1
+    unfinished = any(counts["unfinished"] for counts in states.values())
+    return Outcome(
+        name, plan.workflow, states, tuple(session.failures), reason if unfinished else "", seconds
+    )

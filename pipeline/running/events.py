@@ -1,0 +1,64 @@
+"""What happened in a run: append-only JSON lines, `<store>/.runs/<run>/events.jsonl`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from pipeline.store.store import Store
+
+ENDED = ("done", "present", "failed", "blocked")
+"""Events with which a chunk ends."""
+
+Event = dict[str, Any]
+Listener = Callable[[Event], None]
+
+
+class EventLog:
+    """Writes every event of one run and shows it to the listeners.
+
+    A line that cannot be written is left out: what a full disk means to a run is for the chunks to say.
+    """
+
+    def __init__(self, store: Store, run: str, listener: Listener | None = None) -> None:
+        folder = store.path / ".runs" / run
+        with store.writing("the log of the run"):
+            folder.mkdir(parents=True, exist_ok=True)
+            self._file = open(folder / "events.jsonl", "ab", buffering=0)  # noqa: SIM115 (closed by __exit__)
+        self._listener = listener
+        self._torn = b""
+        """What ends a line that was written in part."""
+
+    def __enter__(self) -> EventLog:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def __call__(self, event: Event) -> None:
+        line = self._torn + json.dumps(event).encode() + b"\n"
+        self._torn = b"\n"
+        with suppress(OSError):
+            if self._file.write(line) == len(line):
+                self._torn = b""
+        if self._listener:
+            self._listener({name: value for name, value in event.items() if name != "details"})
+
+
+def runs(store: Store) -> list[str]:
+    """All runs of a store, oldest first."""
+    return sorted(path.parent.name for path in (store.path / ".runs").glob("*/events.jsonl"))
+
+
+def read_events(store: Store, run: str) -> Iterator[Event]:
+    """The events of a run, in order; a last line that was cut off is skipped."""
+    path: Path = store.path / ".runs" / run / "events.jsonl"
+    with open(path) as lines:
+        for line in lines:
+            try:
+                yield json.loads(line)
+            except ValueError:
+                continue

@@ -1,0 +1,232 @@
+"""The Dask graph of what is missing: transient stages fused into their consumers, tiny chunks batched."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
+from dask.task_spec import Task as DaskTask
+from dask.task_spec import TaskRef
+
+from pipeline.declare.coordinates import Coordinate, natural_order
+from pipeline.planning.node import Node
+from pipeline.planning.plan import Chunk, Plan
+from pipeline.worker.task import execute, home
+from pipeline.worker.work import NodeWork, RunContext, Work
+
+SHORTEST_TASK = 0.1
+"""Seconds: chunks that take less are batched into tasks of about this length."""
+
+COMMIT = 0.005
+"""Seconds that committing a chunk takes beside its computation, on a local disk."""
+
+RETRIES = 3
+"""Of a task that raises: only faults of the infrastructure do, a stage's own exceptions are reported."""
+
+
+@dataclass(frozen=True)
+class TaskPlan:
+    """One task: its chunks in order, the tasks it waits for, and what Dask is told about it."""
+
+    name: str
+    chunks: tuple[Chunk, ...]
+    after: tuple[str, ...]
+    homes: tuple[str, ...]
+    """No-op tasks of the resident results that it uses, so that those who share one prefer one worker."""
+    needs: dict[str, tuple[str, ...]]
+    """Per chunk, the keys of the missing chunks that it reads."""
+    priority: int
+    device: int
+
+
+def plan_tasks(plan: Plan) -> list[TaskPlan]:
+    """The missing chunks grouped into tasks, upstream before downstream."""
+    missing = {chunk.key for chunk in plan.missing}
+    levels = _levels(plan)
+    groups = _batched(_fused(plan.missing, levels), plan.expected_seconds)
+    task_of = {chunk.key: _task_name(group) for group in groups for chunk in group}
+    ranks = _ranks(plan)
+    depth = max(levels.values(), default=0) + 1
+    tasks = []
+    for group in sorted(groups, key=lambda group: levels[group[0].node.name]):
+        name = _task_name(group)
+        sources = {chunk.key: {source.key: source for source in _inputs(chunk)} for chunk in group}
+        needs = {key: tuple(missing.intersection(found)) for key, found in sources.items()}
+        after = {task_of[key] for key in chain(*needs.values())} - {name}
+        used = chain(*(found.values() for found in sources.values()))
+        homes = {_home_name(source) for source in used if _has_home(source, missing)}
+        rank = min(ranks[_first_coordinate(chunk)] for chunk in group)
+        tasks.append(
+            TaskPlan(
+                name=name,
+                chunks=tuple(group),
+                after=tuple(sorted(after)),
+                homes=tuple(sorted(homes)),
+                needs=needs,
+                priority=levels[group[0].node.name] - depth * rank,
+                device=max(node.stage.resources.device for chunk in group for node in _nodes(chunk.node)),
+            )
+        )
+    return tasks
+
+
+def dask_graph(
+    tasks: Sequence[TaskPlan], context: RunContext, lost: frozenset[str] = frozenset()
+) -> HighLevelGraph:
+    """The tasks as a graph, with resources, priorities and retries as annotations.
+
+    What a task should wait for but is not among `tasks` has ended already; `lost` are the keys of those
+    chunks that failed.
+    """
+    present = {task.name for task in tasks}
+    works = _Works(context.backend)
+    layer = {name: DaskTask(name, home) for task in tasks for name in task.homes}
+    for task in tasks:
+        waits = [TaskRef(name) for name in (*task.after, *task.homes) if name in present or name in layer]
+        computed = [works.to_compute(chunk) for chunk in task.chunks]
+        layer[task.name] = DaskTask(task.name, execute, computed, context, lost, *waits)
+    annotations = {
+        "priority": {task.name: task.priority for task in tasks}.get,
+        "retries": {task.name: RETRIES for task in tasks}.get,
+        "resources": {task.name: {"device": task.device} for task in tasks if task.device}.get,
+    }
+    return HighLevelGraph({"chunks": MaterializedLayer(layer, annotations=annotations)}, {"chunks": set()})
+
+
+def widest_level(tasks: Sequence[TaskPlan]) -> int:
+    """How many tasks could at most run side by side."""
+    level: dict[str, int] = {}
+    for task in tasks:
+        level[task.name] = 1 + max((level[name] for name in task.after), default=-1)
+    counts = list(level.values())
+    return max((counts.count(value) for value in set(counts)), default=0)
+
+
+class _Works:
+    """Chunks as what travels to workers. A transient chunk runs on the backend of its consumer."""
+
+    def __init__(self, backend: str) -> None:
+        self._cluster = backend
+        self._nodes: dict[tuple[str, str], NodeWork] = {}
+        self._transient: dict[tuple[str, str], Work] = {}
+
+    def to_compute(self, chunk: Chunk, consumer: str = "cpu") -> Work:
+        """`consumer`: backend of the task that a transient chunk is part of."""
+        stage = chunk.node.stage
+        backend = consumer if stage.transient and not stage.resources.device else stage.backend(self._cluster)
+        inputs = tuple(tuple(self._input(source, backend) for source in sources) for sources in chunk.inputs)
+        return Work(self._node(chunk.node, backend), chunk.coordinates, chunk.key, inputs, chunk.files)
+
+    def _input(self, chunk: Chunk, consumer: str) -> Work:
+        if not chunk.node.stage.transient:
+            return Work(self._node(chunk.node, "cpu"), chunk.coordinates, chunk.key, None)
+        if (chunk.key, consumer) not in self._transient:
+            self._transient[chunk.key, consumer] = self.to_compute(chunk, consumer)
+        return self._transient[chunk.key, consumer]
+
+    def _node(self, node: Node, backend: str) -> NodeWork:
+        if (node.name, backend) not in self._nodes:
+            about = (node.name, node.stage.function, node.parameters, node.chunk)
+            self._nodes[node.name, backend] = NodeWork(*about, backend, node.device_memory)
+        return self._nodes[node.name, backend]
+
+
+def _levels(plan: Plan) -> dict[str, int]:
+    """Depth of each node; a transient one has that of its inputs, for it adds no task."""
+    levels: dict[str, int] = {}
+    for node in dict.fromkeys(chunk.node for chunk in plan.everything):
+        below = (levels[up.name] + (not up.stage.transient) for up in node.inputs)
+        levels[node.name] = max(below, default=0)
+    return levels
+
+
+def _fused(missing: Sequence[Chunk], levels: Mapping[str, int]) -> list[list[Chunk]]:
+    """Chunks of one level that share a transient result form one group.
+
+    Chunks of one level never depend on each other, so that merging them makes no cycle. Resident results and
+    those that are reduced over need no fusion.
+    """
+    parent = {chunk.key: chunk.key for chunk in missing}
+    first: dict[tuple[int, str], str] = {}
+    for chunk in missing:
+        for source in _fused_inputs(chunk):
+            other = first.setdefault((levels[chunk.node.name], source.key), chunk.key)
+            parent[_root(parent, chunk.key)] = _root(parent, other)
+    groups: dict[str, list[Chunk]] = {}
+    for chunk in missing:
+        groups.setdefault(_root(parent, chunk.key), []).append(chunk)
+    return list(groups.values())
+
+
+def _root(parent: dict[str, str], key: str) -> str:
+    while parent[key] != key:
+        parent[key] = key = parent[parent[key]]
+    return key
+
+
+def _batched(groups: Iterable[list[Chunk]], expected_seconds: Mapping[str, float]) -> list[list[Chunk]]:
+    """Consecutive groups of a node joined until they take as long as a task should, if that is known."""
+    batches: list[list[Chunk]] = []
+    left = 0.0
+    for group in groups:
+        seconds = sum(COMMIT + expected_seconds.get(chunk.node.name, math.inf) for chunk in group)
+        if left > 0 and batches[-1][0].node is group[0].node and seconds < SHORTEST_TASK:
+            batches[-1].extend(group)
+            left -= seconds
+        else:
+            batches.append(list(group))
+            left = SHORTEST_TASK - seconds
+    return batches
+
+
+def _inputs(chunk: Chunk) -> Iterator[Chunk]:
+    """Everything that the task of a chunk reads or computes on the way."""
+    for source in chain(*chunk.inputs):
+        yield source
+        if source.node.stage.transient:
+            yield from _inputs(source)
+
+
+def _fused_inputs(chunk: Chunk) -> Iterator[Chunk]:
+    """Transient results of which consumers of one level should share one evaluation."""
+    for (argument, _), sources in zip(chunk.node.arguments(), chunk.inputs, strict=True):
+        for source in sources:
+            stage = source.node.stage
+            if stage.transient and not stage.resident and not argument.reduces:
+                yield source
+                yield from _fused_inputs(source)
+
+
+def _nodes(node: Node) -> Iterator[Node]:
+    """The node and the transient ones that are fused into it."""
+    yield node
+    for upstream in node.inputs:
+        if upstream.stage.transient:
+            yield from _nodes(upstream)
+
+
+def _has_home(chunk: Chunk, missing: set[str]) -> bool:
+    """A resident result that no task of this run commits: nothing else tells Dask who shares it."""
+    return chunk.node.stage.resident and chunk.key not in missing
+
+
+def _home_name(chunk: Chunk) -> str:
+    return f"home-{chunk.key[:16]}"
+
+
+def _task_name(group: Sequence[Chunk]) -> str:
+    return f"{group[0].node.name}-{group[0].key[:16]}"
+
+
+def _first_coordinate(chunk: Chunk) -> Coordinate | None:
+    over = chunk.node.stage.over
+    return chunk.coordinates[over[0]][0] if over else None
+
+
+def _ranks(plan: Plan) -> dict[Coordinate | None, int]:
+    """Order in which to work through first dimensions (configurations), so that results come early."""
+    values = {value for chunk in plan.missing if (value := _first_coordinate(chunk)) is not None}
+    return {None: 0, **{value: rank for rank, value in enumerate(sorted(values, key=natural_order))}}

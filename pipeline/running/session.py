@@ -1,0 +1,195 @@
+"""Driving one run on an open cluster: submit, listen, survive lost workers, stop when asked."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from distributed import Client, Future, KilledWorker
+
+from pipeline.declare.text import size
+from pipeline.planning.plan import Chunk
+from pipeline.running.events import ENDED, Event, EventLog
+from pipeline.running.graph import TaskPlan, dask_graph
+from pipeline.running.outcome import Failure
+from pipeline.running.stopping import StopRequest
+from pipeline.worker.work import RunContext
+
+TICK = 0.2
+"""Seconds between two looks at signals and the clock when nothing happens."""
+
+
+class Session:
+    """The state of a run in its driver."""
+
+    def __init__(
+        self,
+        client: Client,
+        tasks: Sequence[TaskPlan],
+        context: RunContext,
+        log: EventLog,
+        stop: StopRequest,
+    ) -> None:
+        self._client = client
+        self._tasks = {task.name: task for task in tasks}
+        self._context = context
+        self._log = log
+        self._stop = stop
+        self._inbox: SimpleQueue[Event | Future] = SimpleQueue()
+        self._started: dict[str, float] = {}
+        self._too_large: set[str] = set()
+        """Nodes whose results no worker keeps, as was said already."""
+        self.states: dict[str, str] = {}
+        self.failures: list[Failure] = []
+        client.subscribe_topic(context.topic, lambda event: self._inbox.put(event[1]))
+
+    def drive(self) -> None:
+        """Run all tasks to their end, in passes: those whose workers died too often run again, alone."""
+        left = list(self._tasks)
+        while left and not self._stop.check():
+            suspects = self._pass(left)
+            for name in self._first_of(suspects):
+                if self._pass([name]):
+                    self._fail(self._tasks[name], "its worker died every time, perhaps out of memory")
+            self._block_after_failures(suspects)
+            left = [name for name in suspects if not self._has_ended(self._tasks[name])]
+
+    def _pass(self, names: Sequence[str]) -> list[str]:
+        """Submit tasks and wait for them; returns those that lost their workers too often, in order."""
+        tasks = [self._tasks[name] for name in names]
+        graph = dask_graph(tasks, self._context, self._lost())
+        futures = self._client.get(graph, list(names), sync=False)
+        running = dict(zip(names, futures, strict=True))
+        for future in futures:
+            future.add_done_callback(self._inbox.put)
+        del futures
+        errors: dict[str, BaseException] = {}
+        while running and not self._stop.check():
+            self._take(running, errors)
+        if self._stop.check():
+            self._wind_down(running, errors)
+        return self._sort_out(names, errors)
+
+    def _wind_down(self, running: dict[str, Future], errors: dict[str, BaseException]) -> None:
+        """Give up what has not begun; wait, within limits, for what has or begins in this instant."""
+        self._log({"time": time.time(), "event": "stopping", "reason": self._stop.reason})
+        idle = [name for name in running if not self._has_begun(self._tasks[name])]
+        self._client.cancel([running.pop(name) for name in idle])
+        heard = True
+        while (heard or running or self._in_flight()) and not self._stop.patience_is_over():
+            heard = self._take(running, errors)
+
+    def _in_flight(self) -> bool:
+        return any(key not in self.states for key in self._started)
+
+    def _take(self, running: dict[str, Future], errors: dict[str, BaseException]) -> bool:
+        """Handle the next message; False if none comes within a tick."""
+        try:
+            message = self._inbox.get(timeout=TICK)
+        except Empty:
+            return False
+        if not isinstance(message, Future):
+            self._handle(message)
+        else:
+            self._settle(message, running, errors)
+        return True
+
+    def _settle(self, message: Future, running: dict[str, Future], errors: dict[str, BaseException]) -> None:
+        """A task came to its end, of whatever kind."""
+        if running.pop(message.key, None) is None:
+            return
+        if message.status == "finished":
+            self._confirm(self._tasks[message.key])
+        elif message.status == "error":
+            errors[message.key] = message.exception()
+        else:
+            self._stop.ask("loss of the scheduler", grace=0.0)
+
+    def _handle(self, event: Event) -> None:
+        kind, key = event["event"], event["key"]
+        if kind == "not-kept":
+            self._warn(event)
+            return
+        if kind == "started":
+            self._started[key] = event["time"]
+        elif kind in ENDED and key not in self.states:
+            self.states[key] = kind
+            self._stop.took(event["time"] - self._started.get(key, event["time"]))
+            if kind == "failed":
+                self.failures.append(Failure(event["node"], event["coordinates"], event["error"]))
+            if event.get("fatal"):
+                self._stop.ask("an error of the store", grace=0.0)
+        self._log(event)
+
+    def _warn(self, event: Event) -> None:
+        """Once in a run and for each node: its resident results are made again by every task."""
+        node = event["node"]
+        if node not in self._too_large:
+            self._too_large.add(node)
+            self._log({**event, "message": _too_large(node, event["bytes"], event["limit"])})
+
+    def _confirm(self, task: TaskPlan) -> None:
+        """A task that returned has reported its chunks, unless its worker died just then: ask the store."""
+        for chunk in task.chunks:
+            if chunk.key not in self.states and self._context.store.has(chunk.node.stage.name, chunk.key):
+                self.states[chunk.key] = "done"
+
+    def _sort_out(self, names: Sequence[str], errors: dict[str, BaseException]) -> list[str]:
+        """Tasks that raised: those after another one are no cause; the rest failed, or lost their workers."""
+        suspects: list[str] = []
+        for name in (name for name in names if name in errors):
+            task, error = self._tasks[name], errors[name]
+            if isinstance(error, KilledWorker) or any(above in suspects for above in task.after):
+                suspects.append(name)
+            elif not any(above in errors for above in task.after):
+                self._fail(task, f"{type(error).__name__}: {error}")
+        self._block_after_failures(names)
+        return [name for name in suspects if not self._has_ended(self._tasks[name])]
+
+    def _first_of(self, suspects: Sequence[str]) -> list[str]:
+        return [name for name in suspects if not any(above in suspects for above in self._tasks[name].after)]
+
+    def _fail(self, task: TaskPlan, error: str) -> None:
+        for chunk in task.chunks:
+            if chunk.key not in self.states:
+                self._note(chunk, "failed", error)
+                self.failures.append(Failure(chunk.node.name, chunk.coordinates, error))
+
+    def _block_after_failures(self, names: Iterable[str]) -> None:
+        """Chunks that cannot run because an input failed."""
+        lost = set(self._lost())
+        for task in (self._tasks[name] for name in names):
+            for chunk in task.chunks:
+                if chunk.key not in self.states and lost.intersection(task.needs[chunk.key]):
+                    self._note(chunk, "blocked", "an input failed")
+                    lost.add(chunk.key)
+
+    def _lost(self) -> frozenset[str]:
+        return frozenset(key for key, state in self.states.items() if state in ("failed", "blocked"))
+
+    def _has_ended(self, task: TaskPlan) -> bool:
+        return all(chunk.key in self.states for chunk in task.chunks)
+
+    def _has_begun(self, task: TaskPlan) -> bool:
+        return any(chunk.key in self._started for chunk in task.chunks)
+
+    def _note(self, chunk: Chunk, state: str, error: str) -> None:
+        self.states[chunk.key] = state
+        event: dict[str, Any] = {
+            "time": time.time(),
+            "event": state,
+            "node": chunk.node.name,
+            "key": chunk.key,
+        }
+        coordinates = {dim: list(values) for dim, values in chunk.coordinates.items()}
+        self._log({**event, "stage": chunk.node.stage.name, "coordinates": coordinates, "error": error})
+
+
+def _too_large(node: str, nbytes: int, limit: int) -> str:
+    return (
+        f"a result of {node!r} has {size(nbytes)}, but a worker keeps at most {size(limit)} of resident "
+        "results: every task makes it again; take fewer workers (`--workers`), workers with more memory, "
+        "or a larger `resident_bytes` of `pipeline.run`"
+    )

@@ -1,0 +1,1 @@
+"""The store of immutable chunks: commits, checkpoints, locks, digests of files."""

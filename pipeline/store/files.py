@@ -1,0 +1,117 @@
+"""Content digests of input files, cached by device, inode, size and time of change."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+
+from pipeline.declare.errors import UserError
+
+READERS = 4
+BLOCK = 1 << 22
+SETTLED = 2.0
+"""Seconds: a file changed more recently than this may change again within one tick of its clock."""
+
+
+@dataclass(frozen=True)
+class FileVersion:
+    """A file as it was when the plan was made; only `digest` enters keys."""
+
+    path: str
+    digest: str
+    size: int
+    mtime_ns: int
+
+    def check(self) -> Path:
+        """The path, if the file is still the one that was planned."""
+        try:
+            found = os.stat(self.path)
+        except OSError as error:
+            raise UserError(
+                f"{self.path}: {error.strerror}; it was there when the run was planned"
+            ) from error
+        if (found.st_size, found.st_mtime_ns) != (self.size, self.mtime_ns):
+            raise UserError(f"{self.path} was changed after the run was planned: run again")
+        return Path(self.path)
+
+
+class FileDigests:
+    """Cache of SHA-256 digests: one line of JSON per file version, appended.
+
+    Several processes may append at once: a line is one write, and a line that is torn or foreign is skipped.
+    """
+
+    def __init__(self, cache: Path) -> None:
+        self._cache = cache
+        self._known = _read(cache)
+
+    def versions(self, paths: Iterable[Path]) -> dict[Path, FileVersion]:
+        """Digests of many files, those not in the cache read in parallel."""
+        with ThreadPoolExecutor(READERS) as pool:
+            wanted = list(dict.fromkeys(paths))
+            return dict(zip(wanted, pool.map(self.version, wanted), strict=True))
+
+    def version(self, path: Path) -> FileVersion:
+        """Digest of one file; reads it only if its size, time or inode are new."""
+        try:
+            found = os.stat(path)
+            identity = _identity(found)
+            digest = self._known.get(identity) or self._read_and_keep(path, identity, found.st_mtime_ns)
+        except OSError as error:
+            raise UserError(f"{path}: {error.strerror}; a workflow reads this file") from error
+        return FileVersion(str(path.resolve()), digest, found.st_size, found.st_mtime_ns)
+
+    def _read_and_keep(self, path: Path, identity: str, mtime_ns: int) -> str:
+        digest = _digest(path)
+        if _identity(os.stat(path)) != identity:
+            raise UserError(f"{path} changed while it was read: wait until it is complete")
+        if time.time() - mtime_ns * 1e-9 > SETTLED:
+            self._known[identity] = digest
+            _append(self._cache, json.dumps({identity: digest}))
+        return digest
+
+
+def _identity(found: os.stat_result) -> str:
+    return f"{found.st_dev}:{found.st_ino}:{found.st_size}:{found.st_mtime_ns}"
+
+
+def _digest(path: Path) -> str:
+    summed = sha256()
+    with open(path, "rb") as file:
+        while block := file.read(BLOCK):
+            summed.update(block)
+    return summed.hexdigest()
+
+
+def _read(cache: Path) -> dict[str, str]:
+    known: dict[str, str] = {}
+    try:
+        lines = cache.read_text().splitlines()
+    except OSError:
+        return known
+    for line in lines:
+        try:
+            known.update(json.loads(line))
+        except (ValueError, TypeError):
+            continue
+    return known
+
+
+def _append(cache: Path, line: str) -> None:
+    """Keep a digest if the store can be written; a store that is full or read-only works without."""
+    try:
+        handle = os.open(cache, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+    except OSError:
+        return
+    try:
+        with suppress(OSError):
+            os.write(handle, f"\n{line}\n".encode())
+    finally:
+        os.close(handle)

@@ -1,0 +1,191 @@
+"""Getting the result of a chunk: its inputs loaded, shared or computed, then the stage's function."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import Any
+
+from pipeline.declare.coordinates import At, Checkpoint, Coordinates
+from pipeline.declare.signature import Input
+from pipeline.declare.stage import Stage
+from pipeline.store.checkpoint import FolderCheckpoint
+from pipeline.store.provenance import plain
+from pipeline.worker.device_memory import device_pool
+from pipeline.worker.join import join
+from pipeline.worker.resident import ResidentCache, nbytes, process_cache
+from pipeline.worker.telling import Send, names, throttled
+from pipeline.worker.work import RunContext, Work
+
+Made = tuple[Any, dict[str, Any]]
+"""A result with the statistics that its stage recorded."""
+
+
+class Evaluation:
+    """Results for the length of one task: transient ones are shared, resident ones outlive it."""
+
+    def __init__(self, works: Sequence[Work], context: RunContext, send: Send) -> None:
+        self._store = context.store
+        self._send = send
+        self._context = context
+        self._uses = _uses(works)
+        self._shared: dict[str, Made] = {}
+        self._statistics: dict[str, dict[str, Any]] = {}
+        self._chunk: dict[str, Any] = {}
+        """Names what is to be committed: what transient stages report on the way is its progress."""
+
+    def compute(self, work: Work, checkpoint: Checkpoint | None = None) -> Made:
+        """The result of a chunk, and what its stage recorded."""
+        stage = work.node.stage
+        if not stage.transient:
+            self._chunk = names(work)
+        listener = throttled(self._send, self._chunk)
+        at = At(work.coordinates, backend=work.node.backend, listener=listener, checkpoint=checkpoint)
+        files = {name: version.check() for name, version in work.files.items()}
+        arguments = [self._argument(*pair, at) for pair in _arguments(stage, work)]
+        services = {"at": at} if stage.takes_at else {}
+        if not stage.transient:
+            self._make_room(work)
+        result = stage.function(*arguments, **services, **work.node.parameters, **files)
+        for version in work.files.values():
+            version.check()  # what was read is what the key says only if it is still there
+        return result, at.statistics
+
+    def checkpoint(self, work: Work) -> FolderCheckpoint:
+        """Where the computation of a chunk may keep its state; no folder is made before it does."""
+        note = {"event": "note", **names(work)}
+        folder = self._store.checkpoints / work.node.stage.name / work.key
+        return FolderCheckpoint(folder, lambda text: self._send({**note, "message": text}))
+
+    def keep(self, work: Work, result: Any) -> None:
+        """Hold a result that was just committed as if it had been loaded, if its stage is resident."""
+        if work.node.stage.resident:
+            self._cache("cpu").get(f"{work.key}-cpu", lambda: (result, {}))
+
+    def recorded_on_the_way(self, work: Work) -> list[dict[str, Any]]:
+        """Statistics of the transient results that went into a chunk."""
+        keys = dict.fromkeys(source.key for source in _transient_inputs(work))
+        return [self._statistics[key] for key in keys if key in self._statistics]
+
+    def get(self, work: Work) -> Any:
+        """The result of an input: kept, shared, computed or loaded."""
+        if work.node.stage.resident:
+            result, statistics = self._hold(work)
+        elif work.inputs is None:
+            result, statistics = self._make(work)
+        else:
+            result, statistics = self._share(work)
+        if statistics:
+            self._statistics[work.key] = {**names(work), "statistics": plain(statistics)}
+        return result
+
+    def _hold(self, work: Work) -> Made:
+        """A resident result from what this worker keeps; one too large for that is shared in this task."""
+        name = work.held_as
+        if name in self._shared:
+            return self._share(work)
+        kept = self._cache(work.node.backend)
+        made = kept.get(name, lambda: self._make_to_stay(work))
+        if kept.declines(made):
+            self._send({"event": "not-kept", "bytes": nbytes(made), "limit": kept.limit, **names(work)})
+            self._shared[name] = made
+            return self._share(work)
+        self._uses[name] -= 1
+        return made
+
+    def _cache(self, backend: str) -> ResidentCache:
+        limit = self._context.device_resident_bytes if backend == "cuda" else self._context.resident_bytes
+        return process_cache(limit, backend)
+
+    def _make_room(self, work: Work) -> None:
+        """Results that stay from other tasks leave the GPU where this one needs their memory."""
+        device, needed = device_pool(work.node.backend), work.node.device_memory
+        if device and needed:
+            self._cache(work.node.backend).make_room(lambda: device.free() >= needed)
+
+    def _share(self, work: Work) -> Made:
+        """A result made for its first use in this task and dropped after its last."""
+        name = work.held_as
+        if name not in self._shared:
+            self._shared[name] = self._make(work)
+        self._uses[name] -= 1
+        return self._shared[name] if self._uses[name] > 0 else self._shared.pop(name)
+
+    def _make(self, work: Work) -> Made:
+        stage = work.node.stage
+        if work.inputs is not None:
+            return self.compute(work)
+        return stage.result(**self._load(stage, work.key)), {}
+
+    def _load(self, stage: Stage, key: str) -> dict[str, Any]:
+        """The arrays of a stored result; those in pieces are left to be read by whoever needs them."""
+        stored = self._store.arrays(stage.name, key)
+        return {o.name: stored[o.name] if o.pieces else stored[o.name][...] for o in stage.outputs}
+
+    def _make_to_stay(self, work: Work) -> Made:
+        """Made, and what only its making took of a GPU given back, before what stays cuts that up."""
+        made = self._make(work)
+        if device := device_pool(work.node.backend):
+            device.give_back()
+        return made
+
+    def _argument(self, argument: Input, sources: Sequence[Work], at: At) -> Any:
+        if argument.reduces:
+            return _LazyChunks(self, sources, at)
+        pieces = [(source.coordinates, self.get(source)) for source in sources]
+        return _joined(sources[0].node.stage, dict(at), pieces)
+
+
+class _LazyChunks:
+    """The chunks of an input that is reduced over; each is loaded when its turn comes."""
+
+    def __init__(self, evaluation: Evaluation, sources: Sequence[Work], at: At) -> None:
+        self._evaluation = evaluation
+        self._sources = sources
+        self._at = at
+
+    def __len__(self) -> int:
+        return len(self._sources)
+
+    def __iter__(self) -> Iterator[tuple[At, Any]]:
+        for source in self._sources:
+            wanted = {dim: _within(values, self._at, dim) for dim, values in source.coordinates.items()}
+            result = _joined(source.node.stage, wanted, [(source.coordinates, self._evaluation.get(source))])
+            yield At(wanted, backend=self._at.backend), result
+
+
+def _within(values: tuple[Any, ...], at: At, dim: str) -> tuple[Any, ...]:
+    return tuple(value for value in values if value in at[dim]) if dim in at else values
+
+
+def _joined(stage: Stage, wanted: Coordinates, pieces: Sequence[tuple[Coordinates, Any]]) -> Any:
+    """One result at the wanted coordinates; the very object if there is nothing to join or cut."""
+    if len(pieces) == 1 and all(wanted.get(dim, held) == held for dim, held in pieces[0][0].items()):
+        return pieces[0][1]
+    return stage.result(**join(stage.outputs, wanted, pieces))
+
+
+def _arguments(stage: Stage, work: Work) -> Iterator[tuple[Input, tuple[Work, ...]]]:
+    for position, sources in enumerate(work.inputs or ()):
+        yield stage.inputs[min(position, len(stage.inputs) - 1)], sources
+
+
+def _transient_inputs(work: Work) -> Iterator[Work]:
+    for source in chain(*(work.inputs or ())):
+        if source.inputs is not None:
+            yield source
+            yield from _transient_inputs(source)
+
+
+def _uses(works: Sequence[Work]) -> Counter[str]:
+    """How often each transient or resident result is asked for in one task, if each is made once."""
+    uses: Counter[str] = Counter()
+    makers = list(works)
+    while makers:
+        for source in chain(*(makers.pop().inputs or ())):
+            if source.inputs is not None or source.node.stage.resident:
+                uses[source.held_as] += 1
+                if uses[source.held_as] == 1:
+                    makers.append(source)
+    return uses

@@ -1,0 +1,77 @@
+"""What travels to a worker: the description of a chunk and of all that it needs. Never data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from pipeline.declare.coordinates import Coordinates
+from pipeline.declare.stage import Stage, stage_of
+from pipeline.store.files import FileVersion
+from pipeline.store.store import Store
+
+
+@dataclass(frozen=True)
+class NodeWork:
+    """The part that all chunks of a node share. The function travels by name."""
+
+    name: str
+    function: Callable[..., Any]
+    parameters: dict[str, Any]
+    chunk: dict[str, int]
+    backend: str
+    device_memory: int = 0
+    """Bytes that a task is expected to need on a GPU beside its resident inputs."""
+
+    @property
+    def stage(self) -> Stage:
+        return stage_of(self.function)
+
+
+@dataclass(frozen=True, eq=False)
+class Work:
+    """One chunk to compute; or to load, if `inputs` is None."""
+
+    node: NodeWork
+    coordinates: Coordinates
+    key: str
+    inputs: tuple[tuple[Work, ...], ...] | None
+    files: dict[str, FileVersion] = field(default_factory=dict)
+
+    @property
+    def held_as(self) -> str:
+        """Under what name a worker holds the result: in the memory of which backend matters too."""
+        return f"{self.key}-{self.node.backend}"
+
+
+@dataclass(frozen=True)
+class RunContext:
+    """What all tasks of a run share."""
+
+    store: Store
+    run: str
+    backend: str
+    """Of the cluster."""
+    resident_bytes: int
+    """Bound of a worker's resident results in host memory."""
+    device_resident_bytes: int | None = None
+    """Likewise on its GPU; None is a share of what the GPU has."""
+
+    @property
+    def topic(self) -> str:
+        """The topic of Dask's event log that this run's events go to."""
+        return f"quarkline-{self.run}"
+
+
+@dataclass(frozen=True)
+class Report:
+    """How one chunk ended: the only thing that a task returns."""
+
+    key: str
+    state: str
+    """done | present (was in the store) | failed | blocked (an input failed)"""
+    error: str = ""
+    details: str = ""
+    fatal: bool = False
+    """Nothing later can succeed either (the store cannot be written)."""

@@ -1,0 +1,124 @@
+"""The stage of generalised perambulators: currents between a source and a sink of distillation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Annotated, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline import At, Dims, Resources, stage
+from stages.distillation.laplace_eigenvectors import LaplaceBasis
+from stages.distillation.perambulator import free_bytes
+from stages.lqcd.dirac.wilson import WilsonOperator
+from stages.lqcd.distillation.columns import FullColumns
+from stages.lqcd.distillation.generalised_perambulators import Ends, generalised_perambulators
+from stages.lqcd.distillation.insertions import Insertions
+from stages.lqcd.distillation.projected import library
+from stages.lqcd.kernels.gamma import SPINS
+from stages.lqcd.multigrid.hierarchy import Hierarchy
+from stages.lqcd.spectroscopy.gammas import NAMES
+from stages.lqcd.spectroscopy.methods import make_method
+from stages.mesons.propagator import record
+from stages.shared.kernel_choices import recorded_choices
+
+
+class CurrentInsertion(NamedTuple):
+    """G(t) = V^dag(t_f) M^-1 [Gamma e^{ipx} D](t) M^-1 V(t_0), DeGrand-Rossi basis, lattice units.
+
+    The sum over all t with Gamma = 1, p = 0 and no displacement is -d/dm of the perambulator.
+    """
+
+    insertion: Annotated[
+        np.ndarray,
+        Dims(
+            "source",
+            "separation",
+            "time",
+            "gamma",
+            "momentum",
+            "displacement",
+            "spin_sink",
+            "sink",
+            "spin_source",
+            "eigenvector",
+            pieces={"source": 1, "separation": 1, "time": 1},
+        ),
+    ]
+    """complex128; time of the current, that of the lattice; momenta and displacements in the order given."""
+    source_time: Annotated[np.ndarray, Dims("source")]
+    """int64, t_0."""
+    sink_time: Annotated[np.ndarray, Dims("source", "separation")]
+    """int64, t_f = t_0 + separation, around the lattice."""
+    residual: Annotated[np.ndarray, Dims("source", "spin_source", "eigenvector")]
+    """|b - A x| / |b| of the even-odd systems of the sources, recomputed in double precision."""
+    full_residual: Annotated[np.ndarray, Dims("source", "spin_source", "eigenvector")]
+    """|b - M x| / |b| of the whole lattice."""
+    sink_residual: Annotated[np.ndarray, Dims("source", "separation", "spin_sink", "sink")]
+    """Likewise of the solutions from the sinks."""
+    sink_full_residual: Annotated[np.ndarray, Dims("source", "separation", "spin_sink", "sink")]
+
+
+@stage(
+    version="1",
+    over=("config", "source"),
+    resources=Resources(device=1),
+    unkeyed=("max_iterations", "block"),
+    labels={"gamma": NAMES},
+)
+def current_insertion(
+    operator: WilsonOperator,
+    basis: LaplaceBasis,
+    columns: FullColumns,
+    hierarchy: Hierarchy | None = None,
+    *,
+    at: At,
+    separations: Sequence[int],
+    momenta: Sequence[tuple[int, int, int]] = ((0, 0, 0),),
+    displacements: Sequence[str] = ("",),
+    solver: str,
+    tolerance: float,
+    precision: str = "double-single",
+    max_iterations: int = 20_000,
+    block: int = 32,
+) -> CurrentInsertion:
+    """G of a chunk's source times, with all sixteen Dirac matrices on every slice of the lattice.
+
+    separations: of sink and source, 1 to T - 1. displacements: words of steps such as '+x', along the links
+    of the operator (`stages.lqcd.distillation.generalised_perambulators`); '' is none. solver, precision,
+    tolerance: as for `stages.mesons.propagator.propagator`. A slice that several lines of a chunk begin or
+    end on is solved for once. Raises InputError, and NotConverged where a solve misses its tolerance.
+    """
+    ends = Ends(columns, tuple(separations))
+    insertions = Insertions(operator.lattice, tuple(momenta), tuple(displacements))
+    method = make_method(solver, precision, tolerance, max_iterations, hierarchy)
+    free = partial(free_bytes, library(operator))
+    with recorded_choices(at):
+        result, made = generalised_perambulators(
+            operator, basis.vectors, ends, insertions, method, block, free, lambda *done: at.progress(*done)
+        )
+    record(at, solver, precision, made)
+    k = columns.eigenvectors
+    spinors = result.reshape(*result.shape[:-2], SPINS, k, SPINS, k)
+    residual, full_residual = (_by_line(found, ends) for found in (made.residual, made.full_residual))
+    return CurrentInsertion(
+        spinors,
+        np.array(columns.source_times),
+        ends.sinks,
+        residual[0],
+        full_residual[0],
+        residual[1],
+        full_residual[1],
+    )
+
+
+def _by_line(found: Sequence[NDArray[np.float64]], ends: Ends) -> tuple[NDArray, NDArray]:
+    """Of the blocks of `ends.times`: those of the sources, and those of the sinks of each line."""
+    residuals = np.concatenate(found).reshape(len(ends.times), SPINS, -1)
+    sources, sinks = (
+        [ends.times.index(time) for time in times]
+        for times in (ends.sources.source_times, ends.sinks.ravel().tolist())
+    )
+    return residuals[sources], residuals[sinks].reshape(*ends.sinks.shape, *residuals.shape[1:])

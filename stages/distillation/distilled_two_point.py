@@ -1,0 +1,190 @@
+"""Stages of meson two-point functions from perambulators, or from sink projections of stochastic LapH."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from itertools import combinations
+from typing import Annotated, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline import At, Chunks, Dims, Resources, stage
+from stages.distillation.operator_elementals import Elementals
+from stages.distillation.perambulator import Perambulator, SinkProjection
+from stages.ensemble.staggered_operator import on_device
+from stages.lqcd.distillation.columns import StochasticColumns
+from stages.lqcd.lattice.errors import InputError
+from stages.lqcd.spectroscopy.distilled_mesons import (
+    QuarkLine,
+    correlation_matrix,
+    dirac_correlators,
+    perambulator_pairs,
+    stochastic_pairs,
+)
+from stages.lqcd.spectroscopy.elemental_table import ElementalTable
+from stages.lqcd.spectroscopy.gammas import NAMES
+from stages.lqcd.spectroscopy.operators import MesonOperator, words_of
+
+Momenta = Sequence[tuple[int, int, int]]
+LINES = ("quark", "antiquark")
+
+
+class LaphMesons(NamedTuple):
+    """Two-point functions of one configuration, summed over the source's slice, lattice units.
+
+    Time counts from the source. Signs and normalisation: `stages.lqcd.spectroscopy.distilled_mesons`.
+    """
+
+    correlator: Annotated[np.ndarray, Dims("source", "gamma", "momentum", "time")]
+    """complex128, of psibar G psi for all sixteen Dirac matrices."""
+    matrix: Annotated[np.ndarray, Dims("source", "momentum", "operator", "source_operator", "time")]
+    """complex128, in the order of the operators given."""
+    source_time: Annotated[np.ndarray, Dims("source")]
+    """int64, the source's slice."""
+    noise: Annotated[np.ndarray, Dims("source", "line")]
+    """int64, the noise vectors of both quark lines, whose interchange is averaged over; -1 without noise."""
+
+
+@stage(
+    version="1",
+    over=("config", "source"),
+    resources=Resources(device=1),
+    labels={"gamma": NAMES, "line": LINES},
+)
+def distilled_mesons(
+    perambulator: Perambulator,
+    elementals: Elementals,
+    *,
+    at: At,
+    extents: tuple[int, int, int, int],
+    displacements: Sequence[str] = ("",),
+    momenta: Momenta = ((0, 0, 0),),
+    operators: Sequence[str] = ("Gamma5",),
+) -> LaphMesons:
+    """Mesons of full distillation, source time by source time.
+
+    extents: of the lattice, x y z t. displacements: those of the elementals. momenta: of the mesons; they or
+    their opposites are among those of the elementals. operators: those of the correlation matrix, such as
+    'Gamma5' or '0.5 Identity[+x] - 0.5 Identity[-x]' (`stages.lqcd.spectroscopy.operators`). Raises
+    InputError.
+    """
+    tau = perambulator.perambulator
+    table = table_of(elementals, displacements, extents, tau.shape[-1])
+    parsed, k = [MesonOperator.parse(text) for text in operators], table.eigenvectors
+    made, times = [], [int(time) for time in perambulator.source_time]
+    for number, time in enumerate(times):
+        here = on_device(np.ascontiguousarray(tau[number][:, :, :k]), at.backend)
+        made.append(_measured(perambulator_pairs(here, table, time, momenta, words_of(parsed)), parsed))
+        at.progress(number + 1, len(times))
+    return _joined(made, times, [(-1, -1)] * len(times))
+
+
+@stage(
+    version="1",
+    over=("config",),
+    resources=Resources(device=1),
+    labels={"gamma": NAMES, "line": LINES},
+)
+def stochastic_mesons(
+    projections: Chunks[SinkProjection],
+    columns: Chunks[StochasticColumns],
+    elementals: Elementals,
+    *,
+    at: At,
+    extents: tuple[int, int, int, int],
+    displacements: Sequence[str] = ("",),
+    momenta: Momenta = ((0, 0, 0),),
+    operators: Sequence[str] = ("Gamma5",),
+) -> LaphMesons:
+    """Mesons of stochastic LapH of a configuration: a source for each slice and pair of noise vectors.
+
+    columns: those of the sources that were projected. Parameters as for `distilled_mesons`. Raises InputError
+    also where a slice has one noise vector alone.
+    """
+    parsed = [MesonOperator.parse(text) for text in operators]
+    made: list[tuple[NDArray, NDArray]] = []
+    times: list[int] = []
+    noise: list[tuple[int, int]] = []
+    sources = _by_start(projections, columns)
+    for done, (start, each) in enumerate(sources.items(), start=1):
+        table = table_of(elementals, displacements, extents, next(iter(each.values())).columns.eigenvectors)
+        for time, lines in _lines(start, each, table.eigenvectors, at.backend):
+            for pair in combinations(sorted(lines), 2):
+                one, other = (lines[number] for number in pair)
+                both = [(one, other), (other, one)]
+                pairs = [stochastic_pairs(*two, table, time, momenta, words_of(parsed)) for two in both]
+                made.append(_measured((pairs[0] + pairs[1]) / 2, parsed))
+                times.append(time)
+                noise.append(pair)
+        at.progress(done, len(sources))
+    return _joined(made, times, noise)
+
+
+class _Projected(NamedTuple):
+    """Where the projection of one source is: its number among those of a chunk."""
+
+    projection: NDArray
+    number: int
+    columns: StochasticColumns
+
+    def line(self, time: int, eigenvectors: int, backend: str) -> QuarkLine:
+        """Of its source on a slice."""
+        subsets = self.columns.subsets
+        width = subsets.spin * subsets.eigenvector
+        rho = self.columns.on_slice(time, range(self.number * width, (self.number + 1) * width))
+        here = np.ascontiguousarray(self.projection[self.number][:, :, :eigenvectors])
+        return QuarkLine(on_device(here, backend), on_device(rho, backend))
+
+
+def _by_start(
+    projections: Chunks[SinkProjection], columns: Chunks[StochasticColumns]
+) -> dict[int, dict[int, _Projected]]:
+    """Projections by the subset of times of their source, and by the number of their noise vector."""
+    found: dict[int, dict[int, _Projected]] = defaultdict(dict)
+    for (_, projected), (_, named) in zip(projections, columns, strict=True):
+        for number, (start, noise) in enumerate(named.sources):
+            found[start][noise] = _Projected(projected.projection, number, named)
+    for start, each in found.items():
+        if len(each) < 2:
+            raise InputError(
+                f"the source at t = {start} has one noise vector, but the two quark lines of a meson need "
+                "one each: take 2 vectors or more"
+            )
+    return found
+
+
+def _lines(
+    start: int, found: dict[int, _Projected], eigenvectors: int, backend: str
+) -> Iterator[tuple[int, dict[int, QuarkLine]]]:
+    """The slices of a subset of times, each with the quark lines from there by noise vector."""
+    columns = next(iter(found.values())).columns
+    for time in range(start, columns.time_extent, columns.subsets.time):
+        yield time, {noise: each.line(time, eigenvectors, backend) for noise, each in found.items()}
+
+
+def table_of(
+    elementals: Elementals,
+    displacements: Sequence[str],
+    extents: tuple[int, int, int, int],
+    eigenvectors: int,
+) -> ElementalTable:
+    """The elementals by momentum and displacement. Raises InputError."""
+    x, y, z = np.asarray(elementals.momentum).T.tolist()
+    momenta = tuple(zip(x, y, z, strict=True))
+    return ElementalTable(elementals.elementals, momenta, tuple(displacements), extents, eigenvectors)
+
+
+def _measured(pairs: NDArray, operators: Sequence[MesonOperator]) -> tuple[NDArray, NDArray]:
+    """All sixteen correlators ``[gamma, momentum, time]`` and the matrix ``[momentum, A, B, time]``."""
+    sixteen = [dirac_correlators(each[:, 0, 0], NAMES) for each in pairs]
+    words = words_of(operators)
+    return np.stack(sixteen, axis=1), np.stack([correlation_matrix(each, operators, words) for each in pairs])
+
+
+def _joined(
+    made: Sequence[tuple[NDArray, NDArray]], times: list[int], noise: list[tuple[int, int]]
+) -> LaphMesons:
+    correlators, matrices = zip(*made, strict=True)
+    return LaphMesons(np.stack(correlators), np.stack(matrices), np.array(times), np.array(noise))

@@ -1,0 +1,148 @@
+"""Stages that solve the Dirac equation in distillation's space; solutions live as long as their block."""
+
+from __future__ import annotations
+
+from functools import partial
+from types import ModuleType
+from typing import Annotated, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline import At, Dims, Resources, stage
+from stages.distillation.laplace_eigenvectors import LaplaceBasis
+from stages.lqcd.dirac.wilson import WilsonOperator
+from stages.lqcd.distillation.columns import Columns, FullColumns, StochasticColumns
+from stages.lqcd.distillation.projected import library, projected_solutions
+from stages.lqcd.eigen.memory import available_bytes
+from stages.lqcd.kernels.gamma import SPINS
+from stages.lqcd.multigrid.hierarchy import Hierarchy
+from stages.lqcd.spectroscopy.methods import make_method
+from stages.mesons.propagator import record
+from stages.shared.kernel_choices import recorded_choices
+
+PROJECTION_SHARE = 0.5
+"""Of the memory that is free after a solve, what products of solutions may take."""
+
+
+class Perambulator(NamedTuple):
+    """tau(t', t) = V^dag(t') M^-1 V(t) of full distillation, DeGrand-Rossi basis, lattice units."""
+
+    perambulator: Annotated[
+        np.ndarray,
+        Dims("source", "time", "spin_sink", "sink", "spin_source", "eigenvector", pieces={"source": 1}),
+    ]
+    """complex128; time of the sink, that of the lattice; sink, eigenvector: of the Laplacian, ascending."""
+    source_time: Annotated[np.ndarray, Dims("source")]
+    """int64."""
+    residual: Annotated[np.ndarray, Dims("source", "spin_source", "eigenvector")]
+    """|b - A x| / |b| of the even-odd system solved, recomputed in double precision."""
+    full_residual: Annotated[np.ndarray, Dims("source", "spin_source", "eigenvector")]
+    """|b - M x| / |b| of the whole lattice."""
+
+
+class SinkProjection(NamedTuple):
+    """V^dag(t) M^-1 times the diluted noise of stochastic LapH, as `Perambulator`."""
+
+    projection: Annotated[
+        np.ndarray, Dims("source", "time", "spin", "eigenvector", "column", pieces={"source": 1})
+    ]
+    """complex128; columns of a source: subsets of spins, then of eigenvectors (fastest)."""
+    residual: Annotated[np.ndarray, Dims("source", "column")]
+    full_residual: Annotated[np.ndarray, Dims("source", "column")]
+
+
+@stage(
+    version="1",
+    over=("config", "source"),
+    resources=Resources(device=1),
+    unkeyed=("max_iterations", "block"),
+)
+def perambulator(
+    operator: WilsonOperator,
+    basis: LaplaceBasis,
+    columns: FullColumns,
+    hierarchy: Hierarchy | None = None,
+    *,
+    at: At,
+    solver: str,
+    tolerance: float,
+    precision: str = "double-single",
+    max_iterations: int = 20_000,
+    block: int = 32,
+) -> Perambulator:
+    """tau of a chunk's source times: every eigenvector and spin is a right-hand side, `block` at a time.
+
+    solver, precision, tolerance: as for `stages.mesons.propagator.propagator`. Raises InputError, and
+    NotConverged where a solve misses its tolerance.
+    """
+    result, residual, full = _solve(
+        operator, basis, columns, hierarchy, at, solver, tolerance, precision, max_iterations, block
+    )
+    k = columns.eigenvectors
+    shape = (len(columns.source_times), SPINS, k)
+    tau = result.reshape(*result.shape[:3], *shape)
+    return Perambulator(
+        np.ascontiguousarray(np.moveaxis(tau, 3, 0)),
+        np.array(columns.source_times),
+        residual.reshape(shape),
+        full.reshape(shape),
+    )
+
+
+@stage(
+    version="1",
+    over=("config", "source"),
+    resources=Resources(device=1),
+    unkeyed=("max_iterations", "block"),
+)
+def sink_projection(
+    operator: WilsonOperator,
+    basis: LaplaceBasis,
+    columns: StochasticColumns,
+    hierarchy: Hierarchy | None = None,
+    *,
+    at: At,
+    solver: str,
+    tolerance: float,
+    precision: str = "double-single",
+    max_iterations: int = 20_000,
+    block: int = 32,
+) -> SinkProjection:
+    """Solutions of a chunk's diluted noise, projected; parameters and errors as for `perambulator`."""
+    result, residual, full = _solve(
+        operator, basis, columns, hierarchy, at, solver, tolerance, precision, max_iterations, block
+    )
+    shape = (len(columns.sources), -1)
+    projection = result.reshape(*result.shape[:3], *shape)
+    return SinkProjection(
+        np.ascontiguousarray(np.moveaxis(projection, 3, 0)), residual.reshape(shape), full.reshape(shape)
+    )
+
+
+def _solve(
+    operator: WilsonOperator,
+    basis: LaplaceBasis,
+    columns: Columns,
+    hierarchy: Hierarchy | None,
+    at: At,
+    solver: str,
+    tolerance: float,
+    precision: str,
+    max_iterations: int,
+    block: int,
+) -> tuple[NDArray[np.complex128], NDArray[np.float64], NDArray[np.float64]]:
+    """Projections ``[time, spin, eigenvector, column]``, and both residuals of each column."""
+    method = make_method(solver, precision, tolerance, max_iterations, hierarchy)
+    free = partial(free_bytes, library(operator))
+    with recorded_choices(at):
+        result, made = projected_solutions(
+            operator, basis.vectors, columns, method, block, free, lambda *done: at.progress(*done)
+        )
+    record(at, solver, precision, made)
+    return result, np.concatenate(made.residual), np.concatenate(made.full_residual)
+
+
+def free_bytes(xp: ModuleType) -> int:
+    """What products of solutions may take now, where arrays of `xp` are."""
+    return int(PROJECTION_SHARE * available_bytes(xp))

@@ -1,0 +1,1 @@
+"""Stages of gauge configurations: files, heat bath, smearing, fermion operators."""

@@ -1,0 +1,37 @@
+"""Stages that turn a gauge configuration into a fermion operator, on the device that solves."""
+
+from __future__ import annotations
+
+from pipeline import At, stage
+from stages.ensemble.configuration import GaugeLinks
+from stages.lqcd.dirac.staggered import StaggeredDslash
+from stages.lqcd.gauge import hisq
+from stages.lqcd.kernels.dispatch import Array
+from stages.lqcd.kernels.transfer import to_device
+
+
+@stage(version="1", over=("config",), transient=True, resident=True)
+def hisq_links(gauge: GaugeLinks, *, at: At, boundary: str, naik_epsilon: float) -> StaggeredDslash:
+    """D with HISQ links in MILC's normalisation, made once per configuration and worker.
+
+    What stays on the worker is the operator, so that all solves share its packed links, too.
+
+    boundary: 'periodic' or 'antiperiodic' in t; naik_epsilon: 0 for light quarks. Raises InputError.
+    """
+    links = on_device(gauge.links, at.backend)
+    made = hisq.hisq_links(links, gauge.lattice, boundary=boundary, naik_epsilon=naik_epsilon)
+    at.record(reunitarisation_deviation=made.deviation, u3_fallbacks=made.u3_fallbacks)
+    return StaggeredDslash(made)
+
+
+@stage(version="1", over=("config",), transient=True, resident=True)
+def naive_links(gauge: GaugeLinks, *, at: At, boundary: str) -> StaggeredDslash:
+    """D of the unimproved staggered operator, whose one-link current is conserved. Raises InputError."""
+    made = hisq.naive_links(on_device(gauge.links, at.backend), gauge.lattice, boundary=boundary)
+    at.record(reunitarisation_deviation=made.deviation)
+    return StaggeredDslash(made)
+
+
+def on_device(array: Array, backend: str) -> Array:
+    """The array as the backend's: NumPy for 'cpu', CuPy on the current device for 'cuda'."""
+    return to_device(array) if backend == "cuda" else array

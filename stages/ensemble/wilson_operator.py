@@ -1,0 +1,70 @@
+"""The stage that turns a gauge configuration into a Wilson-clover operator, on the device that solves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pipeline import At, stage
+from stages.ensemble.configuration import GaugeLinks
+from stages.ensemble.staggered_operator import on_device
+from stages.lqcd.dirac.wilson import WilsonDslash, WilsonOperator, mass_of_kappa
+from stages.lqcd.gauge.reunitarise import to_su3
+from stages.lqcd.gauge.stout import ALL_DIRECTIONS, SPATIAL_DIRECTIONS, stout_links
+from stages.lqcd.gauge.wilson_links import Anisotropy, wilson_links
+from stages.lqcd.kernels.dispatch import Array
+from stages.lqcd.lattice.errors import InputError
+from stages.lqcd.lattice.geometry import Lattice
+
+
+@stage(version="1", over=("config",), transient=True, resident=True)
+def wilson_operator(
+    gauge: GaugeLinks,
+    *,
+    at: At,
+    boundary: str,
+    kappa: float | None = None,
+    mass: float | None = None,
+    csw: float | Sequence[float] = 0.0,
+    xi0: float = 1.0,
+    nu: float = 1.0,
+    stout: Mapping[str, Any] | None = None,
+) -> WilsonOperator:
+    """M with a clover term, as Chroma defines it, made once per configuration and worker.
+
+    kappa or mass: m = 1 / (2 kappa) - 4, one of the two. csw: the clover coefficient, or (csw_r, csw_t) of
+    the spatial and the temporal planes. boundary: 'periodic', 'antiperiodic' or 'dirichlet' in t. xi0, nu:
+    bare anisotropy and speed of light. stout: {rho, steps, spatial}, smearing of the links of M, in space
+    alone where `spatial` is true; thin links unless given. Raises InputError.
+    """
+    coefficient = float(csw) if isinstance(csw, (int, float)) else _planes(csw)
+    links = on_device(gauge.links, at.backend)
+    made = wilson_links(
+        smeared(links, gauge.lattice, **stout) if stout else links,
+        gauge.lattice,
+        boundary=boundary,
+        csw=coefficient,
+        anisotropy=Anisotropy(xi0, nu),
+    )
+    at.record(reunitarisation_deviation=made.deviation)
+    return WilsonOperator(WilsonDslash(made), mass_of(kappa, mass))
+
+
+def smeared(links: Array, lattice: Lattice, *, rho: float, steps: int, spatial: bool = False) -> Array:
+    """Stout links, of all directions or of those in space; made unitary first."""
+    su3, _ = to_su3(links.astype(complex))
+    directions = SPATIAL_DIRECTIONS if spatial else ALL_DIRECTIONS
+    return stout_links(su3, lattice, rho, steps, directions)
+
+
+def mass_of(kappa: float | None, mass: float | None) -> float:
+    """The mass m of M, given as kappa or as it is. Raises InputError unless exactly one is given."""
+    if (kappa is None) == (mass is None):
+        raise InputError(f"a quark has either a kappa or a mass, got kappa {kappa} and mass {mass}")
+    return mass_of_kappa(kappa) if kappa is not None else float(mass or 0.0)
+
+
+def _planes(csw: Sequence[float]) -> tuple[float, float]:
+    if len(csw) != 2:
+        raise InputError(f"csw is a number, or [csw_r, csw_t], got {list(csw)}")
+    return float(csw[0]), float(csw[1])

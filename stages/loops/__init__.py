@@ -1,0 +1,1 @@
+"""Stages of quark loops: deflation spaces, current loops, low modes, disconnected correlators."""

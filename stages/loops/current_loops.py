@@ -1,0 +1,259 @@
+"""Stages that measure quark loops: stochastic ones per noise vector, and the exact trace on tiny lattices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, NamedTuple
+
+import numpy as np
+
+from pipeline import At, Dims, Resources, stage
+from stages.lqcd.dirac.staggered import StaggeredDslash
+from stages.lqcd.estimators.exact import exact_loops as exact_trace
+from stages.lqcd.estimators.split_even import SplitEvenTrace
+from stages.lqcd.estimators.stochastic import Loops, stochastic_loops
+from stages.lqcd.estimators.trace import LoopTrace, Progress
+from stages.lqcd.estimators.trace import current_links as choose_links
+from stages.lqcd.kernels.dispatch import Array, array_module
+from stages.lqcd.lattice.errors import InputError
+from stages.lqcd.lattice.geometry import DIRECTIONS, EVEN, ODD, PARITIES
+from stages.lqcd.noise import Dilution, noise_vectors
+from stages.lqcd.noise.probing import probed
+from stages.lqcd.solvers.block_cgrq import BlockCGrQ
+from stages.lqcd.solvers.cg import BatchedCG
+from stages.lqcd.solvers.deflation import DeflatedSolver, StaggeredDeflation
+from stages.lqcd.solvers.krylov import KrylovSolver
+from stages.shared.kernel_choices import recorded_choices
+
+FLAVOURS = ("light", "strange", "light - strange")
+SOLVERS: dict[str, type[KrylovSolver]] = {"block_cgrq": BlockCGrQ, "batched_cg": BatchedCG}
+LABELS = {"direction": DIRECTIONS, "parity": PARITIES}
+FLAVOUR_LABELS = {"flavour": FLAVOURS, **LABELS}
+INNER = {"double": None, "double-single": "single"}
+
+
+class CurrentLoops(NamedTuple):
+    """Loops of each noise vector and probe, float64, lattice units, MILC's sign and normalisation.
+
+    current: J_mu(t) = - sum_x Im tr { eta_mu U_mu(x) [D (4 m^2 - D^2)^-1](x + mu, x) }, direction x, y, z, t;
+    condensate: psibar-psi = (2/V) tr M^-1 over the sites of a parity. The mean over probes is one estimate,
+    whose error shows between noise vectors; without probing there is the one probe 0.
+    """
+
+    current: Annotated[np.ndarray, Dims("noise", "probe", "direction", "time")]
+    condensate: Annotated[np.ndarray, Dims("noise", "probe", "parity")]
+
+
+class FlavourLoops(NamedTuple):
+    """As `CurrentLoops`, of all `FLAVOURS` on the same noise."""
+
+    current: Annotated[np.ndarray, Dims("noise", "probe", "flavour", "direction", "time")]
+    condensate: Annotated[np.ndarray, Dims("noise", "probe", "flavour", "parity")]
+
+
+class ExactLoops(NamedTuple):
+    """As `CurrentLoops`, without noise."""
+
+    current: Annotated[np.ndarray, Dims("direction", "time")]
+    condensate: Annotated[np.ndarray, Dims("parity")]
+
+
+@stage(
+    version="2",
+    over=("config", "noise", "probe"),
+    resources=Resources(device=1),
+    chunk_in_key=True,
+    unkeyed=("max_iterations",),
+    labels=LABELS,
+)
+def current_loops(
+    dslash: StaggeredDslash,
+    deflation: StaggeredDeflation | None = None,
+    *,
+    at: At,
+    mass: float,
+    tolerance: float,
+    seed: int,
+    noise: str,
+    dilution: Mapping[str, Any],
+    current_links: str = "thin",
+    solver: str = "block_cgrq",
+    precision: str = "double-single",
+    max_iterations: int = 20_000,
+    block: int = 16,
+    deflated_noise: bool = False,
+) -> CurrentLoops:
+    """The one-link taste-singlet vector current and the condensate from the noise vectors and probes of a
+    chunk.
+
+    mass: m of M = 2 m + D. tolerance: of |eta - A x| / |eta| for A = 4 m^2 - D^2, every right-hand side.
+    noise: 'z2', 'z4', 'u1' or 'gaussian', with `seed` and the configuration's label. dilution: {color, time,
+    displacement} (`stages.lqcd.noise.dilution`). current_links: 'thin', 'smeared' or 'fat'. solver:
+    'block_cgrq' or 'batched_cg', `block` right-hand sides at a time. precision: 'double', or 'double-single'
+    (single inside, residuals in double). deflation: speeds up the solves; with `deflated_noise` the loops are
+    those of the remainder, without the part of its modes, which `stages.loops.low_mode_loops` gives exactly,
+    and tolerances are relative to (1 - P) eta. Raises InputError, and NotConverged where a solve misses its
+    tolerance.
+    """
+    made = make_solver(solver, precision, tolerance, max_iterations)
+    trace = loop_trace(dslash, mass, current_links, made, deflation, deflated_noise)
+    vectors = sources(dslash, at, seed, noise)
+    with recorded_choices(at):
+        loops = stochastic_loops(trace, vectors, Dilution.parse(dilution), block, progress_of(at, trace))
+    record(at, solver, precision, trace)
+    return CurrentLoops(*by_probe(loops, at))
+
+
+@stage(
+    version="1",
+    over=("config", "noise", "probe"),
+    resources=Resources(device=1),
+    chunk_in_key=True,
+    unkeyed=("max_iterations",),
+    labels=FLAVOUR_LABELS,
+)
+def split_even_loops(
+    dslash: StaggeredDslash,
+    deflation: StaggeredDeflation | None = None,
+    *,
+    at: At,
+    light: float,
+    strange: float,
+    tolerance: float,
+    seed: int,
+    noise: str,
+    dilution: Mapping[str, Any],
+    current_links: str = "thin",
+    solver: str = "block_cgrq",
+    precision: str = "double-single",
+    max_iterations: int = 20_000,
+    block: int = 16,
+    deflated_noise: bool = False,
+) -> FlavourLoops:
+    """Loops of two masses and the split-even estimate of their difference, from one solve of each mass.
+
+    light, strange: m of M = 2 m + D; the other parameters as for `current_loops`, on the same sources. What
+    is solved gives the plain difference as well: entries 0 - 1 along `flavour`, beside entry 2
+    (`stages.lqcd.estimators.split_even`). Raises as `current_loops`.
+    """
+    made = make_solver(solver, precision, tolerance, max_iterations)
+    deflate = (deflation, deflated_noise)
+    traces = [loop_trace(dslash, mass, current_links, made, *deflate) for mass in (light, strange)]
+    vectors = sources(dslash, at, seed, noise)
+    with recorded_choices(at):
+        report = progress_of(at, *traces)
+        loops = stochastic_loops(SplitEvenTrace(*traces), vectors, Dilution.parse(dilution), block, report)
+    record(at, solver, precision, *traces)
+    return FlavourLoops(*by_probe(loops, at))
+
+
+@stage(version="1", over=("config", "noise", "probe"), transient=True)
+def flavour_loops(light: CurrentLoops, strange: CurrentLoops, *, at: At) -> FlavourLoops:
+    """Light, strange, and their plain difference on the same noise."""
+    pairs = zip(light, strange, strict=True)
+    return FlavourLoops(*(np.stack([a, b, a - b], axis=2) for a, b in pairs))
+
+
+@stage(
+    version="1",
+    over=("config",),
+    resources=Resources(device=1),
+    unkeyed=("max_iterations",),
+    labels=LABELS,
+)
+def exact_loops(
+    dslash: StaggeredDslash,
+    *,
+    at: At,
+    mass: float,
+    tolerance: float,
+    current_links: str = "thin",
+    solver: str = "block_cgrq",
+    precision: str = "double-single",
+    max_iterations: int = 20_000,
+    block: int = 16,
+) -> ExactLoops:
+    """The same loops exactly, by a point source on every site and colour; parameters as for `current_loops`.
+
+    Raises InputError above 6^4 sites.
+    """
+    trace = loop_trace(dslash, mass, current_links, make_solver(solver, precision, tolerance, max_iterations))
+    with recorded_choices(at):
+        loops = exact_trace(trace, array_module(dslash.links.thin), block, progress_of(at, trace))
+    record(at, solver, precision, trace)
+    return ExactLoops(loops.current[0], loops.density[0])
+
+
+def make_solver(name: str, precision: str, tolerance: float, max_iterations: int) -> KrylovSolver:
+    """The solver that a parameter file names. Raises InputError."""
+    for kind, value, known in (("solver", name, SOLVERS), ("precision", precision, INNER)):
+        if value not in known:
+            raise InputError(f"{kind} must be one of {', '.join(known)}, got {value!r}")
+    return SOLVERS[name](tolerance, max_iterations, INNER[precision])
+
+
+def loop_trace(
+    dslash: StaggeredDslash,
+    mass: float,
+    choice: str,
+    solver: KrylovSolver,
+    deflation: StaggeredDeflation | None = None,
+    deflated_noise: bool = False,
+) -> LoopTrace:
+    """What solves and contracts, in double precision outside; deflated solves, and traces, if wanted."""
+    if deflated_noise and deflation is None:
+        raise InputError("deflated noise needs the modes that it is orthogonal to: give a deflation")
+    deflated = solver if deflation is None else DeflatedSolver(solver, deflation)
+    links = choose_links(dslash.links, choice)
+    projection = deflation if deflated_noise else None
+    return LoopTrace(dslash.astype(np.complex128), links, mass, deflated, projection)
+
+
+def sources(dslash: StaggeredDslash, at: At, seed: int, kind: str) -> list[Array]:
+    """Noise vectors times probes of a chunk, even and odd sites, ``[site, 3, noise * probe]`` each."""
+    lattice, label = dslash.lattice, str(at.one("config"))
+    indices, xp = [int(index) for index in at["noise"]], array_module(dslash.links.thin)
+    vectors = (noise_vectors(lattice, parity, label, seed, indices, kind, xp=xp) for parity in (EVEN, ODD))
+    return [probed(noise, lattice, parity, probes(at)) for parity, noise in enumerate(vectors)]
+
+
+def probes(at: At) -> list[int]:
+    """The probes of a chunk: probe 0 is the noise itself, and is what one gets who does not probe."""
+    return [int(number) for number in at["probe"]] if "probe" in at else [0]
+
+
+def by_probe(loops: Loops, at: At) -> Iterator[np.ndarray]:
+    """Arrays ``[noise * probe, ...]`` as ``[noise, probe, ...]``."""
+    return (array.reshape(-1, len(probes(at)), *array.shape[1:]) for array in loops)
+
+
+def progress_of(at: At, *traces: LoopTrace) -> Progress:
+    """Reports blocks done, with the iterations of the latest and the largest residual so far."""
+
+    def report(done: int, total: int) -> None:
+        iterations = traces[0].record.iterations[-1]
+        residual = max(trace.record.residual for trace in traces)
+        at.progress(done, total, iterations=iterations, residual=residual)
+
+    return report
+
+
+def record(at: At, solver: str, precision: str, *traces: LoopTrace) -> None:
+    """Keeps with the chunk how it was solved; residuals are the largest of all right-hand sides.
+
+    traces: of one mass each.
+    """
+    solves = [trace.record for trace in traces]
+    seconds, rhs = sum(solve.seconds for solve in solves), sum(solve.rhs for solve in solves)
+    at.record(
+        solver=solver,
+        precision=precision,
+        extents=list(traces[0].lattice.extents),
+        rhs=rhs,
+        iterations=[number for solve in solves for number in solve.iterations],
+        residual_max=max(solve.residual for solve in solves),
+        full_residual_max=max(solve.full_residual for solve in solves),
+        solve_seconds=seconds,
+        seconds_per_rhs=seconds / rhs,
+        history=[float(f"{value:.3e}") for value in solves[0].history],
+    )

@@ -1,0 +1,190 @@
+"""Stages of low modes: eigenvectors of the massless operator, once per configuration, for all masses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any, NamedTuple
+
+import numpy as np
+
+from pipeline import At, Dims, Resources, stage
+from pipeline.declare.coordinates import Checkpoint
+from stages.lqcd.dirac.staggered import SquaredDslash, StaggeredDslash
+from stages.lqcd.eigen.block_lanczos import BlockLanczos
+from stages.lqcd.eigen.eigenpairs import Eigenpairs
+from stages.lqcd.eigen.stored_vectors import check_precision, from_store, to_store
+from stages.lqcd.kernels.dispatch import array_module
+from stages.lqcd.lattice.errors import InputError
+from stages.lqcd.lattice.geometry import EVEN
+from stages.lqcd.solvers.deflation import Deflation, StaggeredDeflation
+from stages.lqcd.solvers.polished import polished
+from stages.shared.kernel_choices import recorded_choices
+
+
+class DeflationSpace(NamedTuple):
+    """The lowest eigenvectors v of B = -D_eo D_oe on the even sites, ascending; no mass enters.
+
+    The odd partners D_oe v / sqrt(lambda) are derived when they are needed. `residual`, `gram` and
+    `projected` are those of the vectors as they are stored, after rounding.
+    """
+
+    eigenvalue: Annotated[np.ndarray, Dims("eigenvector")]
+    """lambda, float64, of the vectors before they were rounded."""
+    residual: Annotated[np.ndarray, Dims("eigenvector")]
+    """|B v - rho v| / |v| with v's Rayleigh quotient rho, float64."""
+    gram: Annotated[np.ndarray, Dims("eigenvector", "partner")]
+    """V^H V, complex128."""
+    projected: Annotated[np.ndarray, Dims("eigenvector", "partner")]
+    """V^H B V, complex128."""
+    vectors: Annotated[
+        np.ndarray,
+        Dims("time", "site", "colour", "eigenvector", "part", pieces={"time": 1, "eigenvector": 16}),
+    ]
+    """Real and imaginary part of v on the even sites of a slice: float64, float32 or 16-bit codes."""
+    scale: Annotated[np.ndarray, Dims("time", "site", "scaled", pieces={"time": 1, "scaled": 16})]
+    """Of the codes, float32, by eigenvector; nothing for vectors in double or single."""
+
+
+@stage(
+    version="1",
+    over=("config",),
+    resources=Resources(device=1),
+    unkeyed=("block", "subspace", "degree", "max_restarts"),
+    labels={"part": ("re", "im")},
+)
+def deflation_space(
+    dslash: StaggeredDslash,
+    *,
+    at: At,
+    vectors: int,
+    tolerance: float = 1e-8,
+    precision: str = "double",
+    block: int = 8,
+    subspace: int | None = None,
+    degree: int | None = None,
+    max_restarts: int = 200,
+) -> DeflationSpace:
+    """The `vectors` lowest eigenvectors by block Lanczos, to |B v - lambda v| <= tolerance x the largest
+    eigenvalue, then rounded to `precision`: 'double', 'single', or 'half' (16 bits with a scale per site).
+
+    The key is that of the links (gauge field, action, boundary, naik_epsilon) with `vectors`, `tolerance` and
+    `precision`; a mass is none of it. `block`, `subspace` (vectors held at a time), `degree` (of the
+    Chebyshev filter) and `max_restarts` say how the eigenpairs are found, and alter them within the tolerance
+    only. So does the backend, and it is not in the key either: eigenvectors are unique up to a phase, those
+    of one eigenvalue up to a rotation, but eigenvalues and projectors, which are all that deflated solves and
+    low-mode loops depend on, agree to the tolerance. (Where the last vectors share an eigenvalue with the
+    next one, the space is one of many that serve as well.) The start is a function of a fixed seed: a rerun
+    on the same backend gives the same vectors. More vectors are another chunk, and are computed from the
+    start.
+
+    Goes on from `at.checkpoint` after a kill. Raises InputError, and EigenpairsNotConverged.
+    """
+    check_precision(precision)
+    B = SquaredDslash(dslash.astype(np.complex128), EVEN)
+    _check_count(vectors, 3 * dslash.lattice.half_volume, "the even sites of the lattice have")
+    lanczos = BlockLanczos(vectors, block, tolerance, subspace, degree, max_restarts=max_restarts)
+    settings = [block, subspace or 0, degree or 0]
+    with recorded_choices(at):
+        found = lanczos.solve(B, array_module(dslash.links.thin), _progress_of(at), _checkpoint(at, settings))
+    record(found, at)
+    eigenvalue, basis = found.values, found.vectors
+    del found
+    parts, scale = to_store(basis, dslash.lattice, precision)
+    if precision != "double":
+        xp = array_module(basis)
+        del basis  # its memory is needed
+        basis = from_store(parts, scale, xp)
+    kept = Deflation.of(B, basis)
+    assert kept.residuals is not None
+    at.record(precision=precision, residual_max=float(kept.residuals.max()))
+    return DeflationSpace(eigenvalue, kept.residuals, kept.gram, kept.projected, parts, scale)
+
+
+class Spectrum(NamedTuple):
+    """The eigenvalues of a deflation space and the residuals of its vectors, as there."""
+
+    eigenvalue: Annotated[np.ndarray, Dims("eigenvector")]
+    residual: Annotated[np.ndarray, Dims("eigenvector")]
+
+
+@stage(version="1", over=("config",))
+def spectrum(space: DeflationSpace) -> Spectrum:
+    """The small part of a deflation space, for reports and exports; reads no vector."""
+    return Spectrum(np.asarray(space.eigenvalue), np.asarray(space.residual))
+
+
+@stage(version="1", over=("config",), transient=True, resident=True)
+def deflation(
+    dslash: StaggeredDslash, space: DeflationSpace, *, at: At, vectors: int | None = None
+) -> StaggeredDeflation:
+    """The space, or its lowest `vectors`, where the solves run: complex128, or complex64 if it was rounded.
+
+    Reads only those vectors, slice by slice. In a run the key says that the space is of these links; here
+    true residuals of some vectors are compared with the recorded ones, which shows the space of another gauge
+    field (`stages.lqcd.solvers.deflation.Deflation.check` says how small a difference). Vectors from 16 bits
+    are then smoothed (`stages.lqcd.solvers.polished`). Raises InputError for a space of another operator, and
+    for more vectors than there are.
+    """
+    lattice, (times, sites, _, stored, _) = dslash.lattice, space.vectors.shape
+    if (times, sites) != (lattice.time_extent, lattice.sites_per_slice):
+        raise InputError(
+            f"the deflation space has {times} time slices of {sites} even sites, the lattice {lattice} "
+            f"{lattice.time_extent} of {lattice.sites_per_slice}: compute the space of this gauge field"
+        )
+    k = stored if vectors is None else vectors
+    _check_count(k, stored, "the deflation space has")
+    basis = from_store(space.vectors, space.scale, array_module(dslash.links.thin), k)
+    gram, projected = (np.asarray(matrix)[:k, :k] for matrix in (space.gram, space.projected))
+    made = StaggeredDeflation(dslash, Deflation(basis, gram, projected, np.asarray(space.residual)[:k]))
+    made.check()
+    if space.vectors.dtype == np.uint16:
+        made = StaggeredDeflation(dslash, polished(made.even, SquaredDslash(dslash, EVEN)))
+    return made
+
+
+def record(found: Eigenpairs, at: At) -> None:
+    """Keeps with the chunk how the eigenpairs were found."""
+    at.record(
+        restarts=found.restarts,
+        matvecs=found.matvecs,
+        eigensolve_seconds=found.seconds,
+        window=list(found.window),
+        degree=found.degree,
+        residual_before_rounding=float(np.max(found.residuals)),
+        eigenvalue_range=[float(found.values[0]), float(found.values[-1])],
+        convergence=[[restart, converged, float(f"{r:.3e}")] for restart, converged, r in found.history],
+    )
+
+
+class _OfSettings:
+    """A checkpoint that counts as none where the eigensolver was set up otherwise, which no key says."""
+
+    def __init__(self, checkpoint: Checkpoint, settings: list[int]) -> None:
+        self._checkpoint, self._settings = checkpoint, np.array(settings)
+
+    def load(self) -> dict[str, np.ndarray] | None:
+        found = self._checkpoint.load()
+        if found is None or not np.array_equal(found.pop("settings"), self._settings):
+            return None
+        return found
+
+    def save(self, state: Callable[[], dict[str, np.ndarray]]) -> None:
+        self._checkpoint.save(lambda: {**state(), "settings": self._settings})
+
+
+def _checkpoint(at: At, settings: list[int]) -> _OfSettings | None:
+    return _OfSettings(at.checkpoint, settings) if at.checkpoint else None
+
+
+def _progress_of(at: At) -> Any:
+    """Reports, after each restart, pairs converged and the largest residual of those wanted."""
+
+    def report(restart: int, converged: int, wanted: int, residual: float) -> None:
+        at.progress(converged, wanted, restarts=restart, residual=residual)
+
+    return report
+
+
+def _check_count(vectors: int, most: int, holder: str) -> None:
+    if not 1 <= vectors <= most:
+        raise InputError(f"{vectors} deflation vectors, but {holder} {most}: take 1 to {most}")

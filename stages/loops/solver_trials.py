@@ -1,0 +1,154 @@
+"""The stage that measures solvers of loops on the first noise of a campaign, deflated and not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any, NamedTuple
+
+import numpy as np
+
+from pipeline import At, Dims, Resources, stage
+from stages.loops.current_loops import make_solver
+from stages.lqcd.dirac.operator import Solver
+from stages.lqcd.dirac.staggered import NormalOperator, StaggeredDslash
+from stages.lqcd.estimators import chooser
+from stages.lqcd.estimators.chooser import System
+from stages.lqcd.estimators.stochastic import blocks
+from stages.lqcd.kernels.dispatch import Array, array_module
+from stages.lqcd.lattice.errors import InputError
+from stages.lqcd.lattice.geometry import EVEN, Lattice
+from stages.lqcd.noise import Dilution, dilute, noise_vectors
+from stages.lqcd.noise.probing import probed
+from stages.lqcd.solvers.deflation import DeflatedSolver, StaggeredDeflation
+from stages.lqcd.solvers.trial import Trial, check_one_converged
+
+PLAIN = ("batched_cg", "block_cgrq")
+PREFIX = "deflated "
+DEFLATED = tuple(PREFIX + name for name in PLAIN)
+SOLVERS = (*PLAIN, *DEFLATED)
+"""In the order in which they are tried: what needs no eigenvectors first."""
+MASSES = ("light", "strange")
+ACCURACIES = ("sloppy", "fine")
+
+
+Kind = tuple[str, str]
+"""A mass and an accuracy, by name."""
+
+
+class SolverTrials(NamedTuple):
+    """What each solver took for a block of noise; NaN where it was not tried, or failed, as records say."""
+
+    seconds_per_rhs: Annotated[np.ndarray, Dims("solver", "mass", "accuracy")]
+    iterations: Annotated[np.ndarray, Dims("solver", "mass", "accuracy")]
+    residual: Annotated[np.ndarray, Dims("solver", "mass", "accuracy")]
+    """Largest |b - A x| / |b|."""
+
+
+@stage(
+    version="1",
+    over=("config",),
+    resources=Resources(device=1),
+    unkeyed=("planned", "max_iterations"),
+    backend_in_key=True,
+    labels={"solver": SOLVERS, "mass": MASSES, "accuracy": ACCURACIES},
+)
+def solver_trials(
+    dslash: StaggeredDslash,
+    deflation: StaggeredDeflation | None = None,
+    *,
+    at: At,
+    candidates: Sequence[str],
+    light: float,
+    strange: float,
+    sloppy: float,
+    fine: float | None,
+    planned: Sequence[int],
+    seed: int,
+    noise: str,
+    vectors: int,
+    probes: int,
+    dilution: Mapping[str, Any],
+    precision: str = "double-single",
+    max_iterations: int = 20_000,
+    block: int = 16,
+    deflated_noise: bool = False,
+) -> SolverTrials:
+    """Seconds of `candidates`, some of `SOLVERS`, on the first `block` right-hand sides of a campaign.
+
+    Those are of the first `vectors` noise vectors and `probes` probes, on even sites, for each mass and each
+    tolerance; the other parameters as for `stages.loops.current_loops.current_loops`. planned: noise vectors
+    times probes per configuration, sloppy and fine, which are recorded as right-hand sides of one mass and
+    are in no key: a choice that follows from this stands when the campaign grows. Eigenvectors are prepared
+    elsewhere, and their seconds are no part of these. Timings are not reproducible. Raises InputError where
+    no candidate reaches all tolerances.
+    """
+    scheme, label = Dilution.parse(dilution), str(at.one("config"))
+    b = _first_block(scheme, _noise(dslash, label, seed, noise, vectors, probes), dslash.lattice, block)
+    if deflated_noise:
+        b = _given(deflation).of(EVEN).remainder(b)
+    systems = _systems(dslash, (light, strange), (sloppy, fine), b)
+    kinds = list(systems.values())
+    solvers = {name: _candidate(name, precision, max_iterations, deflation) for name in candidates}
+    trials = chooser.measure(kinds, solvers, lambda *done: at.progress(*done))
+    how = {name: chooser.outcome(kinds, found) for name, found in trials.items()}
+    check_one_converged(how, "use a larger mass")
+    subsets = len(scheme.subsets(dslash.lattice))
+    rhs = {name: count * subsets for name, count in zip(ACCURACIES, planned, strict=True)}
+    at.record(how=how, planned=rhs, columns=b.shape[-1])
+    return _table(list(systems), trials)
+
+
+def _noise(dslash: StaggeredDslash, label: str, seed: int, kind: str, vectors: int, probes: int) -> Array:
+    """The first noise vectors times probes on the even sites, ``[site, 3, vectors * probes]``."""
+    lattice, xp = dslash.lattice, array_module(dslash.links.thin)
+    fields = noise_vectors(lattice, EVEN, label, seed, range(vectors), kind, xp=xp)
+    return probed(fields, lattice, EVEN, range(probes))
+
+
+def _first_block(scheme: Dilution, noise: Array, lattice: Lattice, width: int) -> Array:
+    """The first diluted right-hand sides, up to `width`, of noise ``[site, 3, N]`` on the even sites."""
+    partition = scheme.partition(lattice, EVEN)
+    return dilute(noise, partition, blocks(noise.shape[-1] * len(partition.subsets), width)[0])
+
+
+def _systems(
+    dslash: StaggeredDslash, masses: Sequence[float], tolerances: Sequence[float | None], b: Array
+) -> dict[Kind, System]:
+    """What is to be solved, of each mass and each accuracy that there is."""
+    outer = dslash.astype(np.complex128)
+    return {
+        (name, accuracy): System(f"{name} quark, {accuracy}", NormalOperator(outer, mass, EVEN), b, tolerance)
+        for name, mass in zip(MASSES, masses, strict=True)
+        for accuracy, tolerance in zip(ACCURACIES, tolerances, strict=True)
+        if tolerance is not None
+    }
+
+
+def _candidate(
+    name: str, precision: str, max_iterations: int, deflation: StaggeredDeflation | None
+) -> Callable[[float], Solver]:
+    """The solver of `SOLVERS` for a tolerance."""
+    plain = name.removeprefix(PREFIX)
+    if name == plain:
+        return lambda tolerance: make_solver(plain, precision, tolerance, max_iterations)
+    space = _given(deflation)
+    return lambda tolerance: DeflatedSolver(make_solver(plain, precision, tolerance, max_iterations), space)
+
+
+def _given(deflation: StaggeredDeflation | None) -> StaggeredDeflation:
+    if deflation is None:
+        raise InputError("deflated solves and deflated noise need a deflation: give one")
+    return deflation
+
+
+def _table(kinds: Sequence[Kind], trials: Mapping[str, Sequence[Trial]]) -> SolverTrials:
+    """Trials of each solver on the first of these kinds of systems."""
+    shape = (len(SOLVERS), len(MASSES), len(ACCURACIES))
+    made = SolverTrials(*(np.full(shape, np.nan) for _ in SolverTrials._fields))
+    for name, found in trials.items():
+        for (mass, accuracy), trial in zip(kinds, found, strict=False):
+            where = SOLVERS.index(name), MASSES.index(mass), ACCURACIES.index(accuracy)
+            if trial.converged:
+                for field, array in made._asdict().items():
+                    array[where] = getattr(trial, field)
+    return made

@@ -1,0 +1,60 @@
+"""Errors of functions of ensemble averages: jackknife, bootstrap, covariance.
+
+Configurations are taken as independent, or made so by binning. The resamplings are a dozen lines on labelled
+arrays, which is why no statistics library stands behind them; the autocorrelation analysis of one long Markov
+chain (the Gamma method, as in `pyerrors`) is another thing and would start from the same stored samples.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from stages.lqcd.lattice.errors import InputError
+
+
+def bin_means(data: ArrayLike, width: int) -> NDArray:
+    """Means of `width` consecutive configurations, ``[bin, ...]``, of data ``[config, ...]``.
+
+    An incomplete last bin is dropped. Raises InputError where fewer than two bins are left.
+    """
+    array = np.asarray(data)
+    bins = len(array) // max(width, 1)
+    if width < 1 or bins < 2:
+        raise InputError(
+            f"{len(array)} configurations in bins of {width} leave fewer than two bins, and an error needs "
+            "two: add configurations or take smaller bins"
+        )
+    return array[: bins * width].reshape(bins, width, *array.shape[1:]).mean(axis=1)
+
+
+def jackknife_samples(data: ArrayLike) -> NDArray:
+    """Averages without one configuration (or bin) each: (sum_j x_j - x_i) / (n - 1), ``[n, ...]``."""
+    array = np.asarray(data)
+    return (array.sum(axis=0) - array) / (len(array) - 1)
+
+
+def jackknife_error(samples: ArrayLike) -> NDArray:
+    """sqrt((n - 1) / n sum_i (s_i - mean s)^2) over the first axis of jackknife samples."""
+    array = np.asarray(samples)
+    return np.sqrt((len(array) - 1) * array.var(axis=0))
+
+
+def jackknife_covariance(samples: ArrayLike) -> NDArray:
+    """(n - 1) / n sum_i (s_i - mean s)(s_i - mean s)^T of samples ``[n, ..., t]``; ``[..., t, t]``."""
+    array = np.asarray(samples)
+    deviation = array - array.mean(axis=0)
+    return (len(array) - 1) / len(array) * np.einsum("n...i,n...j->...ij", deviation, deviation)
+
+
+def bootstrap_samples(data: ArrayLike, samples: int, seed: int) -> NDArray:
+    """Averages of n configurations drawn with replacement, ``[samples, ...]``; reproducible from the seed."""
+    array = np.asarray(data)
+    draws = np.random.Generator(np.random.Philox(seed)).integers(len(array), size=(samples, len(array)))
+    weights = np.stack([np.bincount(draw, minlength=len(array)) for draw in draws]) / len(array)
+    return np.tensordot(weights, array, axes=1)
+
+
+def bootstrap_error(samples: ArrayLike) -> NDArray:
+    """Standard deviation over bootstrap samples."""
+    return np.asarray(samples).std(axis=0, ddof=1)

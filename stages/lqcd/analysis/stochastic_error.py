@@ -1,0 +1,184 @@
+"""The stochastic error of loops and of C(t) at a fixed gauge field, for the counts at hand and for others.
+
+A loop is a sum of pieces A (sloppy solves, their correction, ...), each the mean over the first N_A noise
+vectors, the counts nested. Per vector A_n = mean + dA_n, independent between vectors. With the symmetric form
+
+    h_t(a, b) = (1/3) sum_i (1/T) sum_t0 [a_i(t0 + t) b_i(t0) + b_i(t0 + t) a_i(t0)] / 2
+
+the pair estimator of C(t) (`stages.lqcd.analysis.disconnected`) is h(J, J) plus two uncorrelated parts
+(Hoeffding, Ann. Math. Stat. 19 (1948) 293): one linear in the noise, 2 h(J, dA_n), and one of pairs n != m,
+h(dA_n, dB_m). Their second moments are what `NoiseMoments` holds,
+
+    linear    L_AB    = 4 cov(h(J, A_n), h(J, B_n)),
+    quadratic G_ABCD  = <h(dA_n, dB_m) h(dC_n, dD_m)>, n != m,
+
+and the variance of C(t) with counts N is sum L_AB / max(N_A, N_B), which falls like 1/N, plus the sum of G
+with the weights of `pair_variance`, which falls like 1/N^2: for one piece 2 G / (N (N - 1)).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise, product
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stages.lqcd.analysis.disconnected import SPATIAL
+from stages.lqcd.estimators.truncated import Piece
+from stages.lqcd.lattice.errors import InputError
+
+LEAST_VECTORS = 4
+"""Below, G cannot be told from the means."""
+
+Array = NDArray[np.float64]
+
+
+class NoiseMoments(NamedTuple):
+    """Moments of the noise of single vectors on one configuration, float64, lattice units."""
+
+    loops: Array
+    """Covariance of the pieces of one J_i(t), mean over spatial i and t, ``[piece, piece]``."""
+    linear: Array
+    """L, ``[piece, piece, time]``."""
+    quadratic: Array
+    """G, ``[piece, piece, piece, piece, time]``."""
+
+
+def noise_moments(pieces: Sequence[Piece]) -> NoiseMoments:
+    """Estimates from the pieces of a loop, values ``[noise, direction, time]``; vectors nested.
+
+    `quadratic` is unbiased for any noise: from products of different vectors, with what vectors contribute
+    singly projected out (for symmetric matrices the U-centring of Szekely and Rizzo, Ann. Stat. 42 (2014)
+    2382). From `linear` the noise of the mean loop is taken off, exactly but for terms smaller by 1/N.
+    Raises InputError for pieces that are not nested, or with fewer than 4 vectors.
+    """
+    values = _nested(pieces)
+    counts = [len(rows) for rows in values]
+    extent = values[0].shape[-1]
+    halves = [_moments_at(values, counts, lag) for lag in range(extent // 2 + 1)]
+    at_lag = [halves[min(lag, extent - lag)] for lag in range(extent)]  # h_t is h_(T - t)
+    linear, quadratic = (np.stack(parts, axis=-1) for parts in zip(*at_lag, strict=True))
+    flat = [rows.reshape(len(rows), -1) for rows in values]
+    return NoiseMoments(_covariances(flat).mean(axis=-1), linear, quadratic)
+
+
+def loop_variance(covariance: Array, counts: Sequence[float]) -> Array:
+    """sum_AB cov_AB / max(N_A, N_B) of ``[piece, piece, ...]``, not below 0: of a sum of means.
+
+    For sloppy and correction it is the formula of `stages.lqcd.estimators.truncated.truncated_estimate`.
+    """
+    number = np.asarray(counts, float)
+    weights = 1 / np.maximum.outer(number, number)
+    return np.maximum(np.tensordot(weights, covariance, axes=2), 0.0)
+
+
+def pair_variance(quadratic: Array, counts: Sequence[float]) -> Array:
+    """The share of pairs in the variance of C(t), not below 0, from G ``[piece, piece, piece, piece, ...]``.
+
+    A, B are averaged over N_A N_B - min(N_A, N_B) pairs n != m; two such averages share (p r - min(p, r)) of
+    them, p = min(N_A, N_C), r = min(N_B, N_D), and as many with n and m exchanged.
+    """
+    number = np.asarray(counts, float)
+    least = np.minimum.outer(number, number)
+    pairs = np.multiply.outer(number, number) - least
+    p, r = least[:, None, :, None], least[None, :, None, :]
+    shared = p * r - np.minimum(p, r)
+    weights = 2 * shared / np.multiply.outer(pairs, pairs)
+    return np.maximum(np.tensordot(weights, quadratic, axes=4), 0.0)
+
+
+def correlator_variance(moments: NoiseMoments, counts: Sequence[float]) -> Array:
+    """Of C(t) ``[time]`` on this configuration with `counts` noise vectors of each piece."""
+    return loop_variance(moments.linear, counts) + pair_variance(moments.quadratic, counts)
+
+
+def _nested(pieces: Sequence[Piece]) -> list[Array]:
+    """Spatial values ``[noise, direction, time]`` of each piece, in an order that makes each a first part."""
+    for larger, smaller in pairwise(pieces):
+        if strangers := sorted(set(smaller.noise) - set(larger.noise)):
+            raise InputError(f"noise vectors {strangers} of a correction are not among the sloppy ones")
+    if len(pieces[-1].noise) < LEAST_VECTORS:
+        raise InputError(
+            f"the stochastic error of a correlator needs at least {LEAST_VECTORS} noise vectors, "
+            f"got {len(pieces[-1].noise)}: take more, of the fine solves too"
+        )
+    order = sorted(pieces[0].noise, key=lambda n: (-sum(n in piece.noise for piece in pieces), n))
+    return [piece.rows(order[: len(piece.noise)])[:, SPATIAL] for piece in pieces]
+
+
+def _moments_at(values: Sequence[Array], counts: Sequence[int], lag: int) -> tuple[Array, Array]:
+    """L ``[piece, piece]`` and G ``[piece, piece, piece, piece]`` at one t."""
+    quadratic = _quadratic(values, counts, lag)
+    singly = [np.sum([_with_others(rows, others, lag) for others in values], axis=0) for rows in values]
+    larger = np.maximum.outer(np.asarray(counts, float), counts)
+    noise = (1 + 1 / larger) ** 2 * (larger - 2) / (larger - 1) ** 2
+    return 4 * (_covariances(singly) - np.einsum("acbd,cd->ab", quadratic, noise)), quadratic
+
+
+def _with_others(rows: Array, others: Array, lag: int) -> Array:
+    """h_t(a_n - mean a, mean of b over the vectors m != n), ``[n]``."""
+    centred, total = rows - rows.mean(axis=0), np.broadcast_to(others.sum(axis=0), rows.shape).copy()
+    both = min(len(rows), len(others))
+    total[:both] -= others[:both]
+    total /= np.where(np.arange(len(rows)) < both, len(others) - 1, len(others))[:, None, None]
+    return (_shifted(centred, lag) * total).sum(axis=(1, 2))
+
+
+def _quadratic(values: Sequence[Array], counts: Sequence[int], lag: int) -> Array:
+    """Each G from the vectors that all its pieces have."""
+    number = len(values)
+    found = np.empty((number,) * 4)
+    for common in set(counts):
+        have = [k for k in range(number) if counts[k] >= common]
+        forms = np.array([[_form(values[a][:common], values[b][:common], lag) for b in have] for a in have])
+        products = _products_of_pairs(forms)
+        for a, b, c, d in product(range(len(have)), repeat=4):
+            whole = tuple(have[k] for k in (a, b, c, d))
+            if min(counts[k] for k in whole) == common:
+                found[whole] = products[a, b, c, d]
+    return found
+
+
+def _form(a: Array, b: Array, lag: int) -> Array:
+    """h_t(a_n, b_m) ``[n, m]`` of values ``[n, direction, time]`` and ``[m, direction, time]``."""
+    return _shifted(a, lag).reshape(len(a), -1) @ b.reshape(len(b), -1).T
+
+
+def _shifted(a: Array, lag: int) -> Array:
+    """What h_t(a, b) multiplies b with, value by value."""
+    return (np.roll(a, lag, axis=-1) + np.roll(a, -lag, axis=-1)) / (2 * a.shape[1] * a.shape[2])
+
+
+def _products_of_pairs(forms: Array) -> Array:
+    """Mean over n != m of the products of ``[A, B, n, m]`` with each other, without single vectors' parts.
+
+    Symmetric and antisymmetric parts lose N of N (N - 1) / 2 degrees of freedom, and N - 1.
+    """
+    number, rest = forms.shape[-1], forms.shape[:2]
+    off = 1 - np.eye(number)
+    symmetric, antisymmetric = ((forms + sign * np.swapaxes(forms, -1, -2)) / 2 * off for sign in (1, -1))
+    rows = symmetric.sum(axis=-1) / (number - 2)
+    mean = rows.sum(axis=-1) / (number - 1)
+    symmetric = (symmetric - rows[..., :, None] - rows[..., None, :] + mean[..., None, None]) * off
+    rows = antisymmetric.sum(axis=-1) / number
+    antisymmetric = (antisymmetric - rows[..., :, None] + rows[..., None, :]) * off
+    result = np.zeros((*rest, *rest))
+    for part, freedom in (
+        (symmetric, number * (number - 3)),
+        (antisymmetric, (number - 1) * (number - 2)),
+    ):
+        flat = part.reshape(*rest, -1)
+        result += np.einsum("abx,cdx->abcd", flat, flat, optimize=True) / freedom
+    return result
+
+
+def _covariances(values: Sequence[Array]) -> Array:
+    """Sample covariances ``[piece, piece, ...]`` of ``[noise, ...]``, each over the vectors both have."""
+    found = np.empty((len(values), len(values), *values[0].shape[1:]))
+    for (i, a), (j, b) in product(enumerate(values), repeat=2):
+        common = min(len(a), len(b))
+        deviations = [rows[:common] - rows[:common].mean(axis=0) for rows in (a, b)]
+        found[i, j] = (deviations[0] * deviations[1]).sum(axis=0) / (common - 1)
+    return found

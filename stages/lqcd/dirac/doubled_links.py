@@ -1,0 +1,30 @@
+"""The canonical links of the dslash kernels: direction-doubled, pre-daggered and signed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stages.lqcd.gauge.hisq import StaggeredLinks
+from stages.lqcd.kernels.directions import HISQ_DIRECTIONS, NAIVE_DIRECTIONS
+from stages.lqcd.kernels.dispatch import Array, array_module, kernels_for
+from stages.lqcd.lattice.geometry import Lattice
+
+
+def doubled_links(links: StaggeredLinks, parity: int, dtype: Any) -> Array:
+    """Links into the sites x of `parity`, ``[site, direction, 3, 3]``, as `hisq_dslash.pack` takes them.
+
+    Forward: X_mu(x), the link to x+mu. Backward: -X_mu(x-mu)^dag, the link to x-mu. Likewise the long links
+    N_mu with 3 mu. Order of the directions: `stages.lqcd.kernels.directions`; 16 of them, or 8 where there
+    are no long links.
+    """
+    return doubled_forms(links.fat, links.long, links.lattice, parity, dtype)
+
+
+def doubled_forms(
+    one_hop: Array, three_hops: Array | None, lattice: Lattice, parity: int, dtype: Any
+) -> Array:
+    """`doubled_links` of fields ``[mu, parity, site, 3, 3]`` that need not be staggered links."""
+    directions = NAIVE_DIRECTIONS if three_hops is None else HISQ_DIRECTIONS
+    doubled = array_module(one_hop).empty((lattice.half_volume, directions, 3, 3), dtype)
+    kernels_for(one_hop).doubled_links.doubled_links(one_hop, three_hops, lattice, parity, doubled)
+    return doubled

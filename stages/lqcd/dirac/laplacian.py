@@ -1,0 +1,163 @@
+"""The three-dimensional gauge-covariant Laplacian on all time slices of a lattice at once.
+
+    -Laplacian v(x) = 6 v(x) - H v(x),   H v(x) = sum_{j = x, y, z} [ U_j(x) v(x+j) + U_j(x-j)^dag v(x-j) ]
+
+H connects opposite parities within a slice, so that its eigenvectors come in pairs: (u, +-w) on even and odd
+sites with the eigenvalues +-h, where H_eo H_oe u = h^2 u and w = H_oe u / h. The lowest modes of -Laplacian,
+6 - h, are those of
+
+    A = 36 - H_eo H_oe = (6 - h)(6 + h)
+
+on the even sites alone: vectors of half the size. For the modes wanted A is near 12 (6 - h) in a spectrum of
+width 36, where that of -Laplacian is 12: a Chebyshev filter of the same strength has half the degree.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from stages.lqcd.dirac.staggered import COMPLEX_MULTIPLY_ADD, SquaredDslash
+from stages.lqcd.kernels.directions import SPATIAL_DIRECTIONS, displacements, neighbour_table
+from stages.lqcd.kernels.dispatch import Array, Kernels, array_module, kernels_for
+from stages.lqcd.lattice.errors import InputError
+from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
+
+DIAGONAL = 6.0
+"""The diagonal of -Laplacian."""
+
+
+@dataclass(frozen=True)
+class SpatialHop:
+    """H of links ``[mu, parity, site, 3, 3]`` without boundary signs; fields on one parity: ``[site, 3, N]``.
+
+    dtype: complex64 or complex128. Links in t play no part. Raises InputError.
+    """
+
+    links: Array
+    lattice: Lattice
+    dtype: Any = np.complex128
+    kernels: Kernels | None = None
+
+    def __post_init__(self) -> None:
+        dtype = np.dtype(self.dtype)
+        if dtype not in (np.complex64, np.complex128):
+            raise InputError(f"a Laplacian is complex64 or complex128, got {dtype}")
+        check_links(self.links, self.lattice)
+        object.__setattr__(self, "dtype", dtype)
+
+    def apply_to(
+        self,
+        parity: int,
+        x: Array,
+        out: Array | None = None,
+        diagonal: Array | None = None,
+        a: float = 0.0,
+        b: float = 1.0,
+        dots: Array | None = None,
+    ) -> Array:
+        """``out = a diagonal + b H x``: x ``[site, 3, N]`` on the opposite parity; out, diagonal on `parity`.
+
+        `out` is made if not given and may be `diagonal`, never `x`. dots: if given, float64 ``[N]``, receives
+        Re conj(diagonal) . out of each right-hand side. Returns `out`.
+        """
+        out = array_module(x).empty_like(x) if out is None else out
+        packed = self._packed[parity]
+        return self.own_kernels.hisq_dslash.hisq_dslash(
+            packed, x, out, diagonal=diagonal, a=a, b=b, dots=dots
+        )
+
+    def astype(self, dtype: Any) -> SpatialHop:
+        return self if self.dtype == dtype else SpatialHop(self.links, self.lattice, dtype, self.kernels)
+
+    @property
+    def own_kernels(self) -> Kernels:
+        """The kernel package that computes: the one given, or that of the links' arrays."""
+        return self.kernels or kernels_for(self.links)
+
+    @property
+    def flops(self) -> int:
+        """Floating-point operations of H on one parity, per right-hand side."""
+        products = SPATIAL_DIRECTIONS * 3 * (3 * COMPLEX_MULTIPLY_ADD - 2)
+        return (products + (SPATIAL_DIRECTIONS - 1) * 6) * self.lattice.half_volume
+
+    def bytes(self, rhs: int) -> float:
+        """Traffic of H on one parity per right-hand side: links once a block, each field element once."""
+        per_site = SPATIAL_DIRECTIONS * 9 / rhs + 2 * 3
+        return per_site * self.dtype.itemsize * self.lattice.half_volume
+
+    @cached_property
+    def _packed(self) -> tuple[Any, Any]:
+        pack = self.own_kernels.hisq_dslash.pack
+        even, odd = (pack(self._doubled(parity), self.lattice, parity) for parity in (EVEN, ODD))
+        return even, odd
+
+    def _doubled(self, parity: int) -> Array:
+        """Links into the sites of `parity`, ``[site, direction, 3, 3]``: those back are daggered."""
+        xp = array_module(self.links)
+        table = xp.asarray(neighbour_table(self.lattice, parity, SPATIAL_DIRECTIONS))
+        doubled = xp.empty((self.lattice.half_volume, SPATIAL_DIRECTIONS, 3, 3), self.dtype)
+        for d, (mu, hop) in enumerate(displacements(SPATIAL_DIRECTIONS)):
+            if hop == 1:
+                doubled[:, d] = self.links[mu, parity]
+            else:
+                doubled[:, d] = self.links[mu, 1 - parity][table[:, d]].conj().swapaxes(-1, -2)
+        return doubled
+
+
+def check_links(links: Array, lattice: Lattice) -> None:
+    """Raises InputError unless links have the shape of the lattice's, ``[mu, parity, site, 3, 3]``."""
+    shape = (4, 2, lattice.half_volume, 3, 3)
+    if links.shape != shape:
+        raise InputError(f"links on {lattice} have shape {shape}, got {links.shape}")
+
+
+@dataclass(frozen=True)
+class FoldedLaplacian:
+    """A = 36 - H_eo H_oe on the even sites, ``[site, 3, N]``: Hermitian, eigenvalues from 0 to 36.
+
+    The rows of a time slice follow each other, and A does not mix slices. An application is two calls of the
+    hop's kernel; the field between them is kept, so one operator must not be applied by two threads.
+    """
+
+    hop: SpatialHop
+
+    hermitian = True
+    positive_definite = False
+
+    @cached_property
+    def squared(self) -> SquaredDslash:
+        """-H_eo H_oe."""
+        return SquaredDslash(self.hop, EVEN)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.squared.shape
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.squared.dtype
+
+    @property
+    def adjoint(self) -> FoldedLaplacian:
+        return self
+
+    @property
+    def flops(self) -> float:
+        return self.squared.flops
+
+    def bytes(self, rhs: int) -> float:
+        return self.squared.bytes(rhs)
+
+    def apply(self, x: Array, out: Array | None = None) -> Array:
+        return self.affine(0.0, 1.0, x, out)
+
+    def affine(self, a: float, b: float, x: Array, out: Array | None = None) -> Array:
+        """``out = a x + b A x`` in the same two calls."""
+        return self.squared.affine(a + DIAGONAL**2 * b, b, x, out)
+
+    def astype(self, dtype: Any) -> FoldedLaplacian:
+        return self if self.dtype == dtype else FoldedLaplacian(self.hop.astype(dtype))

@@ -1,0 +1,223 @@
+"""Linear operators on blocks of right-hand sides, and their composition.
+
+A field is an array ``[*shape, N]`` with the right-hand sides last. An operator is square, complex linear, and
+needs only what `LinearOperator` lists; solvers, eigensolvers and preconditioners take nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from stages.lqcd.kernels.dispatch import Array, Kernels
+from stages.lqcd.lattice.errors import InputError
+
+
+class LinearOperator(Protocol):
+    """A square linear operator on fields ``[*shape, N]`` of one dtype, any number N of right-hand sides."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of a field without its last axis, the right-hand sides."""
+
+    @property
+    def dtype(self) -> np.dtype:
+        """complex64 or complex128: that of the fields."""
+
+    @property
+    def hermitian(self) -> bool:
+        """True if it equals its adjoint."""
+
+    @property
+    def positive_definite(self) -> bool:
+        """True if it is Hermitian and all its eigenvalues are positive."""
+
+    @property
+    def adjoint(self) -> LinearOperator:
+        """The Hermitian conjugate."""
+
+    @property
+    def flops(self) -> float:
+        """Floating-point operations of one application to one right-hand side."""
+
+    def bytes(self, rhs: int) -> float:
+        """Memory traffic of one application per right-hand side, in a block of `rhs`, with perfect reuse."""
+
+    def apply(self, x: Array, out: Array | None = None) -> Array:
+        """The operator times x; into `out`, never x itself, if given. Returns the result."""
+
+    def astype(self, dtype: Any) -> LinearOperator:
+        """The same operator in another precision; the conversion is made once and kept."""
+
+
+def application(
+    A: LinearOperator, kernels: Kernels, x: Array, out: Array, dots: Array | None = None
+) -> tuple[Callable[[], None], bool]:
+    """A function that computes ``out = A x`` of these two arrays, as they then are, at each call.
+
+    dots: if given, float64 ``[N]``, receives Re conj(x) . out of each right-hand side. The second result says
+    whether the function keeps the rules of `stages.lqcd.kernels.reference.stream.repeated`: it does where the
+    operator has a method ``application(x, out, dots)`` of its own, which may compute the dots on the way.
+    """
+    own = getattr(A, "application", None)
+    if own is not None:
+        return own(x, out, dots), True
+
+    def apply() -> None:
+        A.apply(x, out)
+        if dots is not None:
+            dots[...] = kernels.block_blas.dots(x, out).real
+
+    return apply, False
+
+
+class Solver(Protocol):
+    """What an operator needs to know of the solvers of the layer above: `stages.lqcd.solvers`."""
+
+    def solve(self, A: LinearOperator, b: Array, x0: Array | None = None, *args: Any, **options: Any) -> Any:
+        """A `stages.lqcd.solvers.solution.Solution` of A x = b."""
+
+
+@dataclass(frozen=True)
+class Scaled:
+    """factor * operator, with a real factor."""
+
+    factor: float
+    operator: LinearOperator
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.operator.shape
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.operator.dtype
+
+    @property
+    def hermitian(self) -> bool:
+        return self.operator.hermitian
+
+    @property
+    def positive_definite(self) -> bool:
+        return self.factor > 0 and self.operator.positive_definite
+
+    @property
+    def adjoint(self) -> Scaled:
+        return Scaled(self.factor, self.operator.adjoint)
+
+    @property
+    def flops(self) -> float:
+        return self.operator.flops + 2 * float(np.prod(self.shape))
+
+    def bytes(self, rhs: int) -> float:
+        return self.operator.bytes(rhs) + 2 * self.dtype.itemsize * float(np.prod(self.shape))
+
+    def apply(self, x: Array, out: Array | None = None) -> Array:
+        out = self.operator.apply(x, out)
+        out *= self.factor
+        return out
+
+    def astype(self, dtype: Any) -> Scaled:
+        return Scaled(self.factor, self.operator.astype(dtype))
+
+
+@dataclass(frozen=True)
+class Sum:
+    """left + right."""
+
+    left: LinearOperator
+    right: LinearOperator
+
+    def __post_init__(self) -> None:
+        _require_same_fields(self.left, self.right)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.left.shape
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.left.dtype
+
+    @property
+    def hermitian(self) -> bool:
+        return self.left.hermitian and self.right.hermitian
+
+    @property
+    def positive_definite(self) -> bool:
+        return self.left.positive_definite and self.right.positive_definite
+
+    @property
+    def adjoint(self) -> Sum:
+        return Sum(self.left.adjoint, self.right.adjoint)
+
+    @property
+    def flops(self) -> float:
+        return self.left.flops + self.right.flops + 2 * float(np.prod(self.shape))
+
+    def bytes(self, rhs: int) -> float:
+        addition = 3 * self.dtype.itemsize * float(np.prod(self.shape))
+        return self.left.bytes(rhs) + self.right.bytes(rhs) + addition
+
+    def apply(self, x: Array, out: Array | None = None) -> Array:
+        out = self.left.apply(x, out)
+        out += self.right.apply(x)
+        return out
+
+    def astype(self, dtype: Any) -> Sum:
+        return Sum(self.left.astype(dtype), self.right.astype(dtype))
+
+
+@dataclass(frozen=True)
+class Product:
+    """left right: `right` acts first. Hermitian and positive definite if left is the adjoint of right."""
+
+    left: LinearOperator
+    right: LinearOperator
+
+    def __post_init__(self) -> None:
+        _require_same_fields(self.left, self.right)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.right.shape
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.right.dtype
+
+    @property
+    def hermitian(self) -> bool:
+        return self.left == self.right.adjoint
+
+    @property
+    def positive_definite(self) -> bool:
+        return self.hermitian
+
+    @property
+    def adjoint(self) -> Product:
+        return Product(self.right.adjoint, self.left.adjoint)
+
+    @property
+    def flops(self) -> float:
+        return self.left.flops + self.right.flops
+
+    def bytes(self, rhs: int) -> float:
+        return self.left.bytes(rhs) + self.right.bytes(rhs)
+
+    def apply(self, x: Array, out: Array | None = None) -> Array:
+        return self.left.apply(self.right.apply(x), out)
+
+    def astype(self, dtype: Any) -> Product:
+        return Product(self.left.astype(dtype), self.right.astype(dtype))
+
+
+def _require_same_fields(left: LinearOperator, right: LinearOperator) -> None:
+    if (left.shape, left.dtype) != (right.shape, right.dtype):
+        raise InputError(
+            "operators that are added or multiplied must act on the same fields, "
+            f"got {left.dtype} {left.shape} and {right.dtype} {right.shape}"
+        )

@@ -1,0 +1,113 @@
+"""Even-odd preconditioning of M = A - D / 2 by the Schur complement of the odd sites.
+
+    symmetric    S = 1 - A_ee^-1 D_eo A_oo^-1 D_oe / 4,   S x_e = A_ee^-1 (b_e + D_eo A_oo^-1 b_o / 2)
+    asymmetric   S = A_ee - D_eo A_oo^-1 D_oe / 4,        S x_e = b_e + D_eo A_oo^-1 b_o / 2
+
+and x_o = A_oo^-1 (b_o + D_oe x_e / 2), which solves the odd rows exactly. Symmetric converges faster;
+asymmetric is gamma5-Hermitian.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from stages.lqcd.dirac.wilson import CLOVER_FLOPS, DSLASH_FLOPS, WilsonOperator
+from stages.lqcd.kernels.dispatch import Array, array_module
+from stages.lqcd.kernels.gamma import COMPONENTS
+from stages.lqcd.lattice.errors import InputError
+from stages.lqcd.lattice.geometry import EVEN
+
+KINDS = ("symmetric", "asymmetric")
+
+
+@dataclass(frozen=True)
+class WilsonSchur:
+    """S on the sites of `parity`, ``[site, 12, N]``; sign = -1 gives its adjoint.
+
+    An application needs two fields beside its result; one operator may be applied by several threads.
+    """
+
+    operator: WilsonOperator
+    kind: str = "symmetric"
+    parity: int = EVEN
+    sign: int = 1
+
+    hermitian = False
+    positive_definite = False
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise InputError(f"even-odd preconditioning is 'symmetric' or 'asymmetric', got {self.kind!r}")
+        if self.operator.sign != 1:
+            raise InputError("the Schur complement is made of M itself: its adjoint is S.adjoint")
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (self.operator.lattice.half_volume, COMPONENTS)
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.operator.dtype
+
+    @property
+    def adjoint(self) -> WilsonSchur:
+        return replace(self, sign=-self.sign)
+
+    @property
+    def flops(self) -> float:
+        local = 48 if self.operator.links.clover is None else CLOVER_FLOPS
+        return float((2 * DSLASH_FLOPS + 2 * local + 48) * self.operator.lattice.half_volume)
+
+    def bytes(self, rhs: int) -> float:
+        return self.operator.bytes(rhs) + COMPONENTS * self.dtype.itemsize * self.operator.lattice.half_volume
+
+    def apply(self, x: Array, out: Array | None = None) -> Array:
+        here, there = self.parity, 1 - self.parity
+        dslash, symmetric = self.operator.dslash, self.kind == "symmetric"
+        start = self._inverse(here, x) if symmetric and self.sign < 0 else x
+        between = dslash.apply_to(there, start, None, self.sign, **self._inverted(there, 1.0))
+        if not symmetric:
+            local = self.operator.local(here)
+            return dslash.apply_to(here, between, out, self.sign, diagonal=x, b=-0.25, **local)
+        hop = self._inverted(here, -0.25) if self.sign > 0 else {"b": -0.25}
+        return dslash.apply_to(here, between, out, self.sign, diagonal=x, a=1.0, **hop)
+
+    def prepare(self, b: Array) -> Array:
+        """The right-hand side of the system on `parity` for b ``[parity, site, 12, N]`` of M x = b."""
+        here, there = self.parity, 1 - self.parity
+        odd = self._inverse(there, b[there])
+        source = self.operator.dslash.apply_to(here, odd, None, diagonal=b[here], a=1.0, b=0.5)
+        return self._inverse(here, source) if self.kind == "symmetric" else source
+
+    def reconstruct(self, x: Array, b: Array) -> Array:
+        """x ``[parity, site, 12, N]`` of M x = b from the solution x ``[site, 12, N]`` on `parity`."""
+        here, there = self.parity, 1 - self.parity
+        full = array_module(b).empty_like(b)
+        full[here] = x
+        source = self.operator.dslash.apply_to(there, full[here], None, diagonal=b[there], a=1.0, b=0.5)
+        full[there] = self._inverse(there, source)
+        return full
+
+    def astype(self, dtype: Any) -> WilsonSchur:
+        return self if self.dtype == dtype else replace(self, operator=self.operator.astype(dtype))
+
+    @cached_property
+    def _constant(self) -> float:
+        return 1 / self.operator.constant
+
+    def _inverted(self, parity: int, factor: float) -> dict[str, Any]:
+        """The terms of the dslash that give factor A^-1 D x on `parity`."""
+        if self.operator.links.clover is None:
+            return {"b": factor * self._constant}
+        return {"b": factor, "hop_clover": self.operator.clover_inverse[parity]}
+
+    def _inverse(self, parity: int, x: Array) -> Array:
+        """A^-1 x on `parity`, a new field."""
+        if self.operator.links.clover is None:
+            return x * x.dtype.type(self._constant)
+        out = array_module(x).empty_like(x)
+        return self.operator.dslash.kernels.clover.multiply(self.operator.clover_inverse[parity], x, out)

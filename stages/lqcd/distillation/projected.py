@@ -1,0 +1,54 @@
+"""Quark lines of distillation: solutions of the Dirac equation, projected as soon as they are there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import ModuleType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stages.lqcd.dirac.wilson import WilsonOperator
+from stages.lqcd.distillation.columns import Columns
+from stages.lqcd.distillation.distillation_sources import check_vectors, distillation_sources
+from stages.lqcd.distillation.projection import sink_projections
+from stages.lqcd.distillation.streaming import Stored
+from stages.lqcd.kernels.dispatch import array_module, to_host
+from stages.lqcd.kernels.gamma import SPINS
+from stages.lqcd.solvers.column_blocks import blocks
+from stages.lqcd.spectroscopy.even_odd import Method, Propagation
+
+Progress = Callable[[int, int], None]
+"""Called with (blocks of columns done, blocks in all)."""
+
+
+def projected_solutions(
+    M: WilsonOperator,
+    vectors: Stored,
+    columns: Columns,
+    method: Method,
+    block: int,
+    device_bytes: Callable[[], int],
+    progress: Progress = lambda *_: None,
+) -> tuple[NDArray[np.complex128], Propagation]:
+    """c[t, spin, i, column] = (v_i on slice t at this spin)^dag M^-1 (source of the column), on the host.
+
+    vectors: ``[time, parity, site, colour, eigenvector]`` anywhere; all of them are sinks. block: columns
+    that are solved together; a solution lives as long as its block. device_bytes: says how much a projection
+    may take (`stages.lqcd.distillation.projection`). Raises what the method raises, and InputError.
+    """
+    lattice, xp = M.dslash.lattice, library(M)
+    check_vectors(vectors, lattice, columns)
+    made = Propagation()
+    result = np.empty((lattice.time_extent, SPINS, vectors.shape[-1], len(columns)), complex)
+    parts = blocks(len(columns), block)
+    for number, part in enumerate(parts, start=1):
+        x = made.solve(M, distillation_sources(vectors, lattice, columns, part, xp), method)
+        result[..., part.start : part.stop] = to_host(sink_projections(vectors, x, xp, device_bytes()))
+        progress(number, len(parts))
+    return result, made
+
+
+def library(M: WilsonOperator) -> ModuleType:
+    """`numpy` or `cupy`: where the operator's links are."""
+    return array_module(M.dslash.links.links)

@@ -1,0 +1,257 @@
+"""Block Lanczos on many systems at once: the lowest eigenpairs of each diagonal block of an operator.
+
+The operator acts on fields whose equal parts, one after the other, do not mix: the time slices of a lattice.
+All parts go through one filter, one application and one batched product together (batch x block), so that
+small systems fill a large device. Thick restarts and filters are those of `stages.lqcd.eigen.block_lanczos`:
+
+    1  X random, orthonormal; V empty 2  until V has no room: append X to V, W = p(A) X, H gets its column
+    V^H W, X = W - V V^H W, orthonormal 3  Ritz vectors of H; V becomes the leading ones 4  values and true
+    residuals of the wanted ones; 2 until all of them are below the tolerance in all systems 5  where as
+    many eigenvalues of a system coincide as a block has columns, a fresh random X orthogonal to what was
+    found; 2 until it changes nothing
+
+After the first cycle the filter is chosen again from what was found, if the first choice was a bad one; and
+whenever eigenvalues found are not all below its window, where it does not tell the lowest from others.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stages.lqcd.dirac.operator import LinearOperator
+from stages.lqcd.eigen.batched_subspace import BatchedSubspace, Matrices, eigh
+from stages.lqcd.eigen.confirmation import largest_cluster
+from stages.lqcd.eigen.eigenpairs import BatchedEigenpairs, EigenpairsNotConverged, EigenStatus
+from stages.lqcd.eigen.rounding import check_reachable
+from stages.lqcd.eigen.spectrum import estimate_spectrum
+from stages.lqcd.eigen.window import ABOVE, WindowChoice, kept_columns, subspace_size
+from stages.lqcd.kernels.dispatch import Array, Kernels, kernels_for, to_device_like, to_host
+from stages.lqcd.lattice.errors import InputError
+
+MOST_BLOCK = 32
+
+GROWTH = 6.0
+"""exp of this is what a filter amplifies the lowest eigenvalue by. For systems so small that many of their
+eigenvectors are wanted the products with the basis take most of the time: a higher degree than that of
+`stages.lqcd.eigen.window` saves steps, at as many applications of the operator."""
+
+BAD = 1.6
+"""A filter is chosen again if its window begins this many times as far from the lowest value as it should."""
+
+SAFETY = 0.5
+"""Ritz vectors are good enough at this part of the tolerance: the last rotation mixes close ones."""
+
+TIE = 10
+"""Eigenvalues that differ by less than this times what a residual may be are taken as one."""
+
+Progress = Callable[[int, int, int, float], None]
+"""progress(restarts, converged, wanted, largest residual of the wanted pairs), over all systems."""
+
+
+@dataclass(frozen=True)
+class BatchedLanczos:
+    """Frozen configuration of a run for the lowest `vectors` eigenpairs of each system.
+
+    block: 1 to 32 columns per system. tolerance: |A v - lambda v| is at most this times the largest
+    eigenvalue. kernels: a kernel package, by default the one of the arrays' library.
+    """
+
+    vectors: int
+    block: int = 8
+    tolerance: float = 1e-10
+    max_restarts: int = 100
+    seed: int = 20260
+    kernels: Kernels | None = None
+
+    def __post_init__(self) -> None:
+        if self.vectors < 1:
+            raise InputError(f"the number of eigenvectors must be at least 1, got {self.vectors}")
+        if not 1 <= self.block <= MOST_BLOCK:
+            raise InputError(f"the block of Lanczos vectors must be 1 to {MOST_BLOCK}, got {self.block}")
+        if not 0 < self.tolerance < 1:
+            raise InputError(f"tolerance must lie between 0 and 1, got {self.tolerance}")
+        if self.max_restarts < 1:
+            raise InputError(f"max_restarts must be at least 1, got {self.max_restarts}")
+
+    def size(self, rows: int) -> int:
+        """Columns of the basis of a system with so many rows; as many as rows where it spans the space."""
+        return subspace_size(self.vectors, self.block, rows)
+
+    def solve(
+        self, A: LinearOperator, systems: int, xp: Any = np, progress: Progress | None = None
+    ) -> BatchedEigenpairs:
+        """The lowest eigenpairs of the `systems` equal diagonal blocks of A, with vectors in arrays of `xp`.
+
+        Raises InputError where A is not Hermitian or zero, systems do not divide it or are so small that the
+        basis would span their space, or the tolerance is below rounding; EigenpairsNotConverged.
+        """
+        check_reachable(self.tolerance, A.dtype)
+        dimension = int(np.prod(A.shape))
+        if not A.hermitian or systems < 1 or dimension % systems:
+            raise InputError(
+                f"Lanczos on {systems} systems needs a Hermitian operator of as many equal blocks, got "
+                f"{type(A).__name__} of dimension {dimension}"
+            )
+        rows = dimension // systems
+        if self.size(rows) >= rows:
+            raise InputError(
+                f"{self.vectors} of {rows} eigenvectors of a system leave no room for Lanczos: take a dense "
+                "diagonalisation"
+            )
+        run = _Run(self, A, systems, xp)
+        eigenpairs = run.eigenpairs(run.iterate(progress))
+        if eigenpairs.status is not EigenStatus.CONVERGED:
+            raise EigenpairsNotConverged(eigenpairs, run.limit)
+        return eigenpairs
+
+
+class _Run:
+    """State of a run; values, residuals ``[S, k]``: of the wanted Ritz vectors."""
+
+    def __init__(self, method: BatchedLanczos, A: LinearOperator, systems: int, xp: Any) -> None:
+        self.method, self.A, self.systems, self.xp = method, A, systems, xp
+        self.started = time.perf_counter()
+        kernels = method.kernels or kernels_for(xp.empty(0))
+        self.rows = int(np.prod(A.shape)) // systems
+        size = method.size(self.rows)
+        self.kept = kept_columns(method.vectors, size, method.block)
+        self.spectrum = estimate_spectrum(A, kernels, xp, method.seed, self.kept * systems)
+        self.scale = max(abs(self.spectrum.lowest), abs(self.spectrum.found))
+        if self.scale == 0:
+            raise InputError(f"{type(A).__name__} gives zero: check the gauge links")
+        choice = WindowChoice(None, None, self.kept * systems, method.block, GROWTH)
+        self.filter = choice.first(self.spectrum)
+        self.restarts, self.matvecs = 0, self.spectrum.steps
+        self.values = np.full((systems, method.vectors), np.nan)
+        self.residuals = np.full(self.values.shape, np.inf)
+        self.space = BatchedSubspace(
+            kernels, xp, systems, self.rows, A.dtype, size, method.block, method.seed
+        )
+        self.image = xp.empty_like(self.space.X)
+
+    @property
+    def limit(self) -> float:
+        """What a residual may be."""
+        return self.method.tolerance * self.scale
+
+    def iterate(self, progress: Progress | None) -> EigenStatus:
+        """Steps 1 to 5."""
+        self.space.start()
+        confirmed: NDArray[np.float64] | None = None
+        while self.restarts < self.method.max_restarts:
+            ritz = self._cycle()
+            if progress is not None:
+                done = int((self.residuals <= self.limit).sum())
+                progress(self.restarts, done, self.values.size, float(self.residuals.max()))
+            if not (self.residuals <= SAFETY * self.limit).all():
+                if self.restarts == 1:
+                    self._choose_again(ritz)
+                continue
+            if self.values.max() >= self.filter.low:
+                if not self._choose_above():
+                    return EigenStatus.WINDOW
+                continue
+            found = np.sort(self.values)
+            if self._distinct(found) or (
+                confirmed is not None and np.abs(found - confirmed).max() <= TIE * self.limit
+            ):
+                return EigenStatus.CONVERGED
+            confirmed = found
+            self.space.start(self.method.vectors)
+        return EigenStatus.RESTART_LIMIT
+
+    def _distinct(self, found: NDArray[np.float64]) -> bool:
+        """Whether no system has as many equal eigenvalues as a block has columns."""
+        return all(largest_cluster(values, TIE * self.limit) < self.method.block for values in found)
+
+    def _cycle(self) -> NDArray[np.float64]:
+        """Steps 2 to 4; all Ritz values ``[S, used]``."""
+        while not self.space.full:
+            self.space.expand(self._apply)
+        ritz, vectors = self.space.ritz()
+        self.space.restart(ritz, vectors, self.kept)
+        self.restarts += 1
+        self._measure()
+        return ritz
+
+    def _apply(self, x: Array, spare: Array) -> tuple[Array, Array]:
+        self.matvecs += x.shape[-1] * self.filter.degree
+        result, other = self.filter.apply(self.A, self._field(x), self._field(spare))
+        return result.reshape(x.shape), other.reshape(x.shape)
+
+    def _choose_again(self, ritz: NDArray[np.float64]) -> None:
+        """Another filter where the window began far above what V keeps, or below what is wanted."""
+        if (ritz[:, self.method.vectors - 1] <= 1).any():
+            self._choose_above()
+            return
+        lowest = float(self.values.min())
+        edge = float(self.filter.eigenvalues(ritz[:, self.kept - 1]).mean())
+        edge += ABOVE * (edge - lowest)
+        if self.filter.low - lowest > BAD * (edge - lowest):
+            self._begin_anew(edge)
+
+    def _choose_above(self) -> bool:
+        """A window above all that was found; False if there is none."""
+        top, high = float(self.values.max()), self.filter.high
+        self._begin_anew(top + 0.1 * (high - top))
+        return self.filter.low > top
+
+    def _begin_anew(self, edge: float) -> None:
+        """With a window from `edge` on, and random combinations of what was found."""
+        choice = WindowChoice((edge, self.filter.high), None, self.kept, self.method.block, GROWTH)
+        self.filter = choice.first(self.spectrum)
+        self.space.mix()
+
+    def _measure(self) -> None:
+        """Rayleigh quotients and true residuals of the leading Ritz vectors."""
+        for columns, block, image in self._images():
+            count = columns.stop - columns.start
+            quotients = (block.conj() * image).real.sum(axis=1, dtype=np.float64)
+            image -= block * quotients[:, None].astype(block.real.dtype)
+            norms2 = (image.real**2 + image.imag**2).sum(axis=1, dtype=np.float64)
+            self.values[:, columns] = to_host(quotients)[:, :count]
+            self.residuals[:, columns] = np.sqrt(to_host(norms2))[:, :count]
+
+    def _images(self) -> Iterator[tuple[slice, Array, Array]]:
+        """Leading columns of V, block by block: which, the block that holds them, and A times it."""
+        space, k, width = self.space, self.method.vectors, self.method.block
+        for first in range(0, k, width):
+            columns = slice(first, min(first + width, k))
+            space.spare[...] = space.V[..., first : first + width]  # the basis is wider than what is wanted
+            self.A.apply(self._field(space.spare), self._field(self.image))
+            self.matvecs += width
+            yield columns, space.spare, self.image
+
+    def _field(self, block: Array) -> Array:
+        """A block ``[S, n, b]`` as a field of A."""
+        return block.reshape(*self.A.shape, -1)
+
+    def eigenpairs(self, status: EigenStatus) -> BatchedEigenpairs:
+        """The wanted pairs: eigenvectors of V^H A V, measured once more."""
+        space, k = self.space, self.method.vectors
+        vectors = space.V[..., :k]
+        projected: Matrices = np.empty((self.systems, k, k), complex)
+        for columns, _, image in self._images():
+            count = columns.stop - columns.start
+            projected[:, :, columns] = to_host(space.basis.project(vectors, image))[..., :count]
+        _, rotation = eigh((projected + projected.conj().swapaxes(1, 2)) / 2)
+        space.basis.rotate_in_place(vectors, to_device_like(np.ascontiguousarray(rotation), vectors))
+        self._measure()
+        if status is EigenStatus.CONVERGED and not self.residuals.max() <= self.limit:
+            status = EigenStatus.RESIDUAL
+        return BatchedEigenpairs(
+            self.values,
+            self.xp.ascontiguousarray(vectors),
+            self.residuals,
+            status,
+            self.restarts,
+            self.matvecs,
+            self.filter.degree,
+            time.perf_counter() - self.started,
+        )

@@ -1,0 +1,170 @@
+"""The growing orthonormal bases of block Lanczos on many systems at once, and the projected operators.
+
+V ``[S, n, size]`` holds for each system the kept Ritz vectors, then one block after the other; X, ``[S, n,
+b]``, is the next block, orthonormal and orthogonal to V. H = V^H F V is computed, not inferred from a
+recurrence: neither a thick restart nor a column of X that had to be replaced needs any bookkeeping. Every new
+block is orthogonalised twice against all of V, and that is enough (L. Giraud et al., Numer. Math. 101 (2005)
+87) unless F X lies in V: of what rounding leaves then, much may lie in V again, and it takes another pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stages.lqcd.kernels.dispatch import Array, Kernels, to_device_like, to_host
+from stages.lqcd.lattice.threads import in_threads
+
+LOST = 32
+"""Eigenvalues of a Gram matrix of unit columns, in rounding units, below which it has no such column."""
+
+OVERLAP = 0.5
+"""Of an orthonormal block with V, from which on taking it away asks for another pass."""
+
+TINY = 1e-30
+"""Norm of a column that counts as zero."""
+
+THREADED = 64
+"""Rows of a matrix from which on a thread of its own costs less than its eigenvalues."""
+
+Matrices = NDArray[np.complex128]
+"""Of all systems, ``[S, rows, columns]``."""
+
+
+class BatchedSubspace:
+    """V, H and X of `systems` systems of `rows` rows; `used`: columns of V in use.
+
+    The parts of a field that belong to different systems follow each other, so that a block ``[*shape, b]``
+    of the whole is a block ``[S, n, b]``.
+    """
+
+    def __init__(
+        self,
+        kernels: Kernels,
+        xp: Any,
+        systems: int,
+        rows: int,
+        dtype: np.dtype,
+        size: int,
+        block: int,
+        seed: int,
+    ) -> None:
+        self.basis, self.random_block = kernels.batched_basis, kernels.random_block
+        self.xp, self.seed, self.draws = xp, seed, 0
+        self.block, self.used = block, 0
+        self.unit = float(np.finfo(dtype).eps)
+        self.V = xp.empty((systems, rows, size), dtype)
+        self.X, self.spare = (xp.empty((systems, rows, block), dtype) for _ in range(2))
+        self.H = np.zeros((systems, size, size), complex)
+
+    @property
+    def full(self) -> bool:
+        """No room for another block."""
+        return self.used + self.block > self.V.shape[2]
+
+    def start(self, used: int = 0) -> None:
+        """A fresh random block, orthogonal to the first columns of V, which alone are kept."""
+        self.used = used
+        self._fill(self.X)
+        self._complete()
+
+    def expand(self, apply: Callable[[Array, Array], tuple[Array, Array]]) -> None:
+        """Append X, compute its column of H with W = F X, and orthonormalise W to the next X.
+
+        apply(x, spare): F x and the other array; both may be overwritten.
+        """
+        first, self.used = self.used, self.used + self.block
+        self.V[..., first : self.used] = self.X
+        self.X, self.spare = apply(self.X, self.spare)
+        C = self._project(self.X)
+        self.H[:, : self.used, first : self.used] = C
+        self.H[:, first : self.used, : self.used] = C.conj().swapaxes(1, 2)
+        own = C[:, first:]
+        self.H[:, first : self.used, first : self.used] = (own + own.conj().swapaxes(1, 2)) / 2
+        self._subtract(C)
+        self._orthonormalise()
+        self._complete(1)
+
+    def ritz(self) -> tuple[NDArray[np.float64], Matrices]:
+        """Ritz values of F, descending, ``[S, used]``, and their vectors in terms of V."""
+        values, vectors = eigh(self.H[:, : self.used, : self.used])
+        return values[:, ::-1], vectors[..., ::-1]
+
+    def restart(self, values: NDArray[np.float64], vectors: Matrices, kept: int) -> None:
+        """V becomes the first so many Ritz vectors; X goes on."""
+        self._rotate(self.V[..., : self.used], vectors[..., :kept])
+        self.used = kept
+        self.H[:] = 0
+        index = np.arange(kept)
+        self.H[:, index, index] = values[:, :kept]
+
+    def mix(self) -> None:
+        """Begin anew from a block of random combinations of V."""
+        numbers = np.random.default_rng([self.seed, self.draws]).normal(size=(2, self.used, self.block))
+        self.draws += 1
+        mixture = np.broadcast_to(numbers[0] + 1j * numbers[1], (len(self.V), self.used, self.block))
+        self.X[...] = 0
+        self.basis.add_combination(
+            self.X, self.V[..., : self.used], to_device_like(np.ascontiguousarray(mixture), self.X)
+        )
+        self.used = 0
+        self._complete()
+
+    def _complete(self, passes: int = 2) -> None:
+        """Make X orthonormal and orthogonal to V in so many passes, or until one changes little; vanishing
+        columns become random ones.
+        """
+        while passes:
+            passes -= 1
+            if self.used:
+                C = self._project(self.X)
+                self._subtract(C)
+                if np.linalg.norm(C, axis=(1, 2)).max() > OVERLAP:
+                    passes = max(passes, 1)
+            lost = self._orthonormalise()
+            if lost.any():
+                fresh = self.xp.empty_like(self.X)
+                self._fill(fresh)
+                self.X += fresh * to_device_like(lost[:, None].astype(fresh.real.dtype), fresh)
+                passes = 2
+
+    def _orthonormalise(self) -> NDArray[np.bool_]:
+        """X becomes orthonormal in each system; ``[S, b]``: True for columns that depended on others, now 0.
+
+        By eigenvectors of the Gram matrix (Stathopoulos and Wu, SIAM J. Sci. Comput. 23 (2002) 2165).
+        """
+        G = to_host(self.basis.project(self.X, self.X))
+        norms = np.sqrt(np.einsum("sii->si", G).real)
+        inverse = np.divide(1, norms, out=np.zeros_like(norms), where=norms > TINY)
+        values, vectors = eigh(inverse[:, :, None] * G * inverse[:, None, :])
+        lost = values <= LOST * self.unit
+        roots = np.where(lost, 0, 1 / np.sqrt(np.where(lost, 1, values)))
+        self._rotate(self.X, inverse[:, :, None] * vectors * roots[:, None, :])
+        return lost
+
+    def _fill(self, block: Array) -> None:
+        """Random columns of norm near one."""
+        self.random_block.fill_random(block, self.seed, self.draws)
+        self.draws += 1
+        block *= (1.5 / block.shape[1]) ** 0.5
+
+    def _project(self, block: Array) -> Matrices:
+        return to_host(self.basis.project(self.V[..., : self.used], block))
+
+    def _subtract(self, C: Matrices) -> None:
+        self.basis.add_combination(self.X, self.V[..., : self.used], to_device_like(-C, self.X))
+
+    def _rotate(self, V: Array, Q: Matrices) -> None:
+        self.basis.rotate_in_place(V, to_device_like(np.ascontiguousarray(Q), V))
+
+
+def eigh(matrices: Matrices) -> tuple[NDArray[np.float64], Matrices]:
+    """Eigenvalues, ascending, and eigenvectors of Hermitian matrices ``[S, k, k]``; large ones in threads."""
+    if matrices.shape[-1] < THREADED:
+        values, vectors = np.linalg.eigh(matrices)
+        return values, vectors
+    found = in_threads(np.linalg.eigh, matrices)
+    return np.stack([values for values, _ in found]), np.stack([vectors for _, vectors in found])

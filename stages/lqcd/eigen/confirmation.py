@@ -1,0 +1,48 @@
+"""Whether eigenvalues have been missed: a bound from a fresh random block.
+
+A Krylov space of b random vectors meets at most b dimensions of an eigenspace. Where more eigenvalues than
+that coincide, further copies enter by rounding alone. So, after all wanted pairs are found, a random block
+orthogonal to everything found is iterated with the same filter p. If an eigenvector with p = g were left,
+the largest Ritz value of that Krylov space would after j steps be within
+
+    (g + 1) tan^2 / T_{j-1}(gamma)^2,   gamma = 1 + 2 (g - theta) / (theta + 1),   tan^2 = dimension / overlap
+
+of g (Y. Saad, Numerical methods for large eigenvalue problems, 6.6), where theta bounds the rest of the
+spectrum above the pairs that V keeps. It is excluded when the Ritz value theta found stays further away
+than that. Copies that lie in what V keeps do not show in that block; the largest Ritz value of both together
+does (`stages.lqcd.eigen.run`).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+CHANCE = 1e-3
+"""Probability that a random block overlaps less with the missing vector than is supposed."""
+
+TIE = 1e-6
+"""Relative difference of values of p that are taken as one."""
+
+
+def largest_cluster(values: NDArray[np.float64], width: float) -> int:
+    """Most of the ascending values within `width` of each other."""
+    ends = np.searchsorted(values, values + width, side="right")
+    return int((ends - np.arange(len(values))).max())
+
+
+def missing(p: NDArray[np.float64], largest: float, steps: int, block: int, dimension: int) -> bool | None:
+    """True if an eigenvector with p above the least of those found is missing, False if not, None: too early.
+
+    p: at the eigenvalues found, descending. largest: Ritz value on the fresh Krylov space of so many steps.
+    """
+    if largest > p[-1] * (1 + TIE):
+        return True
+    above = p[p > largest * (1 + TIE)]
+    if above.size == 0:
+        return False if largest >= p[0] * (1 - TIE) else None
+    g, theta = above.min(), max(largest, -0.999)
+    gamma = 1 + 2 * (g - theta) / (theta + 1)
+    overlap = CHANCE if block == 1 else block * CHANCE ** (1 / block) / 2
+    log_growth = 2 * (steps - 1) * np.arccosh(gamma) - 2 * np.log(2)
+    return False if log_growth > np.log((g + 1) * dimension / overlap / (g - theta)) else None

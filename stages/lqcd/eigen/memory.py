@@ -1,0 +1,39 @@
+"""What a run of block Lanczos holds, and what there is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import psutil
+
+from stages.lqcd.lattice.errors import InputError
+
+WORK = 128 << 20
+"""Slabs of the basis that are computed apart from their place, small matrices."""
+
+FIELDS = 5
+"""Blocks beside the basis: three of the iteration, one of a measurement, one inside the operator."""
+
+
+def needed_bytes(dimension: int, itemsize: int, vectors: int, block: int, subspace: int) -> int:
+    """The basis, and the blocks or, at the end, the result."""
+    return dimension * itemsize * (subspace + max(FIELDS * block, vectors)) + WORK
+
+
+def available_bytes(xp: Any) -> int:
+    """Free memory where arrays of `xp` live; on a GPU no more than the limit of CuPy's pool leaves."""
+    if xp is np:
+        return int(psutil.virtual_memory().available)
+    pool = xp.get_default_memory_pool()
+    free = int(xp.cuda.Device().mem_info[0]) + int(pool.free_bytes())
+    return min(free, limit - int(pool.used_bytes())) if (limit := int(pool.get_limit())) else free
+
+
+def check_memory(needed: int, available: int, vectors: int, fitting: int) -> None:
+    """Raise InputError if it does not fit; fitting: the number of vectors that does."""
+    if needed > available:
+        raise InputError(
+            f"{vectors} eigenvectors take {needed / 2**30:.3g} GiB, {available / 2**30:.3g} GiB are free: "
+            f"at most {fitting} vectors fit (with the subspace chosen for them)"
+        )

@@ -1,0 +1,126 @@
+"""Ends and density of a spectrum from a few dozen applications of the operator to a random vector.
+
+Stochastic Lanczos quadrature (Lin, Saad, Yang, SIAM Rev. 58 (2016) 34): nodes and weights of the Lanczos
+matrix of a random start give the number of eigenvalues below a point. The largest Ritz value plus its
+residual is taken as the upper end (Y. Zhou, R.-C. Li, Linear Algebra Appl. 435 (2011) 480).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import eigh_tridiagonal
+
+from stages.lqcd.dirac.operator import LinearOperator
+from stages.lqcd.eigen.rayleigh import not_finite
+from stages.lqcd.kernels.dispatch import Array, Kernels, to_device_like, to_host
+
+STEPS = 20
+MOST_STEPS = 600
+MARGIN = 0.01
+"""Of the width of the spectrum, added to the upper end."""
+
+NARROWEST = 1e-4
+"""Width of a spectrum at least, relative to its largest value: a filter tells smaller differences badly."""
+
+
+@dataclass(frozen=True)
+class Spectrum:
+    """lowest: an upper bound of the lowest eigenvalue. found, high: a lower and an upper one of the largest.
+
+    nodes ``[n]`` ascending and counts ``[n]``: about counts[i] eigenvalues lie below nodes[i]. resolution:
+    how many eigenvalues the lowest node stands for. steps: applications of the operator.
+    fingerprint: that of the operator.
+    """
+
+    lowest: float
+    found: float
+    high: float
+    nodes: NDArray[np.float64]
+    counts: NDArray[np.float64]
+    resolution: float
+    steps: int
+    fingerprint: NDArray[np.float64]
+
+    def lower_edge(self, count: float) -> float:
+        """A point with about so many eigenvalues below it."""
+        return float(np.interp(count, self.counts, self.nodes))
+
+
+def estimate_spectrum(A: LinearOperator, kernels: Kernels, xp: Any, seed: int, count: int) -> Spectrum:
+    """Lanczos without reorthogonalisation from a random vector, until `count` eigenvalues can be told from
+    the rest, or `MOST_STEPS`.
+    """
+    run, most = _Lanczos(A, kernels, xp, seed), min(MOST_STEPS, int(np.prod(A.shape)))
+    while True:
+        for _ in range(min(max(STEPS, len(run.alphas) // 2), most - len(run.alphas))):
+            run.step()
+        spectrum = run.spectrum()
+        if run.ended or len(run.alphas) == most or spectrum.resolution < count / 2:
+            return spectrum
+
+
+def fingerprint(A: LinearOperator, kernels: Kernels, xp: Any, seed: int) -> NDArray[np.float64]:
+    """alpha = x^H A x and |A x - alpha x| of a random unit vector: other operators have other numbers."""
+    run = _Lanczos(A, kernels, xp, seed)
+    run.step()
+    return run.fingerprint
+
+
+class _Lanczos:
+    """The Lanczos recurrence of one random vector; alphas, betas: diagonal and off-diagonal, by step."""
+
+    def __init__(self, A: LinearOperator, kernels: Kernels, xp: Any, seed: int) -> None:
+        self.A, self.kernels = A, kernels
+        self.dimension = int(np.prod(A.shape))
+        self.x = xp.empty((*A.shape, 1), A.dtype)
+        kernels.random_block.fill_random(self.x, seed, 0)
+        self._scale(self.x, 1 / self._norm(self.x))
+        self.before, self.out = xp.zeros_like(self.x), xp.empty_like(self.x)
+        self.alphas: list[float] = []
+        self.betas: list[float] = [0.0]
+        self.ended = False
+
+    def step(self) -> None:
+        if self.ended:
+            return
+        blas = self.kernels.block_blas
+        self.A.apply(self.x, self.out)
+        alpha = float(to_host(blas.dots(self.x, self.out)).real[0])
+        if not np.isfinite(alpha):
+            raise not_finite(self.A)
+        blas.update(self.out, self.x, self._matrix(-alpha))
+        blas.update(self.out, self.before, self._matrix(-self.betas[-1]))
+        beta = self._norm(self.out)
+        self.alphas.append(alpha)
+        self.betas.append(beta)
+        # an invariant subspace: the Lanczos matrix says it all
+        self.ended = beta <= 1e-6 * max(map(abs, self.alphas))
+        self._scale(self.out, 1 / max(beta, 1e-300))
+        self.before, self.x, self.out = self.x, self.out, self.before
+
+    @property
+    def fingerprint(self) -> NDArray[np.float64]:
+        return np.array([self.alphas[0], self.betas[1]])
+
+    def spectrum(self) -> Spectrum:
+        nodes, vectors = eigh_tridiagonal(self.alphas, self.betas[1:-1])
+        weights = vectors[0] ** 2 * self.dimension
+        lowest, found = nodes[0], nodes[-1]
+        high = found + self.betas[-1] * abs(vectors[-1, -1])
+        margin = MARGIN * max(high - lowest, NARROWEST * max(abs(high), abs(lowest)))
+        counts = np.cumsum(weights) - weights / 2
+        steps = len(self.alphas)
+        return Spectrum(lowest, found, high + margin, nodes, counts, weights[0], steps, self.fingerprint)
+
+    def _norm(self, field: Array) -> float:
+        return float(np.sqrt(to_host(self.kernels.block_blas.norms2(field))[0]))
+
+    def _matrix(self, value: float) -> Array:
+        return to_device_like(np.full((1, 1), value, complex), self.x)
+
+    def _scale(self, field: Array, factor: float) -> None:
+        self.kernels.block_blas.rotate(field, self._matrix(factor), field)

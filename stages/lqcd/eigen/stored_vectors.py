@@ -1,0 +1,96 @@
+"""Vectors of the even sites as a store holds them: by time slice and vector, in double, single or 16 bits.
+
+Real and imaginary parts ``[time, site, 3, k, 2]``, `site` numbered within the slice: float64, float32, or
+16-bit codes (`stages.lqcd.kernels.half_field`) with a float32 scale ``[time, site, k]``, the largest part of
+the three colours. Sites are numbered with t slowest, so that a slice of a field is a block of its rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stages.lqcd.kernels.dispatch import Array, array_module
+from stages.lqcd.kernels.half_field import decoded, encoded, scale_for
+from stages.lqcd.kernels.transfer import to_device, to_host
+from stages.lqcd.lattice.errors import InputError
+from stages.lqcd.lattice.geometry import Lattice
+
+DTYPES = {"double": np.float64, "single": np.float32, "half": np.uint16}
+"""Of the stored parts, by precision."""
+
+
+class Slices(Protocol):
+    """An array, in memory or on disk, of which slices are read."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    @property
+    def dtype(self) -> np.dtype: ...
+
+    def __getitem__(self, part: Any) -> NDArray: ...
+
+
+def check_precision(precision: str) -> None:
+    """Raises InputError for a precision that vectors cannot be stored in."""
+    if precision not in DTYPES:
+        raise InputError(f"precision must be one of {', '.join(DTYPES)}, got {precision!r}")
+
+
+def to_store(vectors: Array, lattice: Lattice, precision: str) -> tuple[NDArray, NDArray[np.float32]]:
+    """Parts and scales (none, ``[time, site, 0]``, but for 'half') of complex128 vectors ``[site, 3, k]``.
+
+    On the host, where vectors in double are not copied if they lie there.
+    """
+    check_precision(precision)
+    times, sites, k = lattice.time_extent, lattice.sites_per_slice, vectors.shape[-1]
+    scale = np.empty((times, sites, k if precision == "half" else 0), np.float32)
+    if precision == "double" and array_module(vectors) is np:
+        return vectors.view(np.float64).reshape(times, sites, 3, k, 2), scale
+    parts = np.empty((times, sites, 3, k, 2), DTYPES[precision])
+    for t, rows in enumerate(_slices(lattice)):
+        values = _parts(vectors[rows])
+        if precision == "half":
+            scales = scale_for(array_module(values).abs(values).max(axis=(1, 3)))
+            scale[t] = to_host(scales)
+            values = encoded(values, scales[:, None, :, None])
+        parts[t] = to_host(values.astype(DTYPES[precision], copy=False))
+    return parts, scale
+
+
+def from_store(parts: Slices, scale: Slices, xp: ModuleType, count: int | None = None) -> Array:
+    """The first `count` vectors (all) ``[site, 3, count]`` in `xp`; reads slice by slice, and no others.
+
+    complex128 where they are stored in double, complex64 otherwise.
+    """
+    times, sites, colours, k, _ = parts.shape
+    k = k if count is None else count
+    double = parts.dtype == np.float64
+    vectors = xp.empty((times * sites, colours, k), np.complex128 if double else np.complex64)
+    for t in range(times):
+        values = _to(xp, parts[t, :, :, :k])
+        if parts.dtype == np.uint16:
+            values = decoded(values, _to(xp, scale[t, :, :k])[:, None, :, None])
+        vectors[t * sites : (t + 1) * sites] = values.view(vectors.dtype)[..., 0]
+    return vectors
+
+
+def _slices(lattice: Lattice) -> Iterator[slice]:
+    sites = lattice.sites_per_slice
+    return (slice(t * sites, (t + 1) * sites) for t in range(lattice.time_extent))
+
+
+def _parts(vectors: Array) -> Array:
+    """Real and imaginary parts ``[site, 3, k, 2]``, contiguous."""
+    whole = array_module(vectors).ascontiguousarray(vectors)
+    return whole.view(np.float64).reshape(*vectors.shape, 2)
+
+
+def _to(xp: ModuleType, part: NDArray) -> Array:
+    part = np.ascontiguousarray(part)
+    return part if xp is np else to_device(part)

@@ -1,0 +1,76 @@
+"""Stochastic loops: one estimate of the trace per noise vector, the sum over its diluted subsets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stages.lqcd.estimators.trace import Contractions, Progress, no_progress
+from stages.lqcd.kernels.dispatch import Array
+from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
+from stages.lqcd.noise.dilution import Dilution, dilute
+from stages.lqcd.solvers.column_blocks import blocks
+
+
+class Loops(NamedTuple):
+    """Per noise vector: J_mu(t) ``[noise, mu, t]``, and (2/V) tr M^-1 by parity ``[noise, parity]``.
+
+    Of a trace of several flavours: ``[noise, flavour, mu, t]`` and ``[noise, flavour, parity]``.
+    """
+
+    current: NDArray[np.float64]
+    density: NDArray[np.float64]
+
+
+class Trace(Protocol):
+    """What solves for a block of sources and contracts it: `LoopTrace`, or a trace of several flavours."""
+
+    @property
+    def flavours(self) -> tuple[int, ...]:
+        """The extent of the flavour axis, or () where there is none."""
+
+    @property
+    def lattice(self) -> Lattice:
+        """Where the sources live."""
+
+    def contract(self, parity: int, sources: Array) -> Contractions:
+        """Of each source ``[site, 3, N]`` on `parity`."""
+
+
+def stochastic_loops(
+    trace: Trace,
+    noise: Sequence[Array],
+    dilution: Dilution,
+    width: int,
+    progress: Progress = no_progress,
+) -> Loops:
+    """Loops of the noise vectors `noise`: ``[site, 3, N]`` on the even and on the odd sites.
+
+    The N vectors times the subsets of a parity are solved in blocks of `width` right-hand sides, which may
+    cut a vector anywhere. Raises InputError where the dilution does not divide the lattice.
+    """
+    vectors = noise[EVEN].shape[-1]
+    partitions = [dilution.partition(trace.lattice, parity) for parity in (EVEN, ODD)]
+    jobs = [
+        (partition, block)
+        for partition in partitions
+        for block in blocks(vectors * len(partition.subsets), width)
+    ]
+    loops = no_loops(trace, vectors)
+    for number, (partition, block) in enumerate(jobs, start=1):
+        parity = partition.parity
+        contracted = trace.contract(parity, dilute(noise[parity], partition, block))
+        vector = np.array(block) // len(partition.subsets)
+        np.add.at(loops.current, vector, contracted.current)
+        np.add.at(loops.density[..., parity], vector, contracted.density)
+        progress(number, len(jobs))
+    return loops
+
+
+def no_loops(trace: Trace, vectors: int) -> Loops:
+    """Zeros, to add contractions to."""
+    shape = (vectors, *trace.flavours)
+    return Loops(np.zeros((*shape, 4, trace.lattice.time_extent)), np.zeros((*shape, 2)))

@@ -1,0 +1,182 @@
+"""Contractions of solutions into the vector current and the scalar density, for any block of sources.
+
+For sources eta on the sites of parity p (o the opposite parity), with A = 4 m^2 - D_po D_op on p:
+
+    y = A^-1 eta,   z = D_op y,
+    J_mu(t) = - Im sum_{x in t} eta(x)^dag eta_mu(x) U_mu(x) z(x + mu),      density = (2/V) 2 m Re eta^dag y,
+
+whose sums over sources with <eta eta^dag> = 1 on p are the parts from p of MILC's one-link taste-singlet
+current J_mu(t) = - sum_x Im tr { eta_mu(x) U_mu(x) [D (4 m^2 - D^2)^-1](x + mu, x) } (forward shift only,
+nearly conserved) and, per parity, of its psibar-psi = (2/V) tr M^-1, M = 2 m + D.
+
+With a deflation P projects on the lowest modes and their partners, and eta is replaced by (1 - P) eta, as
+source and in the contraction. Since A^-1 and D commute with P, the sum over sources is the part of the trace
+that the modes leave: the rest is exact (`stages.lqcd.estimators.low_modes`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stages.lqcd.dirac.operator import Solver
+from stages.lqcd.dirac.staggered import NormalOperator, StaggeredDslash
+from stages.lqcd.gauge.hisq import StaggeredLinks
+from stages.lqcd.kernels.dispatch import Array, Kernels, array_module, kernels_for, to_host
+from stages.lqcd.lattice.errors import InputError
+from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
+from stages.lqcd.solvers.solution import Solution
+
+CURRENT_LINKS = ("thin", "smeared", "fat")
+
+
+class Contractions(NamedTuple):
+    """Of each source: the current ``[N, mu, t]`` and the density ``[N]``, float64 on the host."""
+
+    current: NDArray[np.float64]
+    density: NDArray[np.float64]
+
+
+@dataclass
+class SolveRecord:
+    """What the solves of a measurement took; residuals are relative, recomputed, the largest of all."""
+
+    rhs: int = 0
+    iterations: list[int] = field(default_factory=list)
+    """Of each block."""
+    residual: float = 0.0
+    """Of the normal system on one parity."""
+    full_residual: float = 0.0
+    """Of M x = eta on the full lattice."""
+    seconds: float = 0.0
+    history: Sequence[float] = ()
+    """Of the first block, the worst right-hand side's residual at each iteration."""
+
+    def add(self, solution: Solution, full_residual: NDArray[np.float64]) -> None:
+        """Enters one block."""
+        self.rhs += len(full_residual)
+        self.iterations.append(int(solution.iterations))
+        self.residual = max(self.residual, float(np.max(solution.residual)))
+        self.full_residual = max(self.full_residual, float(np.max(full_residual)))
+        self.seconds += solution.seconds
+        if not self.history:
+            self.history = solution.history.max(axis=1).tolist()
+
+
+class ModeRemainder(Protocol):
+    """What is orthogonal to some modes of one parity."""
+
+    def remainder(self, x: Array) -> Array:
+        """(1 - P) x of ``[site, 3, N]``; `x` stays."""
+
+
+class ModeProjection(Protocol):
+    """The modes of both parities: `stages.lqcd.solvers.deflation.StaggeredDeflation`."""
+
+    def of(self, parity: int) -> ModeRemainder:
+        """Those on the sites of `parity`."""
+
+
+@dataclass(frozen=True)
+class LoopTrace:
+    """Traces with the propagator of one mass: `solver` solves the even-odd normal operator of `dslash`.
+
+    current_links: ``[mu, parity, site, 3, 3]``, phases and boundary signs in them, the links of the current.
+    deflation: if given, traces are those of the remainder orthogonal to its modes.
+    """
+
+    dslash: StaggeredDslash
+    current_links: Array
+    mass: float
+    solver: Solver
+    deflation: ModeProjection | None = None
+    record: SolveRecord = field(default_factory=SolveRecord)
+
+    flavours = ()
+
+    @property
+    def lattice(self) -> Lattice:
+        return self.dslash.lattice
+
+    @cached_property
+    def _links_by_parity(self) -> tuple[Array, Array]:
+        """The current's links ``[mu, site, 3, 3]`` of the even and of the odd sites, each in one piece."""
+        xp = array_module(self.current_links)
+        even, odd = (xp.ascontiguousarray(self.current_links[:, parity]) for parity in (EVEN, ODD))
+        return even, odd
+
+    def contract(self, parity: int, sources: Array) -> Contractions:
+        """Solves for sources ``[site, 3, N]`` on `parity` and contracts each solution with its own source.
+
+        Raises what the solver raises, and InputError for a mass that is not positive.
+        """
+        sources = self.deflated(parity, sources)
+        y, hopped = self.solve(parity, sources)
+        return Contractions(self.current(parity, sources, hopped), self.density(sources, y))
+
+    def deflated(self, parity: int, sources: Array) -> Array:
+        """(1 - P) of the sources where there is a deflation, else the sources."""
+        return sources if self.deflation is None else self.deflation.of(parity).remainder(sources)
+
+    def solve(self, parity: int, sources: Array) -> tuple[Array, Array]:
+        """y = A^-1 eta on `parity` and D y on the opposite one, ``[site, 3, N]`` each."""
+        solution = self.solver.solve(NormalOperator(self.dslash, self.mass, parity), sources)
+        hopped = self.dslash.apply_to(1 - parity, solution.x)
+        self.record.add(solution, self._full_residual(parity, sources, solution.x, hopped))
+        return solution.x, hopped
+
+    def current(self, parity: int, bra: Array, hopped: Array) -> NDArray[np.float64]:
+        """- Im sum_{x in t} bra(x)^dag eta_mu(x) U_mu(x) hopped(x + mu), bra on `parity`; ``[N, mu, t]``."""
+        links = self._links_by_parity[parity]
+        one_link_current = self._kernels(bra).one_link_current.one_link_current
+        return to_host(one_link_current(links, bra, hopped, self.lattice, parity))
+
+    def density(self, sources: Array, y: Array) -> NDArray[np.float64]:
+        """(2/V) 2 m Re eta^dag y, ``[N]``."""
+        return 4 * self.mass / self.lattice.volume * self.dots(sources, y)
+
+    def dots(self, x: Array, y: Array) -> NDArray[np.float64]:
+        """Re x^dag y of each right-hand side, ``[N]`` on the host."""
+        return to_host(self._kernels(x).block_blas.dots(x, y)).real
+
+    def _full_residual(self, parity: int, sources: Array, y: Array, hopped: Array) -> NDArray[np.float64]:
+        """|eta - M x| / |eta| of x = (2 m - D) y, the solution of the full system; float64 ``[N]``.
+
+        M x is 4 m^2 y - D hopped on the sources' parity, and on the other one 2 m (D y - hopped) = 0.
+        """
+        residual = self.dslash.apply_to(parity, hopped, diagonal=y, a=-4 * self.mass**2)
+        residual += sources
+        norms2 = self._kernels(sources).block_blas.norms2
+        missed, source = np.sqrt(to_host(norms2(residual))), np.sqrt(to_host(norms2(sources)))
+        return missed / np.where(source > 0, source, 1)
+
+    def _kernels(self, like: Array) -> Kernels:
+        return self.dslash.kernels or kernels_for(like)
+
+
+def current_links(links: StaggeredLinks, choice: str) -> Array:
+    """The links of the current, phases and boundary signs in them.
+
+    'thin': reunitarised, unsmeared, MILC's choice; 'smeared': smeared once and projected to U(3), the W of
+    HISQ; 'fat': the one-hop links of the operator. Raises InputError, also for 'smeared' where there is no
+    smearing.
+    """
+    if choice not in CURRENT_LINKS:
+        raise InputError(f"the current's links must be one of {', '.join(CURRENT_LINKS)}, got {choice!r}")
+    chosen = getattr(links, choice)
+    if chosen is None:
+        raise InputError(f"this action has no {choice} links for the current: choose 'thin' or 'fat'")
+    return chosen
+
+
+Progress = Callable[[int, int], None]
+"""Called with (blocks of right-hand sides done, blocks in all)."""
+
+
+def no_progress(done: int, total: int) -> None:
+    """For who does not want to know."""

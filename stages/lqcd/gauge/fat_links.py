@@ -1,0 +1,62 @@
+"""Fat links and long links of improved staggered fermions, summed over the staples of 3, 5 and 7 links."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from stages.lqcd.kernels.dispatch import Array, Kernels, array_module, kernels_for
+from stages.lqcd.lattice.geometry import Lattice
+
+
+@dataclass(frozen=True)
+class Paths:
+    """Coefficients: X = one U + three S3 + five S5 + seven S7 + lepage SL.
+
+    S3, S5, S7: sums of all 6, 24, 48 staples of 3, 5, 7 links; SL: of the 6 straight five-link ones (+-2 nu).
+    """
+
+    one: float
+    three: float
+    five: float
+    seven: float
+    lepage: float = 0.0
+
+
+def fat_links(links: Array, lattice: Lattice, paths: Paths, kernels: Kernels | None = None) -> Array:
+    """The sum of `paths` over **unitary** links ``[mu, parity, site, 3, 3]``, any signs already in them.
+
+    Nested from the outside in (Horner's scheme), so that 12 staples per direction do for all 84 paths: with
+    S_nu F the staple of F in the plane of nu and sigma, rho, nu the three directions other than mu,
+
+        X = one' U + sum_sigma S_sigma [three U + lepage S_sigma U + sum_rho S_rho (five U + seven S_nu U)].
+
+    Two staples in one plane are the straight ones and twice the link, U^dag U = 1 where a path goes back:
+    hence one' = one - 6 lepage. Memory: the result and 6 fields of one direction.
+    """
+    xp = array_module(links)
+    staple = (kernels or kernels_for(links)).staple
+    fat = xp.empty_like(links)
+    for mu in range(4):
+        link = links[mu]
+        others = [nu for nu in range(4) if nu != mu]
+        simple = {}
+        for nu in others:
+            simple[nu] = xp.zeros_like(link)
+            staple.add_staple(simple[nu], link, links[nu], lattice, mu, nu, 1.0)
+        xp.multiply(link, paths.one - 6 * paths.lepage, out=fat[mu])
+        for sigma in others:
+            inner = staple.weighted_sum(paths.three, link, paths.lepage, simple[sigma])
+            for rho in others:
+                if rho != sigma:
+                    (nu,) = {*others} - {sigma, rho}
+                    innermost = staple.weighted_sum(paths.five, link, paths.seven, simple[nu])
+                    staple.add_staple(inner, innermost, links[rho], lattice, mu, rho, 1.0)
+            staple.add_staple(fat[mu], inner, links[sigma], lattice, mu, sigma, 1.0)
+    return fat
+
+
+def long_links(links: Array, lattice: Lattice, coefficient: float, kernels: Kernels | None = None) -> Array:
+    """coefficient * U_mu(x) U_mu(x + mu) U_mu(x + 2 mu), ``[mu, parity, site, 3, 3]``."""
+    long = array_module(links).empty_like(links)
+    (kernels or kernels_for(links)).long_links.long_links(links, lattice, coefficient, long)
+    return long

@@ -1,0 +1,81 @@
+"""Links and clover matrices of Wilson-type operators, from the thin links of a configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from stages.lqcd.gauge.clover import clover_term
+from stages.lqcd.gauge.phases import parse_boundary, with_boundary
+from stages.lqcd.gauge.reunitarise import to_su3
+from stages.lqcd.kernels.dispatch import Array
+from stages.lqcd.lattice.errors import InputError
+from stages.lqcd.lattice.geometry import Lattice, T
+
+
+@dataclass(frozen=True)
+class Anisotropy:
+    """xi0: the bare gauge anisotropy, positive; nu: the bare speed of light, positive (Chroma's names)."""
+
+    xi0: float = 1.0
+    nu: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name, value in (("xi0", self.xi0), ("nu", self.nu)):
+            if not value > 0:
+                raise InputError(f"{name} of an anisotropic Wilson operator must be positive, got {value}")
+
+    @property
+    def weights(self) -> tuple[float, float, float, float]:
+        """w_mu: nu / xi0 in space, 1 in time."""
+        return (self.nu / self.xi0,) * 3 + (1.0,)
+
+
+@dataclass(frozen=True, eq=False)
+class WilsonLinks:
+    """Links U_mu(x) with boundary conditions, complex128 ``[mu, parity, site, 3, 3]``, not weighted by w_mu.
+
+    clover: C(x), Hermitian ``[parity, site, chirality, 6, 6]`` (`stages.lqcd.gauge.clover`), or None for csw
+    = 0.
+    """
+
+    links: Array
+    clover: Array | None
+    lattice: Lattice
+    boundary: tuple[str, str, str, str]
+    anisotropy: Anisotropy
+    deviation: float
+    """Largest element change when the configuration was reunitarised to SU(3)."""
+
+
+def wilson_links(
+    links: Array,
+    lattice: Lattice,
+    *,
+    boundary: str | Sequence[str],
+    csw: float | tuple[float, float] = 0.0,
+    anisotropy: Anisotropy | None = None,
+) -> WilsonLinks:
+    """Links and clover matrices of M for thin or smeared links ``[mu, parity, site, 3, 3]`` without signs.
+
+    boundary: see `parse_boundary`; 'dirichlet' in t sets the links that leave the last slice to zero.
+    csw: the clover coefficient, or (csw_r, csw_t) of the spatial and temporal planes, as in Chroma:
+    c_space = csw_r / xi0, c_time = csw_t. Raises InputError.
+    """
+    shape = (4, 2, lattice.half_volume, 3, 3)
+    if links.shape != shape:
+        raise InputError(f"links on {lattice} must have shape {shape}, got {links.shape}")
+    anisotropy = anisotropy or Anisotropy()
+    su3, deviation = to_su3(links.astype(complex, copy=False))
+    words = ("periodic",) * 3 + (boundary,) if isinstance(boundary, str) else tuple(boundary)
+    dirichlet = len(words) == 4 and words[T] == "dirichlet"
+    signs = parse_boundary((*words[:T], "periodic") if dirichlet else words)
+    signed = with_boundary(su3, lattice, signs, out=su3)
+    if dirichlet:
+        for parity in range(2):
+            signed[T, parity, -lattice.sites_per_slice :] = 0
+    spatial, temporal = csw if isinstance(csw, tuple) else (csw, csw)
+    clover = None
+    if spatial or temporal:
+        clover = clover_term(signed, lattice, spatial / anisotropy.xi0, temporal)
+    return WilsonLinks(signed, clover, lattice, words, anisotropy, deviation)  # type: ignore[arg-type]

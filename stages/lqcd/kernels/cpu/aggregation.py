@@ -1,0 +1,107 @@
+"""Transfer of multigrid fields between sites and aggregates on the CPU: matrix products of one aggregate and
+chirality at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+
+import numpy as np
+from numba import prange, types
+from numpy.typing import NDArray
+
+from stages.lqcd.kernels.coarse_operands import check_transfer
+from stages.lqcd.kernels.cpu.compiled import array_type, compiled
+from stages.lqcd.kernels.cpu.matrix_product import matrix_product
+from stages.lqcd.kernels.reference.aggregation import MOST_VECTORS, PackedVectors, gram, pack
+
+__all__ = ["MOST_VECTORS", "PackedVectors", "add_prolonged", "gram", "pack", "restrict"]
+
+
+def restrict(packed: PackedVectors, x: NDArray, out: NDArray) -> NDArray:
+    """``out = P^H x``: x ``[site, 2 n, N]``, out ``[aggregate, 2 vectors, N]``. Returns `out`.
+
+    Raises InputError.
+    """
+    check_transfer(packed, x, out)
+    kernel = _restriction(packed.components, packed.vector_count, x.shape[2], x.itemsize // 2)
+    kernel(packed.vectors.ctypes.data, packed.vectors.strides[:2], packed.sites, _reals(x), _reals(out))
+    return out
+
+
+def add_prolonged(packed: PackedVectors, coarse: NDArray, out: NDArray) -> NDArray:
+    """``out += P coarse``, shapes as for `restrict`; other sites are left alone. Returns `out`.
+
+    Raises InputError.
+    """
+    check_transfer(packed, out, coarse)
+    kernel = _prolongation(packed.components, packed.vector_count, out.shape[2], out.itemsize // 2)
+    kernel(packed.vectors.ctypes.data, packed.vectors.strides[:2], packed.sites, _reals(coarse), _reals(out))
+    return out
+
+
+def _reals(field: NDArray) -> NDArray:
+    return field.view(field.real.dtype)
+
+
+@cache
+def _restriction(n: int, vectors: int, rhs: int, itemsize: int) -> Callable[..., None]:
+    """out = V^H x of every aggregate and chirality: its rows of x are gathered, then one product."""
+    element = 2 * itemsize
+    pitch, row = rhs * element, vectors * element
+
+    def restrict(start: int, strides: tuple, sites: NDArray, x: NDArray, out: NDArray) -> None:
+        aggregates, count = sites.shape
+        result = out.ctypes.data
+        zeros = np.zeros(2 * rhs, x.dtype)
+        nothing = zeros.ctypes.data
+        for task in prange(2 * aggregates):
+            aggregate, chirality = task // 2, task % 2
+            rows = np.empty((count, n, 2 * rhs), x.dtype)
+            for place in range(count):
+                here = sites[aggregate, place]
+                for i in range(n):
+                    for lane in range(2 * rhs):
+                        rows[place, i, lane] = x[here, chirality * n + i, lane]
+            left = start + aggregate * strides[0] + chirality * strides[1]
+            matrix_product(
+                left, rows.ctypes.data, nothing, 0, result + task * vectors * pitch, rows.shape[0] * n,
+                itemsize, vectors, rhs, element, row, pitch, 1,
+            )  # fmt: skip
+            rows[0, 0, 0] = zeros[0]  # keeps both arrays alive until here: only their addresses were used
+
+    return compiled(restrict, f"restrict_{n}_{vectors}_{rhs}_{8 * itemsize}", _signature(itemsize))
+
+
+@cache
+def _prolongation(n: int, vectors: int, rhs: int, itemsize: int) -> Callable[..., None]:
+    """out += V coarse of every aggregate and chirality, one product a site."""
+    element = 2 * itemsize
+    pitch, row = rhs * element, vectors * element
+
+    def prolong(start: int, strides: tuple, sites: NDArray, coarse: NDArray, out: NDArray) -> None:
+        aggregates, count = sites.shape
+        source, field = coarse.ctypes.data, out.ctypes.data
+        for task in prange(2 * aggregates):
+            aggregate, chirality = task // 2, task % 2
+            left = start + aggregate * strides[0] + chirality * strides[1]
+            right = source + task * vectors * pitch
+            for place in range(count):
+                result = field + (2 * sites[aggregate, place] + chirality) * n * pitch
+                matrix_product(
+                    left + place * n * row, right, result, pitch, result, vectors,
+                    itemsize, n, rhs, row, element, pitch, 0,
+                )  # fmt: skip
+
+    return compiled(prolong, f"prolong_{n}_{vectors}_{rhs}_{8 * itemsize}", _signature(itemsize))
+
+
+def _signature(itemsize: int) -> types.FunctionType:
+    real = f"f{itemsize}"
+    return types.void(
+        types.int64,
+        types.UniTuple(types.int64, 2),
+        array_type("i4", 2),
+        array_type(real, 3),
+        array_type(real, 3, writable=True),
+    )

@@ -1,0 +1,152 @@
+"""An iteration of block CGrQ (`stages.lqcd.solvers.block_cgrq`): its sums, small algebra and pass over the
+blocks.
+
+Both passes go over the fields in runs of rows that stay in the first caches for all their products.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+
+import numpy as np
+from numba import prange, types
+from numpy.typing import NDArray
+
+from stages.lqcd.kernels.block_coefficients import BlockCoefficients
+from stages.lqcd.kernels.cpu.block_blas import GRAM_ROWS, PRODUCT_ROWS
+from stages.lqcd.kernels.cpu.compiled import array_type, compiled
+from stages.lqcd.kernels.cpu.matrix_product import matrix_product
+from stages.lqcd.kernels.cpu.rows import BLOCK_ROWS, block_count, real_rows
+from stages.lqcd.kernels.operands import check_step
+from stages.lqcd.kernels.reference.block_cg import repeatable, step_coefficients
+
+__all__ = ["block_step", "iteration_grams", "repeatable", "step_coefficients"]
+
+
+def iteration_grams(p: NDArray, ap: NDArray, q: NDArray, a: BlockCoefficients) -> None:
+    """P^H A P, (A P)^H A P and Q^H Q, all Hermitian, into a.grams."""
+    check_step(a, p=p, ap=ap, q=q)
+    rows, n = real_rows(p), p.shape[-1]
+    partial = a.workspace("partial sums", (block_count(len(rows)), 3, n, 2 * n), np.float64)
+    zeros = np.zeros(2 * n, rows.dtype)
+    _grams_kernel(n, rows.itemsize)(rows, real_rows(ap), real_rows(q), zeros, partial)
+    sums = partial.sum(axis=0).view(np.complex128)
+    upper = np.triu(sums, 1)
+    a.grams[...] = upper + upper.conj().swapaxes(-1, -2) + np.eye(n) * sums.real
+
+
+def block_step(x: NDArray, q: NDArray, p: NDArray, ap: NDArray, a: BlockCoefficients) -> None:
+    """X += P a.x, Q = Q a.q + A P a.ap, P = Q + P a.p in place; nothing at all unless it is ordinary."""
+    check_step(a, x=x, q=q, p=p, ap=ap)
+    if a.summary[0]:
+        matrices = (real_rows(np.ascontiguousarray(m, p.dtype)) for m in (a.x, a.q, a.ap, a.p))
+        kernel = _step_kernel(p.shape[-1], x.shape[-1], p.itemsize // 2)
+        kernel(real_rows(x), real_rows(q), real_rows(p), real_rows(ap), *matrices, np.zeros(2 * p.shape[-1]))
+
+
+@cache
+def _grams_kernel(n: int, itemsize: int) -> Callable[..., None]:
+    """partial[block, m] = upper triangle of the m-th matrix over each block of rows; the rest is anything.
+
+    Of the four quarters of a matrix the lower left one is left out. `zeros`: see `block_blas._gram_kernel`.
+    """
+    element, half, rest = 2 * itemsize, n // 2, n - n // 2
+    row_bytes, corner = n * element, half * (n + 1) * element
+
+    def grams(p: NDArray, ap: NDArray, q: NDArray, zeros: NDArray, partial: NDArray) -> None:
+        rows, added = len(p), zeros.ctypes.data
+        p_start, ap_start, q_start = p.ctypes.data, ap.ctypes.data, q.ctypes.data
+        for block in prange(len(partial)):
+            sums = np.empty((n, 2 * n), p.dtype)
+            result = sums.ctypes.data
+            for m in range(3):
+                for i in range(n):
+                    for lane in range(2 * n):
+                        partial[block, m, i, lane] = 0
+            for i in range(n):
+                for lane in range(2 * n):
+                    sums[i, lane] = 0
+            end = min(rows, (block + 1) * BLOCK_ROWS)
+            for first in range(block * BLOCK_ROWS, end, GRAM_ROWS):
+                terms, shift = min(GRAM_ROWS, end - first), first * row_bytes
+                for m in range(3):
+                    x = (p_start if m == 0 else ap_start if m == 1 else q_start) + shift
+                    y = (q_start if m == 2 else ap_start) + shift
+                    if half:
+                        matrix_product(
+                            x, y, added, 0, result, terms,
+                            itemsize, half, n, element, row_bytes, row_bytes, 1,
+                        )  # fmt: skip
+                    matrix_product(
+                        x + half * element, y + half * element, added, 0, result + corner, terms,
+                        itemsize, rest, rest, element, row_bytes, row_bytes, 1,
+                    )  # fmt: skip
+                    for i in range(n):
+                        for lane in range(2 * n):
+                            partial[block, m, i, lane] += sums[i, lane]
+
+    real = f"f{itemsize}"
+    block_type, result_type = array_type(real, 2), array_type("f8", 4, writable=True)
+    signature = types.void(block_type, block_type, block_type, array_type(real, 1), result_type)
+    return compiled(grams, f"iteration_grams_{n}_{8 * itemsize}", signature)
+
+
+@cache
+def _step_kernel(n: int, rhs: int, itemsize: int) -> Callable[..., None]:
+    """The sweep, PRODUCT_ROWS rows at a time; rows beyond the end are in the copies alone.
+
+    Copies are loops: assignments of slices take Numba five seconds to compile.
+    """
+    element = 2 * itemsize
+    row_bytes, x_bytes = n * element, rhs * element
+
+    def step(
+        x: NDArray, q: NDArray, p: NDArray, ap: NDArray,
+        a_x: NDArray, a_q: NDArray, a_ap: NDArray, a_p: NDArray, zeros: NDArray,
+    ) -> None:  # fmt: skip
+        rows, added = len(p), zeros.ctypes.data
+        for_x, for_q, for_ap, for_p = a_x.ctypes.data, a_q.ctypes.data, a_ap.ctypes.data, a_p.ctypes.data
+        for block in prange((rows + BLOCK_ROWS - 1) // BLOCK_ROWS):
+            fields = np.zeros((3, PRODUCT_ROWS, 2 * n), p.dtype)
+            solution = np.zeros((PRODUCT_ROWS, 2 * rhs), p.dtype)
+            new = np.empty((PRODUCT_ROWS, 2 * n), p.dtype)
+            old_q, old_p, old_ap = fields[0].ctypes.data, fields[1].ctypes.data, fields[2].ctypes.data
+            new_x, new_q = solution.ctypes.data, new.ctypes.data
+            end = min(rows, (block + 1) * BLOCK_ROWS)
+            for first in range(block * BLOCK_ROWS, end, PRODUCT_ROWS):
+                count = min(PRODUCT_ROWS, end - first)
+                for row in range(count):
+                    for lane in range(2 * n):
+                        fields[0, row, lane] = q[first + row, lane]
+                        fields[1, row, lane] = p[first + row, lane]
+                        fields[2, row, lane] = ap[first + row, lane]
+                    for lane in range(2 * rhs):
+                        solution[row, lane] = x[first + row, lane]
+                matrix_product(
+                    old_p, for_x, new_x, x_bytes, new_x, n,
+                    itemsize, PRODUCT_ROWS, rhs, row_bytes, element, x_bytes, 0,
+                )  # fmt: skip
+                matrix_product(
+                    old_q, for_q, added, 0, new_q, n,
+                    itemsize, PRODUCT_ROWS, n, row_bytes, element, row_bytes, 0,
+                )  # fmt: skip
+                matrix_product(
+                    old_ap, for_ap, new_q, row_bytes, new_q, n,
+                    itemsize, PRODUCT_ROWS, n, row_bytes, element, row_bytes, 0,
+                )  # fmt: skip
+                matrix_product(
+                    old_p, for_p, new_q, row_bytes, old_q, n,
+                    itemsize, PRODUCT_ROWS, n, row_bytes, element, row_bytes, 0,
+                )  # fmt: skip
+                for row in range(count):
+                    for lane in range(2 * rhs):
+                        x[first + row, lane] = solution[row, lane]
+                    for lane in range(2 * n):
+                        q[first + row, lane] = new[row, lane]
+                        p[first + row, lane] = fields[0, row, lane]
+
+    real = f"f{itemsize}"
+    read, written = array_type(real, 2), array_type(real, 2, writable=True)
+    signature = types.void(written, written, written, read, read, read, read, read, array_type("f8", 1))
+    return compiled(step, f"block_step_{n}_{rhs}_{8 * itemsize}", signature)

@@ -1,0 +1,89 @@
+"""Products with the site-local, Hermitian, chirality-diagonal matrices of the clover term, on the CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numba import prange, types
+from numba.extending import intrinsic
+from numpy.typing import NDArray
+
+from stages.lqcd.kernels.cpu.compiled import compiled
+from stages.lqcd.kernels.cpu.spinor_ir import CHIRAL, CLOVER_REALS, add_clover
+from stages.lqcd.kernels.cpu.vector_ir import REGISTER_BYTES, Emitter, literals
+from stages.lqcd.kernels.gamma import COMPONENTS
+from stages.lqcd.kernels.operands import check_clover, check_clover_blocks
+
+
+@dataclass(frozen=True)
+class PackedClover:
+    """Hermitian matrices of the sites of one parity: reals ``[site, chirality, 36]``.
+
+    Of each matrix its diagonal, then re, im of the elements above it, row by row.
+    """
+
+    sites: int
+    dtype: np.dtype
+    reals: NDArray
+
+
+def pack(blocks: NDArray) -> PackedClover:
+    """Complex Hermitian ``[site, 2, 6, 6]`` in this backend's layout; InputError on a wrong shape."""
+    check_clover_blocks(blocks)
+    reals = np.empty((len(blocks), 2, CLOVER_REALS), blocks.real.dtype)
+    reals[..., :CHIRAL] = blocks.diagonal(axis1=-2, axis2=-1).real
+    upper = blocks[(..., *np.triu_indices(CHIRAL, 1))]
+    reals[..., CHIRAL::2], reals[..., CHIRAL + 1 :: 2] = upper.real, upper.imag
+    return PackedClover(len(blocks), blocks.dtype, reals)
+
+
+def multiply(packed: PackedClover, x: NDArray, out: NDArray) -> NDArray:
+    """``out = C x`` at every site; ``[site, 12, N]``, `out` may be `x`. Returns `out`. Raises InputError."""
+    check_clover(packed, x, out)
+    addresses = (array.ctypes.data for array in (packed.reals, x, out))
+    _kernel(x.shape[2], packed.dtype.itemsize // 2)(*addresses, len(x))
+    return out
+
+
+@cache
+def _kernel(rhs: int, itemsize: int) -> Callable[..., None]:
+    """The product for `rhs` right-hand sides of reals of `itemsize` bytes, on addresses."""
+    tile = min(2 * rhs, REGISTER_BYTES // itemsize)
+    tiles, rest = divmod(2 * rhs, tile)
+    tile_bytes = tile * itemsize
+    matrix_bytes, block_bytes = CLOVER_REALS * itemsize, COMPONENTS * rhs * itemsize
+
+    def multiply(matrices: int, x: int, out: int, sites: int) -> None:
+        for site in prange(sites):
+            for chirality in range(2):
+                block = 2 * site + chirality
+                c, v, w = matrices + block * matrix_bytes, x + block * block_bytes, out + block * block_bytes
+                for k in range(tiles):
+                    i = k * tile_bytes
+                    _block_tile(c, v + i, w + i, rhs, itemsize, tile)
+                if rest:
+                    i = tiles * tile_bytes
+                    _block_tile(c, v + i, w + i, rhs, itemsize, rest)
+
+    return compiled(multiply, f"clover_{rhs}_{8 * itemsize}", types.void(*[types.int64] * 4))
+
+
+@intrinsic(prefer_literal=True)
+def _block_tile(typing: Any, matrix: Any, x: Any, out: Any, rhs: Any, itemsize: Any, lanes: Any) -> Any:
+    """out = C x for one chirality of one site and `lanes` reals of each component; addresses, literals."""
+    rhs_count, real_bytes, lane_count = literals(rhs, itemsize, lanes)
+    row_bytes = 2 * rhs_count * real_bytes
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        c, v, w = arguments[:3]
+        emit = Emitter(builder, real_bytes)
+        vectors = [emit.load(v, i * row_bytes, lane_count) for i in range(CHIRAL)]
+        for i, total in enumerate(add_clover(emit, c, vectors, [None] * CHIRAL)):
+            emit.store(total, w, i * row_bytes)
+        return context.get_dummy_value()
+
+    return types.void(matrix, x, out, rhs, itemsize, lanes), generate

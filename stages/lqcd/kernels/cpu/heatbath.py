@@ -1,0 +1,178 @@
+"""Heat bath and over-relaxation of SU(3) links under the Wilson action, S = -beta/3 sum_plaquettes Re tr P.
+
+A link is updated in its three SU(2) subgroups in turn (Cabibbo and Marinari, Phys. Lett. 119B (1982) 387),
+by the heat bath of Kennedy and Pendleton (Phys. Lett. 156B (1985) 393) or by over-relaxation. Links of one
+direction on sites of one parity are in none of each other's staples: the eight such sets are taken in turn,
+the links of a set in parallel. Random numbers are a function of (key, sweep, site, direction, subgroup,
+attempt): the same for any number of threads.
+"""
+
+# mypy: allow-untyped-defs
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import cache
+
+import numpy as np
+from numba import prange, types
+from numpy.typing import NDArray
+
+from stages.lqcd.kernels.cpu import su3
+from stages.lqcd.kernels.cpu.compiled import array_type, compiled
+from stages.lqcd.kernels.cpu.philox import philox4x32
+from stages.lqcd.kernels.directions import NAIVE_DIRECTIONS, neighbour_table
+from stages.lqcd.kernels.operands import check_array, check_finite_links
+from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
+
+DOMAIN = np.uint64(1 << 31)
+"""Top bit of the third counter word, so that no counter is one of the noise vectors'."""
+
+ORIENTATION = np.uint64((1 << 32) - 1)
+"""The 'attempt' that gives the orientation of a new SU(2) element."""
+
+
+def heat_bath(links: NDArray, lattice: Lattice, beta: float, key: tuple[int, int], sweep: int) -> None:
+    """One heat-bath sweep over all links, complex128 ``[mu, parity, site, 3, 3]`` in SU(3), in place.
+
+    beta >= 0 (new links are random at 0); key: two 32-bit words of the generator; sweep: a number below
+    2^32, a new one for each sweep of a chain. Raises InputError for links that are not finite.
+    """
+    operands = _operands(links, lattice)
+    check_finite_links(links, lattice)
+    _compiled_sweep()(*operands, False, beta / 3, *(np.uint64(word) for word in (*key, sweep)))
+
+
+def over_relax(links: NDArray, lattice: Lattice) -> None:
+    """One over-relaxation sweep over all links, in place: reflections that leave the action as it is."""
+    unused = np.uint64(0)
+    _compiled_sweep()(*_operands(links, lattice), True, 0.0, unused, unused, unused)
+
+
+def _operands(links: NDArray, lattice: Lattice) -> tuple[NDArray, NDArray, NDArray]:
+    """The links as ``[2 mu + parity, site, 9]`` and the tables of the lattice."""
+    check_array("links", links, (4, 2, lattice.half_volume, 3, 3), np.dtype(complex))
+    return links.reshape(8, lattice.half_volume, 9), *_tables(lattice)
+
+
+@cache
+def _tables(lattice: Lattice) -> tuple[NDArray[np.int32], NDArray[np.uint64]]:
+    """Neighbours ``[parity, site, 2 mu + sign]`` and lexicographic site numbers ``[parity, site]``."""
+    neighbours = [neighbour_table(lattice, parity, NAIVE_DIRECTIONS) for parity in (EVEN, ODD)]
+    numbers = [lattice.lexicographic(parity).astype(np.uint64) for parity in (EVEN, ODD)]
+    return np.stack(neighbours), np.stack(numbers)
+
+
+@su3.inlined
+def staple_sum(links, neighbours, mu, parity, site):
+    """S = sum_nu [ U_nu(x) U_mu(x+nu) U_nu(x+mu)^dag + U_nu(x-nu)^dag U_mu(x-nu) U_nu(x-nu+mu) ]."""
+    opposite = 1 - parity
+    side = neighbours[parity, site, 2 * mu]
+    across = links[2 * mu + opposite]
+    zero = (0j, 0j, 0j)
+    total = (zero, zero, zero)
+    for nu in range(4):
+        if nu != mu:
+            same, other = links[2 * nu + parity], links[2 * nu + opposite]
+            up, down = neighbours[parity, site, 2 * nu], neighbours[parity, site, 2 * nu + 1]
+            above = su3.times(su3.load(same, site), su3.load(across, up))
+            total = su3.plus(total, su3.times(above, su3.dagger(su3.load(other, side))))
+            corner = neighbours[opposite, side, 2 * nu + 1]
+            below = su3.times(su3.load(across, down), su3.load(same, corner))
+            total = su3.plus(total, su3.times(su3.dagger(su3.load(other, down)), below))
+    return total
+
+
+@su3.inlined
+def uniforms(counter, attempt, key):
+    """Four numbers of (0, 1), multiples of 2^-33, for counter (site, sweep, 3 * direction + subgroup)."""
+    site, sweep, update = counter
+    w0, w1, w2, w3 = philox4x32(site, sweep, DOMAIN | np.uint64(update), attempt, key[0], key[1])
+    step = 2.0**-32
+    return (w0 + 0.5) * step, (w1 + 0.5) * step, (w2 + 0.5) * step, (w3 + 0.5) * step
+
+
+@su3.inlined
+def kennedy_pendleton(alpha, counter, key):
+    """x = 1 - h0 for h0 in [-1, 1] of the density sqrt(1 - h0^2) exp(alpha h0).
+
+    Kennedy and Pendleton draw x from the density sqrt(x) exp(-alpha x) and accept it with sqrt(1 - x/2). At
+    small alpha that is rare: there, h0 is drawn uniformly and accepted with sqrt(1 - h0^2) exp(-alpha x).
+    """
+    attempt = np.uint64(0)
+    while True:
+        r0, r1, r2, r3 = uniforms(counter, attempt, key)
+        if alpha > 1:
+            cosine = math.cos(2 * math.pi * r1)
+            x = -(math.log(r0) + cosine * cosine * math.log(r2)) / alpha
+            acceptance = 1 - 0.5 * x
+        else:
+            x = 2 * r0
+            acceptance = x * (2 - x) * math.exp(-2 * alpha * x)
+        if not r3 * r3 > acceptance:  # a NaN is accepted: it must not loop for ever
+            return x
+        attempt += np.uint64(1)
+
+
+@su3.inlined
+def drawn(part, weight, counter, key):
+    """g of SU(2) with the density exp(weight Re tr (g part)): g part = |part| h, h from the heat bath."""
+    norm = math.sqrt(su3.pair_square(part))
+    x = kennedy_pendleton(2 * weight * norm, counter, key)
+    r0, r1, _, _ = uniforms(counter, ORIENTATION, key)
+    length = math.sqrt(x * (2 - x))
+    transverse = 2 * length * math.sqrt(r0 * (1 - r0))
+    angle = 2 * math.pi * r1
+    a = complex(1 - x, length * (1 - 2 * r0))
+    b = complex(transverse * math.cos(angle), transverse * math.sin(angle))
+    return su3.pair_product((a, b), (part[0].conjugate() / norm, -part[1] / norm))
+
+
+@su3.inlined
+def reflected(part):
+    """g = (part^dag)^2 / |part|^2, for which Re tr (g part) = Re tr part."""
+    square = su3.pair_square(part)
+    inverse = (part[0].conjugate(), -part[1])
+    return su3.pair_product(inverse, (inverse[0] / square, inverse[1] / square))
+
+
+@su3.inlined
+def new_element(reflect, part, weight, counter, key):
+    """A link's factor in one subgroup. One kernel for both kinds of sweep: it compiles in half the time."""
+    if reflect:
+        return reflected(part)
+    return drawn(part, weight, counter, key)
+
+
+def _sweep(links, neighbours, numbers, reflect, weight, key0, key1, sweep):
+    """Multiply each link U in each subgroup in turn by the new element for the SU(2) part of U S^dag."""
+    key = (key0, key1)
+    for mu in range(4):
+        for parity in range(2):
+            for site in prange(links.shape[1]):
+                here, number = links[2 * mu + parity], numbers[parity, site]
+                u0, u1, u2 = su3.load(here, site)
+                staples = su3.dagger(staple_sum(links, neighbours, mu, parity, site))
+                r0, r1, r2 = su3.times((u0, u1, u2), staples)
+                part = su3.pair_of(r0[0], r0[1], r1[0], r1[1])
+                g = new_element(reflect, part, weight, (number, sweep, 3 * mu), key)
+                u0, u1 = su3.pair_times_rows(g, u0, u1)
+                r0, r1 = su3.pair_times_rows(g, r0, r1)
+                part = su3.pair_of(r0[0], r0[2], r2[0], r2[2])
+                g = new_element(reflect, part, weight, (number, sweep, 3 * mu + 1), key)
+                u0, u2 = su3.pair_times_rows(g, u0, u2)
+                r0, r2 = su3.pair_times_rows(g, r0, r2)
+                part = su3.pair_of(r1[1], r1[2], r2[1], r2[2])
+                g = new_element(reflect, part, weight, (number, sweep, 3 * mu + 2), key)
+                u1, u2 = su3.pair_times_rows(g, u1, u2)
+                su3.store(here, site, su3.in_su3(u0, u1))
+
+
+@cache
+def _compiled_sweep() -> Callable[..., None]:
+    """Compiled on first use, not on import."""
+    links, neighbours = array_type(complex, 3, writable=True), array_type(np.int32, 3)
+    numbers, random = array_type(np.uint64, 2), [types.uint64] * 3
+    signature = types.void(links, neighbours, numbers, types.boolean, types.float64, *random)
+    return compiled(_sweep, "heatbath", signature)

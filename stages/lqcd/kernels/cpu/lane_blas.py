@@ -1,0 +1,205 @@
+"""Sums and updates over a basis of fields, each right-hand side with coefficients of its own.
+
+Bound by memory: a piece of y stays in the first cache while the fields of the basis pass by. Few right-hand
+sides are widened to whole registers: f consecutive rows of N count as one of f N. Sums are taken in fixed
+blocks of rows and added in double in a fixed order: the bits do not depend on the number of threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numba import prange, types
+from numba.core import cgutils
+from numba.extending import intrinsic
+from numpy.typing import NDArray
+
+from stages.lqcd.kernels.cpu.compiled import array_type, compiled
+from stages.lqcd.kernels.cpu.lane_dots import add_lane_dots
+from stages.lqcd.kernels.cpu.rows import BLOCK_ROWS, block_count
+from stages.lqcd.kernels.cpu.vector_ir import REGISTER_BYTES, REGISTERS, Emitter, literals, split_lanes
+from stages.lqcd.kernels.operands import check_lanes
+
+STEP_BYTES = 16384
+"""Of y that stay in the first cache while the basis passes by."""
+
+POLYNOMIAL_BYTES = 4096
+"""Of each field of a polynomial that stay there until they are read again."""
+
+WIDENED = 16
+"""Right-hand sides up to which rows are taken together."""
+
+
+def lane_dots(xs: NDArray, y: NDArray) -> NDArray[np.complex128]:
+    """conj(xs[k]) . y of each right-hand side, complex128 ``[K, N]``; sums in double."""
+    check_lanes(xs, y)
+    count, rhs, fold = len(xs), y.shape[-1], _fold(y)
+    basis, rows = _reals(xs, count, fold), _reals(y, 1, fold)
+    partial = np.empty((block_count(basis.shape[1]), count, fold * rhs), np.complex128)
+    _dots_kernel(fold * rhs, rows.itemsize)(basis, rows[0], partial)
+    return partial.sum(axis=0).reshape(count, fold, rhs).sum(axis=1)
+
+
+def lane_update(y: NDArray, xs: NDArray, a: NDArray, scale: NDArray | None = None) -> None:
+    """y = scale y + sum_k a[k] xs[k] in place, with complex a ``[K, N]`` and scale ``[N]``, one by default.
+
+    Coefficients are rounded to the precision of the fields.
+    """
+    check_lanes(xs, y, a, scale)
+    fold, dtype = _fold(y), y.real.dtype
+    rows, factors = _reals(y, 1, fold)[0], _factors(a, fold, dtype)
+    first = factors if scale is None else _factors(scale[None], fold, dtype)
+    kernel = _update_kernel(rows.shape[1] // 2, rows.itemsize)
+    kernel(rows, _reals(xs, len(xs), fold), factors, first, scale is not None)
+
+
+def lane_polynomial(y: NDArray, v: NDArray, c: NDArray) -> None:
+    """y += sum_k c[k] v[k] and v[0] -= sum_k c[k] v[k + 1] in place: K + 1 fields v, complex c ``[K, N]``.
+
+    With powers v[k] = A^k v[0] that is a step of a polynomial method: v[0] stays the residual of y. Every
+    field is read once. Coefficients are rounded to the precision of the fields.
+    """
+    check_lanes(v, y)
+    check_lanes(v[:-1], y, c)
+    fold, dtype = _fold(y), y.real.dtype
+    rows = _reals(y, 1, fold)[0]
+    kernel = _polynomial_kernel(rows.shape[1] // 2, rows.itemsize)
+    kernel(rows, _reals(v, len(v), fold), _factors(c, fold, dtype), _factors(-c, fold, dtype))
+
+
+def _factors(a: NDArray, fold: int, dtype: np.dtype) -> NDArray:
+    """Re a, Re a and -Im a, Im a of each right-hand side: ``[K, 2, 2 N fold]``, what `_add_scaled` takes."""
+    count, rhs = a.shape
+    factors = np.empty((count, 2, fold, rhs, 2), dtype)
+    factors[:, 0] = a.real[:, None, :, None]
+    factors[:, 1, :, :, 1] = a.imag[:, None]
+    np.negative(factors[:, 1, :, :, 1], out=factors[:, 1, :, :, 0])
+    return factors.reshape(count, 2, -1)
+
+
+def _fold(y: NDArray) -> int:
+    """The largest power of two of rows of y that can be taken as one."""
+    rhs, fold = y.shape[-1], 1
+    rows = y.size // rhs
+    while 2 * fold * rhs <= WIDENED and rows % (2 * fold) == 0:
+        fold *= 2
+    return fold
+
+
+def _reals(fields: NDArray, count: int, fold: int) -> NDArray:
+    """`count` fields as reals ``[count, rows / fold, 2 N fold]``, without a copy."""
+    return fields.reshape(count, -1, fold * fields.shape[-1]).view(fields.real.dtype)
+
+
+@cache
+def _dots_kernel(rhs: int, itemsize: int) -> Callable[..., None]:
+    row_bytes = 2 * rhs * itemsize
+    step = max(1, STEP_BYTES // row_bytes)
+
+    def dots(xs: NDArray, y: NDArray, partial: NDArray) -> None:
+        count, rows = xs.shape[0], xs.shape[1]
+        x_start, y_start, result = xs.ctypes.data, y.ctypes.data, partial.ctypes.data
+        for block in prange(len(partial)):
+            for k in range(count):
+                for n in range(rhs):
+                    partial[block, k, n] = 0
+            end = min(rows, (block + 1) * BLOCK_ROWS)
+            for first in range(block * BLOCK_ROWS, end, step):
+                terms = min(step, end - first)
+                for k in range(count):
+                    field = x_start + (k * rows + first) * row_bytes
+                    sums = result + (block * count + k) * 16 * rhs
+                    add_lane_dots(field, y_start + first * row_bytes, terms, sums, itemsize, rhs)
+
+    real, result_type = f"f{itemsize}", array_type("c16", 3, writable=True)
+    signature = types.void(array_type(real, 3), array_type(real, 2), result_type)
+    return compiled(dots, f"lane_dots_{rhs}_{8 * itemsize}", signature)
+
+
+@cache
+def _update_kernel(rhs: int, itemsize: int) -> Callable[..., None]:
+    row_bytes = 2 * rhs * itemsize
+    step = max(1, STEP_BYTES // row_bytes)
+
+    def update(y: NDArray, xs: NDArray, factors: NDArray, scale: NDArray, scaled: bool) -> None:
+        count, rows = xs.shape[0], len(y)
+        x_start, y_start = xs.ctypes.data, y.ctypes.data
+        numbers, first_numbers = factors.ctypes.data, scale.ctypes.data
+        for block in prange((rows + step - 1) // step):
+            first = block * step
+            terms, to = min(step, rows - first), y_start + first * row_bytes
+            if scaled:
+                _add_scaled(to, to, terms, first_numbers, itemsize, rhs, 1)
+            for k in range(count):
+                field = x_start + (k * rows + first) * row_bytes
+                _add_scaled(to, field, terms, numbers + 2 * k * row_bytes, itemsize, rhs, 0)
+
+    real = f"f{itemsize}"
+    written, basis = array_type(real, 2, writable=True), array_type(real, 3)
+    signature = types.void(written, basis, basis, basis, types.boolean)
+    return compiled(update, f"lane_update_{rhs}_{8 * itemsize}", signature)
+
+
+@cache
+def _polynomial_kernel(rhs: int, itemsize: int) -> Callable[..., None]:
+    row_bytes = 2 * rhs * itemsize
+    step = max(1, POLYNOMIAL_BYTES // row_bytes)
+
+    def polynomial(y: NDArray, v: NDArray, factors: NDArray, opposite: NDArray) -> None:
+        count, rows = len(factors), len(y)
+        v_start, y_start = v.ctypes.data, y.ctypes.data
+        numbers, negative = factors.ctypes.data, opposite.ctypes.data
+        for block in prange((rows + step - 1) // step):
+            first = block * step
+            terms, place = min(step, rows - first), first * row_bytes
+            for k in range(count):
+                field, number = v_start + k * rows * row_bytes + place, numbers + 2 * k * row_bytes
+                _add_scaled(y_start + place, field, terms, number, itemsize, rhs, 0)
+            for k in range(count):
+                field, number = v_start + (k + 1) * rows * row_bytes + place, negative + 2 * k * row_bytes
+                _add_scaled(v_start + place, field, terms, number, itemsize, rhs, 0)
+
+    real = f"f{itemsize}"
+    written, basis = array_type(real, 2, writable=True), array_type(real, 3)
+    changed = array_type(real, 3, writable=True)
+    signature = types.void(written, changed, basis, basis)
+    return compiled(polynomial, f"lane_polynomial_{rhs}_{8 * itemsize}", signature)
+
+
+@intrinsic(prefer_literal=True)
+def _add_scaled(
+    typing: Any, y: Any, x: Any, rows: Any, factors: Any, itemsize: Any, rhs: Any, fresh: Any
+) -> Any:
+    """y[n] += a[n] x[n] in so many rows, or y[n] = a[n] x[n]; x may be y.
+
+    Takes the addresses of y and x, the number of rows, and the address of two rows of `_factors`; then the
+    literals size of a real, number of right-hand sides and 1 to forget what y was.
+    """
+    real_bytes, columns, forget = literals(itemsize, rhs, fresh)
+    row_bytes, tile = 2 * columns * real_bytes, REGISTERS // 4 * REGISTER_BYTES // real_bytes
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        y, x, rows, factors = arguments[:4]
+        emit = Emitter(builder, real_bytes)
+        for first in range(0, 2 * columns, tile):
+            start = first * real_bytes
+            registers = split_lanes(min(tile, 2 * columns - first), real_bytes)
+            straight = [emit.load(factors, start + place, width) for place, width in registers]
+            crossed = [emit.load(factors, row_bytes + start + place, width) for place, width in registers]
+            with cgutils.for_range(builder, rows) as loop:
+                shift = emit.offset(emit.index(start), loop.index, row_bytes)
+                to, source = builder.add(y, shift), builder.add(x, shift)
+                for (place, width), re, im in zip(registers, straight, crossed, strict=True):
+                    field = emit.load(source, place, width)
+                    total = (
+                        builder.fmul(re, field)
+                        if forget
+                        else emit.fma(re, field, emit.load(to, place, width))
+                    )
+                    emit.store(emit.fma(im, emit.swapped(field), total), to, place)
+        return context.get_dummy_value()
+
+    return types.void(y, x, rows, factors, itemsize, rhs, fresh), generate

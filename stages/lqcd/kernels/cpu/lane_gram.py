@@ -1,0 +1,115 @@
+"""Gram matrices of a few fields and least squares among them, each right-hand side by itself.
+
+A piece of all fields stays in the first cache while their products are summed. Sums are taken in fixed blocks
+of rows and added in double in a fixed order: the bits do not depend on the number of threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+
+import numpy as np
+from numba import prange, types
+from numpy.typing import NDArray
+
+from stages.lqcd.kernels.cpu.compiled import array_type, compiled
+from stages.lqcd.kernels.cpu.lane_dots import add_lane_dots
+from stages.lqcd.kernels.cpu.rows import BLOCK_ROWS, block_count
+from stages.lqcd.kernels.operands import check_few_fields, check_gram
+from stages.lqcd.kernels.reference.lane_gram import MOST_FIELDS, NOISE
+
+STEP_BYTES = 4096
+"""Of each field that stay in the first cache."""
+
+
+def lane_gram(xs: NDArray) -> NDArray[np.complex128]:
+    """G[j, k] = conj(xs[j]) . xs[k] of each right-hand side, complex128 ``[K, K, N]``; sums in double."""
+    check_few_fields(xs, MOST_FIELDS)
+    count, rhs = len(xs), xs.shape[-1]
+    basis = xs.reshape(count, -1, rhs).view(xs.real.dtype)
+    pairs = count * (count + 1) // 2
+    partial = np.empty((block_count(basis.shape[1]), pairs, rhs), np.complex128)
+    _gram_kernel(rhs, basis.itemsize)(basis, partial)
+    gram = np.empty((count, count, rhs), np.complex128)
+    rows, columns = np.triu_indices(count)
+    gram[rows, columns] = partial.sum(axis=0)
+    gram[columns, rows] = gram[rows, columns].conj()
+    return gram
+
+
+def lane_least_squares(gram: NDArray[np.complex128]) -> NDArray[np.complex128]:
+    """c ``[K - 1, N]``, complex128, with the shortest xs[0] - sum_k c[k] xs[k + 1], from their `lane_gram`.
+
+    By Cholesky's factors of the fields scaled to norm one; c is zero for fields that vanish or depend on
+    those before them (`NOISE` of the reference).
+    """
+    check_gram(gram)
+    c = np.empty((len(gram) - 1, gram.shape[2]), np.complex128)
+    _least_squares_kernel()(gram, c)
+    return c
+
+
+@cache
+def _gram_kernel(rhs: int, itemsize: int) -> Callable[..., None]:
+    row_bytes = 2 * rhs * itemsize
+    step = max(1, STEP_BYTES // row_bytes)
+
+    def gram(xs: NDArray, partial: NDArray) -> None:
+        count, rows = xs.shape[0], xs.shape[1]
+        start, result = xs.ctypes.data, partial.ctypes.data
+        pairs = partial.shape[1]
+        for block in prange(len(partial)):
+            for pair in range(pairs):
+                for n in range(rhs):
+                    partial[block, pair, n] = 0
+            end = min(rows, (block + 1) * BLOCK_ROWS)
+            for first in range(block * BLOCK_ROWS, end, step):
+                terms = min(step, end - first)
+                sums = result + block * pairs * 16 * rhs
+                for j in range(count):
+                    left = start + (j * rows + first) * row_bytes
+                    for k in range(j, count):
+                        right = start + (k * rows + first) * row_bytes
+                        add_lane_dots(left, right, terms, sums, itemsize, rhs)
+                        sums += 16 * rhs
+
+    signature = types.void(array_type(f"f{itemsize}", 3), array_type("c16", 3, writable=True))
+    return compiled(gram, f"lane_gram_{rhs}_{8 * itemsize}", signature)
+
+
+@cache
+def _least_squares_kernel() -> Callable[..., None]:
+    def least_squares(gram: NDArray, c: NDArray) -> None:
+        size = len(c)
+        for n in prange(c.shape[1]):
+            factor = np.zeros((MOST_FIELDS, MOST_FIELDS), np.complex128)
+            scale, inverse = np.zeros(MOST_FIELDS), np.zeros(MOST_FIELDS)
+            for j in range(size):
+                norm2 = gram[j + 1, j + 1, n].real
+                if norm2 > 0:
+                    scale[j] = 1 / np.sqrt(norm2)
+            for j in range(size):
+                pivot = 1.0 if scale[j] > 0 else 0.0
+                total = gram[j + 1, 0, n] * scale[j]
+                for k in range(j):
+                    pivot -= factor[j, k].real ** 2 + factor[j, k].imag ** 2
+                    total -= factor[j, k] * c[k, n]
+                if pivot > NOISE:
+                    inverse[j] = 1 / np.sqrt(pivot)
+                for i in range(j + 1, size):
+                    product = gram[i + 1, j + 1, n] * scale[i] * scale[j]
+                    for k in range(j):
+                        product -= factor[i, k] * np.conj(factor[j, k])
+                    factor[i, j] = product * inverse[j]
+                c[j, n] = total * inverse[j]
+            for j in range(size - 1, -1, -1):
+                total = c[j, n]
+                for i in range(j + 1, size):
+                    total -= np.conj(factor[i, j]) * c[i, n]
+                c[j, n] = total * inverse[j]
+            for j in range(size):
+                c[j, n] *= scale[j]
+
+    signature = types.void(array_type("c16", 3), array_type("c16", 2, writable=True))
+    return compiled(least_squares, "lane_least_squares", signature)

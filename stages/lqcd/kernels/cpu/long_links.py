@@ -1,0 +1,46 @@
+"""Products of three links in a row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+
+import numpy as np
+from numba import prange, types
+from numpy.typing import NDArray
+
+from stages.lqcd.kernels.cpu import su3
+from stages.lqcd.kernels.cpu.compiled import array_type, compiled
+from stages.lqcd.kernels.operands import check_gauge
+from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
+
+
+def long_links(links: NDArray, lattice: Lattice, coefficient: float, out: NDArray) -> None:
+    """out_mu(x) = c U_mu(x) U_mu(x + mu) U_mu(x + 2 mu), ``[mu, parity, site, 3, 3]``; out is not links."""
+    check_gauge(links, lattice, out)
+    matrices, products = (field.reshape(4, 2, -1, 9) for field in (links, out))
+    for mu in range(4):
+        for parity in (EVEN, ODD):
+            forward = lattice.neighbour(parity, mu, 1), lattice.neighbour(1 - parity, mu, 1)
+            here, there = matrices[mu, parity], matrices[mu, 1 - parity]
+            _kernel(out.dtype)(products[mu, parity], here, there, *forward, coefficient)
+
+
+@cache
+def _kernel(dtype: np.dtype) -> Callable[..., None]:
+    def product(
+        out: NDArray, here: NDArray, there: NDArray, one: NDArray, onward: NDArray, coefficient: float
+    ) -> None:
+        for x in prange(len(out)):
+            next_site = one[x]
+            two = su3.times(su3.load(here, x), su3.load(there, next_site))
+            three = su3.times(two, su3.load(here, onward[next_site]))
+            for row in range(3):
+                for column in range(3):
+                    out[x, 3 * row + column] = coefficient * three[row][column]
+
+    matrices, table = array_type(dtype, 2), array_type(np.int32, 1)
+    signature = types.void(
+        array_type(dtype, 2, writable=True), matrices, matrices, table, table, types.float64
+    )
+    return compiled(product, f"long_links_{dtype.name}", signature)

@@ -1,0 +1,130 @@
+"""Projections of 3x3 matrices to SU(3) and to U(3)."""
+
+# mypy: allow-untyped-defs
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import cache
+
+import numpy as np
+from numba import prange, types
+from numpy.typing import NDArray
+
+from stages.lqcd.kernels.cpu import su3
+from stages.lqcd.kernels.cpu.compiled import array_type, compiled
+from stages.lqcd.kernels.operands import check_matrices
+from stages.lqcd.kernels.unitarity import LARGEST_UNITARITY_ERROR, SMALLEST_DETERMINANT
+
+
+def special_unitary(links: NDArray, out: NDArray) -> float:
+    """Gram-Schmidt on the rows, the third is (row 1 x row 2)^*; returns the largest change of an element.
+
+    links, out ``[matrix, 3, 3]`` complex128; out may be links. NaN where a row vanishes.
+    """
+    check_matrices(links, out)
+    changes = np.empty(len(links))
+    _special_unitary()(links.reshape(-1, 9), out.reshape(-1, 9), changes)
+    return math.sqrt(changes.max())
+
+
+def unitary(matrices: NDArray, out: NDArray) -> NDArray[np.bool_]:
+    """Polar factors V (V^dag V)^(-1/2); returns where that fails, bool ``[matrix]``, and out = V there.
+
+    matrices, out ``[matrix, 3, 3]`` complex128; out may be matrices.
+    """
+    check_matrices(matrices, out)
+    singular = np.empty(len(matrices), bool)
+    _unitary()(matrices.reshape(-1, 9), out.reshape(-1, 9), singular)
+    return singular
+
+
+@su3.inlined
+def _linear(f0, f1, m):
+    """f0 + f1 m."""
+    a, b, c = m
+    return (
+        (f0 + f1 * a[0], f1 * a[1], f1 * a[2]),
+        (f1 * b[0], f0 + f1 * b[1], f1 * b[2]),
+        (f1 * c[0], f1 * c[1], f0 + f1 * c[2]),
+    )
+
+
+@su3.inlined
+def _overlap(a, b):
+    """Re sum_ij a_ij b_ij^*."""
+    total = 0.0
+    for row in range(3):
+        for column in range(3):
+            total += a[row][column].real * b[row][column].real + a[row][column].imag * b[row][column].imag
+    return total
+
+
+@su3.inlined
+def _eigenvalues(b):
+    """Of 1 + B, B Hermitian and traceless: 1 + 2 p cos(phi + 2 pi k / 3)."""
+    p = math.sqrt(_overlap(b, b) / 6)
+    cubic = _overlap(su3.times(b, b), b) / (6 * p * p * p if p > 0 else 1.0)
+    phi, third = math.acos(max(-1.0, min(1.0, cubic))) / 3, 2 * math.pi / 3
+    return (
+        1 + 2 * p * math.cos(phi),
+        1 + 2 * p * math.cos(phi + third),
+        1 + 2 * p * math.cos(phi + 2 * third),
+    )
+
+
+@su3.inlined
+def _polar(v):
+    """(W, whether it cannot be trusted); formulas: `stages.lqcd.kernels.reference.projection`."""
+    scale = math.sqrt(_overlap(v, v) / 3)
+    unit = _linear(0.0, 1 / scale if scale > 0 else 1.0, v)
+    q = su3.times(su3.dagger(unit), unit)
+    e0, e1, e2 = _eigenvalues(_linear(-1.0, 1.0, q))
+    a = math.sqrt(max(e0, SMALLEST_DETERMINANT))
+    b = math.sqrt(max(e1, SMALLEST_DETERMINANT))
+    c = math.sqrt(max(e2, SMALLEST_DETERMINANT))
+    s, t, d = a + b + c, a * b + b * c + c * a, a * b * c
+    denominator = d * (s * t - d)
+    f0 = (s * t * t - d * (s * s + t)) / denominator
+    f1 = (2 * s * t - d - s * s * s) / denominator
+    root = su3.plus(_linear(f0, f1, q), _linear(0.0, s / denominator, su3.times(q, q)))
+    w = su3.times(unit, root)
+    defect = _linear(1.0, -1.0, su3.times(su3.dagger(w), w))
+    trusted = _overlap(defect, defect) < LARGEST_UNITARITY_ERROR**2 and e0 * e1 * e2 >= SMALLEST_DETERMINANT
+    return su3.plus(w, _linear(0.0, 0.5, su3.times(w, defect))), not trusted
+
+
+@cache
+def _special_unitary() -> Callable[..., None]:
+    def special_unitary(links, out, changes):
+        for n in prange(len(links)):
+            link = su3.load(links, n)
+            projected = su3.in_su3(link[0], link[1])
+            change = 0.0
+            for row in range(3):
+                for column in range(3):
+                    difference = projected[row][column] - link[row][column]
+                    square = difference.real * difference.real + difference.imag * difference.imag
+                    if square > change or square != square:  # a NaN is larger than all and stays
+                        change = square
+            changes[n] = change
+            su3.store(out, n, projected)
+
+    writable = array_type(complex, 2, writable=True)
+    signature = types.void(array_type(complex, 2), writable, array_type(float, 1, writable=True))
+    return compiled(special_unitary, "special_unitary", signature)
+
+
+@cache
+def _unitary() -> Callable[..., None]:
+    def unitary(matrices, out, singular):
+        for n in prange(len(matrices)):
+            v = su3.load(matrices, n)
+            w, lost = _polar(v)
+            singular[n] = lost
+            su3.store(out, n, v if lost else w)
+
+    writable = array_type(complex, 2, writable=True)
+    signature = types.void(array_type(complex, 2), writable, array_type(bool, 1, writable=True))
+    return compiled(unitary, "unitary", signature)

@@ -1,0 +1,242 @@
+"""The Wilson dslash on the CPU: one site and one register's width of right-hand sides at a time.
+
+A lane tile of a site keeps its twelve sums in registers over all directions, fully unrolled; products with
+clover matrices follow while they are there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numba import prange, types
+from numba.core import cgutils
+from numba.extending import intrinsic
+from numpy.typing import NDArray
+
+from stages.lqcd.kernels.cpu.clover import PackedClover
+from stages.lqcd.kernels.cpu.compiled import compiled
+from stages.lqcd.kernels.cpu.spinor_ir import CHIRAL, CLOVER_REALS, HopSums, add_clover
+from stages.lqcd.kernels.cpu.vector_ir import CACHE_LINE, REGISTER_BYTES, Emitter, literals
+from stages.lqcd.kernels.directions import NAIVE_DIRECTIONS, neighbour_table
+from stages.lqcd.kernels.gamma import COMPONENTS
+from stages.lqcd.kernels.half_field import HalfField
+from stages.lqcd.kernels.operands import check_wilson_dslash, check_wilson_links
+from stages.lqcd.kernels.reference.wilson_dslash import from_half, through_single, to_half
+from stages.lqcd.lattice.geometry import Lattice
+
+__all__ = ["PackedLinks", "from_half", "pack", "to_half", "wilson_dslash", "wilson_hop"]
+
+NO_CLOVER, ON_HOP, ON_DIAGONAL = range(3)
+"""What the clover matrix multiplies."""
+
+CACHED_BYTES = 2 << 20
+"""Fields of this size stay in a core's own cache; of larger ones the next site's neighbours are fetched."""
+
+
+@dataclass(frozen=True)
+class PackedLinks:
+    """Links ``[site, 8, 3, 3]`` into the sites of `parity`, and int32 neighbours ``[site + 1, 8]``.
+
+    Directions d = 2 mu + hop: hop 0 carries U_mu(x), hop 1 carries -U_mu(x-mu)^dag. Both are C-contiguous;
+    the last row of the neighbours is there twice, because a site reads that of the next one, too.
+    """
+
+    lattice: Lattice
+    parity: int
+    dtype: np.dtype
+    links: NDArray
+    neighbours: NDArray[np.int32]
+
+
+def pack(links: NDArray, lattice: Lattice, parity: int) -> PackedLinks:
+    """Complex links ``[site, 8, 3, 3]`` (`stages.lqcd.dirac.doubled_links`) as this package's kernel takes
+    them.
+
+    Raises InputError on a wrong shape.
+    """
+    check_wilson_links(links, lattice, parity)
+    table = neighbour_table(lattice, parity, NAIVE_DIRECTIONS)
+    neighbours = np.concatenate([table, table[-1:]])
+    return PackedLinks(lattice, parity, links.dtype, np.ascontiguousarray(links), neighbours)
+
+
+def wilson_dslash(
+    packed: PackedLinks,
+    x: NDArray | HalfField,
+    out: Any,
+    *,
+    sign: int = 1,
+    diagonal: NDArray | None = None,
+    a: float = 0.0,
+    b: float = 1.0,
+    hop_clover: PackedClover | None = None,
+    diagonal_clover: PackedClover | None = None,
+) -> Any:
+    """``out = a C' diagonal + b C D x``; returns `out`.
+
+        D x(s) = sum_mu [ (1 - sign gamma_mu) U_mu(s) x(s+mu) + (1 + sign gamma_mu) U_mu(s-mu)^dag x(s-mu) ]
+
+    sign: 1, or -1 for the adjoint. C: `hop_clover`, C': `diagonal_clover`, or one; at most one of them is
+    given. x ``[site, 12, N]`` lives on the opposite parity, out and diagonal on ``packed.parity``; all of one
+    dtype. `out` may be `diagonal`, never `x`; otherwise what it held is not read. Raises InputError.
+
+    With complex64 links x may be a HalfField; out is one then, without a diagonal, or complex64 as it is.
+    """
+    if isinstance(x, HalfField):
+        terms = {"sign": sign, "hop_clover": hop_clover, "diagonal_clover": diagonal_clover}
+        return through_single(wilson_dslash, packed, x, out, diagonal=diagonal, a=a, b=b, **terms)
+    check_wilson_dslash(packed, x, out, diagonal, sign, hop_clover, diagonal_clover)
+    clover = hop_clover or diagonal_clover
+    place = NO_CLOVER if clover is None else ON_DIAGONAL if hop_clover is None else ON_HOP
+    matrices = packed.links if clover is None else clover.reals
+    return _apply(packed, x, out, (0, NAIVE_DIRECTIONS), place, matrices, diagonal, (sign, a, b))
+
+
+def wilson_hop(packed: PackedLinks, direction: int, x: NDArray, out: NDArray, *, sign: int = 1) -> NDArray:
+    """The term of D x that comes from one direction d = 2 mu + hop; arguments as for `wilson_dslash`."""
+    check_wilson_dslash(packed, x, out, None, sign, None, None)
+    hops = (direction, direction + 1)
+    return _apply(packed, x, out, hops, NO_CLOVER, packed.links, None, (sign, 0.0, 1.0))
+
+
+def _apply(
+    packed: PackedLinks,
+    x: NDArray,
+    out: NDArray,
+    hops: tuple[int, int],
+    place: int,
+    matrices: NDArray,
+    diagonal: NDArray | None,
+    factors: tuple[float, float, float],
+) -> NDArray:
+    sign, a, b = factors
+    if diagonal is None:
+        a, stride, added = 0.0, 0, np.zeros(x.shape[1:], x.dtype)
+    else:
+        stride, added = x.strides[0], diagonal
+    arrays = (packed.links, packed.neighbours, matrices, x, added, out)
+    kernel = _kernel(x.shape[2], packed.dtype.itemsize // 2, *hops, place)
+    kernel(*(array.ctypes.data for array in arrays), stride, x.nbytes > CACHED_BYTES, sign, a, b, len(out))
+    return out
+
+
+@cache
+def _kernel(rhs: int, itemsize: int, first: int, stop: int, place: int) -> Callable[..., None]:
+    """The hops first, ..., stop - 1 for `rhs` right-hand sides of reals of `itemsize` bytes, on addresses.
+
+    `diagonal_stride` is 0 where there is no diagonal: every site then adds the same block of zeros.
+    """
+    tile = min(2 * rhs, REGISTER_BYTES // itemsize)
+    tiles, rest = divmod(2 * rhs, tile)
+    tile_bytes = tile * itemsize
+    links_bytes, neighbours_bytes = NAIVE_DIRECTIONS * 18 * itemsize, NAIVE_DIRECTIONS * 4
+    matrix_bytes, site_bytes = 2 * CLOVER_REALS * itemsize, 2 * COMPONENTS * rhs * itemsize
+
+    def dslash(
+        links: int,
+        neighbours: int,
+        matrices: int,
+        x: int,
+        diagonal: int,
+        out: int,
+        diagonal_stride: int,
+        fetched: int,
+        sign: float,
+        a: float,
+        b: float,
+        sites: int,
+    ) -> None:
+        for site in prange(sites):
+            u = links + site * links_bytes
+            n = neighbours + site * neighbours_bytes
+            c = matrices + site * matrix_bytes
+            v = diagonal + site * diagonal_stride
+            w = out + site * site_bytes
+            if fetched:
+                _fetch_neighbours(x, n + neighbours_bytes, site_bytes)
+            for k in range(tiles):
+                i = k * tile_bytes
+                _site_tile(u, n, c, x + i, v + i, w + i, sign, a, b, rhs, itemsize, tile, first, stop, place)
+            if rest:
+                i = tiles * tile_bytes
+                _site_tile(u, n, c, x + i, v + i, w + i, sign, a, b, rhs, itemsize, rest, first, stop, place)
+
+    signature = types.void(*[types.int64] * 8, *[types.float64] * 3, types.int64)
+    return compiled(dslash, f"wilson_dslash_{rhs}_{8 * itemsize}_{first}_{stop}_{place}", signature)
+
+
+@intrinsic(prefer_literal=True)
+def _fetch_neighbours(typing: Any, x: Any, neighbours: Any, site_bytes: Any) -> Any:
+    """Asks for the spinors of `site_bytes` at x that a row of neighbours names."""
+    (spinor_bytes,) = literals(site_bytes)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        x, n = arguments[:2]
+        emit = Emitter(builder, 4)
+        for d in range(NAIVE_DIRECTIONS):
+            spinor = emit.offset(x, emit.load_index(n, 4 * d), spinor_bytes)
+            with cgutils.for_range(builder, emit.index(-(-spinor_bytes // CACHE_LINE))) as line:
+                emit.prefetch(emit.offset(spinor, line.index, CACHE_LINE), 0)
+        return context.get_dummy_value()
+
+    return types.void(x, neighbours, site_bytes), generate
+
+
+@intrinsic(prefer_literal=True)
+def _site_tile(
+    typing: Any,
+    links: Any,
+    neighbours: Any,
+    matrices: Any,
+    x: Any,
+    diagonal: Any,
+    out: Any,
+    sign: Any,
+    a: Any,
+    b: Any,
+    rhs: Any,
+    itemsize: Any,
+    lanes: Any,
+    first: Any,
+    stop: Any,
+    place: Any,
+) -> Any:
+    """out = a C' diagonal + b C sum_d hop_d for one site and `lanes` reals of each component.
+
+    Takes addresses, then sign, a and b, then literal constants; `place` is what `matrices` multiply.
+    """
+    rhs_count, real_bytes, lane_count, first_hop, stop_hop, clover = literals(
+        rhs, itemsize, lanes, first, stop, place
+    )
+    row_bytes = 2 * rhs_count * real_bytes
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        u, n, matrices, x, diagonal, out, sign, a, b = arguments[:9]
+        emit = Emitter(builder, real_bytes)
+        sums = HopSums(emit, row_bytes, lane_count, sign)
+        for d in range(first_hop, stop_hop):
+            neighbour = emit.offset(x, emit.load_index(n, 4 * d), COMPONENTS * row_bytes)
+            sums.add(d, u, neighbour)
+        a, b = (emit.splat(emit.rounded(factor), lane_count) for factor in (a, b))
+        hops = [builder.fmul(b, total) for total in sums.totals()]
+        added = [emit.load(diagonal, i * row_bytes, lane_count) for i in range(COMPONENTS)]
+        added = [builder.fmul(a, vector) for vector in added]
+        for chirality in range(2):
+            half = slice(CHIRAL * chirality, CHIRAL * (chirality + 1))
+            matrix = builder.add(matrices, emit.index(chirality * CLOVER_REALS * real_bytes))
+            if clover == NO_CLOVER:
+                results = [builder.fadd(v, w) for v, w in zip(hops[half], added[half], strict=True)]
+            elif clover == ON_HOP:
+                results = add_clover(emit, matrix, hops[half], added[half])
+            else:
+                results = add_clover(emit, matrix, added[half], hops[half])
+            for i, result in enumerate(results):
+                emit.store(result, out, (CHIRAL * chirality + i) * row_bytes)
+        return context.get_dummy_value()
+
+    taken = (links, neighbours, matrices, x, diagonal, out, sign, a, b)
+    return types.void(*taken, rhs, itemsize, lanes, first, stop, place), generate

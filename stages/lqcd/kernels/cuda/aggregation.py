@@ -1,0 +1,100 @@
+"""Transfer of multigrid fields between sites and aggregates, in single precision on tensor cores.
+
+Double precision, in which no cycle runs, is left to cuBLAS.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+
+import cupy
+import numpy as np
+
+from stages.lqcd.kernels.coarse_operands import check_transfer
+from stages.lqcd.kernels.cuda.compile import run
+from stages.lqcd.kernels.cuda.launch import aggregation as shapes
+from stages.lqcd.kernels.cuda.launch.aggregation import MOST_VECTORS
+from stages.lqcd.kernels.cuda.launch.coarse import ROWS, TERMS
+from stages.lqcd.kernels.operands import check_blocks
+from stages.lqcd.kernels.reference import aggregation as reference
+
+
+@dataclass(frozen=True, eq=False)
+class PackedVectors(reference.PackedVectors):
+    """Vectors ``[aggregate, chirality, m, vectors]``, and the same in the order of each kernel, once used."""
+
+    @cached_property
+    def row_tiles(self) -> cupy.ndarray:
+        """``[aggregate, chirality, 16 rows, 8 vectors, lane, 4]`` for the prolongation, zero beyond."""
+        groups, chunks = -(-self.vectors.shape[2] // ROWS), -(-self.vector_count // TERMS)
+        tiles = self._padded(groups * ROWS).reshape(-1, groups, 2, 8, chunks, 2, 4)
+        return cupy.ascontiguousarray(tiles.transpose(0, 1, 4, 3, 6, 5, 2))
+
+    @cached_property
+    def term_tiles(self) -> cupy.ndarray:
+        """``[aggregate, chirality, 8 rows, 8 vectors, lane, 2]`` for the restriction, zero beyond."""
+        steps, chunks = -(-self.vectors.shape[2] // TERMS), -(-self.vector_count // TERMS)
+        tiles = self._padded(steps * TERMS).reshape(-1, steps, 2, 4, chunks, 8)
+        return cupy.ascontiguousarray(tiles.transpose(0, 1, 4, 5, 3, 2))
+
+    def _padded(self, rows: int) -> cupy.ndarray:
+        count, _, m, k = self.vectors.shape
+        if m == rows and k % TERMS == 0:
+            return self.vectors
+        padded = cupy.zeros((2 * count, rows, -(-k // TERMS) * TERMS), self.dtype)
+        padded[:, :m, :k] = self.vectors.reshape(2 * count, m, k)
+        return padded
+
+
+def pack(vectors: cupy.ndarray, sites: cupy.ndarray, fine_sites: int) -> PackedVectors:
+    """Vectors and int32 sites as in `PackedVectors` in this backend's layout; each site at most once.
+
+    `vectors` may be a part of the third axis of a C-contiguous array. Raises InputError.
+    """
+    packed = reference.pack(vectors, sites, fine_sites)
+    return PackedVectors(packed.vectors, packed.sites, fine_sites)
+
+
+def gram(vectors: cupy.ndarray) -> cupy.ndarray:
+    """V^H V of C-contiguous matrices V ``[..., m, k]``: complex128 ``[..., k, k]``, summed in double.
+
+    Products too are in double, which those of `batched_basis.project` need not be. Raises InputError.
+    """
+    check_blocks(vectors=vectors)
+    *matrices, rows, k = vectors.shape
+    if vectors.dtype != np.complex64 or k > MOST_VECTORS:
+        return reference.gram(vectors)
+    result = cupy.empty((*matrices, k, k), np.complex128)
+    if result.size:
+        run(shapes.gram(k, prod(matrices)), vectors, result, np.int32(rows))
+    return result
+
+
+def restrict(packed: PackedVectors, x: cupy.ndarray, out: cupy.ndarray) -> cupy.ndarray:
+    """``out = P^H x``: x ``[site, 2 n, N]``, out ``[aggregate, 2 vectors, N]``. Returns `out`.
+
+    Raises InputError.
+    """
+    if packed.dtype != np.complex64:
+        return reference.restrict(packed, x, out)
+    check_transfer(packed, x, out)
+    count, sites = packed.sites.shape
+    kernel = shapes.restrict(packed.components, packed.vector_count, x.shape[2], count)
+    run(kernel, packed.term_tiles, packed.sites, x, out, np.int32(sites))
+    return out
+
+
+def add_prolonged(packed: PackedVectors, coarse: cupy.ndarray, out: cupy.ndarray) -> cupy.ndarray:
+    """``out += P coarse``, shapes as for `restrict`; other sites are left alone. Returns `out`.
+
+    Raises InputError.
+    """
+    if packed.dtype != np.complex64:
+        return reference.add_prolonged(packed, coarse, out)
+    check_transfer(packed, out, coarse)
+    count, sites = packed.sites.shape
+    kernel = shapes.add_prolonged(packed.components, packed.vector_count, out.shape[2], count, sites)
+    run(kernel, packed.row_tiles, packed.sites, coarse, out, np.int32(sites))
+    return out

@@ -1,0 +1,124 @@
+"""A basis of many vectors, ``[*, k]`` seen as a tall matrix ``[R, k]``: projections, combinations, rotations.
+
+A basis is complex64 or complex128, C-contiguous or leading columns ``V[..., :k]`` of a wider array, so that a
+growing basis lives in one allocation. Blocks of right-hand sides ``[*, N]`` are the same kind of array. Small
+matrices are complex128, on the device or the host. Vectors may be complex64 beside a block in complex128.
+
+Everything is cuBLAS on matrices where they lie. cuBLAS sees row-major ``[R, k]`` as column-major ``[k, R]``:
+V^H x is computed as its transpose x^T conj(V).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import cupy
+import numpy as np
+
+from stages.lqcd.kernels.cuda.block_blas import sum_partials
+from stages.lqcd.kernels.operands import check_coefficients, check_projection, check_rotation
+
+SLAB_BYTES = 32 << 20
+"""Of a slab that is computed apart from its place: it stays in the second-level cache."""
+
+PARTS = 256
+"""Runs of rows that a projection sums apart: a result of few elements gives the device too little to do."""
+
+PARTIAL_BYTES = 128 << 20
+"""Of the sums of such runs that are held at a time."""
+
+SINGLE_ROWS = 1024
+"""Rows whose products are summed in single precision before they are added up in double."""
+
+
+def project(V: cupy.ndarray, x: cupy.ndarray) -> cupy.ndarray:
+    """V^H x, complex128 ``[k, N]``; summed in double."""
+    rows, block = check_projection(V, x)
+    if rows.dtype == block.dtype:
+        return _project(rows, block)
+    result = cupy.zeros((V.shape[-1], x.shape[-1]), np.complex128)
+    for slab in _slabs(rows):
+        result += _project(rows[slab].astype(np.complex128), block[slab].astype(np.complex128))
+    return result
+
+
+def add_combination(out: cupy.ndarray, V: cupy.ndarray, C: Any) -> None:
+    """out += V C in place, with C ``[k, N]``; `out` shares no column with V."""
+    rows, block = check_projection(V, out)
+    check_coefficients(C, V, out)
+    coefficients = cupy.asarray(C).astype(block.dtype, order="C")
+    if rows.dtype == block.dtype:
+        _multiply(rows, coefficients, block, 1)
+        return
+    for slab in _slabs(rows):
+        _multiply(rows[slab].astype(block.dtype), coefficients, block[slab], 1)
+
+
+def rotate_in_place(V: cupy.ndarray, Q: Any) -> None:
+    """V[..., :k'] = V Q with Q ``[k, k']``, k' <= k; the other columns of V keep no meaning."""
+    rows = check_rotation(V, Q)
+    coefficients, columns = cupy.asarray(Q).astype(V.dtype, order="C"), Q.shape[1]
+    for slab in _slabs(rows):
+        product = cupy.empty((len(rows[slab]), columns), V.dtype)
+        _multiply(rows[slab], coefficients, product, 0)
+        rows[slab, :columns] = product
+
+
+def _project(V: cupy.ndarray, x: cupy.ndarray) -> cupy.ndarray:
+    """V^H x of rows of one dtype: equal runs of rows as batches, the rest by itself, sums in double."""
+    rows, k, n = len(V), V.shape[1], x.shape[1]
+    batch = max(1, PARTIAL_BYTES // max(1, k * n * V.itemsize))
+    height = SINGLE_ROWS if V.dtype == np.complex64 else max(1, -(-rows // min(PARTS, batch)))
+    result = cupy.zeros((k, n), np.complex128)
+    first = 0
+    while first < rows and result.size:
+        runs = min(batch, (rows - first) // height)
+        terms, runs = (height, runs) if runs else (rows - first, 1)
+        partial = cupy.empty((runs, k, n), V.dtype)
+        project_runs(V[first:], x[first:], terms, partial)
+        result += sum_partials(partial.astype(np.complex128, copy=False))
+        first += runs * terms
+    return result
+
+
+def project_runs(V: cupy.ndarray, x: cupy.ndarray, terms: int, partial: cupy.ndarray) -> None:
+    """partial[r] = V^H x over the r-th run of so many rows."""
+    from cupy.cuda import cublas  # loads a large library that nothing else here needs
+
+    one, zero = np.array(1, V.dtype), np.array(0, V.dtype)
+    runs, k, n = partial.shape
+    call = cublas.zgemmStridedBatched if V.dtype == np.complex128 else cublas.cgemmStridedBatched
+    call(
+        *(_handle(), cublas.CUBLAS_OP_N, cublas.CUBLAS_OP_C, n, k, terms, one.ctypes.data),
+        *(x.data.ptr, _stride(x), terms * _stride(x), V.data.ptr, _stride(V), terms * _stride(V)),
+        *(zero.ctypes.data, partial.data.ptr, n, k * n, runs),
+    )
+
+
+def _multiply(V: cupy.ndarray, C: cupy.ndarray, out: cupy.ndarray, beta: int) -> None:
+    """out = beta out + V C, all of one dtype."""
+    from cupy.cuda import cublas
+
+    scale, kept = np.array(1, V.dtype), np.array(beta, V.dtype)
+    call = cublas.zgemm if V.dtype == np.complex128 else cublas.cgemm
+    call(
+        *(_handle(), cublas.CUBLAS_OP_N, cublas.CUBLAS_OP_N, C.shape[1], len(V), C.shape[0]),
+        *(scale.ctypes.data, C.data.ptr, C.shape[1], V.data.ptr, _stride(V)),
+        *(kept.ctypes.data, out.data.ptr, _stride(out)),
+    )
+
+
+def _handle() -> int:
+    return cupy.cuda.device.get_cublas_handle()
+
+
+def _stride(rows: cupy.ndarray) -> int:
+    """Elements from one row to the next; cuBLAS wants no fewer than there are columns."""
+    return max(rows.strides[0] // rows.itemsize, rows.shape[1])
+
+
+def _slabs(rows: cupy.ndarray) -> Iterator[slice]:
+    height = max(1024, SLAB_BYTES // max(1, rows.shape[1] * 16))
+    for first in range(0, len(rows), height):
+        yield slice(first, first + height)

@@ -1,0 +1,93 @@
+"""Bases of many independent systems of equal size, ``[S, n, k]``: as `basis`, for each of S by itself.
+
+A basis is complex64 or complex128, C-contiguous or leading columns ``V[..., :k]`` of a wider array; blocks
+``[S, n, N]`` are of the same dtype. Small matrices are complex128, on the device or the host.
+
+Everything is strided-batched cuBLAS on matrices where they lie; row-major ``[n, k]`` is its column-major
+``[k, n]``.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import cupy
+import numpy as np
+
+from stages.lqcd.kernels.cuda.basis import PARTIAL_BYTES, SINGLE_ROWS, SLAB_BYTES, project_runs
+from stages.lqcd.kernels.operands import check_batch, check_batch_matrices
+
+
+def project(V: cupy.ndarray, x: cupy.ndarray) -> cupy.ndarray:
+    """V_s^H x_s, complex128 ``[S, k, N]``; summed in double.
+
+    The rows of a system are cut into equal runs, whose sums are added up in double.
+    """
+    check_batch(V, x)
+    systems, rows, k = V.shape
+    height = _run(rows, SINGLE_ROWS if V.dtype == np.complex64 else rows)
+    result = cupy.empty((systems, k, x.shape[2]), np.complex128)
+    runs = rows // height
+    together = max(1, PARTIAL_BYTES // max(1, runs * k * x.shape[2] * V.itemsize))
+    for first in range(0, systems, together):
+        some = slice(first, min(first + together, systems))
+        partial = cupy.empty(((some.stop - first) * runs, k, x.shape[2]), V.dtype)
+        project_runs(_rows(V[some]), _rows(x[some]), height, partial)
+        partial.reshape(-1, runs, *partial.shape[1:]).sum(axis=1, dtype=np.complex128, out=result[some])
+    return result
+
+
+def add_combination(out: cupy.ndarray, V: cupy.ndarray, C: Any) -> None:
+    """out_s += V_s C_s in place, with C ``[S, k, N]``; `out` shares no column with V."""
+    check_batch(V, out)
+    check_batch_matrices(C, V, out.shape[2])
+    _multiply(V, cupy.asarray(C).astype(V.dtype, order="C"), out, 1)
+
+
+def rotate_in_place(V: cupy.ndarray, Q: Any) -> None:
+    """V_s[:, :k'] = V_s Q_s with Q ``[S, k, k']``, k' <= k; the other columns of V keep no meaning."""
+    check_batch(V, V)
+    columns = Q.shape[-1]
+    check_batch_matrices(Q, V, min(columns, V.shape[2]))
+    coefficients = cupy.asarray(Q).astype(V.dtype, order="C")
+    systems, rows, _ = V.shape
+    height = min(rows, max(64, SLAB_BYTES // max(1, systems * columns * V.itemsize)))
+    for first in range(0, rows, height):
+        slab = V[:, first : first + height]
+        product = cupy.empty((systems, slab.shape[1], columns), V.dtype)
+        _multiply(slab, coefficients, product, 0)
+        slab[..., :columns] = product
+
+
+@cache
+def _run(rows: int, most: int) -> int:
+    """The largest divisor of `rows` up to `most`."""
+    return max(d for d in range(1, min(rows, most) + 1) if rows % d == 0)
+
+
+def _rows(V: cupy.ndarray) -> cupy.ndarray:
+    """All systems' rows as one matrix ``[S n, k]``, where they lie."""
+    systems, rows, k = V.shape
+    return cupy.ndarray((systems * rows, k), V.dtype, V.data, V.strides[1:])
+
+
+def _multiply(V: cupy.ndarray, C: cupy.ndarray, out: cupy.ndarray, beta: int) -> None:
+    """out_s = beta out_s + V_s C_s, all of one dtype."""
+    from cupy.cuda import cublas, device
+
+    scale, kept = np.array(1, V.dtype), np.array(beta, V.dtype)
+    call = cublas.zgemmStridedBatched if V.dtype == np.complex128 else cublas.cgemmStridedBatched
+    _, k, n = C.shape
+    if not out.size or not k:
+        return
+    call(
+        *(device.get_cublas_handle(), cublas.CUBLAS_OP_N, cublas.CUBLAS_OP_N, n, V.shape[1], k),
+        *(scale.ctypes.data, C.data.ptr, n, k * n, V.data.ptr, *_strides(V)),
+        *(kept.ctypes.data, out.data.ptr, *_strides(out), len(V)),
+    )
+
+
+def _strides(V: cupy.ndarray) -> tuple[int, int]:
+    """Elements from one row to the next and from one system to the next."""
+    return max(V.strides[1] // V.itemsize, V.shape[2]), V.strides[0] // V.itemsize

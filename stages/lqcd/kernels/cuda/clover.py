@@ -1,0 +1,46 @@
+"""Products with the site-local, Hermitian, chirality-diagonal matrices of the clover term."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import cupy
+import numpy as np
+
+from stages.lqcd.kernels.cuda.compile import run
+from stages.lqcd.kernels.cuda.launch import wilson as shapes
+from stages.lqcd.kernels.operands import check_clover, check_clover_blocks
+
+
+@dataclass(frozen=True)
+class PackedClover:
+    """Matrices of the sites of one parity in 36 reals each, ``[site, chirality, 36]``.
+
+    The 6 numbers of the diagonal come first, then the 15 complex ones below it, row by row.
+    """
+
+    sites: int
+    dtype: np.dtype
+    matrices: cupy.ndarray
+
+
+def pack(blocks: cupy.ndarray) -> PackedClover:
+    """Complex Hermitian ``[site, 2, 6, 6]``, of which the lower triangles are read, in this backend's layout.
+
+    Raises InputError on a wrong shape.
+    """
+    check_clover_blocks(blocks)
+    rows, columns = np.tril_indices(6, -1)
+    matrices = cupy.empty((len(blocks), 2, 36), blocks.real.dtype)
+    matrices[..., :6] = cupy.diagonal(blocks, axis1=2, axis2=3).real
+    matrices[..., 6::2] = blocks.real[..., rows, columns]
+    matrices[..., 7::2] = blocks.imag[..., rows, columns]
+    return PackedClover(len(blocks), np.dtype(blocks.dtype), matrices)
+
+
+def multiply(packed: PackedClover, x: cupy.ndarray, out: cupy.ndarray) -> cupy.ndarray:
+    """``out = C x`` at every site; ``[site, 12, N]``, `out` may be `x`. Returns `out`. Raises InputError."""
+    check_clover(packed, x, out)
+    kernel = shapes.clover_multiply(packed.sites, packed.dtype, x.shape[2])
+    run(kernel, packed.matrices, x, out, np.int32(packed.sites))
+    return out

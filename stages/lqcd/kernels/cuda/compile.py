@@ -1,0 +1,133 @@
+"""Run-time compilation of the package's `.cu` files through NVRTC, on a device or without one.
+
+Kernels are C++17 templates; an instance such as ``gram_partials<float, 8, 8, ...>`` is compiled on first use
+and kept per device. CuPy keeps the binaries on disk, keyed by source text, options and instance.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import cupy
+from cupy.cuda import nvrtc
+
+from stages.lqcd.kernels.choices import note
+from stages.lqcd.kernels.cuda.launch.base import Launch
+from stages.lqcd.lattice.errors import InputError
+
+OPTIONS = ("-std=c++17", "-diag-error=61")
+"""61: a constant that overflows, as a stride does on a large lattice, is an error and not a warning."""
+
+DEFAULT_SHARED_BYTES = 48 * 1024
+_INCLUDE = re.compile(r'#include "(\w+\.cuh)"')
+
+
+def run(launch: Launch, *arguments: Any) -> None:
+    """Start a kernel on the current stream; arguments are CuPy arrays and NumPy scalars of its types.
+
+    Raises InputError for an array that does not start on a 16-byte boundary, which vector loads need.
+    """
+    for argument in arguments:
+        if isinstance(argument, cupy.ndarray) and argument.data.ptr % 16:
+            raise InputError(
+                f"{launch.file} needs arrays that start on a 16-byte boundary, got a view of shape "
+                f"{argument.shape} that does not: pass a copy"
+            )
+    if launch.choice:
+        note(launch.choice)
+    function = _function(launch, cupy.cuda.get_device_id())
+    function(launch.grid, (launch.threads,), arguments, shared_mem=launch.shared_bytes)
+
+
+@cache
+def _function(launch: Launch, device: int) -> Any:
+    """The driver's function itself: CuPy's RawKernel would look it up again at every call."""
+    module = cupy.RawModule(code=source(launch.file), options=OPTIONS, name_expressions=(launch.instance,))
+    kernel = module.get_function(launch.instance)
+    if launch.shared_bytes > DEFAULT_SHARED_BYTES:
+        kernel.max_dynamic_shared_size_bytes = launch.shared_bytes
+    return kernel.kernel
+
+
+def compile_all(launches: Sequence[Launch]) -> list[Launch]:
+    """Compile kernels for the current device, many at a time; those that the device takes."""
+    device = cupy.cuda.get_device_id()
+
+    def compiled(launch: Launch) -> bool:
+        with cupy.cuda.Device(device):
+            try:
+                _function(launch, device)
+            except (cupy.cuda.compiler.CompileException, cupy.cuda.driver.CUDADriverError):
+                return False
+        return True
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return [launch for launch, fits in zip(launches, pool.map(compiled, launches), strict=True) if fits]
+
+
+@cache
+def source(file: str) -> str:
+    """Text of a `.cu` file of this package with its headers in place; ``#line`` keeps error messages true."""
+    return "\n".join(_expanded(file, set()))
+
+
+def _expanded(file: str, included: set[str]) -> list[str]:
+    lines = [f'#line 1 "{file}"']
+    for number, line in enumerate((files(__package__) / file).read_text().splitlines(), start=1):
+        if match := _INCLUDE.match(line):
+            header = match[1]
+            if header not in included:
+                included.add(header)
+                lines += _expanded(header, included)
+            lines.append(f'#line {number + 1} "{file}"')
+        else:
+            lines.append(line)
+    return lines
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What one kernel takes of a multiprocessor: registers per thread, bytes spilled, static shared bytes."""
+
+    registers: int
+    spilled_bytes: int
+    shared_bytes: int
+
+
+def compile_only(file: str, instances: Sequence[str], arch: str) -> dict[str, Usage]:
+    """Compile instances of a `.cu` file for e.g. ``sm_90`` without a driver and report what each one uses.
+
+    Raises NVRTCError, whose text is preceded by the compiler's log, if the source does not compile.
+    """
+    program = nvrtc.createProgram(source(file), file, (), ())
+    for instance in instances:
+        nvrtc.addNameExpression(program, instance)
+    options = (*OPTIONS, "-ftz=true", f"-arch={arch}", "--ptxas-options=-v")  # CuPy adds -ftz=true as well
+    try:
+        nvrtc.compileProgram(program, options)
+        log = nvrtc.getProgramLog(program)
+        return {instance: _usage(log, nvrtc.getLoweredName(program, instance)) for instance in instances}
+    except nvrtc.NVRTCError as error:
+        error.add_note(nvrtc.getProgramLog(program))
+        raise
+    finally:
+        nvrtc.destroyProgram(program)
+
+
+def _usage(log: str, mangled: str) -> Usage:
+    """Read ptxas' report of one kernel: two lines after the one that names it."""
+    _, _, report = log.partition(f"Function properties for {mangled}\n")
+    properties, resources = report.splitlines()[:2]
+    spills = re.findall(r"(\d+) bytes spill", properties)
+    registers = re.search(r"Used (\d+) registers", resources)
+    shared = re.search(r"(\d+) bytes smem", resources)
+    if registers is None:
+        raise ValueError(f"no register count for {mangled} in the report of ptxas:\n{log}")
+    return Usage(int(registers[1]), sum(map(int, spills)), int(shared[1]) if shared else 0)

@@ -1,0 +1,72 @@
+"""Template arguments, grids and shared memory of every CUDA kernel: arithmetic on shapes, no device needed.
+
+Constants were chosen by measurement on an H200 (docs/cuda_kernels_h200.md). Where a function is `tuned`, they
+give the first of several shapes to choose from (`stages.lqcd.kernels.cuda.tuning`). Nothing here asks the
+device: the same shape adds in the same order on every GPU. Shared memory stays within the 163 KB of an A100.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from stages.lqcd.lattice.errors import InputError
+from stages.lqcd.lattice.geometry import Lattice
+
+MAX_RHS = 64
+BLOCK_THREADS = 256
+"""Threads of a block where nothing speaks against it."""
+
+MULTIPROCESSORS = 132
+"""The grids of reductions and streaming kernels are multiples of this number, whatever the device."""
+
+BLOCK_SHARED = 163 * 1024
+"""Shared memory that a block can have, on an A100."""
+
+MULTIPROCESSOR_SHARED = 227 * 1024
+"""Shared memory of a multiprocessor; it bounds how many blocks can be resident."""
+
+
+@dataclass(frozen=True)
+class Launch:
+    """An instance of a kernel template of a `.cu` file, and how to start it."""
+
+    file: str
+    instance: str
+    grid: tuple[int, ...]
+    threads: int
+    shared_bytes: int = 0
+    choice: str = ""
+    """Problem and shape where a measurement chose another shape than the model's first."""
+
+
+def check_rhs(*counts: int) -> None:
+    for n in counts:
+        if not 1 <= n <= MAX_RHS:
+            raise InputError(f"CUDA kernels take 1 to {MAX_RHS} right-hand sides, got {n}: split the block")
+
+
+def instance(kernel: str, dtype: np.dtype, *arguments: object) -> str:
+    return f"{kernel}<{', '.join(map(str, (real_of(dtype), *arguments)))}>"
+
+
+def real_of(dtype: np.dtype) -> str:
+    return "float" if dtype == np.complex64 else "double"
+
+
+def extents_of(lattice: Lattice) -> str:
+    return f"Extents<{listed(lattice.extents)}>"
+
+
+def listed(arguments: tuple[object, ...]) -> str:
+    return ", ".join(map(str, arguments))
+
+
+def divisors(n: int) -> list[int]:
+    return [d for d in range(1, n + 1) if n % d == 0]
+
+
+def power_of_two(n: int) -> int:
+    """The largest power of two up to n."""
+    return 1 << (max(1, n).bit_length() - 1)

@@ -1,0 +1,37 @@
+"""Noise vectors on the sites of one parity, from the counters of the Philox generator."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+
+import cupy
+import numpy as np
+from numpy.typing import DTypeLike
+
+from stages.lqcd.kernels.cuda.compile import run
+from stages.lqcd.kernels.cuda.launch import random_numbers as shapes
+from stages.lqcd.kernels.reference.noise import COLOURS, roots_of, table_bits
+from stages.lqcd.lattice.geometry import Lattice
+
+
+def noise(
+    lattice: Lattice, parity: int, key: tuple[int, int], indices: Sequence[int], kind: str, dtype: DTypeLike
+) -> cupy.ndarray:
+    """Noise vectors ``[site, 3, len(indices)]``; kind and counters: `stages.lqcd.noise.vectors`."""
+    vectors = cupy.empty((lattice.half_volume, COLOURS, len(indices)), dtype)
+    numbers = cupy.asarray(np.array(indices, np.uint32))
+    common = np.int32(len(indices)), np.int32(parity), *map(np.uint32, key)
+    if kind == "gaussian":
+        run(shapes.noise("noise_gaussian", lattice, len(indices), vectors.dtype), vectors, numbers, *common)
+    else:
+        table = _roots(kind, cupy.cuda.get_device_id())
+        kernel = shapes.noise("noise_roots", lattice, len(indices), vectors.dtype)
+        run(kernel, vectors, numbers, table, np.int32(table_bits(table)), *common)
+    return vectors
+
+
+@cache
+def _roots(kind: str, device: int) -> cupy.ndarray:
+    """The values of a kind of noise on a device."""
+    return cupy.asarray(roots_of(kind))

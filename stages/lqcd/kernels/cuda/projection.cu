@@ -1,0 +1,89 @@
+// Projections of matrices [matrix][3][3] in double precision: of links to SU(3), and to the polar factor in U(3).
+
+#include "complex.cuh"
+#include "async_copy.cuh"
+#include "matrix.cuh"
+#include "warp_matrices.cuh"
+
+constexpr double PI = 3.141592653589793;
+
+// The larger of two numbers; NaN if either is.
+__device__ __forceinline__ double larger(double a, double b) { return b > a || b != b ? b : a; }
+
+// Gram-Schmidt on the rows; changes[warp] is the square of the largest change of an element.
+__global__ void __launch_bounds__(64)
+    special_unitary(double2* out, const double2* links, double* changes, unsigned total) {
+    __shared__ __align__(16) double2 memory[2 * WARP_ELEMENTS];
+    double2* tile = memory + threadIdx.x / WARP * WARP_ELEMENTS;
+    const Run run = Run::of(total);
+    if (run.count == 0) return;
+    fetch<double>(tile, links, run.number);
+    commit_copies();
+    arrived<0>();
+    const Matrix<double> link = mine<double>(tile), projected = in_su3(link);
+    double change = 0;
+    #pragma unroll
+    for (int i = 0; i < 9; i++) {
+        const double re = projected.re[i / 3][i % 3] - link.re[i / 3][i % 3];
+        const double im = projected.im[i / 3][i % 3] - link.im[i / 3][i % 3];
+        change = larger(change, re * re + im * im);
+    }
+    #pragma unroll
+    for (int half = WARP / 2; half > 0; half /= 2) change = larger(change, __shfl_xor_sync(~0u, change, half));
+    if (threadIdx.x % WARP == 0) changes[run.first / WARP] = change;
+    double2* target = out + size_t(run.first) * 9;
+    spread<double>(tile, projected, run.count, [&](int element, double2 value) { target[element] = value; });
+}
+
+__device__ __forceinline__ Matrix<double> plus_identity(Matrix<double> m, double f) {
+    #pragma unroll
+    for (int i = 0; i < 3; i++) m.re[i][i] += f;
+    return m;
+}
+
+// Eigenvalues of 1 + B, B Hermitian and traceless: 1 + 2 p cos(phi + 2 pi k / 3).
+__device__ __forceinline__ void eigenvalues(const Matrix<double>& b, double (&values)[3]) {
+    const double p = sqrt(square(b) / 6);
+    const Matrix<double> b2 = b * b;
+    double cubic = 0;
+    #pragma unroll
+    for (int i = 0; i < 3; i++)
+        #pragma unroll
+        for (int j = 0; j < 3; j++) cubic += b2.re[i][j] * b.re[j][i] - b2.im[i][j] * b.im[j][i];
+    const double phi = acos(fmax(-1.0, fmin(1.0, cubic / (p > 0 ? 6 * p * p * p : 1)))) / 3;
+    #pragma unroll
+    for (int k = 0; k < 3; k++) values[k] = 1 + 2 * p * cos(phi + 2 * PI * k / 3);
+}
+
+// W = V Q^(-1/2) with Q = V^dag V by Cayley-Hamilton and one Newton step, formulas as in
+// stages/lqcd/kernels/reference/projection.py. Where W cannot be trusted, singular is 1 and out is V.
+__global__ void __launch_bounds__(64, 4)
+    unitary(double2* out, unsigned char* singular, const double2* matrices, double smallest_determinant,
+            double largest_error, unsigned total) {
+    __shared__ __align__(16) double2 memory[2 * WARP_ELEMENTS];
+    double2* tile = memory + threadIdx.x / WARP * WARP_ELEMENTS;
+    const Run run = Run::of(total);
+    if (run.count == 0) return;
+    fetch<double>(tile, matrices, run.number);
+    commit_copies();
+    arrived<0>();
+    const Matrix<double> v = mine<double>(tile);
+    const double scale = sqrt(square(v) / 3);
+    const Matrix<double> unit = scaled(scale > 0 ? 1 / scale : 1.0, v), q = dagger(unit) * unit;
+    double e[3];
+    eigenvalues(plus_identity(q, -1), e);
+    const double a = sqrt(fmax(e[0], smallest_determinant)), b = sqrt(fmax(e[1], smallest_determinant)),
+                 c = sqrt(fmax(e[2], smallest_determinant));
+    const double s = a + b + c, t = a * b + b * c + c * a, d = a * b * c, denominator = d * (s * t - d);
+    const double f0 = (s * t * t - d * (s * s + t)) / denominator;
+    const double f1 = (2 * s * t - d - s * s * s) / denominator, f2 = s / denominator;
+    Matrix<double> root = scaled(f2, q * q);
+    root += scaled(f1, q);
+    Matrix<double> w = unit * plus_identity(root, f0);
+    const Matrix<double> defect = plus_identity(scaled(-1.0, dagger(w) * w), 1);
+    const bool lost = !(square(defect) < largest_error * largest_error) || e[0] * e[1] * e[2] < smallest_determinant;
+    w += scaled(0.5, w * defect);
+    if (int(threadIdx.x % WARP) < run.count) singular[run.number] = lost;
+    double2* target = out + size_t(run.first) * 9;
+    spread<double>(tile, lost ? v : w, run.count, [&](int element, double2 value) { target[element] = value; });
+}

@@ -1,0 +1,98 @@
+"""Products of vectors and solutions on each time slice: sink projections and Gram matrices.
+
+Vectors ``[time, parity, site, colour, column]``, solutions ``[parity, site, 12, column]`` (component 3 spin +
+colour), complex64 or complex128, both of one dtype. Results are complex128.
+
+Everything is batched cuBLAS on matrices where they lie: the rows of one spin, colour and parity of a slice
+are strided matrices. cuBLAS sees row-major ``[R, k]`` as column-major ``[k, R]``: V^H x is computed as its
+transpose x^T conj(V).
+"""
+
+from __future__ import annotations
+
+import cupy
+import numpy as np
+
+from stages.lqcd.kernels.cuda.compile import run
+from stages.lqcd.kernels.cuda.launch import slice_products as shapes
+from stages.lqcd.kernels.gamma import SPINS
+from stages.lqcd.kernels.slice_operands import check_sink_projection, check_slice_gram
+
+
+def sink_projection(
+    vectors: cupy.ndarray, solutions: cupy.ndarray, out: cupy.ndarray, first: int = 0
+) -> cupy.ndarray:
+    """out[t, spin, i, j] = sum_{x, colour} conj(vectors[t, x, colour, i]) solutions[x, 3 spin + colour, j].
+
+    vectors: of the slices first, first + 1, ... of the solutions, ``[time, 2, site, 3, k]``; solutions
+    ``[2, site, 12, N]``; out complex128 ``[time, 4, k, N]``. complex64: sums of up to 1024 terms in single,
+    of these in double. Returns `out`; raises InputError.
+    """
+    check_sink_projection(vectors, solutions, out, first)
+    _, fields, _, n = solutions.shape
+    return _multiply(
+        vectors, solutions, out, shapes.sink_runs(vectors.shape, fields, n, first, vectors.dtype)
+    )
+
+
+def slice_gram(left: cupy.ndarray, right: cupy.ndarray, out: cupy.ndarray) -> cupy.ndarray:
+    """out[t, i, j] = sum_{x, colour} conj(left[t, x, colour, i]) right[t, x, colour, j].
+
+    left, right ``[time, 2, site, 3, column]``; out complex128 ``[time, left column, right column]``.
+    complex64: sums of up to 1024 terms in single, of these in double. Returns `out`; raises InputError.
+    """
+    check_slice_gram(left, right, out)
+    return _multiply(left, right, out, shapes.gram_runs(left.shape, right.shape[-1], left.dtype))
+
+
+def workspace_bytes(vectors: tuple[int, ...], columns: int, dtype: np.dtype) -> int:
+    """Most bytes that either product of vectors of this shape with so many columns (spins and right-hand
+    sides) allocates beside its operands.
+    """
+    runs = [shapes.gram_runs(vectors, columns, dtype)]
+    if columns % SPINS == 0:
+        fields = vectors[0] * vectors[2]
+        runs.append(shapes.sink_runs(vectors, fields, columns // SPINS, 0, dtype))
+    return max(part.workspace_bytes(dtype) for part in runs)
+
+
+def _multiply(left: cupy.ndarray, right: cupy.ndarray, out: cupy.ndarray, runs: shapes.Runs) -> cupy.ndarray:
+    """out[slice, group] = the sum over runs of left^H right."""
+    out.fill(0)
+    for slices, part in runs.chunks(left.dtype):
+        _add_products(left, right, out[slices], runs, (slices, part))
+    return out
+
+
+def _add_products(
+    left: cupy.ndarray, right: cupy.ndarray, out: cupy.ndarray, runs: shapes.Runs, chunk: tuple[slice, slice]
+) -> None:
+    """out += the sums over the runs of a chunk; its partial sums are free again when this returns."""
+    addresses = np.stack(
+        [
+            left.data.ptr + runs.left[chunk] * left.itemsize,
+            right.data.ptr + runs.right[chunk] * right.itemsize,
+        ]
+    ).astype(np.uint64)
+    _, slices, terms, groups = addresses.shape
+    partial = cupy.empty((slices, terms, groups, runs.left_columns, runs.right_columns), left.dtype)
+    _multiply_runs(addresses.reshape(2, -1), partial, runs)
+    results = out.size // slices
+    run(shapes.add_runs(results, slices, left.dtype), partial, out, np.int32(terms), np.int32(results))
+
+
+def _multiply_runs(addresses: np.ndarray, partial: cupy.ndarray, runs: shapes.Runs) -> None:
+    """partial[slice, run, group] = left^H right from the `addresses` of both, uint64 ``[2, product]``."""
+    from cupy.cuda import cublas  # loads a large library that nothing else here needs
+
+    k, n, count = runs.left_columns, runs.right_columns, addresses.shape[1]
+    results = partial.data.ptr + np.arange(count, dtype=np.uint64) * np.uint64(k * n * partial.itemsize)
+    left, right, product = cupy.asarray(np.stack([*addresses, results]))
+    one, zero = np.array(1, partial.dtype), np.array(0, partial.dtype)
+    call = cublas.zgemmBatched if partial.dtype == np.complex128 else cublas.cgemmBatched
+    call(
+        *(cupy.cuda.device.get_cublas_handle(), cublas.CUBLAS_OP_N, cublas.CUBLAS_OP_C),
+        *(n, k, runs.rows, one.ctypes.data),
+        *(right.data.ptr, runs.right_stride, left.data.ptr, runs.left_stride),
+        *(zero.ctypes.data, product.data.ptr, n, count),
+    )

@@ -1,0 +1,162 @@
+"""Work that is queued on the current stream, and small results that come back through pinned memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from weakref import finalize
+
+import cupy
+import numpy as np
+from numpy.typing import NDArray
+
+from stages.lqcd.kernels.cuda.compile import run
+from stages.lqcd.kernels.cuda.launch import columns
+
+LAG = 1
+"""Steps that a solver should start ahead of the report that it reads, so that nobody waits for the other."""
+
+
+class Reports:
+    """Small float64 arrays of one shape, sent by a device and received by the host in the order sent.
+
+    A solver that sends one at the end of each step and receives one when `LAG` more steps are queued keeps a
+    device busy: it decides on numbers that are `LAG` steps old. A kernel writes them to pinned memory.
+    """
+
+    def __init__(self, like: cupy.ndarray) -> None:
+        self._ring = [_Slot(like.shape) for _ in range(LAG + 1)]
+        self._sent = self._received = 0
+
+    def send(self, values: cupy.ndarray) -> None:
+        """Queue a copy of `values`, shaped like the array given at the start; returns at once."""
+        self._ring[self._sent % len(self._ring)].copy(values)
+        self._sent += 1
+
+    def receive(self) -> NDArray[np.float64]:
+        """The oldest report not yet received, once it is there; at most `LAG` + 1 may be on the way."""
+        slot = self._ring[self._received % len(self._ring)]
+        self._received += 1
+        slot.arrived.synchronize()
+        return slot.values.copy()
+
+    def discard(self) -> None:
+        """Forget what is on the way."""
+        self._received = self._sent
+
+
+class _Slot:
+    """Pinned memory for one report, and the event after its copy."""
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        count = int(np.prod(shape))
+        memory = cupy.cuda.alloc_pinned_memory(8 * count)
+        self.values = np.frombuffer(memory, np.float64, count).reshape(shape)
+        self.address = np.uintp(memory.ptr)
+        self.arrived = cupy.cuda.Event(disable_timing=True)
+
+    def copy(self, values: cupy.ndarray) -> None:
+        run(columns.REPORT, values, self.address, np.int32(values.size))
+        self.arrived.record()
+
+
+def surely(conditions: cupy.ndarray) -> bool:
+    """Whether all conditions hold, if that is known without waiting, which on a device it is not."""
+    return False
+
+
+def repeated(step: Callable[[], None]) -> Callable[[], None]:
+    """`step`, made cheap to start again and again: the second call captures it as a CUDA graph.
+
+    A step has no arguments, works on the same arrays each time, which its owner keeps alive, does not look at
+    their values on the host, and allocates nothing on the device. The first call runs it as it is, so that
+    kernels are compiled, tuned and loaded and their workspaces made.
+    """
+    return _Replayed(step)
+
+
+class _Replayed:
+    def __init__(self, step: Callable[[], None]) -> None:
+        self._step, self._warm = step, False
+        self._graph: cupy.cuda.Graph | None = None
+
+    def __call__(self) -> None:
+        if not self._warm:
+            self._step()
+            self._warm = True
+            return
+        if self._graph is None:
+            self._graph = _captured(self._step)
+        self._graph.launch()
+
+
+def _captured(step: Callable[[], None]) -> cupy.cuda.Graph:
+    """`step` as a graph; capturing runs nothing, so that it needs no order with other streams."""
+    with cupy.cuda.Stream(non_blocking=True) as stream:
+        stream.begin_capture()
+        step()
+        return stream.end_capture()
+
+
+def replayed(function: Callable[[cupy.ndarray], cupy.ndarray]) -> Callable[[cupy.ndarray], cupy.ndarray]:
+    """`function` of one array, made cheap to call again and again: a CUDA graph for each shape of argument.
+
+    It depends on nothing but its argument and arrays that never change, does not look at values on the host,
+    and its result is a new array; it may allocate what it likes: memory of a pool that belongs to the graph.
+    The first call with a shape runs it as it is, so that kernels are compiled, tuned and loaded and their
+    workspaces made; the second captures it. Graphs of two shapes are kept, that of the first and that of the
+    latest: they hold what the function works in. A replay's result is overwritten by the next call.
+    """
+    return _ReplayedFunction(function)
+
+
+class _ReplayedFunction:
+    def __init__(self, function: Callable[[cupy.ndarray], cupy.ndarray]) -> None:
+        self._function = function
+        self._graphs: dict[tuple[object, ...], _FunctionGraph | None] = {}
+
+    def __call__(self, x: cupy.ndarray) -> cupy.ndarray:
+        kind = (x.shape, x.dtype, x.device.id)
+        if kind not in self._graphs:
+            self._graphs[kind] = None
+            return self._function(x)
+        graph = self._graphs[kind]
+        if graph is None:
+            for other in list(self._graphs)[1:]:
+                self._graphs[other] = None
+            graph = self._graphs[kind] = _FunctionGraph(self._function, x)
+        return graph(x)
+
+
+class _FunctionGraph:
+    """A function of one array as a graph, with the memory that it works in.
+
+    A pool keeps free memory by stream, so that one run on the capturing stream leaves all that the capture
+    then takes; nobody else is given memory of this pool. The parts of a pool's block refer to each other in
+    circles: left to itself its memory is free when Python next looks for those, which may be never.
+    """
+
+    def __init__(self, function: Callable[[cupy.ndarray], cupy.ndarray], like: cupy.ndarray) -> None:
+        pool, arrays = cupy.cuda.MemoryPool(), {}
+        stream = cupy.cuda.Stream(non_blocking=True)
+        cupy.cuda.get_current_stream().synchronize()  # workspaces of kernels are shared between streams
+        with cupy.cuda.using_allocator(pool.malloc), stream:
+            cupy.get_default_memory_pool().free_all_blocks()  # what it keeps for later, this pool lacks
+            arrays["argument"] = cupy.zeros_like(like)
+            function(arrays["argument"])
+            stream.synchronize()
+            stream.begin_capture()
+            arrays["result"] = function(arrays["argument"])
+            self._graph = stream.end_capture()
+        self._arrays = arrays
+        finalize(self, _free, pool, arrays).atexit = False
+
+    def __call__(self, x: cupy.ndarray) -> cupy.ndarray:
+        self._arrays["argument"][...] = x
+        self._graph.launch()
+        return self._arrays["result"]
+
+
+def _free(pool: cupy.cuda.MemoryPool, arrays: dict[str, cupy.ndarray]) -> None:
+    """Give the memory of a graph that is gone back to the device."""
+    arrays.clear()
+    pool.free_all_blocks()

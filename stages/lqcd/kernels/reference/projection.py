@@ -1,0 +1,95 @@
+"""Projections of 3x3 matrices to SU(3) and to U(3)."""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+import numpy as np
+
+from stages.lqcd.kernels.dispatch import Array, array_module
+from stages.lqcd.kernels.operands import check_matrices
+from stages.lqcd.kernels.unitarity import LARGEST_UNITARITY_ERROR, SMALLEST_DETERMINANT
+
+
+def special_unitary(links: Array, out: Array) -> float:
+    """Gram-Schmidt on the rows, the third is (row 1 x row 2)^*; returns the largest change of an element.
+
+    links, out ``[matrix, 3, 3]`` complex128; out may be links. NaN where a row vanishes.
+    """
+    check_matrices(links, out)
+    xp = array_module(links)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        first = _normalised(links[:, 0])
+        second = links[:, 1] - (first.conj() * links[:, 1]).sum(-1, keepdims=True) * first
+        second = _normalised(second)
+        projected = xp.stack([first, second, xp.cross(first, second).conj()], axis=-2)
+    change = float(abs(projected - links).max())
+    out[...] = projected
+    return change
+
+
+def unitary(matrices: Array, out: Array) -> Array:
+    """Polar factors V (V^dag V)^(-1/2); returns where that fails, bool ``[matrix]``, and out = V there.
+
+    matrices, out ``[matrix, 3, 3]`` complex128; out may be matrices. Analytic by Cayley-Hamilton
+    (arXiv:1004.0342, appendix C), polished by one Newton step.
+    """
+    check_matrices(matrices, out)
+    xp = array_module(matrices)
+    v = xp.moveaxis(matrices, 0, -1).copy()  # products of 3x3 matrices run over matrices
+    scale = xp.sqrt(_sum_of_squares(v) / 3)
+    scaled = v / xp.where(scale > 0, scale, 1)
+    root, determinant = _inverse_root(_times(_dagger(scaled), scaled))
+    w = _times(scaled, root)
+    defect = _identity(xp) - _times(_dagger(w), w)
+    inexact = ~(_sum_of_squares(defect) < LARGEST_UNITARITY_ERROR**2)
+    singular = inexact | (determinant < SMALLEST_DETERMINANT)
+    out[...] = xp.moveaxis(xp.where(singular, v, w + 0.5 * _times(w, defect)), -1, 0)
+    return singular
+
+
+def _inverse_root(q: Array) -> tuple[Array, Array]:
+    """Q^(-1/2) = f0 + f1 Q + f2 Q^2 and det Q for Hermitian Q >= 0 of trace 3; no root where det is near 0.
+
+    u, v, w: the elementary symmetric functions of the square roots of the eigenvalues.
+    """
+    xp = array_module(q)
+    eigenvalues = _eigenvalues(q - _identity(xp))
+    a, b, c = xp.sqrt(xp.maximum(eigenvalues, SMALLEST_DETERMINANT))
+    u, v, w = a + b + c, a * b + b * c + c * a, a * b * c
+    denominator = w * (u * v - w)
+    f0 = (u * v * v - w * (u * u + v)) / denominator
+    f1 = (2 * u * v - w - u**3) / denominator
+    f2 = u / denominator
+    return f0 * _identity(xp) + f1 * q + f2 * _times(q, q), eigenvalues.prod(axis=0)
+
+
+def _eigenvalues(b: Array) -> Array:
+    """Eigenvalues ``[3, n]`` of 1 + B with B Hermitian and traceless: 1 + 2 p cos(phi + 2 pi k / 3), where
+    p^2 = tr B^2 / 6 and cos(3 phi) = tr B^3 / (6 p^3).
+    """
+    xp = array_module(b)
+    p = xp.sqrt(_sum_of_squares(b) / 6)
+    cubic = (_times(b, b) * b.swapaxes(0, 1)).sum((0, 1)).real
+    phi = xp.arccos(xp.clip(cubic / xp.where(p > 0, 6 * p**3, 1), -1, 1)) / 3
+    return xp.stack([1 + 2 * p * xp.cos(phi + 2 * xp.pi * k / 3) for k in range(3)])
+
+
+def _identity(xp: ModuleType) -> Array:
+    return xp.eye(3)[..., None]
+
+
+def _times(a: Array, b: Array) -> Array:
+    return array_module(a).einsum("ijn,jkn->ikn", a, b)
+
+
+def _dagger(matrices: Array) -> Array:
+    return matrices.conj().swapaxes(0, 1)
+
+
+def _sum_of_squares(matrices: Array) -> Array:
+    return (matrices.real**2 + matrices.imag**2).sum((0, 1))
+
+
+def _normalised(rows: Array) -> Array:
+    return rows / array_module(rows).sqrt((rows.real**2 + rows.imag**2).sum(-1, keepdims=True))

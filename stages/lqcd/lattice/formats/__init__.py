@@ -1,0 +1,94 @@
+"""Gauge-field files: ILDG, SciDAC, NERSC, MILC v5, openQCD and DDalphaAMG.
+
+Reading verifies every checksum and header value that the file has and that its links are in SU(3); one
+`InputError` names the file, what is wrong and the remedy. Links are returned as stored: reunitarise them
+before use.
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+from stages.lqcd.lattice.errors import InputError
+from stages.lqcd.lattice.formats.binary import fault
+from stages.lqcd.lattice.formats.detect import sources
+from stages.lqcd.lattice.formats.gauge_file import Check, CheckReport, GaugeField, GaugeSource
+from stages.lqcd.lattice.formats.ildg import write_ildg
+from stages.lqcd.lattice.formats.nersc import write_nersc
+from stages.lqcd.lattice.formats.scidac import ScidacField, read_field
+from stages.lqcd.lattice.geometry import Lattice
+
+__all__ = [
+    "Check",
+    "CheckReport",
+    "GaugeField",
+    "InputError",
+    "ScidacField",
+    "check_gauge",
+    "read_extents",
+    "read_field",
+    "read_gauge",
+    "write_ildg",
+    "write_nersc",
+]
+
+
+def read_gauge(path: str | Path) -> GaugeField:
+    """Read a gauge field of any known format, in slabs: peak memory stays below 1.5 times the field.
+
+    Raises InputError if the file cannot be read, is truncated or of no known format, if a checksum, plaquette
+    or link trace that it states does not match its links, or if they are not in SU(3).
+    """
+    field = _load(Path(path))
+    for check in field.checks:
+        if not check.ok:
+            raise fault(field.path, f"{field.format}, {field.lattice}: {check}", check.remedy)
+    return field
+
+
+def check_gauge(path: str | Path) -> CheckReport:
+    """Read a gauge field and report on it; a value that does not match is a failed check, not an error.
+
+    Raises InputError if the file cannot be read at all: missing, truncated, of no known format.
+    """
+    return _load(Path(path)).report()
+
+
+def read_extents(path: str | Path) -> Lattice:
+    """The lattice of a gauge-field file, from its header alone; its size is checked as well.
+
+    Only where the header fits openQCD and DDalphaAMG with different extents are the links read to decide.
+    Raises InputError as `read_gauge` does.
+    """
+    lattices = {source.lattice for source in sources(Path(path))}
+    return lattices.pop() if len(lattices) == 1 else read_gauge(path).lattice
+
+
+def _load(path: Path) -> GaugeField:
+    """The field, not yet verified; where its header fits two formats, in that which its plaquette fits."""
+    candidates = sources(path)
+    if len(candidates) == 1:
+        return _field(candidates[0])
+    misfits = []
+    for source in candidates:
+        field = _field(source)
+        if field.ok:
+            return field
+        misfits.append(_misfit(field))
+        del field  # before the next one is read
+    return _field(candidates[misfits.index(min(misfits))])
+
+
+def _field(source: GaugeSource) -> GaugeField:
+    links, checksums = source.load()
+    return GaugeField(
+        source.path, source.format, source.lattice, links, source.metadata, source.claims, checksums
+    )
+
+
+def _misfit(field: GaugeField) -> float:
+    """How far the plaquette is from the one that the header states."""
+    (claim,) = field.claims
+    difference = abs(field.plaquette.total - claim.value)
+    return difference if math.isfinite(difference) else math.inf

@@ -1,0 +1,230 @@
+"""What reading a gauge-field file gives: the links with their checks, and the report on a file."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stages.lqcd.lattice.formats.binary import DAMAGED, damaged, fault
+from stages.lqcd.lattice.formats.checksum import Checksum
+from stages.lqcd.lattice.geometry import Lattice
+from stages.lqcd.lattice.plaquette import LinkStatistics, Plaquette, link_statistics, plaquette
+
+GROUP_TOLERANCE = 1e-3
+"""Largest deviation from SU(3) of links that are taken for a gauge field; 32-bit files have 5e-7."""
+
+HEADER_TOLERANCE = {32: 2e-6, 64: 1e-10}
+"""Agreement asked of a header's plaquette and trace, by precision: old codes summed in single precision."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """A value that a file states or that its links must have, what they give, and the remedy."""
+
+    name: str
+    expected: str | float
+    found: str | float
+    ok: bool
+    remedy: str = DAMAGED
+
+    def __str__(self) -> str:
+        return f"{self.name} should be {_printed(self.expected)}, found {_printed(self.found)}"
+
+
+@dataclass(frozen=True)
+class Claim:
+    """The mean plaquette or link trace that a header states, normalised to 1, and to what precision."""
+
+    name: str
+    value: float
+    tolerance: float
+
+    def check(self, found: float) -> Check:
+        return Check(self.name, self.value, found, abs(found - self.value) <= self.tolerance)
+
+
+PLAQUETTE = "plaquette"
+LINK_TRACE = "link trace"
+
+
+def printed_claim(path: Path, name: str, text: str, precision: int) -> Claim:
+    """The claim of a number printed in a header: to the digits printed and the precision of the file."""
+    try:
+        number = Decimal(text)
+        last_digit = 10.0 ** int(number.as_tuple().exponent)
+    except (InvalidOperation, ValueError, OverflowError):
+        raise damaged(path, f"its header states {text!r} as {name}, which is no number") from None
+    return Claim(name, float(number), last_digit + HEADER_TOLERANCE[precision])
+
+
+def checksum_checks(
+    checksum: Checksum, expected: tuple[int, ...], found: tuple[int, ...]
+) -> tuple[Check, ...]:
+    """One check for each word of a checksum, printed as eight hexadecimal digits."""
+    words = zip(checksum.names, expected, found, strict=True)
+    return tuple(Check(name, f"{stated:08x}", f"{word:08x}", stated == word) for name, stated, word in words)
+
+
+class GaugeSource(Protocol):
+    """A gauge-field file whose header has been read and whose size fits it."""
+
+    @property
+    def path(self) -> Path: ...
+    @property
+    def format(self) -> str: ...
+    @property
+    def lattice(self) -> Lattice: ...
+    @property
+    def metadata(self) -> dict[str, str]: ...
+    @property
+    def claims(self) -> tuple[Claim, ...]: ...
+
+    def load(self) -> tuple[NDArray, tuple[Check, ...]]:
+        """The links ``[mu, parity, site, 3, 3]`` and the checks of the file's checksums."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class GaugeField:
+    """A gauge field as stored in a file.
+
+    links: ``[mu, parity, site, 3, 3]``, complex64 or complex128 as in the file, values unchanged (a third row
+    that the file leaves out is reconstructed). U_mu(x) carries x + mu to x. metadata: what the header says
+    beyond the lattice, as text. claims, checksums: what it states of its links.
+    """
+
+    path: Path
+    format: str
+    lattice: Lattice
+    links: NDArray
+    metadata: dict[str, str]
+    claims: tuple[Claim, ...]
+    checksums: tuple[Check, ...]
+
+    @property
+    def precision(self) -> int:
+        """Bits of a stored real number: 32 or 64."""
+        return 32 if self.links.dtype == np.complex64 else 64
+
+    @cached_property
+    def plaquette(self) -> Plaquette:
+        return plaquette(self.links, self.lattice)
+
+    @cached_property
+    def statistics(self) -> LinkStatistics:
+        return link_statistics(self.links)
+
+    @cached_property
+    def checks(self) -> tuple[Check, ...]:
+        """Every checksum and header value of the file against its links, and whether they are in SU(3)."""
+        measured = {PLAQUETTE: lambda: self.plaquette.total, LINK_TRACE: lambda: self.statistics.trace}
+        claims = tuple(claim.check(measured[claim.name]()) for claim in self.claims)
+        return self.checksums + claims + _group_checks(self.statistics)
+
+    @property
+    def ok(self) -> bool:
+        return all(check.ok for check in self.checks)
+
+    def report(self) -> CheckReport:
+        """The report of `check_gauge`: everything but the links."""
+        return CheckReport(
+            path=self.path,
+            format=self.format,
+            lattice=self.lattice,
+            precision=self.precision,
+            plaquette=self.plaquette,
+            link_trace=self.statistics.trace,
+            unitarity_deviation=self.statistics.unitarity_deviation,
+            determinant_deviation=self.statistics.determinant_deviation,
+            checks=self.checks,
+            metadata=self.metadata,
+        )
+
+
+def _group_checks(statistics: LinkStatistics) -> tuple[Check, ...]:
+    """Whether the links are in SU(3) to `GROUP_TOLERANCE`."""
+    limit = f"at most {GROUP_TOLERANCE:g}"
+    return tuple(
+        Check(
+            name,
+            limit,
+            deviation,
+            deviation <= GROUP_TOLERANCE,
+            "use thin links without phases or boundary signs",
+        )
+        for name, deviation in (
+            ("largest |U^dag U - 1|", statistics.unitarity_deviation),
+            ("largest |det U - 1|", statistics.determinant_deviation),
+        )
+    )
+
+
+@dataclass(frozen=True)
+class CheckReport:
+    """What `quarkline check` says about a file; all numbers are of the links as stored."""
+
+    path: Path
+    format: str
+    lattice: Lattice
+    precision: int
+    plaquette: Plaquette
+    link_trace: float
+    unitarity_deviation: float
+    determinant_deviation: float
+    checks: tuple[Check, ...]
+    metadata: dict[str, str]
+
+    @property
+    def ok(self) -> bool:
+        """Whether every checksum and header value matches and the links are in SU(3)."""
+        return all(check.ok for check in self.checks)
+
+    @property
+    def failures(self) -> tuple[Check, ...]:
+        return tuple(check for check in self.checks if not check.ok)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The report in JSON's types; a number that is not finite becomes None."""
+        return {
+            "path": str(self.path),
+            "ok": self.ok,
+            "format": self.format,
+            "lattice": list(self.lattice.extents),
+            "precision": self.precision,
+            "plaquette": {name: _finite(value) for name, value in self.plaquette._asdict().items()},
+            "link_trace": _finite(self.link_trace),
+            "unitarity_deviation": _finite(self.unitarity_deviation),
+            "determinant_deviation": _finite(self.determinant_deviation),
+            "checks": [
+                {"name": c.name, "expected": _finite(c.expected), "found": _finite(c.found), "ok": c.ok}
+                for c in self.checks
+            ],
+            "metadata": dict(self.metadata),
+        }
+
+
+def _finite(value: str | float) -> str | float | None:
+    return value if isinstance(value, str) or math.isfinite(value) else None
+
+
+def _printed(value: str | float) -> str:
+    return value if isinstance(value, str) else f"{value:.10g}"
+
+
+def links_to_write(path: Path, links: NDArray, lattice: Lattice, precision: int) -> NDArray:
+    """The links in the precision of a file to write; InputError for another shape or an unknown precision."""
+    if precision not in (32, 64):
+        raise fault(path, f"cannot be written with a precision of {precision} bits", "give 32 or 64")
+    expected = (4, 2, lattice.half_volume, 3, 3)
+    if links.shape != expected:
+        raise fault(
+            path, f"links of shape {links.shape} are not those of a {lattice} lattice", f"give {expected}"
+        )
+    return links.astype(np.complex64 if precision == 32 else np.complex128, copy=False)

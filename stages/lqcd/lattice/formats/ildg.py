@@ -1,0 +1,162 @@
+"""ILDG gauge configurations, and gauge fields in SciDAC files: both are colour matrices in a LIME container.
+
+Format (ILDG binary file format 1.1): record 'ildg-format' with precision and extents, record
+'ildg-binary-data' with the links, big-endian, sites lexicographic, directions x y z t, rows then columns.
+`write_ildg` adds QIO's records, so that SciDAC software reads the file as well, and the SciDAC checksum.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stages.lqcd.lattice.formats import lime
+from stages.lqcd.lattice.formats.atomic import replacing
+from stages.lqcd.lattice.formats.binary import damaged, fault, lattice_of
+from stages.lqcd.lattice.formats.checksum import SCIDAC
+from stages.lqcd.lattice.formats.gauge_file import Check, Claim, links_to_write
+from stages.lqcd.lattice.formats.lexicographic import encoded_slabs
+from stages.lqcd.lattice.formats.scidac import (
+    LINKS_REALS,
+    MATRIX,
+    Message,
+    StoredField,
+    dimensions,
+    expect_length,
+    integer,
+    messages,
+    stored_links,
+    usqcd_claims,
+)
+from stages.lqcd.lattice.geometry import Lattice
+
+XML = '<?xml version="1.0" encoding="UTF-8"?>'
+
+
+@dataclass(frozen=True)
+class LimeGaugeFile:
+    """A gauge field in a LIME container; its header has been read."""
+
+    stored: StoredField
+    format: str
+    metadata: dict[str, str]
+
+    @property
+    def path(self) -> Path:
+        return self.stored.message.path
+
+    @property
+    def lattice(self) -> Lattice:
+        return self.stored.lattice
+
+    @property
+    def claims(self) -> tuple[Claim, ...]:
+        return usqcd_claims(self.stored.message, self.stored.precision)
+
+    def load(self) -> tuple[NDArray, tuple[Check, ...]]:
+        dtype = np.complex64 if self.stored.precision == 32 else np.complex128
+        links = np.empty((4, 2, self.lattice.half_volume, 3, 3), dtype)
+        return links, self.stored.read(np.moveaxis(links, 0, 2))
+
+
+def open_lime(path: Path) -> LimeGaugeFile:
+    """The one gauge field of an ILDG or SciDAC file; InputError if there is none, or several."""
+    gauge = [stored for stored in map(_gauge_field, messages(path)) if stored]
+    if len(gauge) != 1:
+        kinds = ", ".join(sorted({record.kind for record in lime.records(path)}))
+        what = f"a LIME file with {len(gauge)} gauge fields (its records: {kinds})"
+        raise fault(path, what, "use a file of one gauge field")
+    message = gauge[0].message
+    texts = {"record": message.user_xml, "file": message.file_xml, "ildg-format": message.ildg_xml}
+    metadata = {name: xml for name, xml in texts.items() if xml}
+    return LimeGaugeFile(gauge[0], "ILDG" if message.ildg_xml else "SciDAC", metadata)
+
+
+def _gauge_field(message: Message) -> StoredField | None:
+    """The layout of a message that holds four colour matrices per site; None for another one."""
+    return _ildg_links(message) if message.data.kind == "ildg-binary-data" else stored_links(message)
+
+
+def _ildg_links(message: Message) -> StoredField:
+    """The layout that 'ildg-format' states; where SciDAC's records are there too, they must say the same."""
+    path, xml = message.path, message.ildg_xml
+    if not xml:
+        raise damaged(path, "its ILDG data come without an 'ildg-format' record")
+    lattice = lattice_of(path, tuple(integer(path, xml, name) for name in ("lx", "ly", "lz", "lt")))
+    precision = integer(path, xml, "precision")
+    if precision not in (32, 64):
+        raise damaged(
+            path, f"its ILDG header states a precision of {precision} bits, which is neither 32 nor 64"
+        )
+    expect_length(message, lattice, LINKS_REALS * precision // 8)
+    if message.file_xml and dimensions(message) != lattice:
+        raise damaged(path, f"its ILDG header states {lattice}, its SciDAC header {dimensions(message)}")
+    return StoredField(message, lattice, precision, MATRIX, 4)
+
+
+def write_ildg(path: str | Path, links: NDArray, lattice: Lattice, precision: int) -> None:
+    """Write links ``[mu, parity, site, 3, 3]`` as an ILDG file of 32 or 64 bits with SciDAC's checksum.
+
+    The file appears whole or not at all. Raises InputError for links of another shape, a precision that is
+    neither 32 nor 64, or a folder that cannot be written to.
+    """
+    path = Path(path)
+    field = np.moveaxis(links_to_write(path, links, lattice, precision), 0, 2)
+    slabs = encoded_slabs(field, lattice, f">f{precision // 8}")
+    with replacing(path) as file:
+        _write_headers(file, lattice, precision)
+        lime.begin_record(file, "ildg-binary-data", lattice.volume * LINKS_REALS * precision // 8)
+        partials = []
+        for first_site, raw in slabs:
+            file.write(raw.data)
+            partials.append(SCIDAC.partial(raw, first_site, ">"))
+        lime.pad(file)
+        lime.write_record(file, "scidac-checksum", _checksum_xml(*SCIDAC.total(partials)), lime.END)
+
+
+def _write_headers(file: BinaryIO, lattice: Lattice, precision: int) -> None:
+    lime.write_record(file, "scidac-private-file-xml", _file_xml(lattice), lime.BEGIN)
+    lime.write_record(
+        file, "scidac-file-xml", f"{XML}<title>quarkline gauge configuration</title>".encode(), lime.END
+    )
+    lime.write_record(file, "scidac-private-record-xml", _record_xml(precision), lime.BEGIN)
+    lime.write_record(file, "scidac-record-xml", f"{XML}<title>gauge links</title>".encode())
+    lime.write_record(file, "ildg-format", _ildg_xml(lattice, precision))
+
+
+def _file_xml(lattice: Lattice) -> bytes:
+    dims = " ".join(str(extent) for extent in lattice.extents)
+    body = f"<version>1.1</version><spacetime>4</spacetime><dims>{dims} </dims><volfmt>0</volfmt>"
+    return f"{XML}<scidacFile>{body}</scidacFile>".encode()
+
+
+def _record_xml(precision: int) -> bytes:
+    letter = {32: "F", 64: "D"}[precision]
+    date = datetime.now(UTC).strftime("%a %b %d %H:%M:%S %Y UTC")
+    body = (
+        f"<version>1.1</version><date>{date}</date><recordtype>0</recordtype>"
+        f"<datatype>QDP_{letter}3_ColorMatrix</datatype><precision>{letter}</precision><colors>3</colors>"
+        f"<typesize>{MATRIX * precision // 8}</typesize><datacount>4</datacount>"
+    )
+    return f"{XML}<scidacRecord>{body}</scidacRecord>".encode()
+
+
+def _ildg_xml(lattice: Lattice, precision: int) -> bytes:
+    lengths = zip(("lx", "ly", "lz", "lt"), lattice.extents, strict=True)
+    extents = "".join(f"<{name}>{extent}</{name}>" for name, extent in lengths)
+    namespaces = (
+        'xmlns="http://www.lqcd.org/ildg" xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance" '
+        'xsi:schemaLocation="http://www.lqcd.org/ildg/filefmt.xsd"'
+    )
+    body = f"<version>1.0</version><field>su3gauge</field><precision>{precision}</precision>{extents}"
+    return f"{XML}<ildgFormat {namespaces}>{body}</ildgFormat>".encode()
+
+
+def _checksum_xml(a: int, b: int) -> bytes:
+    body = f"<version>1.0</version><suma>{a:x}</suma><sumb>{b:x}</sumb>"
+    return f"{XML}<scidacChecksum>{body}</scidacChecksum>".encode()

@@ -1,0 +1,100 @@
+"""LIME containers: the records of a file, and writing one.
+
+Format (USQCD c-lime, www.lqcd.org/ildg): each record has a 144-byte big-endian header (uint32 magic, uint16
+version, uint16 flags, uint64 bytes of payload, char[128] type) and a payload padded to 8 bytes. Bit 15 of the
+flags begins a message, bit 14 ends it; a file may hold several messages.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from stages.lqcd.lattice.formats.binary import damaged, opened
+
+MAGIC = 0x456789AB
+HEADER = struct.Struct(">IHHQ128s")
+BEGIN, END = 0x8000, 0x4000
+TEXT_LIMIT = 1 << 20
+"""Bytes of a text record that are read at most; QCDml documents are far shorter."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """A LIME record: its type, and where its payload lies in the file."""
+
+    kind: str
+    offset: int
+    length: int
+
+
+def records(path: Path) -> list[Record]:
+    """All records of a LIME file, from their headers only; InputError where the chain of headers breaks."""
+    found: list[Record] = []
+    position = 0
+    with opened(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        while position < size:
+            record = _record_at(path, file, position, size)
+            found.append(record)
+            position = record.offset + (record.length + 7) // 8 * 8
+    return found
+
+
+def _record_at(path: Path, file: BinaryIO, position: int, size: int) -> Record:
+    file.seek(position)
+    header = file.read(HEADER.size)
+    if len(header) < HEADER.size:
+        raise damaged(path, f"truncated: it ends at byte {size} amid a LIME header")
+    magic, _, _, length, kind = HEADER.unpack(header)
+    if magic != MAGIC:
+        raise damaged(path, f"byte {position} should begin a LIME record with {MAGIC:#x}, found {magic:#x}")
+    record = Record(kind.split(b"\0")[0].decode("ascii", "replace"), position + HEADER.size, length)
+    if record.offset + length > size:
+        what = (
+            f"truncated: its record {record.kind!r} takes {length} bytes, the file has {size - record.offset}"
+        )
+        raise damaged(path, what)
+    return record
+
+
+def text(path: Path, record: Record) -> str:
+    """The payload of a text record, without the NULs that some writers append."""
+    with opened(path) as file:
+        file.seek(record.offset)
+        return file.read(min(record.length, TEXT_LIMIT)).rstrip(b"\0").decode("utf-8", "replace")
+
+
+def element(xml: str, name: str) -> str | None:
+    """Text of the first XML element of that name, None without it.
+
+    Like QIO it looks for the tags alone: user records hold text that no XML parser accepts.
+    """
+    match = re.search(rf"<(?:\w+:)?{name}(?:\s[^>]*)?>([^<]*)<", xml)
+    return match[1].strip() if match else None
+
+
+def write_record(file: BinaryIO, kind: str, payload: bytes, flags: int = 0) -> None:
+    """Append a record with its payload."""
+    begin_record(file, kind, len(payload), flags)
+    file.write(payload)
+    pad(file)
+
+
+def begin_record(file: BinaryIO, kind: str, length: int, flags: int = 0) -> None:
+    """Append the header of a record; its payload of `length` bytes and `pad` follow."""
+    file.write(HEADER.pack(MAGIC, 1, flags, length, kind.encode("ascii")))
+
+
+def pad(file: BinaryIO) -> None:
+    """Pad the payload just written to 8 bytes."""
+    file.write(b"\0" * (-file.tell() % 8))
+
+
+def is_lime(head: bytes) -> bool:
+    """Whether a file that begins with these bytes is a LIME container."""
+    return head[:4] == struct.pack(">I", MAGIC)

@@ -1,0 +1,239 @@
+"""SciDAC (QIO) files: fields of colour matrices or colour vectors in a LIME container.
+
+A field is announced by a private record ('scidac-private-record-xml': data type, precision F or D, bytes per
+datum, data per site) and followed by its data ('scidac-binary-data', or 'ildg-binary-data' where the file is
+ILDG as well) and, mostly, by its checksum. Data are big-endian in lexicographic order. Source: USQCD QIO;
+verified on MILC's and Chroma's files. The record XML of a USQCD lattice states plaquette and link trace, both
+normalised to 1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stages.lqcd.lattice.errors import InputError
+from stages.lqcd.lattice.formats import lime
+from stages.lqcd.lattice.formats.binary import WHOLE_NUMBER, damaged, fault, lattice_of
+from stages.lqcd.lattice.formats.checksum import SCIDAC
+from stages.lqcd.lattice.formats.gauge_file import (
+    LINK_TRACE,
+    PLAQUETTE,
+    Check,
+    Claim,
+    checksum_checks,
+    printed_claim,
+)
+from stages.lqcd.lattice.formats.lexicographic import read_sites
+from stages.lqcd.lattice.geometry import Lattice
+
+MATRIX, VECTOR = 18, 6
+"""Reals of a colour matrix and of a colour vector."""
+
+LINKS_REALS = 4 * MATRIX
+"""Reals of a site's four links."""
+
+BINARY = ("scidac-binary-data", "ildg-binary-data")
+
+
+@dataclass(frozen=True)
+class Message:
+    """The records that describe one block of binary data; '' for texts that the file lacks."""
+
+    path: Path
+    data: lime.Record
+    file_xml: str
+    record_xml: str
+    user_xml: str
+    ildg_xml: str
+    checksum: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True)
+class StoredField:
+    """Where and how a LIME file stores a field: `count` data of `reals` reals per site."""
+
+    message: Message
+    lattice: Lattice
+    precision: int
+    reals: int
+    count: int
+
+    def read(self, field: NDArray) -> tuple[Check, ...]:
+        """Fill ``[parity, site, ...]`` from the file; the checks of its SciDAC checksum, if it has one."""
+        word = f">f{self.precision // 8}"
+        message = self.message
+        found = read_sites(message.path, message.data.offset, self.lattice, word, field, SCIDAC)
+        return checksum_checks(SCIDAC, message.checksum, found) if message.checksum else ()
+
+
+@dataclass(frozen=True, eq=False)
+class ScidacField:
+    """A field of a SciDAC file.
+
+    values: ``[count, parity, site, 3, 3]`` for colour matrices (four of them are links), ``[parity, site, 3,
+    count]`` for colour vectors; complex64 or complex128 as in the file, values unchanged. description: its
+    user record.
+    """
+
+    path: Path
+    lattice: Lattice
+    values: NDArray
+    description: str
+    checks: tuple[Check, ...]
+
+
+def read_field(path: str | Path, record: int = 0) -> ScidacField:
+    """Field number `record` of a SciDAC file, with colour matrices or colour vectors at each site.
+
+    Raises InputError if the file is damaged, has no such field, or its checksum does not match.
+    """
+    path = Path(path)
+    fields = [message for message in messages(path) if message.record_xml]
+    if not 0 <= record < len(fields):
+        raise fault(
+            path, f"has {len(fields)} SciDAC fields, number {record} was asked for", "count them from 0"
+        )
+    stored = stored_field(fields[record])
+    values, by_site = _empty(stored)
+    checks = stored.read(by_site)
+    for check in checks:
+        if not check.ok:
+            raise damaged(path, str(check))
+    return ScidacField(path, stored.lattice, values, stored.message.user_xml, checks)
+
+
+def messages(path: Path) -> list[Message]:
+    """Every block of binary data of a LIME file with the records that describe it; reads no data."""
+    found: list[Message] = []
+    texts: dict[str, str] = {}
+    for record in lime.records(path):
+        if record.kind in BINARY:
+            found.append(_message(path, record, texts))
+            texts = {kind: xml for kind, xml in texts.items() if kind == "scidac-private-file-xml"}
+        elif record.kind == "scidac-checksum" and found:
+            found[-1] = replace(found[-1], checksum=_checksum(path, lime.text(path, record)))
+        elif record.kind.endswith(("-xml", "-format")):
+            texts[record.kind] = lime.text(path, record)
+    return found
+
+
+def stored_field(message: Message) -> StoredField:
+    """The layout of a field of colour matrices or vectors; InputError for another one."""
+    path, xml = message.path, message.record_xml
+    precision = {"F": 32, "D": 64}.get(required(path, xml, "precision"), 0)
+    datum_bytes, count = (integer(path, xml, name) for name in ("typesize", "datacount"))
+    if not _is_field(xml):
+        what = "its SciDAC record holds global or hypercube data"
+        raise fault(path, what, "use a file of one lattice field")
+    if not precision or datum_bytes * 8 not in (MATRIX * precision, VECTOR * precision):
+        datatype = lime.element(xml, "datatype")
+        what = f"its SciDAC record is of type {datatype!r} with {datum_bytes} bytes per datum"
+        raise fault(path, what, "fields of colour matrices and colour vectors (3 colours) can be read")
+    lattice = dimensions(message)
+    expect_length(message, lattice, datum_bytes * count)
+    return StoredField(message, lattice, precision, datum_bytes * 8 // precision, count)
+
+
+def stored_links(message: Message) -> StoredField | None:
+    """The layout of a message whose sites have the size of four colour matrices; None for another one.
+
+    However the record divides a site: some codes call a complex number the datum and count 36 of them.
+    """
+    xml = message.record_xml
+    precision = {"F": 32, "D": 64}.get(lime.element(xml, "precision") or "")
+    sizes = [lime.element(xml, name) or "" for name in ("typesize", "datacount")]
+    if precision is None or not _is_field(xml) or not all(map(WHOLE_NUMBER.fullmatch, sizes)):
+        return None
+    if int(sizes[0]) * int(sizes[1]) != LINKS_REALS * precision // 8:
+        return None
+    lattice = dimensions(message)
+    expect_length(message, lattice, LINKS_REALS * precision // 8)
+    return StoredField(message, lattice, precision, MATRIX, 4)
+
+
+def dimensions(message: Message) -> Lattice:
+    """The lattice that the private file record states."""
+    path, xml = message.path, message.file_xml
+    text = required(path, xml, "dims")
+    if (lime.element(xml, "volfmt") or "0") != "0":
+        raise fault(path, "its SciDAC volume is spread over several files", "join it with QIO's qio-convert")
+    if not all(map(WHOLE_NUMBER.fullmatch, text.split())):
+        raise damaged(path, f"its SciDAC header states the dimensions {text!r}")
+    return lattice_of(path, tuple(int(part) for part in text.split()))
+
+
+def usqcd_claims(message: Message, precision: int) -> tuple[Claim, ...]:
+    """Plaquette and link trace of a USQCD lattice's record XML, where the writer knew them."""
+    if "usqcdInfo" not in message.user_xml:
+        return ()
+    stated = ((PLAQUETTE, "plaq"), (LINK_TRACE, "linktr"))
+    texts = ((name, lime.element(message.user_xml, tag)) for name, tag in stated)
+    return tuple(
+        printed_claim(message.path, name, text, precision)
+        for name, text in texts
+        if text and text != "missing"
+    )
+
+
+def required(path: Path, xml: str, name: str) -> str:
+    """Text of an XML element that must be there."""
+    text = lime.element(xml, name)
+    if text is None:
+        raise damaged(path, f"a record of its header lacks <{name}>")
+    return text
+
+
+def integer(path: Path, xml: str, name: str) -> int:
+    """Value of an XML element that must be there and be a whole number."""
+    text = required(path, xml, name)
+    if not WHOLE_NUMBER.fullmatch(text):
+        raise damaged(path, f"a record of its header states <{name}> {text!r}, which is no whole number")
+    return int(text)
+
+
+def expect_length(message: Message, lattice: Lattice, site_bytes: int) -> None:
+    """Raise InputError unless the message's data have the length of such a lattice."""
+    expected, found = lattice.volume * site_bytes, message.data.length
+    if expected != found:
+        takes = f"a {lattice} lattice with {site_bytes} bytes per site takes {expected} bytes"
+        raise damaged(message.path, f"{takes}, its data have {found}")
+
+
+def _message(path: Path, data: lime.Record, texts: dict[str, str]) -> Message:
+    return Message(
+        path,
+        data,
+        file_xml=texts.get("scidac-private-file-xml", ""),
+        record_xml=texts.get("scidac-private-record-xml", ""),
+        user_xml=texts.get("scidac-record-xml", ""),
+        ildg_xml=texts.get("ildg-format", ""),
+    )
+
+
+def _checksum(path: Path, xml: str) -> tuple[int, int]:
+    try:
+        return int(required(path, xml, "suma"), 16), int(required(path, xml, "sumb"), 16)
+    except ValueError as error:
+        if isinstance(error, InputError):
+            raise
+        raise damaged(path, f"its SciDAC checksum record is unreadable: {xml!r}") from None
+
+
+def _is_field(xml: str) -> bool:
+    """Whether a private record announces a lattice field: not global data, nor that of a hypercube."""
+    return (lime.element(xml, "recordtype") or lime.element(xml, "globaldata") or "0") == "0"
+
+
+def _empty(stored: StoredField) -> tuple[NDArray, NDArray]:
+    """A field to fill, in this library's order of axes, and its view ``[parity, site, datum, ...]``."""
+    dtype = np.complex64 if stored.precision == 32 else np.complex128
+    sites = (2, stored.lattice.half_volume)
+    if stored.reals == MATRIX:
+        values = np.empty((stored.count, *sites, 3, 3), dtype)
+        return values, np.moveaxis(values, 0, 2)
+    values = np.empty((*sites, 3, stored.count), dtype)
+    return values, np.moveaxis(values, 3, 2)

@@ -1,0 +1,102 @@
+"""The periodic four-dimensional lattice and every index computation on it.
+
+Conventions, stated once: directions mu = 0, 1, 2, 3 are x, y, z, t. The lexicographic site order is
+t, z, y, x with x fastest. The parity of a site is (x + y + z + t) mod 2, 0 = even. Within a parity, sites
+are numbered in the same order with x halved: ``((t * Lz + z) * Ly + y) * (Lx / 2) + x // 2``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stages.lqcd.lattice.errors import InputError
+
+X, Y, Z, T = range(4)
+EVEN, ODD = 0, 1
+DIRECTIONS = ("x", "y", "z", "t")
+PARITIES = ("even", "odd")
+
+
+@dataclass(frozen=True)
+class Lattice:
+    """Extents (x, y, z, t) of a periodic lattice; all even, because fields are stored by parity.
+
+    Fermion boundary conditions are no property of the lattice: they are signs on the links
+    (`stages.lqcd.gauge.phases.with_boundary`), given explicitly for every fermion field.
+    """
+
+    extents: tuple[int, int, int, int]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "extents", tuple(int(extent) for extent in self.extents))
+        if len(self.extents) != 4 or any(extent < 2 or extent % 2 for extent in self.extents):
+            raise InputError(
+                f"lattice extents must be four even numbers of at least 2 (x y z t), got {self.extents}: "
+                "fields are stored by parity"
+            )
+
+    def __str__(self) -> str:
+        return "x".join(str(extent) for extent in self.extents)
+
+    @property
+    def volume(self) -> int:
+        """Number of sites."""
+        x, y, z, t = self.extents
+        return x * y * z * t
+
+    @property
+    def half_volume(self) -> int:
+        """Number of sites of one parity."""
+        return self.volume // 2
+
+    @property
+    def time_extent(self) -> int:
+        return self.extents[T]
+
+    @property
+    def sites_per_slice(self) -> int:
+        """Sites of one parity on one time slice; site // sites_per_slice is t."""
+        return self.half_volume // self.time_extent
+
+    def coordinates(self, parity: int) -> NDArray[np.int32]:
+        """Coordinates (x, y, z, t) of every site of a parity, int32 ``[site, 4]``; read-only."""
+        return _coordinates(self.extents, parity)
+
+    def lexicographic(self, parity: int) -> NDArray[np.int64]:
+        """Global lexicographic number of every site of a parity, int64 ``[site]``."""
+        x, y, z, t = self.coordinates(parity).T.astype(np.int64)
+        lx, ly, lz, _ = self.extents
+        return ((t * lz + z) * ly + y) * lx + x
+
+    def site(self, coordinates: NDArray[np.integer]) -> NDArray[np.int32]:
+        """Site number within its parity for coordinates ``[..., 4]``, wrapped; int32 ``[...]``."""
+        x, y, z, t = np.moveaxis(np.mod(coordinates, self.extents), -1, 0)
+        lx, ly, lz, _ = self.extents
+        return (((t * lz + z) * ly + y) * (lx // 2) + x // 2).astype(np.int32)
+
+    def neighbour(self, parity: int, mu: int, hops: int) -> NDArray[np.int32]:
+        """For each site x of `parity`, the number of x + hops * mu; int32 ``[site]``, read-only."""
+        return _neighbour(self, parity, mu, hops)
+
+
+@cache
+def _coordinates(extents: tuple[int, int, int, int], parity: int) -> NDArray[np.int32]:
+    lx, ly, lz, lt = extents
+    t, z, y, half_x = np.indices((lt, lz, ly, lx // 2), dtype=np.int32).reshape(4, -1)
+    x = 2 * half_x + (y + z + t + parity) % 2
+    coordinates = np.stack([x, y, z, t], axis=-1)
+    coordinates.flags.writeable = False
+    return coordinates
+
+
+@cache
+def _neighbour(lattice: Lattice, parity: int, mu: int, hops: int) -> NDArray[np.int32]:
+    coordinates = lattice.coordinates(parity).copy()
+    coordinates[:, mu] += hops
+    table = lattice.site(coordinates)
+    table.flags.writeable = False
+    return table

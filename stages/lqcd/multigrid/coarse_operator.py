@@ -1,0 +1,162 @@
+"""Galerkin operators of coarse grids, A_c = P^H A P, by their coarse links.
+
+    A_c x(s) = X(s) x(s) + sum_d Y_d(s) x(s + d),      matrices of 2 k components, chirality slowest
+
+A hop of A in one direction that stays in an aggregate contributes to X, one that leaves it to Y_d. Only
+forward hops are computed: A is gamma5-Hermitian on every level, with gamma5 = +-1 by chirality, so that
+
+    Y_{-mu}(s) = gamma5 Y_{+mu}(s - mu)^H gamma5
+
+and the same holds for the parts of X (arXiv:1612.07873, section III).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+
+from stages.lqcd.kernels.dispatch import Array, Kernels, array_module, to_device_like
+from stages.lqcd.multigrid.grid import HOPS, Grid
+from stages.lqcd.multigrid.transfer import Transfer
+
+
+class LevelOperator(Protocol):
+    """What a Galerkin product needs to know of an operator on fields ``[site, 2 n, N]``."""
+
+    @property
+    def grid(self) -> Grid:
+        """Where the fields live."""
+
+    @property
+    def dtype(self) -> np.dtype:
+        """complex64 or complex128: that of the fields."""
+
+    @property
+    def kernels(self) -> Kernels:
+        """The package that computes."""
+
+    def local(self, x: Array) -> Array:
+        """The part of the operator that does not leave a site times x."""
+
+    @property
+    def hop_factor(self) -> float:
+        """What `forward_hop` leaves out."""
+
+    def forward_hop(self, mu: int, x: Array) -> Array:
+        """The part of the operator that takes x(s + mu) to s, over `hop_factor`."""
+
+
+@dataclass(frozen=True, eq=False)
+class CoarseOperator:
+    """A_c: `diagonal` X ``[site, n, n]``, `links` Y ``[site, 8, n, n]``; fields ``[site, n, N]``, n = 2 k."""
+
+    grid: Grid
+    diagonal: Array
+    links: Array
+    kernels: Kernels
+
+    hermitian = False
+    positive_definite = False
+    hop_factor = 1.0
+
+    @property
+    def components(self) -> int:
+        return self.links.shape[-1]
+
+    @property
+    def dtype(self) -> np.dtype:
+        return np.dtype(self.links.dtype)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (self.grid.sites, self.components)
+
+    @property
+    def flops(self) -> float:
+        return 8.0 * (HOPS + 1) * self.grid.sites * self.components**2
+
+    def bytes(self, rhs: int) -> float:
+        matrices = (HOPS + 1) * self.components**2 / rhs
+        return self.grid.sites * self.dtype.itemsize * (matrices + 2 * self.components)
+
+    @property
+    def adjoint(self) -> CoarseOperator:
+        """gamma5 A_c gamma5."""
+        signs = gamma5(self.links)
+        return CoarseOperator(
+            self.grid, signs * self.diagonal * signs.T, signs * self.links * signs.T, self.kernels
+        )
+
+    def apply(self, x: Array, out: Array | None = None) -> Array:
+        out = array_module(x).empty_like(x) if out is None else out
+        return self.kernels.coarse_dslash.coarse_dslash(self._packed, x, out)
+
+    def local(self, x: Array) -> Array:
+        out = array_module(x).empty_like(x)
+        return self.kernels.coarse_dslash.coarse_dslash(self._packed_local, x, out)
+
+    def forward_hop(self, mu: int, x: Array) -> Array:
+        packed = self._pack(self.links[:, 2 * mu : 2 * mu + 1], self.grid.neighbours[:, 2 * mu : 2 * mu + 1])
+        return self.kernels.coarse_dslash.coarse_dslash(packed, x, array_module(x).empty_like(x))
+
+    def astype(self, dtype: Any) -> CoarseOperator:
+        if self.dtype == dtype:
+            return self
+        return CoarseOperator(self.grid, self.diagonal.astype(dtype), self.links.astype(dtype), self.kernels)
+
+    def _pack(self, links: Array, neighbours: Array) -> Any:
+        xp = array_module(links)
+        table = to_device_like(np.ascontiguousarray(neighbours), links)
+        return self.kernels.coarse_dslash.pack(xp.ascontiguousarray(links), table)
+
+    @cached_property
+    def _packed(self) -> Any:
+        itself = np.arange(self.grid.sites, dtype=np.int32)[:, None]
+        links = array_module(self.links).concatenate([self.diagonal[:, None], self.links], axis=1)
+        return self._pack(links, np.concatenate([itself, self.grid.neighbours], axis=1))
+
+    @cached_property
+    def _packed_local(self) -> Any:
+        return self._pack(self.diagonal[:, None], np.arange(self.grid.sites, dtype=np.int32)[:, None])
+
+
+def gamma5(like: Array) -> Array:
+    """+1 and -1 by chirality, for as many components as `like` has in its last axis: real ``[n, 1]``."""
+    n = like.shape[-1]
+    signs = np.repeat([1.0, -1.0], n // 2)[:, None].astype(like.real.dtype)
+    return to_device_like(signs, like)
+
+
+def inverse_or_nan(matrices: Array) -> Array:
+    """The inverse of matrices ``[..., n, n]``; where one is singular NaN, on a host of all."""
+    xp = array_module(matrices)
+    try:
+        return xp.linalg.inv(matrices)
+    except np.linalg.LinAlgError:
+        return xp.full_like(matrices, np.nan)
+
+
+def galerkin(A: LevelOperator, P: Transfer) -> CoarseOperator:
+    """P^H A P for A that is gamma5-Hermitian."""
+    coarse = P.aggregates.coarse
+    columns = P.columns()
+    diagonal = P.restrict(A.local(columns))
+    links = array_module(diagonal).empty((coarse.sites, HOPS, *diagonal.shape[1:]), diagonal.dtype)
+    signs, factor = gamma5(diagonal), diagonal.real.dtype.type(A.hop_factor)
+    for mu in range(4):
+        moved = A.forward_hop(mu, columns)
+        beyond = P.restrict_packed(P.face(mu), moved) * factor
+        inside = P.restrict(moved) * factor - beyond
+        diagonal += inside + _mirrored(inside, signs)
+        links[:, 2 * mu] = beyond
+        behind = to_device_like(coarse.neighbours[:, 2 * mu + 1], links)
+        links[:, 2 * mu + 1] = _mirrored(beyond[behind], signs)
+    return CoarseOperator(coarse, diagonal, links, A.kernels)
+
+
+def _mirrored(matrices: Array, signs: Array) -> Array:
+    """gamma5 L^H gamma5."""
+    return signs * matrices.conj().swapaxes(-1, -2) * signs.T

@@ -1,0 +1,120 @@
+"""One multigrid cycle: smooth, solve on the coarse grid, smooth.
+
+    1  x = smoothed 0,  r = b - S x              `pre` on the system of the level
+    2  e = A_c^-1 P^H (residual of A)            by the grid below, to a loose tolerance (K-cycle)
+    3  x += P e,  r = b - S x                    on the sites of the system
+    4  x += smoothed 0 for the residual r        `post`
+
+as in arXiv:1612.07873 (section III) and arXiv:1005.3043. A coarse grid is solved by GCR with the cycle of
+that grid as its preconditioner, so that a coarse problem that needs more work gets it (K-cycle: Notay and
+Vassilevski, Numer. Linear Algebra Appl. 15 (2008) 473).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from stages.lqcd.kernels.dispatch import Array, Kernels, array_module
+from stages.lqcd.multigrid.coarse_operator import inverse_or_nan
+from stages.lqcd.multigrid.smoother import Smoother
+from stages.lqcd.multigrid.system import CoarseSystem, System
+from stages.lqcd.multigrid.transfer import Transfer
+from stages.lqcd.solvers.gcr import gcr_correction
+
+
+class GridSolve(Protocol):
+    """A solver for the operator of a coarse grid."""
+
+    def solve(self, b: Array) -> Array:
+        """About A_c^-1 b, on the whole grid; b is kept."""
+
+
+@dataclass(frozen=True, eq=False)
+class Cycle:
+    """A cycle as a preconditioner of `system.operator`, in its precision; as little linear as GCR."""
+
+    system: System
+    transfer: Transfer
+    below: GridSolve
+    pre: Smoother | None
+    post: Smoother | None
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.system.operator.dtype
+
+    def apply(self, x: Array, out: Array | None = None) -> Array:
+        """About S^-1 x."""
+        S = self.system.operator
+        if self.pre is None:
+            y, residual = array_module(x).zeros_like(x), x
+        else:
+            y, residual = self.pre.relax(S, x)
+        self._add_coarse(self.system.defect(residual), y)
+        del residual  # a part of the smoother's work space: the next one takes as much
+        if self.post is not None:
+            self.post.improve(S, x, y)
+        if out is None:
+            return y
+        out[...] = y
+        return out
+
+    def _add_coarse(self, defect: Array, y: Array) -> None:
+        """y += P A_c^-1 P^H defect."""
+        if self.system.even:
+            self.transfer.add_prolonged_even(self.below.solve(self.transfer.restrict_even(defect)), y)
+        else:
+            self.transfer.add_prolonged(self.below.solve(self.transfer.restrict(defect)), y)
+
+
+@dataclass(frozen=True, eq=False)
+class KrylovSolve:
+    """GCR on the system of a grid until `steps` or `tolerance`, with a cycle of that grid or none."""
+
+    system: System
+    kernels: Kernels
+    steps: int
+    tolerance: float
+    cycle: Cycle | None = None
+
+    def solve(self, b: Array) -> Array:
+        rhs, kept = self.system.prepare(b)
+        x = gcr_correction(
+            self.system.operator, rhs, self.steps, self.tolerance, self.cycle, kernels=self.kernels
+        )
+        return self.system.reconstruct(x, kept)
+
+
+@dataclass(frozen=True, eq=False)
+class DirectSolve:
+    """The product with the inverse of the system of a small grid: a coarse operator that joins all sites."""
+
+    system: System
+    inverse: Any
+    kernels: Kernels
+
+    def solve(self, b: Array) -> Array:
+        rhs, kept = self.system.prepare(b)
+        x = array_module(rhs).empty_like(rhs)
+        self.kernels.coarse_dslash.coarse_dslash(self.inverse, rhs, x)
+        return self.system.reconstruct(x, kept)
+
+
+DIRECT_UNKNOWNS = 1024
+"""Largest system that is inverted: an inverse costs less to apply than two steps of GCR up to here."""
+
+
+def coarsest_solve(system: CoarseSystem, kernels: Kernels, steps: int, tolerance: float) -> GridSolve:
+    """The inverse of a small system, computed in double, NaN for a singular one; GCR for a larger one."""
+    if np.prod(system.operator.shape) > DIRECT_UNKNOWNS:
+        return KrylovSolve(system, kernels, steps, tolerance)
+    matrix = system.dense()
+    xp, (sites, n) = array_module(matrix), system.operator.shape
+    inverse = inverse_or_nan(matrix).reshape(sites, n, sites, n).swapaxes(1, 2)
+    everywhere = np.tile(np.arange(sites, dtype=np.int32), (sites, 1))
+    links = xp.ascontiguousarray(inverse.astype(system.operator.dtype))
+    packed = kernels.coarse_dslash.pack(links, xp.asarray(everywhere))
+    return DirectSolve(system, packed, kernels)

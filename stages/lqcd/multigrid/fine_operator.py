@@ -1,0 +1,65 @@
+"""The Wilson-clover operator as the finest level of a multigrid hierarchy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from stages.lqcd.dirac.wilson import WilsonOperator
+from stages.lqcd.kernels.dispatch import Array, Kernels, array_module
+from stages.lqcd.kernels.gamma import COMPONENTS
+from stages.lqcd.lattice.geometry import EVEN, ODD
+from stages.lqcd.multigrid.grid import Grid
+
+
+@dataclass(frozen=True)
+class FineOperator:
+    """M on fields ``[site, 12, N]``, the even sites first: a view of ``[parity, site, 12, N]``."""
+
+    M: WilsonOperator
+
+    hop_factor = -0.5
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.M.dtype
+
+    @property
+    def components(self) -> int:
+        return COMPONENTS
+
+    @property
+    def kernels(self) -> Kernels:
+        return self.M.dslash.kernels
+
+    @cached_property
+    def grid(self) -> Grid:
+        return Grid(self.M.lattice.extents)
+
+    def apply(self, x: Array) -> Array:
+        return self.M.apply(self._by_parity(x)).reshape(x.shape)
+
+    def local(self, x: Array) -> Array:
+        out, fields = array_module(x).empty_like(x), self._by_parity(x)
+        for parity in (EVEN, ODD):
+            self.local_on(parity, fields[parity], self._by_parity(out)[parity])
+        return out
+
+    def forward_hop(self, mu: int, x: Array) -> Array:
+        out, fields = array_module(x).empty_like(x), self._by_parity(x)
+        hop, packed = self.kernels.wilson_dslash.wilson_hop, self.M.dslash.packed
+        for parity in (EVEN, ODD):
+            hop(packed[parity], 2 * mu, fields[1 - parity], self._by_parity(out)[parity])
+        return out
+
+    def local_on(self, parity: int, x: Array, out: Array) -> Array:
+        """A x on the sites of one parity, ``[site, 12, N]``; returns `out`."""
+        if self.M.links.clover is None:
+            out[...] = x * x.dtype.type(self.M.constant)
+            return out
+        return self.kernels.clover.multiply(self.M.clover[parity], x, out)
+
+    def _by_parity(self, x: Array) -> Array:
+        return x.reshape(2, -1, COMPONENTS, x.shape[-1])

@@ -1,0 +1,158 @@
+"""A finished multigrid hierarchy: a preconditioner for even-odd Wilson systems, and its stored form."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from stages.lqcd.dirac.wilson import WilsonOperator
+from stages.lqcd.dirac.wilson_schur import WilsonSchur
+from stages.lqcd.kernels.dispatch import Array, Kernels, to_device_like, to_host
+from stages.lqcd.kernels.gamma import COMPONENTS
+from stages.lqcd.lattice.errors import InputError
+from stages.lqcd.multigrid.coarse_operator import CoarseOperator
+from stages.lqcd.multigrid.cycle import Cycle
+from stages.lqcd.multigrid.fine_operator import FineOperator
+from stages.lqcd.multigrid.near_null import random_fields
+from stages.lqcd.multigrid.transfer import Transfer
+from stages.lqcd.solvers.gcr import GCR
+
+FORMAT = 1
+FINGERPRINT_SEED = 0x5EED
+FINGERPRINT_TOLERANCE = 1e-10
+"""Of fingerprints: far above rounding, far below what one changed link of 1e7 does."""
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """A setup that was built: the seed of its vectors and its factor per cycle on a random residual."""
+
+    seed: int
+    rate: float
+
+
+@dataclass(frozen=True, eq=False)
+class Grids:
+    """A transfer and the coarse operator P^H A P that it gives."""
+
+    transfer: Transfer
+    operator: CoarseOperator
+
+
+@dataclass(frozen=True, eq=False)
+class Hierarchy:
+    """About the inverse of `WilsonSchur(M)`, in complex64: a preconditioner for flexible solvers.
+
+    grids: from the finest to the coarsest. attempts: the setups that were built, the last one is this.
+    seconds: wall time of the setup.
+    """
+
+    M: WilsonOperator
+    grids: tuple[Grids, ...]
+    cycle: Cycle = field(repr=False)
+    attempts: tuple[Attempt, ...]
+    seconds: float
+
+    hermitian = False
+    positive_definite = False
+
+    @property
+    def system(self) -> WilsonSchur:
+        """S of M in the precision of M: S x_e = S.prepare(b), then S.reconstruct(x_e, b)."""
+        return WilsonSchur(self.M)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.system.shape
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.cycle.dtype
+
+    @property
+    def rate(self) -> float:
+        """Factor by which a cycle reduces a random residual, inside GCR."""
+        return self.attempts[-1].rate
+
+    def apply(self, x: Array, out: Array | None = None) -> Array:
+        """About S^-1 x, one cycle; without `out` the result may be overwritten by the next application."""
+        y = self._replayed(x)
+        if out is None:
+            return y
+        out[...] = y
+        return out
+
+    @cached_property
+    def _replayed(self) -> Callable[[Array], Array]:
+        """A cycle is hundreds of short kernels: a device would wait for the host that starts them."""
+        return self.M.dslash.kernels.stream.replayed(self.cycle.apply)
+
+    def solver(self, tolerance: float = 1e-10, max_iterations: int = 200, restart: int = 10) -> GCR:
+        """GCR preconditioned by this hierarchy: directions in single precision, residuals in that of b."""
+        return GCR(tolerance, max_iterations, "single", restart=restart, preconditioner=self)
+
+    def arrays(self) -> dict[str, Any]:
+        """What must be stored, on the host: vectors_0, diagonal_0, links_0, vectors_1, ..."""
+        stored: dict[str, Any] = {}
+        for number, grids in enumerate(self.grids):
+            stored[f"vectors_{number}"] = to_host(grids.transfer.vectors)
+            stored[f"diagonal_{number}"] = to_host(grids.operator.diagonal)
+            stored[f"links_{number}"] = to_host(grids.operator.links)
+        return stored
+
+    def metadata(self) -> dict[str, Any]:
+        """What belongs to the arrays, for JSON."""
+        return {
+            "format": FORMAT,
+            "extents": list(self.M.lattice.extents),
+            "aggregates": [list(grids.transfer.aggregates.extents) for grids in self.grids],
+            "fingerprint": fingerprint(self.M),
+            "attempts": [[attempt.seed, attempt.rate] for attempt in self.attempts],
+            "seconds": self.seconds,
+        }
+
+
+def fingerprint(M: WilsonOperator) -> list[float]:
+    """x^H M x / |x|^2 of a fixed random x in double, (Re, Im): another mass or gauge field gives another."""
+    wide = M.astype(np.complex128)
+    x = random_fields((M.lattice.volume, COMPONENTS, 1), np.complex128, M.links.links, FINGERPRINT_SEED)
+    y = FineOperator(wide).apply(x)
+    norm = float((x.real**2 + x.imag**2).sum())
+    value = complex((x.conj() * y).sum()) / norm
+    return [value.real, value.imag]
+
+
+def check_stored(metadata: dict[str, Any], M: WilsonOperator) -> None:
+    """Raise InputError unless the stored hierarchy is one of M."""
+    if metadata["format"] != FORMAT:
+        raise InputError(
+            f"a stored multigrid setup has format {FORMAT}, got {metadata['format']}: build it again"
+        )
+    if tuple(metadata["extents"]) != M.lattice.extents:
+        found = "x".join(map(str, metadata["extents"]))
+        raise InputError(f"the stored multigrid setup is one of a {found} lattice, not of {M.lattice}")
+    distance = abs(complex(*metadata["fingerprint"]) - complex(*fingerprint(M)))
+    if not distance < FINGERPRINT_TOLERANCE:
+        raise InputError(
+            "the stored multigrid setup is one of another operator or gauge field (x^H M x / |x|^2 differs "
+            f"by {distance:.2g}): give the links, boundary, csw and mass it was made with, or build it again"
+        )
+
+
+def load_grids(
+    arrays: dict[str, Any], aggregates: list[Any], like: Array, kernels: Kernels
+) -> tuple[Grids, ...]:
+    """The grids of stored arrays, where `like` lives; aggregates: those of each level."""
+    grids = []
+    for number, blocks in enumerate(aggregates):
+        vectors, diagonal, links = (
+            to_device_like(np.ascontiguousarray(arrays[f"{name}_{number}"]), like)
+            for name in ("vectors", "diagonal", "links")
+        )
+        operator = CoarseOperator(blocks.coarse, diagonal, links, kernels)
+        grids.append(Grids(Transfer(blocks, vectors, kernels), operator))
+    return tuple(grids)

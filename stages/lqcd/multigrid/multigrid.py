@@ -1,0 +1,244 @@
+"""Adaptive geometric multigrid for Wilson-clover operators: its parameters, and the setup.
+
+Every level starts from random vectors, relaxed together on A x = 0. The hierarchy built from them then
+refines them: inverse iteration with its own cycle, all vectors as one block, and everything is built again
+(arXiv:1303.1377, section 4). The grids below are set up from the restricted vectors of the one above, and
+refined themselves where they are to stay: for the refinement of the vectors above it makes no difference.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from stages.lqcd.dirac.wilson import WilsonOperator
+from stages.lqcd.kernels.dispatch import Array, Kernels
+from stages.lqcd.lattice.errors import InputError
+from stages.lqcd.multigrid.coarse_operator import CoarseOperator, galerkin
+from stages.lqcd.multigrid.cycle import Cycle, GridSolve, KrylovSolve, Smoother, coarsest_solve
+from stages.lqcd.multigrid.fine_operator import FineOperator
+from stages.lqcd.multigrid.grid import Aggregates, Extents, Grid, aggregates
+from stages.lqcd.multigrid.hierarchy import Attempt, Grids, Hierarchy, check_stored, load_grids
+from stages.lqcd.multigrid.near_null import random_fields, refined, relaxed
+from stages.lqcd.multigrid.polynomial import PolynomialSmoother
+from stages.lqcd.multigrid.system import CoarseSystem, FineSystem, System, coarse_system
+from stages.lqcd.multigrid.transfer import transfer
+from stages.lqcd.solvers.gcr import gcr_correction
+
+RATE_STEPS = 5
+"""Steps of GCR over which a setup is judged: what single precision resolves even if each gains two digits."""
+
+RATE_DRAW = 1000
+"""Draw of the random residual; those below are the vectors of the levels."""
+
+ATTEMPTS = 2
+
+
+SMOOTHING, RELAXATION = PolynomialSmoother(6), PolynomialSmoother(8)
+
+
+class PoorSetup(RuntimeError):  # noqa: N818 - it reads as what it is
+    """A setup whose cycle does not converge fast enough, whatever the random start."""
+
+
+@dataclass(frozen=True)
+class Level:
+    """Parameters of a grid that is not the coarsest.
+
+    aggregate: extents (x, y, z, t) of the blocks that become the sites of the grid below. vectors: near-null
+    vectors, the number of components of each chirality there. pre, post: smoothers, or None. relaxation:
+    smoother for the random start. refinements: times that the vectors are refined by the hierarchy so far.
+    steps, tolerance: of GCR on the grid below in every cycle (K-cycle).
+    """
+
+    aggregate: Extents = (4, 4, 4, 4)
+    vectors: int = 24
+    pre: Smoother | None = SMOOTHING
+    post: Smoother | None = SMOOTHING
+    relaxation: Smoother = RELAXATION
+    refinements: int = 2
+    steps: int = 3
+    tolerance: float = 0.1
+
+    def __post_init__(self) -> None:
+        for name, value, least in (
+            ("vectors", self.vectors, 1),
+            ("refinements", self.refinements, 0),
+            ("steps", self.steps, 1),
+        ):
+            if value < least:
+                raise InputError(f"{name} of a multigrid level must be at least {least}, got {value}")
+        if not 0 <= self.tolerance < 1:
+            raise InputError(f"tolerance of a multigrid level must lie between 0 and 1, got {self.tolerance}")
+        if self.pre is None and self.post is None:
+            raise InputError("a multigrid level needs a smoother: give pre, post or both")
+
+
+@dataclass(frozen=True)
+class Multigrid:
+    """Parameters of a hierarchy: its levels from the finest on, the coarsest grid not counted.
+
+    coarsest_steps: of GCR on the coarsest grid, to the tolerance of the level above, where it is too large
+    to be inverted. seed: of the random vectors. largest_rate: a setup whose cycle reduces a random residual
+    by less than this factor is poor.
+    """
+
+    levels: tuple[Level, ...] = field(default_factory=lambda: (Level(),))
+    coarsest_steps: int = 30
+    seed: int = 20090311
+    largest_rate: float = 0.6
+
+    def __post_init__(self) -> None:
+        if not self.levels:
+            raise InputError("multigrid needs at least one level above the coarsest")
+        if self.coarsest_steps < 1:
+            raise InputError(f"coarsest_steps must be at least 1, got {self.coarsest_steps}")
+        if not 0 < self.largest_rate < 1:
+            raise InputError(f"largest_rate must lie between 0 and 1, got {self.largest_rate}")
+
+    def setup(self, M: WilsonOperator) -> Hierarchy:
+        """The hierarchy of M, built in complex64.
+
+        A poor one is built once more from another seed. Raises InputError where aggregates do not divide a
+        grid or have fewer components than vectors or where vectors are more than the kernels take, PoorSetup
+        where the second one is poor too.
+        """
+        blocks = self.aggregates(Grid(M.lattice.extents))
+        fine = FineOperator(M.astype(np.complex64))
+        self._check_vectors(fine.kernels)
+        like: Array = M.links.links
+        started, attempts = time.perf_counter(), []
+        for seed in range(self.seed, self.seed + ATTEMPTS):
+            run = _Setup(self, blocks, fine.kernels, like, seed)
+            refinements = [level.refinements for level in self.levels]
+            grids, cycle = run.build(fine, FineSystem(fine), None, 0, refinements)
+            attempts.append(Attempt(seed, measured_rate(cycle, like, fine.kernels, seed)))
+            if attempts[-1].rate <= self.largest_rate:
+                return Hierarchy(M, grids, cycle, tuple(attempts), time.perf_counter() - started)
+        rates = " and ".join(f"{attempt.rate:.2g}" for attempt in attempts)
+        raise PoorSetup(
+            f"multigrid setups from two seeds reduce a residual by no more than {rates} a cycle "
+            f"(largest_rate is {self.largest_rate}): raise refinements, vectors or smoothing steps, and "
+            "check that the mass is above its critical value"
+        )
+
+    def load(self, arrays: dict[str, Any], metadata: dict[str, Any], M: WilsonOperator) -> Hierarchy:
+        """The hierarchy of which these are `arrays` and `metadata`; InputError unless it is one of M."""
+        check_stored(metadata, M)
+        fine = FineOperator(M.astype(np.complex64))
+        found = self.aggregates(fine.grid)
+        if [list(blocks.extents) for blocks in found] != metadata["aggregates"]:
+            stored = metadata["aggregates"]
+            raise InputError(f"the stored multigrid setup has aggregates {stored}, not those of these levels")
+        grids = load_grids(arrays, found, fine.M.links.links, fine.kernels)
+        attempts = tuple(Attempt(int(seed), float(rate)) for seed, rate in metadata["attempts"])
+        cycle = self.cycle(FineSystem(fine), grids, 0)
+        return Hierarchy(M, grids, cycle, attempts, metadata["seconds"])
+
+    def _check_vectors(self, kernels: Kernels) -> None:
+        most = kernels.aggregation.MOST_VECTORS
+        for level in self.levels:
+            if most is not None and level.vectors > most:
+                raise InputError(
+                    f"{level.vectors} near-null vectors, but multigrid on a GPU takes at most {most} on a "
+                    "level: take fewer, or compute on CPUs"
+                )
+
+    def aggregates(self, grid: Grid) -> list[Aggregates]:
+        """The aggregates of every level; InputError where they do not divide its grid."""
+        found: list[Aggregates] = []
+        for level in self.levels:
+            found.append(aggregates(found[-1].coarse if found else grid, tuple(level.aggregate)))
+        return found
+
+    def cycle(self, system: System, grids: tuple[Grids, ...], number: int) -> Cycle:
+        """The cycle of level `number`, whose grids are the first given."""
+        first, *rest = grids
+        below = coarse_system(first.operator)
+        cycle = self.cycle(below, tuple(rest), number + 1) if rest else None
+        return self.joined(system, first, below, cycle, number)
+
+    def joined(
+        self, system: System, grids: Grids, below: CoarseSystem, cycle: Cycle | None, number: int
+    ) -> Cycle:
+        """The cycle of level `number`; below, cycle: of the next grid, no cycle on the coarsest."""
+        level = self.levels[number]
+        solve: GridSolve
+        if cycle is None:
+            solve = coarsest_solve(below, below.kernels, self.coarsest_steps, level.tolerance)
+        else:
+            solve = KrylovSolve(below, below.kernels, level.steps, level.tolerance, cycle)
+        return Cycle(system, grids.transfer, solve, level.pre, level.post)
+
+
+@dataclass(frozen=True)
+class _Setup:
+    """One run of the setup."""
+
+    multigrid: Multigrid
+    aggregates: list[Aggregates]
+    kernels: Kernels
+    like: Array
+    seed: int
+
+    def build(
+        self,
+        A: FineOperator | CoarseOperator,
+        system: System,
+        above: Array | None,
+        number: int,
+        refinements: Sequence[int],
+    ) -> tuple[tuple[Grids, ...], Cycle]:
+        """Grids and cycle of level `number`; above: the restricted vectors of the level before.
+
+        refinements: of this level and of those below; these only for the grids that stay.
+        """
+        own, *below = refinements
+        none = [0] * len(below)
+        vectors = relaxed(system, self._start(A, above, number), self.multigrid.levels[number].relaxation)
+        grids, cycle = self._grids(A, system, vectors, number, none if own else below)
+        for left in reversed(range(own)):
+            vectors = refined(system, vectors, cycle, self.kernels)
+            grids, cycle = self._grids(A, system, vectors, number, none if left else below)
+        return grids, cycle
+
+    def _start(self, A: FineOperator | CoarseOperator, above: Array | None, number: int) -> Array:
+        """Restricted vectors as far as there are any, then random ones."""
+        count = self.multigrid.levels[number].vectors
+        given = 0 if above is None else min(count, above.shape[-1])
+        shape = (A.grid.sites, A.components, count)
+        fields = random_fields(shape, A.dtype, self.like, self.seed, draw=number)
+        if above is not None:
+            fields[..., :given] = above[..., :given]
+        return fields
+
+    def _grids(
+        self,
+        A: FineOperator | CoarseOperator,
+        system: System,
+        vectors: Array,
+        number: int,
+        refinements: Sequence[int],
+    ) -> tuple[tuple[Grids, ...], Cycle]:
+        """Of these vectors; refinements: of the levels below."""
+        P = transfer(self.aggregates[number], vectors, self.kernels)
+        coarse = galerkin(A, P)
+        first = Grids(replace(P), coarse)  # what P packed for the setup, few cycles read
+        below, cycle = coarse_system(coarse), None
+        rest: tuple[Grids, ...] = ()
+        if number + 1 < len(self.multigrid.levels):
+            rest, cycle = self.build(coarse, below, P.restrict(vectors), number + 1, refinements)
+        return (first, *rest), self.multigrid.joined(system, first, below, cycle, number)
+
+
+def measured_rate(cycle: Cycle, like: Array, kernels: Kernels, seed: int) -> float:
+    """(|r_k| / |r_0|)^(1 / k) of GCR with this cycle on a random residual, k = `RATE_STEPS`; may be NaN."""
+    operator = cycle.system.operator
+    r = random_fields((*operator.shape, 1), operator.dtype, like, seed, draw=RATE_DRAW)
+    left = r - operator.apply(gcr_correction(operator, r, RATE_STEPS, 0.0, cycle, kernels))
+    reduction = float((kernels.block_blas.norms2(left) / kernels.block_blas.norms2(r))[0])
+    return float(np.sqrt(reduction) ** (1 / RATE_STEPS))

@@ -1,0 +1,46 @@
+"""Near-null vectors: blocks of fields ``[site, 2 n, k]`` on which a level's operator is small.
+
+All vectors of a level are relaxed at once, as the right-hand sides of one block. A random field, relaxed on
+A x = 0, keeps what the smoother reduces badly; inverse iteration with the cycle built from such vectors then
+turns them towards the low modes (the adaptive setup of arXiv:1005.3043 and arXiv:1303.1377).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numpy.typing import DTypeLike
+
+from stages.lqcd.kernels.dispatch import Array, Kernels, array_module, kernels_for
+from stages.lqcd.multigrid.cycle import Cycle
+from stages.lqcd.multigrid.smoother import Smoother
+from stages.lqcd.multigrid.system import System
+
+
+def random_fields(shape: tuple[int, ...], dtype: DTypeLike, like: Array, seed: int, draw: int = 0) -> Array:
+    """Random fields ``[site, component, count]`` of `dtype` where `like` lives, the same on every backend."""
+    fields = array_module(like).empty(shape, dtype)
+    kernels_for(like).random_block.fill_random(fields, seed, draw)
+    return fields
+
+
+def relaxed(system: System, fields: Array, smoother: Smoother) -> Array:
+    """The fields after the smoother's steps on A x = 0, where A x is then zero on the odd sites."""
+    S = system.operator
+    start = fields[: len(fields) // 2] if system.even else fields
+    start = array_module(fields).ascontiguousarray(start)
+    x = start - smoother.relax(S, S.apply(start)).y
+    _, kept = system.prepare(array_module(fields).zeros_like(fields))
+    return system.reconstruct(x, kept)
+
+
+def refined(system: System, fields: Array, cycle: Cycle, kernels: Kernels) -> Array:
+    """One step of inverse iteration: about A^-1 times the fields, each of norm one."""
+    rhs, kept = system.prepare(normalised(fields, kernels))
+    return normalised(system.reconstruct(cycle.apply(rhs), kept), kernels)
+
+
+def normalised(fields: Array, kernels: Kernels) -> Array:
+    """Every field divided by its norm."""
+    norms: Any = array_module(fields).sqrt(kernels.block_blas.norms2(fields))
+    return fields / norms.astype(fields.real.dtype)

@@ -1,0 +1,22 @@
+"""Smoothers of multigrid cycles: a few steps with no test of convergence.
+
+`stages.lqcd.multigrid.polynomial` has that of choice; `stages.lqcd.solvers.minimal_residual` is another.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from stages.lqcd.dirac.operator import LinearOperator
+from stages.lqcd.kernels.dispatch import Array
+from stages.lqcd.solvers.minimal_residual import Smoothed
+
+
+class Smoother(Protocol):
+    """A few steps that reduce what the coarse grid cannot represent."""
+
+    def relax(self, A: LinearOperator, r: Array) -> Smoothed:
+        """y of A y = r, and the residual that is left; r is kept."""
+
+    def improve(self, A: LinearOperator, b: Array, x: Array) -> None:
+        """x of A x = b after the steps, in place; b is kept."""

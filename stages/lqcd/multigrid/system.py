@@ -1,0 +1,291 @@
+"""The linear systems that the levels iterate: even-odd preconditioned where the grid has parities.
+
+With A = X + Y, X its part that stays on a site and Z = X^-1 Y, the symmetric Schur complement
+
+    S = 1 - Z_eo Z_oe,   S x_e = y_e - Z_eo y_o,   x_o = y_o - Z_oe x_e,   y = X^-1 b
+
+of the even sites converges faster than A and costs less. A residual r of S is the residual X_ee r of
+A on the even sites; on the odd ones that of A vanishes (arXiv:1612.07873, section III).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stages.lqcd.dirac.operator import LinearOperator
+from stages.lqcd.dirac.wilson_schur import WilsonSchur
+from stages.lqcd.kernels.dispatch import Array, Kernels, array_module, to_device_like
+from stages.lqcd.kernels.gamma import COMPONENTS
+from stages.lqcd.lattice.errors import InputError
+from stages.lqcd.lattice.geometry import EVEN
+from stages.lqcd.multigrid.coarse_operator import CoarseOperator, gamma5, inverse_or_nan
+from stages.lqcd.multigrid.fine_operator import FineOperator
+from stages.lqcd.multigrid.grid import HOPS
+
+
+class System(Protocol):
+    """What a level iterates instead of A x = b, with b and x ``[site, 2 n, N]`` on its whole grid."""
+
+    @property
+    def even(self) -> bool:
+        """Whether fields of the system are those of the even sites alone."""
+
+    @property
+    def operator(self) -> LinearOperator:
+        """The operator of the system."""
+
+    def defect(self, residual: Array) -> Array:
+        """The residual of A on the sites of the system, from the residual of this; elsewhere it is zero."""
+
+    def prepare(self, b: Array) -> tuple[Array, Any]:
+        """The right-hand side for A x = b, and what `reconstruct` needs of b."""
+
+    def reconstruct(self, x: Array, kept: Any) -> Array:
+        """The solution of A x = b from that of the system."""
+
+
+class CoarseSystem(System, Protocol):
+    """The system of a coarse grid."""
+
+    @property
+    def kernels(self) -> Kernels:
+        """The package that computes."""
+
+    def dense(self) -> Array:
+        """The matrix of its operator, complex128 ``[size, size]``."""
+
+
+@dataclass(frozen=True)
+class FineSystem:
+    """The symmetric Schur complement of M on the even sites."""
+
+    fine: FineOperator
+
+    even = True
+
+    @cached_property
+    def operator(self) -> WilsonSchur:
+        return WilsonSchur(self.fine.M, "symmetric", EVEN)
+
+    def defect(self, residual: Array) -> Array:
+        return self.fine.local_on(EVEN, residual, array_module(residual).empty_like(residual))
+
+    def prepare(self, b: Array) -> tuple[Array, Array]:
+        fields = b.reshape(2, -1, COMPONENTS, b.shape[-1])
+        return self.operator.prepare(fields), fields
+
+    def reconstruct(self, x: Array, kept: Array) -> Array:
+        return self.operator.reconstruct(x, kept).reshape(-1, COMPONENTS, x.shape[-1])
+
+
+@dataclass(frozen=True, eq=False)
+class FullSystem:
+    """A x = b itself, on a coarse grid with an odd extent."""
+
+    operator: CoarseOperator
+
+    even = False
+
+    @property
+    def kernels(self) -> Kernels:
+        return self.operator.kernels
+
+    def defect(self, residual: Array) -> Array:
+        return residual
+
+    def prepare(self, b: Array) -> tuple[Array, None]:
+        return b, None
+
+    def reconstruct(self, x: Array, kept: None) -> Array:
+        return x
+
+    def dense(self) -> Array:
+        A = self.operator
+        size = A.grid.sites * A.components
+        matrix = dense_hops(A.links.astype(np.complex128), A.grid.neighbours, A.grid.sites)
+        here = np.arange(A.grid.sites)
+        matrix[here, :, here] += A.diagonal
+        return matrix.reshape(size, size)
+
+
+def dense_hops(links: Array, neighbours: NDArray, inputs: int) -> Array:
+    """Links ``[site, d, n, n]`` to sites of `inputs` as a matrix ``[site, n, inputs, n]``."""
+    sites, directions, n, _ = links.shape
+    matrix = array_module(links).zeros((sites, n, inputs, n), links.dtype)
+    for d in range(directions):
+        matrix[np.arange(sites), :, neighbours[:, d]] += links[:, d]
+    return matrix
+
+
+@dataclass(frozen=True, eq=False)
+class CoarseSchur:
+    """S of a coarse operator on the even sites, ``[site, n, N]``.
+
+    Raises InputError where X is singular on a site.
+    """
+
+    A: CoarseOperator
+
+    hermitian = False
+    positive_definite = False
+    even = True
+
+    def __post_init__(self) -> None:
+        if not self.A.grid.even_odd:
+            raise InputError(f"even-odd preconditioning needs even extents, got the grid {self.A.grid}")
+
+    @property
+    def operator(self) -> CoarseSchur:
+        return self
+
+    @property
+    def kernels(self) -> Kernels:
+        return self.A.kernels
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (self.A.grid.sites // 2, self.A.components)
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.A.dtype
+
+    @property
+    def flops(self) -> float:
+        return 8.0 * HOPS * self.A.grid.sites * self.A.components**2
+
+    def bytes(self, rhs: int) -> float:
+        return self.A.bytes(rhs) * HOPS / (HOPS + 1)
+
+    @property
+    def adjoint(self) -> _AdjointSchur:
+        return _AdjointSchur(self)
+
+    def astype(self, dtype: Any) -> CoarseSchur:
+        return self if self.dtype == dtype else CoarseSchur(self.A.astype(dtype))
+
+    def apply(self, x: Array, out: Array | None = None) -> Array:
+        out = array_module(x).empty_like(x) if out is None else out
+        between = self._hop(1, x, array_module(x).empty_like(x))
+        return self._hop(0, between, out, diagonal=x, a=1.0, b=-1.0)
+
+    def defect(self, residual: Array) -> Array:
+        return self._local(self._even_diagonal, residual)
+
+    def prepare(self, b: Array) -> tuple[Array, Array]:
+        y = self._local(self._inverse, b)
+        half = len(y) // 2
+        rhs = self._hop(0, y[half:], array_module(y).empty_like(y[half:]), diagonal=y[:half], a=1.0, b=-1.0)
+        return rhs, y
+
+    def reconstruct(self, x: Array, kept: Array) -> Array:
+        half = len(x)
+        kept[:half] = x
+        self._hop(1, x, kept[half:], diagonal=kept[half:], a=1.0, b=-1.0)
+        return kept
+
+    def _hop(self, parity: int, x: Array, out: Array, **terms: Any) -> Array:
+        """Z x on the sites of `parity`."""
+        return self.A.kernels.coarse_dslash.coarse_dslash(self._scaled[parity], x, out, **terms)
+
+    def _local(self, packed: Any, x: Array) -> Array:
+        return self.A.kernels.coarse_dslash.coarse_dslash(packed, x, array_module(x).empty_like(x))
+
+    def dense(self) -> Array:
+        size, (even, odd) = int(np.prod(self.shape)), self._scaled_links
+        half, there = len(even), self.A.grid.neighbours % len(even)
+        to_odd = dense_hops(odd, there[half:], half).reshape(size, size)
+        from_odd = dense_hops(even, there[:half], half).reshape(size, size)
+        return array_module(to_odd).eye(size) - from_odd @ to_odd
+
+    @cached_property
+    def inverse(self) -> Array:
+        """X^-1 of every site, computed in double."""
+        inverse = inverse_or_nan(self.A.diagonal.astype(np.complex128))
+        if not bool(array_module(inverse).isfinite(inverse).all()):
+            raise InputError(
+                "a local matrix of a coarse operator is singular: change the mass or the vectors"
+            )
+        return inverse
+
+    @property
+    def _scaled_links(self) -> tuple[Array, Array]:
+        """Z into the even and into the odd sites, complex128 ``[site, 8, n, n]``."""
+        half = self.A.grid.sites // 2
+        links = self.inverse[:, None] @ self.A.links
+        return links[:half], links[half:]
+
+    @cached_property
+    def _scaled(self) -> tuple[Any, Any]:
+        half = self.A.grid.sites // 2
+        # a neighbour of an even site is an odd one and the other way round
+        table = (self.A.grid.neighbours % half).astype(np.int32).reshape(2, half, HOPS)
+        even, odd = (
+            self.A.kernels.coarse_dslash.pack(links.astype(self.dtype), to_device_like(there, links))
+            for links, there in zip(self._scaled_links, table, strict=True)
+        )
+        return even, odd
+
+    @cached_property
+    def _inverse(self) -> Any:
+        return self._packed_local(self.inverse.astype(self.dtype))
+
+    @cached_property
+    def _even_diagonal(self) -> Any:
+        return self._packed_local(self.A.diagonal[: self.A.grid.sites // 2])
+
+    def _packed_local(self, matrices: Array) -> Any:
+        itself = np.arange(len(matrices), dtype=np.int32)[:, None]
+        links = array_module(matrices).ascontiguousarray(matrices[:, None])
+        return self.A.kernels.coarse_dslash.pack(links, to_device_like(itself, links))
+
+
+@dataclass(frozen=True, eq=False)
+class _AdjointSchur:
+    """S^H = gamma5 X_ee S X_ee^-1 gamma5."""
+
+    S: CoarseSchur
+
+    hermitian = False
+    positive_definite = False
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.S.shape
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.S.dtype
+
+    @property
+    def flops(self) -> float:
+        return self.S.flops * (1 + 1 / HOPS)
+
+    def bytes(self, rhs: int) -> float:
+        return self.S.bytes(rhs) * (1 + 1 / HOPS)
+
+    @property
+    def adjoint(self) -> CoarseSchur:
+        return self.S
+
+    def astype(self, dtype: Any) -> _AdjointSchur:
+        return _AdjointSchur(self.S.astype(dtype))
+
+    def apply(self, x: Array, out: Array | None = None) -> Array:
+        S, signs = self.S, gamma5(self.S.A.links)
+        scaled = S._local(S._packed_local(S.inverse[: len(x)].astype(S.dtype)), signs * x)
+        result = signs * S.defect(S.apply(scaled))
+        if out is None:
+            return result
+        out[...] = result
+        return out
+
+
+def coarse_system(A: CoarseOperator) -> CoarseSystem:
+    """Even-odd preconditioned where every extent of the grid is even."""
+    return CoarseSchur(A) if A.grid.even_odd else FullSystem(A)

@@ -1,0 +1,56 @@
+"""Stochastic sources: a function of (seed, configuration label, noise index, global site, component) and
+nothing else.
+
+The key of the generator is the first 64 bits of SHA-256 of ``f"{seed}\\0{label}"`` (little endian), its
+counter is (site low 32 bits, site high 32 bits, component // 4, noise index), and component c takes word
+c % 4. `site` is the global lexicographic number, so that neither the layout of the field, nor the chunk of
+noise vectors, nor the number of workers can alter a value. Every kind has <eta> = 0 and <eta(x) eta(y)^*> =
+delta_xy, Z2, Z4 and U(1) even |eta| = 1.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from types import ModuleType
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from stages.lqcd.kernels.dispatch import Array, kernels_for
+from stages.lqcd.lattice.errors import InputError
+from stages.lqcd.lattice.geometry import Lattice
+
+COLOURS = 3
+KINDS = ("z2", "z4", "u1", "gaussian")
+
+
+def noise_key(seed: int, label: str) -> tuple[int, int]:
+    """The Philox key of a configuration: two 32-bit integers from the seed and the configuration's label."""
+    number = int.from_bytes(hashlib.sha256(f"{seed}\0{label}".encode()).digest()[:8], "little")
+    return number & 0xFFFFFFFF, number >> 32
+
+
+def noise_vectors(
+    lattice: Lattice,
+    parity: int,
+    label: str,
+    seed: int,
+    indices: Sequence[int],
+    kind: str = "z2",
+    dtype: DTypeLike = np.complex128,
+    xp: ModuleType = np,
+) -> Array:
+    """Noise on the sites of one parity, ``[site, 3, len(indices)]`` of `dtype` in the array module `xp`.
+
+    `kind`: 'z2' (+-1), 'z4' (+-1, +-i), 'u1' (2^16 roots of unity) are bit-identical on every backend;
+    'gaussian' (complex, <|eta|^2> = 1) to 2 ulp. Raises InputError for another kind or an index that is no
+    32-bit number.
+    """
+    if kind not in KINDS:
+        raise InputError(f"noise kind must be one of {', '.join(KINDS)}, got {kind!r}")
+    for index in indices:
+        if not 0 <= index < 2**32:
+            raise InputError(f"a noise index must lie between 0 and 2^32 - 1, got {index}")
+    kernels = kernels_for(xp.empty(0))
+    return kernels.noise.noise(lattice, parity, noise_key(seed, label), indices, kind, dtype)

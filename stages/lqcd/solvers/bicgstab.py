@@ -1,0 +1,157 @@
+"""BiCGstab for many right-hand sides at once, each with its own coefficients.
+
+H. A. van der Vorst, SIAM J. Sci. Stat. Comput. 13 (1992) 631, with the shadow residual s:
+
+    1  p = r + beta (p - omega v),  v = A p
+    2  alpha = rho / s^H v,  r -= alpha v,  t = A r
+    3  omega = t^H r / |t|^2,  y += alpha p + omega r,  r -= omega t
+    4  rho_new = s^H r = (rho - alpha s^H v) - omega s^H t,  beta = (rho_new / rho) (alpha / omega)
+
+A column whose rho is nothing but rounding, or whose alpha or omega vanishes, takes its residual for the
+shadow residual and begins anew from there. Coefficients stay where the fields are; the host reads |r|^2 and
+how far rho is from rounding, on a device one step late. A column that has reached its target changes no more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stages.lqcd.dirac.operator import LinearOperator
+from stages.lqcd.kernels.cg_coefficients import quotient
+from stages.lqcd.kernels.dispatch import Array, Kernels, array_module, to_device_like, to_host
+from stages.lqcd.solvers.krylov import KrylovSolver
+from stages.lqcd.solvers.recurrence import BreakdownError, Recurrence, Vector
+from stages.lqcd.solvers.solution import Status
+
+STUCK_STEPS = 3
+"""So many steps in a row that change no residual are the end; the second has a new shadow residual."""
+
+
+@dataclass(frozen=True)
+class BiCGstab(KrylovSolver):
+    """BiCGstab: for operators that are not Hermitian, such as those of Wilson quarks.
+
+    Two applications of A in an iteration. Where A has eigenvalues with negative real part it may diverge.
+    """
+
+    def check_operator(self, A: LinearOperator) -> None:
+        """Any operator will do."""
+
+    def recurrence(self, A: LinearOperator, kernels: Kernels) -> Recurrence:
+        return _StabilisedRecurrence(A, kernels)
+
+
+class _StabilisedRecurrence:
+    """p, r, v and t, shadow and y ``[..., width]`` of the inner precision; coefficients complex ``[width]``.
+
+    Neighbours in memory enter one sum or one update together.
+    """
+
+    narrows, full = True, False
+    update_at = 0.01
+
+    def __init__(self, A: LinearOperator, kernels: Kernels) -> None:
+        self.A, self.kernels = A, kernels
+        self.lag: int = kernels.stream.LAG
+        self.rounding2 = float(np.finfo(A.dtype).eps) ** 2
+        self.correction: Array = None
+        self.pairs: Array = None
+        self.ends: Array = None
+        self.alpha: Array = None
+        self.beta: Array = None
+        self.omega: Array = None
+        self.rho: Array = None
+        self.shadow2: Array = None
+
+    @property
+    def width(self) -> int:
+        """Twice the columns: an iteration has two products."""
+        return 2 * self.correction.shape[-1]
+
+    def replace(self, residual: Array, target: Vector, kept: NDArray[np.intp] | None) -> None:
+        """The search directions go on, with the beta that belongs to the new residual."""
+        first = self.correction is None
+        if first:
+            self._begin(residual)
+        elif kept is not None:
+            self._narrow(kept)
+        r, shadow, dots = self.pairs[1], self.ends[1], self.kernels.lane_blas.lane_dots
+        r[...] = residual
+        self.correction[...] = 0
+        self.r2 = dots(r[None], r)[0].real
+        if first:
+            shadow[...] = r
+            self.shadow2 = self.rho = self.r2
+        else:
+            rho = dots(self.ends[1:], r)[0]
+            self.beta = quotient(rho * self.beta, self.rho, self.rho != 0)
+            self.rho = rho
+        self.target2, self.host_target2 = to_device_like(target**2, r), target**2
+        self.before, self.stuck, self.lost = to_host(self.r2), 0, np.zeros(r.shape[-1], bool)
+        self.reports = self.kernels.stream.Reports(array_module(r).stack([self.r2, self.r2]))
+
+    def start(self) -> None:
+        """Steps 1 to 4."""
+        lanes, xp = self.kernels.lane_blas, array_module(self.r2)
+        dots = lanes.lane_dots
+        if self.lost.any():
+            self._renew()
+        (p, r, v), t = self.pairs, self.ends[0]
+        active = self.r2 > self.target2
+        steps = xp.stack([active.astype(complex), -self.omega * self.beta * active])
+        lanes.lane_update(p, self.pairs[1:], steps, xp.where(active, self.beta, 1))
+        self.A.apply(p, v)
+        sv = dots(self.ends[1:], v)[0]
+        self.alpha = quotient(self.rho, sv, active & (sv != 0))
+        lanes.lane_update(r, self.pairs[2:], -self.alpha[None])
+        self.A.apply(r, t)
+        (t2, st), tr = dots(self.ends, t), dots(self.ends[:1], r)[0]
+        self.omega = quotient(tr, t2.real, active & (t2.real > 0))
+        lanes.lane_update(self.correction, self.pairs[:2], xp.stack([self.alpha, self.omega]))
+        lanes.lane_update(r, self.ends[:1], -self.omega[None])
+        self.r2 = dots(r[None], r)[0].real
+        rho = (self.rho - self.alpha * sv) - self.omega * st
+        self.beta, self.rho = self._conjugation(rho, active), rho
+        size = self.shadow2 * self.r2
+        self.reports.send(xp.stack([self.r2, quotient(abs(rho) ** 2, size, (self.beta != 0) & (size > 0))]))
+
+    def estimate(self) -> Vector:
+        r2, angle2 = self.reports.receive()
+        if not np.isfinite(r2).all():
+            raise BreakdownError(Status.NOT_FINITE)
+        still_open = r2 > self.host_target2
+        self.lost = still_open & ~(angle2 > self.rounding2)
+        unchanged = still_open.any() and (r2 == self.before)[still_open].all()
+        self.stuck = self.stuck + 1 if unchanged else 0
+        if self.stuck == STUCK_STEPS:
+            raise BreakdownError(Status.BREAKDOWN)
+        self.before = r2
+        return np.sqrt(r2)
+
+    def _begin(self, residual: Array) -> None:
+        xp, columns = array_module(residual), residual.shape[-1]
+        self.pairs = xp.zeros((3, *residual.shape), self.A.dtype)
+        self.ends = xp.empty((2, *residual.shape), self.A.dtype)
+        self.correction = xp.empty(residual.shape, self.A.dtype)
+        self.alpha, self.beta, self.omega = xp.zeros((3, columns), complex)
+
+    def _narrow(self, kept: NDArray[np.intp]) -> None:
+        take = array_module(self.correction).take
+        for name in ("pairs", "ends", "correction", "alpha", "beta", "omega", "rho", "shadow2"):
+            setattr(self, name, take(getattr(self, name), kept, axis=-1))
+
+    def _conjugation(self, rho: Array, where: Array) -> Array:
+        """beta of a new rho."""
+        denominator = self.rho * self.omega
+        return quotient(rho * self.alpha, denominator, where & (denominator != 0))
+
+    def _renew(self) -> None:
+        """The residual becomes the shadow residual and the direction of the columns that are lost."""
+        xp, (r, shadow) = array_module(self.r2), (self.pairs[1], self.ends[1])
+        lost = xp.asarray(self.lost)
+        shadow[...] = xp.where(lost, r, shadow)
+        self.rho, self.shadow2 = (xp.where(lost, self.r2, values) for values in (self.rho, self.shadow2))
+        self.beta = xp.where(lost, 0, self.beta)

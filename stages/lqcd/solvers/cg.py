@@ -1,0 +1,152 @@
+"""Conjugate gradients for many right-hand sides at once, each with its own coefficients.
+
+Hestenes and Stiefel, J. Res. NBS 49 (1952) 409, with the steps in the order
+
+    1  y += alpha p,  p = r + beta p      alpha of the step before: one pass over y, p and r
+    2  A p, p^H A p                       the product comes with the operator
+    3  alpha = |r|^2 / p^H A p,  r -= alpha A p,  beta = |r_new|^2 / |r|^2
+
+as in section 6.2 of arXiv:1710.09745. Steps 1 and 3 read or write 8 fields. All coefficients stay where the
+fields are; the host reads |r|^2 and p^H A p, on a device one step late, and does nothing but decide when to
+stop. A column that has reached its target changes no bit any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stages.lqcd.dirac.operator import LinearOperator, application
+from stages.lqcd.kernels.cg_coefficients import CGCoefficients, quotient
+from stages.lqcd.kernels.dispatch import Array, Kernels, array_module, to_device_like, to_host
+from stages.lqcd.kernels.reference.stream import Reports
+from stages.lqcd.solvers.krylov import KrylovSolver
+from stages.lqcd.solvers.recurrence import BreakdownError, Recurrence, Vector
+from stages.lqcd.solvers.solution import Status
+
+
+@dataclass(frozen=True)
+class BatchedCG(KrylovSolver):
+    """Batched CG: the right-hand sides share the operator's links, nothing else.
+
+    A right-hand side that has converged is frozen, and leaves the block as soon as one of the fixed widths
+    holds the others (`stages.lqcd.solvers.reliable.WIDTHS`).
+    """
+
+    def recurrence(self, A: LinearOperator, kernels: Kernels) -> Recurrence:
+        return _BatchedRecurrence(A, kernels)
+
+
+class _BatchedRecurrence:
+    """r, p, A p and y ``[..., width]`` of the inner precision, and the coefficients of each column."""
+
+    narrows, full = True, False
+    update_at = 0.1
+
+    def __init__(self, A: LinearOperator, kernels: Kernels) -> None:
+        self.A, self.kernels = A, kernels
+        self.lag: int = kernels.stream.LAG
+        self.p: Array = None
+        self.coefficients: CGCoefficients
+        self.reports: Reports
+        self.apply: Any = None
+        self.step: Any = None
+        self.replaced = False
+
+    @property
+    def width(self) -> int:
+        return self.r.shape[-1]
+
+    @property
+    def correction(self) -> Array:
+        """y with the share of the last step, which the next one would add; call at the end of a cycle."""
+        self.coefficients.target2[...] = np.inf  # no direction advances
+        self.kernels.cg_update.cg_advance(self.y, self.p, self.r, self.coefficients)
+        self.coefficients.alpha[...] = 0
+        return self.y
+
+    def replace(self, residual: Array, target: Vector, kept: NDArray[np.intp] | None) -> None:
+        first = self.p is None
+        if first or kept is not None:
+            self._take(residual, kept)
+        else:
+            self.r[...] = residual
+            self.reports.discard()
+        self.y[...] = 0
+        c = self.coefficients
+        c.r2[...] = c.gamma[...] = self.kernels.block_blas.norms2(self.r)
+        c.target2[...] = to_device_like(target**2, self.r)
+        self.r2, self.target2 = to_host(c.r2).copy(), target**2
+        self.replaced = not first
+        if self.replaced:
+            c.beta[...] = self._conjugation()
+
+    def start(self) -> None:
+        """Steps 1 to 3. After a replacement alpha and beta are computed from what they have to achieve: the
+        new residual, unlike the recurrence's own, is orthogonal to the old direction only up to rounding.
+        """
+        if self.replaced:
+            update, c = self.kernels.cg_update, self.coefficients
+            update.cg_advance(self.y, self.p, self.r, c)
+            self.apply()
+            c.gamma[...] = self.kernels.block_blas.dots(self.p, self.r).real
+            update.cg_residual(self.r, self.ap, c)
+            c.beta[...] = self._conjugation()
+            self.replaced = False
+        else:
+            self.step()
+        self.reports.send(self.reported)
+
+    def estimate(self) -> Vector:
+        r2, pap = self.reports.receive()[:, : self.width]
+        active, self.r2 = self.r2 > self.target2, r2
+        if (pap <= 0)[active].any():
+            raise BreakdownError(Status.INDEFINITE)
+        if not (np.isfinite(r2).all() and np.isfinite(pap[active]).all()):
+            raise BreakdownError(Status.NOT_FINITE)
+        return np.sqrt(r2)
+
+    def _take(self, residual: Array, kept: NDArray[np.intp] | None) -> None:
+        """Fields and coefficients for this residual; directions of the block's columns `kept`, or zero."""
+        self.apply = self.step = None  # they hold the fields before
+        xp = array_module(residual)
+        self.r = residual.astype(self.A.dtype, copy=False)
+        self.y = xp.empty_like(self.r)
+        coefficients = CGCoefficients.zeros(self.r)
+        if self.p is None or kept is None:
+            self.p, self.ap = xp.zeros_like(self.r), xp.empty_like(self.r)
+        else:
+            self.p, self.ap = xp.take(self.p, kept, axis=-1), xp.take(self.ap, kept, axis=-1)
+            coefficients.pap[...] = xp.take(self.coefficients.pap, kept)
+        self.coefficients = coefficients
+        self.reported = coefficients.numbers[:2]
+        self.reports = self.kernels.stream.Reports(self.reported)
+        self.apply, repeatable = application(self.A, self.kernels, self.p, self.ap, coefficients.pap)
+        fields = (self.y, self.p, self.r, self.ap)
+        step = partial(_step, self.kernels, self.apply, *fields, coefficients)
+        self.step = self.kernels.stream.repeated(step) if repeatable else step
+
+    def _conjugation(self) -> Array:
+        """beta = -(A p)^H r / p^H A p: r + beta p is conjugate to p. Exactly, it is |r|^2 / |r_old|^2."""
+        pap = self.coefficients.pap
+        return quotient(-self.kernels.block_blas.dots(self.ap, self.r).real, pap, pap > 0)
+
+
+def _step(
+    kernels: Kernels,
+    apply: Callable[[], None],
+    y: Array,
+    p: Array,
+    r: Array,
+    ap: Array,
+    coefficients: CGCoefficients,
+) -> None:
+    """Steps 1 to 3 on these arrays alone."""
+    kernels.cg_update.cg_advance(y, p, r, coefficients)
+    apply()
+    kernels.cg_update.cg_residual(r, ap, coefficients)

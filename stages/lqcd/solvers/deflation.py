@@ -1,0 +1,287 @@
+"""Block deflation: low modes of a Hermitian operator B, for solves with A = B + shift at any shift >= 0.
+
+With vectors V, gram = V^H V and projected = V^H B V, both taken of the vectors as they are stored,
+
+    guess(b) = V (V^H A V)^-1 V^H b,   V^H A V = projected + shift gram,
+
+has the least error in the norm of A of all combinations of V, however the vectors were rounded; with exact
+eigenvectors A guess(b) - b has no component along them. Their small matrices are diagonalised once, V^H B V Q
+= V^H V Q theta with Q^H V^H V Q = 1 (Rayleigh and Ritz), so that every shift is two products of matrices:
+
+    guess(b) = V Q (theta + shift)^-1 Q^H V^H b,   remainder(x) = x - V Q Q^H V^H x.
+
+As an initial guess alone it is due to R. B. Morgan, SIAM J. Matrix Anal. Appl. 16 (1995) 1154, and, for many
+right-hand sides, to A. Stathopoulos and K. Orginos, arXiv:0707.0131. Applied again to the true residual at
+each replacement it also removes the low modes that rounding has let grow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stages.lqcd.dirac.operator import LinearOperator
+from stages.lqcd.dirac.staggered import NormalOperator, SquaredDslash, StaggeredDslash
+from stages.lqcd.kernels.cholesky import Matrix
+from stages.lqcd.kernels.dispatch import Array, array_module, kernels_for, to_host
+from stages.lqcd.lattice.errors import InputError
+from stages.lqcd.lattice.geometry import EVEN, ODD
+from stages.lqcd.solvers.krylov import KrylovSolver
+from stages.lqcd.solvers.reliable import Progress
+from stages.lqcd.solvers.ritz import Ritz, RitzVectors, ritz_pairs
+from stages.lqcd.solvers.solution import Solution
+
+WIDTH = 16
+"""Vectors that B is applied to at a time."""
+
+CHECKED = 3
+"""Vectors whose residual is measured again by `Deflation.check`."""
+
+FOREIGN = 10
+"""Times the recorded residual, and ROUNDING of the largest eigenvalue, are too much for vectors of this
+operator: `Deflation.check` says what is noticed and what is not.
+"""
+ROUNDING = 1e-10
+
+ZERO_MODE = 1e-12
+"""Eigenvalues of B up to this are zero, and D_oe v vanishes: of a free naive field, where the largest is 16,
+rounding leaves 4e-15.
+"""
+
+
+@dataclass(frozen=True)
+class Deflation:
+    """vectors V ``[*shape, k]``, complex64 or complex128 where they compute, and what is known of them.
+
+    gram = V^H V and projected = V^H B V: complex128 ``[k, k]`` on the host. residuals: float64 ``[k]``,
+    |B v - rho v| of the unit vectors v, rho their Rayleigh quotients; None where nobody measured them. Blocks
+    of right-hand sides may have another precision than V: sums are taken in double.
+    """
+
+    vectors: Array
+    gram: Matrix
+    projected: Matrix
+    residuals: NDArray[np.float64] | None = None
+
+    def __post_init__(self) -> None:
+        k = self.vectors.shape[-1]
+        if k < 1 or self.gram.shape != (k, k) or self.projected.shape != (k, k):
+            raise InputError(
+                f"a deflation space of k >= 1 vectors has a Gram and a projected matrix of shape (k, k), got "
+                f"{k} vectors, {self.gram.shape} and {self.projected.shape}"
+            )
+        if self.residuals is not None and self.residuals.shape != (k,):
+            raise InputError(f"{k} vectors have as many residuals, got {self.residuals.shape}")
+
+    @classmethod
+    def of(cls, B: LinearOperator, vectors: Array) -> Self:
+        """The space of these vectors ``[*B.shape, k]``; its matrices and residuals measured in double."""
+        project, k = kernels_for(vectors).basis.project, vectors.shape[-1]
+        gram, projected, residuals = np.empty((k, k), complex), np.empty((k, k), complex), np.empty(k)
+        for first in range(0, k, WIDTH):
+            columns = np.arange(first, min(first + WIDTH, k))
+            v, bv = _applied(B, vectors, columns)
+            gram[:, columns], projected[:, columns] = (
+                to_host(project(vectors, v)),
+                to_host(project(vectors, bv)),
+            )
+            residuals[columns] = _residuals(v, bv)
+        return cls(vectors, gram, projected, residuals)
+
+    def __len__(self) -> int:
+        return len(self.gram)
+
+    @property
+    def eigenvalues(self) -> NDArray[np.float64]:
+        """Ritz values of B in the span of the vectors, float64 ``[k]``, ascending."""
+        return self.ritz.values
+
+    @cached_property
+    def ritz(self) -> Ritz:
+        """theta and Q. Raises InputError if the vectors are linearly dependent."""
+        return ritz_pairs(self.projected, self.gram)
+
+    def first(self, count: int) -> Deflation:
+        """The space of the `count` lowest vectors, a view; InputError for more than there are."""
+        if not 1 <= count <= len(self):
+            raise InputError(
+                f"{count} vectors of a deflation space that has {len(self)}: take 1 to {len(self)}, "
+                "or compute more vectors"
+            )
+        residuals = None if self.residuals is None else self.residuals[:count]
+        gram, projected = self.gram[:count, :count], self.projected[:count, :count]
+        return Deflation(self.vectors[..., :count], gram, projected, residuals)
+
+    def guess(self, shift: float, b: Array) -> Array:
+        """V (V^H A V)^-1 V^H b for A = B + shift, of the shape and dtype of b ``[*shape, N]``.
+
+        Raises InputError unless V^H A V is positive definite, and for another number of rows.
+        """
+        return self._ritz_vectors.guess(shift, b)
+
+    def remainder(self, x: Array) -> Array:
+        """x - V (V^H V)^-1 V^H x ``[*shape, N]``: the part of x that is orthogonal to all vectors."""
+        return x - self.within(x)
+
+    def within(self, x: Array) -> Array:
+        """V (V^H V)^-1 V^H x ``[*shape, N]``: the part of x in the span of the vectors."""
+        return self._ritz_vectors.within(x)
+
+    def check(self, B: LinearOperator) -> None:
+        """Raises InputError unless B v = rho v holds for some of the vectors about as well as was recorded.
+
+        Vectors of another gauge field or boundary condition are refused in every precision. A change of
+        naik_epsilon by d makes residuals of about d / 2 (measured on 4^4), and is seen where that is FOREIGN
+        times what was recorded: from 1e-9 on for vectors in double, 1e-5 in single, 1e-2 in half precision,
+        whose residuals are 2e-4. A smaller change passes; solves, which end with true residuals, lose nothing
+        but iterations. In a run the keys keep the spaces of different operators apart, however near.
+        """
+        if self.residuals is None:
+            raise InputError("this deflation space has no recorded residuals: measure it with Deflation.of")
+        chosen = np.unique(np.linspace(0, len(self) - 1, CHECKED).astype(int))
+        found, recorded = _residuals(*_applied(B, self.vectors, chosen)), self.residuals[chosen]
+        wrong = ~(found <= FOREIGN * recorded + ROUNDING * self.eigenvalues[-1])
+        if wrong.any():
+            n = int(np.argmax(wrong))
+            raise InputError(
+                f"the deflation space is not of this operator: vector {chosen[n]} has a residual of "
+                f"{found[n]:.2g}, {recorded[n]:.2g} was recorded; compute the space for this gauge field, "
+                "boundary condition and naik_epsilon"
+            )
+
+    def correction(self, A: LinearOperator) -> Callable[[Array], Array]:
+        """What `KrylovSolver.solve` takes as `deflate` for A = B + A.shift, in the precision of V."""
+        if A.shape != self.vectors.shape[:-1]:
+            raise InputError(
+                f"the deflation space has fields {self.vectors.shape[:-1]}, the operator {A.shape}"
+            )
+        shift, precision = getattr(A, "shift", 0.0), self.vectors.dtype
+        return lambda residual: self.guess(shift, residual.astype(precision, copy=False))
+
+    @cached_property
+    def _ritz_vectors(self) -> RitzVectors:
+        return RitzVectors(self.vectors, self.ritz)
+
+
+@dataclass(frozen=True)
+class StaggeredDeflation:
+    """Deflation of 4 m^2 - D^2 on both parities by vectors V on the even sites, of B = -D_eo D_oe.
+
+    The odd space is that of D_oe V, never stored. Its matrices are known: W = D_oe V has
+
+        W^H W = V^H B V,   W^H (-D_oe D_eo) W = V^H B^2 V,
+
+    and B^2 within the span of V is projected gram^-1 projected, beside what B takes out of it, of which the
+    diagonal is known: the squares of the residuals. Zero modes have no odd partner, and W none of them.
+    """
+
+    dslash: StaggeredDslash
+    even: Deflation
+
+    def of(self, parity: int) -> Deflation | OddDeflation:
+        """What has `guess` and `remainder` for fields on the sites of a parity."""
+        return self.even if parity == EVEN else self._odd
+
+    def __len__(self) -> int:
+        return len(self.even)
+
+    def first(self, count: int) -> StaggeredDeflation:
+        """The space of the `count` lowest vectors; InputError for more than there are."""
+        return StaggeredDeflation(self.dslash, self.even.first(count))
+
+    def check(self) -> None:
+        """Raises InputError unless the vectors are eigenvectors of this dslash as well as was recorded."""
+        self.even.check(SquaredDslash(self.dslash, EVEN))
+
+    def correction(self, A: NormalOperator) -> Callable[[Array], Array]:
+        """What `KrylovSolver.solve` takes as `deflate` for A.
+
+        Raises InputError where A has other links that make the vectors none of its eigenvectors.
+        """
+        if A.dslash.links is not self.dslash.links:
+            self.even.check(SquaredDslash(A.dslash, EVEN))
+        guess, precision = self.of(A.parity).guess, self.even.vectors.dtype
+        return lambda residual: guess(A.shift, residual.astype(precision, copy=False))
+
+    @cached_property
+    def _odd(self) -> OddDeflation:
+        even = self.even
+        squared = even.projected @ np.linalg.solve(even.gram, even.projected)
+        if even.residuals is not None:
+            squared += np.diag(even.gram.diagonal() * even.residuals**2)
+        kept = even.ritz.rotation[:, has_odd_partner(even.eigenvalues)]
+        gram, projected = (kept.conj().T @ matrix @ kept for matrix in (even.projected, squared))
+        theta, rotation = ritz_pairs(projected, gram)
+        return OddDeflation(self.dslash, RitzVectors(even.vectors, Ritz(theta, kept @ rotation)))
+
+
+@dataclass(frozen=True)
+class OddDeflation:
+    """Deflation on the odd sites in the space of W = D_oe V; lifted: V Q with orthonormal D_oe V Q."""
+
+    dslash: StaggeredDslash
+    lifted: RitzVectors
+
+    @property
+    def eigenvalues(self) -> NDArray[np.float64]:
+        """Ritz values of -D_oe D_eo, one for each vector with an odd partner, ascending."""
+        return self.lifted.pairs.values
+
+    def guess(self, shift: float, b: Array) -> Array:
+        """W (W^H A W)^-1 W^H b for W = D_oe V, as `Deflation.guess`; W^H = -V^H D_eo."""
+        return self._hop(ODD, self.lifted.guess(shift, -self._hop(EVEN, b)))
+
+    def remainder(self, x: Array) -> Array:
+        """x - W (W^H W)^-1 W^H x: the part of x that is orthogonal to all vectors W."""
+        return x - self.within(x)
+
+    def within(self, x: Array) -> Array:
+        """W (W^H W)^-1 W^H x: the part of x in the span of the vectors W."""
+        return self._hop(ODD, self.lifted.within(-self._hop(EVEN, x)))
+
+    def _hop(self, parity: int, x: Array) -> Array:
+        return self.dslash.astype(x.dtype).apply_to(parity, x)
+
+
+@dataclass(frozen=True)
+class DeflatedSolver:
+    """A Krylov solver that deflates: an initial guess, and the same correction at each replacement."""
+
+    solver: KrylovSolver
+    deflation: Deflation | StaggeredDeflation
+
+    def solve(
+        self,
+        A: Any,
+        b: Array,
+        x0: Array | None = None,
+        on_failure: str = "raise",
+        progress: Progress | None = None,
+    ) -> Solution:
+        """As `KrylovSolver.solve`, for A = B + A.shift; the shift is zero where A has none."""
+        return self.solver.solve(A, b, x0, on_failure, progress, self.deflation.correction(A))
+
+
+def has_odd_partner(eigenvalues: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Whether D_oe v does not vanish, of modes v of these eigenvalues of B."""
+    return eigenvalues > ZERO_MODE
+
+
+def _applied(B: LinearOperator, vectors: Array, chosen: NDArray[np.intp]) -> tuple[Array, Array]:
+    """The chosen columns v of vectors ``[*B.shape, k]`` and B v, in double precision."""
+    xp = array_module(vectors)
+    v = xp.take(vectors, xp.asarray(chosen), axis=-1).astype(np.complex128)
+    return v, B.astype(np.complex128).apply(v)
+
+
+def _residuals(v: Array, bv: Array) -> NDArray[np.float64]:
+    """|B v - rho v| / |v| with rho = v^H B v / v^H v, of each column; overwrites bv."""
+    blas = kernels_for(v).block_blas
+    norms2 = blas.norms2(v)
+    bv -= v * (blas.dots(v, bv).real / norms2)
+    return np.sqrt(to_host(blas.norms2(bv) / norms2))

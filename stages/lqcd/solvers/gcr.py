@@ -1,0 +1,214 @@
+"""Flexible GCR(k): generalised conjugate residuals for any operator, with any preconditioner.
+
+S. C. Eisenstat, H. C. Elman, M. H. Schultz, SIAM J. Numer. Anal. 20 (1983) 345, with a preconditioner that
+may change from step to step:
+
+    1  z = K r,  w = A z                        r times a power of two near 1 / |r|
+    2  w -= sum_j w_j (w_j^H w) / |w_j|^2       Gram and Schmidt on the w_j since the last restart
+    3  alpha = w^H r / |w|^2,  r -= alpha w     the shortest residual in the space so far
+
+Directions are not updated: p_k with A p_k = w_k is kept as its components in z_0 ... z_k, small matrices, and
+y is put together once, at the end. All coefficients stay where the fields are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stages.lqcd.dirac.operator import LinearOperator
+from stages.lqcd.kernels.cg_coefficients import quotient
+from stages.lqcd.kernels.dispatch import Array, Kernels, array_module, kernels_for, to_device_like, to_host
+from stages.lqcd.lattice.errors import InputError
+from stages.lqcd.solvers.krylov import KrylovSolver
+from stages.lqcd.solvers.recurrence import BreakdownError, Recurrence, Vector
+from stages.lqcd.solvers.solution import Status
+
+ROUNDING = 8
+"""Times the rounding unit: what is left of a new w, relative to it, is noise below this."""
+
+
+class Preconditioner(Protocol):
+    """What GCR needs of K: an approximate inverse of A, linear or not."""
+
+    def apply(self, x: Array) -> Array:
+        """About A^-1 x ``[..., N]``, of the dtype of x, which it may not change."""
+
+
+@dataclass(frozen=True)
+class GCR(KrylovSolver):
+    """GCR(restart): for operators that are not Hermitian, with a preconditioner that need not be linear.
+
+    restart: directions that are kept; then the true residual is taken again in the precision of b.
+    preconditioner: applied to blocks of residuals of norm about one, in its own `dtype` (complex64 or
+    complex128) if it has one, otherwise in that of the iteration.
+    """
+
+    restart: int = 10
+    preconditioner: Preconditioner | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.restart < 1:
+            raise InputError(f"restart must be at least 1, got {self.restart}")
+
+    def check_operator(self, A: LinearOperator) -> None:
+        """Any operator will do."""
+
+    def recurrence(self, A: LinearOperator, kernels: Kernels) -> Recurrence:
+        return _GCRRecurrence(A, kernels, self.restart, self.preconditioner)
+
+
+def gcr_correction(
+    A: LinearOperator,
+    r: Array,
+    steps: int,
+    tolerance: float = 0.0,
+    preconditioner: Preconditioner | None = None,
+    kernels: Kernels | None = None,
+) -> Array:
+    """y ``[*A.shape, N]`` after so many steps of GCR for A y = r, in the precision of A and r; r is kept.
+
+    A right-hand side stops where |r - A y| <= tolerance |r|; the iteration stops where all have, if that is
+    known without waiting: a device does all steps. For the cycles of a multigrid method.
+    """
+    kernels = kernels or kernels_for(r)
+    target2 = tolerance**2 * kernels.block_blas.norms2(r)
+    space = GCRSpace(A, kernels, r.copy(), steps, preconditioner, target2)
+    for _ in range(steps):
+        space.step()
+        if kernels.stream.surely(space.r2 <= target2):
+            break
+    return space.solution()
+
+
+class GCRSpace:
+    """The space of the directions z_k, z and w ``[size, ..., N]``, and the residual r, which it changes.
+
+    p_k = sum_j combinations[k, j] z_j is such that A p_k = w_k, and y = sum_j coefficients[j] z_j; complex128
+    ``[size, size, N]`` and ``[size, N]``. A right-hand side with |r|^2 <= target2 ``[N]`` changes no more.
+    """
+
+    def __init__(
+        self,
+        A: LinearOperator,
+        kernels: Kernels,
+        r: Array,
+        size: int,
+        preconditioner: Preconditioner | None,
+        target2: Array,
+    ) -> None:
+        xp, n = array_module(r), r.shape[-1]
+        self.A, self.kernels, self.preconditioner = A, kernels, preconditioner
+        self.size, self.taken = size, 0
+        self.z = xp.empty((size, *r.shape), r.dtype)
+        self.w = xp.empty_like(self.z)
+        self.noise = (ROUNDING * float(np.finfo(r.dtype).eps)) ** 2
+        self.inverse_norms2 = xp.empty((size, n))
+        self.combinations = xp.zeros((size, size, n), np.complex128)
+        self.coefficients = xp.zeros((size, n), np.complex128)
+        self.begin(r, target2)
+
+    def begin(self, r: Array, target2: Array) -> None:
+        """Forget all directions and start again at y = 0 with this residual."""
+        self.r, self.target2, self.taken = r, target2, 0
+        self.r2 = self._norms2(r[None])
+        self.coefficients[...] = 0
+
+    def step(self) -> None:
+        """Steps 1 to 3; there must be room for another direction."""
+        k, lanes = self.taken, self.kernels.lane_blas
+        w, newest = self.w[k], self.w[k : k + 1]
+        self._direct(self.z[k])
+        self.A.apply(self.z[k], w)
+        row = self.combinations[k]
+        row[k] = 1
+        sums = lanes.lane_dots(self.w[: k + 1], w)
+        if k:
+            beta = -sums[:k] * self.inverse_norms2[:k]
+            lanes.lane_update(w, self.w[:k], beta)
+            row[:k] = (beta[:, None] * self.combinations[:k, :k]).sum(axis=0)
+        norms2 = self._norms2(newest)
+        usable = (self.r2 > self.target2) & (norms2 > self.noise * sums[k].real)
+        self.inverse_norms2[k] = quotient(1.0, norms2, usable)
+        alpha = lanes.lane_dots(newest, self.r)[0] * self.inverse_norms2[k]
+        lanes.lane_update(self.r, newest, -alpha[None])
+        self.coefficients += alpha * row
+        self.r2 = self._norms2(self.r[None])
+        self.taken += 1
+
+    def solution(self) -> Array:
+        """y, a new field."""
+        y = array_module(self.r).zeros_like(self.r)
+        if self.taken:
+            self.kernels.lane_blas.lane_update(y, self.z[: self.taken], self.coefficients[: self.taken])
+        return y
+
+    def _norms2(self, field: Array) -> Array:
+        """|field|^2 of a basis ``[1, ..., N]`` of one."""
+        return self.kernels.lane_blas.lane_dots(field, field[0])[0].real
+
+    def _direct(self, z: Array) -> None:
+        """Step 1: z = K r; powers of two change no digit, and squares of small residuals do not underflow."""
+        xp = array_module(z)
+        scale = xp.exp2(-(xp.frexp(self.r2)[1] // 2)).astype(self.r.real.dtype)
+        xp.multiply(self.r, scale, out=z)
+        if self.preconditioner is not None:
+            dtype = getattr(self.preconditioner, "dtype", z.dtype)
+            z[...] = self.preconditioner.apply(z.astype(dtype, copy=False))
+
+
+class _GCRRecurrence:
+    """GCR between two restarts, in the precision of A."""
+
+    narrows = True
+    update_at = 1e-4
+    lag = 0
+
+    def __init__(
+        self, A: LinearOperator, kernels: Kernels, restart: int, preconditioner: Preconditioner | None
+    ) -> None:
+        self.A, self.kernels, self.restart, self.preconditioner = A, kernels, restart, preconditioner
+        self.space: GCRSpace | None = None
+
+    @property
+    def width(self) -> int:
+        return self._space.r.shape[-1]
+
+    @property
+    def full(self) -> bool:
+        return self._space.taken == self.restart
+
+    @property
+    def correction(self) -> Array:
+        return self._space.solution()
+
+    def replace(self, residual: Array, target: Vector, kept: NDArray[np.intp] | None) -> None:
+        r = residual.astype(self.A.dtype, copy=False)
+        target2 = to_device_like(target**2, r)
+        if self.space is None or kept is not None:
+            self.space = None  # its memory is free before there is another
+            self.space = GCRSpace(self.A, self.kernels, r, self.restart, self.preconditioner, target2)
+        else:
+            self.space.begin(r, target2)
+        self.target2, self.r2 = target**2, to_host(self.space.r2)
+
+    def start(self) -> None:
+        self._space.step()
+
+    def estimate(self) -> Vector:
+        r2, before = to_host(self._space.r2), self.r2
+        if not np.isfinite(r2).all():
+            raise BreakdownError(Status.NOT_FINITE)
+        still_open = r2 > self.target2
+        if still_open.any() and (r2 == before)[still_open].all():
+            raise BreakdownError(Status.BREAKDOWN)
+        self.r2 = r2
+        return np.sqrt(r2)
+
+    @property
+    def _space(self) -> Any:
+        return self.space

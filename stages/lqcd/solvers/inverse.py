@@ -1,0 +1,63 @@
+"""The inverse of an operator, as a solver computes it: again an operator, so that methods compose."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from stages.lqcd.dirac.operator import LinearOperator, Solver
+from stages.lqcd.kernels.dispatch import Array
+
+
+@dataclass(frozen=True)
+class Inverse:
+    """A^-1 to the solver's tolerance; `apply` raises NotConverged where the solver does."""
+
+    solver: Solver
+    operator: LinearOperator
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.operator.shape
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.operator.dtype
+
+    @property
+    def hermitian(self) -> bool:
+        return self.operator.hermitian
+
+    @property
+    def positive_definite(self) -> bool:
+        return self.operator.positive_definite
+
+    @property
+    def adjoint(self) -> Inverse:
+        return Inverse(self.solver, self.operator.adjoint)
+
+    @property
+    def flops(self) -> float:
+        """Unknown (NaN): it depends on the convergence."""
+        return float("nan")
+
+    def bytes(self, rhs: int) -> float:
+        """Unknown (NaN), as `flops`."""
+        return float("nan")
+
+    def apply(self, x: Array, out: Array | None = None) -> Array:
+        solution = self.solver.solve(self.operator, x).x
+        if out is None:
+            return solution
+        out[...] = solution
+        return out
+
+    def astype(self, dtype: Any) -> Inverse:
+        return Inverse(self.solver, self.operator.astype(dtype))
+
+
+def inverse(solver: Solver, operator: LinearOperator) -> Inverse:
+    """The operator x -> A^-1 x, solved anew at each application."""
+    return Inverse(solver, operator)

@@ -1,0 +1,58 @@
+"""Minimal residual iteration with a fixed number of steps: a smoother.
+
+    w = A r,  alpha = omega w^H r / |w|^2,  y += alpha r,  r -= alpha w
+
+with alpha of each right-hand side by itself. No convergence test: nothing waits for the host. (Y. Saad,
+Iterative Methods for Sparse Linear Systems, 2nd ed., algorithm 5.2; omega as in arXiv:1612.07873.)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from stages.lqcd.dirac.operator import LinearOperator
+from stages.lqcd.kernels.cg_coefficients import quotient
+from stages.lqcd.kernels.dispatch import Array, Kernels, array_module, kernels_for
+from stages.lqcd.lattice.errors import InputError
+
+
+class Smoothed(NamedTuple):
+    """y and the residual r - A y, both ``[..., N]``."""
+
+    y: Array
+    residual: Array
+
+
+@dataclass(frozen=True)
+class MinimalResidual:
+    """`steps` steps with under- or over-relaxation omega, in the precision of the operator and the fields."""
+
+    steps: int = 4
+    omega: float = 0.85
+    kernels: Kernels | None = None
+
+    def __post_init__(self) -> None:
+        if self.steps < 1:
+            raise InputError(f"a smoother needs at least one step, got {self.steps}")
+        if not 0 < self.omega < 2:
+            raise InputError(f"omega must lie between 0 and 2, got {self.omega}")
+
+    def relax(self, A: LinearOperator, r: Array) -> Smoothed:
+        """From y = 0 for A y = r; r ``[*A.shape, N]`` is kept."""
+        xp, kernels = array_module(r), self.kernels or kernels_for(r)
+        lanes = kernels.lane_blas
+        fields, y = xp.empty((2, *r.shape), r.dtype), xp.zeros_like(r)  # w and r, side by side for one sum
+        fields[1] = r
+        w, residual = fields
+        for _ in range(self.steps):
+            A.apply(residual, w)
+            w2, rw = lanes.lane_dots(fields, w)
+            alpha = quotient(self.omega * rw.conj(), w2.real, w2.real > 0)
+            lanes.lane_update(y, fields[1:], alpha[None])
+            lanes.lane_update(residual, fields[:1], -alpha[None])
+        return Smoothed(y, residual)
+
+    def improve(self, A: LinearOperator, b: Array, x: Array) -> None:
+        """x ``[*A.shape, N]`` after the steps for A x = b, in place; b is kept."""
+        x += self.relax(A, b - A.apply(x)).y

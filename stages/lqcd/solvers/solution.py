@@ -1,0 +1,79 @@
+"""What a solver gives back: the solution, its status and its statistics."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stages.lqcd.kernels.dispatch import Array
+
+
+class Status(Enum):
+    """How a solve ended; the value says it in words, with the remedy."""
+
+    CONVERGED = "every right-hand side reached the tolerance"
+    ITERATION_LIMIT = (
+        "the iteration limit came before the tolerance: "
+        "raise max_iterations, loosen the tolerance, or use a larger mass"
+    )
+    STAGNATED = (
+        "the true residual stopped falling above the tolerance, at the rounding of the outer precision or "
+        "because the inner one does not resolve the lowest modes: loosen the tolerance, solve in double "
+        "precision (complex128 right-hand sides, inner=None where 'single' stops), or use a larger mass"
+    )
+    BREAKDOWN = (
+        "the iteration can take no further step: its directions are orthogonal to every residual: "
+        "use a larger mass, another solver or another preconditioner"
+    )
+    DIVERGED = (
+        "the residual grew without limit: the operator has eigenvalues with negative real part, as Wilson "
+        "quarks beyond their critical kappa, or the method does not suit it: use a larger mass (a smaller "
+        "kappa), or the normal equations (NormalEquations, `cgnr` in a file), which need a regular operator "
+        "and nothing else"
+    )
+    INDEFINITE = (
+        "a search direction has p^H A p <= 0, so the operator is not positive definite: conjugate gradients "
+        "need a normal operator, staggered 4 m^2 - D^2 with m > 0 or A^H A of any other; check its sign"
+    )
+    NOT_FINITE = (
+        "a residual is NaN or infinite: check the gauge links and the right-hand sides for such values, "
+        "and scale right-hand sides that overflow"
+    )
+
+
+@dataclass(frozen=True)
+class Solution:
+    """Solution of A x = b for N right-hand sides.
+
+    x has the shape and dtype of b. residual: |b - A x| / |b| per right-hand side, float64 ``[N]``, recomputed
+    in the precision of b (0 where b is zero). history: the same as the iteration estimated it, ``[iterations
+    + 1, N]``, with the value of a right-hand side that is left out repeated. matvecs: applications of A to
+    one right-hand side, all columns of all blocks counted, in either precision. seconds: wall time.
+    """
+
+    x: Array
+    status: Status
+    iterations: int
+    residual: NDArray[np.float64]
+    history: NDArray[np.float64]
+    matvecs: int
+    seconds: float
+    extras: dict[str, Any] = field(default_factory=dict)
+
+
+class NotConverged(RuntimeError):  # noqa: N818 - it reads as the status it is
+    """A solve that missed its tolerance; `solution` holds the best x and says why."""
+
+    def __init__(self, solution: Solution, tolerance: float) -> None:
+        residual = solution.residual
+        missed = int(np.sum(~(residual <= tolerance)))
+        super().__init__(
+            f"{missed} of {residual.size} right-hand sides missed the tolerance {tolerance:g} "
+            f"(largest residual {np.max(residual, initial=0):.2g} after {solution.iterations} iterations): "
+            f"{solution.status.value}"
+        )
+        self.solution = solution

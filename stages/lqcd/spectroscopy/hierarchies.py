@@ -1,0 +1,68 @@
+"""Multigrid as a workflow names it: levels from plain numbers, and levels for who names none."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from stages.lqcd.lattice.errors import InputError
+from stages.lqcd.lattice.geometry import Lattice
+from stages.lqcd.multigrid.grid import Grid
+from stages.lqcd.multigrid.multigrid import Level, Multigrid
+from stages.lqcd.multigrid.polynomial import PolynomialSmoother
+
+FEW_SITES = 128
+"""A grid with no more sites is the coarsest."""
+FINE_COMPONENTS = 6
+"""Of a site in each chirality."""
+
+
+def multigrid_of(levels: Sequence[Mapping[str, Any]], seed: int) -> Multigrid:
+    """Multigrid of levels {aggregate, vectors, refinements, smoothing, steps, tolerance}, the finest first.
+
+    smoothing: steps before and after the coarse correction; the rest as `Level`. Raises InputError.
+    """
+    return Multigrid(tuple(_level(**level) for level in levels), seed=seed)
+
+
+def _level(*, aggregate: Sequence[int], smoothing: int, **numbers: Any) -> Level:
+    if len(aggregate) != 4:
+        raise InputError(f"an aggregate has four extents (x y z t), got {list(aggregate)}")
+    x, y, z, t = aggregate
+    smoother = PolynomialSmoother(smoothing)
+    return Level((x, y, z, t), pre=smoother, post=smoother, **numbers)
+
+
+def check_levels(levels: Sequence[Mapping[str, Any]], lattice: Lattice) -> None:
+    """Raises InputError where aggregates do not divide a grid, or have fewer components than vectors."""
+    components = FINE_COMPONENTS
+    for level, blocks in zip(levels, multigrid_of(levels, 0).aggregates(Grid(lattice.extents)), strict=True):
+        if level["vectors"] > (room := components * blocks.volume):
+            raise InputError(
+                f"{level['vectors']} near-null vectors, but an aggregate of {blocks.volume} sites of the "
+                f"{blocks.fine} grid has {room} components of each chirality: take fewer vectors or larger "
+                "aggregates"
+            )
+        components = level["vectors"]
+
+
+def default_levels(lattice: Lattice) -> list[dict[str, Any]]:
+    """Aggregates of 4 sites in a direction, 2 where 4 do not divide it or are all of it; 24 vectors.
+
+    Further levels of 2 sites and 32 vectors follow while a grid has more than 128 sites and even extents.
+    With those the vectors of the first are refined once more, and theirs once.
+    """
+    extents = lattice.extents
+    aggregate = [4 if n % 4 == 0 and n >= 8 else 2 for n in extents]
+    levels: list[dict[str, Any]] = [{"aggregate": aggregate, "vectors": 24}]
+    grid = Grid(_coarser(extents, aggregate))
+    while grid.sites > FEW_SITES and not any(n % 2 for n in grid.extents):
+        levels[0]["refinements"] = 3
+        levels.append({"aggregate": [2, 2, 2, 2], "vectors": 32, "refinements": 1})
+        grid = Grid(_coarser(grid.extents, [2, 2, 2, 2]))
+    return levels
+
+
+def _coarser(extents: Sequence[int], aggregate: Sequence[int]) -> tuple[int, int, int, int]:
+    x, y, z, t = (n // a for n, a in zip(extents, aggregate, strict=True))
+    return x, y, z, t

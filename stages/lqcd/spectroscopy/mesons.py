@@ -1,0 +1,98 @@
+"""Two-point functions of flavour-non-singlet mesons from propagators of one or of two degenerate quarks.
+
+With O_G(x) = psibar_2(x) G psi_1(x), and S(x) the propagator from the source at x0, t = t0:
+
+    C_G(p, t) = sum_x exp(-i p (x - x0)) <O_G(x, t0 + t) O_G(x0, t0)^dag>
+              = -sum_x exp(-i p (x - x0)) tr [ G S(x) Gbar gamma_5 S(x)^dag gamma_5 ]
+
+with Gbar = gamma_t G^dag gamma_t, where gamma5-Hermiticity has given the backward propagator,
+gamma_5 S(x)^dag gamma_5. The pion's is sum |S|^2; all are positive at p = 0 where the transfer
+matrix is. The time is counted from the source and wraps around the lattice: a propagator that crosses an
+antiperiodic boundary has a sign there, of which a meson holds two, so that nothing is to be done about it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stages.lqcd.kernels.dispatch import Array, array_module, to_host
+from stages.lqcd.kernels.gamma import COLOURS, GAMMA, GAMMA5, SPINS
+from stages.lqcd.lattice.errors import InputError
+from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
+from stages.lqcd.spectroscopy.gammas import DIRAC
+from stages.lqcd.spectroscopy.quark_sources import Place
+
+Momentum = tuple[int, int, int]
+"""p in units of 2 pi / L of each direction."""
+
+
+def meson_correlators(
+    propagator: Array,
+    lattice: Lattice,
+    place: Place,
+    gammas: Sequence[str],
+    momenta: Sequence[Momentum],
+) -> NDArray[np.complex128]:
+    """C_G(p, t) of one source, complex128 ``[gamma, momentum, time]`` on the host, t = 0 at the source.
+
+    propagator: ``[parity, site, 12, column]`` with 12 columns, 3 * spin + colour, or with 4, spin alone
+    (`stages.lqcd.spectroscopy.quark_sources`). Raises InputError.
+    """
+    pairs = spin_pairs(propagator, lattice, place, momenta)
+    shifted = np.roll(pairs, -place.time, axis=1)
+    correlators = np.empty((len(gammas), *shifted.shape[:2]), complex)
+    for number, name in enumerate(gammas):
+        sink, source = vertices(name)
+        # -tr [(gamma5 G) S (Gbar gamma5) S^dag], with S = [b, c] and its conjugate [a, d]
+        correlators[number] = -np.einsum("ab,cd,ptbcad->pt", sink, source, shifted, optimize=True)
+    return correlators
+
+
+def vertices(name: str) -> tuple[NDArray[np.complex128], NDArray[np.complex128]]:
+    """gamma5 G and Gbar gamma5 of a Dirac matrix. Raises InputError for an unknown one."""
+    if name not in DIRAC:
+        raise InputError(f"a Dirac matrix is one of {', '.join(DIRAC)}, got {name!r}")
+    gamma, gamma_t = DIRAC[name], GAMMA[3]
+    return GAMMA5 @ gamma, gamma_t @ gamma.conj().T @ gamma_t @ GAMMA5
+
+
+def spin_pairs(
+    propagator: Array, lattice: Lattice, place: Place, momenta: Sequence[Momentum]
+) -> NDArray[np.complex128]:
+    """sum_x exp(-i p (x - x0)) sum_colours S[b, c] S[a, d]^*, ``[momentum, time, b, c, a, d]``, on the host.
+
+    All correlators of spin matrices follow from it; it is one 16 x 16 matrix product per slice and momentum.
+    """
+    xp, sites, times = array_module(propagator), lattice.sites_per_slice, lattice.time_extent
+    columns = propagator.shape[-1]
+    if columns not in (SPINS, SPINS * COLOURS):
+        raise InputError(
+            f"mesons need a propagator of 12 columns (spin and colour) or 4 (spin), got {columns}: "
+            "give the source as many"
+        )
+    spinors = propagator.reshape(2, times, sites, SPINS, COLOURS, SPINS, -1)
+    phases = xp.asarray(np.stack([_phases(lattice, place, momentum) for momentum in momenta]))
+    pairs = xp.empty((len(momenta), times, SPINS**2, SPINS**2), complex)
+    for time in range(times):
+        # [b, c] by [parity, site, colour, source colour]
+        slices = spinors[:, time].transpose(2, 4, 0, 1, 3, 5).reshape(SPINS**2, 2 * sites, -1)
+        conjugate = slices.conj().reshape(SPINS**2, -1).T
+        for number in range(len(momenta)):
+            weighted = slices * phases[number, time][:, None]
+            pairs[number, time] = weighted.reshape(SPINS**2, -1) @ conjugate
+    return to_host(pairs).reshape(len(momenta), times, *4 * (SPINS,))
+
+
+def _phases(lattice: Lattice, place: Place, momentum: Momentum) -> NDArray[np.complex128]:
+    """exp(-i p (x - x0)) ``[time, parity * site of a slice]``; x0 = 0 for a source without a point."""
+    angle = np.zeros((2, lattice.half_volume))
+    for mu, number in enumerate(momentum):
+        start = place.point[mu] if place.point else 0
+        for parity in (EVEN, ODD):
+            distance = lattice.coordinates(parity)[:, mu] - start
+            angle[parity] += 2 * np.pi * number / lattice.extents[mu] * distance
+    by_time = angle.reshape(2, lattice.time_extent, -1).transpose(1, 0, 2)
+    return np.exp(-1j * by_time.reshape(lattice.time_extent, -1))

@@ -1,0 +1,147 @@
+"""Sources of quark propagators: point, wall, noisy wall, and fields of a user's own.
+
+A source is a block of columns ``[parity, site, 12, column]``, component 3 * spin + colour. Point, wall and
+smeared sources have 12 columns, 3 * spin + colour of the source. A noisy wall has 4, one per source spin,
+on the same noise, <eta_a(x) eta_b(y)^*> = delta_ab delta_xy, which sums over the source's colours.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stages.lqcd.kernels.dispatch import Array
+from stages.lqcd.kernels.gamma import COLOURS, COMPONENTS, SPINS
+from stages.lqcd.lattice.errors import InputError
+from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
+from stages.lqcd.noise import noise_vectors
+
+LABEL = re.compile(r"(?:x(\d+)y(\d+)z(\d+))?t(\d+)(?:n(\d+))?")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a source is: its time, the point in space where it has one, the number of its noise vector."""
+
+    time: int
+    point: tuple[int, int, int] | None = None
+    noise: int | None = None
+
+    @classmethod
+    def parse(cls, label: str) -> Place:
+        """The place that `label` names: ``x0y0z0t8``, ``t8`` or ``t8n0``. Raises InputError."""
+        found = LABEL.fullmatch(label)
+        if not found:
+            raise InputError(f"a source is named like 'x0y0z0t8', 't8' or 't8n0', got {label!r}")
+        x, y, z, time, noise = (None if part is None else int(part) for part in found.groups())
+        point = None if x is None or y is None or z is None else (x, y, z)
+        assert time is not None
+        return cls(time, point, noise)
+
+    @staticmethod
+    def names(label: str) -> bool:
+        """Whether `label` names a place."""
+        return LABEL.fullmatch(label) is not None
+
+    @property
+    def label(self) -> str:
+        """Its name, which `parse` reads."""
+        point = "" if self.point is None else "x{}y{}z{}".format(*self.point)
+        return f"{point}t{self.time}" + ("" if self.noise is None else f"n{self.noise}")
+
+
+def point_source(lattice: Lattice, place: Place, xp: ModuleType = np) -> Array:
+    """One at the place in each of the 12 components, complex128 ``[parity, site, 12, 12]``. InputError."""
+    check_place(lattice, place)
+    if place.point is None:
+        raise InputError(f"a point source has a point in space, like 'x0y0z0t8', got {place.label!r}")
+    source = _nothing(lattice, COMPONENTS, xp)
+    coordinates = np.array((*place.point, place.time))
+    source[int(coordinates.sum()) % 2, int(lattice.site(coordinates))] = xp.eye(COMPONENTS)
+    return source
+
+
+def wall_source(lattice: Lattice, place: Place, xp: ModuleType = np) -> Array:
+    """One on every site of a time slice, complex128 ``[parity, site, 12, 12]``; for a fixed gauge.
+
+    Raises InputError. Without gauge fixing the parts that are not gauge covariant average to zero
+    over configurations, as noise.
+    """
+    check_place(lattice, place)
+    source = _nothing(lattice, COMPONENTS, xp)
+    source[:, slice_sites(lattice, place.time)] = xp.eye(COMPONENTS)
+    return source
+
+
+def z2_wall_source(lattice: Lattice, place: Place, label: str, seed: int, xp: ModuleType = np) -> Array:
+    """Z2 noise on a time slice for each source spin, complex128 ``[parity, site, 12, 4]``.
+
+    The noise is that of (seed, configuration's `label`, number) everywhere on the lattice
+    (`stages.lqcd.noise.vectors`), here divided by the square root of the slice's volume: correlators estimate
+    the mean over the slice's points of those of point sources. Raises InputError.
+    """
+    check_place(lattice, place)
+    source, sites = _nothing(lattice, SPINS, xp), slice_sites(lattice, place.time)
+    amplitude = (2 * lattice.sites_per_slice) ** -0.5
+    for parity in (EVEN, ODD):
+        noise = noise_vectors(lattice, parity, label, seed, [place.noise or 0], "z2", xp=xp)[sites, :, 0]
+        for spin in range(SPINS):
+            source[parity, sites, COLOURS * spin : COLOURS * (spin + 1), spin] = amplitude * noise
+    return source
+
+
+def read_source(path: Path, lattice: Lattice) -> NDArray[np.complex128]:
+    """A source from a NumPy file, ``[parity, site, 12, column]``.
+
+    The file holds complex numbers ``[t, z, y, x, spin, colour]`` or ``[t, z, y, x, spin, colour, column]`` in
+    the DeGrand-Rossi basis. Raises InputError.
+    """
+    x, y, z, t = lattice.extents
+    shape = (t, z, y, x, SPINS, COLOURS)
+    try:
+        field = np.load(path, allow_pickle=False)
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} cannot be read as a NumPy file of a source: {error}") from None
+    if not isinstance(field, np.ndarray):
+        raise InputError(f"{path} holds several NumPy arrays: save the source alone, by numpy.save")
+    if not np.iscomplexobj(field) or field.shape[:6] != shape or field.ndim > 7:
+        raise InputError(
+            f"{path} holds {field.dtype} {field.shape}, but a source on {lattice} is complex {shape}, "
+            "t z y x spin colour, with a last axis where there are several columns"
+        )
+    if not np.isfinite(field).all():
+        raise InputError(f"{path} holds numbers that are not finite: write the source again")
+    flat = field.reshape(lattice.volume, COMPONENTS, -1).astype(complex)
+    return np.stack([flat[lattice.lexicographic(parity)] for parity in (EVEN, ODD)])
+
+
+def first_time(source: NDArray, lattice: Lattice) -> int:
+    """The first time slice on which a source is not zero. Raises InputError where it is zero everywhere."""
+    slices = source.reshape(2, lattice.time_extent, -1).any(axis=(0, 2))
+    if not slices.any():
+        raise InputError("a source is zero everywhere, and has no propagator: check how it was made")
+    return int(np.argmax(slices))
+
+
+def slice_sites(lattice: Lattice, time: int) -> slice:
+    """The sites of a time slice on one parity."""
+    return slice(time * lattice.sites_per_slice, (time + 1) * lattice.sites_per_slice)
+
+
+def check_place(lattice: Lattice, place: Place) -> None:
+    """Raises InputError for a place that is not on the lattice."""
+    spatial = place.point or (0, 0, 0)
+    for name, value, extent in zip("xyzt", (*spatial, place.time), lattice.extents, strict=True):
+        if not 0 <= value < extent:
+            raise InputError(
+                f"a source at {name} = {value} is outside the lattice {lattice}: take 0 to {extent - 1}"
+            )
+
+
+def _nothing(lattice: Lattice, columns: int, xp: ModuleType) -> Array:
+    return xp.zeros((2, lattice.half_volume, COMPONENTS, columns), complex)

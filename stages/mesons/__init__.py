@@ -1,0 +1,1 @@
+"""Stages of mesons: sources, multigrid setups, propagators, two-point functions."""

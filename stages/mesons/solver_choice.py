@@ -1,0 +1,85 @@
+"""The stage that measures solvers on the first sources of a campaign and takes the cheapest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, NamedTuple
+
+import numpy as np
+
+from pipeline import At, Chunks, Dims, Resources, stage
+from stages.lqcd.dirac.wilson import WilsonOperator
+from stages.lqcd.spectroscopy.chooser import Candidate, cheapest, measure
+from stages.lqcd.spectroscopy.hierarchies import multigrid_of
+from stages.lqcd.spectroscopy.methods import MULTIGRID, SOLVERS, make_method
+from stages.mesons.sources import FirstSources, Sources
+
+
+class SolverChoice(NamedTuple):
+    """What each method took for a block of right-hand sides; NaN where it failed, as its record says."""
+
+    chosen: Annotated[np.ndarray, Dims()]
+    """int64, position along `solver` of the cheapest."""
+    setup_seconds: Annotated[np.ndarray, Dims("solver")]
+    """Once per configuration."""
+    seconds_per_rhs: Annotated[np.ndarray, Dims("solver")]
+    iterations: Annotated[np.ndarray, Dims("solver")]
+    residual: Annotated[np.ndarray, Dims("solver")]
+    """Largest |b - A x| / |b| of the system solved."""
+
+
+@stage(
+    version="1",
+    over=("config",),
+    resources=Resources(device=1),
+    unkeyed=("planned", "max_iterations", "block"),
+    backend_in_key=True,
+    labels={"solver": SOLVERS},
+)
+def solver_choice(
+    operator: WilsonOperator,
+    sources: Chunks[Sources | FirstSources],
+    *,
+    at: At,
+    planned: int,
+    tolerance: float,
+    precision: str = "double-single",
+    max_iterations: int = 20_000,
+    block: int = 24,
+    levels: Sequence[Mapping[str, Any]],
+    seed: int,
+) -> SolverChoice:
+    """The cheapest method for `planned` right-hand sides per configuration, setup included.
+
+    Each of `stages.lqcd.spectroscopy.methods.SOLVERS` solves the first `block` columns of the sources; levels
+    and seed are those of multigrid. The choice stands when a campaign grows: how many right-hand sides were
+    planned when it was made is recorded, and is in no key; nor are timings reproducible. Raises InputError
+    where no method reaches the tolerance.
+    """
+    _, first = next(iter(sources))
+    fields = first.fields.reshape(*first.fields.shape[:3], -1)[..., :block].copy()
+
+    def candidate(name: str) -> Candidate:
+        if name != MULTIGRID:
+            return Candidate(name, lambda tol: make_method(name, precision, tol, max_iterations))
+        made = multigrid_of(levels, seed)
+        return Candidate(
+            name, lambda tol: make_method(name, precision, tol, max_iterations, made.setup(operator))
+        )
+
+    candidates = [candidate(name) for name in SOLVERS]
+    trials = measure(operator, fields, candidates, tolerance, planned, lambda *done: at.progress(*done))
+    chosen = cheapest(trials, planned)
+    at.record(
+        chosen=trials[chosen].name,
+        planned=planned,
+        columns=fields.shape[-1],
+        how={trial.name: trial.how for trial in trials},
+    )
+    return SolverChoice(
+        np.array(chosen),
+        *(
+            np.array([getattr(trial, name) for trial in trials])
+            for name in ("setup_seconds", "seconds_per_rhs", "iterations", "residual")
+        ),
+    )

@@ -1,0 +1,98 @@
+"""Stages that make the sources of propagators, on the device that solves. They are transient."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, NamedTuple
+
+import numpy as np
+
+from pipeline import At, Dims, stage
+from stages.ensemble.configuration import GaugeLinks
+from stages.ensemble.staggered_operator import on_device
+from stages.lqcd.kernels.dispatch import Array, array_module_of
+from stages.lqcd.spectroscopy import quark_sources as sources
+from stages.lqcd.spectroscopy.quark_sources import Place
+from stages.lqcd.spectroscopy.smearing import gaussian_smeared
+
+
+class Sources(NamedTuple):
+    """Sources in the DeGrand-Rossi basis, complex128, component and column 3 * spin + colour."""
+
+    fields: Annotated[np.ndarray, Dims("parity", "site", "component", "source", "column")]
+    """12 columns, or 4, the spins, where noise does the colours (`stages.lqcd.spectroscopy.quark_sources`).
+    """
+    time: Annotated[np.ndarray, Dims("source")]
+    """int64, the time slice of each."""
+
+
+@dataclass(frozen=True, eq=False)
+class FirstSources:
+    """Sources in the DeGrand-Rossi basis: complex128 ``[parity, site, component, column]``.
+
+    Component 3 * spin + colour; columns of a chunk of sources, which may be several.
+    """
+
+    fields: Array
+
+
+@stage(version="1", over=("config", "source"), transient=True)
+def point_sources(gauge: GaugeLinks, *, at: At) -> Sources:
+    """At the points that coordinates name: ``x0y0z0t8``. Raises InputError."""
+    xp = array_module_of(at.backend)
+    return _sources(at, lambda place: sources.point_source(gauge.lattice, place, xp))
+
+
+@stage(version="1", over=("config", "source"), transient=True)
+def smeared_sources(gauge: GaugeLinks, *, at: At, width: float, steps: int) -> Sources:
+    """Point sources smeared on their time slice with the configuration's own links. Raises InputError.
+
+    chi <- chi + width^2 / (4 steps) Laplacian chi, `steps` times (`stages.lqcd.spectroscopy.smearing`).
+    """
+    xp, lattice = array_module_of(at.backend), gauge.lattice
+    links = on_device(gauge.links, at.backend)
+
+    def smeared(place: Place) -> Array:
+        point = sources.point_source(lattice, place, xp)
+        return gaussian_smeared(point, links, lattice, place.time, width, steps)
+
+    return _sources(at, smeared)
+
+
+@stage(version="1", over=("config", "source"), transient=True)
+def wall_sources(gauge: GaugeLinks, *, at: At) -> Sources:
+    """Ones on the time slices that coordinates name: ``t8``; links are not gauge-fixed. Raises InputError."""
+    xp = array_module_of(at.backend)
+    return _sources(at, lambda place: sources.wall_source(gauge.lattice, place, xp))
+
+
+@stage(version="1", over=("config", "source"), transient=True)
+def z2_wall_sources(gauge: GaugeLinks, *, at: At, seed: int) -> Sources:
+    """Z2 noise on a time slice, spin by spin: ``t8n0`` is vector 0 on slice 8. Raises InputError.
+
+    The noise is a function of seed, the configuration's label, the vector's number and the site.
+    """
+    xp, label = array_module_of(at.backend), str(at.one("config"))
+    return _sources(at, lambda place: sources.z2_wall_source(gauge.lattice, place, label, seed, xp))
+
+
+@stage(version="1", over=("source", "config"), transient=True)
+def file_sources(gauge: GaugeLinks, *, at: At, path: Path) -> Sources:
+    """A user's source, the same for every configuration, from a NumPy file (`sources.read_source`).
+
+    Its time is the first slice on which it is not zero. Raises InputError.
+    """
+    lattice = gauge.lattice
+    field = sources.read_source(path, lattice)
+    time = sources.first_time(field, lattice)
+    return Sources(on_device(field[..., None, :], at.backend), np.array([time]))
+
+
+def _sources(at: At, make: Callable[[Place], Array]) -> Sources:
+    """The sources at the places that the chunk's coordinates name."""
+    places = [Place.parse(str(label)) for label in at["source"]]
+    xp = array_module_of(at.backend)
+    fields = xp.stack([make(place) for place in places], axis=-2)
+    return Sources(fields, np.array([place.time for place in places]))

@@ -1,6 +1,0 @@
-"""Stochastic sources: counter-based noise that no layout, chunk or worker can alter, and its dilution."""
-
-from stages.noise.dilution import Dilution, Partition, Subset, dilute
-from stages.noise.vectors import noise_vectors
-
-__all__ = ["Dilution", "Partition", "Subset", "dilute", "noise_vectors"]

@@ -1,0 +1,1 @@
+"""What stages of several folders need."""

@@ -1,0 +1,157 @@
+"""Lanczos on many systems at once: against dense diagonalisation, closed forms and single runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from stages.lqcd.eigen.batched_lanczos import BatchedLanczos
+from stages.lqcd.eigen.eigenpairs import EigenpairsNotConverged, EigenStatus
+from stages.lqcd.kernels import reference
+from stages.lqcd.lattice.errors import InputError
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """A Hermitian operator of dense diagonal blocks ``[S, n, n]``; fields ``[S n, N]``."""
+
+    matrices: np.ndarray
+    hermitian: bool = True
+
+    @property
+    def shape(self):
+        return (self.matrices.shape[0] * self.matrices.shape[1],)
+
+    @property
+    def dtype(self):
+        return self.matrices.dtype
+
+    def apply(self, x, out=None):
+        result = (self.matrices @ x.reshape(*self.matrices.shape[:2], -1)).reshape(x.shape)
+        if out is None:
+            return result
+        out[...] = result
+        return out
+
+
+class Constant(Blocks):
+    """36, whose powers are exact but for the last digits of each."""
+
+    def affine(self, a, b, x, out):
+        np.multiply(a + 36 * b, x, out=out)
+
+
+def blocks(spectra, dtype=complex, seed=3):
+    """Operators with these eigenvalues, each in a random basis."""
+    rng = np.random.default_rng(seed)
+    n = len(spectra[0])
+    made = []
+    for values in spectra:
+        Q = np.linalg.qr(rng.normal(size=(n, n)) + 1j * rng.normal(size=(n, n)))[0]
+        made.append((Q * values) @ Q.conj().T)
+    return Blocks(np.array(made, dtype))
+
+
+def lanczos(vectors, block, **options):
+    return BatchedLanczos(vectors, block, kernels=reference, **options)
+
+
+def check(A, found, tolerance, limit):
+    n = A.matrices.shape[1]
+    vectors = found.vectors.astype(complex)
+    k = vectors.shape[2]
+    assert found.status is EigenStatus.CONVERGED and vectors.shape == (len(A.matrices), n, k)
+    gram = vectors.conj().swapaxes(1, 2) @ vectors
+    assert np.abs(gram - np.eye(k)).max() < limit
+    residuals = np.linalg.norm(A.matrices @ vectors - vectors * found.values[:, None], axis=1)
+    np.testing.assert_allclose(found.residuals, residuals, atol=limit * 10)
+    assert residuals.max() <= tolerance * np.abs(np.linalg.eigvalsh(A.matrices)).max()
+    expected = np.linalg.eigvalsh(A.matrices.astype(complex))[:, :k]
+    np.testing.assert_allclose(found.values, expected, atol=limit * 100)
+
+
+@pytest.mark.parametrize("block", [1, 4, 16])
+def test_systems_of_different_spectra(block):
+    """Uniform, clustered at the lower end, and with a gap; block sizes agree to 1e-10."""
+    spectra = [np.linspace(0.1, 10, 300), np.linspace(0.05, 3, 300) ** 2, np.r_[1.0:4:12j, 6:10:288j]]
+    A = blocks(spectra)
+    found = lanczos(12, block, tolerance=1e-11).solve(A, 3)
+    check(A, found, 1e-11, 1e-12)
+    for values, spectrum in zip(found.values, spectra, strict=True):
+        np.testing.assert_allclose(values, np.sort(spectrum)[:12], rtol=1e-10)
+
+
+@pytest.mark.parametrize("block", [1, 4])
+def test_multiplicities_above_the_block(block):
+    """Six and ten copies, in one of two systems: a fresh block finds those that a Krylov space cannot."""
+    degenerate = np.r_[np.full(6, 1.0), np.full(10, 1.5), np.linspace(2, 9, 284)]
+    A = blocks([degenerate, np.linspace(0.5, 8, 300)])
+    found = lanczos(14, block, tolerance=1e-10).solve(A, 2)
+    check(A, found, 1e-10, 1e-11)
+
+
+def test_a_spectrum_of_few_points():
+    """The Krylov space ends after five steps; random columns go on."""
+    A = blocks([np.repeat([1.0, 2, 3, 4, 5], 60), np.repeat([1.0, 1.5, 3, 4, 5], 60)])
+    check(A, lanczos(20, 4, tolerance=1e-10).solve(A, 2), 1e-10, 1e-10)
+
+
+def test_nothing_but_rounding_to_go_on_with():
+    """All that an application gives lies in the basis, which takes up more and more of the space."""
+    A = Constant(np.broadcast_to(36.0 * np.eye(96, dtype=complex), (2, 96, 96)))
+    check(A, lanczos(3, 8, tolerance=1e-10).solve(A, 2), 1e-10, 1e-11)
+
+
+@pytest.mark.parametrize(
+    "spectra",
+    [
+        pytest.param([np.zeros(300), np.linspace(0.1, 36, 300)], id="a system of zeros"),
+        pytest.param([np.linspace(0.01, 1, 300), np.linspace(20, 36, 300)], id="one below the other"),
+    ],
+)
+def test_spectra_that_have_little_in_common(spectra):
+    A = blocks(spectra)
+    check(A, lanczos(6, 4, tolerance=1e-10).solve(A, 2), 1e-10, 1e-11)
+
+
+def test_spectra_that_no_filter_serves():
+    """Pairs with small residuals that are not the lowest are not given back."""
+    A = blocks([np.linspace(0.01, 1, 300), np.linspace(35, 36, 300)])
+    with pytest.raises(EigenpairsNotConverged, match=r"0 of 20 .* solve such systems"):
+        lanczos(10, 4, tolerance=1e-10).solve(A, 2)
+
+
+def test_single_precision():
+    A = blocks([np.linspace(0.1, 10, 300), np.linspace(0.2, 10, 300)], np.complex64)
+    check(A, lanczos(10, 4, tolerance=1e-5).solve(A, 2), 1.1e-5, 3e-6)
+
+
+def test_what_people_are_told():
+    A, told = blocks([np.linspace(0.1, 10, 300)] * 2), []
+    found = lanczos(10, 4, tolerance=1e-10).solve(A, 2, progress=lambda *done: told.append(done))
+    assert [restarts for restarts, *_ in told] == list(range(1, found.restarts + 1))
+    assert told[-1][1:3] == (20, 20) and told[-1][3] <= 1e-9
+    with pytest.raises(EigenpairsNotConverged, match=r"of 20 eigenpairs missed .* 1 restarts.*raise max_res"):
+        lanczos(10, 4, tolerance=1e-12, max_restarts=1).solve(A, 2)
+
+
+def test_refusals():
+    A = blocks([np.linspace(0.1, 10, 64)] * 2)
+    for options, message in (
+        ({"vectors": 0}, "at least 1, got 0"),
+        ({"vectors": 2, "block": 33}, "must be 1 to 32, got 33"),
+        ({"vectors": 2, "tolerance": 2.0}, "between 0 and 1, got 2"),
+        ({"vectors": 2, "max_restarts": 0}, "max_restarts must be at least 1"),
+    ):
+        with pytest.raises(InputError, match=message):
+            BatchedLanczos(**options)
+    with pytest.raises(InputError, match="leave no room for Lanczos"):
+        lanczos(20, 4).solve(A, 2)
+    with pytest.raises(InputError, match="on 3 systems needs a Hermitian operator of as many equal blocks"):
+        lanczos(4, 1).solve(A, 3)
+    with pytest.raises(InputError, match="stay above about 1e-14"):
+        lanczos(4, 1, tolerance=1e-15).solve(A, 2)
+    with pytest.raises(InputError, match="gives zero"):
+        lanczos(4, 1).solve(Blocks(np.zeros((2, 64, 64), complex)), 2)

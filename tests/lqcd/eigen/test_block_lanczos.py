@@ -1,0 +1,230 @@
+"""Block Lanczos against dense matrices, closed forms of the free field and MILC's eigenvalues."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from dense_operator import DenseOperator, hermitian
+
+from stages.lqcd.dirac.staggered import NormalOperator, SquaredDslash, StaggeredDslash
+from stages.lqcd.eigen.block_lanczos import BlockLanczos
+from stages.lqcd.eigen.eigenpairs import EigenpairsNotConverged, EigenStatus
+from stages.lqcd.gauge.hisq import hisq_links, naive_links
+from stages.lqcd.kernels.dispatch import array_module, to_device_like, to_host
+from stages.lqcd.lattice.errors import InputError
+from stages.lqcd.lattice.formats import read_gauge
+from stages.lqcd.lattice.geometry import Lattice
+
+
+class Checkpoint:
+    """Keeps what was saved last, and ends the run after so many saves."""
+
+    def __init__(self, saves: int | None = None) -> None:
+        self.arrays: dict[str, Any] | None = None
+        self.saves = saves
+
+    def load(self):
+        return self.arrays
+
+    def save(self, state):
+        self.arrays = {name: np.array(array) for name, array in state().items()}
+        if self.saves is not None:
+            self.saves -= 1
+            if self.saves == 0:
+                raise KeyboardInterrupt
+
+
+def milc_operator(reference_data, entry, backend):
+    configuration = read_gauge(reference_data / entry["files"][0])
+    links = hisq_links(
+        backend.xp.asarray(configuration.links), configuration.lattice, boundary="antiperiodic",
+        naik_epsilon=entry["values"]["eps"], kernels=backend.kernels,
+    )  # fmt: skip
+    return SquaredDslash(StaggeredDslash(links, kernels=backend.kernels))
+
+
+def free_operator(extent, backend):
+    lattice = Lattice((extent,) * 4)
+    unit = np.broadcast_to(np.eye(3, dtype=complex), (4, 2, lattice.half_volume, 3, 3))
+    links = naive_links(backend.xp.asarray(unit.copy()), lattice, boundary="antiperiodic")
+    return SquaredDslash(StaggeredDslash(links, kernels=backend.kernels))
+
+
+def free_spectrum(extent):
+    """4 sum_mu sin^2 p_mu over all momenta, each with three colours, half of them on even sites."""
+    space = 4 * np.sin(2 * np.pi * np.arange(extent) / extent) ** 2
+    time = 4 * np.sin(2 * np.pi * (np.arange(extent) + 0.5) / extent) ** 2
+    sums = space[:, None, None, None] + space[:, None, None] + space[:, None] + time
+    return np.sort(np.repeat(sums.ravel(), 3))[::2]
+
+
+def check(pairs, A, kernels):
+    """Orthonormal vectors with the recorded residuals."""
+    vectors = pairs.vectors
+    gram = to_host(kernels.basis.project(vectors, vectors))
+    assert abs(gram - np.eye(len(gram))).max() < 1e-9
+    residuals = []
+    for first in range(0, len(gram), 16):
+        block = array_module(vectors).ascontiguousarray(vectors[..., first : first + 16])
+        image = A.apply(block) - block * to_device_like(pairs.values[first : first + 16], block)
+        residuals.extend(np.sqrt(to_host(kernels.block_blas.norms2(image))))
+    np.testing.assert_allclose(residuals, pairs.residuals, atol=1e-12)
+    assert pairs.status is EigenStatus.CONVERGED
+
+
+@pytest.mark.parametrize("block", [1, 16, pytest.param(4, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", ["l4444", pytest.param("l8888", marks=pytest.mark.slow)])
+def test_eigenvalues_are_milcs(reference_data, expected, backend, block, name):
+    entry = expected[f"hisq:eigs_{name}"]
+    A = milc_operator(reference_data, entry, backend)
+    reference = np.array(entry["values"]["eig"])
+    pairs = BlockLanczos(len(reference), block, kernels=backend.kernels).solve(A, backend.xp)
+    np.testing.assert_allclose(pairs.values, reference, rtol=entry["rtol"])
+    check(pairs, A, backend.kernels)
+
+
+def test_full_spectrum_and_part_of_it_agree_with_a_dense_diagonalisation(reference_data, expected, backend):
+    A = milc_operator(reference_data, expected["hisq:eigs_l4444"], backend)
+    size = int(np.prod(A.shape))
+    unit = backend.xp.eye(size, dtype=complex).reshape(*A.shape, size)
+    columns = [A.apply(backend.xp.ascontiguousarray(unit[..., i : i + 48])) for i in range(0, size, 48)]
+    dense = np.linalg.eigvalsh(np.concatenate([to_host(c) for c in columns], -1).reshape(size, size))
+    full = BlockLanczos(size, 16, kernels=backend.kernels).solve(A, backend.xp)
+    np.testing.assert_allclose(full.values, dense, rtol=1e-12)
+    check(full, A, backend.kernels)
+    blocks = [BlockLanczos(20, b, kernels=backend.kernels).solve(A, backend.xp).values for b in (1, 4, 16)]
+    for values in blocks:
+        np.testing.assert_allclose(values, dense[:20], rtol=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("extent", "vectors", "block"),
+    [
+        pytest.param(4, 60, 1, marks=pytest.mark.slow),
+        pytest.param(4, 100, 5, marks=pytest.mark.slow),
+        (4, 10, 5),
+        (4, 150, 7),
+        (4, 192, 16),
+        (4, 384, 32),
+        *(pytest.param(8, k, b, marks=pytest.mark.slow) for k, b in ((60, 1), (130, 4), (130, 16), (60, 32))),
+    ],
+)
+def test_degenerate_eigenvalues_have_their_full_multiplicity(backend, extent, vectors, block):
+    A = free_operator(extent, backend)
+    pairs = BlockLanczos(vectors, block, kernels=backend.kernels).solve(A, backend.xp)
+    np.testing.assert_allclose(pairs.values, free_spectrum(extent)[:vectors], atol=1e-11)
+    check(pairs, A, backend.kernels)
+
+
+@pytest.mark.parametrize("subspace", [12, 40])
+def test_a_single_vector_finds_every_copy_in_any_subspace(subspace):
+    """The confirmation needs several cycles of its own in the small one."""
+    spectrum = np.concatenate([[0.5] * 4, [0.6] * 3, np.linspace(0.9, 4, 293)])
+    A = DenseOperator(hermitian(79, spectrum))
+    pairs = BlockLanczos(8, 1, subspace=subspace, degree=12).solve(A)
+    np.testing.assert_allclose(pairs.values, np.sort(spectrum)[:8], atol=1e-11)
+
+
+@pytest.mark.parametrize("block", [1, 3])
+def test_clusters_and_negative_eigenvalues_of_any_hermitian_operator(block):
+    rng = np.random.default_rng(77)
+    wanted = np.concatenate([[-2.0] * 7, -1.9 + 1e-7 * np.arange(6), [-1.7, -1.7, -1.5]])
+    spectrum = np.concatenate([wanted, rng.uniform(-1.2, 5, 600 - wanted.size)])
+    A = DenseOperator(hermitian(78, spectrum))
+    pairs = BlockLanczos(16, block).solve(A)
+    np.testing.assert_allclose(pairs.values, wanted, atol=1e-11)
+    assert pairs.residuals.max() <= 1e-10 * 5
+    assert pairs.matvecs == A.applications
+
+
+def test_the_mass_only_shifts(reference_data, expected, backend):
+    B = milc_operator(reference_data, expected["hisq:eigs_l4444"], backend)
+    A = NormalOperator(B.dslash, 0.3)
+    massless, massive = (BlockLanczos(8, 8, kernels=backend.kernels).solve(op, backend.xp) for op in (B, A))
+    np.testing.assert_allclose(massive.values - A.shift, massless.values, rtol=1e-11)
+
+
+def test_single_precision(reference_data, expected, backend):
+    B = milc_operator(reference_data, expected["hisq:eigs_l4444"], backend)
+    pairs = BlockLanczos(12, 4, tolerance=1e-5, kernels=backend.kernels).solve(B.astype("c8"), backend.xp)
+    assert pairs.vectors.dtype == np.complex64
+    np.testing.assert_allclose(pairs.values, expected["hisq:eigs_l4444"]["values"]["eig"][:12], rtol=1e-5)
+    with pytest.raises(InputError, match=r"single precision stay above about 6e-06 .* or double"):
+        BlockLanczos(12, 4).solve(B.astype("c8"), backend.xp)
+
+
+def test_a_window_below_wanted_eigenvalues_is_corrected():
+    spectrum = np.linspace(0.1, 10, 600)
+    A = DenseOperator(hermitian(81, spectrum))
+    pairs = BlockLanczos(12, 4, window=(0.15, 10.5), degree=20).solve(A)
+    np.testing.assert_allclose(pairs.values, spectrum[:12], rtol=1e-10)
+    assert pairs.window[0] > spectrum[11] and pairs.extras["moved_windows"] > 0
+
+
+def test_a_window_that_amplifies_the_upper_end_is_refused_with_the_numbers():
+    A = DenseOperator(hermitian(82, np.linspace(0.1, 10, 300)))
+    with pytest.raises(InputError, match=r"\(1, 8\).*at least 9\.\d+.*upper end of 10"):
+        BlockLanczos(4, 2, window=(1, 8)).solve(A)
+
+
+def test_a_killed_run_goes_on_with_the_same_bits():
+    A = DenseOperator(hermitian(83, np.linspace(0.01, 3, 450) ** 2))
+    method = BlockLanczos(10, 3, degree=6)
+    undisturbed = method.solve(A)
+    checkpoint = Checkpoint(saves=2)
+    with pytest.raises(KeyboardInterrupt):
+        method.solve(A, checkpoint=checkpoint)
+    checkpoint.saves = None
+    resumed = method.solve(A, checkpoint=checkpoint)
+    assert undisturbed.restarts == resumed.restarts > 3
+    assert np.array_equal(resumed.values, undisturbed.values)
+    assert np.array_equal(resumed.vectors, undisturbed.vectors)
+    assert resumed.matvecs == undisturbed.matvecs and resumed.history == undisturbed.history
+    with pytest.raises(InputError, match="another run"):
+        replace(method, vectors=11).solve(A, checkpoint=checkpoint)
+
+
+def test_progress_and_the_limit_of_restarts():
+    A = DenseOperator(hermitian(84, np.linspace(0.01, 3, 450) ** 2))
+    seen = []
+    with pytest.raises(EigenpairsNotConverged, match=r"after 2 restarts.*raise max_restarts") as failure:
+        BlockLanczos(10, 3, degree=4, max_restarts=2).solve(A, progress=lambda *report: seen.append(report))
+    assert [report[0] for report in seen] == [1, 2] and seen[-1][2] == 10
+    assert failure.value.eigenpairs.history == [(r, c, x) for r, c, _, x in seen]
+    pairs = BlockLanczos(10, 3, degree=4, max_restarts=2).solve(A, on_failure="return")
+    assert pairs.status is EigenStatus.RESTART_LIMIT and len(pairs.values) == 10
+
+
+def test_bad_input_is_answered_with_the_numbers(monkeypatch):
+    A = DenseOperator(hermitian(85, np.linspace(1, 2, 60)))
+    for arguments, message in (
+        ({"vectors": 0}, "at least 1"),
+        ({"vectors": 4, "block": 33}, "1 to 32"),
+        ({"vectors": 4, "tolerance": 0}, "between 0 and 1"),
+        ({"vectors": 4, "window": (3, 1)}, "low < high"),
+        ({"vectors": 4, "degree": 0}, "at least 1"),
+    ):
+        with pytest.raises(InputError, match=message):
+            BlockLanczos(**arguments)
+    with pytest.raises(InputError, match=r"61 eigenvectors.*dimension 60.*at most 60"):
+        BlockLanczos(61).solve(A)
+    with pytest.raises(InputError, match=r"subspace of 6 .*at least 12"):
+        BlockLanczos(4, 4, subspace=6).solve(A)
+    with pytest.raises(InputError, match="NaN or infinite: check the gauge links"):
+        BlockLanczos(4).solve(DenseOperator(np.full((60, 60), np.nan)))
+    A.hermitian = False
+    with pytest.raises(InputError, match="Hermitian"):
+        BlockLanczos(4).solve(A)
+
+
+def test_too_little_memory_names_the_number_of_vectors_that_fit(monkeypatch):
+    A = DenseOperator(hermitian(86, np.linspace(1, 2, 3)))
+    A.shape = (10**6, 3)
+    method = BlockLanczos(1000, 8)
+    free = BlockLanczos(100, 8).memory(A) + 1
+    monkeypatch.setattr("stages.lqcd.eigen.block_lanczos.available_bytes", lambda xp: free)
+    with pytest.raises(InputError, match=r"1000 eigenvectors take .* GiB are free: at most 100 vectors fit"):
+        method.solve(A)

@@ -1,0 +1,79 @@
+"""Fat and long links against their definition: a sum over paths, each multiplied out link by link."""
+
+from itertools import permutations, product
+
+import numpy as np
+import pytest
+
+from stages.lqcd.gauge.fat_links import Paths, fat_links, long_links
+from stages.lqcd.kernels.dispatch import to_host
+from stages.lqcd.lattice.geometry import Lattice
+from stages.lqcd.lattice.layout import gauge_to_lexicographic
+
+LATTICE = Lattice((4, 2, 6, 4))
+PATHS = Paths(one=0.31, three=-0.17, five=0.057, seven=0.0131, lepage=-0.083)
+
+
+def along(links, path):
+    """Product of lexicographic links along `path`: +d is a step in direction d - 1, -d a step back."""
+    result, here = np.eye(3), np.zeros(4, int)
+    for step in path:
+        mu = abs(step) - 1
+        here[mu] -= step < 0
+        link = np.roll(links[..., mu, :, :], tuple(-here[::-1]), axis=(0, 1, 2, 3))
+        result = result @ (link if step > 0 else link.conj().swapaxes(-1, -2))
+        here[mu] += step > 0
+    return result
+
+
+def fat_by_definition(links, paths, mu):
+    others = [nu + 1 for nu in range(4) if nu != mu]
+    result = paths.one * along(links, [mu + 1])
+    for length, coefficient in ((1, paths.three), (2, paths.five), (3, paths.seven)):
+        for directions, signs in product(permutations(others, length), product((1, -1), repeat=length)):
+            out = [sign * nu for nu, sign in zip(directions, signs, strict=True)]
+            back = [-step for step in reversed(out)]
+            result = result + coefficient * along(links, [*out, mu + 1, *back])
+    for nu, sign in product(others, (1, -1)):
+        out = [sign * nu] * 2
+        result = result + paths.lepage * along(links, [*out, mu + 1, -out[0], -out[1]])
+    return result
+
+
+@pytest.fixture
+def links(random_su3):
+    return random_su3(53, 4, 2, LATTICE.half_volume)
+
+
+def test_fat_links_are_the_sum_over_all_paths(backend, links):
+    fat = fat_links(backend.xp.asarray(links), LATTICE, PATHS, backend.kernels)
+    found = gauge_to_lexicographic(to_host(fat), LATTICE)
+    plain = gauge_to_lexicographic(links, LATTICE)
+    for mu in range(4):
+        assert abs(found[..., mu, :, :] - fat_by_definition(plain, PATHS, mu)).max() < 1e-14
+
+
+def test_long_links_are_three_links_in_a_row(backend, links):
+    long = long_links(backend.xp.asarray(links), LATTICE, -0.7, backend.kernels)
+    found = gauge_to_lexicographic(to_host(long), LATTICE)
+    plain = gauge_to_lexicographic(links, LATTICE)
+    for mu in range(4):
+        assert abs(found[..., mu, :, :] + 0.7 * along(plain, [mu + 1] * 3)).max() < 1e-14
+
+
+def test_links_are_gauge_covariant(links, random_su3, transformed):
+    g = random_su3(59, 2, LATTICE.half_volume)
+    rotated = transformed(links, g, LATTICE, 1)
+    fat, fat_rotated = (fat_links(u, LATTICE, PATHS) for u in (links, rotated))
+    long, long_rotated = (long_links(u, LATTICE, 1.3) for u in (links, rotated))
+    assert abs(fat_rotated - transformed(fat, g, LATTICE, 1)).max() < 1e-14
+    assert abs(long_rotated - transformed(long, g, LATTICE, 3)).max() < 1e-14
+
+
+def test_constant_links_give_the_weights_of_the_paths(backend):
+    """In the free field a fat link is the sum of all coefficients, weighted by the number of paths."""
+    unit = backend.xp.zeros((4, 2, LATTICE.half_volume, 3, 3), complex)
+    unit[...] = backend.xp.eye(3)
+    weight = PATHS.one + 6 * PATHS.three + 24 * PATHS.five + 48 * PATHS.seven + 6 * PATHS.lepage
+    fat = fat_links(unit, LATTICE, PATHS, backend.kernels)
+    assert float(abs(fat - weight * unit).max()) < 1e-15

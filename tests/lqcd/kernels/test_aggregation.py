@@ -1,0 +1,110 @@
+"""Restriction and prolongation against the dense matrix P; their misuse."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from widths import widths
+
+from stages.lqcd.lattice.errors import InputError
+
+COUNT, PER_AGGREGATE, N, VECTORS, SITES = 5, 4, 3, 7, 23
+
+
+def packed_vectors(backend, random, vectors):
+    """Vectors, and a random choice of sites: some belong to no aggregate."""
+    sites = np.random.default_rng(3).permutation(SITES)[: COUNT * PER_AGGREGATE].astype(np.int32)
+    sites = sites.reshape(COUNT, PER_AGGREGATE)
+    packed = backend.kernels.aggregation.pack(backend.array(vectors), backend.array(sites), SITES)
+    return packed, sites
+
+
+def matrix(vectors, sites):
+    """P ``[site, chirality, n, aggregate, chirality, vector]`` as a matrix."""
+    P = np.zeros((SITES, 2, N, COUNT, 2, VECTORS), complex)
+    for aggregate, row in enumerate(sites):
+        blocks = vectors[aggregate].reshape(2, PER_AGGREGATE, N, VECTORS)
+        for place, site in enumerate(row):
+            for c in range(2):
+                P[site, c, :, aggregate, c] = blocks[c, place]
+    return P.reshape(SITES * 2 * N, COUNT * 2 * VECTORS)
+
+
+@pytest.mark.parametrize("rhs", widths((5, 16), (1,)))
+def test_transfers_are_products_with_the_dense_matrix(backend, random, tolerance, rhs):
+    vectors = random(COUNT, 2, PER_AGGREGATE * N, VECTORS)
+    packed, sites = packed_vectors(backend, random, vectors)
+    P = matrix(vectors, sites)
+    x, coarse = random(SITES, 2 * N, rhs), random(COUNT, 2 * VECTORS, rhs)
+    out = backend.array(np.full_like(coarse, np.nan))
+    assert backend.kernels.aggregation.restrict(packed, backend.array(x), out) is out
+    expected = (P.conj().T @ x.reshape(-1, rhs)).reshape(coarse.shape)
+    assert np.abs(backend.host(out) - expected).max() < 10 * tolerance * np.abs(expected).max()
+    fine = backend.array(x)
+    assert backend.kernels.aggregation.add_prolonged(packed, backend.array(coarse), fine) is fine
+    expected = x + (P @ coarse.reshape(-1, rhs)).reshape(x.shape)
+    assert np.abs(backend.host(fine) - expected).max() < 10 * tolerance * np.abs(expected).max()
+
+
+@pytest.mark.parametrize("rhs", [1, 19])
+def test_many_aggregates(backend, random, tolerance, rhs):
+    """So many that a GPU gives each fewer threads."""
+    count = 1100
+    vectors, x = random(count, 2, 2 * N, 3), random(2 * count, 2 * N, rhs)
+    sites = np.random.default_rng(5).permutation(2 * count).astype(np.int32).reshape(count, 2)
+    packed = backend.kernels.aggregation.pack(backend.array(vectors), backend.array(sites), 2 * count)
+    out = backend.array(np.empty((count, 6, rhs), x.dtype))
+    rows = x.reshape(2 * count, 2, N, rhs)[sites].swapaxes(1, 2).reshape(count, 2, 2 * N, rhs)
+    expected = (vectors.conj().swapaxes(-1, -2) @ rows).reshape(out.shape)
+    found = backend.host(backend.kernels.aggregation.restrict(packed, backend.array(x), out))
+    assert np.abs(found - expected).max() < 10 * tolerance * np.abs(expected).max()
+
+
+def test_part_of_the_rows(backend, random, tolerance):
+    """Vectors may be leading rows of a larger array, as those of the even sites are."""
+    whole = random(COUNT, 2, 2 * PER_AGGREGATE * N, VECTORS)
+    part = backend.array(whole)[:, :, : PER_AGGREGATE * N]
+    sites = np.arange(COUNT * PER_AGGREGATE, dtype=np.int32).reshape(COUNT, PER_AGGREGATE)
+    kernels, x = backend.kernels.aggregation, random(SITES, 2 * N, 5)
+    results = []
+    for vectors in (part, backend.array(np.ascontiguousarray(whole[:, :, : PER_AGGREGATE * N]))):
+        packed = kernels.pack(vectors, backend.array(sites), SITES)
+        out = backend.array(np.empty((COUNT, 2 * VECTORS, 5), x.dtype))
+        results.append(backend.host(kernels.restrict(packed, backend.array(x), out)))
+        results.append(backend.host(kernels.add_prolonged(packed, out, backend.array(x))))
+    assert np.abs(results[0] - results[2]).max() < tolerance * np.abs(results[0]).max()
+    assert np.abs(results[1] - results[3]).max() < tolerance * np.abs(results[1]).max()
+
+
+@pytest.mark.parametrize(
+    "shape", [(5, 2, 12, 7), (3, 2, 130, 24), (2, 2, 9, 1), (2, 2, 70, 32), (1, 64), (0, 2, 5, 3), (2, 3, 0)]
+)
+def test_gram_matrices_in_double(backend, random, shape):
+    """Of the numbers as they are, to the rounding of double, also in single precision."""
+    vectors = random(*shape)
+    found = backend.host(backend.kernels.aggregation.gram(backend.array(vectors)))
+    wide = vectors.astype(complex)
+    exact = wide.conj().swapaxes(-1, -2) @ wide
+    assert found.dtype == np.complex128 and found.shape == exact.shape
+    assert np.abs(found - exact).max(initial=0) <= 4e-15 * np.abs(exact).max(initial=0)
+
+
+def test_misuse(backend, random):
+    kernels = backend.kernels.aggregation
+    vectors = random(COUNT, 2, PER_AGGREGATE * N, VECTORS)
+    packed, sites = packed_vectors(backend, random, vectors)
+    with pytest.raises(InputError, match="2 chiralities"):
+        kernels.pack(backend.array(vectors[:, 0]), backend.array(sites), SITES)
+    with pytest.raises(InputError, match="C-contiguous"):
+        kernels.gram(backend.array(vectors)[:, :, ::2])
+    with pytest.raises(InputError, match="between 0 and 9"):
+        kernels.pack(backend.array(vectors), backend.array(sites), 10)
+    with pytest.raises(InputError, match="do not fit"):
+        kernels.pack(backend.array(vectors[:-1]), backend.array(sites), SITES)
+    with pytest.raises(InputError, match="int32"):
+        kernels.pack(backend.array(vectors), backend.array(sites.astype(np.int64)), SITES)
+    x, out = backend.array(random(SITES, 2 * N, 2)), backend.array(random(COUNT, 2 * VECTORS, 3))
+    with pytest.raises(InputError, match="the coarse field"):
+        kernels.restrict(packed, x, out)
+    with pytest.raises(InputError, match="the fine field"):
+        kernels.add_prolonged(packed, out, backend.array(random(SITES - 1, 2 * N, 3)))

@@ -1,0 +1,128 @@
+"""What CPU kernels promise beside their values: the same bits for any number of threads; compiling once."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numba
+import numpy as np
+import pytest
+
+from stages.lqcd.kernels import cpu
+from stages.lqcd.kernels.cg_coefficients import CGCoefficients
+from stages.lqcd.kernels.cpu.philox import philox4x32
+from stages.lqcd.lattice.geometry import Lattice
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture
+def threads():
+    """The numbers of threads to compare; the setting is restored."""
+    if numba.config.NUMBA_NUM_THREADS < 2:
+        pytest.skip("needs two threads (NUMBA_NUM_THREADS)")
+    usual = numba.get_num_threads()
+    yield (1, 2)
+    numba.set_num_threads(usual)
+
+
+def cg_residual(r, ap):
+    coefficients = CGCoefficients.zeros(r)
+    coefficients.r2[...] = coefficients.gamma[...] = coefficients.pap[...] = 1
+    cpu.cg_update.cg_residual(r, ap, coefficients)
+    return coefficients.r2
+
+
+REDUCTIONS = {
+    "gram": lambda x, y, lattice: cpu.block_blas.gram(x, y),
+    "dots": lambda x, y, lattice: cpu.block_blas.dots(x, y),
+    "norms2": lambda x, y, lattice: cpu.block_blas.norms2(x),
+    "cg_residual": lambda x, y, lattice: cg_residual(x.copy(), y),
+    "slice_dots": lambda x, y, lattice: cpu.one_link_current.slice_dots(x, y, lattice),
+}
+
+
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+def test_sums_have_the_same_bits_for_any_number_of_threads(threads, random, reduction):
+    lattice = Lattice((10, 14, 6, 18))
+    x, y = random(lattice.half_volume, 3, 5), random(lattice.half_volume, 3, 5)
+    results = []
+    for count in threads:
+        numba.set_num_threads(count)
+        results.append(REDUCTIONS[reduction](x, y, lattice).tobytes())
+    assert results[0] == results[1]
+
+
+CALL_KERNELS = """
+import hashlib
+import numpy as np
+from stages.lqcd.kernels.cpu import block_blas, hisq_dslash
+from stages.lqcd.gauge.heatbath import thermalised
+from stages.lqcd.gauge.hisq import hisq_links
+from stages.lqcd.lattice.geometry import Lattice
+assert hisq_dslash._kernel.cache_info().currsize == 0, "compiled at import"
+lattice = Lattice((4, 4, 4, 4))
+gauge = thermalised(lattice, 6.0, 5, "a", 2, 1)
+links = hisq_links(gauge, lattice, boundary="periodic", naik_epsilon=0.0)
+x = np.random.default_rng(3).standard_normal((128, 3, 2)).astype(np.complex64)
+packed = hisq_dslash.pack(np.ones((128, 16, 3, 3), np.complex64), lattice, 0)
+y = hisq_dslash.hisq_dslash(packed, x, np.empty_like(x))
+results = gauge, links.fat, links.long, links.smeared, y, block_blas.gram(x, y)
+kernels = hisq_dslash._kernel(2, 4, 16, False), block_blas._gram_kernel(2, 2, 4)
+print(sum(sum(kernel.stats.cache_misses.values()) for kernel in kernels))
+print(*(hashlib.sha256(np.ascontiguousarray(result)).hexdigest() for result in results))
+"""
+
+
+@pytest.mark.slow
+def test_a_second_process_compiles_nothing_and_has_the_same_bits(tmp_path):
+    misses, digests = [], set()
+    for _ in range(2):
+        done = subprocess.run(
+            [sys.executable, "-c", CALL_KERNELS],
+            cwd=ROOT,
+            env={**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        first, second = done.stdout.splitlines()
+        misses.append(int(first))
+        digests.add(second)
+    assert misses == [2, 0]
+    assert len(digests) == 1
+
+
+COMPILE_ONE = """
+from stages.lqcd.kernels.cpu import block_blas
+print(sum(block_blas._gram_kernel(2, 2, 4).stats.cache_misses.values()))
+"""
+
+
+@pytest.mark.slow
+def test_processes_that_start_together_compile_once(tmp_path):
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    options = {"cwd": ROOT, "env": environment, "stdout": subprocess.PIPE, "text": True}
+    together = [subprocess.Popen([sys.executable, "-c", COMPILE_ONE], **options) for _ in range(4)]
+    misses = [int(process.communicate()[0]) for process in together]
+    assert sorted(misses) == [0, 0, 0, 1]
+
+
+PHILOX = [
+    ((0, 0, 0, 0), (0, 0), (0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8)),
+    ((0xFFFFFFFF,) * 4, (0xFFFFFFFF,) * 2, (0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD)),
+    (
+        (0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344),
+        (0xA4093822, 0x299F31D0),
+        (0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1),
+    ),
+]
+
+
+@pytest.mark.parametrize(("counter", "key", "words"), PHILOX)
+def test_philox_known_answers(counter, key, words):
+    """The vectors of Random123 1.14 (kat_vectors, philox4x32 with 10 rounds)."""
+    assert philox4x32(*(np.uint64(word) for word in (*counter, *key))) == words

@@ -1,0 +1,193 @@
+"""The dslash against shifts of the plain lexicographic lattice; its algebra; its misuse."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from widths import widths
+
+from stages.lqcd.kernels.directions import displacements, staple_tables
+from stages.lqcd.kernels.operands import check_links
+from stages.lqcd.lattice.errors import InputError
+from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
+from stages.lqcd.lattice.layout import to_lexicographic, to_parity
+
+WIDTHS = widths((3, 33), (1, 8, 16, 64))
+LATTICES = [(6, 4, 10, 8), (16, 6, 4, 4), (4, 4, 4, 4), (2, 4, 6, 14)]
+
+
+def by_shifts(links, x, lattice, parity):
+    """sum_d links[:, d] x(neighbour) by rolling the whole lexicographic lattice, in double."""
+    embedded = np.zeros((2, *x.shape), complex)
+    embedded[1 - parity] = x
+    field = to_lexicographic(embedded, lattice)
+    total = np.zeros_like(field)
+    for d, (mu, hops) in enumerate(displacements(links.shape[1])):
+        doubled = np.zeros((2, *links[:, d].shape), complex)
+        doubled[parity] = links[:, d]
+        total += to_lexicographic(doubled, lattice) @ np.roll(field, -hops, axis=3 - mu)
+    return to_parity(total, lattice)[parity]
+
+
+def doubled(lattice, parity, fat, long):
+    """Links into `parity` as the operator packs them, from X, N ``[mu, parity, site, 3, 3]``."""
+    columns = []
+    for mu in range(4):
+        for field, hops in ((fat, 1), (long, 3)):
+            behind = field[mu, 1 - parity][lattice.neighbour(parity, mu, -hops)]
+            columns += [field[mu, parity], -behind.conj().swapaxes(-1, -2)]
+    return np.stack(columns, axis=1)
+
+
+def close(values, expected, tolerance):
+    return np.abs(values - expected).max() <= tolerance * np.abs(expected).max()
+
+
+@pytest.mark.parametrize("n", WIDTHS)
+def test_equals_shifts_of_the_lattice(backend, random, tolerance, n):
+    lattice = Lattice((6, 4, 10, 8))
+    links, x = random(lattice.half_volume, 16, 3, 3), random(lattice.half_volume, 3, n)
+    packed = backend.kernels.hisq_dslash.pack(backend.array(links), lattice, EVEN)
+    out = backend.array(np.full_like(x, np.nan))
+    assert backend.kernels.hisq_dslash.hisq_dslash(packed, backend.array(x), out) is out
+    assert close(backend.host(out), by_shifts(links, x, lattice, EVEN), tolerance)
+
+
+@pytest.mark.parametrize("directions", [16, 8, 6])
+@pytest.mark.parametrize("parity", [EVEN, ODD])
+@pytest.mark.parametrize("extents", LATTICES, ids=str)
+def test_every_shape_of_lattice(backend, random, tolerance, extents, parity, directions):
+    lattice = Lattice(extents)
+    links, x = random(lattice.half_volume, directions, 3, 3), random(lattice.half_volume, 3, 3)
+    packed = backend.kernels.hisq_dslash.pack(backend.array(links), lattice, parity)
+    out = backend.array(np.full_like(x, np.nan))
+    backend.kernels.hisq_dslash.hisq_dslash(packed, backend.array(x), out)
+    assert close(backend.host(out), by_shifts(links, x, lattice, parity), tolerance)
+
+
+@pytest.mark.parametrize("n", widths((3, 33), (1, 8)))
+def test_adds_the_diagonal_in_the_same_pass(backend, random, tolerance, n):
+    lattice = Lattice((4, 6, 4, 6))
+    links, x, y = (random(lattice.half_volume, *rest) for rest in ((16, 3, 3), (3, n), (3, n)))
+    packed = backend.kernels.hisq_dslash.pack(backend.array(links), lattice, ODD)
+    expected = 0.37 * y.astype(complex) - 1.9 * by_shifts(links, x, lattice, ODD)
+    x, diagonal, out = backend.array(x), backend.array(y), backend.array(np.full_like(y, np.nan))
+    backend.kernels.hisq_dslash.hisq_dslash(packed, x, out, diagonal=diagonal, a=0.37, b=-1.9)
+    assert close(backend.host(out), expected, tolerance)
+    backend.kernels.hisq_dslash.hisq_dslash(packed, x, diagonal, diagonal=diagonal, a=0.37, b=-1.9)
+    assert np.array_equal(backend.host(diagonal), backend.host(out))
+
+
+@pytest.mark.parametrize("n", widths((3, 33), (1, 8, 12, 16, 56, 64)))
+@pytest.mark.parametrize("directions", [16, 8])
+def test_sums_diagonal_times_out_in_the_same_pass(backend, random, tolerance, directions, n):
+    """The sums are those of the field that is stored, also where it takes the diagonal's place."""
+    lattice = Lattice((8, 4, 6, 6))
+    links, x, y = (random(lattice.half_volume, *rest) for rest in ((directions, 3, 3), (3, n), (3, n)))
+    packed = backend.kernels.hisq_dslash.pack(backend.array(links), lattice, EVEN)
+    x, diagonal, out = backend.array(x), backend.array(y), backend.array(np.full_like(y, np.nan))
+    dots = backend.array(np.full(n, np.nan))
+    backend.kernels.hisq_dslash.hisq_dslash(packed, x, out, diagonal=diagonal, a=2.0, b=-0.1, dots=dots)
+    products = y.conj() * backend.host(out).astype(complex)
+    scale = np.abs(products).sum(axis=(0, 1)).max()
+    limit = 2e-8 if y.dtype == np.complex64 else tolerance  # single products of a site, added in double
+    assert np.abs(backend.host(dots) - products.real.sum(axis=(0, 1))).max() <= limit * scale
+    again = backend.array(np.full(n, np.nan))
+    backend.kernels.hisq_dslash.hisq_dslash(packed, x, diagonal, diagonal=diagonal, a=2.0, b=-0.1, dots=again)
+    assert np.array_equal(backend.host(diagonal), backend.host(out))
+    assert np.array_equal(backend.host(again), backend.host(dots))
+
+
+@pytest.mark.parametrize("dtype", ["complex64"], indirect=True)
+def test_sums_need_a_diagonal_and_doubles(backend, random):
+    lattice = Lattice((4, 4, 4, 4))
+    links, x = backend.array(random(128, 16, 3, 3)), backend.array(random(128, 3, 2))
+    packed = backend.kernels.hisq_dslash.pack(links, lattice, EVEN)
+    apply, out = backend.kernels.hisq_dslash.hisq_dslash, backend.array(random(128, 3, 2))
+    with pytest.raises(InputError, match="give a diagonal"):
+        apply(packed, x, out, dots=backend.array(np.zeros(2)))
+    with pytest.raises(InputError, match=r"dots must be .* float64 array of shape \(2,\)"):
+        apply(packed, x, out, diagonal=out, dots=backend.array(np.zeros(2, np.float32)))
+
+
+@pytest.mark.parametrize("extents", LATTICES, ids=str)
+def test_even_odd_blocks_are_anti_adjoint(backend, random, tolerance, extents):
+    """D_eo^dag = -D_oe, whatever the links: they need not be unitary."""
+    lattice = Lattice(extents)
+    fat, long = random(4, 2, lattice.half_volume, 3, 3), random(4, 2, lattice.half_volume, 3, 3)
+    even, odd = random(lattice.half_volume, 3, 5), random(lattice.half_volume, 3, 5)
+    results = {}
+    for parity, x in ((EVEN, odd), (ODD, even)):
+        links = backend.array(doubled(lattice, parity, fat, long))
+        packed = backend.kernels.hisq_dslash.pack(links, lattice, parity)
+        x = backend.array(x)
+        results[parity] = backend.host(
+            backend.kernels.hisq_dslash.hisq_dslash(packed, x, backend.xp.empty_like(x))
+        )
+    left = np.einsum("scn,scn->n", even.conj(), results[EVEN].astype(complex))
+    right = np.einsum("scn,scn->n", results[ODD].conj().astype(complex), odd)
+    scale = np.linalg.norm(even) * np.linalg.norm(results[EVEN])
+    assert np.abs(left + right).max() <= tolerance * scale
+    assert np.abs(left).max() > 100 * tolerance * scale
+
+
+def test_a_right_hand_side_does_not_depend_on_its_company(backend, random, tolerance):
+    lattice = Lattice((4, 4, 6, 4))
+    links, x = random(lattice.half_volume, 16, 3, 3), random(lattice.half_volume, 3, 33)
+    packed = backend.kernels.hisq_dslash.pack(backend.array(links), lattice, EVEN)
+    together = backend.array(np.zeros_like(x))
+    backend.kernels.hisq_dslash.hisq_dslash(packed, backend.array(x), together)
+    for n in (0, 16, 32):
+        alone = backend.array(np.zeros_like(x[:, :, :1]))
+        column = backend.array(np.ascontiguousarray(x[:, :, n : n + 1]))
+        backend.kernels.hisq_dslash.hisq_dslash(packed, column, alone)
+        assert close(backend.host(alone)[..., 0], backend.host(together)[..., n], tolerance)
+
+
+MISUSE = {
+    "dtype": (lambda x: x.astype("complex128"), "x must be a C-contiguous complex64 array"),
+    "sites": (lambda x: x[:-1].copy(), r"shape \(128, 3, 2\), got complex64 \(127, 3, 2\)"),
+    "order": (lambda x: x.copy().transpose(0, 2, 1)[:, :, :], "x must be"),
+    "dimensions": (lambda x: x[:, :, 0].copy(), "x must have shape"),
+}
+
+
+@pytest.mark.parametrize("dtype", ["complex64"], indirect=True)
+@pytest.mark.parametrize("case", MISUSE)
+def test_refuses_a_wrong_field(backend, random, case):
+    lattice = Lattice((4, 4, 4, 4))
+    links, x = backend.array(random(128, 16, 3, 3)), backend.array(random(128, 3, 2))
+    packed = backend.kernels.hisq_dslash.pack(links, lattice, EVEN)
+    change, message = MISUSE[case]
+    with pytest.raises(InputError, match=message):
+        backend.kernels.hisq_dslash.hisq_dslash(packed, change(x), x.copy())
+
+
+@pytest.mark.parametrize("dtype", ["complex64"], indirect=True)
+def test_refuses_to_overwrite_its_input(backend, random):
+    lattice = Lattice((4, 4, 4, 4))
+    links, x = backend.array(random(128, 16, 3, 3)), backend.array(random(128, 3, 2))
+    packed = backend.kernels.hisq_dslash.pack(links, lattice, EVEN)
+    with pytest.raises(InputError, match="must not be its input"):
+        backend.kernels.hisq_dslash.hisq_dslash(packed, x, x[:])
+
+
+@pytest.mark.parametrize(
+    ("shape", "parity", "message"),
+    [
+        ((128, 12, 3, 3), 0, "16 directions .* 8 .* or 6"),
+        ((64, 16, 3, 3), 0, r"must have shape \(128,"),
+        ((128, 16, 3, 3), 2, "parity must be 0"),
+    ],
+)
+def test_refuses_wrong_links(shape, parity, message):
+    with pytest.raises(InputError, match=message):
+        check_links(np.zeros(shape, complex), Lattice((4, 4, 4, 4)), parity)
+
+
+def test_staple_tables_close_the_plaquette():
+    """x -> x-nu -> x-nu+mu, then +nu, is x+mu."""
+    lattice = Lattice((6, 4, 2, 8))
+    for parity in (EVEN, ODD):
+        _, side, _, corner = staple_tables(lattice, parity, 0, 3)
+        assert np.array_equal(lattice.neighbour(parity, 3, 1)[corner], side)

@@ -1,0 +1,110 @@
+"""Sums and updates over a basis, each right-hand side by itself, against plain sums in double."""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+import pytest
+from widths import widths
+
+from stages.lqcd.lattice.errors import InputError
+
+SHAPES = widths([(1, 9), (3, 4), (33, 5)], [(1, 1), (2, 3), (8, 2), (16, 10)])
+"""Right-hand sides and fields."""
+
+
+def close(values, expected, tolerance):
+    return np.linalg.norm(values - expected) <= tolerance * np.linalg.norm(expected)
+
+
+@pytest.mark.parametrize(("n", "count"), SHAPES)
+def test_sums_and_updates_are_those_of_each_column(backend, random, tolerance, n, count):
+    xs, y, a = random(count, 1537, 2, n), random(1537, 2, n), random(count, n).astype(complex)
+    blas, basis, field = backend.kernels.lane_blas, backend.array(xs), backend.array(y)
+    sums = blas.lane_dots(basis, field)
+    assert sums.dtype == np.complex128 and isinstance(sums, backend.xp.ndarray)
+    wide = xs.astype(complex)
+    assert close(backend.host(sums), np.einsum("ksrn,srn->kn", wide.conj(), y), 2 * tolerance)
+    blas.lane_update(field, basis, backend.array(a))
+    assert close(backend.host(field), y + np.einsum("kn,ksrn->srn", a, wide), 2 * tolerance)
+    assert np.array_equal(backend.host(basis), xs)
+    scaled, scale = backend.array(y), random(n).astype(complex)
+    blas.lane_update(scaled, basis, backend.array(a), backend.array(scale))
+    assert close(backend.host(scaled), scale * y + np.einsum("kn,ksrn->srn", a, wide), 2 * tolerance)
+
+
+@pytest.mark.parametrize(("n", "count"), SHAPES)
+def test_polynomials_are_the_two_updates(backend, random, tolerance, n, count):
+    v, y, c = random(count + 1, 1537, 2, n), random(1537, 2, n), random(count, n).astype(complex)
+    basis, field = backend.array(v), backend.array(y)
+    backend.kernels.lane_blas.lane_polynomial(field, basis, backend.array(c))
+    wide = v.astype(complex)
+    assert close(backend.host(field), y + np.einsum("kn,ksrn->srn", c, wide[:-1]), 2 * tolerance)
+    assert close(backend.host(basis)[0], wide[0] - np.einsum("kn,ksrn->srn", c, wide[1:]), 2 * tolerance)
+    assert np.array_equal(backend.host(basis)[1:], v[1:])
+    with pytest.raises(InputError, match="coefficients must be complex of shape"):
+        backend.kernels.lane_blas.lane_polynomial(field, basis, backend.array(c[:, :-1]))
+    with pytest.raises(InputError, match="the basis must be a C-contiguous"):
+        backend.kernels.lane_blas.lane_polynomial(field, basis[::-1], backend.array(c))
+
+
+@pytest.mark.parametrize("rows", [1, 6, 47, 2048, 2049, 70001])
+def test_any_number_of_rows(backend, random, tolerance, rows):
+    """From one block of threads to many; repeated, because counters have to be back at zero."""
+    xs, y, a = random(3, rows, 4), random(rows, 4), random(3, 4).astype(complex)
+    basis, blas = backend.array(xs), backend.kernels.lane_blas
+    for _ in range(3):
+        field = backend.array(y)
+        expected = np.einsum("krn,rn->kn", xs.conj().astype(complex), y)
+        assert close(backend.host(blas.lane_dots(basis, field)), expected, 4 * tolerance)
+        blas.lane_update(field, basis, backend.array(a))
+        assert close(backend.host(field), y + np.einsum("kn,krn->rn", a, xs), 2 * tolerance)
+
+
+def test_leading_fields_of_a_longer_basis(backend, random, tolerance):
+    xs, y, a = random(6, 500, 3), random(500, 3), random(4, 3).astype(complex)
+    basis, field = backend.array(xs)[:4], backend.array(y)
+    sums = backend.kernels.lane_blas.lane_dots(basis, field)
+    assert close(backend.host(sums), np.einsum("krn,rn->kn", xs[:4].conj().astype(complex), y), 2 * tolerance)
+    backend.kernels.lane_blas.lane_update(field, basis, backend.array(a))
+    assert close(backend.host(field), y + np.einsum("kn,krn->rn", a, xs[:4]), 2 * tolerance)
+
+
+def test_a_column_with_zero_coefficients_keeps_its_values(backend, random):
+    xs, y, a = random(5, 321, 8), random(321, 8), random(5, 8).astype(complex)
+    a[:, 3] = 0
+    field = backend.array(y)
+    backend.kernels.lane_blas.lane_update(field, backend.array(xs), backend.array(a))
+    after = backend.host(field)
+    assert np.array_equal(after[:, 3], y[:, 3]) and (after[:, 4] != y[:, 4]).all()
+
+
+def test_bits_do_not_depend_on_threads(random):
+    from stages.lqcd.kernels import cpu
+
+    xs, y, a = random(3, 30011, 3), random(30011, 3), random(3, 3).astype(complex)
+    results, usual = [], numba.get_num_threads()
+    for threads in (1, numba.config.NUMBA_NUM_THREADS):
+        numba.set_num_threads(threads)
+        updated = y.copy()
+        cpu.lane_blas.lane_update(updated, xs, a)
+        results.append(cpu.lane_blas.lane_dots(xs, y).tobytes() + updated.tobytes())
+    numba.set_num_threads(usual)
+    assert results[0] == results[1]
+
+
+def test_arrays_that_do_not_fit_are_refused(backend, random):
+    xs, y = backend.array(random(3, 20, 4)), backend.array(random(20, 4))
+    blas, a = backend.kernels.lane_blas, backend.array(np.ones((3, 4), complex))
+    with pytest.raises(InputError, match=r"shape \(K, ...\) with K > 0"):
+        blas.lane_dots(y, y)
+    with pytest.raises(InputError, match=r"shape \(K, ...\) with K > 0"):
+        blas.lane_dots(xs[:0], y)
+    with pytest.raises(InputError, match="the basis must be a C-contiguous"):
+        blas.lane_dots(xs[:, :, ::2], backend.xp.ascontiguousarray(y[:, ::2]))
+    with pytest.raises(InputError, match=r"coefficients must be complex of shape \(3, 4\)"):
+        blas.lane_update(y, xs, a[:2])
+    with pytest.raises(InputError, match=r"scale must have shape \(4,\), got \(3,\)"):
+        blas.lane_update(y, xs, a, a[0, :3])
+    with pytest.raises(InputError, match="coefficients must be complex"):
+        blas.lane_update(y, xs, a.real)

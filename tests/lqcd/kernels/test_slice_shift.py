@@ -1,0 +1,55 @@
+"""Covariant shifts against the definition site by site."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from stages.lqcd.lattice.errors import InputError
+from stages.lqcd.lattice.geometry import Lattice
+from stages.lqcd.lattice.layout import to_lexicographic
+
+LATTICE = Lattice((4, 2, 6, 4))
+
+
+def lexicographic(field, lattice):
+    """``[time, parity, site, ...]`` of all slices to ``[t, z, y, x, ...]``."""
+    by_parity = field.swapaxes(0, 1).reshape(2, lattice.half_volume, *field.shape[3:])
+    return to_lexicographic(by_parity, lattice)
+
+
+@pytest.mark.parametrize("columns", [1, 5, 40])
+@pytest.mark.parametrize("mu", [0, 1, 2])
+@pytest.mark.parametrize("step", [1, -1])
+def test_shift_is_link_times_neighbour(backend, random, tolerance, columns, mu, step):
+    times, sites = LATTICE.time_extent, LATTICE.sites_per_slice
+    links, field = random(4, 2, LATTICE.half_volume, 3, 3), random(times, 2, sites, 3, columns)
+    u, f = to_lexicographic(links[mu], LATTICE), lexicographic(field, LATTICE)
+    axis = 3 - mu
+    if step == -1:
+        u = np.roll(u, 1, axis).conj().swapaxes(-1, -2)
+    expected = u.astype(complex) @ np.roll(f, -step, axis)
+    kernel, arrays = backend.kernels.slice_shift.slice_shift, (backend.array(links), backend.array(field))
+    out = backend.array(np.full_like(field, np.nan))
+    assert kernel(*arrays, out, LATTICE, mu, step) is out
+    whole = backend.host(out)
+    assert np.abs(lexicographic(whole, LATTICE) - expected).max() < 20 * tolerance
+    for first, last in [(1, 2), (1, 4), (2, 4)]:
+        part = backend.array(field[first:last].copy())
+        piece = kernel(arrays[0], part, backend.array(field[first:last].copy()), LATTICE, mu, step, first)
+        assert np.array_equal(backend.host(piece), whole[first:last])
+
+
+def test_refuses_what_does_not_fit(backend, random):
+    kernel = backend.kernels.slice_shift.slice_shift
+    links = backend.array(random(4, 2, LATTICE.half_volume, 3, 3))
+    field = backend.array(random(2, 2, LATTICE.sites_per_slice, 3, 2))
+    out = backend.array(random(*field.shape))
+    with pytest.raises(InputError, match=r"along mu = 0, 1, 2 by step 1 or -1, got 3 by 1"):
+        kernel(links, field, out, LATTICE, 3, 1)
+    with pytest.raises(InputError, match="2 slices from slice 3 on are not among the 4"):
+        kernel(links, field, out, LATTICE, 0, 1, 3)
+    with pytest.raises(InputError, match="must not be its input"):
+        kernel(links, field, field, LATTICE, 0, 1)
+    with pytest.raises(InputError, match="links must be"):
+        kernel(links[:3], field, out, LATTICE, 0, 1)

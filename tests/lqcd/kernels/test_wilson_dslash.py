@@ -1,0 +1,217 @@
+"""The Wilson dslash against its definition, element by element; its symmetries; its misuse."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from widths import widths
+
+from stages.lqcd.kernels.directions import displacements
+from stages.lqcd.kernels.reference import clover as reference_clover
+from stages.lqcd.kernels.reference import wilson_dslash as reference
+from stages.lqcd.lattice.errors import InputError
+from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
+
+GAMMAS = np.array(
+    [
+        [[0, 0, 0, 1j], [0, 0, 1j, 0], [0, -1j, 0, 0], [-1j, 0, 0, 0]],
+        [[0, 0, 0, -1], [0, 0, 1, 0], [0, 1, 0, 0], [-1, 0, 0, 0]],
+        [[0, 0, 1j, 0], [0, 0, 0, -1j], [-1j, 0, 0, 0], [0, 1j, 0, 0]],
+        [[0, 0, 1, 0], [0, 0, 0, 1], [1, 0, 0, 0], [0, 1, 0, 0]],
+    ]
+)
+WIDTHS = widths((3, 17), (1, 2, 8, 16, 32))
+LATTICES = [(6, 4, 2, 4), (2, 2, 2, 2), (4, 4, 6, 2)]
+MATRICES = ("none", "hop_clover", "diagonal_clover")
+
+
+def by_definition(links, x, lattice, parity, sign, directions=range(8)):
+    """sum_d (projector x link) neighbour, one site, direction and spin at a time, in double."""
+    spinors = x.astype(complex).reshape(lattice.half_volume, 4, 3, -1)
+    total = np.zeros_like(spinors)
+    for d in directions:
+        mu, hops = displacements(8)[d]
+        for site, coordinates in enumerate(lattice.coordinates(parity)):
+            there = coordinates.copy()
+            there[mu] += hops
+            carried = np.einsum("ab,sbn->san", links[site, d], spinors[lattice.site(there)])
+            for r in range(4):
+                for s in range(4):
+                    # the backward links hold -U^dag
+                    total[site, r] += hops * ((r == s) - hops * sign * GAMMAS[mu, r, s]) * carried[s]
+    return total.reshape(x.shape)
+
+
+def close(values, expected, tolerance):
+    return np.abs(values - expected).max() <= tolerance * np.abs(expected).max()
+
+
+def hermitian(random, sites):
+    blocks = random(sites, 2, 6, 6)
+    return blocks + blocks.conj().swapaxes(-1, -2)
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("parity", [EVEN, ODD])
+@pytest.mark.parametrize("extents", LATTICES, ids=str)
+def test_is_its_definition(backend, random, tolerance, extents, parity, sign):
+    lattice = Lattice(extents)
+    links, x = random(lattice.half_volume, 8, 3, 3), random(lattice.half_volume, 12, 3)
+    packed = backend.kernels.wilson_dslash.pack(backend.array(links), lattice, parity)
+    out = backend.array(np.full_like(x, np.nan))
+    assert backend.kernels.wilson_dslash.wilson_dslash(packed, backend.array(x), out, sign=sign) is out
+    assert close(backend.host(out), by_definition(links, x, lattice, parity, sign), tolerance)
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("direction", widths((0, 3, 5, 6), (1, 2, 4, 7)))
+def test_single_hops(backend, random, tolerance, direction, sign):
+    lattice = Lattice((4, 2, 4, 2))
+    links, x = random(lattice.half_volume, 8, 3, 3), random(lattice.half_volume, 12, 3)
+    packed = backend.kernels.wilson_dslash.pack(backend.array(links), lattice, ODD)
+    out = backend.array(np.full_like(x, np.nan))
+    backend.kernels.wilson_dslash.wilson_hop(packed, direction, backend.array(x), out, sign=sign)
+    assert close(backend.host(out), by_definition(links, x, lattice, ODD, sign, [direction]), tolerance)
+
+
+@pytest.mark.parametrize("matrices", MATRICES)
+@pytest.mark.parametrize("n", WIDTHS)
+def test_adds_the_diagonal_and_multiplies_by_clover_matrices(backend, random, tolerance, n, matrices):
+    lattice = Lattice((4, 6, 2, 4))
+    sites = lattice.half_volume
+    links, x, y, blocks = (
+        random(sites, 8, 3, 3),
+        random(sites, 12, n),
+        random(sites, 12, n),
+        hermitian(random, sites),
+    )
+    packed = backend.kernels.wilson_dslash.pack(backend.array(links), lattice, ODD)
+    names = {"diagonal": backend.array(y), "a": 0.37, "b": -1.9, "sign": -1}
+    expected_names = {"diagonal": y.astype(complex), "a": 0.37, "b": -1.9, "sign": -1}
+    if matrices != "none":
+        names[matrices] = backend.kernels.clover.pack(backend.array(blocks))
+        expected_names[matrices] = reference_clover.pack(blocks.astype(complex))
+    double = reference.pack(links.astype(complex), lattice, ODD)
+    expected = reference.wilson_dslash(
+        double, x.astype(complex), np.empty(y.shape, complex), **expected_names
+    )
+    out = backend.array(np.full_like(y, np.nan))
+    apply = backend.kernels.wilson_dslash.wilson_dslash
+    apply(packed, backend.array(x), out, **names)
+    assert close(backend.host(out), expected, tolerance)
+    apply(packed, backend.array(x), names["diagonal"], **names)
+    assert np.array_equal(backend.host(names["diagonal"]), backend.host(out))
+
+
+def test_clover_matrices_without_a_diagonal(backend, random, tolerance):
+    lattice = Lattice((4, 4, 2, 4))
+    links, x = random(lattice.half_volume, 8, 3, 3), random(lattice.half_volume, 12, 3)
+    blocks = hermitian(random, lattice.half_volume)
+    packed = backend.kernels.wilson_dslash.pack(backend.array(links), lattice, EVEN)
+    clover = backend.kernels.clover.pack(backend.array(blocks))
+    out = backend.array(np.full_like(x, np.nan))
+    backend.kernels.wilson_dslash.wilson_dslash(packed, backend.array(x), out, b=0.7, hop_clover=clover)
+    hops = by_definition(links, x, lattice, EVEN, 1).reshape(-1, 2, 6, 3)
+    assert close(backend.host(out), 0.7 * (blocks @ hops).reshape(x.shape), tolerance)
+
+
+def test_adjoint_blocks(backend, random, tolerance):
+    """(D_eo)^dag is D_oe with the other sign, whatever the links."""
+    lattice = Lattice((4, 6, 4, 2))
+    field = random(4, 2, lattice.half_volume, 3, 3)
+    even, odd = random(lattice.half_volume, 12, 3), random(lattice.half_volume, 12, 3)
+    results = {}
+    for parity, x, sign in ((EVEN, odd, 1), (ODD, even, -1)):
+        columns = []
+        for mu in range(4):
+            behind = field[mu, 1 - parity][lattice.neighbour(parity, mu, -1)]
+            columns += [field[mu, parity], -behind.conj().swapaxes(-1, -2)]
+        links = backend.array(np.stack(columns, axis=1))
+        packed = backend.kernels.wilson_dslash.pack(links, lattice, parity)
+        out = backend.array(np.empty_like(x))
+        backend.kernels.wilson_dslash.wilson_dslash(packed, backend.array(x), out, sign=sign)
+        results[parity] = backend.host(out).astype(complex)
+    left = np.einsum("scn,scn->n", even.conj(), results[EVEN])
+    right = np.einsum("scn,scn->n", results[ODD].conj(), odd)
+    scale = np.linalg.norm(even) * np.linalg.norm(results[EVEN])
+    assert np.abs(left - right).max() <= tolerance * scale
+    assert np.abs(left).max() > 100 * tolerance * scale
+
+
+def test_a_right_hand_side_does_not_depend_on_its_company(backend, random, tolerance):
+    lattice = Lattice((4, 4, 2, 4))
+    links, x = random(lattice.half_volume, 8, 3, 3), random(lattice.half_volume, 12, 17)
+    packed = backend.kernels.wilson_dslash.pack(backend.array(links), lattice, EVEN)
+    apply = backend.kernels.wilson_dslash.wilson_dslash
+    together = backend.host(apply(packed, backend.array(x), backend.array(np.zeros_like(x))))
+    for n in (0, 8, 16):
+        column = backend.array(np.ascontiguousarray(x[:, :, n : n + 1]))
+        alone = backend.host(apply(packed, column, backend.xp.empty_like(column)))
+        assert close(alone[..., 0], together[..., n], tolerance)
+
+
+@pytest.mark.parametrize("dtype", ["complex128"], indirect=True)
+def test_a_field_larger_than_the_caches(backend, random, tolerance):
+    lattice = Lattice((8, 8, 8, 16))
+    links, x = random(lattice.half_volume, 8, 3, 3), random(lattice.half_volume, 12, 3)
+    packed = backend.kernels.wilson_dslash.pack(backend.array(links), lattice, ODD)
+    out = backend.array(np.full_like(x, np.nan))
+    backend.kernels.wilson_dslash.wilson_dslash(packed, backend.array(x), out)
+    expected = reference.wilson_dslash(reference.pack(links, lattice, ODD), x, np.empty_like(x))
+    assert close(backend.host(out), expected, tolerance)
+
+
+@pytest.fixture
+def operands(backend, random):
+    """Packed links, x, out, clover matrices on 4^4 that fit together."""
+    lattice = Lattice((4, 4, 4, 4))
+    packed = backend.kernels.wilson_dslash.pack(backend.array(random(128, 8, 3, 3)), lattice, EVEN)
+    clover = backend.kernels.clover.pack(backend.array(hermitian(random, 128)))
+    return packed, backend.array(random(128, 12, 2)), backend.array(random(128, 12, 2)), clover
+
+
+MISUSE = {
+    "dtype": (lambda x, c: {"x": x.astype("complex128")}, "x must be a C-contiguous complex64 array"),
+    "sites": (lambda x, c: {"x": x[:-1].copy()}, r"shape \(128, 12, 2\), got complex64 \(127, 12, 2\)"),
+    "staggered": (lambda x, c: {"x": x[:, :3].copy()}, r"shape \(128, 12, 2\)"),
+    "dimensions": (lambda x, c: {"x": x[:, :, 0].copy()}, "x must have shape"),
+    "order": (lambda x, c: {"diagonal": x[:, ::-1]}, "diagonal must be a C-contiguous"),
+    "out": (lambda x, c: {"out": x[:]}, "must not be its input"),
+    "sign": (lambda x, c: {"sign": 2}, "sign must be 1, or -1"),
+    "two matrices": (lambda x, c: {"diagonal": x.copy(), "hop_clover": c, "diagonal_clover": c}, "not both"),
+    "nothing to multiply": (lambda x, c: {"diagonal_clover": c}, "multiplies the diagonal"),
+}
+
+
+@pytest.mark.parametrize("dtype", ["complex64"], indirect=True)
+@pytest.mark.parametrize("case", MISUSE)
+def test_refuses_wrong_operands(backend, operands, case):
+    packed, x, out, clover = operands
+    change, message = MISUSE[case]
+    with pytest.raises(InputError, match=message):
+        backend.kernels.wilson_dslash.wilson_dslash(packed, **{"x": x, "out": out, **change(x, clover)})
+
+
+@pytest.mark.parametrize("dtype", ["complex64"], indirect=True)
+def test_refuses_clover_matrices_of_other_sites_or_precision(backend, operands, random):
+    packed, x, out, _ = operands
+    blocks = hermitian(random, 64)
+    for other in (blocks, np.concatenate([blocks, blocks]).astype(complex)):
+        clover = backend.kernels.clover.pack(backend.array(other))
+        with pytest.raises(InputError, match="clover matrices must be complex64 on 128 sites"):
+            backend.kernels.wilson_dslash.wilson_dslash(packed, x, out, hop_clover=clover)
+
+
+@pytest.mark.parametrize(
+    ("shape", "parity", "message"),
+    [
+        ((128, 16, 3, 3), 0, "have 8 directions, got 16"),
+        ((64, 8, 3, 3), 0, r"must have shape \(128,"),
+        ((128, 8, 3, 3), 2, "parity must be 0"),
+    ],
+)
+def test_refuses_wrong_links(backend, shape, parity, message):
+    with pytest.raises(InputError, match=message):
+        backend.kernels.wilson_dslash.pack(
+            backend.array(np.zeros(shape, complex)), Lattice((4, 4, 4, 4)), parity
+        )

@@ -1,0 +1,255 @@
+"""Setups and solves: correct, as fast as they should be, the same after storing, and refused where poor."""
+
+from __future__ import annotations
+
+from collections import Counter
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stages.lqcd.dirac.operator import Product
+from stages.lqcd.dirac.wilson import WilsonDslash, WilsonOperator
+from stages.lqcd.dirac.wilson_schur import WilsonSchur
+from stages.lqcd.gauge.heatbath import thermalised
+from stages.lqcd.gauge.wilson_links import WilsonLinks, wilson_links
+from stages.lqcd.kernels.dispatch import to_host
+from stages.lqcd.lattice.errors import InputError
+from stages.lqcd.lattice.formats import read_gauge
+from stages.lqcd.lattice.geometry import Lattice
+from stages.lqcd.multigrid import multigrid as multigrid_module
+from stages.lqcd.multigrid.hierarchy import Hierarchy
+from stages.lqcd.multigrid.multigrid import Level, Multigrid, PoorSetup
+from stages.lqcd.multigrid.polynomial import PolynomialSmoother
+from stages.lqcd.solvers.bicgstab import BiCGstab
+from stages.lqcd.solvers.cg import BatchedCG
+from stages.lqcd.solvers.gcr import GCR
+from stages.lqcd.solvers.minimal_residual import MinimalResidual
+from stages.lqcd.spectroscopy.hierarchies import default_levels, multigrid_of
+
+SMALL = Multigrid((Level(aggregate=(2, 2, 2, 2), vectors=8),))
+DEEP = Multigrid(
+    (
+        Level(aggregate=(2, 2, 2, 2), vectors=8, refinements=1),
+        Level(aggregate=(1, 1, 1, 2), vectors=8, refinements=1),
+        Level(aggregate=(2, 1, 2, 1), vectors=8, refinements=1),
+    )
+)
+
+
+@pytest.fixture
+def gauge(reference_data: Any) -> Any:
+    def read(extent: int) -> Any:
+        return read_gauge(reference_data / f"ddalphaamg/{extent}x{extent}x{extent}x{extent}b6.0000id3n1")
+
+    return read
+
+
+def operator(gauge: Any, mass: float, xp: Any = np) -> WilsonOperator:
+    made = wilson_links(xp.asarray(gauge.links), gauge.lattice, boundary="antiperiodic", csw=1.0)
+    return WilsonOperator(WilsonDslash(made), mass)
+
+
+def source(M: WilsonOperator, rhs: int, xp: Any = np) -> Any:
+    rng = np.random.default_rng(577)
+    shape = (*M.shape, rhs)
+    return xp.asarray(rng.normal(size=shape) + 1j * rng.normal(size=shape))
+
+
+def relative(M: WilsonOperator, x: Any, b: Any) -> Any:
+    xp_norm = np.linalg.norm
+    left = to_host(b - M.apply(x)).reshape(-1, b.shape[-1])
+    return xp_norm(left, axis=0) / xp_norm(to_host(b).reshape(-1, b.shape[-1]), axis=0)
+
+
+@pytest.mark.parametrize("kernels", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_solves_the_system(gauge: Any, kernels: str) -> None:
+    """Against CG on the normal equations, on the 4^4 configuration, for every right-hand side."""
+    xp = pytest.importorskip("cupy") if kernels == "cuda" else np
+    M = operator(gauge(4), -0.4, xp)
+    hierarchy = SMALL.setup(M)
+    S, b = hierarchy.system, source(M, 4, xp)
+    assert hierarchy.shape == S.shape and hierarchy.dtype == np.complex64
+    solution = hierarchy.solver().solve(S, S.prepare(b))
+    x = S.reconstruct(solution.x, b)
+    assert solution.residual.max() <= 1e-10
+    assert relative(M, x, b).max() < 3e-10
+    normal = Product(S.adjoint, S)
+    other = BatchedCG(tolerance=1e-13).solve(normal, S.adjoint.apply(S.prepare(b)), on_failure="return").x
+    assert np.abs(to_host(solution.x - other)).max() < 1e-8 * np.abs(to_host(other)).max()
+    assert solution.iterations < 20
+
+
+def test_deep_hierarchies_of_odd_and_tiny_grids(wilson: Any, draw: Any) -> None:
+    """6x4x4x4 by way of 3x2x2x2 and 1x2x2x1 to one site: one to three levels solve the same system."""
+    M = wilson((6, 4, 4, 4), 0.05)
+    levels = (
+        Level(aggregate=(2, 2, 2, 2), vectors=4, refinements=1),
+        Level(
+            aggregate=(3, 1, 1, 2), vectors=4, refinements=1, pre=MinimalResidual(2), post=MinimalResidual(4)
+        ),
+        Level(aggregate=(1, 2, 2, 1), vectors=4, refinements=0, pre=None),
+    )
+    b = draw(*M.shape, 4)
+    for depth in (1, 2, 3):
+        hierarchy = Multigrid(levels[:depth]).setup(M)
+        assert len(hierarchy.grids) == depth
+        S = hierarchy.system
+        solution = hierarchy.solver().solve(S, S.prepare(b))
+        assert relative(M, S.reconstruct(solution.x, b), b).max() < 3e-10
+        plain = GCR(tolerance=1e-10, restart=20).solve(S, S.prepare(b))
+        assert solution.iterations < 0.6 * plain.iterations
+
+
+def flat(gauge: Any, multigrid: Multigrid, masses: tuple[float, ...], rhs: int) -> tuple[Any, Any]:
+    """Assert that iterations agree within 30 percent; the last hierarchy and right-hand sides."""
+    counts = []
+    for mass in masses:
+        M = operator(gauge, mass)
+        hierarchy = multigrid.setup(M)
+        b = hierarchy.system.prepare(source(M, rhs))
+        counts.append(hierarchy.solver().solve(hierarchy.system, b).iterations)
+    assert max(counts) <= 1.3 * min(counts), counts
+    return hierarchy, b
+
+
+@pytest.mark.parametrize("multigrid", [SMALL, DEEP], ids=["one level", "three levels"])
+def test_stored_setup_gives_the_same_bits(gauge: Any, multigrid: Multigrid) -> None:
+    M = operator(gauge(4), -0.4)
+    hierarchy = multigrid.setup(M)
+    loaded = multigrid.load(hierarchy.arrays(), hierarchy.metadata(), M)
+    b = source(M, 8)[0].astype(np.complex64)
+    assert np.array_equal(hierarchy.apply(b), loaded.apply(b))
+    assert loaded.attempts == hierarchy.attempts and loaded.rate < multigrid.largest_rate
+    again = multigrid.setup(M)
+    assert np.array_equal(again.apply(b), loaded.apply(b))
+
+
+def test_setup_makes_the_system_of_every_coarse_operator_once(wilson: Any, monkeypatch: Any) -> None:
+    counts: Counter[str] = Counter()
+
+    def counted(name: str) -> None:
+        function = getattr(multigrid_module, name)
+
+        def call(*arguments: Any) -> Any:
+            counts[name] += 1
+            return function(*arguments)
+
+        monkeypatch.setattr(multigrid_module, name, call)
+
+    for name in ("galerkin", "coarse_system", "coarsest_solve"):
+        counted(name)
+    DEEP.setup(wilson())
+    assert counts["galerkin"] == counts["coarse_system"] > counts["coarsest_solve"] > 1
+
+
+def test_more_vectors_than_kernels_take_are_refused(wilson: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr("stages.lqcd.kernels.reference.aggregation.MOST_VECTORS", 7)
+    with pytest.raises(InputError, match="8 near-null vectors, but multigrid on a GPU takes at most 7"):
+        SMALL.setup(wilson())
+
+
+def test_stored_setup_of_another_operator_is_refused(gauge: Any) -> None:
+    M = operator(gauge(4), -0.4)
+    hierarchy = SMALL.setup(M)
+    arrays, metadata = hierarchy.arrays(), hierarchy.metadata()
+    with pytest.raises(InputError, match="another operator or gauge field"):
+        SMALL.load(arrays, metadata, operator(gauge(4), -0.41))
+    links = M.links.links.copy()
+    links[2, 1, 17] = np.eye(3)
+    changed = WilsonLinks(links, M.links.clover, M.lattice, M.links.boundary, M.links.anisotropy, 0.0)
+    with pytest.raises(InputError, match="another operator or gauge field"):
+        SMALL.load(arrays, metadata, WilsonOperator(WilsonDslash(changed), -0.4))
+    with pytest.raises(InputError, match="build it again"):
+        SMALL.load(arrays, {**metadata, "format": 0}, M)
+    with pytest.raises(InputError, match="one of a 8x4x4x4 lattice"):
+        SMALL.load(arrays, {**metadata, "extents": [8, 4, 4, 4]}, M)
+    with pytest.raises(InputError, match="not those of these levels"):
+        Multigrid((Level(aggregate=(2, 2, 2, 4), vectors=8),)).load(arrays, metadata, M)
+
+
+def test_poor_setup_is_built_again_and_then_refused(wilson: Any) -> None:
+    M = wilson()
+    demanding = Multigrid(
+        (Level(aggregate=(2, 2, 2, 2), vectors=2, refinements=0, pre=None, post=MinimalResidual(1)),),
+        largest_rate=0.001,
+    )
+    with pytest.raises(PoorSetup, match="from two seeds"):
+        demanding.setup(M)
+
+
+def test_second_attempt_is_recorded(wilson: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    rates = iter([float("nan"), 0.2])
+    monkeypatch.setattr("stages.lqcd.multigrid.multigrid.measured_rate", lambda *_: next(rates))
+    level = Level(aggregate=(2, 2, 2, 2), vectors=2, refinements=0)
+    hierarchy = Multigrid((level,), seed=77).setup(wilson())
+    assert [attempt.seed for attempt in hierarchy.attempts] == [77, 78]
+    assert hierarchy.rate == 0.2 and np.isnan(hierarchy.attempts[0].rate)
+
+
+def test_bad_parameters(wilson: Any) -> None:
+    with pytest.raises(InputError, match="do not divide"):
+        Multigrid((Level(aggregate=(3, 2, 2, 2)),)).setup(wilson())
+    with pytest.raises(InputError, match="do not divide the 1 sites"):
+        Multigrid((Level(vectors=4), Level(aggregate=(2, 1, 1, 1)))).setup(wilson())
+    with pytest.raises(InputError, match="fewer than the 8 near-null vectors"):
+        Multigrid((Level(aggregate=(1, 1, 1, 1), vectors=8),)).setup(wilson((2, 2, 2, 2)))
+    with pytest.raises(InputError, match="needs a smoother"):
+        Level(pre=None, post=None)
+    for wrong in ({"vectors": 0}, {"refinements": -1}, {"steps": 0}, {"tolerance": 1.0}):
+        with pytest.raises(InputError, match=next(iter(wrong))):
+            Level(**wrong)  # type: ignore[arg-type]
+    for other in ({"levels": ()}, {"coarsest_steps": 0}, {"largest_rate": 1.0}):
+        with pytest.raises(InputError):
+            Multigrid(**other)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="at least one step"):
+        PolynomialSmoother(0)
+
+
+def test_flat_in_the_mass_on_a_small_lattice(gauge: Any) -> None:
+    flat(gauge(4), SMALL, (-0.2, -0.4), 8)
+
+
+@pytest.mark.slow
+def test_flat_in_the_mass(gauge: Any) -> None:
+    """Also: errors at equal residuals are at least 3 times smaller than those of BiCGstab."""
+    errors_are_smaller_than_those_of_bicgstab(*flat(gauge(8), Multigrid(), (-0.55, -0.6), 16))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(("extents", "lightest"), [((8, 8, 8, 16), -0.58), ((16, 16, 16, 16), -0.56)])
+def test_flat_in_the_mass_on_configurations_by_heat_bath(
+    extents: tuple[int, int, int, int], lightest: float
+) -> None:
+    """From the strange quark to the lightest mass at which BiCGstab converges (docs/multigrid.md)."""
+    lattice = Lattice(extents)
+    made = SimpleNamespace(links=thermalised(lattice, 6.0, 577, "multigrid", 50, 4), lattice=lattice)
+    settings = {"refinements": 2, "smoothing": 6}
+    multigrid = multigrid_of([{**settings, **level} for level in default_levels(lattice)], 577)
+    errors_are_smaller_than_those_of_bicgstab(*flat(made, multigrid, (-0.52, lightest), 4))
+
+
+def errors_are_smaller_than_those_of_bicgstab(hierarchy: Hierarchy, b: Any) -> None:
+    """Assert that the largest relative error over relative residual is less than a third of BiCGstab's."""
+    S, rhs = hierarchy.system, b.shape[-1]
+    exact = hierarchy.solver(tolerance=1e-13).solve(S, b, on_failure="return").x.reshape(-1, rhs)
+    ratios = []
+    for solver in (hierarchy.solver(tolerance=1e-6), BiCGstab(tolerance=1e-6)):
+        solution = solver.solve(S, b)
+        error = np.linalg.norm(solution.x.reshape(-1, rhs) - exact, axis=0)
+        ratios.append(np.max(error / np.linalg.norm(exact, axis=0) / solution.residual))
+    assert 3 * ratios[0] < ratios[1], ratios
+
+
+def test_hierarchy_preconditions_the_whole_schur_complement(gauge: Any) -> None:
+    """One cycle reduces the error of a random residual as the setup has measured."""
+    M = operator(gauge(4), -0.4)
+    hierarchy = SMALL.setup(M)
+    S = WilsonSchur(M.astype(np.complex64))
+    b = source(M, 8)[0].astype(np.complex64)
+    left = b - S.apply(hierarchy.apply(b))
+    assert (
+        np.linalg.norm(left.reshape(-1, 8), axis=0) < 0.6 * np.linalg.norm(b.reshape(-1, 8), axis=0)
+    ).all()

@@ -1,0 +1,50 @@
+"""The polynomial smoother: each run is minimal, and a start from x is a start from its residual."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from stages.lqcd.multigrid.polynomial import PolynomialSmoother
+
+
+def best(A: Any, r: NDArray, steps: int) -> NDArray:
+    """Of all polynomials of A times r with so many terms the one that leaves least, by least squares."""
+    powers = [r]
+    for _ in range(steps):
+        powers.append(A.apply(powers[-1]))
+    fields = np.stack(powers).reshape(steps + 1, -1, r.shape[-1])
+    y = np.empty_like(fields[0])
+    for n in range(r.shape[-1]):
+        basis = fields[..., n].T
+        y[:, n] = basis[:, :-1] @ np.linalg.lstsq(basis[:, 1:], basis[:, 0], rcond=None)[0]
+    return y.reshape(r.shape)
+
+
+@pytest.mark.parametrize(("steps", "runs"), [(1, (1,)), (3, (3,)), (4, (4,)), (5, (3, 2)), (6, (3, 3))])
+def test_each_run_leaves_the_least(wilson: Any, draw: Any, steps: int, runs: tuple[int, ...]) -> None:
+    A, smoother = wilson(mass=0.3), PolynomialSmoother(steps)
+    r = draw(*A.shape, 3)
+    r[..., 1] = 0
+    kept, expected = r.copy(), np.zeros_like(r)
+    for count in runs:
+        expected += best(A, r - A.apply(expected), count)
+    y, residual = smoother.relax(A, r)
+    assert smoother.runs == runs and np.array_equal(r, kept)
+    np.testing.assert_allclose(y, expected, atol=1e-10)
+    np.testing.assert_allclose(residual, r - A.apply(y), atol=1e-12)
+    assert not y[..., 1].any()
+
+
+@pytest.mark.parametrize("steps", [2, 6])
+def test_improving_is_relaxing_the_residual(wilson: Any, draw: Any, steps: int) -> None:
+    A, smoother = wilson(mass=0.3), PolynomialSmoother(steps)
+    b, x = draw(*A.shape, 3), draw(*A.shape, 3)
+    x[..., 2] = 0
+    kept, expected = b.copy(), x + smoother.relax(A, b - A.apply(x)).y
+    smoother.improve(A, b, x)
+    assert np.array_equal(b, kept)
+    np.testing.assert_allclose(x, expected, atol=1e-12)

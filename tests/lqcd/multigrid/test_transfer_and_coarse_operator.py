@@ -1,0 +1,191 @@
+"""Grids, aggregates, transfers and coarse operators against dense matrices, on grids of every kind."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from stages.lqcd.kernels import reference
+from stages.lqcd.lattice.errors import InputError
+from stages.lqcd.lattice.geometry import Lattice
+from stages.lqcd.multigrid.coarse_operator import CoarseOperator, galerkin
+from stages.lqcd.multigrid.cycle import coarsest_solve
+from stages.lqcd.multigrid.fine_operator import FineOperator
+from stages.lqcd.multigrid.grid import Aggregates, Grid
+from stages.lqcd.multigrid.system import CoarseSchur, FineSystem, FullSystem, coarse_system
+from stages.lqcd.multigrid.transfer import transfer
+
+DIVISIONS = [
+    ((4, 4, 4, 4), (2, 2, 2, 2), (1, 2, 1, 2)),
+    ((4, 4, 4, 4), (2, 4, 1, 2), (1, 1, 4, 2)),
+    ((2, 4, 4, 2), (2, 4, 2, 1), (1, 1, 2, 2)),
+    ((6, 2, 4, 2), (2, 1, 2, 2), (3, 2, 1, 1)),
+    ((6, 6, 2, 2), (3, 3, 1, 1), (2, 1, 2, 1)),
+]
+"""Lattice, aggregates, aggregates of the coarse grid: odd extents, extents of 1 and 2, odd volumes."""
+
+
+def prolongation(P):
+    """P as a matrix, from its columns; the order of the coarse components is that of a coarse field."""
+    aggregates, k = P.aggregates, P.vector_count
+    sites, per_aggregate = aggregates.sites.shape
+    n = P.vectors.shape[2] // per_aggregate
+    matrix = np.zeros((aggregates.fine.sites, 2, n, sites, 2, k), complex)
+    for a in range(sites):
+        for c in range(2):
+            blocks = P.vectors[a, c].reshape(per_aggregate, n, k)
+            matrix[aggregates.sites[a], c, :, a, c] = blocks
+    return matrix.reshape(-1, sites * 2 * k)
+
+
+def two_levels(wilson, draw, division):
+    extents, first, second = division
+    fine = FineOperator(wilson(extents))
+    P = transfer(Aggregates(fine.grid, first), draw(fine.grid.sites, 12, 3), reference)
+    A = galerkin(fine, P)
+    Q = transfer(Aggregates(A.grid, second), draw(A.grid.sites, 6, 2), reference)
+    return fine, P, A, Q, galerkin(A, Q)
+
+
+def test_sites_are_those_of_the_lattice():
+    for extents in ((4, 4, 4, 4), (2, 6, 4, 2)):
+        lattice, grid = Lattice(extents), Grid(extents)
+        for parity in range(2):
+            half = slice(parity * lattice.half_volume, (parity + 1) * lattice.half_volume)
+            assert np.array_equal(grid.coordinates[half], lattice.coordinates(parity))
+            for mu in range(4):
+                there = (1 - parity) * lattice.half_volume
+                assert np.array_equal(grid.neighbours[half, 2 * mu], there + lattice.neighbour(parity, mu, 1))
+
+
+@pytest.mark.parametrize("extents", [(3, 1, 2, 5), (2, 2, 2, 2), (1, 1, 1, 1)], ids=str)
+def test_neighbours_wrap_around(extents):
+    grid = Grid(extents)
+    assert np.array_equal(grid.site(grid.coordinates), np.arange(grid.sites))
+    for d in range(8):
+        step = np.zeros(4, int)
+        step[d // 2] = 1 - 2 * (d % 2)
+        moved = (grid.coordinates + step) % extents
+        assert np.array_equal(grid.coordinates[grid.neighbours[:, d]], moved)
+
+
+@pytest.mark.parametrize("division", DIVISIONS, ids=str)
+def test_prolongation_is_orthonormal_and_keeps_chirality(wilson, draw, division):
+    _fine, P, _A, Q, _ = two_levels(wilson, draw, division)
+    for T, components in ((P, 12), (Q, 6)):
+        matrix, coarse = prolongation(T), T.aggregates.coarse
+        assert np.abs(matrix.conj().T @ matrix - np.eye(matrix.shape[1])).max() < 1e-13
+        x, y = draw(coarse.sites, 2 * T.vector_count, 2), draw(T.aggregates.fine.sites, components, 2)
+        out = np.zeros_like(y)
+        T.add_prolonged(x, out)
+        assert np.abs(out.reshape(-1, 2) - matrix @ x.reshape(-1, 2)).max() < 1e-13 * 10
+        assert np.abs(T.restrict(y).reshape(-1, 2) - matrix.conj().T @ y.reshape(-1, 2)).max() < 1e-12
+        x[:, T.vector_count :] = 0
+        out[...] = 0
+        T.add_prolonged(x, out)
+        assert np.abs(out[:, components // 2 :]).max() == 0
+
+
+@pytest.mark.parametrize("division", DIVISIONS, ids=str)
+def test_even_sites_alone(wilson, draw, division):
+    fine, P, *_ = two_levels(wilson, draw, division)
+    half = fine.grid.sites // 2
+    y = draw(fine.grid.sites, 12, 2)
+    y[half:] = 0
+    even = np.ascontiguousarray(y[:half])
+    assert np.abs(P.restrict_even(even) - P.restrict(y)).max() < 1e-13 * 10
+    x = draw(P.aggregates.coarse.sites, 6, 2)
+    P.add_prolonged(x, y)
+    P.add_prolonged_even(x, even)
+    assert np.abs(even - y[:half]).max() < 1e-13
+
+
+def test_prolongation_spans_the_vectors(wilson, draw):
+    """P P^H leaves the near-null vectors, and each of their chiralities, as they are."""
+    fine = FineOperator(wilson())
+    vectors = draw(fine.grid.sites, 12, 3)
+    P = transfer(Aggregates(fine.grid, (2, 2, 2, 4)), vectors, reference)
+    for part in (slice(None), slice(6)):
+        field = np.zeros_like(vectors)
+        field[:, part] = vectors[:, part]
+        back = np.zeros_like(vectors)
+        P.add_prolonged(P.restrict(field), back)
+        assert np.abs(back - field).max() < 1e-12
+
+
+@pytest.mark.parametrize("division", DIVISIONS, ids=str)
+def test_galerkin_operator_is_the_dense_product(wilson, draw, dense, division):
+    fine, P, A, Q, B = two_levels(wilson, draw, division)
+    for above, T, coarse in ((fine, P, A), (A, Q, B)):
+        matrix = prolongation(T)
+        columns = matrix.reshape(above.grid.sites, above.components, -1)
+        product = matrix.conj().T @ above.apply(columns).reshape(matrix.shape)
+        found = dense(coarse.apply, coarse.shape)
+        assert np.abs(found - product).max() < 1e-12
+        signs = np.tile(np.repeat([1, -1], T.vector_count), coarse.grid.sites)
+        assert np.abs(signs[:, None] * found * signs - found.conj().T).max() < 1e-12
+        assert np.abs(dense(coarse.adjoint.apply, coarse.shape) - found.conj().T).max() < 1e-12
+
+
+@pytest.mark.parametrize("division", DIVISIONS, ids=str)
+def test_systems_solve_the_operator(wilson, draw, dense, division):
+    """Even-odd or full, with the dense inverse of the system: reconstruct(S^-1 prepare(b)) = A^-1 b."""
+    _fine, _P, A, _Q, B = two_levels(wilson, draw, division)
+    for operator in (A, B):
+        system = coarse_system(operator)
+        assert isinstance(system, CoarseSchur if operator.grid.even_odd else FullSystem)
+        matrix = dense(system.operator.apply, system.operator.shape)
+        assert np.abs(matrix - system.dense()).max() < 1e-11
+        assert (
+            np.abs(dense(system.operator.adjoint.apply, system.operator.shape) - matrix.conj().T).max()
+            < 1e-10
+        )
+        b = draw(*operator.shape, 2)
+        rhs, kept = system.prepare(b.copy())
+        x = np.linalg.solve(matrix, rhs.reshape(len(matrix), -1)).reshape(rhs.shape)
+        assert np.abs(operator.apply(system.reconstruct(x, kept)) - b).max() < 1e-10
+
+
+def test_defect_is_the_residual_of_the_operator(wilson, draw):
+    fine = FineOperator(wilson())
+    A = galerkin(fine, transfer(Aggregates(fine.grid, (2, 2, 2, 2)), draw(fine.grid.sites, 12, 3), reference))
+    for operator, system in ((fine, FineSystem(fine)), (A, coarse_system(A))):
+        b = draw(operator.grid.sites, operator.components, 2)
+        rhs, kept = system.prepare(b.copy())
+        x = draw(*rhs.shape)
+        left = b - operator.apply(system.reconstruct(x, kept))
+        half = len(x)
+        expected = system.defect(rhs - system.operator.apply(x))
+        assert np.abs(left[:half] - expected).max() < 1e-11
+        assert np.abs(left[half:]).max() < 1e-11
+
+
+def test_bad_aggregates(draw):
+    grid = Grid((4, 4, 4, 6))
+    with pytest.raises(InputError, match="do not divide the 6 sites of the 4x4x4x6 grid in t"):
+        Aggregates(grid, (2, 2, 2, 4))
+    with pytest.raises(InputError, match="at least 1"):
+        Aggregates(grid, (2, 2, 2, 0))
+    with pytest.raises(InputError, match="at least 1"):
+        Grid((4, 4, 0, 4))
+    with pytest.raises(InputError, match="fewer than the 13 near-null vectors"):
+        transfer(Aggregates(grid, (1, 1, 1, 2)), draw(grid.sites, 12, 13), reference)
+    twins = np.repeat(draw(grid.sites, 12, 1), 2, axis=2)
+    with pytest.raises(InputError, match="linearly dependent"):
+        transfer(Aggregates(grid, (2, 2, 2, 2)), twins, reference)
+    with pytest.raises(InputError, match="even extents"):
+        CoarseSchur(CoarseOperator(Grid((3, 1, 1, 1)), draw(3, 4, 4), draw(3, 8, 4, 4), reference))
+
+
+@pytest.mark.parametrize("extents", [(2, 2, 2, 2), (1, 2, 2, 2)])
+def test_singular_coarse_operators(extents):
+    """Refused where a site has no inverse; with a singular matrix a solve is NaN, and so is its rate."""
+    grid = Grid(extents)
+    nothing = np.zeros((grid.sites, 4, 4), np.complex64)
+    A = CoarseOperator(grid, nothing, np.zeros((grid.sites, 8, 4, 4), np.complex64), reference)
+    b = np.ones((grid.sites, 4, 1), np.complex64)
+    if grid.even_odd:
+        with pytest.raises(InputError, match="local matrix of a coarse operator is singular"):
+            coarse_system(A).prepare(b)
+        return
+    assert np.isnan(coarsest_solve(coarse_system(A), reference, 5, 0.1).solve(b)).all()

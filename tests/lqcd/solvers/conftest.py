@@ -1,0 +1,159 @@
+"""Operators with a known matrix: dense ones, and staggered and Wilson operators of a rough 4^4 field."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.linalg import expm
+
+from stages.lqcd.dirac.staggered import NormalOperator, StaggeredDslash
+from stages.lqcd.dirac.wilson import WilsonDslash, WilsonOperator
+from stages.lqcd.dirac.wilson_schur import WilsonSchur
+from stages.lqcd.gauge.hisq import StaggeredLinks, hisq_links, naive_links
+from stages.lqcd.gauge.wilson_links import WilsonLinks, wilson_links
+from stages.lqcd.kernels import reference
+from stages.lqcd.lattice.geometry import Lattice
+
+LATTICE = Lattice((4, 4, 4, 4))
+
+
+class DenseOperator:
+    """A matrix ``[3 L, 3 L]`` on fields ``[L, 3, N]``; it says it is positive definite and notes its use."""
+
+    hermitian = positive_definite = True
+    flops = 0.0
+
+    def __init__(self, matrix: NDArray, widths: list[int] | None = None) -> None:
+        self.matrix, self.dtype = matrix, matrix.dtype
+        self.shape = (len(matrix) // 3, 3)
+        self.widths = [] if widths is None else widths
+        """Right-hand sides of each application so far, in any precision."""
+
+    @property
+    def adjoint(self) -> DenseOperator:
+        return self
+
+    def bytes(self, rhs: int) -> float:
+        return 0.0
+
+    def apply(self, x: NDArray, out: NDArray | None = None) -> NDArray:
+        self.widths.append(x.shape[-1])
+        result = (self.matrix @ x.reshape(len(self.matrix), -1)).reshape(x.shape)
+        if out is None:
+            return result
+        out[...] = result
+        return out
+
+    def astype(self, dtype: Any) -> DenseOperator:
+        return DenseOperator(self.matrix.astype(dtype), self.widths)
+
+
+@pytest.fixture
+def dense() -> Callable[..., DenseOperator]:
+    """dense(seed, eigenvalues): the operator of these eigenvalues in the random basis of this seed."""
+
+    def make(seed: int, eigenvalues: NDArray) -> DenseOperator:
+        basis = random_basis(seed, len(eigenvalues))
+        return DenseOperator((basis * eigenvalues) @ basis.conj().T)
+
+    return make
+
+
+@pytest.fixture
+def basis() -> Callable[[int, int], NDArray]:
+    """basis(seed, n): a random unitary matrix, the eigenvectors of dense(seed, ...)."""
+    return random_basis
+
+
+def random_basis(seed: int, size: int) -> NDArray:
+    rng = np.random.default_rng(seed)
+    return np.linalg.qr(rng.normal(size=(size, size)) + 1j * rng.normal(size=(size, size)))[0]
+
+
+@pytest.fixture
+def random_block() -> Callable[..., NDArray]:
+    """random_block(seed, *shape): complex Gaussian numbers."""
+
+    def draw(seed: int, *shape: int, dtype: Any = np.complex128) -> NDArray:
+        rng = np.random.default_rng(seed)
+        return (rng.normal(size=shape) + 1j * rng.normal(size=shape)).astype(dtype)
+
+    return draw
+
+
+@pytest.fixture(scope="session")
+def thin_links() -> NDArray:
+    """SU(3) links ``[mu, parity, site, 3, 3]`` of the 4^4 lattice, moderately rough."""
+    rng = np.random.default_rng(811)
+    shape = (4, 2, LATTICE.half_volume, 3, 3)
+    matrix = 0.7 * (rng.normal(size=shape) + 1j * rng.normal(size=shape))
+    hermitian = (matrix + matrix.conj().swapaxes(-1, -2)) / 2
+    hermitian -= np.eye(3) * np.trace(hermitian, axis1=-2, axis2=-1)[..., None, None] / 3
+    return expm(1j * hermitian)
+
+
+@pytest.fixture(scope="session")
+def dslash(thin_links: NDArray) -> StaggeredDslash:
+    """The improved operator of the 4^4 lattice, with the reference kernels."""
+    links = hisq_links(thin_links, LATTICE, boundary="antiperiodic", naik_epsilon=0.0)
+    return StaggeredDslash(links, kernels=reference)
+
+
+@pytest.fixture(scope="session")
+def staggered(thin_links: NDArray) -> Callable[..., NormalOperator]:
+    """staggered(action, mass, kernels='reference'): the normal operator where the kernels run, action 'hisq'
+    or 'naive'.
+    """
+    links = {
+        "hisq": hisq_links(thin_links, LATTICE, boundary="antiperiodic", naik_epsilon=0.0),
+        "naive": naive_links(thin_links, LATTICE, boundary="antiperiodic"),
+    }
+    built: dict[tuple[str, str], StaggeredDslash] = {}
+
+    def make(action: str, mass: float, kernels: str = "reference") -> NormalOperator:
+        package: ModuleType = import_module(f"stages.lqcd.kernels.{kernels}")
+        key = (action, kernels)
+        if key not in built:
+            built[key] = StaggeredDslash(located(links[action], kernels), kernels=package)
+        return NormalOperator(built[key], mass)
+
+    return make
+
+
+def located(links: StaggeredLinks, kernels: str) -> StaggeredLinks:
+    """The links in the memory that a kernel package works on."""
+    if kernels != "cuda":
+        return links
+    to_device = import_module("cupy").asarray
+    long = None if links.long is None else to_device(links.long)
+    return replace(links, fat=to_device(links.fat), long=long, thin=to_device(links.thin))
+
+
+@pytest.fixture(scope="session")
+def wilson(thin_links: NDArray) -> Callable[..., WilsonSchur]:
+    """wilson(mass, kernels='reference', kind='symmetric'): the clover operator, csw = 1, even-odd."""
+    links = wilson_links(thin_links, LATTICE, boundary="antiperiodic", csw=1.0)
+    built: dict[str, WilsonDslash] = {}
+
+    def make(mass: float, kernels: str = "reference", kind: str = "symmetric") -> WilsonSchur:
+        if kernels not in built:
+            package: ModuleType = import_module(f"stages.lqcd.kernels.{kernels}")
+            built[kernels] = WilsonDslash(wilson_links_at(links, kernels), kernels=package)
+        return WilsonSchur(WilsonOperator(built[kernels], mass), kind)
+
+    return make
+
+
+def wilson_links_at(links: WilsonLinks, kernels: str) -> WilsonLinks:
+    """The links in the memory that a kernel package works on."""
+    if kernels != "cuda":
+        return links
+    to_device = import_module("cupy").asarray
+    return replace(links, links=to_device(links.links), clover=to_device(links.clover))

@@ -1,0 +1,259 @@
+"""One table of solvers and precisions drives these tests: true residuals, equivalence, cost."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from stages.lqcd.kernels import reference
+from stages.lqcd.kernels.dispatch import array_module, to_device_like, to_host
+from stages.lqcd.lattice.errors import InputError
+from stages.lqcd.solvers.block_cgrq import BlockCGrQ
+from stages.lqcd.solvers.cg import BatchedCG
+from stages.lqcd.solvers.inverse import inverse
+from stages.lqcd.solvers.reliable import WIDTHS
+from stages.lqcd.solvers.solution import Status
+
+SOLVERS = {
+    f"{method.__name__}-{inner or 'double'}": (method, inner)
+    for method in (BatchedCG, BlockCGrQ)
+    for inner in (None, "single")
+}
+
+
+@pytest.fixture(params=SOLVERS)
+def solver(request):
+    """solver(tolerance, kernels=reference, **options) of each row of the table."""
+    method, inner = SOLVERS[request.param]
+
+    def make(tolerance=1e-10, kernels=reference, **options):
+        return method(tolerance, inner=inner, kernels=kernels, **options)
+
+    return make
+
+
+def true_residuals(A, x, b):
+    difference = (b - A.apply(x)).reshape(-1, b.shape[-1])
+    norms = np.linalg.norm(b.reshape(-1, b.shape[-1]), axis=0)
+    return np.linalg.norm(difference, axis=0) / np.where(norms > 0, norms, 1)
+
+
+def check(A, b, solution, tolerance):
+    assert solution.status is Status.CONVERGED
+    assert (solution.residual <= tolerance).all()
+    np.testing.assert_allclose(
+        solution.residual, true_residuals(A, solution.x, b), rtol=1e-2, atol=tolerance / 50
+    )
+
+
+@pytest.mark.parametrize("rhs", [1, 8, 33, *(pytest.param(n, marks=pytest.mark.slow) for n in (3, 16))])
+@pytest.mark.parametrize(
+    ("action", "mass", "tolerance"), [("hisq", 0.1, 5e-6), ("hisq", 0.1, 1e-12), ("naive", 0.02, 1e-12)]
+)
+def test_every_true_residual_reaches_the_tolerance(
+    solver, staggered, random_block, rhs, action, mass, tolerance
+):
+    """The last operator has a condition of 17000, about as large as still allows 1e-12."""
+    A = staggered(action, mass)
+    b = random_block(29 + rhs, *A.shape, rhs)
+    check(A, b, solver(tolerance).solve(A, b), tolerance)
+
+
+@pytest.mark.parametrize("kernels", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+@pytest.mark.parametrize("dependent", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_with_compiled_kernels(solver, staggered, random_block, kernels, dependent):
+    """The blocks and coefficients live where the kernels run; x, narrowing and counts come out as the
+    reference's; on so few sites each cycle exhausts the Krylov space, and counts in single precision vary.
+    """
+    A, plain = staggered("hisq", 0.1, kernels), staggered("hisq", 0.1)
+    b = random_block(31, *A.shape, 16 if dependent else 4)
+    if dependent:
+        b[..., 7:] = b[..., :7] @ random_block(32, 7, 9)
+        b[..., 3] = 0
+    solution = solver(1e-11, None).solve(A, to_device_like(b, A.dslash.links.fat))
+    assert array_module(solution.x) is array_module(A.dslash.links.fat)
+    check(plain, b, replace(solution, x=to_host(solution.x)), 1e-11)
+    expected = solver(1e-11).solve(plain, b)
+    assert abs(solution.iterations - expected.iterations) <= 0.3 * expected.iterations
+    np.testing.assert_allclose(to_host(solution.x), expected.x, atol=1e-8)
+
+
+def test_zero_equal_and_dependent_right_hand_sides(solver, staggered, random_block):
+    A = staggered("naive", 0.02)
+    b = random_block(37, *A.shape, 16)
+    b[..., [4, 9]] = 0
+    b[..., 5] = b[..., 3]
+    b[..., 6] = -2.5j * b[..., 1]
+    b[..., 7] = b[..., 0] + 1e-7 * b[..., 2]
+    b[..., 8] = b[..., 0] + b[..., 1] - b[..., 2]
+    b[..., 10] *= 1e-9
+    b[..., 11] *= 1e9
+    solution = solver(1e-12).solve(A, b)
+    check(A, b, solution, 1e-12)
+    assert not solution.x[..., [4, 9]].any() and not solution.residual[[4, 9]].any()
+    np.testing.assert_allclose(solution.x[..., 5], solution.x[..., 3], atol=1e-9)
+
+
+def test_right_hand_sides_of_any_size(solver, staggered, random_block):
+    """Squares of their residuals are far outside the range of single precision."""
+    A = staggered("hisq", 0.2, "cpu")
+    b = random_block(40, *A.shape, 4) * np.array([1e-40, 1e-20, 1, 1e60])
+    check(A, b, solver(1e-12, None).solve(A, b), 1e-12)
+
+
+def test_nothing_but_zeros(solver, staggered):
+    A = staggered("hisq", 0.1)
+    solution = solver().solve(A, np.zeros((*A.shape, 3), complex), x0=np.ones((*A.shape, 3), complex))
+    assert solution.status is Status.CONVERGED and solution.iterations == 0
+    assert not solution.x.any()
+
+
+def test_block_equals_single_solves(solver, staggered, random_block):
+    A = staggered("hisq", 0.2)
+    b = random_block(41, *A.shape, 5)
+    together = solver(1e-12).solve(A, b).x
+    alone = [solver(1e-12).solve(A, np.ascontiguousarray(b[..., n : n + 1])).x for n in range(5)]
+    np.testing.assert_allclose(together, np.concatenate(alone, axis=-1), atol=1e-9)
+
+
+def test_first_guess(solver, staggered, random_block):
+    A = staggered("hisq", 0.5)
+    b = random_block(43, *A.shape, 4)
+    rough, cold = (solver(tolerance).solve(A, b) for tolerance in (1e-6, 1e-9))
+    guess = rough.x.copy()
+    warm = solver(1e-9).solve(A, b, x0=guess)
+    check(A, b, warm, 1e-9)
+    assert 0 < warm.iterations < 0.6 * cold.iterations
+    assert np.array_equal(guess, rough.x)
+    again = solver(1e-9).solve(A, b, x0=warm.x)
+    assert again.iterations == 0 and np.array_equal(again.x, warm.x)
+
+
+def test_statistics(solver, dense, random_block):
+    A = dense(47, np.geomspace(0.01, 4, 120))
+    b = random_block(48, *A.shape, 6)
+    seen = []
+    solution = solver(1e-9).solve(
+        A, b, progress=lambda iteration, residuals: seen.append((iteration, residuals))
+    )
+    assert solution.matvecs == sum(A.widths)
+    assert solution.history.shape == (solution.iterations + 1, 6)
+    assert (solution.history[0] == 1).all()
+    assert (solution.history[-1] <= 1.01 * 1e-9).all()
+    assert [iteration for iteration, _ in seen] == list(range(1, solution.iterations + 1))
+    np.testing.assert_array_equal([residuals for _, residuals in seen], solution.history[1:])
+    assert solution.seconds > 0 and solution.extras["replacements"] >= 1
+
+
+def test_inner_operator_may_be_wrong(dense, random_block):
+    """Reliable updates correct any inner operator that is close: here it is off by 1e-3, not by rounding."""
+    A = dense(53, np.geomspace(0.05, 5, 150))
+
+    class Deviating(type(A)):
+        def astype(self, dtype):
+            return type(A)((self.matrix * (1 + 1e-3 * np.cos(np.arange(150)))).astype(dtype))
+
+    b = random_block(54, *A.shape, 4)
+    for method in (BatchedCG, BlockCGrQ):
+        check(A, b, method(1e-12, inner="single", kernels=reference).solve(Deviating(A.matrix), b), 1e-12)
+
+
+@pytest.mark.parametrize(("method", "limit"), [(BatchedCG, 1.1), (BlockCGrQ, 1.5)])
+def test_reliable_updates_keep_the_search_directions(method, limit, staggered, random_block):
+    """Without them 1.2 and 1.7 times the iterations of double precision are needed here."""
+    A = staggered("hisq", 0.1)
+    b = random_block(59, *A.shape, 2)
+    double, mixed = (method(1e-12, inner=i, kernels=reference).solve(A, b) for i in (None, "single"))
+    assert mixed.extras["replacements"] >= 4 > double.extras["replacements"]
+    assert mixed.iterations < limit * double.iterations
+
+
+def test_block_needs_fewer_iterations(staggered, random_block):
+    ratio = {}
+    for mass in (0.5, 0.005):
+        A = staggered("naive", mass)
+        b = random_block(61, *A.shape, 16)
+        block, batched = (m(1e-10, kernels=reference).solve(A, b) for m in (BlockCGrQ, BatchedCG))
+        assert block.iterations <= batched.iterations
+        ratio[mass] = block.iterations / batched.iterations
+    assert ratio[0.005] < ratio[0.5] and ratio[0.005] < 0.5
+
+
+def test_block_terminates_with_its_krylov_space(dense, random_block):
+    """48 dimensions are exhausted by 8 right-hand sides in 6 steps."""
+    A = dense(67, np.linspace(1, 2, 48))
+    solution = BlockCGrQ(1e-12, kernels=reference).solve(A, random_block(68, *A.shape, 8))
+    assert solution.iterations <= 6
+
+
+def test_converged_right_hand_sides_stop_costing(dense, basis, random_block):
+    """14 of 16 are eigenvectors, solved in one step: the others go on in a block of two."""
+    A = dense(71, np.geomspace(0.01, 4, 150))
+    b = random_block(72, 150, 16)
+    b[:, :14] = basis(71, 150)[:, 3:45:3]
+    b = b.reshape(*A.shape, 16)
+    solution = BatchedCG(1e-10, kernels=reference).solve(A, b)
+    check(A, b, solution, 1e-10)
+    assert set(A.widths) <= {16, *WIDTHS} and min(A.widths) <= 2
+    assert solution.matvecs < 2.3 * solution.iterations + 3 * 16
+
+
+def test_dependent_block_narrows(dense, random_block):
+    """16 right-hand sides of rank 7 are iterated as a block of 8."""
+    A = dense(73, np.geomspace(0.01, 4, 150))
+    b = (random_block(74, 150, 7) @ random_block(75, 7, 16)).reshape(*A.shape, 16)
+    solution = BlockCGrQ(1e-11, kernels=reference).solve(A, b)
+    assert sorted(set(A.widths)) == [8, 16]
+    assert A.widths.count(16) == solution.extras["replacements"]
+    check(A, b, solution, 1e-11)
+
+
+def test_invariant_subspace_narrows_the_block_on_the_way(dense, basis, random_block):
+    """12 right-hand sides in a space of 20 eigenvectors: the second step has 8 directions, a third none."""
+    A = dense(77, np.linspace(1, 3, 150))
+    b = (basis(77, 150)[:, 40:60] @ random_block(78, 20, 12)).reshape(*A.shape, 12)
+    solution = BlockCGrQ(1e-12, kernels=reference).solve(A, b)
+    check(A, b, solution, 1e-12)
+    assert A.widths[:2] == [12, 8] and solution.iterations <= 4
+
+
+def test_single_precision_throughout(staggered, random_block):
+    A = staggered("hisq", 0.2).astype(np.complex64)
+    b = random_block(79, *A.shape, 8, dtype=np.complex64)
+    for method in (BatchedCG, BlockCGrQ):
+        solution = method(5e-6, kernels=reference).solve(A, b)
+        assert solution.x.dtype == np.complex64
+        assert (true_residuals(staggered("hisq", 0.2), solution.x.astype(complex), b) < 1e-5).all()
+
+
+def test_inverse_is_an_operator(solver, staggered, random_block):
+    A = staggered("hisq", 0.1)
+    x = random_block(83, *A.shape, 3)
+    solve = inverse(solver(1e-12), A)
+    out = np.full_like(x, np.nan)
+    assert solve.apply(A.apply(x), out) is out
+    np.testing.assert_allclose(out, x, atol=1e-9)
+    assert solve.positive_definite and solve.shape == A.shape and solve.dtype == A.dtype
+    np.testing.assert_allclose(solve.adjoint.apply(A.apply(x)), x, atol=1e-9)
+
+
+def test_inverse_of_an_inverse(staggered, random_block):
+    """A^-1 is a Hermitian positive definite operator like any other: solving with it multiplies by A."""
+    A = staggered("hisq", 1.0)
+    x = random_block(89, *A.shape, 2)
+    nested = BatchedCG(1e-9, kernels=reference).solve(inverse(BatchedCG(1e-13, kernels=reference), A), x)
+    np.testing.assert_allclose(nested.x, A.apply(x), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"tolerance": 0.0}, "tolerance must lie between 0 and 1, got 0.0"),
+        ({"tolerance": 2.0}, "tolerance"),
+        ({"max_iterations": 0}, "max_iterations must be at least 1, got 0"),
+        ({"inner": "half"}, "inner must be 'single'.*got 'half'"),
+    ],
+)
+def test_configuration_is_checked(options, message):
+    with pytest.raises(InputError, match=message):
+        BatchedCG(**options)

@@ -1,0 +1,363 @@
+"""One table of solvers for operators that are not Hermitian drives these tests, on Wilson-clover fields."""
+
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pytest
+
+from stages.lqcd.kernels import reference
+from stages.lqcd.kernels.dispatch import array_module, to_device_like, to_host
+from stages.lqcd.lattice.errors import InputError
+from stages.lqcd.solvers.bicgstab import BiCGstab
+from stages.lqcd.solvers.block_cgrq import BlockCGrQ
+from stages.lqcd.solvers.cg import BatchedCG
+from stages.lqcd.solvers.defect_correction import DefectCorrection
+from stages.lqcd.solvers.gcr import GCR, gcr_correction
+from stages.lqcd.solvers.minimal_residual import MinimalResidual
+from stages.lqcd.solvers.normal_equations import NormalEquations
+from stages.lqcd.solvers.solution import NotConverged, Status
+
+HEAVY, LIGHT = -0.5, -1.2
+
+
+def normal(method):
+    return lambda **options: NormalEquations(method(**options))
+
+
+def corrected(method, **inner):
+    """Defect correction around a solver of so loose a tolerance."""
+
+    def make(tolerance, kernels, max_iterations=10_000):
+        limited = method(kernels=kernels, max_iterations=max_iterations, **inner)
+        return DefectCorrection(limited, tolerance, max_iterations, kernels)
+
+    return make
+
+
+SOLVERS = {
+    **{f"gcr-{inner or 'double'}": partial(GCR, inner=inner) for inner in (None, "single")},
+    **{f"bicgstab-{inner or 'double'}": partial(BiCGstab, inner=inner) for inner in (None, "single")},
+    **{f"cgnr-{inner or 'double'}": partial(normal(BatchedCG), inner=inner) for inner in (None, "single")},
+    "block-cgnr": normal(BlockCGrQ),
+    "defect-bicgstab": corrected(BiCGstab, tolerance=1e-3),
+    "defect-gcr": corrected(GCR, tolerance=1e-4),
+}
+
+
+@pytest.fixture(params=SOLVERS)
+def solver(request):
+    """solver(tolerance, kernels=reference, **options) of each row of the table."""
+
+    def make(tolerance=1e-10, kernels=reference, **options):
+        return SOLVERS[request.param](tolerance=tolerance, kernels=kernels, **options)
+
+    return make
+
+
+def norms(field):
+    return np.linalg.norm(field.reshape(-1, field.shape[-1]), axis=0)
+
+
+def check(A, b, solution, tolerance):
+    assert solution.status is Status.CONVERGED
+    assert (solution.residual <= tolerance).all()
+    size = norms(b)
+    true = norms(b - A.apply(solution.x)) / np.where(size > 0, size, 1)
+    np.testing.assert_allclose(solution.residual, true, rtol=1e-2, atol=tolerance / 50)
+
+
+@pytest.mark.parametrize(
+    ("mass", "tolerance", "rhs"),
+    [
+        (LIGHT, 1e-11, 3),
+        *(pytest.param(*row, marks=pytest.mark.slow) for row in ((HEAVY, 1e-12, 1), (LIGHT, 1e-6, 8))),
+    ],
+)
+def test_every_true_residual_reaches_the_tolerance(solver, wilson, random_block, mass, tolerance, rhs):
+    A = wilson(mass)
+    b = random_block(29 + rhs, *A.shape, rhs)
+    check(A, b, solver(tolerance).solve(A, b), tolerance)
+
+
+def test_solution_is_that_of_the_dense_matrix(solver, random_block):
+    """Eigenvalues in a disc around one, and no symmetry at all."""
+    size = 90
+    matrix = np.eye(size) + 0.6 * random_block(5, size, size) / np.sqrt(size)
+    A = Dense(matrix)
+    b = random_block(6, *A.shape, 3)
+    x = solver(1e-12).solve(A, b).x
+    np.testing.assert_allclose(x.reshape(size, 3), np.linalg.solve(matrix, b.reshape(size, 3)), atol=1e-9)
+
+
+class Dense:
+    """A matrix on fields ``[L, 3, N]``, not Hermitian."""
+
+    hermitian = positive_definite = False
+
+    def __init__(self, matrix):
+        self.matrix, self.dtype, self.shape = matrix, matrix.dtype, (len(matrix) // 3, 3)
+
+    @property
+    def adjoint(self):
+        return Dense(self.matrix.conj().T)
+
+    def __eq__(self, other):
+        return np.array_equal(self.matrix, other.matrix)
+
+    def apply(self, x, out=None):
+        result = (self.matrix @ x.reshape(len(self.matrix), -1)).reshape(x.shape)
+        if out is None:
+            return result
+        out[...] = result
+        return out
+
+    def astype(self, dtype):
+        return Dense(self.matrix.astype(dtype))
+
+
+QUICK = ("bicgstab-single",)
+
+
+@pytest.mark.parametrize("kernels", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+@pytest.mark.parametrize(
+    "solver",
+    [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in SOLVERS],
+    indirect=True,
+)
+def test_with_compiled_kernels(solver, wilson, random_block, kernels):
+    A, plain = wilson(HEAVY, kernels), wilson(HEAVY)
+    b = random_block(31, *A.shape, 4)
+    solution = solver(1e-11, None).solve(A, to_device_like(b, A.operator.links.links))
+    assert array_module(solution.x) is array_module(A.operator.links.links)
+    check(plain, b, replace(solution, x=to_host(solution.x)), 1e-11)
+    expected = solver(1e-11).solve(plain, b)
+    assert abs(solution.iterations - expected.iterations) <= 0.1 * expected.iterations + 1
+    np.testing.assert_allclose(to_host(solution.x), expected.x, atol=1e-9)
+
+
+def test_zero_equal_and_dependent_right_hand_sides(solver, wilson, random_block):
+    A = wilson(HEAVY)
+    b = random_block(37, *A.shape, 12)
+    b[..., [4, 9]] = 0
+    b[..., 5] = b[..., 3]
+    b[..., 6] = -2.5j * b[..., 1]
+    b[..., 8] = b[..., 0] + b[..., 1] - b[..., 2]
+    b[..., 10] *= 1e-9
+    b[..., 11] *= 1e9
+    solution = solver(1e-11).solve(A, b)
+    check(A, b, solution, 1e-11)
+    assert not solution.x[..., [4, 9]].any() and not solution.residual[[4, 9]].any()
+    np.testing.assert_allclose(solution.x[..., 5], solution.x[..., 3], atol=1e-9)
+
+
+def test_right_hand_sides_of_any_size(solver, wilson, random_block):
+    """Squares of their residuals are far outside the range of single precision."""
+    A = wilson(HEAVY)
+    b = random_block(40, *A.shape, 4) * np.array([1e-40, 1e-20, 1, 1e60])
+    check(A, b, solver(1e-11).solve(A, b), 1e-11)
+
+
+def test_nothing_but_zeros(solver, wilson):
+    A = wilson(HEAVY)
+    solution = solver().solve(A, np.zeros((*A.shape, 3), complex), x0=np.ones((*A.shape, 3), complex))
+    assert solution.status is Status.CONVERGED and solution.iterations == 0
+    assert not solution.x.any()
+
+
+def test_block_equals_single_solves(solver, wilson, random_block):
+    A = wilson(HEAVY)
+    b = random_block(41, *A.shape, 2)
+    together = solver(1e-12).solve(A, b)
+    alone = [solver(1e-12).solve(A, np.ascontiguousarray(b[..., n : n + 1])) for n in range(2)]
+    np.testing.assert_allclose(together.x, np.concatenate([s.x for s in alone], axis=-1), atol=1e-10)
+    assert together.iterations <= max(s.iterations for s in alone) + 2
+
+
+def test_first_guess(solver, wilson, random_block):
+    A = wilson(HEAVY)
+    b = random_block(43, *A.shape, 2)
+    rough, cold = (solver(tolerance).solve(A, b) for tolerance in (1e-6, 1e-9))
+    guess = rough.x.copy()
+    warm = solver(1e-9).solve(A, b, x0=guess)
+    check(A, b, warm, 1e-9)
+    assert 0 < warm.iterations < 0.7 * cold.iterations
+    assert np.array_equal(guess, rough.x)
+
+
+def test_iteration_limit(solver, wilson, random_block):
+    A = wilson(LIGHT)
+    with pytest.raises(NotConverged, match=r"3 of 3 .*tolerance 1e-10 .*after 4 iterations.*max_iter") as e:
+        solver(1e-10, max_iterations=4).solve(A, random_block(11, *A.shape, 3))
+    assert e.value.solution.status is Status.ITERATION_LIMIT and e.value.solution.iterations == 4
+
+
+def test_right_hand_side_that_is_not_finite(solver, wilson, random_block):
+    A = wilson(HEAVY)
+    b = random_block(17, *A.shape, 3)
+    b[5, 1, 2] = np.nan
+    with pytest.raises(NotConverged, match="NaN or infinite: check the gauge links"):
+        solver(1e-8).solve(A, b)
+
+
+def test_divergence_is_noticed(random_block):
+    """Eigenvalues all around zero: every other step makes the residual longer."""
+    A = Dense(random_block(21, 120, 120) / np.sqrt(120))
+    b = random_block(22, *A.shape, 2)
+    with pytest.raises(NotConverged, match=r"grew without limit.*critical kappa.*NormalEquations") as e:
+        BiCGstab(1e-10, kernels=reference).solve(A, b)
+    assert e.value.solution.status is Status.DIVERGED and (e.value.solution.residual <= 1e6).all()
+    x = NormalEquations(BatchedCG(1e-10, kernels=reference)).solve(A, b).x
+    assert (norms(b - A.apply(x)) <= 1e-10 * norms(b)).all()
+
+
+@pytest.mark.parametrize("method", [GCR, BiCGstab])
+def test_breakdown_is_noticed(method):
+    """A rotation by a right angle in each plane: A r is orthogonal to r."""
+    A = Dense(np.kron(np.eye(6), np.array([[0.0, 1.0], [-1.0, 0.0]])).astype(complex))
+    b = np.zeros((*A.shape, 2), complex)
+    b[0, 0] = b[3, 1] = 1
+    solution = method(1e-8, kernels=reference).solve(A, b, on_failure="return")
+    assert solution.status is Status.BREAKDOWN and solution.iterations <= 4
+    assert "another solver" in solution.status.value and not solution.x.any()
+
+
+def test_lost_shadow_residuals_are_renewed():
+    """s^H r vanishes after one step in the first three dimensions, exactly; b1^2 = b (A^2 b) sees to it."""
+    matrix = np.diag(np.arange(1.0, 31)).astype(complex)
+    matrix[:3, :3] = [[1, 1, 1], [1, 2, 0], [-1, 0, 3]]
+    A, b = Dense(matrix), np.zeros((10, 3, 2), complex)
+    b[0, 0, 0], b[:, 1, 1] = 1, 1
+    solution = BiCGstab(1e-12, kernels=reference).solve(A, np.ascontiguousarray(b[..., :1]))
+    check(A, b[..., :1], solution, 1e-12)
+    assert solution.iterations <= 4
+    check(A, b, BiCGstab(1e-12, kernels=reference).solve(A, b), 1e-12)
+
+
+def test_delta_sets_how_often_residuals_are_replaced(wilson, random_block):
+    A = wilson(LIGHT)
+    b = random_block(45, *A.shape, 1)
+    for method in (BiCGstab, lambda **o: NormalEquations(BatchedCG(**o))):
+        often, seldom = (
+            method(tolerance=1e-10, inner="single", delta=delta, kernels=reference).solve(A, b)
+            for delta in (0.1, 0.001)
+        )
+        assert often.extras["replacements"] > seldom.extras["replacements"] >= 3
+
+
+@pytest.mark.parametrize(
+    ("method", "mass"), [(BiCGstab, -1.5), (normal(BatchedCG), LIGHT)], ids=["bicgstab", "cgnr"]
+)
+def test_reliable_updates_keep_what_defect_correction_forgets(method, mass, wilson, random_block):
+    A = wilson(mass)
+    b = random_block(46, *A.shape, 1)
+    double, reliable = (
+        method(tolerance=1e-11, inner=inner, delta=0.1, kernels=reference).solve(A, b)
+        for inner in (None, "single")
+    )
+    loose = method(tolerance=0.1, kernels=reference)
+    corrected = DefectCorrection(loose, 1e-11, kernels=reference).solve(A, b)
+    assert reliable.extras["replacements"] >= 8 and corrected.extras["corrections"] >= 10
+    assert reliable.iterations <= 1.1 * double.iterations + 1 < corrected.iterations
+
+
+class Nearly:
+    """An approximate inverse in single precision that also changes with each application."""
+
+    dtype = np.dtype(np.complex64)
+
+    def __init__(self, inverse):
+        self.inverse, self.sizes, self.calls = inverse, [], 0
+
+    def apply(self, x):
+        assert x.dtype == self.dtype
+        self.sizes.append(norms(x))
+        self.calls += 1
+        weights = 1 + 0.2 * np.cos(self.calls * np.arange(len(self.inverse)))
+        return (
+            (self.inverse @ (weights[:, None] * x.reshape(len(self.inverse), -1)))
+            .reshape(x.shape)
+            .astype(np.complex64)
+        )
+
+
+def test_flexible_preconditioner(random_block):
+    """Its blocks have norms near one, whatever the residuals have; zeros stay zero."""
+    size = 120
+    matrix = np.diag(np.linspace(0.01, 3, size)) + 0.3 * random_block(7, size, size) / size
+    A, K = Dense(matrix), Nearly(np.linalg.inv(matrix))
+    b = random_block(8, *A.shape, 4) * np.array([1e-30, 1, 0, 1e20])
+    solution = GCR(1e-12, preconditioner=K, kernels=reference).solve(A, b)
+    check(A, b, solution, 1e-12)
+    assert solution.iterations < 25 and not solution.x[..., 2].any()
+    seen = np.concatenate(K.sizes)
+    assert ((seen[seen > 0] > 0.4) & (seen[seen > 0] < 2.1)).all()
+
+
+def test_restarts_take_the_true_residual_again(wilson, random_block):
+    A = wilson(LIGHT)
+    b = random_block(44, *A.shape, 2)
+    few, many = (GCR(1e-10, restart=k, kernels=reference).solve(A, b) for k in (4, 40))
+    assert few.extras["replacements"] >= few.iterations / 4 > many.extras["replacements"]
+    assert many.iterations <= few.iterations
+
+
+def test_correction_is_minimal(random_block):
+    """After k steps |r - A y| is the least in the Krylov space, by least squares; stopped columns stay."""
+    size, steps = 60, 5
+    matrix = np.eye(size) + 0.7 * random_block(9, size, size) / np.sqrt(size)
+    A, r = Dense(matrix), random_block(10, size // 3, 3, 2)
+    kept = r.copy()
+    y = gcr_correction(A, r, steps, kernels=reference)
+    assert np.array_equal(r, kept)
+    for n in range(2):
+        column = r[..., n].ravel()
+        krylov = np.stack([np.linalg.matrix_power(matrix, k) @ column for k in range(steps)], axis=1)
+        best = np.linalg.lstsq(matrix @ krylov, column, rcond=None)[0]
+        np.testing.assert_allclose(y[..., n].ravel(), krylov @ best, atol=1e-10)
+    loose = gcr_correction(A, r, 30, tolerance=0.2, kernels=reference)
+    reached = norms(r - A.apply(loose)) / norms(r)
+    assert (reached <= 0.2).all() and (reached > 0.02).all()
+
+
+def test_minimal_residual_steps(wilson, random_block):
+    A = wilson(LIGHT)
+    b = random_block(50, *A.shape, 3)
+    b[..., 1] = 0
+    smoother = MinimalResidual(4, 0.9, kernels=reference)
+    y, residual = smoother.relax(A, b)
+    np.testing.assert_allclose(residual, b - A.apply(y), atol=1e-12)
+    assert not y[..., 1].any() and (norms(residual)[[0, 2]] < 0.5 * norms(b)[[0, 2]]).all()
+    alone = smoother.relax(A, np.ascontiguousarray(b[..., 2:])).y
+    np.testing.assert_allclose(alone, y[..., 2:], atol=1e-13)
+    x = random_block(51, *A.shape, 3)
+    smoothed = x.copy()
+    smoother.improve(A, b, smoothed)
+    assert (norms(b - A.apply(smoothed)) < 0.5 * norms(b - A.apply(x))).all()
+
+
+def test_one_minimal_residual_step_is_the_best_multiple(random_block):
+    matrix = np.eye(30) + 0.5 * random_block(9, 30, 30) / np.sqrt(30)
+    A, r = Dense(matrix), random_block(10, 10, 3, 2)
+    y = MinimalResidual(1, 1.0, kernels=reference).relax(A, r).y
+    for n in range(2):
+        column = r[..., n].ravel()
+        alpha = np.linalg.lstsq(matrix @ column[:, None], column, rcond=None)[0]
+        np.testing.assert_allclose(y[..., n].ravel(), alpha * column, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: GCR(restart=0), "restart must be at least 1, got 0"),
+        (lambda: GCR(tolerance=0.0), "tolerance must lie between 0 and 1"),
+        (lambda: BiCGstab(delta=1.5), "delta must lie between 0 and 1, got 1.5"),
+        (lambda: DefectCorrection(BiCGstab(0.1), 1.0), "tolerance must lie between 0 and 1, got 1.0"),
+        (lambda: DefectCorrection(BiCGstab(0.1), max_iterations=0), "max_iterations must be at least 1"),
+        (lambda: MinimalResidual(0), "at least one step, got 0"),
+        (lambda: MinimalResidual(2, 2.5), "omega must lie between 0 and 2, got 2.5"),
+    ],
+)
+def test_configuration_is_checked(make, message):
+    with pytest.raises(InputError, match=message):
+        make()

@@ -1,0 +1,37 @@
+"""A rough Wilson-clover operator on a tiny lattice, and its dense inverse."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.linalg import expm
+from tiny_lattice import LATTICE
+
+from stages.lqcd.dirac.wilson import WilsonDslash, WilsonOperator
+from stages.lqcd.gauge.wilson_links import wilson_links
+
+
+@pytest.fixture(scope="session")
+def thin_links() -> NDArray:
+    """SU(3) links ``[mu, parity, site, 3, 3]``."""
+    rng = np.random.default_rng(20261121)
+    shape = (4, 2, LATTICE.half_volume, 3, 3)
+    matrix = 0.3 * (rng.normal(size=shape) + 1j * rng.normal(size=shape))
+    hermitian = (matrix + matrix.conj().swapaxes(-1, -2)) / 2
+    hermitian -= np.eye(3) * np.trace(hermitian, axis1=-2, axis2=-1)[..., None, None] / 3
+    return expm(1j * hermitian)
+
+
+@pytest.fixture(scope="session")
+def operator(thin_links: NDArray) -> WilsonOperator:
+    links = wilson_links(thin_links, LATTICE, boundary="antiperiodic", csw=1.3)
+    return WilsonOperator(WilsonDslash(links), -0.2)
+
+
+@pytest.fixture(scope="session")
+def inverse(operator: WilsonOperator) -> NDArray:
+    """M^-1 as a matrix ``[parity, site, 12, parity, site, 12]``."""
+    size = int(np.prod(operator.shape))
+    matrix = operator.apply(np.eye(size, dtype=complex).reshape(*operator.shape, size))
+    return np.linalg.inv(matrix.reshape(size, size)).reshape(*operator.shape, *operator.shape)

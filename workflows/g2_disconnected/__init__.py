@@ -1,0 +1,1 @@
+"""Workflow: the disconnected vector-current correlator, light, strange and their difference."""

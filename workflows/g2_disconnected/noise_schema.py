@@ -1,0 +1,137 @@
+"""What a workflow file says of noise and estimators: sections, limits, and what must fit together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from pipeline.planning.workflow import LARGEST
+from stages.lqcd.lattice.errors import InputError
+from stages.lqcd.lattice.geometry import Lattice
+from stages.lqcd.noise.dilution import Dilution
+from stages.lqcd.noise.probing import check_probes
+from workflows.parameter_file import Location, Section
+
+Seed = Annotated[int, Field(ge=0, lt=2**63)]
+
+
+class DilutionSection(Section):
+    """Which components of a noise vector are solved separately."""
+
+    color: bool = False
+    time: Any = None
+    """A number of slices, or "full"; `Dilution` says what is wrong with anything else."""
+    displacement: int | None = None
+
+    @model_validator(mode="after")
+    def _known(self) -> DilutionSection:
+        self.scheme()
+        return self
+
+    def options(self) -> dict[str, Any]:
+        """What is diluted, without what is not."""
+        return {name: value for name, value in self if value is not None and value is not False}
+
+    def scheme(self) -> Dilution:
+        """The dilution that this section asks for."""
+        return Dilution.parse(self.options())
+
+
+class Noise(Section):
+    """Stochastic sources: their kind, how many, how diluted or probed, and how many are solved together."""
+
+    kind: Literal["z2", "z4", "u1", "gaussian"]
+    seed: Seed
+    vectors: int
+    chunk: int = Field(ge=1)
+    dilution: DilutionSection = DilutionSection()
+    probes: int = Field(default=1, ge=1)
+    """Hadamard vectors that each noise vector is multiplied by; a power of two."""
+    probe_chunk: int = Field(default=1, ge=1)
+    """Probes solved together, of `chunk` vectors each."""
+
+    @field_validator("vectors")
+    @classmethod
+    def _pairs(cls, vectors: int) -> int:
+        if vectors < 2:
+            raise ValueError(
+                f"got {vectors}, but a disconnected correlator pairs different noise vectors: at least 2"
+            )
+        if vectors > LARGEST:
+            raise ValueError(f"got {vectors}, but a plan has room for at most {LARGEST}")
+        return vectors
+
+
+class Estimator(Section):
+    """How loops and their difference are estimated."""
+
+    difference: Literal["plain", "split_even"] = "plain"
+    low_modes: bool = False
+    """The modes of the section `deflation` exactly, noise on what they leave."""
+
+
+class Alternative(Section):
+    """Another estimator on the same configurations; what is not given is as in the main sections."""
+
+    vectors: int | None = Field(default=None, ge=4, le=LARGEST)
+    chunk: int | None = Field(default=None, ge=1)
+    dilution: DilutionSection | None = None
+    probes: int | None = Field(default=None, ge=1)
+    probe_chunk: int | None = Field(default=None, ge=1)
+    difference: Literal["plain", "split_even"] | None = None
+    low_modes: bool | None = None
+    deflation: bool = True
+    """False: neither low modes nor deflated solves."""
+
+    def noise(self, main: Noise) -> Noise:
+        """The main noise with what is said here."""
+        return _updated(main, self)
+
+    def estimator(self, main: Estimator) -> Estimator:
+        """The main estimator with what is said here."""
+        changed = _updated(main, self)
+        return changed if self.deflation else changed.model_copy(update={"low_modes": False})
+
+
+def _updated(main: Any, alternative: Alternative) -> Any:
+    known = type(main).model_fields
+    given = {name: value for name, value in alternative if value is not None and name in known}
+    return main.model_copy(update=given)
+
+
+def noise_faults(noise: Noise, fine_vectors: int | None) -> Iterator[tuple[Location, str]]:
+    """What does not fit within `noise`, or the number of fine vectors."""
+    if fine_vectors and fine_vectors > noise.vectors:
+        yield (
+            ("solves", "fine", "vectors"),
+            f"{fine_vectors} fine vectors, but `noise.vectors` is {noise.vectors}",
+        )
+    if noise.vectors % noise.chunk:
+        yield ("noise", "chunk"), f"{noise.chunk} does not divide the {noise.vectors} noise vectors"
+    elif fine_vectors and fine_vectors % noise.chunk:
+        yield (
+            ("solves", "fine", "vectors"),
+            f"{fine_vectors} is no multiple of `noise.chunk`, {noise.chunk}: vectors are solved "
+            f"{noise.chunk} at a time, change one of the two",
+        )
+    if noise.probes % noise.probe_chunk:
+        yield ("noise", "probe_chunk"), f"{noise.probe_chunk} does not divide the {noise.probes} probes"
+    if noise.probes > 1 and noise.dilution.displacement:
+        yield (
+            ("noise", "probes"),
+            "probes separate sites that `dilution.displacement` has separated already: take one of the two",
+        )
+
+
+def noise_misfits(noise: Noise, lattice: Lattice) -> Iterator[tuple[Location, str]]:
+    """What does not fit the lattice."""
+    try:
+        noise.dilution.scheme().check(lattice)
+    except InputError as error:
+        yield ("noise", "dilution"), str(error)
+    try:
+        check_probes(noise.probes, lattice)
+    except InputError as error:
+        yield ("noise", "probes"), str(error)

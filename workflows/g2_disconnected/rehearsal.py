@@ -1,0 +1,94 @@
+"""Everything that a run of the workflow asks of a GPU, once and briefly, for `quarkline tune`.
+
+Solves of heavy quarks on free links: kernels depend on extents, precisions and block widths, not on values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import product
+from types import ModuleType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stages.loops.current_loops import SOLVERS, make_solver
+from stages.lqcd.dirac.staggered import SquaredDslash, StaggeredDslash
+from stages.lqcd.eigen.block_lanczos import BlockLanczos
+from stages.lqcd.estimators.stochastic import blocks
+from stages.lqcd.estimators.trace import LoopTrace, current_links
+from stages.lqcd.gauge.hisq import StaggeredLinks, hisq_links, naive_links
+from stages.lqcd.kernels.dispatch import Kernels
+from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
+from stages.lqcd.noise import Dilution
+from stages.lqcd.solvers.reliable import WIDTHS
+from workflows.g2_disconnected.schema import Deflation, G2Disconnected, alternatives
+
+MASS = 2.0
+TOLERANCE = 1e-9
+"""Reached in some twenty iterations, in several cycles where the inner precision is single."""
+
+
+def rehearse(
+    parameters: G2Disconnected, lattice: Lattice, kernels: Kernels, xp: ModuleType
+) -> Iterator[tuple[int, int]]:
+    """Make the links, look for modes, then solve and contract in every block width.
+
+    Yields solves done and solves in all.
+    kernels: those for arrays of `xp`, `numpy` or `cupy`.
+    """
+    links = free_links(parameters, lattice, kernels, xp)
+    solves = parameters.solves
+    dslash = StaggeredDslash(links, np.complex128, kernels)
+    current = current_links(links, parameters.current.links)
+    if parameters.deflation:
+        _find_modes(parameters.deflation, dslash, xp)
+    names = SOLVERS if solves.solver == "auto" else (solves.solver,)
+    widths = [(n, w) for n in block_widths(parameters, lattice) for w in sorted({*WIDTHS, n}) if w <= n]
+    wave = xp.asarray(plane_wave(lattice, parameters.links.boundary))[:, None, None]
+    # the block is narrower from the start, or becomes so at once
+    jobs = list(product(names, widths, (0, wave)))
+    for number, (name, (n, still_open), converging) in enumerate(jobs, start=1):
+        solver = make_solver(name, solves.precision, TOLERANCE, solves.max_iterations)
+        trace = LoopTrace(dslash, current, MASS, replace(solver, kernels=kernels))
+        sources = xp.random.default_rng(5).standard_normal((lattice.half_volume, 3, n)) + 0j
+        sources[..., still_open:] = converging
+        trace.contract(EVEN, sources)
+        yield number, len(jobs)
+
+
+def _find_modes(section: Deflation, dslash: StaggeredDslash, xp: ModuleType) -> None:
+    """One restart cycle of the eigensolver, for a single block of vectors."""
+    B, block = SquaredDslash(dslash, EVEN), section.block
+    lanczos = BlockLanczos(block, block, degree=4, max_restarts=1, kernels=dslash.kernels)
+    lanczos.solve(B, xp, on_failure="return")
+
+
+def block_widths(parameters: G2Disconnected, lattice: Lattice) -> list[int]:
+    """Right-hand sides that a run solves together, from the widest on."""
+    solves, columns = parameters.solves, set[int]()
+    for noise in (parameters.noise, *(changed.noise for _, changed in alternatives(parameters))):
+        dilution, sources = Dilution.parse(noise.dilution.options()), noise.chunk * noise.probe_chunk
+        columns |= {sources * len(dilution.partition(lattice, parity).subsets) for parity in (EVEN, ODD)}
+    if parameters.exact:
+        columns.add(3 * lattice.half_volume)
+    return sorted({len(block) for count in columns for block in blocks(count, solves.block)}, reverse=True)
+
+
+def plane_wave(lattice: Lattice, boundary: str) -> NDArray[np.complex128]:
+    """An eigenvector of the free normal operator on the even sites, ``[site]``: the lowest momentum."""
+    turns = 0.5 if boundary == "antiperiodic" else 0.0
+    times = np.arange(lattice.half_volume) // (lattice.half_volume // lattice.time_extent)
+    return np.exp(2j * np.pi * turns * times / lattice.time_extent)
+
+
+def free_links(
+    parameters: G2Disconnected, lattice: Lattice, kernels: Kernels, xp: ModuleType
+) -> StaggeredLinks:
+    """Links of the workflow's action from unit gauge links."""
+    unit = xp.tile(xp.eye(3, dtype=complex), (4, 2, lattice.half_volume, 1, 1))
+    links, boundary = parameters.links, parameters.links.boundary
+    if links.action == "naive":
+        return naive_links(unit, lattice, boundary=boundary)
+    return hisq_links(unit, lattice, boundary=boundary, naik_epsilon=links.naik_epsilon, kernels=kernels)

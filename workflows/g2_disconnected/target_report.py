@@ -1,0 +1,117 @@
+"""What a target came to: predicted against achieved error and work, round by round."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from pipeline import Store, UserError, open_result
+from pipeline.planning.manifest import manifests
+from pipeline.reading.account import accounts
+from pipeline.reading.report import Section, Table, table_text
+from stages.loops.noise_allocation import TraceAllocation
+from workflows.g2_disconnected.target import ALLOCATION, NOISE, achieved
+
+
+def target_section(store: Store, workflow: str) -> Section:
+    """How the numbers of noise vectors were chosen."""
+    found, parameters = allocation_in(store, workflow)
+    table = Table(["round", *COLUMNS], rounds(found, seconds_of_loops(store, workflow)), digits=3)
+    text = (
+        f"{outcome(found, parameters)}. Errors at fixed gauge field of one configuration, root mean square; "
+        f"of the mean over configurations: {float(found.mean_error):.2e}. Gauge noise of one configuration: "
+        + (f"{float(found.gauge):.2e}." if found.gauge else "hidden by the stochastic noise.")
+    )
+    return Section("Target", text, [table])
+
+
+def target_lines(store: Store) -> list[str]:
+    """For people, of every workflow with a target in a store: the rounds until now."""
+    lines = []
+    for manifest in manifests(store):
+        if node := manifest.nodes.get(ALLOCATION):
+            earlier = node.content["parameters"]["earlier"]
+            lines.append(f"rounds towards the target of {manifest.workflow}, this one last:")
+            try:
+                found, parameters = allocation_in(store, manifest.workflow)
+                lines += [outcome(found, parameters)]
+                rows = rounds(found, seconds_of_loops(store, manifest.workflow))
+            except UserError:
+                rows = rounds_before(earlier)
+            lines.append(table_text(Table(["round", *COLUMNS], rows, digits=3)))
+    return lines
+
+
+def allocation_in(store: Store, workflow: str) -> tuple[TraceAllocation, dict[str, Any]]:
+    """The last round's result, and the target as its parameters say it."""
+    found = open_result(store, ALLOCATION, workflow=workflow).load()
+    arrays = TraceAllocation(*(found[name].values for name in TraceAllocation._fields))
+    return arrays, json.loads(found.attrs["parameters"])
+
+
+def outcome(found: TraceAllocation, parameters: dict[str, Any]) -> str:
+    """`C(t) of light, t = 2 ... 8: error 1.2e-05, target 1e-05; not met`."""
+    first, last = parameters["window"]
+    of = "one J_i(t)" if parameters["quantity"] == "loops" else f"C(t), t = {first} ... {last}"
+    met = "met" if found.error[-1] <= found.asked else "not met"
+    return (
+        f"Stochastic error of {of} of {parameters['flavour']}: {achieved(parameters['ratio'], found)}; {met}"
+    )
+
+
+COLUMNS = ("noise vectors", "fine", "predicted error", "achieved error", "predicted seconds", "seconds")
+
+
+def rounds(allocation: TraceAllocation, seconds: float) -> list[Sequence[object]]:
+    """A row per round; `seconds` are those of all loops in the end."""
+    return [
+        [
+            number + 1,
+            int(vectors[0]),
+            int(vectors[1]) if len(vectors) > 1 else None,
+            _known(allocation.predicted_error[number]),
+            float(allocation.error[number]),
+            _known(allocation.predicted_seconds[number]),
+            _known(allocation.seconds[number]) or seconds,
+        ]
+        for number, vectors in enumerate(allocation.vectors)
+    ]
+
+
+def rounds_before(earlier: Sequence[Mapping[str, Any]]) -> list[Sequence[object]]:
+    """A row per round, of a last one that is not complete; `earlier` as in `trace_allocation`."""
+    predicted: list[list[Any]] = [
+        [None, None],
+        *([e["predicted_error"], e["predicted_seconds"]] for e in earlier),
+    ]
+    found: list[list[Any]] = [*([e["error"], e["seconds"]] for e in earlier), [None, None]]
+    counts = [*(e["vectors"] for e in earlier), *([earlier[-1]["next_vectors"]] if earlier else [[None]])]
+    return [
+        [k + 1, count[0], count[1] if len(count) > 1 else None, expected[0], got[0], expected[1], got[1]]
+        for k, (count, expected, got) in enumerate(zip(counts, predicted, found, strict=True))
+    ]
+
+
+def seconds_of_loops(store: Store, workflow: str) -> float:
+    """Work for the loops of all noise vectors of the target's estimator."""
+    nodes = {
+        name: node.content
+        for found in manifests(store)
+        if found.workflow == workflow
+        for name, node in found.nodes.items()
+    }
+
+    def solving(name: str) -> set[str]:
+        if "noise" in nodes[name]["over"] and not nodes[name]["transient"]:
+            return {name}
+        return {found for upstream in nodes[name]["inputs"] for found in solving(upstream)}
+
+    wanted = solving(NOISE)
+    return sum(node.seconds for node in accounts(store, workflow) if node.name in wanted)
+
+
+def _known(value: float) -> float | None:
+    return None if np.isnan(value) else float(value)

@@ -1,0 +1,132 @@
+"""The `target` section: an error instead of numbers of noise vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from pipeline.planning.workflow import LARGEST
+from stages.lqcd.analysis.stochastic_error import LEAST_VECTORS
+from stages.lqcd.lattice.geometry import Lattice
+from workflows.parameter_file import Location, ParameterFile, Section
+
+PILOT = 8
+"""Noise vectors of a pilot, unless the file says how many."""
+
+
+class Target(Section):
+    """A stochastic error at fixed gauge field that noise vectors are added for, `most_vectors` at most.
+
+    One of: `loops`, the error of one spatial J_i(t), and `correlator`, the error of C(t) for t in `window`,
+    both of one configuration, root mean square over configurations; `stochastic_to_gauge`, the error of C(t)
+    as a fraction of its gauge noise, root mean squares over the window.
+    """
+
+    loops: float | None = Field(default=None, gt=0)
+    correlator: float | None = Field(default=None, gt=0)
+    stochastic_to_gauge: float | None = Field(default=None, gt=0)
+    window: tuple[int, int] | None = Field(default=None, strict=False)
+    """First and last t; of a ratio 1 to T/2 unless given."""
+    flavour: Literal["light", "strange", "light - strange"] = "light - strange"
+    eigenvectors: tuple[int, ...] | None = Field(default=None, strict=False, min_length=1)
+    """Numbers of eigenvectors to try beside all of them in the pilot; the cheapest is taken."""
+    pilot: int | None = Field(default=None, ge=LEAST_VECTORS)
+    most_vectors: int = Field(default=1024, ge=LEAST_VECTORS, le=LARGEST)
+
+    @model_validator(mode="after")
+    def _one_target(self) -> Target:
+        given = [name for name in ("loops", "correlator", "stochastic_to_gauge") if getattr(self, name)]
+        if len(given) != 1:
+            found = " and ".join(given) or "none"
+            raise ValueError(f"give one of `loops`, `correlator` and `stochastic_to_gauge`, found {found}")
+        if self.loops and self.window:
+            raise ValueError("`window` is for a correlator; the error of loops is that of every t")
+        if self.correlator and not self.window:
+            raise ValueError("`correlator` needs a `window`, the first and last t, such as [2, 8]")
+        if self.window and not 0 <= self.window[0] <= self.window[1]:
+            raise ValueError(f"`window` is the first and the last t, got {list(self.window)}")
+        return self
+
+    @property
+    def quantity(self) -> str:
+        """As the stages call it."""
+        return "loops" if self.loops else "correlator"
+
+    @property
+    def error(self) -> float | None:
+        """Where it is absolute."""
+        return self.loops or self.correlator
+
+    def times(self, lattice: Lattice) -> tuple[int, int]:
+        """The window."""
+        return self.window or (1, max(1, lattice.time_extent // 2))
+
+    def vectors_of_the_pilot(self, chunk: int) -> tuple[int, int]:
+        """Sloppy and fine, in whole chunks."""
+        return self.pilot or _rounded_up(PILOT, chunk), _rounded_up(LEAST_VECTORS, chunk)
+
+
+def _rounded_up(number: int, chunk: int) -> int:
+    return -(-number // chunk) * chunk
+
+
+def counts_beside_a_target(file: ParameterFile) -> Iterator[tuple[Location, str]]:
+    """Numbers of noise vectors in a file whose target chooses them."""
+    if file.values.get("target") is None:
+        return
+    for section in (("noise",), ("solves", "fine")):
+        if "vectors" in _section(file, section):
+            yield (
+                (*section, "vectors"),
+                "a `target` chooses the number of noise vectors: leave out one of the two",
+            )
+
+
+def with_places_for_counts(file: ParameterFile) -> ParameterFile:
+    """A target's file with numbers that the schema takes, which the target's own replace afterwards."""
+    if file.values.get("target") is None:
+        return file
+    values = dict(file.values)
+    if isinstance(values.get("noise"), dict):
+        values["noise"] = {**values["noise"], "vectors": LEAST_VECTORS}
+    solves = values.get("solves")
+    if isinstance(solves, dict) and isinstance(solves.get("fine"), dict):
+        values["solves"] = {**solves, "fine": {**solves["fine"], "vectors": LEAST_VECTORS}}
+    return ParameterFile(file.path, values, file.lines)
+
+
+def _section(file: ParameterFile, location: Location) -> dict[str, object]:
+    found: object = file.values
+    for name in location:
+        found = found.get(str(name)) if isinstance(found, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def faults(target: Target, chunk: int) -> Iterator[tuple[Location, str]]:
+    """What does not fit the number of noise vectors that are solved together."""
+    if target.pilot and target.pilot % chunk:
+        yield ("target", "pilot"), f"{target.pilot} is no multiple of `noise.chunk`, {chunk}"
+    pilot, _ = target.vectors_of_the_pilot(chunk)
+    if target.most_vectors < pilot:
+        yield ("target", "most_vectors"), f"{target.most_vectors} are fewer than the pilot's {pilot}"
+
+
+def outside(target: Target, lattice: Lattice) -> Iterator[tuple[Location, str]]:
+    """A window that the lattice does not have."""
+    if target.window and target.window[1] >= lattice.time_extent:
+        yield (
+            ("target", "window"),
+            f"t = {target.window[1]} is not on {lattice}, whose times are 0 to {lattice.time_extent - 1}",
+        )
+
+
+def beyond(target: Target, vectors: int) -> Iterator[tuple[Location, str]]:
+    """Numbers of eigenvectors that a space of so many `vectors` does not have."""
+    for count in target.eigenvectors or ():
+        if not 1 <= count <= vectors:
+            yield (
+                ("target", "eigenvectors"),
+                f"{count}, but `deflation.vectors` is {vectors}: at least 1, and no more than there are",
+            )

@@ -1,0 +1,1 @@
+"""Workflow: mesons by distillation and stochastic LapH."""

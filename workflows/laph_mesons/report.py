@@ -1,0 +1,112 @@
+"""What the report of the workflow `laph_mesons` shows: correlators, masses, levels, modes, solves, links."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import xarray
+
+from pipeline import Store, open_result
+from pipeline.reading.account import accounts
+from pipeline.reading.report import Figure, Section, Table
+from stages.mesons.meson_figures import levels_figure
+from workflows.laph_mesons.schema import LaphMesons
+from workflows.shared.ensemble_report import gauge_section
+from workflows.shared.meson_sections import (
+    choice_sections,
+    correlator_section,
+    correlator_text,
+    mass_section,
+    mass_text,
+    momentum_text,
+    setup_sections,
+    solves_section,
+)
+
+WORKFLOW = "laph_mesons"
+SOLVED = ("perambulator", "sink_projection", "current_insertion")
+"""Stages that solve."""
+
+
+def sections(parameters: LaphMesons, store: Store) -> list[Section]:
+    """The sections of a finished run."""
+    average = _result(store, "average")
+    vectors, noise = parameters.distillation.vectors, parameters.noise
+    of = f"Quark fields are those of the {vectors} lowest Laplace eigenvectors of each time slice"
+    of += f", estimated with {noise.vectors} noise vectors. " if noise else ". "
+    solves = [node for node in accounts(store, WORKFLOW) if node.stage in SOLVED]
+    said = [record["statistics"] for node in solves for record in node.records]
+    return [
+        correlator_section(average, store, WORKFLOW, of),
+        mass_section(average),
+        *level_sections(parameters, _result(store, "levels")),
+        modes_section(_result(store, "laplace_eigenvectors")),
+        solves_section(said, parameters.solves.tolerance),
+        *setup_sections(store, WORKFLOW),
+        *choice_sections(store, WORKFLOW),
+        gauge_section(store, WORKFLOW),
+    ]
+
+
+def texts(parameters: LaphMesons, store: Store) -> dict[str, str]:
+    """Text files beside the page: all correlators with all their digits, for plotting programs."""
+    metadata = {
+        "C_G(p, t)": "<O_G(p, t0+t) O_G(p, t0)^dag> of smeared quark fields, lattice units, jackknife errors",
+        "quark": parameters.quark.model_dump(exclude_none=True),
+        "smearing": parameters.smearing.model_dump(exclude_none=True),
+        "distillation": parameters.distillation.model_dump(exclude_none=True),
+    }
+    return {"mesons.txt": correlator_text(_result(store, "average"), metadata)}
+
+
+def level_sections(parameters: LaphMesons, levels: xarray.Dataset) -> Iterator[Section]:
+    """Effective energies of the levels of each basis at each momentum."""
+    operators = parameters.operators
+    for number, basis in enumerate(operators.bases):
+        chosen = levels.isel(level=np.flatnonzero(levels.basis.values == number))
+        names = [f"level {level}" for level in range(chosen.sizes["level"])]
+        parts: list[Figure | Table] = []
+        for at, momentum in enumerate(levels.momentum.values):
+            energy, error = (chosen[name].values[at] for name in ("energy", "energy_error"))
+            rows = [
+                [t, *(mass_text(float(m), float(e)) for m, e in zip(energy[:, t], error[:, t], strict=True))]
+                for t in range(operators.t0 + 1, levels.sizes["time"] // 2 + 1)
+            ]
+            caption = f"p = {momentum_text(momentum)}, jackknife errors."
+            parts += [
+                Figure(levels_figure(energy, error, names, operators.t0), caption),
+                Table(["t/a", *names], rows),
+            ]
+        text = (
+            f"Operators {'; '.join(', '.join(row) for row in basis)}: C(t) v = lambda(t, t0) C(t0) v with "
+            f"t0 = {operators.t0}, cosh E(t) = [lambda(t - 1) + lambda(t + 1)] / [2 lambda(t)] "
+            "(arXiv:0902.1265)."
+        )
+        yield Section(f"Levels of {', '.join(basis[0])}", text, parts)
+
+
+def modes_section(found: xarray.Dataset) -> Section:
+    """Eigenvalues of the Laplacian and their residuals."""
+    values, residuals = found.eigenvalue.values, found.residual.values
+    rows = [
+        [label, f"{lowest:.6f}", f"{highest:.6f}", f"{worst:.1e}"]
+        for label, lowest, highest, worst in zip(
+            found.config.values,
+            values.min(axis=(1, 2)),
+            values.max(axis=(1, 2)),
+            residuals.max(axis=(1, 2)),
+            strict=True,
+        )
+    ]
+    text = (
+        "Eigenvalues of minus the Laplacian on smeared links over all time slices, lattice units; residuals "
+        "|-Laplacian v - lambda v| are recomputed."
+    )
+    table = Table(["configuration", "lowest", "highest", "largest residual"], rows)
+    return Section("Laplace eigenvectors", text, [table])
+
+
+def _result(store: Store, name: str) -> xarray.Dataset:
+    found = open_result(store, name, workflow=WORKFLOW)
+    return found.drop_vars("vectors", errors="ignore").load()

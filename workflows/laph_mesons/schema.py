@@ -1,0 +1,240 @@
+"""What a file of the workflow `laph_mesons` may say: its sections, limits, and what must fit together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from stages.distillation.laplace_eigenvectors import DTYPES
+from stages.ensemble.smeared_links import check_weights
+from stages.lqcd.distillation.laph_dilution import LaphDilution, Subsets
+from stages.lqcd.eigen.rounding import check_reachable
+from stages.lqcd.kernels.gamma import SPINS
+from stages.lqcd.lattice.errors import InputError
+from stages.lqcd.lattice.geometry import Lattice
+from stages.lqcd.spectroscopy.operators import BASES, MesonOperator, words_of
+from workflows.g2_disconnected.noise_schema import Seed
+from workflows.g2_disconnected.schema import Ensemble, misplaced_report, refuse, too_few_bins
+from workflows.laph_mesons.insertion_schema import InsertionSection, insertion_faults, insertion_misfits
+from workflows.mesons.schema import (
+    MesonAnalysis,
+    MesonSolves,
+    MultigridSection,
+    Quark,
+    Times,
+    Triples,
+    level_misfits,
+)
+from workflows.parameter_file import Location, ParameterFile, Section, validated
+
+Row = Annotated[tuple[str, ...], Field(strict=False, min_length=1)]
+Basis = Annotated[tuple[Row, ...], Field(strict=False, min_length=1)]
+Bases = Annotated[tuple[Basis, ...], Field(strict=False, min_length=1)]
+
+
+class Smearing(Section):
+    """Smearing in space of the links of the Laplacian and of displacements."""
+
+    kind: Literal["stout", "ape", "hyp"]
+    steps: int = Field(ge=0)
+    rho: float | None = None
+    """Of stout smearing."""
+    alpha: float | Annotated[tuple[float, ...], Field(strict=False, min_length=2, max_length=2)] | None = None
+    """Of APE smearing, or [alpha2, alpha3] of HYP smearing."""
+
+    @model_validator(mode="after")
+    def _weights(self) -> Smearing:
+        try:
+            check_weights(self.kind, rho=self.rho, alpha=self.alpha)
+        except InputError as error:
+            raise ValueError(str(error)) from None
+        return self
+
+
+class Distillation(Section):
+    """The space of the quark fields: the lowest eigenvectors of the Laplacian on each time slice."""
+
+    vectors: int = Field(ge=1)
+    tolerance: float = Field(default=1e-8, ge=1e-13, le=1e-2)
+    """Of residuals of the squared operator, relative to 36, its largest possible eigenvalue."""
+    precision: Literal["double", "single"] = "double"
+    block: int = Field(default=8, ge=1, le=32)
+    """Of the eigensolver."""
+    slices: int | None = Field(default=None, ge=2)
+    """Time slices that are solved for, committed and repeated together; all of them unless given."""
+
+
+class LaphSources(Section):
+    """Where quarks start."""
+
+    times: Times
+    """Slices; of noise that is not fully diluted in time, subsets of slices."""
+    chunk: int = Field(default=1, ge=1)
+    """Sources that are solved for, committed and repeated together."""
+
+
+class LaphDilutionSection(Section):
+    """Each index: full, interlace-n or none."""
+
+    time: str = "full"
+    spin: str = "full"
+    eigenvector: str = "none"
+
+
+class LaphNoise(Section):
+    """Stochastic LapH instead of full distillation: noise on times, spins and eigenvectors, diluted."""
+
+    kind: Literal["z2", "z4", "u1"]
+    seed: Seed
+    vectors: int = Field(ge=2)
+    """Each of the two quark lines of a meson takes another one."""
+    dilution: LaphDilutionSection = LaphDilutionSection()
+
+    def subsets(self, lattice: Lattice, eigenvectors: int) -> Subsets:
+        """Subsets of each index. Raises InputError where one does not divide."""
+        return LaphDilution(**self.dilution.model_dump()).subsets(lattice.time_extent, eigenvectors)
+
+
+class LaphSolves(MesonSolves):
+    """How perambulators are solved for, `block` right-hand sides at a time."""
+
+    block: int = Field(default=32, ge=1, le=64)
+
+
+class LaphOperators(Section):
+    """What is measured: always all sixteen Dirac matrices, and levels of correlation matrices."""
+
+    momenta: Triples = ((0, 0, 0),)
+    """In units of 2 pi / L."""
+    bases: Bases = ((("Gamma5",),),)
+    """Of generalised eigenvalue problems: pion, rho (`stages.lqcd.spectroscopy.operators.BASES`), or rows of
+    operators, whose matrices are averaged. Operators are sums of Dirac matrices with displacements, as
+    0.5 Identity[+x] - 0.5 Identity[-x].
+    """
+    t0: int = Field(default=1, ge=0)
+
+    @field_validator("bases", mode="before")
+    @classmethod
+    def _named(cls, bases: Any) -> Any:
+        """Names replaced by what they stand for."""
+        if not isinstance(bases, (list, tuple)):
+            return bases
+        unknown = [basis for basis in bases if isinstance(basis, str) and basis not in BASES]
+        if unknown:
+            raise ValueError(
+                f"no basis is named {unknown[0]!r}: take {', '.join(BASES)}, or rows of operators"
+            )
+        return [BASES[basis] if isinstance(basis, str) else basis for basis in bases]
+
+    @property
+    def operators(self) -> tuple[str, ...]:
+        """All operators, each once."""
+        return tuple(dict.fromkeys(text for basis in self.bases for row in basis for text in row))
+
+    @property
+    def displacements(self) -> tuple[str, ...]:
+        """Words that elementals are needed for."""
+        return words_of([MesonOperator.parse(text) for text in self.operators])
+
+    @property
+    def elemental_momenta(self) -> tuple[tuple[int, ...], ...]:
+        """Momenta that elementals are needed for: a meson of momentum p takes exp(-ipx)."""
+        return tuple(tuple(-n for n in momentum) for momentum in self.momenta)
+
+
+class LaphMesons(Section):
+    """Parameters of mesons by distillation."""
+
+    workflow: Literal["laph_mesons"]
+    ensemble: Ensemble
+    quark: Quark
+    smearing: Smearing
+    distillation: Distillation
+    sources: LaphSources
+    noise: LaphNoise | None = None
+    """Every eigenvector and spin is a source unless given."""
+    solves: LaphSolves
+    multigrid: MultigridSection = MultigridSection()
+    operators: LaphOperators = LaphOperators()
+    insertions: InsertionSection | None = None
+    """Of currents on quark lines from source to sink; of full distillation alone."""
+    analysis: MesonAnalysis = MesonAnalysis()
+    store: str
+    report: str
+
+    def columns(self, lattice: Lattice) -> int:
+        """Right-hand sides of a chunk of sources. Raises InputError for a dilution that does not divide."""
+        k, each = self.distillation.vectors, SPINS * self.distillation.vectors
+        if self.noise:
+            subsets = self.noise.subsets(lattice, k)
+            each = subsets.spin * subsets.eigenvector
+        return each * self.sources.chunk
+
+
+def read_laph_mesons(file: ParameterFile) -> LaphMesons:
+    """The checked parameters of `file`.
+
+    Raises:
+        InputError: every problem of the file, with its line.
+    """
+    parameters = validated(file, LaphMesons)
+    refuse(file, contradictions(parameters))
+    return parameters
+
+
+def contradictions(parameters: LaphMesons) -> Iterator[tuple[Location, str]]:
+    """What no single value shows: sections that do not fit each other."""
+    operators, times = parameters.operators, parameters.sources.times
+    try:
+        check_reachable(parameters.distillation.tolerance, DTYPES[parameters.distillation.precision])
+    except InputError as error:
+        yield ("distillation", "tolerance"), str(error)
+    for location, values in ((("sources", "times"), times), (("operators", "momenta"), operators.momenta)):
+        if len(set(values)) < len(values):
+            yield location, "names one twice"
+    for text in operators.operators:
+        try:
+            MesonOperator.parse(text)
+        except InputError as error:
+            yield ("operators", "bases"), str(error)
+    for basis in operators.bases:
+        if len({len(row) for row in basis}) > 1 or any(len(set(row)) < len(row) for row in basis):
+            yield (
+                ("operators", "bases"),
+                f"rows have one length and no operator twice, got {basis}",
+            )
+    if parameters.insertions:
+        yield from insertion_faults(parameters.insertions, noise=parameters.noise is not None)
+    yield from misplaced_report(parameters.report, parameters.store)
+
+
+def misfits(parameters: LaphMesons, lattice: Lattice, configurations: int) -> Iterator[tuple[Location, str]]:
+    """What does not fit the ensemble: its lattice, its number of configurations."""
+    space, slices = 6 * lattice.sites_per_slice, parameters.distillation.slices
+    if (wanted := parameters.distillation.vectors) > space:
+        yield (
+            ("distillation", "vectors"),
+            f"{wanted} vectors, but a time slice of {lattice} has {space}: ask for at most {space}",
+        )
+    if slices is not None and (slices % 2 or lattice.time_extent % slices):
+        yield (
+            ("distillation", "slices"),
+            f"{slices} slices together must be even and divide the {lattice.time_extent} of {lattice}",
+        )
+    if (t0 := parameters.operators.t0) > lattice.time_extent - 2:
+        yield ("operators", "t0"), f"{t0} is none of 0 to {lattice.time_extent - 2}"
+    starts = lattice.time_extent
+    if noise := parameters.noise:
+        try:
+            starts = noise.subsets(lattice, wanted).time
+        except InputError as error:
+            yield ("noise", "dilution"), str(error)
+    for time in parameters.sources.times:
+        if not 0 <= time < starts:
+            yield ("sources", "times"), f"{time} is none of 0 to {starts - 1}"
+    if parameters.insertions:
+        yield from insertion_misfits(parameters.insertions, lattice)
+    yield from level_misfits(parameters.multigrid, parameters.solves, lattice)
+    yield from too_few_bins(configurations, parameters.analysis.jackknife_bin)

@@ -1,0 +1,1 @@
+"""Workflow: Wilson-clover propagators and meson two-point functions."""

@@ -1,0 +1,70 @@
+"""What a run of the workflow `mesons` asks of a GPU's kernels, once and briefly, for `quarkline tune`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+from types import ModuleType
+
+from stages.lqcd.dirac.wilson import WilsonDslash, WilsonOperator
+from stages.lqcd.gauge.wilson_links import wilson_links
+from stages.lqcd.kernels.dispatch import Kernels
+from stages.lqcd.kernels.gamma import COMPONENTS
+from stages.lqcd.lattice.geometry import Lattice
+from stages.lqcd.solvers.reliable import WIDTHS
+from stages.lqcd.spectroscopy.even_odd import propagate
+from stages.lqcd.spectroscopy.hierarchies import multigrid_of
+from stages.lqcd.spectroscopy.methods import MULTIGRID, SOLVERS, make_method
+from workflows.laph_mesons.schema import LaphMesons
+from workflows.mesons.schema import Mesons
+
+Solving = Mesons | LaphMesons
+"""What says how propagators are solved for."""
+
+MASS = 2.0
+TOLERANCE = 1e-9
+"""Reached in few iterations, in several cycles where the inner precision is single."""
+
+
+def rehearse(
+    parameters: Mesons, lattice: Lattice, columns: int, kernels: Kernels, xp: ModuleType
+) -> Iterator[tuple[int, int]]:
+    """Solve for a heavy quark on free links in every block width. Yields solves done and solves in all."""
+    blocks = widths(columns * parameters.sources.chunk, parameters.solves.block)
+    yield from solve_all(parameters, blocks, lattice, kernels, xp)
+
+
+def solve_all(
+    parameters: Solving, blocks: list[tuple[int, int]], lattice: Lattice, kernels: Kernels, xp: ModuleType
+) -> Iterator[tuple[int, int]]:
+    """Solves in each of the `blocks`: so many right-hand sides, of which so many stay open for longer."""
+    quark, solves = parameters.quark, parameters.solves
+    unit = xp.tile(xp.eye(3, dtype=complex), (4, 2, lattice.half_volume, 1, 1))
+    links = wilson_links(unit, lattice, boundary=quark.boundary, csw=quark.clover)
+    M = WilsonOperator(WilsonDslash(links, kernels=kernels), MASS)
+    names = methods(parameters)
+    jobs = list(product(names, blocks))
+    hierarchy = None
+    if MULTIGRID in names:
+        levels = parameters.multigrid.plain(lattice)
+        hierarchy = multigrid_of(levels, parameters.multigrid.seed).setup(M)
+    for number, (name, (block, still_open)) in enumerate(jobs, start=1):
+        settings = (solves.precision, TOLERANCE, solves.max_iterations)
+        method = make_method(name, *settings, hierarchy, kernels)
+        shape = (2, lattice.half_volume, COMPONENTS, block)
+        sources = xp.random.default_rng(5).standard_normal(shape) + 0j
+        sources[..., still_open:] = 0  # solved at once: the block becomes narrower
+        propagate(M, sources, method, block)
+        yield number, len(jobs)
+
+
+def methods(parameters: Solving) -> tuple[str, ...]:
+    """Those that a run may ask for."""
+    name = parameters.solves.solver
+    return SOLVERS if name == "auto" else (name,)
+
+
+def widths(total: int, block: int) -> list[tuple[int, int]]:
+    """Right-hand sides of the blocks that `total` make, each with those to which it may narrow."""
+    blocks = {min(block, total), total % block or block} if total > block else {total}
+    return [(n, w) for n in sorted(blocks, reverse=True) for w in sorted({*WIDTHS, n}) if w <= n]

@@ -1,0 +1,56 @@
+"""What the report of the workflow `mesons` shows: correlators, effective masses, solves, gauge fields."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from pipeline import Store, open_result
+from pipeline.reading.account import accounts
+from pipeline.reading.report import Section
+from workflows.mesons.schema import Mesons
+from workflows.shared.ensemble_report import gauge_section
+from workflows.shared.meson_sections import (
+    choice_sections,
+    correlator_section,
+    correlator_text,
+    mass_section,
+    setup_sections,
+    solves_section,
+)
+
+WORKFLOW = "mesons"
+
+
+def sections(parameters: Mesons, store: Store) -> list[Section]:
+    """The sections of a finished run."""
+    average = open_result(store, "average", workflow=WORKFLOW).load()
+    return [
+        correlator_section(average, store, WORKFLOW),
+        mass_section(average),
+        solves_section(list(_solves(store)), parameters.solves.tolerance),
+        *setup_sections(store, WORKFLOW),
+        *choice_sections(store, WORKFLOW),
+        gauge_section(store, WORKFLOW),
+    ]
+
+
+def texts(parameters: Mesons, store: Store) -> dict[str, str]:
+    """Text files beside the page: all correlators with all their digits, for plotting programs."""
+    average = open_result(store, "average", workflow=WORKFLOW).load()
+    metadata = {
+        "C_G(p, t)": "sum_x exp(-ip(x-x0)) <O_G(x, t0+t) O_G(x0, t0)^dag>, lattice units, jackknife errors",
+        "quark": parameters.quark.model_dump(exclude_none=True),
+    }
+    return {"mesons.txt": correlator_text(average, metadata)}
+
+
+def _solves(store: Store) -> Iterator[dict[str, Any]]:
+    """What each chunk of propagators recorded: it is kept with what was made of it."""
+    seen = set()
+    for node in accounts(store, WORKFLOW):
+        for record in node.records:
+            for each in record["transient"]:
+                if each["stage"] == "propagator" and each["key"] not in seen:
+                    seen.add(each["key"])
+                    yield each["statistics"]

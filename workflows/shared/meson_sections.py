@@ -1,0 +1,142 @@
+"""Sections that reports on mesons share: correlators, effective masses, solves, setups, choices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import median
+from typing import Any
+
+import numpy as np
+import xarray
+
+from pipeline import Store, open_result
+from pipeline.declare.coordinates import describe
+from pipeline.declare.text import counted
+from pipeline.reading.account import accounts
+from pipeline.reading.report import Figure, Section, Table, value_with_error
+from stages.loops.loop_figures import convergence_figure
+from stages.lqcd.analysis.table import correlator_table
+from stages.mesons.meson_figures import effective_mass_figure, meson_figure
+from workflows.shared.solver_choice_report import Measured, choice_section
+
+
+def correlator_section(average: xarray.Dataset, store: Store, workflow: str, of: str = "") -> Section:
+    """C(t) of the channels at the first momentum; of: what is said about them beside that."""
+    rest = average.isel(momentum=0)
+    names = [str(name) for name in rest.channel.values]
+    columns = [
+        [value_with_error(float(v), float(e)) for v, e in zip(values, errors, strict=True)]
+        for values, errors in zip(rest.channel_correlator.values, rest.channel_error.values, strict=True)
+    ]
+    table = Table(["t/a", *names], list(zip(range(rest.sizes["time"]), *columns, strict=True)))
+    given = open_result(store, "mesons", workflow=workflow).sizes
+    text = (
+        f"Means over {counted(given['source'], 'source')} and {counted(given['config'], 'configuration')} "
+        "with jackknife errors; t counts from the source. Each channel is the mean of the Dirac matrices "
+        f"that belong to it; all sixteen, and all momenta, are in mesons.txt. {of}Lattice units, without "
+        "renormalisation; the quark-line disconnected part is no part of these flavour-non-singlet mesons."
+    )
+    figure = Figure(
+        meson_figure(rest.channel_correlator, rest.channel_error, names),
+        f"C(t) at p = {momentum_text(average.momentum.values[0])}, jackknife errors.",
+    )
+    return Section("Meson correlators", text, [figure, table])
+
+
+def mass_section(average: xarray.Dataset) -> Section:
+    """Effective masses of pion and rho, and effective energies at the other momenta."""
+    names = ("pion", "rho")
+    labels = [f"{name}, p = {momentum_text(p)}" for name in names for p in average.momentum.values]
+    chosen = average.sel(channel=list(names))
+    times = average.sizes["time"]
+    mass, error = (
+        chosen[name].values.reshape(-1, times) for name in ("effective_mass", "effective_mass_error")
+    )
+    rows = [
+        [t, *(mass_text(float(m), float(e)) for m, e in zip(mass[:, t], error[:, t], strict=True))]
+        for t in range(1, times // 2 + 1)
+    ]
+    text = (
+        "cosh m(t) = [C(t - 1) + C(t + 1)] / [2 C(t)], which is exact for one state, forwards and backwards. "
+        "It falls towards the ground state's energy as t grows."
+    )
+    figure = Figure(effective_mass_figure(mass, error, labels), "Effective masses, jackknife errors.")
+    return Section("Effective masses", text, [figure, Table(["t/a", *labels], rows)])
+
+
+def solves_section(said: Sequence[Mapping[str, Any]], tolerance: float) -> Section:
+    """Iterations, residuals and cost of propagators; said: what each chunk of them recorded."""
+    iterations = [number for each in said for number in each["iterations"]]
+    rhs = sum(each["rhs"] for each in said)
+    seconds = sum(each["solve_seconds"] for each in said)
+    spread = f"{min(iterations)} / {median(iterations):g} / {max(iterations)}"
+    largest = [f"{max(each[name] for each in said):.1e}" for name in ("residual_max", "full_residual_max")]
+    row = [said[0]["solver"], rhs, spread, tolerance, *largest]
+    columns = ["solver", "rhs", "iterations (min / median / max)", "tolerance", "largest residual"]
+    table = Table([*columns, "of the full operator", "ms per rhs"], [[*row, f"{1000 * seconds / rhs:.1f}"]])
+    figure = Figure(
+        convergence_figure({said[0]["solver"]: said[0]["history"]}), "The first block of right-hand sides."
+    )
+    text = (
+        "Residuals are |b - A x| / |b| of the even-odd system, and |b - M x| / |b| of the full operator, "
+        "recomputed in double precision, the largest of all columns. Those of every column are in the store."
+    )
+    return Section("Solves", text, [figure, table])
+
+
+def setup_sections(store: Store, workflow: str) -> Iterator[Section]:
+    """What the multigrid setups took and how well they converge, where there are any."""
+    for node in accounts(store, workflow):
+        if node.stage != "multigrid_setup":
+            continue
+        rows = []
+        for record in node.records:
+            said = record["statistics"]
+            tried = ", ".join(f"{attempt['rate']:.2g}" for attempt in said["attempts"][:-1]) or None
+            place = describe(record["coordinates"])
+            rows.append([place, f"{said['setup_seconds']:.2f}", f"{said['rate']:.2g}", tried])
+        grids = ", ".join(node.records[0]["statistics"]["grids"])
+        text = (
+            f"Coarse grids: {grids}. The rate is the factor by which a cycle reduces a random residual; a "
+            "setup with a poor one is made again from other random vectors."
+        )
+        columns = ["configuration", "seconds", "rate", "rates of setups not used"]
+        yield Section("Multigrid setups", text, [Table(columns, rows)])
+
+
+def choice_sections(store: Store, workflow: str) -> Iterator[Section]:
+    """What `solver: auto` measured, where it did."""
+    for node in accounts(store, workflow):
+        if node.stage != "solver_choice":
+            continue
+        found = open_result(store, node.name, workflow=workflow).load().isel(config=0)
+        said = node.records[0]["statistics"]
+        measured = {
+            name: Measured(
+                how,
+                [float(row.iterations)],
+                float(row.setup_seconds),
+                [float(row.seconds_per_rhs)],
+                float(row.setup_seconds + said["planned"] * row.seconds_per_rhs),
+            )
+            for name, how in said["how"].items()
+            for row in [found.sel(solver=name)]
+        }
+        yield choice_section(measured, said["chosen"], said["planned"], said["columns"])
+
+
+def correlator_text(average: xarray.Dataset, metadata: Mapping[str, Any]) -> str:
+    """All correlators at all momenta with all their digits, for plotting programs."""
+    names = [f"{g} p={momentum_text(p)}" for g in average.gamma.values for p in average.momentum.values]
+    times = average.sizes["time"]
+    values, errors = (average[name].values.reshape(-1, times) for name in ("correlator", "correlator_error"))
+    return correlator_table(values, errors, names, dict(metadata))
+
+
+def mass_text(mass: float, error: float) -> str | None:
+    """None where there is no effective mass."""
+    return value_with_error(mass, error) if np.isfinite(mass) else None
+
+
+def momentum_text(momentum: Any) -> str:
+    return ",".join(str(int(n)) for n in momentum)

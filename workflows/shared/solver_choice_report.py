@@ -1,0 +1,48 @@
+"""The report's section on `solver: auto`, of any workflow that has it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pipeline.reading.report import Section, Table
+from stages.lqcd.solvers.trial import CONVERGED, reason_of
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a solver took on blocks of each kind of systems; how: as of `stages.lqcd.solvers.trial.Trial`."""
+
+    how: str
+    iterations: Sequence[float]
+    setup_seconds: float
+    seconds_per_rhs: Sequence[float]
+    seconds: float
+    """For all right-hand sides planned, with the setup."""
+
+
+def choice_section(
+    measured: Mapping[str, Measured], chosen: str, planned: int, columns: int, kinds: Sequence[str] = ()
+) -> Section:
+    """A table of all solvers by name.
+
+    planned: right-hand sides per configuration. columns: of a block that was measured. kinds: names of the
+    kinds of systems, where there are several.
+    """
+    rows = []
+    for name, each in measured.items():
+        if each.how != CONVERGED:
+            rows.append([name, None, None, None, None, reason_of(each.how)])
+            continue
+        iterations = " / ".join(f"{number:.0f}" for number in each.iterations)
+        per_rhs = " / ".join(f"{1000 * seconds:.1f}" for seconds in each.seconds_per_rhs)
+        cost = [f"{each.setup_seconds:.2f}", per_rhs, f"{each.seconds:.1f}"]
+        rows.append([name, iterations, *cost, "chosen" if name == chosen else ""])
+    header = ["solver", "iterations", "setup, s", "ms per rhs", f"s for {planned} rhs", ""]
+    of_each = f" Of each solver: {' / '.join(kinds)}." if kinds else ""
+    text = (
+        f"Measured on {columns} right-hand sides of the first configuration. The last column of "
+        "figures counts the right-hand sides that were planned per configuration, and one setup; its "
+        f"smallest was taken. The choice stands while the campaign grows.{of_each}"
+    )
+    return Section("Choice of the solver", text, [Table(header, rows)])
