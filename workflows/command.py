@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 import typer
 
-from workflows.commands import bench, check, export, gc, plan, report, run, status, tune, verify
+from workflows.commands import bench, check, convert, export, gc, plan, report, run, status, tune, verify
 
 app = typer.Typer(
     name="quarkline",
@@ -25,7 +25,7 @@ app = typer.Typer(
 )
 PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     "Workflows": (run.run, plan.plan, status.status, report.report, export.export),
-    "Files, stores, speed": (check.check, verify.verify, gc.gc, tune.tune, bench.bench),
+    "Files, stores, speed": (check.check, convert.convert, verify.verify, gc.gc, tune.tune, bench.bench),
 }
 for panel, commands in PANELS.items():
     for command in commands:

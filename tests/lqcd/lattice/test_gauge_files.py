@@ -19,8 +19,10 @@ from stages.lqcd.lattice.formats import (
     read_field,
     read_gauge,
     write_ildg,
+    write_milc,
     write_nersc,
 )
+from stages.lqcd.lattice.formats.conversion import convert_gauge
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.lattice.layout import gauge_to_lexicographic, gauge_to_parity, to_lexicographic
 from stages.lqcd.lattice.plaquette import link_trace, plaquette
@@ -121,6 +123,31 @@ def test_read_nersc(
     np.testing.assert_allclose(field.links, links, atol=1e-6 if precision == 32 else 1e-15)
     assert field.precision == precision and field.metadata["DATATYPE"] == datatype
     assert read_extents(tmp_path / "a") == lattice
+
+
+def test_write_milc_as_the_format_is_described(
+    tmp_path: Path, links: NDArray, lattice: Lattice, lexicographic: NDArray
+) -> None:
+    write_milc(tmp_path / "a", links, lattice)
+    assert_links(tmp_path / "a", links, lattice, 32, "MILC v5")
+    foreign.write_milc(tmp_path / "b", lexicographic, "<")
+    written, expected = (tmp_path / "a").read_bytes(), (tmp_path / "b").read_bytes()
+    assert written[:20] == expected[:20] and written[84:] == expected[84:]
+    with pytest.raises(InputError, match="are not those of a 4x4x4x4 lattice"):
+        write_milc(tmp_path / "a", links, Lattice((4, 4, 4, 4)))
+
+
+@pytest.mark.parametrize("target", ["a.ildg", "a.nersc", "a.milc"])
+@pytest.mark.parametrize("format_name", ["openQCD", "DDalphaAMG"])
+def test_formats_without_magic_are_converted(
+    tmp_path: Path, links: NDArray, lattice: Lattice, lexicographic: NDArray, format_name: str, target: str
+) -> None:
+    write = {"openQCD": foreign.write_openqcd, "DDalphaAMG": foreign.write_ddalphaamg}[format_name]
+    write(tmp_path / "a", lexicographic, plaquette(links, lattice).total)
+    conversion = convert_gauge(tmp_path / "a", tmp_path / target)
+    assert conversion.source.format == format_name
+    precision, name = {"a.ildg": (64, "ILDG"), "a.nersc": (64, "NERSC"), "a.milc": (32, "MILC v5")}[target]
+    assert_links(tmp_path / target, links, lattice, precision, name)
 
 
 @pytest.mark.parametrize("order", ["<", ">"])

@@ -15,6 +15,7 @@ from stages.lqcd.lattice.formats.binary import fault
 from stages.lqcd.lattice.formats.detect import sources
 from stages.lqcd.lattice.formats.gauge_file import Check, CheckReport, GaugeField, GaugeSource
 from stages.lqcd.lattice.formats.ildg import write_ildg
+from stages.lqcd.lattice.formats.milc import write_milc
 from stages.lqcd.lattice.formats.nersc import write_nersc
 from stages.lqcd.lattice.formats.scidac import ScidacField, read_field
 from stages.lqcd.lattice.geometry import Lattice
@@ -30,6 +31,7 @@ __all__ = [
     "read_field",
     "read_gauge",
     "write_ildg",
+    "write_milc",
     "write_nersc",
 ]
 

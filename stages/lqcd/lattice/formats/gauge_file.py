@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
 from functools import cached_property
 from pathlib import Path
@@ -228,3 +229,8 @@ def links_to_write(path: Path, links: NDArray, lattice: Lattice, precision: int)
             path, f"links of shape {links.shape} are not those of a {lattice} lattice", f"give {expected}"
         )
     return links.astype(np.complex64 if precision == 32 else np.complex128, copy=False)
+
+
+def time_stamp() -> str:
+    """The time now as SciDAC's and MILC's headers print it, such as Tue Mar 13 15:47:22 2012 UTC."""
+    return datetime.now(UTC).strftime("%a %b %d %H:%M:%S %Y UTC")

@@ -8,7 +8,6 @@ Format (ILDG binary file format 1.1): record 'ildg-format' with precision and ex
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO
 
@@ -19,7 +18,7 @@ from stages.lqcd.lattice.formats import lime
 from stages.lqcd.lattice.formats.atomic import replacing
 from stages.lqcd.lattice.formats.binary import damaged, fault, lattice_of
 from stages.lqcd.lattice.formats.checksum import SCIDAC
-from stages.lqcd.lattice.formats.gauge_file import Check, Claim, links_to_write
+from stages.lqcd.lattice.formats.gauge_file import Check, Claim, links_to_write, time_stamp
 from stages.lqcd.lattice.formats.lexicographic import encoded_slabs
 from stages.lqcd.lattice.formats.scidac import (
     LINKS_REALS,
@@ -106,17 +105,22 @@ def write_ildg(path: str | Path, links: NDArray, lattice: Lattice, precision: in
     neither 32 nor 64, or a folder that cannot be written to.
     """
     path = Path(path)
-    field = np.moveaxis(links_to_write(path, links, lattice, precision), 0, 2)
-    slabs = encoded_slabs(field, lattice, f">f{precision // 8}")
+    stored = links_to_write(path, links, lattice, precision)
     with replacing(path) as file:
-        _write_headers(file, lattice, precision)
-        lime.begin_record(file, "ildg-binary-data", lattice.volume * LINKS_REALS * precision // 8)
-        partials = []
-        for first_site, raw in slabs:
-            file.write(raw.data)
-            partials.append(SCIDAC.partial(raw, first_site, ">"))
-        lime.pad(file)
-        lime.write_record(file, "scidac-checksum", _checksum_xml(*SCIDAC.total(partials)), lime.END)
+        encode_ildg(file, stored, lattice)
+
+
+def encode_ildg(file: BinaryIO, links: NDArray, lattice: Lattice) -> None:
+    """Write links complex64 or complex128 ``[mu, parity, site, 3, 3]`` into an open file in ILDG's format."""
+    precision = 4 * links.itemsize
+    _write_headers(file, lattice, precision)
+    lime.begin_record(file, "ildg-binary-data", lattice.volume * LINKS_REALS * precision // 8)
+    partials = []
+    for first_site, raw in encoded_slabs(np.moveaxis(links, 0, 2), lattice, f">f{precision // 8}"):
+        file.write(raw.data)
+        partials.append(SCIDAC.partial(raw, first_site, ">"))
+    lime.pad(file)
+    lime.write_record(file, "scidac-checksum", _checksum_xml(*SCIDAC.total(partials)), lime.END)
 
 
 def _write_headers(file: BinaryIO, lattice: Lattice, precision: int) -> None:
@@ -137,9 +141,8 @@ def _file_xml(lattice: Lattice) -> bytes:
 
 def _record_xml(precision: int) -> bytes:
     letter = {32: "F", 64: "D"}[precision]
-    date = datetime.now(UTC).strftime("%a %b %d %H:%M:%S %Y UTC")
     body = (
-        f"<version>1.1</version><date>{date}</date><recordtype>0</recordtype>"
+        f"<version>1.1</version><date>{time_stamp()}</date><recordtype>0</recordtype>"
         f"<datatype>QDP_{letter}3_ColorMatrix</datatype><precision>{letter}</precision><colors>3</colors>"
         f"<typesize>{MATRIX * precision // 8}</typesize><datacount>4</datacount>"
     )

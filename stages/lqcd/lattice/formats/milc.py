@@ -3,6 +3,7 @@
 Header, in the byte order of the machine that wrote it (the magic number tells): int32 magic 20103, int32 nx
 ny nz nt, char[64] time stamp, int32 order (0: lexicographic), uint32 sum29, uint32 sum31. Then sites t, z, y,
 x (x fastest), directions x y z t, 3x3 complex float32 by rows. Source: milc-qcd/milc_qcd, generic/io_lat4.c.
+Written little-endian.
 """
 
 from __future__ import annotations
@@ -10,14 +11,22 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
+from stages.lqcd.lattice.formats.atomic import replacing
 from stages.lqcd.lattice.formats.binary import damaged, expect_bytes, fault, lattice_of, opened
 from stages.lqcd.lattice.formats.checksum import MILC
-from stages.lqcd.lattice.formats.gauge_file import Check, Claim, checksum_checks
-from stages.lqcd.lattice.formats.lexicographic import read_sites
+from stages.lqcd.lattice.formats.gauge_file import (
+    Check,
+    Claim,
+    checksum_checks,
+    links_to_write,
+    time_stamp,
+)
+from stages.lqcd.lattice.formats.lexicographic import encoded_slabs, read_sites
 from stages.lqcd.lattice.geometry import Lattice
 
 MAGIC = 20103
@@ -64,3 +73,32 @@ def open_milc(path: Path, order: str) -> MilcFile:
     expect_bytes(path, lattice, size, lattice.volume * SITE_BYTES)
     metadata = {"time stamp": stamp.split(b"\0")[0].decode("ascii", "replace")}
     return MilcFile(path, lattice, order, (sum29, sum31), metadata)
+
+
+def write_milc(path: str | Path, links: NDArray, lattice: Lattice) -> None:
+    """Write links ``[mu, parity, site, 3, 3]`` as a MILC v5 file, in single precision whatever theirs is.
+
+    The file appears whole or not at all. Raises InputError for links of another shape or a folder that cannot
+    be written to.
+    """
+    path = Path(path)
+    stored = links_to_write(path, links, lattice, 32)
+    with replacing(path) as file:
+        encode_milc(file, stored, lattice)
+
+
+def encode_milc(file: BinaryIO, links: NDArray, lattice: Lattice) -> None:
+    """Write links complex64 ``[mu, parity, site, 3, 3]`` into an open file in MILC's format.
+
+    The checksums stand before the links that they are of: the header is written last.
+    """
+    start, stamp = file.tell(), time_stamp().encode()
+    file.write(bytes(struct.calcsize("<" + HEADER)))
+    partials = []
+    for first_site, raw in encoded_slabs(np.moveaxis(links, 0, 2), lattice, "<f4"):
+        file.write(raw.data)
+        partials.append(MILC.partial(raw, first_site, "<"))
+    end = file.tell()
+    file.seek(start)
+    file.write(struct.pack("<" + HEADER, MAGIC, *lattice.extents, stamp, 0, *MILC.total(partials)))
+    file.seek(end)

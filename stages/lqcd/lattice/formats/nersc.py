@@ -12,6 +12,7 @@ import math
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -134,15 +135,23 @@ def write_nersc(path: str | Path, links: NDArray, lattice: Lattice, precision: i
         raise fault(path, f"cannot be written with {rows} rows per link", "give 2 or 3")
     if rows == 2 and not np.allclose(_third_row(links), links[..., 2, :], rtol=0, atol=THIRD_ROW_TOLERANCE):
         raise fault(path, "links that are not in SU(3) cannot be written with two rows", "write all three")
-    field = np.moveaxis(stored, 0, 2)[..., :rows, :]
-    word = f">f{precision // 8}"
+    with replacing(path) as file:
+        encode_nersc(file, stored, lattice, path.stem, rows)
+
+
+def encode_nersc(file: BinaryIO, links: NDArray, lattice: Lattice, label: str, rows: int = 3) -> None:
+    """Write links complex64 or complex128 ``[mu, parity, site, 3, 3]`` into an open file in NERSC's format.
+
+    label: the header's ENSEMBLE_LABEL.
+    """
+    field = np.moveaxis(links, 0, 2)[..., :rows, :]
+    word = f">f{links.itemsize // 2}"
     partials = [
         NERSC.partial(raw, first_site, ">") for first_site, raw in encoded_slabs(field, lattice, word)
     ]
-    with replacing(path) as file:
-        file.write(_header_text(path, stored, lattice, rows, NERSC.total(partials)[0]))
-        for _, raw in encoded_slabs(field, lattice, word):
-            file.write(raw.data)
+    file.write(_header_text(label, links, lattice, rows, NERSC.total(partials)[0]))
+    for _, raw in encoded_slabs(field, lattice, word):
+        file.write(raw.data)
 
 
 def _third_row(links: NDArray) -> NDArray:
@@ -197,7 +206,7 @@ def _byte_order(path: Path, offset: int, size: int) -> str:
     return min("<>", key=misfit)
 
 
-def _header_text(path: Path, links: NDArray, lattice: Lattice, rows: int, checksum: int) -> bytes:
+def _header_text(label: str, links: NDArray, lattice: Lattice, rows: int, checksum: int) -> bytes:
     lines = {
         "HDR_VERSION": "1.0",
         "STORAGE_FORMAT": "1.0",
@@ -208,7 +217,7 @@ def _header_text(path: Path, links: NDArray, lattice: Lattice, rows: int, checks
         "PLAQUETTE": f"{plaquette(links, lattice).total:.15g}",
         **{f"BOUNDARY_{number}": "PERIODIC" for number in (1, 2, 3, 4)},
         "ENSEMBLE_ID": "quarkline",
-        "ENSEMBLE_LABEL": path.stem,
+        "ENSEMBLE_LABEL": label,
         "SEQUENCE_NUMBER": "0",
         "FLOATING_POINT": "IEEE32BIG" if links.dtype == np.complex64 else "IEEE64BIG",
     }

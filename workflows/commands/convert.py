@@ -1,0 +1,52 @@
+"""`quarkline convert`: a gauge configuration in another file format."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+if TYPE_CHECKING:
+    from stages.lqcd.lattice.formats import GaugeField
+
+
+def convert(
+    source: Annotated[Path, typer.Argument(metavar="IN", help="A gauge configuration, any format.")],
+    target: Annotated[Path, typer.Argument(metavar="OUT", help="The file to write.")],
+    format: Annotated[
+        Literal["ildg", "nersc", "milc"] | None,
+        typer.Option(help="What to write.", show_default="by OUT's suffix: .ildg or .lime, .nersc, .milc"),
+    ] = None,
+    precision: Annotated[
+        Literal["single", "double"] | None,
+        typer.Option(help="Of the numbers in OUT.", show_default="that of IN; milc: single"),
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace OUT if it exists.")] = False,
+) -> None:
+    """Write a gauge configuration in another format: ILDG (with SciDAC's checksum), NERSC, or MILC v5.
+
+    Reads ILDG and SciDAC (LIME), NERSC, MILC v5, openQCD and DDalphaAMG, and verifies what it reads as
+    `check` does: a damaged file, or one whose links are not in SU(3), is not converted. OUT is read back and
+    compared number by number before it appears under its name. Where the precision stays, so does every bit;
+    MILC v5 files have single precision alone. Headers are written anew, without the texts of IN's.
+
+    Example: quarkline convert l3248.milc l3248.ildg
+
+    Example: quarkline convert --format milc --overwrite conf.0100.lime lat.0100
+    """
+    from stages.lqcd.lattice.formats.conversion import convert_gauge
+
+    done = convert_gauge(source, target, format=format, precision=precision, overwrite=overwrite)
+    typer.echo(_text(source, done.source))
+    typer.echo(_text(target, done.target))
+    changed = f"rounded, by {done.rounding:.1e} at most" if done.rounding else "unchanged"
+    typer.echo(f"  numbers      {changed}")
+
+
+def _text(path: Path, field: GaugeField) -> str:
+    return (
+        f"{path}: {field.format}, {field.lattice}, {field.precision} bit\n"
+        f"  plaquette    {field.plaquette.total:.15f}\n"
+        f"  link trace   {field.statistics.trace:.15f}"
+    )
