@@ -1,7 +1,6 @@
 """The engine: stages, chunks and keys; a store of immutable chunks; runs on Dask. It knows no physics.
 
-Importing a declaration (`stage`, `At`, `Dims`, `Resources`, `Chunks`) loads neither Dask nor Zarr.
-No folder is named like a function here: importing it would hide the function.
+Importing a declaration (`stage`, `At`, `Dims`, `Resources`, `Cost`, `Chunks`) loads neither Dask nor Zarr.
 """
 
 from __future__ import annotations
@@ -11,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline.declare.coordinates import At, Chunks
 from pipeline.declare.errors import UserError
+from pipeline.declare.node import Cost, Node, Place, Resources
 from pipeline.declare.signature import Dims
-from pipeline.declare.stage import Resources, stage
+from pipeline.declare.stage import stage
 
 if TYPE_CHECKING:
     from pipeline.planning.explain import explain
-    from pipeline.planning.node import Node
     from pipeline.planning.plan import Plan, plan
     from pipeline.planning.workflow import Workflow
     from pipeline.reading.garbage import collect_garbage
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
 
 _LAZY = {
     "FolderCheckpoint": "store.checkpoint",
-    "Node": "planning.node",
     "Outcome": "running.driver",
     "Plan": "planning.plan",
     "Store": "store.store",
@@ -47,10 +45,12 @@ _LAZY = {
 __all__ = [
     "At",
     "Chunks",
+    "Cost",
     "Dims",
     "FolderCheckpoint",
     "Node",
     "Outcome",
+    "Place",
     "Plan",
     "Resources",
     "Store",

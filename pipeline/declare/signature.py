@@ -10,6 +10,7 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 from pipeline.declare.coordinates import Chunks
 from pipeline.declare.errors import UserError
+from pipeline.declare.parameter import Parameter
 
 
 class Dims(tuple[str, ...]):
@@ -56,19 +57,6 @@ class Input:
     reduces: bool
     optional: bool
     variadic: bool
-
-
-@dataclass(frozen=True)
-class Parameter:
-    """One keyword-only argument of a stage."""
-
-    name: str
-    type: Any
-    default: Any
-
-    @property
-    def required(self) -> bool:
-        return self.default is inspect.Parameter.empty
 
 
 def hints_of(function: Callable[..., Any]) -> dict[str, Any]:

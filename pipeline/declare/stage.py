@@ -3,85 +3,53 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from pipeline.declare.coordinates import Coordinate, sorted_unique
 from pipeline.declare.errors import UserError, suggestion
-from pipeline.declare.signature import Input, Output, Parameter, arguments_of, hints_of, outputs_of
+from pipeline.declare.node import Cost, Node, Resources, Stage
+from pipeline.declare.parameter import check_parameters
+from pipeline.declare.signature import Output, arguments_of, hints_of, outputs_of
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-
-
-@dataclass(frozen=True)
-class Resources:
-    """What one task of a stage needs: `device=1` is one GPU on a CUDA cluster and one worker elsewhere."""
-
-    device: int = 0
-
-
-@dataclass(frozen=True)
-class Stage:
-    """A declared stage. The function stays an ordinary function; this travels beside it."""
-
-    function: Callable[..., Any]
-    version: str
-    over: tuple[str, ...]
-    resources: Resources
-    chunk_in_key: bool
-    unkeyed: tuple[str, ...]
-    transient: bool
-    resident: bool
-    backend_in_key: bool
-    inputs: tuple[Input, ...]
-    parameters: tuple[Parameter, ...]
-    takes_at: bool
-    result: Any
-    outputs: tuple[Output, ...]
-    labels: dict[str, tuple[Coordinate, ...]]
-
-    @property
-    def name(self) -> str:
-        return self.function.__name__
-
-    def backend(self, cluster: str) -> str:
-        """Backend of its tasks on a cluster of that backend: what asks for no device stays on the CPU.
-
-        A transient stage that asks for none has no task, and runs where its consumer runs."""
-        return cluster if self.resources.device else "cpu"
-
-    def lone_dims(self) -> tuple[str, ...]:
-        """Dimensions that some output does not name: one coordinate per chunk there."""
-        named = [set(output.dims) for output in self.outputs]
-        return tuple(dim for dim in self.over if any(dim not in dims for dims in named))
+NO_DEVICE = Resources()
 
 
 def stage(
     *,
     version: str,
+    name: str | None = None,
     over: tuple[str, ...] = (),
-    resources: Resources = Resources(),
+    resources: Resources = NO_DEVICE,
     chunk_in_key: bool = False,
     unkeyed: tuple[str, ...] = (),
     transient: bool = False,
     resident: bool = False,
     backend_in_key: bool = False,
     labels: Mapping[str, Sequence[Coordinate]] | None = None,
+    cost: Callable[[Node], Cost] | None = None,
 ) -> Callable[[Function], Function]:
     """Declare a function as a stage.
 
     Args:
         version: raise it when the code changes in a way that alters results.
+        name: the stage's name in keys and in the store; the function's unless given. A function that is
+            renamed keeps its results with it.
         over: dimensions that the stage is mapped over.
         resources: what one task needs.
         chunk_in_key: the number of coordinates per chunk can alter a result (block solvers).
-        unkeyed: parameters that decide whether there is a result, but not which (limits of iterations).
+        unkeyed: parameters, or fields of dataclass parameters, that decide whether there is a result, but not
+            which (limits of iterations).
         transient: no task and no store entry of its own, computed inside its consumers' tasks, on their
             backend. Such a stage may return any object.
         resident: workers keep its results in a cache bounded in bytes and keyed by content.
         backend_in_key: results are not reproducible across backends.
         labels: names along dimensions of the outputs that the stage is not mapped over, such as
             `{"parity": ("even", "odd")}`: the coordinates of whoever reads a result. They enter no key.
+        cost: bytes that a node of this stage takes, from its parameters, chunk sizes and upstream nodes.
+
+    A parameter that is a frozen dataclass stands in keys and records field by field, each under its own name
+    (or that of `field(metadata={"key": ...})`): a stage may gather loose parameters and keep its keys.
 
     Raises:
         UserError: at import, when the signature does not fit the declaration.
@@ -90,7 +58,9 @@ def stage(
     def declare(function: Function) -> Function:
         inputs, parameters, takes_at = arguments_of(function)
         result = hints_of(function).get("return", Any)
+        label = name or function.__name__
         declared = Stage(
+            name=label,
             function=function,
             version=version,
             over=tuple(over),
@@ -104,8 +74,9 @@ def stage(
             parameters=parameters,
             takes_at=takes_at,
             result=result,
-            outputs=outputs_of(function.__name__, result, optional=transient),
+            outputs=outputs_of(label, result, optional=transient),
             labels={dim: tuple(names) for dim, names in (labels or {}).items()},
+            cost=cost,
         )
         _check(declared)
         function.stage = declared  # type: ignore[attr-defined]
@@ -137,12 +108,7 @@ def _check(declared: Stage) -> None:
     for output in declared.outputs:
         _check_pieces(name, output)
     _check_labels(declared)
-    known = [parameter.name for parameter in declared.parameters]
-    for parameter in declared.unkeyed:
-        if parameter not in known:
-            raise UserError(
-                f"stage {name}: unkeyed {parameter!r} is no parameter{suggestion(parameter, known)}"
-            )
+    check_parameters(name, declared.parameters, declared.unkeyed)
     if declared.resources.device < 0:
         raise UserError(f"stage {name}: Resources(device={declared.resources.device}) must not be negative")
 

@@ -14,7 +14,8 @@ import numpy as np
 
 from pipeline.declare.coordinates import Coordinates
 from pipeline.declare.errors import UserError
-from pipeline.planning.node import Node
+from pipeline.declare.node import Node
+from pipeline.declare.parameter import flattened
 
 SCHEME = 1
 """Version of the recipe below; a change of it makes every chunk a new one."""
@@ -59,7 +60,7 @@ def canonical_parameters(node: Node) -> dict[str, Any]:
     """The node's parameters that can alter its results, as plain JSON values."""
     return {
         name: canonical(value, f"{node.name}.{name}")
-        for name, value in node.parameters.items()
+        for name, value in flattened(node.parameters).items()
         if name not in node.stage.unkeyed
     }
 

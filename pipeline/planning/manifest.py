@@ -18,7 +18,7 @@ from pipeline.store.durable import write_atomically
 from pipeline.store.store import Store
 
 if TYPE_CHECKING:
-    from pipeline.planning.node import Node
+    from pipeline.declare.node import Node
     from pipeline.planning.plan import Chunk
 
 Place = tuple[tuple[str, tuple[Any, ...]], ...]

@@ -11,9 +11,9 @@ from statistics import fmean
 
 from pipeline.declare.coordinates import Coordinate, Coordinates, natural_order
 from pipeline.declare.errors import UserError
+from pipeline.declare.node import Node
 from pipeline.planning.key import chunk_key
 from pipeline.planning.manifest import Manifest
-from pipeline.planning.node import Node
 from pipeline.planning.reason import Reason, Reasons
 from pipeline.planning.workflow import Workflow
 from pipeline.store.files import FileDigests, FileVersion
@@ -57,12 +57,12 @@ class Plan:
     @property
     def memory(self) -> int:
         """Bytes that the largest missing task needs."""
-        return max((chunk.node.memory for chunk in self.missing), default=0)
+        return max((chunk.node.cost.memory for chunk in self.missing), default=0)
 
     @property
     def stored(self) -> int:
         """Bytes that the missing chunks will take in the store."""
-        return sum(chunk.node.stored for chunk in self.missing)
+        return sum(chunk.node.cost.stored for chunk in self.missing)
 
     @property
     def seconds(self) -> float | None:

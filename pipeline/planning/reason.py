@@ -12,7 +12,7 @@ from pipeline.declare.coordinates import Coordinate, describe
 from pipeline.planning.manifest import Manifest, NodeRecord, describe_node, place
 
 if TYPE_CHECKING:
-    from pipeline.planning.node import Node
+    from pipeline.declare.node import Node
     from pipeline.planning.plan import Chunk
 
 

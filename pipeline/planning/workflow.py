@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sized
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from pipeline.declare.coordinates import Coordinate, Coordinates, blocks, sorted_unique
 from pipeline.declare.errors import UserError, suggestion
+from pipeline.declare.node import Node, Place, Stage
+from pipeline.declare.parameter import accepted
 from pipeline.declare.signature import Input
-from pipeline.declare.stage import Stage, stage_of
-from pipeline.planning.node import Node
+from pipeline.declare.stage import stage_of
 
 LARGEST = 1_000_000
 """Chunks that a workflow may have, and coordinates along one dimension: a plan holds each in memory, and each
@@ -29,65 +31,42 @@ class Workflow:
         self.nodes: dict[str, Node] = {}
 
     def add(
-        self,
-        function: Callable[..., Any],
-        *upstream: Node,
-        name: str | None = None,
-        over: Mapping[str, Iterable[Coordinate]] | None = None,
-        chunk: Mapping[str, int] | None = None,
-        files: Files | None = None,
-        memory: int = 0,
-        device_memory: int = 0,
-        stored: int = 0,
-        fits: Callable[[int, bool], str] | None = None,
-        **parameters: Any,
+        self, function: Callable[..., Any], /, *upstream: Node, place: Place | None = None, **parameters: Any
     ) -> Node:
         """Add a stage.
 
         Args:
             upstream: the nodes whose results are the stage's positional arguments, in order. A dimension of
-                `over` that is not given takes the coordinates of the upstream nodes.
-            name: what people call this node; the stage's name unless given.
-            over: coordinates per dimension; may be a subset of those of an upstream node.
-            chunk: number of coordinates per chunk and dimension (1, or that of the upstream node).
-            files: file arguments of the stage: one path, or one per coordinate of the stage's first
-                dimension. Only the content counts for the key.
-            memory: bytes that one task needs, for the plan.
-            device_memory: likewise on a GPU, resident inputs not counted; of a resident stage, bytes that its
-                result takes there.
-            stored: bytes that one chunk takes in the store, for the plan.
-            fits: of so many bytes for a task, and whether they are a GPU's, what to change so that it fits;
-                said where it does not.
+                the stage that `place` does not give takes the coordinates of the upstream nodes.
+            place: the node's name, coordinates, chunk sizes and files.
             parameters: the stage's keyword-only arguments.
 
         Raises:
             UserError: unknown or missing parameters, dimensions or inputs, wrong types of upstream results.
         """
-        stage = stage_of(function)
-        label = name or stage.name
+        stage, place = stage_of(function), place or Place()
+        label = place.name or stage.name
         if label in self.nodes:
-            raise UserError(f"node {label!r} exists already in workflow {self.name!r}: give it another name=")
+            raise UserError(f"node {label!r} exists already in workflow {self.name!r}: give Place(name=...)")
         self._check_membership(label, upstream)
         _check_inputs(label, stage, upstream)
-        extents = _extents(label, stage, upstream, over or {})
-        sizes = _chunk_sizes(label, stage, upstream, chunk or {})
+        extents = _extents(label, stage, upstream, place.over)
+        sizes = _chunk_sizes(label, stage, upstream, place.chunk)
         node = Node(
             name=label,
             stage=stage,
             inputs=upstream,
             over=extents,
             chunk=sizes,
-            parameters=_parameters(label, stage, parameters, files or {}),
-            files=_files(label, stage, extents, sizes, files or {}),
-            memory=memory,
-            device_memory=device_memory,
-            stored=stored,
-            fits=fits,
+            parameters=_parameters(label, stage, parameters, place.files),
+            files=_files(label, stage, extents, sizes, place.files),
         )
         for argument, source in node.arguments():
             _check_reduction(node, argument, source)
             _check_alignment(node, argument, source)
         self._check_size(node)
+        if cost := place.cost or (stage.cost and stage.cost(node)):
+            node = replace(node, cost=cost)
         self.nodes[label] = node
         return node
 
@@ -150,7 +129,9 @@ def _extents(
             extents[dim] = sorted_unique(dim, over[dim])
             _check_subset(label, dim, extents[dim], sources)
         elif not sources:
-            raise UserError(f"node {label!r}: give the coordinates of {dim!r}, over={{{dim!r}: [...]}}")
+            raise UserError(
+                f"node {label!r}: give the coordinates of {dim!r}, Place(over={{{dim!r}: [...]}})"
+            )
         elif len(set(sources.values())) > 1:
             raise UserError(
                 f"node {label!r}: inputs {', '.join(sources)} differ along {dim!r}; "
@@ -201,24 +182,17 @@ def _chunk_sizes(
     return {dim: chunk.get(dim, 1 if dim in lone else inherited[dim]) for dim in stage.over}
 
 
-def _parameters(label: str, stage: Stage, given: Mapping[str, Any], files: Files) -> dict[str, Any]:
+def _parameters(label: str, stage: Stage, values: Mapping[str, Any], files: Files) -> dict[str, Any]:
     """All parameters with defaults filled in, those that are files left out."""
-    known = {parameter.name: parameter for parameter in stage.parameters}
-    for name in [*given, *files]:
+    known = {parameter.name for parameter in stage.parameters}
+    for name in files:
         if name not in known:
             raise UserError(
                 f"node {label!r}: stage {stage.name} has no parameter {name!r}{suggestion(name, known)}"
             )
-    values = {}
-    for name, parameter in known.items():
-        if name in files:
-            continue
-        if name not in given and parameter.required:
-            raise UserError(f"node {label!r}: parameter {name!r} of stage {stage.name} is missing")
-        value = given.get(name, parameter.default)
-        is_whole = isinstance(value, int) and not isinstance(value, bool)
-        values[name] = float(value) if parameter.type is float and is_whole else value
-    return values
+        if name in values:
+            raise UserError(f"node {label!r}: {name!r} is given as a parameter and in Place(files=...)")
+    return accepted(label, stage.name, [each for each in stage.parameters if each.name not in files], values)
 
 
 def _files(

@@ -17,8 +17,8 @@ import xarray
 
 from pipeline.declare.coordinates import Coordinate, natural_order
 from pipeline.declare.errors import UserError
+from pipeline.declare.node import Node
 from pipeline.planning.manifest import NodeRecord, find_node
-from pipeline.planning.node import Node
 from pipeline.store.store import Store
 from pipeline.store.stored_array import StoredArray
 

@@ -12,7 +12,7 @@ from dask.task_spec import Task as DaskTask
 from dask.task_spec import TaskRef
 
 from pipeline.declare.coordinates import Coordinate, natural_order
-from pipeline.planning.node import Node
+from pipeline.declare.node import Node
 from pipeline.planning.plan import Chunk, Plan
 from pipeline.worker.task import execute, home
 from pipeline.worker.work import NodeWork, RunContext, Work
@@ -130,7 +130,7 @@ class _Works:
     def _node(self, node: Node, backend: str) -> NodeWork:
         if (node.name, backend) not in self._nodes:
             about = (node.name, node.stage.function, node.parameters, node.chunk)
-            self._nodes[node.name, backend] = NodeWork(*about, backend, node.device_memory)
+            self._nodes[node.name, backend] = NodeWork(*about, backend, node.cost.device_memory)
         return self._nodes[node.name, backend]
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
+from pipeline.declare.node import Node
 from pipeline.declare.text import size
-from pipeline.planning.node import Node
 from pipeline.planning.plan import Chunk, Plan
 from pipeline.running.clusters import Cluster, Devices
 from pipeline.worker.resident import DEVICE_SHARE
@@ -19,14 +19,15 @@ def shortage(plan: Plan, cluster: Cluster) -> str:
     """What does not fit, with the remedy, for people; empty if all fits or either number is unknown."""
     limit, devices = cluster.memory_limit, cluster.devices
     if limit is not None and plan.memory > limit:
-        largest = max(plan.missing, key=lambda chunk: chunk.node.memory).node
+        largest = max(plan.missing, key=lambda chunk: chunk.node.cost.memory).node
         return (
-            f"a task of node {largest.name!r} needs {size(largest.memory)} of memory (projected), but this "
-            f"machine has {size(limit)}: {_remedy(largest, limit, False)}, or use a cluster with more memory"
+            f"a task of node {largest.name!r} needs {size(largest.cost.memory)} of memory (projected), but "
+            f"this machine has {size(limit)}: {_remedy(largest, limit, False)}, or use a "
+            "cluster with more memory"
         )
     if devices and (needed := device_memory(plan, devices)) > devices.memory - CONTEXT:
-        largest = max(plan.missing, key=lambda chunk: chunk.node.device_memory).node
-        left = devices.memory - CONTEXT - (needed - largest.device_memory)
+        largest = max(plan.missing, key=lambda chunk: chunk.node.cost.device_memory).node
+        left = devices.memory - CONTEXT - (needed - largest.cost.device_memory)
         return (
             f"a task of node {largest.name!r} needs {size(needed)} of GPU memory (projected, with what stays "
             f"there), but a GPU of this machine has {size(devices.memory)}: {_remedy(largest, left, True)}"
@@ -35,7 +36,7 @@ def shortage(plan: Plan, cluster: Cluster) -> str:
 
 
 def _remedy(node: Node, available: int, on_device: bool) -> str:
-    return node.fits(available, on_device) if node.fits else "make its blocks or chunks smaller"
+    return node.cost.remedy(available, on_device) if node.cost.remedy else "make its blocks or chunks smaller"
 
 
 def device_projection(plan: Plan, cluster: Cluster) -> str:
@@ -53,18 +54,18 @@ def device_memory(plan: Plan, devices: Devices | None) -> int:
 
     Where the GPUs are not known, beside those that one task uses, which is the least.
     """
-    with_its_own = (chunk.node.device_memory + _taken(_resident([chunk])) for chunk in plan.missing)
+    with_its_own = (chunk.node.cost.device_memory + _taken(_resident([chunk])) for chunk in plan.missing)
     needed = max(with_its_own, default=0)
     if devices is None:
         return needed
-    task = max((chunk.node.device_memory for chunk in plan.missing), default=0)
-    held = sorted((chunk.node.device_memory for chunk in _resident(plan.missing)), reverse=True)
+    task = max((chunk.node.cost.device_memory for chunk in plan.missing), default=0)
+    held = sorted((chunk.node.cost.device_memory for chunk in _resident(plan.missing)), reverse=True)
     mine = sum(held[: -(-len(held) // devices.count)])
     return max(needed, task + min(mine, int(DEVICE_SHARE * devices.memory)))
 
 
 def _taken(chunks: Iterable[Chunk]) -> int:
-    return sum(chunk.node.device_memory for chunk in chunks)
+    return sum(chunk.node.cost.device_memory for chunk in chunks)
 
 
 def _resident(chunks: Iterable[Chunk]) -> Iterable[Chunk]:

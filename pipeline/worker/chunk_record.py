@@ -10,7 +10,8 @@ import numpy as np
 
 from pipeline.declare.coordinates import Coordinates
 from pipeline.declare.errors import UserError
-from pipeline.declare.stage import Stage
+from pipeline.declare.node import Stage
+from pipeline.declare.parameter import flattened
 from pipeline.planning.key import canonical
 from pipeline.store.provenance import code, device, host, plain
 from pipeline.worker.work import Work
@@ -48,7 +49,7 @@ def record_of(work: Work, run: str, statistics: dict[str, Any], started: float) 
         "version": stage.version,
         "node": node.name,
         "coordinates": {dim: list(values) for dim, values in work.coordinates.items()},
-        "parameters": canonical(node.parameters, node.name),
+        "parameters": canonical(flattened(node.parameters), node.name),
         "chunk": node.chunk,
         "inputs": [[source.key for source in sources] for sources in work.inputs or ()],
         "files": {name: {"path": v.path, "sha256": v.digest} for name, v in work.files.items()},

@@ -8,8 +8,8 @@ from itertools import chain
 from typing import Any
 
 from pipeline.declare.coordinates import At, Checkpoint, Coordinates
+from pipeline.declare.node import Stage
 from pipeline.declare.signature import Input
-from pipeline.declare.stage import Stage
 from pipeline.store.checkpoint import FolderCheckpoint
 from pipeline.store.provenance import plain
 from pipeline.worker.device_memory import device_pool

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pipeline.declare.coordinates import Coordinates
-from pipeline.declare.stage import Stage, stage_of
+from pipeline.declare.node import Stage
+from pipeline.declare.stage import stage_of
 from pipeline.store.files import FileVersion
 from pipeline.store.store import Store
 

@@ -18,7 +18,7 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from pipeline import At, Dims, Store, Workflow, plan, run, stage
+from pipeline import At, Dims, Place, Store, Workflow, plan, run, stage
 from pipeline.running.clusters.local import Local
 
 COMMITS = 600
@@ -48,7 +48,7 @@ def store_alone(folder: Path, commits: int = COMMITS) -> float:
 def whole_run(store: Store, configs: Sequence[int], workers: int) -> float:
     """Commits a second of a run, without the start of its workers."""
     workflow = Workflow("commit-rate")
-    workflow.add(small, over={"config": configs})
+    workflow.add(small, place=Place(over={"config": configs}))
     events: list[dict[str, Any]] = []
     outcome = run(plan(workflow, store), store, cluster=Local(workers=workers), listener=events.append)
     assert outcome.count("done") == len(configs), outcome.table()

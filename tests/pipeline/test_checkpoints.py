@@ -15,7 +15,7 @@ import pytest
 import toy_stages as toys
 from executions import Executions
 
-from pipeline import At, FolderCheckpoint, Outcome, Store, Workflow, collect_garbage, plan, run, status
+from pipeline import At, FolderCheckpoint, Outcome, Place, Store, Workflow, collect_garbage, plan, run, status
 from pipeline.running.clusters.address import Address
 from pipeline.store import checkpoint as module
 
@@ -169,7 +169,7 @@ def test_a_notebook_may_keep_one_where_it_likes(tmp_path: Path) -> None:
 
 def steps(number: int = 5, configs: str = "a") -> Workflow:
     w = Workflow("long")
-    w.add(toys.steps, over={"config": list(configs)}, number=number)
+    w.add(toys.steps, place=Place(over={"config": list(configs)}), number=number)
     return w
 
 

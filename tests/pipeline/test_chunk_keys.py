@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import toy_stages as toys
 
-from pipeline import At, Store, UserError, Workflow, plan, stage
+from pipeline import At, Place, Store, UserError, Workflow, plan, stage
 from pipeline.planning.key import canonical, canonical_json
 from pipeline.store.files import FileDigests
 
@@ -43,12 +43,15 @@ def keys(**changes: object) -> dict[str, str]:
         **changes,
     }
     w = Workflow(str(given["name"]))
-    field = w.add(toys.field, over={"config": ["conf.1"]}, scale=given["scale"])
+    field = w.add(toys.field, place=Place(over={"config": ["conf.1"]}), scale=given["scale"])
     sizes = {"noise": given["chunk"]}
     loops = w.add(
-        toys.loops, field, over={"noise": range(4)}, chunk=sizes, mass=given["mass"], name=given["node"]
+        toys.loops,
+        field,
+        place=Place(name=given["node"], over={"noise": range(4)}, chunk=sizes),
+        mass=given["mass"],
     )
-    w.add(toys.bulk, field, over={"noise": range(4)}, chunk=sizes)
+    w.add(toys.bulk, field, place=Place(over={"noise": range(4)}, chunk=sizes))
     w.add(toys.mean, loops)
     found = {}
     for chunk in plan(w, Store("/nowhere/store"), backend=str(given["backend"])).everything:
@@ -69,7 +72,7 @@ def test_what_cannot_alter_a_result_is_in_no_key() -> None:
 def test_labels_are_in_no_key() -> None:
     def key(function: Callable[..., Any], **options: Any) -> str:
         w = Workflow("w")
-        w.add(stage(version="1", over=("config",), **options)(function), over={"config": ["a"]})
+        w.add(stage(version="1", over=("config",), **options)(function), place=Place(over={"config": ["a"]}))
         return plan(w, Store("/nowhere/store")).chunks[0].key
 
     def field(*, at: At) -> toys.Field:
@@ -89,7 +92,7 @@ def test_whole_numbers_for_a_float_parameter_are_that_float() -> None:
 
 def test_backend_is_in_the_key_of_stages_that_say_so() -> None:
     w = Workflow("w")
-    w.add(toys.chain, over={"config": ["a"]})
+    w.add(toys.chain, place=Place(over={"config": ["a"]}))
     cpu, cuda = (plan(w, Store("/nowhere/store"), backend=name).chunks[0].key for name in ("cpu", "cuda"))
     assert cpu != cuda
 
@@ -99,9 +102,9 @@ def test_chunk_size_is_in_the_key_of_stages_that_say_so() -> None:
 
     def last(function: object, size: int) -> str:
         w = Workflow("w")
-        field = w.add(toys.field, over={"config": ["a"]})
+        field = w.add(toys.field, place=Place(over={"config": ["a"]}))
         parameters = {"mass": 1.0} if function is toys.loops else {}
-        node = w.add(function, field, over={"noise": [6]}, chunk={"noise": size}, **parameters)
+        node = w.add(function, field, place=Place(over={"noise": [6]}, chunk={"noise": size}), **parameters)
         return next(c.key for c in plan(w, Store("/nowhere/store")).everything if c.node is node)
 
     assert last(toys.loops, 2) != last(toys.loops, 3)
@@ -111,8 +114,8 @@ def test_chunk_size_is_in_the_key_of_stages_that_say_so() -> None:
 def test_extents_are_in_no_mapped_key_and_coordinates_in_any_order_are_the_same() -> None:
     def all_keys(configs: list[str]) -> dict[str, str]:
         w = Workflow("w")
-        field = w.add(toys.field, over={"config": configs})
-        w.add(toys.config_mean, w.add(toys.loops, field, over={"noise": [0, 1]}, mass=1.0))
+        field = w.add(toys.field, place=Place(over={"config": configs}))
+        w.add(toys.config_mean, w.add(toys.loops, field, place=Place(over={"noise": [0, 1]}), mass=1.0))
         chunks = plan(w, Store("/nowhere/store")).chunks
         return {f"{chunk.node.name} {chunk.coordinates}": chunk.key for chunk in chunks}
 
@@ -200,6 +203,6 @@ def test_a_file_that_changes_while_its_digest_is_taken_is_refused(
 
 def test_a_missing_file_is_one_clear_error(tmp_path: Path) -> None:
     w = Workflow("w")
-    w.add(toys.field, over={"config": ["a"]}, files={"path": {"a": tmp_path / "absent.ildg"}})
+    w.add(toys.field, place=Place(over={"config": ["a"]}, files={"path": {"a": tmp_path / "absent.ildg"}}))
     with pytest.raises(UserError, match=r"absent\.ildg: No such file"):
         plan(w, Store(tmp_path / "store"))

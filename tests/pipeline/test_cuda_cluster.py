@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import toy_stages as toys
 
-from pipeline import Outcome, Store, Workflow, open_result, plan, run
+from pipeline import Outcome, Place, Store, Workflow, open_result, plan, run
 from pipeline.running.clusters.cuda import Cuda
 
 pytestmark = pytest.mark.gpu
@@ -26,9 +26,9 @@ def workflow() -> Workflow:
     import toy_gpu_stages as gpu
 
     w = Workflow("gpu")
-    field = w.add(toys.field, over={"config": ["a", "b"]})
-    w.add(gpu.scaled, w.add(gpu.on_device, field), over={"noise": range(6)})
-    w.add(toys.chain, over={"config": ["a"]})
+    field = w.add(toys.field, place=Place(over={"config": ["a", "b"]}))
+    w.add(gpu.scaled, w.add(gpu.on_device, field), place=Place(over={"noise": range(6)}))
+    w.add(toys.chain, place=Place(over={"config": ["a"]}))
     return w
 
 
@@ -61,7 +61,7 @@ def test_a_kernel_that_destroys_the_context_fails_its_chunk_alone(store: Store) 
     import toy_gpu_stages as gpu
 
     w = Workflow("crash")
-    w.add(gpu.crashing, over={"config": list("abcdefgh")}, bad=("c",))
+    w.add(gpu.crashing, place=Place(over={"config": list("abcdefgh")}), bad=("c",))
     outcome = run_on_gpu(w, store)
     assert outcome.states["crashing"] == {"done": 7, "failed": 1}
     assert "illegal memory access" in outcome.failures[0].error or "llegal" in outcome.failures[0].error

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import toy_stages as toys
 
-from pipeline import At, Chunks, Dims, Node, UserError, Workflow, stage
+from pipeline import At, Chunks, Dims, Node, Place, UserError, Workflow, stage
 from pipeline.declare.coordinates import blocks, describe_values, sorted_unique
 from pipeline.declare.stage import stage_of
 from pipeline.planning.plan import plan
@@ -59,18 +59,30 @@ def test_the_declaration_is_read_from_the_signature() -> None:
 
 def test_a_workflow_beyond_what_a_plan_can_hold_is_refused_before_its_chunks_are_made() -> None:
     w = Workflow("large")
-    field = w.add(toys.field, over={"config": list("ab")})
+    field = w.add(toys.field, place=Place(over={"config": list("ab")}))
     with pytest.raises(UserError, match=r"'loops': 100000000 coordinates along 'noise', at most 1000000"):
-        w.add(toys.loops, field, over={"noise": range(100_000_000)}, chunk={"noise": 10_000}, mass=0.5)
-    w.add(toys.loops, field, over={"noise": range(400_000)}, chunk={"noise": 1}, mass=0.5)
+        w.add(
+            toys.loops,
+            field,
+            place=Place(over={"noise": range(100_000_000)}, chunk={"noise": 10_000}),
+            mass=0.5,
+        )
+    w.add(toys.loops, field, place=Place(over={"noise": range(400_000)}, chunk={"noise": 1}), mass=0.5)
     message = (
         r"node 'more' has 200000 chunks \(2 config x 400000 noise, in chunks of \{config: 1, noise: 4\}\), "
         r"which makes 1000002 in workflow 'large'; at most 1000000 are possible: use larger chunks"
     )
     with pytest.raises(UserError, match=message):
-        w.add(toys.loops, field, over={"noise": range(400_000)}, chunk={"noise": 4}, mass=0.25, name="more")
+        w.add(
+            toys.loops,
+            field,
+            place=Place(name="more", over={"noise": range(400_000)}, chunk={"noise": 4}),
+            mass=0.25,
+        )
     assert list(w.nodes) == ["field", "loops"]
-    w.add(toys.loops, field, over={"noise": range(300)}, chunk={"noise": 4}, mass=0.25, name="more")
+    w.add(
+        toys.loops, field, place=Place(name="more", over={"noise": range(300)}, chunk={"noise": 4}), mass=0.25
+    )
 
 
 def test_labels_are_of_dimensions_of_the_outputs_alone() -> None:
@@ -120,7 +132,7 @@ def test_a_plain_function_is_no_stage() -> None:
 
 def wired(**options: Any) -> tuple[Workflow, Node]:
     w = Workflow("w")
-    return w, w.add(toys.field, over={"config": ["a", "b"]}, **options)
+    return w, w.add(toys.field, place=Place(over={"config": ["a", "b"]}, **options))
 
 
 @pytest.mark.parametrize(
@@ -145,17 +157,19 @@ def wired(**options: Any) -> tuple[Workflow, Node]:
 )
 def test_wiring_mistakes_are_named(options: dict[str, Any], message: str) -> None:
     w, field = wired()
+    place = {name: options[name] for name in ("name", "over", "chunk") if name in options}
+    parameters = {name: value for name, value in options.items() if name not in place}
     with pytest.raises(UserError, match=message):
-        w.add(toys.loops, field, **{"over": {"noise": [0, 1]}, **options})
+        w.add(toys.loops, field, place=Place(**{"over": {"noise": [0, 1]}, **place}), **parameters)
 
 
 def test_wrong_inputs_are_named() -> None:
     w, field = wired()
-    loops = w.add(toys.loops, field, over={"noise": [0]}, mass=1.0)
+    loops = w.add(toys.loops, field, place=Place(over={"noise": [0]}), mass=1.0)
     with pytest.raises(UserError, match=r"stage loops takes \(field\), got 0 nodes"):
-        w.add(toys.loops, name="x", mass=1.0)
+        w.add(toys.loops, place=Place(name="x"), mass=1.0)
     with pytest.raises(UserError, match="input 'field' takes Field, but 'loops' gives Loops"):
-        w.add(toys.loops, loops, name="x", mass=1.0)
+        w.add(toys.loops, loops, place=Place(name="x"), mass=1.0)
     with pytest.raises(UserError, match="input 'field' belongs to another workflow"):
         Workflow("v").add(toys.loops, field, mass=1.0)
 
@@ -165,7 +179,7 @@ def test_reducing_without_saying_so_is_refused() -> None:
     def wrong(loops: toys.Loops, *, at: At) -> toys.Field: ...
 
     w, field = wired()
-    loops = w.add(toys.loops, field, over={"noise": [0]}, mass=1.0)
+    loops = w.add(toys.loops, field, place=Place(over={"noise": [0]}), mass=1.0)
     with pytest.raises(
         UserError, match=r"has dimension 'noise', which stage wrong lacks: .* Chunks\[Loops\]"
     ):
@@ -177,11 +191,11 @@ def test_inputs_that_differ_along_a_dimension_need_a_decision() -> None:
     def both(one: toys.Loops, two: toys.Loops, *, at: At) -> toys.Loops: ...
 
     w, field = wired()
-    few = w.add(toys.loops, field, over={"noise": [0, 1]}, mass=1.0, name="few")
-    many = w.add(toys.loops, field, over={"noise": range(4)}, mass=1.0, name="many")
+    few = w.add(toys.loops, field, place=Place(name="few", over={"noise": [0, 1]}), mass=1.0)
+    many = w.add(toys.loops, field, place=Place(name="many", over={"noise": range(4)}), mass=1.0)
     with pytest.raises(UserError, match="inputs few, many differ along 'noise'; say which"):
         w.add(both, few, many)
-    assert w.add(both, few, many, over={"noise": [0, 1]}).over["noise"] == (0, 1)
+    assert w.add(both, few, many, place=Place(over={"noise": [0, 1]})).over["noise"] == (0, 1)
 
 
 def test_misaligned_chunks_are_refused() -> None:
@@ -197,13 +211,13 @@ def test_misaligned_chunks_are_refused() -> None:
     def sums(field: toys.Field, *, at: At) -> Joint: ...
 
     w, field = wired()
-    made = w.add(opaque, over={"noise": range(4)}, chunk={"noise": 2})
+    made = w.add(opaque, place=Place(over={"noise": range(4)}, chunk={"noise": 2}))
     with pytest.raises(
         UserError, match=r"chunks of 'opaque' along 'noise' do not fit: .* use chunk=\{'noise': 2\}"
     ):
-        w.add(reader, made, chunk={"noise": 1})
+        w.add(reader, made, place=Place(chunk={"noise": 1}))
     with pytest.raises(UserError, match="chunks of 'field' along 'config' do not fit"):
-        w.add(sums, field, over={"noise": [0]}, chunk={"config": 2})
+        w.add(sums, field, place=Place(over={"noise": [0]}, chunk={"config": 2}))
     assert w.add(reader, made).chunk == {"noise": 2}
 
 
@@ -234,7 +248,7 @@ def test_labels_sort_as_people_expect() -> None:
 
 def test_dimensions_align_by_name() -> None:
     w, field = wired()
-    loops = w.add(toys.loops, field, over={"noise": range(4)}, chunk={"noise": 2}, mass=1.0)
+    loops = w.add(toys.loops, field, place=Place(over={"noise": range(4)}, chunk={"noise": 2}), mass=1.0)
     w.add(toys.config_mean, loops)
     w.add(toys.mean, loops)
     inputs = {
@@ -260,7 +274,7 @@ def test_many_inputs_of_one_kind() -> None:
     def total(*loops: Chunks[toys.Loops]) -> toys.Mean: ...
 
     w, field = wired()
-    light = w.add(toys.loops, field, over={"noise": [0]}, mass=1.0, name="light")
-    strange = w.add(toys.loops, field, over={"noise": [0]}, mass=2.0, name="strange")
+    light = w.add(toys.loops, field, place=Place(name="light", over={"noise": [0]}), mass=1.0)
+    strange = w.add(toys.loops, field, place=Place(name="strange", over={"noise": [0]}), mass=2.0)
     node = w.add(total, light, strange)
     assert [argument.name for argument, _ in node.arguments()] == ["loops", "loops"]

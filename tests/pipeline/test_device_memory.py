@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import toy_stages as toys
 
-from pipeline import Plan, Store, UserError, Workflow, plan, run
+from pipeline import Cost, Place, Plan, Store, UserError, Workflow, plan, run
 from pipeline.running.clusters import Devices
 from pipeline.running.memory import device_memory, device_projection, shortage
 from pipeline.worker.device_memory import DevicePool
@@ -34,8 +34,12 @@ class TwoDevices:
 
 def planned(store: Store, configs: str = "abcd", solving: int = 6_000_000_000) -> Plan:
     w = Workflow("devices")
-    made = w.add(toys.setup, w.add(toys.field, over={"config": list(configs)}), device_memory=10_000_000_000)
-    w.add(toys.with_setup, made, over={"noise": range(3)}, device_memory=solving)
+    made = w.add(
+        toys.setup,
+        w.add(toys.field, place=Place(over={"config": list(configs)})),
+        place=Place(cost=Cost(device_memory=10_000_000_000)),
+    )
+    w.add(toys.with_setup, made, place=Place(over={"noise": range(3)}, cost=Cost(device_memory=solving)))
     return plan(w, store)
 
 
@@ -52,7 +56,7 @@ def test_what_stays_is_bounded_by_its_share_of_the_device(store: Store) -> None:
 
 def test_a_workflow_without_figures_has_no_projection(store: Store) -> None:
     w = Workflow("plain")
-    w.add(toys.field, over={"config": ["a"]})
+    w.add(toys.field, place=Place(over={"config": ["a"]}))
     assert device_projection(plan(w, store), TwoDevices(50_000_000_000)) == ""
 
 
@@ -79,10 +83,12 @@ def test_a_plan_beyond_a_device_is_refused_before_any_work(store: Store) -> None
 def test_resident_results_of_one_task_are_there_together(store: Store) -> None:
     w = Workflow("two")
     configs = {"config": ["a", "b"]}
-    field, other = (w.add(toys.field, name=f"field{k}", over=configs, scale=float(k)) for k in (1, 2))
-    first = w.add(toys.setup, field, device_memory=10_000_000_000)
-    second = w.add(toys.setup, other, name="other", device_memory=4_000_000_000)
-    w.add(toys.with_two_setups, first, second, device_memory=1_000_000_000)
+    field, other = (
+        w.add(toys.field, place=Place(name=f"field{k}", over=configs), scale=float(k)) for k in (1, 2)
+    )
+    first = w.add(toys.setup, field, place=Place(cost=Cost(device_memory=10_000_000_000)))
+    second = w.add(toys.setup, other, place=Place(name="other", cost=Cost(device_memory=4_000_000_000)))
+    w.add(toys.with_two_setups, first, second, place=Place(cost=Cost(device_memory=1_000_000_000)))
     made = plan(w, store)
     assert device_memory(made, None) == 15_000_000_000
     assert device_memory(made, Devices(2, 20_000_000_000)) == 15_000_000_000
@@ -90,14 +96,22 @@ def test_resident_results_of_one_task_are_there_together(store: Store) -> None:
 
 def test_a_node_says_what_would_fit(store: Store) -> None:
     w = Workflow("fits")
-    made = w.add(toys.setup, w.add(toys.field, over={"config": ["a"]}), device_memory=10_000_000_000)
+    made = w.add(
+        toys.setup,
+        w.add(toys.field, place=Place(over={"config": ["a"]})),
+        place=Place(cost=Cost(device_memory=10_000_000_000)),
+    )
     w.add(
         toys.with_setup,
         made,
-        over={"noise": range(3)},
-        memory=7,
-        device_memory=9_000_000_000,
-        fits=lambda room, on_device: f"{on_device}: {room // 1_000_000_000} vectors fit",
+        place=Place(
+            over={"noise": range(3)},
+            cost=Cost(
+                memory=7,
+                device_memory=9_000_000_000,
+                remedy=lambda room, on_device: f"{on_device}: {room // 1_000_000_000} vectors fit",
+            ),
+        ),
     )
     text = shortage(plan(w, store), TwoDevices(15_000_000_000))
     assert text.endswith("but a GPU of this machine has 15 GB: True: 4 vectors fit")

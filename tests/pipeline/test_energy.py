@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 import toy_stages as toys
 
-from pipeline import Outcome, Store, Workflow
+from pipeline import Outcome, Place, Store, Workflow
 from pipeline.reading.account import NodeAccount, time_section
 from pipeline.reading.report import Table, table_text
 from pipeline.worker.energy import _device_meter, energy_meter
@@ -70,7 +70,7 @@ def test_records_of_the_cpu_say_that_there_is_none(
     store: Store, compute: Callable[[Workflow], Outcome]
 ) -> None:
     workflow = Workflow("energy")
-    workflow.add(toys.field, over={"config": ["a"]})
+    workflow.add(toys.field, place=Place(over={"config": ["a"]}))
     compute(workflow)
     (key,) = store.keys("field")
     assert store.record("field", key)["joules"] is None

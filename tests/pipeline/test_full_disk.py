@@ -12,7 +12,7 @@ import pytest
 import toy_stages as toys
 from executions import Executions
 
-from pipeline import Store, UserError, Workflow, collect_garbage, plan, run, status
+from pipeline import Place, Store, UserError, Workflow, collect_garbage, plan, run, status
 from pipeline.running.clusters.local import Local
 from pipeline.running.events import EventLog, read_events
 
@@ -21,7 +21,7 @@ def test_a_full_disk_ends_the_run_with_one_clear_error(
     store: Store, log_path: Path, executed: Executions
 ) -> None:
     w = Workflow("filling")
-    w.add(toys.filling, over={"config": list("abcdef")})
+    w.add(toys.filling, place=Place(over={"config": list("abcdef")}))
     outcome = run(plan(w, store), store, cluster=Local(workers=1))
     assert outcome.exit_status == 1
     assert outcome.states["filling"] == {"failed": 1, "unfinished": 5}
@@ -49,7 +49,7 @@ def test_what_only_informs_needs_no_room(store: Store, tmp_path: Path) -> None:
     path.write_text("1.5")
     os.utime(path, (1e9, 1e9))
     w = Workflow("reading")
-    w.add(toys.field, over={"config": ["a"]}, files={"path": {"a": path}})
+    w.add(toys.field, place=Place(over={"config": ["a"]}, files={"path": {"a": path}}))
     store.create()
     with no_room_beyond(0):
         assert len(plan(w, store).missing) == 1
@@ -58,7 +58,7 @@ def test_what_only_informs_needs_no_room(store: Store, tmp_path: Path) -> None:
 
 def test_a_run_that_finds_no_room_is_one_clear_error(store: Store) -> None:
     w = Workflow("crowded")
-    w.add(toys.field, over={"config": list("ab")}, scale=1.0)
+    w.add(toys.field, place=Place(over={"config": list("ab")}), scale=1.0)
     store.create()
     with no_room_beyond(0), pytest.raises(UserError, match="make room and run the same command again"):
         run(plan(w, store), store, cluster=Local(workers=1))

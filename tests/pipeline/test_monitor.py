@@ -10,7 +10,7 @@ import toy_stages as toys
 from bokeh.document import Document
 from bokeh.models import ColumnDataSource
 
-from pipeline import Store, Workflow, plan, run
+from pipeline import Place, Store, Workflow, plan, run
 from pipeline.running.clusters.local import Local
 from pipeline.running.monitor import PATH, PLAN_TOPIC, Monitor, RunView
 from pipeline.running.monitor_page import page
@@ -76,7 +76,7 @@ def test_the_page_shows_the_view(view: RunView) -> None:
 
 def test_the_page_is_served_during_a_run(store: Store) -> None:
     w = Workflow("w")
-    w.add(toys.field, over={"config": ["a"]})
+    w.add(toys.field, place=Place(over={"config": ["a"]}))
     pages: list[str] = []
 
     def listen(heard: dict[str, Any]) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import toy_stages as toys
 
-from pipeline import At, Dims, Outcome, Store, UserError, Workflow, open_result, verify
+from pipeline import At, Dims, Outcome, Place, Store, UserError, Workflow, open_result, verify
 from pipeline.declare.stage import stage
 from pipeline.store.group import PIECE_BYTES, array_digest
 from pipeline.store.store import DamagedChunkError
@@ -106,7 +106,7 @@ def test_writing_and_verifying_make_no_second_copy(store: Store) -> None:
 
 def spaces(**options: int) -> Workflow:
     w = Workflow("spaces")
-    space = w.add(toys.space, over={"config": ["a", "b"]}, **options)
+    space = w.add(toys.space, place=Place(over={"config": ["a", "b"]}), **options)
     w.add(toys.one_vector, space)
     return w
 

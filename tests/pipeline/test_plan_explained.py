@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import toy_stages as toys
 
-from pipeline import Outcome, Store, Workflow, explain, plan, stage
+from pipeline import Cost, Outcome, Place, Store, Workflow, explain, plan, stage
 from pipeline.declare.coordinates import At
 from pipeline.declare.text import duration, size
 
@@ -19,10 +19,18 @@ def workflow(
     configs: Iterable[str] = "ab", noise: int = 4, mass: float = 0.5, chunk: int = 2, shift: float = 0.0
 ) -> Workflow:
     w = Workflow("demo")
-    field = w.add(toys.field, over={"config": list(configs)}, stored=1_500_000, memory=40_000_000)
+    field = w.add(
+        toys.field,
+        place=Place(over={"config": list(configs)}, cost=Cost(memory=40_000_000, stored=1_500_000)),
+    )
     sizes = {"noise": chunk}
-    loops = w.add(toys.loops, field, over={"noise": range(noise)}, chunk=sizes, mass=mass, name="loops_light")
-    bulk = w.add(toys.bulk, field, over={"noise": range(2)}, shift=shift)
+    loops = w.add(
+        toys.loops,
+        field,
+        place=Place(name="loops_light", over={"noise": range(noise)}, chunk=sizes),
+        mass=mass,
+    )
+    bulk = w.add(toys.bulk, field, place=Place(over={"noise": range(2)}), shift=shift)
     w.add(toys.first, bulk)
     w.add(toys.mean, loops)
     return w
@@ -120,8 +128,13 @@ def test_a_new_version_says_so_and_what_follows_names_it(store: Store, compute: 
         raise AssertionError("is only planned")
 
     w = Workflow("demo")
-    newer = w.add(field, over={"config": list("ab")})
-    w.add(toys.loops, newer, over={"noise": range(4)}, chunk={"noise": 2}, mass=0.5, name="loops_light")
+    newer = w.add(field, place=Place(over={"config": list("ab")}))
+    w.add(
+        toys.loops,
+        newer,
+        place=Place(name="loops_light", over={"noise": range(4)}, chunk={"noise": 2}),
+        mass=0.5,
+    )
     assert reasons(w, store) == {
         "field": {"changed version: 1 -> 2"},
         "loops_light": {"upstream changed: field"},
@@ -133,7 +146,7 @@ def test_a_changed_file_is_named(store: Store, compute: Compute, tmp_path: Path)
 
     def reading() -> Workflow:
         w = Workflow("reading")
-        w.add(toys.field, over={"config": ["a"]}, files={"path": {"a": path}})
+        w.add(toys.field, place=Place(over={"config": ["a"]}, files={"path": {"a": path}}))
         return w
 
     path.write_text("1")

@@ -7,7 +7,7 @@ import pytest
 import toy_stages as toys
 from executions import Executions
 
-from pipeline import Store, Workflow, plan, run
+from pipeline import Cost, Place, Store, Workflow, plan, run
 from pipeline.running.clusters.address import Address
 from pipeline.running.events import Event, read_events
 from pipeline.running.graph import _Works, plan_tasks
@@ -18,8 +18,8 @@ from pipeline.worker.work import RunContext
 
 def workflow() -> Workflow:
     w = Workflow("resident")
-    setup = w.add(toys.setup, w.add(toys.field, over={"config": ["a"]}))
-    w.add(toys.with_setup, setup, over={"noise": range(6)})
+    setup = w.add(toys.setup, w.add(toys.field, place=Place(over={"config": ["a"]})))
+    w.add(toys.with_setup, setup, place=Place(over={"noise": range(6)}))
     return w
 
 
@@ -81,7 +81,7 @@ def test_the_oldest_results_make_room_for_a_task(
     monkeypatch.setattr("pipeline.worker.evaluation.process_cache", lambda limit, backend: cache)
     store.create()
     w = Workflow("room")
-    w.add(toys.field, over={"config": ["a"]}, device_memory=75)
+    w.add(toys.field, place=Place(over={"config": ["a"]}, cost=Cost(device_memory=75)))
     (task,) = plan_tasks(plan(w, store))
     (chunk,) = task.chunks
     work = _Works("cpu").to_compute(chunk)

@@ -14,6 +14,7 @@ from executions import Executions
 
 from pipeline import (
     Outcome,
+    Place,
     Store,
     UserError,
     Workflow,
@@ -32,8 +33,8 @@ Compute = Callable[[Workflow], Outcome]
 
 def workflow(name: str = "demo", configs: str = "ab", mass: float = 0.5) -> Workflow:
     w = Workflow(name)
-    field = w.add(toys.field, over={"config": list(configs)})
-    loops = w.add(toys.loops, field, over={"noise": range(4)}, chunk={"noise": 2}, mass=mass)
+    field = w.add(toys.field, place=Place(over={"config": list(configs)}))
+    loops = w.add(toys.loops, field, place=Place(over={"noise": range(4)}, chunk={"noise": 2}), mass=mass)
     w.add(toys.mean, loops)
     return w
 
@@ -54,7 +55,7 @@ def test_a_result_is_a_labelled_array(compute: Compute, store: Store) -> None:
 
 def test_labels_of_a_stage_are_coordinates(compute: Compute, store: Store, tmp_path: Path) -> None:
     w = Workflow("labelled")
-    field = w.add(toys.field, over={"config": ["a"]})
+    field = w.add(toys.field, place=Place(over={"config": ["a"]}))
     w.add(toys.parts, field)
     compute(w)
     data = open_result(store, "parts")
@@ -66,7 +67,7 @@ def test_labels_of_a_stage_are_coordinates(compute: Compute, store: Store, tmp_p
 
 def test_an_output_that_does_not_fit_its_labels_is_refused(compute: Compute) -> None:
     w = Workflow("labelled")
-    w.add(toys.parts, w.add(toys.field, over={"config": ["a"]}), number=3)
+    w.add(toys.parts, w.add(toys.field, place=Place(over={"config": ["a"]})), number=3)
     (failure,) = compute(w).failures
     assert "output 'parts' of stage parts must be a numeric array with (site=?, part=2)" in failure.error
 
@@ -114,10 +115,10 @@ def test_unknown_and_ambiguous_names_are_refused(compute: Compute, store: Store,
 
 def test_a_result_may_be_called_by_its_stage(compute: Compute, store: Store) -> None:
     w = Workflow("demo")
-    field = w.add(toys.field, over={"config": ["a"]}, name="gauge")
+    field = w.add(toys.field, place=Place(name="gauge", over={"config": ["a"]}))
     compute(w)
     assert open_result(store, "field").attrs["node"] == "gauge"
-    w.add(toys.field, over={"config": ["a"]}, scale=2.0, name="other")
+    w.add(toys.field, place=Place(name="other", over={"config": ["a"]}), scale=2.0)
     compute(w)
     with pytest.raises(UserError, match="gauge of workflow demo, other of workflow demo: say which"):
         open_result(store, "field")

@@ -11,17 +11,7 @@ import pytest
 import toy_stages as toys
 from executions import Executions
 
-from pipeline import (
-    At,
-    Outcome,
-    Store,
-    UserError,
-    Workflow,
-    open_result,
-    plan,
-    run,
-    verify,
-)
+from pipeline import At, Cost, Outcome, Place, Store, UserError, Workflow, open_result, plan, run, verify
 from pipeline.reading.verification import Damage
 from pipeline.running.clusters.address import Address
 from pipeline.running.clusters.local import Local
@@ -36,8 +26,8 @@ def ensemble(
     configs: Iterable[str] = "ab", noise: int = 4, mass: float = 0.5, scale: float = 1.0
 ) -> Workflow:
     w = Workflow("ensemble")
-    field = w.add(toys.field, over={"config": list(configs)}, scale=scale)
-    loops = w.add(toys.loops, field, over={"noise": range(noise)}, chunk={"noise": 2}, mass=mass)
+    field = w.add(toys.field, place=Place(over={"config": list(configs)}), scale=scale)
+    loops = w.add(toys.loops, field, place=Place(over={"noise": range(noise)}, chunk={"noise": 2}), mass=mass)
     w.add(toys.config_mean, loops)
     w.add(toys.mean, loops)
     return w
@@ -98,8 +88,8 @@ def test_transient_results_are_computed_once_for_consumers_that_share_them(
     compute: Compute, executed: Executions, store: Store
 ) -> None:
     w = Workflow("fused")
-    field = w.add(toys.field, over={"config": ["a", "b"]})
-    bulk = w.add(toys.bulk, field, over={"noise": range(2)}, shift=0.25)
+    field = w.add(toys.field, place=Place(over={"config": ["a", "b"]}))
+    bulk = w.add(toys.bulk, field, place=Place(over={"noise": range(2)}), shift=0.25)
     w.add(toys.first, bulk)
     w.add(toys.second, bulk)
     compute(w)
@@ -113,9 +103,9 @@ def test_transient_results_are_computed_once_for_consumers_that_share_them(
 
 def test_a_resident_result_is_made_once_per_worker(compute: Compute, executed: Executions) -> None:
     w = Workflow("resident")
-    field = w.add(toys.field, over={"config": ["a"]})
+    field = w.add(toys.field, place=Place(over={"config": ["a"]}))
     setup = w.add(toys.setup, field)
-    w.add(toys.with_setup, setup, over={"noise": range(12)})
+    w.add(toys.with_setup, setup, place=Place(over={"noise": range(12)}))
     compute(w)
     counts = executed.new()
     assert counts["with_setup"] == 12
@@ -126,9 +116,11 @@ def test_an_input_may_be_given_on_a_subset_of_coordinates(
     compute: Compute, executed: Executions, store: Store
 ) -> None:
     w = Workflow("truncated")
-    field = w.add(toys.field, over={"config": ["a"]})
-    sloppy = w.add(toys.loops, field, over={"noise": range(8)}, chunk={"noise": 4}, mass=0.5, name="sloppy")
-    w.add(toys.correction, sloppy, over={"noise": [3, 4]}, chunk={"noise": 1})
+    field = w.add(toys.field, place=Place(over={"config": ["a"]}))
+    sloppy = w.add(
+        toys.loops, field, place=Place(name="sloppy", over={"noise": range(8)}, chunk={"noise": 4}), mass=0.5
+    )
+    w.add(toys.correction, sloppy, place=Place(over={"noise": [3, 4]}, chunk={"noise": 1}))
     compute(w)
     assert executed.new() == {"correction": 2, "field": 1, "loops": 2}
     sloppy_data, corrected = open_result(store, "sloppy"), open_result(store, "correction")
@@ -138,9 +130,9 @@ def test_an_input_may_be_given_on_a_subset_of_coordinates(
 
 def test_chunks_are_joined_where_borders_differ(compute: Compute, store: Store) -> None:
     w = Workflow("borders")
-    field = w.add(toys.field, over={"config": ["a"]})
-    loops = w.add(toys.loops, field, over={"noise": range(6)}, chunk={"noise": 2}, mass=0.5)
-    w.add(toys.correction, loops, chunk={"noise": 3})
+    field = w.add(toys.field, place=Place(over={"config": ["a"]}))
+    loops = w.add(toys.loops, field, place=Place(over={"noise": range(6)}, chunk={"noise": 2}), mass=0.5)
+    w.add(toys.correction, loops, place=Place(chunk={"noise": 3}))
     compute(w)
     whole, halves = open_result(store, "loops"), open_result(store, "correction")
     np.testing.assert_array_equal(halves.current, 0.5 * whole.current)
@@ -148,9 +140,9 @@ def test_chunks_are_joined_where_borders_differ(compute: Compute, store: Store) 
 
 def test_a_failed_chunk_does_not_stop_independent_ones(compute: Compute, executed: Executions) -> None:
     w = Workflow("failing")
-    field = w.add(toys.field, over={"config": list("abc")})
+    field = w.add(toys.field, place=Place(over={"config": list("abc")}))
     fragile = w.add(toys.fragile, field, bad=("b",))
-    w.add(toys.loops, fragile, over={"noise": [0, 1]}, mass=1.0)
+    w.add(toys.loops, fragile, place=Place(over={"noise": [0, 1]}), mass=1.0)
     outcome = compute(w)
     assert outcome.exit_status == 1
     assert outcome.states["fragile"] == {"done": 2, "failed": 1}
@@ -184,9 +176,9 @@ def test_a_task_beyond_the_machines_memory_is_refused_before_any_work(
 ) -> None:
     monkeypatch.setattr("pipeline.running.clusters.local.MEMORY_LIMIT", 8_000_000_000)
     w = Workflow("large")
-    small = w.add(toys.field, over={"config": ["a"]}, memory=8_000_000_000)
+    small = w.add(toys.field, place=Place(over={"config": ["a"]}, cost=Cost(memory=8_000_000_000)))
     assert shortage(plan(w, store), Local()) == ""
-    w.add(toys.fragile, small, memory=94_000_000_000)
+    w.add(toys.fragile, small, place=Place(cost=Cost(memory=94_000_000_000)))
     message = (
         r"node 'fragile' needs 94 GB of memory \(projected\), but this machine has 8 GB: make its blocks"
     )
@@ -198,7 +190,7 @@ def test_a_task_beyond_the_machines_memory_is_refused_before_any_work(
 
 def test_a_failure_is_not_retried_in_the_run_but_in_the_next(compute: Compute, executed: Executions) -> None:
     w = Workflow("failing")
-    field = w.add(toys.field, over={"config": ["a"]})
+    field = w.add(toys.field, place=Place(over={"config": ["a"]}))
     w.add(toys.fragile, field, bad=("a",))
     compute(w)
     assert executed.new() == {"field": 1, "fragile": 1}
@@ -211,7 +203,7 @@ def test_a_raised_limit_computes_what_failed_and_nothing_else(
 ) -> None:
     def campaign(configs: str, patience: int, scale: float = 1.0) -> Workflow:
         w = Workflow("limited")
-        w.add(toys.limited, over={"config": list(configs)}, scale=scale, patience=patience)
+        w.add(toys.limited, place=Place(over={"config": list(configs)}), scale=scale, patience=patience)
         return w
 
     compute(campaign("ab", 20))
@@ -229,7 +221,7 @@ def test_a_fault_of_the_infrastructure_is_retried(
     compute: Compute, executed: Executions, wrapped: bool
 ) -> None:
     w = Workflow("flaky")
-    w.add(toys.flaky, over={"config": ["a"]}, wrapped=wrapped)
+    w.add(toys.flaky, place=Place(over={"config": ["a"]}), wrapped=wrapped)
     assert compute(w).exit_status == 0
     assert executed.new() == {"flaky": 3}
 
@@ -239,9 +231,9 @@ def test_a_chunk_that_kills_its_workers_is_reported_and_the_others_end(
     store: Store, log_path: Path, executed: Executions
 ) -> None:
     w = Workflow("deadly")
-    field = w.add(toys.field, over={"config": list("abcdef")})
+    field = w.add(toys.field, place=Place(over={"config": list("abcdef")}))
     deadly = w.add(toys.deadly, field, bad=("b",))
-    w.add(toys.loops, deadly, over={"noise": [0]}, mass=1.0)
+    w.add(toys.loops, deadly, place=Place(over={"noise": [0]}), mass=1.0)
     outcome = run(plan(w, store), store, cluster=Local(workers=2))
     assert outcome.states["deadly"] == {"done": 5, "failed": 1}
     assert outcome.states["loops"] == {"done": 5, "blocked": 1}
@@ -250,14 +242,14 @@ def test_a_chunk_that_kills_its_workers_is_reported_and_the_others_end(
 
 def test_a_resource_that_nobody_offers_is_refused(compute: Compute, store: Store) -> None:
     w = Workflow("greedy")
-    w.add(toys.greedy, over={"config": ["a"]})
+    w.add(toys.greedy, place=Place(over={"config": ["a"]}))
     with pytest.raises(UserError, match=r"Resources\(device=2\), but no worker .* more than device=1"):
         compute(w)
 
 
 def test_a_plan_for_another_backend_is_refused(store: Store, cluster: Address) -> None:
     w = Workflow("chain")
-    w.add(toys.chain, over={"config": ["a"]})
+    w.add(toys.chain, place=Place(over={"config": ["a"]}))
     with pytest.raises(UserError, match="plan is for backend 'cuda', the cluster's is 'cpu'"):
         run(plan(w, store, backend="cuda"), store, cluster=cluster)
 
@@ -267,7 +259,7 @@ def test_a_changed_file_is_a_new_chunk_and_a_renamed_one_is_not(
 ) -> None:
     def reading(path: Path) -> Workflow:
         w = Workflow("reading")
-        w.add(toys.field, over={"config": ["a"]}, files={"path": {"a": path}})
+        w.add(toys.field, place=Place(over={"config": ["a"]}, files={"path": {"a": path}}))
         return w
 
     old, new = tmp_path / "old.txt", tmp_path / "new.txt"
@@ -287,7 +279,7 @@ def test_a_file_changed_after_planning_fails_its_chunk(
     path = tmp_path / "numbers.txt"
     path.write_text("1.5")
     w = Workflow("reading")
-    w.add(toys.field, over={"config": ["a"]}, files={"path": {"a": path}})
+    w.add(toys.field, place=Place(over={"config": ["a"]}, files={"path": {"a": path}}))
     planned = plan(w, store)
     path.write_text("25.5")
     outcome = run(planned, store, cluster=cluster)
@@ -301,7 +293,7 @@ def test_a_file_changed_while_its_stage_runs_is_not_committed(
     path = tmp_path / "numbers.txt"
     path.write_text("1.5")
     w = Workflow("reading")
-    w.add(toys.overtaken, over={"config": ["a"]}, files={"path": {"a": path}})
+    w.add(toys.overtaken, place=Place(over={"config": ["a"]}, files={"path": {"a": path}}))
     outcome = compute(w)
     assert "was changed after the run was planned" in outcome.failures[0].error
     assert not store.keys("overtaken")
@@ -352,8 +344,8 @@ def test_events_tell_the_story_of_a_run(compute: Compute, store: Store) -> None:
 
 def test_progress_of_a_transient_stage_is_that_of_its_consumer(compute: Compute, store: Store) -> None:
     w = Workflow("fused")
-    field = w.add(toys.field, over={"config": ["a"]})
-    w.add(toys.first, w.add(toys.bulk, field, over={"noise": [0]}))
+    field = w.add(toys.field, place=Place(over={"config": ["a"]}))
+    w.add(toys.first, w.add(toys.bulk, field, place=Place(over={"noise": [0]})))
     outcome = compute(w)
     told = [event for event in read_events(store, outcome.run) if event["event"] == "progress"]
     assert [(event["node"], event["done"]) for event in told] == [("first", 1)]

@@ -8,7 +8,7 @@ import pytest
 import toy_stages as toys
 from distributed.protocol import deserialize, serialize
 
-from pipeline import At, Chunks, Outcome, Resources, Store, Workflow, plan, stage
+from pipeline import At, Chunks, Outcome, Place, Resources, Store, Workflow, plan, stage
 from pipeline.running.clusters import Demand
 from pipeline.running.clusters.local import default_workers
 from pipeline.running.graph import RETRIES, TaskPlan, dask_graph, plan_tasks, widest_level
@@ -34,8 +34,8 @@ def assert_ordered(tasks: list[TaskPlan]) -> None:
 
 def test_consumers_of_a_transient_chunk_are_one_task(store: Store) -> None:
     w = Workflow("w")
-    field = w.add(toys.field, over={"config": ["a"]})
-    bulk = w.add(toys.bulk, field, over={"noise": [0, 1]})
+    field = w.add(toys.field, place=Place(over={"config": ["a"]}))
+    bulk = w.add(toys.bulk, field, place=Place(over={"noise": [0, 1]}))
     w.add(toys.first, bulk)
     w.add(toys.second, bulk)
     tasks = tasks_of(w, store)
@@ -57,8 +57,8 @@ def test_consumers_at_different_depths_stay_apart_so_that_there_is_no_cycle(stor
     def average(loops: Chunks[toys.Loops], *, at: At) -> toys.Mean: ...
 
     w = Workflow("w")
-    field = w.add(toys.field, over={"config": ["a"]})
-    bulk = w.add(toys.bulk, field, over={"noise": [0, 1]})
+    field = w.add(toys.field, place=Place(over={"config": ["a"]}))
+    bulk = w.add(toys.bulk, field, place=Place(over={"noise": [0, 1]}))
     mean = w.add(average, w.add(toys.first, bulk))
     w.add(late, bulk, mean)
     tasks = tasks_of(w, store)
@@ -71,8 +71,8 @@ def test_a_reduction_over_transient_chunks_does_not_swallow_other_consumers(stor
     def overall(bulk: Chunks[toys.Bulk], *, at: At) -> toys.Mean: ...
 
     w = Workflow("w")
-    field = w.add(toys.field, over={"config": ["a", "b"]})
-    bulk = w.add(toys.bulk, field, over={"noise": [0, 1]})
+    field = w.add(toys.field, place=Place(over={"config": ["a", "b"]}))
+    bulk = w.add(toys.bulk, field, place=Place(over={"noise": [0, 1]}))
     w.add(toys.first, bulk)
     w.add(overall, bulk)
     assert [len(task.chunks) for task in tasks_of(w, store)] == [1] * 7
@@ -83,7 +83,7 @@ def test_tiny_chunks_are_batched_once_they_were_measured(
 ) -> None:
     def many(configs: int) -> Workflow:
         w = Workflow("w")
-        w.add(toys.field, over={"config": [f"c{k}" for k in range(configs)]})
+        w.add(toys.field, place=Place(over={"config": [f"c{k}" for k in range(configs)]}))
         return w
 
     assert len(tasks_of(many(200), store)) == 200
@@ -95,8 +95,8 @@ def test_tiny_chunks_are_batched_once_they_were_measured(
 
 def test_configurations_are_finished_one_after_the_other(store: Store) -> None:
     w = Workflow("w")
-    field = w.add(toys.field, over={"config": ["a", "b", "c"]})
-    w.add(toys.mean, w.add(toys.loops, field, over={"noise": [0, 1]}, mass=1.0))
+    field = w.add(toys.field, place=Place(over={"config": ["a", "b", "c"]}))
+    w.add(toys.mean, w.add(toys.loops, field, place=Place(over={"noise": [0, 1]}), mass=1.0))
     order = sorted(tasks_of(w, store), key=lambda task: -task.priority)
     assert [describe(task)[0] for task in order] == [
         "mean",
@@ -114,8 +114,8 @@ def test_configurations_are_finished_one_after_the_other(store: Store) -> None:
 
 def test_sharers_of_a_resident_result_share_a_home(store: Store) -> None:
     w = Workflow("w")
-    field = w.add(toys.field, over={"config": ["a", "b"]})
-    w.add(toys.with_setup, w.add(toys.setup, field), over={"noise": [0, 1, 2]})
+    field = w.add(toys.field, place=Place(over={"config": ["a", "b"]}))
+    w.add(toys.with_setup, w.add(toys.setup, field), place=Place(over={"noise": [0, 1, 2]}))
     homes: dict[str, set[tuple[str, ...]]] = {}
     for task in tasks_of(w, store):
         homes.setdefault(" ".join(describe(task)[0].split()[:2]), set()).add(task.homes)
@@ -126,8 +126,8 @@ def test_sharers_of_a_resident_result_share_a_home(store: Store) -> None:
 
 def test_what_dask_is_told(store: Store) -> None:
     w = Workflow("w")
-    field = w.add(toys.field, over={"config": ["a"]})
-    w.add(toys.loops, field, over={"noise": [0]}, mass=1.0)
+    field = w.add(toys.field, place=Place(over={"config": ["a"]}))
+    w.add(toys.loops, field, place=Place(over={"noise": [0]}), mass=1.0)
     tasks = tasks_of(w, store)
     graph = dask_graph(tasks, RunContext(store, "run", "cpu", 1))
     (layer,) = graph.layers.values()
@@ -146,10 +146,10 @@ def test_a_transient_stage_runs_on_the_backend_of_its_consumer(store: Store) -> 
     def solve(setup: toys.Setup, *, at: At) -> toys.Field: ...
 
     w = Workflow("w")
-    field = w.add(toys.field, over={"config": ["a"]})
+    field = w.add(toys.field, place=Place(over={"config": ["a"]}))
     setup = w.add(toys.setup, field)
     w.add(solve, setup)
-    w.add(toys.with_setup, setup, over={"noise": [0]})
+    w.add(toys.with_setup, setup, place=Place(over={"noise": [0]}))
     graph = dask_graph(tasks_of(w, store), RunContext(store, "run", "cuda", 1)).to_dict()
     found = {}
     for task in graph.values():
@@ -162,8 +162,8 @@ def test_a_transient_stage_runs_on_the_backend_of_its_consumer(store: Store) -> 
 def test_a_task_is_small_on_the_wire(store: Store) -> None:
     """Descriptions travel, data never."""
     w = Workflow("w")
-    field = w.add(toys.field, over={"config": ["a"]})
-    w.add(toys.loops, field, over={"noise": [0]}, mass=1.0)
+    field = w.add(toys.field, place=Place(over={"config": ["a"]}))
+    w.add(toys.loops, field, place=Place(over={"noise": [0]}), mass=1.0)
     graph = dask_graph(tasks_of(w, store), RunContext(store, "run", "cpu", 1))
     for task in graph.to_dict().values():
         header, frames = serialize(task)
@@ -185,6 +185,6 @@ def test_a_container_bounds_the_number_of_workers(monkeypatch: pytest.MonkeyPatc
 
 def test_width(store: Store) -> None:
     w = Workflow("w")
-    field = w.add(toys.field, over={"config": ["a", "b"]})
-    w.add(toys.mean, w.add(toys.loops, field, over={"noise": [0, 1, 2]}, mass=1.0))
+    field = w.add(toys.field, place=Place(over={"config": ["a", "b"]}))
+    w.add(toys.mean, w.add(toys.loops, field, place=Place(over={"noise": [0, 1, 2]}), mass=1.0))
     assert widest_level(tasks_of(w, store)) == 6

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import toy_stages as toys
 
-from pipeline import Store, UserError, Workflow, plan, run
+from pipeline import Place, Store, UserError, Workflow, plan, run
 from pipeline.running.clusters.local import Local
 
 CONFIGS = ("a", "b", "c")
@@ -16,9 +16,9 @@ CONFIGS = ("a", "b", "c")
 def workflow() -> Workflow:
     """Eighteen chunks in four stages, one of them transient."""
     w = Workflow("toy")
-    field = w.add(toys.field, over={"config": CONFIGS})
-    loops = w.add(toys.loops, field, over={"noise": range(6)}, chunk={"noise": 2}, mass=0.5)
-    bulk = w.add(toys.bulk, field, over={"noise": range(2)})
+    field = w.add(toys.field, place=Place(over={"config": CONFIGS}))
+    loops = w.add(toys.loops, field, place=Place(over={"noise": range(6)}, chunk={"noise": 2}), mass=0.5)
+    bulk = w.add(toys.bulk, field, place=Place(over={"noise": range(2)}))
     w.add(toys.first, bulk)
     w.add(toys.mean, loops)
     return w
@@ -27,7 +27,7 @@ def workflow() -> Workflow:
 def long_workflow() -> Workflow:
     """Two chunks of forty steps each, which keep their state."""
     w = Workflow("long")
-    w.add(toys.steps, over={"config": ("a", "b")}, number=40)
+    w.add(toys.steps, place=Place(over={"config": ("a", "b")}), number=40)
     return w
 
 

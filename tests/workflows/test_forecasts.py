@@ -125,8 +125,9 @@ def forecast(text: str, folder: Path) -> dict[str, Any]:
 
 
 def costs(node: Any) -> list[Any]:
-    remedy = [node.fits(10**9, True), node.fits(10**9, False)] if node.fits else []
-    return [node.memory, node.device_memory, node.stored, *remedy]
+    cost = node.cost
+    remedy = [cost.remedy(10**9, True), cost.remedy(10**9, False)] if cost.remedy else []
+    return [cost.memory, cost.device_memory, cost.stored, *remedy]
 
 
 def digest(planned: Plan) -> str:

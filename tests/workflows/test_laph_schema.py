@@ -123,8 +123,7 @@ def test_a_block_has_no_more_columns_than_its_sources(laph: Path) -> None:
     wide = parameters.model_copy(update={"solves": parameters.solves.model_copy(update={"block": 64})})
     plain, widened = (build(each, ensemble).nodes for each in (parameters, wide))
     for name in ("perambulator", "current_insertion"):
-        assert plain[name].memory == widened[name].memory
-        assert plain[name].device_memory == widened[name].device_memory
+        assert plain[name].cost == widened[name].cost
 
 
 def test_the_section_that_the_example_leaves_out(tmp_path: Path) -> None:

@@ -15,9 +15,8 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
-from pipeline import Node, Workflow
+from pipeline import Cost, Node, Place, Workflow
 from stages.ensemble.configuration import gauge_observables
 from stages.ensemble.staggered_operator import hisq_links, naive_links
 from stages.loops.correlator import bootstrap_average, disconnected_correlator, ensemble_average
@@ -122,7 +121,9 @@ def build(
     """All nodes, wired; `earlier` is what rounds before this one decided."""
     workflow, lattice = Workflow(NAME), ensemble.lattice
     configuration = add_configuration(workflow, parameters.ensemble, ensemble)
-    workflow.add(gauge_observables, configuration, name="observables", stored=footprint.RECORD)
+    workflow.add(
+        gauge_observables, configuration, place=Place(name="observables", cost=Cost(stored=footprint.RECORD))
+    )
     links = add_links(workflow, parameters, configuration, lattice)
     deflation = (
         add_deflation(workflow, parameters.deflation, links, lattice, used_after(earlier))
@@ -138,7 +139,9 @@ def build(
         for mass in MASSES:
             add_exact_loops(workflow, parameters, links, lattice, mass)
     correlator = workflow.add(
-        disconnected_correlator, *loops, name="correlator", stored=footprint.correlator_bytes(lattice)
+        disconnected_correlator,
+        *loops,
+        place=Place(name="correlator", cost=Cost(stored=footprint.correlator_bytes(lattice))),
     )
     if parameters.target:
         add_target(workflow, parameters.target, lattice, loops, correlator, earlier)
@@ -152,10 +155,11 @@ def add_links(workflow: Workflow, parameters: G2Disconnected, configuration: Nod
     """The fermion's operator."""
     links = parameters.links
     kept = footprint.operator_device_memory(lattice, *operator_of(parameters))
-    wiring: dict[str, Any] = {"name": "links", "device_memory": kept, "boundary": links.boundary}
+    place = Place(name="links", cost=Cost(device_memory=kept))
     if links.action == "naive":
-        return workflow.add(naive_links, configuration, **wiring)
-    return workflow.add(hisq_links, configuration, naik_epsilon=links.naik_epsilon, **wiring)
+        return workflow.add(naive_links, configuration, place=place, boundary=links.boundary)
+    options = {"naik_epsilon": links.naik_epsilon, "boundary": links.boundary}
+    return workflow.add(hisq_links, configuration, place=place, **options)
 
 
 def add_averages(
@@ -170,16 +174,18 @@ def add_averages(
     workflow.add(
         ensemble_average,
         correlator,
-        name="average",
-        stored=footprint.average_bytes(lattice, len(ensemble.labels) // width),
+        place=Place(
+            name="average", cost=Cost(stored=footprint.average_bytes(lattice, len(ensemble.labels) // width))
+        ),
         jackknife_bin=width,
     )
     if bootstrap:
         workflow.add(
             bootstrap_average,
             correlator,
-            name="bootstrap",
-            stored=footprint.average_bytes(lattice, bootstrap.samples),
+            place=Place(
+                name="bootstrap", cost=Cost(stored=footprint.average_bytes(lattice, bootstrap.samples))
+            ),
             jackknife_bin=width,
             **bootstrap.model_dump(),
         )

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from pipeline import Node, Plan, Store, Workflow
+from pipeline import Cost, Node, Place, Plan, Store, Workflow
 from stages.loops.deflation_space import deflation
 from stages.loops.solver_trials import (
     ACCURACIES,
@@ -47,11 +47,16 @@ def add_trials(workflow: Workflow, parameters: G2Disconnected, links: Node, latt
     workflow.add(
         solver_trials,
         *upstream,
-        name=TRIALS,
-        over=first,
-        memory=footprint.solving_memory(lattice, solves.block, columns) + basis_bytes(parameters, lattice),
-        device_memory=device_memory(parameters, lattice, columns),
-        stored=footprint.RECORD,
+        place=Place(
+            name=TRIALS,
+            over=first,
+            cost=Cost(
+                memory=footprint.solving_memory(lattice, solves.block, columns)
+                + basis_bytes(parameters, lattice),
+                device_memory=device_memory(parameters, lattice, columns),
+                stored=footprint.RECORD,
+            ),
+        ),
         candidates=candidates(parameters),
         **parameters.masses.model_dump(),
         sloppy=solves.sloppy.tolerance,
@@ -79,7 +84,12 @@ def _low_modes(
     assert section is not None
     space = workflow.nodes.get(SPACE) or add_space(workflow, section, links, lattice, over)
     kept = basis_bytes(parameters, lattice)
-    return workflow.add(deflation, links, space, name="deflation_of_trials", over=over, device_memory=kept)
+    return workflow.add(
+        deflation,
+        links,
+        space,
+        place=Place(name="deflation_of_trials", over=over, cost=Cost(device_memory=kept)),
+    )
 
 
 def candidates(parameters: G2Disconnected) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from pipeline import Node, Workflow
+from pipeline import Cost, Node, Place, Workflow
 from pipeline.declare.coordinates import Coordinate
 from stages.loops.deflation_space import deflation, deflation_space, spectrum
 from stages.lqcd.lattice.geometry import Lattice
@@ -19,9 +19,9 @@ def add_deflation(
 ) -> Node:
     """The node that solves take: all vectors of the space, or its lowest `used`."""
     space = add_space(workflow, section, links, lattice, {})
-    workflow.add(spectrum, space, stored=footprint.RECORD)
+    workflow.add(spectrum, space, place=Place(cost=Cost(stored=footprint.RECORD)))
     kept = footprint.basis_bytes(lattice, section.vectors, section.precision)
-    return workflow.add(deflation, links, space, device_memory=kept, vectors=used)
+    return workflow.add(deflation, links, space, place=Place(cost=Cost(device_memory=kept)), vectors=used)
 
 
 def add_space(
@@ -35,11 +35,15 @@ def add_space(
     return workflow.add(
         deflation_space,
         links,
-        over=over,
-        memory=footprint.eigensolve_memory(lattice, section.vectors, section.block),
-        device_memory=footprint.eigensolve_device_memory(lattice, section.vectors, section.block),
-        stored=footprint.space_bytes(lattice, section.vectors, section.precision),
-        fits=partial(_vectors_that_fit, section, lattice),
+        place=Place(
+            over=over,
+            cost=Cost(
+                memory=footprint.eigensolve_memory(lattice, section.vectors, section.block),
+                device_memory=footprint.eigensolve_device_memory(lattice, section.vectors, section.block),
+                stored=footprint.space_bytes(lattice, section.vectors, section.precision),
+                remedy=partial(_vectors_that_fit, section, lattice),
+            ),
+        ),
         **section.model_dump(),
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from pipeline import Node, Workflow
+from pipeline import Cost, Node, Place, Workflow
 from stages.loops.current_loops import FLAVOURS, current_loops, exact_loops, flavour_loops, split_even_loops
 from stages.loops.low_mode_loops import low_mode_loops, with_low_modes
 from stages.lqcd.estimators.low_modes import SLAB
@@ -38,10 +38,14 @@ def add_low_modes(
     return workflow.add(
         low_mode_loops,
         deflation,
-        name=name,
-        memory=footprint.solving_memory(lattice, SLAB, 0) + basis_bytes(parameters, lattice),
-        device_memory=device_memory(parameters, lattice, SLAB),
-        stored=footprint.loops_bytes(lattice, parameters.deflation.vectors),
+        place=Place(
+            name=name,
+            cost=Cost(
+                memory=footprint.solving_memory(lattice, SLAB, 0) + basis_bytes(parameters, lattice),
+                device_memory=device_memory(parameters, lattice, SLAB),
+                stored=footprint.loops_bytes(lattice, parameters.deflation.vectors),
+            ),
+        ),
         current_links=parameters.current.links,
     )
 
@@ -65,7 +69,9 @@ def add_estimator(
         if parameters.estimator.low_modes and upstream.modes:
             masses = parameters.masses.model_dump()
             name = _named(f"{prefix}all_modes", fine)
-            flavours = workflow.add(with_low_modes, flavours, upstream.modes, name=name, **masses)
+            flavours = workflow.add(
+                with_low_modes, flavours, upstream.modes, place=Place(name=name), **masses
+            )
         nodes.append(flavours)
     return nodes
 
@@ -82,13 +88,12 @@ def _flavours(
     inputs = [upstream.links]
     if upstream.deflation and parameters.deflation:
         inputs.append(upstream.deflation)
-    noisy, columns = _noisy(parameters, lattice, fine), columns_of(parameters)
+    noisy, columns = _noisy(parameters, fine), columns_of(parameters)
     if parameters.estimator.difference == "split_even":
         return workflow.add(
             split_even_loops,
             *inputs,
-            name=_named(f"{prefix}loops_split_even", fine),
-            stored=footprint.loops_bytes(lattice, len(FLAVOURS) * columns),
+            place=_place(parameters, lattice, fine, f"{prefix}loops_split_even", len(FLAVOURS) * columns),
             **parameters.masses.model_dump(),
             **noisy,
         )
@@ -96,14 +101,13 @@ def _flavours(
         workflow.add(
             current_loops,
             *inputs,
-            name=_named(f"{prefix}loops_{mass}", fine),
-            stored=footprint.loops_bytes(lattice, columns),
+            place=_place(parameters, lattice, fine, f"{prefix}loops_{mass}", columns),
             mass=getattr(parameters.masses, mass),
             **noisy,
         )
         for mass in MASSES
     ]
-    return workflow.add(flavour_loops, *masses, name=_named(f"{prefix}flavours", fine))
+    return workflow.add(flavour_loops, *masses, place=Place(name=_named(f"{prefix}flavours", fine)))
 
 
 def basis_bytes(parameters: G2Disconnected, lattice: Lattice) -> int:
@@ -120,10 +124,14 @@ def add_exact_loops(
     return workflow.add(
         exact_loops,
         links,
-        name=f"exact_{mass}",
-        memory=footprint.solving_memory(lattice, solves.block, 0),
-        device_memory=device_memory(parameters, lattice, 0),
-        stored=footprint.loops_bytes(lattice, 1),
+        place=Place(
+            name=f"exact_{mass}",
+            cost=Cost(
+                memory=footprint.solving_memory(lattice, solves.block, 0),
+                device_memory=device_memory(parameters, lattice, 0),
+                stored=footprint.loops_bytes(lattice, 1),
+            ),
+        ),
         mass=getattr(parameters.masses, mass),
         tolerance=(solves.fine or solves.sloppy).tolerance,
         **_solving(parameters),
@@ -146,16 +154,28 @@ def columns_of(parameters: G2Disconnected) -> int:
     return parameters.noise.chunk * parameters.noise.probe_chunk
 
 
-def _noisy(parameters: G2Disconnected, lattice: Lattice, fine: bool) -> dict[str, Any]:
-    """Coordinates, memory and parameters of stochastic loops."""
+def _place(parameters: G2Disconnected, lattice: Lattice, fine: bool, name: str, loops: int) -> Place:
+    """Coordinates and cost of stochastic loops, of which a chunk holds so many."""
     noise, solves, columns = parameters.noise, parameters.solves, columns_of(parameters)
-    accuracy = solves.fine if fine and solves.fine else solves.sloppy
     vectors = solves.fine.vectors if fine and solves.fine else noise.vectors
+    return Place(
+        name=_named(name, fine),
+        over={"noise": range(vectors), "probe": range(noise.probes)},
+        chunk={"noise": noise.chunk, "probe": noise.probe_chunk},
+        cost=Cost(
+            memory=footprint.solving_memory(lattice, solves.block, columns)
+            + basis_bytes(parameters, lattice),
+            device_memory=device_memory(parameters, lattice, columns),
+            stored=footprint.loops_bytes(lattice, loops),
+        ),
+    )
+
+
+def _noisy(parameters: G2Disconnected, fine: bool) -> dict[str, Any]:
+    """Parameters of stochastic loops."""
+    noise, solves = parameters.noise, parameters.solves
+    accuracy = solves.fine if fine and solves.fine else solves.sloppy
     return {
-        "over": {"noise": range(vectors), "probe": range(noise.probes)},
-        "chunk": {"noise": noise.chunk, "probe": noise.probe_chunk},
-        "memory": footprint.solving_memory(lattice, solves.block, columns) + basis_bytes(parameters, lattice),
-        "device_memory": device_memory(parameters, lattice, columns),
         "noise": noise.kind,
         "seed": noise.seed,
         "dilution": noise.dilution.options(),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from statistics import median
 
-from pipeline import Node, Plan, Store, Workflow
+from pipeline import Cost, Node, Place, Plan, Store, Workflow
 from pipeline.declare.text import duration
 from pipeline.planning.plan import Chunk
 from stages.loops.deflation_space import deflation
@@ -53,13 +53,14 @@ def add_target(
     suffix: str = "",
 ) -> None:
     """The stochastic errors of each configuration, and what they amount to beside the target."""
-    noise = workflow.add(loop_noise, *loops, name=NOISE + suffix, stored=footprint.noise_bytes(lattice))
+    noise = workflow.add(
+        loop_noise, *loops, place=Place(name=NOISE + suffix, cost=Cost(stored=footprint.noise_bytes(lattice)))
+    )
     workflow.add(
         trace_allocation,
         noise,
         correlator,
-        name=ALLOCATION + suffix,
-        stored=footprint.RECORD,
+        place=Place(name=ALLOCATION + suffix, cost=Cost(stored=footprint.RECORD)),
         quantity=target.quantity,
         flavour=target.flavour,
         window=target.times(lattice),
@@ -130,7 +131,9 @@ def add_contenders(
     target = parameters.target
     for count in (target.eigenvectors or ()) if target else ():
         name = f"deflation{_suffix(count)}"
-        used = workflow.add(deflation, links, workflow.nodes["deflation_space"], name=name, vectors=count)
+        used = workflow.add(
+            deflation, links, workflow.nodes["deflation_space"], place=Place(name=name), vectors=count
+        )
         modes = add_low_modes(workflow, parameters, used, lattice, f"low_modes{_suffix(count)}")
         upstream = Upstream(links, used, modes)
         loops = add_estimator(workflow, parameters, upstream, lattice, f"with_{count}_")

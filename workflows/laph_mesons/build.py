@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pipeline import Node, Workflow
+from pipeline import Cost, Node, Place, Workflow
 from stages.distillation.distilled_two_point import distilled_mesons, stochastic_mesons
 from stages.distillation.laph_average import laph_average, laph_levels
 from stages.distillation.laplace_eigenvectors import laplace_basis, laplace_eigenvectors
@@ -106,7 +106,9 @@ def build(parameters: LaphMesons, ensemble: Configurations) -> Workflow:
     """All nodes, wired."""
     workflow, lattice = Workflow(NAME), ensemble.lattice
     configuration = add_configuration(workflow, parameters.ensemble, ensemble)
-    workflow.add(gauge_observables, configuration, name="observables", stored=footprint.RECORD)
+    workflow.add(
+        gauge_observables, configuration, place=Place(name="observables", cost=Cost(stored=footprint.RECORD))
+    )
     links = add_links(workflow, parameters, configuration, lattice)
     basis = add_basis(workflow, parameters, links, lattice)
     made = add_elementals(workflow, parameters, links, basis, lattice)
@@ -124,7 +126,7 @@ def add_links(workflow: Workflow, parameters: LaphMesons, configuration: Node, l
     return workflow.add(
         smeared_links,
         configuration,
-        device_memory=footprint.links_bytes(lattice),
+        place=Place(cost=Cost(device_memory=footprint.links_bytes(lattice))),
         **parameters.smearing.model_dump(),
     )
 
@@ -137,19 +139,27 @@ def add_basis(workflow: Workflow, parameters: LaphMesons, links: Node, lattice: 
     found = workflow.add(
         laplace_eigenvectors,
         links,
-        over={"time": range(lattice.time_extent)},
-        chunk={"time": slices},
-        memory=laph_footprint.eigensolve_memory(lattice, slices, *sizes),
-        device_memory=laph_footprint.eigensolve_device_memory(lattice, slices, *sizes),
-        stored=laph_footprint.vectors_bytes(lattice, slices, section.vectors, section.precision),
+        place=Place(
+            over={"time": range(lattice.time_extent)},
+            chunk={"time": slices},
+            cost=Cost(
+                memory=laph_footprint.eigensolve_memory(lattice, slices, *sizes),
+                device_memory=laph_footprint.eigensolve_device_memory(lattice, slices, *sizes),
+                stored=laph_footprint.vectors_bytes(lattice, slices, section.vectors, section.precision),
+            ),
+        ),
         **section.model_dump(exclude={"slices"}),
     )
     return workflow.add(
         laplace_basis,
         found,
-        name="basis",
-        device_memory=laph_footprint.vectors_bytes(
-            lattice, lattice.time_extent, section.vectors, section.precision
+        place=Place(
+            name="basis",
+            cost=Cost(
+                device_memory=laph_footprint.vectors_bytes(
+                    lattice, lattice.time_extent, section.vectors, section.precision
+                )
+            ),
         ),
         time_extent=lattice.time_extent,
     )
@@ -168,9 +178,7 @@ def add_elementals(
         elementals,
         links,
         basis,
-        memory=footprint.PROCESS + held,
-        device_memory=work,
-        stored=stored,
+        place=Place(cost=Cost(memory=footprint.PROCESS + held, device_memory=work, stored=stored)),
         momenta=operators.elemental_momenta,
         displacements=operators.displacements,
     )
@@ -190,11 +198,11 @@ def add_solves(
     upstream = [operator, basis, columns]
     if solves.solver == MULTIGRID:
         upstream.append(add_hierarchy(workflow, parameters.multigrid, solves.precision, operator, lattice))
+    stored = laph_footprint.projections_bytes(lattice, section.vectors, parameters.columns(lattice))
     return workflow.add(
         sink_projection if parameters.noise else perambulator,
         *upstream,
-        **solving_memory(parameters, lattice),
-        stored=laph_footprint.projections_bytes(lattice, section.vectors, parameters.columns(lattice)),
+        place=Place(cost=Cost(**solving_memory(parameters, lattice), stored=stored)),
         **solves.model_dump(),
     )
 
@@ -234,19 +242,18 @@ def add_mesons(
     if noise := parameters.noise:
         sources = len(parameters.sources.times) * noise.vectors * (noise.vectors - 1) // 2
     work = laph_footprint.contraction_memory(lattice, k, parameters.columns(lattice), *counts)
+    stored = laph_footprint.correlators_bytes(lattice, sources, *counts[:2])
+    cost = Cost(memory=footprint.PROCESS + work, device_memory=work, stored=stored)
+    place = Place(name="mesons", cost=cost)
     common: dict[str, Any] = {
-        "name": "mesons",
-        "memory": footprint.PROCESS + work,
-        "device_memory": work,
-        "stored": laph_footprint.correlators_bytes(lattice, sources, *counts[:2]),
         "extents": lattice.extents,
         "displacements": operators.displacements,
         "momenta": operators.momenta,
         "operators": operators.operators,
     }
     if parameters.noise:
-        return workflow.add(stochastic_mesons, solved, columns, made, **common)
-    return workflow.add(distilled_mesons, solved, made, **common)
+        return workflow.add(stochastic_mesons, solved, columns, made, place=place, **common)
+    return workflow.add(distilled_mesons, solved, made, place=place, **common)
 
 
 def add_averages(
@@ -258,16 +265,22 @@ def add_averages(
     workflow.add(
         laph_average,
         mesons,
-        name="average",
-        stored=meson_footprint.meson_average_bytes(lattice, configurations // width, momenta),
+        place=Place(
+            name="average",
+            cost=Cost(stored=meson_footprint.meson_average_bytes(lattice, configurations // width, momenta)),
+        ),
         momenta=operators.momenta,
         jackknife_bin=width,
     )
     workflow.add(
         laph_levels,
         mesons,
-        name="levels",
-        stored=32 * momenta * lattice.time_extent * len(operators.operators) + footprint.RECORD,
+        place=Place(
+            name="levels",
+            cost=Cost(
+                stored=32 * momenta * lattice.time_extent * len(operators.operators) + footprint.RECORD
+            ),
+        ),
         momenta=operators.momenta,
         operators=operators.operators,
         bases=operators.bases,

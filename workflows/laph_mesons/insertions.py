@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pipeline import Workflow
+from pipeline import Cost, Place, Workflow
 from stages.distillation.current_insertion import current_insertion
 from stages.lqcd.kernels.gamma import SPINS
 from stages.lqcd.lattice.geometry import Lattice
@@ -25,9 +25,13 @@ def add_insertions(
     workflow.add(
         current_insertion,
         *[workflow.nodes[name] for name in upstream if name in workflow.nodes],
-        memory=laph_footprint.inserting_memory(lattice, *sizes) + stored,
-        device_memory=laph_footprint.inserting_device_memory(lattice, *method, momenta),
-        stored=stored,
+        place=Place(
+            cost=Cost(
+                memory=laph_footprint.inserting_memory(lattice, *sizes) + stored,
+                device_memory=laph_footprint.inserting_device_memory(lattice, *method, momenta),
+                stored=stored,
+            )
+        ),
         **section.model_dump(),
         **solves.model_dump(),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pipeline import Node, Workflow
+from pipeline import Node, Place, Workflow
 from pipeline.declare.coordinates import sorted_unique
 from stages.distillation.first_sources import first_sources
 from stages.distillation.source_columns import full_columns, stochastic_columns
@@ -36,17 +36,19 @@ def add_columns(
 ) -> Node:
     """Which sources there are: eigenvectors, or diluted noise. sources: labels, all unless given."""
     noise = parameters.noise
+    place = Place(
+        name=name,
+        over={"config": configuration.over["config"], "source": sources or labels(parameters)},
+        chunk={"source": parameters.sources.chunk},
+    )
     common: dict[str, Any] = {
-        "name": name,
-        "over": {"config": configuration.over["config"], "source": sources or labels(parameters)},
-        "chunk": {"source": parameters.sources.chunk},
         "time_extent": lattice.time_extent,
         "eigenvectors": parameters.distillation.vectors,
     }
     if noise is None:
-        return workflow.add(full_columns, **common)
+        return workflow.add(full_columns, place=place, **common)
     return workflow.add(
-        stochastic_columns, **common, **noise.model_dump(include={"kind", "seed", "dilution"})
+        stochastic_columns, place=place, **common, **noise.model_dump(include={"kind", "seed", "dilution"})
     )
 
 

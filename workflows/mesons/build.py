@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pipeline import Node, Workflow
+from pipeline import Cost, Node, Place, Workflow
 from pipeline.declare.coordinates import sorted_unique
 from stages.ensemble.configuration import gauge_observables
 from stages.lqcd.lattice.geometry import Lattice
@@ -92,7 +92,9 @@ def build(parameters: Mesons, ensemble: Configurations, work: Campaign) -> Workf
     """All nodes, wired."""
     workflow, lattice = Workflow(NAME), ensemble.lattice
     configuration = add_configuration(workflow, parameters.ensemble, ensemble)
-    workflow.add(gauge_observables, configuration, name="observables", stored=footprint.RECORD)
+    workflow.add(
+        gauge_observables, configuration, place=Place(name="observables", cost=Cost(stored=footprint.RECORD))
+    )
     quark, precision = parameters.quark, parameters.solves.precision
     operator = add_operator(workflow, quark, precision, configuration, lattice)
     sources = add_sources(workflow, parameters.sources, configuration, work)
@@ -101,10 +103,14 @@ def build(parameters: Mesons, ensemble: Configurations, work: Campaign) -> Workf
     mesons = workflow.add(
         meson_two_point,
         solved,
-        name="mesons",
-        memory=_memory(parameters, lattice, work),
-        device_memory=_device_memory(parameters, lattice, work),
-        stored=meson_footprint.correlators_bytes(lattice, parameters.sources.chunk, len(momenta)),
+        place=Place(
+            name="mesons",
+            cost=Cost(
+                memory=_memory(parameters, lattice, work),
+                device_memory=_device_memory(parameters, lattice, work),
+                stored=meson_footprint.correlators_bytes(lattice, parameters.sources.chunk, len(momenta)),
+            ),
+        ),
         extents=lattice.extents,
         momenta=momenta,
     )
@@ -113,8 +119,10 @@ def build(parameters: Mesons, ensemble: Configurations, work: Campaign) -> Workf
     workflow.add(
         meson_average,
         mesons,
-        name="average",
-        stored=meson_footprint.meson_average_bytes(lattice, samples, len(momenta)),
+        place=Place(
+            name="average",
+            cost=Cost(stored=meson_footprint.meson_average_bytes(lattice, samples, len(momenta))),
+        ),
         momenta=momenta,
         jackknife_bin=width,
     )
@@ -135,9 +143,7 @@ def add_sources(
     return workflow.add(
         getattr(source_stages, f"{section.kind}_sources"),
         configuration,
-        name=name,
-        over={"source": work.sources},
-        chunk={"source": section.chunk},
+        place=Place(name=name, over={"source": work.sources}, chunk={"source": section.chunk}),
         **options,
     )
 
@@ -186,9 +192,13 @@ def add_propagator(
     return workflow.add(
         kept_propagator,
         solved,
-        memory=_memory(parameters, lattice, work),
-        device_memory=_device_memory(parameters, lattice, work),
-        stored=meson_footprint.propagator_bytes(lattice, columns),
+        place=Place(
+            cost=Cost(
+                memory=_memory(parameters, lattice, work),
+                device_memory=_device_memory(parameters, lattice, work),
+                stored=meson_footprint.propagator_bytes(lattice, columns),
+            )
+        ),
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from glob import glob
 from pathlib import Path
 
-from pipeline import Node, Workflow
+from pipeline import Cost, Node, Place, Workflow
 from stages.ensemble.configuration import file_configuration, heatbath_configuration
 from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.formats import read_extents
@@ -51,18 +51,22 @@ def add_configuration(workflow: Workflow, section: Ensemble, ensemble: Configura
     if heatbath is None:
         return workflow.add(
             file_configuration,
-            name="configuration",
-            over={"config": ensemble.labels},
-            files={"path": ensemble.files},
+            place=Place(
+                name="configuration", over={"config": ensemble.labels}, files={"path": ensemble.files}
+            ),
             extents=lattice.extents,
         )
     return workflow.add(
         heatbath_configuration,
-        name="configuration",
-        over={"config": ensemble.labels},
-        memory=footprint.heatbath_memory(lattice),
-        device_memory=footprint.links_bytes(lattice),
-        stored=footprint.links_bytes(lattice),
+        place=Place(
+            name="configuration",
+            over={"config": ensemble.labels},
+            cost=Cost(
+                memory=footprint.heatbath_memory(lattice),
+                device_memory=footprint.links_bytes(lattice),
+                stored=footprint.links_bytes(lattice),
+            ),
+        ),
         **heatbath.model_dump(exclude={"configurations"}),
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pipeline import Node, Workflow
+from pipeline import Cost, Node, Place, Workflow
 from stages.ensemble.wilson_operator import wilson_operator
 from stages.lqcd.lattice.geometry import Lattice
 from stages.mesons.multigrid_setup import multigrid_hierarchy, multigrid_setup
@@ -19,8 +19,9 @@ def add_operator(
     return workflow.add(
         wilson_operator,
         configuration,
-        name="operator",
-        device_memory=meson_footprint.operator_memory(lattice, precision),
+        place=Place(
+            name="operator", cost=Cost(device_memory=meson_footprint.operator_memory(lattice, precision))
+        ),
         csw=quark.clover,
         stout=quark.stout.model_dump() if quark.stout else None,
         **quark.model_dump(include={"kappa", "mass", "xi0", "nu", "boundary"}),
@@ -36,13 +37,19 @@ def add_hierarchy(
     setup = workflow.add(
         multigrid_setup,
         operator,
-        memory=meson_footprint.setup_memory(lattice, precision, levels),
-        device_memory=meson_footprint.setup_device_memory(lattice, levels),
-        stored=meson_footprint.setup_bytes(lattice, levels),
+        place=Place(
+            cost=Cost(
+                memory=meson_footprint.setup_memory(lattice, precision, levels),
+                device_memory=meson_footprint.setup_device_memory(lattice, levels),
+                stored=meson_footprint.setup_bytes(lattice, levels),
+            )
+        ),
         **options,
     )
     kept = meson_footprint.setup_bytes(lattice, levels)
-    return workflow.add(multigrid_hierarchy, operator, setup, device_memory=kept, **options)
+    return workflow.add(
+        multigrid_hierarchy, operator, setup, place=Place(cost=Cost(device_memory=kept)), **options
+    )
 
 
 def hierarchy_options(section: MultigridSection, lattice: Lattice) -> dict[str, Any]:

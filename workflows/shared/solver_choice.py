@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from pipeline import Node, Plan, Store, Workflow
+from pipeline import Cost, Node, Place, Plan, Store, Workflow
 from stages.lqcd.lattice.geometry import Lattice
 from stages.mesons.solver_choice import solver_choice
 from workflows.catalogue import Project, Step
@@ -47,11 +47,11 @@ def add_choice(
         solver_choice,
         operator,
         sources,
-        name=CHOICE,
-        over={"config": operator.over["config"][:1]},
-        memory=memory + setup,
-        device_memory=device_memory + setup,
-        stored=footprint.RECORD,
+        place=Place(
+            name=CHOICE,
+            over={"config": operator.over["config"][:1]},
+            cost=Cost(memory=memory + setup, device_memory=device_memory + setup, stored=footprint.RECORD),
+        ),
         planned=planned,
         **parameters.solves.model_dump(exclude={"solver"}),
         **options,

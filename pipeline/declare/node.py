@@ -1,0 +1,119 @@
+"""A declared stage, and a node of a workflow: a stage with what it is given and how it is cut into chunks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import product
+from math import prod
+from pathlib import Path
+from typing import Any
+
+from pipeline.declare.coordinates import Coordinate, Coordinates, blocks, describe_values
+from pipeline.declare.parameter import Parameter
+from pipeline.declare.signature import Input, Output
+
+
+@dataclass(frozen=True)
+class Resources:
+    """Hardware that one task of a stage needs: `device=1` is a GPU on a CUDA cluster, a worker elsewhere."""
+
+    device: int = 0
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Bytes that a node's tasks and chunks take, for plans and for what is kept on a GPU."""
+
+    memory: int = 0
+    """Of a task, in the host's memory."""
+    device_memory: int = 0
+    """Of a task on a GPU, resident inputs not counted; of a resident stage, what its result takes there."""
+    stored: int = 0
+    """Of a chunk in the store."""
+    remedy: Callable[[int, bool], str] | None = None
+    """What to change so that a task fits into so many bytes; the flag says whether they are a GPU's."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A declared stage. The function stays an ordinary function; this travels beside it."""
+
+    name: str
+    function: Callable[..., Any]
+    version: str
+    over: tuple[str, ...]
+    resources: Resources
+    chunk_in_key: bool
+    unkeyed: tuple[str, ...]
+    transient: bool
+    resident: bool
+    backend_in_key: bool
+    inputs: tuple[Input, ...]
+    parameters: tuple[Parameter, ...]
+    takes_at: bool
+    result: Any
+    outputs: tuple[Output, ...]
+    labels: dict[str, tuple[Coordinate, ...]]
+    cost: Callable[[Node], Cost] | None
+
+    def backend(self, cluster: str) -> str:
+        """Backend of its tasks on a cluster of that backend: what asks for no device stays on the CPU.
+
+        A transient stage that asks for none has no task, and runs where its consumer runs."""
+        return cluster if self.resources.device else "cpu"
+
+    def lone_dims(self) -> tuple[str, ...]:
+        """Dimensions that some output does not name: one coordinate per chunk there."""
+        named = [set(output.dims) for output in self.outputs]
+        return tuple(dim for dim in self.over if any(dim not in dims for dims in named))
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a stage stands in a workflow: everything that the engine is told of it beside its parameters."""
+
+    name: str | None = None
+    """Name of the node; the stage's name unless given."""
+    over: Mapping[str, Iterable[Coordinate]] = field(default_factory=dict)
+    """Coordinates per dimension; may be a subset of those of an upstream node, which are the default."""
+    chunk: Mapping[str, int] = field(default_factory=dict)
+    """Number of coordinates per chunk and dimension (1, or that of the upstream node)."""
+    files: Mapping[str, Mapping[Any, Path] | Path] = field(default_factory=dict)
+    """File arguments of the stage: one path, or one per coordinate of the stage's first dimension. Only the
+    content counts for the key."""
+    cost: Cost | None = None
+    """Instead of what the stage's own cost function says."""
+
+
+@dataclass(frozen=True, eq=False)
+class Node:
+    """One stage of a workflow, with its parameters, inputs, coordinates, chunk sizes and cost."""
+
+    name: str
+    stage: Stage
+    inputs: tuple[Node, ...]
+    over: Coordinates
+    chunk: dict[str, int]
+    parameters: dict[str, Any]
+    files: dict[str, dict[Coordinate, Path] | Path] = field(default_factory=dict)
+    cost: Cost = Cost()
+
+    def arguments(self) -> Iterator[tuple[Input, Node]]:
+        """Each upstream node with the argument of the stage function that it feeds."""
+        declared = self.stage.inputs
+        for position, node in enumerate(self.inputs):
+            yield declared[min(position, len(declared) - 1)], node
+
+    def chunk_count(self) -> int:
+        """How many chunks there are, without making them."""
+        return prod(len(blocks(values, self.chunk[dim])) for dim, values in self.over.items())
+
+    def chunks(self) -> list[Coordinates]:
+        """The coordinates of every chunk, first dimension slowest."""
+        cut = [blocks(values, self.chunk[dim]) for dim, values in self.over.items()]
+        return [dict(zip(self.over, block, strict=True)) for block in product(*cut)]
+
+    def __repr__(self) -> str:
+        extents = ", ".join(f"{dim}={describe_values(values)}" for dim, values in self.over.items())
+        return f"Node({self.name}: {self.stage.name} over {extents or 'nothing'})"

@@ -1,0 +1,137 @@
+"""Parameters of a stage; those that are frozen dataclasses stand in keys and records field by field."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import Field, dataclass, fields, is_dataclass
+from typing import Any, get_args
+
+from pipeline.declare.errors import UserError, suggestion
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One keyword-only argument of a stage."""
+
+    name: str
+    type: Any
+    default: Any
+
+    @property
+    def required(self) -> bool:
+        """Whether a workflow must give it."""
+        return self.default is inspect.Parameter.empty
+
+    @property
+    def group(self) -> type | None:
+        """The dataclass that it is declared to be (alone, or as `X | None`), else None."""
+        options = [self.type, *get_args(self.type)]
+        return next((hint for hint in options if isinstance(hint, type) and is_dataclass(hint)), None)
+
+    @property
+    def recorded_names(self) -> tuple[str, ...]:
+        """Names under which it stands in keys, records and manifests."""
+        if self.group is None:
+            return (self.name,)
+        return tuple(recorded_name(field) for field in fields(self.group))
+
+
+def recorded_name(field: Field[Any]) -> str:
+    """A field's own name, or the one in `field(metadata={"key": ...})`."""
+    return str(field.metadata.get("key", field.name))
+
+
+def flattened(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Parameters by recorded name: the fields of a dataclass stand beside the other parameters."""
+    flat: dict[str, Any] = {}
+    for name, value in parameters.items():
+        if is_dataclass(value) and not isinstance(value, type):
+            flat |= {recorded_name(field): getattr(value, field.name) for field in fields(value)}
+        else:
+            flat[name] = value
+    return flat
+
+
+def check_parameters(stage_name: str, parameters: Sequence[Parameter], unkeyed: Sequence[str]) -> None:
+    """Refuse the engine's word, dataclasses that may change, names that clash, and `unkeyed` ones unknown."""
+    owners: dict[str, str] = {}
+    for parameter in parameters:
+        if parameter.name == "place":
+            raise UserError(
+                f"stage {stage_name}: a parameter cannot be called 'place', the word under which "
+                "Workflow.add takes the engine's own options: call it otherwise"
+            )
+        _check_group(stage_name, parameter)
+        for name in parameter.recorded_names:
+            if name in owners:
+                raise UserError(
+                    f"stage {stage_name}: parameters {owners[name]!r} and {parameter.name!r} would both "
+                    f"stand as {name!r} in keys: rename one, or give field(metadata={{'key': ...}})"
+                )
+            owners[name] = parameter.name
+    for name in unkeyed:
+        if name not in owners:
+            raise UserError(f"stage {stage_name}: unkeyed {name!r} is no parameter{suggestion(name, owners)}")
+
+
+def _check_group(stage_name: str, parameter: Parameter) -> None:
+    group = parameter.group
+    if group is not None and not group.__dataclass_params__.frozen:  # type: ignore[attr-defined]
+        raise UserError(
+            f"stage {stage_name}: parameter {parameter.name!r} is a {group.__name__}, which must be a frozen "
+            "dataclass: declare it with @dataclass(frozen=True)"
+        )
+
+
+def accepted(
+    node: str, stage: str, parameters: Sequence[Parameter], values: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The values of all parameters, defaults filled in; whole numbers for a float are that float.
+
+    Args:
+        node, stage: their names, for messages.
+
+    Raises:
+        UserError: a parameter is unknown, missing, or not of the dataclass that it is declared to be.
+    """
+    known = {parameter.name: parameter for parameter in parameters}
+    for name in values:
+        if name not in known:
+            raise UserError(
+                f"node {node!r}: stage {stage} has no parameter {name!r}{_suggested(name, parameters)}"
+            )
+    for name, parameter in known.items():
+        if name not in values and parameter.required:
+            raise UserError(f"node {node!r}: parameter {name!r} of stage {stage} is missing")
+    return {
+        name: _accepted(node, parameter, values.get(name, parameter.default))
+        for name, parameter in known.items()
+    }
+
+
+def _accepted(node: str, parameter: Parameter, value: Any) -> Any:
+    group = parameter.group
+    if group is not None and not isinstance(value, group) and value is not None:
+        raise UserError(
+            f"node {node!r}: parameter {parameter.name!r} must be a {group.__name__}, got {value!r}"
+        )
+    is_whole = isinstance(value, int) and not isinstance(value, bool)
+    return float(value) if parameter.type is float and is_whole else value
+
+
+def _suggested(name: str, parameters: Sequence[Parameter]) -> str:
+    """The nearest parameter, or where a field of one of them belongs."""
+    for parameter, field in _fields_of(parameters):
+        if name in (field, f"{parameter.name}_{field}"):
+            assert parameter.group is not None
+            return f"; {field!r} is a field of {parameter.name}={parameter.group.__name__}(...)"
+    grouped = {field for _, field in _fields_of(parameters)}
+    return suggestion(name, {*(parameter.name for parameter in parameters), *grouped})
+
+
+def _fields_of(parameters: Sequence[Parameter]) -> Iterator[tuple[Parameter, str]]:
+    for parameter in parameters:
+        if parameter.group is not None:
+            for field in fields(parameter.group):
+                yield parameter, field.name

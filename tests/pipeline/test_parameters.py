@@ -1,0 +1,246 @@
+"""Parameters of stages: none can get lost among the engine's options; dataclasses stand field by field."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Annotated, Any, NamedTuple
+
+import numpy as np
+import pytest
+import toy_stages as toys
+
+from pipeline import At, Cost, Dims, Node, Outcome, Place, Store, UserError, Workflow, plan, stage
+from pipeline.planning.manifest import describe_node
+
+Compute = Callable[[Workflow], Outcome]
+
+
+class Number(NamedTuple):
+    value: Annotated[np.ndarray, Dims("part")]
+
+
+@stage(version="1")
+def old_name(*, at: At, name: int = 5) -> Number:
+    return Number(np.array([name]))
+
+
+@stage(version="1")
+def old_over(*, at: At, over: int = 5) -> Number:
+    return Number(np.array([over]))
+
+
+@stage(version="1")
+def old_chunk(*, at: At, chunk: int = 5) -> Number:
+    return Number(np.array([chunk]))
+
+
+@stage(version="1")
+def old_files(*, at: At, files: int = 5) -> Number:
+    return Number(np.array([files]))
+
+
+@stage(version="1")
+def old_memory(*, at: At, memory: int = 5) -> Number:
+    return Number(np.array([memory]))
+
+
+@stage(version="1")
+def old_device_memory(*, at: At, device_memory: int = 5) -> Number:
+    return Number(np.array([device_memory]))
+
+
+@stage(version="1")
+def old_stored(*, at: At, stored: int = 5) -> Number:
+    return Number(np.array([stored]))
+
+
+@stage(version="1")
+def old_fits(*, at: At, fits: int = 5) -> Number:
+    return Number(np.array([fits]))
+
+
+@stage(version="1")
+def old_upstream(*, at: At, upstream: int = 5) -> Number:
+    return Number(np.array([upstream]))
+
+
+@stage(version="1")
+def old_function(*, at: At, function: int = 5) -> Number:
+    return Number(np.array([function]))
+
+
+@stage(version="1")
+def old_self(*, at: At, self: int = 5) -> Number:
+    return Number(np.array([self]))
+
+
+FORMER = ("name", "over", "chunk", "files", "memory", "device_memory", "stored", "fits")
+WORDS = (*FORMER, "upstream", "function", "self")
+
+
+def named(word: str) -> Callable[..., Number]:
+    return globals()[f"old_{word}"]
+
+
+@pytest.mark.parametrize("word", WORDS)
+def test_a_parameter_is_given_whatever_its_name(word: str) -> None:
+    w = Workflow("w")
+    default, node = w.add(named(word), place=Place(name="default")), w.add(named(word), **{word: 7})
+    assert default.parameters == {word: 5} and node.parameters == {word: 7}
+    first, second = plan(w, Store("/nowhere/store")).chunks
+    assert first.key != second.key
+
+
+def test_parameters_of_any_name_reach_their_stages(compute: Compute, store: Store) -> None:
+    w = Workflow("w")
+    for word in WORDS:
+        w.add(named(word), **{word: 7})
+    planned = plan(w, store)
+    assert compute(w).exit_status == 0
+    for chunk in planned.chunks:
+        assert store.arrays(chunk.node.stage.name, chunk.key)["value"][...].tolist() == [7]
+
+
+def test_a_stage_that_needs_the_engines_word_is_refused() -> None:
+    def misplaced(*, at: At, place: str) -> Number: ...
+
+    with pytest.raises(UserError, match="stage misplaced: a parameter cannot be called 'place'"):
+        stage(version="1")(misplaced)
+
+
+@dataclass(frozen=True)
+class Solve:
+    solver: str
+    tolerance: float
+    max_iterations: int = 100
+
+
+@dataclass(frozen=True)
+class Noise:
+    seed: int
+    kind: str = field(metadata={"key": "noise"})
+    dilution: tuple[int, ...] = (0,)
+
+
+def loose(
+    field: toys.Field,
+    *,
+    at: At,
+    solver: str,
+    tolerance: float,
+    noise: str,
+    seed: int,
+    dilution: tuple[int, ...] = (0,),
+    max_iterations: int = 100,
+    mass: float,
+) -> Number: ...
+
+
+@stage(version="2", name="loose", over=("config",), unkeyed=("max_iterations",))
+def grouped(field: toys.Field, *, at: At, solve: Solve, noise: Noise, mass: float) -> Number:
+    at.record(limit=solve.max_iterations)
+    return Number(np.array([solve.tolerance, noise.seed, mass]))
+
+
+def with_groups(limit: int = 100) -> tuple[Workflow, Node]:
+    w = Workflow("w")
+    source = w.add(toys.field, place=Place(over={"config": ["a"]}))
+    return w, w.add(grouped, source, solve=Solve("cg", 1e-8, limit), noise=Noise(7, "z2"), mass=0.25)
+
+
+GOLDEN = "31aea2bf0cc20eeafb9165efc8202ba86c028227"
+"""The beginning of the key, from before dataclasses were flattened."""
+
+
+def test_a_dataclass_has_the_key_of_loose_parameters() -> None:
+    w = Workflow("w")
+    source = w.add(toys.field, place=Place(over={"config": ["a"]}))
+    function = stage(version="2", over=("config",), unkeyed=("max_iterations",))(loose)
+    parameters = {"solver": "cg", "tolerance": 1e-8, "noise": "z2", "seed": 7, "mass": 0.25}
+    node = w.add(function, source, **parameters)
+    loose_chunk = plan(w, Store("/nowhere/store")).chunks[-1]
+    for limit in (100, 3):
+        other, gathered = with_groups(limit)
+        grouped_chunk = plan(other, Store("/nowhere/store")).chunks[-1]
+        assert grouped_chunk.key == loose_chunk.key
+        assert describe_node(gathered, "cpu") == describe_node(node, "cpu")
+    assert loose_chunk.key[:40] == GOLDEN
+
+
+def test_a_dataclass_reaches_the_stage_and_its_fields_the_record(compute: Compute, store: Store) -> None:
+    w, _ = with_groups(limit=3)
+    planned = plan(w, store)
+    assert compute(w).exit_status == 0
+    key = planned.chunks[-1].key
+    assert store.arrays("loose", key)["value"][...].tolist() == [1e-8, 7.0, 0.25]
+    record = store.record("loose", key)
+    assert record["statistics"] == {"limit": 3}
+    assert record["parameters"] == {
+        **{"solver": "cg", "tolerance": 1e-8, "max_iterations": 3},
+        **{"seed": 7, "noise": "z2", "dilution": [0], "mass": 0.25},
+    }
+    manifest = json.loads((store.path / ".workflows" / "w.json").read_text())
+    assert manifest["nodes"]["loose"]["parameters"].keys() == record["parameters"].keys() - {"max_iterations"}
+
+
+@dataclass
+class Changeable:
+    solver: str = "cg"
+
+
+def test_dataclass_parameters_are_checked_where_they_are_declared() -> None:
+    def clashing(*, at: At, solve: Solve, tolerance: float) -> Number: ...
+    def twice(*, at: At, light: Solve, strange: Solve) -> Number: ...
+    def changeable(*, at: At, solve: Changeable) -> Number: ...
+
+    for function, message in [
+        (clashing, "parameters 'solve' and 'tolerance' would both stand as 'tolerance' in keys"),
+        (twice, "parameters 'light' and 'strange' would both stand as 'solver'"),
+        (changeable, "parameter 'solve' is a Changeable, which must be a frozen dataclass"),
+    ]:
+        with pytest.raises(UserError, match=message):
+            stage(version="1")(function)
+    with pytest.raises(UserError, match="unkeyed 'max_iteration' is no parameter; did you mean 'max_iterat"):
+        stage(version="1", unkeyed=("max_iteration",))(loose)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"tolerance": 1e-8}, r"no parameter 'tolerance'; 'tolerance' is a field of solve=Solve\(\.\.\.\)"),
+        ({"noise_seed": 3}, r"no parameter 'noise_seed'; 'seed' is a field of noise=Noise\(\.\.\.\)"),
+        ({"solv": 1}, "no parameter 'solv'; did you mean 'solve'"),
+        ({"solve": {"solver": "cg"}}, "parameter 'solve' must be a Solve, got {'solver': 'cg'}"),
+        ({"solve": Solve("cg", 1.0), "mass": 1}, "parameter 'noise' of stage loose is missing"),
+    ],
+)
+def test_mistakes_with_dataclass_parameters_are_named(parameters: dict[str, Any], message: str) -> None:
+    w = Workflow("w")
+    source = w.add(toys.field, place=Place(over={"config": ["a"]}))
+    with pytest.raises(UserError, match=message):
+        w.add(
+            grouped,
+            source,
+            **{"noise": Noise(1, "z2"), "mass": 1.0, **parameters} if len(parameters) == 1 else parameters,
+        )
+
+
+def test_a_stage_says_what_it_costs() -> None:
+    def cost(node: Node) -> Cost:
+        (source,) = node.inputs
+        return Cost(memory=100 * node.chunk["noise"], stored=node.parameters["width"] + source.cost.stored)
+
+    @stage(version="1", over=("config",), cost=lambda node: Cost(stored=40))
+    def below(*, at: At) -> toys.Field: ...
+
+    @stage(version="1", over=("config", "noise"), cost=cost)
+    def costly(field: toys.Field, *, at: At, width: int) -> toys.Loops: ...
+
+    w = Workflow("w")
+    source = w.add(below, place=Place(over={"config": ["a"]}))
+    node = w.add(costly, source, place=Place(over={"noise": range(6)}, chunk={"noise": 3}), width=2)
+    assert node.cost == Cost(memory=300, stored=42)
+    planned = plan(w, Store("/nowhere/store"))
+    assert (planned.memory, planned.stored) == (300, 40 + 2 * 42)
