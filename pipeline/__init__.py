@@ -9,10 +9,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from pipeline.declare.coordinates import At, Chunks
-from pipeline.declare.errors import UserError
 from pipeline.declare.node import Cost, Node, Place, Resources
 from pipeline.declare.signature import Dims
 from pipeline.declare.stage import stage
+from quarkline.errors import InputError
 
 if TYPE_CHECKING:
     from pipeline.planning.explain import explain
@@ -48,13 +48,13 @@ __all__ = [
     "Cost",
     "Dims",
     "FolderCheckpoint",
+    "InputError",
     "Node",
     "Outcome",
     "Place",
     "Plan",
     "Resources",
     "Store",
-    "UserError",
     "Workflow",
     "collect_garbage",
     "explain",

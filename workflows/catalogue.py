@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from quarkline.errors import suggestion
 from workflows.parameter_file import read_parameter_file
 
 if TYPE_CHECKING:
@@ -67,10 +67,8 @@ def load_project(path: Path) -> Project:
     file = read_parameter_file(path)
     name = file.values.get("workflow")
     if not isinstance(name, str) or name not in BUILDERS:
-        close = get_close_matches(str(name), BUILDERS, n=1)
-        hint = f": did you mean `{close[0]}`?" if close else f"; known: {', '.join(BUILDERS)}"
         given = (
             f"`workflow` (line {file.line(('workflow',))}) is {name!r}" if name else "missing key `workflow`"
         )
-        raise file.error(f"{given}{hint}")
+        raise file.error(f"{given}{suggestion(name or '', BUILDERS, mark='`')}")
     return import_module(BUILDERS[name]).prepare(file)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 import typer
 
+from quarkline.errors import InputError
 from workflows.commands import bench, check, convert, export, gc, plan, report, run, status, tune, verify
 
 app = typer.Typer(
@@ -38,16 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         app(args=list(sys.argv[1:] if arguments is None else arguments), prog_name="quarkline")
     except SystemExit as exit_request:
         return int(exit_request.code or 0)
-    except Exception as error:
-        if not _is_users_mistake(error):
-            raise
+    except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     return 0
-
-
-def _is_users_mistake(error: Exception) -> bool:
-    from pipeline.declare.errors import UserError
-    from stages.lqcd.lattice.errors import InputError
-
-    return isinstance(error, (InputError, UserError))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
@@ -15,7 +14,7 @@ from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.constructor import DuplicateKeyError
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
-from stages.lqcd.lattice.errors import InputError
+from quarkline.errors import InputError, nearest, suggestion
 
 Location = tuple[str | int, ...]
 
@@ -115,8 +114,7 @@ def _without_echoes(model: type[Section], details: list[ErrorDetails]) -> list[E
 
 def _meant(model: type[Section], location: Location) -> str | None:
     """The key that a misspelt one most resembles."""
-    close = get_close_matches(str(location[-1]), _keys(model, location[:-1]), n=1)
-    return close[0] if close else None
+    return nearest(location[-1], _keys(model, location[:-1]))
 
 
 def _problem(file: ParameterFile, model: type[Section], detail: ErrorDetails) -> str:
@@ -124,9 +122,7 @@ def _problem(file: ParameterFile, model: type[Section], detail: ErrorDetails) ->
     section = ".".join(part for part in location[:-1] if isinstance(part, str))
     where = f"in `{section}`" if section else "at the top level"
     if kind == "extra_forbidden":
-        meant = _meant(model, location)
-        known = ", ".join(_keys(model, location[:-1]))
-        hint = f": did you mean `{meant}`?" if meant else f"; known: {known}"
+        hint = suggestion(location[-1], _keys(model, location[:-1]), mark="`")
         return f"unknown key `{location[-1]}` {where} (line {file.line(location)}){hint}"
     if kind == "invalid_key":
         line = file.line((*location[:-1], detail["input"]))
@@ -215,6 +211,5 @@ def _shown(value: object) -> str:
 
 
 def _similar_file(path: Path) -> str:
-    names = [entry.name for entry in path.parent.glob("*.yaml")] if path.parent.is_dir() else []
-    close = get_close_matches(path.name, names, n=1)
-    return f": did you mean {path.parent / close[0]}?" if close else ""
+    close = nearest(path.name, (entry.name for entry in path.parent.glob("*.yaml")))
+    return f": did you mean {path.parent / close}?" if close else ""

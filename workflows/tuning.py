@@ -9,7 +9,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from pipeline.reading.report import Table, table_text
-from stages.lqcd.lattice.errors import InputError
+from quarkline.errors import InputError
 from workflows.catalogue import Project
 
 if TYPE_CHECKING:

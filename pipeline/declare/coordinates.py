@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from pipeline.declare.errors import UserError, suggestion
+from quarkline.errors import InputError, suggestion
 
 if TYPE_CHECKING:
     import numpy as np
@@ -59,7 +59,7 @@ class At(Mapping[str, tuple[Coordinate, ...]]):
         try:
             return self._coordinates[dim]
         except KeyError:
-            raise UserError(f"no dimension {dim!r} here{suggestion(dim, self._coordinates)}") from None
+            raise InputError(f"no dimension {dim!r} here{suggestion(dim, self._coordinates)}") from None
 
     def __contains__(self, dim: object) -> bool:
         return dim in self._coordinates
@@ -77,7 +77,7 @@ class At(Mapping[str, tuple[Coordinate, ...]]):
         """The coordinate along `dim` of a chunk that has exactly one there."""
         values = self[dim]
         if len(values) != 1:
-            raise UserError(f"this chunk has {len(values)} coordinates along {dim!r}, exactly one was asked")
+            raise InputError(f"this chunk has {len(values)} coordinates along {dim!r}, exactly one was asked")
         return values[0]
 
     def record(self, **statistics: Any) -> None:
@@ -105,7 +105,7 @@ def as_tuple(value: Coordinate | Iterable[Coordinate]) -> tuple[Coordinate, ...]
     values = (value,) if isinstance(value, (str, int)) else tuple(value)
     for item in values:
         if isinstance(item, bool) or not isinstance(item, (str, int)):
-            raise UserError(f"a coordinate must be a str or an int, got {item!r} ({type(item).__name__})")
+            raise InputError(f"a coordinate must be a str or an int, got {item!r} ({type(item).__name__})")
     return values
 
 
@@ -123,9 +123,9 @@ def sorted_unique(dim: str, values: Iterable[Coordinate]) -> tuple[Coordinate, .
     ordered = tuple(sorted(given, key=natural_order))
     twice = [a for a, b in pairwise(ordered) if a == b]
     if twice:
-        raise UserError(f"coordinate {twice[0]!r} is listed twice along dimension {dim!r}")
+        raise InputError(f"coordinate {twice[0]!r} is listed twice along dimension {dim!r}")
     if not ordered:
-        raise UserError(f"dimension {dim!r} has no coordinates")
+        raise InputError(f"dimension {dim!r} has no coordinates")
     return ordered
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import Field, dataclass, fields, is_dataclass
 from typing import Any, get_args
 
-from pipeline.declare.errors import UserError, suggestion
+from quarkline.errors import InputError, suggestion
 
 
 @dataclass(frozen=True)
@@ -58,27 +58,29 @@ def check_parameters(stage_name: str, parameters: Sequence[Parameter], unkeyed: 
     owners: dict[str, str] = {}
     for parameter in parameters:
         if parameter.name == "place":
-            raise UserError(
+            raise InputError(
                 f"stage {stage_name}: a parameter cannot be called 'place', the word under which "
                 "Workflow.add takes the engine's own options: call it otherwise"
             )
         _check_group(stage_name, parameter)
         for name in parameter.recorded_names:
             if name in owners:
-                raise UserError(
+                raise InputError(
                     f"stage {stage_name}: parameters {owners[name]!r} and {parameter.name!r} would both "
                     f"stand as {name!r} in keys: rename one, or give field(metadata={{'key': ...}})"
                 )
             owners[name] = parameter.name
     for name in unkeyed:
         if name not in owners:
-            raise UserError(f"stage {stage_name}: unkeyed {name!r} is no parameter{suggestion(name, owners)}")
+            raise InputError(
+                f"stage {stage_name}: unkeyed {name!r} is no parameter{suggestion(name, owners)}"
+            )
 
 
 def _check_group(stage_name: str, parameter: Parameter) -> None:
     group = parameter.group
     if group is not None and not group.__dataclass_params__.frozen:  # type: ignore[attr-defined]
-        raise UserError(
+        raise InputError(
             f"stage {stage_name}: parameter {parameter.name!r} is a {group.__name__}, which must be a frozen "
             "dataclass: declare it with @dataclass(frozen=True)"
         )
@@ -93,17 +95,17 @@ def accepted(
         node, stage: their names, for messages.
 
     Raises:
-        UserError: a parameter is unknown, missing, or not of the dataclass that it is declared to be.
+        InputError: a parameter is unknown, missing, or not of the dataclass that it is declared to be.
     """
     known = {parameter.name: parameter for parameter in parameters}
     for name in values:
         if name not in known:
-            raise UserError(
+            raise InputError(
                 f"node {node!r}: stage {stage} has no parameter {name!r}{_suggested(name, parameters)}"
             )
     for name, parameter in known.items():
         if name not in values and parameter.required:
-            raise UserError(f"node {node!r}: parameter {name!r} of stage {stage} is missing")
+            raise InputError(f"node {node!r}: parameter {name!r} of stage {stage} is missing")
     return {
         name: _accepted(node, parameter, values.get(name, parameter.default))
         for name, parameter in known.items()
@@ -113,7 +115,7 @@ def accepted(
 def _accepted(node: str, parameter: Parameter, value: Any) -> Any:
     group = parameter.group
     if group is not None and not isinstance(value, group) and value is not None:
-        raise UserError(
+        raise InputError(
             f"node {node!r}: parameter {parameter.name!r} must be a {group.__name__}, got {value!r}"
         )
     is_whole = isinstance(value, int) and not isinstance(value, bool)

@@ -9,8 +9,8 @@ from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 from pipeline.declare.coordinates import Chunks
-from pipeline.declare.errors import UserError
 from pipeline.declare.parameter import Parameter
+from quarkline.errors import InputError
 
 
 class Dims(tuple[str, ...]):
@@ -60,12 +60,12 @@ class Input:
 
 
 def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
-    """Its annotations, resolved. Raises UserError for names that are not imported."""
+    """Its annotations, resolved. Raises InputError for names that are not imported."""
     try:
         return get_type_hints(function, include_extras=True)
     except NameError as error:
         name = getattr(function, "__name__", "?")
-        raise UserError(f"stage {name}: {error}; import what its annotations name at run time") from error
+        raise InputError(f"stage {name}: {error}; import what its annotations name at run time") from error
 
 
 def arguments_of(function: Callable[..., Any]) -> tuple[tuple[Input, ...], tuple[Parameter, ...], bool]:
@@ -76,7 +76,7 @@ def arguments_of(function: Callable[..., Any]) -> tuple[tuple[Input, ...], tuple
     takes_at = False
     for argument in inspect.signature(function).parameters.values():
         if argument.kind is argument.VAR_KEYWORD:
-            raise UserError(f"stage {name}: **{argument.name} is not allowed, name every parameter")
+            raise InputError(f"stage {name}: **{argument.name} is not allowed, name every parameter")
         if argument.kind is not argument.KEYWORD_ONLY:
             inputs.append(_input(name, argument, hints))
         elif argument.name == "at":
@@ -88,11 +88,11 @@ def arguments_of(function: Callable[..., Any]) -> tuple[tuple[Input, ...], tuple
 
 def _input(stage_name: str, argument: inspect.Parameter, hints: dict[str, Any]) -> Input:
     if argument.name == "at":
-        raise UserError(
+        raise InputError(
             f"stage {stage_name}: 'at' must be keyword-only, write '*, at: At' before the parameters"
         )
     if argument.name not in hints:
-        raise UserError(
+        raise InputError(
             f"stage {stage_name}: input {argument.name!r} needs a type, its upstream stage's result"
         )
     hint = _without_none(hints[argument.name])
@@ -119,7 +119,7 @@ def outputs_of(stage_name: str, result: Any, *, optional: bool) -> tuple[Output,
     if not (isinstance(result, type) and issubclass(result, tuple) and hasattr(result, "_fields")):
         if optional:
             return ()
-        raise UserError(
+        raise InputError(
             f"stage {stage_name}: the return type must be a NamedTuple of Annotated[np.ndarray, Dims(...)], "
             f"got {getattr(result, '__name__', result)!r}"
         )
@@ -128,7 +128,7 @@ def outputs_of(stage_name: str, result: Any, *, optional: bool) -> tuple[Output,
     if missing and optional:
         return ()
     if missing:
-        raise UserError(
+        raise InputError(
             f"stage {stage_name}: output {missing[0]!r} of {result.__name__} has no dimension names, "
             "annotate it as Annotated[np.ndarray, Dims(...)]"
         )

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from pipeline.declare.coordinates import Coordinate, sorted_unique
-from pipeline.declare.errors import UserError, suggestion
 from pipeline.declare.node import Cost, Node, Resources, Stage
 from pipeline.declare.parameter import check_parameters
 from pipeline.declare.signature import Output, arguments_of, hints_of, outputs_of
+from quarkline.errors import InputError, suggestion
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 NO_DEVICE = Resources()
@@ -52,7 +52,7 @@ def stage(
     (or that of `field(metadata={"key": ...})`): a stage may gather loose parameters and keep its keys.
 
     Raises:
-        UserError: at import, when the signature does not fit the declaration.
+        InputError: at import, when the signature does not fit the declaration.
     """
 
     def declare(function: Function) -> Function:
@@ -89,7 +89,7 @@ def stage_of(function: Callable[..., Any]) -> Stage:
     """The declaration of a stage function; refuses anything else."""
     declared = getattr(function, "stage", None)
     if not isinstance(declared, Stage):
-        raise UserError(
+        raise InputError(
             f"{getattr(function, '__name__', function)!r} is not a stage: declare it with @stage(...)"
         )
     return declared
@@ -99,29 +99,29 @@ def _check(declared: Stage) -> None:
     name = declared.name
     dims = [("over", declared.over), *((f"output {o.name!r}", o.dims) for o in declared.outputs)]
     if not isinstance(declared.version, str) or not declared.version:
-        raise UserError(f"stage {name}: version must be a non-empty string, got {declared.version!r}")
+        raise InputError(f"stage {name}: version must be a non-empty string, got {declared.version!r}")
     for label, names in dims:
         if len(set(names)) != len(names):
-            raise UserError(f"stage {name}: {label} names a dimension twice: {names!r}")
+            raise InputError(f"stage {name}: {label} names a dimension twice: {names!r}")
     if declared.over and not declared.takes_at and not declared.inputs:
-        raise UserError(f"stage {name}: mapped over {declared.over} but takes neither inputs nor 'at: At'")
+        raise InputError(f"stage {name}: mapped over {declared.over} but takes neither inputs nor 'at: At'")
     for output in declared.outputs:
         _check_pieces(name, output)
     _check_labels(declared)
     check_parameters(name, declared.parameters, declared.unkeyed)
     if declared.resources.device < 0:
-        raise UserError(f"stage {name}: Resources(device={declared.resources.device}) must not be negative")
+        raise InputError(f"stage {name}: Resources(device={declared.resources.device}) must not be negative")
 
 
 def _check_pieces(name: str, output: Output) -> None:
     for dim, length in output.pieces.items():
         if dim not in output.dims:
-            raise UserError(
+            raise InputError(
                 f"stage {name}: pieces of output {output.name!r} along {dim!r}, which it does not name"
                 f"{suggestion(dim, output.dims)}"
             )
         if not isinstance(length, int) or length < 1:
-            raise UserError(
+            raise InputError(
                 f"stage {name}: a piece of output {output.name!r} must have at least 1 entry along {dim!r}, "
                 f"got {length!r}"
             )
@@ -131,7 +131,7 @@ def _check_labels(declared: Stage) -> None:
     free = {dim for output in declared.outputs for dim in output.dims if dim not in declared.over}
     for dim, names in declared.labels.items():
         if dim not in free:
-            raise UserError(
+            raise InputError(
                 f"stage {declared.name}: labels along {dim!r}, which is no dimension of its outputs alone"
                 f"{suggestion(dim, free)}"
             )

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from pipeline.declare.coordinates import Coordinates
-from pipeline.declare.errors import UserError
 from pipeline.declare.node import Node
 from pipeline.declare.parameter import flattened
+from quarkline.errors import InputError
 
 SCHEME = 1
 """Version of the recipe below; a change of it makes every chunk a new one."""
@@ -91,7 +91,7 @@ def _canonical_mapping(value: Any, where: str) -> dict[str, Any]:
     elif isinstance(value, Mapping) and all(isinstance(name, str) for name in value):
         content = value
     else:
-        raise UserError(
+        raise InputError(
             f"parameter {where}: a {type(value).__name__} cannot be part of a key; "
             "use numbers, strings, lists, dictionaries or dataclasses (and files= for files)"
         )
@@ -101,5 +101,5 @@ def _canonical_mapping(value: Any, where: str) -> dict[str, Any]:
 
 def _finite(value: float, where: str) -> float:
     if not math.isfinite(value):
-        raise UserError(f"parameter {where} must be finite, got {value}")
+        raise InputError(f"parameter {where} must be finite, got {value}")
     return float(value)

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pipeline.declare.coordinates import Coordinates
-from pipeline.declare.errors import UserError, suggestion
 from pipeline.planning.key import canonical_json, canonical_parameters
 from pipeline.store.durable import write_atomically
 from pipeline.store.store import Store
+from quarkline.errors import InputError, suggestion
 
 if TYPE_CHECKING:
     from pipeline.declare.node import Node
@@ -74,7 +74,7 @@ def find_node(store: Store, name: str, workflow: str | None = None) -> tuple[str
     """The node of that name, or the only one of that stage, with its name.
 
     Raises:
-        UserError: there is none; or there are several, and `workflow` or the node's name must say which.
+        InputError: there is none; or there are several, and `workflow` or the node's name must say which.
     """
     known = [found for found in manifests(store) if workflow in (None, found.workflow)]
     nodes = [(found.workflow, label, node) for found in known for label, node in found.nodes.items()]
@@ -83,10 +83,10 @@ def find_node(store: Store, name: str, workflow: str | None = None) -> tuple[str
     holding = holding or [item for item in stored if item[2].content["stage"] == name]
     if not holding:
         names = {label for _, label, _ in stored}
-        raise UserError(f"store {store.path} has no result named {name!r}{suggestion(name, names)}")
+        raise InputError(f"store {store.path} has no result named {name!r}{suggestion(name, names)}")
     if len(holding) > 1:
         places = ", ".join(sorted(f"{label} of workflow {owner}" for owner, label, _ in holding))
-        raise UserError(f"{name!r} may be {places}: say which, by node name and workflow=...")
+        raise InputError(f"{name!r} may be {places}: say which, by node name and workflow=...")
     return holding[0][1:]
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from statistics import fmean
 
 from pipeline.declare.coordinates import Coordinate, Coordinates, natural_order
-from pipeline.declare.errors import UserError
 from pipeline.declare.node import Node
 from pipeline.planning.key import chunk_key
 from pipeline.planning.manifest import Manifest
@@ -18,6 +17,7 @@ from pipeline.planning.reason import Reason, Reasons
 from pipeline.planning.workflow import Workflow
 from pipeline.store.files import FileDigests, FileVersion
 from pipeline.store.store import Store
+from quarkline.errors import InputError
 
 SAMPLED_RECORDS = 8
 
@@ -79,7 +79,7 @@ def plan(workflow: Workflow, store: Store, *, backend: str = "cpu") -> Plan:
         backend: that of the cluster ('cpu' or 'cuda'); enters the keys of the stages that say so.
 
     Raises:
-        UserError: missing files, parameters that cannot be part of a key, chunks that do not align.
+        InputError: missing files, parameters that cannot be part of a key, chunks that do not align.
     """
     versions = _file_versions(workflow, store)
     by_node: dict[str, list[Chunk]] = {}
@@ -170,5 +170,5 @@ def _measured(
 def _seconds(store: Store, stage: str, key: str) -> float | None:
     try:
         return float(store.record(stage, key)["seconds"])
-    except (UserError, KeyError, TypeError, ValueError):
+    except (InputError, KeyError, TypeError, ValueError):
         return None

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.declare.coordinates import Coordinate, Coordinates, blocks, sorted_unique
-from pipeline.declare.errors import UserError, suggestion
 from pipeline.declare.node import Node, Place, Stage
 from pipeline.declare.parameter import accepted
 from pipeline.declare.signature import Input
 from pipeline.declare.stage import stage_of
+from quarkline.errors import InputError, suggestion
 
 LARGEST = 1_000_000
 """Chunks that a workflow may have, and coordinates along one dimension: a plan holds each in memory, and each
@@ -26,7 +26,7 @@ class Workflow:
 
     def __init__(self, name: str) -> None:
         if not name or "/" in name or name.startswith("."):
-            raise UserError(f"workflow name must be a plain word, got {name!r}")
+            raise InputError(f"workflow name must be a plain word, got {name!r}")
         self.name = name
         self.nodes: dict[str, Node] = {}
 
@@ -42,12 +42,12 @@ class Workflow:
             parameters: the stage's keyword-only arguments.
 
         Raises:
-            UserError: unknown or missing parameters, dimensions or inputs, wrong types of upstream results.
+            InputError: unknown or missing parameters, dimensions or inputs, wrong types of upstream results.
         """
         stage, place = stage_of(function), place or Place()
         label = place.name or stage.name
         if label in self.nodes:
-            raise UserError(f"node {label!r} exists already in workflow {self.name!r}: give Place(name=...)")
+            raise InputError(f"node {label!r} exists already in workflow {self.name!r}: give Place(name=...)")
         self._check_membership(label, upstream)
         _check_inputs(label, stage, upstream)
         extents = _extents(label, stage, upstream, place.over)
@@ -77,7 +77,7 @@ class Workflow:
         if total > LARGEST:
             extents = " x ".join(f"{len(values)} {dim}" for dim, values in node.over.items())
             sizes = ", ".join(f"{dim}: {size}" for dim, size in node.chunk.items())
-            raise UserError(
+            raise InputError(
                 f"node {node.name!r} has {count} chunks ({extents}, in chunks of {{{sizes}}}), which makes "
                 f"{total} in workflow {self.name!r}; at most {LARGEST} are possible: use larger chunks"
             )
@@ -85,9 +85,9 @@ class Workflow:
     def _check_membership(self, label: str, upstream: tuple[Node, ...]) -> None:
         for node in upstream:
             if not isinstance(node, Node):
-                raise UserError(f"node {label!r}: its inputs must be nodes, got {type(node).__name__}")
+                raise InputError(f"node {label!r}: its inputs must be nodes, got {type(node).__name__}")
             if self.nodes.get(node.name) is not node:
-                raise UserError(f"node {label!r}: input {node.name!r} belongs to another workflow")
+                raise InputError(f"node {label!r}: input {node.name!r} belongs to another workflow")
 
 
 def _check_inputs(label: str, stage: Stage, upstream: tuple[Node, ...]) -> None:
@@ -97,12 +97,12 @@ def _check_inputs(label: str, stage: Stage, upstream: tuple[Node, ...]) -> None:
     most = len(upstream) if len(fixed) < len(stage.inputs) else len(fixed)
     if not needed <= len(upstream) <= most:
         names = ", ".join(argument.name for argument in stage.inputs) or "none"
-        raise UserError(f"node {label!r}: stage {stage.name} takes ({names}), got {len(upstream)} nodes")
+        raise InputError(f"node {label!r}: stage {stage.name} takes ({names}), got {len(upstream)} nodes")
     for position, node in enumerate(upstream):
         argument = stage.inputs[min(position, len(stage.inputs) - 1)]
         options = getattr(argument.result, "__args__", (argument.result,))
         if argument.result is not Any and node.stage.result not in options:
-            raise UserError(
+            raise InputError(
                 f"node {label!r}: input {argument.name!r} takes {_type_name(argument.result)}, "
                 f"but {node.name!r} gives {_type_name(node.stage.result)}"
             )
@@ -118,7 +118,7 @@ def _extents(
     """Coordinates per dimension: as given, else those of the upstream nodes, which must then agree."""
     for dim in over:
         if dim not in stage.over:
-            raise UserError(
+            raise InputError(
                 f"node {label!r}: stage {stage.name} is not mapped over {dim!r}{suggestion(dim, stage.over)}"
             )
     extents: Coordinates = {}
@@ -129,11 +129,11 @@ def _extents(
             extents[dim] = sorted_unique(dim, over[dim])
             _check_subset(label, dim, extents[dim], sources)
         elif not sources:
-            raise UserError(
+            raise InputError(
                 f"node {label!r}: give the coordinates of {dim!r}, Place(over={{{dim!r}: [...]}})"
             )
         elif len(set(sources.values())) > 1:
-            raise UserError(
+            raise InputError(
                 f"node {label!r}: inputs {', '.join(sources)} differ along {dim!r}; "
                 f"say which coordinates are meant, over={{{dim!r}: [...]}}"
             )
@@ -145,7 +145,7 @@ def _extents(
 def _check_length(label: str, dim: str, values: Iterable[Coordinate]) -> None:
     """Refuse a dimension that is too long before its coordinates are made."""
     if isinstance(values, Sized) and len(values) > LARGEST:
-        raise UserError(
+        raise InputError(
             f"node {label!r}: {len(values)} coordinates along {dim!r}, at most {LARGEST} are possible: "
             "give fewer, or let each stand for more"
         )
@@ -158,7 +158,7 @@ def _check_subset(
         known = set(values)
         absent = [value for value in wanted if value not in known]
         if absent:
-            raise UserError(f"node {label!r}: {dim}={absent[0]!r} is not a coordinate of input {name!r}")
+            raise InputError(f"node {label!r}: {dim}={absent[0]!r} is not a coordinate of input {name!r}")
 
 
 def _chunk_sizes(
@@ -168,13 +168,13 @@ def _chunk_sizes(
     lone = stage.lone_dims()
     for dim, size in chunk.items():
         if dim not in stage.over:
-            raise UserError(
+            raise InputError(
                 f"node {label!r}: chunk along {dim!r}, which is not a dimension{suggestion(dim, stage.over)}"
             )
         if not isinstance(size, int) or size < 1:
-            raise UserError(f"node {label!r}: chunk size along {dim!r} must be at least 1, got {size!r}")
+            raise InputError(f"node {label!r}: chunk size along {dim!r} must be at least 1, got {size!r}")
         if size > 1 and dim in lone:
-            raise UserError(
+            raise InputError(
                 f"node {label!r}: chunk size along {dim!r} must be 1, got {size}: "
                 f"not every output of {stage.name} names that dimension"
             )
@@ -187,11 +187,11 @@ def _parameters(label: str, stage: Stage, values: Mapping[str, Any], files: File
     known = {parameter.name for parameter in stage.parameters}
     for name in files:
         if name not in known:
-            raise UserError(
+            raise InputError(
                 f"node {label!r}: stage {stage.name} has no parameter {name!r}{suggestion(name, known)}"
             )
         if name in values:
-            raise UserError(f"node {label!r}: {name!r} is given as a parameter and in Place(files=...)")
+            raise InputError(f"node {label!r}: {name!r} is given as a parameter and in Place(files=...)")
     return accepted(label, stage.name, [each for each in stage.parameters if each.name not in files], values)
 
 
@@ -205,15 +205,15 @@ def _files(
             checked[name] = Path(paths)
             continue
         if not stage.over:
-            raise UserError(f"node {label!r}: files per coordinate, but stage {stage.name} has no dimension")
+            raise InputError(f"node {label!r}: files per coordinate, but stage {stage.name} has no dimension")
         dim = stage.over[0]
         if sizes[dim] != 1:
-            raise UserError(
+            raise InputError(
                 f"node {label!r}: one file per coordinate of {dim!r} needs one coordinate per chunk"
             )
         absent = [value for value in extents[dim] if value not in paths]
         if absent:
-            raise UserError(f"node {label!r}: no file {name!r} for {dim}={absent[0]!r}")
+            raise InputError(f"node {label!r}: no file {name!r} for {dim}={absent[0]!r}")
         checked[name] = {value: Path(paths[value]) for value in extents[dim]}
     return checked
 
@@ -222,7 +222,7 @@ def _check_reduction(node: Node, argument: Input, upstream: Node) -> None:
     """An input with a dimension that the stage lacks is reduced over, and must be declared so."""
     reduced = [dim for dim in upstream.over if dim not in node.over]
     if reduced and not argument.reduces:
-        raise UserError(
+        raise InputError(
             f"node {node.name!r}: {argument.name!r} ({upstream.name!r}) has dimension {reduced[0]!r}, "
             f"which stage {node.stage.name} lacks: annotate it as Chunks[{_type_name(argument.result)}]"
         )
@@ -234,7 +234,7 @@ def _check_alignment(node: Node, argument: Input, upstream: Node) -> None:
     for dim in (dim for dim in whole if dim in node.over):
         held = set(blocks(upstream.over[dim], upstream.chunk[dim]))
         if not argument.reduces and not held.issuperset(blocks(node.over[dim], node.chunk[dim])):
-            raise UserError(
+            raise InputError(
                 f"node {node.name!r}: chunks of {upstream.name!r} along {dim!r} do not fit: "
                 f"the results of {upstream.stage.name} cannot be cut or joined there, "
                 f"use chunk={{{dim!r}: {upstream.chunk[dim]}}}"

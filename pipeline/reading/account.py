@@ -10,11 +10,11 @@ from typing import Any
 from matplotlib.figure import Figure as Plot
 
 from pipeline.declare.coordinates import describe
-from pipeline.declare.errors import UserError
 from pipeline.declare.text import counted, duration
 from pipeline.planning.manifest import Manifest
 from pipeline.reading.report import Details, Figure, Section, Table
 from pipeline.store.store import Store
+from quarkline.errors import InputError
 
 Record = dict[str, Any]
 
@@ -48,7 +48,7 @@ def accounts(store: Store, workflow: str) -> list[NodeAccount]:
     """The nodes of the workflow as last run into the store, in order of work; transient ones left out.
 
     Raises:
-        UserError: it was never run into this store, or a record cannot be read.
+        InputError: it was never run into this store, or a record cannot be read.
     """
     found = []
     for name, node in _manifest(store, workflow).nodes.items():
@@ -78,7 +78,7 @@ def account(store: Store, workflow: str) -> list[Section]:
 def _manifest(store: Store, workflow: str) -> Manifest:
     manifest = Manifest.read(store, workflow)
     if manifest is None:
-        raise UserError(f"workflow {workflow!r} was never run into store {store.path}")
+        raise InputError(f"workflow {workflow!r} was never run into store {store.path}")
     return manifest
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from pipeline.declare.errors import UserError
 from pipeline.declare.text import counted, size
 from pipeline.planning.plan import plan
 from pipeline.planning.workflow import Workflow
@@ -13,6 +12,7 @@ from pipeline.store.checkpoint import checkpoints, remove_checkpoint
 from pipeline.store.durable import nbytes_of
 from pipeline.store.lock import driver_lock
 from pipeline.store.store import Store
+from quarkline.errors import InputError
 
 BACKENDS = ("cpu", "cuda")
 
@@ -41,13 +41,13 @@ def collect_garbage(store: Store, workflows: Iterable[Workflow], *, dry_run: boo
     """Remove the chunks that none of the workflows reaches, on any backend, and what interrupted runs left.
 
     Raises:
-        UserError: no workflow is given, there is no store, or a run is driving it.
+        InputError: no workflow is given, there is no store, or a run is driving it.
     """
     reaching = list(workflows)
     if not reaching:
-        raise UserError("collecting garbage needs the workflows whose results are to be kept")
+        raise InputError("collecting garbage needs the workflows whose results are to be kept")
     if not store.exists():
-        raise UserError(f"there is no store at {store.path}")
+        raise InputError(f"there is no store at {store.path}")
     with driver_lock(store, "gc"):
         kept = {
             (chunk.node.stage.name, chunk.key)

@@ -7,7 +7,6 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from pipeline.declare.errors import UserError
 from pipeline.declare.text import duration, size, table
 from pipeline.planning.manifest import NodeRecord, manifests
 from pipeline.running.events import ENDED, Event, read_events, runs
@@ -15,6 +14,7 @@ from pipeline.store.checkpoint import checkpoints
 from pipeline.store.durable import nbytes_of
 from pipeline.store.lock import Driver, current_driver
 from pipeline.store.store import Store
+from quarkline.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -66,10 +66,10 @@ def status(store: Store) -> Status:
     """The state of a store.
 
     Raises:
-        UserError: there is no store.
+        InputError: there is no store.
     """
     if not store.exists():
-        raise UserError(f"there is no store at {store.path}")
+        raise InputError(f"there is no store at {store.path}")
     existing = {stage: store.keys(stage) for stage in store.stages()}
     nodes = tuple(
         _node_status(found.workflow, name, record, existing)

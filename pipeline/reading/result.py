@@ -16,11 +16,11 @@ import numpy as np
 import xarray
 
 from pipeline.declare.coordinates import Coordinate, natural_order
-from pipeline.declare.errors import UserError
 from pipeline.declare.node import Node
 from pipeline.planning.manifest import NodeRecord, find_node
 from pipeline.store.store import Store
 from pipeline.store.stored_array import StoredArray
+from quarkline.errors import InputError
 
 _KEPT = ("stage", "version", "parameters", "code", "backend")
 """Parts of the chunks' records that the dataset carries."""
@@ -47,17 +47,17 @@ def open_result(
         parameters, code, backend, and the number of chunks.
 
     Raises:
-        UserError: no such store or result, or an incomplete one.
+        InputError: no such store or result, or an incomplete one.
     """
     store = store if isinstance(store, Store) else Store(store)
     if not store.exists():
-        raise UserError(f"there is no store at {store.path}")
+        raise InputError(f"there is no store at {store.path}")
     label, node = find_node(store, name.name if isinstance(name, Node) else name, workflow)
     stage = node.content["stage"]
     there = store.keys(stage)
     chunks = {at: chunk["key"] for at, chunk in node.chunks.items() if chunk["key"] in there}
     if not chunks or (len(chunks) < len(node.chunks) and not partial):
-        raise UserError(
+        raise InputError(
             f"result {label!r} has {len(chunks)} of {len(node.chunks)} chunks in store {store.path}: "
             "run its workflow" + (", or open what is there with partial=True" if chunks else "")
         )
@@ -81,7 +81,7 @@ def export_hdf5(
 ) -> Path:
     """Write a node's joined result to one HDF5 file: arrays and coordinates, provenance as attributes.
 
-    Folders that are missing are made. Raises UserError for a result that is incomplete or damaged, and for a
+    Folders that are missing are made. Raises InputError for a result that is incomplete or damaged, and for a
     file that cannot be written.
     """
     data = open_result(store, name, workflow=workflow)
@@ -98,7 +98,7 @@ def export_hdf5(
                 file[str(label)].attrs["dims"] = [str(dim) for dim in array.dims]
         os.replace(draft, target)
     except OSError as error:
-        raise UserError(f"cannot write {target}: {error}") from error
+        raise InputError(f"cannot write {target}: {error}") from error
     finally:
         with suppress(OSError):
             draft.unlink()

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from pipeline.declare.errors import UserError
 from pipeline.declare.text import counted
 from pipeline.store.group import array_digest
 from pipeline.store.store import Store
+from quarkline.errors import InputError
 
 READERS = 4
 
@@ -49,10 +49,10 @@ def verify(
         listener: called with (chunks read, all chunks) now and then.
 
     Raises:
-        UserError: there is no store.
+        InputError: there is no store.
     """
     if not store.exists():
-        raise UserError(f"there is no store at {store.path}")
+        raise InputError(f"there is no store at {store.path}")
     chunks = [(stage, key) for stage in store.stages() for key in sorted(store.keys(stage))]
     damaged = []
     with ThreadPoolExecutor(READERS) as pool:
@@ -71,7 +71,7 @@ def _damage(store: Store, stage: str, key: str) -> Damage | None:
     try:
         expected = store.record(stage, key)["arrays"]
         digests = {name: array_digest(array) for name, array in store.arrays(stage, key).items()}
-    except UserError as error:
+    except InputError as error:
         return Damage(stage, key, str(error.__cause__ or error))
     wrong = [name for name, digest in digests.items() if digest != expected[name]["digest"]]
     return Damage(stage, key, f"digest of {', '.join(wrong)} differs from the record") if wrong else None

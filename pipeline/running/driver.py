@@ -13,7 +13,6 @@ from datetime import datetime
 from distributed import Client
 from distributed.system import MEMORY_LIMIT
 
-from pipeline.declare.errors import UserError
 from pipeline.planning.manifest import write_manifest
 from pipeline.planning.plan import Plan
 from pipeline.running.clusters import Cluster, Demand
@@ -28,6 +27,7 @@ from pipeline.running.stopping import GRACE, StopRequest, signals_to
 from pipeline.store.lock import driver_lock
 from pipeline.store.store import Store
 from pipeline.worker.work import RunContext
+from quarkline.errors import InputError
 
 RESIDENT_SHARE = 0.25
 """Of the machine's memory, shared by its workers, for resident results that lie in it."""
@@ -57,21 +57,21 @@ def run(
         What was done; failures of chunks are in it, and not raised.
 
     Raises:
-        UserError: the store is driven by another process or cannot be written, the cluster cannot be started
+        InputError: the store is driven by another process or cannot be written, the cluster cannot be started
             or does not offer what the stages ask for (memory among it), the plan was made for another
             backend.
     """
     stop = StopRequest(time_limit, grace)
     chosen = choose(cluster) if isinstance(cluster, str) else cluster
     if plan.backend != chosen.backend:
-        raise UserError(
+        raise InputError(
             f"the plan is for backend {plan.backend!r}, the cluster's is {chosen.backend!r}: plan again"
         )
     if short := shortage(plan, chosen):
-        raise UserError(short)
+        raise InputError(short)
     name = f"{datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
     if not plan.missing:
-        with suppress(UserError):
+        with suppress(InputError):
             _keep_manifest(plan, store, name)
         return Outcome(name, plan.workflow, {})
     store.create()
@@ -130,7 +130,7 @@ def _check_resources(client: Client, tasks: Sequence[TaskPlan]) -> None:
     for task in tasks:
         if task.device > offered:
             node = task.chunks[0].node.name
-            raise UserError(
+            raise InputError(
                 f"node {node!r} asks for Resources(device={task.device}), "
                 f"but no worker of this cluster offers more than device={offered:g}"
             )

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
-from pipeline.declare.errors import UserError
+from quarkline.errors import InputError
 
 READERS = 4
 BLOCK = 1 << 22
@@ -34,11 +34,11 @@ class FileVersion:
         try:
             found = os.stat(self.path)
         except OSError as error:
-            raise UserError(
+            raise InputError(
                 f"{self.path}: {error.strerror}; it was there when the run was planned"
             ) from error
         if (found.st_size, found.st_mtime_ns) != (self.size, self.mtime_ns):
-            raise UserError(f"{self.path} was changed after the run was planned: run again")
+            raise InputError(f"{self.path} was changed after the run was planned: run again")
         return Path(self.path)
 
 
@@ -65,13 +65,13 @@ class FileDigests:
             identity = _identity(found)
             digest = self._known.get(identity) or self._read_and_keep(path, identity, found.st_mtime_ns)
         except OSError as error:
-            raise UserError(f"{path}: {error.strerror}; a workflow reads this file") from error
+            raise InputError(f"{path}: {error.strerror}; a workflow reads this file") from error
         return FileVersion(str(path.resolve()), digest, found.st_size, found.st_mtime_ns)
 
     def _read_and_keep(self, path: Path, identity: str, mtime_ns: int) -> str:
         digest = _digest(path)
         if _identity(os.stat(path)) != identity:
-            raise UserError(f"{path} changed while it was read: wait until it is complete")
+            raise InputError(f"{path} changed while it was read: wait until it is complete")
         if time.time() - mtime_ns * 1e-9 > SETTLED:
             self._known[identity] = digest
             _append(self._cache, json.dumps({identity: digest}))

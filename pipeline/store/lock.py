@@ -12,8 +12,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from pipeline.declare.errors import UserError
 from pipeline.store.store import Store, StoreError
+from quarkline.errors import InputError
 
 ATTEMPTS = 3
 
@@ -35,7 +35,7 @@ def driver_lock(store: Store, run: str) -> Iterator[Driver]:
     """Be the one driver of a store while the block runs.
 
     Raises:
-        UserError: another driver holds it; names that one.
+        InputError: another driver holds it; names that one.
         StoreError: the lock file cannot be written.
     """
     path = _path(store)
@@ -45,7 +45,7 @@ def driver_lock(store: Store, run: str) -> Iterator[Driver]:
         raise StoreError(f"store {store.path} cannot be written: {error.strerror}") from error
     try:
         if not _lock_soon(handle):
-            raise UserError(
+            raise InputError(
                 f"store {store.path} is driven by {_read(path) or 'another run'}: "
                 "wait until it ends, stop it, or use another store"
             )

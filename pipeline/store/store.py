@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 import zarr
 
-from pipeline.declare.errors import UserError
 from pipeline.store.checkpoint import checkpoints, remove_checkpoint
 from pipeline.store.durable import flush, flush_group, write_atomically
 from pipeline.store.group import array_digest, create_group, open_group, write_array
 from pipeline.store.stored_array import StoredArray
+from quarkline.errors import InputError
 
 FORMAT = 1
 MARK = "quarkline.json"
@@ -32,7 +32,7 @@ _flushed_entries: set[Path] = set()
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
-class StoreError(UserError):
+class StoreError(InputError):
     """The store cannot be written: nothing later in a run can be committed either."""
 
 
@@ -40,7 +40,7 @@ class StoreFullError(StoreError):
     """No room to write."""
 
 
-class DamagedChunkError(UserError):
+class DamagedChunkError(InputError):
     """A committed chunk that cannot be read back as it was written."""
 
 
@@ -60,16 +60,16 @@ class Store:
             found = json.loads((self.path / MARK).read_text())["format"]
         except FileNotFoundError:
             if self.path.is_dir() and any(self.path.iterdir()):
-                raise UserError(
+                raise InputError(
                     f"{self.path} is a folder, but not a quarkline store: choose another"
                 ) from None
             return
         except OSError as error:
-            raise UserError(f"store {self.path} cannot be read: {error.strerror}") from error
+            raise InputError(f"store {self.path} cannot be read: {error.strerror}") from error
         except (ValueError, KeyError, TypeError) as error:
-            raise UserError(f"store {self.path}: {MARK} is damaged; it should say {_mark()}") from error
+            raise InputError(f"store {self.path}: {MARK} is damaged; it should say {_mark()}") from error
         if found != FORMAT:
-            raise UserError(
+            raise InputError(
                 f"store {self.path} has format {found}, this version of quarkline reads and writes {FORMAT}: "
                 "use the version that wrote it, or another store"
             )
@@ -195,6 +195,8 @@ class Store:
         """Turn what a damaged chunk raises while it is read into one clear message."""
         try:
             yield
+        except InputError:
+            raise
         except (OSError, ValueError, KeyError) as error:
             raise DamagedChunkError(
                 f"{self._name(stage, key)} is damaged ({error}): `quarkline verify --remove {self.path}` "

@@ -9,18 +9,18 @@ from typing import Any
 import numpy as np
 
 from pipeline.declare.coordinates import Coordinates
-from pipeline.declare.errors import UserError
 from pipeline.declare.node import Stage
 from pipeline.declare.parameter import flattened
 from pipeline.planning.key import canonical
 from pipeline.store.provenance import code, device, host, plain
 from pipeline.worker.work import Work
+from quarkline.errors import InputError
 
 
 def host_arrays(stage: Stage, result: Any, coordinates: Coordinates) -> dict[str, np.ndarray]:
     """The result's arrays in host memory, checked against the declaration."""
     if type(result) is not stage.result:
-        raise UserError(
+        raise InputError(
             f"stage {stage.name} must return {stage.result.__name__}, it returned {type(result).__name__}"
         )
     arrays = {}
@@ -33,7 +33,7 @@ def host_arrays(stage: Stage, result: Any, coordinates: Coordinates) -> dict[str
         )
         if not fits or array.dtype.kind not in "biufc":
             shape = ", ".join(f"{dim}={n or '?'}" for dim, n in zip(output.dims, expected, strict=True))
-            raise UserError(
+            raise InputError(
                 f"output {output.name!r} of stage {stage.name} must be a numeric array with ({shape}), "
                 f"got shape {array.shape} of {array.dtype}"
             )

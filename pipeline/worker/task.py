@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.declare.errors import UserError
 from pipeline.store.store import Store, StoreError
 from pipeline.worker.chunk_record import host_arrays, record_of
 from pipeline.worker.device_memory import device_pool
@@ -23,6 +22,7 @@ from pipeline.worker.host_memory import give_back
 from pipeline.worker.retirement import retire_if_broken, wait_for_the_end
 from pipeline.worker.telling import names, sender
 from pipeline.worker.work import Report, RunContext, Work
+from quarkline.errors import InputError
 
 _INFRASTRUCTURE = {errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.ECONNRESET, errno.EREMOTEIO}
 
@@ -123,4 +123,4 @@ def _outcome(report: Report) -> dict[str, Any]:
 def _message(error: Exception) -> str:
     """The message alone for errors made for people, with its type for the others."""
     text = str(error) or "no message"
-    return text if isinstance(error, UserError) else f"{type(error).__name__}: {text}"
+    return text if isinstance(error, InputError) else f"{type(error).__name__}: {text}"

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import toy_stages as toys
 
-from pipeline import At, Place, Store, UserError, Workflow, plan, stage
+from pipeline import At, InputError, Place, Store, Workflow, plan, stage
 from pipeline.planning.key import canonical, canonical_json
 from pipeline.store.files import FileDigests
 
@@ -158,7 +158,7 @@ def test_canonical_json(value: object, text: str) -> None:
     "value", [float("nan"), float("inf"), object(), {1, 2}, {1: 2}, Path("x"), np.zeros(3)]
 )
 def test_values_without_unambiguous_text_are_refused(value: object) -> None:
-    with pytest.raises(UserError, match=r"parameter node\.name"):
+    with pytest.raises(InputError, match=r"parameter node\.name"):
         canonical(value, "node.name")
 
 
@@ -196,7 +196,7 @@ def test_a_file_that_changes_while_its_digest_is_taken_is_refused(
         return "of a mixture"
 
     monkeypatch.setattr("pipeline.store.files._digest", replaced_meanwhile)
-    with pytest.raises(UserError, match="changed while it was read"):
+    with pytest.raises(InputError, match="changed while it was read"):
         FileDigests(tmp_path / "cache").version(path)
     assert not (tmp_path / "cache").exists()
 
@@ -204,5 +204,5 @@ def test_a_file_that_changes_while_its_digest_is_taken_is_refused(
 def test_a_missing_file_is_one_clear_error(tmp_path: Path) -> None:
     w = Workflow("w")
     w.add(toys.field, place=Place(over={"config": ["a"]}, files={"path": {"a": tmp_path / "absent.ildg"}}))
-    with pytest.raises(UserError, match=r"absent\.ildg: No such file"):
+    with pytest.raises(InputError, match=r"absent\.ildg: No such file"):
         plan(w, Store(tmp_path / "store"))

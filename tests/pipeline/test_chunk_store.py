@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 import zarr
 
-from pipeline import Store, UserError, verify
+from pipeline import InputError, Store, verify
 from pipeline.store.group import PIECE_BYTES, array_digest
 from pipeline.store.store import FORMAT, DamagedChunkError, StoreError, StoreFullError
 
@@ -209,7 +209,7 @@ def test_a_store_that_cannot_be_written_says_so(made: Store, monkeypatch: pytest
 def test_a_store_of_another_format_is_refused(made: Store) -> None:
     (made.path / "quarkline.json").write_text(json.dumps({"format": FORMAT + 1}))
     with pytest.raises(
-        UserError, match=f"format {FORMAT + 1}, this version .* {FORMAT}: use the version that"
+        InputError, match=f"format {FORMAT + 1}, this version .* {FORMAT}: use the version that"
     ):
         Store(made.path)
 
@@ -217,19 +217,19 @@ def test_a_store_of_another_format_is_refused(made: Store) -> None:
 @pytest.mark.parametrize("text", ["", "[]", "{}", "format 1"])
 def test_a_damaged_mark_is_refused(made: Store, text: str) -> None:
     (made.path / "quarkline.json").write_text(text)
-    with pytest.raises(UserError, match=r"quarkline\.json is damaged"):
+    with pytest.raises(InputError, match=r"quarkline\.json is damaged"):
         Store(made.path)
 
 
 def test_a_folder_that_is_no_store_is_refused(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("precious")
-    with pytest.raises(UserError, match="not a quarkline store"):
+    with pytest.raises(InputError, match="not a quarkline store"):
         Store(tmp_path)
 
 
 def test_a_file_is_no_store(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match="Not a directory"):
+    with pytest.raises(InputError, match="Not a directory"):
         Store(tmp_path / "file")
 
 
@@ -242,7 +242,7 @@ def test_a_store_that_does_not_exist_yet_holds_nothing(store: Store) -> None:
 def test_a_missing_piece_does_not_read_as_zeros(made: Store) -> None:
     made.commit("loops", KEY, ARRAYS, DIMS, {})
     (made.location("loops", KEY) / "mask" / "c.0").unlink()
-    with pytest.raises(UserError, match=r"piece mask/c\.0 is gone"):
+    with pytest.raises(InputError, match=r"piece mask/c\.0 is gone"):
         made.load("loops", KEY)
 
 
@@ -263,7 +263,7 @@ def test_a_flipped_bit_is_noticed_when_read(made: Store) -> None:
     content = bytearray(piece.read_bytes())
     content[17] ^= 4
     piece.write_bytes(content)
-    with pytest.raises(UserError, match="damaged"):
+    with pytest.raises(InputError, match="damaged"):
         made.load("loops", KEY)
 
 

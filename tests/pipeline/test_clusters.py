@@ -14,7 +14,7 @@ import pytest
 from dask.system import CPU_COUNT
 from distributed import Client
 
-from pipeline import UserError
+from pipeline import InputError
 from pipeline.running.clusters import Demand
 from pipeline.running.clusters.address import Address
 from pipeline.running.clusters.choose import choose
@@ -71,14 +71,14 @@ def test_names_and_addresses(tmp_path: Path) -> None:
     assert choose("tcp://host:8786") == Address("tcp://host:8786")
     (tmp_path / "scheduler.json").write_text("{}")
     assert choose(str(tmp_path / "scheduler.json")) == Address(str(tmp_path / "scheduler.json"))
-    with pytest.raises(UserError, match="no cluster 'loca'; did you mean 'local'"):
+    with pytest.raises(InputError, match="no cluster 'loca': did you mean 'local'"):
         choose("loca")
 
 
 def test_cuda_without_its_packages(monkeypatch: pytest.MonkeyPatch) -> None:
     without(monkeypatch, "dask_cuda")
     with (
-        pytest.raises(UserError, match=r"needs dask-cuda .* pip install 'quarkline\[cuda13\]'"),
+        pytest.raises(InputError, match=r"needs dask-cuda .* pip install 'quarkline\[cuda13\]'"),
         Cuda().open(DEMAND),
     ):
         pass
@@ -89,13 +89,13 @@ def test_cuda_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     if cupy.is_available():
         pytest.skip("there is a GPU here")
     monkeypatch.setattr("pipeline.running.clusters.cuda._cluster_class", lambda: None)
-    with pytest.raises(UserError, match="no usable GPU on this machine"), Cuda().open(DEMAND):
+    with pytest.raises(InputError, match="no usable GPU on this machine"), Cuda().open(DEMAND):
         pass
 
 
 def test_slurm_without_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
     without(monkeypatch, "dask_jobqueue")
-    with pytest.raises(UserError, match=r"pip install 'quarkline\[slurm\]'"), Slurm().open(DEMAND):
+    with pytest.raises(InputError, match=r"pip install 'quarkline\[slurm\]'"), Slurm().open(DEMAND):
         pass
 
 
@@ -111,11 +111,11 @@ def test_slurm_jobs_know_their_threads() -> None:
 def test_no_scheduler_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pipeline.running.clusters.address.TIMEOUT", 0.5)
     with (
-        pytest.raises(UserError, match="no Dask scheduler answers at tcp://127"),
+        pytest.raises(InputError, match="no Dask scheduler answers at tcp://127"),
         Address("tcp://127.0.0.1:9").open(DEMAND),
     ):
         pass
-    with pytest.raises(UserError, match="neither an address"), Address("nowhere.json").open(DEMAND):
+    with pytest.raises(InputError, match="neither an address"), Address("nowhere.json").open(DEMAND):
         pass
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import toy_stages as toys
 
-from pipeline import At, Chunks, Dims, Node, Place, UserError, Workflow, stage
+from pipeline import At, Chunks, Dims, InputError, Node, Place, Workflow, stage
 from pipeline.declare.coordinates import blocks, describe_values, sorted_unique
 from pipeline.declare.stage import stage_of
 from pipeline.planning.plan import plan
@@ -38,9 +38,9 @@ def test_a_stage_stays_a_function_and_at_works_bare() -> None:
     assert at["noise"] == (0, 1)
     assert at.one("config") == "a"
     assert at.backend == "cpu"
-    with pytest.raises(UserError, match="2 coordinates along 'noise'"):
+    with pytest.raises(InputError, match="2 coordinates along 'noise'"):
         at.one("noise")
-    with pytest.raises(UserError, match="did you mean 'noise'"):
+    with pytest.raises(InputError, match="did you mean 'noise'"):
         at["nois"]
 
 
@@ -60,7 +60,7 @@ def test_the_declaration_is_read_from_the_signature() -> None:
 def test_a_workflow_beyond_what_a_plan_can_hold_is_refused_before_its_chunks_are_made() -> None:
     w = Workflow("large")
     field = w.add(toys.field, place=Place(over={"config": list("ab")}))
-    with pytest.raises(UserError, match=r"'loops': 100000000 coordinates along 'noise', at most 1000000"):
+    with pytest.raises(InputError, match=r"'loops': 100000000 coordinates along 'noise', at most 1000000"):
         w.add(
             toys.loops,
             field,
@@ -72,7 +72,7 @@ def test_a_workflow_beyond_what_a_plan_can_hold_is_refused_before_its_chunks_are
         r"node 'more' has 200000 chunks \(2 config x 400000 noise, in chunks of \{config: 1, noise: 4\}\), "
         r"which makes 1000002 in workflow 'large'; at most 1000000 are possible: use larger chunks"
     )
-    with pytest.raises(UserError, match=message):
+    with pytest.raises(InputError, match=message):
         w.add(
             toys.loops,
             field,
@@ -90,18 +90,18 @@ def test_labels_are_of_dimensions_of_the_outputs_alone() -> None:
         raise AssertionError("is only declared")
 
     assert stage_of(declared(made, labels={"time": ["t0", "t1"]})).labels == {"time": ("t0", "t1")}
-    with pytest.raises(UserError, match=r"stage made: labels along 'tme', .* did you mean 'time'"):
+    with pytest.raises(InputError, match=r"stage made: labels along 'tme', .* did you mean 'time'"):
         declared(made, labels={"tme": (1, 2)})
-    with pytest.raises(UserError, match="labels along 'noise'"):
+    with pytest.raises(InputError, match="labels along 'noise'"):
         declared(made, over=("noise",), labels={"noise": (1, 2)})
-    with pytest.raises(UserError, match="'t0' is listed twice along dimension 'time'"):
+    with pytest.raises(InputError, match="'t0' is listed twice along dimension 'time'"):
         declared(made, labels={"time": ("t0", "t0")})
 
 
 def test_what_stays_out_of_keys_must_be_a_parameter() -> None:
     def misspelt(*, at: At, limit: int) -> Out: ...
 
-    with pytest.raises(UserError, match="unkeyed 'limits' is no parameter; did you mean 'limit'"):
+    with pytest.raises(InputError, match="unkeyed 'limits' is no parameter: did you mean 'limit'"):
         declared(misspelt, over=("config",), unkeyed=("limits",))
 
 
@@ -121,12 +121,12 @@ def test_bad_signatures_are_refused_at_import() -> None:
         (unnamed, "output 'values' of Unnamed has no dimension names"),
         (blind, "takes neither inputs nor 'at: At'"),
     ]:
-        with pytest.raises(UserError, match=message):
+        with pytest.raises(InputError, match=message):
             declared(function, over=("noise",))
 
 
 def test_a_plain_function_is_no_stage() -> None:
-    with pytest.raises(UserError, match="'len' is not a stage"):
+    with pytest.raises(InputError, match="'len' is not a stage"):
         Workflow("w").add(len)
 
 
@@ -138,9 +138,9 @@ def wired(**options: Any) -> tuple[Workflow, Node]:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"mas": 1.0}, "loops has no parameter 'mas'; did you mean 'mass'"),
+        ({"mas": 1.0}, "loops has no parameter 'mas': did you mean 'mass'"),
         ({}, "parameter 'mass' of stage loops is missing"),
-        ({"mass": 1.0, "over": {"nose": [0]}}, "not mapped over 'nose'; did you mean 'noise'"),
+        ({"mass": 1.0, "over": {"nose": [0]}}, "not mapped over 'nose': did you mean 'noise'"),
         ({"mass": 1.0, "over": {}}, "give the coordinates of 'noise'"),
         (
             {"mass": 1.0, "over": {"noise": [0], "config": ["c"]}},
@@ -151,7 +151,7 @@ def wired(**options: Any) -> tuple[Workflow, Node]:
         ({"mass": 1.0, "over": {"noise": [0.5]}}, "a coordinate must be a str or an int, got 0.5"),
         ({"mass": 1.0, "chunk": {"config": 2}}, "chunk size along 'config' must be 1, got 2"),
         ({"mass": 1.0, "chunk": {"noise": 0}}, "chunk size along 'noise' must be at least 1, got 0"),
-        ({"mass": 1.0, "chunk": {"nois": 1}}, "not a dimension; did you mean 'noise'"),
+        ({"mass": 1.0, "chunk": {"nois": 1}}, "not a dimension: did you mean 'noise'"),
         ({"mass": 1.0, "name": "field"}, "node 'field' exists already"),
     ],
 )
@@ -159,18 +159,18 @@ def test_wiring_mistakes_are_named(options: dict[str, Any], message: str) -> Non
     w, field = wired()
     place = {name: options[name] for name in ("name", "over", "chunk") if name in options}
     parameters = {name: value for name, value in options.items() if name not in place}
-    with pytest.raises(UserError, match=message):
+    with pytest.raises(InputError, match=message):
         w.add(toys.loops, field, place=Place(**{"over": {"noise": [0, 1]}, **place}), **parameters)
 
 
 def test_wrong_inputs_are_named() -> None:
     w, field = wired()
     loops = w.add(toys.loops, field, place=Place(over={"noise": [0]}), mass=1.0)
-    with pytest.raises(UserError, match=r"stage loops takes \(field\), got 0 nodes"):
+    with pytest.raises(InputError, match=r"stage loops takes \(field\), got 0 nodes"):
         w.add(toys.loops, place=Place(name="x"), mass=1.0)
-    with pytest.raises(UserError, match="input 'field' takes Field, but 'loops' gives Loops"):
+    with pytest.raises(InputError, match="input 'field' takes Field, but 'loops' gives Loops"):
         w.add(toys.loops, loops, place=Place(name="x"), mass=1.0)
-    with pytest.raises(UserError, match="input 'field' belongs to another workflow"):
+    with pytest.raises(InputError, match="input 'field' belongs to another workflow"):
         Workflow("v").add(toys.loops, field, mass=1.0)
 
 
@@ -181,7 +181,7 @@ def test_reducing_without_saying_so_is_refused() -> None:
     w, field = wired()
     loops = w.add(toys.loops, field, place=Place(over={"noise": [0]}), mass=1.0)
     with pytest.raises(
-        UserError, match=r"has dimension 'noise', which stage wrong lacks: .* Chunks\[Loops\]"
+        InputError, match=r"has dimension 'noise', which stage wrong lacks: .* Chunks\[Loops\]"
     ):
         w.add(wrong, loops)
 
@@ -193,7 +193,7 @@ def test_inputs_that_differ_along_a_dimension_need_a_decision() -> None:
     w, field = wired()
     few = w.add(toys.loops, field, place=Place(name="few", over={"noise": [0, 1]}), mass=1.0)
     many = w.add(toys.loops, field, place=Place(name="many", over={"noise": range(4)}), mass=1.0)
-    with pytest.raises(UserError, match="inputs few, many differ along 'noise'; say which"):
+    with pytest.raises(InputError, match="inputs few, many differ along 'noise'; say which"):
         w.add(both, few, many)
     assert w.add(both, few, many, place=Place(over={"noise": [0, 1]})).over["noise"] == (0, 1)
 
@@ -213,10 +213,10 @@ def test_misaligned_chunks_are_refused() -> None:
     w, field = wired()
     made = w.add(opaque, place=Place(over={"noise": range(4)}, chunk={"noise": 2}))
     with pytest.raises(
-        UserError, match=r"chunks of 'opaque' along 'noise' do not fit: .* use chunk=\{'noise': 2\}"
+        InputError, match=r"chunks of 'opaque' along 'noise' do not fit: .* use chunk=\{'noise': 2\}"
     ):
         w.add(reader, made, place=Place(chunk={"noise": 1}))
-    with pytest.raises(UserError, match="chunks of 'field' along 'config' do not fit"):
+    with pytest.raises(InputError, match="chunks of 'field' along 'config' do not fit"):
         w.add(sums, field, place=Place(over={"noise": [0]}, chunk={"config": 2}))
     assert w.add(reader, made).chunk == {"noise": 2}
 
@@ -226,7 +226,7 @@ class Joint(NamedTuple):
 
 
 def test_files_per_coordinate(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no file 'path' for config='b'"):
+    with pytest.raises(InputError, match="no file 'path' for config='b'"):
         wired(files={"path": {"a": tmp_path / "a"}})
     _, field = wired(files={"path": {"a": tmp_path / "a", "b": tmp_path / "b", "c": tmp_path / "c"}})
     assert field.files == {"path": {"a": tmp_path / "a", "b": tmp_path / "b"}}

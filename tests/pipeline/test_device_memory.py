@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import toy_stages as toys
 
-from pipeline import Cost, Place, Plan, Store, UserError, Workflow, plan, run
+from pipeline import Cost, InputError, Place, Plan, Store, Workflow, plan, run
 from pipeline.running.clusters import Devices
 from pipeline.running.memory import device_memory, device_projection, shortage
 from pipeline.worker.device_memory import DevicePool
@@ -76,7 +76,7 @@ def test_a_plan_beyond_a_device_is_refused_before_any_work(store: Store) -> None
         "a task of node 'with_setup' needs 20.4 GB of GPU memory (projected, with what stays there), but a "
         "GPU of this machine has 20 GB: make its blocks or chunks smaller"
     )
-    with pytest.raises(UserError, match=re.escape(message)):
+    with pytest.raises(InputError, match=re.escape(message)):
         run(planned(store, solving=10_400_000_000), store, cluster=TwoDevices(20_000_000_000))
 
 

@@ -12,7 +12,7 @@ import pytest
 import toy_stages as toys
 from executions import Executions
 
-from pipeline import Place, Store, UserError, Workflow, collect_garbage, plan, run, status
+from pipeline import InputError, Place, Store, Workflow, collect_garbage, plan, run, status
 from pipeline.running.clusters.local import Local
 from pipeline.running.events import EventLog, read_events
 
@@ -60,7 +60,7 @@ def test_a_run_that_finds_no_room_is_one_clear_error(store: Store) -> None:
     w = Workflow("crowded")
     w.add(toys.field, place=Place(over={"config": list("ab")}), scale=1.0)
     store.create()
-    with no_room_beyond(0), pytest.raises(UserError, match="make room and run the same command again"):
+    with no_room_beyond(0), pytest.raises(InputError, match="make room and run the same command again"):
         run(plan(w, store), store, cluster=Local(workers=1))
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import toy_stages as toys
 
-from pipeline import At, Cost, Dims, Node, Outcome, Place, Store, UserError, Workflow, plan, stage
+from pipeline import At, Cost, Dims, InputError, Node, Outcome, Place, Store, Workflow, plan, stage
 from pipeline.planning.manifest import describe_node
 
 Compute = Callable[[Workflow], Outcome]
@@ -106,7 +106,7 @@ def test_parameters_of_any_name_reach_their_stages(compute: Compute, store: Stor
 def test_a_stage_that_needs_the_engines_word_is_refused() -> None:
     def misplaced(*, at: At, place: str) -> Number: ...
 
-    with pytest.raises(UserError, match="stage misplaced: a parameter cannot be called 'place'"):
+    with pytest.raises(InputError, match="stage misplaced: a parameter cannot be called 'place'"):
         stage(version="1")(misplaced)
 
 
@@ -200,9 +200,9 @@ def test_dataclass_parameters_are_checked_where_they_are_declared() -> None:
         (twice, "parameters 'light' and 'strange' would both stand as 'solver'"),
         (changeable, "parameter 'solve' is a Changeable, which must be a frozen dataclass"),
     ]:
-        with pytest.raises(UserError, match=message):
+        with pytest.raises(InputError, match=message):
             stage(version="1")(function)
-    with pytest.raises(UserError, match="unkeyed 'max_iteration' is no parameter; did you mean 'max_iterat"):
+    with pytest.raises(InputError, match="unkeyed 'max_iteration' is no parameter: did you mean 'max_iterat"):
         stage(version="1", unkeyed=("max_iteration",))(loose)
 
 
@@ -211,7 +211,7 @@ def test_dataclass_parameters_are_checked_where_they_are_declared() -> None:
     [
         ({"tolerance": 1e-8}, r"no parameter 'tolerance'; 'tolerance' is a field of solve=Solve\(\.\.\.\)"),
         ({"noise_seed": 3}, r"no parameter 'noise_seed'; 'seed' is a field of noise=Noise\(\.\.\.\)"),
-        ({"solv": 1}, "no parameter 'solv'; did you mean 'solve'"),
+        ({"solv": 1}, "no parameter 'solv': did you mean 'solve'"),
         ({"solve": {"solver": "cg"}}, "parameter 'solve' must be a Solve, got {'solver': 'cg'}"),
         ({"solve": Solve("cg", 1.0), "mass": 1}, "parameter 'noise' of stage loose is missing"),
     ],
@@ -219,7 +219,7 @@ def test_dataclass_parameters_are_checked_where_they_are_declared() -> None:
 def test_mistakes_with_dataclass_parameters_are_named(parameters: dict[str, Any], message: str) -> None:
     w = Workflow("w")
     source = w.add(toys.field, place=Place(over={"config": ["a"]}))
-    with pytest.raises(UserError, match=message):
+    with pytest.raises(InputError, match=message):
         w.add(
             grouped,
             source,

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import toy_stages as toys
 
-from pipeline import At, Dims, Outcome, Place, Store, UserError, Workflow, open_result, verify
+from pipeline import At, Dims, InputError, Outcome, Place, Store, Workflow, open_result, verify
 from pipeline.declare.stage import stage
 from pipeline.store.group import PIECE_BYTES, array_digest
 from pipeline.store.store import DamagedChunkError
@@ -172,7 +172,7 @@ class Empty(NamedTuple):
 @pytest.mark.parametrize(
     ("result", "message"),
     [
-        (Misspelt, r"pieces of output 'values' along 'sight', which it does not name; did you mean 'site'"),
+        (Misspelt, r"pieces of output 'values' along 'sight', which it does not name: did you mean 'site'"),
         (Empty, "must have at least 1 entry along 'site', got 0"),
     ],
 )
@@ -181,5 +181,5 @@ def test_pieces_that_do_not_fit_are_refused(result: type, message: str) -> None:
         raise AssertionError
 
     broken.__annotations__["return"] = result
-    with pytest.raises(UserError, match=message):
+    with pytest.raises(InputError, match=message):
         stage(version="1", over=("config",))(broken)

@@ -13,10 +13,10 @@ import toy_stages as toys
 from executions import Executions
 
 from pipeline import (
+    InputError,
     Outcome,
     Place,
     Store,
-    UserError,
     Workflow,
     collect_garbage,
     export_hdf5,
@@ -92,7 +92,7 @@ def test_an_incomplete_result_is_refused_or_read_in_part(compute: Compute, store
         c for c in plan(w, store).chunks if c.node.name == "loops" and c.coordinates["noise"] == (2, 3)
     )
     store.remove("loops", missing.key)
-    with pytest.raises(UserError, match=r"result 'loops' has 3 of 4 chunks.*partial=True"):
+    with pytest.raises(InputError, match=r"result 'loops' has 3 of 4 chunks.*partial=True"):
         open_result(store, "loops")
     data = open_result(store, "loops", partial=True)
     assert np.isnan(data.total.sel(config="a", noise=2))
@@ -101,15 +101,15 @@ def test_an_incomplete_result_is_refused_or_read_in_part(compute: Compute, store
 
 def test_unknown_and_ambiguous_names_are_refused(compute: Compute, store: Store, tmp_path: Path) -> None:
     compute(workflow("one"))
-    with pytest.raises(UserError, match="no result named 'loop'; did you mean 'loops'"):
+    with pytest.raises(InputError, match="no result named 'loop': did you mean 'loops'"):
         open_result(store, "loop")
     compute(workflow("two", mass=0.25))
     with pytest.raises(
-        UserError, match="'loops' may be loops of workflow one, loops of workflow two: say which"
+        InputError, match="'loops' may be loops of workflow one, loops of workflow two: say which"
     ):
         open_result(store, "loops")
     assert json.loads(open_result(store, "loops", workflow="two").attrs["parameters"]) == {"mass": 0.25}
-    with pytest.raises(UserError, match="there is no store at"):
+    with pytest.raises(InputError, match="there is no store at"):
         open_result(tmp_path / "nowhere", "loops")
 
 
@@ -120,7 +120,7 @@ def test_a_result_may_be_called_by_its_stage(compute: Compute, store: Store) -> 
     assert open_result(store, "field").attrs["node"] == "gauge"
     w.add(toys.field, place=Place(name="other", over={"config": ["a"]}), scale=2.0)
     compute(w)
-    with pytest.raises(UserError, match="gauge of workflow demo, other of workflow demo: say which"):
+    with pytest.raises(InputError, match="gauge of workflow demo, other of workflow demo: say which"):
         open_result(store, "field")
     assert open_result(store, field).attrs["node"] == "gauge"
 
@@ -134,7 +134,7 @@ def test_export_to_hdf5(compute: Compute, store: Store, tmp_path: Path) -> None:
         assert [label.decode() for label in file["config"]] == ["a", "b"]
         assert file.attrs["stage"] == "loops"
     assert export_hdf5(store, "loops", tmp_path / "new" / "folder" / "loops.h5").exists()
-    with pytest.raises(UserError, match="cannot write"):
+    with pytest.raises(InputError, match="cannot write"):
         export_hdf5(store, "loops", path / "loops.h5")
     assert [item.name for item in tmp_path.glob("*.h5")] == ["loops.h5"]
 
@@ -151,7 +151,7 @@ def test_export_of_a_damaged_chunk_is_one_message(
             content = json.loads((group / "zarr.json").read_text())
             del content["attributes"]["arrays"]["mean"]
             (group / "zarr.json").write_text(json.dumps(content))
-    with pytest.raises(UserError, match=r"chunk mean/\w+ of store .* is damaged"):
+    with pytest.raises(InputError, match=r"chunk mean/\w+ of store .* is damaged"):
         export_hdf5(store, "mean", tmp_path / "mean.h5")
     assert list(tmp_path.glob("*.h5*")) == []
 
@@ -174,17 +174,17 @@ def test_garbage_is_what_no_workflow_reaches(compute: Compute, executed: Executi
 
 
 def test_garbage_is_not_collected_blindly(compute: Compute, store: Store) -> None:
-    with pytest.raises(UserError, match="needs the workflows"):
+    with pytest.raises(InputError, match="needs the workflows"):
         collect_garbage(store, [])
-    with pytest.raises(UserError, match="there is no store"):
+    with pytest.raises(InputError, match="there is no store"):
         collect_garbage(store, [workflow()])
     compute(workflow())
-    with driver_lock(store, "run-1"), pytest.raises(UserError, match="is driven by run run-1"):
+    with driver_lock(store, "run-1"), pytest.raises(InputError, match="is driven by run run-1"):
         collect_garbage(store, [workflow()])
 
 
 def test_status(compute: Compute, store: Store) -> None:
-    with pytest.raises(UserError, match="there is no store"):
+    with pytest.raises(InputError, match="there is no store"):
         status(store)
     compute(workflow())
     found = status(store)

@@ -11,7 +11,7 @@ import pytest
 import toy_stages as toys
 from executions import Executions
 
-from pipeline import At, Cost, Outcome, Place, Store, UserError, Workflow, open_result, plan, run, verify
+from pipeline import At, Cost, InputError, Outcome, Place, Store, Workflow, open_result, plan, run, verify
 from pipeline.reading.verification import Damage
 from pipeline.running.clusters.address import Address
 from pipeline.running.clusters.local import Local
@@ -182,7 +182,7 @@ def test_a_task_beyond_the_machines_memory_is_refused_before_any_work(
     message = (
         r"node 'fragile' needs 94 GB of memory \(projected\), but this machine has 8 GB: make its blocks"
     )
-    with pytest.raises(UserError, match=message):
+    with pytest.raises(InputError, match=message):
         run(plan(w, store), store, cluster="local")
     assert not store.path.exists()
     assert shortage(plan(w, store), Address("tcp://elsewhere:8786")) == ""
@@ -243,14 +243,14 @@ def test_a_chunk_that_kills_its_workers_is_reported_and_the_others_end(
 def test_a_resource_that_nobody_offers_is_refused(compute: Compute, store: Store) -> None:
     w = Workflow("greedy")
     w.add(toys.greedy, place=Place(over={"config": ["a"]}))
-    with pytest.raises(UserError, match=r"Resources\(device=2\), but no worker .* more than device=1"):
+    with pytest.raises(InputError, match=r"Resources\(device=2\), but no worker .* more than device=1"):
         compute(w)
 
 
 def test_a_plan_for_another_backend_is_refused(store: Store, cluster: Address) -> None:
     w = Workflow("chain")
     w.add(toys.chain, place=Place(over={"config": ["a"]}))
-    with pytest.raises(UserError, match="plan is for backend 'cuda', the cluster's is 'cpu'"):
+    with pytest.raises(InputError, match="plan is for backend 'cuda', the cluster's is 'cpu'"):
         run(plan(w, store, backend="cuda"), store, cluster=cluster)
 
 

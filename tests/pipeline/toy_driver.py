@@ -7,7 +7,7 @@ from pathlib import Path
 
 import toy_stages as toys
 
-from pipeline import Place, Store, UserError, Workflow, plan, run
+from pipeline import InputError, Place, Store, Workflow, plan, run
 from pipeline.running.clusters.local import Local
 
 CONFIGS = ("a", "b", "c")
@@ -39,7 +39,7 @@ def main(store_path: str, *options: str) -> int:
     try:
         work = long_workflow() if "long" in given else workflow()
         outcome = run(plan(work, store), store, cluster=cluster, time_limit=limit, grace=2.0)
-    except UserError as error:
+    except InputError as error:
         print(error, file=sys.stderr)
         return 2
     print(outcome.table())

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stages.lqcd.lattice.errors import InputError
+from quarkline.errors import InputError
 from workflows.g2_disconnected.schema import G2Disconnected, read_g2_disconnected
 from workflows.parameter_file import read_parameter_file
 

@@ -16,8 +16,8 @@ import numpy as np
 import psutil
 
 from pipeline.worker.energy import Meter, energy_meter
+from quarkline.errors import InputError
 from stages.lqcd.kernels.dispatch import Array, Kernels
-from stages.lqcd.lattice.errors import InputError
 
 Work = Callable[[], object]
 

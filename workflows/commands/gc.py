@@ -23,7 +23,7 @@ def gc(
 
     Example: quarkline gc --dry-run workflows/g2_disconnected.yaml
     """
-    from pipeline import Store, UserError, collect_garbage
+    from pipeline import InputError, Store, collect_garbage
     from pipeline.reading.garbage import BACKENDS
     from workflows.catalogue import load_project
     from workflows.rounds import visited
@@ -31,7 +31,7 @@ def gc(
     projects = [load_project(path) for path in workflows]
     folders = {store or project.store for project in projects}
     if len(folders) > 1:
-        raise UserError(f"these workflows use {len(folders)} stores: say which one, --store FOLDER")
+        raise InputError(f"these workflows use {len(folders)} stores: say which one, --store FOLDER")
     kept = Store(folders.pop())
     reached = [
         each.project.workflow

@@ -74,10 +74,10 @@ def publish(project: Project, store: Store) -> Path:
 @contextmanager
 def writing_into(folder: Path) -> Iterator[Path]:
     """Makes the folder; what the file system refuses is a mistake of the user's."""
-    from pipeline import UserError
+    from pipeline import InputError
 
     try:
         folder.mkdir(parents=True, exist_ok=True)
         yield folder.absolute()
     except OSError as error:
-        raise UserError(f"cannot write into {folder.absolute()}: {error.strerror or error}") from error
+        raise InputError(f"cannot write into {folder.absolute()}: {error.strerror or error}") from error

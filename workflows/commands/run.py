@@ -78,13 +78,13 @@ def run(
 
 
 def _cluster(name: str, workers: int | None) -> Cluster:
-    from pipeline import UserError
+    from pipeline import InputError
     from pipeline.running.clusters.choose import choose
 
     try:
         return choose(name, **({} if workers is None else {"workers": workers}))
     except TypeError:
-        raise UserError(
+        raise InputError(
             f"--workers {workers}: the workers of {name} are started elsewhere; leave it out"
         ) from None
 

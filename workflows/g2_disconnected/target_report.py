@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pipeline import Store, UserError, open_result
+from pipeline import InputError, Store, open_result
 from pipeline.planning.manifest import manifests
 from pipeline.reading.account import accounts
 from pipeline.reading.report import Section, Table, table_text
@@ -39,7 +39,7 @@ def target_lines(store: Store) -> list[str]:
                 found, parameters = allocation_in(store, manifest.workflow)
                 lines += [outcome(found, parameters)]
                 rows = rounds(found, seconds_of_loops(store, manifest.workflow))
-            except UserError:
+            except InputError:
                 rows = rounds_before(earlier)
             lines.append(table_text(Table(["round", *COLUMNS], rows, digits=3)))
     return lines

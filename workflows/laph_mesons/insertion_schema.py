@@ -7,8 +7,8 @@ from typing import Annotated
 
 from pydantic import Field, field_validator
 
+from quarkline.errors import InputError
 from stages.lqcd.dirac.displacement import steps_of
-from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import Lattice
 from workflows.mesons.schema import Times, Triples
 from workflows.parameter_file import Location, Section

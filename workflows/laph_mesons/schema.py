@@ -7,12 +7,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from quarkline.errors import InputError
 from stages.distillation.laplace_eigenvectors import DTYPES
 from stages.ensemble.smeared_links import check_weights
 from stages.lqcd.distillation.laph_dilution import LaphDilution, Subsets
 from stages.lqcd.eigen.rounding import check_reachable
 from stages.lqcd.kernels.gamma import SPINS
-from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.spectroscopy.operators import BASES, MesonOperator, words_of
 from workflows.g2_disconnected.noise_schema import Seed

@@ -138,12 +138,15 @@ def add_sources(
         options = section.smearing.model_dump()
     if section.noise:
         options = {"seed": section.noise.seed}
-    if work.files:
-        options = {"files": {"path": work.files}}
     return workflow.add(
         getattr(source_stages, f"{section.kind}_sources"),
         configuration,
-        place=Place(name=name, over={"source": work.sources}, chunk={"source": section.chunk}),
+        place=Place(
+            name=name,
+            over={"source": work.sources},
+            chunk={"source": section.chunk},
+            files={"path": work.files} if work.files else {},
+        ),
         **options,
     )
 

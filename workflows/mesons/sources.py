@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from glob import glob
 from pathlib import Path
 
-from stages.lqcd.lattice.errors import InputError
+from quarkline.errors import InputError
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.spectroscopy.quark_sources import first_time, read_source
 from workflows.mesons.schema import SourceSection

@@ -8,8 +8,8 @@ from glob import glob
 from pathlib import Path
 
 from pipeline import Cost, Node, Place, Workflow
+from quarkline.errors import InputError
 from stages.ensemble.configuration import file_configuration, heatbath_configuration
-from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.formats import read_extents
 from stages.lqcd.lattice.geometry import Lattice
 from workflows.g2_disconnected.schema import Ensemble, Heatbath, refuse

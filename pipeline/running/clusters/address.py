@@ -9,8 +9,8 @@ from pathlib import Path
 
 from distributed import Client
 
-from pipeline.declare.errors import UserError
 from pipeline.running.clusters import Demand
+from quarkline.errors import InputError
 
 TIMEOUT = 10.0
 """Seconds to wait for the scheduler to answer."""
@@ -42,11 +42,12 @@ class Address:
             yield client
 
     def _connect(self) -> Client:
+        by_address = "://" in self.where
+        if not by_address and not Path(self.where).is_file():
+            raise InputError(f"cluster {self.where!r} is neither an address (tcp://host:port) nor a file")
         try:
-            if "://" in self.where:
+            if by_address:
                 return Client(self.where, timeout=TIMEOUT, set_as_default=False)
-            if not Path(self.where).is_file():
-                raise UserError(f"cluster {self.where!r} is neither an address (tcp://host:port) nor a file")
             return Client(scheduler_file=self.where, timeout=TIMEOUT, set_as_default=False)
         except (OSError, ValueError) as error:
-            raise UserError(f"no Dask scheduler answers at {self.where}: {error}") from error
+            raise InputError(f"no Dask scheduler answers at {self.where}: {error}") from error

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from pipeline.declare.errors import UserError, suggestion
 from pipeline.running.clusters import Cluster
+from quarkline.errors import InputError, suggestion
 
 KINDS = ("local", "cuda", "slurm")
 
@@ -15,7 +15,7 @@ def choose(name: str, **options: Any) -> Cluster:
     """The cluster of that name with its options; anything with `://` and any file is an existing cluster's.
 
     Raises:
-        UserError: no such cluster.
+        InputError: no such cluster.
     """
     if "://" in name or Path(name).is_file():
         from pipeline.running.clusters.address import Address
@@ -33,7 +33,7 @@ def choose(name: str, **options: Any) -> Cluster:
         from pipeline.running.clusters.slurm import Slurm
 
         return Slurm(**options)
-    raise UserError(
+    raise InputError(
         f"no cluster {name!r}{suggestion(name, KINDS)} "
         "(a cluster that runs already: tcp://host:port or the path of its scheduler file)"
     )

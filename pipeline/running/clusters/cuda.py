@@ -10,9 +10,9 @@ from typing import Any
 from dask.system import CPU_COUNT
 from distributed import Client
 
-from pipeline.declare.errors import UserError
 from pipeline.running.clusters import Demand, Devices
 from pipeline.running.clusters.local import started, worker_environment
+from quarkline.errors import InputError
 
 INSTALL = "pip install 'quarkline[cuda13]' (or [cuda12])"
 
@@ -37,7 +37,7 @@ class Cuda:
         """Those of this machine; None where it has none. Asking takes no memory of a GPU."""
         try:
             found = _device_count()
-        except UserError:
+        except InputError:
             return None
         from cupy.cuda.runtime import getDeviceProperties
 
@@ -50,7 +50,7 @@ class Cuda:
         devices = _device_count()
         wanted = devices if self.workers is None else self.workers
         if not 1 <= wanted <= devices:
-            raise UserError(f"workers={wanted}, but this machine has {devices} GPUs, one worker each")
+            raise InputError(f"workers={wanted}, but this machine has {devices} GPUs, one worker each")
         workers = min(wanted, demand.of_use)
         environment = worker_environment(max(1, CPU_COUNT // workers), self.backend)
         options = {"n_workers": workers, "threads_per_worker": 1, "resources": {"device": 1}}
@@ -63,7 +63,7 @@ def _cluster_class() -> Any:
     try:
         from dask_cuda import LocalCUDACluster
     except ImportError as error:
-        raise UserError(f"the cuda cluster needs dask-cuda ({error}): {INSTALL}") from error
+        raise InputError(f"the cuda cluster needs dask-cuda ({error}): {INSTALL}") from error
     return LocalCUDACluster
 
 
@@ -71,8 +71,8 @@ def _device_count() -> int:
     try:
         import cupy
     except ImportError as error:
-        raise UserError(f"the cuda cluster needs CuPy ({error}): {INSTALL}") from error
+        raise InputError(f"the cuda cluster needs CuPy ({error}): {INSTALL}") from error
     try:
         return int(cupy.cuda.runtime.getDeviceCount())
     except cupy.cuda.runtime.CUDARuntimeError as error:
-        raise UserError(f"no usable GPU on this machine ({error}): use the local cluster") from error
+        raise InputError(f"no usable GPU on this machine ({error}): use the local cluster") from error

@@ -14,11 +14,11 @@ from dask.system import CPU_COUNT
 from distributed import Client, LocalCluster
 from distributed.system import MEMORY_LIMIT
 
-from pipeline.declare.errors import UserError
 from pipeline.running.clusters import Demand
 from pipeline.running.monitor import Monitor
 from pipeline.worker.host_memory import REUSING
 from pipeline.worker.watchdog import Watchdog
+from quarkline.errors import InputError
 
 ALLOWED_DEATHS = 2
 """Workers that may die under a task before it is set aside."""
@@ -62,7 +62,7 @@ class Local:
     @contextmanager
     def open(self, demand: Demand) -> Iterator[Client]:
         if self.workers is not None and self.workers < 1:
-            raise UserError(f"workers must be at least 1, got {self.workers}")
+            raise InputError(f"workers must be at least 1, got {self.workers}")
         workers = min(self.workers, demand.of_use) if self.workers else default_workers(CPU_COUNT, demand)
         options: dict[str, Any] = {"n_workers": workers, "threads_per_worker": 1, "resources": {"device": 1}}
         environment = worker_environment(max(1, CPU_COUNT // workers), self.backend)

@@ -9,11 +9,11 @@ from typing import Any
 
 from distributed import Client
 
-from pipeline.declare.errors import UserError
 from pipeline.running.clusters import Demand
 from pipeline.running.clusters.local import worker_environment
 from pipeline.running.monitor import Monitor
 from pipeline.worker.watchdog import PATIENCE, Watchdog
+from quarkline.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def _cluster_class() -> Any:
     try:
         from dask_jobqueue import SLURMCluster
     except ImportError as error:
-        raise UserError(
+        raise InputError(
             f"the slurm cluster needs dask-jobqueue ({error}): pip install 'quarkline[slurm]'"
         ) from error
     return SLURMCluster

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple, Self
 
 from stages.lqcd.kernels.gamma import SPINS
-from stages.lqcd.lattice.errors import InputError
+from stages.lqcd.lattice.errors import InputError, suggestion
 
 INTERLACE = re.compile(r"interlace-([1-9]\d*)")
 
@@ -48,9 +47,7 @@ class LaphDilution:
         """From a parameter file's ``{time: full, spin: full, eigenvector: interlace-8}``; None is none."""
         for name in options or {}:
             if name not in INDICES:
-                close = difflib.get_close_matches(str(name), INDICES, 1)
-                hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(INDICES)}"
-                raise InputError(f"unknown dilution option {name!r}: {hint}")
+                raise InputError(f"unknown dilution option {name!r}{suggestion(name, INDICES)}")
         return cls(**(options or {}))
 
     def subsets(self, time_extent: int, eigenvectors: int) -> Subsets:

@@ -1,5 +1,4 @@
-"""The one error a user's mistake raises."""
+"""The error of a user's mistake, by the library's own path."""
 
-
-class InputError(ValueError):
-    """Bad input: the message names the thing, its value, and the remedy, and fits on a line or two."""
+from quarkline.errors import InputError as InputError
+from quarkline.errors import suggestion as suggestion

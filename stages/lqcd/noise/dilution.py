@@ -10,7 +10,6 @@ one each do. So a subset always lies on one parity, and what is listed here is p
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -20,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.lqcd.kernels.dispatch import Array, array_module
-from stages.lqcd.lattice.errors import InputError
+from stages.lqcd.lattice.errors import InputError, suggestion
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice, T
 from stages.lqcd.noise.vectors import COLOURS
 
@@ -70,9 +69,7 @@ class Dilution:
         """From a parameter file's ``{color: true, time: 4, displacement: 2}``; None is no dilution."""
         for name in options or {}:
             if name not in OPTIONS:
-                close = difflib.get_close_matches(str(name), OPTIONS, 1)
-                hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(OPTIONS)}"
-                raise InputError(f"unknown dilution option {name!r}: {hint}")
+                raise InputError(f"unknown dilution option {name!r}{suggestion(name, OPTIONS)}")
         return cls(**(options or {}))
 
     def check(self, lattice: Lattice) -> None:

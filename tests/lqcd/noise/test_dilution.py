@@ -106,7 +106,7 @@ def test_columns_sum_to_the_noise_whatever_the_block(block):
             r"dilution.displacement = 3 does not divide every extent of the lattice 4x8x12x16.* 4$",
         ),
         ({"colour": True}, r"unknown dilution option 'colour': did you mean 'color'\?"),
-        ({"spin": True}, r"unknown dilution option 'spin': known: color, time, displacement"),
+        ({"spin": True}, r"unknown dilution option 'spin'; known: color, time, displacement"),
         ({"color": 3}, r"dilution.color must be true or false, got 3"),
         ({"time": "all"}, r"dilution.time must be a number of slices, or 'full', at least 1, got 'all'"),
         ({"time": 0}, r"at least 1, got 0"),

@@ -1,0 +1,1 @@
+"""What both sides of the wall between engine and library share. It imports neither."""

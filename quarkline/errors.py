@@ -1,0 +1,28 @@
+"""The one error that a user's mistake raises, in the engine, the library and the workflows alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Set
+from difflib import get_close_matches
+
+
+class InputError(ValueError):
+    """A user's mistake: the message names the thing, its value, the limit and the remedy."""
+
+
+def nearest(word: object, known: Iterable[str]) -> str | None:
+    """The known word that a misspelt one most resembles, None if none is close."""
+    return next(iter(get_close_matches(str(word), list(known), n=1)), None)
+
+
+def suggestion(word: object, known: Iterable[str], mark: str = "'") -> str:
+    """`": did you mean 'mass'?"` for a misspelt word, the list of what is known otherwise,
+    in its own order or, for a set, sorted.
+
+    Args:
+        mark: what stands on both sides of the suggested word.
+    """
+    names = sorted(known) if isinstance(known, Set) else list(known)
+    if close := nearest(word, names):
+        return f": did you mean {mark}{close}{mark}?"
+    return f"; known: {', '.join(names)}" if names else ""
