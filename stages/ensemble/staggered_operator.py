@@ -25,6 +25,19 @@ def hisq_links(gauge: GaugeLinks, *, at: At, boundary: str, naik_epsilon: float)
 
 
 @stage(version="1", over=("config",), transient=True, resident=True)
+def asqtad_links(gauge: GaugeLinks, *, at: At, boundary: str, u0: float) -> StaggeredDslash:
+    """D with asqtad links in MILC's normalisation, made once per configuration and worker.
+
+    u0: tadpole factor, the fourth root of the ensemble's mean plaquette. The one-link path carries no power
+    of it, so that masses are MILC's: u0 times those of an action of links U / u0. Raises InputError.
+    """
+    links = on_device(gauge.links, at.backend)
+    asqtad = hisq.asqtad_links(links, gauge.lattice, boundary=boundary, u0=u0)
+    at.record(reunitarisation_deviation=asqtad.deviation)
+    return StaggeredDslash(asqtad)
+
+
+@stage(version="1", over=("config",), transient=True, resident=True)
 def naive_links(gauge: GaugeLinks, *, at: At, boundary: str) -> StaggeredDslash:
     """D of the unimproved staggered operator, whose one-link current is conserved. Raises InputError."""
     made = hisq.naive_links(on_device(gauge.links, at.backend), gauge.lattice, boundary=boundary)

@@ -7,7 +7,7 @@ from dense import TINY, DenseSolver, dense_propagator, hop_traces, random_links
 from stages.lqcd.dirac.staggered import StaggeredDslash
 from stages.lqcd.estimators.exact import exact_loops
 from stages.lqcd.estimators.trace import LoopTrace, current_links
-from stages.lqcd.gauge.hisq import hisq_links, naive_links
+from stages.lqcd.gauge.hisq import asqtad_links, hisq_links, naive_links
 from stages.lqcd.kernels import reference
 from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import Lattice
@@ -30,8 +30,21 @@ def hisq():
     return hisq_links(random_links(TINY, 3101), TINY, boundary="antiperiodic", naik_epsilon=0.0)
 
 
+@pytest.fixture(scope="module")
+def asqtad():
+    return asqtad_links(random_links(TINY, 3101), TINY, boundary="antiperiodic", u0=0.87)
+
+
 @pytest.mark.parametrize(
-    ("action", "choice"), [("naive", "thin"), ("hisq", "thin"), ("hisq", "smeared"), ("hisq", "fat")]
+    ("action", "choice"),
+    [
+        ("naive", "thin"),
+        ("asqtad", "thin"),
+        ("asqtad", "fat"),
+        ("hisq", "thin"),
+        ("hisq", "smeared"),
+        ("hisq", "fat"),
+    ],
 )
 def test_current_and_condensate_equal_those_of_the_dense_inverse(action, choice, request):
     links = request.getfixturevalue(action)
