@@ -1,0 +1,76 @@
+"""What docs/extending.md shows runs as shown: its files are written to a folder, its snippets executed."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "extending.md").read_text()
+
+
+class Code(NamedTuple):
+    """A fenced block of the page: its language, the file that its first line names, and its text."""
+
+    language: str
+    file: str | None
+    text: str
+
+
+def blocks() -> list[Code]:
+    named = re.compile(r"(?:#|//) (\S+\.\w+)\n")
+    found = re.findall(r"^```(\w+)\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+    matches = [(language, named.match(text), text) for language, text in found]
+    return [Code(language, match and match[1], text) for language, match, text in matches]
+
+
+FILES = [code for code in blocks() if code.file]
+SNIPPETS = [code.text for code in blocks() if code.language == "python" and not code.file]
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder with the page's own package, importable here and by workers, in which the test runs."""
+    for code in FILES:
+        if code.file and not (ROOT / code.file).exists():
+            (tmp_path / code.file).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / code.file).write_text(code.text)
+    (tmp_path / "polyakov" / "__init__.py").write_text("")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
+    yield tmp_path
+    for name in [name for name in sys.modules if name.split(".")[0] == "polyakov"]:
+        del sys.modules[name]
+
+
+def execute(code: str) -> dict[str, Any]:
+    names: dict[str, Any] = {}
+    exec(compile(code, "docs/extending.md", "exec", dont_inherit=True), names)
+    return names
+
+
+def test_a_stage_as_a_function(package: Path) -> None:
+    names = execute(SNIPPETS[0])
+    links, lattice = names["gauge"].links, names["gauge"].lattice
+    start, ahead = np.arange(lattice.half_volume), lattice.neighbour(0, 3, 1)
+    product = links[3, 0, start] @ links[3, 1, ahead]
+    trace = np.einsum("xaa->x", product).mean() / 3
+    np.testing.assert_allclose(names["loop"], [trace.real, trace.imag], rtol=1e-13)
+
+
+def test_stages_wired_by_hand(package: Path) -> None:
+    names = execute(SNIPPETS[1])
+    assert names["outcome"].exit_status == 0
+    assert list(names["average"].part.values) == ["re", "im"]
+    loops = names["open_result"](names["store"], "polyakov_loop").loop
+    np.testing.assert_allclose(names["average"].loop, loops.mean("config"), rtol=1e-14)
+    np.testing.assert_allclose(names["average"].error, loops.std("config", ddof=1) / np.sqrt(3), rtol=1e-12)
+    cost = names["loop"].cost
+    assert cost.memory == 5.5 * 128 * 144 and cost.stored > 0
