@@ -13,16 +13,18 @@ from pipeline import At, Dims, Resources, stage
 from stages.distillation.laplace_eigenvectors import LaplaceBasis
 from stages.distillation.perambulator import free_bytes
 from stages.lqcd.dirac.wilson import WilsonOperator
+from stages.lqcd.dirac.wilson_schur import WilsonSchur
 from stages.lqcd.distillation.columns import FullColumns
 from stages.lqcd.distillation.generalised_perambulators import Ends, generalised_perambulators
 from stages.lqcd.distillation.insertions import Insertions
 from stages.lqcd.distillation.projected import library
 from stages.lqcd.kernels.gamma import SPINS
 from stages.lqcd.multigrid.hierarchy import Hierarchy
+from stages.lqcd.solvers.even_odd import EvenOdd
+from stages.lqcd.solvers.named import Solve
 from stages.lqcd.spectroscopy.gammas import NAMES
-from stages.lqcd.spectroscopy.methods import make_method
-from stages.mesons.propagator import record
 from stages.shared.kernel_choices import recorded_choices
+from stages.shared.solve_record import record_solves
 
 
 class CurrentInsertion(NamedTuple):
@@ -93,16 +95,19 @@ def current_insertion(
     """
     ends = Ends(columns, tuple(separations))
     insertions = Insertions(operator.lattice, tuple(momenta), tuple(displacements))
-    method = make_method(solver, precision, tolerance, max_iterations, hierarchy)
+    solve = Solve(solver, tolerance, precision, max_iterations, block)
+    method = EvenOdd(solve.of_regular(hierarchy), WilsonSchur)
     free = partial(free_bytes, library(operator))
     with recorded_choices(at):
-        result, made = generalised_perambulators(
+        result, statistics = generalised_perambulators(
             operator, basis.vectors, ends, insertions, method, block, free, lambda *done: at.progress(*done)
         )
-    record(at, solver, precision, made)
+    record_solves(at, solve, statistics)
     k = columns.eigenvectors
     spinors = result.reshape(*result.shape[:-2], SPINS, k, SPINS, k)
-    residual, full_residual = (_by_line(found, ends) for found in (made.residual, made.full_residual))
+    residual, full_residual = (
+        _by_line(blocks, ends) for blocks in (statistics.residual, statistics.full_residual)
+    )
     return CurrentInsertion(
         spinors,
         np.array(columns.source_times),
@@ -114,9 +119,9 @@ def current_insertion(
     )
 
 
-def _by_line(found: Sequence[NDArray[np.float64]], ends: Ends) -> tuple[NDArray, NDArray]:
+def _by_line(blocks: Sequence[NDArray[np.float64]], ends: Ends) -> tuple[NDArray, NDArray]:
     """Of the blocks of `ends.times`: those of the sources, and those of the sinks of each line."""
-    residuals = np.concatenate(found).reshape(len(ends.times), SPINS, -1)
+    residuals = np.concatenate(blocks).reshape(len(ends.times), SPINS, -1)
     sources, sinks = (
         [ends.times.index(time) for time in times]
         for times in (ends.sources.source_times, ends.sinks.ravel().tolist())

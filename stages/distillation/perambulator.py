@@ -12,14 +12,16 @@ from numpy.typing import NDArray
 from pipeline import At, Dims, Resources, stage
 from stages.distillation.laplace_eigenvectors import LaplaceBasis
 from stages.lqcd.dirac.wilson import WilsonOperator
+from stages.lqcd.dirac.wilson_schur import WilsonSchur
 from stages.lqcd.distillation.columns import Columns, FullColumns, StochasticColumns
 from stages.lqcd.distillation.projected import library, projected_solutions
 from stages.lqcd.eigen.memory import available_bytes
 from stages.lqcd.kernels.gamma import SPINS
 from stages.lqcd.multigrid.hierarchy import Hierarchy
-from stages.lqcd.spectroscopy.methods import make_method
-from stages.mesons.propagator import record
+from stages.lqcd.solvers.even_odd import EvenOdd
+from stages.lqcd.solvers.named import Solve
 from stages.shared.kernel_choices import recorded_choices
+from stages.shared.solve_record import record_solves
 
 PROJECTION_SHARE = 0.5
 """Of the memory that is free after a solve, what products of solutions may take."""
@@ -133,14 +135,15 @@ def _solve(
     block: int,
 ) -> tuple[NDArray[np.complex128], NDArray[np.float64], NDArray[np.float64]]:
     """Projections ``[time, spin, eigenvector, column]``, and both residuals of each column."""
-    method = make_method(solver, precision, tolerance, max_iterations, hierarchy)
+    solve = Solve(solver, tolerance, precision, max_iterations, block)
+    method = EvenOdd(solve.of_regular(hierarchy), WilsonSchur)
     free = partial(free_bytes, library(operator))
     with recorded_choices(at):
-        result, made = projected_solutions(
+        result, statistics = projected_solutions(
             operator, basis.vectors, columns, method, block, free, lambda *done: at.progress(*done)
         )
-    record(at, solver, precision, made)
-    return result, np.concatenate(made.residual), np.concatenate(made.full_residual)
+    record_solves(at, solve, statistics)
+    return result, np.concatenate(statistics.residual), np.concatenate(statistics.full_residual)
 
 
 def free_bytes(xp: ModuleType) -> int:

@@ -19,17 +19,15 @@ from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import DIRECTIONS, EVEN, ODD, PARITIES
 from stages.lqcd.noise import Dilution, noise_vectors
 from stages.lqcd.noise.probing import probed
-from stages.lqcd.solvers.block_cgrq import BlockCGrQ
-from stages.lqcd.solvers.cg import BatchedCG
 from stages.lqcd.solvers.deflation import DeflatedSolver, StaggeredDeflation
 from stages.lqcd.solvers.krylov import KrylovSolver
+from stages.lqcd.solvers.named import Solve
 from stages.shared.kernel_choices import recorded_choices
+from stages.shared.solve_record import record_solves
 
 FLAVOURS = ("light", "strange", "light - strange")
-SOLVERS: dict[str, type[KrylovSolver]] = {"block_cgrq": BlockCGrQ, "batched_cg": BatchedCG}
 LABELS = {"direction": DIRECTIONS, "parity": PARITIES}
 FLAVOUR_LABELS = {"flavour": FLAVOURS, **LABELS}
-INNER = {"double": None, "double-single": "single"}
 
 
 class CurrentLoops(NamedTuple):
@@ -95,12 +93,12 @@ def current_loops(
     and tolerances are relative to (1 - P) eta. Raises InputError, and NotConverged where a solve misses its
     tolerance.
     """
-    made = make_solver(solver, precision, tolerance, max_iterations)
-    trace = loop_trace(dslash, mass, current_links, made, deflation, deflated_noise)
+    solve = Solve(solver, tolerance, precision, max_iterations, block)
+    trace = loop_trace(dslash, mass, current_links, solve.of_positive(), deflation, deflated_noise)
     vectors = sources(dslash, at, seed, noise)
     with recorded_choices(at):
         loops = stochastic_loops(trace, vectors, Dilution.parse(dilution), block, progress_of(at, trace))
-    record(at, solver, precision, trace)
+    _record(at, solve, trace)
     return CurrentLoops(*by_probe(loops, at))
 
 
@@ -136,14 +134,14 @@ def split_even_loops(
     is solved gives the plain difference as well: entries 0 - 1 along `flavour`, beside entry 2
     (`stages.lqcd.estimators.split_even`). Raises as `current_loops`.
     """
-    made = make_solver(solver, precision, tolerance, max_iterations)
-    deflate = (deflation, deflated_noise)
-    traces = [loop_trace(dslash, mass, current_links, made, *deflate) for mass in (light, strange)]
+    solve = Solve(solver, tolerance, precision, max_iterations, block)
+    common = (current_links, solve.of_positive(), deflation, deflated_noise)
+    traces = [loop_trace(dslash, mass, *common) for mass in (light, strange)]
     vectors = sources(dslash, at, seed, noise)
     with recorded_choices(at):
         report = progress_of(at, *traces)
         loops = stochastic_loops(SplitEvenTrace(*traces), vectors, Dilution.parse(dilution), block, report)
-    record(at, solver, precision, *traces)
+    _record(at, solve, *traces)
     return FlavourLoops(*by_probe(loops, at))
 
 
@@ -177,19 +175,12 @@ def exact_loops(
 
     Raises InputError above 6^4 sites.
     """
-    trace = loop_trace(dslash, mass, current_links, make_solver(solver, precision, tolerance, max_iterations))
+    solve = Solve(solver, tolerance, precision, max_iterations, block)
+    trace = loop_trace(dslash, mass, current_links, solve.of_positive())
     with recorded_choices(at):
         loops = exact_trace(trace, array_module(dslash.links.thin), block, progress_of(at, trace))
-    record(at, solver, precision, trace)
+    _record(at, solve, trace)
     return ExactLoops(loops.current[0], loops.density[0])
-
-
-def make_solver(name: str, precision: str, tolerance: float, max_iterations: int) -> KrylovSolver:
-    """The solver that a parameter file names. Raises InputError."""
-    for kind, value, known in (("solver", name, SOLVERS), ("precision", precision, INNER)):
-        if value not in known:
-            raise InputError(f"{kind} must be one of {', '.join(known)}, got {value!r}")
-    return SOLVERS[name](tolerance, max_iterations, INNER[precision])
 
 
 def loop_trace(
@@ -231,29 +222,14 @@ def progress_of(at: At, *traces: LoopTrace) -> Progress:
     """Reports blocks done, with the iterations of the latest and the largest residual so far."""
 
     def report(done: int, total: int) -> None:
-        iterations = traces[0].record.iterations[-1]
-        residual = max(trace.record.residual for trace in traces)
+        iterations = traces[0].statistics.iterations[-1]
+        residual = max(trace.statistics.residual_max for trace in traces)
         at.progress(done, total, iterations=iterations, residual=residual)
 
     return report
 
 
-def record(at: At, solver: str, precision: str, *traces: LoopTrace) -> None:
-    """Keeps with the chunk how it was solved; residuals are the largest of all right-hand sides.
-
-    traces: of one mass each.
-    """
-    solves = [trace.record for trace in traces]
-    seconds, rhs = sum(solve.seconds for solve in solves), sum(solve.rhs for solve in solves)
-    at.record(
-        solver=solver,
-        precision=precision,
-        extents=list(traces[0].lattice.extents),
-        rhs=rhs,
-        iterations=[number for solve in solves for number in solve.iterations],
-        residual_max=max(solve.residual for solve in solves),
-        full_residual_max=max(solve.full_residual for solve in solves),
-        solve_seconds=seconds,
-        seconds_per_rhs=seconds / rhs,
-        history=[float(f"{value:.3e}") for value in solves[0].history],
-    )
+def _record(at: At, solve: Solve, *traces: LoopTrace) -> None:
+    """Keeps with the chunk how it was solved; traces: of one mass each."""
+    statistics = [trace.statistics for trace in traces]
+    record_solves(at, solve, *statistics, extents=list(traces[0].lattice.extents))

@@ -17,9 +17,6 @@ from stages.lqcd.analysis.disconnected import SPATIAL
 from stages.lqcd.analysis.stochastic_error import correlator_variance, loop_variance
 from stages.lqcd.analysis.stochastic_error import noise_moments as moments_of
 
-QUANTITIES = ("loops", "correlator")
-"""What an error may be asked of: one J_i(t), or C(t) in a window."""
-
 
 class LoopNoise(NamedTuple):
     """Of one configuration at its fixed gauge field, float64, lattice units; flavours as in `FLAVOURS`.

@@ -8,19 +8,18 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from pipeline import At, Dims, Resources, stage
-from stages.loops.current_loops import make_solver
-from stages.lqcd.dirac.operator import Solver
 from stages.lqcd.dirac.staggered import NormalOperator, StaggeredDslash
-from stages.lqcd.estimators import chooser
-from stages.lqcd.estimators.chooser import System
-from stages.lqcd.estimators.stochastic import blocks
 from stages.lqcd.kernels.dispatch import Array, array_module
 from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import EVEN, Lattice
 from stages.lqcd.noise import Dilution, dilute, noise_vectors
 from stages.lqcd.noise.probing import probed
 from stages.lqcd.solvers.deflation import DeflatedSolver, StaggeredDeflation
-from stages.lqcd.solvers.trial import Trial, check_one_converged
+from stages.lqcd.solvers.even_odd import Method
+from stages.lqcd.solvers.krylov import KrylovSolver
+from stages.lqcd.solvers.named import Solve
+from stages.lqcd.solvers.solution import column_blocks
+from stages.lqcd.solvers.trial import Problem, Trial, check_one_converged, measure, outcome, repeated
 
 PLAIN = ("batched_cg", "block_cgrq")
 PREFIX = "deflated "
@@ -86,16 +85,16 @@ def solver_trials(
     b = _first_block(scheme, _noise(dslash, label, seed, noise, vectors, probes), dslash.lattice, block)
     if deflated_noise:
         b = _given(deflation).of(EVEN).remainder(b)
-    systems = _systems(dslash, (light, strange), (sloppy, fine), b)
-    kinds = list(systems.values())
+    problems = _problems(dslash, (light, strange), (sloppy, fine), b)
     solvers = {name: _candidate(name, precision, max_iterations, deflation) for name in candidates}
-    trials = chooser.measure(kinds, solvers, lambda *done: at.progress(*done))
-    how = {name: chooser.outcome(kinds, found) for name, found in trials.items()}
+    kinds = list(problems.values())
+    trials = measure(kinds, solvers, b.shape[-1], repeated, progress=lambda *done: at.progress(*done))
+    how = {name: outcome(kinds, each) for name, each in trials.items()}
     check_one_converged(how, "use a larger mass")
     subsets = len(scheme.subsets(dslash.lattice))
     rhs = {name: count * subsets for name, count in zip(ACCURACIES, planned, strict=True)}
     at.record(how=how, planned=rhs, columns=b.shape[-1])
-    return _table(list(systems), trials)
+    return _table(list(problems), trials)
 
 
 def _noise(dslash: StaggeredDslash, label: str, seed: int, kind: str, vectors: int, probes: int) -> Array:
@@ -108,16 +107,18 @@ def _noise(dslash: StaggeredDslash, label: str, seed: int, kind: str, vectors: i
 def _first_block(scheme: Dilution, noise: Array, lattice: Lattice, width: int) -> Array:
     """The first diluted right-hand sides, up to `width`, of noise ``[site, 3, N]`` on the even sites."""
     partition = scheme.partition(lattice, EVEN)
-    return dilute(noise, partition, blocks(noise.shape[-1] * len(partition.subsets), width)[0])
+    return dilute(noise, partition, column_blocks(noise.shape[-1] * len(partition.subsets), width)[0])
 
 
-def _systems(
+def _problems(
     dslash: StaggeredDslash, masses: Sequence[float], tolerances: Sequence[float | None], b: Array
-) -> dict[Kind, System]:
+) -> dict[Kind, Problem]:
     """What is to be solved, of each mass and each accuracy that there is."""
     outer = dslash.astype(np.complex128)
     return {
-        (name, accuracy): System(f"{name} quark, {accuracy}", NormalOperator(outer, mass, EVEN), b, tolerance)
+        (name, accuracy): Problem(
+            f"{name} quark, {accuracy}", NormalOperator(outer, mass, EVEN), b, tolerance
+        )
         for name, mass in zip(MASSES, masses, strict=True)
         for accuracy, tolerance in zip(ACCURACIES, tolerances, strict=True)
         if tolerance is not None
@@ -126,13 +127,17 @@ def _systems(
 
 def _candidate(
     name: str, precision: str, max_iterations: int, deflation: StaggeredDeflation | None
-) -> Callable[[float], Solver]:
+) -> Callable[[float], Method]:
     """The solver of `SOLVERS` for a tolerance."""
     plain = name.removeprefix(PREFIX)
+
+    def solver(tolerance: float) -> KrylovSolver:
+        return Solve(plain, tolerance, precision, max_iterations).of_positive()
+
     if name == plain:
-        return lambda tolerance: make_solver(plain, precision, tolerance, max_iterations)
+        return solver
     space = _given(deflation)
-    return lambda tolerance: DeflatedSolver(make_solver(plain, precision, tolerance, max_iterations), space)
+    return lambda tolerance: DeflatedSolver(solver(tolerance), space)
 
 
 def _given(deflation: StaggeredDeflation | None) -> StaggeredDeflation:

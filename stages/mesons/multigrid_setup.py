@@ -11,7 +11,7 @@ import numpy as np
 from pipeline import At, Dims, Resources, stage
 from stages.lqcd.dirac.wilson import WilsonOperator
 from stages.lqcd.multigrid.hierarchy import Hierarchy
-from stages.lqcd.spectroscopy.hierarchies import multigrid_of
+from stages.lqcd.multigrid.levels import multigrid_of
 from stages.shared.kernel_choices import recorded_choices
 
 FIELDS = ("vectors", "diagonal", "links")
@@ -40,7 +40,7 @@ def multigrid_setup(
 ) -> MultigridSetup:
     """Near-null vectors from relaxation of random ones, all at once, refined, and the coarse operators.
 
-    levels: `stages.lqcd.spectroscopy.hierarchies.multigrid_of`. seed: of the random vectors. The key is that
+    levels: `stages.lqcd.multigrid.levels.multigrid_of`. seed: of the random vectors. The key is that
     of the operator (gauge field, boundary, mass, csw, anisotropy) with these. The backend is not in it: what
     is solved with the setup agrees to the tolerance of the solves. A setup whose cycle converges badly on a
     random residual is made again with another seed, which is recorded. Raises InputError, and PoorSetup where

@@ -8,11 +8,13 @@ import numpy as np
 
 from pipeline import At, Dims, Resources, stage
 from stages.lqcd.dirac.wilson import WilsonOperator
+from stages.lqcd.dirac.wilson_schur import WilsonSchur
 from stages.lqcd.multigrid.hierarchy import Hierarchy
-from stages.lqcd.spectroscopy.even_odd import Propagation, propagate
-from stages.lqcd.spectroscopy.methods import make_method
+from stages.lqcd.solvers.even_odd import EvenOdd, propagate
+from stages.lqcd.solvers.named import Solve
 from stages.mesons.sources import Sources
 from stages.shared.kernel_choices import recorded_choices
+from stages.shared.solve_record import record_solves
 
 
 class Propagator(NamedTuple):
@@ -57,23 +59,24 @@ def propagator(
 ) -> Propagator:
     """S for all columns of a chunk's sources, `block` right-hand sides at a time.
 
-    solver: of the even-odd system (`stages.lqcd.spectroscopy.methods.SOLVERS`), 'multigrid' with its
+    solver: of the even-odd system (`stages.lqcd.solvers.named.REGULAR`), 'multigrid' with its
     hierarchy. precision: 'double', or 'double-single' (single inside, residuals in double). tolerance: of |b
     - A x| / |b|, every column; how columns share blocks alters results within it only, and is in no key.
     Raises InputError, and NotConverged where a solve misses its tolerance, as beyond the critical kappa.
     """
-    method = make_method(solver, precision, tolerance, max_iterations, hierarchy)
+    solve = Solve(solver, tolerance, precision, max_iterations, block)
+    method = EvenOdd(solve.of_regular(hierarchy), WilsonSchur)
     fields = sources.fields.reshape(*sources.fields.shape[:3], -1)
     with recorded_choices(at):
-        x, made = propagate(operator, fields, method, block, lambda done, total: at.progress(done, total))
-    record(at, solver, precision, made)
+        x, statistics = propagate(operator, fields, method, block, lambda *done: at.progress(*done))
+    record_solves(at, solve, statistics)
     shape = sources.fields.shape[3:]
-    widths = [len(block) for block in made.residual]
+    widths = [len(block) for block in statistics.residual]
     return Propagator(
         x.reshape(sources.fields.shape),
-        np.concatenate(made.residual).reshape(shape),
-        np.concatenate(made.full_residual).reshape(shape),
-        np.repeat(made.iterations, widths).reshape(shape),
+        np.concatenate(statistics.residual).reshape(shape),
+        np.concatenate(statistics.full_residual).reshape(shape),
+        np.repeat(statistics.iterations, widths).reshape(shape),
         sources.time,
     )
 
@@ -84,21 +87,3 @@ def propagator(
 def kept_propagator(propagator: Propagator) -> Propagator:
     """The same, committed to the store, in pieces of one source and four columns."""
     return propagator
-
-
-def record(at: At, solver: str, precision: str, made: Propagation) -> None:
-    """Keeps with the chunk how it was solved; residuals are the largest of all columns."""
-    rhs = sum(len(block) for block in made.residual)
-    at.record(
-        solver=solver,
-        precision=precision,
-        status=made.status,
-        rhs=rhs,
-        iterations=made.iterations,
-        matvecs=made.matvecs,
-        residual_max=max(float(np.max(block)) for block in made.residual),
-        full_residual_max=max(float(np.max(block)) for block in made.full_residual),
-        solve_seconds=made.seconds,
-        seconds_per_rhs=made.seconds / rhs,
-        history=[float(f"{value:.3e}") for value in made.history],
-    )

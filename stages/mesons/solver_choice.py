@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
 from pipeline import At, Chunks, Dims, Resources, stage
 from stages.lqcd.dirac.wilson import WilsonOperator
-from stages.lqcd.spectroscopy.chooser import Candidate, cheapest, measure
-from stages.lqcd.spectroscopy.hierarchies import multigrid_of
-from stages.lqcd.spectroscopy.methods import MULTIGRID, SOLVERS, make_method
+from stages.lqcd.dirac.wilson_schur import WilsonSchur
+from stages.lqcd.multigrid.levels import multigrid_of
+from stages.lqcd.multigrid.multigrid import PoorSetup
+from stages.lqcd.solvers.even_odd import EvenOdd, Method
+from stages.lqcd.solvers.named import MULTIGRID, REGULAR, Solve
+from stages.lqcd.solvers.trial import FAILURES, Problem, cheapest, check_one_converged, measure
 from stages.mesons.sources import FirstSources, Sources
+
+SOLVERS = tuple(REGULAR)
 
 
 class SolverChoice(NamedTuple):
@@ -51,7 +57,7 @@ def solver_choice(
 ) -> SolverChoice:
     """The cheapest method for `planned` right-hand sides per configuration, setup included.
 
-    Each of `stages.lqcd.spectroscopy.methods.SOLVERS` solves the first `block` columns of the sources; levels
+    Each of `SOLVERS` solves the first `block` columns of the sources; levels
     and seed are those of multigrid. The choice stands when a campaign grows: how many right-hand sides were
     planned when it was made is recorded, and is in no key; nor are timings reproducible. Raises InputError
     where no method reaches the tolerance.
@@ -59,16 +65,20 @@ def solver_choice(
     _, first = next(iter(sources))
     fields = first.fields.reshape(*first.fields.shape[:3], -1)[..., :block].copy()
 
-    def candidate(name: str) -> Candidate:
-        if name != MULTIGRID:
-            return Candidate(name, lambda tol: make_method(name, precision, tol, max_iterations))
-        made = multigrid_of(levels, seed)
-        return Candidate(
-            name, lambda tol: make_method(name, precision, tol, max_iterations, made.setup(operator))
-        )
+    def method(name: str, tolerance: float) -> Method:
+        hierarchy = multigrid_of(levels, seed).setup(operator) if name == MULTIGRID else None
+        solve = Solve(name, tolerance, precision, max_iterations, block)
+        return EvenOdd(solve.of_regular(hierarchy), WilsonSchur)
 
-    candidates = [candidate(name) for name in SOLVERS]
-    trials = measure(operator, fields, candidates, tolerance, planned, lambda *done: at.progress(*done))
+    found = measure(
+        [Problem("first sources", operator, fields, tolerance)],
+        {name: partial(method, name) for name in SOLVERS},
+        planned,
+        failures=(*FAILURES, PoorSetup),
+        progress=lambda *done: at.progress(*done),
+    )
+    trials = [trial for (trial,) in found.values()]
+    check_one_converged({trial.name: trial.how for trial in trials}, "use a smaller kappa (a larger mass)")
     chosen = cheapest(trials, planned)
     at.record(
         chosen=trials[chosen].name,

@@ -34,12 +34,12 @@ from stages.lqcd.lattice.layout import gauge_to_lexicographic, gauge_to_parity
 from stages.lqcd.multigrid.cycle import Cycle
 from stages.lqcd.multigrid.fine_operator import FineOperator
 from stages.lqcd.multigrid.hierarchy import Hierarchy
+from stages.lqcd.multigrid.levels import default_levels, multigrid_of
 from stages.lqcd.multigrid.multigrid import Multigrid
 from stages.lqcd.multigrid.near_null import random_fields, refined, relaxed
 from stages.lqcd.multigrid.system import FineSystem, coarse_system
 from stages.lqcd.solvers.bicgstab import BiCGstab
 from stages.lqcd.solvers.solution import NotConverged
-from stages.lqcd.spectroscopy.hierarchies import default_levels, multigrid_of
 from workflows.benchmarks.machine import Machine, machine_of
 
 SEED, TOLERANCE, EXACT = 577, 1e-10, 1e-13
@@ -83,7 +83,7 @@ def solves(arguments: argparse.Namespace, machine: Machine, hierarchy: Hierarchy
     """Print the columns of the solves of one mass for so many right-hand sides, each once it is known."""
     S, draw = hierarchy.system, machine.xp.random.default_rng(SEED).standard_normal
     shape = (*hierarchy.M.shape, rhs)
-    b = S.prepare(draw(shape) + 1j * draw(shape))
+    b, _ = S.prepare(draw(shape) + 1j * draw(shape))
     exact = hierarchy.solver(EXACT).solve(S, b, on_failure="return").x if arguments.error else None
     solvers: list[Any] = [hierarchy.solver(TOLERANCE, restart=arguments.restart)]
     if not arguments.no_bicgstab:

@@ -25,9 +25,9 @@ from stages.lqcd.kernels.gamma import COMPONENTS
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.multigrid import multigrid as setup
 from stages.lqcd.multigrid.grid import Grid, aggregates
+from stages.lqcd.multigrid.levels import default_levels, multigrid_of
 from stages.lqcd.multigrid.near_null import random_fields
 from stages.lqcd.multigrid.transfer import transfer
-from stages.lqcd.spectroscopy.hierarchies import default_levels, multigrid_of
 from workflows.benchmarks.machine import Machine, machine_of
 
 SEED, VECTORS, AGGREGATE = 577, 24, (4, 4, 4, 4)

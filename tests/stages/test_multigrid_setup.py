@@ -16,7 +16,7 @@ from stages.lqcd.kernels import reference
 from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.multigrid.hierarchy import Hierarchy
-from stages.lqcd.spectroscopy.hierarchies import check_levels, default_levels, multigrid_of
+from stages.lqcd.multigrid.levels import check_levels, default_levels, multigrid_of
 from stages.mesons.multigrid_setup import (
     MultigridSetup,
     multigrid_hierarchy,

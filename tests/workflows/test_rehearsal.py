@@ -14,7 +14,6 @@ import pytest
 from tiny_laph import LAPH
 from tiny_project import TINY
 
-from stages.loops.current_loops import make_solver
 from stages.lqcd.dirac.staggered import SquaredDslash, StaggeredDslash
 from stages.lqcd.eigen.block_lanczos import BlockLanczos
 from stages.lqcd.estimators.stochastic import stochastic_loops
@@ -24,7 +23,8 @@ from stages.lqcd.gauge.hisq import hisq_links
 from stages.lqcd.kernels import reference
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.noise import Dilution, noise_vectors
-from stages.lqcd.spectroscopy.methods import SOLVERS as METHODS
+from stages.lqcd.solvers.named import REGULAR as METHODS
+from stages.lqcd.solvers.named import Solve
 from workflows.g2_disconnected.rehearsal import block_widths, rehearse
 from workflows.g2_disconnected.schema import G2Disconnected, read_g2_disconnected
 from workflows.laph_mesons import rehearsal as laph_rehearsal
@@ -73,7 +73,7 @@ def run_briefly(parameters: G2Disconnected, tolerance: float, kernels: ModuleTyp
     gauge = thermalised(LATTICE, 6.0, 3, "a", 3, 1)
     links = hisq_links(gauge, LATTICE, boundary="antiperiodic", naik_epsilon=0.0, kernels=kernels)
     noise, solves = parameters.noise, parameters.solves
-    solver = make_solver(solves.solver, solves.precision, tolerance, solves.max_iterations)
+    solver = Solve(solves.solver, tolerance, solves.precision, solves.max_iterations).of_positive()
     dslash = StaggeredDslash(links, np.complex128, kernels)
     trace = LoopTrace(dslash, links.thin, parameters.masses.light, replace(solver, kernels=kernels))
     sources = [noise_vectors(LATTICE, p, "a", noise.seed, range(noise.chunk), noise.kind) for p in (0, 1)]

@@ -6,23 +6,22 @@ Solves of heavy quarks on free links: kernels depend on extents, precisions and 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import product
 from types import ModuleType
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.loops.current_loops import SOLVERS, make_solver
 from stages.lqcd.dirac.staggered import SquaredDslash, StaggeredDslash
 from stages.lqcd.eigen.block_lanczos import BlockLanczos
-from stages.lqcd.estimators.stochastic import blocks
 from stages.lqcd.estimators.trace import LoopTrace, current_links
 from stages.lqcd.gauge.hisq import StaggeredLinks, hisq_links, naive_links
 from stages.lqcd.kernels.dispatch import Kernels
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 from stages.lqcd.noise import Dilution
+from stages.lqcd.solvers.named import POSITIVE, Solve
 from stages.lqcd.solvers.reliable import WIDTHS
+from stages.lqcd.solvers.solution import column_blocks
 from workflows.g2_disconnected.schema import Deflation, G2Disconnected, alternatives
 
 MASS = 2.0
@@ -44,14 +43,14 @@ def rehearse(
     current = current_links(links, parameters.current.links)
     if parameters.deflation:
         _find_modes(parameters.deflation, dslash, xp)
-    names = SOLVERS if solves.solver == "auto" else (solves.solver,)
+    names = tuple(POSITIVE) if solves.solver == "auto" else (solves.solver,)
     widths = [(n, w) for n in block_widths(parameters, lattice) for w in sorted({*WIDTHS, n}) if w <= n]
     wave = xp.asarray(plane_wave(lattice, parameters.links.boundary))[:, None, None]
     # the block is narrower from the start, or becomes so at once
     jobs = list(product(names, widths, (0, wave)))
     for number, (name, (n, still_open), converging) in enumerate(jobs, start=1):
-        solver = make_solver(name, solves.precision, TOLERANCE, solves.max_iterations)
-        trace = LoopTrace(dslash, current, MASS, replace(solver, kernels=kernels))
+        solve = Solve(name, TOLERANCE, solves.precision, solves.max_iterations)
+        trace = LoopTrace(dslash, current, MASS, solve.of_positive(kernels))
         sources = xp.random.default_rng(5).standard_normal((lattice.half_volume, 3, n)) + 0j
         sources[..., still_open:] = converging
         trace.contract(EVEN, sources)
@@ -73,7 +72,9 @@ def block_widths(parameters: G2Disconnected, lattice: Lattice) -> list[int]:
         columns |= {sources * len(dilution.partition(lattice, parity).subsets) for parity in (EVEN, ODD)}
     if parameters.exact:
         columns.add(3 * lattice.half_volume)
-    return sorted({len(block) for count in columns for block in blocks(count, solves.block)}, reverse=True)
+    return sorted(
+        {len(block) for count in columns for block in column_blocks(count, solves.block)}, reverse=True
+    )
 
 
 def plane_wave(lattice: Lattice, boundary: str) -> NDArray[np.complex128]:

@@ -25,7 +25,7 @@ from stages.distillation.perambulator import perambulator, sink_projection
 from stages.ensemble.configuration import gauge_observables
 from stages.ensemble.smeared_links import smeared_links
 from stages.lqcd.lattice.geometry import Lattice
-from stages.lqcd.spectroscopy.methods import MULTIGRID
+from stages.lqcd.solvers.named import MULTIGRID
 from workflows.catalogue import Project
 from workflows.g2_disconnected.schema import refuse
 from workflows.laph_mesons import footprint as laph_footprint

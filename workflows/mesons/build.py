@@ -18,7 +18,7 @@ from pipeline import Cost, Node, Place, Workflow
 from pipeline.declare.coordinates import sorted_unique
 from stages.ensemble.configuration import gauge_observables
 from stages.lqcd.lattice.geometry import Lattice
-from stages.lqcd.spectroscopy.methods import MULTIGRID
+from stages.lqcd.solvers.named import MULTIGRID
 from stages.mesons import sources as source_stages
 from stages.mesons.propagator import kept_propagator, propagator
 from stages.mesons.two_point import meson_average, meson_two_point

@@ -8,8 +8,8 @@ from typing import Any
 
 from stages.lqcd.kernels.gamma import COMPONENTS
 from stages.lqcd.lattice.geometry import Lattice
+from stages.lqcd.solvers.named import MULTIGRID
 from stages.lqcd.spectroscopy.gammas import CHANNELS, NAMES
-from stages.lqcd.spectroscopy.methods import MULTIGRID
 from workflows.shared.footprint import COMPLEX, LINK_FIELDS, MATRIX, PROCESS, RECORD, links_bytes
 
 CLOVER = 72 * COMPLEX

@@ -7,14 +7,15 @@ from itertools import product
 from types import ModuleType
 
 from stages.lqcd.dirac.wilson import WilsonDslash, WilsonOperator
+from stages.lqcd.dirac.wilson_schur import WilsonSchur
 from stages.lqcd.gauge.wilson_links import wilson_links
 from stages.lqcd.kernels.dispatch import Kernels
 from stages.lqcd.kernels.gamma import COMPONENTS
 from stages.lqcd.lattice.geometry import Lattice
+from stages.lqcd.multigrid.levels import multigrid_of
+from stages.lqcd.solvers.even_odd import EvenOdd, propagate
+from stages.lqcd.solvers.named import MULTIGRID, REGULAR, Solve
 from stages.lqcd.solvers.reliable import WIDTHS
-from stages.lqcd.spectroscopy.even_odd import propagate
-from stages.lqcd.spectroscopy.hierarchies import multigrid_of
-from stages.lqcd.spectroscopy.methods import MULTIGRID, SOLVERS, make_method
 from workflows.laph_mesons.schema import LaphMesons
 from workflows.mesons.schema import Mesons
 
@@ -49,8 +50,8 @@ def solve_all(
         levels = parameters.multigrid.plain(lattice)
         hierarchy = multigrid_of(levels, parameters.multigrid.seed).setup(M)
     for number, (name, (block, still_open)) in enumerate(jobs, start=1):
-        settings = (solves.precision, TOLERANCE, solves.max_iterations)
-        method = make_method(name, *settings, hierarchy, kernels)
+        solve = Solve(name, TOLERANCE, solves.precision, solves.max_iterations)
+        method = EvenOdd(solve.of_regular(hierarchy, kernels), WilsonSchur)
         shape = (2, lattice.half_volume, COMPONENTS, block)
         sources = xp.random.default_rng(5).standard_normal(shape) + 0j
         sources[..., still_open:] = 0  # solved at once: the block becomes narrower
@@ -61,7 +62,7 @@ def solve_all(
 def methods(parameters: Solving) -> tuple[str, ...]:
     """Those that a run may ask for."""
     name = parameters.solves.solver
-    return SOLVERS if name == "auto" else (name,)
+    return tuple(REGULAR) if name == "auto" else (name,)
 
 
 def widths(total: int, block: int) -> list[tuple[int, int]]:

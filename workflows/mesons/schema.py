@@ -10,8 +10,8 @@ from pydantic import Field, model_validator
 from quarkline.errors import InputError
 from stages.lqcd.dirac.wilson import kappa_of_mass, mass_of_kappa
 from stages.lqcd.lattice.geometry import Lattice
-from stages.lqcd.spectroscopy.hierarchies import check_levels, default_levels
-from stages.lqcd.spectroscopy.methods import MULTIGRID
+from stages.lqcd.multigrid.levels import check_levels, default_levels
+from stages.lqcd.solvers.named import MULTIGRID
 from stages.lqcd.spectroscopy.quark_sources import Place, check_place
 from workflows.g2_disconnected.noise_schema import Seed
 from workflows.g2_disconnected.schema import Ensemble, misplaced_report, refuse, too_few_bins

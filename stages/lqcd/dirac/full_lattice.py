@@ -1,4 +1,4 @@
-"""M = 2 m + D on both parities, and its solves through the even sites."""
+"""M = 2 m + D on both parities, and the system of its even sites."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from stages.lqcd.dirac.operator import Solver
 from stages.lqcd.dirac.staggered import NormalOperator, StaggeredDslash
-from stages.lqcd.kernels.dispatch import Array, array_module, to_host
+from stages.lqcd.kernels.dispatch import Array, array_module
 from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import EVEN, ODD
 
@@ -57,37 +56,37 @@ class StaggeredOperator:
     def astype(self, dtype: Any) -> StaggeredOperator:
         return replace(self, dslash=self.dslash.astype(dtype))
 
-    def solve(self, solver: Solver, b: Array, x0: Array | None = None, **options: Any) -> Any:
-        """x of M x = b through the even sites, as a `Solution` whose ``x`` is ``[parity, site, 3, N]``.
 
-            (4 m^2 - D_eo D_oe) x_e = 2 m b_e - s D_eo b_o,   x_o = (b_o - s D_oe x_e) / (2 m),   s = sign
+@dataclass(frozen=True)
+class StaggeredSchur:
+    """The system of the even sites that stands for M x = b, with s the sign of M:
 
-        The solver's tolerance and `residual` are those of the even system; ``extras["full_residual"]`` is
-        |b - M x| / |b| per right-hand side, which is up to |D| / (2 m) larger. `options` go to the solver.
-        Raises InputError for m <= 0 or a wrong field, and what the solver raises.
-        """
-        normal = NormalOperator(self.dslash, self.mass, EVEN)
-        self._require_field(b)
-        source = self.dslash.apply_to(EVEN, b[ODD], None, b[EVEN], 2 * self.mass, -float(self.sign))
-        solution = solver.solve(normal, source, None if x0 is None else x0[EVEN], **options)
-        x = array_module(b).empty_like(b)
-        x[EVEN] = solution.x
-        scale = 1 / (2 * self.mass)
-        self.dslash.apply_to(ODD, x[EVEN], x[ODD], b[ODD], scale, -self.sign * scale)
-        return replace(solution, x=x, extras={**solution.extras, "full_residual": self.residual(x, b)})
+        (4 m^2 - D_eo D_oe) x_e = 2 m b_e - s D_eo b_o,   x_o = (b_o - s D_oe x_e) / (2 m)
 
-    def residual(self, x: Array, b: Array) -> np.ndarray:
-        """|b - M x| / |b| of each right-hand side, float64 ``[N]``; 0 where b and x vanish."""
-        self._require_field(b)
-        difference = self.apply(x)
-        difference -= b
-        norms2 = self.dslash.kernels.block_blas.norms2
-        missed, source = (np.sqrt(to_host(norms2(f.reshape(-1, *f.shape[2:])))) for f in (difference, b))
-        return missed / np.where(source > 0, source, 1)
+    The relative residual of M x = b is up to |D| / (2 m) larger than that of the system. Fields are
+    ``[parity, site, 3, N]``. Raises InputError for m <= 0.
+    """
 
-    def _require_field(self, b: Array) -> None:
-        if b.ndim != 4 or b.shape[:3] != self.shape or b.dtype != self.dtype:
+    M: StaggeredOperator
+
+    @property
+    def operator(self) -> NormalOperator:
+        """4 m^2 - D_eo D_oe."""
+        return NormalOperator(self.M.dslash, self.M.mass, EVEN)
+
+    def prepare(self, b: Array) -> tuple[Array, Array]:
+        """The right-hand side ``[site, 3, N]``, and b. Raises InputError for another field."""
+        M = self.M
+        if b.ndim != 4 or b.shape[:3] != M.shape or b.dtype != M.dtype:
             raise InputError(
-                f"a right-hand side of this operator is {self.dtype} {(*self.shape, 'N')}, "
-                f"got {b.dtype} {b.shape}"
+                f"a right-hand side of this operator is {M.dtype} {(*M.shape, 'N')}, got {b.dtype} {b.shape}"
             )
+        return M.dslash.apply_to(EVEN, b[ODD], None, b[EVEN], 2 * M.mass, -float(M.sign)), b
+
+    def reconstruct(self, x: Array, b: Array) -> Array:
+        """x ``[parity, site, 3, N]`` from that of the even sites."""
+        M, scale = self.M, 1 / (2 * self.M.mass)
+        full = array_module(b).empty_like(b)
+        full[EVEN] = x
+        M.dslash.apply_to(ODD, full[EVEN], full[ODD], b[ODD], scale, -M.sign * scale)
+        return full

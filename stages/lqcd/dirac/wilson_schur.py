@@ -31,7 +31,7 @@ class WilsonSchur:
     An application needs two fields beside its result; one operator may be applied by several threads.
     """
 
-    operator: WilsonOperator
+    M: WilsonOperator
     kind: str = "symmetric"
     parity: int = EVEN
     sign: int = 1
@@ -42,16 +42,21 @@ class WilsonSchur:
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
             raise InputError(f"even-odd preconditioning is 'symmetric' or 'asymmetric', got {self.kind!r}")
-        if self.operator.sign != 1:
+        if self.M.sign != 1:
             raise InputError("the Schur complement is made of M itself: its adjoint is S.adjoint")
 
     @property
+    def operator(self) -> WilsonSchur:
+        """The operator of the system that stands for M x = b: this one."""
+        return self
+
+    @property
     def shape(self) -> tuple[int, ...]:
-        return (self.operator.lattice.half_volume, COMPONENTS)
+        return (self.M.lattice.half_volume, COMPONENTS)
 
     @property
     def dtype(self) -> np.dtype:
-        return self.operator.dtype
+        return self.M.dtype
 
     @property
     def adjoint(self) -> WilsonSchur:
@@ -59,55 +64,55 @@ class WilsonSchur:
 
     @property
     def flops(self) -> float:
-        local = 48 if self.operator.links.clover is None else CLOVER_FLOPS
-        return float((2 * DSLASH_FLOPS + 2 * local + 48) * self.operator.lattice.half_volume)
+        local = 48 if self.M.links.clover is None else CLOVER_FLOPS
+        return float((2 * DSLASH_FLOPS + 2 * local + 48) * self.M.lattice.half_volume)
 
     def bytes(self, rhs: int) -> float:
-        return self.operator.bytes(rhs) + COMPONENTS * self.dtype.itemsize * self.operator.lattice.half_volume
+        return self.M.bytes(rhs) + COMPONENTS * self.dtype.itemsize * self.M.lattice.half_volume
 
     def apply(self, x: Array, out: Array | None = None) -> Array:
         here, there = self.parity, 1 - self.parity
-        dslash, symmetric = self.operator.dslash, self.kind == "symmetric"
+        dslash, symmetric = self.M.dslash, self.kind == "symmetric"
         start = self._inverse(here, x) if symmetric and self.sign < 0 else x
         between = dslash.apply_to(there, start, None, self.sign, **self._inverted(there, 1.0))
         if not symmetric:
-            local = self.operator.local(here)
+            local = self.M.local(here)
             return dslash.apply_to(here, between, out, self.sign, diagonal=x, b=-0.25, **local)
         hop = self._inverted(here, -0.25) if self.sign > 0 else {"b": -0.25}
         return dslash.apply_to(here, between, out, self.sign, diagonal=x, a=1.0, **hop)
 
-    def prepare(self, b: Array) -> Array:
-        """The right-hand side of the system on `parity` for b ``[parity, site, 12, N]`` of M x = b."""
+    def prepare(self, b: Array) -> tuple[Array, Array]:
+        """The right-hand side on `parity` for M x = b, b ``[parity, site, 12, N]``, and b."""
         here, there = self.parity, 1 - self.parity
         odd = self._inverse(there, b[there])
-        source = self.operator.dslash.apply_to(here, odd, None, diagonal=b[here], a=1.0, b=0.5)
-        return self._inverse(here, source) if self.kind == "symmetric" else source
+        source = self.M.dslash.apply_to(here, odd, None, diagonal=b[here], a=1.0, b=0.5)
+        return (self._inverse(here, source) if self.kind == "symmetric" else source), b
 
     def reconstruct(self, x: Array, b: Array) -> Array:
         """x ``[parity, site, 12, N]`` of M x = b from the solution x ``[site, 12, N]`` on `parity`."""
         here, there = self.parity, 1 - self.parity
         full = array_module(b).empty_like(b)
         full[here] = x
-        source = self.operator.dslash.apply_to(there, full[here], None, diagonal=b[there], a=1.0, b=0.5)
+        source = self.M.dslash.apply_to(there, full[here], None, diagonal=b[there], a=1.0, b=0.5)
         full[there] = self._inverse(there, source)
         return full
 
     def astype(self, dtype: Any) -> WilsonSchur:
-        return self if self.dtype == dtype else replace(self, operator=self.operator.astype(dtype))
+        return self if self.dtype == dtype else replace(self, M=self.M.astype(dtype))
 
     @cached_property
     def _constant(self) -> float:
-        return 1 / self.operator.constant
+        return 1 / self.M.constant
 
     def _inverted(self, parity: int, factor: float) -> dict[str, Any]:
         """The terms of the dslash that give factor A^-1 D x on `parity`."""
-        if self.operator.links.clover is None:
+        if self.M.links.clover is None:
             return {"b": factor * self._constant}
-        return {"b": factor, "hop_clover": self.operator.clover_inverse[parity]}
+        return {"b": factor, "hop_clover": self.M.clover_inverse[parity]}
 
     def _inverse(self, parity: int, x: Array) -> Array:
         """A^-1 x on `parity`, a new field."""
-        if self.operator.links.clover is None:
+        if self.M.links.clover is None:
             return x * x.dtype.type(self._constant)
         out = array_module(x).empty_like(x)
-        return self.operator.dslash.kernels.clover.multiply(self.operator.clover_inverse[parity], x, out)
+        return self.M.dslash.kernels.clover.multiply(self.M.clover_inverse[parity], x, out)

@@ -34,8 +34,8 @@ from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.gamma import GAMMA5, SPINS
 from stages.lqcd.kernels.transfer import to_host
 from stages.lqcd.lattice.errors import InputError
-from stages.lqcd.solvers.column_blocks import blocks
-from stages.lqcd.spectroscopy.even_odd import Method, Propagation
+from stages.lqcd.solvers.even_odd import Method, solved
+from stages.lqcd.solvers.solution import SolveStatistics, column_blocks
 from stages.lqcd.spectroscopy.gammas import DIRAC
 
 
@@ -86,7 +86,7 @@ def generalised_perambulators(
     block: int,
     device_bytes: Callable[[], int],
     progress: Progress = lambda *_: None,
-) -> tuple[NDArray[np.complex128], Propagation]:
+) -> tuple[NDArray[np.complex128], SolveStatistics]:
     """G with all sixteen Dirac matrices, on the host, and what was solved, the slices `ends.times` in turn.
 
     The result is complex128 ``[source, separation, time, gamma, momentum, displacement, spin and eigenvector
@@ -96,14 +96,16 @@ def generalised_perambulators(
     device_bytes: says how much a product may take (`stages.lqcd.distillation.currents`). Raises what the
     method raises, and InputError.
     """
-    made, k = Propagation(), ends.sources.eigenvectors
-    parts = blocks(SPINS * k, block)
+    statistics, k = SolveStatistics(), ends.sources.eigenvectors
+    parts = column_blocks(SPINS * k, block)
 
     def solutions(time: int) -> Iterator[Array]:
         columns = FullColumns((time,), ends.sources.time_extent, k)
         for part in parts:
-            yield made.solve(M, distillation_sources(vectors, M.lattice, columns, part, library(M)), method)
-            progress(len(made.residual), len(ends.times) * len(parts))
+            yield solved(
+                M, distillation_sources(vectors, M.lattice, columns, part, library(M)), method, statistics
+            )
+            progress(len(statistics.residual), len(ends.times) * len(parts))
 
     sources, gammas = ends.sources.source_times, [GAMMA5 @ gamma for gamma in DIRAC.values()]
     kept = {time: [to_host(x) for x in solutions(time)] for time in dict.fromkeys(sources)}
@@ -121,4 +123,4 @@ def generalised_perambulators(
                 )
                 result[*line, ..., rows.start : rows.stop, columns.start : columns.stop] = found
     result *= np.repeat(np.diag(GAMMA5).real, k)[:, None]
-    return result, made
+    return result, statistics

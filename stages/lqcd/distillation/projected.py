@@ -1,4 +1,4 @@
-"""Quark lines of distillation: solutions of the Dirac equation, projected as soon as they are there."""
+"""Quark lines of distillation: solutions of the Dirac equation, each block projected at once."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from stages.lqcd.distillation.projection import sink_projections
 from stages.lqcd.distillation.streaming import Stored
 from stages.lqcd.kernels.dispatch import array_module, to_host
 from stages.lqcd.kernels.gamma import SPINS
-from stages.lqcd.solvers.column_blocks import blocks
-from stages.lqcd.spectroscopy.even_odd import Method, Propagation
+from stages.lqcd.solvers.even_odd import Method, solved
+from stages.lqcd.solvers.solution import SolveStatistics, column_blocks
 
 Progress = Callable[[int, int], None]
 """Called with (blocks of columns done, blocks in all)."""
@@ -30,7 +30,7 @@ def projected_solutions(
     block: int,
     device_bytes: Callable[[], int],
     progress: Progress = lambda *_: None,
-) -> tuple[NDArray[np.complex128], Propagation]:
+) -> tuple[NDArray[np.complex128], SolveStatistics]:
     """c[t, spin, i, column] = (v_i on slice t at this spin)^dag M^-1 (source of the column), on the host.
 
     vectors: ``[time, parity, site, colour, eigenvector]`` anywhere; all of them are sinks. block: columns
@@ -39,14 +39,14 @@ def projected_solutions(
     """
     lattice, xp = M.dslash.lattice, library(M)
     check_vectors(vectors, lattice, columns)
-    made = Propagation()
+    statistics = SolveStatistics()
     result = np.empty((lattice.time_extent, SPINS, vectors.shape[-1], len(columns)), complex)
-    parts = blocks(len(columns), block)
+    parts = column_blocks(len(columns), block)
     for number, part in enumerate(parts, start=1):
-        x = made.solve(M, distillation_sources(vectors, lattice, columns, part, xp), method)
+        x = solved(M, distillation_sources(vectors, lattice, columns, part, xp), method, statistics)
         result[..., part.start : part.stop] = to_host(sink_projections(vectors, x, xp, device_bytes()))
         progress(number, len(parts))
-    return result, made
+    return result, statistics
 
 
 def library(M: WilsonOperator) -> ModuleType:

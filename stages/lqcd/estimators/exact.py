@@ -7,12 +7,13 @@ from types import ModuleType
 
 import numpy as np
 
-from stages.lqcd.estimators.stochastic import Loops, Trace, blocks, no_loops
+from stages.lqcd.estimators.stochastic import Loops, Trace, no_loops
 from stages.lqcd.estimators.trace import Progress, no_progress
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import EVEN, ODD
 from stages.lqcd.noise.vectors import COLOURS
+from stages.lqcd.solvers.solution import column_blocks
 
 LARGEST_VOLUME = 6**4
 
@@ -30,7 +31,7 @@ def exact_loops(trace: Trace, xp: ModuleType, width: int, progress: Progress = n
             f"of up to {LARGEST_VOLUME} sites: use noise"
         )
     loops = no_loops(trace, 1)
-    jobs = list(product((EVEN, ODD), blocks(COLOURS * lattice.half_volume, width)))
+    jobs = list(product((EVEN, ODD), column_blocks(COLOURS * lattice.half_volume, width)))
     for number, (parity, block) in enumerate(jobs, start=1):
         contracted = trace.contract(parity, point_sources(lattice.half_volume, block, xp))
         loops.current[0] += contracted.current.sum(axis=0)

@@ -12,7 +12,7 @@ from stages.lqcd.estimators.trace import Contractions, Progress, no_progress
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 from stages.lqcd.noise.dilution import Dilution, dilute
-from stages.lqcd.solvers.column_blocks import blocks
+from stages.lqcd.solvers.solution import column_blocks
 
 
 class Loops(NamedTuple):
@@ -57,7 +57,7 @@ def stochastic_loops(
     jobs = [
         (partition, block)
         for partition in partitions
-        for block in blocks(vectors * len(partition.subsets), width)
+        for block in column_blocks(vectors * len(partition.subsets), width)
     ]
     loops = no_loops(trace, vectors)
     for number, (partition, block) in enumerate(jobs, start=1):

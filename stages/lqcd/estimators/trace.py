@@ -16,7 +16,7 @@ that the modes leave: the rest is exact (`stages.lqcd.estimators.low_modes`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple, Protocol
@@ -30,7 +30,8 @@ from stages.lqcd.gauge.hisq import StaggeredLinks
 from stages.lqcd.kernels.dispatch import Array, Kernels, array_module, kernels_for, to_host
 from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
-from stages.lqcd.solvers.solution import Solution
+from stages.lqcd.solvers.even_odd import relative_norms
+from stages.lqcd.solvers.solution import SolveStatistics
 
 CURRENT_LINKS = ("thin", "smeared", "fat")
 
@@ -40,32 +41,6 @@ class Contractions(NamedTuple):
 
     current: NDArray[np.float64]
     density: NDArray[np.float64]
-
-
-@dataclass
-class SolveRecord:
-    """What the solves of a measurement took; residuals are relative, recomputed, the largest of all."""
-
-    rhs: int = 0
-    iterations: list[int] = field(default_factory=list)
-    """Of each block."""
-    residual: float = 0.0
-    """Of the normal system on one parity."""
-    full_residual: float = 0.0
-    """Of M x = eta on the full lattice."""
-    seconds: float = 0.0
-    history: Sequence[float] = ()
-    """Of the first block, the worst right-hand side's residual at each iteration."""
-
-    def add(self, solution: Solution, full_residual: NDArray[np.float64]) -> None:
-        """Enters one block."""
-        self.rhs += len(full_residual)
-        self.iterations.append(int(solution.iterations))
-        self.residual = max(self.residual, float(np.max(solution.residual)))
-        self.full_residual = max(self.full_residual, float(np.max(full_residual)))
-        self.seconds += solution.seconds
-        if not self.history:
-            self.history = solution.history.max(axis=1).tolist()
 
 
 class ModeRemainder(Protocol):
@@ -95,7 +70,7 @@ class LoopTrace:
     mass: float
     solver: Solver
     deflation: ModeProjection | None = None
-    record: SolveRecord = field(default_factory=SolveRecord)
+    statistics: SolveStatistics = field(default_factory=SolveStatistics)
 
     flavours = ()
 
@@ -127,7 +102,7 @@ class LoopTrace:
         """y = A^-1 eta on `parity` and D y on the opposite one, ``[site, 3, N]`` each."""
         solution = self.solver.solve(NormalOperator(self.dslash, self.mass, parity), sources)
         hopped = self.dslash.apply_to(1 - parity, solution.x)
-        self.record.add(solution, self._full_residual(parity, sources, solution.x, hopped))
+        self.statistics.add(solution, self._full_residual(parity, sources, solution.x, hopped))
         return solution.x, hopped
 
     def current(self, parity: int, bra: Array, hopped: Array) -> NDArray[np.float64]:
@@ -151,9 +126,7 @@ class LoopTrace:
         """
         residual = self.dslash.apply_to(parity, hopped, diagonal=y, a=-4 * self.mass**2)
         residual += sources
-        norms2 = self._kernels(sources).block_blas.norms2
-        missed, source = np.sqrt(to_host(norms2(residual))), np.sqrt(to_host(norms2(sources)))
-        return missed / np.where(source > 0, source, 1)
+        return relative_norms(residual, sources, self._kernels(sources))
 
     def _kernels(self, like: Array) -> Kernels:
         return self.dslash.kernels or kernels_for(like)

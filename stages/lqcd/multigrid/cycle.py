@@ -20,8 +20,9 @@ import numpy as np
 from stages.lqcd.kernels.dispatch import Array, Kernels, array_module
 from stages.lqcd.multigrid.coarse_operator import inverse_or_nan
 from stages.lqcd.multigrid.smoother import Smoother
-from stages.lqcd.multigrid.system import CoarseSystem, System
+from stages.lqcd.multigrid.system import CoarseSystem, LevelSystem
 from stages.lqcd.multigrid.transfer import Transfer
+from stages.lqcd.solvers.even_odd import through
 from stages.lqcd.solvers.gcr import gcr_correction
 
 
@@ -36,7 +37,7 @@ class GridSolve(Protocol):
 class Cycle:
     """A cycle as a preconditioner of `system.operator`, in its precision; as little linear as GCR."""
 
-    system: System
+    system: LevelSystem
     transfer: Transfer
     below: GridSolve
     pre: Smoother | None
@@ -74,33 +75,34 @@ class Cycle:
 class KrylovSolve:
     """GCR on the system of a grid until `steps` or `tolerance`, with a cycle of that grid or none."""
 
-    system: System
+    system: LevelSystem
     kernels: Kernels
     steps: int
     tolerance: float
     cycle: Cycle | None = None
 
     def solve(self, b: Array) -> Array:
-        rhs, kept = self.system.prepare(b)
-        x = gcr_correction(
-            self.system.operator, rhs, self.steps, self.tolerance, self.cycle, kernels=self.kernels
+        S = self.system.operator
+        return through(
+            self.system,
+            b,
+            lambda rhs: gcr_correction(S, rhs, self.steps, self.tolerance, self.cycle, self.kernels),
         )
-        return self.system.reconstruct(x, kept)
 
 
 @dataclass(frozen=True, eq=False)
 class DirectSolve:
     """The product with the inverse of the system of a small grid: a coarse operator that joins all sites."""
 
-    system: System
+    system: LevelSystem
     inverse: Any
     kernels: Kernels
 
     def solve(self, b: Array) -> Array:
-        rhs, kept = self.system.prepare(b)
-        x = array_module(rhs).empty_like(rhs)
-        self.kernels.coarse_dslash.coarse_dslash(self.inverse, rhs, x)
-        return self.system.reconstruct(x, kept)
+        dslash = self.kernels.coarse_dslash.coarse_dslash
+        return through(
+            self.system, b, lambda rhs: dslash(self.inverse, rhs, array_module(rhs).empty_like(rhs))
+        )
 
 
 DIRECT_UNKNOWNS = 1024

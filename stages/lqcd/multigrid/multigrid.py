@@ -25,7 +25,7 @@ from stages.lqcd.multigrid.grid import Aggregates, Extents, Grid, aggregates
 from stages.lqcd.multigrid.hierarchy import Attempt, Grids, Hierarchy, check_stored, load_grids
 from stages.lqcd.multigrid.near_null import random_fields, refined, relaxed
 from stages.lqcd.multigrid.polynomial import PolynomialSmoother
-from stages.lqcd.multigrid.system import CoarseSystem, FineSystem, System, coarse_system
+from stages.lqcd.multigrid.system import CoarseSystem, FineSystem, LevelSystem, coarse_system
 from stages.lqcd.multigrid.transfer import transfer
 from stages.lqcd.solvers.gcr import gcr_correction
 
@@ -155,7 +155,7 @@ class Multigrid:
             found.append(aggregates(found[-1].coarse if found else grid, tuple(level.aggregate)))
         return found
 
-    def cycle(self, system: System, grids: tuple[Grids, ...], number: int) -> Cycle:
+    def cycle(self, system: LevelSystem, grids: tuple[Grids, ...], number: int) -> Cycle:
         """The cycle of level `number`, whose grids are the first given."""
         first, *rest = grids
         below = coarse_system(first.operator)
@@ -163,7 +163,7 @@ class Multigrid:
         return self.joined(system, first, below, cycle, number)
 
     def joined(
-        self, system: System, grids: Grids, below: CoarseSystem, cycle: Cycle | None, number: int
+        self, system: LevelSystem, grids: Grids, below: CoarseSystem, cycle: Cycle | None, number: int
     ) -> Cycle:
         """The cycle of level `number`; below, cycle: of the next grid, no cycle on the coarsest."""
         level = self.levels[number]
@@ -188,7 +188,7 @@ class _Setup:
     def build(
         self,
         A: FineOperator | CoarseOperator,
-        system: System,
+        system: LevelSystem,
         above: Array | None,
         number: int,
         refinements: Sequence[int],
@@ -219,7 +219,7 @@ class _Setup:
     def _grids(
         self,
         A: FineOperator | CoarseOperator,
-        system: System,
+        system: LevelSystem,
         vectors: Array,
         number: int,
         refinements: Sequence[int],

@@ -14,7 +14,8 @@ from numpy.typing import DTypeLike
 from stages.lqcd.kernels.dispatch import Array, Kernels, array_module, kernels_for
 from stages.lqcd.multigrid.cycle import Cycle
 from stages.lqcd.multigrid.smoother import Smoother
-from stages.lqcd.multigrid.system import System
+from stages.lqcd.multigrid.system import LevelSystem
+from stages.lqcd.solvers.even_odd import through
 
 
 def random_fields(shape: tuple[int, ...], dtype: DTypeLike, like: Array, seed: int, draw: int = 0) -> Array:
@@ -24,20 +25,18 @@ def random_fields(shape: tuple[int, ...], dtype: DTypeLike, like: Array, seed: i
     return fields
 
 
-def relaxed(system: System, fields: Array, smoother: Smoother) -> Array:
+def relaxed(system: LevelSystem, fields: Array, smoother: Smoother) -> Array:
     """The fields after the smoother's steps on A x = 0, where A x is then zero on the odd sites."""
     S = system.operator
     start = fields[: len(fields) // 2] if system.even else fields
     start = array_module(fields).ascontiguousarray(start)
     x = start - smoother.relax(S, S.apply(start)).y
-    _, kept = system.prepare(array_module(fields).zeros_like(fields))
-    return system.reconstruct(x, kept)
+    return through(system, array_module(fields).zeros_like(fields), lambda _: x)
 
 
-def refined(system: System, fields: Array, cycle: Cycle, kernels: Kernels) -> Array:
+def refined(system: LevelSystem, fields: Array, cycle: Cycle, kernels: Kernels) -> Array:
     """One step of inverse iteration: about A^-1 times the fields, each of norm one."""
-    rhs, kept = system.prepare(normalised(fields, kernels))
-    return normalised(system.reconstruct(cycle.apply(rhs), kept), kernels)
+    return normalised(through(system, normalised(fields, kernels), cycle.apply), kernels)
 
 
 def normalised(fields: Array, kernels: Kernels) -> Array:

@@ -17,7 +17,6 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.lqcd.dirac.operator import LinearOperator
 from stages.lqcd.dirac.wilson_schur import WilsonSchur
 from stages.lqcd.kernels.dispatch import Array, Kernels, array_module, to_device_like
 from stages.lqcd.kernels.gamma import COMPONENTS
@@ -26,30 +25,21 @@ from stages.lqcd.lattice.geometry import EVEN
 from stages.lqcd.multigrid.coarse_operator import CoarseOperator, gamma5, inverse_or_nan
 from stages.lqcd.multigrid.fine_operator import FineOperator
 from stages.lqcd.multigrid.grid import HOPS
+from stages.lqcd.solvers.even_odd import EvenOddSystem
 
 
-class System(Protocol):
+class LevelSystem(EvenOddSystem, Protocol):
     """What a level iterates instead of A x = b, with b and x ``[site, 2 n, N]`` on its whole grid."""
 
     @property
     def even(self) -> bool:
         """Whether fields of the system are those of the even sites alone."""
 
-    @property
-    def operator(self) -> LinearOperator:
-        """The operator of the system."""
-
     def defect(self, residual: Array) -> Array:
         """The residual of A on the sites of the system, from the residual of this; elsewhere it is zero."""
 
-    def prepare(self, b: Array) -> tuple[Array, Any]:
-        """The right-hand side for A x = b, and what `reconstruct` needs of b."""
 
-    def reconstruct(self, x: Array, kept: Any) -> Array:
-        """The solution of A x = b from that of the system."""
-
-
-class CoarseSystem(System, Protocol):
+class CoarseSystem(LevelSystem, Protocol):
     """The system of a coarse grid."""
 
     @property
@@ -77,10 +67,10 @@ class FineSystem:
 
     def prepare(self, b: Array) -> tuple[Array, Array]:
         fields = b.reshape(2, -1, COMPONENTS, b.shape[-1])
-        return self.operator.prepare(fields), fields
+        return self.operator.prepare(fields)
 
-    def reconstruct(self, x: Array, kept: Array) -> Array:
-        return self.operator.reconstruct(x, kept).reshape(-1, COMPONENTS, x.shape[-1])
+    def reconstruct(self, x: Array, source: Array) -> Array:
+        return self.operator.reconstruct(x, source).reshape(-1, COMPONENTS, x.shape[-1])
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,7 +91,7 @@ class FullSystem:
     def prepare(self, b: Array) -> tuple[Array, None]:
         return b, None
 
-    def reconstruct(self, x: Array, kept: None) -> Array:
+    def reconstruct(self, x: Array, source: None) -> Array:
         return x
 
     def dense(self) -> Array:
@@ -183,11 +173,11 @@ class CoarseSchur:
         rhs = self._hop(0, y[half:], array_module(y).empty_like(y[half:]), diagonal=y[:half], a=1.0, b=-1.0)
         return rhs, y
 
-    def reconstruct(self, x: Array, kept: Array) -> Array:
+    def reconstruct(self, x: Array, y: Array) -> Array:
         half = len(x)
-        kept[:half] = x
-        self._hop(1, x, kept[half:], diagonal=kept[half:], a=1.0, b=-1.0)
-        return kept
+        y[:half] = x
+        self._hop(1, x, y[half:], diagonal=y[half:], a=1.0, b=-1.0)
+        return y
 
     def _hop(self, parity: int, x: Array, out: Array, **terms: Any) -> Array:
         """Z x on the sites of `parity`."""

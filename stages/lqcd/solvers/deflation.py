@@ -106,17 +106,6 @@ class Deflation:
         """theta and Q. Raises InputError if the vectors are linearly dependent."""
         return ritz_pairs(self.projected, self.gram)
 
-    def first(self, count: int) -> Deflation:
-        """The space of the `count` lowest vectors, a view; InputError for more than there are."""
-        if not 1 <= count <= len(self):
-            raise InputError(
-                f"{count} vectors of a deflation space that has {len(self)}: take 1 to {len(self)}, "
-                "or compute more vectors"
-            )
-        residuals = None if self.residuals is None else self.residuals[:count]
-        gram, projected = self.gram[:count, :count], self.projected[:count, :count]
-        return Deflation(self.vectors[..., :count], gram, projected, residuals)
-
     def guess(self, shift: float, b: Array) -> Array:
         """V (V^H A V)^-1 V^H b for A = B + shift, of the shape and dtype of b ``[*shape, N]``.
 
@@ -189,10 +178,6 @@ class StaggeredDeflation:
 
     def __len__(self) -> int:
         return len(self.even)
-
-    def first(self, count: int) -> StaggeredDeflation:
-        """The space of the `count` lowest vectors; InputError for more than there are."""
-        return StaggeredDeflation(self.dslash, self.even.first(count))
 
     def check(self) -> None:
         """Raises InputError unless the vectors are eigenvectors of this dslash as well as was recorded."""

@@ -1,4 +1,4 @@
-"""What a solver gives back: the solution, its status and its statistics."""
+"""What solvers give back: the solution, its status, and statistics of many solves."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.lqcd.kernels.dispatch import Array
+from stages.lqcd.lattice.errors import InputError
 
 
 class Status(Enum):
@@ -77,3 +78,53 @@ class NotConverged(RuntimeError):  # noqa: N818 - it reads as the status it is
             f"{solution.status.value}"
         )
         self.solution = solution
+
+
+@dataclass
+class SolveStatistics:
+    """What the solves of a measurement took, block by block; residuals are relative and recomputed."""
+
+    iterations: list[int] = field(default_factory=list)
+    """Of each block."""
+    residual: list[NDArray[np.float64]] = field(default_factory=list)
+    """Of each block's right-hand sides, of the system solved."""
+    full_residual: list[NDArray[np.float64]] = field(default_factory=list)
+    """Likewise, of M x = b on the whole lattice."""
+    matvecs: int = 0
+    seconds: float = 0.0
+    history: list[float] = field(default_factory=list)
+    """Of the first block, the worst right-hand side's residual at each iteration."""
+    status: str = ""
+    """Of the last block, in lower case."""
+
+    def add(self, solution: Solution, full_residual: NDArray[np.float64]) -> None:
+        """Enter a block."""
+        self.iterations.append(int(solution.iterations))
+        self.residual.append(solution.residual)
+        self.full_residual.append(full_residual)
+        self.matvecs += int(solution.matvecs)
+        self.seconds += solution.seconds
+        self.history = self.history or [float(worst) for worst in solution.history.max(axis=1)]
+        self.status = solution.status.name.lower()
+
+    @property
+    def rhs(self) -> int:
+        """Right-hand sides of all blocks."""
+        return sum(len(block) for block in self.residual)
+
+    @property
+    def residual_max(self) -> float:
+        """The largest of the systems solved, 0 before the first block."""
+        return max((float(np.max(block)) for block in self.residual), default=0.0)
+
+    @property
+    def full_residual_max(self) -> float:
+        """The largest of M x = b, 0 before the first block."""
+        return max((float(np.max(block)) for block in self.full_residual), default=0.0)
+
+
+def column_blocks(columns: int, width: int) -> list[range]:
+    """The columns 0 ... columns - 1 in ranges of `width`, the last one perhaps shorter. Raises InputError."""
+    if width < 1:
+        raise InputError(f"a block of right-hand sides holds at least 1, got {width}")
+    return [range(start, min(start + width, columns)) for start in range(0, columns, width)]

@@ -20,13 +20,13 @@ from stages.lqcd.lattice.formats import read_gauge
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.multigrid import multigrid as multigrid_module
 from stages.lqcd.multigrid.hierarchy import Hierarchy
+from stages.lqcd.multigrid.levels import default_levels, multigrid_of
 from stages.lqcd.multigrid.multigrid import Level, Multigrid, PoorSetup
 from stages.lqcd.multigrid.polynomial import PolynomialSmoother
 from stages.lqcd.solvers.bicgstab import BiCGstab
 from stages.lqcd.solvers.cg import BatchedCG
 from stages.lqcd.solvers.gcr import GCR
 from stages.lqcd.solvers.minimal_residual import MinimalResidual
-from stages.lqcd.spectroscopy.hierarchies import default_levels, multigrid_of
 
 SMALL = Multigrid((Level(aggregate=(2, 2, 2, 2), vectors=8),))
 DEEP = Multigrid(
@@ -71,12 +71,12 @@ def test_solves_the_system(gauge: Any, kernels: str) -> None:
     hierarchy = SMALL.setup(M)
     S, b = hierarchy.system, source(M, 4, xp)
     assert hierarchy.shape == S.shape and hierarchy.dtype == np.complex64
-    solution = hierarchy.solver().solve(S, S.prepare(b))
+    solution = hierarchy.solver().solve(S, S.prepare(b)[0])
     x = S.reconstruct(solution.x, b)
     assert solution.residual.max() <= 1e-10
     assert relative(M, x, b).max() < 3e-10
     normal = Product(S.adjoint, S)
-    other = BatchedCG(tolerance=1e-13).solve(normal, S.adjoint.apply(S.prepare(b)), on_failure="return").x
+    other = BatchedCG(tolerance=1e-13).solve(normal, S.adjoint.apply(S.prepare(b)[0]), on_failure="return").x
     assert np.abs(to_host(solution.x - other)).max() < 1e-8 * np.abs(to_host(other)).max()
     assert solution.iterations < 20
 
@@ -96,9 +96,9 @@ def test_deep_hierarchies_of_odd_and_tiny_grids(wilson: Any, draw: Any) -> None:
         hierarchy = Multigrid(levels[:depth]).setup(M)
         assert len(hierarchy.grids) == depth
         S = hierarchy.system
-        solution = hierarchy.solver().solve(S, S.prepare(b))
+        solution = hierarchy.solver().solve(S, S.prepare(b)[0])
         assert relative(M, S.reconstruct(solution.x, b), b).max() < 3e-10
-        plain = GCR(tolerance=1e-10, restart=20).solve(S, S.prepare(b))
+        plain = GCR(tolerance=1e-10, restart=20).solve(S, S.prepare(b)[0])
         assert solution.iterations < 0.6 * plain.iterations
 
 
@@ -108,7 +108,7 @@ def flat(gauge: Any, multigrid: Multigrid, masses: tuple[float, ...], rhs: int) 
     for mass in masses:
         M = operator(gauge, mass)
         hierarchy = multigrid.setup(M)
-        b = hierarchy.system.prepare(source(M, rhs))
+        b = hierarchy.system.prepare(source(M, rhs))[0]
         counts.append(hierarchy.solver().solve(hierarchy.system, b).iterations)
     assert max(counts) <= 1.3 * min(counts), counts
     return hierarchy, b

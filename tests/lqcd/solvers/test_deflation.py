@@ -214,17 +214,6 @@ def test_first_guess_is_deflated_too(deflation, dslash, random_block):
     assert again.iterations == again.extras["deflations"] == 0 and np.array_equal(again.x, warm.x)
 
 
-def test_subset_of_the_vectors(deflation, random_block):
-    b = random_block(37, TINY.half_volume, 3, 5)
-    for parity in (EVEN, ODD):
-        subset, alone = deflation("single", 40).first(K).of(parity), deflation("single", K).of(parity)
-        np.testing.assert_allclose(subset.guess(0.01, b), alone.guess(0.01, b), rtol=1e-9, atol=1e-9)
-    with pytest.raises(InputError, match="17 vectors of a deflation space that has 16: take 1 to 16"):
-        deflation().first(17)
-    with pytest.raises(InputError, match="0 vectors"):
-        deflation().first(0)
-
-
 @pytest.mark.parametrize("rounding", ROUNDINGS)
 def test_space_of_another_operator_is_refused(deflation, dslash, thin_links, random_block, rounding):
     space = deflation(rounding)

@@ -128,8 +128,8 @@ QUICK = ("bicgstab-single",)
 def test_with_compiled_kernels(solver, wilson, random_block, kernels):
     A, plain = wilson(HEAVY, kernels), wilson(HEAVY)
     b = random_block(31, *A.shape, 4)
-    solution = solver(1e-11, None).solve(A, to_device_like(b, A.operator.links.links))
-    assert array_module(solution.x) is array_module(A.operator.links.links)
+    solution = solver(1e-11, None).solve(A, to_device_like(b, A.M.links.links))
+    assert array_module(solution.x) is array_module(A.M.links.links)
     check(plain, b, replace(solution, x=to_host(solution.x)), 1e-11)
     expected = solver(1e-11).solve(plain, b)
     assert abs(solution.iterations - expected.iterations) <= 0.1 * expected.iterations + 1

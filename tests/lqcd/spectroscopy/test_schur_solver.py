@@ -10,10 +10,15 @@ import pytest
 from numpy.typing import NDArray
 
 from stages.lqcd.dirac.wilson import WilsonOperator
+from stages.lqcd.dirac.wilson_schur import WilsonSchur
 from stages.lqcd.lattice.errors import InputError
+from stages.lqcd.solvers.even_odd import EvenOdd, propagate
+from stages.lqcd.solvers.named import MULTIGRID, PRECISIONS, REGULAR, Solve
 from stages.lqcd.solvers.solution import NotConverged
-from stages.lqcd.spectroscopy.even_odd import propagate
-from stages.lqcd.spectroscopy.methods import MULTIGRID, PRECISIONS, SOLVERS, make_method
+
+
+def make_method(solver: str, precision: str, tolerance: float, max_iterations: int) -> EvenOdd:
+    return EvenOdd(Solve(solver, tolerance, precision, max_iterations).of_regular(), WilsonSchur)
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +34,7 @@ PAIRS = [
     ("cgnr", "double-single"),
     *(
         pytest.param(solver, precision, marks=pytest.mark.slow)
-        for solver, precision in product(SOLVERS, PRECISIONS)
+        for solver, precision in product(REGULAR, PRECISIONS)
         if solver != MULTIGRID  # which needs a hierarchy: tests/multigrid
         and (solver, precision) not in (("cgnr", "double-single"), *product(["bicgstab"], PRECISIONS))
     ),

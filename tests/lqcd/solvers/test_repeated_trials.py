@@ -1,4 +1,4 @@
-"""The chooser of solvers for loops, on solvers of known cost."""
+"""Trials of solvers of known cost on several problems, each solved twice."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stages.lqcd.estimators.chooser import System, measure, outcome
 from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.solvers import trial
 from stages.lqcd.solvers.solution import NotConverged, Solution, Status
-from stages.lqcd.solvers.trial import check_one_converged
+from stages.lqcd.solvers.trial import Problem, Trial, check_one_converged, outcome, repeated
 
 
 @dataclass
@@ -57,13 +56,19 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 OPERATOR: Any = None
-SYSTEMS = [System(name, OPERATOR, np.ones((8, 3, 4), complex), 1e-8) for name in ("light", "strange")]
+PROBLEMS = [Problem(name, OPERATOR, np.ones((8, 3, 4), complex), 1e-8) for name in ("light", "strange")]
+
+
+def measure(
+    problems: list[Problem], candidates: dict[str, Any], progress: Any = lambda *_: None
+) -> dict[str, list[Trial]]:
+    return trial.measure(problems, candidates, 4, repeated, progress=progress)
 
 
 def test_a_guess_from_low_modes_counts_and_compilation_does_not(clock: Clock) -> None:
     """The guess takes 40 iterations' time: no pause that might be left out."""
     solver = Scripted(clock, 1.6, guess=4.0, compiles=90.0)
-    found = measure(SYSTEMS[:1], {"deflated": lambda tolerance: solver})
+    found = measure(PROBLEMS[:1], {"deflated": lambda tolerance: solver})
     assert found["deflated"][0].seconds_per_rhs == pytest.approx((1.6 + 4.0) / 4)
     assert found["deflated"][0].iterations == 16
 
@@ -85,10 +90,10 @@ def test_what_fails_on_one_system_is_not_tried_on_others(clock: Clock) -> None:
         "better": candidate("better", seconds=3.0),
     }
     progress: list[tuple[int, int]] = []
-    found = measure(SYSTEMS, candidates, lambda *done: progress.append(done))
-    how = {name: outcome(SYSTEMS, trials) for name, trials in found.items()}
+    found = measure(PROBLEMS, candidates, lambda *done: progress.append(done))
+    how = {name: outcome(PROBLEMS, trials) for name, trials in found.items()}
     assert [len(trials) for trials in found.values()] == [1, 2, 1, 2]
-    assert [name for name, _ in made] == ["stuck", "good", "good", "slow", "better", "better"]
+    assert [name for name, _ in made[::2]] == ["stuck", "good", "good", "slow", "better", "better"]
     assert how["stuck"].startswith("light, 4 of 4 right-hand sides missed the tolerance")
     assert how["slow"] == "light, given up after 16 s" and how["good"] == how["better"] == "converged"
     assert progress == [(1, 4), (2, 4), (3, 4), (4, 4)] and clock.now < 100
@@ -99,7 +104,10 @@ def test_what_fails_on_one_system_is_not_tried_on_others(clock: Clock) -> None:
 
 def test_a_fast_failure_makes_nobody_impatient(clock: Clock) -> None:
     """A solver that is fast on one system and fails on the next is none to be compared with."""
-    kinds = iter([Scripted(clock, 0.1), Scripted(clock, 0.1, fails=True)])
-    candidates = {"half": lambda tolerance: next(kinds), "slow": lambda tolerance: Scripted(clock, 4.0)}
-    found = measure(SYSTEMS, candidates)
-    assert not found["half"][1].converged and all(trial.converged for trial in found["slow"])
+    ends = iter([False, False, True, True])  # a solver is made twice
+    candidates = {
+        "half": lambda tolerance: Scripted(clock, 0.1, fails=next(ends)),
+        "slow": lambda tolerance: Scripted(clock, 4.0),
+    }
+    found = measure(PROBLEMS, candidates)
+    assert not found["half"][1].converged and all(each.converged for each in found["slow"])

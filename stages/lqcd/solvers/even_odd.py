@@ -1,0 +1,108 @@
+"""Even-odd preconditioning: M x = b solved through a system on the sites of one parity."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stages.lqcd.dirac.operator import LinearOperator, Solver
+from stages.lqcd.kernels.dispatch import Array, Kernels, array_module, kernels_for, to_host
+from stages.lqcd.solvers.reliable import Progress as Iterations
+from stages.lqcd.solvers.solution import Solution, SolveStatistics, column_blocks
+
+Progress = Callable[[int, int], None]
+"""Called with (blocks of right-hand sides done, blocks in all)."""
+
+
+class EvenOddSystem(Protocol):
+    """A system on one parity that stands for M x = b on the whole lattice."""
+
+    @property
+    def operator(self) -> LinearOperator:
+        """The operator of the system."""
+
+    def prepare(self, b: Array) -> tuple[Array, Any]:
+        """The right-hand side of the system for M x = b, and what `reconstruct` needs of b."""
+
+    def reconstruct(self, x: Array, source: Any) -> Array:
+        """The solution of M x = b from that of the system; `source`, from `prepare`, may change."""
+
+
+class Method(Protocol):
+    """What solves M x = b for a block of right-hand sides."""
+
+    def solve(self, M: Any, b: Array, *, progress: Iterations | None = None) -> Solution:
+        """x of M x = b, of the shape of b; its residual is that of the system solved.
+
+        Raises NotConverged, and what `progress` raises, which is called after each iteration.
+        """
+
+
+@dataclass(frozen=True)
+class EvenOdd:
+    """A solver of M x = b: `system` of M solved by `solver`, and the other parity reconstructed.
+
+    system: makes it of M, as `stages.lqcd.dirac.wilson_schur.WilsonSchur`, or
+    `stages.lqcd.dirac.full_lattice.StaggeredSchur`.
+    """
+
+    solver: Solver
+    system: Callable[[Any], EvenOddSystem]
+
+    def solve(self, M: LinearOperator, b: Array, **options: Any) -> Solution:
+        """x of M x = b, of the shape of b; tolerance and `residual` are those of the system.
+
+        options: those of the solver. Raises what the solver raises, and InputError for a wrong field.
+        """
+        system = self.system(M)
+        rhs, source = system.prepare(b)
+        solution = self.solver.solve(system.operator, rhs, **options)
+        return replace(solution, x=system.reconstruct(solution.x, source))
+
+
+def through(system: EvenOddSystem, b: Array, solve: Callable[[Array], Array]) -> Array:
+    """About M^-1 b by `solve`, which is about the inverse of the system's operator."""
+    rhs, source = system.prepare(b)
+    return system.reconstruct(solve(rhs), source)
+
+
+def full_residual(M: LinearOperator, x: Array, b: Array) -> NDArray[np.float64]:
+    """|b - M x| / |b| of each right-hand side, float64 ``[N]`` on the host; 0 where b and x vanish."""
+    r = M.apply(x)
+    r -= b
+    return relative_norms(r, b)
+
+
+def relative_norms(r: Array, b: Array, kernels: Kernels | None = None) -> NDArray[np.float64]:
+    """|r| / |b| of each right-hand side of fields ``[*, N]``, float64 ``[N]``; |r| where b vanishes."""
+    norms2 = (kernels or kernels_for(b)).block_blas.norms2
+    missed, source = (np.sqrt(to_host(norms2(f.reshape(-1, *f.shape[-2:])))) for f in (r, b))
+    return missed / np.where(source > 0, source, 1)
+
+
+def propagate(
+    M: LinearOperator, sources: Array, method: Method, block: int, progress: Progress = lambda *_: None
+) -> tuple[Array, SolveStatistics]:
+    """x of M x = b for all columns of `sources` ``[*, N]``, `block` of them at a time.
+
+    Raises what the method raises where a column misses its tolerance, and InputError.
+    """
+    xp, statistics = array_module(sources), SolveStatistics()
+    x = xp.empty_like(sources)
+    parts = column_blocks(sources.shape[-1], block)
+    for number, part in enumerate(parts, start=1):
+        columns = slice(part.start, part.stop)
+        x[..., columns] = solved(M, xp.ascontiguousarray(sources[..., columns]), method, statistics)
+        progress(number, len(parts))
+    return x, statistics
+
+
+def solved(M: LinearOperator, b: Array, method: Method, statistics: SolveStatistics) -> Array:
+    """x of M x = b for one block, entered into `statistics`. Raises what the method raises."""
+    solution = method.solve(M, b)
+    statistics.add(solution, full_residual(M, solution.x, b))
+    return solution.x

@@ -1,0 +1,79 @@
+"""The solvers and precisions that parameter files name, and how a measurement solves its systems."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from stages.lqcd.dirac.operator import Solver
+from stages.lqcd.kernels.dispatch import Kernels
+from stages.lqcd.lattice.errors import InputError
+from stages.lqcd.solvers.bicgstab import BiCGstab
+from stages.lqcd.solvers.block_cgrq import BlockCGrQ
+from stages.lqcd.solvers.cg import BatchedCG
+from stages.lqcd.solvers.gcr import GCR, Preconditioner
+from stages.lqcd.solvers.krylov import KrylovSolver
+from stages.lqcd.solvers.normal_equations import NormalEquations
+
+PRECISIONS = {"double": None, "double-single": "single"}
+"""Precision inside the solver, by name; residuals are in double."""
+
+POSITIVE: dict[str, type[KrylovSolver]] = {"block_cgrq": BlockCGrQ, "batched_cg": BatchedCG}
+"""Of Hermitian positive definite systems, such as the staggered 4 m^2 - D^2."""
+
+MULTIGRID = "multigrid"
+REGULAR: dict[str, Callable[..., Solver]] = {
+    MULTIGRID: GCR,
+    "bicgstab": BiCGstab,
+    "cgnr": lambda *settings: NormalEquations(BatchedCG(*settings)),
+    "block_cgrq": lambda *settings: NormalEquations(BlockCGrQ(*settings)),
+    "gcr": GCR,
+}
+"""Of other systems, such as the even-odd ones of Wilson quarks: GCR(10) preconditioned by a hierarchy,
+BiCGstab, conjugate gradients on the normal equations, batched or as one block, and GCR(10) alone.
+"""
+
+
+@dataclass(frozen=True)
+class Solve:
+    """How linear systems are solved.
+
+    solver: a name of `POSITIVE` or `REGULAR`. tolerance: of |b - A x| / |b|, every right-hand side.
+    precision: 'double', or 'double-single' (single inside, residuals in double). max_iterations: of a block.
+    block: right-hand sides that are solved together.
+    """
+
+    solver: str
+    tolerance: float
+    precision: str = "double-single"
+    max_iterations: int = 20_000
+    block: int = 16
+
+    def of_positive(self, kernels: Kernels | None = None) -> KrylovSolver:
+        """The solver of Hermitian positive definite systems. Raises InputError."""
+        return self._named(POSITIVE)(*self._settings(kernels))
+
+    def of_regular(
+        self, preconditioner: Preconditioner | None = None, kernels: Kernels | None = None
+    ) -> Solver:
+        """The solver of other systems; preconditioner: the hierarchy of 'multigrid'. Raises InputError."""
+        make = self._named(REGULAR)
+        if self.solver != MULTIGRID:
+            return make(*self._settings(kernels))
+        if preconditioner is None:
+            raise InputError("multigrid needs a hierarchy: give one, or name another solver")
+        return make(*self._settings(kernels), preconditioner=preconditioner)
+
+    def by(self, solver: str) -> Solve:
+        """The same with another solver."""
+        return replace(self, solver=solver)
+
+    def _named(self, table: dict[str, Any]) -> Callable[..., Any]:
+        for kind, value, known in (("solver", self.solver, table), ("precision", self.precision, PRECISIONS)):
+            if value not in known:
+                raise InputError(f"{kind} must be one of {', '.join(known)}, got {value!r}")
+        return table[self.solver]
+
+    def _settings(self, kernels: Kernels | None) -> tuple[Any, ...]:
+        return self.tolerance, self.max_iterations, PRECISIONS[self.precision], kernels
