@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from pipeline.planning.explain import explain
     from pipeline.planning.plan import Plan, plan
     from pipeline.planning.workflow import Workflow
-    from pipeline.reading.garbage import collect_garbage
-    from pipeline.reading.overview import status
+    from pipeline.reading.gc import collect_garbage
     from pipeline.reading.result import export_hdf5, open_result
+    from pipeline.reading.status import status
     from pipeline.reading.verification import verify
     from pipeline.running.driver import Outcome, run
     from pipeline.store.checkpoint import FolderCheckpoint
@@ -32,13 +32,13 @@ _LAZY = {
     "Plan": "planning.plan",
     "Store": "store.store",
     "Workflow": "planning.workflow",
-    "collect_garbage": "reading.garbage",
+    "collect_garbage": "reading.gc",
     "explain": "planning.explain",
     "export_hdf5": "reading.result",
     "open_result": "reading.result",
     "plan": "planning.plan",
     "run": "running.driver",
-    "status": "reading.overview",
+    "status": "reading.status",
     "verify": "reading.verification",
 }
 

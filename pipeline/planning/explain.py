@@ -7,7 +7,9 @@ from itertools import groupby
 
 from pipeline.declare.coordinates import describe_values, natural_order
 from pipeline.declare.text import counted, duration, size, table
-from pipeline.planning.plan import Chunk, Plan
+from pipeline.planning.chunk import Chunk
+from pipeline.planning.plan import Plan
+from pipeline.planning.reason import ReasonKind
 
 
 def explain(plan: Plan) -> str:
@@ -37,13 +39,15 @@ def _rows(plan: Plan) -> list[list[str]]:
 
 def _why(plan: Plan, todo: Sequence[Chunk]) -> list[str]:
     """One line per distinct reason, with its number of chunks if there are several."""
-    kinds: dict[tuple[str, str], list[Chunk]] = {}
+    kinds: dict[tuple[ReasonKind, str], list[Chunk]] = {}
     for chunk in todo:
         reason = plan.reasons[chunk.key]
-        kinds.setdefault((reason.kind, "" if reason.kind == "extended" else reason.detail), []).append(chunk)
+        kinds.setdefault(
+            (reason.kind, "" if reason.kind == ReasonKind.EXTENDED else reason.detail), []
+        ).append(chunk)
     lines = []
     for (kind, detail), chunks in kinds.items():
-        text = _added(plan, chunks) if kind == "extended" else detail
+        text = _added(plan, chunks) if kind == ReasonKind.EXTENDED else detail
         share = f" ({len(chunks)})" if len(kinds) > 1 else ""
         lines.append(f"{kind}: {text}{share}" if text else f"{kind}{share}")
     return lines

@@ -9,24 +9,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from pipeline.declare.coordinates import Coordinates
+from pipeline.declare.node import Node
+from pipeline.planning.chunk import Chunk, Position
 from pipeline.planning.key import canonical_json, canonical_parameters
 from pipeline.store.durable import write_atomically
 from pipeline.store.store import Store
 from quarkline.errors import InputError, suggestion
-
-if TYPE_CHECKING:
-    from pipeline.declare.node import Node
-    from pipeline.planning.plan import Chunk
-
-Place = tuple[tuple[str, tuple[Any, ...]], ...]
-"""Coordinates of a chunk, hashable."""
-
-
-def place(coordinates: Coordinates) -> Place:
-    return tuple((dim, tuple(values)) for dim, values in coordinates.items())
 
 
 @dataclass(frozen=True)
@@ -34,7 +24,7 @@ class NodeRecord:
     """What a node was when its workflow was last run."""
 
     content: dict[str, Any]
-    chunks: dict[Place, dict[str, Any]]
+    chunks: dict[Position, dict[str, Any]]
 
     @classmethod
     def read(cls, content: dict[str, Any]) -> NodeRecord:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, islice, product
 from pathlib import Path
@@ -11,6 +11,7 @@ from statistics import fmean
 
 from pipeline.declare.coordinates import Coordinate, Coordinates, natural_order
 from pipeline.declare.node import Node
+from pipeline.planning.chunk import Chunk
 from pipeline.planning.key import chunk_key
 from pipeline.planning.manifest import Manifest
 from pipeline.planning.reason import Reason, Reasons
@@ -20,17 +21,6 @@ from pipeline.store.store import Store
 from quarkline.errors import InputError
 
 SAMPLED_RECORDS = 8
-
-
-@dataclass(frozen=True, eq=False)
-class Chunk:
-    """One chunk: a node at some coordinates, with its key and the upstream chunks that it reads."""
-
-    node: Node
-    coordinates: Coordinates
-    key: str
-    inputs: tuple[tuple[Chunk, ...], ...]
-    files: dict[str, FileVersion] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -5,23 +5,37 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pipeline.declare.coordinates import Coordinate, describe
-from pipeline.planning.manifest import Manifest, NodeRecord, describe_node, place
+from pipeline.declare.node import Node
+from pipeline.planning.chunk import Chunk, position
+from pipeline.planning.manifest import Manifest, NodeRecord, describe_node
 
-if TYPE_CHECKING:
-    from pipeline.declare.node import Node
-    from pipeline.planning.plan import Chunk
+
+class ReasonKind(StrEnum):
+    """Kinds of reasons, in the words of `plan`."""
+
+    NEW = "new"
+    EXTENDED = "extended"
+    UNFINISHED = "unfinished"
+    CHANGED_PARAMETER = "changed parameter"
+    CHANGED_FILE = "changed file"
+    CHANGED_VERSION = "changed version"
+    CHANGED_CHUNK_SIZE = "changed chunk size"
+    CHANGED_BACKEND = "changed backend"
+    CHANGED_INPUTS = "changed inputs"
+    UPSTREAM_CHANGED = "upstream changed"
+    UPSTREAM_EXTENDED = "upstream extended"
 
 
 @dataclass(frozen=True)
 class Reason:
-    """`kind` is one of: new, extended, unfinished, changed parameter, changed file, changed version,
-    changed chunk size, changed backend, changed inputs, upstream changed, upstream extended."""
+    """Why a chunk must be computed."""
 
-    kind: str
+    kind: ReasonKind
     detail: str = ""
 
     def __str__(self) -> str:
@@ -53,15 +67,15 @@ class Reasons:
         """The first reason that applies."""
         before = self._before(chunk.node)
         if before is None:
-            return Reason("new")
+            return Reason(ReasonKind.NEW)
         changed = self._node_change(chunk.node, before)
         if changed is not None:
             return self._growth(chunk) if chunk.node.name in self._returned else changed
-        old = before.chunks.get(place(chunk.coordinates))
+        old = before.chunks.get(position(chunk.coordinates))
         if old is None:
-            return Reason("extended", describe(chunk.coordinates))
+            return Reason(ReasonKind.EXTENDED, describe(chunk.coordinates))
         if old["key"] == chunk.key:
-            return Reason("unfinished")
+            return Reason(ReasonKind.UNFINISHED)
         return _changed_file(chunk, old) or self._upstream_change(chunk)
 
     def _before(self, node: Node) -> NodeRecord | None:
@@ -80,14 +94,18 @@ class Reasons:
         """
         chunks = self._chunks[node.name]
         there = sum(chunk.key not in self._absent for chunk in chunks)
-        return changed.kind != "changed chunk size" and not node.stage.transient and 0 < there < len(chunks)
+        return (
+            changed.kind != ReasonKind.CHANGED_CHUNK_SIZE
+            and not node.stage.transient
+            and 0 < there < len(chunks)
+        )
 
     def _growth(self, chunk: Chunk) -> Reason:
         """Beyond the coordinates of the chunks that are there, or among them."""
         held = self._held_coordinates(chunk.node)
         if all(held[dim].issuperset(values) for dim, values in chunk.coordinates.items()):
-            return Reason("unfinished")
-        return Reason("extended", describe(chunk.coordinates))
+            return Reason(ReasonKind.UNFINISHED)
+        return Reason(ReasonKind.EXTENDED, describe(chunk.coordinates))
 
     def _held_coordinates(self, node: Node) -> dict[str, set[Coordinate]]:
         if node.name not in self._held:
@@ -101,9 +119,9 @@ class Reasons:
         """Names the inputs whose keys differ from last time, followed up to where the change began."""
         altered = {self._root(upstream) for upstream in chunk.node.inputs if upstream.name in self._altered}
         if altered:
-            return Reason("upstream changed", ", ".join(sorted(altered)))
+            return Reason(ReasonKind.UPSTREAM_CHANGED, ", ".join(sorted(altered)))
         grown = {upstream.name for upstream in chunk.node.inputs if upstream.name in self._grown}
-        return Reason("upstream extended", ", ".join(sorted(grown)))
+        return Reason(ReasonKind.UPSTREAM_EXTENDED, ", ".join(sorted(grown)))
 
     def _root(self, node: Node) -> str:
         """The node at which the change began."""
@@ -137,7 +155,7 @@ class Reasons:
         before = self._before(chunk.node)
         if before is None or self._node_change(chunk.node, before):
             return True
-        old = before.chunks.get(place(chunk.coordinates))
+        old = before.chunks.get(position(chunk.coordinates))
         return old is not None and old["key"] != chunk.key
 
     @cached_property
@@ -158,23 +176,23 @@ class Reasons:
 
     def _is_added(self, chunk: Chunk) -> bool:
         before = self._before(chunk.node)
-        return before is None or place(chunk.coordinates) not in before.chunks
+        return before is None or position(chunk.coordinates) not in before.chunks
 
 
 def _compare(old: Mapping[str, Any], new: Mapping[str, Any]) -> Reason | None:
     """What differs between two descriptions of a node and alters its keys."""
     if old["version"] != new["version"]:
-        return Reason("changed version", f"{old['version']} -> {new['version']}")
+        return Reason(ReasonKind.CHANGED_VERSION, f"{old['version']} -> {new['version']}")
     parameters = _differences(old["parameters"], new["parameters"])
     if parameters:
-        return Reason("changed parameter", ", ".join(parameters))
+        return Reason(ReasonKind.CHANGED_PARAMETER, ", ".join(parameters))
     if old["backend"] != new["backend"]:
-        return Reason("changed backend", f"{old['backend']} -> {new['backend']}")
+        return Reason(ReasonKind.CHANGED_BACKEND, f"{old['backend']} -> {new['backend']}")
     sizes = _differences(old["chunk"], new["chunk"])
     if sizes:
-        return Reason("changed chunk size", ", ".join(sizes))
+        return Reason(ReasonKind.CHANGED_CHUNK_SIZE, ", ".join(sizes))
     if old["inputs"] != new["inputs"]:
-        return Reason("changed inputs", f"{', '.join(old['inputs'])} -> {', '.join(new['inputs'])}")
+        return Reason(ReasonKind.CHANGED_INPUTS, f"{', '.join(old['inputs'])} -> {', '.join(new['inputs'])}")
     return None
 
 
@@ -193,4 +211,4 @@ def _differences(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "
 def _changed_file(chunk: Chunk, old: Mapping[str, Any]) -> Reason | None:
     before = old.get("files", {})
     changed = [version.path for name, version in chunk.files.items() if before.get(name) != version.digest]
-    return Reason("changed file", ", ".join(changed)) if changed else None
+    return Reason(ReasonKind.CHANGED_FILE, ", ".join(changed)) if changed else None

@@ -18,8 +18,7 @@ import xarray
 from pipeline.declare.coordinates import Coordinate, natural_order
 from pipeline.declare.node import Node
 from pipeline.planning.manifest import NodeRecord, find_node
-from pipeline.store.store import Store
-from pipeline.store.stored_array import StoredArray
+from pipeline.store.store import Store, StoredArray
 from quarkline.errors import InputError
 
 _KEPT = ("stage", "version", "parameters", "code", "backend")

@@ -17,15 +17,16 @@ from pipeline.planning.manifest import write_manifest
 from pipeline.planning.plan import Plan
 from pipeline.running.clusters import Cluster, Demand
 from pipeline.running.clusters.choose import choose
-from pipeline.running.events import EventLog, Listener
+from pipeline.running.event_log import EventLog, Listener
 from pipeline.running.graph import TaskPlan, plan_tasks, widest_level
-from pipeline.running.memory import shortage
 from pipeline.running.monitor import PLAN_TOPIC
 from pipeline.running.outcome import Outcome
 from pipeline.running.session import Session
+from pipeline.running.shortage import shortage
 from pipeline.running.stopping import GRACE, StopRequest, signals_to
 from pipeline.store.lock import driver_lock
 from pipeline.store.store import Store
+from pipeline.worker.events import ChunkState, EventKind
 from pipeline.worker.work import RunContext
 from quarkline.errors import InputError
 
@@ -103,7 +104,7 @@ def _drive(plan: Plan, context: RunContext, cluster: Cluster, log: EventLog, sto
     log(
         {
             "time": began,
-            "event": "run-started",
+            "event": EventKind.RUN_STARTED,
             "run": context.run,
             "workflow": plan.workflow,
             "missing": counts,
@@ -114,12 +115,12 @@ def _drive(plan: Plan, context: RunContext, cluster: Cluster, log: EventLog, sto
         if not context.resident_bytes:
             context = replace(context, resident_bytes=_resident_bytes(client))
         client.log_event(PLAN_TOPIC, {"run": context.run, "missing": dict(counts)})
-        log({"time": time.time(), "event": "cluster-ready", "dashboard": client.dashboard_link})
+        log({"time": time.time(), "event": EventKind.CLUSTER_READY, "dashboard": client.dashboard_link})
         session = Session(client, tasks, context, log, stop)
         session.drive()
     outcome = _outcome(plan, session, context.run, stop.reason, time.time() - began)
     ended = {"seconds": outcome.seconds, "stopped": outcome.stopped, "states": outcome.states}
-    log({"time": time.time(), "event": "run-ended", "status": outcome.exit_status, **ended})
+    log({"time": time.time(), "event": EventKind.RUN_ENDED, "status": outcome.exit_status, **ended})
     return outcome
 
 
@@ -142,11 +143,11 @@ def _resident_bytes(client: Client) -> int:
 
 
 def _outcome(plan: Plan, session: Session, name: str, reason: str, seconds: float) -> Outcome:
-    states: dict[str, Counter[str]] = {}
+    states: dict[str, Counter[ChunkState]] = {}
     for chunk in plan.missing:
         counts = states.setdefault(chunk.node.name, Counter())
-        counts[session.states.get(chunk.key, "unfinished")] += 1
-    unfinished = any(counts["unfinished"] for counts in states.values())
+        counts[session.states.get(chunk.key, ChunkState.UNFINISHED)] += 1
+    unfinished = any(counts[ChunkState.UNFINISHED] for counts in states.values())
     return Outcome(
         name, plan.workflow, states, tuple(session.failures), reason if unfinished else "", seconds
     )

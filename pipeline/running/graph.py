@@ -13,8 +13,9 @@ from dask.task_spec import TaskRef
 
 from pipeline.declare.coordinates import Coordinate, natural_order
 from pipeline.declare.node import Node
-from pipeline.planning.plan import Chunk, Plan
-from pipeline.worker.task import execute, home
+from pipeline.planning.chunk import Chunk
+from pipeline.planning.plan import Plan
+from pipeline.worker.task import affinity_anchor, execute
 from pipeline.worker.work import NodeWork, RunContext, Work
 
 SHORTEST_TASK = 0.1
@@ -83,7 +84,7 @@ def dask_graph(
     """
     present = {task.name for task in tasks}
     works = _Works(context.backend)
-    layer = {name: DaskTask(name, home) for task in tasks for name in task.homes}
+    layer = {name: DaskTask(name, affinity_anchor) for task in tasks for name in task.homes}
     for task in tasks:
         waits = [TaskRef(name) for name in (*task.after, *task.homes) if name in present or name in layer]
         computed = [works.to_compute(chunk) for chunk in task.chunks]

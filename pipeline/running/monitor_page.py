@@ -10,7 +10,7 @@ from bokeh.models import ColumnDataSource, FactorRange
 from bokeh.palettes import Category10
 from bokeh.plotting import figure
 
-from pipeline.running.monitor import SHOWN_CHUNKS, SHOWN_STATES, RunView
+from pipeline.running.monitor_view import SHOWN_CHUNKS, SHOWN_STATES, RunView
 
 COLOURS = ("#3b7d4f", "#b03a2e", "#d9a441", "#3f6fa8", "#d8d8d8")
 """Of done, failed, blocked, running, waiting."""

@@ -8,11 +8,14 @@ from dataclasses import dataclass
 
 from pipeline.declare.coordinates import Coordinates, describe
 from pipeline.declare.text import counted, duration, table
+from pipeline.worker.events import ChunkState
 
 COMPLETE, FAILED, STOPPED = 0, 1, 3
 """Exit statuses. (2 is bad usage, as everywhere.)"""
 
-_STATES = ("done", "present", "failed", "blocked", "unfinished")
+
+ALWAYS_SHOWN = (ChunkState.DONE, ChunkState.FAILED)
+"""Columns of the closing table that are there even if no chunk ended so."""
 
 
 @dataclass(frozen=True)
@@ -29,44 +32,45 @@ class Failure:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run did. `states` counts, per node: done, present (somebody else committed it meanwhile),
-    failed, blocked (an input failed), unfinished."""
+    """How a run ended. `states` counts, per node, its chunks that were missing before."""
 
     run: str
     workflow: str
-    states: dict[str, Counter[str]]
+    states: dict[str, Counter[ChunkState]]
     failures: tuple[Failure, ...] = ()
     stopped: str = ""
     """Why the run ended before its work did, empty otherwise."""
     seconds: float = 0.0
 
-    def count(self, state: str) -> int:
+    def count(self, state: ChunkState) -> int:
+        """Chunks of all nodes that ended in this state."""
         return sum(counts[state] for counts in self.states.values())
 
     @property
     def exit_status(self) -> int:
-        if self.failures or self.count("blocked"):
+        """The command's exit code."""
+        if self.failures or self.count(ChunkState.BLOCKED):
             return FAILED
-        return STOPPED if self.count("unfinished") else COMPLETE
+        return STOPPED if self.count(ChunkState.UNFINISHED) else COMPLETE
 
     def table(self) -> str:
         """The closing table: what was computed, what is missing and why."""
         if not self.states:
             return f"workflow {self.workflow}: nothing to compute, everything is in the store"
-        shown = [state for state in _STATES if state in ("done", "failed") or self.count(state)]
+        shown = [each for each in ChunkState if each in ALWAYS_SHOWN or self.count(each)]
         rows = [[node, *(str(counts[state]) for state in shown)] for node, counts in self.states.items()]
         lines = [self._headline(), *table(["node", *shown], rows)]
-        lines += self._told()
+        lines += self._failures_by_error()
         if self.exit_status != COMPLETE:
             lines.append("what is missing is computed by the same command, once its cause is gone")
         return "\n".join(lines)
 
-    def _told(self) -> Iterator[str]:
-        """Each error once, with what it befell: one damaged file fails every chunk that reads it."""
-        befallen: dict[str, dict[str, list[Coordinates]]] = {}
+    def _failures_by_error(self) -> Iterator[str]:
+        """Each error once, with its chunks: one damaged file fails every chunk that reads it."""
+        by_error: dict[str, dict[str, list[Coordinates]]] = {}
         for failure in self.failures:
-            befallen.setdefault(failure.error, {}).setdefault(failure.node, []).append(failure.coordinates)
-        for error, nodes in befallen.items():
+            by_error.setdefault(failure.error, {}).setdefault(failure.node, []).append(failure.coordinates)
+        for error, nodes in by_error.items():
             if len(nodes) == 1:
                 ((node, chunks),) = nodes.items()
                 yield f"failed: {_share(node, chunks)}: {error}"
@@ -75,11 +79,13 @@ class Outcome:
                 yield from (f"  {_share(node, chunks)}" for node, chunks in nodes.items())
 
     def _headline(self) -> str:
-        missing = self.count("failed") + self.count("blocked") + self.count("unfinished")
+        missing = (
+            self.count(ChunkState.FAILED) + self.count(ChunkState.BLOCKED) + self.count(ChunkState.UNFINISHED)
+        )
         ended = f"stopped by {self.stopped}" if self.stopped else "ended"
-        rest = f", {counted(missing, 'chunk')} missing" if missing else ""
-        computed = f"{counted(self.count('done'), 'chunk')} computed"
-        return f"run {self.run} {ended} after {duration(self.seconds)}: {computed}{rest}"
+        unfinished = f", {counted(missing, 'chunk')} missing" if missing else ""
+        computed = f"{counted(self.count(ChunkState.DONE), 'chunk')} computed"
+        return f"run {self.run} {ended} after {duration(self.seconds)}: {computed}{unfinished}"
 
 
 def _share(node: str, chunks: Sequence[Coordinates]) -> str:

@@ -10,11 +10,12 @@ from typing import Any
 from distributed import Client, Future, KilledWorker
 
 from pipeline.declare.text import size
-from pipeline.planning.plan import Chunk
-from pipeline.running.events import ENDED, Event, EventLog
+from pipeline.planning.chunk import Chunk
+from pipeline.running.event_log import Event, EventLog
 from pipeline.running.graph import TaskPlan, dask_graph
 from pipeline.running.outcome import Failure
 from pipeline.running.stopping import StopRequest
+from pipeline.worker.events import ENDED, LOST, ChunkState, EventKind
 from pipeline.worker.work import RunContext
 
 TICK = 0.2
@@ -41,7 +42,7 @@ class Session:
         self._started: dict[str, float] = {}
         self._too_large: set[str] = set()
         """Nodes whose results no worker keeps, as was said already."""
-        self.states: dict[str, str] = {}
+        self.states: dict[str, ChunkState] = {}
         self.failures: list[Failure] = []
         client.subscribe_topic(context.topic, lambda event: self._inbox.put(event[1]))
 
@@ -67,36 +68,38 @@ class Session:
         del futures
         errors: dict[str, BaseException] = {}
         while running and not self._stop.check():
-            self._take(running, errors)
+            self._handle_next(running, errors)
         if self._stop.check():
             self._wind_down(running, errors)
-        return self._sort_out(names, errors)
+        return self._classify_errors(names, errors)
 
     def _wind_down(self, running: dict[str, Future], errors: dict[str, BaseException]) -> None:
         """Give up what has not begun; wait, within limits, for what has or begins in this instant."""
-        self._log({"time": time.time(), "event": "stopping", "reason": self._stop.reason})
+        self._log({"time": time.time(), "event": EventKind.STOPPING, "reason": self._stop.reason})
         idle = [name for name in running if not self._has_begun(self._tasks[name])]
         self._client.cancel([running.pop(name) for name in idle])
         heard = True
         while (heard or running or self._in_flight()) and not self._stop.patience_is_over():
-            heard = self._take(running, errors)
+            heard = self._handle_next(running, errors)
 
     def _in_flight(self) -> bool:
         return any(key not in self.states for key in self._started)
 
-    def _take(self, running: dict[str, Future], errors: dict[str, BaseException]) -> bool:
+    def _handle_next(self, running: dict[str, Future], errors: dict[str, BaseException]) -> bool:
         """Handle the next message; False if none comes within a tick."""
         try:
             message = self._inbox.get(timeout=TICK)
         except Empty:
             return False
         if not isinstance(message, Future):
-            self._handle(message)
+            self._handle_event(message)
         else:
-            self._settle(message, running, errors)
+            self._finish_task(message, running, errors)
         return True
 
-    def _settle(self, message: Future, running: dict[str, Future], errors: dict[str, BaseException]) -> None:
+    def _finish_task(
+        self, message: Future, running: dict[str, Future], errors: dict[str, BaseException]
+    ) -> None:
         """A task came to its end, of whatever kind."""
         if running.pop(message.key, None) is None:
             return
@@ -107,17 +110,17 @@ class Session:
         else:
             self._stop.ask("loss of the scheduler", grace=0.0)
 
-    def _handle(self, event: Event) -> None:
+    def _handle_event(self, event: Event) -> None:
         kind, key = event["event"], event["key"]
-        if kind == "not-kept":
+        if kind == EventKind.NOT_KEPT:
             self._warn(event)
             return
-        if kind == "started":
+        if kind == EventKind.STARTED:
             self._started[key] = event["time"]
         elif kind in ENDED and key not in self.states:
-            self.states[key] = kind
+            self.states[key] = ChunkState(kind)
             self._stop.took(event["time"] - self._started.get(key, event["time"]))
-            if kind == "failed":
+            if kind == ChunkState.FAILED:
                 self.failures.append(Failure(event["node"], event["coordinates"], event["error"]))
             if event.get("fatal"):
                 self._stop.ask("an error of the store", grace=0.0)
@@ -134,9 +137,9 @@ class Session:
         """A task that returned has reported its chunks, unless its worker died just then: ask the store."""
         for chunk in task.chunks:
             if chunk.key not in self.states and self._context.store.has(chunk.node.stage.name, chunk.key):
-                self.states[chunk.key] = "done"
+                self.states[chunk.key] = ChunkState.DONE
 
-    def _sort_out(self, names: Sequence[str], errors: dict[str, BaseException]) -> list[str]:
+    def _classify_errors(self, names: Sequence[str], errors: dict[str, BaseException]) -> list[str]:
         """Tasks that raised: those after another one are no cause; the rest failed, or lost their workers."""
         suspects: list[str] = []
         for name in (name for name in names if name in errors):
@@ -154,7 +157,7 @@ class Session:
     def _fail(self, task: TaskPlan, error: str) -> None:
         for chunk in task.chunks:
             if chunk.key not in self.states:
-                self._note(chunk, "failed", error)
+                self._record_state(chunk, ChunkState.FAILED, error)
                 self.failures.append(Failure(chunk.node.name, chunk.coordinates, error))
 
     def _block_after_failures(self, names: Iterable[str]) -> None:
@@ -163,11 +166,11 @@ class Session:
         for task in (self._tasks[name] for name in names):
             for chunk in task.chunks:
                 if chunk.key not in self.states and lost.intersection(task.needs[chunk.key]):
-                    self._note(chunk, "blocked", "an input failed")
+                    self._record_state(chunk, ChunkState.BLOCKED, "an input failed")
                     lost.add(chunk.key)
 
     def _lost(self) -> frozenset[str]:
-        return frozenset(key for key, state in self.states.items() if state in ("failed", "blocked"))
+        return frozenset(key for key, state in self.states.items() if state in LOST)
 
     def _has_ended(self, task: TaskPlan) -> bool:
         return all(chunk.key in self.states for chunk in task.chunks)
@@ -175,7 +178,7 @@ class Session:
     def _has_begun(self, task: TaskPlan) -> bool:
         return any(chunk.key in self._started for chunk in task.chunks)
 
-    def _note(self, chunk: Chunk, state: str, error: str) -> None:
+    def _record_state(self, chunk: Chunk, state: ChunkState, error: str) -> None:
         self.states[chunk.key] = state
         event: dict[str, Any] = {
             "time": time.time(),

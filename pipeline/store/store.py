@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,6 @@ import zarr
 from pipeline.store.checkpoint import checkpoints, remove_checkpoint
 from pipeline.store.durable import flush, flush_group, write_atomically
 from pipeline.store.group import array_digest, create_group, open_group, write_array
-from pipeline.store.stored_array import StoredArray
 from quarkline.errors import InputError
 
 FORMAT = 1
@@ -258,3 +258,52 @@ def _write_group(
     group = create_group(folder, {**record, "arrays": digests})
     for name, array in arrays.items():
         write_array(group, name, array, dims[name], pieces.get(name))
+
+
+@dataclass(frozen=True)
+class StoredArray:
+    """Reads like an array, by slices: ``vectors[:4]``, or ``np.asarray(vectors)`` for all of it.
+
+    Nothing is kept in memory. A piece that is damaged or gone raises DamagedChunkError when it is read.
+    """
+
+    store: Store
+    stage: str
+    key: str
+    name: str
+
+    @cached_property
+    def _array(self) -> zarr.Array:
+        known = self.store.record(self.stage, self.key)["arrays"]
+        with self.store.reading(self.stage, self.key):
+            if self.name not in known:
+                raise KeyError(f"its record names no array {self.name}")
+            return self.store.open(self.stage, self.key)[self.name]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self._array.shape)
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def dtype(self) -> np.dtype:
+        return np.dtype(self._array.dtype)
+
+    @property
+    def chunks(self) -> tuple[int, ...]:
+        """Shape of a piece, as Zarr and Dask call it."""
+        return tuple(self._array.chunks)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, part: Any) -> np.ndarray:
+        array = self._array
+        with self.store.reading(self.stage, self.key):
+            return np.asarray(array[part])
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.asarray(self[...], dtype=dtype)

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from importlib import import_module
 from itertools import chain
 from typing import Any
 
-from pipeline.declare.coordinates import At, Checkpoint, Coordinates
+import numpy as np
+
+from pipeline.declare.coordinates import At, Checkpoint, Coordinate, Coordinates
 from pipeline.declare.node import Stage
-from pipeline.declare.signature import Input
+from pipeline.declare.signature import Input, Output
 from pipeline.store.checkpoint import FolderCheckpoint
 from pipeline.store.provenance import plain
-from pipeline.worker.device_memory import device_pool
-from pipeline.worker.join import join
+from pipeline.store.store import StoredArray
+from pipeline.worker.events import EventKind, Send, rate_limited
+from pipeline.worker.memory import device_pool
 from pipeline.worker.resident import ResidentCache, nbytes, process_cache
-from pipeline.worker.telling import Send, names, throttled
 from pipeline.worker.work import RunContext, Work
 
 Made = tuple[Any, dict[str, Any]]
@@ -39,8 +42,8 @@ class Evaluation:
         """The result of a chunk, and what its stage recorded."""
         stage = work.node.stage
         if not stage.transient:
-            self._chunk = names(work)
-        listener = throttled(self._send, self._chunk)
+            self._chunk = work.identity
+        listener = rate_limited(self._send, self._chunk)
         at = At(work.coordinates, backend=work.node.backend, listener=listener, checkpoint=checkpoint)
         files = {name: version.check() for name, version in work.files.items()}
         arguments = [self._argument(*pair, at) for pair in _arguments(stage, work)]
@@ -54,7 +57,7 @@ class Evaluation:
 
     def checkpoint(self, work: Work) -> FolderCheckpoint:
         """Where the computation of a chunk may keep its state; no folder is made before it does."""
-        note = {"event": "note", **names(work)}
+        note = {"event": EventKind.NOTE, **work.identity}
         folder = self._store.checkpoints / work.node.stage.name / work.key
         return FolderCheckpoint(folder, lambda text: self._send({**note, "message": text}))
 
@@ -77,7 +80,7 @@ class Evaluation:
         else:
             result, statistics = self._share(work)
         if statistics:
-            self._statistics[work.key] = {**names(work), "statistics": plain(statistics)}
+            self._statistics[work.key] = {**work.identity, "statistics": plain(statistics)}
         return result
 
     def _hold(self, work: Work) -> Made:
@@ -88,7 +91,14 @@ class Evaluation:
         kept = self._cache(work.node.backend)
         made = kept.get(name, lambda: self._make_to_stay(work))
         if kept.declines(made):
-            self._send({"event": "not-kept", "bytes": nbytes(made), "limit": kept.limit, **names(work)})
+            self._send(
+                {
+                    "event": EventKind.NOT_KEPT,
+                    "bytes": nbytes(made),
+                    "limit": kept.limit,
+                    **work.identity,
+                }
+            )
             self._shared[name] = made
             return self._share(work)
         self._uses[name] -= 1
@@ -127,7 +137,7 @@ class Evaluation:
         """Made, and what only its making took of a GPU given back, before what stays cuts that up."""
         made = self._make(work)
         if device := device_pool(work.node.backend):
-            device.give_back()
+            device.release_unused()
         return made
 
     def _argument(self, argument: Input, sources: Sequence[Work], at: At) -> Any:
@@ -189,3 +199,47 @@ def _uses(works: Sequence[Work]) -> Counter[str]:
                 if uses[source.held_as] == 1:
                     makers.append(source)
     return uses
+
+
+def join(
+    outputs: Sequence[Output], wanted: Coordinates, pieces: Sequence[tuple[Coordinates, Any]]
+) -> dict[str, Any]:
+    """Arrays at the `wanted` coordinates, from the chunks that hold them.
+
+    Args:
+        outputs: names and dimensions of the arrays; along a dimension of the stage, an array has the length
+            of the chunk.
+        wanted: coordinates per dimension; a dimension that is absent is taken whole, from one chunk.
+        pieces: (coordinates, result) of each chunk; a result is a tuple of arrays in the order of `outputs`.
+    """
+    return {
+        output.name: _join_one(output, wanted, [(at, result[k]) for at, result in pieces])
+        for k, output in enumerate(outputs)
+    }
+
+
+def _join_one(output: Output, wanted: Coordinates, pieces: Sequence[tuple[Coordinates, Any]]) -> Any:
+    """NumPy or CuPy, as the pieces are; what lies in the store is read."""
+    pieces = [(at, np.asarray(a) if isinstance(a, StoredArray) else a) for at, a in pieces]
+    first_at, first = pieces[0]
+    joined = [dim for dim in output.dims if dim in wanted and dim in first_at]
+    shape = [
+        len(wanted[dim]) if dim in joined else n for dim, n in zip(output.dims, first.shape, strict=True)
+    ]
+    xp = import_module(type(first).__module__.partition(".")[0])
+    result = xp.empty(shape, first.dtype)
+    for at, array in pieces:
+        target, source = [], []
+        for dim, length in zip(output.dims, array.shape, strict=True):
+            here, there = _common(wanted[dim], at[dim]) if dim in joined else (range(length), range(length))
+            target.append(here)
+            source.append(there)
+        result[xp.ix_(*map(xp.asarray, target))] = array[xp.ix_(*map(xp.asarray, source))]
+    return result
+
+
+def _common(wanted: Sequence[Coordinate], held: Sequence[Coordinate]) -> tuple[list[int], list[int]]:
+    """Positions, in both, of the coordinates that both have."""
+    position = {value: k for k, value in enumerate(held)}
+    both = [(k, position[value]) for k, value in enumerate(wanted) if value in position]
+    return [here for here, _ in both], [there for _, there in both]

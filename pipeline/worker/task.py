@@ -8,70 +8,75 @@ import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
+from datetime import UTC, datetime
 from itertools import chain
 from typing import Any
 
 import numpy as np
 
+from pipeline.declare.coordinates import Coordinates
+from pipeline.declare.node import Stage
+from pipeline.declare.parameter import flattened
+from pipeline.planning.key import canonical
+from pipeline.store.provenance import code, device, host, plain
 from pipeline.store.store import Store, StoreError
-from pipeline.worker.chunk_record import host_arrays, record_of
-from pipeline.worker.device_memory import device_pool
 from pipeline.worker.energy import energy_meter
 from pipeline.worker.evaluation import Evaluation
-from pipeline.worker.host_memory import give_back
-from pipeline.worker.retirement import retire_if_broken, wait_for_the_end
-from pipeline.worker.telling import names, sender
-from pipeline.worker.work import Report, RunContext, Work
+from pipeline.worker.events import LOST, ChunkState, EventKind, sender
+from pipeline.worker.lifetime import block_if_leaving, retire_if_broken
+from pipeline.worker.memory import device_pool, trim_heap
+from pipeline.worker.work import ChunkOutcome, RunContext, Work
 from quarkline.errors import InputError
 
 _INFRASTRUCTURE = {errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.ECONNRESET, errno.EREMOTEIO}
 
 
-def home() -> list[Report]:
+def affinity_anchor() -> list[ChunkOutcome]:
     """A task that does nothing: tasks that share a resident result depend on it, and so prefer one worker."""
     return []
 
 
 def execute(
-    works: Sequence[Work], context: RunContext, lost_before: frozenset[str], *upstream: Sequence[Report]
-) -> list[Report]:
+    works: Sequence[Work], context: RunContext, lost_before: frozenset[str], *upstream: Sequence[ChunkOutcome]
+) -> list[ChunkOutcome]:
     """Run the chunks of one task, in order. A failure of one does not stop the others.
 
     Args:
         lost_before: keys of chunks that failed in an earlier pass of the run.
         upstream: what the tasks that this one waited for returned.
     """
-    wait_for_the_end()
+    block_if_leaving()
     send = sender(context.topic)
-    lost = {*lost_before, *(r.key for r in chain(*upstream) if r.state in ("failed", "blocked"))}
+    lost = {*lost_before, *(r.key for r in chain(*upstream) if r.state in LOST)}
     evaluation = Evaluation(works, context, send)
-    reports = []
+    outcomes = []
     for work in works:
         if context.store.has(work.node.stage.name, work.key):
-            report = Report(work.key, "present")
+            outcome = ChunkOutcome(work.key, ChunkState.PRESENT)
         elif lost.intersection(_stored_inputs(work)):
-            report = Report(work.key, "blocked", "an input failed")
+            outcome = ChunkOutcome(work.key, ChunkState.BLOCKED, "an input failed")
         else:
-            send({"event": "started", **names(work)})
-            report = _run(work, evaluation, context)
-            give_back()
-        if report.state in ("failed", "blocked"):
+            send({"event": EventKind.STARTED, **work.identity})
+            outcome = _run(work, evaluation, context)
+            trim_heap()
+        if outcome.state in LOST:
             lost.add(work.key)
-        send({"event": report.state, **names(work), **_outcome(report)})
-        reports.append(replace(report, details=""))
-    return reports
+        send({"event": outcome.state, **work.identity, **_failure(outcome)})
+        outcomes.append(replace(outcome, details=""))
+    return outcomes
 
 
-def _run(work: Work, evaluation: Evaluation, context: RunContext) -> Report:
-    """Exceptions of the stage go into the report; faults of the infrastructure are Dask's to retry."""
+def _run(work: Work, evaluation: Evaluation, context: RunContext) -> ChunkOutcome:
+    """Exceptions of the stage go into the outcome; faults of the infrastructure are Dask's to retry."""
     try:
-        return Report(work.key, "done" if _compute_and_commit(work, evaluation, context) else "present")
+        committed = _compute_and_commit(work, evaluation, context)
+        return ChunkOutcome(work.key, ChunkState.DONE if committed else ChunkState.PRESENT)
     except Exception as error:
         fatal = isinstance(error, StoreError)
         if not fatal and _is_of_the_infrastructure(error):
             raise
         retire_if_broken(work.node.backend)
-        return Report(work.key, "failed", _message(error), traceback.format_exc(), fatal)
+        return ChunkOutcome(work.key, ChunkState.FAILED, _message(error), traceback.format_exc(), fatal)
 
 
 def _compute_and_commit(work: Work, evaluation: Evaluation, context: RunContext) -> bool:
@@ -115,12 +120,59 @@ def _stored_inputs(work: Work) -> Iterator[str]:
             yield from _stored_inputs(source)
 
 
-def _outcome(report: Report) -> dict[str, Any]:
-    given = {"error": report.error, "details": report.details, "fatal": report.fatal}
-    return {name: value for name, value in given.items() if value}
+def _failure(outcome: ChunkOutcome) -> dict[str, Any]:
+    about = {"error": outcome.error, "details": outcome.details, "fatal": outcome.fatal}
+    return {name: value for name, value in about.items() if value}
 
 
 def _message(error: Exception) -> str:
     """The message alone for errors made for people, with its type for the others."""
     text = str(error) or "no message"
     return text if isinstance(error, InputError) else f"{type(error).__name__}: {text}"
+
+
+def host_arrays(stage: Stage, result: Any, coordinates: Coordinates) -> dict[str, np.ndarray]:
+    """The result's arrays in host memory, checked against the declaration."""
+    if type(result) is not stage.result:
+        raise InputError(
+            f"stage {stage.name} must return {stage.result.__name__}, it returned {type(result).__name__}"
+        )
+    arrays = {}
+    known = {**stage.labels, **coordinates}
+    for output, value in zip(stage.outputs, result, strict=True):
+        array = np.asarray(value.get() if hasattr(value, "get") else value)
+        expected = [len(known[dim]) if dim in known else None for dim in output.dims]
+        fits = array.ndim == len(expected) and all(
+            n in (None, length) for n, length in zip(expected, array.shape, strict=True)
+        )
+        if not fits or array.dtype.kind not in "biufc":
+            shape = ", ".join(f"{dim}={n or '?'}" for dim, n in zip(output.dims, expected, strict=True))
+            raise InputError(
+                f"output {output.name!r} of stage {stage.name} must be a numeric array with ({shape}), "
+                f"got shape {array.shape} of {array.dtype}"
+            )
+        arrays[output.name] = array
+    return arrays
+
+
+def record_of(work: Work, run: str, statistics: dict[str, Any], started: float) -> dict[str, Any]:
+    """The attributes of a chunk: where every number comes from."""
+    node, stage, finished = work.node, work.node.stage, time.time()
+    return {
+        "stage": stage.name,
+        "version": stage.version,
+        "node": node.name,
+        "coordinates": {dim: list(values) for dim, values in work.coordinates.items()},
+        "parameters": canonical(flattened(node.parameters), node.name),
+        "chunk": node.chunk,
+        "inputs": [[source.key for source in sources] for sources in work.inputs or ()],
+        "files": {name: {"path": v.path, "sha256": v.digest} for name, v in work.files.items()},
+        "backend": node.backend,
+        "device": device(node.backend),
+        "statistics": plain(statistics),
+        "seconds": finished - started,
+        "finished": datetime.fromtimestamp(finished, UTC).isoformat(),
+        "host": host(),
+        "run": run,
+        "code": code(),
+    }

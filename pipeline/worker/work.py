@@ -11,6 +11,7 @@ from pipeline.declare.node import Stage
 from pipeline.declare.stage import stage_of
 from pipeline.store.files import FileVersion
 from pipeline.store.store import Store
+from pipeline.worker.events import ChunkState
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,17 @@ class Work:
     files: dict[str, FileVersion] = field(default_factory=dict)
 
     @property
+    def identity(self) -> dict[str, Any]:
+        """The part of every event that says which chunk it is about."""
+        coordinates = {dim: list(values) for dim, values in self.coordinates.items()}
+        return {
+            "node": self.node.name,
+            "stage": self.node.stage.name,
+            "key": self.key,
+            "coordinates": coordinates,
+        }
+
+    @property
     def held_as(self) -> str:
         """Under what name a worker holds the result: in the memory of which backend matters too."""
         return f"{self.key}-{self.node.backend}"
@@ -66,12 +78,11 @@ class RunContext:
 
 
 @dataclass(frozen=True)
-class Report:
+class ChunkOutcome:
     """How one chunk ended: the only thing that a task returns."""
 
     key: str
-    state: str
-    """done | present (was in the store) | failed | blocked (an input failed)"""
+    state: ChunkState
     error: str = ""
     details: str = ""
     fatal: bool = False

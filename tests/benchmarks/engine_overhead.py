@@ -14,7 +14,7 @@ from collections import defaultdict
 from itertools import pairwise
 
 from pipeline import Store
-from pipeline.running.events import read_events, runs
+from pipeline.running.event_log import read_events, runs
 
 
 def main(path: str, stage: str | None = None) -> None:

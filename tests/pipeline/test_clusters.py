@@ -21,7 +21,7 @@ from pipeline.running.clusters.choose import choose
 from pipeline.running.clusters.cuda import Cuda
 from pipeline.running.clusters.local import Local, worker_environment
 from pipeline.running.clusters.slurm import Slurm
-from pipeline.worker.host_memory import REUSING
+from pipeline.worker.memory import REUSING
 
 DEMAND = Demand(tasks=4, memory=0)
 

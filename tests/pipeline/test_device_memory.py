@@ -12,8 +12,8 @@ import toy_stages as toys
 
 from pipeline import Cost, InputError, Place, Plan, Store, Workflow, plan, run
 from pipeline.running.clusters import Devices
-from pipeline.running.memory import device_memory, device_projection, shortage
-from pipeline.worker.device_memory import DevicePool
+from pipeline.running.shortage import device_memory, device_projection, shortage
+from pipeline.worker.memory import DevicePool
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ def test_the_largest_size_of_the_pool_is_remembered() -> None:
     pool = DevicePool(fake)
     assert pool.malloc(30) == 30
     pool.malloc(50)
-    pool.give_back()
+    pool.release_unused()
     pool.malloc(10)
     assert pool.bytes == 80
     pool.restart()

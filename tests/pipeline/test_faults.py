@@ -15,7 +15,7 @@ import toy_stages as toys
 from campaign import PATIENCE, Campaign
 
 from pipeline import Store, plan, status, verify
-from pipeline.running.events import read_events, runs
+from pipeline.running.event_log import read_events, runs
 from pipeline.store.lock import current_driver
 
 

@@ -14,7 +14,7 @@ from executions import Executions
 
 from pipeline import InputError, Place, Store, Workflow, collect_garbage, plan, run, status
 from pipeline.running.clusters.local import Local
-from pipeline.running.events import EventLog, read_events
+from pipeline.running.event_log import EventLog, read_events
 
 
 def test_a_full_disk_ends_the_run_with_one_clear_error(

@@ -7,12 +7,12 @@ import sys
 
 import pytest
 
-from pipeline.worker.host_memory import REUSING
+from pipeline.worker.memory import REUSING
 
 SCRIPT = """
 import resource, threading
 import numpy as np
-from pipeline.worker.host_memory import give_back
+from pipeline.worker.memory import trim_heap
 
 SIZE, TIMES = 64 << 20, 20
 
@@ -32,7 +32,7 @@ def task():
     renewed = faults() - before
     np.full(SIZE, 1, np.uint8)
     held = resident()
-    give_back()
+    trim_heap()
     print(renewed, held - resident())
 
 thread = threading.Thread(target=task)  # a worker's tasks do not run in its main thread

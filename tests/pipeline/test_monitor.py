@@ -31,11 +31,11 @@ def event(kind: str, key: str, **values: Any) -> dict[str, Any]:
 def view() -> RunView:
     made = RunView("run-1", {"loops": 5, "mean": 1})
     for key in "pqr":
-        made.take(event("started", key))
-    made.take(event("progress", "p", done=1, total=9, residual=1e-3, gflops=12.5))
-    made.take(event("progress", "p", done=5, total=9, residual=1e-7, gflops=14.0))
-    made.take(event("done", "p", time=1007.0))
-    made.take(event("failed", "q", time=1012.0))
+        made.add(event("started", key))
+    made.add(event("progress", "p", done=1, total=9, residual=1e-3, gflops=12.5))
+    made.add(event("progress", "p", done=5, total=9, residual=1e-7, gflops=14.0))
+    made.add(event("done", "p", time=1007.0))
+    made.add(event("failed", "q", time=1012.0))
     return made
 
 

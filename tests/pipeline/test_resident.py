@@ -9,7 +9,7 @@ from executions import Executions
 
 from pipeline import Cost, Place, Store, Workflow, plan, run
 from pipeline.running.clusters.address import Address
-from pipeline.running.events import Event, read_events
+from pipeline.running.event_log import Event, read_events
 from pipeline.running.graph import _Works, plan_tasks
 from pipeline.worker.evaluation import Evaluation
 from pipeline.worker.resident import ResidentCache

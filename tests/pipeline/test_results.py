@@ -25,7 +25,7 @@ from pipeline import (
     status,
 )
 from pipeline.store.lock import driver_lock
-from pipeline.store.stored_array import StoredArray
+from pipeline.store.store import StoredArray
 from pipeline.worker.resident import ResidentCache, nbytes, process_cache
 
 Compute = Callable[[Workflow], Outcome]

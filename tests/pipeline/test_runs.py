@@ -15,9 +15,9 @@ from pipeline import At, Cost, InputError, Outcome, Place, Store, Workflow, open
 from pipeline.reading.verification import Damage
 from pipeline.running.clusters.address import Address
 from pipeline.running.clusters.local import Local
-from pipeline.running.events import read_events
-from pipeline.running.memory import shortage
+from pipeline.running.event_log import read_events
 from pipeline.running.outcome import Failure
+from pipeline.running.shortage import shortage
 
 Compute = Callable[[Workflow], Outcome]
 

@@ -14,7 +14,7 @@ import pytest
 from tiny_project import TINY, edit
 
 from pipeline import Store, open_result, verify
-from pipeline.running.events import read_events, runs
+from pipeline.running.event_log import read_events, runs
 
 COMMAND = [sys.executable, "-c", "import sys; from workflows.command import main; sys.exit(main())"]
 PATIENCE = 600.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pipeline import At
-from pipeline.worker.device_memory import device_pool
+from pipeline.worker.memory import device_pool
 from stages.ensemble import staggered_operator as links
 from stages.ensemble.configuration import heatbath_configuration
 from stages.loops.current_loops import current_loops as loops
@@ -34,14 +34,14 @@ def gauge():
 )
 def test_projection(gauge, action, solver, precision, block):
     pool, at = device_pool("cuda"), At(config="memory.1", noise=(0, 1, 2, 3), backend="cuda")
-    pool.give_back()
+    pool.release_unused()
     before = pool._pool.used_bytes()
     pool.restart()
     if action == "hisq":
         dslash = links.hisq_links(gauge, at=at, boundary="antiperiodic", naik_epsilon=0.0)
     else:
         dslash = links.naive_links(gauge, at=at, boundary="antiperiodic")
-    pool.give_back()
+    pool.release_unused()
     settings = {"mass": 0.5, "tolerance": 1e-8, "seed": 3, "noise": "z2", "dilution": {"displacement": 2}}
     loops.current_loops(dslash, at=at, solver=solver, precision=precision, block=block, **settings)
     directions = 16 if action == "hisq" else 8
@@ -52,18 +52,18 @@ def test_projection(gauge, action, solver, precision, block):
     )
     assert 0.9 * least < pool.bytes - before < 1.1 * most
     del dslash
-    pool.give_back()
+    pool.release_unused()
 
 
 def test_projection_of_an_eigensolve(gauge):
     """At most what is projected, and not much less: the work space of its products is an upper bound."""
     cupy = pytest.importorskip("cupy")
     pool, at = device_pool("cuda"), At(config="memory.1", backend="cuda")
-    pool.give_back()
+    pool.release_unused()
     before = pool._pool.used_bytes()
     dslash = links.hisq_links(gauge, at=at, boundary="antiperiodic", naik_epsilon=0.0)
     SquaredDslash(dslash).apply(cupy.zeros((LATTICE.half_volume, 3, 8), complex))  # packs the links
-    pool.give_back()
+    pool.release_unused()
     pool.restart()
     deflation_space(dslash, at=at, vectors=64, block=8, tolerance=1e-6)
     projected = operator_device_memory(LATTICE, 16, "double", False) + eigensolve_device_memory(
@@ -71,4 +71,4 @@ def test_projection_of_an_eigensolve(gauge):
     )
     assert 0.6 * projected < pool.bytes - before < 1.1 * projected
     del dslash
-    pool.give_back()
+    pool.release_unused()

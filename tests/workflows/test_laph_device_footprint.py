@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from pipeline import At
-from pipeline.worker.device_memory import DevicePool, device_pool
+from pipeline.worker.memory import DevicePool, device_pool
 from stages.distillation.current_insertion import current_insertion
 from stages.distillation.laplace_eigenvectors import LaplaceBasis, laplace_eigenvectors
 from stages.distillation.perambulator import perambulator
@@ -36,7 +36,7 @@ def capped(bytes_: int) -> Iterator[DevicePool]:
     cupy = pytest.importorskip("cupy")
     pool, own = device_pool("cuda"), cupy.get_default_memory_pool()
     assert pool is not None
-    pool.give_back()
+    pool.release_unused()
     own.set_limit(size=own.used_bytes() + bytes_)
     pool.restart()
     try:

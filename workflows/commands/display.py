@@ -10,8 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from pipeline.declare.text import counted
-
-ENDED = ("done", "present", "failed", "blocked")
+from pipeline.worker.events import ENDED, ChunkState, EventKind
 
 
 class RunDisplay:
@@ -44,15 +43,15 @@ class RunDisplay:
 
     def __call__(self, event: dict[str, Any]) -> None:
         kind = event["event"]
-        if kind == "run-started":
+        if kind == EventKind.RUN_STARTED:
             self._begin(event["missing"])
-        elif kind == "cluster-ready":
+        elif kind == EventKind.CLUSTER_READY:
             self._say(f"dashboard: {event['dashboard']}")
-        elif kind in ("not-kept", "note"):
+        elif kind in (EventKind.NOT_KEPT, EventKind.NOTE):
             self._say(f"warning: {event['message']}", style="yellow")
-        elif kind == "stopping":
+        elif kind == EventKind.STOPPING:
             self._say(f"stopping ({event['reason']}): running chunks may finish")
-        elif kind == "progress":
+        elif kind == EventKind.PROGRESS:
             self._share(event, event["done"] / max(event["total"], 1), _note(event))
         elif kind in ENDED:
             self._end(event)
@@ -77,7 +76,7 @@ class RunDisplay:
         self._share(event, 1.0, "")
         self._ended[node] += 1
         self.bars.update(task, ended=self._ended[node])
-        if event["event"] == "failed":
+        if event["event"] == ChunkState.FAILED:
             self._say(f"failed: {node}: {event['error']}", style="red")
         if self._ended[node] == len(self._shares[node]) == self._total(task):
             self.bars.stop_task(task)

@@ -24,7 +24,7 @@ def gc(
     Example: quarkline gc --dry-run workflows/g2_disconnected.yaml
     """
     from pipeline import InputError, Store, collect_garbage
-    from pipeline.reading.garbage import BACKENDS
+    from pipeline.reading.gc import BACKENDS
     from workflows.catalogue import load_project
     from workflows.rounds import visited
 

@@ -27,7 +27,7 @@ def plan(
     """
     from pipeline import Store, explain
     from pipeline.running.clusters.choose import choose
-    from pipeline.running.memory import device_memory, device_projection, shortage
+    from pipeline.running.shortage import device_memory, device_projection, shortage
     from workflows.catalogue import load_project
     from workflows.rounds import visited
 

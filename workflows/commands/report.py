@@ -40,7 +40,7 @@ def complete(project: Project, store: Store, file: Path) -> Project:
     """
     from pipeline import run
     from pipeline.declare.text import counted
-    from pipeline.reading.garbage import BACKENDS
+    from pipeline.reading.gc import BACKENDS
     from pipeline.running.clusters.local import Local
     from workflows.rounds import visited
 

@@ -16,8 +16,8 @@ from distributed.system import MEMORY_LIMIT
 
 from pipeline.running.clusters import Demand
 from pipeline.running.monitor import Monitor
-from pipeline.worker.host_memory import REUSING
-from pipeline.worker.watchdog import Watchdog
+from pipeline.worker.lifetime import Watchdog
+from pipeline.worker.memory import REUSING
 from quarkline.errors import InputError
 
 ALLOWED_DEATHS = 2

@@ -12,7 +12,7 @@ from distributed import Client
 from pipeline.running.clusters import Demand
 from pipeline.running.clusters.local import worker_environment
 from pipeline.running.monitor import Monitor
-from pipeline.worker.watchdog import PATIENCE, Watchdog
+from pipeline.worker.lifetime import PATIENCE, Watchdog
 from quarkline.errors import InputError
 
 

@@ -9,11 +9,12 @@ from typing import Any
 
 from pipeline.declare.text import duration, size, table
 from pipeline.planning.manifest import NodeRecord, manifests
-from pipeline.running.events import ENDED, Event, read_events, runs
+from pipeline.running.event_log import Event, read_events, runs
 from pipeline.store.checkpoint import checkpoints
 from pipeline.store.durable import nbytes_of
 from pipeline.store.lock import Driver, current_driver
 from pipeline.store.store import Store
+from pipeline.worker.events import ENDED, EventKind
 from quarkline.errors import InputError
 
 
@@ -98,12 +99,12 @@ def run_status(store: Store, run: str) -> RunStatus:
     running: dict[str, Event] = {}
     for event in read_events(store, run):
         first, last = first or event, event
-        if event["event"] in ("started", "progress"):
+        if event["event"] in (EventKind.STARTED, EventKind.PROGRESS):
             running[event["key"]] = {**running.get(event["key"], {}), **event}
         elif event["event"] in ENDED:
             running.pop(event["key"], None)
             ends[event["event"]] += 1
-    over = last.get("event") == "run-ended"
+    over = last.get("event") == EventKind.RUN_ENDED
     return RunStatus(
         run=run,
         workflow=first.get("workflow", "?"),

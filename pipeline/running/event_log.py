@@ -10,9 +10,6 @@ from typing import Any
 
 from pipeline.store.store import Store
 
-ENDED = ("done", "present", "failed", "blocked")
-"""Events with which a chunk ends."""
-
 Event = dict[str, Any]
 Listener = Callable[[Event], None]
 

@@ -1,4 +1,4 @@
-"""Workers leave when their driver is gone, whatever became of the processes between them."""
+"""When a worker ends: with its driver, or after its GPU's context was destroyed."""
 
 from __future__ import annotations
 
@@ -66,3 +66,32 @@ class Watchdog(WorkerPlugin):
 def _about_more_than_a_lost_scheduler(record: logging.LogRecord) -> bool:
     """A heartbeat that meets no scheduler, as happens when a run ends, is the watchdog's matter."""
     return "communicate with scheduler during heartbeat" not in str(record.msg)
+
+
+DELAY = 0.5
+"""Seconds in which the failure's report reaches the scheduler."""
+
+_leaving = threading.Event()
+
+
+def retire_if_broken(backend: str) -> None:
+    """After a failure on a GPU: leave soon if the device answers no more."""
+    if backend == "cuda" and not _device_answers() and not _leaving.is_set():
+        _leaving.set()
+        threading.Timer(DELAY, os._exit, [1]).start()
+
+
+def block_if_leaving() -> None:
+    """A task that comes to a leaving worker waits, dies with it, and is run by another."""
+    while _leaving.is_set():
+        time.sleep(DELAY)
+
+
+def _device_answers() -> bool:
+    import cupy
+
+    try:
+        cupy.cuda.runtime.deviceSynchronize()
+        return bool(cupy.zeros(1).sum() == 0)
+    except (cupy.cuda.runtime.CUDARuntimeError, cupy.cuda.driver.CUDADriverError):
+        return False

@@ -7,7 +7,8 @@ from itertools import chain
 
 from pipeline.declare.node import Node
 from pipeline.declare.text import size
-from pipeline.planning.plan import Chunk, Plan
+from pipeline.planning.chunk import Chunk
+from pipeline.planning.plan import Plan
 from pipeline.running.clusters import Cluster, Devices
 from pipeline.worker.resident import DEVICE_SHARE
 

@@ -1,0 +1,84 @@
+"""Events of a run: their kinds, the states of chunks, and how a worker sends them, by Dask's event log."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Any
+
+from pipeline.store.provenance import plain
+
+
+class ChunkState(StrEnum):
+    """How a chunk of a run ended, in its events, its outcome and its closing table."""
+
+    DONE = "done"
+    """Computed and committed."""
+    PRESENT = "present"
+    """In the store already: somebody else committed it meanwhile."""
+    FAILED = "failed"
+    BLOCKED = "blocked"
+    """An input failed."""
+    UNFINISHED = "unfinished"
+    """The run ended before."""
+
+
+class EventKind(StrEnum):
+    """Kinds of events beside the ends of chunks, whose kinds are their states."""
+
+    RUN_STARTED = "run-started"
+    CLUSTER_READY = "cluster-ready"
+    STARTED = "started"
+    PROGRESS = "progress"
+    NOTE = "note"
+    NOT_KEPT = "not-kept"
+    STOPPING = "stopping"
+    RUN_ENDED = "run-ended"
+
+
+LOST = (ChunkState.FAILED, ChunkState.BLOCKED)
+"""States in which a chunk's result is missing for those who need it."""
+
+ENDED = (ChunkState.DONE, ChunkState.PRESENT, *LOST)
+"""States in which a chunk needs nothing more of its run; kinds of the events that say so."""
+
+Send = Callable[[dict[str, Any]], None]
+
+PROGRESS_INTERVAL = 0.5
+"""Seconds between two progress events of a chunk."""
+
+
+def rate_limited(send: Send, chunk: dict[str, Any]) -> Send:
+    """Send a chunk's progress reports, at most one per interval; the last one of a chunk always."""
+    last = 0.0
+
+    def listener(report: dict[str, Any]) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last >= PROGRESS_INTERVAL or report["done"] >= report["total"]:
+            last = now
+            send({**plain(report), **chunk, "event": EventKind.PROGRESS})
+
+    return listener
+
+
+def sender(topic: str) -> Send:
+    """A function that sends events to the driver through Dask's event log; nowhere outside a worker."""
+    from distributed import get_worker
+
+    try:
+        worker = get_worker()
+    except ValueError:
+        return lambda event: None
+    name = worker.address
+
+    def send(event: dict[str, Any]) -> None:
+        about = {
+            "event": str(event["event"]),
+            "time": time.time(),
+            "worker": name,
+        }  # plain text for msgpack
+        worker.log_event(topic, {**event, **about})
+
+    return send
