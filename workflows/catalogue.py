@@ -1,74 +1,93 @@
-"""The workflows that a file may name, and what each of them makes of its file."""
+"""The workflows that a file may name: those of this package, and those that other packages register."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import ModuleType
+from typing import Any
 
-from quarkline.errors import suggestion
+from pipeline import Store
+from quarkline.errors import InputError, suggestion
 from workflows.parameter_file import read_parameter_file
+from workflows.shared.definition import Definition, Project
 
-if TYPE_CHECKING:
-    from types import ModuleType
-
-    from pipeline import Plan, Store, Workflow
-    from pipeline.reading.report import Section
-    from stages.lqcd.kernels.dispatch import Kernels
-
-BUILDERS = {
+OWN = {
     "g2_disconnected": "workflows.g2_disconnected.build",
     "laph_mesons": "workflows.laph_mesons.build",
     "mesons": "workflows.mesons.build",
 }
-"""Name in a file's `workflow`: the module whose `prepare(file)` returns the `Project`."""
-
-
-@dataclass(frozen=True)
-class Project:
-    """A workflow file made ready: what to compute, where it goes, how it is reported."""
-
-    title: str
-    workflow: Workflow
-    store: Path
-    report: Path
-    results: Sequence[str]
-    """Nodes that `quarkline export` writes."""
-    sections: Callable[[Store], Sequence[Section]]
-    """What the report shows beside the engine's own sections."""
-    texts: Callable[[Store], Mapping[str, str]]
-    """Text files to stand beside the page, by name."""
-    rehearse: Callable[[Kernels, ModuleType], Iterator[tuple[int, int]]]
-    """What a run asks of kernels for arrays of a library, briefly; yields parts done and parts in all."""
-    follow: Callable[[Plan, Store], Step] | None = None
-    """What comes after a complete plan of this workflow, where it is one of several rounds."""
-
-
-@dataclass(frozen=True)
-class Step:
-    """What the results of a round lead to."""
-
-    text: str
-    """For people, a line."""
-    met: bool
-    """Whether the target is met."""
-    project: Project | None = None
-    """The next round; None if the target is met, or cannot be within its limits."""
+"""Name in a file's `workflow`: the module whose `WORKFLOW` is its definition."""
+GROUP = "quarkline.workflows"
+"""Of entry points by which other packages register theirs: name = module, or module:definition."""
 
 
 def load_project(path: Path) -> Project:
     """Read, check and build the workflow in a YAML file.
 
     Raises:
-        InputError: a mistake in the file or in what it refers to.
+        InputError: a mistake in the file or in what it refers to, or a workflow that cannot be loaded.
     """
     file = read_parameter_file(path)
     name = file.values.get("workflow")
-    if not isinstance(name, str) or name not in BUILDERS:
+    known = workflow_names()
+    if not isinstance(name, str) or name not in known:
         given = (
             f"`workflow` (line {file.line(('workflow',))}) is {name!r}" if name else "missing key `workflow`"
         )
-        raise file.error(f"{given}{suggestion(name or '', BUILDERS, mark='`')}")
-    return import_module(BUILDERS[name]).prepare(file)
+        raise file.error(f"{given}{suggestion(name or '', known, mark='`')}")
+    return definition_of(name).prepare(file)
+
+
+def workflow_names() -> list[str]:
+    """All that a file may name, those of this package first."""
+    return list(dict.fromkeys([*OWN, *sorted(entry.name for entry in entry_points(group=GROUP))]))
+
+
+def definition_of(name: str) -> Definition[Any]:
+    """The workflow of a name that is known.
+
+    Raises:
+        InputError: several packages have one of that name, or its package gives none.
+    """
+    entries = list(entry_points(group=GROUP, name=name))
+    owners = [*(["quarkline"] if name in OWN else []), *map(_package, entries)]
+    if len(owners) > 1:
+        raise InputError(
+            f"workflow {name!r} is registered by {' and by '.join(owners)}: uninstall all but one of these "
+            f"packages, or rename the entry point of group {GROUP!r} in one"
+        )
+    if name in OWN:
+        return import_module(OWN[name]).WORKFLOW
+    return _loaded(entries[0])
+
+
+def status_lines(store: Store) -> list[str]:
+    """What workflows say of their results in a store; those that are not installed are left out."""
+    from pipeline.planning.manifest import manifests
+
+    known, names = workflow_names(), dict.fromkeys(manifest.workflow for manifest in manifests(store))
+    return [line for name in names if name in known for line in definition_of(name).status(store)]
+
+
+def _loaded(entry: EntryPoint) -> Definition[Any]:
+    where = f"workflow {entry.name!r} of {_package(entry)} ({entry.value})"
+    try:
+        value = entry.load()
+    except Exception as error:  # another package's code, which may raise anything
+        raise InputError(f"{where} cannot be loaded: {type(error).__name__}: {error}") from error
+    if isinstance(value, ModuleType):
+        value = getattr(value, "WORKFLOW", None)
+    if not isinstance(value, Definition):
+        raise InputError(
+            f"{where} is no workflow: the entry point must name a `workflows.shared.definition.Definition`, "
+            "or a module whose WORKFLOW is one"
+        )
+    if value.name != entry.name:
+        raise InputError(f"{where} calls itself {value.name!r}: the two names must be the same")
+    return value
+
+
+def _package(entry: EntryPoint) -> str:
+    return f"package {entry.dist.name}" if entry.dist else "an unnamed package"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar, get_args
@@ -17,15 +17,17 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from quarkline.errors import InputError, nearest, suggestion
 
 Location = tuple[str | int, ...]
+Problem = tuple[Location, str]
+"""Where in a file, and what is wrong there."""
 
 
-class Section(BaseModel):
+class FileSection(BaseModel):
     """A mapping of a parameter file: no key but those declared, no value of another type, never altered."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
 
 
-SectionT = TypeVar("SectionT", bound=Section)
+Sections = TypeVar("Sections", bound=FileSection)
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,11 @@ class ParameterFile:
         listed = "\n".join(f"  - {problem}" for problem in problems)
         return InputError(f"{self.path}: {len(problems)} problems\n{listed}")
 
+    def refuse(self, problems: Iterable[Problem]) -> None:
+        """Raise one InputError where there are `problems`."""
+        if named := [f"{self.name(*location)}: {text}" for location, text in problems]:
+            raise self.error(*named)
+
 
 def read_parameter_file(path: Path) -> ParameterFile:
     """The values and lines of the YAML mapping in `path`.
@@ -78,7 +85,7 @@ def read_parameter_file(path: Path) -> ParameterFile:
     return ParameterFile(path, _plain(tree), {(): 1, **dict(_lines(tree, ()))})
 
 
-def validated(file: ParameterFile, model: type[SectionT]) -> SectionT:
+def validated(file: ParameterFile, model: type[Sections]) -> Sections:
     """The file's values as a `model`.
 
     Raises:
@@ -93,7 +100,7 @@ def validated(file: ParameterFile, model: type[SectionT]) -> SectionT:
         ) from None
 
 
-def _without_echoes(model: type[Section], details: list[ErrorDetails]) -> list[ErrorDetails]:
+def _without_echoes(model: type[FileSection], details: list[ErrorDetails]) -> list[ErrorDetails]:
     """Leaves out what another problem says already.
 
     That is "missing key `mass`" beside "unknown key `masss`: did you mean `mass`?", and that a list is too
@@ -112,12 +119,12 @@ def _without_echoes(model: type[Section], details: list[ErrorDetails]) -> list[E
     ]
 
 
-def _meant(model: type[Section], location: Location) -> str | None:
+def _meant(model: type[FileSection], location: Location) -> str | None:
     """The key that a misspelt one most resembles."""
     return nearest(location[-1], _keys(model, location[:-1]))
 
 
-def _problem(file: ParameterFile, model: type[Section], detail: ErrorDetails) -> str:
+def _problem(file: ParameterFile, model: type[FileSection], detail: ErrorDetails) -> str:
     location, kind = detail["loc"], detail["type"]
     section = ".".join(part for part in location[:-1] if isinstance(part, str))
     where = f"in `{section}`" if section else "at the top level"
@@ -161,15 +168,15 @@ def _expected(detail: ErrorDetails) -> str:
     return str(detail["msg"])
 
 
-def _keys(model: type[Section], location: Location) -> list[str]:
+def _keys(model: type[FileSection], location: Location) -> list[str]:
     """The keys that the section at `location` of a `model` may have."""
     for part in (part for part in location if isinstance(part, str)):  # a list has sections, one a place
         model = next(_sections(model.model_fields[part].annotation))
     return list(model.model_fields)
 
 
-def _sections(annotation: Any) -> Iterator[type[Section]]:
-    if isinstance(annotation, type) and issubclass(annotation, Section):
+def _sections(annotation: Any) -> Iterator[type[FileSection]]:
+    if isinstance(annotation, type) and issubclass(annotation, FileSection):
         yield annotation
     for inside in get_args(annotation):
         yield from _sections(inside)

@@ -15,7 +15,7 @@ from pipeline import plan as make_plan
 
 if TYPE_CHECKING:
     from pipeline import Outcome, Plan, Store
-    from workflows.catalogue import Project, Step
+    from workflows.shared.definition import Project, Step
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline.reading.report import Table, table_text
 from quarkline.errors import InputError
-from workflows.catalogue import Project
+from workflows.shared.definition import Project
 
 if TYPE_CHECKING:
     from stages.lqcd.kernels.cuda.tuning.tuner import Finding

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 from pipeline import At, stage
 from stages.ensemble.configuration import GaugeLinks
 from stages.lqcd.dirac.staggered import StaggeredDslash
@@ -43,6 +46,24 @@ def naive_links(gauge: GaugeLinks, *, at: At, boundary: str) -> StaggeredDslash:
     made = hisq.naive_links(on_device(gauge.links, at.backend), gauge.lattice, boundary=boundary)
     at.record(reunitarisation_deviation=made.deviation)
     return StaggeredDslash(made)
+
+
+@dataclass(frozen=True)
+class Action:
+    """A staggered action: its stage, and what of it others have to know."""
+
+    stage: Callable[..., StaggeredDslash]
+    directions: int
+    """Neighbours of a site in the operator."""
+    options: tuple[str, ...] = ()
+    """Parameters of the stage beside the boundary."""
+
+
+ACTIONS = {
+    "hisq": Action(hisq_links, 16, ("naik_epsilon",)),
+    "naive": Action(naive_links, 8),
+}
+"""By name in a parameter file. A new action is its stage above, an entry here, and its name in the schema."""
 
 
 def on_device(array: Array, backend: str) -> Array:

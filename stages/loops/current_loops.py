@@ -25,7 +25,10 @@ from stages.lqcd.solvers.named import Solve
 from stages.shared.kernel_choices import recorded_choices
 from stages.shared.solve_record import record_solves
 
-FLAVOURS = ("light", "strange", "light - strange")
+MASSES = ("light", "strange")
+FLAVOURS = (*MASSES, "light - strange")
+LIGHT, STRANGE, DIFFERENCE = range(3)
+"""Places along `flavour`."""
 LABELS = {"direction": DIRECTIONS, "parity": PARITIES}
 FLAVOUR_LABELS = {"flavour": FLAVOURS, **LABELS}
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from pipeline import At, Dims, Resources, stage
+from stages.loops.current_loops import MASSES
 from stages.lqcd.dirac.staggered import NormalOperator, StaggeredDslash
 from stages.lqcd.kernels.dispatch import Array, array_module
 from stages.lqcd.lattice.errors import InputError
@@ -26,7 +27,6 @@ PREFIX = "deflated "
 DEFLATED = tuple(PREFIX + name for name in PLAIN)
 SOLVERS = (*PLAIN, *DEFLATED)
 """In the order in which they are tried: what needs no eigenvectors first."""
-MASSES = ("light", "strange")
 ACCURACIES = ("sloppy", "fine")
 
 

@@ -29,10 +29,11 @@ from pipeline import Store, Workflow, explain, plan, run
 from pipeline.declare.text import table
 from pipeline.running.clusters import Demand
 from pipeline.running.clusters.cuda import Cuda
-from workflows.g2_disconnected.build import add_configuration, build
-from workflows.g2_disconnected.schema import read_g2_disconnected
+from workflows.g2_disconnected.build import WORKFLOW as G2
+from workflows.g2_disconnected.schema import G2Parameters
 from workflows.parameter_file import read_parameter_file
-from workflows.shared.ensemble import configurations
+from workflows.shared.definition import Campaign
+from workflows.shared.ensemble import add_configuration, configurations
 
 WORKFLOW = """\
 workflow: g2_disconnected
@@ -83,10 +84,10 @@ def main() -> None:
     store = Store(arguments.folder / "store")
     workflow = parameters_of(arguments, seed=1)
     only = Workflow("configurations")
-    add_configuration(only, *workflow)
+    add_configuration(only, workflow.parameters.ensemble, workflow.ensemble)
     took("configurations", lambda: finish(only, store, Cuda()))
     heavy = parameters_of(arguments, seed=1, light=2.0, strange=3.0, vectors=arguments.chunk)
-    took("heavy quarks", lambda: finish(build(*heavy), store, Cuda(max(arguments.workers))))
+    took("heavy quarks", lambda: finish(G2.build(heavy), store, Cuda(max(arguments.workers))))
     results = [
         measure(arguments, store, workers, seed) for seed, workers in enumerate(arguments.workers, start=100)
     ]
@@ -115,13 +116,13 @@ def parsed() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def parameters_of(arguments: argparse.Namespace, **changed: Any) -> tuple[Any, Any]:
-    """Parameters and configurations of the workflow."""
+def parameters_of(arguments: argparse.Namespace, **changed: Any) -> Campaign:
+    """What the workflow is made of."""
     path = arguments.folder / f"seed-{changed['seed']}.yaml"
     path.write_text(WORKFLOW.format(**{**vars(arguments), **changed}))
     file = read_parameter_file(path)
-    parameters = read_g2_disconnected(file)
-    return parameters, configurations(file, parameters.ensemble)
+    parameters = G2Parameters.read(file)
+    return Campaign(parameters, configurations(file, parameters.ensemble))
 
 
 def finish(workflow: Workflow, store: Store, cluster: Cuda) -> None:
@@ -138,7 +139,7 @@ def took(what: str, work: Any) -> None:
 
 def measure(arguments: argparse.Namespace, store: Store, workers: int, seed: int) -> dict[str, Any]:
     """Runs and prints; the figures for a file."""
-    workflow = build(*parameters_of(arguments, seed=seed))
+    workflow = G2.build(parameters_of(arguments, seed=seed))
     cluster = ProfiledCuda(workers)
     planned = plan(workflow, store, backend="cuda")
     print(explain(planned).splitlines()[-1])

@@ -20,7 +20,7 @@ from stages.loops.solver_trials import DEFLATED, PLAIN, SOLVERS
 from workflows.catalogue import load_project
 from workflows.g2_disconnected.choice import candidates, named
 from workflows.g2_disconnected.loops import operator_of
-from workflows.g2_disconnected.schema import G2Disconnected, read_g2_disconnected
+from workflows.g2_disconnected.schema import G2Parameters
 from workflows.parameter_file import read_parameter_file
 
 AUTO = ("solver: block_cgrq", "solver: auto")
@@ -180,10 +180,10 @@ def test_a_target_with_a_chosen_solver(quarkline: CommandLine, tmp_path: Path, c
     assert planned(quarkline, file) == (rounds[1:], {})
 
 
-def parameters_of(folder: Path, text: str, *changes: tuple[str, str]) -> G2Disconnected:
+def parameters_of(folder: Path, text: str, *changes: tuple[str, str]) -> G2Parameters:
     file = folder / "parameters.yaml"
     file.write_text(text)
-    return read_g2_disconnected(read_parameter_file(edit(file, AUTO, *changes)))
+    return G2Parameters.read(read_parameter_file(edit(file, AUTO, *changes)))
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from workflows.laph_mesons.footprint import (
     inserting_device_memory,
     solving_device_memory,
 )
-from workflows.mesons.footprint import operator_memory
+from workflows.shared.quark_footprint import operator_memory
 
 pytestmark = pytest.mark.gpu
 CONFIG = "memory.1"

@@ -11,9 +11,10 @@ from tiny_project import CommandLine, edit, missing, refused
 
 import workflows
 from stages.lqcd.lattice.geometry import Lattice
-from workflows.laph_mesons.build import build
-from workflows.laph_mesons.schema import read_laph_mesons
+from workflows.laph_mesons.build import WORKFLOW
+from workflows.laph_mesons.schema import LaphParameters
 from workflows.parameter_file import read_parameter_file
+from workflows.shared.definition import Campaign
 from workflows.shared.ensemble import Configurations
 
 NOISE = "noise: {kind: z4, seed: 5, vectors: 2}\nsolves: {"
@@ -118,10 +119,10 @@ def test_solvers_are_measured_on_several_sources_of_one_chunk(quarkline: Command
 def test_a_block_has_no_more_columns_than_its_sources(laph: Path) -> None:
     """16 of a source, with four eigenvectors: what a task needs does not grow with blocks beyond."""
     edit(laph, ("solves: {", INSERTIONS))
-    parameters = read_laph_mesons(read_parameter_file(laph))
+    parameters = LaphParameters.read(read_parameter_file(laph))
     ensemble = Configurations(("a", "b"), Lattice((4, 4, 4, 4)))
     wide = parameters.model_copy(update={"solves": parameters.solves.model_copy(update={"block": 64})})
-    plain, widened = (build(each, ensemble).nodes for each in (parameters, wide))
+    plain, widened = (WORKFLOW.build(Campaign(each, ensemble)).nodes for each in (parameters, wide))
     for name in ("perambulator", "current_insertion"):
         assert plain[name].cost == widened[name].cost
 
@@ -130,7 +131,7 @@ def test_the_section_that_the_example_leaves_out(tmp_path: Path) -> None:
     example = (Path(workflows.__file__).parent / "laph_mesons.yaml").read_text()
     file = tmp_path / "laph.yaml"
     file.write_text(re.sub(r"^# (insertions:|  \w+: )", r"\1", example, flags=re.MULTILINE))
-    section = read_laph_mesons(read_parameter_file(file)).insertions
+    section = LaphParameters.read(read_parameter_file(file)).insertions
     assert section is not None and section.model_dump() == {
         "separations": (4, 6),
         "momenta": ((0, 0, 0), (1, 0, 0)),

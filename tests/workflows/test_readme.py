@@ -14,9 +14,9 @@ from stages.ensemble.configuration import file_configuration
 from stages.lqcd.gauge.heatbath import thermalised
 from stages.lqcd.lattice.formats import write_ildg
 from stages.lqcd.lattice.geometry import Lattice
-from workflows.g2_disconnected.schema import read_g2_disconnected
-from workflows.laph_mesons.schema import read_laph_mesons
-from workflows.mesons.schema import read_mesons
+from workflows.g2_disconnected.schema import G2Parameters
+from workflows.laph_mesons.schema import LaphParameters
+from workflows.mesons.schema import MesonParameters
 from workflows.parameter_file import read_parameter_file
 
 README = (Path(__file__).parents[2] / "README.md").read_text()
@@ -66,7 +66,7 @@ def test_section_on_low_modes(tmp_path: Path) -> None:
     (snippet,) = (text for text in YAML_SNIPPETS if text.startswith("deflation:"))
     file = tmp_path / "g2.yaml"
     file.write_text(TINY + snippet)
-    section = read_g2_disconnected(read_parameter_file(file)).deflation
+    section = G2Parameters.read(read_parameter_file(file)).deflation
     assert section is not None
     assert section.model_dump() == YAML(typ="safe").load(snippet)["deflation"]
 
@@ -75,7 +75,7 @@ def test_a_file_of_mesons(tmp_path: Path) -> None:
     (snippet,) = (text for text in YAML_SNIPPETS if text.startswith("workflow: mesons"))
     file = tmp_path / "mesons.yaml"
     file.write_text(snippet)
-    assert read_mesons(read_parameter_file(file)).solves.solver == "auto"
+    assert MesonParameters.read(read_parameter_file(file)).solves.solver == "auto"
 
 
 @pytest.mark.parametrize("section", ["noise", "insertions"])
@@ -84,12 +84,12 @@ def test_a_file_of_distillation(tmp_path: Path, section: str) -> None:
     (more,) = re.findall(rf"`({section}: [^`]*)`", README)
     file = tmp_path / "laph.yaml"
     file.write_text(snippet + more)
-    assert getattr(read_laph_mesons(read_parameter_file(file)), section) is not None
+    assert getattr(LaphParameters.read(read_parameter_file(file)), section) is not None
 
 
 def test_files_instead_of_heatbath(tmp_path: Path) -> None:
     (snippet,) = (text for text in YAML_SNIPPETS if text.startswith("ensemble:"))
     file = tmp_path / "g2.yaml"
     file.write_text(re.sub(r"ensemble:\n  heatbath:.*\n", snippet, TINY))
-    ensemble = read_g2_disconnected(read_parameter_file(file)).ensemble
+    ensemble = G2Parameters.read(read_parameter_file(file)).ensemble
     assert ensemble.files == YAML(typ="safe").load(snippet)["ensemble"]["files"]

@@ -26,9 +26,9 @@ from stages.lqcd.noise import Dilution, noise_vectors
 from stages.lqcd.solvers.named import REGULAR as METHODS
 from stages.lqcd.solvers.named import Solve
 from workflows.g2_disconnected.rehearsal import block_widths, rehearse
-from workflows.g2_disconnected.schema import G2Disconnected, read_g2_disconnected
+from workflows.g2_disconnected.schema import G2Parameters
 from workflows.laph_mesons import rehearsal as laph_rehearsal
-from workflows.laph_mesons.schema import read_laph_mesons
+from workflows.laph_mesons.schema import LaphParameters
 from workflows.parameter_file import read_parameter_file
 
 LATTICE = Lattice((4, 4, 4, 4))
@@ -59,16 +59,16 @@ def _noted(wrapper: Callable[..., Any], calls: set[Call]) -> Callable[..., Any]:
     return call
 
 
-def parameters_of(folder: Path, *changes: tuple[str, str]) -> G2Disconnected:
+def parameters_of(folder: Path, *changes: tuple[str, str]) -> G2Parameters:
     text = TINY
     for before, after in changes:
         assert text.count(before) == 1
         text = text.replace(before, after)
     (folder / "g2.yaml").write_text(text)
-    return read_g2_disconnected(read_parameter_file(folder / "g2.yaml"))
+    return G2Parameters.read(read_parameter_file(folder / "g2.yaml"))
 
 
-def run_briefly(parameters: G2Disconnected, tolerance: float, kernels: ModuleType) -> None:
+def run_briefly(parameters: G2Parameters, tolerance: float, kernels: ModuleType) -> None:
     """What a stage does with one chunk."""
     gauge = thermalised(LATTICE, 6.0, 3, "a", 3, 1)
     links = hisq_links(gauge, LATTICE, boundary="antiperiodic", naik_epsilon=0.0, kernels=kernels)
@@ -109,7 +109,7 @@ def test_every_solver_of_perambulators_is_rehearsed_where_one_will_be_chosen(tmp
     totals = {}
     for solver in (*METHODS, "auto"):
         (tmp_path / "laph.yaml").write_text(LAPH.replace("solver: cgnr", f"solver: {solver}"))
-        parameters = read_laph_mesons(read_parameter_file(tmp_path / "laph.yaml"))
+        parameters = LaphParameters.read(read_parameter_file(tmp_path / "laph.yaml"))
         done, totals[solver] = next(laph_rehearsal.rehearse(parameters, LATTICE, reference, np))
         assert done == 1
     assert totals["auto"] - 3 == sum(totals[solver] - 3 for solver in METHODS)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from quarkline.errors import InputError
-from workflows.g2_disconnected.schema import G2Disconnected, read_g2_disconnected
+from workflows.g2_disconnected.schema import G2Parameters
 from workflows.parameter_file import read_parameter_file
 
 GOOD = """\
@@ -47,8 +47,8 @@ MISTAKES = {
     ),
     "unknown key": (
         ("current: {links: thin}", "current: {links: thin}\nbananas: 3"),
-        "unknown key `bananas` at the top level (line 26); known: workflow, ensemble, links, masses, noise, "
-        "deflation, estimator, alternatives, solves, current, analysis, exact, target, store, report",
+        "unknown key `bananas` at the top level (line 26); known: workflow, ensemble, analysis, store, "
+        "report, links, masses, noise, deflation, estimator, alternatives, solves, current, exact, target",
     ),
     "misspelt section": (
         ("noise:", "noises:"),
@@ -155,10 +155,10 @@ MISTAKES = {
 }
 
 
-def read(tmp_path: Path, text: str) -> G2Disconnected:
+def read(tmp_path: Path, text: str) -> G2Parameters:
     path = tmp_path / "g2.yaml"
     path.write_text(text)
-    return read_g2_disconnected(read_parameter_file(path))
+    return G2Parameters.read(read_parameter_file(path))
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)

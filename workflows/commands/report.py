@@ -13,8 +13,8 @@ from workflows.commands.options import StoreOption, WorkflowFile
 
 if TYPE_CHECKING:
     from pipeline import Store
-    from workflows.catalogue import Project
     from workflows.rounds import Round
+    from workflows.shared.definition import Project
 
 
 def report(workflow: WorkflowFile, store: StoreOption = None) -> None:

@@ -17,11 +17,11 @@ def status(target: Target, json: JsonOption = False) -> None:
     Example: quarkline status g2-store
     """
     from pipeline import status as find_status
+    from workflows.catalogue import status_lines
     from workflows.commands.target import open_store
-    from workflows.g2_disconnected.target_report import target_lines
 
     store = open_store(target)
-    found, targets = find_status(store), target_lines(store)
+    found, targets = find_status(store), status_lines(store)
     if json:
         from dataclasses import asdict
         from json import dumps

@@ -7,185 +7,208 @@ configuration -> observables
                                           -> solver_trials
 
 With `solver: auto` a first round measures solvers on the first configuration, see
-`workflows.g2_disconnected.choice`.
+`workflows.g2_disconnected.choice`; with a target there are rounds, see `workflows.g2_disconnected.target`.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from functools import partial
-from pathlib import Path
+from types import ModuleType
 
-from pipeline import Cost, Node, Place, Workflow
-from stages.ensemble.configuration import gauge_observables
-from stages.ensemble.staggered_operator import hisq_links, naive_links
+from pipeline import Node, Plan, Store
 from stages.loops.correlator import bootstrap_average, disconnected_correlator, ensemble_average
-from stages.lqcd.lattice.geometry import Lattice
-from workflows.catalogue import Project
-from workflows.g2_disconnected.choice import TRIALS, add_trials, campaign_with_choice
-from workflows.g2_disconnected.deflation import add_deflation
-from workflows.g2_disconnected.loops import (
-    MASSES,
-    Upstream,
-    add_estimator,
-    add_exact_loops,
-    add_low_modes,
-    operator_of,
-)
-from workflows.g2_disconnected.schema import (
-    G2Disconnected,
-    alternatives,
-    misfits,
-    read_g2_disconnected,
-    refuse,
-)
-from workflows.g2_disconnected.target import Decision, add_contenders, add_target, follow, used_after
-from workflows.parameter_file import ParameterFile
+from stages.loops.deflation_space import deflation, spectrum
+from stages.loops.noise_allocation import loop_noise, trace_allocation
+from stages.loops.solver_trials import solver_trials
+from stages.lqcd.kernels.dispatch import Kernels
+from workflows.g2_disconnected.choice import TRIALS, candidates, chosen_solver, named
+from workflows.g2_disconnected.loops import LoopNodes, basis_bytes, columns_of, device_memory
+from workflows.g2_disconnected.schema import G2Parameters, alternatives
+from workflows.g2_disconnected.target import ALL, Contender, contenders, next_round, used_after
 from workflows.shared import footprint
-from workflows.shared.ensemble import Configurations, add_configuration, configurations
-
-NAME = "g2_disconnected"
-RESULTS = (
-    "observables",
-    TRIALS,
-    "spectrum",
-    "low_modes",
-    "correlator",
-    "average",
-    "bootstrap",
-    "exact_light",
-    "exact_strange",
-    "noise",
-    "allocation",
-)
+from workflows.shared.definition import Campaign, Choice, Definition, Step
 
 
-def prepare(file: ParameterFile) -> Project:
-    """The workflow of a parameter file, ready to run.
+class G2Nodes(LoopNodes):
+    """The nodes of the workflow `g2_disconnected`."""
 
-    Raises:
-        InputError: a mistake in the file or in the configurations that it names.
-    """
-    parameters = read_g2_disconnected(file)
-    ensemble = configurations(file, parameters.ensemble)
-    refuse(file, misfits(parameters, ensemble.lattice, len(ensemble.labels)))
-    if parameters.solves.solver == "auto":
-        return choosing(ensemble, parameters)
-    return project_of(ensemble, parameters)
-
-
-def choosing(ensemble: Configurations, parameters: G2Disconnected) -> Project:
-    """The project of the round that chooses a solver."""
-    workflow, first = Workflow(NAME), replace(ensemble, labels=ensemble.labels[:1])
-    configuration = add_configuration(workflow, parameters.ensemble, first)
-    links = add_links(workflow, parameters, configuration, ensemble.lattice)
-    add_trials(workflow, parameters, links, ensemble.lattice)
-    campaign = partial(project_of, ensemble, chosen=parameters)
-    follow = partial(campaign_with_choice, parameters, campaign)
-    return replace(project_of(ensemble, parameters), workflow=workflow, results=(), follow=follow)
-
-
-def project_of(
-    ensemble: Configurations,
-    parameters: G2Disconnected,
-    earlier: tuple[Decision, ...] = (),
-    chosen: G2Disconnected | None = None,
-) -> Project:
-    """The project of these counts; with a target that of one round, after what `earlier` ones decided.
-
-    chosen: the parameters whose choice of a solver these follow, if they do.
-    """
-    from workflows.g2_disconnected.rehearsal import rehearse
-    from workflows.g2_disconnected.report import sections, texts
-
-    workflow = build(parameters, ensemble, earlier)
-    if chosen:
-        add_trials(workflow, chosen, workflow.nodes["links"], ensemble.lattice)
-    remake = partial(project_of, ensemble, chosen=chosen)
-    return Project(
-        title="Disconnected vector current: light, strange, light minus strange",
-        workflow=workflow,
-        store=Path(parameters.store).expanduser(),
-        report=Path(parameters.report).expanduser(),
-        results=[name for name in RESULTS if name in workflow.nodes],
-        sections=partial(sections, parameters),
-        texts=partial(texts, parameters),
-        rehearse=partial(rehearse, parameters, ensemble.lattice),
-        follow=partial(follow, parameters, earlier, remake) if parameters.target else None,
-    )
-
-
-def build(
-    parameters: G2Disconnected, ensemble: Configurations, earlier: tuple[Decision, ...] = ()
-) -> Workflow:
-    """All nodes, wired; `earlier` is what rounds before this one decided."""
-    workflow, lattice = Workflow(NAME), ensemble.lattice
-    configuration = add_configuration(workflow, parameters.ensemble, ensemble)
-    workflow.add(
-        gauge_observables, configuration, place=Place(name="observables", cost=Cost(stored=footprint.RECORD))
-    )
-    links = add_links(workflow, parameters, configuration, lattice)
-    deflation = (
-        add_deflation(workflow, parameters.deflation, links, lattice, used_after(earlier))
-        if parameters.deflation
-        else None
-    )
-    modes = add_low_modes(workflow, parameters, deflation, lattice)
-    upstream = Upstream(links, deflation, modes)
-    loops = add_estimator(workflow, parameters, upstream, lattice)
-    for name, changed in alternatives(parameters):
-        add_estimator(workflow, changed, upstream, lattice, f"{name}_")
-    if parameters.exact:
-        for mass in MASSES:
-            add_exact_loops(workflow, parameters, links, lattice, mass)
-    correlator = workflow.add(
-        disconnected_correlator,
-        *loops,
-        place=Place(name="correlator", cost=Cost(stored=footprint.correlator_bytes(lattice))),
-    )
-    if parameters.target:
-        add_target(workflow, parameters.target, lattice, loops, correlator, earlier)
-        if not earlier:
-            add_contenders(workflow, parameters, links, correlator, lattice)
-    add_averages(workflow, parameters, correlator, ensemble)
-    return workflow
-
-
-def add_links(workflow: Workflow, parameters: G2Disconnected, configuration: Node, lattice: Lattice) -> Node:
-    """The fermion's operator."""
-    links = parameters.links
-    kept = footprint.operator_device_memory(lattice, *operator_of(parameters))
-    place = Place(name="links", cost=Cost(device_memory=kept))
-    if links.action == "naive":
-        return workflow.add(naive_links, configuration, place=place, boundary=links.boundary)
-    options = {"naik_epsilon": links.naik_epsilon, "boundary": links.boundary}
-    return workflow.add(hisq_links, configuration, place=place, **options)
-
-
-def add_averages(
-    workflow: Workflow, parameters: G2Disconnected, correlator: Node, ensemble: Configurations
-) -> None:
-    """Ensemble averages with jackknife errors, and with bootstrap errors where asked for."""
-    width, bootstrap, lattice = (
-        parameters.analysis.jackknife_bin,
-        parameters.analysis.bootstrap,
-        ensemble.lattice,
-    )
-    workflow.add(
-        ensemble_average,
-        correlator,
-        place=Place(
-            name="average", cost=Cost(stored=footprint.average_bytes(lattice, len(ensemble.labels) // width))
-        ),
-        jackknife_bin=width,
-    )
-    if bootstrap:
-        workflow.add(
-            bootstrap_average,
-            correlator,
-            place=Place(
-                name="bootstrap", cost=Cost(stored=footprint.average_bytes(lattice, bootstrap.samples))
-            ),
-            jackknife_bin=width,
-            **bootstrap.model_dump(),
+    def build(self) -> None:
+        """Add all nodes of the campaign."""
+        parameters = self.parameters
+        self.observables()
+        modes = self.modes(parameters, self.used())
+        loops = self.estimator(parameters, modes)
+        for name, changed in alternatives(parameters):
+            self.estimator(changed, modes, f"{name}_")
+        if parameters.exact:
+            self.exact_loops()
+        correlator = self.add(
+            disconnected_correlator,
+            *loops,
+            name="correlator",
+            stored=footprint.correlator_bytes(self.lattice),
         )
+        self.target(loops, correlator)
+        self.averages(correlator)
+
+    def used(self) -> Node | None:
+        """What solves are deflated with: all vectors of the space, or the lowest that a target left."""
+        section = self.parameters.deflation
+        if not section:
+            return None
+        self.add(spectrum, self.space(section), stored=footprint.RECORD)
+        return self.add(
+            deflation,
+            self.links,
+            self.space(section),
+            device_memory=footprint.basis_bytes(self.lattice, section.vectors, section.precision),
+            vectors=used_after(self.campaign.decisions),
+        )
+
+    def target(self, loops: list[Node], correlator: Node) -> None:
+        """What a target is measured by; in a pilot also for the same estimator with fewer eigenvectors."""
+        if not self.parameters.target:
+            return
+        self.allocation(loops, correlator, ALL)
+        if self.campaign.decisions:
+            return
+        for contender in contenders(self.parameters.target):
+            used = self.add(
+                deflation,
+                self.links,
+                self.workflow.nodes["deflation_space"],
+                name=f"deflation{contender.suffix}",
+                vectors=contender.eigenvectors,
+            )
+            modes = self.modes(self.parameters, used, contender.suffix)
+            self.allocation(self.estimator(self.parameters, modes, contender.prefix), correlator, contender)
+
+    def allocation(self, loops: list[Node], correlator: Node, contender: Contender) -> None:
+        """The stochastic errors of each configuration, and what they amount to beside the target."""
+        target = self.parameters.target
+        assert target is not None
+        noise = self.add(loop_noise, *loops, name=contender.noise, stored=footprint.noise_bytes(self.lattice))
+        self.add(
+            trace_allocation,
+            noise,
+            correlator,
+            name=contender.allocation,
+            stored=footprint.RECORD,
+            quantity=target.quantity,
+            flavour=target.flavour,
+            window=target.times(self.lattice),
+            error=target.error,
+            ratio=target.stochastic_to_gauge,
+            earlier=[asdict(decision) for decision in self.campaign.decisions] if contender is ALL else [],
+        )
+
+    def averages(self, correlator: Node) -> None:
+        """Ensemble averages with jackknife errors, and with bootstrap errors where asked for."""
+        width, bootstrap = self.parameters.analysis.jackknife_bin, self.parameters.analysis.bootstrap
+        self.add(
+            ensemble_average,
+            correlator,
+            name="average",
+            stored=footprint.average_bytes(self.lattice, len(self.ensemble.labels) // width),
+            jackknife_bin=width,
+        )
+        if bootstrap:
+            self.add(
+                bootstrap_average,
+                correlator,
+                name="bootstrap",
+                stored=footprint.average_bytes(self.lattice, bootstrap.samples),
+                jackknife_bin=width,
+                **bootstrap.model_dump(),
+            )
+
+    def trials(self, parameters: G2Parameters) -> None:
+        """The solvers on the first noise of the first configuration, with its low modes."""
+        first = {"config": self.links.over["config"][:1]}
+        solves, noise, fine = parameters.solves, parameters.noise, parameters.solves.fine
+        upstream, columns = [self.links], columns_of(parameters)
+        if section := parameters.deflation:
+            # all vectors of the space, which the campaign may have already, and may use fewer of
+            upstream.append(
+                self.add(
+                    deflation,
+                    self.links,
+                    self.space(section, first),
+                    name="deflation_of_trials",
+                    over=first,
+                    device_memory=basis_bytes(parameters, self.lattice),
+                )
+            )
+        self.add(
+            solver_trials,
+            *upstream,
+            name=TRIALS,
+            over=first,
+            memory=footprint.solving_memory(self.lattice, solves.block, columns)
+            + basis_bytes(parameters, self.lattice),
+            device_memory=device_memory(parameters, self.lattice, columns),
+            stored=footprint.RECORD,
+            candidates=candidates(parameters),
+            **parameters.masses.model_dump(),
+            sloppy=solves.sloppy.tolerance,
+            fine=fine.tolerance if fine else None,
+            planned=[count * noise.probes for count in (noise.vectors, fine.vectors if fine else 0)],
+            seed=noise.seed,
+            noise=noise.kind,
+            vectors=noise.chunk,
+            probes=noise.probe_chunk,
+            dilution=noise.dilution.options(),
+            deflated_noise=parameters.estimator.low_modes,
+            **solves.model_dump(include={"precision", "max_iterations", "block"}),
+        )
+
+
+class G2Workflow(Definition[G2Parameters]):
+    """The disconnected vector-current correlator, light, strange and their difference."""
+
+    name = "g2_disconnected"
+    title = "Disconnected vector current: light, strange, light minus strange"
+    report = "workflows.g2_disconnected.report"
+    results = (
+        "observables",
+        TRIALS,
+        "spectrum",
+        "low_modes",
+        "correlator",
+        "average",
+        "bootstrap",
+        "exact_light",
+        "exact_strange",
+        ALL.noise,
+        ALL.allocation,
+    )
+    schema = G2Parameters
+    nodes = G2Nodes
+
+    def choice(self, parameters: G2Parameters, plan: Plan, store: Store) -> Choice[G2Parameters]:
+        """The cheapest solver for all right-hand sides planned, eigenvectors included."""
+        solver, tried = chosen_solver(plan, store)
+        return Choice(solver, tried, named(parameters, solver))
+
+    def follow(self, campaign: Campaign[G2Parameters]) -> Callable[[Plan, Store], Step] | None:
+        """The next round towards a target."""
+        return partial(next_round, campaign, self.project) if campaign.parameters.target else None
+
+    def status(self, store: Store) -> list[str]:
+        """Predicted against achieved errors of the rounds towards a target."""
+        from workflows.g2_disconnected.target_report import target_lines
+
+        return target_lines(store, self.name)
+
+    def rehearse(
+        self, campaign: Campaign[G2Parameters], kernels: Kernels, xp: ModuleType
+    ) -> Iterator[tuple[int, int]]:
+        """Links, modes, solves and contractions in every block width."""
+        from workflows.g2_disconnected.rehearsal import rehearse
+
+        return rehearse(campaign.parameters, campaign.lattice, kernels, xp)
+
+
+WORKFLOW = G2Workflow()

@@ -11,23 +11,21 @@ from numpy.typing import NDArray
 from pipeline import Store, open_result
 from pipeline.reading.account import NodeAccount, accounts
 from pipeline.reading.report import Figure, Section, Table
-from stages.loops.current_loops import FLAVOURS
+from stages.loops.current_loops import DIFFERENCE, FLAVOURS, LIGHT
 from stages.loops.loop_figures import estimator_cost_figure
 from stages.loops.low_mode_loops import LowModeLoops, low_flavours
 from stages.lqcd.analysis.estimator_cost import EstimatorCost
 from stages.lqcd.analysis.stochastic_error import LEAST_VECTORS
 from stages.lqcd.estimators.truncated import Piece, truncated_pieces
-from workflows.g2_disconnected.schema import G2Disconnected, alternatives
+from workflows.g2_disconnected.schema import G2Parameters, alternatives
 
-WORKFLOW = "g2_disconnected"
-LIGHT, STRANGE, DIFFERENCE = range(3)
 MAIN = "as configured"
 PLAIN = "plain difference of the same solves"
 MULTIPLES = 256
 """Of the measured noise vectors, to which errors are drawn; from the two vectors on that a pair takes."""
 
 
-def wanted(parameters: G2Disconnected) -> bool:
+def wanted(parameters: G2Parameters) -> bool:
     """Whether there is anything to compare, on noise vectors enough for it."""
     estimator, fine = parameters.estimator, parameters.solves.fine
     several = parameters.alternatives or estimator.low_modes or estimator.difference == "split_even"
@@ -35,7 +33,7 @@ def wanted(parameters: G2Disconnected) -> bool:
     return bool(several) and least >= LEAST_VECTORS
 
 
-def estimators_section(store: Store, parameters: G2Disconnected) -> Section:
+def estimators_section(store: Store, parameters: G2Parameters) -> Section:
     """Parts of the loops, and a table and a plot of cost against error for light and light - strange."""
     parts = [parts_table(store, parameters)] if parameters.estimator.low_modes else []
     shown: list[Figure | Table] = [*parts]
@@ -77,7 +75,7 @@ def cost_table(costs: dict[str, EstimatorCost], caption: str) -> Table:
     return Table([*columns, "s for the same error", "ratio"], rows, caption)
 
 
-def parts_table(store: Store, parameters: G2Disconnected) -> Table:
+def parts_table(store: Store, parameters: G2Parameters) -> Table:
     """Root mean squares over configurations, spatial directions and time slices."""
     low, high = low_parts(store, parameters), _noisy(store, parameters, "", "").values
     mean, error = high.mean(axis=1), high.std(axis=1, ddof=1) / np.sqrt(high.shape[1])
@@ -89,18 +87,18 @@ def parts_table(store: Store, parameters: G2Disconnected) -> Table:
     return Table(columns, rows, "Parts of J_i(t), root mean squares", digits=3)
 
 
-def low_parts(store: Store, parameters: G2Disconnected) -> NDArray[np.float64]:
+def low_parts(store: Store, parameters: G2Parameters) -> NDArray[np.float64]:
     """The exact low part of J ``[config, flavour, direction, time]``."""
-    found = _result(store, "low_modes")
+    found = _result(store, parameters, "low_modes")
     masses = (parameters.masses.light, parameters.masses.strange)
     arrays = [found[name].values for name in LowModeLoops._fields]
     of_configs = (LowModeLoops(*one) for one in zip(*arrays, strict=True))
     return np.stack([low_flavours(low, *masses).current for low in of_configs])
 
 
-def _costs(store: Store, parameters: G2Disconnected, flavour: int) -> Iterator[tuple[str, EstimatorCost]]:
+def _costs(store: Store, parameters: G2Parameters, flavour: int) -> Iterator[tuple[str, EstimatorCost]]:
     """Of the main estimator and the alternatives; plain differences beside split-even ones."""
-    nodes = {node.name: node for node in accounts(store, WORKFLOW)}
+    nodes = {node.name: node for node in accounts(store, parameters.workflow)}
     for name, changed in ((MAIN, parameters), *alternatives(parameters)):
         prefix = "" if name == MAIN else f"{name}_"
         current = [loops_of(store, changed, suffix, prefix) for suffix in _suffixes(changed)]
@@ -112,7 +110,7 @@ def _costs(store: Store, parameters: G2Disconnected, flavour: int) -> Iterator[t
             yield beside, EstimatorCost.of(_pieces(plain, LIGHT), seconds, once)
 
 
-def _suffixes(parameters: G2Disconnected) -> list[str]:
+def _suffixes(parameters: G2Parameters) -> list[str]:
     return ["", "_fine"] if parameters.solves.fine else [""]
 
 
@@ -127,21 +125,19 @@ def _pieces(current: list[xarray.DataArray], flavour: int) -> list[tuple[Piece, 
     return found
 
 
-def loops_of(
-    store: Store, parameters: G2Disconnected, suffix: str = "", prefix: str = ""
-) -> xarray.DataArray:
+def loops_of(store: Store, parameters: G2Parameters, suffix: str = "", prefix: str = "") -> xarray.DataArray:
     """J ``[config, noise, flavour, direction, time]`` with its exact part; suffix: '' or '_fine'."""
     noisy = _noisy(store, parameters, suffix, prefix)
     return noisy + low_parts(store, parameters)[:, None] if parameters.estimator.low_modes else noisy
 
 
-def _noisy(store: Store, parameters: G2Disconnected, suffix: str, prefix: str) -> xarray.DataArray:
+def _noisy(store: Store, parameters: G2Parameters, suffix: str, prefix: str) -> xarray.DataArray:
     """What is stored of J ``[config, noise, flavour, direction, time]``, the mean over probes."""
     if parameters.estimator.difference == "split_even":
-        current = _result(store, f"{prefix}loops_split_even{suffix}").current
+        current = _result(store, parameters, f"{prefix}loops_split_even{suffix}").current
     else:
         names = (f"{prefix}loops_{mass}{suffix}" for mass in FLAVOURS[:DIFFERENCE])
-        light, strange = (_result(store, name).current for name in names)
+        light, strange = (_result(store, parameters, name).current for name in names)
         current = xarray.concat([light, strange, light - strange], "flavour")
     return current.mean("probe").transpose("config", "noise", "flavour", "direction", "time")
 
@@ -157,15 +153,15 @@ def _fastest(node: NodeAccount) -> float:
     return float(min(record["seconds"] for record in node.records))
 
 
-def _once(nodes: dict[str, NodeAccount], parameters: G2Disconnected) -> float:
+def _once(nodes: dict[str, NodeAccount], parameters: G2Parameters) -> float:
     """Per configuration: eigenvectors where they are used, their currents where they are added."""
     names = ["deflation_space"] if parameters.deflation else []
     names += ["low_modes"] if parameters.estimator.low_modes else []
     return sum(_fastest(nodes[name]) for name in names)
 
 
-def _result(store: Store, name: str) -> xarray.Dataset:
-    return open_result(store, name, workflow=WORKFLOW).load()
+def _result(store: Store, parameters: G2Parameters, name: str) -> xarray.Dataset:
+    return open_result(store, name, workflow=parameters.workflow).load()
 
 
 def _rms(values: NDArray[np.float64]) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -12,12 +12,11 @@ from quarkline.errors import InputError
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.noise.dilution import Dilution
 from stages.lqcd.noise.probing import check_probes
-from workflows.parameter_file import Location, Section
+from workflows.parameter_file import FileSection, Problem
+from workflows.shared.sections import Seed
 
-Seed = Annotated[int, Field(ge=0, lt=2**63)]
 
-
-class DilutionSection(Section):
+class DilutionSection(FileSection):
     """Which components of a noise vector are solved separately."""
 
     color: bool = False
@@ -39,7 +38,7 @@ class DilutionSection(Section):
         return Dilution.parse(self.options())
 
 
-class Noise(Section):
+class NoiseSection(FileSection):
     """Stochastic sources: their kind, how many, how diluted or probed, and how many are solved together."""
 
     kind: Literal["z2", "z4", "u1", "gaussian"]
@@ -64,7 +63,7 @@ class Noise(Section):
         return vectors
 
 
-class Estimator(Section):
+class EstimatorSection(FileSection):
     """How loops and their difference are estimated."""
 
     difference: Literal["plain", "split_even"] = "plain"
@@ -72,7 +71,7 @@ class Estimator(Section):
     """The modes of the section `deflation` exactly, noise on what they leave."""
 
 
-class Alternative(Section):
+class AlternativeSection(FileSection):
     """Another estimator on the same configurations; what is not given is as in the main sections."""
 
     vectors: int | None = Field(default=None, ge=4, le=LARGEST)
@@ -85,23 +84,23 @@ class Alternative(Section):
     deflation: bool = True
     """False: neither low modes nor deflated solves."""
 
-    def noise(self, main: Noise) -> Noise:
+    def noise(self, main: NoiseSection) -> NoiseSection:
         """The main noise with what is said here."""
         return _updated(main, self)
 
-    def estimator(self, main: Estimator) -> Estimator:
+    def estimator(self, main: EstimatorSection) -> EstimatorSection:
         """The main estimator with what is said here."""
         changed = _updated(main, self)
         return changed if self.deflation else changed.model_copy(update={"low_modes": False})
 
 
-def _updated(main: Any, alternative: Alternative) -> Any:
+def _updated(main: Any, alternative: AlternativeSection) -> Any:
     known = type(main).model_fields
     given = {name: value for name, value in alternative if value is not None and name in known}
     return main.model_copy(update=given)
 
 
-def noise_faults(noise: Noise, fine_vectors: int | None) -> Iterator[tuple[Location, str]]:
+def noise_faults(noise: NoiseSection, fine_vectors: int | None) -> Iterator[Problem]:
     """What does not fit within `noise`, or the number of fine vectors."""
     if fine_vectors and fine_vectors > noise.vectors:
         yield (
@@ -125,7 +124,7 @@ def noise_faults(noise: Noise, fine_vectors: int | None) -> Iterator[tuple[Locat
         )
 
 
-def noise_misfits(noise: Noise, lattice: Lattice) -> Iterator[tuple[Location, str]]:
+def noise_misfits(noise: NoiseSection, lattice: Lattice) -> Iterator[Problem]:
     """What does not fit the lattice."""
     try:
         noise.dilution.scheme().check(lattice)

@@ -22,7 +22,7 @@ from stages.lqcd.noise import Dilution
 from stages.lqcd.solvers.named import POSITIVE, Solve
 from stages.lqcd.solvers.reliable import WIDTHS
 from stages.lqcd.solvers.solution import column_blocks
-from workflows.g2_disconnected.schema import Deflation, G2Disconnected, alternatives
+from workflows.g2_disconnected.schema import DeflationSection, G2Parameters, alternatives
 
 MASS = 2.0
 TOLERANCE = 1e-9
@@ -30,7 +30,7 @@ TOLERANCE = 1e-9
 
 
 def rehearse(
-    parameters: G2Disconnected, lattice: Lattice, kernels: Kernels, xp: ModuleType
+    parameters: G2Parameters, lattice: Lattice, kernels: Kernels, xp: ModuleType
 ) -> Iterator[tuple[int, int]]:
     """Make the links, look for modes, then solve and contract in every block width.
 
@@ -57,14 +57,14 @@ def rehearse(
         yield number, len(jobs)
 
 
-def _find_modes(section: Deflation, dslash: StaggeredDslash, xp: ModuleType) -> None:
+def _find_modes(section: DeflationSection, dslash: StaggeredDslash, xp: ModuleType) -> None:
     """One restart cycle of the eigensolver, for a single block of vectors."""
     B, block = SquaredDslash(dslash, EVEN), section.block
     lanczos = BlockLanczos(block, block, degree=4, max_restarts=1, kernels=dslash.kernels)
     lanczos.solve(B, xp, on_failure="return")
 
 
-def block_widths(parameters: G2Disconnected, lattice: Lattice) -> list[int]:
+def block_widths(parameters: G2Parameters, lattice: Lattice) -> list[int]:
     """Right-hand sides that a run solves together, from the widest on."""
     solves, columns = parameters.solves, set[int]()
     for noise in (parameters.noise, *(changed.noise for _, changed in alternatives(parameters))):
@@ -85,7 +85,7 @@ def plane_wave(lattice: Lattice, boundary: str) -> NDArray[np.complex128]:
 
 
 def free_links(
-    parameters: G2Disconnected, lattice: Lattice, kernels: Kernels, xp: ModuleType
+    parameters: G2Parameters, lattice: Lattice, kernels: Kernels, xp: ModuleType
 ) -> StaggeredLinks:
     """Links of the workflow's action from unit gauge links."""
     unit = xp.tile(xp.eye(3, dtype=complex), (4, 2, lattice.half_volume, 1, 1))

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from statistics import median
+from collections.abc import Iterator
 
 import numpy as np
 import xarray
 
 from pipeline import Store, open_result
 from pipeline.declare.text import counted
-from pipeline.reading.account import NodeAccount, accounts
-from pipeline.reading.report import Details, Figure, Section, Table, value_with_error
-from stages.loops.correlator import FLAVOURS
+from pipeline.reading.account import accounts
+from pipeline.reading.report import Figure, Section, Table, value_with_error
+from stages.loops.current_loops import DIFFERENCE, FLAVOURS, LIGHT
 from stages.loops.loop_figures import (
-    convergence_figure,
     correlator_figure,
     error_budget_figure,
     loops_figure,
@@ -22,37 +20,34 @@ from stages.loops.loop_figures import (
 from stages.lqcd.analysis.budget import error_budget
 from stages.lqcd.analysis.disconnected import NOT_INCLUDED
 from stages.lqcd.analysis.table import correlator_table
-from workflows.g2_disconnected.choice_report import choice_sections
 from workflows.g2_disconnected.estimators_report import estimators_section, loops_of, wanted
-from workflows.g2_disconnected.schema import G2Disconnected
-from workflows.g2_disconnected.spectrum_report import spectrum_section
+from workflows.g2_disconnected.schema import G2Parameters
+from workflows.g2_disconnected.solves_report import choice_sections, solves_section, spectrum_section
 from workflows.g2_disconnected.target_report import target_section
-from workflows.shared.ensemble_report import gauge_section
+from workflows.shared.report_sections import gauge_section
 
-WORKFLOW = "g2_disconnected"
-LIGHT, STRANGE, DIFFERENCE = range(3)
 SPATIAL = slice(0, 3)
 
 
-def sections(parameters: G2Disconnected, store: Store) -> list[Section]:
+def sections(parameters: G2Parameters, store: Store) -> list[Section]:
     """The sections of a finished run."""
-    solves = [node for node in accounts(store, WORKFLOW) if node.statistics("iterations")]
+    solves = [node for node in accounts(store, parameters.workflow) if node.statistics("iterations")]
     return [
         correlator_section(store, parameters),
         loops_section(store, parameters),
         *([budget_section(store, parameters)] if parameters.solves.fine else []),
         *([estimators_section(store, parameters)] if wanted(parameters) else []),
-        *([target_section(store, WORKFLOW)] if parameters.target else []),
+        *([target_section(store, parameters.workflow)] if parameters.target else []),
         solves_section(solves),
-        *choice_sections(store, WORKFLOW),
+        *choice_sections(store, parameters.workflow),
         *([spectrum_section(store, parameters)] if parameters.deflation else []),
-        gauge_section(store, WORKFLOW),
+        gauge_section(store, parameters.workflow),
     ]
 
 
-def texts(parameters: G2Disconnected, store: Store) -> dict[str, str]:
+def texts(parameters: G2Parameters, store: Store) -> dict[str, str]:
     """Text files beside the page: the correlator with all its digits, for plotting programs."""
-    average = _result(store, "average")
+    average = _result(store, parameters, "average")
     metadata = {
         "C(t)": "(1/3) sum_i (1/T) sum_t0 J_i(t0 + t) J_i(t0), lattice units, jackknife errors",
         "masses": f"light {parameters.masses.light}, strange {parameters.masses.strange}",
@@ -63,12 +58,12 @@ def texts(parameters: G2Disconnected, store: Store) -> dict[str, str]:
     }
 
 
-def correlator_section(store: Store, parameters: G2Disconnected) -> Section:
+def correlator_section(store: Store, parameters: G2Parameters) -> Section:
     """C(t) with jackknife errors, and bootstrap errors where they were asked for."""
-    average = _result(store, "average")
+    average = _result(store, parameters, "average")
     columns = {name: _with_errors(average, "correlator", k) for k, name in enumerate(FLAVOURS)}
     if parameters.analysis.bootstrap:
-        bootstrap = _result(store, "bootstrap")
+        bootstrap = _result(store, parameters, "bootstrap")
         columns |= {
             f"{name}, bootstrap": _with_errors(bootstrap, "correlator", k) for k, name in enumerate(FLAVOURS)
         }
@@ -77,7 +72,7 @@ def correlator_section(store: Store, parameters: G2Disconnected) -> Section:
     left_out = Table(["factor", "what it is"], list(NOT_INCLUDED.items()), "Not included")
     text = (
         "C(t) = (1/3) sum over i = x, y, z of (1/T) sum over t0 of J_i(t0 + t) J_i(t0), from loops of "
-        f"different noise vectors, averaged over {_configurations(store)} with jackknife errors. "
+        f"different noise vectors, averaged over {_configurations(store, parameters)} with jackknife errors. "
         "Lattice units, MILC's sign and normalisation of the loops."
     )
     figure = Figure(
@@ -86,16 +81,16 @@ def correlator_section(store: Store, parameters: G2Disconnected) -> Section:
     return Section("Disconnected correlator", text, [figure, table, left_out])
 
 
-def loops_section(store: Store, parameters: G2Disconnected) -> Section:
+def loops_section(store: Store, parameters: G2Parameters) -> Section:
     """The loops that are multiplied, and the condensate."""
-    average = _result(store, "average")
+    average = _result(store, parameters, "average")
     current = loops_figure(average.loops, average.loops_error, DIFFERENCE)
     condensate = Table(
         ["flavour", "even sites", "odd sites"],
         [[name, *_with_errors(average, "condensate", k)] for k, name in enumerate(FLAVOURS)],
         "Condensate (2/V) tr M^-1 over the sites of a parity, M = 2 m + D",
     )
-    exact = [_exact_table(store)] if parameters.exact else []
+    exact = [_exact_table(store, parameters)] if parameters.exact else []
     text = (
         "Ensemble means of the loops themselves; without noise and gauge fluctuations the current's vanish."
     )
@@ -104,12 +99,12 @@ def loops_section(store: Store, parameters: G2Disconnected) -> Section:
     )
 
 
-def _exact_table(store: Store) -> Table:
+def _exact_table(store: Store, parameters: G2Parameters) -> Table:
     """Distance of the estimates from the exact traces in units of the estimates' own errors."""
-    correlator = _result(store, "correlator")
+    correlator = _result(store, parameters, "correlator")
     rows = []
     for flavour, name in enumerate(FLAVOURS[:DIFFERENCE]):
-        exact = _result(store, f"exact_{name}")
+        exact = _result(store, parameters, f"exact_{name}")
         pulls = (correlator.loops[:, flavour] - exact.current) / correlator.loops_error[:, flavour]
         for config, values in zip(correlator.config.values, pulls.values, strict=True):
             rows.append(
@@ -119,7 +114,7 @@ def _exact_table(store: Store) -> Table:
     return Table(["flavour", "configuration", "root mean square", "largest"], rows, caption)
 
 
-def budget_section(store: Store, parameters: G2Disconnected) -> Section:
+def budget_section(store: Store, parameters: G2Parameters) -> Section:
     """Where the error of a loop comes from: sloppy noise, correction, spread of the gauge field."""
     names = (FLAVOURS[LIGHT], FLAVOURS[DIFFERENCE])
     flavours = dict(zip(names, _pieces(store, parameters), strict=True))
@@ -141,7 +136,7 @@ def budget_section(store: Store, parameters: G2Disconnected) -> Section:
     )
 
 
-def _pieces(store: Store, parameters: G2Disconnected) -> Iterator[tuple[xarray.DataArray, xarray.DataArray]]:
+def _pieces(store: Store, parameters: G2Parameters) -> Iterator[tuple[xarray.DataArray, xarray.DataArray]]:
     """Sloppy loops and corrections ``[config, noise, direction, time]``: light, light minus strange."""
     sloppy, fine = (loops_of(store, parameters, suffix)[:, :, :, SPATIAL] for suffix in ("", "_fine"))
     for flavour in (LIGHT, DIFFERENCE):
@@ -149,50 +144,15 @@ def _pieces(store: Store, parameters: G2Disconnected) -> Iterator[tuple[xarray.D
         yield s, f - s.sel(noise=f.noise)
 
 
-def solves_section(nodes: Sequence[NodeAccount]) -> Section:
-    """Iterations, residuals and cost of the linear systems."""
-    rows = []
-    for node in nodes:
-        iterations = [number for block in node.statistics("iterations") for number in block]
-        rhs = sum(node.statistics("rhs"))
-        tolerance = node.records[0]["parameters"]["tolerance"]
-        residuals = (max(node.statistics(name)) for name in ("residual_max", "full_residual_max"))
-        cost = 1000 * sum(node.statistics("solve_seconds")) / rhs
-        spread = f"{min(iterations)} / {median(iterations):g} / {max(iterations)}"
-        rows.append([node.name, rhs, spread, tolerance, *(f"{r:.1e}" for r in residuals), f"{cost:.1f}"])
-    columns = ["solves", "rhs", "iterations (min / median / max)", "tolerance", "largest residual"]
-    columns += ["of the full system", "ms per rhs"]
-    if all(node.joules is not None for node in nodes):
-        columns.append("J per rhs")
-        for row, node in zip(rows, nodes, strict=True):
-            row.append(f"{(node.joules or 0.0) / row[1]:.2g}")
-    table = Table(columns, rows)
-    histories = {node.name: node.statistics("history")[0] for node in nodes}
-    figure = Figure(
-        convergence_figure(histories), "The first block of right-hand sides of each kind of solve."
-    )
-    text = (
-        "Residuals are |b - A x| / |b|, recomputed in double precision, the largest of all right-hand sides."
-    )
-    return Section("Solves", text, [figure, table, *_choices(nodes)])
+def _result(store: Store, parameters: G2Parameters, name: str) -> xarray.Dataset:
+    return open_result(store, name, workflow=parameters.workflow).load()
 
 
-def _choices(nodes: Sequence[NodeAccount]) -> list[Details]:
-    """Launch shapes that solves took from measurements on their device: they may alter rounding, no more."""
-    used = {choice for node in nodes for chunk in node.statistics("kernel_choices") for choice in chunk}
-    lines = "\n".join(sorted(used))
-    return [Details("Launch shapes of GPU kernels chosen by `quarkline tune`", lines)] if used else []
-
-
-def _result(store: Store, name: str) -> xarray.Dataset:
-    return open_result(store, name, workflow=WORKFLOW).load()
-
-
-def _configurations(store: Store) -> str:
+def _configurations(store: Store, parameters: G2Parameters) -> str:
     """How many configurations were averaged, and of how many if some fill no bin."""
-    (average,) = (node for node in accounts(store, WORKFLOW) if node.name == "average")
+    (average,) = (node for node in accounts(store, parameters.workflow) if node.name == "average")
     (used,) = average.statistics("configurations")
-    given = open_result(store, "observables", workflow=WORKFLOW).sizes["config"]
+    given = open_result(store, "observables", workflow=parameters.workflow).sizes["config"]
     if used == given:
         return counted(given, "configuration")
     return f"{used} of {counted(given, 'configuration')} (the rest fills no jackknife bin)"

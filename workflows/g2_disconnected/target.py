@@ -3,24 +3,50 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 
-from pipeline import Cost, Node, Place, Plan, Store, Workflow
+from pipeline import Node, Plan, Store
 from pipeline.declare.text import duration
 from pipeline.planning.plan import Chunk
-from stages.loops.deflation_space import deflation
-from stages.loops.noise_allocation import TraceAllocation, loop_noise, model_of, trace_allocation
+from stages.loops.noise_allocation import TraceAllocation, model_of
 from stages.lqcd.analysis.allocation import UNLIMITED, Allocation, Counts, Limits, least_cost, next_counts
-from stages.lqcd.lattice.geometry import Lattice
-from workflows.catalogue import Project, Step
-from workflows.g2_disconnected.loops import Upstream, add_estimator, add_low_modes
-from workflows.g2_disconnected.schema import G2Disconnected, with_vectors
-from workflows.g2_disconnected.target_schema import Target
-from workflows.shared import footprint
+from workflows.g2_disconnected.schema import G2Parameters, with_vectors
+from workflows.g2_disconnected.target_schema import TargetSection
+from workflows.shared.definition import Campaign, Project, Step
 
-NOISE, ALLOCATION = "noise", "allocation"
-"""Names of a target's nodes."""
+
+@dataclass(frozen=True)
+class Contender:
+    """The target's estimator with so many eigenvectors, all unless given: names of its nodes."""
+
+    eigenvectors: int | None = None
+
+    @property
+    def suffix(self) -> str:
+        """Of the nodes that measure it."""
+        return "" if self.eigenvectors is None else f"_{self.eigenvectors}"
+
+    @property
+    def prefix(self) -> str:
+        """Of its loops."""
+        return "" if self.eigenvectors is None else f"with_{self.eigenvectors}_"
+
+    @property
+    def noise(self) -> str:
+        return f"noise{self.suffix}"
+
+    @property
+    def allocation(self) -> str:
+        return f"allocation{self.suffix}"
+
+
+ALL = Contender()
+
+
+def contenders(target: TargetSection) -> list[Contender]:
+    """What a pilot tries beside all eigenvectors."""
+    return [Contender(count) for count in target.eigenvectors or ()]
 
 
 @dataclass(frozen=True)
@@ -40,78 +66,51 @@ class Decision:
     """How many of the deflation space's are used from here on; None: all."""
 
 
-Remake = Callable[[G2Disconnected, tuple[Decision, ...]], Project]
-
-
-def add_target(
-    workflow: Workflow,
-    target: Target,
-    lattice: Lattice,
-    loops: Sequence[Node],
-    correlator: Node,
-    earlier: Sequence[Decision],
-    suffix: str = "",
-) -> None:
-    """The stochastic errors of each configuration, and what they amount to beside the target."""
-    noise = workflow.add(
-        loop_noise, *loops, place=Place(name=NOISE + suffix, cost=Cost(stored=footprint.noise_bytes(lattice)))
-    )
-    workflow.add(
-        trace_allocation,
-        noise,
-        correlator,
-        place=Place(name=ALLOCATION + suffix, cost=Cost(stored=footprint.RECORD)),
-        quantity=target.quantity,
-        flavour=target.flavour,
-        window=target.times(lattice),
-        error=target.error,
-        ratio=target.stochastic_to_gauge,
-        earlier=[asdict(decision) for decision in earlier],
-    )
-
-
-def follow(
-    parameters: G2Disconnected,
-    earlier: tuple[Decision, ...],
-    remake: Remake,
+def next_round(
+    campaign: Campaign[G2Parameters],
+    project: Callable[[Campaign[G2Parameters]], Project],
     plan: Plan,
     store: Store,
 ) -> Step:
     """What a round's results lead to: the target is met, or more vectors, or it is beyond the limits.
 
-    remake: the project with other counts and one decision more. All configurations get the same counts, by
-    their mean variance: a result has a value for every configuration and noise vector.
+    project: that of a campaign. All configurations get the same counts, by their mean variance: a result has
+    a value for every configuration and noise vector.
     """
-    target, chunk = parameters.target, parameters.noise.chunk
+    parameters, earlier = campaign.parameters, campaign.decisions
+    target = parameters.target
     assert target is not None
-    found = allocation_of(plan, store)
-    model, counts = model_of(found)
-    error, asked = float(found.error[-1]), float(found.asked)
-    suffix = ""
-    said = f"round {len(earlier) + 1}, {_vectors(counts)}: {achieved(target.stochastic_to_gauge, found)}"
+    result = allocation_of(plan, store, ALL)
+    model, counts = model_of(result)
+    error, asked = float(result.error[-1]), float(result.asked)
+    text = f"round {len(earlier) + 1}, {_vectors(counts)}: {achieved(target.stochastic_to_gauge, result)}"
     if error <= asked:
-        return Step(f"{said}: target met", met=True)
-    configurations = len(_chunks(plan, NOISE))
+        return Step(f"{text}: target met", met=True)
+    configurations, best = len(_chunks(plan, ALL.noise)), ALL
     if not earlier and target.eigenvectors:
-        suffix = _cheapest(plan, store, [_suffix(count) for count in target.eigenvectors], asked or error / 2)
-        model, _ = model_of(allocation_of(plan, store, suffix))
-    costs = _costs(plan, store, suffix)
-    wanted = next_counts(model, costs, asked, counts, configurations, target.most_vectors, chunk)
+        best = _cheapest(plan, store, [ALL, *contenders(target)], asked or error / 2)
+        model, _ = model_of(allocation_of(plan, store, best))
+    costs = _costs(plan, store, best)
+    wanted = next_counts(
+        model, costs, asked, counts, configurations, target.most_vectors, parameters.noise.chunk
+    )
     if wanted.counts == counts:
         limit = f"`target.most_vectors` = {target.most_vectors}"
-        return Step(f"{said}: target not met within {limit}; raise it and run again", met=False)
-    used = int(suffix[1:]) if suffix else used_after(earlier)
-    decision = _decision(plan, store, counts, error, costs, wanted, suffix, used)
+        return Step(f"{text}: target not met within {limit}; raise it and run again", met=False)
+    used = best.eigenvectors or used_after(earlier)
+    decision = _decision(plan, store, counts, error, costs, wanted, best, used)
     with_modes = f" with {used} eigenvectors" if used else ""
     more = f"next {_vectors(wanted.counts)}{with_modes}, predicted error {decision.predicted_error:.2e}"
     work = duration(decision.predicted_seconds - decision.seconds)
-    following = remake(with_vectors(parameters, wanted.counts), (*earlier, decision))
-    return Step(f"{said}: {more} after {work} of work", met=False, project=following)
+    following = replace(
+        campaign, parameters=with_vectors(parameters, wanted.counts), decisions=(*earlier, decision)
+    )
+    return Step(f"{text}: {more} after {work} of work", met=False, project=project(following))
 
 
-def achieved(ratio: float | None, found: TraceAllocation) -> str:
+def achieved(ratio: float | None, result: TraceAllocation) -> str:
     """The error that was reached, beside the one asked for; `ratio`: of the two where gauge noise sets it."""
-    error, asked, gauge = float(found.error[-1]), float(found.asked), float(found.gauge)
+    error, asked, gauge = float(result.error[-1]), float(result.asked), float(result.gauge)
     if ratio is None:
         return f"error {error:.2e}, target {asked:.2e}"
     if not gauge:
@@ -124,46 +123,25 @@ def used_after(earlier: Sequence[Decision]) -> int | None:
     return earlier[-1].eigenvectors if earlier else None
 
 
-def add_contenders(
-    workflow: Workflow, parameters: G2Disconnected, links: Node, correlator: Node, lattice: Lattice
-) -> None:
-    """In a pilot: the same estimator with fewer eigenvectors, for each number that the target names."""
-    target = parameters.target
-    for count in (target.eigenvectors or ()) if target else ():
-        name = f"deflation{_suffix(count)}"
-        used = workflow.add(
-            deflation, links, workflow.nodes["deflation_space"], place=Place(name=name), vectors=count
-        )
-        modes = add_low_modes(workflow, parameters, used, lattice, f"low_modes{_suffix(count)}")
-        upstream = Upstream(links, used, modes)
-        loops = add_estimator(workflow, parameters, upstream, lattice, f"with_{count}_")
-        assert target is not None
-        add_target(workflow, target, lattice, loops, correlator, (), _suffix(count))
-
-
-def _suffix(eigenvectors: int) -> str:
-    return f"_{eigenvectors}"
-
-
-def _cheapest(plan: Plan, store: Store, suffixes: Sequence[str], error: float) -> str:
-    """Of a pilot's estimators, the one that reaches an error at least cost; '' is that of all vectors."""
+def _cheapest(plan: Plan, store: Store, tried: Sequence[Contender], error: float) -> Contender:
+    """Of a pilot's estimators, the one that reaches an error at least cost."""
     costs = {}
-    for suffix in ("", *suffixes):
-        model, counts = model_of(allocation_of(plan, store, suffix))
+    for contender in tried:
+        model, counts = model_of(allocation_of(plan, store, contender))
         free = Limits(counts, (UNLIMITED,) * len(counts), 1)
-        costs[suffix] = least_cost(model, _costs(plan, store, suffix), error, free).cost
-    return min(costs, key=lambda suffix: costs[suffix])
+        costs[contender] = least_cost(model, _costs(plan, store, contender), error, free).cost
+    return min(costs, key=lambda contender: costs[contender])
 
 
-def _costs(plan: Plan, store: Store, suffix: str) -> tuple[float, ...]:
+def _costs(plan: Plan, store: Store, contender: Contender) -> tuple[float, ...]:
     """Seconds per vector of each piece."""
-    pieces = _chunks(plan, NOISE + suffix)[0].node.inputs
+    pieces = _chunks(plan, contender.noise)[0].node.inputs
     return tuple(_seconds_per_vector(plan, store, piece) for piece in pieces)
 
 
-def allocation_of(plan: Plan, store: Store, suffix: str = "") -> TraceAllocation:
+def allocation_of(plan: Plan, store: Store, contender: Contender) -> TraceAllocation:
     """The result of a complete plan."""
-    (chunk,) = _chunks(plan, ALLOCATION + suffix)
+    (chunk,) = _chunks(plan, contender.allocation)
     return TraceAllocation(**store.load(chunk.node.stage.name, chunk.key))
 
 
@@ -174,10 +152,10 @@ def _decision(
     error: float,
     costs: tuple[float, ...],
     wanted: Allocation,
-    suffix: str,
+    best: Contender,
     eigenvectors: int | None,
 ) -> Decision:
-    of_noise, *others = _chunks(plan, NOISE + suffix)
+    of_noise, *others = _chunks(plan, best.noise)
     spent = sum(_seconds(store, chunk) for name in solving(of_noise.node) for chunk in _chunks(plan, name))
     now = sum(cost * count for cost, count in zip(costs, counts, strict=True))
     more = (1 + len(others)) * (wanted.cost - now)

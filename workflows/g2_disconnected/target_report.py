@@ -13,7 +13,7 @@ from pipeline.planning.manifest import manifests
 from pipeline.reading.account import accounts
 from pipeline.reading.report import Section, Table, table_text
 from stages.loops.noise_allocation import TraceAllocation
-from workflows.g2_disconnected.target import ALLOCATION, NOISE, achieved
+from workflows.g2_disconnected.target import ALL, achieved
 
 
 def target_section(store: Store, workflow: str) -> Section:
@@ -28,26 +28,25 @@ def target_section(store: Store, workflow: str) -> Section:
     return Section("Target", text, [table])
 
 
-def target_lines(store: Store) -> list[str]:
-    """For people, of every workflow with a target in a store: the rounds until now."""
-    lines = []
-    for manifest in manifests(store):
-        if node := manifest.nodes.get(ALLOCATION):
-            earlier = node.content["parameters"]["earlier"]
-            lines.append(f"rounds towards the target of {manifest.workflow}, this one last:")
-            try:
-                found, parameters = allocation_in(store, manifest.workflow)
-                lines += [outcome(found, parameters)]
-                rows = rounds(found, seconds_of_loops(store, manifest.workflow))
-            except InputError:
-                rows = rounds_before(earlier)
-            lines.append(table_text(Table(["round", *COLUMNS], rows, digits=3)))
-    return lines
+def target_lines(store: Store, workflow: str) -> list[str]:
+    """For people, of a workflow that has a target in a store: the rounds until now."""
+    manifest = next(each for each in manifests(store) if each.workflow == workflow)
+    node = manifest.nodes.get(ALL.allocation)
+    if not node:
+        return []
+    lines = [f"rounds towards the target of {workflow}, this one last:"]
+    try:
+        result, parameters = allocation_in(store, workflow)
+        lines.append(outcome(result, parameters))
+        rows = rounds(result, seconds_of_loops(store, workflow))
+    except InputError:
+        rows = rounds_before(node.content["parameters"]["earlier"])
+    return [*lines, table_text(Table(["round", *COLUMNS], rows, digits=3))]
 
 
 def allocation_in(store: Store, workflow: str) -> tuple[TraceAllocation, dict[str, Any]]:
     """The last round's result, and the target as its parameters say it."""
-    found = open_result(store, ALLOCATION, workflow=workflow).load()
+    found = open_result(store, ALL.allocation, workflow=workflow).load()
     arrays = TraceAllocation(*(found[name].values for name in TraceAllocation._fields))
     return arrays, json.loads(found.attrs["parameters"])
 
@@ -109,7 +108,7 @@ def seconds_of_loops(store: Store, workflow: str) -> float:
             return {name}
         return {found for upstream in nodes[name]["inputs"] for found in solving(upstream)}
 
-    wanted = solving(NOISE)
+    wanted = solving(ALL.noise)
     return sum(node.seconds for node in accounts(store, workflow) if node.name in wanted)
 
 

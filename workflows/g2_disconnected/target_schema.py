@@ -10,13 +10,13 @@ from pydantic import Field, model_validator
 from pipeline.planning.workflow import LARGEST
 from stages.lqcd.analysis.stochastic_error import LEAST_VECTORS
 from stages.lqcd.lattice.geometry import Lattice
-from workflows.parameter_file import Location, ParameterFile, Section
+from workflows.parameter_file import FileSection, Location, ParameterFile, Problem
 
 PILOT = 8
 """Noise vectors of a pilot, unless the file says how many."""
 
 
-class Target(Section):
+class TargetSection(FileSection):
     """A stochastic error at fixed gauge field that noise vectors are added for, `most_vectors` at most.
 
     One of: `loops`, the error of one spatial J_i(t), and `correlator`, the error of C(t) for t in `window`,
@@ -36,7 +36,7 @@ class Target(Section):
     most_vectors: int = Field(default=1024, ge=LEAST_VECTORS, le=LARGEST)
 
     @model_validator(mode="after")
-    def _one_target(self) -> Target:
+    def _one_target(self) -> TargetSection:
         given = [name for name in ("loops", "correlator", "stochastic_to_gauge") if getattr(self, name)]
         if len(given) != 1:
             found = " and ".join(given) or "none"
@@ -72,7 +72,7 @@ def _rounded_up(number: int, chunk: int) -> int:
     return -(-number // chunk) * chunk
 
 
-def counts_beside_a_target(file: ParameterFile) -> Iterator[tuple[Location, str]]:
+def counts_beside_a_target(file: ParameterFile) -> Iterator[Problem]:
     """Numbers of noise vectors in a file whose target chooses them."""
     if file.values.get("target") is None:
         return
@@ -104,7 +104,7 @@ def _section(file: ParameterFile, location: Location) -> dict[str, object]:
     return found if isinstance(found, dict) else {}
 
 
-def faults(target: Target, chunk: int) -> Iterator[tuple[Location, str]]:
+def faults(target: TargetSection, chunk: int) -> Iterator[Problem]:
     """What does not fit the number of noise vectors that are solved together."""
     if target.pilot and target.pilot % chunk:
         yield ("target", "pilot"), f"{target.pilot} is no multiple of `noise.chunk`, {chunk}"
@@ -113,7 +113,7 @@ def faults(target: Target, chunk: int) -> Iterator[tuple[Location, str]]:
         yield ("target", "most_vectors"), f"{target.most_vectors} are fewer than the pilot's {pilot}"
 
 
-def outside(target: Target, lattice: Lattice) -> Iterator[tuple[Location, str]]:
+def outside(target: TargetSection, lattice: Lattice) -> Iterator[Problem]:
     """A window that the lattice does not have."""
     if target.window and target.window[1] >= lattice.time_extent:
         yield (
@@ -122,7 +122,7 @@ def outside(target: Target, lattice: Lattice) -> Iterator[tuple[Location, str]]:
         )
 
 
-def beyond(target: Target, vectors: int) -> Iterator[tuple[Location, str]]:
+def beyond(target: TargetSection, vectors: int) -> Iterator[Problem]:
     """Numbers of eigenvectors that a space of so many `vectors` does not have."""
     for count in target.eigenvectors or ():
         if not 1 <= count <= vectors:

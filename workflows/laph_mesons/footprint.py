@@ -7,8 +7,8 @@ from stages.lqcd.eigen.window import subspace_size
 from stages.lqcd.kernels.gamma import COMPONENTS, SPINS
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.spectroscopy.gammas import NAMES
-from workflows.mesons.footprint import operator_memory, propagating_device_memory
 from workflows.shared.footprint import COMPLEX, LINK_FIELDS, MATRIX, PROCESS, RECORD, links_bytes
+from workflows.shared.quark_footprint import operator_memory, propagating_device_memory
 
 ITEMSIZE = {"double": COMPLEX, "single": COMPLEX // 2}
 """Of an element of the eigenvectors."""

@@ -11,12 +11,12 @@ from stages.lqcd.distillation.eigenvectors import COLUMNS
 from stages.lqcd.kernels.dispatch import Kernels
 from stages.lqcd.kernels.gamma import SPINS
 from stages.lqcd.lattice.geometry import Lattice
-from workflows.laph_mesons.schema import LaphMesons
-from workflows.mesons.rehearsal import methods, solve_all, widths
+from workflows.laph_mesons.schema import LaphParameters
+from workflows.shared.quark_rehearsal import methods, solve_all, widths
 
 
 def rehearse(
-    parameters: LaphMesons, lattice: Lattice, kernels: Kernels, xp: ModuleType
+    parameters: LaphParameters, lattice: Lattice, kernels: Kernels, xp: ModuleType
 ) -> Iterator[tuple[int, int]]:
     """The Laplacian in the widths of the eigensolver, then solves. Yields steps done and steps in all."""
     section, solves = parameters.distillation, parameters.solves

@@ -11,8 +11,7 @@ from pipeline import Store, open_result
 from pipeline.reading.account import accounts
 from pipeline.reading.report import Figure, Section, Table
 from stages.mesons.meson_figures import levels_figure
-from workflows.laph_mesons.schema import LaphMesons
-from workflows.shared.ensemble_report import gauge_section
+from workflows.laph_mesons.schema import LaphParameters
 from workflows.shared.meson_sections import (
     choice_sections,
     correlator_section,
@@ -23,33 +22,33 @@ from workflows.shared.meson_sections import (
     setup_sections,
     solves_section,
 )
+from workflows.shared.report_sections import gauge_section
 
-WORKFLOW = "laph_mesons"
 SOLVED = ("perambulator", "sink_projection", "current_insertion")
 """Stages that solve."""
 
 
-def sections(parameters: LaphMesons, store: Store) -> list[Section]:
+def sections(parameters: LaphParameters, store: Store) -> list[Section]:
     """The sections of a finished run."""
-    average = _result(store, "average")
+    average = _result(store, parameters, "average")
     vectors, noise = parameters.distillation.vectors, parameters.noise
     of = f"Quark fields are those of the {vectors} lowest Laplace eigenvectors of each time slice"
     of += f", estimated with {noise.vectors} noise vectors. " if noise else ". "
-    solves = [node for node in accounts(store, WORKFLOW) if node.stage in SOLVED]
+    solves = [node for node in accounts(store, parameters.workflow) if node.stage in SOLVED]
     said = [record["statistics"] for node in solves for record in node.records]
     return [
-        correlator_section(average, store, WORKFLOW, of),
+        correlator_section(average, store, parameters.workflow, of),
         mass_section(average),
-        *level_sections(parameters, _result(store, "levels")),
-        modes_section(_result(store, "laplace_eigenvectors")),
+        *level_sections(parameters, _result(store, parameters, "levels")),
+        modes_section(_result(store, parameters, "laplace_eigenvectors")),
         solves_section(said, parameters.solves.tolerance),
-        *setup_sections(store, WORKFLOW),
-        *choice_sections(store, WORKFLOW),
-        gauge_section(store, WORKFLOW),
+        *setup_sections(store, parameters.workflow),
+        *choice_sections(store, parameters.workflow),
+        gauge_section(store, parameters.workflow),
     ]
 
 
-def texts(parameters: LaphMesons, store: Store) -> dict[str, str]:
+def texts(parameters: LaphParameters, store: Store) -> dict[str, str]:
     """Text files beside the page: all correlators with all their digits, for plotting programs."""
     metadata = {
         "C_G(p, t)": "<O_G(p, t0+t) O_G(p, t0)^dag> of smeared quark fields, lattice units, jackknife errors",
@@ -57,10 +56,10 @@ def texts(parameters: LaphMesons, store: Store) -> dict[str, str]:
         "smearing": parameters.smearing.model_dump(exclude_none=True),
         "distillation": parameters.distillation.model_dump(exclude_none=True),
     }
-    return {"mesons.txt": correlator_text(_result(store, "average"), metadata)}
+    return {"mesons.txt": correlator_text(_result(store, parameters, "average"), metadata)}
 
 
-def level_sections(parameters: LaphMesons, levels: xarray.Dataset) -> Iterator[Section]:
+def level_sections(parameters: LaphParameters, levels: xarray.Dataset) -> Iterator[Section]:
     """Effective energies of the levels of each basis at each momentum."""
     operators = parameters.operators
     for number, basis in enumerate(operators.bases):
@@ -107,6 +106,6 @@ def modes_section(found: xarray.Dataset) -> Section:
     return Section("Laplace eigenvectors", text, [table])
 
 
-def _result(store: Store, name: str) -> xarray.Dataset:
-    found = open_result(store, name, workflow=WORKFLOW)
+def _result(store: Store, parameters: LaphParameters, name: str) -> xarray.Dataset:
+    found = open_result(store, name, workflow=parameters.workflow)
     return found.drop_vars("vectors", errors="ignore").load()

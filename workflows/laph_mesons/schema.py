@@ -10,31 +10,23 @@ from pydantic import Field, field_validator, model_validator
 from quarkline.errors import InputError
 from stages.distillation.laplace_eigenvectors import DTYPES
 from stages.ensemble.smeared_links import check_weights
+from stages.lqcd.dirac.displacement import steps_of
 from stages.lqcd.distillation.laph_dilution import LaphDilution, Subsets
 from stages.lqcd.eigen.rounding import check_reachable
 from stages.lqcd.kernels.gamma import SPINS
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.spectroscopy.operators import BASES, MesonOperator, words_of
-from workflows.g2_disconnected.noise_schema import Seed
-from workflows.g2_disconnected.schema import Ensemble, misplaced_report, refuse, too_few_bins
-from workflows.laph_mesons.insertion_schema import InsertionSection, insertion_faults, insertion_misfits
-from workflows.mesons.schema import (
-    MesonAnalysis,
-    MesonSolves,
-    MultigridSection,
-    Quark,
-    Times,
-    Triples,
-    level_misfits,
-)
-from workflows.parameter_file import Location, ParameterFile, Section, validated
+from workflows.parameter_file import FileSection, Problem
+from workflows.shared.quark_sections import QuarkParameters, QuarkSolves, Times, Triples
+from workflows.shared.sections import Seed
 
+Words = Annotated[tuple[str, ...], Field(strict=False, min_length=1)]
 Row = Annotated[tuple[str, ...], Field(strict=False, min_length=1)]
 Basis = Annotated[tuple[Row, ...], Field(strict=False, min_length=1)]
 Bases = Annotated[tuple[Basis, ...], Field(strict=False, min_length=1)]
 
 
-class Smearing(Section):
+class LinkSmearingSection(FileSection):
     """Smearing in space of the links of the Laplacian and of displacements."""
 
     kind: Literal["stout", "ape", "hyp"]
@@ -45,7 +37,7 @@ class Smearing(Section):
     """Of APE smearing, or [alpha2, alpha3] of HYP smearing."""
 
     @model_validator(mode="after")
-    def _weights(self) -> Smearing:
+    def _weights(self) -> LinkSmearingSection:
         try:
             check_weights(self.kind, rho=self.rho, alpha=self.alpha)
         except InputError as error:
@@ -53,7 +45,7 @@ class Smearing(Section):
         return self
 
 
-class Distillation(Section):
+class DistillationSection(FileSection):
     """The space of the quark fields: the lowest eigenvectors of the Laplacian on each time slice."""
 
     vectors: int = Field(ge=1)
@@ -66,7 +58,7 @@ class Distillation(Section):
     """Time slices that are solved for, committed and repeated together; all of them unless given."""
 
 
-class LaphSources(Section):
+class LaphSourceSection(FileSection):
     """Where quarks start."""
 
     times: Times
@@ -75,7 +67,7 @@ class LaphSources(Section):
     """Sources that are solved for, committed and repeated together."""
 
 
-class LaphDilutionSection(Section):
+class LaphDilutionSection(FileSection):
     """Each index: full, interlace-n or none."""
 
     time: str = "full"
@@ -83,7 +75,7 @@ class LaphDilutionSection(Section):
     eigenvector: str = "none"
 
 
-class LaphNoise(Section):
+class LaphNoiseSection(FileSection):
     """Stochastic LapH instead of full distillation: noise on times, spins and eigenvectors, diluted."""
 
     kind: Literal["z2", "z4", "u1"]
@@ -97,13 +89,13 @@ class LaphNoise(Section):
         return LaphDilution(**self.dilution.model_dump()).subsets(lattice.time_extent, eigenvectors)
 
 
-class LaphSolves(MesonSolves):
+class LaphSolves(QuarkSolves):
     """How perambulators are solved for, `block` right-hand sides at a time."""
 
     block: int = Field(default=32, ge=1, le=64)
 
 
-class LaphOperators(Section):
+class OperatorSection(FileSection):
     """What is measured: always all sixteen Dirac matrices, and levels of correlation matrices."""
 
     momenta: Triples = ((0, 0, 0),)
@@ -144,25 +136,39 @@ class LaphOperators(Section):
         return tuple(tuple(-n for n in momentum) for momentum in self.momenta)
 
 
-class LaphMesons(Section):
+class InsertionSection(FileSection):
+    """Currents between a source and a sink of distillation, always of all sixteen Dirac matrices."""
+
+    separations: Times
+    """Slices from source to sink."""
+    momenta: Triples = ((0, 0, 0),)
+    """Of the current, in units of 2 pi / L."""
+    displacements: Words = ("",)
+    """Words of steps such as +x-y; "" is none."""
+
+    @field_validator("displacements")
+    @classmethod
+    def _words(cls, displacements: tuple[str, ...]) -> tuple[str, ...]:
+        for word in displacements:
+            try:
+                steps_of(word)
+            except InputError as error:
+                raise ValueError(str(error)) from None
+        return displacements
+
+
+class LaphParameters(QuarkParameters):
     """Parameters of mesons by distillation."""
 
-    workflow: Literal["laph_mesons"]
-    ensemble: Ensemble
-    quark: Quark
-    smearing: Smearing
-    distillation: Distillation
-    sources: LaphSources
-    noise: LaphNoise | None = None
+    smearing: LinkSmearingSection
+    distillation: DistillationSection
+    sources: LaphSourceSection
+    noise: LaphNoiseSection | None = None
     """Every eigenvector and spin is a source unless given."""
     solves: LaphSolves
-    multigrid: MultigridSection = MultigridSection()
-    operators: LaphOperators = LaphOperators()
+    operators: OperatorSection = OperatorSection()
     insertions: InsertionSection | None = None
     """Of currents on quark lines from source to sink; of full distillation alone."""
-    analysis: MesonAnalysis = MesonAnalysis()
-    store: str
-    report: str
 
     def columns(self, lattice: Lattice) -> int:
         """Right-hand sides of a chunk of sources. Raises InputError for a dilution that does not divide."""
@@ -172,69 +178,76 @@ class LaphMesons(Section):
             each = subsets.spin * subsets.eigenvector
         return each * self.sources.chunk
 
-
-def read_laph_mesons(file: ParameterFile) -> LaphMesons:
-    """The checked parameters of `file`.
-
-    Raises:
-        InputError: every problem of the file, with its line.
-    """
-    parameters = validated(file, LaphMesons)
-    refuse(file, contradictions(parameters))
-    return parameters
-
-
-def contradictions(parameters: LaphMesons) -> Iterator[tuple[Location, str]]:
-    """What no single value shows: sections that do not fit each other."""
-    operators, times = parameters.operators, parameters.sources.times
-    try:
-        check_reachable(parameters.distillation.tolerance, DTYPES[parameters.distillation.precision])
-    except InputError as error:
-        yield ("distillation", "tolerance"), str(error)
-    for location, values in ((("sources", "times"), times), (("operators", "momenta"), operators.momenta)):
-        if len(set(values)) < len(values):
-            yield location, "names one twice"
-    for text in operators.operators:
+    def contradictions(self) -> Iterator[Problem]:
+        """What no single value shows: sections that do not fit each other."""
+        operators, times = self.operators, self.sources.times
         try:
-            MesonOperator.parse(text)
+            check_reachable(self.distillation.tolerance, DTYPES[self.distillation.precision])
         except InputError as error:
-            yield ("operators", "bases"), str(error)
-    for basis in operators.bases:
-        if len({len(row) for row in basis}) > 1 or any(len(set(row)) < len(row) for row in basis):
+            yield ("distillation", "tolerance"), str(error)
+        for location, values in (
+            (("sources", "times"), times),
+            (("operators", "momenta"), operators.momenta),
+        ):
+            if len(set(values)) < len(values):
+                yield location, "names one twice"
+        for text in operators.operators:
+            try:
+                MesonOperator.parse(text)
+            except InputError as error:
+                yield ("operators", "bases"), str(error)
+        for basis in operators.bases:
+            if len({len(row) for row in basis}) > 1 or any(len(set(row)) < len(row) for row in basis):
+                yield (
+                    ("operators", "bases"),
+                    f"rows have one length and no operator twice, got {basis}",
+                )
+        if self.insertions:
+            yield from insertion_faults(self.insertions, noise=self.noise is not None)
+
+    def misfits(self, lattice: Lattice) -> Iterator[Problem]:
+        """What does not fit the lattice."""
+        space, slices = 6 * lattice.sites_per_slice, self.distillation.slices
+        if (wanted := self.distillation.vectors) > space:
             yield (
-                ("operators", "bases"),
-                f"rows have one length and no operator twice, got {basis}",
+                ("distillation", "vectors"),
+                f"{wanted} vectors, but a time slice of {lattice} has {space}: ask for at most {space}",
             )
-    if parameters.insertions:
-        yield from insertion_faults(parameters.insertions, noise=parameters.noise is not None)
-    yield from misplaced_report(parameters.report, parameters.store)
+        if slices is not None and (slices % 2 or lattice.time_extent % slices):
+            yield (
+                ("distillation", "slices"),
+                f"{slices} slices together must be even and divide the {lattice.time_extent} of {lattice}",
+            )
+        if (t0 := self.operators.t0) > lattice.time_extent - 2:
+            yield ("operators", "t0"), f"{t0} is none of 0 to {lattice.time_extent - 2}"
+        starts = lattice.time_extent
+        if noise := self.noise:
+            try:
+                starts = noise.subsets(lattice, wanted).time
+            except InputError as error:
+                yield ("noise", "dilution"), str(error)
+        for time in self.sources.times:
+            if not 0 <= time < starts:
+                yield ("sources", "times"), f"{time} is none of 0 to {starts - 1}"
+        if self.insertions:
+            yield from insertion_misfits(self.insertions, lattice)
+        yield from super().misfits(lattice)
 
 
-def misfits(parameters: LaphMesons, lattice: Lattice, configurations: int) -> Iterator[tuple[Location, str]]:
-    """What does not fit the ensemble: its lattice, its number of configurations."""
-    space, slices = 6 * lattice.sites_per_slice, parameters.distillation.slices
-    if (wanted := parameters.distillation.vectors) > space:
+def insertion_faults(section: InsertionSection, noise: bool) -> Iterator[Problem]:
+    """What does not fit within `insertions`, or the sources; noise: whether these are of stochastic LapH."""
+    for name, values in section:
+        if len(set(values)) < len(values):
+            yield ("insertions", name), "names one twice"
+    if noise:
         yield (
-            ("distillation", "vectors"),
-            f"{wanted} vectors, but a time slice of {lattice} has {space}: ask for at most {space}",
+            ("insertions",),
+            "need a source for every eigenvector and spin: leave out either `insertions` or `noise`",
         )
-    if slices is not None and (slices % 2 or lattice.time_extent % slices):
-        yield (
-            ("distillation", "slices"),
-            f"{slices} slices together must be even and divide the {lattice.time_extent} of {lattice}",
-        )
-    if (t0 := parameters.operators.t0) > lattice.time_extent - 2:
-        yield ("operators", "t0"), f"{t0} is none of 0 to {lattice.time_extent - 2}"
-    starts = lattice.time_extent
-    if noise := parameters.noise:
-        try:
-            starts = noise.subsets(lattice, wanted).time
-        except InputError as error:
-            yield ("noise", "dilution"), str(error)
-    for time in parameters.sources.times:
-        if not 0 <= time < starts:
-            yield ("sources", "times"), f"{time} is none of 0 to {starts - 1}"
-    if parameters.insertions:
-        yield from insertion_misfits(parameters.insertions, lattice)
-    yield from level_misfits(parameters.multigrid, parameters.solves, lattice)
-    yield from too_few_bins(configurations, parameters.analysis.jackknife_bin)
+
+
+def insertion_misfits(section: InsertionSection, lattice: Lattice) -> Iterator[Problem]:
+    """What does not fit the lattice."""
+    for separation in section.separations:
+        if not 1 <= separation < lattice.time_extent:
+            yield ("insertions", "separations"), f"{separation} is none of 1 to {lattice.time_extent - 1}"

@@ -3,214 +3,164 @@
 configuration -> observables
               -> operator, sources -> propagator (-> kept_propagator) -> mesons -> average
                                    -> solver_choice
-
-With `solver: auto` a first round makes the choice, `workflows.shared.solver_choice`.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
-from functools import partial
-from pathlib import Path
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from types import ModuleType
 from typing import Any
 
-from pipeline import Cost, Node, Place, Workflow
+from pipeline import Node, Workflow
 from pipeline.declare.coordinates import sorted_unique
-from stages.ensemble.configuration import gauge_observables
-from stages.lqcd.lattice.geometry import Lattice
-from stages.lqcd.solvers.named import MULTIGRID
-from stages.mesons import sources as source_stages
+from stages.lqcd.kernels.dispatch import Kernels
+from stages.lqcd.spectroscopy.quark_sources import source_columns
 from stages.mesons.propagator import kept_propagator, propagator
+from stages.mesons.sources import (
+    file_sources,
+    point_sources,
+    smeared_sources,
+    wall_sources,
+    z2_wall_sources,
+)
 from stages.mesons.two_point import meson_average, meson_two_point
-from workflows.catalogue import Project
-from workflows.g2_disconnected.schema import refuse
-from workflows.mesons import footprint as meson_footprint
-from workflows.mesons.schema import Mesons, SourceSection, misfits, read_mesons
-from workflows.mesons.sources import Campaign, campaign
-from workflows.parameter_file import ParameterFile
-from workflows.shared import footprint
-from workflows.shared.ensemble import Configurations, add_configuration, configurations
-from workflows.shared.quark import add_hierarchy, add_operator
-from workflows.shared.solver_choice import CHOICE, add_choice, campaign_with_choice
+from workflows.mesons.schema import MesonParameters
+from workflows.mesons.sources import source_files
+from workflows.shared import quark_footprint
+from workflows.shared.definition import Campaign
+from workflows.shared.quark_nodes import CHOICE, QuarkDefinition, QuarkNodes
 
-NAME = "mesons"
-RESULTS = ("observables", CHOICE, "mesons", "average", "kept_propagator")
-"""Nodes that `quarkline export` writes, where there are any."""
-
-
-def prepare(file: ParameterFile) -> Project:
-    """The workflow of a parameter file, ready to run.
-
-    Raises:
-        InputError: a mistake in the file, in the configurations or in the sources that it names.
-    """
-    parameters = read_mesons(file)
-    ensemble = configurations(file, parameters.ensemble)
-    refuse(file, misfits(parameters, ensemble.lattice, len(ensemble.labels)))
-    work = campaign(file, parameters.sources, ensemble.lattice)
-    if parameters.solves.solver == "auto":
-        return choosing(parameters, ensemble, work)
-    return project_of(parameters, ensemble, work)
+SOURCES: dict[str, Callable[..., Any]] = {
+    "point": point_sources,
+    "smeared": smeared_sources,
+    "wall": wall_sources,
+    "z2_wall": z2_wall_sources,
+    "file": file_sources,
+}
+"""Stage of each kind."""
 
 
-def choosing(parameters: Mesons, ensemble: Configurations, work: Campaign) -> Project:
-    """The project of the round that chooses a solver."""
-    workflow, first = Workflow(NAME), replace(ensemble, labels=ensemble.labels[:1])
-    configuration = add_configuration(workflow, parameters.ensemble, first)
-    quark, precision = parameters.quark, parameters.solves.precision
-    operator = add_operator(workflow, quark, precision, configuration, ensemble.lattice)
-    add_first_choice(workflow, parameters, configuration, operator, ensemble.lattice, work)
-    campaign = partial(project_of, ensemble=ensemble, work=work, chosen=parameters)
-    follow = partial(campaign_with_choice, parameters, campaign)
-    return replace(project_of(parameters, ensemble, work), workflow=workflow, results=(), follow=follow)
+class MesonNodes(QuarkNodes[MesonParameters]):
+    """The nodes of the workflow `mesons`."""
 
+    def build(self) -> None:
+        """Add all nodes of the campaign."""
+        self.observables()
+        self.averages(self.mesons(self.propagators()))
 
-def project_of(
-    parameters: Mesons, ensemble: Configurations, work: Campaign, chosen: Mesons | None = None
-) -> Project:
-    """The project of these parameters; `chosen`: those whose choice of a solver they follow, if they do."""
-    from workflows.mesons.rehearsal import rehearse
-    from workflows.mesons.report import sections, texts
+    @cached_property
+    def sources(self) -> Node:
+        """All sources of a configuration."""
+        return self._sources("sources", self.labels)
 
-    workflow = build(parameters, ensemble, work)
-    if chosen:
-        nodes = (workflow.nodes["configuration"], workflow.nodes["operator"])
-        add_first_choice(workflow, chosen, *nodes, ensemble.lattice, work)
-    return Project(
-        title="Wilson-clover propagators and meson two-point functions",
-        workflow=workflow,
-        store=Path(parameters.store).expanduser(),
-        report=Path(parameters.report).expanduser(),
-        results=[name for name in RESULTS if name in workflow.nodes],
-        sections=partial(sections, parameters),
-        texts=partial(texts, parameters),
-        rehearse=partial(rehearse, parameters, ensemble.lattice, work.columns),
-    )
+    def first_sources(self) -> Node:
+        """The sources of the first chunk."""
+        ordered = [str(label) for label in sorted_unique("source", self.labels)]
+        return self._sources("first_sources", ordered[: self.parameters.sources.chunk])
 
+    @cached_property
+    def labels(self) -> list[str]:
+        """Names of all sources."""
+        section = self.parameters.sources
+        return list(self.files) if section.files else [place.label for place in section.places()]
 
-def build(parameters: Mesons, ensemble: Configurations, work: Campaign) -> Workflow:
-    """All nodes, wired."""
-    workflow, lattice = Workflow(NAME), ensemble.lattice
-    configuration = add_configuration(workflow, parameters.ensemble, ensemble)
-    workflow.add(
-        gauge_observables, configuration, place=Place(name="observables", cost=Cost(stored=footprint.RECORD))
-    )
-    quark, precision = parameters.quark, parameters.solves.precision
-    operator = add_operator(workflow, quark, precision, configuration, lattice)
-    sources = add_sources(workflow, parameters.sources, configuration, work)
-    solved = add_propagator(workflow, parameters, operator, sources, lattice, work)
-    momenta = parameters.mesons.momenta
-    mesons = workflow.add(
-        meson_two_point,
-        solved,
-        place=Place(
-            name="mesons",
-            cost=Cost(
-                memory=_memory(parameters, lattice, work),
-                device_memory=_device_memory(parameters, lattice, work),
-                stored=meson_footprint.correlators_bytes(lattice, parameters.sources.chunk, len(momenta)),
-            ),
-        ),
-        extents=lattice.extents,
-        momenta=momenta,
-    )
-    width = parameters.analysis.jackknife_bin
-    samples = len(ensemble.labels) // width
-    workflow.add(
-        meson_average,
-        mesons,
-        place=Place(
-            name="average",
-            cost=Cost(stored=meson_footprint.meson_average_bytes(lattice, samples, len(momenta))),
-        ),
-        momenta=momenta,
-        jackknife_bin=width,
-    )
-    return workflow
+    @cached_property
+    def files(self) -> dict[str, Any]:
+        """Those of sources in files, by name."""
+        pattern = self.parameters.sources.files
+        return source_files(pattern) if pattern else {}
 
-
-def add_sources(
-    workflow: Workflow, section: SourceSection, configuration: Node, work: Campaign, name: str = "sources"
-) -> Node:
-    """The sources of a section, by their kind."""
-    options: dict[str, Any] = {}
-    if section.smearing:
-        options = section.smearing.model_dump()
-    if section.noise:
-        options = {"seed": section.noise.seed}
-    return workflow.add(
-        getattr(source_stages, f"{section.kind}_sources"),
-        configuration,
-        place=Place(
+    def _sources(self, name: str, labels: Sequence[str]) -> Node:
+        section = self.parameters.sources
+        options: dict[str, Any] = section.smearing.model_dump() if section.smearing else {}
+        if section.noise:
+            options["seed"] = section.noise.seed
+        if self.files:
+            options["files"] = {"path": self.files}
+        return self.add(
+            SOURCES[section.kind],
+            self.configuration,
             name=name,
-            over={"source": work.sources},
+            over={"source": labels},
             chunk={"source": section.chunk},
-            files={"path": work.files} if work.files else {},
-        ),
-        **options,
-    )
+            **options,
+        )
+
+    def propagators(self) -> Node:
+        """What mesons are made of: propagators in memory, or those that are kept."""
+        solves = self.parameters.solves
+        solved = self.add(propagator, self.operator, self.sources, *self.hierarchy, **solves.model_dump())
+        if not self.parameters.keep_propagators:
+            return solved
+        stored = quark_footprint.propagator_bytes(self.lattice, self.columns * self.parameters.sources.chunk)
+        return self.add(kept_propagator, solved, **self.solving(self.parameters), stored=stored)
+
+    def mesons(self, solved: Node) -> Node:
+        """Two-point functions of each source."""
+        momenta, chunk = self.parameters.mesons.momenta, self.parameters.sources.chunk
+        return self.add(
+            meson_two_point,
+            solved,
+            name="mesons",
+            **self.solving(self.parameters),
+            stored=quark_footprint.correlators_bytes(self.lattice, chunk, len(momenta)),
+            extents=self.lattice.extents,
+            momenta=momenta,
+        )
+
+    def averages(self, mesons: Node) -> None:
+        """Correlators and effective masses of the ensemble."""
+        momenta, width = self.parameters.mesons.momenta, self.parameters.analysis.jackknife_bin
+        samples = len(self.ensemble.labels) // width
+        self.add(
+            meson_average,
+            mesons,
+            name="average",
+            stored=quark_footprint.meson_average_bytes(self.lattice, samples, len(momenta)),
+            momenta=momenta,
+            jackknife_bin=width,
+        )
+
+    def planned_columns(self) -> int:
+        """Right-hand sides of a configuration."""
+        return len(self.labels) * self.columns
+
+    @property
+    def columns(self) -> int:
+        """Right-hand sides of a source."""
+        paths = list(self.files.values())
+        return source_columns(paths[0]) if paths else self.parameters.sources.columns
+
+    def solving(self, parameters: MesonParameters) -> dict[str, Any]:
+        """Bytes of a task that solves."""
+        solves, columns = parameters.solves, self.columns * parameters.sources.chunk
+        of = (columns, solves.block, solves.solver)
+        return {
+            "memory": quark_footprint.propagating_memory(self.lattice, solves.precision, *of),
+            "device_memory": quark_footprint.propagating_device_memory(self.lattice, *of),
+        }
 
 
-def add_first_choice(
-    workflow: Workflow,
-    parameters: Mesons,
-    configuration: Node,
-    operator: Node,
-    lattice: Lattice,
-    work: Campaign,
-) -> None:
-    """The solvers on the first chunk of sources of the first configuration."""
-    section = parameters.sources
-    ordered = map(str, sorted_unique("source", work.sources))
-    first = replace(work, sources=tuple(ordered)[: section.chunk])
-    add_choice(
-        workflow,
-        parameters,
-        operator,
-        add_sources(workflow, section, configuration, first, "first_sources"),
-        lattice,
-        planned=len(work.sources) * work.columns,
-        memory=_memory(parameters, lattice, work),
-        device_memory=_device_memory(parameters, lattice, work),
-    )
+class MesonsWorkflow(QuarkDefinition[MesonParameters]):
+    """Meson two-point functions from propagators."""
+
+    name = "mesons"
+    title = "Wilson-clover propagators and meson two-point functions"
+    report = "workflows.mesons.report"
+    results = ("observables", CHOICE, "mesons", "average", "kept_propagator")
+    schema = MesonParameters
+    nodes = MesonNodes
+
+    def rehearse(
+        self, campaign: Campaign[MesonParameters], kernels: Kernels, xp: ModuleType
+    ) -> Iterator[tuple[int, int]]:
+        """Solves in every block width."""
+        from workflows.shared.quark_rehearsal import solve_all, widths
+
+        parameters, nodes = campaign.parameters, MesonNodes(Workflow(self.name), campaign)
+        blocks = widths(nodes.columns * parameters.sources.chunk, parameters.solves.block)
+        return solve_all(parameters, blocks, campaign.lattice, kernels, xp)
 
 
-def add_propagator(
-    workflow: Workflow,
-    parameters: Mesons,
-    operator: Node,
-    sources: Node,
-    lattice: Lattice,
-    work: Campaign,
-) -> Node:
-    """What mesons are made of: propagators in memory, or those that are kept."""
-    upstream = [operator, sources]
-    if parameters.solves.solver == MULTIGRID:
-        precision = parameters.solves.precision
-        upstream.append(add_hierarchy(workflow, parameters.multigrid, precision, operator, lattice))
-    solved = workflow.add(propagator, *upstream, **parameters.solves.model_dump())
-    if not parameters.keep_propagators:
-        return solved
-    columns = work.columns * parameters.sources.chunk
-    return workflow.add(
-        kept_propagator,
-        solved,
-        place=Place(
-            cost=Cost(
-                memory=_memory(parameters, lattice, work),
-                device_memory=_device_memory(parameters, lattice, work),
-                stored=meson_footprint.propagator_bytes(lattice, columns),
-            )
-        ),
-    )
-
-
-def _memory(parameters: Mesons, lattice: Lattice, work: Campaign) -> int:
-    """Of a task that solves."""
-    solves, columns = parameters.solves, work.columns * parameters.sources.chunk
-    return meson_footprint.propagating_memory(lattice, solves.precision, columns, solves.block, solves.solver)
-
-
-def _device_memory(parameters: Mesons, lattice: Lattice, work: Campaign) -> int:
-    solves, columns = parameters.solves, work.columns * parameters.sources.chunk
-    return meson_footprint.propagating_device_memory(lattice, columns, solves.block, solves.solver)
+WORKFLOW = MesonsWorkflow()

@@ -8,8 +8,7 @@ from typing import Any
 from pipeline import Store, open_result
 from pipeline.reading.account import accounts
 from pipeline.reading.report import Section
-from workflows.mesons.schema import Mesons
-from workflows.shared.ensemble_report import gauge_section
+from workflows.mesons.schema import MesonParameters
 from workflows.shared.meson_sections import (
     choice_sections,
     correlator_section,
@@ -18,26 +17,25 @@ from workflows.shared.meson_sections import (
     setup_sections,
     solves_section,
 )
+from workflows.shared.report_sections import gauge_section
 
-WORKFLOW = "mesons"
 
-
-def sections(parameters: Mesons, store: Store) -> list[Section]:
+def sections(parameters: MesonParameters, store: Store) -> list[Section]:
     """The sections of a finished run."""
-    average = open_result(store, "average", workflow=WORKFLOW).load()
+    average = open_result(store, "average", workflow=parameters.workflow).load()
     return [
-        correlator_section(average, store, WORKFLOW),
+        correlator_section(average, store, parameters.workflow),
         mass_section(average),
-        solves_section(list(_solves(store)), parameters.solves.tolerance),
-        *setup_sections(store, WORKFLOW),
-        *choice_sections(store, WORKFLOW),
-        gauge_section(store, WORKFLOW),
+        solves_section(list(_solves(store, parameters.workflow)), parameters.solves.tolerance),
+        *setup_sections(store, parameters.workflow),
+        *choice_sections(store, parameters.workflow),
+        gauge_section(store, parameters.workflow),
     ]
 
 
-def texts(parameters: Mesons, store: Store) -> dict[str, str]:
+def texts(parameters: MesonParameters, store: Store) -> dict[str, str]:
     """Text files beside the page: all correlators with all their digits, for plotting programs."""
-    average = open_result(store, "average", workflow=WORKFLOW).load()
+    average = open_result(store, "average", workflow=parameters.workflow).load()
     metadata = {
         "C_G(p, t)": "sum_x exp(-ip(x-x0)) <O_G(x, t0+t) O_G(x0, t0)^dag>, lattice units, jackknife errors",
         "quark": parameters.quark.model_dump(exclude_none=True),
@@ -45,10 +43,10 @@ def texts(parameters: Mesons, store: Store) -> dict[str, str]:
     return {"mesons.txt": correlator_text(average, metadata)}
 
 
-def _solves(store: Store) -> Iterator[dict[str, Any]]:
+def _solves(store: Store, workflow: str) -> Iterator[dict[str, Any]]:
     """What each chunk of propagators recorded: it is kept with what was made of it."""
     seen = set()
-    for node in accounts(store, WORKFLOW):
+    for node in accounts(store, workflow):
         for record in node.records:
             for each in record["transient"]:
                 if each["stage"] == "propagator" and each["key"] not in seen:

@@ -1,59 +1,57 @@
-"""Which sources a file of the workflow `mesons` asks for: labels, columns, and the files that have them."""
+"""Sources of the workflow `mesons` that a user made: the files that a pattern matches, and what they hold."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
 from glob import glob
 from pathlib import Path
 
 from quarkline.errors import InputError
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.spectroscopy.quark_sources import first_time, read_source
-from workflows.mesons.schema import SourceSection
-from workflows.parameter_file import ParameterFile
+from workflows.parameter_file import Problem
+
+WIDTHS = (4, 12)
+"""Columns of a source that mesons can be made of: the spins, or spins and colours."""
 
 
-@dataclass(frozen=True)
-class Campaign:
-    """What is solved for: labels of the sources, their files where they have some, columns of each."""
-
-    sources: tuple[str, ...]
-    columns: int
-    files: dict[str, Path]
+def source_files(pattern: str) -> dict[str, Path]:
+    """The files that a pattern matches, by their names: coordinates of the sources."""
+    return {path.name: path for path in _matches(pattern)}
 
 
-def campaign(file: ParameterFile, section: SourceSection, lattice: Lattice) -> Campaign:
-    """The sources that a section stands for; reads those in files. Raises InputError."""
-    if section.files is None:
-        return Campaign(tuple(place.label for place in section.places()), section.columns, {})
-    where, paths = file.name("sources", "files"), source_files(file, section.files)
-    try:
-        widths = {name: columns_in(path, lattice) for name, path in paths.items()}
-    except InputError as error:
-        raise file.error(f"{where}: {error}") from None
-    for name, width in widths.items():
-        if width not in (4, 12):
-            raise file.error(f"{where}: {paths[name]} has {width} columns, but mesons take 12 or 4")
-    if len(set(widths.values())) > 1:
-        raise file.error(f"{where}: sources of one workflow have equally many columns, got {widths}")
-    return Campaign(tuple(paths), next(iter(widths.values())), paths)
+def file_misfits(pattern: str, lattice: Lattice) -> Iterator[Problem]:
+    """What is wrong with the files that a pattern matches, the first of it; reads them."""
+    if problem := _problem(pattern, lattice):
+        yield ("sources", "files"), problem
 
 
-def source_files(file: ParameterFile, pattern: str) -> dict[str, Path]:
-    """The files that a pattern matches, by their names: coordinates of the sources. Raises InputError."""
-    where = file.name("sources", "files")
+def _problem(pattern: str, lattice: Lattice) -> str | None:
     paths: dict[str, Path] = {}
-    for path in map(Path, sorted(glob(str(Path(pattern).expanduser())))):
+    for path in _matches(pattern):
         if path.name in paths:
-            raise file.error(f"{where}: {paths[path.name]} and {path} have one name: rename one of them")
+            return f"{paths[path.name]} and {path} have one name: rename one of them"
         paths[path.name] = path
     if not paths:
-        raise file.error(f"{where}: no file matches {pattern!r}, looking from {Path.cwd()}")
-    return paths
+        return f"no file matches {pattern!r}, looking from {Path.cwd()}"
+    try:
+        widths = {name: _columns(path, lattice) for name, path in paths.items()}
+    except InputError as error:
+        return str(error)
+    for name, width in widths.items():
+        if width not in WIDTHS:
+            return f"{paths[name]} has {width} columns, but mesons take 12 or 4"
+    if len(set(widths.values())) > 1:
+        return f"sources of one workflow have equally many columns, got {widths}"
+    return None
 
 
-def columns_in(path: Path, lattice: Lattice) -> int:
-    """Columns of the source in a file. Raises InputError for one that is no source, or zero everywhere."""
+def _matches(pattern: str) -> list[Path]:
+    return [Path(name) for name in sorted(glob(str(Path(pattern).expanduser())))]
+
+
+def _columns(path: Path, lattice: Lattice) -> int:
+    """Of the source in a file. Raises InputError for one that is no source, or zero everywhere."""
     source = read_source(path, lattice)
     try:
         first_time(source, lattice)

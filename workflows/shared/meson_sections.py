@@ -17,7 +17,7 @@ from pipeline.reading.report import Figure, Section, Table, value_with_error
 from stages.loops.loop_figures import convergence_figure
 from stages.lqcd.analysis.table import correlator_table
 from stages.mesons.meson_figures import effective_mass_figure, meson_figure
-from workflows.shared.solver_choice_report import Measured, choice_section
+from workflows.shared.report_sections import Measured, choice_section
 
 
 def correlator_section(average: xarray.Dataset, store: Store, workflow: str, of: str = "") -> Section:

@@ -120,6 +120,12 @@ def read_source(path: Path, lattice: Lattice) -> NDArray[np.complex128]:
     return np.stack([flat[lattice.lexicographic(parity)] for parity in (EVEN, ODD)])
 
 
+def source_columns(path: Path) -> int:
+    """Columns of the source in a NumPy file that `read_source` reads, by its header alone."""
+    shape = np.load(path, mmap_mode="r", allow_pickle=False).shape
+    return int(shape[6]) if len(shape) == 7 else 1
+
+
 def first_time(source: NDArray, lattice: Lattice) -> int:
     """The first time slice on which a source is not zero. Raises InputError where it is zero everywhere."""
     slices = source.reshape(2, lattice.time_extent, -1).any(axis=(0, 2))

@@ -1,4 +1,4 @@
-"""What a run of the workflow `mesons` asks of a GPU's kernels, once and briefly, for `quarkline tune`."""
+"""What solves for propagators ask of a GPU's kernels, once and briefly, for `quarkline tune`."""
 
 from __future__ import annotations
 
@@ -16,29 +16,23 @@ from stages.lqcd.multigrid.levels import multigrid_of
 from stages.lqcd.solvers.even_odd import EvenOdd, propagate
 from stages.lqcd.solvers.named import MULTIGRID, REGULAR, Solve
 from stages.lqcd.solvers.reliable import WIDTHS
-from workflows.laph_mesons.schema import LaphMesons
-from workflows.mesons.schema import Mesons
-
-Solving = Mesons | LaphMesons
-"""What says how propagators are solved for."""
+from workflows.shared.quark_sections import QuarkParameters
 
 MASS = 2.0
 TOLERANCE = 1e-9
 """Reached in few iterations, in several cycles where the inner precision is single."""
 
 
-def rehearse(
-    parameters: Mesons, lattice: Lattice, columns: int, kernels: Kernels, xp: ModuleType
-) -> Iterator[tuple[int, int]]:
-    """Solve for a heavy quark on free links in every block width. Yields solves done and solves in all."""
-    blocks = widths(columns * parameters.sources.chunk, parameters.solves.block)
-    yield from solve_all(parameters, blocks, lattice, kernels, xp)
-
-
 def solve_all(
-    parameters: Solving, blocks: list[tuple[int, int]], lattice: Lattice, kernels: Kernels, xp: ModuleType
+    parameters: QuarkParameters,
+    blocks: list[tuple[int, int]],
+    lattice: Lattice,
+    kernels: Kernels,
+    xp: ModuleType,
 ) -> Iterator[tuple[int, int]]:
-    """Solves in each of the `blocks`: so many right-hand sides, of which so many stay open for longer."""
+    """Solve for a heavy quark on free links in each of the `blocks`: so many right-hand sides, of which so
+    many stay open for longer. Yields solves done and solves in all.
+    """
     quark, solves = parameters.quark, parameters.solves
     unit = xp.tile(xp.eye(3, dtype=complex), (4, 2, lattice.half_volume, 1, 1))
     links = wilson_links(unit, lattice, boundary=quark.boundary, csw=quark.clover)
@@ -47,8 +41,7 @@ def solve_all(
     jobs = list(product(names, blocks))
     hierarchy = None
     if MULTIGRID in names:
-        levels = parameters.multigrid.plain(lattice)
-        hierarchy = multigrid_of(levels, parameters.multigrid.seed).setup(M)
+        hierarchy = multigrid_of(**parameters.multigrid.options(lattice)).setup(M)
     for number, (name, (block, still_open)) in enumerate(jobs, start=1):
         solve = Solve(name, TOLERANCE, solves.precision, solves.max_iterations)
         method = EvenOdd(solve.of_regular(hierarchy, kernels), WilsonSchur)
@@ -59,7 +52,7 @@ def solve_all(
         yield number, len(jobs)
 
 
-def methods(parameters: Solving) -> tuple[str, ...]:
+def methods(parameters: QuarkParameters) -> tuple[str, ...]:
     """Those that a run may ask for."""
     name = parameters.solves.solver
     return tuple(REGULAR) if name == "auto" else (name,)

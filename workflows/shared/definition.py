@@ -1,0 +1,226 @@
+"""What a workflow declares of itself, and what commands get from it: a project made of a parameter file."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from importlib import import_module
+from pathlib import Path
+from types import MappingProxyType, ModuleType
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+
+from pipeline import Cost, Node, Place, Plan, Store, Workflow
+from stages.ensemble.configuration import gauge_observables
+from stages.lqcd.lattice.geometry import Lattice
+from workflows.parameter_file import ParameterFile
+from workflows.shared import footprint
+from workflows.shared.ensemble import Configurations, add_configuration, configurations
+from workflows.shared.sections import WorkflowParameters
+
+if TYPE_CHECKING:
+    from pipeline.reading.report import Section
+    from stages.lqcd.kernels.dispatch import Kernels
+
+NOTHING: Mapping[Any, Any] = MappingProxyType({})
+Parameters = TypeVar("Parameters", bound=WorkflowParameters)
+
+
+@dataclass(frozen=True)
+class Project:
+    """A workflow file made ready: what to compute, where it goes, how it is reported."""
+
+    title: str
+    workflow: Workflow
+    store: Path
+    report: Path
+    results: Sequence[str]
+    """Nodes that `quarkline export` writes."""
+    sections: Callable[[Store], Sequence[Section]]
+    """What the report shows beside the engine's own sections."""
+    texts: Callable[[Store], Mapping[str, str]]
+    """Text files to stand beside the page, by name."""
+    rehearse: Callable[[Kernels, ModuleType], Iterator[tuple[int, int]]]
+    """What a run asks of kernels for arrays of a library, briefly; yields parts done and parts in all."""
+    follow: Callable[[Plan, Store], Step] | None = None
+    """What comes after a complete plan of this workflow, where it is one of several rounds."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """What the results of a round lead to."""
+
+    text: str
+    """For people, a line."""
+    met: bool
+    """Whether the target is met."""
+    project: Project | None = None
+    """The next round; None if the target is met, or cannot be within its limits."""
+
+
+@dataclass(frozen=True)
+class Choice(Generic[Parameters]):
+    """The solver that trials found cheapest, those that were tried, and parameters that name it."""
+
+    solver: str
+    tried: Iterable[str]
+    parameters: Parameters
+
+
+@dataclass(frozen=True)
+class Campaign(Generic[Parameters]):
+    """What is measured on which configurations."""
+
+    parameters: Parameters
+    ensemble: Configurations
+    decisions: tuple[Any, ...] = ()
+    """Of earlier rounds, where a workflow has rounds."""
+    undecided: Parameters | None = None
+    """The file's own parameters, where trials chose the solver of `parameters`."""
+
+    @property
+    def lattice(self) -> Lattice:
+        return self.ensemble.lattice
+
+    def first_configuration(self) -> Campaign[Parameters]:
+        """The same on one configuration alone."""
+        return replace(self, ensemble=replace(self.ensemble, labels=self.ensemble.labels[:1]))
+
+
+class Nodes(ABC, Generic[Parameters]):
+    """The nodes of a workflow: those that several others need are added when they are first asked for."""
+
+    def __init__(self, workflow: Workflow, campaign: Campaign[Parameters]) -> None:
+        self.workflow, self.campaign = workflow, campaign
+        self.parameters, self.ensemble = campaign.parameters, campaign.ensemble
+        self.lattice = campaign.lattice
+
+    def add(
+        self,
+        function: Callable[..., Any],
+        /,
+        *upstream: Node,
+        name: str | None = None,
+        over: Any = NOTHING,
+        chunk: Any = NOTHING,
+        files: Any = NOTHING,
+        memory: int = 0,
+        device_memory: int = 0,
+        stored: int = 0,
+        fits: Any = None,
+        **parameters: Any,
+    ) -> Node:
+        cost = Cost(memory, device_memory, stored, fits)
+        return self.workflow.add(
+            function, *upstream, place=Place(name, over, chunk, files, cost), **parameters
+        )
+
+    @abstractmethod
+    def build(self) -> None:
+        """Add all nodes of the campaign."""
+
+    @abstractmethod
+    def trials(self, parameters: Parameters) -> None:
+        """Add what measures solvers on the first configuration; parameters: those that leave the choice."""
+
+    @cached_property
+    def configuration(self) -> Node:
+        """Gauge fields."""
+        return add_configuration(self.workflow, self.parameters.ensemble, self.ensemble)
+
+    def observables(self) -> Node:
+        """What is measured on gauge fields in every workflow."""
+        return self.add(gauge_observables, self.configuration, name="observables", stored=footprint.RECORD)
+
+
+class Definition(ABC, Generic[Parameters]):
+    """A workflow: its schema, its nodes, and what is reported of its results.
+
+    A new one derives from this, and is named in `workflows.catalogue` or, outside of this package, by an
+    entry point of the group `quarkline.workflows`.
+    """
+
+    name: ClassVar[str]
+    """In a file's `workflow`, and in the store."""
+    title: ClassVar[str]
+    """Of the report."""
+    results: ClassVar[tuple[str, ...]]
+    """Nodes that `quarkline export` writes, where there are any."""
+    report: ClassVar[str]
+    """Module with `sections(parameters, store)` and `texts(parameters, store)`, loaded for reports alone."""
+    schema: type[Parameters]
+    nodes: type[Nodes[Parameters]]
+
+    def status(self, store: Store) -> list[str]:
+        """Lines for `quarkline status` on what a store has of this workflow."""
+        return []
+
+    def rehearse(
+        self, campaign: Campaign[Parameters], kernels: Kernels, xp: ModuleType
+    ) -> Iterator[tuple[int, int]]:
+        """What a run asks of kernels for arrays of `xp`, briefly; yields parts done and parts in all."""
+        return iter(())
+
+    def choice(self, parameters: Parameters, plan: Plan, store: Store) -> Choice[Parameters]:
+        """What complete trials lead to."""
+        raise NotImplementedError
+
+    def follow(self, campaign: Campaign[Parameters]) -> Callable[[Plan, Store], Step] | None:
+        """What comes after a round of the campaign, where it has several."""
+        return None
+
+    def prepare(self, file: ParameterFile) -> Project:
+        """The workflow of a parameter file, ready to run.
+
+        Raises:
+            InputError: a mistake in the file or in the configurations and other files that it names.
+        """
+        parameters = self.schema.read(file)
+        ensemble = configurations(file, parameters.ensemble)
+        if parameters.ensemble.files:  # what is generated has been checked with the parameters
+            file.refuse(parameters.problems_with(ensemble.lattice, len(ensemble.labels)))
+        campaign = Campaign(parameters, ensemble)
+        return self._choosing(campaign) if parameters.solver_is_open else self.project(campaign)
+
+    def project(self, campaign: Campaign[Parameters]) -> Project:
+        """The project of one round."""
+        workflow, parameters = self.build(campaign), campaign.parameters
+        return Project(
+            title=self.title,
+            workflow=workflow,
+            store=Path(parameters.store).expanduser(),
+            report=Path(parameters.report).expanduser(),
+            results=[name for name in self.results if name in workflow.nodes],
+            sections=partial(self._reported, "sections", parameters),
+            texts=partial(self._reported, "texts", parameters),
+            rehearse=partial(self.rehearse, campaign),
+            follow=self.follow(campaign),
+        )
+
+    def build(self, campaign: Campaign[Parameters]) -> Workflow:
+        """All nodes, wired."""
+        workflow = Workflow(self.name)
+        nodes = self.nodes(workflow, campaign)
+        nodes.build()
+        if campaign.undecided is not None:
+            nodes.trials(campaign.undecided)
+        return workflow
+
+    def _reported(self, part: str, parameters: Parameters, store: Store) -> Any:
+        """Sections or texts of a finished run."""
+        return getattr(import_module(self.report), part)(parameters, store)
+
+    def _choosing(self, campaign: Campaign[Parameters]) -> Project:
+        """The project of the round that chooses a solver."""
+        workflow = Workflow(self.name)
+        self.nodes(workflow, campaign.first_configuration()).trials(campaign.parameters)
+        follow = partial(self._after_trials, campaign)
+        return replace(self.project(campaign), workflow=workflow, results=(), follow=follow)
+
+    def _after_trials(self, campaign: Campaign[Parameters], plan: Plan, store: Store) -> Step:
+        """The campaign, whose keys are those of a file that names the solver itself."""
+        choice = self.choice(campaign.parameters, plan, store)
+        text = f"solver: {choice.solver} is the cheapest of {', '.join(choice.tried)}"
+        chosen = replace(campaign, parameters=choice.parameters, undecided=campaign.parameters)
+        return Step(text, met=True, project=self.project(chosen))

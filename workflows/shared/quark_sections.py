@@ -1,0 +1,134 @@
+"""Sections of a parameter file that workflows with Wilson-clover quarks have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from quarkline.errors import InputError
+from stages.lqcd.dirac.wilson import kappa_of_mass, mass_of_kappa
+from stages.lqcd.lattice.geometry import Lattice
+from stages.lqcd.multigrid.levels import check_levels, default_levels
+from stages.lqcd.solvers.named import MULTIGRID
+from workflows.parameter_file import FileSection, Problem
+from workflows.shared.sections import Extents, Seed, WorkflowParameters
+
+LARGEST_MOMENTUM = 1_000_000
+"""Of a momentum's numbers, by size: plane waves of larger ones have lost digits."""
+
+Number = Annotated[int, Field(ge=-LARGEST_MOMENTUM, le=LARGEST_MOMENTUM)]
+Triple = Annotated[tuple[Number, ...], Field(strict=False, min_length=3, max_length=3)]
+Times = Annotated[tuple[int, ...], Field(strict=False, min_length=1)]
+Triples = Annotated[tuple[Triple, ...], Field(strict=False, min_length=1)]
+
+
+class StoutSection(FileSection):
+    """Stout smearing of the quark's links."""
+
+    rho: float = Field(gt=0)
+    steps: int = Field(ge=1)
+    spatial: bool = False
+    """Links in time neither smeared nor used."""
+
+    @model_validator(mode="after")
+    def _stable(self) -> StoutSection:
+        """A mode of lattice momentum p is damped by 1 - rho p^2, with p^2 up to 16, or 12 in space."""
+        if self.rho > (most := 1 / 6 if self.spatial else 1 / 8):
+            raise ValueError(f"rho = {self.rho} lets short waves grow: take at most {most:.4g}")
+        return self
+
+
+class QuarkSection(FileSection):
+    """A Wilson-clover quark, as Chroma defines it."""
+
+    kappa: float | None = None
+    mass: float | None = None
+    """m = 1 / (2 kappa) - 4, lattice units; usually negative for light quarks."""
+    csw: float | None = None
+    csw_r: float | None = None
+    csw_t: float | None = None
+    """Of the spatial and the temporal planes, instead of csw."""
+    xi0: float = Field(default=1.0, gt=0)
+    nu: float = Field(default=1.0, gt=0)
+    stout: StoutSection | None = None
+    boundary: Literal["periodic", "antiperiodic", "dirichlet"]
+
+    @model_validator(mode="after")
+    def _one_of_each(self) -> QuarkSection:
+        if (self.kappa is None) == (self.mass is None):
+            raise ValueError("give either `kappa` or `mass`, and not both: mass = 1 / (2 kappa) - 4")
+        if self.csw is not None and (self.csw_r is not None or self.csw_t is not None):
+            raise ValueError("give either `csw`, or `csw_r` and `csw_t`, and not both")
+        if (self.csw_r is None) != (self.csw_t is None):
+            raise ValueError("`csw_r` and `csw_t` belong together: give both")
+        try:
+            kappa_of_mass(self.mass) if self.mass is not None else mass_of_kappa(self.kappa or 0.0)
+        except InputError as error:
+            raise ValueError(str(error)) from None
+        return self
+
+    @property
+    def clover(self) -> float | tuple[float, float]:
+        """csw, or (csw_r, csw_t)."""
+        if self.csw_r is not None and self.csw_t is not None:
+            return self.csw_r, self.csw_t
+        return self.csw or 0.0
+
+
+class QuarkSolves(FileSection):
+    """How propagators are solved for, `block` right-hand sides at a time."""
+
+    solver: Literal["auto", "multigrid", "bicgstab", "cgnr", "block_cgrq", "gcr"]
+    precision: Literal["double", "double-single"] = "double-single"
+    tolerance: float = Field(ge=1e-14, lt=1)
+    max_iterations: int = Field(default=20_000, ge=1)
+    block: int = Field(default=24, ge=1, le=64)
+
+
+class LevelSection(FileSection):
+    """A grid of multigrid that is not the coarsest."""
+
+    aggregate: Extents
+    vectors: int = Field(default=24, ge=1)
+    refinements: int = Field(default=2, ge=0)
+    smoothing: int = Field(default=6, ge=1)
+    """Steps before and after each coarse correction."""
+    steps: int = Field(default=3, ge=1)
+    tolerance: float = Field(default=0.1, ge=0, lt=1)
+    """Of GCR on the grid below in each cycle, whichever comes first."""
+
+
+class MultigridSection(FileSection):
+    """The hierarchy of `solver: multigrid`; levels that suit the lattice unless given."""
+
+    levels: Annotated[tuple[LevelSection, ...], Field(strict=False, min_length=1)] | None = None
+    seed: Seed = 20090311
+
+    def options(self, lattice: Lattice) -> dict[str, Any]:
+        """Levels and seed, as stages take them."""
+        sections = self.levels or [LevelSection(**level) for level in default_levels(lattice)]
+        levels = [{**level.model_dump(), "aggregate": list(level.aggregate)} for level in sections]
+        return {"levels": levels, "seed": self.seed}
+
+
+class QuarkParameters(WorkflowParameters):
+    """What the file of a workflow with Wilson-clover quarks says."""
+
+    quark: QuarkSection
+    solves: QuarkSolves
+    multigrid: MultigridSection = MultigridSection()
+
+    @property
+    def solver_is_open(self) -> bool:
+        """Whether trials choose the solver."""
+        return self.solves.solver == "auto"
+
+    def misfits(self, lattice: Lattice) -> Iterator[Problem]:
+        """Levels of multigrid that do not fit the lattice, where multigrid may solve."""
+        if self.solves.solver in (MULTIGRID, "auto"):
+            try:
+                check_levels(self.multigrid.options(lattice)["levels"], lattice)
+            except InputError as error:
+                yield ("multigrid", "levels"), str(error)

@@ -1,0 +1,120 @@
+"""Sections of a parameter file that every workflow has: the ensemble, its errors, where results go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Annotated, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from pipeline.declare.text import counted
+from pipeline.planning.workflow import LARGEST
+from stages.lqcd.lattice.geometry import Lattice
+from workflows.parameter_file import FileSection, ParameterFile, Problem, validated
+
+Seed = Annotated[int, Field(ge=0, lt=2**63)]
+Extents = Annotated[tuple[int, ...], Field(strict=False, min_length=4, max_length=4)]
+"""x, y, z, t."""
+
+
+class HeatbathSection(FileSection):
+    """A quenched ensemble made on the spot: an independent, thermalised chain per configuration."""
+
+    extents: Extents
+    beta: float = Field(gt=0)
+    configurations: int = Field(ge=2, le=LARGEST)
+    sweeps: int = Field(ge=1)
+    overrelaxation: int = Field(ge=0)
+    seed: Seed
+
+    @field_validator("extents")
+    @classmethod
+    def _even(cls, extents: tuple[int, int, int, int]) -> tuple[int, int, int, int]:
+        return Lattice(extents).extents
+
+    @property
+    def lattice(self) -> Lattice:
+        x, y, z, t = self.extents
+        return Lattice((x, y, z, t))
+
+
+class EnsembleSection(FileSection):
+    """Where the gauge configurations come from: generated, or files matched by shell patterns."""
+
+    heatbath: HeatbathSection | None = None
+    files: str | None = None
+
+    @model_validator(mode="after")
+    def _one_source(self) -> EnsembleSection:
+        if (self.heatbath is None) == (self.files is None):
+            raise ValueError("give either `heatbath` or `files`, and not both")
+        return self
+
+
+class AnalysisSection(FileSection):
+    """The errors of the ensemble average."""
+
+    jackknife_bin: int = Field(default=1, ge=1)
+
+
+class WorkflowParameters(FileSection):
+    """What the file of any workflow says; each workflow adds its own sections, and what they must satisfy."""
+
+    workflow: str
+    ensemble: EnsembleSection
+    analysis: AnalysisSection = AnalysisSection()
+    store: str
+    report: str
+
+    @classmethod
+    def read(cls, file: ParameterFile) -> Self:
+        """The checked parameters of a file.
+
+        Raises:
+            InputError: every problem of the file, with its line.
+        """
+        parameters = validated(file, cls)
+        parameters.check(file)
+        return parameters
+
+    def check(self, file: ParameterFile) -> None:
+        """Raise InputError for sections that do not fit each other, or a lattice that is generated."""
+        problems = [*self.contradictions(), *self._misplaced_report()]
+        if heatbath := self.ensemble.heatbath:
+            problems += self.problems_with(heatbath.lattice, heatbath.configurations)
+        file.refuse(problems)
+
+    def contradictions(self) -> Iterable[Problem]:
+        """What no single value shows: sections that do not fit each other."""
+        return ()
+
+    def misfits(self, lattice: Lattice) -> Iterable[Problem]:
+        """What does not fit the lattice."""
+        return ()
+
+    @property
+    def solver_is_open(self) -> bool:
+        """Whether trials choose the solver."""
+        return False
+
+    def problems_with(self, lattice: Lattice, configurations: int) -> Iterator[Problem]:
+        """What does not fit the ensemble: its lattice, its number of configurations."""
+        yield from self.misfits(lattice)
+        if configurations < 2 * (width := self.analysis.jackknife_bin):
+            yield (
+                ("analysis", "jackknife_bin"),
+                f"{counted(configurations, 'configuration')} in bins of {width} leave fewer than two bins: "
+                "take more configurations or smaller bins",
+            )
+
+    def _misplaced_report(self) -> Iterator[Problem]:
+        """A report that has no folder, or one in the store."""
+        if not self.report:
+            yield ("report",), "is empty: name a folder"
+        elif _resolved(self.report).is_relative_to(_resolved(self.store)):
+            yield ("report",), f"{self.report!r} lies in the store {self.store!r}: name another folder"
+
+
+def _resolved(folder: str) -> Path:
+    return Path(folder).expanduser().resolve()
