@@ -1,41 +1,38 @@
-"""Text for people: aligned tables, counts, sizes and durations."""
+"""Text for people: aligned tables and counts. Sizes and durations are those of `dask.utils`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import io
+from collections.abc import Collection, Sequence
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[str]], left: Sequence[int] = (0,)) -> list[str]:
-    """Aligned columns, those in `left` to the left and the others to the right; indented by two."""
-    widths = [max(len(row[k]) for row in [head, *rows]) for k in range(len(head))]
+def text_table(
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    left: Collection[int] = (0,),
+    margin: str = "  ",
+) -> list[str]:
+    """Lines of an aligned table in plain text, the head first.
 
-    def line(row: Sequence[str]) -> str:
-        cells = [
-            c.ljust(w) if k in left else c.rjust(w) for k, (c, w) in enumerate(zip(row, widths, strict=True))
-        ]
-        return "  " + "  ".join(cells).rstrip()
+    Args:
+        left: columns that are set flush left; the others are set flush right.
+        margin: what each line begins with.
+    """
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
 
-    return [line(head), *map(line, rows)]
+    table = Table(box=None, pad_edge=False)
+    for k, name in enumerate(columns):
+        table.add_column(Text(name), justify="left" if k in left else "right", no_wrap=True)
+    for row in rows:
+        table.add_row(*map(Text, row))
+    width = sum(max(map(len, cells)) + 2 for cells in zip(columns, *rows, strict=True))
+    page = io.StringIO()
+    Console(file=page, force_terminal=False, color_system=None, width=2 * width).print(table)
+    return [f"{margin}{line}".rstrip() for line in page.getvalue().splitlines()]
 
 
 def counted(number: int, noun: str) -> str:
+    """`1 chunk`, `3 chunks`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
-def size(number: float) -> str:
-    """Bytes for people; 0 is what nodes that give no figure have."""
-    if number <= 0:
-        return "unknown size"
-    for unit in ("B", "kB", "MB", "GB"):
-        if number < 1000:
-            return f"{number:.3g} {unit}"
-        number /= 1000
-    return f"{number:.3g} TB"
-
-
-def duration(seconds: float) -> str:
-    """Seconds for people."""
-    if seconds < 120:
-        return f"{seconds:.2g} s" if seconds < 9.5 else f"{seconds:.0f} s"
-    minutes = seconds / 60
-    return f"{minutes:.0f} min" if minutes < 120 else f"{minutes / 60:.1f} h"

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby
 
+from dask.utils import format_bytes, format_time
+
 from pipeline.declare.coordinates import describe_values, natural_order
-from pipeline.declare.text import counted, duration, size, table
+from pipeline.declare.text import counted, text_table
 from pipeline.planning.chunk import Chunk
 from pipeline.planning.plan import Plan
 from pipeline.planning.reason import ReasonKind
@@ -19,7 +21,9 @@ def explain(plan: Plan) -> str:
         f"workflow {plan.workflow}: {counted(len(chunks), 'chunk')}, "
         f"{len(chunks) - len(missing)} in the store, {len(missing)} to compute"
     ]
-    lines += table(["node", "stage", "chunks", "stored", "to compute", "why"], _rows(plan), left=(0, 1, 5))
+    lines += text_table(
+        ["node", "stage", "chunks", "stored", "to compute", "why"], _rows(plan), left=(0, 1, 5)
+    )
     if missing:
         lines.append(_projection(plan))
     return "\n".join(lines)
@@ -68,5 +72,9 @@ def _added(plan: Plan, chunks: Sequence[Chunk]) -> str:
 
 
 def _projection(plan: Plan) -> str:
-    work = "time unknown" if plan.seconds is None else f"about {duration(plan.seconds)} of work"
-    return f"projected: {size(plan.memory)} per task, {size(plan.stored)} to store, {work}"
+    work = "time unknown" if plan.seconds is None else f"about {format_time(plan.seconds)} of work"
+    return f"projected: {_size(plan.memory)} per task, {_size(plan.stored)} to store, {work}"
+
+
+def _size(nbytes: int) -> str:
+    return format_bytes(nbytes) if nbytes else "unknown size"

@@ -7,10 +7,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from dask.utils import format_time
 from matplotlib.figure import Figure as Plot
 
 from pipeline.declare.coordinates import describe
-from pipeline.declare.text import counted, duration
+from pipeline.declare.text import counted
 from pipeline.planning.manifest import Manifest
 from pipeline.reading.report import Details, Figure, Section, Table
 from pipeline.store.store import Store
@@ -63,7 +64,7 @@ def summary(store: Store, workflow: str) -> str:
     """One line under the title: how many chunks, how much work, when finished, by which code."""
     nodes = accounts(store, workflow)
     records = [record for node in nodes for record in node.records]
-    work = duration(sum(node.seconds for node in nodes))
+    work = format_time(sum(node.seconds for node in nodes))
     finished = max(record["finished"] for record in records)[:16].replace("T", " ")
     codes = ", ".join(_distinct(_code(record) for record in records))
     return f"{counted(len(records), 'chunk')}, {work} of work, finished {finished} UTC, quarkline {codes}"

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from pipeline.declare.text import counted, size
+from dask.utils import format_bytes
+
+from pipeline.declare.text import counted
 from pipeline.planning.plan import plan
 from pipeline.planning.workflow import Workflow
 from pipeline.store.checkpoint import checkpoints, remove_checkpoint
@@ -33,7 +35,7 @@ class Garbage:
         if self.checkpoints:
             found += f", {counted(self.checkpoints, 'checkpoint')}"
         if self.nbytes:
-            found += f" ({size(self.nbytes)})"
+            found += f" ({format_bytes(self.nbytes)})"
         return f"{found} {verb}, {self.kept} kept"
 
 

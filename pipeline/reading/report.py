@@ -9,15 +9,20 @@ import io
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 from importlib.resources import files
 from math import floor, log10
 from pathlib import Path
-from string import Template
 from typing import TYPE_CHECKING
+
+from jinja2 import Environment, StrictUndefined
+
+from pipeline.declare.text import text_table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Plot
+
+
+_NUMBER = re.compile(r"[-+]?[\d.]+(\([\d.]+\))?(e[-+]?\d+)?( ?%)?")
 
 
 @dataclass(frozen=True)
@@ -37,6 +42,23 @@ class Table:
     caption: str = ""
     digits: int = 6
 
+    @property
+    def cells(self) -> list[list[str]]:
+        """Every cell as text."""
+        return [[cell_text(cell, self.digits) for cell in row] for row in self.rows]
+
+    @property
+    def numeric(self) -> list[bool]:
+        """Which columns hold only numbers, with or without errors, and are set flush right."""
+        return [
+            any(row[k] is not None for row in self.rows)
+            and all(
+                row[k] is None or _NUMBER.fullmatch(text[k])
+                for row, text in zip(self.rows, self.cells, strict=True)
+            )
+            for k in range(len(self.columns))
+        ]
+
 
 @dataclass(frozen=True)
 class Details:
@@ -54,6 +76,11 @@ class Section:
     text: str = ""
     parts: Sequence[Figure | Table | Details] = ()
 
+    @property
+    def anchor(self) -> str:
+        """What links to the section name."""
+        return re.sub(r"\W+", "-", self.title.lower()).strip("-")
+
 
 def write_report(
     folder: Path,
@@ -62,17 +89,15 @@ def write_report(
     sections: Sequence[Section],
     texts: Mapping[str, str] | None = None,
 ) -> Path:
-    """Writes `index.html`, `tables.txt` and the text files `texts` (by name) into `folder`; returns the page.
+    """Write `index.html`, `tables.txt` and the text files `texts` (by name) into `folder`; return the page.
 
     Each file is replaced as a whole.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    page = Template(files("pipeline.reading").joinpath("report.html").read_text(encoding="utf-8")).substitute(
-        title=escape(title),
-        subtitle=escape(subtitle),
-        contents=" ".join(f'<a href="#{_anchor(s)}">{escape(s.title)}</a>' for s in sections),
-        body="\n".join(_section_html(section) for section in sections),
-    )
+    template = files("pipeline.reading").joinpath("report.html").read_text(encoding="utf-8")
+    environment = Environment(autoescape=True, trim_blocks=True, undefined=StrictUndefined)
+    environment.filters["svg"] = svg
+    page = environment.from_string(template).render(title=title, subtitle=subtitle, sections=sections)
     _replace(folder / "tables.txt", "\n\n".join([title, subtitle, *_tables(sections)]) + "\n")
     for name, text in (texts or {}).items():
         _replace(folder / name, text)
@@ -81,18 +106,10 @@ def write_report(
 
 def table_text(table: Table) -> str:
     """A table as aligned plain text under its caption."""
-    rows = [list(table.columns), *([cell_text(cell, table.digits) for cell in row] for row in table.rows)]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    numeric = _numeric_columns(table)
-    lines = [
-        "  ".join(
-            text.rjust(width) if number else text.ljust(width)
-            for text, width, number in zip(row, widths, numeric, strict=True)
-        ).rstrip()
-        for row in rows
-    ]
-    rule = "-" * max(map(len, lines))
-    return "\n".join([*([table.caption] if table.caption else []), lines[0], rule, *lines[1:]])
+    left = [k for k, number in enumerate(table.numeric) if not number]
+    head, *lines = text_table(table.columns, table.cells, left, margin="")
+    rule = "-" * max(map(len, [head, *lines]))
+    return "\n".join([*([table.caption] if table.caption else []), head, rule, *lines])
 
 
 def cell_text(value: object, digits: int = 6) -> str:
@@ -129,52 +146,6 @@ def _tables(sections: Iterable[Section]) -> list[str]:
     ]
 
 
-def _section_html(section: Section) -> str:
-    text = f"<p>{escape(section.text)}</p>" if section.text else ""
-    parts = "\n".join(_part_html(part) for part in section.parts)
-    return f'<section id="{_anchor(section)}"><h2>{escape(section.title)}</h2>{text}\n{parts}</section>'
-
-
-def _part_html(part: Figure | Table | Details) -> str:
-    if isinstance(part, Figure):
-        return f"<figure>{svg(part.plot)}<figcaption>{escape(part.caption)}</figcaption></figure>"
-    if isinstance(part, Details):
-        return f"<details><summary>{escape(part.summary)}</summary><pre>{escape(part.text)}</pre></details>"
-    return _table_html(part)
-
-
-def _table_html(table: Table) -> str:
-    marks = [' class="number"' if number else "" for number in _numeric_columns(table)]
-    caption = f"<caption>{escape(table.caption)}</caption>" if table.caption else ""
-    head = "".join(f"<th{mark}>{escape(name)}</th>" for name, mark in zip(table.columns, marks, strict=True))
-    rows = "\n".join(
-        "<tr>"
-        + "".join(
-            f"<td{mark}>{escape(cell_text(cell, table.digits))}</td>"
-            for cell, mark in zip(row, marks, strict=True)
-        )
-        + "</tr>"
-        for row in table.rows
-    )
-    content = f"{caption}<thead><tr>{head}</tr></thead><tbody>{rows}</tbody>"
-    return f'<div class="scroll"><table>{content}</table></div>'
-
-
-_NUMBER = re.compile(r"[-+]?[\d.]+(\([\d.]+\))?(e[-+]?\d+)?( ?%)?")
-
-
-def _numeric_columns(table: Table) -> list[bool]:
-    """Which columns hold only numbers, with or without errors, and are set flush right."""
-    return [
-        any(row[index] is not None for row in table.rows)
-        and all(
-            row[index] is None or _NUMBER.fullmatch(cell_text(row[index], table.digits)) is not None
-            for row in table.rows
-        )
-        for index in range(len(table.columns))
-    ]
-
-
 def svg(plot: Plot) -> str:
     """A matplotlib figure as an inline `<svg>` element, the same bytes for the same figure."""
     import matplotlib
@@ -184,10 +155,6 @@ def svg(plot: Plot) -> str:
         plot.savefig(buffer, format="svg", bbox_inches="tight", metadata={"Date": None, "Creator": None})
     text = buffer.getvalue()
     return text[text.index("<svg") :]
-
-
-def _anchor(section: Section) -> str:
-    return re.sub(r"\W+", "-", section.title.lower()).strip("-")
 
 
 def _replace(path: Path, text: str) -> Path:

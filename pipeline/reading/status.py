@@ -7,7 +7,9 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from pipeline.declare.text import duration, size, table
+from dask.utils import format_bytes, format_time
+
+from pipeline.declare.text import text_table
 from pipeline.planning.manifest import NodeRecord, manifests
 from pipeline.running.event_log import Event, read_events, runs
 from pipeline.store.checkpoint import checkpoints
@@ -58,8 +60,10 @@ class Status:
         driven = f"driven by {self.driver}" if self.driver else "not driven by any run"
         rows = [[n.workflow, n.node, n.stage, str(n.stored), str(n.chunks)] for n in self.nodes]
         head = ["workflow", "node", "stage", "stored", "of"]
-        lines = [f"store {self.store}: {driven}", *table(head, rows, left=(0, 1, 2))]
-        lines += [f"in flight: {stage}, checkpoint of {size(nbytes)}" for stage, nbytes in self.checkpoints]
+        lines = [f"store {self.store}: {driven}", *text_table(head, rows, left=(0, 1, 2))]
+        lines += [
+            f"in flight: {stage}, checkpoint of {format_bytes(nbytes)}" for stage, nbytes in self.checkpoints
+        ]
         return "\n".join([*lines, *_describe_run(self.last_run, self.driver)])
 
 
@@ -122,9 +126,9 @@ def _describe_run(run: RunStatus | None, driver: Driver | None) -> list[str]:
     counts = ", ".join(f"{number} {state}" for state, number in run.counts.items()) or "nothing yet"
     if run.ended is not None:
         how = f"stopped by {run.stopped}" if run.stopped else "ended"
-        return [f"last run {run.run} {how} after {duration(run.ended - run.started)}: {counts}"]
+        return [f"last run {run.run} {how} after {format_time(run.ended - run.started)}: {counts}"]
     if driver is None or driver.run != run.run:
         return [f"last run {run.run} was interrupted: {counts}"]
     return [
-        f"run {run.run} is {duration(time.time() - run.started)} old: {counts}, {len(run.running)} running"
+        f"run {run.run} is {format_time(time.time() - run.started)} old: {counts}, {len(run.running)} running"
     ]

@@ -10,6 +10,7 @@ from itertools import chain
 from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 from dask.task_spec import Task as DaskTask
 from dask.task_spec import TaskRef
+from scipy.cluster.hierarchy import DisjointSet
 
 from pipeline.declare.coordinates import Coordinate, natural_order
 from pipeline.declare.node import Node
@@ -150,22 +151,15 @@ def _fused(missing: Sequence[Chunk], levels: Mapping[str, int]) -> list[list[Chu
     Chunks of one level never depend on each other, so that merging them makes no cycle. Resident results and
     those that are reduced over need no fusion.
     """
-    parent = {chunk.key: chunk.key for chunk in missing}
+    sets = DisjointSet(chunk.key for chunk in missing)
     first: dict[tuple[int, str], str] = {}
     for chunk in missing:
         for source in _fused_inputs(chunk):
-            other = first.setdefault((levels[chunk.node.name], source.key), chunk.key)
-            parent[_root(parent, chunk.key)] = _root(parent, other)
+            sets.merge(chunk.key, first.setdefault((levels[chunk.node.name], source.key), chunk.key))
     groups: dict[str, list[Chunk]] = {}
     for chunk in missing:
-        groups.setdefault(_root(parent, chunk.key), []).append(chunk)
+        groups.setdefault(sets[chunk.key], []).append(chunk)
     return list(groups.values())
-
-
-def _root(parent: dict[str, str], key: str) -> str:
-    while parent[key] != key:
-        parent[key] = key = parent[parent[key]]
-    return key
 
 
 def _batched(groups: Iterable[list[Chunk]], expected_seconds: Mapping[str, float]) -> list[list[Chunk]]:

@@ -6,8 +6,10 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from dask.utils import format_time
+
 from pipeline.declare.coordinates import Coordinates, describe
-from pipeline.declare.text import counted, duration, table
+from pipeline.declare.text import counted, text_table
 from pipeline.worker.events import ChunkState
 
 COMPLETE, FAILED, STOPPED = 0, 1, 3
@@ -59,7 +61,7 @@ class Outcome:
             return f"workflow {self.workflow}: nothing to compute, everything is in the store"
         shown = [each for each in ChunkState if each in ALWAYS_SHOWN or self.count(each)]
         rows = [[node, *(str(counts[state]) for state in shown)] for node, counts in self.states.items()]
-        lines = [self._headline(), *table(["node", *shown], rows)]
+        lines = [self._headline(), *text_table(["node", *shown], rows)]
         lines += self._failures_by_error()
         if self.exit_status != COMPLETE:
             lines.append("what is missing is computed by the same command, once its cause is gone")
@@ -85,7 +87,7 @@ class Outcome:
         ended = f"stopped by {self.stopped}" if self.stopped else "ended"
         unfinished = f", {counted(missing, 'chunk')} missing" if missing else ""
         computed = f"{counted(self.count(ChunkState.DONE), 'chunk')} computed"
-        return f"run {self.run} {ended} after {duration(self.seconds)}: {computed}{unfinished}"
+        return f"run {self.run} {ended} after {format_time(self.seconds)}: {computed}{unfinished}"
 
 
 def _share(node: str, chunks: Sequence[Coordinates]) -> str:

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from queue import Empty, SimpleQueue
 from typing import Any
 
+from dask.utils import format_bytes
 from distributed import Client, Future, KilledWorker
 
-from pipeline.declare.text import size
 from pipeline.planning.chunk import Chunk
 from pipeline.running.event_log import Event, EventLog
 from pipeline.running.graph import TaskPlan, dask_graph
@@ -192,7 +192,7 @@ class Session:
 
 def _too_large(node: str, nbytes: int, limit: int) -> str:
     return (
-        f"a result of {node!r} has {size(nbytes)}, but a worker keeps at most {size(limit)} of resident "
-        "results: every task makes it again; take fewer workers (`--workers`), workers with more memory, "
-        "or a larger `resident_bytes` of `pipeline.run`"
+        f"a result of {node!r} has {format_bytes(nbytes)}, but a worker keeps at most {format_bytes(limit)} "
+        "of resident results: every task makes it again; take fewer workers (`--workers`), workers with more "
+        "memory, or a larger `resident_bytes` of `pipeline.run`"
     )

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
+from dask.utils import format_bytes
+
 from pipeline.declare.node import Node
-from pipeline.declare.text import size
 from pipeline.planning.chunk import Chunk
 from pipeline.planning.plan import Plan
 from pipeline.running.clusters import Cluster, Devices
@@ -22,16 +23,17 @@ def shortage(plan: Plan, cluster: Cluster) -> str:
     if limit is not None and plan.memory > limit:
         largest = max(plan.missing, key=lambda chunk: chunk.node.cost.memory).node
         return (
-            f"a task of node {largest.name!r} needs {size(largest.cost.memory)} of memory (projected), but "
-            f"this machine has {size(limit)}: {_remedy(largest, limit, False)}, or use a "
-            "cluster with more memory"
+            f"a task of node {largest.name!r} needs {format_bytes(largest.cost.memory)} of memory "
+            f"(projected), but this machine has {format_bytes(limit)}: {_remedy(largest, limit, False)}, "
+            "or use a cluster with more memory"
         )
     if devices and (needed := device_memory(plan, devices)) > devices.memory - CONTEXT:
         largest = max(plan.missing, key=lambda chunk: chunk.node.cost.device_memory).node
         left = devices.memory - CONTEXT - (needed - largest.cost.device_memory)
         return (
-            f"a task of node {largest.name!r} needs {size(needed)} of GPU memory (projected, with what stays "
-            f"there), but a GPU of this machine has {size(devices.memory)}: {_remedy(largest, left, True)}"
+            f"a task of node {largest.name!r} needs {format_bytes(needed)} of GPU memory (projected, with "
+            f"what stays there), but a GPU of this machine has {format_bytes(devices.memory)}: "
+            f"{_remedy(largest, left, True)}"
         )
     return ""
 
@@ -46,8 +48,8 @@ def device_projection(plan: Plan, cluster: Cluster) -> str:
     if not (devices or cluster.backend == "cuda") or not (needed := device_memory(plan, devices)):
         return ""
     if devices is None:
-        return f"projected: at least {size(needed)} on each GPU, whose memory is not known here"
-    return f"projected: {size(needed)} on each GPU of {size(devices.memory)}"
+        return f"projected: at least {format_bytes(needed)} on each GPU, whose memory is not known here"
+    return f"projected: {format_bytes(needed)} on each GPU of {format_bytes(devices.memory)}"
 
 
 def device_memory(plan: Plan, devices: Devices | None) -> int:

@@ -26,7 +26,7 @@ from gpu_activity import Activity, Recorder
 from phases import Phases, timeline
 
 from pipeline import Store, Workflow, explain, plan, run
-from pipeline.declare.text import table
+from pipeline.declare.text import text_table
 from pipeline.running.clusters import Demand
 from pipeline.running.clusters.cuda import Cuda
 from workflows.g2_disconnected.build import WORKFLOW as G2
@@ -227,11 +227,11 @@ def show(figure: dict[str, Any], wall: float) -> None:
         ]
         for phase in sorted(busy, key=lambda phase: -busy[phase] - idle[phase])
     ]
-    print("\n".join(table(["phase", "busy s", "%", "idle s", "%"], rows)))
+    print("\n".join(text_table(["phase", "busy s", "%", "idle s", "%"], rows)))
     for phase in ("solve", "contraction", "links"):
         found = figure["kernels"].get(phase, {})
         rows = [[name, f"{s:.3f}", str(n), f"{1e6 * s / n:.1f}"] for name, (s, n) in found.items()]
-        print("\n".join(table([phase, "s", "calls", "us each"], rows)))
+        print("\n".join(text_table([phase, "s", "calls", "us each"], rows)))
 
 
 if __name__ == "__main__":

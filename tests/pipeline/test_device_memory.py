@@ -62,7 +62,7 @@ def test_a_workflow_without_figures_has_no_projection(store: Store) -> None:
 
 def test_what_unknown_devices_need_at_least(store: Store) -> None:
     unknown = TwoDevices(None, backend="cuda")
-    line = "projected: at least 16 GB on each GPU, whose memory is not known here"
+    line = "projected: at least 14.90 GiB on each GPU, whose memory is not known here"
     assert device_projection(planned(store), unknown) == line
     assert shortage(planned(store), unknown) == ""
     assert device_projection(planned(store), TwoDevices(None)) == ""
@@ -71,10 +71,10 @@ def test_what_unknown_devices_need_at_least(store: Store) -> None:
 def test_a_plan_beyond_a_device_is_refused_before_any_work(store: Store) -> None:
     fits = TwoDevices(100_000_000_000)
     assert shortage(planned(store), fits) == ""
-    assert device_projection(planned(store), fits) == "projected: 26 GB on each GPU of 100 GB"
+    assert device_projection(planned(store), fits) == "projected: 24.21 GiB on each GPU of 93.13 GiB"
     message = (
-        "a task of node 'with_setup' needs 20.4 GB of GPU memory (projected, with what stays there), but a "
-        "GPU of this machine has 20 GB: make its blocks or chunks smaller"
+        "a task of node 'with_setup' needs 19.00 GiB of GPU memory (projected, with what stays there), but a "
+        "GPU of this machine has 18.63 GiB: make its blocks or chunks smaller"
     )
     with pytest.raises(InputError, match=re.escape(message)):
         run(planned(store, solving=10_400_000_000), store, cluster=TwoDevices(20_000_000_000))
@@ -114,7 +114,7 @@ def test_a_node_says_what_would_fit(store: Store) -> None:
         ),
     )
     text = shortage(plan(w, store), TwoDevices(15_000_000_000))
-    assert text.endswith("but a GPU of this machine has 15 GB: True: 4 vectors fit")
+    assert text.endswith("but a GPU of this machine has 13.97 GiB: True: 4 vectors fit")
 
 
 @dataclass

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-import pytest
 import toy_stages as toys
 
 from pipeline import Cost, Outcome, Place, Store, Workflow, explain, plan, stage
 from pipeline.declare.coordinates import At
-from pipeline.declare.text import duration, size
 
 Compute = Callable[[Workflow], Outcome]
 
@@ -52,7 +50,7 @@ workflow demo: 11 chunks, 0 in the store, 11 to compute
   loops_light  loops       4       0           4  new
   first        first       4       0           4  new
   mean         mean        1       0           1  new
-projected: 40 MB per task, 3 MB to store, time unknown"""
+projected: 38.15 MiB per task, 2.86 MiB to store, time unknown"""
 
 EXTENDED = """\
 workflow demo: 21 chunks, 10 in the store, 11 to compute
@@ -61,7 +59,7 @@ workflow demo: 21 chunks, 10 in the store, 11 to compute
   loops_light  loops       8       4           4  extended: config=c,d
   first        first       8       4           4  extended: config=c,d
   mean         mean        1       0           1  upstream extended: loops_light
-projected: 40 MB per task, 3 MB to store, about"""
+projected: 38.15 MiB per task, 2.86 MiB to store, about"""
 
 CHANGED = """\
 workflow demo: 11 chunks, 6 in the store, 5 to compute
@@ -158,17 +156,3 @@ def test_a_changed_file_is_named(store: Store, compute: Compute, tmp_path: Path)
 def test_a_plan_changes_nothing(store: Store) -> None:
     plan(workflow(), store)
     assert not store.path.exists()
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"), [(0.094, "0.094 s"), (7.31, "7.3 s"), (61, "61 s"), (600, "10 min"), (9000, "2.5 h")]
-)
-def test_duration(seconds: float, text: str) -> None:
-    assert duration(seconds) == text
-
-
-@pytest.mark.parametrize(
-    ("number", "text"), [(0, "unknown size"), (999, "999 B"), (2.5e9, "2.5 GB"), (3e13, "30 TB")]
-)
-def test_size(number: float, text: str) -> None:
-    assert size(number) == text

@@ -85,7 +85,7 @@ def test_lattice_beyond_the_machines_memory(
     edit(g2, ("[4, 4, 4, 4]", "[32, 32, 32, 64]"))
     answer = quarkline("run", g2)
     assert answer.code == 2 and answer.err.startswith("error: a task of node 'loops_light' needs")
-    assert "but this machine has 1 GB" in answer.err
+    assert "but this machine has 0.93 GiB" in answer.err
     assert not (g2.parent / "store").exists()
     answer = quarkline("plan", g2)
     assert answer.code == 0 and "\nwarning: a task of node 'loops_light' needs" in answer.out
@@ -98,7 +98,7 @@ def test_plan_for_gpus_on_a_machine_without(
     edit(g2, ("[4, 4, 4, 4]", "[32, 32, 32, 48]"))
     answer = quarkline("plan", g2, "--cluster", "cuda")
     line = answer.out.splitlines()[-1]
-    assert re.fullmatch(r"projected: at least \S+ GB on each GPU, whose memory is not known here", line)
+    assert re.fullmatch(r"projected: at least \S+ GiB on each GPU, whose memory is not known here", line)
     assert json.loads(quarkline("plan", g2, "--cluster", "cuda", "--json").out)["device_memory_bytes"] > 1e10
     assert json.loads(quarkline("plan", g2, "--json").out)["device_memory_bytes"] is None
 
