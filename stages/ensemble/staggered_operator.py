@@ -9,6 +9,7 @@ from pipeline import At, stage
 from stages.ensemble.configuration import GaugeLinks
 from stages.lqcd.dirac.staggered import StaggeredDslash
 from stages.lqcd.gauge import hisq
+from stages.lqcd.gauge.hisq import StaggeredLinks
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.transfer import to_device
 
@@ -53,15 +54,18 @@ class Action:
     """A staggered action: its stage, and what of it others have to know."""
 
     stage: Callable[..., StaggeredDslash]
+    links: Callable[..., StaggeredLinks]
+    """Of the library, that the stage makes the operator of."""
     directions: int
     """Neighbours of a site in the operator."""
     options: tuple[str, ...] = ()
-    """Parameters of the stage beside the boundary."""
+    """Parameters of both beside the boundary."""
 
 
 ACTIONS = {
-    "hisq": Action(hisq_links, 16, ("naik_epsilon",)),
-    "naive": Action(naive_links, 8),
+    "hisq": Action(hisq_links, hisq.hisq_links, 16, ("naik_epsilon",)),
+    "asqtad": Action(asqtad_links, hisq.asqtad_links, 16, ("u0",)),
+    "naive": Action(naive_links, hisq.naive_links, 8),
 }
 """By name in a parameter file. A new action is its stage above, an entry here, and its name in the schema."""
 

@@ -30,15 +30,21 @@ def blocks() -> list[Code]:
     return [Code(language, match and match[1], text) for language, match, text in matches]
 
 
+EXCERPT = re.compile(r"# excerpt of (\S+)\n")
 FILES = [code for code in blocks() if code.file]
-SNIPPETS = [code.text for code in blocks() if code.language == "python" and not code.file]
+EXCERPTS = [(match[1], code.text[match.end() :]) for code in blocks() if (match := EXCERPT.match(code.text))]
+SNIPPETS = [
+    code.text
+    for code in blocks()
+    if code.language == "python" and not code.file and not EXCERPT.match(code.text)
+]
 
 
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder with the page's own package, importable here and by workers, in which the test runs."""
     for code in FILES:
-        if code.file and not (ROOT / code.file).exists():
+        if code.file:
             (tmp_path / code.file).parent.mkdir(parents=True, exist_ok=True)
             (tmp_path / code.file).write_text(code.text)
     (tmp_path / "polyakov" / "__init__.py").write_text("")

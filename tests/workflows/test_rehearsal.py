@@ -25,7 +25,7 @@ from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.noise import Dilution, noise_vectors
 from stages.lqcd.solvers.named import REGULAR as METHODS
 from stages.lqcd.solvers.named import Solve
-from workflows.g2_disconnected.rehearsal import block_widths, rehearse
+from workflows.g2_disconnected.rehearsal import block_widths, free_links, rehearse
 from workflows.g2_disconnected.schema import G2Parameters
 from workflows.laph_mesons import rehearsal as laph_rehearsal
 from workflows.laph_mesons.schema import LaphParameters
@@ -102,6 +102,25 @@ def test_every_solver_is_rehearsed_where_one_will_be_chosen(tmp_path: Path) -> N
         done, totals[solver] = next(rehearse(parameters, LATTICE, reference, np))
         assert done == 1
     assert totals["auto"] == totals["block_cgrq"] + totals["batched_cg"]
+
+
+@pytest.mark.parametrize("links", ["hisq, naik_epsilon: -0.1", "asqtad, u0: 0.9", "naive"])
+def test_free_links_of_every_action(tmp_path: Path, links: str) -> None:
+    """On free links the weights of one-hop and three-hop terms are those of the formulas."""
+    parameters = parameters_of(tmp_path, ("action: hisq", f"action: {links}"))
+    free = free_links(parameters, LATTICE, reference, np)
+    fat, long = {
+        "hisq": (1 + 1 / 8 - 0.1 / 8, -0.9 / 24),
+        "asqtad": (
+            5 / 8 + 6 / 16 / 0.9**2 + 24 / 64 / 0.9**4 + 48 / 384 / 0.9**6 - 6 / 16 / 0.9**4,
+            -1 / 24 / 0.9**2,
+        ),
+        "naive": (1.0, None),
+    }[parameters.links.action]
+    np.testing.assert_allclose(np.abs(free.fat[..., 0, 0]), fat, rtol=1e-13)
+    assert (free.long is None) == (long is None)
+    if long:
+        np.testing.assert_allclose(np.abs(free.long[..., 0, 0]), abs(long), rtol=1e-13)
 
 
 def test_every_solver_of_perambulators_is_rehearsed_where_one_will_be_chosen(tmp_path: Path) -> None:

@@ -13,8 +13,11 @@ import xarray
 import zarr
 from tiny_project import TINY, CommandLine, edit, missing
 
-from pipeline import open_result
+from pipeline import At, open_result
+from stages.ensemble.configuration import heatbath_configuration
+from stages.ensemble.staggered_operator import asqtad_links
 from stages.loops.correlator import FLAVOURS
+from stages.loops.current_loops import current_loops
 from workflows.catalogue import load_project
 
 
@@ -37,6 +40,20 @@ def test_report_is_written(project: Path) -> None:
     ]
     assert page.count("<svg") == 7
     assert "heatbath-1" in page and "light - strange" in page
+
+
+def test_asqtad_links_by_name(quarkline: CommandLine, cluster: str, tmp_path: Path) -> None:
+    """The loops of the run are those of the bare stages with the same u0."""
+    (tmp_path / "g2.yaml").write_text(TINY)
+    edit(tmp_path / "g2.yaml", ("action: hisq", "action: asqtad, u0: 0.87"))
+    assert quarkline("run", "g2.yaml", "--cluster", cluster).code == 0
+    nodes = load_project(tmp_path / "g2.yaml").workflow.nodes
+    at = At(config="heatbath-1", noise=(0, 1))
+    gauge = heatbath_configuration(at=at, **nodes["configuration"].parameters)
+    dslash = asqtad_links(gauge, at=at, boundary="antiperiodic", u0=0.87)
+    expected = current_loops(dslash, at=at, **nodes["loops_light_fine"].parameters).current
+    stored = open_result(tmp_path / "store", "loops_light_fine").current.sel(config="heatbath-1")
+    np.testing.assert_allclose(stored.values.reshape(expected.shape), expected, rtol=0, atol=1e-7)
 
 
 def test_text_correlator_equals_the_store(project: Path) -> None:

@@ -93,6 +93,22 @@ MISTAKES = {
         ("antiperiodic", "anti"),
         "`links.boundary` (line 10) is 'anti', expected 'periodic' or 'antiperiodic'",
     ),
+    "asqtad without u0": (
+        ("action: hisq", "action: asqtad"),
+        "`links.action` (line 10): the asqtad action needs `u0`: add it to `links`",
+    ),
+    "u0 for hisq": (
+        ("action: hisq", "action: hisq, u0: 0.86"),
+        "`links.u0` (line 10): the hisq action takes no `u0`: leave it out",
+    ),
+    "u0 that is not positive": (
+        ("action: hisq", "action: asqtad, u0: 0.0"),
+        "`links.u0` (line 10) is 0.0, expected a number above 0.0",
+    ),
+    "naik_epsilon for naive links": (
+        ("action: hisq", "action: naive, naik_epsilon: -0.1"),
+        "`links.naik_epsilon` (line 10): the naive action takes no `naik_epsilon`: leave it out",
+    ),
     "one noise vector": (
         ("vectors: 4", "vectors: 1"),
         "`noise.vectors` (line 17): got 1, but a disconnected correlator pairs different noise vectors: "

@@ -12,10 +12,11 @@ from types import ModuleType
 import numpy as np
 from numpy.typing import NDArray
 
+from stages.ensemble.staggered_operator import ACTIONS
 from stages.lqcd.dirac.staggered import SquaredDslash, StaggeredDslash
 from stages.lqcd.eigen.block_lanczos import BlockLanczos
 from stages.lqcd.estimators.trace import LoopTrace, current_links
-from stages.lqcd.gauge.hisq import StaggeredLinks, hisq_links, naive_links
+from stages.lqcd.gauge.hisq import StaggeredLinks
 from stages.lqcd.kernels.dispatch import Kernels
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 from stages.lqcd.noise import Dilution
@@ -89,7 +90,7 @@ def free_links(
 ) -> StaggeredLinks:
     """Links of the workflow's action from unit gauge links."""
     unit = xp.tile(xp.eye(3, dtype=complex), (4, 2, lattice.half_volume, 1, 1))
-    links, boundary = parameters.links, parameters.links.boundary
-    if links.action == "naive":
-        return naive_links(unit, lattice, boundary=boundary)
-    return hisq_links(unit, lattice, boundary=boundary, naik_epsilon=links.naik_epsilon, kernels=kernels)
+    section = parameters.links
+    action = ACTIONS[section.action]
+    options = section.model_dump(include={"boundary", *action.options})
+    return action.links(unit, lattice, kernels=kernels, **options)

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
+from stages.ensemble.staggered_operator import ACTIONS
 from stages.lqcd.lattice.geometry import Lattice
 from workflows.g2_disconnected.noise_schema import (
     AlternativeSection,
@@ -36,9 +37,22 @@ EXACT_SITES = 6**4
 class LinksSection(FileSection):
     """The fermion's links."""
 
-    action: Literal["hisq", "naive"]
+    action: Literal["hisq", "asqtad", "naive"]
     boundary: Literal["periodic", "antiperiodic"]
     naik_epsilon: float = 0.0
+    """Of hisq."""
+    u0: Annotated[float, Field(gt=0)] | None = None
+    """Of asqtad, which needs it: the tadpole factor, the fourth root of the ensemble's mean plaquette."""
+
+    def misplaced_options(self) -> Iterator[Problem]:
+        """Options that the action does not take, and those that it needs and that have no default."""
+        takes = ACTIONS[self.action].options
+        for option in {name: None for action in ACTIONS.values() for name in action.options}:
+            value, default = getattr(self, option), type(self).model_fields[option].default
+            if option not in takes and value != default:
+                yield ("links", option), f"the {self.action} action takes no `{option}`: leave it out"
+            if option in takes and value is None:
+                yield ("links", "action"), f"the {self.action} action needs `{option}`: add it to `links`"
 
 
 Mass = Annotated[float, Field(strict=True)]
@@ -153,8 +167,7 @@ class G2Parameters(WorkflowParameters):
     def contradictions(self) -> Iterator[Problem]:
         """What no single value shows: sections that do not fit each other."""
         solves = self.solves
-        if self.links.action == "naive" and self.links.naik_epsilon:
-            yield ("links", "naik_epsilon"), "the naive action has no Naik term: leave it out"
+        yield from self.links.misplaced_options()
         if solves.fine and solves.fine.tolerance > solves.sloppy.tolerance:
             yield (
                 ("solves", "fine", "tolerance"),

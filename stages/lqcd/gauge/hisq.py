@@ -86,9 +86,11 @@ def asqtad_links(
     return _phased(fat, long, thin, lattice, words, deviation)
 
 
-def naive_links(links: Array, lattice: Lattice, *, boundary: str | Sequence[str]) -> StaggeredLinks:
+def naive_links(
+    links: Array, lattice: Lattice, *, boundary: str | Sequence[str], kernels: Kernels | None = None
+) -> StaggeredLinks:
     """Links of the unimproved operator: fat = thin = U, no long links; arguments as for `hisq_links`."""
-    thin, deviation, words = _prepared(links, lattice, boundary)
+    thin, deviation, words = _prepared(links, lattice, boundary, kernels)
     with_phases(thin, lattice, out=thin)
     return StaggeredLinks(thin, None, thin, lattice, words, deviation)
 
