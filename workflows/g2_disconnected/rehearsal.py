@@ -20,8 +20,8 @@ from stages.lqcd.gauge.hisq import StaggeredLinks
 from stages.lqcd.kernels.dispatch import Kernels
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 from stages.lqcd.noise import Dilution
+from stages.lqcd.solvers.krylov import WIDTHS
 from stages.lqcd.solvers.named import POSITIVE, Solve
-from stages.lqcd.solvers.reliable import WIDTHS
 from stages.lqcd.solvers.solution import column_blocks
 from workflows.g2_disconnected.schema import DeflationSection, G2Parameters, alternatives
 

@@ -14,8 +14,8 @@ from stages.lqcd.kernels.gamma import COMPONENTS
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.multigrid.levels import multigrid_of
 from stages.lqcd.solvers.even_odd import EvenOdd, propagate
+from stages.lqcd.solvers.krylov import WIDTHS
 from stages.lqcd.solvers.named import MULTIGRID, REGULAR, Solve
-from stages.lqcd.solvers.reliable import WIDTHS
 from workflows.shared.quark_sections import QuarkParameters
 
 MASS = 2.0

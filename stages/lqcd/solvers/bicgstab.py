@@ -15,6 +15,7 @@ how far rho is from rounding, on a device one step late. A column that has reach
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,8 +23,8 @@ from numpy.typing import NDArray
 from stages.lqcd.dirac.operator import LinearOperator
 from stages.lqcd.kernels.cg_coefficients import quotient
 from stages.lqcd.kernels.dispatch import Array, Kernels, array_module, to_device_like, to_host
-from stages.lqcd.solvers.krylov import KrylovSolver
-from stages.lqcd.solvers.recurrence import BreakdownError, Recurrence, Vector
+from stages.lqcd.kernels.reference.stream import Reports
+from stages.lqcd.solvers.krylov import BreakdownError, KrylovSolver, Recurrence, Vector
 from stages.lqcd.solvers.solution import Status
 
 STUCK_STEPS = 3
@@ -37,11 +38,29 @@ class BiCGstab(KrylovSolver):
     Two applications of A in an iteration. Where A has eigenvalues with negative real part it may diverge.
     """
 
+    narrows: ClassVar[bool] = True
+    update_at: ClassVar[float] = 0.01
+
     def check_operator(self, A: LinearOperator) -> None:
         """Any operator will do."""
 
-    def recurrence(self, A: LinearOperator, kernels: Kernels) -> Recurrence:
-        return _StabilisedRecurrence(A, kernels)
+    def begin(
+        self, A: LinearOperator, kernels: Kernels, residual: Array, target: Vector, directions: Any = None
+    ) -> Recurrence:
+        return _StabilisedRecurrence(A, kernels, residual, target, directions)
+
+
+class _Directions(NamedTuple):
+    """p, v, shadow residual ``[..., width]`` and coefficients ``[width]`` of columns that go on."""
+
+    p: Array
+    v: Array
+    shadow: Array
+    alpha: Array
+    beta: Array
+    omega: Array
+    rho: Array
+    shadow2: Array
 
 
 class _StabilisedRecurrence:
@@ -50,50 +69,54 @@ class _StabilisedRecurrence:
     Neighbours in memory enter one sum or one update together.
     """
 
-    narrows, full = True, False
-    update_at = 0.01
+    full = False
+    r2: Array
+    target2: Array
+    host_target2: Vector
+    before: Vector
+    stuck: int
+    lost: NDArray[np.bool_]
+    reports: Reports
 
-    def __init__(self, A: LinearOperator, kernels: Kernels) -> None:
+    def __init__(
+        self,
+        A: LinearOperator,
+        kernels: Kernels,
+        residual: Array,
+        target: Vector,
+        directions: _Directions | None,
+    ) -> None:
         self.A, self.kernels = A, kernels
         self.lag: int = kernels.stream.LAG
         self.rounding2 = float(np.finfo(A.dtype).eps) ** 2
-        self.correction: Array = None
-        self.pairs: Array = None
-        self.ends: Array = None
-        self.alpha: Array = None
-        self.beta: Array = None
-        self.omega: Array = None
-        self.rho: Array = None
-        self.shadow2: Array = None
-
-    @property
-    def width(self) -> int:
-        """Twice the columns: an iteration has two products."""
-        return 2 * self.correction.shape[-1]
-
-    def replace(self, residual: Array, target: Vector, kept: NDArray[np.intp] | None) -> None:
-        """The search directions go on, with the beta that belongs to the new residual."""
-        first = self.correction is None
-        if first:
-            self._begin(residual)
-        elif kept is not None:
-            self._narrow(kept)
-        r, shadow, dots = self.pairs[1], self.ends[1], self.kernels.lane_blas.lane_dots
-        r[...] = residual
-        self.correction[...] = 0
-        self.r2 = dots(r[None], r)[0].real
-        if first:
-            shadow[...] = r
-            self.shadow2 = self.rho = self.r2
+        xp, columns = array_module(residual), residual.shape[-1]
+        self.pairs = xp.zeros((3, *residual.shape), A.dtype)
+        self.ends = xp.empty((2, *residual.shape), A.dtype)
+        self.correction = xp.empty(residual.shape, A.dtype)
+        if directions is None:
+            self.alpha, self.beta, self.omega = xp.zeros((3, columns), complex)
+            self.ends[1] = residual
+            self._begin(residual, target)
+            self.rho = self.shadow2 = self.r2
         else:
-            rho = dots(self.ends[1:], r)[0]
-            self.beta = quotient(rho * self.beta, self.rho, self.rho != 0)
-            self.rho = rho
-        self.target2, self.host_target2 = to_device_like(target**2, r), target**2
-        self.before, self.stuck, self.lost = to_host(self.r2), 0, np.zeros(r.shape[-1], bool)
-        self.reports = self.kernels.stream.Reports(array_module(r).stack([self.r2, self.r2]))
+            self.pairs[0], self.pairs[2], self.ends[1] = directions[:3]
+            self.alpha, self.beta, self.omega, self.rho, self.shadow2 = directions[3:]
+            self.replace(residual, target)
 
-    def start(self) -> None:
+    def replace(self, residual: Array, target: Vector) -> None:
+        """The search directions go on, with the beta that belongs to the new residual."""
+        self._begin(residual, target)
+        rho = self.kernels.lane_blas.lane_dots(self.ends[1:], self.pairs[1])[0]
+        self.beta = quotient(rho * self.beta, self.rho, self.rho != 0)
+        self.rho = rho
+
+    def directions(self, columns: NDArray[np.intp]) -> _Directions:
+        take = array_module(self.correction).take
+        fields = (self.pairs[0], self.pairs[2], self.ends[1])
+        coefficients = (self.alpha, self.beta, self.omega, self.rho, self.shadow2)
+        return _Directions(*(take(each, columns, axis=-1) for each in (*fields, *coefficients)))
+
+    def start(self) -> int:
         """Steps 1 to 4."""
         lanes, xp = self.kernels.lane_blas, array_module(self.r2)
         dots = lanes.lane_dots
@@ -117,6 +140,7 @@ class _StabilisedRecurrence:
         self.beta, self.rho = self._conjugation(rho, active), rho
         size = self.shadow2 * self.r2
         self.reports.send(xp.stack([self.r2, quotient(abs(rho) ** 2, size, (self.beta != 0) & (size > 0))]))
+        return 2 * r.shape[-1]
 
     def estimate(self) -> Vector:
         r2, angle2 = self.reports.receive()
@@ -131,17 +155,18 @@ class _StabilisedRecurrence:
         self.before = r2
         return np.sqrt(r2)
 
-    def _begin(self, residual: Array) -> None:
-        xp, columns = array_module(residual), residual.shape[-1]
-        self.pairs = xp.zeros((3, *residual.shape), self.A.dtype)
-        self.ends = xp.empty((2, *residual.shape), self.A.dtype)
-        self.correction = xp.empty(residual.shape, self.A.dtype)
-        self.alpha, self.beta, self.omega = xp.zeros((3, columns), complex)
-
-    def _narrow(self, kept: NDArray[np.intp]) -> None:
-        take = array_module(self.correction).take
-        for name in ("pairs", "ends", "correction", "alpha", "beta", "omega", "rho", "shadow2"):
-            setattr(self, name, take(getattr(self, name), kept, axis=-1))
+    def _begin(self, residual: Array, target: Vector) -> None:
+        """r, y = 0, and what the host knows of the columns."""
+        r = self.pairs[1]
+        r[...] = residual
+        self.correction[...] = 0
+        self.r2 = self.kernels.lane_blas.lane_dots(r[None], r)[0].real
+        self.target2 = to_device_like(target**2, r)
+        self.host_target2 = target**2
+        self.before = to_host(self.r2)
+        self.stuck = 0
+        self.lost = np.zeros(r.shape[-1], bool)
+        self.reports = self.kernels.stream.Reports(array_module(r).stack([self.r2, self.r2]))
 
     def _conjugation(self, rho: Array, where: Array) -> Array:
         """beta of a new rho."""

@@ -32,8 +32,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from functools import cached_property, partial
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,10 +42,8 @@ from stages.lqcd.dirac.operator import LinearOperator, application
 from stages.lqcd.kernels.block_coefficients import BlockCoefficients
 from stages.lqcd.kernels.cholesky import Matrix, cholesky
 from stages.lqcd.kernels.dispatch import Array, Kernels, array_module, to_device_like, to_host
-from stages.lqcd.solvers.krylov import KrylovSolver
+from stages.lqcd.solvers.krylov import BreakdownError, KrylovSolver, Recurrence, Vector, next_width
 from stages.lqcd.solvers.orthonormal import NOISE, host_gram, orthonormalise
-from stages.lqcd.solvers.recurrence import BreakdownError, Recurrence, Vector
-from stages.lqcd.solvers.reliable import next_width
 from stages.lqcd.solvers.solution import Status
 
 
@@ -57,85 +55,89 @@ class BlockCGrQ(KrylovSolver):
     step grows with the block size: N = 16 to 32 is a good choice.
     """
 
-    def recurrence(self, A: LinearOperator, kernels: Kernels) -> Recurrence:
-        return _BlockRecurrence(A, kernels)
+    update_at: ClassVar[float] = 1e-3
+    """Residuals are replaced less often than in batched CG: those combinations of right-hand sides that have
+    converged furthest become noise in a replaced block, and their search directions are lost with them.
+    """
+
+    def begin(
+        self, A: LinearOperator, kernels: Kernels, residual: Array, target: Vector, directions: Any = None
+    ) -> Recurrence:
+        return _BlockRecurrence(A, kernels, residual)
 
 
 class _BlockRecurrence:
     """Q, P, A P ``[..., w]`` of the inner precision and C ``[w, N]``.
 
     w is the rank of the residual block, rounded up to one of the fixed widths; what is beyond it is zero.
-    Residuals are replaced less often than in batched CG: those combinations of right-hand sides that have
-    converged furthest become noise in a replaced block, and their search directions are lost with them.
+    known: norms of the iteration begun last, where they will not be reported.
     """
 
-    narrows = full = False
-    update_at = 1e-3
+    full = False
     lag = 0  # the pass over the blocks hides the host
 
-    def __init__(self, A: LinearOperator, kernels: Kernels) -> None:
+    def __init__(self, A: LinearOperator, kernels: Kernels, residual: Array) -> None:
         self.A, self.kernels = A, kernels
         self.unit = float(np.finfo(A.dtype).eps)
-        self.p: Array = None
-        self.coefficients: BlockCoefficients
-        self.reports: Any = None
-        self.done: Vector | None = None
-        """Norms of the iteration begun last, if they are known and will not be reported."""
-        self.predict: Any = None
-        self.sweep: Any = None
+        xp, shape = array_module(residual), residual.shape
+        C = self._decompose(residual)
+        self.correction = xp.zeros(shape, A.dtype)
+        self.p, self.ap, self.active = self.q.copy(), xp.empty_like(self.q), self.rank  # steps 3, 5
+        self._renew(C)
+        self.reports = kernels.stream.Reports(self.coefficients.summary)
+        self.known: list[Vector] = []
         self.replaced = False
 
-    @property
-    def width(self) -> int:
-        return self.p.shape[-1]
-
-    def replace(self, residual: Array, target: Vector, kept: NDArray[np.intp] | None) -> None:
-        n = residual.shape[-1]
-        self.rank, C = orthonormalise(self.kernels, residual)  # steps 1, 2; in the outer precision
-        width = next_width(max(self.rank, 1), n)
-        self.q = residual[..., :width].astype(self.A.dtype, order="C", copy=False)
-        self.coefficients = BlockCoefficients.of(C[:width], self.q)
-        self.predict = None
-        if self.p is None:
-            xp = array_module(residual)
-            self.correction = xp.zeros((*residual.shape[:-1], n), self.A.dtype)
-            self.p, self.ap, self.directions = self.q.copy(), xp.empty_like(self.q), self.rank  # steps 3, 5
-            self.reports = self.kernels.stream.Reports(self.coefficients.summary)
-            return
+    def replace(self, residual: Array, target: Vector) -> None:
+        self._renew(self._decompose(residual))
         self.correction[...] = 0
         self.replaced = True
 
-    def start(self) -> None:
+    def directions(self, columns: NDArray[np.intp]) -> None:
+        """No column leaves by itself."""
+
+    def start(self) -> int:
         """Steps 6 to 9, and step 5 of the next iteration."""
+        products = self.p.shape[-1]
         if self.replaced:
             self.A.apply(self.p, self.ap)
-            self.done = self._step_by_step()
-            return
-        if self.predict is None:
-            self._make_parts()
-        self.predict()
-        self.reports.send(self.coefficients.summary)
-        self.sweep()
+            self.known.append(self._step_by_step())
+        else:
+            predict, sweep = self.ordinary
+            predict()
+            self.reports.send(self.coefficients.summary)
+            sweep()
+        return products
 
     def estimate(self) -> Vector:
-        if self.done is not None:
-            norms, self.done = self.done, None
-            return norms
+        if self.known:
+            return self.known.pop()
         ordinary, *norms = self.reports.receive()
         return np.array(norms) if ordinary else self._step_by_step()
 
-    def _make_parts(self) -> None:
+    def _decompose(self, residual: Array) -> Matrix:
+        """Steps 1 and 2, in the outer precision; returns C."""
+        self.rank, C = orthonormalise(self.kernels, residual)
+        width = next_width(max(self.rank, 1), residual.shape[-1])
+        self.q = residual[..., :width].astype(self.A.dtype, order="C", copy=False)
+        return C[:width]
+
+    def _renew(self, C: Matrix) -> None:
+        """Coefficients for this C, and other arrays than those of the iteration before."""
+        self.coefficients = BlockCoefficients.of(C, self.q)
+        self.__dict__.pop("ordinary", None)
+
+    @cached_property
+    def ordinary(self) -> tuple[Callable[[], None], Callable[[], None]]:
         """An ordinary iteration on the arrays of now, in two parts: up to the coefficients, and the pass over
         the blocks. Where the prediction is not accurate, the second leaves them as they are.
         """
-        block_cg, repeated, a = self.kernels.block_cg, self.kernels.stream.repeated, self.coefficients
-        apply, repeatable = application(self.A, self.kernels, self.p, self.ap)
-        self.predict = partial(
-            _predict, self.kernels, apply, self.p, self.ap, self.q, a, self.rank, self.unit
-        )
-        self.sweep = partial(block_cg.block_step, self.correction, self.q, self.p, self.ap, a)
-        if repeatable and block_cg.repeatable(self.width, self.A.dtype):
-            self.predict, self.sweep = repeated(self.predict), repeated(self.sweep)
+        kernels, repeated, a = self.kernels, self.kernels.stream.repeated, self.coefficients
+        apply, repeatable = application(self.A, kernels, self.p, self.ap)
+        predict = partial(_predict, kernels, apply, self.p, self.ap, self.q, a, self.rank, self.unit)
+        sweep = partial(kernels.block_cg.block_step, self.correction, self.q, self.p, self.ap, a)
+        replayed = repeatable and kernels.block_cg.repeatable(self.p.shape[-1], self.A.dtype)
+        return (repeated(predict), repeated(sweep)) if replayed else (predict, sweep)
 
     def _step_by_step(self) -> Vector:
         """The same for any Q, from P and A P. After a replacement Q is orthogonal to the old P only up to
@@ -143,15 +145,15 @@ class _BlockRecurrence:
         achieve: P alpha C minimises the error, the next P is conjugate to this one.
         """
         blas = self.kernels.block_blas
-        inverse = _inverse(host_gram(self.kernels, self.p, self.ap), self.directions, self.unit)
+        inverse = _inverse(host_gram(self.kernels, self.p, self.ap), self.active, self.unit)
         alpha, C = inverse @ host_gram(self.kernels, self.p, self.q), to_host(self.coefficients.c)
         blas.update(self.correction, self.p, to_device_like(alpha @ C, self.p))
         blas.update(self.q, self.ap, to_device_like(-alpha, self.q))
         self.rank, S = orthonormalise(self.kernels, self.q, floor=1.0)
         C = self._narrowed(S) @ C
         self._advance_directions(-inverse @ host_gram(self.kernels, self.ap, self.q))
-        self.coefficients = BlockCoefficients.of(C, self.q)
-        self.predict, self.replaced = None, False
+        self._renew(C)
+        self.replaced = False
         return np.sqrt((C.real**2 + C.imag**2).sum(axis=0))
 
     def _advance_directions(self, beta: Matrix) -> None:
@@ -160,7 +162,7 @@ class _BlockRecurrence:
         self.kernels.block_blas.rotate_add(self.q, self.p, to_device_like(beta, self.q), out)
         if out is not self.p:
             self.p, self.ap = out, array_module(out).empty_like(out)
-        self.directions = self.rank
+        self.active = self.rank
 
     def _narrowed(self, S: Matrix) -> Matrix:
         """S without its zero rows, as far as one of the fixed widths allows; Q likewise."""

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,8 +25,7 @@ from stages.lqcd.dirac.operator import LinearOperator, application
 from stages.lqcd.kernels.cg_coefficients import CGCoefficients, quotient
 from stages.lqcd.kernels.dispatch import Array, Kernels, array_module, to_device_like, to_host
 from stages.lqcd.kernels.reference.stream import Reports
-from stages.lqcd.solvers.krylov import KrylovSolver
-from stages.lqcd.solvers.recurrence import BreakdownError, Recurrence, Vector
+from stages.lqcd.solvers.krylov import BreakdownError, KrylovSolver, Recurrence, Vector
 from stages.lqcd.solvers.solution import Status
 
 
@@ -35,32 +34,67 @@ class BatchedCG(KrylovSolver):
     """Batched CG: the right-hand sides share the operator's links, nothing else.
 
     A right-hand side that has converged is frozen, and leaves the block as soon as one of the fixed widths
-    holds the others (`stages.lqcd.solvers.reliable.WIDTHS`).
+    holds the others (`stages.lqcd.solvers.krylov.WIDTHS`).
     """
 
-    def recurrence(self, A: LinearOperator, kernels: Kernels) -> Recurrence:
-        return _BatchedRecurrence(A, kernels)
+    narrows: ClassVar[bool] = True
+    update_at: ClassVar[float] = 0.1
+
+    def begin(
+        self, A: LinearOperator, kernels: Kernels, residual: Array, target: Vector, directions: Any = None
+    ) -> Recurrence:
+        return _BatchedRecurrence(A, kernels, residual, target, directions)
+
+
+class _Directions(NamedTuple):
+    """p and A p ``[..., width]``, and p^H A p ``[width]``, of columns that go on."""
+
+    p: Array
+    ap: Array
+    pap: Array
 
 
 class _BatchedRecurrence:
     """r, p, A p and y ``[..., width]`` of the inner precision, and the coefficients of each column."""
 
-    narrows, full = True, False
-    update_at = 0.1
+    full = False
+    r2: Vector
+    target2: Vector
+    replaced: bool
 
-    def __init__(self, A: LinearOperator, kernels: Kernels) -> None:
-        self.A, self.kernels = A, kernels
-        self.lag: int = kernels.stream.LAG
-        self.p: Array = None
-        self.coefficients: CGCoefficients
-        self.reports: Reports
-        self.apply: Any = None
-        self.step: Any = None
-        self.replaced = False
+    def __init__(
+        self,
+        A: LinearOperator,
+        kernels: Kernels,
+        residual: Array,
+        target: Vector,
+        directions: _Directions | None,
+    ) -> None:
+        self.kernels, self.lag = kernels, int(kernels.stream.LAG)
+        xp = array_module(residual)
+        self.r = residual.astype(A.dtype, copy=False)
+        self.y = xp.empty_like(self.r)
+        self.coefficients = CGCoefficients.zeros(self.r)
+        if directions is None:
+            self.p, self.ap = xp.zeros_like(self.r), xp.empty_like(self.r)
+        else:
+            self.p, self.ap, self.coefficients.pap[...] = directions
+        self.reports: Reports = kernels.stream.Reports(self.coefficients.numbers[:2])
+        self.apply, repeatable = application(A, kernels, self.p, self.ap, self.coefficients.pap)
+        fields = (self.y, self.p, self.r, self.ap)
+        step = partial(_step, kernels, self.apply, *fields, self.coefficients)
+        self.step = kernels.stream.repeated(step) if repeatable else step
+        self._begin(target, replaced=directions is not None)
 
-    @property
-    def width(self) -> int:
-        return self.r.shape[-1]
+    def replace(self, residual: Array, target: Vector) -> None:
+        self.r[...] = residual
+        self.reports.discard()
+        self._begin(target, replaced=True)
+
+    def directions(self, columns: NDArray[np.intp]) -> _Directions:
+        take = array_module(self.p).take
+        p, ap = take(self.p, columns, axis=-1), take(self.ap, columns, axis=-1)
+        return _Directions(p, ap, take(self.coefficients.pap, columns))
 
     @property
     def correction(self) -> Array:
@@ -70,23 +104,7 @@ class _BatchedRecurrence:
         self.coefficients.alpha[...] = 0
         return self.y
 
-    def replace(self, residual: Array, target: Vector, kept: NDArray[np.intp] | None) -> None:
-        first = self.p is None
-        if first or kept is not None:
-            self._take(residual, kept)
-        else:
-            self.r[...] = residual
-            self.reports.discard()
-        self.y[...] = 0
-        c = self.coefficients
-        c.r2[...] = c.gamma[...] = self.kernels.block_blas.norms2(self.r)
-        c.target2[...] = to_device_like(target**2, self.r)
-        self.r2, self.target2 = to_host(c.r2).copy(), target**2
-        self.replaced = not first
-        if self.replaced:
-            c.beta[...] = self._conjugation()
-
-    def start(self) -> None:
+    def start(self) -> int:
         """Steps 1 to 3. After a replacement alpha and beta are computed from what they have to achieve: the
         new residual, unlike the recurrence's own, is orthogonal to the old direction only up to rounding.
         """
@@ -100,10 +118,11 @@ class _BatchedRecurrence:
             self.replaced = False
         else:
             self.step()
-        self.reports.send(self.reported)
+        self.reports.send(self.coefficients.numbers[:2])
+        return self.r.shape[-1]
 
     def estimate(self) -> Vector:
-        r2, pap = self.reports.receive()[:, : self.width]
+        r2, pap = self.reports.receive()[:, : self.r.shape[-1]]
         active, self.r2 = self.r2 > self.target2, r2
         if (pap <= 0)[active].any():
             raise BreakdownError(Status.INDEFINITE)
@@ -111,25 +130,17 @@ class _BatchedRecurrence:
             raise BreakdownError(Status.NOT_FINITE)
         return np.sqrt(r2)
 
-    def _take(self, residual: Array, kept: NDArray[np.intp] | None) -> None:
-        """Fields and coefficients for this residual; directions of the block's columns `kept`, or zero."""
-        self.apply = self.step = None  # they hold the fields before
-        xp = array_module(residual)
-        self.r = residual.astype(self.A.dtype, copy=False)
-        self.y = xp.empty_like(self.r)
-        coefficients = CGCoefficients.zeros(self.r)
-        if self.p is None or kept is None:
-            self.p, self.ap = xp.zeros_like(self.r), xp.empty_like(self.r)
-        else:
-            self.p, self.ap = xp.take(self.p, kept, axis=-1), xp.take(self.ap, kept, axis=-1)
-            coefficients.pap[...] = xp.take(self.coefficients.pap, kept)
-        self.coefficients = coefficients
-        self.reported = coefficients.numbers[:2]
-        self.reports = self.kernels.stream.Reports(self.reported)
-        self.apply, repeatable = application(self.A, self.kernels, self.p, self.ap, coefficients.pap)
-        fields = (self.y, self.p, self.r, self.ap)
-        step = partial(_step, self.kernels, self.apply, *fields, coefficients)
-        self.step = self.kernels.stream.repeated(step) if repeatable else step
+    def _begin(self, target: Vector, replaced: bool) -> None:
+        """y = 0 and the coefficients that belong to r and p."""
+        self.y[...] = 0
+        c = self.coefficients
+        c.r2[...] = c.gamma[...] = self.kernels.block_blas.norms2(self.r)
+        c.target2[...] = to_device_like(target**2, self.r)
+        self.r2 = to_host(c.r2).copy()
+        self.target2 = target**2
+        self.replaced = replaced
+        if replaced:
+            c.beta[...] = self._conjugation()
 
     def _conjugation(self) -> Array:
         """beta = -(A p)^H r / p^H A p: r + beta p is conjugate to p. Exactly, it is |r|^2 / |r_old|^2."""

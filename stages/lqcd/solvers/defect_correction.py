@@ -8,19 +8,27 @@ section 5.) Each correction begins a new Krylov space: reliable updates (`inner=
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stages.lqcd.dirac.operator import LinearOperator, Solver
-from stages.lqcd.kernels.dispatch import Array, Kernels, array_module, kernels_for, to_device_like
-from stages.lqcd.lattice.errors import InputError
-from stages.lqcd.solvers.krylov import check_system
-from stages.lqcd.solvers.recurrence import Vector
-from stages.lqcd.solvers.reliable import STALLED_CYCLES, Progress, column_norms
-from stages.lqcd.solvers.solution import NotConverged, Solution, Status
+from stages.lqcd.kernels.dispatch import Array, Kernels, to_device_like
+from stages.lqcd.solvers.krylov import (
+    BreakdownError,
+    KrylovSolver,
+    Progress,
+    Recurrence,
+    Vector,
+    column_norms,
+    iterated,
+)
+from stages.lqcd.solvers.solution import Solution, Status
+
+GOES_ON = (Status.CONVERGED, Status.ITERATION_LIMIT, Status.STAGNATED)
+"""Ends of a correction after which another one may help."""
 
 
 @dataclass(frozen=True)
@@ -37,10 +45,7 @@ class DefectCorrection:
     kernels: Kernels | None = None
 
     def __post_init__(self) -> None:
-        if not 0 < self.tolerance < 1:
-            raise InputError(f"tolerance must lie between 0 and 1, got {self.tolerance}")
-        if self.max_iterations < 1:
-            raise InputError(f"max_iterations must be at least 1, got {self.max_iterations}")
+        _ = self._frame
 
     def solve(
         self,
@@ -50,97 +55,57 @@ class DefectCorrection:
         on_failure: str = "raise",
         progress: Progress | None = None,
     ) -> Solution:
-        """The solution of A x = b, as `KrylovSolver.solve`; `extras` counts the corrections."""
-        check_system(A, b, x0, on_failure)
-        refinement = _Refinement(self, A, b, x0, progress)
-        status = refinement.run()
-        solution = refinement.solution(status)
-        if status is not Status.CONVERGED and on_failure == "raise":
-            raise NotConverged(solution, self.tolerance)
-        return solution
+        """The solution of A x = b, as `KrylovSolver.solve`; `replacements` in `extras` counts corrections.
+
+        progress: called for the iterations of a correction when that is done.
+        """
+        return iterated(self._frame, self._begin, A, b, x0, on_failure, progress)
+
+    @property
+    def _frame(self) -> KrylovSolver:
+        return KrylovSolver(self.tolerance, self.max_iterations, "single", self.kernels)
+
+    def _begin(
+        self, A: LinearOperator, kernels: Kernels, residual: Array, target: Vector, directions: Any
+    ) -> Recurrence:
+        return _Corrections(self.solver, A, kernels, residual, target)
 
 
-class _Refinement:
-    """One solve: x, the residual and its norms."""
+class _Corrections:
+    """One correction at a time, whose iterations are handed out when it is done; y is what it gave."""
+
+    lag = 0
 
     def __init__(
-        self,
-        method: DefectCorrection,
-        A: LinearOperator,
-        b: Array,
-        x0: Array | None,
-        progress: Progress | None,
+        self, solver: Solver, A: LinearOperator, kernels: Kernels, residual: Array, target: Vector
     ) -> None:
-        self.method, self.A, self.b, self.progress = method, A, b, progress
-        self.kernels, self.single = method.kernels or kernels_for(b), A.astype(np.complex64)
-        self.started = time.perf_counter()
-        self.source = column_norms(self.kernels, b)
-        self.scale = np.where(self.source > 0, self.source, 1)
-        self.iterations = self.matvecs = self.corrections = 0
-        self.x = array_module(b).zeros_like(b) if x0 is None else x0.copy()
-        self.x[..., np.flatnonzero(self.source == 0)] = 0
-        self._measure()
-        self.history = [self.norms / self.scale]
+        self.solver, self.A, self.kernels = solver, A, kernels
+        self.replace(residual, target)
 
-    def run(self) -> Status:
-        """Correct until every residual is below the tolerance or there is no gain any more."""
-        stalled, best = 0, self.norms
-        target = self.method.tolerance * self.source
-        while np.isfinite(self.norms).all():
-            still_open = self.norms > target
-            if not still_open.any():
-                return Status.CONVERGED
-            if stalled == STALLED_CYCLES:
-                return Status.STAGNATED
-            if self.iterations >= self.method.max_iterations:
-                return Status.ITERATION_LIMIT
-            status = self._correct(still_open)
-            if status not in (Status.CONVERGED, Status.ITERATION_LIMIT, Status.STAGNATED):
-                return status
-            stalled = 0 if (self.norms < 0.5 * best)[still_open].any() else stalled + 1
-            best = np.minimum(best, self.norms)
-        return Status.NOT_FINITE
+    def replace(self, residual: Array, target: Vector) -> None:
+        """Solve for this residual, of which columns that are done count as zero."""
+        norms = column_norms(self.kernels, residual)
+        residual *= to_device_like((norms > target).astype(float), residual)
+        r = residual.astype(self.A.dtype, copy=False)
+        self.solution: Solution = self.solver.solve(self.A, r, on_failure="return")
+        self.norms, self.iteration = norms, 0
 
-    def solution(self, status: Status) -> Solution:
-        return Solution(
-            self.x,
-            status,
-            self.iterations,
-            self.norms / self.scale,
-            np.concatenate([np.atleast_2d(rows) for rows in self.history]),
-            self.matvecs,
-            time.perf_counter() - self.started,
-            {"corrections": self.corrections},
-        )
+    @property
+    def full(self) -> bool:
+        return self.iteration == self.solution.iterations and self.solution.status in GOES_ON
 
-    def _measure(self) -> None:
-        residual = self.A.apply(self.x)
-        self.residual = array_module(residual).subtract(self.b, residual, out=residual)
-        self.norms = column_norms(self.kernels, residual)
-        self.matvecs += self.b.shape[-1]
+    @property
+    def correction(self) -> Array:
+        return self.solution.x
 
-    def _correct(self, still_open: NDArray[np.bool_]) -> Status:
-        """x += y, computed for residuals near one, so that none underflows, and zero for those done."""
-        unit = np.exp2(np.floor(np.log2(np.where(self.norms > 0, self.norms, 1))))
-        self.residual *= to_device_like(still_open / unit, self.residual)
-        single = self.residual.astype(np.complex64)
-        inner = self.method.solver.solve(
-            self.single, single, on_failure="return", progress=self._reporter(self.norms / self.scale)
-        )
-        if inner.status not in (Status.NOT_FINITE, Status.DIVERGED):
-            self.x += inner.x * to_device_like(unit, inner.x)
-        self.corrections += 1
-        self.iterations += inner.iterations
-        self.matvecs += inner.matvecs
-        rows = inner.history[1:] * (self.norms / self.scale)
-        rows[:, ~still_open] = (self.norms / self.scale)[~still_open]
-        self.history.append(rows)
-        self._measure()
-        return inner.status
+    def directions(self, columns: NDArray[np.intp]) -> None:
+        """None are kept."""
 
-    def _reporter(self, size: Vector) -> Progress | None:
-        """Reports of an inner solve in the numbers of the whole one."""
-        progress, before = self.progress, self.iterations
-        if progress is None:
-            return None
-        return lambda iteration, residuals: progress(before + iteration, size * residuals)
+    def start(self) -> int:
+        return self.solution.matvecs if self.iteration == 0 else 0
+
+    def estimate(self) -> Vector:
+        if self.iteration == self.solution.iterations:
+            raise BreakdownError(self.solution.status)
+        self.iteration += 1
+        return self.solution.history[self.iteration] * self.norms

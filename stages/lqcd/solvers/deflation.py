@@ -31,8 +31,7 @@ from stages.lqcd.kernels.cholesky import Matrix
 from stages.lqcd.kernels.dispatch import Array, array_module, kernels_for, to_host
 from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import EVEN, ODD
-from stages.lqcd.solvers.krylov import KrylovSolver
-from stages.lqcd.solvers.reliable import Progress
+from stages.lqcd.solvers.krylov import KrylovSolver, Progress
 from stages.lqcd.solvers.ritz import Ritz, RitzVectors, ritz_pairs
 from stages.lqcd.solvers.solution import Solution
 

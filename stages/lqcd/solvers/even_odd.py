@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from stages.lqcd.dirac.operator import LinearOperator, Solver
 from stages.lqcd.kernels.dispatch import Array, Kernels, array_module, kernels_for, to_host
-from stages.lqcd.solvers.reliable import Progress as Iterations
+from stages.lqcd.solvers.krylov import Progress as Iterations
 from stages.lqcd.solvers.solution import Solution, SolveStatistics, column_blocks
 
 Progress = Callable[[int, int], None]

@@ -14,7 +14,7 @@ y is put together once, at the end. All coefficients stay where the fields are.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,8 +23,7 @@ from stages.lqcd.dirac.operator import LinearOperator
 from stages.lqcd.kernels.cg_coefficients import quotient
 from stages.lqcd.kernels.dispatch import Array, Kernels, array_module, kernels_for, to_device_like, to_host
 from stages.lqcd.lattice.errors import InputError
-from stages.lqcd.solvers.krylov import KrylovSolver
-from stages.lqcd.solvers.recurrence import BreakdownError, Recurrence, Vector
+from stages.lqcd.solvers.krylov import BreakdownError, KrylovSolver, Recurrence, Vector
 from stages.lqcd.solvers.solution import Status
 
 ROUNDING = 8
@@ -50,6 +49,9 @@ class GCR(KrylovSolver):
     restart: int = 10
     preconditioner: Preconditioner | None = None
 
+    narrows: ClassVar[bool] = True
+    update_at: ClassVar[float] = 1e-4
+
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.restart < 1:
@@ -58,8 +60,13 @@ class GCR(KrylovSolver):
     def check_operator(self, A: LinearOperator) -> None:
         """Any operator will do."""
 
-    def recurrence(self, A: LinearOperator, kernels: Kernels) -> Recurrence:
-        return _GCRRecurrence(A, kernels, self.restart, self.preconditioner)
+    def begin(
+        self, A: LinearOperator, kernels: Kernels, residual: Array, target: Vector, directions: Any = None
+    ) -> Recurrence:
+        r = residual.astype(A.dtype, copy=False)
+        target2 = to_device_like(target**2, r)
+        space = GCRSpace(A, kernels, r, self.restart, self.preconditioner, target2)
+        return _GCRRecurrence(space, self.restart, target)
 
 
 def gcr_correction(
@@ -162,45 +169,36 @@ class GCRSpace:
 
 
 class _GCRRecurrence:
-    """GCR between two restarts, in the precision of A."""
+    """GCR between two restarts, in the precision of A; no direction outlives a replacement."""
 
-    narrows = True
-    update_at = 1e-4
     lag = 0
 
-    def __init__(
-        self, A: LinearOperator, kernels: Kernels, restart: int, preconditioner: Preconditioner | None
-    ) -> None:
-        self.A, self.kernels, self.restart, self.preconditioner = A, kernels, restart, preconditioner
-        self.space: GCRSpace | None = None
-
-    @property
-    def width(self) -> int:
-        return self._space.r.shape[-1]
+    def __init__(self, space: GCRSpace, size: int, target: Vector) -> None:
+        self.space, self.size = space, size
+        self.target2, self.r2 = target**2, to_host(space.r2)
 
     @property
     def full(self) -> bool:
-        return self._space.taken == self.restart
+        return self.space.taken == self.size
 
     @property
     def correction(self) -> Array:
-        return self._space.solution()
+        return self.space.solution()
 
-    def replace(self, residual: Array, target: Vector, kept: NDArray[np.intp] | None) -> None:
-        r = residual.astype(self.A.dtype, copy=False)
-        target2 = to_device_like(target**2, r)
-        if self.space is None or kept is not None:
-            self.space = None  # its memory is free before there is another
-            self.space = GCRSpace(self.A, self.kernels, r, self.restart, self.preconditioner, target2)
-        else:
-            self.space.begin(r, target2)
+    def replace(self, residual: Array, target: Vector) -> None:
+        r = residual.astype(self.space.r.dtype, copy=False)
+        self.space.begin(r, to_device_like(target**2, r))
         self.target2, self.r2 = target**2, to_host(self.space.r2)
 
-    def start(self) -> None:
-        self._space.step()
+    def directions(self, columns: NDArray[np.intp]) -> None:
+        """None are kept."""
+
+    def start(self) -> int:
+        self.space.step()
+        return self.space.r.shape[-1]
 
     def estimate(self) -> Vector:
-        r2, before = to_host(self._space.r2), self.r2
+        r2, before = to_host(self.space.r2), self.r2
         if not np.isfinite(r2).all():
             raise BreakdownError(Status.NOT_FINITE)
         still_open = r2 > self.target2
@@ -208,7 +206,3 @@ class _GCRRecurrence:
             raise BreakdownError(Status.BREAKDOWN)
         self.r2 = r2
         return np.sqrt(r2)
-
-    @property
-    def _space(self) -> Any:
-        return self.space

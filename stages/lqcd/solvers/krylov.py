@@ -1,19 +1,107 @@
-"""What the Krylov solvers share: configuration, checks of the system, the `Solution` at the end."""
+"""The frame of the Krylov solvers: an inner recurrence for a correction, an outer true residual.
+
+The recurrence (CG, BiCGstab, GCR, ...) works on A y = r, possibly in lower precision:
+
+    1  r = b - A x                 in the precision of b; done where |r| <= tolerance |b| for all columns
+    2  hand r to the recurrence    which starts again at y = 0 and keeps its search directions
+    3  iterate                     until the estimates are below the tolerance, or r is to be replaced
+    4  x += y, and 1 again
+
+("reliable updates"; Sleijpen and van der Vorst, Computing 56 (1996) 141.) In one precision step 3 ends when
+the recurrence believes to have converged; with a single-precision recurrence, and in a deflated solve, also
+when the residual of any right-hand side has fallen by the method's `update_at` since the last time. True
+residuals alone finish a solve.
+
+A deflated solve corrects x by what a subspace says of the true residual, at the start and at replacements:
+x += V (V^H A V)^-1 V^H (b - A x). Low modes that rounding or inexact vectors have let grow are gone again,
+also in double precision, where vectors stored in single would otherwise help only at the beginning.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from stages.lqcd.dirac.operator import LinearOperator
-from stages.lqcd.kernels.dispatch import Array, Kernels, kernels_for
+from stages.lqcd.kernels.dispatch import Array, Kernels, array_module, kernels_for, to_device_like, to_host
 from stages.lqcd.lattice.errors import InputError
-from stages.lqcd.solvers.recurrence import Recurrence
-from stages.lqcd.solvers.reliable import Deflate, Progress, ReliableIteration
 from stages.lqcd.solvers.solution import NotConverged, Solution, Status
+
+WIDTHS = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64)
+"""Widths that a block shrinks to: few, because kernels are compiled for each."""
+
+SAFETY = 0.999
+"""The recurrence aims at this part of the tolerance, so that rounding alone does not cost another cycle."""
+
+STALLED_CYCLES = 3
+"""So many cycles in a row whose true residuals neither follow the estimates nor halve are the end."""
+
+DIVERGED_AT = 1e6
+"""Growth of an estimated residual over that at the start and that of x = 0 which ends a solve."""
+
+DEFLATE_AT = 1e-2
+"""Fall of a true residual after which the block is deflated again. At each replacement would double the
+products with the vectors and save no iteration; with vectors in half precision batched CG needs up to 1.3
+times the iterations at 1e-3, and up to 2.7 times at 1e-4.
+"""
+
+Vector = NDArray[np.float64]
+"""A number of each right-hand side, ``[N]``."""
+
+Progress = Callable[[int, Vector], None]
+"""Called after each iteration with its number and the estimated relative residuals ``[N]``."""
+
+Deflate = Callable[[Array], Array]
+"""An approximate y of A y = r for a block of residuals r, exact in a subspace."""
+
+
+class BreakdownError(Exception):
+    """Raised by a recurrence that cannot go on."""
+
+    def __init__(self, status: Status) -> None:
+        super().__init__(status.value)
+        self.status = status
+
+
+class Recurrence(Protocol):
+    """A Krylov method for the correction y of A y = r, for a block of columns, made with its residual."""
+
+    lag: int
+    """Iterations to start ahead of the estimate that is asked for: 0, or 1 to keep a device busy."""
+
+    @property
+    def full(self) -> bool:
+        """Whether the next iteration needs a replacement first: there is no room for another direction."""
+
+    @property
+    def correction(self) -> Array:
+        """y, ``[..., width]``, of the inner precision; asked for at the end of a cycle."""
+
+    def replace(self, residual: Array, target: Vector) -> None:
+        """Start again from y = 0 with this true residual of the same columns, keeping the search directions.
+
+        residual: ``[..., width]``, may be overwritten. target: norms to reach.
+        """
+
+    def directions(self, columns: NDArray[np.intp]) -> Any:
+        """The search directions of these columns of the block, for the recurrence that takes over."""
+
+    def start(self) -> int:
+        """Begin an iteration; on a device it returns before that is done. Returns products with A, columns
+        counted.
+        """
+
+    def estimate(self) -> Vector:
+        """Residual norms ``[width]`` of the oldest iteration not yet asked for. Raises BreakdownError."""
+
+
+Begin = Callable[[LinearOperator, Kernels, Array, Vector, Any], Recurrence]
+"""`KrylovSolver.begin`."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +120,12 @@ class KrylovSolver:
     kernels: Kernels | None = None
     delta: float | None = None
 
+    narrows: ClassVar[bool] = False
+    """Whether converged columns are to be taken out as soon as a narrower block holds the others."""
+
+    update_at: ClassVar[float] = 0.0
+    """Fall of a residual that asks for its next replacement in single precision and in deflated solves."""
+
     def __post_init__(self) -> None:
         if not 0 < self.tolerance < 1:
             raise InputError(f"tolerance must lie between 0 and 1, got {self.tolerance}")
@@ -39,7 +133,6 @@ class KrylovSolver:
             raise InputError(f"max_iterations must be at least 1, got {self.max_iterations}")
         if self.inner not in (None, "single"):
             raise InputError(f"inner must be 'single', or None for the precision of b; got {self.inner!r}")
-
         if self.delta is not None and not 0 < self.delta < 1:
             raise InputError(f"delta must lie between 0 and 1, got {self.delta}")
 
@@ -52,8 +145,14 @@ class KrylovSolver:
                 "BiCGstab or GCR"
             )
 
-    def recurrence(self, A: LinearOperator, kernels: Kernels) -> Recurrence:
-        """The method itself, on an operator of the inner precision."""
+    def begin(
+        self, A: LinearOperator, kernels: Kernels, residual: Array, target: Vector, directions: Any = None
+    ) -> Recurrence:
+        """The method itself, on an operator of the inner precision, from y = 0.
+
+        residual: true ones ``[..., width]``, may be overwritten. target: norms to reach. directions: of a
+        recurrence before, which held more columns.
+        """
         raise NotImplementedError
 
     def solve(
@@ -67,19 +166,18 @@ class KrylovSolver:
     ) -> Solution:
         """The solution of A x = b for all right-hand sides: b is ``[*A.shape, N]`` in the dtype of A.
 
-        x0: first guess, zero by default. on_failure: 'raise' NotConverged, or 'return' what there is, with
-        its status. deflate: an approximate y of A y = r for low modes, of the true residual r at the start
-        and after each replacement (`stages.lqcd.solvers.deflation`). Right-hand sides may be zero (giving
-        zero) or linearly dependent. Raises InputError if the method cannot take A or if b or x0 does not fit
-        it.
+        x0: first guess, zero by default. on_failure: 'raise' NotConverged, or 'return' the best x, with its
+        status. deflate: an approximate y of A y = r for low modes, of the true residual r at the start and
+        after each replacement (`stages.lqcd.solvers.deflation`). Right-hand sides may be zero (giving zero)
+        or linearly dependent. Raises InputError if the method cannot take A or if b or x0 does not fit it.
         """
         self.check_operator(A)
-        return iterated(self, self.recurrence, A, b, x0, on_failure, progress, deflate)
+        return iterated(self, self.begin, A, b, x0, on_failure, progress, deflate)
 
 
 def iterated(
     solver: KrylovSolver,
-    method: Callable[[LinearOperator, Kernels], Recurrence],
+    begin: Begin,
     A: LinearOperator,
     b: Array,
     x0: Array | None = None,
@@ -88,47 +186,256 @@ def iterated(
     deflate: Deflate | None = None,
 ) -> Solution:
     """The solution of A x = b by a recurrence, with the tolerance, limits and precisions of a solver."""
-    check_system(A, b, x0, on_failure)
-    started = time.perf_counter()
-    kernels = solver.kernels or kernels_for(b)
-    iteration = ReliableIteration(
-        A,
-        b,
-        x0,
-        kernels=kernels,
-        tolerance=solver.tolerance,
-        max_iterations=solver.max_iterations,
-        progress=progress,
-        deflate=deflate,
-    )
-    inner = A.astype(np.complex64) if solver.inner == "single" else A
-    recurrence = method(inner, kernels)
-    often = inner.dtype != A.dtype or deflate is not None
-    status = iteration.run(recurrence, (solver.delta or recurrence.update_at) if often else 0.0)
-    solution = _solution(iteration, status, time.perf_counter() - started)
-    if status is not Status.CONVERGED and on_failure == "raise":
-        raise NotConverged(solution, solver.tolerance)
-    return solution
-
-
-def _solution(iteration: ReliableIteration, status: Status, seconds: float) -> Solution:
-    return Solution(
-        iteration.x,
-        status,
-        iteration.iterations,
-        iteration.relative(iteration.norms),
-        np.stack(iteration.history),
-        iteration.matvecs,
-        seconds,
-        {"replacements": iteration.replacements, "deflations": iteration.deflations},
-    )
-
-
-def check_system(A: LinearOperator, b: Array, x0: Array | None, on_failure: str) -> None:
-    """Raise InputError unless b, x0 are ``[*A.shape, N]`` of the dtype of A, and on_failure a choice."""
     if b.shape[:-1] != A.shape or b.dtype != A.dtype:
         raise InputError(f"b must be {A.dtype} {(*A.shape, 'N')} like the operator, got {b.dtype} {b.shape}")
     if x0 is not None and (x0.shape != b.shape or x0.dtype != b.dtype):
         raise InputError(f"x0 must be {b.dtype} {b.shape} like b, got {x0.dtype} {x0.shape}")
     if on_failure not in ("raise", "return"):
         raise InputError(f"on_failure must be 'raise' or 'return', got {on_failure!r}")
+    started = time.perf_counter()
+    iteration = _ReliableIteration(solver, A, b, x0, progress, deflate)
+    status = iteration.run(begin)
+    solution = iteration.solution(status, time.perf_counter() - started)
+    if status is not Status.CONVERGED and on_failure == "raise":
+        raise NotConverged(solution, solver.tolerance)
+    return solution
+
+
+def next_width(needed: int, width: int) -> int:
+    """The narrowest of `WIDTHS` and `width` that holds `needed` columns."""
+    return min(w for w in (*WIDTHS, width) if w >= needed)
+
+
+def column_norms(kernels: Kernels, field: Array) -> Vector:
+    """|field| of each right-hand side, float64 ``[N]`` on the host."""
+    return np.sqrt(to_host(kernels.block_blas.norms2(field)))
+
+
+class _ReliableIteration:
+    """One solve: x, the true residual norms of all right-hand sides, and the columns that are being iterated.
+
+    residual: of those columns; there is none while a recurrence or a deflation has it (`_hand_over`).
+    """
+
+    def __init__(
+        self,
+        solver: KrylovSolver,
+        A: LinearOperator,
+        b: Array,
+        x0: Array | None,
+        progress: Progress | None,
+        deflate: Deflate | None,
+    ) -> None:
+        self.solver, self.A, self.b, self.progress, self.deflate = solver, A, b, progress, deflate
+        self.kernels = solver.kernels or kernels_for(b)
+        self.source = column_norms(self.kernels, b)
+        self.scale = np.where(self.source > 0, self.source, 1)
+        self.target = solver.tolerance * self.source
+        self.unit = np.ones_like(self.source)
+        self.norms = self.source.copy()
+        self.deflated = np.full_like(self.source, np.inf)  # norms after the last deflation
+        self.iterations = self.matvecs = self.replacements = self.deflations = 0
+        self.columns = np.arange(b.shape[-1])
+        self._start(x0)
+        self._deflate()
+        self.largest = np.maximum(self.norms, self.source)
+        self.history = [self.relative(self.norms)]
+
+    def run(self, begin: Begin) -> Status:
+        """Iterate to the end; x, norms, history and counts are then final."""
+        A = self.A.astype(np.complex64) if self.solver.inner == "single" else self.A
+        often = A.dtype != self.A.dtype or self.deflate is not None
+        delta = (self.solver.delta or self.solver.update_at) if often else 0.0
+        recurrence: Recurrence | None = None
+        stalled, best, narrowed = 0, self.norms.copy(), self._narrow()
+        while np.isfinite(self.norms).all():
+            if not self.open.any():
+                return Status.CONVERGED
+            if stalled == STALLED_CYCLES:
+                return Status.STAGNATED
+            if self.iterations >= self.solver.max_iterations:
+                return Status.ITERATION_LIMIT
+            still_open = self.open
+            try:
+                if recurrence is None:
+                    recurrence = begin(A, self.kernels, *self._scaled(), None)
+                elif narrowed is None:
+                    recurrence.replace(*self._scaled())
+                else:
+                    directions = recurrence.directions(narrowed)
+                    recurrence = None  # its fields are free before there are others
+                    recurrence = begin(A, self.kernels, *self._scaled(), directions)
+                    del directions
+                estimate = self._cycle(recurrence, delta)
+            except BreakdownError as breakdown:
+                return self._break_off(recurrence, breakdown.status)
+            self._absorb(recurrence.correction)
+            stalled = 0 if self._gained(best, still_open) or self._follows(estimate) else stalled + 1
+            best = np.minimum(best, self.norms)
+            self._deflate(estimate)
+            narrowed = self._narrow()
+        return Status.NOT_FINITE
+
+    def solution(self, status: Status, seconds: float) -> Solution:
+        """What the solve gives back."""
+        return Solution(
+            self.x,
+            status,
+            self.iterations,
+            self.relative(self.norms),
+            np.stack(self.history),
+            self.matvecs,
+            seconds,
+            {"replacements": self.replacements, "deflations": self.deflations},
+        )
+
+    def relative(self, norms: Vector) -> Vector:
+        """Norms ``[N]`` relative to those of b; where b is zero as they are."""
+        with np.errstate(invalid="ignore"):  # infinite right-hand sides: reported as NOT_FINITE
+            return norms / self.scale
+
+    @property
+    def open(self) -> NDArray[np.bool_]:
+        """Right-hand sides whose true residual misses the tolerance, bool ``[N]``."""
+        return ~(self.norms <= self.target)
+
+    def _start(self, x0: Array | None) -> None:
+        if x0 is None:
+            self.x = array_module(self.b).zeros_like(self.b)
+            self.residual = self.b.copy()
+            return
+        self.x = x0.copy()
+        self.x[..., np.flatnonzero(self.source == 0)] = 0
+        self._measure()
+
+    def _measure(self) -> None:
+        """Step 1: the true residual b - A x of the block's columns, and its norms."""
+        residual = self.A.apply(self._block_of(self.x))
+        array_module(residual).subtract(self._block_of(self.b), residual, out=residual)
+        self.residual = residual
+        self.norms[self.columns] = column_norms(self.kernels, residual)
+        self.matvecs += self.columns.size
+
+    def _hand_over(self) -> Array:
+        residual = self.residual
+        del self.residual
+        return residual
+
+    def _scaled(self) -> tuple[Array, Vector]:
+        """Step 2: the true residual, each column times a power of two that brings its norm near one, because
+        squares of small residuals would underflow in single precision; and the norms to reach.
+        """
+        residual = self._hand_over()
+        self.unit = self._units()
+        residual *= to_device_like(1 / self.unit, residual)
+        return residual, SAFETY * self.target[self.columns] / self.unit
+
+    def _cycle(self, recurrence: Recurrence, delta: float) -> Vector:
+        """Step 3: iterate until the residual wants replacing; the estimated norms of the block's columns.
+
+        Iterations that are under way then count like any other, unless every column has converged: they
+        change nothing any more.
+        """
+        ceiling = self.norms[self.columns]
+        target = self.target[self.columns]
+        under_way, ending = 0, False
+        while under_way or not ending:
+            limit = min(1 + recurrence.lag, self.solver.max_iterations - self.iterations)
+            while under_way < limit and not ending:
+                self.matvecs += recurrence.start()
+                under_way += 1
+            estimate = recurrence.estimate() * self.unit
+            under_way -= 1
+            self._record(estimate)
+            ceiling = np.maximum(ceiling, estimate)
+            if (estimate > DIVERGED_AT * self.largest[self.columns]).any():
+                raise BreakdownError(Status.DIVERGED)
+            still_open = estimate > SAFETY * target
+            count = int(still_open.sum())
+            if count == 0:
+                break
+            ending |= (
+                self.iterations >= self.solver.max_iterations
+                or recurrence.full
+                or (self.solver.narrows and next_width(count, target.size) < target.size)
+                or bool((still_open & (estimate < delta * ceiling)).any())
+            )
+        return estimate
+
+    def _record(self, estimate: Vector) -> None:
+        self.iterations += 1
+        row = self.history[-1].copy()
+        row[self.columns] = estimate / self.scale[self.columns]
+        self.history.append(row)
+        if self.progress is not None:
+            self.progress(self.iterations, row)
+
+    def _absorb(self, correction: Array) -> None:
+        """Step 4: x += y, in the units of x, then the true residual."""
+        self._add(correction * to_device_like(self.unit, correction))
+        self.replacements += 1
+        self._measure()
+
+    def _break_off(self, recurrence: Recurrence | None, status: Status) -> Status:
+        if recurrence is not None and status not in (Status.NOT_FINITE, Status.DIVERGED):
+            self._absorb(recurrence.correction)
+        return status if self.open.any() else Status.CONVERGED
+
+    def _deflate(self, estimate: Vector | None = None) -> None:
+        """Correct the block in the subspace where a column is due; then the true residual again.
+
+        Due are columns that have fallen by `DEFLATE_AT` since the last time, and those whose residual is not
+        what the recurrence believed. Columns that are done are left alone: inexact vectors may raise them.
+        """
+        if self.deflate is None or not np.isfinite(self.norms).all():
+            return
+        norms, still_open, unit = self.norms[self.columns], self.open[self.columns], self._units()
+        due = norms < DEFLATE_AT * self.deflated[self.columns]
+        if estimate is not None:
+            due |= norms > 2 * estimate
+        if not (due & still_open).any():
+            return
+        residual = self._hand_over()
+        residual *= to_device_like(still_open / unit, residual)
+        correction = self.deflate(residual)
+        self._add(correction * to_device_like(unit.astype(correction.real.dtype), correction))
+        del residual, correction
+        self.deflations += 1
+        self._measure()
+        self.deflated[self.columns] = self.norms[self.columns]
+
+    def _narrow(self) -> NDArray[np.intp] | None:
+        """Leave converged columns out if a narrower block holds the others; positions of those that stay."""
+        unfinished = self.open[self.columns]
+        width = next_width(int(unfinished.sum()), self.columns.size)
+        if not self.solver.narrows or width == self.columns.size:
+            return None
+        staying = np.sort(np.argsort(~unfinished, kind="stable")[:width])
+        self.columns = self.columns[staying]
+        self.residual = array_module(self.residual).take(self.residual, staying, axis=-1)
+        return staying
+
+    def _gained(self, best: Vector, still_open: NDArray[np.bool_]) -> bool:
+        """Whether a right-hand side was finished or has halved its best residual."""
+        return bool((still_open & (~self.open | (self.norms < 0.5 * best))).any())
+
+    def _follows(self, estimate: Vector) -> bool:
+        """Whether true residuals that miss the tolerance are what the recurrence believed, or twice that."""
+        missed = self.open[self.columns]
+        return bool((self.norms[self.columns] < 2 * estimate)[missed].all())
+
+    def _units(self) -> Vector:
+        """Powers of two that bring the norms of the block's columns near one."""
+        norms = self.norms[self.columns]
+        return np.exp2(np.floor(np.log2(np.where(norms > 0, norms, 1))))
+
+    def _block_of(self, field: Array) -> Array:
+        whole = self.columns.size == field.shape[-1]
+        return field if whole else array_module(field).take(field, self.columns, axis=-1)
+
+    def _add(self, correction: Array) -> None:
+        """x += correction in the block's columns."""
+        if self.columns.size == self.source.size:
+            self.x += correction
+        else:
+            self.x[..., self.columns] += correction

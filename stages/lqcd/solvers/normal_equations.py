@@ -8,16 +8,16 @@ and a better ratio.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stages.lqcd.dirac.operator import LinearOperator, Product
 from stages.lqcd.kernels.dispatch import Array, Kernels
-from stages.lqcd.solvers.krylov import KrylovSolver, iterated
-from stages.lqcd.solvers.recurrence import Recurrence, Vector
-from stages.lqcd.solvers.reliable import Progress, column_norms
+from stages.lqcd.solvers.krylov import KrylovSolver, Progress, Recurrence, Vector, column_norms, iterated
 from stages.lqcd.solvers.solution import Solution
 
 
@@ -43,40 +43,59 @@ class NormalEquations:
 
         `matvecs` leaves out the product with the adjoint at each replacement.
         """
-        return iterated(self.solver, self._recurrence, A, b, x0, on_failure, progress)
+        return iterated(self.solver, self._begin, A, b, x0, on_failure, progress)
 
-    def _recurrence(self, A: LinearOperator, kernels: Kernels) -> Recurrence:
-        return _NormalRecurrence(A, kernels, self.solver.recurrence(Product(A.adjoint, A), kernels))
+    def _begin(
+        self, A: LinearOperator, kernels: Kernels, residual: Array, target: Vector, directions: Any
+    ) -> Recurrence:
+        adjoint, normal = A.adjoint, Product(A.adjoint, A)
+
+        def begin(residual: Array, target: Vector) -> Recurrence:
+            return self.solver.begin(normal, kernels, residual, target, directions)
+
+        return _NormalRecurrence(adjoint, kernels, begin, residual, target)
 
 
 class _NormalRecurrence:
-    """A recurrence on A^H A y = A^H r that speaks of the norms of r."""
+    """A recurrence on A^H A y = A^H r that speaks of the norms of r; ratio: of those to |A^H r|."""
 
     full = False
 
-    def __init__(self, A: LinearOperator, kernels: Kernels, normal: Recurrence) -> None:
-        self.adjoint, self.kernels, self.normal = A.adjoint, kernels, normal
-        self.narrows, self.update_at, self.lag = normal.narrows, normal.update_at, normal.lag
-        self.ratio: Vector = np.ones(0)
-
-    @property
-    def width(self) -> int:
-        """Twice the columns: the normal operator has two products."""
-        return 2 * self.normal.width
+    def __init__(
+        self,
+        adjoint: LinearOperator,
+        kernels: Kernels,
+        begin: Callable[[Array, Vector], Recurrence],
+        residual: Array,
+        target: Vector,
+    ) -> None:
+        self.adjoint, self.kernels = adjoint, kernels
+        normal_residual, self.ratio = self._transformed(residual)
+        self.normal = begin(normal_residual, target / self.ratio)
+        self.lag = self.normal.lag
 
     @property
     def correction(self) -> Array:
         return self.normal.correction
 
-    def replace(self, residual: Array, target: Vector, kept: NDArray[np.intp] | None) -> None:
-        r = residual.astype(self.adjoint.dtype, copy=False)
-        normal_residual = self.adjoint.apply(r)
-        norms, normal_norms = column_norms(self.kernels, r), column_norms(self.kernels, normal_residual)
-        self.ratio = np.divide(norms, normal_norms, out=np.ones_like(norms), where=normal_norms > 0)
-        self.normal.replace(normal_residual, target / self.ratio, kept)
+    def replace(self, residual: Array, target: Vector) -> None:
+        normal_residual, self.ratio = self._transformed(residual)
+        self.normal.replace(normal_residual, target / self.ratio)
 
-    def start(self) -> None:
-        self.normal.start()
+    def directions(self, columns: NDArray[np.intp]) -> Any:
+        return self.normal.directions(columns)
+
+    def start(self) -> int:
+        """Twice the products of the recurrence: the normal operator has two."""
+        return 2 * self.normal.start()
 
     def estimate(self) -> Vector:
         return self.ratio * self.normal.estimate()
+
+    def _transformed(self, residual: Array) -> tuple[Array, Vector]:
+        r = residual.astype(self.adjoint.dtype, copy=False)
+        normal_residual = self.adjoint.apply(r)
+        norms, normal_norms = column_norms(self.kernels, r), column_norms(self.kernels, normal_residual)
+        return normal_residual, np.divide(
+            norms, normal_norms, out=np.ones_like(norms), where=normal_norms > 0
+        )

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from stages.lqcd.kernels.cholesky import Matrix, cholesky
 from stages.lqcd.kernels.dispatch import Array, Kernels, to_device_like, to_host
-from stages.lqcd.solvers.recurrence import BreakdownError
+from stages.lqcd.solvers.krylov import BreakdownError
 from stages.lqcd.solvers.solution import Status
 
 PASSES = 5

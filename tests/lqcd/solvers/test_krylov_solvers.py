@@ -11,7 +11,7 @@ from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.solvers.block_cgrq import BlockCGrQ
 from stages.lqcd.solvers.cg import BatchedCG
 from stages.lqcd.solvers.inverse import inverse
-from stages.lqcd.solvers.reliable import WIDTHS
+from stages.lqcd.solvers.krylov import WIDTHS
 from stages.lqcd.solvers.solution import Status
 
 SOLVERS = {

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from stages.lqcd.kernels import cpu, reference
+from stages.lqcd.solvers.krylov import BreakdownError
 from stages.lqcd.solvers.orthonormal import orthonormalise
-from stages.lqcd.solvers.recurrence import BreakdownError
 from stages.lqcd.solvers.solution import Status
 
 ROWS = 200
