@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from tiny_project import CommandLine
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "extending.md").read_text()
@@ -80,3 +82,41 @@ def test_stages_wired_by_hand(package: Path) -> None:
     np.testing.assert_allclose(names["average"].error, loops.std("config", ddof=1) / np.sqrt(3), rtol=1e-12)
     cost = names["loop"].cost
     assert cost.memory == 5.5 * 128 * 144 and cost.stored > 0
+
+
+@pytest.fixture
+def installed(package: Path) -> Path:
+    """The same with what installing it leaves behind: the metadata of its entry points."""
+    project = tomllib.loads((package / "pyproject.toml").read_text())["project"]
+    metadata = package / f"{project['name']}-{project['version']}.dist-info"
+    metadata.mkdir()
+    groups = {group: entries.items() for group, entries in project["entry-points"].items()}
+    lines = [
+        f"[{group}]\n" + "".join(f"{k} = {v}\n" for k, v in entries) for group, entries in groups.items()
+    ]
+    (metadata / "entry_points.txt").write_text("\n".join(lines))
+    (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: 1\n")
+    return package
+
+
+def test_a_workflow_of_another_package(installed: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    quarkline = CommandLine(capsys)
+    planned = quarkline("plan", "polyakov.yaml", "--json")
+    assert planned.code == 0 and '"polyakov_loop"' in planned.out
+    answer = quarkline("run", "polyakov.yaml")
+    assert answer.code == 0, answer.err
+    page = (installed / "report-loops" / "index.html").read_text()
+    assert "<h2>Polyakov loop</h2>" in page and "<h2>Gauge configurations</h2>" in page
+    assert quarkline("export", "polyakov.yaml", "--format", "hdf5").code == 0
+    assert (installed / "report-loops" / "mean_loop.h5").exists()
+    text = (installed / "polyakov.yaml").read_text()
+    (installed / "wrong.yaml").write_text(text.replace("direction: 3", "direction: 4"))
+    wrong = quarkline("run", "wrong.yaml")
+    assert wrong.code == 2 and "`direction` (line 5) is 4, expected at most 3" in wrong.err
+    (installed / "wrong.yaml").write_text("workflow: polyakow\n")
+    assert "did you mean `polyakov`?" in quarkline("run", "wrong.yaml").err
+
+
+@pytest.mark.parametrize(("file", "text"), EXCERPTS)
+def test_excerpts_stand_in_the_code(file: str, text: str) -> None:
+    assert text in (ROOT / file).read_text()

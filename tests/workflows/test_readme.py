@@ -10,10 +10,6 @@ import pytest
 from ruamel.yaml import YAML
 from tiny_project import TINY
 
-from stages.ensemble.configuration import file_configuration
-from stages.lqcd.gauge.heatbath import thermalised
-from stages.lqcd.lattice.formats import write_ildg
-from stages.lqcd.lattice.geometry import Lattice
 from workflows.g2_disconnected.schema import G2Parameters
 from workflows.laph_mesons.schema import LaphParameters
 from workflows.mesons.schema import MesonParameters
@@ -49,17 +45,6 @@ def test_stages_as_functions() -> None:
     names = execute(PYTHON[1])
     assert names["loops"].current.shape == (2, 1, 4, 8)
     assert all(number > 0 for number in names["at"].statistics["iterations"])
-
-
-def test_new_stage_and_workflow(tmp_path: Path) -> None:
-    lattice = Lattice((4, 4, 4, 4))
-    path = tmp_path / "a.ildg"
-    write_ildg(path, thermalised(lattice, 6.0, 5, "a", 1, 0), lattice, 64)
-    names = execute(PYTHON[2])
-    workflow = execute(PYTHON[3], **names, file_configuration=file_configuration, paths={"a": path})[
-        "workflow"
-    ]
-    assert workflow.nodes["polyakov_loop"].over == {"config": ("a",)}
 
 
 def test_section_on_low_modes(tmp_path: Path) -> None:

@@ -120,9 +120,9 @@ class Nodes(ABC, Generic[Parameters]):
     def build(self) -> None:
         """Add all nodes of the campaign."""
 
-    @abstractmethod
     def trials(self, parameters: Parameters) -> None:
         """Add what measures solvers on the first configuration; parameters: those that leave the choice."""
+        raise NotImplementedError
 
     @cached_property
     def configuration(self) -> Node:
