@@ -72,7 +72,7 @@ packed = hisq_dslash.pack(np.ones((128, 16, 3, 3), np.complex64), lattice, 0)
 y = hisq_dslash.hisq_dslash(packed, x, np.empty_like(x))
 results = gauge, links.fat, links.long, links.smeared, y, block_blas.gram(x, y)
 kernels = hisq_dslash._kernel(2, 4, 16, False), block_blas._gram_kernel(2, 2, 4)
-print(sum(sum(kernel.stats.cache_misses.values()) for kernel in kernels))
+print(sum(sum(kernel.share.stats.cache_misses.values()) for kernel in kernels))
 print(*(hashlib.sha256(np.ascontiguousarray(result)).hexdigest() for result in results))
 """
 
@@ -98,7 +98,7 @@ def test_a_second_process_compiles_nothing_and_has_the_same_bits(tmp_path):
 
 COMPILE_ONE = """
 from stages.lqcd.kernels.cpu import block_blas
-print(sum(block_blas._gram_kernel(2, 2, 4).stats.cache_misses.values()))
+print(sum(block_blas._gram_kernel(2, 2, 4).share.stats.cache_misses.values()))
 """
 
 

@@ -25,7 +25,7 @@ def restrict(packed: PackedVectors, x: NDArray, out: NDArray) -> NDArray:
     """
     check_transfer(packed, x, out)
     kernel = _restriction(packed.components, packed.vector_count, x.shape[2], x.itemsize // 2)
-    kernel(packed.vectors.ctypes.data, packed.vectors.strides[:2], packed.sites, _reals(x), _reals(out))
+    kernel(packed.vectors.ctypes.data, *packed.vectors.strides[:2], packed.sites, _reals(x), _reals(out))
     return out
 
 
@@ -36,7 +36,7 @@ def add_prolonged(packed: PackedVectors, coarse: NDArray, out: NDArray) -> NDArr
     """
     check_transfer(packed, out, coarse)
     kernel = _prolongation(packed.components, packed.vector_count, out.shape[2], out.itemsize // 2)
-    kernel(packed.vectors.ctypes.data, packed.vectors.strides[:2], packed.sites, _reals(coarse), _reals(out))
+    kernel(packed.vectors.ctypes.data, *packed.vectors.strides[:2], packed.sites, _reals(coarse), _reals(out))
     return out
 
 
@@ -50,12 +50,21 @@ def _restriction(n: int, vectors: int, rhs: int, itemsize: int) -> Callable[...,
     element = 2 * itemsize
     pitch, row = rhs * element, vectors * element
 
-    def restrict(start: int, strides: tuple, sites: NDArray, x: NDArray, out: NDArray) -> None:
-        aggregates, count = sites.shape
+    def restrict(
+        low: int,
+        high: int,
+        start: int,
+        aggregate_bytes: int,
+        chirality_bytes: int,
+        sites: NDArray,
+        x: NDArray,
+        out: NDArray,
+    ) -> None:
+        count = sites.shape[1]
         result = out.ctypes.data
         zeros = np.zeros(2 * rhs, x.dtype)
         nothing = zeros.ctypes.data
-        for task in prange(2 * aggregates):
+        for task in prange(low, high):
             aggregate, chirality = task // 2, task % 2
             rows = np.empty((count, n, 2 * rhs), x.dtype)
             for place in range(count):
@@ -63,14 +72,15 @@ def _restriction(n: int, vectors: int, rhs: int, itemsize: int) -> Callable[...,
                 for i in range(n):
                     for lane in range(2 * rhs):
                         rows[place, i, lane] = x[here, chirality * n + i, lane]
-            left = start + aggregate * strides[0] + chirality * strides[1]
+            left = start + aggregate * aggregate_bytes + chirality * chirality_bytes
             matrix_product(
                 left, rows.ctypes.data, nothing, 0, result + task * vectors * pitch, rows.shape[0] * n,
                 itemsize, vectors, rhs, element, row, pitch, 1,
             )  # fmt: skip
             rows[0, 0, 0] = zeros[0]  # keeps both arrays alive until here: only their addresses were used
 
-    return compiled(restrict, f"restrict_{n}_{vectors}_{rhs}_{8 * itemsize}", _signature(itemsize))
+    name = f"restrict_{n}_{vectors}_{rhs}_{8 * itemsize}"
+    return compiled(restrict, name, _signature(itemsize), _tasks)
 
 
 @cache
@@ -79,12 +89,21 @@ def _prolongation(n: int, vectors: int, rhs: int, itemsize: int) -> Callable[...
     element = 2 * itemsize
     pitch, row = rhs * element, vectors * element
 
-    def prolong(start: int, strides: tuple, sites: NDArray, coarse: NDArray, out: NDArray) -> None:
-        aggregates, count = sites.shape
+    def prolong(
+        low: int,
+        high: int,
+        start: int,
+        aggregate_bytes: int,
+        chirality_bytes: int,
+        sites: NDArray,
+        coarse: NDArray,
+        out: NDArray,
+    ) -> None:
+        count = sites.shape[1]
         source, field = coarse.ctypes.data, out.ctypes.data
-        for task in prange(2 * aggregates):
+        for task in prange(low, high):
             aggregate, chirality = task // 2, task % 2
-            left = start + aggregate * strides[0] + chirality * strides[1]
+            left = start + aggregate * aggregate_bytes + chirality * chirality_bytes
             right = source + task * vectors * pitch
             for place in range(count):
                 result = field + (2 * sites[aggregate, place] + chirality) * n * pitch
@@ -93,14 +112,18 @@ def _prolongation(n: int, vectors: int, rhs: int, itemsize: int) -> Callable[...
                     itemsize, n, rhs, row, element, pitch, 0,
                 )  # fmt: skip
 
-    return compiled(prolong, f"prolong_{n}_{vectors}_{rhs}_{8 * itemsize}", _signature(itemsize))
+    name = f"prolong_{n}_{vectors}_{rhs}_{8 * itemsize}"
+    return compiled(prolong, name, _signature(itemsize), _tasks)
+
+
+def _tasks(start: int, aggregate_bytes: int, chirality_bytes: int, sites: NDArray, *fields: NDArray) -> int:
+    return 2 * len(sites)
 
 
 def _signature(itemsize: int) -> types.FunctionType:
     real = f"f{itemsize}"
     return types.void(
-        types.int64,
-        types.UniTuple(types.int64, 2),
+        *[types.int64] * 3,
         array_type("i4", 2),
         array_type(real, 3),
         array_type(real, 3, writable=True),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from math import ceil
 
 import numpy as np
 from numba import prange, types
@@ -88,9 +89,9 @@ def _gram_kernel(left: int, right: int, itemsize: int) -> Callable[..., None]:
     element = 2 * itemsize
     x_bytes, y_bytes = left * element, right * element
 
-    def gram(x: NDArray, y: NDArray, zeros: NDArray, partial: NDArray) -> None:
+    def gram(low: int, high: int, x: NDArray, y: NDArray, zeros: NDArray, partial: NDArray) -> None:
         rows, x_start, y_start, added = len(x), x.ctypes.data, y.ctypes.data, zeros.ctypes.data
-        for block in prange(len(partial)):
+        for block in prange(low, high):
             sums = np.empty((left, 2 * right), x.dtype)
             result = sums.ctypes.data
             for i in range(left):
@@ -111,7 +112,9 @@ def _gram_kernel(left: int, right: int, itemsize: int) -> Callable[..., None]:
     real = f"f{itemsize}"
     block_type, result_type = array_type(real, 2), array_type("f8", 3, writable=True)
     signature = types.void(block_type, block_type, array_type(real, 1), result_type)
-    return compiled(gram, f"gram_{left}_{right}_{8 * itemsize}", signature)
+    return compiled(
+        gram, f"gram_{left}_{right}_{8 * itemsize}", signature, lambda x, y, zeros, partial: len(partial)
+    )
 
 
 @cache
@@ -120,10 +123,12 @@ def _product_kernel(inner: int, outer: int, itemsize: int) -> Callable[..., None
     element = 2 * itemsize
     x_bytes, out_bytes = inner * element, outer * element
 
-    def product(added: NDArray, stride: int, x: NDArray, a: NDArray, out: NDArray) -> None:
-        rows, blocks = len(x), (len(x) + BLOCK_ROWS - 1) // BLOCK_ROWS
+    def product(
+        low: int, high: int, added: NDArray, stride: int, x: NDArray, a: NDArray, out: NDArray
+    ) -> None:
+        rows = len(x)
         added_start, matrix, out_start = added.ctypes.data, a.ctypes.data, out.ctypes.data
-        for block in prange(blocks):
+        for block in prange(low, high):
             copy = np.empty((PRODUCT_ROWS, 2 * inner), x.dtype)
             factors = copy.ctypes.data
             end = min(rows, (block + 1) * BLOCK_ROWS)
@@ -149,4 +154,5 @@ def _product_kernel(inner: int, outer: int, itemsize: int) -> Callable[..., None
     real = f"f{itemsize}"
     block_type, written = array_type(real, 2), array_type(real, 2, writable=True)
     signature = types.void(block_type, types.int64, block_type, block_type, written)
-    return compiled(product, f"product_{inner}_{outer}_{8 * itemsize}", signature)
+    name = f"product_{inner}_{outer}_{8 * itemsize}"
+    return compiled(product, name, signature, lambda *arguments: ceil(len(arguments[2]) / BLOCK_ROWS))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from math import ceil
 
 import numpy as np
 from numba import prange, types
@@ -54,10 +55,12 @@ def _grams_kernel(n: int, itemsize: int) -> Callable[..., None]:
     element, half, rest = 2 * itemsize, n // 2, n - n // 2
     row_bytes, corner = n * element, half * (n + 1) * element
 
-    def grams(p: NDArray, ap: NDArray, q: NDArray, zeros: NDArray, partial: NDArray) -> None:
+    def grams(
+        low: int, high: int, p: NDArray, ap: NDArray, q: NDArray, zeros: NDArray, partial: NDArray
+    ) -> None:
         rows, added = len(p), zeros.ctypes.data
         p_start, ap_start, q_start = p.ctypes.data, ap.ctypes.data, q.ctypes.data
-        for block in prange(len(partial)):
+        for block in prange(low, high):
             sums = np.empty((n, 2 * n), p.dtype)
             result = sums.ctypes.data
             for m in range(3):
@@ -89,7 +92,9 @@ def _grams_kernel(n: int, itemsize: int) -> Callable[..., None]:
     real = f"f{itemsize}"
     block_type, result_type = array_type(real, 2), array_type("f8", 4, writable=True)
     signature = types.void(block_type, block_type, block_type, array_type(real, 1), result_type)
-    return compiled(grams, f"iteration_grams_{n}_{8 * itemsize}", signature)
+    return compiled(
+        grams, f"iteration_grams_{n}_{8 * itemsize}", signature, lambda *arguments: len(arguments[-1])
+    )
 
 
 @cache
@@ -102,12 +107,13 @@ def _step_kernel(n: int, rhs: int, itemsize: int) -> Callable[..., None]:
     row_bytes, x_bytes = n * element, rhs * element
 
     def step(
+        low: int, high: int, 
         x: NDArray, q: NDArray, p: NDArray, ap: NDArray,
         a_x: NDArray, a_q: NDArray, a_ap: NDArray, a_p: NDArray, zeros: NDArray,
     ) -> None:  # fmt: skip
         rows, added = len(p), zeros.ctypes.data
         for_x, for_q, for_ap, for_p = a_x.ctypes.data, a_q.ctypes.data, a_ap.ctypes.data, a_p.ctypes.data
-        for block in prange((rows + BLOCK_ROWS - 1) // BLOCK_ROWS):
+        for block in prange(low, high):
             fields = np.zeros((3, PRODUCT_ROWS, 2 * n), p.dtype)
             solution = np.zeros((PRODUCT_ROWS, 2 * rhs), p.dtype)
             new = np.empty((PRODUCT_ROWS, 2 * n), p.dtype)
@@ -149,4 +155,5 @@ def _step_kernel(n: int, rhs: int, itemsize: int) -> Callable[..., None]:
     real = f"f{itemsize}"
     read, written = array_type(real, 2), array_type(real, 2, writable=True)
     signature = types.void(written, written, written, read, read, read, read, read, array_type("f8", 1))
-    return compiled(step, f"block_step_{n}_{rhs}_{8 * itemsize}", signature)
+    name = f"block_step_{n}_{rhs}_{8 * itemsize}"
+    return compiled(step, name, signature, lambda x, *others: ceil(len(x) / BLOCK_ROWS))

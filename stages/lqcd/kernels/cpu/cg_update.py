@@ -56,8 +56,17 @@ def _by_lane(numbers: NDArray, field: NDArray) -> NDArray:
 def _advance_kernel(rhs: int, itemsize: int) -> Callable[..., None]:
     lanes, real = 2 * rhs, f"f{itemsize}"
 
-    def advance(x: NDArray, p: NDArray, r: NDArray, alpha: NDArray, beta: NDArray, is_open: NDArray) -> None:
-        for row in prange(len(x)):
+    def advance(
+        low: int,
+        high: int,
+        x: NDArray,
+        p: NDArray,
+        r: NDArray,
+        alpha: NDArray,
+        beta: NDArray,
+        is_open: NDArray,
+    ) -> None:
+        for row in prange(low, high):
             for lane in range(lanes):
                 a, b, direction, residual = alpha[lane], beta[lane], p[row, lane], r[row, lane]
                 x[row, lane] = x[row, lane] + a * direction if a != 0 else x[row, lane]
@@ -66,16 +75,16 @@ def _advance_kernel(rhs: int, itemsize: int) -> Callable[..., None]:
 
     read, write = array_type(real, 2), array_type(real, 2, writable=True)
     signature = types.void(write, write, read, *[array_type(real, 1)] * 3)
-    return compiled(advance, f"cg_advance_{rhs}_{8 * itemsize}", signature)
+    return compiled(advance, f"cg_advance_{rhs}_{8 * itemsize}", signature, lambda x, *others: len(x))
 
 
 @cache
 def _residual_kernel(rhs: int, itemsize: int) -> Callable[..., None]:
     lanes, row_bytes, real = 2 * rhs, 2 * rhs * itemsize, f"f{itemsize}"
 
-    def residual(r: NDArray, ap: NDArray, alpha: NDArray, sums: NDArray) -> None:
+    def residual(low: int, high: int, r: NDArray, ap: NDArray, alpha: NDArray, sums: NDArray) -> None:
         start, result, rows = r.ctypes.data, sums.ctypes.data, len(r)
-        for block in prange(len(sums)):
+        for block in prange(low, high):
             for n in range(rhs):
                 sums[block, n] = 0
             end = min(rows, (block + 1) * BLOCK_ROWS)
@@ -90,4 +99,6 @@ def _residual_kernel(rhs: int, itemsize: int) -> Callable[..., None]:
 
     read, write = array_type(real, 2), array_type(real, 2, writable=True)
     signature = types.void(write, read, array_type(real, 1), array_type("c16", 2, writable=True))
-    return compiled(residual, f"cg_residual_{rhs}_{8 * itemsize}", signature)
+    return compiled(
+        residual, f"cg_residual_{rhs}_{8 * itemsize}", signature, lambda *arguments: len(arguments[-1])
+    )

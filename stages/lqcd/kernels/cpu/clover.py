@@ -57,8 +57,8 @@ def _kernel(rhs: int, itemsize: int) -> Callable[..., None]:
     tile_bytes = tile * itemsize
     matrix_bytes, block_bytes = CLOVER_REALS * itemsize, COMPONENTS * rhs * itemsize
 
-    def multiply(matrices: int, x: int, out: int, sites: int) -> None:
-        for site in prange(sites):
+    def multiply(low: int, high: int, matrices: int, x: int, out: int, sites: int) -> None:
+        for site in prange(low, high):
             for chirality in range(2):
                 block = 2 * site + chirality
                 c, v, w = matrices + block * matrix_bytes, x + block * block_bytes, out + block * block_bytes
@@ -69,7 +69,8 @@ def _kernel(rhs: int, itemsize: int) -> Callable[..., None]:
                     i = tiles * tile_bytes
                     _block_tile(c, v + i, w + i, rhs, itemsize, rest)
 
-    return compiled(multiply, f"clover_{rhs}_{8 * itemsize}", types.void(*[types.int64] * 4))
+    signature = types.void(*[types.int64] * 4)
+    return compiled(multiply, f"clover_{rhs}_{8 * itemsize}", signature, lambda *arguments: arguments[-1])
 
 
 @intrinsic(prefer_literal=True)

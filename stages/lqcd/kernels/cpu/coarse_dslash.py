@@ -81,6 +81,8 @@ def _kernel(n: int, rhs: int, itemsize: int) -> Callable[..., None]:
     row = n * element
 
     def coarse_dslash(
+        low: int,
+        high: int,
         links: NDArray,
         neighbours: NDArray,
         x: NDArray,
@@ -93,7 +95,7 @@ def _kernel(n: int, rhs: int, itemsize: int) -> Callable[..., None]:
         first, field = links.ctypes.data, x.ctypes.data
         step = 1 if len(diagonal) == sites else 0
         factor, scale = x.dtype.type(a), x.dtype.type(b)
-        for site in prange(sites):
+        for site in prange(low, high):
             sums = np.zeros((n, 2 * rhs), x.dtype)
             total = sums.ctypes.data
             for d in range(directions):
@@ -118,4 +120,5 @@ def _kernel(n: int, rhs: int, itemsize: int) -> Callable[..., None]:
         types.float64,
         array_type(real, 3, writable=True),
     )
-    return compiled(coarse_dslash, f"coarse_dslash_{n}_{rhs}_{8 * itemsize}", signature)
+    name = f"coarse_dslash_{n}_{rhs}_{8 * itemsize}"
+    return compiled(coarse_dslash, name, signature, lambda *arguments: len(arguments[-1]))

@@ -1,5 +1,9 @@
 """How the CPU kernels are compiled: one Numba function per (kernel, right-hand sides, dtype), cached on disk.
 
+A kernel is compiled as a plain loop over its items, in a third of the time that Numba takes for a parallel
+one. The threads, each with a share of the items, are those of one short function for all kernels that take
+arguments of the same types.
+
 Numba's cache file is chosen by the function's name; its index is not locked, and it does not notice a
 change in a module that the function uses. So every specialisation gets a file of its own, named for the
 kernel, its constants and a digest of all sources of this package and of the processor. Two processes that
@@ -17,6 +21,7 @@ import hashlib
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from fcntl import LOCK_EX, flock
 from functools import cache
 from pathlib import Path
@@ -26,7 +31,10 @@ from zlib import crc32
 
 import llvmlite.binding as llvm
 import numpy as np
-from numba import njit, types
+from numba import get_num_threads, njit, prange, types
+from numba.core import cgutils
+from numba.core.compiler import CompilerBase, DefaultPassBuilder
+from numba.extending import intrinsic
 from numba.np.numpy_support import from_dtype
 from numpy.typing import DTypeLike
 
@@ -34,16 +42,82 @@ LOCKS = 64
 """Files that keep order among processes; a kernel has the one that its name hashes to."""
 
 
-def compiled(function: Callable[..., None], name: str, signature: Any) -> Callable[..., None]:
-    """`function`, parallel by `numba.prange`, compiled for this processor under a unique `name`.
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """A compiled function and the one that calls it from threads; the code lives as long as `share`."""
+
+    share: Any
+    address: int
+    items: Callable[..., int]
+    launch: Callable[..., None]
+
+    def __call__(self, *arguments: Any) -> None:
+        self.launch(self.address, self.items(*arguments), get_num_threads(), arguments)
+
+
+def compiled(function: Callable[..., None], name: str, signature: Any, items: Callable[..., int]) -> Kernel:
+    """`function(low, high, *arguments)` for all items, in parallel, compiled under a unique `name`.
+
+    The result takes `arguments` alone, of the types of `signature`, and `items` says of them how many there
+    are; no item may depend on another.
 
     IEEE arithmetic as written. The compiler must not fuse products and sums: it would choose differently for
     code that it has just compiled and for the same code read back from the cache, and results would depend
     on who compiled. Kernels that live on fused products ask for each (`vector_ir`).
     """
+    share = _cached(function, name, types.void(types.uintp, types.uintp, *signature.args))
+    (result,) = share.overloads.values()
+    address = result.library.get_pointer_to_function(result.fndesc.llvm_func_name)
+    return Kernel(share, address, items, _launcher(types.Tuple(signature.args)))
+
+
+def compiled_parallel(function: Callable[..., None], name: str, signature: Any) -> Callable[..., None]:
+    """The same for a `function(*arguments)` with parallel loops of its own, by `numba.prange`."""
+    return _cached(function, name, signature, parallel=True)
+
+
+def _cached(function: Callable[..., None], name: str, signature: Any, *, parallel: bool = False) -> Any:
     function.__name__ = function.__qualname__ = f"{name}_{_digest()}"
     with _turn(function.__name__):
-        return njit(signature, parallel=True, cache=True, error_model="numpy")(function)
+        pipeline = {} if parallel else {"pipeline_class": _Loop}
+        return njit(signature, parallel=parallel, cache=True, error_model="numpy", **pipeline)(function)
+
+
+class _Loop(CompilerBase):
+    """Numba's compiler, told what it assumes in its own parallel loops: arguments do not overlap."""
+
+    def define_pipelines(self) -> list[Any]:
+        self.state.flags.noalias = True
+        return [DefaultPassBuilder.define_nopython_pipeline(self.state)]
+
+
+@cache
+def _launcher(arguments: Any) -> Callable[..., None]:
+    """Calls the compiled function at an address with (low, high, *arguments) from so many threads."""
+
+    def launch(address: int, items: int, threads: int, arguments: tuple) -> None:
+        for thread in prange(threads):
+            _call(address, items * thread // threads, items * (thread + 1) // threads, arguments)
+
+    digest = crc32(str(arguments).encode())
+    signature = types.void(types.intp, types.intp, types.intp, arguments)
+    return _cached(launch, f"launch_{digest:08x}", signature, parallel=True)
+
+
+@intrinsic
+def _call(typing: Any, address: Any, low: Any, high: Any, arguments: Any) -> Any:
+    """Call of a compiled function that raises nothing."""
+    parameters = (types.uintp, types.uintp, *arguments.types)
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        convention, (place, first, last, others) = context.call_conv, values
+        kind = convention.get_function_type(types.void, parameters)
+        function = builder.inttoptr(place, kind.as_pointer())
+        given = [first, last, *cgutils.unpack_tuple(builder, others)]
+        convention.call_function(builder, function, types.void, parameters, given)
+        return context.get_dummy_value()
+
+    return types.void(types.intp, types.uintp, types.uintp, arguments), generate
 
 
 @contextmanager

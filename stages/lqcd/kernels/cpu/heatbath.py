@@ -20,7 +20,7 @@ from numba import prange, types
 from numpy.typing import NDArray
 
 from stages.lqcd.kernels.cpu import su3
-from stages.lqcd.kernels.cpu.compiled import array_type, compiled
+from stages.lqcd.kernels.cpu.compiled import array_type, compiled_parallel
 from stages.lqcd.kernels.cpu.philox import philox4x32
 from stages.lqcd.kernels.directions import NAIVE_DIRECTIONS, neighbour_table
 from stages.lqcd.kernels.operands import check_array, check_finite_links
@@ -175,4 +175,4 @@ def _compiled_sweep() -> Callable[..., None]:
     links, neighbours = array_type(complex, 3, writable=True), array_type(np.int32, 3)
     numbers, random = array_type(np.uint64, 2), [types.uint64] * 3
     signature = types.void(links, neighbours, numbers, types.boolean, types.float64, *random)
-    return compiled(_sweep, "heatbath", signature)
+    return compiled_parallel(_sweep, "heatbath", signature)

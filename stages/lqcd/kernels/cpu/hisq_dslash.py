@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from math import ceil
 from typing import Any
 
 import numpy as np
@@ -108,6 +109,8 @@ def _kernel(rhs: int, itemsize: int, directions: int, dots: bool) -> Callable[..
     summed = int(dots)
 
     def dslash(
+        low: int,
+        high: int,
         links: int,
         neighbours: int,
         x: int,
@@ -119,7 +122,7 @@ def _kernel(rhs: int, itemsize: int, directions: int, dots: bool) -> Callable[..
         b: float,
         sites: int,
     ) -> None:
-        for block in prange((sites + BLOCK_SITES - 1) // BLOCK_SITES):
+        for block in prange(low, high):
             row = sums + block * row_bytes
             for site in range(block * BLOCK_SITES, min(sites, (block + 1) * BLOCK_SITES)):
                 u = links + site * links_bytes
@@ -137,7 +140,7 @@ def _kernel(rhs: int, itemsize: int, directions: int, dots: bool) -> Callable[..
 
     signature = types.void(*[types.int64] * 7, types.float64, types.float64, types.int64)
     name = f"hisq_dslash_{rhs}_{8 * itemsize}_{directions}{'_dots' * dots}"
-    return compiled(dslash, name, signature)
+    return compiled(dslash, name, signature, lambda *arguments: ceil(arguments[-1] / BLOCK_SITES))
 
 
 @intrinsic(prefer_literal=True)

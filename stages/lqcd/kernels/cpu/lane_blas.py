@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from math import ceil
 from typing import Any
 
 import numpy as np
@@ -99,10 +100,10 @@ def _dots_kernel(rhs: int, itemsize: int) -> Callable[..., None]:
     row_bytes = 2 * rhs * itemsize
     step = max(1, STEP_BYTES // row_bytes)
 
-    def dots(xs: NDArray, y: NDArray, partial: NDArray) -> None:
+    def dots(low: int, high: int, xs: NDArray, y: NDArray, partial: NDArray) -> None:
         count, rows = xs.shape[0], xs.shape[1]
         x_start, y_start, result = xs.ctypes.data, y.ctypes.data, partial.ctypes.data
-        for block in prange(len(partial)):
+        for block in prange(low, high):
             for k in range(count):
                 for n in range(rhs):
                     partial[block, k, n] = 0
@@ -116,7 +117,7 @@ def _dots_kernel(rhs: int, itemsize: int) -> Callable[..., None]:
 
     real, result_type = f"f{itemsize}", array_type("c16", 3, writable=True)
     signature = types.void(array_type(real, 3), array_type(real, 2), result_type)
-    return compiled(dots, f"lane_dots_{rhs}_{8 * itemsize}", signature)
+    return compiled(dots, f"lane_dots_{rhs}_{8 * itemsize}", signature, lambda xs, y, partial: len(partial))
 
 
 @cache
@@ -124,11 +125,13 @@ def _update_kernel(rhs: int, itemsize: int) -> Callable[..., None]:
     row_bytes = 2 * rhs * itemsize
     step = max(1, STEP_BYTES // row_bytes)
 
-    def update(y: NDArray, xs: NDArray, factors: NDArray, scale: NDArray, scaled: bool) -> None:
+    def update(
+        low: int, high: int, y: NDArray, xs: NDArray, factors: NDArray, scale: NDArray, scaled: bool
+    ) -> None:
         count, rows = xs.shape[0], len(y)
         x_start, y_start = xs.ctypes.data, y.ctypes.data
         numbers, first_numbers = factors.ctypes.data, scale.ctypes.data
-        for block in prange((rows + step - 1) // step):
+        for block in prange(low, high):
             first = block * step
             terms, to = min(step, rows - first), y_start + first * row_bytes
             if scaled:
@@ -140,7 +143,8 @@ def _update_kernel(rhs: int, itemsize: int) -> Callable[..., None]:
     real = f"f{itemsize}"
     written, basis = array_type(real, 2, writable=True), array_type(real, 3)
     signature = types.void(written, basis, basis, basis, types.boolean)
-    return compiled(update, f"lane_update_{rhs}_{8 * itemsize}", signature)
+    name = f"lane_update_{rhs}_{8 * itemsize}"
+    return compiled(update, name, signature, lambda y, *others: ceil(len(y) / step))
 
 
 @cache
@@ -148,11 +152,11 @@ def _polynomial_kernel(rhs: int, itemsize: int) -> Callable[..., None]:
     row_bytes = 2 * rhs * itemsize
     step = max(1, POLYNOMIAL_BYTES // row_bytes)
 
-    def polynomial(y: NDArray, v: NDArray, factors: NDArray, opposite: NDArray) -> None:
+    def polynomial(low: int, high: int, y: NDArray, v: NDArray, factors: NDArray, opposite: NDArray) -> None:
         count, rows = len(factors), len(y)
         v_start, y_start = v.ctypes.data, y.ctypes.data
         numbers, negative = factors.ctypes.data, opposite.ctypes.data
-        for block in prange((rows + step - 1) // step):
+        for block in prange(low, high):
             first = block * step
             terms, place = min(step, rows - first), first * row_bytes
             for k in range(count):
@@ -166,7 +170,8 @@ def _polynomial_kernel(rhs: int, itemsize: int) -> Callable[..., None]:
     written, basis = array_type(real, 2, writable=True), array_type(real, 3)
     changed = array_type(real, 3, writable=True)
     signature = types.void(written, changed, basis, basis)
-    return compiled(polynomial, f"lane_polynomial_{rhs}_{8 * itemsize}", signature)
+    name = f"lane_polynomial_{rhs}_{8 * itemsize}"
+    return compiled(polynomial, name, signature, lambda y, *others: ceil(len(y) / step))
 
 
 @intrinsic(prefer_literal=True)

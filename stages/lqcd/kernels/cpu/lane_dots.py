@@ -35,9 +35,9 @@ def dots_by_block(x: NDArray, y: NDArray, block_rows: int) -> NDArray[np.complex
 def _kernel(rhs: int, itemsize: int) -> Callable[..., None]:
     row_bytes, block = 2 * rhs * itemsize, array_type(f"f{itemsize}", 2)
 
-    def dots(x: NDArray, y: NDArray, block_rows: int, sums: NDArray) -> None:
+    def dots(low: int, high: int, x: NDArray, y: NDArray, block_rows: int, sums: NDArray) -> None:
         x_start, y_start, result = x.ctypes.data, y.ctypes.data, sums.ctypes.data
-        for k in prange(len(sums)):
+        for k in prange(low, high):
             first = k * block_rows
             rows = min(block_rows, len(x) - first)
             for n in range(rhs):
@@ -46,7 +46,7 @@ def _kernel(rhs: int, itemsize: int) -> Callable[..., None]:
             add_lane_dots(x_start + shift, y_start + shift, rows, result + k * 16 * rhs, itemsize, rhs)
 
     signature = types.void(block, block, types.int64, array_type("c16", 2, writable=True))
-    return compiled(dots, f"dots_{rhs}_{8 * itemsize}", signature)
+    return compiled(dots, f"dots_{rhs}_{8 * itemsize}", signature, lambda *arguments: len(arguments[-1]))
 
 
 def _tiles(reals: int) -> list[tuple[int, int]]:

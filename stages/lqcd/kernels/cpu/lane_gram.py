@@ -55,11 +55,11 @@ def _gram_kernel(rhs: int, itemsize: int) -> Callable[..., None]:
     row_bytes = 2 * rhs * itemsize
     step = max(1, STEP_BYTES // row_bytes)
 
-    def gram(xs: NDArray, partial: NDArray) -> None:
+    def gram(low: int, high: int, xs: NDArray, partial: NDArray) -> None:
         count, rows = xs.shape[0], xs.shape[1]
         start, result = xs.ctypes.data, partial.ctypes.data
         pairs = partial.shape[1]
-        for block in prange(len(partial)):
+        for block in prange(low, high):
             for pair in range(pairs):
                 for n in range(rhs):
                     partial[block, pair, n] = 0
@@ -75,14 +75,14 @@ def _gram_kernel(rhs: int, itemsize: int) -> Callable[..., None]:
                         sums += 16 * rhs
 
     signature = types.void(array_type(f"f{itemsize}", 3), array_type("c16", 3, writable=True))
-    return compiled(gram, f"lane_gram_{rhs}_{8 * itemsize}", signature)
+    return compiled(gram, f"lane_gram_{rhs}_{8 * itemsize}", signature, lambda xs, partial: len(partial))
 
 
 @cache
 def _least_squares_kernel() -> Callable[..., None]:
-    def least_squares(gram: NDArray, c: NDArray) -> None:
+    def least_squares(low: int, high: int, gram: NDArray, c: NDArray) -> None:
         size = len(c)
-        for n in prange(c.shape[1]):
+        for n in prange(low, high):
             factor = np.zeros((MOST_FIELDS, MOST_FIELDS), np.complex128)
             scale, inverse = np.zeros(MOST_FIELDS), np.zeros(MOST_FIELDS)
             for j in range(size):
@@ -112,4 +112,4 @@ def _least_squares_kernel() -> Callable[..., None]:
                 c[j, n] *= scale[j]
 
     signature = types.void(array_type("c16", 3), array_type("c16", 2, writable=True))
-    return compiled(least_squares, "lane_least_squares", signature)
+    return compiled(least_squares, "lane_least_squares", signature, lambda gram, c: c.shape[1])

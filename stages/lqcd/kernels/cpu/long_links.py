@@ -29,9 +29,16 @@ def long_links(links: NDArray, lattice: Lattice, coefficient: float, out: NDArra
 @cache
 def _kernel(dtype: np.dtype) -> Callable[..., None]:
     def product(
-        out: NDArray, here: NDArray, there: NDArray, one: NDArray, onward: NDArray, coefficient: float
+        low: int,
+        high: int,
+        out: NDArray,
+        here: NDArray,
+        there: NDArray,
+        one: NDArray,
+        onward: NDArray,
+        coefficient: float,
     ) -> None:
-        for x in prange(len(out)):
+        for x in prange(low, high):
             next_site = one[x]
             two = su3.times(su3.load(here, x), su3.load(there, next_site))
             three = su3.times(two, su3.load(here, onward[next_site]))
@@ -43,4 +50,4 @@ def _kernel(dtype: np.dtype) -> Callable[..., None]:
     signature = types.void(
         array_type(dtype, 2, writable=True), matrices, matrices, table, table, types.float64
     )
-    return compiled(product, f"long_links_{dtype.name}", signature)
+    return compiled(product, f"long_links_{dtype.name}", signature, lambda out, *others: len(out))

@@ -51,10 +51,16 @@ def _kernel(rhs: int, itemsize: int) -> Callable[..., None]:
     lanes = 2 * rhs
 
     def current(
-        links: NDArray, neighbours: NDArray, noise: NDArray, solution: NDArray, current: NDArray
+        low: int,
+        high: int,
+        links: NDArray,
+        neighbours: NDArray,
+        noise: NDArray,
+        solution: NDArray,
+        current: NDArray,
     ) -> None:
         sites = neighbours.shape[1] // len(current)
-        for t in prange(len(current)):
+        for t in prange(low, high):
             re, im = np.empty(lanes, noise.dtype), np.empty(lanes, noise.dtype)
             for mu in range(4):
                 for n in range(rhs):
@@ -76,4 +82,5 @@ def _kernel(rhs: int, itemsize: int) -> Callable[..., None]:
     block = array_type(f"f{itemsize}", 2)
     links_type, result_type = array_type(f"c{2 * itemsize}", 3), array_type("f8", 3, writable=True)
     signature = types.void(links_type, array_type("i4", 2), block, block, result_type)
-    return compiled(current, f"one_link_current_{rhs}_{8 * itemsize}", signature)
+    name = f"one_link_current_{rhs}_{8 * itemsize}"
+    return compiled(current, name, signature, lambda *arguments: len(arguments[-1]))

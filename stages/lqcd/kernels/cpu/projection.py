@@ -97,8 +97,8 @@ def _polar(v):
 
 @cache
 def _special_unitary() -> Callable[..., None]:
-    def special_unitary(links, out, changes):
-        for n in prange(len(links)):
+    def special_unitary(low, high, links, out, changes):
+        for n in prange(low, high):
             link = su3.load(links, n)
             projected = su3.in_su3(link[0], link[1])
             change = 0.0
@@ -113,13 +113,13 @@ def _special_unitary() -> Callable[..., None]:
 
     writable = array_type(complex, 2, writable=True)
     signature = types.void(array_type(complex, 2), writable, array_type(float, 1, writable=True))
-    return compiled(special_unitary, "special_unitary", signature)
+    return compiled(special_unitary, "special_unitary", signature, lambda links, *others: len(links))
 
 
 @cache
 def _unitary() -> Callable[..., None]:
-    def unitary(matrices, out, singular):
-        for n in prange(len(matrices)):
+    def unitary(low, high, matrices, out, singular):
+        for n in prange(low, high):
             v = su3.load(matrices, n)
             w, lost = _polar(v)
             singular[n] = lost
@@ -127,4 +127,4 @@ def _unitary() -> Callable[..., None]:
 
     writable = array_type(complex, 2, writable=True)
     signature = types.void(array_type(complex, 2), writable, array_type(bool, 1, writable=True))
-    return compiled(unitary, "unitary", signature)
+    return compiled(unitary, "unitary", signature, lambda matrices, *others: len(matrices))

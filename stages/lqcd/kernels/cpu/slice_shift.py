@@ -39,10 +39,17 @@ def _kernel(itemsize: int) -> Callable[..., None]:
     """A shift on real views ``[row, 3, Re and Im of columns]``, rows numbered [time, parity, site]."""
 
     def slice_shift(
-        links: NDArray, tables: NDArray, field: NDArray, out: NDArray, first: int, step: int
+        low: int,
+        high: int,
+        links: NDArray,
+        tables: NDArray,
+        field: NDArray,
+        out: NDArray,
+        first: int,
+        step: int,
     ) -> None:
         sites, columns = tables.shape[1], field.shape[2] // 2
-        for row in prange(len(out)):
+        for row in prange(low, high):
             t, parity, site = row // (2 * sites), row // sites % 2, row % sites
             there = tables[(parity + first + t) % 2, site]
             source = (2 * t + 1 - parity) * sites + there
@@ -65,4 +72,6 @@ def _kernel(itemsize: int) -> Callable[..., None]:
     real = f"f{itemsize}"
     block, written = array_type(real, 3), array_type(real, 3, writable=True)
     signature = types.void(array_type(real, 4), array_type("i4", 2), block, written, types.int64, types.int64)
-    return compiled(slice_shift, f"slice_shift_{8 * itemsize}", signature)
+    return compiled(
+        slice_shift, f"slice_shift_{8 * itemsize}", signature, lambda *arguments: len(arguments[3])
+    )

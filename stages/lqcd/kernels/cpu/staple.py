@@ -40,13 +40,13 @@ def weighted_sum(a: float, x: NDArray, b: float, y: NDArray) -> NDArray:
 
 @cache
 def _weighted_sum(dtype: np.dtype) -> Callable[..., None]:
-    def weighted_sum(out: NDArray, x: NDArray, y: NDArray, a: float, b: float) -> None:
-        for i in prange(len(out)):
+    def weighted_sum(low: int, high: int, out: NDArray, x: NDArray, y: NDArray, a: float, b: float) -> None:
+        for i in prange(low, high):
             out[i] = a * x[i] + b * y[i]
 
     field = array_type(dtype, 1)
     signature = types.void(array_type(dtype, 1, writable=True), field, field, types.float64, types.float64)
-    return compiled(weighted_sum, f"weighted_sum_{dtype.name}", signature)
+    return compiled(weighted_sum, f"weighted_sum_{dtype.name}", signature, lambda out, *others: len(out))
 
 
 @cache
@@ -54,6 +54,8 @@ def _kernel(dtype: np.dtype) -> Callable[..., None]:
     """Both staples of every site of a parity; f and `there` are fields on the other parity."""
 
     def staple(
+        low: int,
+        high: int,
         out: NDArray,
         f: NDArray,
         here: NDArray,
@@ -64,7 +66,7 @@ def _kernel(dtype: np.dtype) -> Callable[..., None]:
         corner: NDArray,
         coefficient: float,
     ) -> None:
-        for x in prange(len(out)):
+        for x in prange(low, high):
             above, beside, below, beyond = up[x], side[x], down[x], corner[x]
             for i in range(3):
                 u0, u1, u2 = here[x, i, 0], here[x, i, 1], here[x, i, 2]
@@ -90,4 +92,4 @@ def _kernel(dtype: np.dtype) -> Callable[..., None]:
     signature = types.void(
         array_type(dtype, 3, writable=True), matrices, matrices, matrices, *[table] * 4, types.float64
     )
-    return compiled(staple, f"staple_{dtype.name}", signature)
+    return compiled(staple, f"staple_{dtype.name}", signature, lambda out, *others: len(out))

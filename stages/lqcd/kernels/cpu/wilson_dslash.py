@@ -137,6 +137,8 @@ def _kernel(rhs: int, itemsize: int, first: int, stop: int, place: int) -> Calla
     matrix_bytes, site_bytes = 2 * CLOVER_REALS * itemsize, 2 * COMPONENTS * rhs * itemsize
 
     def dslash(
+        low: int,
+        high: int,
         links: int,
         neighbours: int,
         matrices: int,
@@ -150,7 +152,7 @@ def _kernel(rhs: int, itemsize: int, first: int, stop: int, place: int) -> Calla
         b: float,
         sites: int,
     ) -> None:
-        for site in prange(sites):
+        for site in prange(low, high):
             u = links + site * links_bytes
             n = neighbours + site * neighbours_bytes
             c = matrices + site * matrix_bytes
@@ -166,7 +168,8 @@ def _kernel(rhs: int, itemsize: int, first: int, stop: int, place: int) -> Calla
                 _site_tile(u, n, c, x + i, v + i, w + i, sign, a, b, rhs, itemsize, rest, first, stop, place)
 
     signature = types.void(*[types.int64] * 8, *[types.float64] * 3, types.int64)
-    return compiled(dslash, f"wilson_dslash_{rhs}_{8 * itemsize}_{first}_{stop}_{place}", signature)
+    name = f"wilson_dslash_{rhs}_{8 * itemsize}_{first}_{stop}_{place}"
+    return compiled(dslash, name, signature, lambda *arguments: arguments[-1])
 
 
 @intrinsic(prefer_literal=True)
