@@ -23,7 +23,7 @@ class Checkpoint(Protocol):
     """Where a long computation keeps its state, so that it goes on from there after it was killed."""
 
     def load(self) -> dict[str, np.ndarray] | None:
-        """What was saved last, None if there is nothing."""
+        """The state that was saved last, None if there is none."""
 
     def save(self, state: Callable[[], Mapping[str, Any]]) -> None:
         """Replace what was saved by the arrays that `state` gives, durably and as a whole, if it is time."""
@@ -90,7 +90,7 @@ class At(Mapping[str, tuple[Coordinate, ...]]):
 
 
 class Chunks(Protocol[Result]):
-    """What a stage gets of an input that it reduces over: (coordinates, result) pairs sorted by coordinate.
+    """An input that a stage reduces over: (coordinates, result) pairs sorted by coordinate.
 
     Loads lazily, one result at a time; may be iterated again. A list of pairs serves in a test.
     """
@@ -119,11 +119,11 @@ def natural_order(coordinate: Coordinate) -> tuple[Any, ...]:
 
 def sorted_unique(dim: str, values: Iterable[Coordinate]) -> tuple[Coordinate, ...]:
     """The coordinates of a dimension in natural order; refuses duplicates and an empty dimension."""
-    given = as_tuple(values)
-    ordered = tuple(sorted(given, key=natural_order))
-    twice = [a for a, b in pairwise(ordered) if a == b]
-    if twice:
-        raise InputError(f"coordinate {twice[0]!r} is listed twice along dimension {dim!r}")
+    coordinates = as_tuple(values)
+    ordered = tuple(sorted(coordinates, key=natural_order))
+    repeated = [a for a, b in pairwise(ordered) if a == b]
+    if repeated:
+        raise InputError(f"coordinate {repeated[0]!r} is listed twice along dimension {dim!r}")
     if not ordered:
         raise InputError(f"dimension {dim!r} has no coordinates")
     return ordered
@@ -142,12 +142,12 @@ def blocks(values: Sequence[Coordinate], size: int) -> list[tuple[Coordinate, ..
 
 
 def describe(coordinates: Mapping[str, Sequence[Coordinate]]) -> str:
-    """`config=a noise=0..3`, for people."""
+    """Coordinates for people: `config=a noise=0..3`."""
     return " ".join(f"{dim}={describe_values(values)}" for dim, values in coordinates.items())
 
 
 def describe_values(values: Sequence[Coordinate]) -> str:
-    """`a`, `0..3` or `0,2,5`."""
+    """Coordinates along one dimension for people: `a`, `0..3` or `0,2,5`."""
     if len(values) > 2 and all(isinstance(v, int) for v in values):
         first, last = int(values[0]), int(values[-1])
         if last - first == len(values) - 1:

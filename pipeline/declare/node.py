@@ -71,7 +71,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a stage stands in a workflow: everything that the engine is told of it beside its parameters."""
+    """Where a stage stands in a workflow: the engine's options beside its parameters."""
 
     name: str | None = None
     """Name of the node; the stage's name unless given."""

@@ -24,9 +24,9 @@ class Dims(tuple[str, ...]):
     pieces: dict[str, int]
 
     def __new__(cls, *names: str, pieces: Mapping[str, int] | None = None) -> Dims:
-        made = super().__new__(cls, names)
-        made.pieces = dict(pieces or {})
-        return made
+        dims = super().__new__(cls, names)
+        dims.pieces = dict(pieces or {})
+        return dims
 
     def __eq__(self, other: object) -> bool:
         """`Annotated` keeps one of equal annotations for all: pieces must tell them apart."""
@@ -60,7 +60,7 @@ class Input:
 
 
 def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
-    """Its annotations, resolved. Raises InputError for names that are not imported."""
+    """The annotations of a function, resolved. Raises InputError for names that are not imported."""
     try:
         return get_type_hints(function, include_extras=True)
     except NameError as error:
@@ -69,7 +69,7 @@ def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def arguments_of(function: Callable[..., Any]) -> tuple[tuple[Input, ...], tuple[Parameter, ...], bool]:
-    """Positional arguments are inputs, keyword-only ones are parameters, `at` is the run's."""
+    """Inputs (positional), parameters (keyword-only) and whether there is an `at` among these."""
     hints, name = hints_of(function), function.__name__
     inputs: list[Input] = []
     parameters: list[Parameter] = []
@@ -109,8 +109,8 @@ def _input(stage_name: str, argument: inspect.Parameter, hints: dict[str, Any]) 
 def _without_none(hint: Any) -> Any:
     """`X` of `X | None`."""
     if get_origin(hint) in (Union, UnionType):
-        rest = tuple(option for option in get_args(hint) if option is not type(None))
-        return rest[0] if len(rest) == 1 else Union[rest]  # noqa: UP007 (built at run time)
+        others = tuple(option for option in get_args(hint) if option is not type(None))
+        return others[0] if len(others) == 1 else Union[others]  # noqa: UP007 (built at run time)
     return hint
 
 

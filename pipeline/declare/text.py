@@ -34,5 +34,5 @@ def text_table(
 
 
 def counted(number: int, noun: str) -> str:
-    """`1 chunk`, `3 chunks`."""
+    """A number with its noun: `1 chunk`, `3 chunks`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

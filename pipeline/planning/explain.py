@@ -15,7 +15,7 @@ from pipeline.planning.reason import ReasonKind
 
 
 def explain(plan: Plan) -> str:
-    """Headline, one row per node and reason, and what it would take."""
+    """The text of a plan: headline, one row per node and reason, projected memory, bytes and time."""
     chunks, missing = plan.chunks, plan.missing
     lines = [
         f"workflow {plan.workflow}: {counted(len(chunks), 'chunk')}, "
@@ -61,10 +61,10 @@ def _added(plan: Plan, chunks: Sequence[Chunk]) -> str:
     """`config=c,d` of the added chunks; only the dimensions along which something is absent from the rest."""
     added = {id(chunk) for chunk in chunks}
     node = chunks[0].node
-    rest = [chunk for chunk in plan.chunks if chunk.node is node and id(chunk) not in added]
+    others = [chunk for chunk in plan.chunks if chunk.node is node and id(chunk) not in added]
     parts = []
     for dim in node.over:
-        old = {value for chunk in rest for value in chunk.coordinates[dim]}
+        old = {value for chunk in others for value in chunk.coordinates[dim]}
         new = {value for chunk in chunks for value in chunk.coordinates[dim]} - old
         if new:
             parts.append(f"{dim}={describe_values(sorted(new, key=natural_order))}")

@@ -52,7 +52,7 @@ def chunk_key(
 
 
 def canonical_json(content: Any) -> bytes:
-    """Sorted keys, no spaces, ASCII, shortest floats: equal content gives equal bytes."""
+    """JSON with sorted keys, no spaces, ASCII, shortest floats: equal content gives equal bytes."""
     return json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")
 
 

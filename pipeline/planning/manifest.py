@@ -21,13 +21,14 @@ from quarkline.errors import InputError, suggestion
 
 @dataclass(frozen=True)
 class NodeRecord:
-    """What a node was when its workflow was last run."""
+    """A node as it was when its workflow was last run."""
 
     content: dict[str, Any]
     chunks: dict[Position, dict[str, Any]]
 
     @classmethod
     def read(cls, content: dict[str, Any]) -> NodeRecord:
+        """A node's record from its part of the file."""
         dims = content["over"]
         chunks = {
             tuple((dim, tuple(values)) for dim, values in zip(dims, chunk["at"], strict=True)): chunk
@@ -45,7 +46,7 @@ class Manifest:
 
     @classmethod
     def read(cls, store: Store, workflow: str) -> Manifest | None:
-        """The last one of a workflow, None if it was never run or the file is damaged."""
+        """The last manifest of a workflow, None if it was never run or the file is damaged."""
         path = store.path / ".workflows" / f"{workflow}.json"
         try:
             nodes = json.loads(path.read_text())["nodes"]
@@ -55,9 +56,9 @@ class Manifest:
 
 
 def manifests(store: Store) -> list[Manifest]:
-    """Those of all workflows that were run into a store."""
+    """The manifests of all workflows that were run into a store."""
     names = sorted(path.stem for path in (store.path / ".workflows").glob("[!.]*.json"))
-    return [found for name in names if (found := Manifest.read(store, name))]
+    return [manifest for name in names if (manifest := Manifest.read(store, name))]
 
 
 def find_node(store: Store, name: str, workflow: str | None = None) -> tuple[str, NodeRecord]:
@@ -66,8 +67,8 @@ def find_node(store: Store, name: str, workflow: str | None = None) -> tuple[str
     Raises:
         InputError: there is none; or there are several, and `workflow` or the node's name must say which.
     """
-    known = [found for found in manifests(store) if workflow in (None, found.workflow)]
-    nodes = [(found.workflow, label, node) for found in known for label, node in found.nodes.items()]
+    known = [each for each in manifests(store) if workflow in (None, each.workflow)]
+    nodes = [(each.workflow, label, node) for each in known for label, node in each.nodes.items()]
     stored = [item for item in nodes if not item[2].content["transient"]]
     holding = [item for item in stored if item[1] == name]
     holding = holding or [item for item in stored if item[2].content["stage"] == name]

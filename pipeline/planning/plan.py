@@ -25,7 +25,7 @@ SAMPLED_RECORDS = 8
 
 @dataclass(frozen=True)
 class Plan:
-    """What a run would do. `everything` holds transient chunks too, upstream before downstream."""
+    """Chunks that a run would compute, and why; `everything` holds transient ones too, in order of work."""
 
     workflow: str
     backend: str
@@ -41,7 +41,7 @@ class Plan:
 
     @cached_property
     def missing(self) -> tuple[Chunk, ...]:
-        """Those that it does not hold, upstream before downstream."""
+        """Chunks that the store does not hold, upstream before downstream."""
         return tuple(chunk for chunk in self.chunks if chunk.key in self.reasons)
 
     @property
@@ -75,9 +75,9 @@ def plan(workflow: Workflow, store: Store, *, backend: str = "cpu") -> Plan:
     by_node: dict[str, list[Chunk]] = {}
     tables: dict[str, _Table] = {}
     for node in workflow.nodes.values():
-        found = [_chunk(node, at, tables, versions, node.stage.backend(backend)) for at in node.chunks()]
-        by_node[node.name] = found
-        tables[node.name] = _Table(node, found)
+        chunks = [_chunk(node, at, tables, versions, node.stage.backend(backend)) for at in node.chunks()]
+        by_node[node.name] = chunks
+        tables[node.name] = _Table(node, chunks)
     existing = {stage: store.keys(stage) for stage in {node.stage.name for node in workflow.nodes.values()}}
     everything = tuple(chain.from_iterable(by_node.values()))
     absent = [
@@ -110,8 +110,8 @@ class _Table:
         firsts: list[Iterable[Coordinate]] = []
         for dim in self._node.over:
             first = self._first[dim]
-            found = first.values() if dim not in wanted else map(first.__getitem__, wanted[dim])
-            firsts.append(sorted(set(found), key=natural_order))
+            corners = first.values() if dim not in wanted else map(first.__getitem__, wanted[dim])
+            firsts.append(sorted(set(corners), key=natural_order))
         return tuple(self._chunks[corner] for corner in product(*firsts))
 
 
@@ -136,8 +136,8 @@ def _file_versions(workflow: Workflow, store: Store) -> dict[Path, FileVersion]:
     paths = [
         path
         for node in workflow.nodes.values()
-        for given in node.files.values()
-        for path in ([given] if isinstance(given, Path) else given.values())
+        for source in node.files.values()
+        for path in ([source] if isinstance(source, Path) else source.values())
     ]
     return FileDigests(store.path / ".digests.jsonl").versions(paths) if paths else {}
 
@@ -148,9 +148,9 @@ def _measured(
     """Mean seconds per chunk of each node: from its own chunks if some exist, else from its stage's."""
     means = {}
     for node in workflow.nodes.values():
-        there = existing[node.stage.name]
-        own = (chunk.key for chunk in chunks[node.name] if chunk.key in there)
-        keys = list(islice(own, SAMPLED_RECORDS)) or list(islice(there, SAMPLED_RECORDS))
+        stored = existing[node.stage.name]
+        own = (chunk.key for chunk in chunks[node.name] if chunk.key in stored)
+        keys = list(islice(own, SAMPLED_RECORDS)) or list(islice(stored, SAMPLED_RECORDS))
         seconds = [value for key in keys if (value := _seconds(store, node.stage.name, key)) is not None]
         if seconds:
             means[node.name] = fmean(seconds)

@@ -43,7 +43,7 @@ class Reason:
 
 
 class Reasons:
-    """Compares the chunks of one plan with a manifest (None: the workflow was never run).
+    """Comparison of the chunks of one plan with a manifest (None: the workflow was never run).
 
     Args:
         absent: keys of the chunks that the store does not hold.
@@ -93,11 +93,11 @@ class Reasons:
         Where chunk sizes changed, a block that is the same in both says nothing.
         """
         chunks = self._chunks[node.name]
-        there = sum(chunk.key not in self._absent for chunk in chunks)
+        stored = sum(chunk.key not in self._absent for chunk in chunks)
         return (
             changed.kind != ReasonKind.CHANGED_CHUNK_SIZE
             and not node.stage.transient
-            and 0 < there < len(chunks)
+            and 0 < stored < len(chunks)
         )
 
     def _growth(self, chunk: Chunk) -> Reason:
@@ -109,9 +109,9 @@ class Reasons:
 
     def _held_coordinates(self, node: Node) -> dict[str, set[Coordinate]]:
         if node.name not in self._held:
-            there = [chunk for chunk in self._chunks[node.name] if chunk.key not in self._absent]
+            stored = [chunk for chunk in self._chunks[node.name] if chunk.key not in self._absent]
             self._held[node.name] = {
-                dim: {value for chunk in there for value in chunk.coordinates[dim]} for dim in node.over
+                dim: {value for chunk in stored for value in chunk.coordinates[dim]} for dim in node.over
             }
         return self._held[node.name]
 
@@ -198,14 +198,14 @@ def _compare(old: Mapping[str, Any], new: Mapping[str, Any]) -> Reason | None:
 
 def _differences(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> list[str]:
     """`mass 0.01 -> 0.02` for each leaf that differs."""
-    found = []
+    lines = []
     for name in sorted({*old, *new}):
         before, after = old.get(name, "(absent)"), new.get(name, "(absent)")
         if isinstance(before, dict) and isinstance(after, dict):
-            found += _differences(before, after, f"{prefix}{name}.")
+            lines += _differences(before, after, f"{prefix}{name}.")
         elif before != after:
-            found.append(f"{prefix}{name} {before} -> {after}")
-    return found
+            lines.append(f"{prefix}{name} {before} -> {after}")
+    return lines
 
 
 def _changed_file(chunk: Chunk, old: Mapping[str, Any]) -> Reason | None:

@@ -31,6 +31,7 @@ class NodeAccount:
 
     @property
     def seconds(self) -> float:
+        """Seconds of work, summed over the chunks."""
         return sum(record["seconds"] for record in self.records)
 
     @property
@@ -41,8 +42,8 @@ class NodeAccount:
 
     def statistics(self, name: str) -> list[Any]:
         """A statistic that the stage recorded, chunk by chunk; chunks without it are left out."""
-        found = (record["statistics"].get(name) for record in self.records)
-        return [value for value in found if value is not None]
+        values = (record["statistics"].get(name) for record in self.records)
+        return [value for value in values if value is not None]
 
 
 def accounts(store: Store, workflow: str) -> list[NodeAccount]:
@@ -51,13 +52,13 @@ def accounts(store: Store, workflow: str) -> list[NodeAccount]:
     Raises:
         InputError: it was never run into this store, or a record cannot be read.
     """
-    found = []
+    nodes = []
     for name, node in _manifest(store, workflow).nodes.items():
         if not node.content["transient"]:
             keys = tuple(chunk["key"] for chunk in node.chunks.values())
             records = tuple(store.record(node.content["stage"], key) for key in keys)
-            found.append(NodeAccount(name, node.content["stage"], keys, records))
-    return sorted(found, key=lambda node: min(record["finished"] for record in node.records))
+            nodes.append(NodeAccount(name, node.content["stage"], keys, records))
+    return sorted(nodes, key=lambda node: min(record["finished"] for record in node.records))
 
 
 def summary(store: Store, workflow: str) -> str:

@@ -21,7 +21,7 @@ BACKENDS = ("cpu", "cuda")
 
 @dataclass(frozen=True)
 class Garbage:
-    """Chunks (stage, key) that no workflow reaches, checkpoints of such, and the bytes that they take."""
+    """Chunks (stage, key) that no workflow reaches, their checkpoints, and the bytes that they take."""
 
     chunks: tuple[tuple[str, str], ...]
     kept: int
@@ -31,12 +31,12 @@ class Garbage:
 
     def __str__(self) -> str:
         verb = "removed" if self.removed else "would be removed"
-        found = counted(len(self.chunks), "chunk") if self.chunks else "no chunk"
+        text = counted(len(self.chunks), "chunk") if self.chunks else "no chunk"
         if self.checkpoints:
-            found += f", {counted(self.checkpoints, 'checkpoint')}"
+            text += f", {counted(self.checkpoints, 'checkpoint')}"
         if self.nbytes:
-            found += f" ({format_bytes(self.nbytes)})"
-        return f"{found} {verb}, {self.kept} kept"
+            text += f" ({format_bytes(self.nbytes)})"
+        return f"{text} {verb}, {self.kept} kept"
 
 
 def collect_garbage(store: Store, workflows: Iterable[Workflow], *, dry_run: bool = False) -> Garbage:
@@ -51,15 +51,15 @@ def collect_garbage(store: Store, workflows: Iterable[Workflow], *, dry_run: boo
     if not store.exists():
         raise InputError(f"there is no store at {store.path}")
     with driver_lock(store, "gc"):
-        kept = {
+        reached = {
             (chunk.node.stage.name, chunk.key)
             for workflow in reaching
             for backend in BACKENDS
             for chunk in plan(workflow, store, backend=backend).chunks
         }
         present = {(stage, key) for stage in store.stages() for key in store.keys(stage)}
-        dropped = sorted(present - kept)
-        states = [f for f in checkpoints(store.checkpoints) if (f.parent.name, f.name) not in kept]
+        dropped = sorted(present - reached)
+        states = [f for f in checkpoints(store.checkpoints) if (f.parent.name, f.name) not in reached]
         nbytes = sum(map(nbytes_of, [*states, *(store.location(*chunk) for chunk in dropped)]))
         if not dry_run:
             store.sweep()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,8 +53,8 @@ def open_result(
         raise InputError(f"there is no store at {store.path}")
     label, node = find_node(store, name.name if isinstance(name, Node) else name, workflow)
     stage = node.content["stage"]
-    there = store.keys(stage)
-    chunks = {at: chunk["key"] for at, chunk in node.chunks.items() if chunk["key"] in there}
+    stored = store.keys(stage)
+    chunks = {at: chunk["key"] for at, chunk in node.chunks.items() if chunk["key"] in stored}
     if not chunks or (len(chunks) < len(node.chunks) and not partial):
         raise InputError(
             f"result {label!r} has {len(chunks)} of {len(node.chunks)} chunks in store {store.path}: "
@@ -111,8 +111,8 @@ class _Grid:
         self.dims: tuple[str, ...] = tuple(node.content["over"])
         self.blocks: dict[str, list[tuple[Coordinate, ...]]] = {}
         for k, dim in enumerate(self.dims):
-            found = {at[k][1] for at in node.chunks}
-            self.blocks[dim] = sorted(found, key=lambda block: natural_order(block[0]))
+            extents = {at[k][1] for at in node.chunks}
+            self.blocks[dim] = sorted(extents, key=lambda block: natural_order(block[0]))
 
     def coordinates(self) -> dict[str, list[Coordinate]]:
         return {dim: [value for block in blocks for value in block] for dim, blocks in self.blocks.items()}
@@ -140,12 +140,12 @@ def _joined(
         meta = np.empty(0, example.dtype)
         return dask.array.from_array(stored, pieces, name=name, asarray=False, meta=meta)
 
-    def nested(left: tuple[str, ...], at: dict[str, tuple[Coordinate, ...]]) -> dask.array.Array:
-        if not left:
+    def nested(dims_left: Sequence[str], at: dict[str, tuple[Coordinate, ...]]) -> dask.array.Array:
+        if not dims_left:
             return block({dim: at[dim] for dim in grid.dims})
-        dim, rest = left[0], left[1:]
+        dim, *others = dims_left
         axis = (*lead, *dims).index(dim)
-        parts = [nested(rest, {**at, dim: values}) for values in grid.blocks[dim]]
+        parts = [nested(others, {**at, dim: values}) for values in grid.blocks[dim]]
         return dask.array.concatenate(parts, axis=axis)
 
     return xarray.Variable((*lead, *dims), nested(grid.dims, {}))

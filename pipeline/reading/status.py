@@ -33,7 +33,7 @@ class NodeStatus:
 
 @dataclass(frozen=True)
 class RunStatus:
-    """One run, by its events."""
+    """State of a run, by its events."""
 
     run: str
     workflow: str
@@ -47,7 +47,7 @@ class RunStatus:
 
 @dataclass(frozen=True)
 class Status:
-    """What a person wants to know of a store."""
+    """State of a store: its driver, its workflows' nodes, its last run, chunks in flight."""
 
     store: str
     driver: Driver | None
@@ -77,26 +77,26 @@ def status(store: Store) -> Status:
         raise InputError(f"there is no store at {store.path}")
     existing = {stage: store.keys(stage) for stage in store.stages()}
     nodes = tuple(
-        _node_status(found.workflow, name, record, existing)
-        for found in manifests(store)
-        for name, record in found.nodes.items()
+        _node_status(manifest.workflow, name, record, existing)
+        for manifest in manifests(store)
+        for name, record in manifest.nodes.items()
         if not record.content["transient"]
     )
     known = runs(store)
     last = run_status(store, known[-1]) if known else None
-    kept = tuple((folder.parent.name, nbytes_of(folder)) for folder in checkpoints(store.checkpoints))
-    return Status(str(store.path), current_driver(store), nodes, last, kept)
+    in_flight = tuple((folder.parent.name, nbytes_of(folder)) for folder in checkpoints(store.checkpoints))
+    return Status(str(store.path), current_driver(store), nodes, last, in_flight)
 
 
 def _node_status(workflow: str, name: str, record: NodeRecord, existing: dict[str, set[str]]) -> NodeStatus:
     stage = record.content["stage"]
-    there = existing.get(stage, set())
-    stored = sum(chunk["key"] in there for chunk in record.chunks.values())
+    keys = existing.get(stage, set())
+    stored = sum(chunk["key"] in keys for chunk in record.chunks.values())
     return NodeStatus(workflow, name, stage, len(record.chunks), stored)
 
 
 def run_status(store: Store, run: str) -> RunStatus:
-    """How a run went, or goes."""
+    """State of a run that ended or goes on."""
     first: Event = {}
     last: Event = {}
     ends: Counter[str] = Counter()

@@ -56,14 +56,14 @@ def verify(
     chunks = [(stage, key) for stage in store.stages() for key in sorted(store.keys(stage))]
     damaged = []
     with ThreadPoolExecutor(READERS) as pool:
-        for done, found in enumerate(pool.map(lambda chunk: _damage(store, *chunk), chunks), start=1):
-            if found:
-                damaged.append(found)
+        for done, damage in enumerate(pool.map(lambda chunk: _damage(store, *chunk), chunks), start=1):
+            if damage:
+                damaged.append(damage)
             if listener:
                 listener(done, len(chunks))
     if remove:
-        for found in damaged:
-            store.remove(found.stage, found.key)
+        for damage in damaged:
+            store.remove(damage.stage, damage.key)
     return Verification(len(chunks), tuple(damaged), remove)
 
 

@@ -15,7 +15,7 @@ Listener = Callable[[Event], None]
 
 
 class EventLog:
-    """Writes every event of one run and shows it to the listeners.
+    """The log of one run: every event is written, and shown to the listener.
 
     A line that cannot be written is left out: what a full disk means to a run is for the chunks to say.
     """

@@ -56,9 +56,9 @@ def plan_tasks(plan: Plan) -> list[TaskPlan]:
     for group in sorted(groups, key=lambda group: levels[group[0].node.name]):
         name = _task_name(group)
         sources = {chunk.key: {source.key: source for source in _inputs(chunk)} for chunk in group}
-        needs = {key: tuple(missing.intersection(found)) for key, found in sources.items()}
+        needs = {key: tuple(missing.intersection(inputs)) for key, inputs in sources.items()}
         after = {task_of[key] for key in chain(*needs.values())} - {name}
-        used = chain(*(found.values() for found in sources.values()))
+        used = chain(*(inputs.values() for inputs in sources.values()))
         homes = {_home_name(source) for source in used if _has_home(source, missing)}
         rank = min(ranks[_first_coordinate(chunk)] for chunk in group)
         tasks.append(
@@ -165,15 +165,15 @@ def _fused(missing: Sequence[Chunk], levels: Mapping[str, int]) -> list[list[Chu
 def _batched(groups: Iterable[list[Chunk]], expected_seconds: Mapping[str, float]) -> list[list[Chunk]]:
     """Consecutive groups of a node joined until they take as long as a task should, if that is known."""
     batches: list[list[Chunk]] = []
-    left = 0.0
+    seconds_left = 0.0
     for group in groups:
         seconds = sum(COMMIT + expected_seconds.get(chunk.node.name, math.inf) for chunk in group)
-        if left > 0 and batches[-1][0].node is group[0].node and seconds < SHORTEST_TASK:
+        if seconds_left > 0 and batches[-1][0].node is group[0].node and seconds < SHORTEST_TASK:
             batches[-1].extend(group)
-            left -= seconds
+            seconds_left -= seconds
         else:
             batches.append(list(group))
-            left = SHORTEST_TASK - seconds
+            seconds_left = SHORTEST_TASK - seconds
     return batches
 
 

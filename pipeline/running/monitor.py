@@ -17,7 +17,7 @@ PATH = "/quarkline"
 
 
 class Monitor(SchedulerPlugin):
-    """Follows the events of runs and serves the page."""
+    """Plugin of the scheduler that follows the events of runs and serves the page."""
 
     name = "quarkline-monitor"
 
@@ -25,7 +25,7 @@ class Monitor(SchedulerPlugin):
         self.view = RunView()
 
     async def start(self, scheduler: Any) -> None:
-        """Adds the page to the scheduler's web server, if it has a dashboard."""
+        """Add the page to the scheduler's web server, if it has a dashboard."""
         if not hasattr(scheduler.http_application, "add_application"):
             return
         from distributed.dashboard.core import BokehApplication
@@ -38,6 +38,7 @@ class Monitor(SchedulerPlugin):
         application.initialize(IOLoop.current())
 
     def log_event(self, topic: str, msg: Any) -> None:
+        """Take an event of a run, or the beginning of another run, from Dask's event log."""
         if topic == PLAN_TOPIC:
             self.view = RunView(msg["run"], msg["missing"])
         elif topic.startswith("quarkline-"):

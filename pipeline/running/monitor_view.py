@@ -52,7 +52,7 @@ class RunView:
                 self.rates.setdefault(name, deque(maxlen=1000)).append((event["time"], value))
 
     def counts(self) -> dict[str, list[int]]:
-        """Per state of `SHOWN_STATES`, its number of chunks for each node."""
+        """Numbers of chunks of each node, per state of `SHOWN_STATES`."""
         nodes = list(self.missing)
         running = Counter(self.running.values())
         ended = [self.ended.get(node, Counter()) for node in nodes]
@@ -65,7 +65,7 @@ class RunView:
         return max(0, self.missing[node] - sum(self.ended.get(node, Counter()).values()))
 
     def throughput(self, width: float = 10.0) -> list[tuple[float, float]]:
-        """(time, chunks a second) in windows of `width` seconds."""
+        """Pairs (time, chunks a second) in windows of `width` seconds."""
         windows = Counter(int(moment // width) for moment in self.finished)
         if not windows:
             return []

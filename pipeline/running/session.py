@@ -48,14 +48,14 @@ class Session:
 
     def drive(self) -> None:
         """Run all tasks to their end, in passes: those whose workers died too often run again, alone."""
-        left = list(self._tasks)
-        while left and not self._stop.check():
-            suspects = self._pass(left)
+        unfinished = list(self._tasks)
+        while unfinished and not self._stop.check():
+            suspects = self._pass(unfinished)
             for name in self._first_of(suspects):
                 if self._pass([name]):
                     self._fail(self._tasks[name], "its worker died every time, perhaps out of memory")
             self._block_after_failures(suspects)
-            left = [name for name in suspects if not self._has_ended(self._tasks[name])]
+            unfinished = [name for name in suspects if not self._has_ended(self._tasks[name])]
 
     def _pass(self, names: Sequence[str]) -> list[str]:
         """Submit tasks and wait for them; returns those that lost their workers too often, in order."""
@@ -119,7 +119,7 @@ class Session:
             self._started[key] = event["time"]
         elif kind in ENDED and key not in self.states:
             self.states[key] = ChunkState(kind)
-            self._stop.took(event["time"] - self._started.get(key, event["time"]))
+            self._stop.note_duration(event["time"] - self._started.get(key, event["time"]))
             if kind == ChunkState.FAILED:
                 self.failures.append(Failure(event["node"], event["coordinates"], event["error"]))
             if event.get("fatal"):

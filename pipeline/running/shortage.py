@@ -18,7 +18,7 @@ CONTEXT = 700_000_000
 
 
 def shortage(plan: Plan, cluster: Cluster) -> str:
-    """What does not fit, with the remedy, for people; empty if all fits or either number is unknown."""
+    """A sentence on what does not fit, with the remedy; empty if all fits or either number is unknown."""
     limit, devices = cluster.memory_limit, cluster.devices
     if limit is not None and plan.memory > limit:
         largest = max(plan.missing, key=lambda chunk: chunk.node.cost.memory).node
@@ -29,11 +29,11 @@ def shortage(plan: Plan, cluster: Cluster) -> str:
         )
     if devices and (needed := device_memory(plan, devices)) > devices.memory - CONTEXT:
         largest = max(plan.missing, key=lambda chunk: chunk.node.cost.device_memory).node
-        left = devices.memory - CONTEXT - (needed - largest.cost.device_memory)
+        room = devices.memory - CONTEXT - (needed - largest.cost.device_memory)
         return (
             f"a task of node {largest.name!r} needs {format_bytes(needed)} of GPU memory (projected, with "
             f"what stays there), but a GPU of this machine has {format_bytes(devices.memory)}: "
-            f"{_remedy(largest, left, True)}"
+            f"{_remedy(largest, room, True)}"
         )
     return ""
 

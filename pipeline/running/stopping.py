@@ -14,7 +14,7 @@ GRACE = 10.0
 
 
 class StopRequest:
-    """Collects reasons to stop; `reason` is the first one, empty while the run may go on.
+    """Reasons to stop a run; `reason` is the first one, empty while the run may go on.
 
     A first signal asks for a clean end, a second one for an end without waiting for running chunks. Near the
     time limit no chunk is started that would, by the longest one so far, not finish in time.
@@ -36,8 +36,8 @@ class StopRequest:
             self._asked = time.monotonic()
             self._grace = self._grace if grace is None else grace
 
-    def took(self, seconds: float) -> None:
-        """A chunk took so long."""
+    def note_duration(self, seconds: float) -> None:
+        """Note how long a chunk took: none is begun that would not finish before the time limit."""
         self._longest = max(self._longest, seconds)
 
     def check(self) -> bool:
@@ -55,6 +55,7 @@ class StopRequest:
         return self._signals > 1 or (self._asked is not None and time.monotonic() - self._asked > self._grace)
 
     def on_signal(self, number: int, frame: FrameType | None) -> None:
+        """Ask for a stop; a second signal ends the wait for running chunks."""
         self._signals += 1
         self.ask(signal.Signals(number).name)
 

@@ -44,17 +44,17 @@ class FolderCheckpoint:
         self._next_save = time.monotonic() + FIRST_SAVE / SHARE
 
     def load(self) -> dict[str, np.ndarray] | None:
-        """What was saved last; None if there is nothing (readable)."""
+        """The state that was saved last; None if there is none that can be read."""
         if not self._folder.is_dir() or not self._acquire():
             return None
         for state in reversed(self._states()):
             try:
                 group = open_group(state)
-                found = {name: np.asarray(group[name][...]) for name in group.attrs["names"]}  # type: ignore
+                state_arrays = {name: np.asarray(group[name][...]) for name in group.attrs["names"]}  # type: ignore
             except (OSError, ValueError, KeyError, TypeError) as error:
                 self._tell(f"the checkpoint {state} is damaged ({error}): it is left out")
                 continue
-            return found
+            return state_arrays
         return None
 
     def save(self, state: Callable[[], Mapping[str, Any]]) -> None:
@@ -75,13 +75,13 @@ class FolderCheckpoint:
         self._next_save = ended + (ended - began) / SHARE
 
     def remove(self) -> None:
-        """Nobody needs it any more."""
+        """Remove the folder: its computation has ended."""
         if self._folder.is_dir() and self._acquire():
             remove_checkpoint(self._folder)
         self.close()
 
     def close(self) -> None:
-        """Let others have the folder."""
+        """Release the folder to other processes."""
         if self._handle is not None:
             self._handle.close()
             self._handle = None
@@ -121,7 +121,7 @@ def checkpoints(folder: Path) -> Iterator[Path]:
 
 
 def remove_checkpoint(folder: Path) -> None:
-    """Take it away; what else lies beside it stays."""
+    """Remove a checkpoint's folder; what else lies beside it stays."""
     shutil.rmtree(folder, ignore_errors=True)
     for parent in folder.parents[:2]:
         with suppress(OSError):
@@ -164,5 +164,5 @@ def _is_at(handle: IO[bytes], path: Path) -> bool:
 def _make(folder: Path) -> None:
     new = [parent for parent in (folder, *folder.parents) if not parent.exists()]
     folder.mkdir(parents=True, exist_ok=True)
-    for made in new:
-        flush(made.parent)
+    for parent in new:
+        flush(parent.parent)

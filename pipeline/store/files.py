@@ -32,12 +32,12 @@ class FileVersion:
     def check(self) -> Path:
         """The path, if the file is still the one that was planned."""
         try:
-            found = os.stat(self.path)
+            stat = os.stat(self.path)
         except OSError as error:
             raise InputError(
                 f"{self.path}: {error.strerror}; it was there when the run was planned"
             ) from error
-        if (found.st_size, found.st_mtime_ns) != (self.size, self.mtime_ns):
+        if (stat.st_size, stat.st_mtime_ns) != (self.size, self.mtime_ns):
             raise InputError(f"{self.path} was changed after the run was planned: run again")
         return Path(self.path)
 
@@ -61,12 +61,12 @@ class FileDigests:
     def version(self, path: Path) -> FileVersion:
         """Digest of one file; reads it only if its size, time or inode are new."""
         try:
-            found = os.stat(path)
-            identity = _identity(found)
-            digest = self._known.get(identity) or self._read_and_keep(path, identity, found.st_mtime_ns)
+            stat = os.stat(path)
+            identity = _identity(stat)
+            digest = self._known.get(identity) or self._read_and_keep(path, identity, stat.st_mtime_ns)
         except OSError as error:
             raise InputError(f"{path}: {error.strerror}; a workflow reads this file") from error
-        return FileVersion(str(path.resolve()), digest, found.st_size, found.st_mtime_ns)
+        return FileVersion(str(path.resolve()), digest, stat.st_size, stat.st_mtime_ns)
 
     def _read_and_keep(self, path: Path, identity: str, mtime_ns: int) -> str:
         digest = _digest(path)
@@ -78,8 +78,8 @@ class FileDigests:
         return digest
 
 
-def _identity(found: os.stat_result) -> str:
-    return f"{found.st_dev}:{found.st_ino}:{found.st_size}:{found.st_mtime_ns}"
+def _identity(stat: os.stat_result) -> str:
+    return f"{stat.st_dev}:{stat.st_ino}:{stat.st_size}:{stat.st_mtime_ns}"
 
 
 def _digest(path: Path) -> str:

@@ -26,10 +26,12 @@ class Readable(Protocol):
     """A NumPy array, or one on disk of which parts are read by slices of its first axis."""
 
     @property
-    def shape(self) -> tuple[int, ...]: ...
+    def shape(self) -> tuple[int, ...]:
+        """Lengths of the axes."""
 
     @property
-    def dtype(self) -> np.dtype: ...
+    def dtype(self) -> np.dtype:
+        """Type of the numbers."""
 
     def __getitem__(self, part: Any) -> np.ndarray: ...
 
@@ -43,10 +45,10 @@ class _WholeStore(LocalStore):
         prototype: BufferPrototype | None = None,
         byte_range: ByteRequest | None = None,
     ) -> Buffer | None:
-        found = await super().get(key, prototype, byte_range)
-        if found is None and key.rpartition("/")[2].partition(".")[0] == "c":
+        value = await super().get(key, prototype, byte_range)
+        if value is None and key.rpartition("/")[2].partition(".")[0] == "c":
             raise ValueError(f"piece {key} is gone")
-        return found
+        return value
 
 
 def open_group(folder: Path) -> zarr.Group:
@@ -55,6 +57,7 @@ def open_group(folder: Path) -> zarr.Group:
 
 
 def create_group(folder: Path, attributes: Mapping[str, Any]) -> zarr.Group:
+    """Make a group of format 3 with its attributes."""
     return zarr.create_group(LocalStore(folder), attributes=dict(attributes), zarr_format=3)
 
 

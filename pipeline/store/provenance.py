@@ -45,6 +45,7 @@ def _commit() -> str:
 
 @cache
 def host() -> str:
+    """Name of this machine."""
     return socket.gethostname()
 
 

@@ -57,7 +57,7 @@ class Store:
     def _check_format(self) -> None:
         """Refuse what is not a store of this format; a folder that does not exist yet is a new store."""
         try:
-            found = json.loads((self.path / MARK).read_text())["format"]
+            written = json.loads((self.path / MARK).read_text())["format"]
         except FileNotFoundError:
             if self.path.is_dir() and any(self.path.iterdir()):
                 raise InputError(
@@ -68,13 +68,14 @@ class Store:
             raise InputError(f"store {self.path} cannot be read: {error.strerror}") from error
         except (ValueError, KeyError, TypeError) as error:
             raise InputError(f"store {self.path}: {MARK} is damaged; it should say {_mark()}") from error
-        if found != FORMAT:
+        if written != FORMAT:
             raise InputError(
-                f"store {self.path} has format {found}, this version of quarkline reads and writes {FORMAT}: "
-                "use the version that wrote it, or another store"
+                f"store {self.path} has format {written}, this version of quarkline reads and writes "
+                f"{FORMAT}: use the version that wrote it, or another store"
             )
 
     def exists(self) -> bool:
+        """Whether the folder is a store yet."""
         return (self.path / MARK).exists()
 
     def create(self) -> None:
@@ -90,17 +91,20 @@ class Store:
 
     @property
     def temporary(self) -> Path:
+        """The folder of drafts that are not committed yet."""
         return self.path / ".tmp"
 
     def location(self, stage: str, key: str) -> Path:
+        """The folder of a chunk, whether it exists or not."""
         return self.path / stage / key
 
     @property
     def checkpoints(self) -> Path:
-        """Where chunks in flight keep their state."""
+        """The folder in which chunks in flight keep their state."""
         return self.path / ".checkpoints"
 
     def has(self, stage: str, key: str) -> bool:
+        """Whether a chunk was committed."""
         return self.location(stage, key).is_dir()
 
     def keys(self, stage: str) -> set[str]:
@@ -112,6 +116,7 @@ class Store:
             return set()
 
     def stages(self) -> list[str]:
+        """Names of the stages that have a folder."""
         if not self.path.is_dir():
             return []
         return sorted(item.name for item in self.path.iterdir() if item.is_dir() and item.name[0] != ".")
@@ -238,11 +243,11 @@ def _mark() -> str:
 def _attributes(text: str) -> dict[str, Any]:
     """The record in a group's metadata; ValueError where it is none."""
     content = json.loads(text)
-    found: Any = content.get("attributes") if isinstance(content, dict) else None
-    arrays = found.get("arrays") if isinstance(found, dict) else None
+    record: Any = content.get("attributes") if isinstance(content, dict) else None
+    arrays = record.get("arrays") if isinstance(record, dict) else None
     if not isinstance(arrays, dict) or any("digest" not in (array or ()) for array in arrays.values()):
         raise ValueError("its record does not give its arrays and their digests")
-    return found
+    return record
 
 
 def _write_group(
@@ -262,7 +267,7 @@ def _write_group(
 
 @dataclass(frozen=True)
 class StoredArray:
-    """Reads like an array, by slices: ``vectors[:4]``, or ``np.asarray(vectors)`` for all of it.
+    """An array of a committed chunk, read by slices: ``vectors[:4]``; ``np.asarray(vectors)`` reads all.
 
     Nothing is kept in memory. A piece that is damaged or gone raises DamagedChunkError when it is read.
     """
@@ -282,14 +287,17 @@ class StoredArray:
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """Lengths of the axes."""
         return tuple(self._array.shape)
 
     @property
     def ndim(self) -> int:
+        """Number of axes."""
         return len(self.shape)
 
     @property
     def dtype(self) -> np.dtype:
+        """Type of the numbers."""
         return np.dtype(self._array.dtype)
 
     @property

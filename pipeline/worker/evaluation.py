@@ -21,7 +21,7 @@ from pipeline.worker.memory import device_pool
 from pipeline.worker.resident import ResidentCache, nbytes, process_cache
 from pipeline.worker.work import RunContext, Work
 
-Made = tuple[Any, dict[str, Any]]
+Evaluated = tuple[Any, dict[str, Any]]
 """A result with the statistics that its stage recorded."""
 
 
@@ -33,13 +33,13 @@ class Evaluation:
         self._send = send
         self._context = context
         self._uses = _uses(works)
-        self._shared: dict[str, Made] = {}
+        self._shared: dict[str, Evaluated] = {}
         self._statistics: dict[str, dict[str, Any]] = {}
         self._chunk: dict[str, Any] = {}
         """Names what is to be committed: what transient stages report on the way is its progress."""
 
-    def compute(self, work: Work, checkpoint: Checkpoint | None = None) -> Made:
-        """The result of a chunk, and what its stage recorded."""
+    def compute(self, work: Work, checkpoint: Checkpoint | None = None) -> Evaluated:
+        """Compute a chunk: its result, and what its stage recorded."""
         stage = work.node.stage
         if not stage.transient:
             self._chunk = work.identity
@@ -56,7 +56,7 @@ class Evaluation:
         return result, at.statistics
 
     def checkpoint(self, work: Work) -> FolderCheckpoint:
-        """Where the computation of a chunk may keep its state; no folder is made before it does."""
+        """The checkpoint of a chunk's computation; no folder is made before it is used."""
         note = {"event": EventKind.NOTE, **work.identity}
         folder = self._store.checkpoints / work.node.stage.name / work.key
         return FolderCheckpoint(folder, lambda text: self._send({**note, "message": text}))
@@ -66,7 +66,7 @@ class Evaluation:
         if work.node.stage.resident:
             self._cache("cpu").get(f"{work.key}-cpu", lambda: (result, {}))
 
-    def recorded_on_the_way(self, work: Work) -> list[dict[str, Any]]:
+    def transient_statistics(self, work: Work) -> list[dict[str, Any]]:
         """Statistics of the transient results that went into a chunk."""
         keys = dict.fromkeys(source.key for source in _transient_inputs(work))
         return [self._statistics[key] for key in keys if key in self._statistics]
@@ -83,26 +83,26 @@ class Evaluation:
             self._statistics[work.key] = {**work.identity, "statistics": plain(statistics)}
         return result
 
-    def _hold(self, work: Work) -> Made:
+    def _hold(self, work: Work) -> Evaluated:
         """A resident result from what this worker keeps; one too large for that is shared in this task."""
         name = work.held_as
         if name in self._shared:
             return self._share(work)
-        kept = self._cache(work.node.backend)
-        made = kept.get(name, lambda: self._make_to_stay(work))
-        if kept.declines(made):
+        cache = self._cache(work.node.backend)
+        evaluated = cache.get(name, lambda: self._make_to_stay(work))
+        if cache.declines(evaluated):
             self._send(
                 {
                     "event": EventKind.NOT_KEPT,
-                    "bytes": nbytes(made),
-                    "limit": kept.limit,
+                    "bytes": nbytes(evaluated),
+                    "limit": cache.limit,
                     **work.identity,
                 }
             )
-            self._shared[name] = made
+            self._shared[name] = evaluated
             return self._share(work)
         self._uses[name] -= 1
-        return made
+        return evaluated
 
     def _cache(self, backend: str) -> ResidentCache:
         limit = self._context.device_resident_bytes if backend == "cuda" else self._context.resident_bytes
@@ -114,7 +114,7 @@ class Evaluation:
         if device and needed:
             self._cache(work.node.backend).make_room(lambda: device.free() >= needed)
 
-    def _share(self, work: Work) -> Made:
+    def _share(self, work: Work) -> Evaluated:
         """A result made for its first use in this task and dropped after its last."""
         name = work.held_as
         if name not in self._shared:
@@ -122,7 +122,7 @@ class Evaluation:
         self._uses[name] -= 1
         return self._shared[name] if self._uses[name] > 0 else self._shared.pop(name)
 
-    def _make(self, work: Work) -> Made:
+    def _make(self, work: Work) -> Evaluated:
         stage = work.node.stage
         if work.inputs is not None:
             return self.compute(work)
@@ -133,12 +133,12 @@ class Evaluation:
         stored = self._store.arrays(stage.name, key)
         return {o.name: stored[o.name] if o.pieces else stored[o.name][...] for o in stage.outputs}
 
-    def _make_to_stay(self, work: Work) -> Made:
-        """Made, and what only its making took of a GPU given back, before what stays cuts that up."""
-        made = self._make(work)
+    def _make_to_stay(self, work: Work) -> Evaluated:
+        """Evaluate, then return what only the making took of a GPU, before what stays cuts that up."""
+        evaluated = self._make(work)
         if device := device_pool(work.node.backend):
             device.release_unused()
-        return made
+        return evaluated
 
     def _argument(self, argument: Input, sources: Sequence[Work], at: At) -> Any:
         if argument.reduces:
@@ -231,9 +231,10 @@ def _join_one(output: Output, wanted: Coordinates, pieces: Sequence[tuple[Coordi
     for at, array in pieces:
         target, source = [], []
         for dim, length in zip(output.dims, array.shape, strict=True):
-            here, there = _common(wanted[dim], at[dim]) if dim in joined else (range(length), range(length))
-            target.append(here)
-            source.append(there)
+            whole = range(length)
+            to, of = _common(wanted[dim], at[dim]) if dim in joined else (whole, whole)
+            target.append(to)
+            source.append(of)
         result[xp.ix_(*map(xp.asarray, target))] = array[xp.ix_(*map(xp.asarray, source))]
     return result
 
@@ -242,4 +243,4 @@ def _common(wanted: Sequence[Coordinate], held: Sequence[Coordinate]) -> tuple[l
     """Positions, in both, of the coordinates that both have."""
     position = {value: k for k, value in enumerate(held)}
     both = [(k, position[value]) for k, value in enumerate(wanted) if value in position]
-    return [here for here, _ in both], [there for _, there in both]
+    return [to for to, _ in both], [of for _, of in both]

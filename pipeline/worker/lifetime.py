@@ -21,7 +21,7 @@ PATIENCE = 60.0
 
 
 class Watchdog(WorkerPlugin):
-    """Ends the worker's process when the driver's process (same host) or the scheduler (elsewhere) is gone.
+    """Plugin that ends a worker's process when its driver (same host) or scheduler (elsewhere) is gone.
 
     Also lets the driver alone decide what an interrupt from the keyboard means: the terminal sends it to the
     workers as well.
@@ -35,6 +35,7 @@ class Watchdog(WorkerPlugin):
         self._born = psutil.Process().create_time()
 
     def setup(self, worker: Any) -> None:
+        """Begin to watch."""
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGINT, signal.SIG_IGN)
         logging.getLogger("distributed.worker").addFilter(_about_more_than_a_lost_scheduler)
@@ -75,14 +76,14 @@ _leaving = threading.Event()
 
 
 def retire_if_broken(backend: str) -> None:
-    """After a failure on a GPU: leave soon if the device answers no more."""
+    """Make this worker leave soon if its GPU answers no more after a failure."""
     if backend == "cuda" and not _device_answers() and not _leaving.is_set():
         _leaving.set()
         threading.Timer(DELAY, os._exit, [1]).start()
 
 
 def block_if_leaving() -> None:
-    """A task that comes to a leaving worker waits, dies with it, and is run by another."""
+    """Wait for the end of a leaving worker: its task is then run by another."""
     while _leaving.is_set():
         time.sleep(DELAY)
 

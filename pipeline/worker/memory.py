@@ -31,7 +31,7 @@ def _trim() -> Callable[[int], int] | None:
 
 
 def device_pool(backend: str) -> DevicePool | None:
-    """The counter of this process; None on the CPU."""
+    """CuPy's pool of this process with its high-water mark; None on the CPU."""
     return _process_pool() if backend == "cuda" else None
 
 
@@ -43,7 +43,7 @@ class DevicePool:
         self.bytes = 0
 
     def restart(self) -> None:
-        """Forget what was before; what the pool holds now counts."""
+        """Begin a new high-water mark at what the pool holds now."""
         self.bytes = self._pool.total_bytes()
 
     def release_unused(self) -> None:
@@ -57,6 +57,7 @@ class DevicePool:
         return int(cupy.cuda.Device().mem_info[0]) + int(self._pool.free_bytes())
 
     def malloc(self, size: int) -> Any:
+        """Allocate from the pool, as CuPy's allocator."""
         memory = self._pool.malloc(size)
         self.bytes = max(self.bytes, self._pool.total_bytes())
         return memory

@@ -17,7 +17,7 @@ HOST_SHARE = 0.4
 
 
 class ResidentCache:
-    """Least recently used results go first. A result larger than the bound is not kept: `declines` says so.
+    """Cache of results, bounded in bytes: the least recently used go first, one beyond the bound is declined.
 
     Keys are chunk keys, so an entry is never stale, whatever runs the worker has served since. An array that
     several results hold counts once.
@@ -30,6 +30,7 @@ class ResidentCache:
 
     @property
     def used(self) -> int:
+        """Bytes of all results in the cache."""
         return nbytes(list(self._entries.values()))
 
     def get(self, key: str, make: Callable[[], Any]) -> Any:

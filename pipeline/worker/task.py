@@ -90,7 +90,7 @@ def _compute_and_commit(work: Work, evaluation: Evaluation, context: RunContext)
         record = record_of(work, context.run, statistics, started)
         record["joules"] = meter() - joules if meter else None
         record["device_bytes"] = peak.bytes if peak else None
-        record["transient"] = evaluation.recorded_on_the_way(work)
+        record["transient"] = evaluation.transient_statistics(work)
         committed = _commit(work, context.store, arrays, record)
         checkpoint.remove()
     evaluation.keep(work, stage.result(**arrays))

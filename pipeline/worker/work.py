@@ -16,7 +16,7 @@ from pipeline.worker.events import ChunkState
 
 @dataclass(frozen=True)
 class NodeWork:
-    """The part that all chunks of a node share. The function travels by name."""
+    """Description of a node for its tasks. The function travels by name."""
 
     name: str
     function: Callable[..., Any]
@@ -28,6 +28,7 @@ class NodeWork:
 
     @property
     def stage(self) -> Stage:
+        """The declaration of its function."""
         return stage_of(self.function)
 
 
@@ -54,13 +55,13 @@ class Work:
 
     @property
     def held_as(self) -> str:
-        """Under what name a worker holds the result: in the memory of which backend matters too."""
+        """Name under which a worker holds the result, with the backend in whose memory it lies."""
         return f"{self.key}-{self.node.backend}"
 
 
 @dataclass(frozen=True)
 class RunContext:
-    """What all tasks of a run share."""
+    """Store, name, backend and memory bounds that all tasks of a run share."""
 
     store: Store
     run: str
@@ -69,7 +70,7 @@ class RunContext:
     resident_bytes: int
     """Bound of a worker's resident results in host memory."""
     device_resident_bytes: int | None = None
-    """Likewise on its GPU; None is a share of what the GPU has."""
+    """Bound of those on its GPU; None is a share of what the GPU has."""
 
     @property
     def topic(self) -> str:

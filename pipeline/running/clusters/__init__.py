@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Demand:
-    """What a run needs from a cluster."""
+    """Workers and memory that a run needs from a cluster."""
 
     tasks: int
     """Tasks that could at most run side by side."""
@@ -47,7 +47,7 @@ class Cluster(Protocol):
 
     @property
     def devices(self) -> Devices | None:
-        """Its GPUs; None if there are none or they are not known here."""
+        """GPUs of the cluster; None if there are none or they are not known here."""
 
     def open(self, demand: Demand) -> AbstractContextManager[Client]:
-        """Start (or join) it; on leaving, end what was started."""
+        """Start or join the cluster; on leaving, end what was started."""

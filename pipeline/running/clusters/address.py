@@ -30,14 +30,15 @@ class Address:
 
     @property
     def memory_limit(self) -> None:
-        """Not known of machines that somebody else chose."""
+        """None: somebody else chose the machines."""
 
     @property
     def devices(self) -> None:
-        """Not known: they are other machines'."""
+        """None: GPUs of other machines are not known here."""
 
     @contextmanager
     def open(self, demand: Demand) -> Iterator[Client]:
+        """Join the cluster; it stays when the run leaves."""
         with self._connect() as client:
             yield client
 

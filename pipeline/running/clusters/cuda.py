@@ -30,22 +30,23 @@ class Cuda:
 
     @property
     def memory_limit(self) -> None:
-        """Not known: what is projected is the host's and the GPU's together."""
+        """None: what is projected is the host's and the GPU's memory together."""
 
     @property
     def devices(self) -> Devices | None:
-        """Those of this machine; None where it has none. Asking takes no memory of a GPU."""
+        """GPUs of this machine; None where it has none. Asking takes no memory of a GPU."""
         try:
-            found = _device_count()
+            count = _device_count()
         except InputError:
             return None
         from cupy.cuda.runtime import getDeviceProperties
 
-        memory = min(int(getDeviceProperties(number)["totalGlobalMem"]) for number in range(found))
-        return Devices(self.workers or found, memory)
+        memory = min(int(getDeviceProperties(number)["totalGlobalMem"]) for number in range(count))
+        return Devices(self.workers or count, memory)
 
     @contextmanager
     def open(self, demand: Demand) -> Iterator[Client]:
+        """Start a worker per GPU, and end them with the block."""
         cluster = _cluster_class()
         devices = _device_count()
         wanted = devices if self.workers is None else self.workers

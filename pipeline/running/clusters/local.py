@@ -52,15 +52,16 @@ class Local:
 
     @property
     def memory_limit(self) -> int:
-        """Of this machine, or of the container that this process is in."""
+        """Bytes of this machine, or of the container that this process is in."""
         return int(MEMORY_LIMIT)
 
     @property
     def devices(self) -> None:
-        """None are used."""
+        """None: a local cluster uses no GPU."""
 
     @contextmanager
     def open(self, demand: Demand) -> Iterator[Client]:
+        """Start workers on this machine, and end them with the block."""
         if self.workers is not None and self.workers < 1:
             raise InputError(f"workers must be at least 1, got {self.workers}")
         workers = min(self.workers, demand.of_use) if self.workers else default_workers(CPU_COUNT, demand)
@@ -71,7 +72,7 @@ class Local:
 
 
 def default_workers(cores: int, demand: Demand) -> int:
-    """One per core, but no more than there is work and memory for."""
+    """Number of workers: one per core, but no more than there is work and memory for."""
     fitting = int(MEMORY_SHARE * MEMORY_LIMIT // demand.memory) if demand.memory else cores
     return max(1, min(cores, demand.of_use, fitting))
 

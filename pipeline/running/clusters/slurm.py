@@ -43,14 +43,15 @@ class Slurm:
 
     @property
     def memory_limit(self) -> None:
-        """Not known: the batch system watches over that of its jobs."""
+        """None: the batch system watches over the memory of its jobs."""
 
     @property
     def devices(self) -> None:
-        """Not known: they are other machines'."""
+        """None: GPUs of other machines are not known here."""
 
     @contextmanager
     def open(self, demand: Demand) -> Iterator[Client]:
+        """Submit the jobs of the workers, and end them with the block."""
         with _cluster_class()(**self.options()) as cluster, Client(cluster, set_as_default=False) as client:
             cluster.scale(jobs=min(self.workers or demand.of_use, demand.of_use))
             client.register_plugin(Watchdog())
@@ -59,7 +60,7 @@ class Slurm:
             yield client
 
     def options(self) -> dict[str, Any]:
-        """What dask-jobqueue is told."""
+        """Options for dask-jobqueue."""
         variables = worker_environment(self.cores, self.backend)
         exports = [f"export {name}={value}" for name, value in variables.items()]
         return {
