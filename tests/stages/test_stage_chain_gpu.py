@@ -16,20 +16,18 @@ from stages.lqcd.solvers.deflation import Deflation, StaggeredDeflation
 
 pytestmark = pytest.mark.gpu
 LATTICE = Lattice((6, 4, 2, 8))
+OPTIONS = {"hisq": {"naik_epsilon": 0.0}, "asqtad": {"u0": 0.88}, "naive": {}}
 GAUGE = GaugeLinks(thermalised(LATTICE, 5.9, 12, "gpu.1", 6, 1), np.array(LATTICE.extents))
 
 
 def measure(backend, action="hisq", exact=False, **options):
     at = At(config="gpu.1", noise=(2, 3), backend=backend)
-    if action == "hisq":
-        made = links.hisq_links(GAUGE, at=at, boundary="antiperiodic", naik_epsilon=0.0)
-    else:
-        made = links.naive_links(GAUGE, at=at, boundary="antiperiodic")
+    dslash = links.ACTIONS[action].stage(GAUGE, at=at, boundary="antiperiodic", **OPTIONS[action])
     settings = {"mass": 0.06, "tolerance": 1e-11, "precision": "double-single", **options}
     if exact:
-        return loops.exact_loops(made, at=at, **settings)
+        return loops.exact_loops(dslash, at=at, **settings)
     settings |= {"seed": 44, "dilution": {"displacement": 2}, "noise": options.get("noise", "z2")}
-    return loops.current_loops(made, at=at, **settings)
+    return loops.current_loops(dslash, at=at, **settings)
 
 
 @pytest.mark.parametrize("noise", ["z2", "z4", "u1", "gaussian"])
@@ -46,6 +44,11 @@ def test_exact_loops(choice):
     host, device = (measure(backend, exact=True, current_links=choice) for backend in ("cpu", "cuda"))
     assert np.allclose(device.current, host.current, rtol=0, atol=1e-8)
     assert np.allclose(device.condensate, host.condensate, rtol=1e-9)
+
+
+def test_exact_loops_of_asqtad():
+    host, device = (measure(backend, action="asqtad", exact=True) for backend in ("cpu", "cuda"))
+    assert np.allclose(device.current, host.current, rtol=0, atol=1e-8)
 
 
 def test_naive_charge_is_conserved_on_the_device():

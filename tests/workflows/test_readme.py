@@ -15,7 +15,9 @@ from workflows.laph_mesons.schema import LaphParameters
 from workflows.mesons.schema import MesonParameters
 from workflows.parameter_file import read_parameter_file
 
-README = (Path(__file__).parents[2] / "README.md").read_text()
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text()
+PAGES = ["README.md", "CHANGELOG.md", *(f"docs/{path.name}" for path in sorted(ROOT.glob("docs/*.md")))]
 YAML_SNIPPETS = re.findall(r"```yaml\n(.*?)```", README, re.DOTALL)
 PYTHON = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 
@@ -78,3 +80,13 @@ def test_files_instead_of_heatbath(tmp_path: Path) -> None:
     file.write_text(re.sub(r"ensemble:\n  heatbath:.*\n", snippet, TINY))
     ensemble = G2Parameters.read(read_parameter_file(file)).ensemble
     assert ensemble.files == YAML(typ="safe").load(snippet)["ensemble"]["files"]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_and_paths_lead_somewhere(page: str) -> None:
+    """Relative links, and the project's own files that are named in backticks."""
+    text = (ROOT / page).read_text()
+    links = re.findall(r"\]\(((?:\.\./)*[\w./]+\.\w+|\.\./[\w./]+)(?:#[\w-]+)?\)", text)
+    paths = re.findall(r"`((?:pipeline|stages|workflows|tests|docs)/[\w./]+)`", text)
+    absent = [link for link in links if not (ROOT / page).parent.joinpath(link).exists()]
+    assert absent + [path for path in paths if not (ROOT / path).exists()] == []
