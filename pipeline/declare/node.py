@@ -60,7 +60,8 @@ class Stage:
     def backend(self, cluster: str) -> str:
         """Backend of its tasks on a cluster of that backend: what asks for no device stays on the CPU.
 
-        A transient stage that asks for none has no task, and runs where its consumer runs."""
+        A transient stage that asks for none has no task, and runs where its consumer runs.
+        """
         return cluster if self.resources.device else "cpu"
 
     def lone_dims(self) -> tuple[str, ...]:

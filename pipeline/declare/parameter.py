@@ -5,7 +5,8 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import Field, dataclass, fields, is_dataclass
-from typing import Any, get_args
+from types import UnionType
+from typing import Any, Union, get_args, get_origin
 
 from quarkline.errors import InputError, suggestion
 
@@ -26,7 +27,7 @@ class Parameter:
     @property
     def group(self) -> type | None:
         """The dataclass that it is declared to be (alone, or as `X | None`), else None."""
-        options = [self.type, *get_args(self.type)]
+        options = get_args(self.type) if get_origin(self.type) in (Union, UnionType) else (self.type,)
         return next((hint for hint in options if isinstance(hint, type) and is_dataclass(hint)), None)
 
     @property

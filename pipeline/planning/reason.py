@@ -1,5 +1,6 @@
 """Why a chunk must be computed: its plan compared with the last plan of the same workflow, and with what the
-store holds of the same node from plans before that one."""
+store holds of the same node from plans before that one.
+"""
 
 from __future__ import annotations
 

@@ -36,6 +36,7 @@ class EventLog:
         self._file.close()
 
     def __call__(self, event: Event) -> None:
+        """Write an event and show it to the listener."""
         line = self._torn + json.dumps(event).encode() + b"\n"
         self._torn = b"\n"
         with suppress(OSError):

@@ -23,7 +23,7 @@ def write_atomically(path: Path, text: str) -> None:
 
 
 def flush(path: Path) -> None:
-    """fsync a file or a folder."""
+    """Make a file, or the entries of a folder, durable by fsync."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -32,7 +32,7 @@ def flush(path: Path) -> None:
 
 
 def flush_group(folder: Path) -> None:
-    """fsync all data of a Zarr group, then its record, then the folders.
+    """Make a Zarr group durable by fsync: all its data, then its record, then the folders.
 
     Files (and folders) are flushed at the same time: the file system then commits its journal once for all of
     them, which makes a commit 3 to 5 times faster.

@@ -91,7 +91,7 @@ _caches: dict[tuple[str, int], ResidentCache] = {}
 
 
 def process_cache(limit: int | None, backend: str) -> ResidentCache:
-    """This process's cache of the results that stages of a backend made: on the host, or on its GPU.
+    """The cache of one process for results that stages of a backend made: on the host, or on its GPU.
 
     It is made by the first run that it serves; a run has one bound: `limit`, but at most `HOST_SHARE` or
     `DEVICE_SHARE` of the memory in which these results lie (a batch job may have less than the driver's

@@ -190,6 +190,19 @@ class Changeable:
     solver: str = "cg"
 
 
+def test_dataclasses_in_a_list_or_absent_are_values_of_their_parameter() -> None:
+    @stage(version="1")
+    def several(*, at: At, solves: tuple[Solve, ...], noise: Noise | None = None) -> Number: ...
+
+    w = Workflow("w")
+    node = w.add(several, solves=(Solve("cg", 1.0), Solve("gcr", 2.0)))
+    first = {"type": "Solve", "solver": "cg", "tolerance": 1.0, "max_iterations": 100}
+    content = describe_node(node, "cpu")["parameters"]
+    assert content == {"solves": [first, {**first, "solver": "gcr", "tolerance": 2.0}], "noise": None}
+    with pytest.raises(InputError, match="parameter 'noise' must be a Noise, got 7"):
+        w.add(several, place=Place(name="other"), solves=(), noise=7)
+
+
 def test_dataclass_parameters_are_checked_where_they_are_declared() -> None:
     def clashing(*, at: At, solve: Solve, tolerance: float) -> Number: ...
     def twice(*, at: At, light: Solve, strange: Solve) -> Number: ...
