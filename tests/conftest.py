@@ -7,11 +7,14 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import import_module
+from itertools import chain, zip_longest
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numba
 import pytest
+from distributed import LocalCluster
 
 IDLE_CLUSTERS = {
     "ADMIN__TICK__INTERVAL": "1s",
@@ -19,6 +22,30 @@ IDLE_CLUSTERS = {
     "WORKER__PROFILE__ENABLED": "False",
 }
 """Dask measures itself all the time: 16 % of a processor for two idle workers, 7 % with these settings."""
+
+WAITING = {"pipeline", "workflows"}
+"""Folders of tests that wait for clusters and commands."""
+
+LONG = (
+    "test_house.py",
+    "test_cuda_compile.py",
+    "test_faults.py",
+    "test_multigrid.py",
+    "test_bad_input.py",
+    "test_krylov_solvers.py",
+    "test_run_command.py",
+    "test_stochastic_error.py",
+    "test_laph.py",
+    "test_stage_chain.py",
+    "test_estimator_sections.py",
+    "test_wilson.py",
+    "test_target.py",
+    "test_wilson_solvers.py",
+    "test_g2_choice.py",
+    "test_rehearsal.py",
+    "test_checkpoint_faults.py",
+)
+"""Files that take more than ten seconds, which begin first."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +65,21 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("numprocesses", None):
         for library in ("OMP", "OPENBLAS", "MKL"):
             os.environ.setdefault(f"{library}_NUM_THREADS", "1")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files whose tests start processes and wait for them alternate with those that compute, so that test
+    processes leave the processors neither idle nor to each other; long files are not left for the end.
+    """
+    files: dict[Path, list[pytest.Item]] = {}
+    for item in items:
+        files.setdefault(item.path, []).append(item)
+    names = sorted(files, key=lambda path: LONG.index(path.name) if path.name in LONG else len(LONG))
+    waiting = [path for path in names if path.name == "test_house.py" or WAITING & set(path.parts)]
+    computing = [path for path in names if path not in waiting]
+    order = chain.from_iterable(zip_longest(waiting, computing))
+    items[:] = [item for path in order if path for item in files[path]]
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -66,6 +108,29 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("QUARKLINE_CACHE", folder)
         yield
+
+
+@pytest.fixture(scope="session")
+def log_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the session's workers write down which toy stages they execute."""
+    path = tmp_path_factory.mktemp("log") / "executions.jsonl"
+    os.environ["QUARKLINE_TOY_LOG"] = str(path)
+    return path
+
+
+@pytest.fixture(scope="session")
+def scheduler(log_path: Path) -> Iterator[str]:
+    """Address of two workers that stay warm for all tests of this process, as somebody else's cluster."""
+    options: dict[str, Any] = {
+        "host": "127.0.0.1",
+        "dashboard_address": "127.0.0.1:0",
+        "resources": {"device": 1},
+    }
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("NUMBA_NUM_THREADS", "1")  # of the workers, which inherit it when they start
+        running = LocalCluster(n_workers=2, threads_per_worker=1, memory_limit=0, **options)
+    with running:
+        yield running.scheduler_address
 
 
 @pytest.fixture(scope="session")

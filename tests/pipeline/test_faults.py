@@ -113,7 +113,9 @@ def test_an_interrupt_from_the_keyboard_lets_running_chunks_finish(campaign: Cam
     campaign.wait_for_silence()
 
 
+@pytest.mark.slow
 def test_a_time_limit_ends_a_run(campaign: Campaign) -> None:
+    """The short form is that of the command line."""
     driver = campaign.start("time_limit=0.5")
     output, errors = driver.communicate(timeout=PATIENCE)
     assert driver.returncode == 3, (output, errors)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from distributed import LocalCluster
 from tiny_project import TINY, CommandLine, run_to_its_end
 
 
@@ -21,14 +19,9 @@ def quarkline(
 
 
 @pytest.fixture(scope="session")
-def cluster() -> Iterator[str]:
-    """Address of two workers that stay warm, for `--cluster`."""
-    options = {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0", "memory_limit": 0}
-    with pytest.MonkeyPatch.context() as environment:
-        environment.setenv("NUMBA_NUM_THREADS", "1")  # of the workers, which inherit it when they start
-        running = LocalCluster(n_workers=2, threads_per_worker=1, resources={"device": 1}, **options)
-    with running:
-        yield running.scheduler_address
+def cluster(scheduler: str) -> str:
+    """For `--cluster`."""
+    return scheduler
 
 
 @pytest.fixture(scope="session")

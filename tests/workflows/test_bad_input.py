@@ -240,8 +240,12 @@ def shell(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_full_disk_loses_nothing(quarkline: CommandLine, project: Path, cluster: str) -> None:
-    """With a limit on the size of a file, the larger arrays of new configurations cannot be written."""
+    """With a limit on the size of a file, the larger arrays of new configurations cannot be written.
+
+    The short form is that of the engine.
+    """
     edit(project, ("configurations: 2", "configurations: 3"), ("sweeps: 3", "sweeps: 2"))
     done = shell("ulimit -f 64; eval $QUARKLINE run g2.yaml --workers 1 --store full", project.parent)
     assert done.returncode == 1, done.stdout + done.stderr

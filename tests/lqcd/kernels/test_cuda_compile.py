@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from importlib.resources import files
 from inspect import unwrap
 from math import ceil, prod
@@ -49,9 +49,9 @@ ROWS = 3 * BIG.half_volume
 Kernels = Callable[[np.dtype], list[Launch]]
 
 
-def dslashes(dtype: np.dtype) -> list[Launch]:
+def dslashes(dtype: np.dtype, widths: Sequence[int] = WIDTHS) -> list[Launch]:
     """The dslash in the forms that are used."""
-    full = [dslash_shapes.dslash(BIG, 16, dtype, n, dots) for n in WIDTHS for dots in (False, True)]
+    full = [dslash_shapes.dslash(BIG, 16, dtype, n, dots) for n in widths for dots in (False, True)]
     if dtype == DOUBLE:
         return full
     forms = (
@@ -88,22 +88,22 @@ def unusual_wilson(dtype: np.dtype) -> list[Launch]:
     ]
 
 
-def tuned(dtype: np.dtype) -> list[Launch]:
+def tuned(dtype: np.dtype, widths: Sequence[int] = WIDTHS) -> list[Launch]:
     """The instances whose speed matters: block widths that are multiples of 8, and everything per column."""
     return [
-        *dslashes(dtype),
+        *dslashes(dtype, widths),
         *(block_shapes.gram(nx, ny, dtype, ROWS) for nx, ny in TUNED),
         *(block_shapes.multiply_add(nx, ny, dtype, ROWS) for nx, ny in TUNED),
         *(block_cg_shapes.block_step(n, dtype, ROWS) for n in (8, 16, 24, 32)),
         *(block_cg_shapes.iteration_grams(n, dtype, ROWS) for n in (8, 16, 24, 32)),
-        *(columns.reduction(kernel, n, dtype, ROWS) for kernel in columns.REDUCTIONS for n in WIDTHS),
-        *(columns.cg_advance(n, dtype, ROWS) for n in WIDTHS),
+        *(columns.reduction(kernel, n, dtype, ROWS) for kernel in columns.REDUCTIONS for n in widths),
+        *(columns.cg_advance(n, dtype, ROWS) for n in widths),
         *(columns.lane_gram(n, dtype, ROWS, 5) for n in (1, 8, 24, 33)),
         columns.lane_least_squares(16, 5),
-        *(columns.lane_dots(n, dtype, ROWS, 10) for n in WIDTHS),
-        *(columns.lane_update(n, dtype, ROWS, 10) for n in WIDTHS),
-        *(columns.lane_polynomial(n, dtype, ROWS, 3) for n in WIDTHS),
-        *(columns.one_link_current(ODD, n, dtype) for n in WIDTHS),
+        *(columns.lane_dots(n, dtype, ROWS, 10) for n in widths),
+        *(columns.lane_update(n, dtype, ROWS, 10) for n in widths),
+        *(columns.lane_polynomial(n, dtype, ROWS, 3) for n in widths),
+        *(columns.one_link_current(ODD, n, dtype) for n in widths),
         gauge_shapes.add_staple(ODD, dtype),
         gauge_shapes.long_links(ODD, dtype),
         gauge_shapes.signs("staggered_phases", ODD, dtype),
@@ -118,13 +118,13 @@ def tuned(dtype: np.dtype) -> list[Launch]:
         shift_shapes.slice_shift(ODD, dtype, 2, -1, 1680, 3),
         DELAY,
         columns.REPORT,
-        *(columns.sum_rows(49152, n) for n in WIDTHS),
+        *(columns.sum_rows(49152, n) for n in widths),
     ]
 
 
 def in_single(dtype: np.dtype) -> list[Launch]:
-    """Those of `tuned` in the precision that most of the time goes to: for the quick run."""
-    return tuned(dtype) if dtype == SINGLE else []
+    """Those of `tuned` in the precision that most of the time goes to, in few widths: for the quick run."""
+    return tuned(dtype, (1, 16, 33)) if dtype == SINGLE else []
 
 
 def unusual(dtype: np.dtype) -> list[Launch]:
