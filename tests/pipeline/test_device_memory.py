@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import toy_stages as toys
 
-from pipeline import Cost, InputError, Place, Plan, Store, Workflow, plan, run
+from pipeline import InputError, Place, Plan, Store, Workflow, plan, run
 from pipeline.running.clusters import Devices
 from pipeline.running.shortage import device_memory, device_projection, shortage
 from pipeline.worker.memory import DevicePool
@@ -34,12 +34,10 @@ class TwoDevices:
 
 def planned(store: Store, configs: str = "abcd", solving: int = 6_000_000_000) -> Plan:
     w = Workflow("devices")
-    made = w.add(
-        toys.setup,
-        w.add(toys.field, place=Place(over={"config": list(configs)})),
-        place=Place(cost=Cost(device_memory=10_000_000_000)),
-    )
-    w.add(toys.with_setup, made, place=Place(over={"noise": range(3)}, cost=Cost(device_memory=solving)))
+    field = w.add(toys.field, place=Place(over={"config": list(configs)}))
+    made = w.add(toys.Costing(toys.setup, device_memory=10_000_000_000), field)
+    solver = toys.Costing(toys.with_setup, device_memory=solving)
+    w.add(solver, made, place=Place(over={"noise": range(3)}))
     return plan(w, store)
 
 
@@ -86,9 +84,10 @@ def test_resident_results_of_one_task_are_there_together(store: Store) -> None:
     field, other = (
         w.add(toys.field, place=Place(name=f"field{k}", over=configs), scale=float(k)) for k in (1, 2)
     )
-    first = w.add(toys.setup, field, place=Place(cost=Cost(device_memory=10_000_000_000)))
-    second = w.add(toys.setup, other, place=Place(name="other", cost=Cost(device_memory=4_000_000_000)))
-    w.add(toys.with_two_setups, first, second, place=Place(cost=Cost(device_memory=1_000_000_000)))
+    first = w.add(toys.Costing(toys.setup, device_memory=10_000_000_000), field)
+    small = toys.Costing(toys.setup, device_memory=4_000_000_000)
+    second = w.add(small, other, place=Place(name="other"))
+    w.add(toys.Costing(toys.with_two_setups, device_memory=1_000_000_000), first, second)
     made = plan(w, store)
     assert device_memory(made, None) == 15_000_000_000
     assert device_memory(made, Devices(2, 20_000_000_000)) == 15_000_000_000
@@ -96,23 +95,15 @@ def test_resident_results_of_one_task_are_there_together(store: Store) -> None:
 
 def test_a_node_says_what_would_fit(store: Store) -> None:
     w = Workflow("fits")
-    made = w.add(
-        toys.setup,
-        w.add(toys.field, place=Place(over={"config": ["a"]})),
-        place=Place(cost=Cost(device_memory=10_000_000_000)),
-    )
-    w.add(
+    field = w.add(toys.field, place=Place(over={"config": ["a"]}))
+    made = w.add(toys.Costing(toys.setup, device_memory=10_000_000_000), field)
+    solver = toys.Costing(
         toys.with_setup,
-        made,
-        place=Place(
-            over={"noise": range(3)},
-            cost=Cost(
-                memory=7,
-                device_memory=9_000_000_000,
-                remedy=lambda room, on_device: f"{on_device}: {room // 1_000_000_000} vectors fit",
-            ),
-        ),
+        memory=7,
+        device_memory=9_000_000_000,
+        remedy=lambda room, on_device: f"{on_device}: {room // 1_000_000_000} vectors fit",
     )
+    w.add(solver, made, place=Place(over={"noise": range(3)}))
     text = shortage(plan(w, store), TwoDevices(15_000_000_000))
     assert text.endswith("but a GPU of this machine has 13.97 GiB: True: 4 vectors fit")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import toy_stages as toys
 
-from pipeline import Cost, Outcome, Place, Store, Workflow, explain, plan, stage
+from pipeline import Outcome, Place, Store, Workflow, explain, plan, stage
 from pipeline.declare.coordinates import At
 
 Compute = Callable[[Workflow], Outcome]
@@ -18,8 +18,8 @@ def workflow(
 ) -> Workflow:
     w = Workflow("demo")
     field = w.add(
-        toys.field,
-        place=Place(over={"config": list(configs)}, cost=Cost(memory=40_000_000, stored=1_500_000)),
+        toys.Costing(toys.field, memory=40_000_000, stored=1_500_000),
+        place=Place(over={"config": list(configs)}),
     )
     sizes = {"noise": chunk}
     loops = w.add(

@@ -7,7 +7,7 @@ import pytest
 import toy_stages as toys
 from executions import Executions
 
-from pipeline import Cost, Place, Store, Workflow, plan, run
+from pipeline import Place, Store, Workflow, plan, run
 from pipeline.running.clusters.address import Address
 from pipeline.running.event_log import Event, read_events
 from pipeline.running.graph import _Works, plan_tasks
@@ -81,7 +81,7 @@ def test_the_oldest_results_make_room_for_a_task(
     monkeypatch.setattr("pipeline.worker.evaluation.process_cache", lambda limit, backend: cache)
     store.create()
     w = Workflow("room")
-    w.add(toys.field, place=Place(over={"config": ["a"]}, cost=Cost(device_memory=75)))
+    w.add(toys.Costing(toys.field, device_memory=75), place=Place(over={"config": ["a"]}))
     (task,) = plan_tasks(plan(w, store))
     (chunk,) = task.chunks
     work = _Works("cpu").to_compute(chunk)

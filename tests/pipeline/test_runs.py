@@ -11,7 +11,7 @@ import pytest
 import toy_stages as toys
 from executions import Executions
 
-from pipeline import At, Cost, InputError, Outcome, Place, Store, Workflow, open_result, plan, run, verify
+from pipeline import At, InputError, Outcome, Place, Store, Workflow, open_result, plan, run, verify
 from pipeline.reading.verification import Damage
 from pipeline.running.clusters.address import Address
 from pipeline.running.clusters.local import Local
@@ -176,9 +176,9 @@ def test_a_task_beyond_the_machines_memory_is_refused_before_any_work(
 ) -> None:
     monkeypatch.setattr("pipeline.running.clusters.local.MEMORY_LIMIT", 8_000_000_000)
     w = Workflow("large")
-    small = w.add(toys.field, place=Place(over={"config": ["a"]}, cost=Cost(memory=8_000_000_000)))
+    small = w.add(toys.Costing(toys.field, memory=8_000_000_000), place=Place(over={"config": ["a"]}))
     assert shortage(plan(w, store), Local()) == ""
-    w.add(toys.fragile, small, place=Place(cost=Cost(memory=94_000_000_000)))
+    w.add(toys.Costing(toys.fragile, memory=94_000_000_000), small)
     message = r"node 'fragile' needs 87.54 GiB of memory \(projected\), but this machine has 7.45 GiB: make"
     with pytest.raises(InputError, match=message):
         run(plan(w, store), store, cluster="local")

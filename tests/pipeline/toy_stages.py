@@ -8,12 +8,15 @@ import os
 import resource
 import signal
 import time
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from pipeline import At, Chunks, Dims, Resources, stage
+from pipeline import At, Chunks, Cost, Dims, Resources, stage
+from pipeline.declare.stage import stage_of
 
 LOG = "QUARKLINE_TOY_LOG"
 SLEEP = "QUARKLINE_TOY_SLEEP"
@@ -29,6 +32,13 @@ def executed(name: str, at: At) -> None:
         os.write(handle, (json.dumps(line) + "\n").encode())
         os.close(handle)
     time.sleep(float(os.environ.get(SLEEP, "0")))
+
+
+class Costing:
+    """A toy stage whose nodes cost what is said."""
+
+    def __init__(self, function: Callable[..., Any], **cost: Any) -> None:
+        self.stage = replace(stage_of(function), cost=lambda node: Cost(**cost))
 
 
 def executions(path: Path) -> list[dict[str, Any]]:
