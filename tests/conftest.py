@@ -13,8 +13,12 @@ from types import ModuleType
 from typing import Any
 
 import numba
+import numpy as np
 import pytest
 from distributed import LocalCluster
+from numpy.typing import NDArray
+
+from stages.lqcd.kernels.dispatch import kernels_of, to_host
 
 IDLE_CLUSTERS = {
     "ADMIN__TICK__INTERVAL": "1s",
@@ -48,12 +52,26 @@ LONG = (
 """Files that take more than ten seconds, which begin first."""
 
 
+class Families:
+    """The families of kernels by name, imported when asked for."""
+
+    def __getattr__(self, name: str) -> ModuleType:
+        return import_module(f"stages.lqcd.kernels.{name}")
+
+
 @dataclass(frozen=True)
 class Backend:
-    """A kernel package and the library its arrays live in."""
+    """The library of the arrays that a test works on; its kernels are chosen while the test runs."""
 
-    kernels: ModuleType
     xp: ModuleType
+    kernels = Families()
+
+    def array(self, values: NDArray) -> Any:
+        """A copy of `values` where this backend works."""
+        return self.xp.array(values)
+
+    def host(self, array: Any) -> NDArray:
+        return to_host(array)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -89,9 +107,18 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 @pytest.fixture(params=["reference", "cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
-def backend(request: pytest.FixtureRequest) -> Backend:
-    library = "cupy" if request.param == "cuda" else "numpy"
-    return Backend(import_module(f"stages.lqcd.kernels.{request.param}"), import_module(library))
+def backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
+    """The same test on NumPy, on the CPU kernels and on a GPU."""
+    xp = pytest.importorskip("cupy") if request.param == "cuda" else np
+    with kernels_of("reference" if request.param == "reference" else "cpu"):
+        yield Backend(xp)
+
+
+@pytest.fixture(scope="module")
+def reference_kernels() -> Iterator[None]:
+    """The plain NumPy kernels, which need no compilation, for a test module on small lattices."""
+    with kernels_of("reference"):
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -43,7 +43,7 @@ def tune(project: Project, progress: Progress) -> Tuning:
     require_device()
     import cupy
 
-    from stages.lqcd.kernels.cuda.tuning.choice import current_device, listening
+    from stages.lqcd.kernels.cuda.tuning.choice import current_device
     from stages.lqcd.kernels.cuda.tuning.table import merge_into_table, table_path
     from stages.lqcd.kernels.cuda.tuning.tuner import Tuner
 
@@ -51,8 +51,8 @@ def tune(project: Project, progress: Progress) -> Tuning:
     file = table_path(device)
     merge_into_table(file, device, {})  # fails before the work rather than after it
     tuner = Tuner(lambda problem: progress(*parts, problem.name))
-    with listening(tuner.shape_of):
-        for parts in project.rehearse(tuner.kernels, cupy):
+    with tuner.at_work():
+        for parts in project.rehearse(cupy):
             progress(*parts, "")
     merge_into_table(file, device, {finding.key: finding.entry() for finding in tuner.findings})
     return Tuning(device.name, file, tuner.findings, tuner.unmeasured, perf_counter() - started)

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import time
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -24,7 +23,10 @@ from stages.lqcd.eigen.block_lanczos import BlockLanczos
 from stages.lqcd.eigen.eigenpairs import Eigenpairs
 from stages.lqcd.gauge.heatbath import thermalised
 from stages.lqcd.gauge.hisq import hisq_links
+from stages.lqcd.kernels.directions import HISQ_DIRECTIONS
+from stages.lqcd.kernels.dispatch import around_kernels
 from stages.lqcd.lattice.geometry import Lattice
+from workflows.benchmarks.dslash import FLOPS_PER_SITE
 from workflows.benchmarks.machine import Machine, machine_of
 
 SEED, OVERRELAXATION = 271, 4
@@ -56,7 +58,7 @@ class MeteredOperator:
 
     def __init__(self, operator: SquaredDslash, meter: Meter) -> None:
         self.operator, self.meter = operator, meter
-        self.shape, self.dtype, self.hermitian = operator.shape, operator.dtype, True
+        self.shape, self.dtype, self.hermitian, self.xp = operator.shape, operator.dtype, True, operator.xp
 
     def apply(self, x: Any, out: Any = None) -> Any:
         return self._metered(x, lambda: self.operator.apply(x, out))
@@ -65,31 +67,34 @@ class MeteredOperator:
         return self._metered(x, lambda: self.operator.affine(a, b, x, out))
 
     def _metered(self, x: Any, work: Any) -> Any:
-        n = x.shape[-1]
-        return self.meter.call(work, n * self.operator.flops, n * self.operator.bytes(n))
+        n, sites = x.shape[-1], 2 * self.shape[0]
+        numbers = HISQ_DIRECTIONS * 9 / n + 2 * 3
+        return self.meter.call(work, n * FLOPS_PER_SITE * sites, n * numbers * self.dtype.itemsize * sites)
 
 
-def metered_kernels(machine: Machine, meter: Meter) -> Any:
-    """The kernel package with its products of a basis metered."""
-    basis = machine.kernels.basis
+def product_cost(name: str, *operands: Any) -> tuple[float, float]:
+    """Floating-point operations and bytes of a product with a basis."""
+    if name == "project":
+        V, x = operands
+        return (8.0 * V.size * x.shape[-1] if V.shape[-1] else 0.0), V.size * V.itemsize + x.nbytes
+    if name == "add_combination":
+        out, V, C = operands
+        return 8.0 * V.size * C.shape[1], V.size * V.itemsize + 2 * out.nbytes
+    V, Q = operands
+    return 8.0 * V.size * Q.shape[1], V.size * V.itemsize * (1 + Q.shape[1] / Q.shape[0])
 
-    def project(V: Any, x: Any) -> Any:
-        k, n = V.shape[-1], x.shape[-1]
-        size = V.size * V.itemsize + x.nbytes
-        return meter.call(lambda: basis.project(V, x), 8 * V.size * n if k else 0, size)
 
-    def add_combination(out: Any, V: Any, C: Any) -> None:
-        size = V.size * V.itemsize + 2 * out.nbytes
-        meter.call(lambda: basis.add_combination(out, V, C), 8 * V.size * C.shape[1], size)
+def products_metered(meter: Meter) -> Any:
+    """While this context lasts, products with a basis are metered."""
 
-    def rotate_in_place(V: Any, Q: Any) -> None:
-        size = V.size * V.itemsize * (1 + Q.shape[1] / Q.shape[0])
-        meter.call(lambda: basis.rotate_in_place(V, Q), 8 * V.size * Q.shape[1], size)
+    def wrap(kernel: Any) -> Any:
+        if not kernel.__module__.endswith(".basis"):
+            return kernel
+        return lambda *operands: meter.call(
+            lambda: kernel(*operands), *product_cost(kernel.__name__, *operands)
+        )
 
-    metered = SimpleNamespace(
-        project=project, add_combination=add_combination, rotate_in_place=rotate_in_place
-    )
-    return SimpleNamespace(basis=metered, block_blas=machine.kernels.block_blas)
+    return around_kernels(wrap)
 
 
 def main() -> None:
@@ -113,11 +118,11 @@ def main() -> None:
         products, applications = Meter(machine), Meter(machine)
         method = BlockLanczos(
             *(arguments.vectors, block, arguments.tolerance, arguments.subspace, arguments.degree),
-            kernels=metered_kernels(machine, products),
         )
         report = (lambda *cycle: print("  ", *cycle, flush=True)) if arguments.verbose else None
         processor = time.process_time()
-        pairs = method.solve(MeteredOperator(operator, applications), machine.xp, report)
+        with products_metered(products):
+            pairs = method.solve(MeteredOperator(operator, applications), machine.xp, report)
         processor = time.process_time() - processor
         first = first or pairs.seconds
         spectra.append(pairs.values)

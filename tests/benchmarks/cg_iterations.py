@@ -23,8 +23,7 @@ import numpy as np
 from stages.lqcd.dirac.operator import application
 from stages.lqcd.dirac.staggered import NormalOperator, StaggeredDslash
 from stages.lqcd.gauge.hisq import StaggeredLinks
-from stages.lqcd.kernels.cuda import block_blas, cg_update, stream
-from stages.lqcd.kernels.dispatch import kernels_for
+from stages.lqcd.kernels import block_blas, cg_update, stream
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.solvers.cg import BatchedCG
 from workflows.benchmarks.block_blas import slow_coefficients
@@ -67,11 +66,11 @@ def rows(device: Device, lattice: Lattice, widths: list[int]) -> Iterator[str]:
         for n in widths:
             b = random_field(device, (*A.shape, n), dtype)
             whole = iteration_seconds(A, b)
-            with patch.object(stream, "repeated", lambda step: step):
+            with patch.object(stream, "repeated", lambda step, xp: step):
                 plain = iteration_seconds(A, b)
             x, p, r = b.copy(), b.copy(), b.copy()
             c = slow_coefficients(b)
-            apply, _ = application(A, kernels_for(b), p, x, c.pap)
+            apply, _ = application(A, p, x, c.pap)
             parts = (
                 apply,
                 lambda: cg_update.cg_advance(x, p, r, c),  # noqa: B023
@@ -107,7 +106,7 @@ def replayed_seconds(device: Device, work: Callable[[], object]) -> float:
         for _ in range(CALLS):
             work()
 
-    many = stream.repeated(calls)
+    many = stream.repeated(calls, cupy)
     many()
     return device.seconds(many) / CALLS
 

@@ -141,7 +141,7 @@ def one_by_one(multigrid: Multigrid, hierarchy: Hierarchy, machine: Machine) -> 
     for level, grids in zip(multigrid.levels, hierarchy.grids, strict=True):
         fields = random_fields((A.grid.sites, A.components, level.vectors), A.dtype, fine.M.links.links, SEED)
         seconds += builds * longer(lambda x: relaxed(system, x, level.relaxation), fields)  # noqa: B023
-        seconds += level.refinements * longer(lambda x: refined(system, x, cycle, fine.kernels), fields)  # noqa: B023
+        seconds += level.refinements * longer(lambda x: refined(system, x, cycle), fields)  # noqa: B023
         A, builds = grids.operator, builds + level.refinements
         system, cycle = coarse_system(A), getattr(cycle.below, "cycle", None)
     P = hierarchy.grids[0].transfer

@@ -20,7 +20,9 @@ import numpy as np
 from stages.lqcd.dirac.wilson import WilsonDslash, WilsonOperator
 from stages.lqcd.gauge.heatbath import thermalised
 from stages.lqcd.gauge.wilson_links import wilson_links
-from stages.lqcd.kernels.dispatch import Array, kernels_for
+from stages.lqcd.kernels import aggregation as aggregation_kernels
+from stages.lqcd.kernels import random_block
+from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.gamma import COMPONENTS
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.multigrid import multigrid as setup
@@ -54,7 +56,7 @@ def main() -> None:
 def kernels(machine: Machine, lattice: Lattice) -> Iterator[tuple[str, str, float, float, float]]:
     """Name, right-hand sides, seconds, operations and bytes of each."""
     like: Array = machine.xp.empty(0, np.complex64)
-    package, sites = kernels_for(like), lattice.volume
+    sites = lattice.volume
 
     def fields(count: int) -> Array:
         return random_fields((sites, COMPONENTS, count), np.complex64, like, SEED)
@@ -63,16 +65,16 @@ def kernels(machine: Machine, lattice: Lattice) -> Iterator[tuple[str, str, floa
     yield (
         "fill_random",
         "",
-        machine.seconds(lambda: package.random_block.fill_random(V, SEED, 0)),
+        machine.seconds(lambda: random_block.fill_random(V, SEED, 0)),
         0,
         V.nbytes,
     )
-    P = transfer(aggregates(Grid(lattice.extents), AGGREGATE), V, package)
+    P = transfer(aggregates(Grid(lattice.extents), AGGREGATE), V)
     products = 8.0 * sites * COMPONENTS * VECTORS
     yield (
         "gram",
         "",
-        machine.seconds(lambda: package.aggregation.gram(P.vectors)),
+        machine.seconds(lambda: aggregation_kernels.gram(P.vectors)),
         products * VECTORS,
         V.nbytes,
     )

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from stages.lqcd.distillation.projection import planned_bytes, sink_projections
-from stages.lqcd.kernels import reference
+from stages.lqcd.kernels import reference, slice_products
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.gamma import COLOURS, COMPONENTS, SPINS
 from stages.lqcd.kernels.transfer import HOST_TO_DEVICE, page_locked
@@ -73,7 +73,7 @@ class Problem:
         self.vectors = repeated(machine, times, (2, sites, COLOURS, k), dtype)
         self.solutions = repeated(machine, 2, (lattice.half_volume, COMPONENTS, n), dtype)
         self.out = machine.xp.empty((times, SPINS, k, n), np.complex128)
-        self.kernel = machine.kernels.slice_products.sink_projection
+        self.kernel = slice_products.sink_projection
         self.flops = FLOPS * lattice.volume * k * n
         self.names = (str(lattice), str(k), str(n))
 

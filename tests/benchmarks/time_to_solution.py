@@ -36,6 +36,7 @@ from stages.lqcd.solvers.block_cgrq import BlockCGrQ
 from stages.lqcd.solvers.cg import BatchedCG
 from stages.lqcd.solvers.krylov import KrylovSolver
 from stages.lqcd.solvers.solution import Solution, Status
+from workflows.benchmarks.dslash import FLOPS_PER_SITE
 from workflows.benchmarks.machine import Machine, machine_of
 
 VECTORS, SUBSETS = 24, 8
@@ -132,7 +133,7 @@ class Study:
             name,
             whole or iterations,
             seconds * scale * RHS / solved,
-            matvecs * self.operator.flops / seconds / 1e9,
+            matvecs * 2 * FLOPS_PER_SITE * self.operator.shape[0] / seconds / 1e9,
             joules * scale / solved or None,
             max(float(solution.residual.max()) for solution in solutions) if whole is None else None,
             f"{solved} rhs{stopped}",

@@ -66,7 +66,7 @@ class Problem:
         x, diagonal = (random((self.lattice.half_volume, 12, n), self.dtype) for _ in range(2))
         out = cupy.full_like(x, np.nan)
         if kind.x == "Half":
-            x = wilson_dslash.to_half(x)
+            x = half_field.to_half(x)
         if kind.out == "Half":
             out = half_field.empty(cupy, self.lattice.half_volume, n, 12)
         return x, out, diagonal
@@ -91,7 +91,7 @@ class Problem:
         if isinstance(x, half_field.HalfField):
             x = random((self.lattice.half_volume, 12, x.shape[2]), self.dtype)  # what it was made of
         if isinstance(out, half_field.HalfField):
-            out = wilson_dslash.from_half(out)
+            out = half_field.from_half(out)
         sites = np.random.default_rng(31).integers(self.lattice.half_volume, size=300)
         expected = 0
         for d in range(8):

@@ -12,7 +12,6 @@ from pipeline import At
 from stages.ensemble.configuration import GaugeLinks, heatbath_configuration
 from stages.ensemble.wilson_operator import wilson_operator
 from stages.lqcd.dirac.wilson import WilsonOperator
-from stages.lqcd.kernels import reference
 from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.multigrid.hierarchy import Hierarchy
@@ -26,6 +25,8 @@ from stages.mesons.multigrid_setup import (
 )
 from stages.mesons.propagator import propagator
 from stages.mesons.sources import point_sources
+
+pytestmark = pytest.mark.usefixtures("reference_kernels")
 
 AT = {"config": "coarse.1"}
 REST = {"refinements": 1, "smoothing": 2, "steps": 4, "tolerance": 0.1}
@@ -48,7 +49,7 @@ def gauge() -> GaugeLinks:
 def operator(gauge: GaugeLinks) -> WilsonOperator:
     """On the reference kernels, which need no compilation."""
     made = wilson_operator(gauge, at=At(**AT), **QUARK)
-    return replace(made, dslash=replace(made.dslash, kernels=reference), _precisions={})
+    return replace(made, dslash=made.dslash, _precisions={})
 
 
 @pytest.fixture(scope="module")

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
-from types import FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,7 @@ from stages.lqcd.estimators.stochastic import stochastic_loops
 from stages.lqcd.estimators.trace import LoopTrace
 from stages.lqcd.gauge.heatbath import thermalised
 from stages.lqcd.gauge.hisq import hisq_links
-from stages.lqcd.kernels import reference
+from stages.lqcd.kernels.dispatch import around_kernels
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.noise import Dilution, noise_vectors
 from stages.lqcd.solvers.named import REGULAR as METHODS
@@ -31,32 +30,29 @@ from workflows.laph_mesons import rehearsal as laph_rehearsal
 from workflows.laph_mesons.schema import LaphParameters
 from workflows.parameter_file import read_parameter_file
 
+pytestmark = pytest.mark.usefixtures("reference_kernels")
+
 LATTICE = Lattice((4, 4, 4, 4))
 Call = tuple[str, tuple[Any, ...]]
 SOLVERS = ["block_cgrq", "batched_cg"]
 
 
-def recording(calls: set[Call]) -> ModuleType:
-    """The reference kernels, every call of a wrapper noted with the shapes and types of its arrays."""
-    package = ModuleType("recording")
-    for name in reference.__all__:
-        module = getattr(reference, name)
-        copy = ModuleType(name)
-        for attribute, value in vars(module).items():
-            own = isinstance(value, FunctionType) and value.__module__ == module.__name__
-            setattr(copy, attribute, _noted(value, calls) if own else value)
-        setattr(package, name, copy)
-    return package
+@contextmanager
+def recorded() -> Iterator[set[Call]]:
+    """Every call of a kernel in the block, with the shapes and types of its arrays."""
+    calls: set[Call] = set()
 
+    def noted(kernel: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(kernel)
+        def call(*arguments: Any, **named: Any) -> Any:
+            arrays = [value for value in (*arguments, *named.values()) if isinstance(value, np.ndarray)]
+            calls.add((kernel.__name__, tuple((array.shape, array.dtype.str) for array in arrays)))
+            return kernel(*arguments, **named)
 
-def _noted(wrapper: Callable[..., Any], calls: set[Call]) -> Callable[..., Any]:
-    @wraps(wrapper)
-    def call(*arguments: Any, **named: Any) -> Any:
-        arrays = [value for value in (*arguments, *named.values()) if isinstance(value, np.ndarray)]
-        calls.add((wrapper.__name__, tuple((array.shape, array.dtype.str) for array in arrays)))
-        return wrapper(*arguments, **named)
+        return call
 
-    return call
+    with around_kernels(noted):
+        yield calls
 
 
 def parameters_of(folder: Path, *changes: tuple[str, str]) -> G2Parameters:
@@ -68,15 +64,13 @@ def parameters_of(folder: Path, *changes: tuple[str, str]) -> G2Parameters:
     return G2Parameters.read(read_parameter_file(folder / "g2.yaml"))
 
 
-def run_briefly(parameters: G2Parameters, tolerance: float, kernels: ModuleType) -> None:
+def run_briefly(parameters: G2Parameters, tolerance: float, gauge: Any, sources: list[Any]) -> None:
     """What a stage does with one chunk."""
-    gauge = thermalised(LATTICE, 6.0, 3, "a", 3, 1)
-    links = hisq_links(gauge, LATTICE, boundary="antiperiodic", naik_epsilon=0.0, kernels=kernels)
+    links = hisq_links(gauge, LATTICE, boundary="antiperiodic", naik_epsilon=0.0)
     noise, solves = parameters.noise, parameters.solves
     solver = Solve(solves.solver, tolerance, solves.precision, solves.max_iterations).of_positive()
-    dslash = StaggeredDslash(links, np.complex128, kernels)
-    trace = LoopTrace(dslash, links.thin, parameters.masses.light, replace(solver, kernels=kernels))
-    sources = [noise_vectors(LATTICE, p, "a", noise.seed, range(noise.chunk), noise.kind) for p in (0, 1)]
+    dslash = StaggeredDslash(links)
+    trace = LoopTrace(dslash, links.thin, parameters.masses.light, solver)
     stochastic_loops(trace, sources, Dilution.parse(noise.dilution.options()), solves.block)
 
 
@@ -85,10 +79,12 @@ def run_briefly(parameters: G2Parameters, tolerance: float, kernels: ModuleType)
 def test_a_run_calls_nothing_that_was_not_rehearsed(tmp_path: Path, solver: str, precision: str) -> None:
     changes = (("solver: block_cgrq", f"solver: {solver}"), ("double-single", f"{precision}\n  block: 12"))
     parameters = parameters_of(tmp_path, *changes)
-    asked: set[Call] = set()
-    rehearsed: set[Call] = set()
-    run_briefly(parameters, 1e-10, recording(asked))
-    *_, last = rehearse(parameters, LATTICE, recording(rehearsed), np)
+    gauge, noise = thermalised(LATTICE, 6.0, 3, "a", 3, 1), parameters.noise
+    sources = [noise_vectors(LATTICE, p, "a", noise.seed, range(noise.chunk), noise.kind) for p in (0, 1)]
+    with recorded() as asked:
+        run_briefly(parameters, 1e-10, gauge, sources)
+    with recorded() as rehearsed:
+        *_, last = rehearse(parameters, LATTICE, np)
     assert last[0] == last[1]
     assert len(asked) > 20
     assert asked <= rehearsed, asked - rehearsed
@@ -99,7 +95,7 @@ def test_every_solver_is_rehearsed_where_one_will_be_chosen(tmp_path: Path) -> N
     totals = {}
     for solver in (*SOLVERS, "auto"):
         parameters = parameters_of(tmp_path, ("solver: block_cgrq", f"solver: {solver}"))
-        done, totals[solver] = next(rehearse(parameters, LATTICE, reference, np))
+        done, totals[solver] = next(rehearse(parameters, LATTICE, np))
         assert done == 1
     assert totals["auto"] == totals["block_cgrq"] + totals["batched_cg"]
 
@@ -108,7 +104,7 @@ def test_every_solver_is_rehearsed_where_one_will_be_chosen(tmp_path: Path) -> N
 def test_free_links_of_every_action(tmp_path: Path, links: str) -> None:
     """On free links the weights of one-hop and three-hop terms are those of the formulas."""
     parameters = parameters_of(tmp_path, ("action: hisq", f"action: {links}"))
-    free = free_links(parameters, LATTICE, reference, np)
+    free = free_links(parameters, LATTICE, np)
     fat, long = {
         "hisq": (1 + 1 / 8 - 0.1 / 8, -0.9 / 24),
         "asqtad": (
@@ -129,7 +125,7 @@ def test_every_solver_of_perambulators_is_rehearsed_where_one_will_be_chosen(tmp
     for solver in (*METHODS, "auto"):
         (tmp_path / "laph.yaml").write_text(LAPH.replace("solver: cgnr", f"solver: {solver}"))
         parameters = LaphParameters.read(read_parameter_file(tmp_path / "laph.yaml"))
-        done, totals[solver] = next(laph_rehearsal.rehearse(parameters, LATTICE, reference, np))
+        done, totals[solver] = next(laph_rehearsal.rehearse(parameters, LATTICE, np))
         assert done == 1
     assert totals["auto"] - 3 == sum(totals[solver] - 3 for solver in METHODS)
 
@@ -137,15 +133,12 @@ def test_every_solver_of_perambulators_is_rehearsed_where_one_will_be_chosen(tmp
 def test_the_dslash_of_an_eigensolve_is_rehearsed(tmp_path: Path) -> None:
     changes = (("solves:", "deflation: {vectors: 20, block: 5}\nsolves:"),)
     parameters = parameters_of(tmp_path, *changes)
-    asked: set[Call] = set()
-    rehearsed: set[Call] = set()
-    links = hisq_links(
-        thermalised(LATTICE, 6.0, 3, "a", 3, 1), LATTICE, boundary="antiperiodic", naik_epsilon=0.0
-    )
-    kernels = recording(asked)
-    B = SquaredDslash(StaggeredDslash(links, np.complex128, kernels))
-    BlockLanczos(20, 5, tolerance=1e-6, kernels=kernels).solve(B)
-    next(rehearse(parameters, LATTICE, recording(rehearsed), np))
+    gauge = thermalised(LATTICE, 6.0, 3, "a", 3, 1)
+    links = hisq_links(gauge, LATTICE, boundary="antiperiodic", naik_epsilon=0.0)
+    with recorded() as asked:
+        BlockLanczos(20, 5, tolerance=1e-6).solve(SquaredDslash(StaggeredDslash(links)))
+    with recorded() as rehearsed:
+        next(rehearse(parameters, LATTICE, np))
     applications = {call for call in asked if call[0] == "hisq_dslash"}
     assert applications and applications <= rehearsed, applications - rehearsed
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.lqcd.gauge.reunitarise import to_u3
-from stages.lqcd.kernels import half_field
+from stages.lqcd.kernels import half_field, hisq_dslash
 from stages.lqcd.kernels.directions import HISQ_DIRECTIONS, neighbour_table
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.lattice.geometry import EVEN
@@ -41,13 +41,12 @@ def speeds(bench: Bench) -> Iterator[Speed]:
     if "half" in bench.precisions and bench.machine.backend == "cuda":
         yield from _half_speeds(bench)
     machine, sites = bench.machine, bench.lattice.half_volume
-    kernel = machine.kernels.hisq_dslash
     for precision, dtype in bench.dtypes.items():
         links = hisq_like(bench, dtype)
-        packed = kernel.pack(links, bench.lattice, EVEN)
+        packed = hisq_dslash.pack(links, bench.lattice, EVEN)
         for rhs in bench.widths:
             x = random_field(machine, (sites, 3, rhs), dtype)
-            work = partial(kernel.hisq_dslash, packed, x, machine.xp.empty_like(x))
+            work = partial(hisq_dslash.hisq_dslash, packed, x, machine.xp.empty_like(x))
             names: dict[str, Any] = {"family": "dslash", "precision": precision, "rhs": rhs}
             cost = dslash_cost(rhs, dtype.itemsize)
             yield bench.measured(work, cost, sites, kernel="hisq_dslash", **names)
@@ -57,11 +56,10 @@ def speeds(bench: Bench) -> Iterator[Speed]:
 
 def _half_speeds(bench: Bench) -> Iterator[Speed]:
     machine, sites = bench.machine, bench.lattice.half_volume
-    kernel = machine.kernels.hisq_dslash
-    packed = kernel.pack(hisq_like(bench, np.dtype(np.complex64)), bench.lattice, EVEN)
+    packed = hisq_dslash.pack(hisq_like(bench, np.dtype(np.complex64)), bench.lattice, EVEN)
     for rhs in bench.widths:
-        x = kernel.to_half(random_field(machine, (sites, 3, rhs), np.complex64))
-        work = partial(kernel.hisq_dslash, packed, x, half_field.empty(machine.xp, sites, rhs))
+        x = half_field.to_half(random_field(machine, (sites, 3, rhs), np.complex64))
+        work = partial(hisq_dslash.hisq_dslash, packed, x, half_field.empty(machine.xp, sites, rhs))
         names = {"family": "dslash", "kernel": "hisq_dslash", "precision": "int16"}
         yield bench.measured(work, half_cost(rhs), sites, rhs=rhs, **names)
 

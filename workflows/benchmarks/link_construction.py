@@ -7,6 +7,7 @@ from functools import partial
 
 from stages.lqcd.gauge.heatbath import thermalised
 from stages.lqcd.gauge.hisq import hisq_links
+from stages.lqcd.kernels import heatbath
 from workflows.benchmarks.machine import Work
 from workflows.benchmarks.speed import Bench, Cost, Speed
 
@@ -34,7 +35,6 @@ once; naively 18 more are read for each."""
 def speeds(bench: Bench) -> Iterator[Speed]:
     """In double precision, whatever precision the bench asks for: links are made in no other."""
     lattice, xp = bench.lattice, bench.machine.xp
-    heatbath = bench.machine.kernels.heatbath
     thin = thermalised(lattice, BETA, 31, "bench", sweeps=2, overrelaxation=1, xp=xp)
     build = partial(hisq_links, thin, lattice, boundary="antiperiodic", naik_epsilon=0.0)
     yield _line(bench, "hisq_links", "construction", HISQ_COST, build)

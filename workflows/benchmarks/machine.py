@@ -17,7 +17,7 @@ import psutil
 
 from pipeline.worker.energy import Meter, energy_meter
 from quarkline.errors import InputError
-from stages.lqcd.kernels.dispatch import Array, Kernels
+from stages.lqcd.kernels.dispatch import Array
 
 Work = Callable[[], object]
 
@@ -41,7 +41,6 @@ class Machine(Protocol):
     name: str
     xp: Any
     """`numpy` or `cupy`."""
-    kernels: Kernels
 
     def seconds(self, work: Work) -> float:
         """Time of one call of `work`, which warms up and compiles first."""

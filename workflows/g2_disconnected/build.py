@@ -22,7 +22,6 @@ from stages.loops.correlator import bootstrap_average, disconnected_correlator, 
 from stages.loops.deflation_space import deflation, spectrum
 from stages.loops.noise_allocation import loop_noise, trace_allocation
 from stages.loops.solver_trials import solver_trials
-from stages.lqcd.kernels.dispatch import Kernels
 from workflows.g2_disconnected.choice import TRIALS, candidates, chosen_solver, named
 from workflows.g2_disconnected.loops import LoopNodes, basis_bytes, columns_of, device_memory
 from workflows.g2_disconnected.schema import G2Parameters, alternatives
@@ -202,13 +201,11 @@ class G2Workflow(Definition[G2Parameters]):
 
         return target_lines(store, self.name)
 
-    def rehearse(
-        self, campaign: Campaign[G2Parameters], kernels: Kernels, xp: ModuleType
-    ) -> Iterator[tuple[int, int]]:
+    def rehearse(self, campaign: Campaign[G2Parameters], xp: ModuleType) -> Iterator[tuple[int, int]]:
         """Links, modes, solves and contractions in every block width."""
         from workflows.g2_disconnected.rehearsal import rehearse
 
-        return rehearse(campaign.parameters, campaign.lattice, kernels, xp)
+        return rehearse(campaign.parameters, campaign.lattice, xp)
 
 
 WORKFLOW = G2Workflow()

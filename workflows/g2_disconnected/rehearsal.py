@@ -17,7 +17,6 @@ from stages.lqcd.dirac.staggered import SquaredDslash, StaggeredDslash
 from stages.lqcd.eigen.block_lanczos import BlockLanczos
 from stages.lqcd.estimators.trace import LoopTrace, current_links
 from stages.lqcd.gauge.hisq import StaggeredLinks
-from stages.lqcd.kernels.dispatch import Kernels
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 from stages.lqcd.noise import Dilution
 from stages.lqcd.solvers.krylov import WIDTHS
@@ -30,17 +29,15 @@ TOLERANCE = 1e-9
 """Reached in some twenty iterations, in several cycles where the inner precision is single."""
 
 
-def rehearse(
-    parameters: G2Parameters, lattice: Lattice, kernels: Kernels, xp: ModuleType
-) -> Iterator[tuple[int, int]]:
+def rehearse(parameters: G2Parameters, lattice: Lattice, xp: ModuleType) -> Iterator[tuple[int, int]]:
     """Make the links, look for modes, then solve and contract in every block width.
 
     Yields solves done and solves in all.
     kernels: those for arrays of `xp`, `numpy` or `cupy`.
     """
-    links = free_links(parameters, lattice, kernels, xp)
+    links = free_links(parameters, lattice, xp)
     solves = parameters.solves
-    dslash = StaggeredDslash(links, np.complex128, kernels)
+    dslash = StaggeredDslash(links, np.complex128)
     current = current_links(links, parameters.current.links)
     if parameters.deflation:
         _find_modes(parameters.deflation, dslash, xp)
@@ -51,7 +48,7 @@ def rehearse(
     jobs = list(product(names, widths, (0, wave)))
     for number, (name, (n, still_open), converging) in enumerate(jobs, start=1):
         solve = Solve(name, TOLERANCE, solves.precision, solves.max_iterations)
-        trace = LoopTrace(dslash, current, MASS, solve.of_positive(kernels))
+        trace = LoopTrace(dslash, current, MASS, solve.of_positive())
         sources = xp.random.default_rng(5).standard_normal((lattice.half_volume, 3, n)) + 0j
         sources[..., still_open:] = converging
         trace.contract(EVEN, sources)
@@ -61,7 +58,7 @@ def rehearse(
 def _find_modes(section: DeflationSection, dslash: StaggeredDslash, xp: ModuleType) -> None:
     """One restart cycle of the eigensolver, for a single block of vectors."""
     B, block = SquaredDslash(dslash, EVEN), section.block
-    lanczos = BlockLanczos(block, block, degree=4, max_restarts=1, kernels=dslash.kernels)
+    lanczos = BlockLanczos(block, block, degree=4, max_restarts=1)
     lanczos.solve(B, xp, on_failure="return")
 
 
@@ -85,12 +82,10 @@ def plane_wave(lattice: Lattice, boundary: str) -> NDArray[np.complex128]:
     return np.exp(2j * np.pi * turns * times / lattice.time_extent)
 
 
-def free_links(
-    parameters: G2Parameters, lattice: Lattice, kernels: Kernels, xp: ModuleType
-) -> StaggeredLinks:
+def free_links(parameters: G2Parameters, lattice: Lattice, xp: ModuleType) -> StaggeredLinks:
     """Links of the workflow's action from unit gauge links."""
     unit = xp.tile(xp.eye(3, dtype=complex), (4, 2, lattice.half_volume, 1, 1))
     section = parameters.links
     action = ACTIONS[section.action]
     options = section.model_dump(include={"boundary", *action.options})
-    return action.links(unit, lattice, kernels=kernels, **options)
+    return action.links(unit, lattice, **options)

@@ -25,7 +25,6 @@ from stages.distillation.operator_elementals import elementals
 from stages.distillation.perambulator import perambulator, sink_projection
 from stages.distillation.source_columns import full_columns, stochastic_columns
 from stages.ensemble.smeared_links import smeared_links
-from stages.lqcd.kernels.dispatch import Kernels
 from stages.lqcd.kernels.gamma import SPINS
 from workflows.laph_mesons import footprint as laph_footprint
 from workflows.laph_mesons.schema import InsertionSection, LaphParameters
@@ -254,13 +253,11 @@ class LaphWorkflow(QuarkDefinition[LaphParameters]):
     schema = LaphParameters
     nodes = LaphNodes
 
-    def rehearse(
-        self, campaign: Campaign[LaphParameters], kernels: Kernels, xp: ModuleType
-    ) -> Iterator[tuple[int, int]]:
+    def rehearse(self, campaign: Campaign[LaphParameters], xp: ModuleType) -> Iterator[tuple[int, int]]:
         """The Laplacian in the widths of the eigensolver, then solves."""
         from workflows.laph_mesons.rehearsal import rehearse
 
-        return rehearse(campaign.parameters, campaign.lattice, kernels, xp)
+        return rehearse(campaign.parameters, campaign.lattice, xp)
 
 
 WORKFLOW = LaphWorkflow()

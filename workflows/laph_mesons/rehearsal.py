@@ -8,22 +8,19 @@ from types import ModuleType
 from stages.distillation.laplace_eigenvectors import DTYPES
 from stages.lqcd.dirac.laplacian import FoldedLaplacian, SpatialHop
 from stages.lqcd.distillation.eigenvectors import COLUMNS
-from stages.lqcd.kernels.dispatch import Kernels
 from stages.lqcd.kernels.gamma import SPINS
 from stages.lqcd.lattice.geometry import Lattice
 from workflows.laph_mesons.schema import LaphParameters
 from workflows.shared.quark_rehearsal import methods, solve_all, widths
 
 
-def rehearse(
-    parameters: LaphParameters, lattice: Lattice, kernels: Kernels, xp: ModuleType
-) -> Iterator[tuple[int, int]]:
+def rehearse(parameters: LaphParameters, lattice: Lattice, xp: ModuleType) -> Iterator[tuple[int, int]]:
     """The Laplacian in the widths of the eigensolver, then solves. Yields steps done and steps in all."""
     section, solves = parameters.distillation, parameters.solves
     x, y, z, _ = lattice.extents
     slices = Lattice((x, y, z, section.slices or lattice.time_extent))
     unit = xp.tile(xp.eye(3, dtype=complex), (4, 2, slices.half_volume, 1, 1))
-    A = FoldedLaplacian(SpatialHop(unit, slices, DTYPES[section.precision], kernels))
+    A = FoldedLaplacian(SpatialHop(unit, slices, DTYPES[section.precision]))
     rest = section.vectors % COLUMNS
     columns = sorted({1, section.block, min(COLUMNS, section.vectors), *([rest] if rest else [])})
     # of a chunk of sources; currents are inserted between those of single slices
@@ -33,5 +30,5 @@ def rehearse(
     for number, width in enumerate(columns, start=1):
         A.apply(xp.ones((*A.shape, width), A.dtype))
         yield number, total
-    for number, _ in enumerate(solve_all(parameters, blocks, lattice, kernels, xp), start=len(columns) + 1):
+    for number, _ in enumerate(solve_all(parameters, blocks, lattice, xp), start=len(columns) + 1):
         yield number, total

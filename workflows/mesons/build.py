@@ -14,7 +14,6 @@ from typing import Any
 
 from pipeline import Node, Workflow
 from pipeline.declare.coordinates import sorted_unique
-from stages.lqcd.kernels.dispatch import Kernels
 from stages.lqcd.spectroscopy.quark_sources import source_columns
 from stages.mesons.propagator import kept_propagator, propagator
 from stages.mesons.sources import (
@@ -152,15 +151,13 @@ class MesonsWorkflow(QuarkDefinition[MesonParameters]):
     schema = MesonParameters
     nodes = MesonNodes
 
-    def rehearse(
-        self, campaign: Campaign[MesonParameters], kernels: Kernels, xp: ModuleType
-    ) -> Iterator[tuple[int, int]]:
+    def rehearse(self, campaign: Campaign[MesonParameters], xp: ModuleType) -> Iterator[tuple[int, int]]:
         """Solves in every block width."""
         from workflows.shared.quark_rehearsal import solve_all, widths
 
         parameters, nodes = campaign.parameters, MesonNodes(Workflow(self.name), campaign)
         blocks = widths(nodes.columns * parameters.sources.chunk, parameters.solves.block)
-        return solve_all(parameters, blocks, campaign.lattice, kernels, xp)
+        return solve_all(parameters, blocks, campaign.lattice, xp)
 
 
 WORKFLOW = MesonsWorkflow()

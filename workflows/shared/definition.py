@@ -21,7 +21,6 @@ from workflows.shared.sections import WorkflowParameters
 
 if TYPE_CHECKING:
     from pipeline.reading.report import Section
-    from stages.lqcd.kernels.dispatch import Kernels
 
 NOTHING: Mapping[Any, Any] = MappingProxyType({})
 Parameters = TypeVar("Parameters", bound=WorkflowParameters)
@@ -41,7 +40,7 @@ class Project:
     """What the report shows beside the engine's own sections."""
     texts: Callable[[Store], Mapping[str, str]]
     """Text files to stand beside the page, by name."""
-    rehearse: Callable[[Kernels, ModuleType], Iterator[tuple[int, int]]]
+    rehearse: Callable[[ModuleType], Iterator[tuple[int, int]]]
     """What a run asks of kernels for arrays of a library, briefly; yields parts done and parts in all."""
     follow: Callable[[Plan, Store], Step] | None = None
     """What comes after a complete plan of this workflow, where it is one of several rounds."""
@@ -156,9 +155,7 @@ class Definition(ABC, Generic[Parameters]):
         """Lines for `quarkline status` on what a store has of this workflow."""
         return []
 
-    def rehearse(
-        self, campaign: Campaign[Parameters], kernels: Kernels, xp: ModuleType
-    ) -> Iterator[tuple[int, int]]:
+    def rehearse(self, campaign: Campaign[Parameters], xp: ModuleType) -> Iterator[tuple[int, int]]:
         """What a run asks of kernels for arrays of `xp`, briefly; yields parts done and parts in all."""
         return iter(())
 

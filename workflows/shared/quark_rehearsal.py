@@ -9,7 +9,6 @@ from types import ModuleType
 from stages.lqcd.dirac.wilson import WilsonDslash, WilsonOperator
 from stages.lqcd.dirac.wilson_schur import WilsonSchur
 from stages.lqcd.gauge.wilson_links import wilson_links
-from stages.lqcd.kernels.dispatch import Kernels
 from stages.lqcd.kernels.gamma import COMPONENTS
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.multigrid.levels import multigrid_of
@@ -27,7 +26,6 @@ def solve_all(
     parameters: QuarkParameters,
     blocks: list[tuple[int, int]],
     lattice: Lattice,
-    kernels: Kernels,
     xp: ModuleType,
 ) -> Iterator[tuple[int, int]]:
     """Solve for a heavy quark on free links in each of the `blocks`: so many right-hand sides, of which so
@@ -36,7 +34,7 @@ def solve_all(
     quark, solves = parameters.quark, parameters.solves
     unit = xp.tile(xp.eye(3, dtype=complex), (4, 2, lattice.half_volume, 1, 1))
     links = wilson_links(unit, lattice, boundary=quark.boundary, csw=quark.clover)
-    M = WilsonOperator(WilsonDslash(links, kernels=kernels), MASS)
+    M = WilsonOperator(WilsonDslash(links), MASS)
     names = methods(parameters)
     jobs = list(product(names, blocks))
     hierarchy = None
@@ -44,7 +42,7 @@ def solve_all(
         hierarchy = multigrid_of(**parameters.multigrid.options(lattice)).setup(M)
     for number, (name, (block, still_open)) in enumerate(jobs, start=1):
         solve = Solve(name, TOLERANCE, solves.precision, solves.max_iterations)
-        method = EvenOdd(solve.of_regular(hierarchy, kernels), WilsonSchur)
+        method = EvenOdd(solve.of_regular(hierarchy), WilsonSchur)
         shape = (2, lattice.half_volume, COMPONENTS, block)
         sources = xp.random.default_rng(5).standard_normal(shape) + 0j
         sources[..., still_open:] = 0  # solved at once: the block becomes narrower

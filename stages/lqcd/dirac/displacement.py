@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 
-from stages.lqcd.kernels.dispatch import Array, Kernels, kernels_for
+from stages.lqcd.kernels import slice_shift
+from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import Lattice
 
@@ -42,15 +43,13 @@ def displaced(
     word: str,
     scratch: tuple[Array, Array],
     first: int = 0,
-    kernels: Kernels | None = None,
 ) -> Array:
     """The field displaced along a word, in one of two arrays like it; the field itself for "".
 
     links: ``[mu, parity, site, 3, 3]``; field: ``[time, parity, site, 3, column]``, the slices first,
     first + 1, ... of the lattice, of the links' dtype. Raises InputError.
     """
-    kernels = kernels or kernels_for(field)
     for number, (mu, step) in enumerate(reversed(steps_of(word))):
         out = scratch[number % 2]
-        field = kernels.slice_shift.slice_shift(links, field, out, lattice, mu, step, first)
+        field = slice_shift.slice_shift(links, field, out, lattice, mu, step, first)
     return field

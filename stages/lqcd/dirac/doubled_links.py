@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from stages.lqcd.gauge.hisq import StaggeredLinks
+from stages.lqcd.kernels import doubled_links as doubling
 from stages.lqcd.kernels.directions import HISQ_DIRECTIONS, NAIVE_DIRECTIONS
-from stages.lqcd.kernels.dispatch import Array, array_module, kernels_for
+from stages.lqcd.kernels.dispatch import Array, array_module
 from stages.lqcd.lattice.geometry import Lattice
 
 
@@ -26,5 +27,5 @@ def doubled_forms(
     """`doubled_links` of fields ``[mu, parity, site, 3, 3]`` that need not be staggered links."""
     directions = NAIVE_DIRECTIONS if three_hops is None else HISQ_DIRECTIONS
     doubled = array_module(one_hop).empty((lattice.half_volume, directions, 3, 3), dtype)
-    kernels_for(one_hop).doubled_links.doubled_links(one_hop, three_hops, lattice, parity, doubled)
+    doubling.doubled_links(one_hop, three_hops, lattice, parity, doubled)
     return doubled

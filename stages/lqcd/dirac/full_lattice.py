@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,10 @@ class StaggeredOperator:
     positive_definite = False
 
     @property
+    def xp(self) -> ModuleType:
+        return self.dslash.xp
+
+    @property
     def shape(self) -> tuple[int, ...]:
         return (2, self.dslash.lattice.half_volume, 3)
 
@@ -35,14 +40,6 @@ class StaggeredOperator:
     @property
     def adjoint(self) -> StaggeredOperator:
         return replace(self, sign=-self.sign)
-
-    @property
-    def flops(self) -> float:
-        return 2 * self.dslash.flops + 12 * self.dslash.lattice.volume
-
-    def bytes(self, rhs: int) -> float:
-        diagonal = 3 * self.dtype.itemsize * self.dslash.lattice.volume
-        return 2 * self.dslash.bytes(rhs) + diagonal
 
     def apply(self, x: Array, out: Array | None = None) -> Array:
         out = array_module(x).empty_like(x) if out is None else out

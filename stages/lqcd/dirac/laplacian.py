@@ -16,13 +16,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 
-from stages.lqcd.dirac.staggered import COMPLEX_MULTIPLY_ADD, SquaredDslash
+from stages.lqcd.dirac.staggered import SquaredDslash
+from stages.lqcd.kernels import hisq_dslash
 from stages.lqcd.kernels.directions import SPATIAL_DIRECTIONS, displacements, neighbour_table
-from stages.lqcd.kernels.dispatch import Array, Kernels, array_module, kernels_for
+from stages.lqcd.kernels.dispatch import Array, array_module
 from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 
@@ -40,7 +42,6 @@ class SpatialHop:
     links: Array
     lattice: Lattice
     dtype: Any = np.complex128
-    kernels: Kernels | None = None
 
     def __post_init__(self) -> None:
         dtype = np.dtype(self.dtype)
@@ -48,6 +49,10 @@ class SpatialHop:
             raise InputError(f"a Laplacian is complex64 or complex128, got {dtype}")
         check_links(self.links, self.lattice)
         object.__setattr__(self, "dtype", dtype)
+
+    @property
+    def xp(self) -> ModuleType:
+        return array_module(self.links)
 
     def apply_to(
         self,
@@ -66,32 +71,14 @@ class SpatialHop:
         """
         out = array_module(x).empty_like(x) if out is None else out
         packed = self._packed[parity]
-        return self.own_kernels.hisq_dslash.hisq_dslash(
-            packed, x, out, diagonal=diagonal, a=a, b=b, dots=dots
-        )
+        return hisq_dslash.hisq_dslash(packed, x, out, diagonal=diagonal, a=a, b=b, dots=dots)
 
     def astype(self, dtype: Any) -> SpatialHop:
-        return self if self.dtype == dtype else SpatialHop(self.links, self.lattice, dtype, self.kernels)
-
-    @property
-    def own_kernels(self) -> Kernels:
-        """The kernel package that computes: the one given, or that of the links' arrays."""
-        return self.kernels or kernels_for(self.links)
-
-    @property
-    def flops(self) -> int:
-        """Floating-point operations of H on one parity, per right-hand side."""
-        products = SPATIAL_DIRECTIONS * 3 * (3 * COMPLEX_MULTIPLY_ADD - 2)
-        return (products + (SPATIAL_DIRECTIONS - 1) * 6) * self.lattice.half_volume
-
-    def bytes(self, rhs: int) -> float:
-        """Traffic of H on one parity per right-hand side: links once a block, each field element once."""
-        per_site = SPATIAL_DIRECTIONS * 9 / rhs + 2 * 3
-        return per_site * self.dtype.itemsize * self.lattice.half_volume
+        return self if self.dtype == dtype else SpatialHop(self.links, self.lattice, dtype)
 
     @cached_property
     def _packed(self) -> tuple[Any, Any]:
-        pack = self.own_kernels.hisq_dslash.pack
+        pack = hisq_dslash.pack
         even, odd = (pack(self._doubled(parity), self.lattice, parity) for parity in (EVEN, ODD))
         return even, odd
 
@@ -134,6 +121,10 @@ class FoldedLaplacian:
         return SquaredDslash(self.hop, EVEN)
 
     @property
+    def xp(self) -> ModuleType:
+        return self.hop.xp
+
+    @property
     def shape(self) -> tuple[int, ...]:
         return self.squared.shape
 
@@ -144,13 +135,6 @@ class FoldedLaplacian:
     @property
     def adjoint(self) -> FoldedLaplacian:
         return self
-
-    @property
-    def flops(self) -> float:
-        return self.squared.flops
-
-    def bytes(self, rhs: int) -> float:
-        return self.squared.bytes(rhs)
 
     def apply(self, x: Array, out: Array | None = None) -> Array:
         return self.affine(0.0, 1.0, x, out)

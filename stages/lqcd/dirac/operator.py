@@ -8,16 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any, Protocol
 
 import numpy as np
 
-from stages.lqcd.kernels.dispatch import Array, Kernels
+from stages.lqcd.kernels import block_blas
+from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.lattice.errors import InputError
 
 
 class LinearOperator(Protocol):
     """A square linear operator on fields ``[*shape, N]`` of one dtype, any number N of right-hand sides."""
+
+    @property
+    def xp(self) -> ModuleType:
+        """Where fields live: `numpy` or `cupy`."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -39,13 +45,6 @@ class LinearOperator(Protocol):
     def adjoint(self) -> LinearOperator:
         """The Hermitian conjugate."""
 
-    @property
-    def flops(self) -> float:
-        """Floating-point operations of one application to one right-hand side."""
-
-    def bytes(self, rhs: int) -> float:
-        """Memory traffic of one application per right-hand side, in a block of `rhs`, with perfect reuse."""
-
     def apply(self, x: Array, out: Array | None = None) -> Array:
         """The operator times x; into `out`, never x itself, if given. Returns the result."""
 
@@ -54,12 +53,12 @@ class LinearOperator(Protocol):
 
 
 def application(
-    A: LinearOperator, kernels: Kernels, x: Array, out: Array, dots: Array | None = None
+    A: LinearOperator, x: Array, out: Array, dots: Array | None = None
 ) -> tuple[Callable[[], None], bool]:
     """A function that computes ``out = A x`` of these two arrays, as they then are, at each call.
 
     dots: if given, float64 ``[N]``, receives Re conj(x) . out of each right-hand side. The second result says
-    whether the function keeps the rules of `stages.lqcd.kernels.reference.stream.repeated`: it does where the
+    whether the function keeps the rules of `stages.lqcd.kernels.stream.repeated`: it does where the
     operator has a method ``application(x, out, dots)`` of its own, which may compute the dots on the way.
     """
     own = getattr(A, "application", None)
@@ -69,7 +68,7 @@ def application(
     def apply() -> None:
         A.apply(x, out)
         if dots is not None:
-            dots[...] = kernels.block_blas.dots(x, out).real
+            dots[...] = block_blas.dots(x, out).real
 
     return apply, False
 
@@ -82,96 +81,6 @@ class Solver(Protocol):
 
 
 @dataclass(frozen=True)
-class Scaled:
-    """factor * operator, with a real factor."""
-
-    factor: float
-    operator: LinearOperator
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.operator.shape
-
-    @property
-    def dtype(self) -> np.dtype:
-        return self.operator.dtype
-
-    @property
-    def hermitian(self) -> bool:
-        return self.operator.hermitian
-
-    @property
-    def positive_definite(self) -> bool:
-        return self.factor > 0 and self.operator.positive_definite
-
-    @property
-    def adjoint(self) -> Scaled:
-        return Scaled(self.factor, self.operator.adjoint)
-
-    @property
-    def flops(self) -> float:
-        return self.operator.flops + 2 * float(np.prod(self.shape))
-
-    def bytes(self, rhs: int) -> float:
-        return self.operator.bytes(rhs) + 2 * self.dtype.itemsize * float(np.prod(self.shape))
-
-    def apply(self, x: Array, out: Array | None = None) -> Array:
-        out = self.operator.apply(x, out)
-        out *= self.factor
-        return out
-
-    def astype(self, dtype: Any) -> Scaled:
-        return Scaled(self.factor, self.operator.astype(dtype))
-
-
-@dataclass(frozen=True)
-class Sum:
-    """left + right."""
-
-    left: LinearOperator
-    right: LinearOperator
-
-    def __post_init__(self) -> None:
-        _require_same_fields(self.left, self.right)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.left.shape
-
-    @property
-    def dtype(self) -> np.dtype:
-        return self.left.dtype
-
-    @property
-    def hermitian(self) -> bool:
-        return self.left.hermitian and self.right.hermitian
-
-    @property
-    def positive_definite(self) -> bool:
-        return self.left.positive_definite and self.right.positive_definite
-
-    @property
-    def adjoint(self) -> Sum:
-        return Sum(self.left.adjoint, self.right.adjoint)
-
-    @property
-    def flops(self) -> float:
-        return self.left.flops + self.right.flops + 2 * float(np.prod(self.shape))
-
-    def bytes(self, rhs: int) -> float:
-        addition = 3 * self.dtype.itemsize * float(np.prod(self.shape))
-        return self.left.bytes(rhs) + self.right.bytes(rhs) + addition
-
-    def apply(self, x: Array, out: Array | None = None) -> Array:
-        out = self.left.apply(x, out)
-        out += self.right.apply(x)
-        return out
-
-    def astype(self, dtype: Any) -> Sum:
-        return Sum(self.left.astype(dtype), self.right.astype(dtype))
-
-
-@dataclass(frozen=True)
 class Product:
     """left right: `right` acts first. Hermitian and positive definite if left is the adjoint of right."""
 
@@ -180,6 +89,10 @@ class Product:
 
     def __post_init__(self) -> None:
         _require_same_fields(self.left, self.right)
+
+    @property
+    def xp(self) -> ModuleType:
+        return self.right.xp
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -200,13 +113,6 @@ class Product:
     @property
     def adjoint(self) -> Product:
         return Product(self.right.adjoint, self.left.adjoint)
-
-    @property
-    def flops(self) -> float:
-        return self.left.flops + self.right.flops
-
-    def bytes(self, rhs: int) -> float:
-        return self.left.bytes(rhs) + self.right.bytes(rhs)
 
     def apply(self, x: Array, out: Array | None = None) -> Array:
         return self.left.apply(self.right.apply(x), out)

@@ -13,13 +13,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from types import ModuleType
 from typing import Any, Protocol, Self
 
 import numpy as np
 
 from stages.lqcd.dirac.doubled_links import doubled_links
 from stages.lqcd.gauge.hisq import StaggeredLinks
-from stages.lqcd.kernels.dispatch import Array, Kernels, array_module, kernels_for
+from stages.lqcd.kernels import hisq_dslash
+from stages.lqcd.kernels.dispatch import Array, array_module
 from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 
@@ -31,12 +33,11 @@ COMPLEX_MULTIPLY_ADD = 8
 class StaggeredDslash:
     """D of one set of links in one precision; fields on one parity are ``[site, 3, N]``.
 
-    dtype: complex64 or complex128; kernels: the package that computes, by default that of the links' arrays.
+    dtype: complex64 or complex128.
     """
 
     links: StaggeredLinks
     dtype: Any = np.complex128
-    kernels: Kernels = None  # type: ignore[assignment]
     _precisions: dict[np.dtype, StaggeredDslash] = field(default_factory=dict, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -44,7 +45,10 @@ class StaggeredDslash:
         if dtype not in (np.complex64, np.complex128):
             raise InputError(f"a staggered operator is complex64 or complex128, got {dtype}")
         object.__setattr__(self, "dtype", dtype)
-        object.__setattr__(self, "kernels", self.kernels or kernels_for(self.links.fat))
+
+    @property
+    def xp(self) -> ModuleType:
+        return array_module(self.links.fat)
 
     @property
     def lattice(self) -> Lattice:
@@ -67,7 +71,7 @@ class StaggeredDslash:
         """
         packed = self._packed[parity]
         out = array_module(x).empty_like(x) if out is None else out
-        return self.kernels.hisq_dslash.hisq_dslash(packed, x, out, diagonal=diagonal, a=a, b=b, dots=dots)
+        return hisq_dslash.hisq_dslash(packed, x, out, diagonal=diagonal, a=a, b=b, dots=dots)
 
     def astype(self, dtype: Any) -> StaggeredDslash:
         """The same operator in another precision, which this one keeps: its links are packed once.
@@ -85,21 +89,10 @@ class StaggeredDslash:
     def directions(self) -> int:
         return 8 if self.links.long is None else 16
 
-    @property
-    def flops(self) -> int:
-        """Floating-point operations of D on one parity, per right-hand side: 1146 a site, naive 570."""
-        products = self.directions * 3 * (3 * COMPLEX_MULTIPLY_ADD - 2)
-        return (products + (self.directions - 1) * 6) * self.lattice.half_volume
-
-    def bytes(self, rhs: int) -> float:
-        """Traffic of D on one parity per right-hand side: links once a block, each field element once."""
-        per_site = self.directions * 9 / rhs + 2 * 3
-        return per_site * self.dtype.itemsize * self.lattice.half_volume
-
     @cached_property
     def _packed(self) -> tuple[Any, Any]:
         """Packed links into the even and into the odd sites."""
-        pack = self.kernels.hisq_dslash.pack
+        pack = hisq_dslash.pack
         even, odd = (pack(doubled_links(self.links, p, self.dtype), self.lattice, p) for p in (EVEN, ODD))
         return even, odd
 
@@ -108,15 +101,14 @@ class HoppingTerm(Protocol):
     """What connects opposite parities only: D, or the hops of a Laplacian (`stages.lqcd.dirac.laplacian`)."""
 
     @property
+    def xp(self) -> ModuleType:
+        """Where fields live: `numpy` or `cupy`."""
+
+    @property
     def lattice(self) -> Lattice: ...
 
     @property
     def dtype(self) -> Any: ...
-
-    @property
-    def flops(self) -> int: ...
-
-    def bytes(self, rhs: int) -> float: ...
 
     def apply_to(
         self,
@@ -161,6 +153,10 @@ class SquaredDslash:
     positive_definite = False
 
     @property
+    def xp(self) -> ModuleType:
+        return self.dslash.xp
+
+    @property
     def shape(self) -> tuple[int, ...]:
         return (self.dslash.lattice.half_volume, 3)
 
@@ -171,13 +167,6 @@ class SquaredDslash:
     @property
     def adjoint(self) -> SquaredDslash:
         return self
-
-    @property
-    def flops(self) -> float:
-        return 2 * self.dslash.flops
-
-    def bytes(self, rhs: int) -> float:
-        return 2 * self.dslash.bytes(rhs)
 
     def apply(self, x: Array, out: Array | None = None) -> Array:
         return self._affine(x, self._between.like(x), out, None, None, 0.0, 1.0)
@@ -247,6 +236,10 @@ class NormalOperator:
         return 4 * self.mass**2
 
     @property
+    def xp(self) -> ModuleType:
+        return self.dslash.xp
+
+    @property
     def shape(self) -> tuple[int, ...]:
         return self.massless.shape
 
@@ -257,14 +250,6 @@ class NormalOperator:
     @property
     def adjoint(self) -> NormalOperator:
         return self
-
-    @property
-    def flops(self) -> float:
-        return self.massless.flops + 12 * self.dslash.lattice.half_volume
-
-    def bytes(self, rhs: int) -> float:
-        diagonal = 3 * self.dtype.itemsize * self.dslash.lattice.half_volume
-        return self.massless.bytes(rhs) + diagonal
 
     def apply(self, x: Array, out: Array | None = None) -> Array:
         return self.massless.affine(self.shift, 1.0, x, out)

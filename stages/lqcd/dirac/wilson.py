@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,8 @@ import numpy as np
 from stages.lqcd.dirac.doubled_links import doubled_forms
 from stages.lqcd.gauge.clover import identity_plus
 from stages.lqcd.gauge.wilson_links import WilsonLinks
-from stages.lqcd.kernels.dispatch import Array, Kernels, array_module, kernels_for
+from stages.lqcd.kernels import clover, wilson_dslash
+from stages.lqcd.kernels.dispatch import Array, array_module
 from stages.lqcd.kernels.gamma import COMPONENTS
 from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
@@ -46,19 +48,21 @@ def kappa_of_mass(mass: float) -> float:
 class WilsonDslash:
     """D of one set of links in one precision; fields on one parity are ``[site, 12, N]``.
 
-    dtype: complex64 or complex128; kernels: the package that computes, by default that of the links' arrays.
+    dtype: complex64 or complex128.
     """
 
     links: WilsonLinks
     dtype: Any = np.complex128
-    kernels: Kernels = None  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
         dtype = np.dtype(self.dtype)
         if dtype not in (np.complex64, np.complex128):
             raise InputError(f"a Wilson operator is complex64 or complex128, got {dtype}")
         object.__setattr__(self, "dtype", dtype)
-        object.__setattr__(self, "kernels", self.kernels or kernels_for(self.links.links))
+
+    @property
+    def xp(self) -> ModuleType:
+        return array_module(self.links.links)
 
     @property
     def lattice(self) -> Lattice:
@@ -67,11 +71,10 @@ class WilsonDslash:
     def apply_to(self, parity: int, x: Array, out: Array | None = None, sign: int = 1, **terms: Any) -> Array:
         """``out = a C' diagonal + b C D x`` on `parity`, x on the other; D^dag for sign = -1.
 
-        terms: diagonal, a, b, hop_clover, diagonal_clover of `stages.lqcd.kernels.reference.wilson_dslash`.
+        terms: diagonal, a, b, hop_clover, diagonal_clover of `stages.lqcd.kernels.wilson_dslash`.
         """
         out = array_module(x).empty_like(x) if out is None else out
-        kernel = self.kernels.wilson_dslash.wilson_dslash
-        return kernel(self.packed[parity], x, out, sign=sign, **terms)
+        return wilson_dslash.wilson_dslash(self.packed[parity], x, out, sign=sign, **terms)
 
     @cached_property
     def packed(self) -> tuple[Any, Any]:
@@ -79,9 +82,8 @@ class WilsonDslash:
         xp = array_module(self.links.links)
         weights = xp.asarray(self.links.anisotropy.weights).reshape(4, 1, 1, 1, 1)
         weighted = self.links.links * weights
-        pack = self.kernels.wilson_dslash.pack
         even, odd = (
-            pack(doubled_forms(weighted, None, self.lattice, p, self.dtype), self.lattice, p)
+            wilson_dslash.pack(doubled_forms(weighted, None, self.lattice, p, self.dtype), self.lattice, p)
             for p in (EVEN, ODD)
         )
         return even, odd
@@ -107,6 +109,10 @@ class WilsonOperator:
         return self.dslash.links
 
     @property
+    def xp(self) -> ModuleType:
+        return self.dslash.xp
+
+    @property
     def lattice(self) -> Lattice:
         return self.dslash.lattice
 
@@ -126,15 +132,6 @@ class WilsonOperator:
     @property
     def adjoint(self) -> WilsonOperator:
         return replace(self, sign=-self.sign)
-
-    @property
-    def flops(self) -> float:
-        local = 48 if self.links.clover is None else CLOVER_FLOPS + 48
-        return float((DSLASH_FLOPS + local) * self.lattice.volume)
-
-    def bytes(self, rhs: int) -> float:
-        matrices = 8 * 9 + (0 if self.links.clover is None else 36)
-        return float((matrices / rhs + 2 * COMPONENTS) * self.dtype.itemsize * self.lattice.volume)
 
     def apply(self, x: Array, out: Array | None = None) -> Array:
         out = array_module(x).empty_like(x) if out is None else out
@@ -170,7 +167,7 @@ class WilsonOperator:
         return self._packed((inverse + inverse.conj().swapaxes(-1, -2)) / 2)
 
     def _packed(self, blocks: Array) -> tuple[Any, Any]:
-        pack = self.dslash.kernels.clover.pack
+        pack = clover.pack
         even, odd = (pack(blocks[p].astype(self.dtype)) for p in (EVEN, ODD))
         return even, odd
 

@@ -11,11 +11,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 
-from stages.lqcd.dirac.wilson import CLOVER_FLOPS, DSLASH_FLOPS, WilsonOperator
+from stages.lqcd.dirac.wilson import WilsonOperator
+from stages.lqcd.kernels import clover
 from stages.lqcd.kernels.dispatch import Array, array_module
 from stages.lqcd.kernels.gamma import COMPONENTS
 from stages.lqcd.lattice.errors import InputError
@@ -51,6 +53,10 @@ class WilsonSchur:
         return self
 
     @property
+    def xp(self) -> ModuleType:
+        return self.M.xp
+
+    @property
     def shape(self) -> tuple[int, ...]:
         return (self.M.lattice.half_volume, COMPONENTS)
 
@@ -61,14 +67,6 @@ class WilsonSchur:
     @property
     def adjoint(self) -> WilsonSchur:
         return replace(self, sign=-self.sign)
-
-    @property
-    def flops(self) -> float:
-        local = 48 if self.M.links.clover is None else CLOVER_FLOPS
-        return float((2 * DSLASH_FLOPS + 2 * local + 48) * self.M.lattice.half_volume)
-
-    def bytes(self, rhs: int) -> float:
-        return self.M.bytes(rhs) + COMPONENTS * self.dtype.itemsize * self.M.lattice.half_volume
 
     def apply(self, x: Array, out: Array | None = None) -> Array:
         here, there = self.parity, 1 - self.parity
@@ -115,4 +113,4 @@ class WilsonSchur:
         if self.M.links.clover is None:
             return x * x.dtype.type(self._constant)
         out = array_module(x).empty_like(x)
-        return self.M.dslash.kernels.clover.multiply(self.M.clover_inverse[parity], x, out)
+        return clover.multiply(self.M.clover_inverse[parity], x, out)

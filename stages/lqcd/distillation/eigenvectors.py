@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 from stages.lqcd.dirac.laplacian import DIAGONAL, FoldedLaplacian, SpatialHop, check_links
 from stages.lqcd.eigen.batched_lanczos import BatchedLanczos, Progress
 from stages.lqcd.eigen.window import subspace_size
-from stages.lqcd.kernels.dispatch import Array, Kernels, array_module, to_device_like, to_host
+from stages.lqcd.kernels import batched_basis, random_block
+from stages.lqcd.kernels.dispatch import Array, array_module, to_device_like, to_host
 from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 from stages.lqcd.lattice.threads import in_threads
@@ -72,7 +73,6 @@ class LaplaceSolver:
     tolerance: float = 1e-10
     dtype: Any = np.complex128
     max_restarts: int = 100
-    kernels: Kernels | None = None
 
     def solve(
         self,
@@ -86,16 +86,14 @@ class LaplaceSolver:
         times: the slices wanted, by default all: a run of an even number that begins at an even one. Raises
         InputError, and EigenpairsNotConverged.
         """
-        hop = SpatialHop(*slices_alone(links, lattice, times), self.dtype, self.kernels)
+        hop = SpatialHop(*slices_alone(links, lattice, times), self.dtype)
         slices, rows = hop.lattice.time_extent, _rows(hop.lattice)
         if not 1 <= self.vectors <= 2 * rows:
             raise InputError(
                 f"{self.vectors} eigenvectors are wanted, but the Laplacian of a time slice of {lattice} has "
                 f"{2 * rows}: ask for 1 to {2 * rows}"
             )
-        method = BatchedLanczos(
-            self.vectors, self.block, self.tolerance, self.max_restarts, kernels=self.kernels
-        )
+        method = BatchedLanczos(self.vectors, self.block, self.tolerance, self.max_restarts)
         if method.size(rows) < rows:
             found = method.solve(FoldedLaplacian(hop), slices, array_module(links), progress)
             values = DIAGONAL - np.sqrt(np.maximum(DIAGONAL**2 - np.sort(found.values), 0))
@@ -104,7 +102,7 @@ class LaplaceSolver:
             self._check_dense(rows)
             values, vectors = _dense(hop, self.vectors)
         width = max(BOUND * self.tolerance, DEGENERATE * float(np.finfo(hop.dtype).eps))
-        canonical = _in_convention(hop.own_kernels, vectors, values, width)
+        canonical = _in_convention(vectors, values, width)
         return LaplaceModes(canonical, values, residuals(hop, canonical, values))
 
     def _check_dense(self, rows: int) -> None:
@@ -210,23 +208,23 @@ def _lowest_of_hop(matrix: NDArray, k: int) -> tuple[NDArray[np.float64], NDArra
     return DIAGONAL - signs * h[which], 0.5**0.5 * vectors
 
 
-def _in_convention(kernels: Kernels, vectors: Array, values: NDArray[np.float64], width: float) -> Array:
+def _in_convention(vectors: Array, values: NDArray[np.float64], width: float) -> Array:
     """The vectors with the module's phases and bases of degenerate values, which lie within `width`."""
     slices, k = values.shape
     groups = [_groups(row, width) for row in values]
     widest = max(group.stop - group.start for row in groups for group in row)
     columns = array_module(vectors).ascontiguousarray(vectors).reshape(slices, -1, k)
     references = array_module(vectors).empty((slices, columns.shape[1], widest), vectors.dtype)
-    kernels.random_block.fill_random(references[0], REFERENCE_SEED, 0)
+    random_block.fill_random(references[0], REFERENCE_SEED, 0)
     references[1:] = references[:1]
-    overlaps = to_host(kernels.batched_basis.project(columns, references))
+    overlaps = to_host(batched_basis.project(columns, references))
     rotations = np.zeros((slices, k, k), complex)
     for row, overlap, rotation in zip(groups, overlaps, rotations, strict=True):
         for group in row:
             Q, R = np.linalg.qr(overlap[group, : group.stop - group.start])
             phases = R.diagonal() / np.abs(R.diagonal())
             rotation[group, group] = Q * phases
-    kernels.batched_basis.rotate_in_place(columns, to_device_like(rotations, vectors))
+    batched_basis.rotate_in_place(columns, to_device_like(rotations, vectors))
     return columns.reshape(vectors.shape)
 
 

@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from stages.lqcd.dirac.displacement import displaced, steps_of
-from stages.lqcd.kernels.dispatch import Array, array_module, kernels_for
+from stages.lqcd.kernels import slice_products
+from stages.lqcd.kernels.dispatch import Array, array_module
 from stages.lqcd.kernels.gamma import COLOURS
 from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
@@ -64,9 +65,8 @@ class Insertions:
         fields = self.scratch_fields * int(np.prod(right)) * dtype.itemsize
         products = len(self.momenta) * times * left_columns * columns * np.dtype(complex).itemsize
         phases = 2 * times * sites * (dtype.itemsize + 8) + 4 * sites * np.dtype(complex).itemsize
-        kernels = kernels_for(xp.empty(0))
         shape = (times, 2, sites, COLOURS, left_columns)
-        return fields + products + phases + int(kernels.slice_products.workspace_bytes(shape, columns, dtype))
+        return fields + products + phases + slice_products.workspace_bytes(shape, columns, dtype, xp)
 
     def links_bytes(self, links: Array | None, dtype: np.dtype) -> int:
         """Of what `links_for` allocates."""
@@ -95,7 +95,7 @@ class Insertions:
         overwritten by the next.
         """
         xp = array_module(right)
-        gram = kernels_for(right).slice_products.slice_gram
+        gram = slice_products.slice_gram
         steps = [xp.empty_like(right) for _ in range(min(2, self.longest))]
         scratch = (steps[0], steps[-1]) if steps else (right, right)
         weighted = xp.empty_like(right) if any(map(any, self.momenta)) else right

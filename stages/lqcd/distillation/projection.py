@@ -7,7 +7,8 @@ from types import ModuleType
 import numpy as np
 
 from stages.lqcd.distillation.streaming import SlicedField, Stored, buffer_bytes, slices_per_tile, streamed
-from stages.lqcd.kernels.dispatch import Array, kernels_for
+from stages.lqcd.kernels import slice_products
+from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.gamma import COLOURS, COMPONENTS, SPINS
 from stages.lqcd.lattice.errors import InputError
 
@@ -34,7 +35,7 @@ def sink_projections(vectors: Stored, solutions: Stored, xp: ModuleType, device_
         f"a projection of {n} columns on {k} eigenvectors",
     )
     result = xp.empty((times, SPINS, k, n), np.complex128)
-    kernel = kernels_for(result).slice_products.sink_projection
+    kernel = slice_products.sink_projection
     for part in streamed(fields, times, tile, xp):
         out = result[part.first : part.first + part.count]
         kernel(part.parts[0].astype(solutions.dtype, copy=False), part.parts[1], out, part.starts[1])
@@ -50,7 +51,7 @@ def planned_bytes(vectors: Stored, solutions: Stored, xp: ModuleType, tile: int)
     result = xp.empty((0,), np.complex128)
     buffers = buffer_bytes(_fields(vectors, solutions), times, tile, xp)
     converted = 0 if vectors.dtype == dtype else int(np.prod(shape)) * dtype.itemsize
-    workspace = kernels_for(result).slice_products.workspace_bytes(shape, SPINS * n, dtype)
+    workspace = slice_products.workspace_bytes(shape, SPINS * n, dtype, xp)
     return times * SPINS * k * n * result.itemsize + buffers + converted + int(workspace)
 
 

@@ -31,7 +31,8 @@ from stages.lqcd.eigen.eigenpairs import BatchedEigenpairs, EigenpairsNotConverg
 from stages.lqcd.eigen.rounding import check_reachable
 from stages.lqcd.eigen.spectrum import estimate_spectrum
 from stages.lqcd.eigen.window import ABOVE, WindowChoice, kept_columns, subspace_size
-from stages.lqcd.kernels.dispatch import Array, Kernels, kernels_for, to_device_like, to_host
+from stages.lqcd.kernels import batched_basis
+from stages.lqcd.kernels.dispatch import Array, to_device_like, to_host
 from stages.lqcd.lattice.errors import InputError
 
 MOST_BLOCK = 32
@@ -59,7 +60,7 @@ class BatchedLanczos:
     """Frozen configuration of a run for the lowest `vectors` eigenpairs of each system.
 
     block: 1 to 32 columns per system. tolerance: |A v - lambda v| is at most this times the largest
-    eigenvalue. kernels: a kernel package, by default the one of the arrays' library.
+    eigenvalue.
     """
 
     vectors: int
@@ -67,7 +68,6 @@ class BatchedLanczos:
     tolerance: float = 1e-10
     max_restarts: int = 100
     seed: int = 20260
-    kernels: Kernels | None = None
 
     def __post_init__(self) -> None:
         if self.vectors < 1:
@@ -117,11 +117,10 @@ class _Run:
     def __init__(self, method: BatchedLanczos, A: LinearOperator, systems: int, xp: Any) -> None:
         self.method, self.A, self.systems, self.xp = method, A, systems, xp
         self.started = time.perf_counter()
-        kernels = method.kernels or kernels_for(xp.empty(0))
         self.rows = int(np.prod(A.shape)) // systems
         size = method.size(self.rows)
         self.kept = kept_columns(method.vectors, size, method.block)
-        self.spectrum = estimate_spectrum(A, kernels, xp, method.seed, self.kept * systems)
+        self.spectrum = estimate_spectrum(A, xp, method.seed, self.kept * systems)
         self.scale = max(abs(self.spectrum.lowest), abs(self.spectrum.found))
         if self.scale == 0:
             raise InputError(f"{type(A).__name__} gives zero: check the gauge links")
@@ -130,9 +129,7 @@ class _Run:
         self.restarts, self.matvecs = 0, self.spectrum.steps
         self.values = np.full((systems, method.vectors), np.nan)
         self.residuals = np.full(self.values.shape, np.inf)
-        self.space = BatchedSubspace(
-            kernels, xp, systems, self.rows, A.dtype, size, method.block, method.seed
-        )
+        self.space = BatchedSubspace(xp, systems, self.rows, A.dtype, size, method.block, method.seed)
         self.image = xp.empty_like(self.space.X)
 
     @property
@@ -239,9 +236,9 @@ class _Run:
         projected: Matrices = np.empty((self.systems, k, k), complex)
         for columns, _, image in self._images():
             count = columns.stop - columns.start
-            projected[:, :, columns] = to_host(space.basis.project(vectors, image))[..., :count]
+            projected[:, :, columns] = to_host(batched_basis.project(vectors, image))[..., :count]
         _, rotation = eigh((projected + projected.conj().swapaxes(1, 2)) / 2)
-        space.basis.rotate_in_place(vectors, to_device_like(np.ascontiguousarray(rotation), vectors))
+        batched_basis.rotate_in_place(vectors, to_device_like(np.ascontiguousarray(rotation), vectors))
         self._measure()
         if status is EigenStatus.CONVERGED and not self.residuals.max() <= self.limit:
             status = EigenStatus.RESIDUAL

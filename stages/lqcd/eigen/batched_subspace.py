@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.lqcd.kernels.dispatch import Array, Kernels, to_device_like, to_host
+from stages.lqcd.kernels import batched_basis, random_block
+from stages.lqcd.kernels.dispatch import Array, to_device_like, to_host
 from stages.lqcd.lattice.threads import in_threads
 
 LOST = 32
@@ -43,7 +44,6 @@ class BatchedSubspace:
 
     def __init__(
         self,
-        kernels: Kernels,
         xp: Any,
         systems: int,
         rows: int,
@@ -52,7 +52,6 @@ class BatchedSubspace:
         block: int,
         seed: int,
     ) -> None:
-        self.basis, self.random_block = kernels.batched_basis, kernels.random_block
         self.xp, self.seed, self.draws = xp, seed, 0
         self.block, self.used = block, 0
         self.unit = float(np.finfo(dtype).eps)
@@ -107,7 +106,7 @@ class BatchedSubspace:
         self.draws += 1
         mixture = np.broadcast_to(numbers[0] + 1j * numbers[1], (len(self.V), self.used, self.block))
         self.X[...] = 0
-        self.basis.add_combination(
+        batched_basis.add_combination(
             self.X, self.V[..., : self.used], to_device_like(np.ascontiguousarray(mixture), self.X)
         )
         self.used = 0
@@ -136,7 +135,7 @@ class BatchedSubspace:
 
         By eigenvectors of the Gram matrix (Stathopoulos and Wu, SIAM J. Sci. Comput. 23 (2002) 2165).
         """
-        G = to_host(self.basis.project(self.X, self.X))
+        G = to_host(batched_basis.project(self.X, self.X))
         norms = np.sqrt(np.einsum("sii->si", G).real)
         inverse = np.divide(1, norms, out=np.zeros_like(norms), where=norms > TINY)
         values, vectors = eigh(inverse[:, :, None] * G * inverse[:, None, :])
@@ -147,18 +146,18 @@ class BatchedSubspace:
 
     def _fill(self, block: Array) -> None:
         """Random columns of norm near one."""
-        self.random_block.fill_random(block, self.seed, self.draws)
+        random_block.fill_random(block, self.seed, self.draws)
         self.draws += 1
         block *= (1.5 / block.shape[1]) ** 0.5
 
     def _project(self, block: Array) -> Matrices:
-        return to_host(self.basis.project(self.V[..., : self.used], block))
+        return to_host(batched_basis.project(self.V[..., : self.used], block))
 
     def _subtract(self, C: Matrices) -> None:
-        self.basis.add_combination(self.X, self.V[..., : self.used], to_device_like(-C, self.X))
+        batched_basis.add_combination(self.X, self.V[..., : self.used], to_device_like(-C, self.X))
 
     def _rotate(self, V: Array, Q: Matrices) -> None:
-        self.basis.rotate_in_place(V, to_device_like(np.ascontiguousarray(Q), V))
+        batched_basis.rotate_in_place(V, to_device_like(np.ascontiguousarray(Q), V))
 
 
 def eigh(matrices: Matrices) -> tuple[NDArray[np.float64], Matrices]:

@@ -29,7 +29,6 @@ from stages.lqcd.eigen.memory import available_bytes, check_memory, needed_bytes
 from stages.lqcd.eigen.rounding import check_reachable
 from stages.lqcd.eigen.run import Run
 from stages.lqcd.eigen.window import kept_columns, subspace_size
-from stages.lqcd.kernels.dispatch import Kernels
 from stages.lqcd.lattice.errors import InputError
 
 MOST_BLOCK = 32
@@ -54,8 +53,7 @@ class BlockLanczos:
 
     block: 1 to 32 columns. tolerance: |A v - lambda v| is at most this times the largest eigenvalue.
     subspace: columns of the basis; degree, window (low, high): of the filter; by default all three are
-    chosen. seed: of the random vectors. kernels: a kernel package, by default the one of the arrays'
-    library.
+    chosen. seed: of the random vectors.
     """
 
     vectors: int
@@ -66,7 +64,6 @@ class BlockLanczos:
     window: tuple[float, float] | None = None
     max_restarts: int = 200
     seed: int = 20260
-    kernels: Kernels | None = None
 
     def __post_init__(self) -> None:
         if self.vectors < 1:

@@ -8,29 +8,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.lqcd.dirac.operator import LinearOperator
-from stages.lqcd.kernels.dispatch import Array, Kernels, array_module, to_device_like, to_host
+from stages.lqcd.kernels import basis, block_blas
+from stages.lqcd.kernels.dispatch import Array, array_module, to_device_like, to_host
 from stages.lqcd.lattice.errors import InputError
 
 
 def measure(
-    A: LinearOperator, kernels: Kernels, vectors: Array, spare: Array
+    A: LinearOperator, vectors: Array, spare: Array
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """lambda = v^H A v and |A v - lambda v| of unit vectors ``[*, k]``; spare: a block, overwritten."""
-    blas, k = kernels.block_blas, vectors.shape[-1]
+    k = vectors.shape[-1]
     values, residuals = np.empty(k), np.empty(k)
     for columns, block, image in _images(A, vectors, spare):
         count = columns.stop - columns.start
-        norms = to_host(blas.norms2(block))
-        quotients = to_host(blas.dots(block, image)).real / np.where(norms > 0, norms, 1)
-        blas.update(image, block, to_device_like(np.diag(-quotients).astype(complex), block))
+        norms = to_host(block_blas.norms2(block))
+        quotients = to_host(block_blas.dots(block, image)).real / np.where(norms > 0, norms, 1)
+        block_blas.update(image, block, to_device_like(np.diag(-quotients).astype(complex), block))
         values[columns] = quotients[:count]
-        residuals[columns] = np.sqrt(to_host(blas.norms2(image)))[:count]
+        residuals[columns] = np.sqrt(to_host(block_blas.norms2(image)))[:count]
     return values, residuals
 
 
-def rotate_to_eigenvectors(
-    A: LinearOperator, kernels: Kernels, vectors: Array, spare: Array
-) -> NDArray[np.float64]:
+def rotate_to_eigenvectors(A: LinearOperator, vectors: Array, spare: Array) -> NDArray[np.float64]:
     """Rotate orthonormal vectors ``[*, k]`` to the eigenvectors of A in their span; the values, ascending.
 
     Raises InputError for an operator that gives NaN.
@@ -39,11 +38,11 @@ def rotate_to_eigenvectors(
     projected = np.empty((k, k), complex)
     for columns, _, image in _images(A, vectors, spare):
         count = columns.stop - columns.start
-        projected[:, columns] = to_host(kernels.basis.project(vectors, image))[:, :count]
+        projected[:, columns] = to_host(basis.project(vectors, image))[:, :count]
     if not np.isfinite(projected).all():
         raise not_finite(A)
     values, rotation = np.linalg.eigh((projected + projected.conj().T) / 2)
-    kernels.basis.rotate_in_place(vectors, to_device_like(rotation, vectors))
+    basis.rotate_in_place(vectors, to_device_like(rotation, vectors))
     return values
 
 

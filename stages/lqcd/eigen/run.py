@@ -20,7 +20,7 @@ from stages.lqcd.eigen.saved import restore, snapshot
 from stages.lqcd.eigen.spectrum import estimate_spectrum
 from stages.lqcd.eigen.subspace import Subspace
 from stages.lqcd.eigen.window import MOST_MOVES, WindowChoice
-from stages.lqcd.kernels.dispatch import Array, array_module, kernels_for
+from stages.lqcd.kernels.dispatch import Array, array_module
 from stages.lqcd.lattice.errors import InputError
 
 if TYPE_CHECKING:
@@ -42,7 +42,6 @@ class Run:
     ) -> None:
         self.method, self.A, self.checkpoint = method, A, checkpoint
         self.started, self.before = time.perf_counter(), 0.0
-        self.kernels = method.kernels or kernels_for(xp.empty(0))
         self.wanted = method.vectors
         self.dimension = int(np.prod(A.shape))
         self.block = min(method.block, self.dimension)
@@ -52,7 +51,7 @@ class Run:
         self.values = np.full(self.wanted, np.nan)
         self.residuals = np.full(self.wanted, np.inf)
         self.history: list[tuple[int, int, float]] = []
-        self.space = Subspace(self.kernels, xp, A.shape, A.dtype, size, self.block, method.seed)
+        self.space = Subspace(xp, A.shape, A.dtype, size, self.block, method.seed)
         if size < self.dimension:
             self._begin(xp)
 
@@ -65,7 +64,7 @@ class Run:
         if saved is not None:
             restore(self, saved)
         else:
-            spectrum = estimate_spectrum(A, self.kernels, xp, method.seed, self.kept)
+            spectrum = estimate_spectrum(A, xp, method.seed, self.kept)
             self.matvecs += spectrum.steps
             self.fingerprint = spectrum.fingerprint
             self.scale = max(abs(spectrum.lowest), abs(spectrum.found))
@@ -122,13 +121,13 @@ class Run:
         space.V[...] = 0
         index = array_module(space.V).arange(self.dimension)
         space.V.reshape(self.dimension, -1)[index, index] = 1
-        values = rotate_to_eigenvectors(self.A, self.kernels, space.V, space.third)
+        values = rotate_to_eigenvectors(self.A, space.V, space.third)
         self.matvecs += _whole_blocks(self.dimension, self.block)
         self.filter = ChebyshevFilter(float(values[0]), float(values[-1]), 0)
         self.scale = float(abs(values).max())
         space.locked = space.used = self.dimension
         self.restarts = 1
-        self.values, self.residuals = measure(self.A, self.kernels, space.V[..., : self.wanted], space.third)
+        self.values, self.residuals = measure(self.A, space.V[..., : self.wanted], space.third)
         self.matvecs += _whole_blocks(self.wanted, self.block)
 
     def _report(self, progress: Progress | None) -> None:
@@ -143,9 +142,9 @@ class Run:
         space.X = space.spare = space.third[..., :0]
         vectors = space.V[..., :k]
         if space.size < self.dimension:
-            rotate_to_eigenvectors(self.A, self.kernels, vectors, space.third)
+            rotate_to_eigenvectors(self.A, vectors, space.third)
             self.matvecs += _whole_blocks(k, self.block)
-        values, residuals = measure(self.A, self.kernels, vectors, space.third)
+        values, residuals = measure(self.A, vectors, space.third)
         self.matvecs += _whole_blocks(k, self.block)
         xp = array_module(vectors)
         if status is EigenStatus.CONVERGED and not residuals.max() <= self.limit:
@@ -211,7 +210,7 @@ class Run:
         """
         space = self.space
         open_ = slice(space.locked, min(self.wanted, space.used))
-        values, residuals = measure(self.A, self.kernels, space.V[..., open_], space.third)
+        values, residuals = measure(self.A, space.V[..., open_], space.third)
         self.matvecs += _whole_blocks(len(values), self.block)
         self.values[open_], self.residuals[open_] = values, residuals
         small = (residuals <= SAFETY * self.limit) & ((values < self.filter.low) | (self.filter.degree == 1))

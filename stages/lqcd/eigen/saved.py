@@ -62,7 +62,7 @@ def restore(run: Run, arrays: dict[str, NDArray]) -> None:
         )
     space, xp = run.space, array_module(run.space.V)
     run.fingerprint = arrays["operator"].copy()
-    found = fingerprint(run.A, run.kernels, xp, run.method.seed)
+    found = fingerprint(run.A, xp, run.method.seed)
     rounding = max(1e-11, 100 * space.unit) * np.abs(found).max()
     if not (np.abs(found - run.fingerprint) <= rounding).all():
         raise InputError(

@@ -16,7 +16,8 @@ from scipy.linalg import eigh_tridiagonal
 
 from stages.lqcd.dirac.operator import LinearOperator
 from stages.lqcd.eigen.rayleigh import not_finite
-from stages.lqcd.kernels.dispatch import Array, Kernels, to_device_like, to_host
+from stages.lqcd.kernels import block_blas, random_block
+from stages.lqcd.kernels.dispatch import Array, to_device_like, to_host
 
 STEPS = 20
 MOST_STEPS = 600
@@ -50,11 +51,11 @@ class Spectrum:
         return float(np.interp(count, self.counts, self.nodes))
 
 
-def estimate_spectrum(A: LinearOperator, kernels: Kernels, xp: Any, seed: int, count: int) -> Spectrum:
+def estimate_spectrum(A: LinearOperator, xp: Any, seed: int, count: int) -> Spectrum:
     """Lanczos without reorthogonalisation from a random vector, until `count` eigenvalues can be told from
     the rest, or `MOST_STEPS`.
     """
-    run, most = _Lanczos(A, kernels, xp, seed), min(MOST_STEPS, int(np.prod(A.shape)))
+    run, most = _Lanczos(A, xp, seed), min(MOST_STEPS, int(np.prod(A.shape)))
     while True:
         for _ in range(min(max(STEPS, len(run.alphas) // 2), most - len(run.alphas))):
             run.step()
@@ -63,9 +64,9 @@ def estimate_spectrum(A: LinearOperator, kernels: Kernels, xp: Any, seed: int, c
             return spectrum
 
 
-def fingerprint(A: LinearOperator, kernels: Kernels, xp: Any, seed: int) -> NDArray[np.float64]:
+def fingerprint(A: LinearOperator, xp: Any, seed: int) -> NDArray[np.float64]:
     """alpha = x^H A x and |A x - alpha x| of a random unit vector: other operators have other numbers."""
-    run = _Lanczos(A, kernels, xp, seed)
+    run = _Lanczos(A, xp, seed)
     run.step()
     return run.fingerprint
 
@@ -73,11 +74,11 @@ def fingerprint(A: LinearOperator, kernels: Kernels, xp: Any, seed: int) -> NDAr
 class _Lanczos:
     """The Lanczos recurrence of one random vector; alphas, betas: diagonal and off-diagonal, by step."""
 
-    def __init__(self, A: LinearOperator, kernels: Kernels, xp: Any, seed: int) -> None:
-        self.A, self.kernels = A, kernels
+    def __init__(self, A: LinearOperator, xp: Any, seed: int) -> None:
+        self.A = A
         self.dimension = int(np.prod(A.shape))
         self.x = xp.empty((*A.shape, 1), A.dtype)
-        kernels.random_block.fill_random(self.x, seed, 0)
+        random_block.fill_random(self.x, seed, 0)
         self._scale(self.x, 1 / self._norm(self.x))
         self.before, self.out = xp.zeros_like(self.x), xp.empty_like(self.x)
         self.alphas: list[float] = []
@@ -87,13 +88,12 @@ class _Lanczos:
     def step(self) -> None:
         if self.ended:
             return
-        blas = self.kernels.block_blas
         self.A.apply(self.x, self.out)
-        alpha = float(to_host(blas.dots(self.x, self.out)).real[0])
+        alpha = float(to_host(block_blas.dots(self.x, self.out)).real[0])
         if not np.isfinite(alpha):
             raise not_finite(self.A)
-        blas.update(self.out, self.x, self._matrix(-alpha))
-        blas.update(self.out, self.before, self._matrix(-self.betas[-1]))
+        block_blas.update(self.out, self.x, self._matrix(-alpha))
+        block_blas.update(self.out, self.before, self._matrix(-self.betas[-1]))
         beta = self._norm(self.out)
         self.alphas.append(alpha)
         self.betas.append(beta)
@@ -117,10 +117,10 @@ class _Lanczos:
         return Spectrum(lowest, found, high + margin, nodes, counts, weights[0], steps, self.fingerprint)
 
     def _norm(self, field: Array) -> float:
-        return float(np.sqrt(to_host(self.kernels.block_blas.norms2(field))[0]))
+        return float(np.sqrt(to_host(block_blas.norms2(field))[0]))
 
     def _matrix(self, value: float) -> Array:
         return to_device_like(np.full((1, 1), value, complex), self.x)
 
     def _scale(self, field: Array, factor: float) -> None:
-        self.kernels.block_blas.rotate(field, self._matrix(factor), field)
+        block_blas.rotate(field, self._matrix(factor), field)

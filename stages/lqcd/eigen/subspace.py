@@ -22,8 +22,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from stages.lqcd.kernels import basis, random_block
 from stages.lqcd.kernels.cholesky import Matrix
-from stages.lqcd.kernels.dispatch import Array, Kernels, to_device_like, to_host
+from stages.lqcd.kernels.dispatch import Array, to_device_like, to_host
 from stages.lqcd.solvers.orthonormal import orthonormalise
 
 
@@ -35,7 +36,6 @@ class Subspace:
 
     def __init__(
         self,
-        kernels: Kernels,
         xp: Any,
         shape: tuple[int, ...],
         dtype: np.dtype,
@@ -43,7 +43,7 @@ class Subspace:
         block: int,
         seed: int,
     ) -> None:
-        self.kernels, self.xp, self.seed, self.draws, self.block = kernels, xp, seed, 0, block
+        self.xp, self.seed, self.draws, self.block = xp, seed, 0, block
         self.dimension = int(np.prod(shape))
         self.V = xp.empty((*shape, size), dtype)
         self.H = np.zeros((size, size), complex)
@@ -82,7 +82,7 @@ class Subspace:
         self.X, self.spare = apply(self.X, self.spare)
         C = self._orthogonalise()
         size = float(np.linalg.norm(C, axis=0).max())
-        rank, self.S = orthonormalise(self.kernels, self.X, floor=size)
+        rank, self.S = orthonormalise(self.X, floor=size)
         self.loss = self._lost(C, self.S, rank)
         C = C + self._complete(rank)
         self.H[: self.used, first : self.used] = C
@@ -99,7 +99,7 @@ class Subspace:
         """Make the columns from `first` on the first so many of these Ritz vectors; X stays as it is."""
         before, self.used = self.used, first + keep
         V = self.V[..., first:before]
-        self.kernels.basis.rotate_in_place(V, to_device_like(np.ascontiguousarray(vectors[:, :keep]), V))
+        basis.rotate_in_place(V, to_device_like(np.ascontiguousarray(vectors[:, :keep]), V))
         self.passes += 1
         rotation = np.eye(before, self.used, dtype=complex)
         rotation[first:, first:] = vectors[:, :keep]
@@ -115,10 +115,10 @@ class Subspace:
         self.draws += 1
         mixture = rng.normal(size=(V.shape[-1], self.block, 2)).view(complex)[..., 0]
         self.X[...] = 0
-        self.kernels.basis.add_combination(self.X, V, to_device_like(mixture, V))
+        basis.add_combination(self.X, V, to_device_like(mixture, V))
         self.used = self.locked
         self.H[:] = 0
-        orthonormalise(self.kernels, self.X)
+        orthonormalise(self.X)
         self.S = np.zeros((self.block,) * 2, complex)
         self.loss = np.ones((self.used, self.block), complex)
         self._complete(self.block)
@@ -126,13 +126,13 @@ class Subspace:
     def permute(self, order: NDArray[np.intp]) -> None:
         """Put the first columns of V, locked ones, into this order; H and E are to be dropped."""
         V = self.V[..., : len(order)]
-        self.kernels.basis.rotate_in_place(V, to_device_like(np.eye(len(order), dtype=complex)[:, order], V))
+        basis.rotate_in_place(V, to_device_like(np.eye(len(order), dtype=complex)[:, order], V))
 
     def _orthogonalise(self) -> Matrix:
         """X -= V V^H X; the projections ``[used, width]``."""
         V = self.V[..., : self.used]
-        C = self.kernels.basis.project(V, self.X)
-        self.kernels.basis.add_combination(self.X, V, -C)
+        C = basis.project(V, self.X)
+        basis.add_combination(self.X, V, -C)
         self.passes += 2
         return to_host(C)
 
@@ -148,7 +148,7 @@ class Subspace:
             if rank < width:
                 self._draw(rank)
             C = self._orthogonalise() if self.used else np.zeros((0, width), complex)
-            rank, T = orthonormalise(self.kernels, self.X, floor=1.0)
+            rank, T = orthonormalise(self.X, floor=1.0)
             added += C @ self.S
             self.S = T @ self.S
             self.loss = self._lost(C, T, rank)
@@ -176,7 +176,7 @@ class Subspace:
     def _draw(self, first: int) -> None:
         """Random columns of norm near one from this one of X on."""
         fresh = self.xp.empty((*self.X.shape[:-1], self.block - first), self.X.dtype)
-        self.kernels.random_block.fill_random(fresh, self.seed, self.draws)
+        random_block.fill_random(fresh, self.seed, self.draws)
         fresh *= (1.5 / self.dimension) ** 0.5
         self.draws += 1
         self.X[..., first:] = fresh

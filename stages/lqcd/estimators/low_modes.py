@@ -15,13 +15,14 @@ then acts on the remainder, orthogonal to the modes: `stages.lqcd.estimators.tra
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from stages.lqcd.dirac.staggered import StaggeredDslash
 from stages.lqcd.estimators.trace import Progress, no_progress
+from stages.lqcd.kernels import basis, block_blas, one_link_current
 from stages.lqcd.kernels.dispatch import Array, array_module, to_host
 from stages.lqcd.lattice.geometry import EVEN, ODD
 from stages.lqcd.solvers.deflation import Deflation, has_odd_partner
@@ -51,19 +52,19 @@ def mode_currents(
     Ritz pairs are the modes that the solver's deflation and the projection of noise know.
     """
     dslash = dslash.astype(np.complex128)
-    xp, lattice, kernels = array_module(links), dslash.lattice, dslash.kernels
+    xp, lattice = array_module(links), dslash.lattice
     even_links, odd_links = (xp.ascontiguousarray(links[:, parity]) for parity in (EVEN, ODD))
-    one_link_current, norms2 = kernels.one_link_current.one_link_current, kernels.block_blas.norms2
+    norms2, current = block_blas.norms2, one_link_current.one_link_current
     rotation, eigenvalues = modes.ritz.rotation, np.empty(len(modes))
     result = ModeCurrents(
         eigenvalues, np.empty(len(eigenvalues)), np.empty((len(eigenvalues), 4, lattice.time_extent))
     )
-    for slab, v in _slabs(modes.vectors, rotation, kernels):
+    for slab, v in _slabs(modes.vectors, rotation):
         hopped = dslash.apply_to(ODD, v)  # sqrt(lambda) w
         eigenvalues[slab] = to_host(norms2(hopped))  # from the Ritz values the lowest would lose digits
         back = dslash.apply_to(EVEN, hopped)  # -B v
-        even = to_host(one_link_current(even_links, v, hopped, lattice, EVEN))
-        odd = to_host(one_link_current(odd_links, hopped, back, lattice, ODD))
+        even = to_host(current(even_links, v, hopped, lattice, EVEN))
+        odd = to_host(current(odd_links, hopped, back, lattice, ODD))
         result.current[slab] = even + odd * _partner_weight(eigenvalues[slab])[:, None, None]
         back += v * xp.asarray(eigenvalues[slab])
         result.residual[slab] = np.sqrt(to_host(norms2(back)))
@@ -71,13 +72,13 @@ def mode_currents(
     return result
 
 
-def _slabs(vectors: Array, rotation: NDArray, kernels: Any) -> Iterator[tuple[slice, Array]]:
+def _slabs(vectors: Array, rotation: NDArray) -> Iterator[tuple[slice, Array]]:
     """V Q in slabs of columns, complex128 ``[site, 3, SLAB]`` each: never all of it at a time."""
     xp, count = array_module(vectors), rotation.shape[1]
     for start in range(0, count, SLAB):
         slab = slice(start, min(start + SLAB, count))
         columns = xp.zeros((*vectors.shape[:-1], slab.stop - start), np.complex128)
-        kernels.basis.add_combination(columns, vectors, xp.ascontiguousarray(xp.asarray(rotation[:, slab])))
+        basis.add_combination(columns, vectors, xp.ascontiguousarray(xp.asarray(rotation[:, slab])))
         yield slab, columns
 
 

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from stages.lqcd.gauge.reunitarise import polar_su3
 from stages.lqcd.gauge.stout import ALL_DIRECTIONS, check_smearing
-from stages.lqcd.kernels.dispatch import Array, Kernels, array_module, kernels_for
+from stages.lqcd.kernels import staple
+from stages.lqcd.kernels.dispatch import Array, array_module
 from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import Lattice
 
@@ -17,7 +18,6 @@ def ape_links(
     alpha: float,
     steps: int,
     directions: Sequence[int] = ALL_DIRECTIONS,
-    kernels: Kernels | None = None,
 ) -> Array:
     """Links after `steps` of U' = P[(1 - alpha) U + alpha / n C], P the projection `polar_su3`.
 
@@ -32,7 +32,6 @@ def ape_links(
     check_smearing(links, lattice, steps)
     if not 0 <= alpha <= 1:
         raise InputError(f"alpha of APE smearing is a share of the staples, 0 to 1, got {alpha}")
-    kernels = kernels or kernels_for(links)
     weight = alpha / (2 * (len(directions) - 1))
     smeared = array_module(links).array(links, order="C")
     for _ in range(steps):
@@ -41,6 +40,6 @@ def ape_links(
             smeared[mu] *= 1 - alpha
             for nu in directions:
                 if nu != mu:
-                    kernels.staple.add_staple(smeared[mu], before[mu], before[nu], lattice, mu, nu, weight)
-            polar_su3(smeared[mu], kernels, out=smeared[mu])
+                    staple.add_staple(smeared[mu], before[mu], before[nu], lattice, mu, nu, weight)
+            polar_su3(smeared[mu], out=smeared[mu])
     return smeared

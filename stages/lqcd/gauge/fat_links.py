@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from stages.lqcd.kernels.dispatch import Array, Kernels, array_module, kernels_for
+from stages.lqcd.kernels import long_links as kernels_of_three
+from stages.lqcd.kernels import staple
+from stages.lqcd.kernels.dispatch import Array, array_module
 from stages.lqcd.lattice.geometry import Lattice
 
 
@@ -22,7 +24,7 @@ class Paths:
     lepage: float = 0.0
 
 
-def fat_links(links: Array, lattice: Lattice, paths: Paths, kernels: Kernels | None = None) -> Array:
+def fat_links(links: Array, lattice: Lattice, paths: Paths) -> Array:
     """The sum of `paths` over **unitary** links ``[mu, parity, site, 3, 3]``, any signs already in them.
 
     Nested from the outside in (Horner's scheme), so that 12 staples per direction do for all 84 paths: with
@@ -34,7 +36,6 @@ def fat_links(links: Array, lattice: Lattice, paths: Paths, kernels: Kernels | N
     hence one' = one - 6 lepage. Memory: the result and 6 fields of one direction.
     """
     xp = array_module(links)
-    staple = (kernels or kernels_for(links)).staple
     fat = xp.empty_like(links)
     for mu in range(4):
         link = links[mu]
@@ -55,8 +56,8 @@ def fat_links(links: Array, lattice: Lattice, paths: Paths, kernels: Kernels | N
     return fat
 
 
-def long_links(links: Array, lattice: Lattice, coefficient: float, kernels: Kernels | None = None) -> Array:
+def long_links(links: Array, lattice: Lattice, coefficient: float) -> Array:
     """coefficient * U_mu(x) U_mu(x + mu) U_mu(x + 2 mu), ``[mu, parity, site, 3, 3]``."""
     long = array_module(links).empty_like(links)
-    (kernels or kernels_for(links)).long_links.long_links(links, lattice, coefficient, long)
+    kernels_of_three.long_links(links, lattice, coefficient, long)
     return long

@@ -8,7 +8,8 @@ from types import ModuleType
 
 import numpy as np
 
-from stages.lqcd.kernels.dispatch import Array, kernels_for
+from stages.lqcd.kernels import heatbath
+from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import Lattice
 
@@ -51,7 +52,6 @@ def thermalised(
         )
     key = _key(seed, label)
     links = xp.tile(xp.eye(3, dtype=complex), (4, 2, lattice.half_volume, 1, 1))
-    heatbath = kernels_for(links).heatbath
     heatbath.heat_bath(links, lattice, 0.0, key, HOT_START)
     for sweep in range(sweeps):
         heatbath.heat_bath(links, lattice, beta, key, sweep)

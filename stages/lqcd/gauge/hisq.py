@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from stages.lqcd.gauge.fat_links import Paths, fat_links, long_links
 from stages.lqcd.gauge.phases import Boundary, parse_boundary, with_boundary, with_phases
 from stages.lqcd.gauge.reunitarise import to_su3, to_u3
-from stages.lqcd.kernels.dispatch import Array, Kernels
+from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import Lattice
 
@@ -45,7 +45,6 @@ def hisq_links(
     *,
     boundary: str | Sequence[str],
     naik_epsilon: float,
-    kernels: Kernels | None = None,
 ) -> StaggeredLinks:
     """HISQ links (arXiv:hep-lat/0610092; coefficients and normalisation of MILC, arXiv:1004.0342) for u0 = 1.
 
@@ -55,12 +54,12 @@ def hisq_links(
     links: thin links of a configuration, ``[mu, parity, site, 3, 3]``, without signs; boundary: see
     `parse_boundary`; naik_epsilon: eps, an input for each mass (0 for light quarks). Raises InputError.
     """
-    thin, deviation, words = _prepared(links, lattice, boundary, kernels)
-    level_one = fat_links(thin, lattice, Paths(1 / 8, 1 / 16, 1 / 64, 1 / 384), kernels)
-    w, fallbacks = to_u3(level_one, kernels, out=level_one)
+    thin, deviation, words = _prepared(links, lattice, boundary)
+    level_one = fat_links(thin, lattice, Paths(1 / 8, 1 / 16, 1 / 64, 1 / 384))
+    w, fallbacks = to_u3(level_one, out=level_one)
     asq = Paths(1 + naik_epsilon / 8, 1 / 16, 1 / 64, 1 / 384, lepage=-1 / 8)
-    fat = fat_links(w, lattice, asq, kernels)
-    long = long_links(w, lattice, -(1 + naik_epsilon) / 24, kernels)
+    fat = fat_links(w, lattice, asq)
+    long = long_links(w, lattice, -(1 + naik_epsilon) / 24)
     made = _phased(fat, long, thin, lattice, words, deviation, fallbacks)
     return replace(made, smeared=with_phases(w, lattice, out=w))
 
@@ -71,7 +70,6 @@ def asqtad_links(
     *,
     boundary: str | Sequence[str],
     u0: float,
-    kernels: Kernels | None = None,
 ) -> StaggeredLinks:
     """Asqtad links (arXiv:hep-lat/9903032) with tadpole factor u0; arguments as for `hisq_links`.
 
@@ -79,31 +77,27 @@ def asqtad_links(
     """
     if not u0 > 0:
         raise InputError(f"u0 must be positive (the fourth root of the mean plaquette), got {u0}")
-    thin, deviation, words = _prepared(links, lattice, boundary, kernels)
+    thin, deviation, words = _prepared(links, lattice, boundary)
     paths = Paths(5 / 8, 1 / (16 * u0**2), 1 / (64 * u0**4), 1 / (384 * u0**6), lepage=-1 / (16 * u0**4))
-    fat = fat_links(thin, lattice, paths, kernels)
-    long = long_links(thin, lattice, -1 / (24 * u0**2), kernels)
+    fat = fat_links(thin, lattice, paths)
+    long = long_links(thin, lattice, -1 / (24 * u0**2))
     return _phased(fat, long, thin, lattice, words, deviation)
 
 
-def naive_links(
-    links: Array, lattice: Lattice, *, boundary: str | Sequence[str], kernels: Kernels | None = None
-) -> StaggeredLinks:
+def naive_links(links: Array, lattice: Lattice, *, boundary: str | Sequence[str]) -> StaggeredLinks:
     """Links of the unimproved operator: fat = thin = U, no long links; arguments as for `hisq_links`."""
-    thin, deviation, words = _prepared(links, lattice, boundary, kernels)
+    thin, deviation, words = _prepared(links, lattice, boundary)
     with_phases(thin, lattice, out=thin)
     return StaggeredLinks(thin, None, thin, lattice, words, deviation)
 
 
-def _prepared(
-    links: Array, lattice: Lattice, boundary: str | Sequence[str], kernels: Kernels | None = None
-) -> tuple[Array, float, Boundary]:
+def _prepared(links: Array, lattice: Lattice, boundary: str | Sequence[str]) -> tuple[Array, float, Boundary]:
     """(links in SU(3) with the boundary signs, deviation from SU(3), boundary in x, y, z, t)."""
     shape = (4, 2, lattice.half_volume, 3, 3)
     if links.shape != shape:
         raise InputError(f"links on {lattice} must have shape {shape}, got {links.shape}")
     words = parse_boundary(boundary)
-    thin, deviation = to_su3(links.astype(complex, copy=False), kernels)
+    thin, deviation = to_su3(links.astype(complex, copy=False))
     return with_boundary(thin, lattice, words, out=thin), deviation, words
 
 

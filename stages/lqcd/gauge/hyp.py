@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 from stages.lqcd.gauge.reunitarise import polar_su3
 from stages.lqcd.gauge.stout import ALL_DIRECTIONS, check_smearing
-from stages.lqcd.kernels.dispatch import Array, Kernels, array_module, kernels_for
+from stages.lqcd.kernels import staple
+from stages.lqcd.kernels.dispatch import Array, array_module
 from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import Lattice
 
@@ -18,7 +19,6 @@ def hyp_links(
     alpha: Sequence[float],
     steps: int,
     directions: Sequence[int] = ALL_DIRECTIONS,
-    kernels: Kernels | None = None,
 ) -> Array:
     """Links after `steps` of HYP smearing, each of which mixes links within the hypercubes of a link alone.
 
@@ -41,10 +41,9 @@ def hyp_links(
             f"alpha of HYP smearing in {len(directions)} directions is {len(directions) - 1} shares of the "
             f"staples, each 0 to 1, from the outermost level to the innermost, got {list(alpha)}"
         )
-    kernels = kernels or kernels_for(links)
     smeared = array_module(links).array(links, order="C")
     for _ in range(steps):
-        blocking = _Blocking(smeared.copy(), lattice, tuple(alpha), kernels)
+        blocking = _Blocking(smeared.copy(), lattice, tuple(alpha))
         for mu in directions:
             smeared[mu] = blocking.decorated(mu, frozenset(directions) - {mu})
     return smeared
@@ -57,7 +56,6 @@ class _Blocking:
     links: Array
     lattice: Lattice
     alpha: tuple[float, ...]
-    kernels: Kernels
     made: dict[tuple[int, frozenset[int]], Array] = field(default_factory=dict)
 
     def decorated(self, mu: int, planes: frozenset[int]) -> Array:
@@ -66,8 +64,8 @@ class _Blocking:
         blocked, weight = (1 - alpha) * self.links[mu], alpha / (2 * len(planes))
         for nu in sorted(planes):
             along, across = (self._once(direction, planes - {nu}) for direction in (mu, nu))
-            self.kernels.staple.add_staple(blocked, along, across, self.lattice, mu, nu, weight)
-        return polar_su3(blocked, self.kernels, out=blocked)
+            staple.add_staple(blocked, along, across, self.lattice, mu, nu, weight)
+        return polar_su3(blocked, out=blocked)
 
     def _once(self, mu: int, planes: frozenset[int]) -> Array:
         if not planes:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from stages.lqcd.kernels.dispatch import Array, array_module, kernels_for
+from stages.lqcd.kernels import signs
+from stages.lqcd.kernels.dispatch import Array, array_module
 from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import Lattice
 
@@ -39,7 +40,7 @@ def with_boundary(
     """
     out = array_module(links).empty_like(links) if out is None else out
     directions = [mu for mu, word in enumerate(parse_boundary(boundary)) if word == "antiperiodic"]
-    kernels_for(links).signs.boundary_signs(links, lattice, directions, out)
+    signs.boundary_signs(links, lattice, directions, out)
     return out
 
 
@@ -49,5 +50,5 @@ def with_phases(links: Array, lattice: Lattice, out: Array | None = None) -> Arr
     eta_x = (-1)^t, eta_y = (-1)^(t+x), eta_z = (-1)^(t+x+y), eta_t = 1. No eta_mu depends on x_mu.
     """
     out = array_module(links).empty_like(links) if out is None else out
-    kernels_for(links).signs.staggered_phases(links, lattice, out)
+    signs.staggered_phases(links, lattice, out)
     return out

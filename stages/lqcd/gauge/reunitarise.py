@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from stages.lqcd.kernels.dispatch import Array, Kernels, array_module, kernels_for
+from stages.lqcd.kernels import projection
+from stages.lqcd.kernels.dispatch import Array, array_module
 from stages.lqcd.lattice.errors import InputError
 
 LARGEST_DEVIATION = 1e-4
@@ -26,14 +27,14 @@ class Unitary(NamedTuple):
     fallbacks: int
 
 
-def to_su3(links: Array, kernels: Kernels | None = None) -> SpecialUnitary:
+def to_su3(links: Array) -> SpecialUnitary:
     """Project links to SU(3) by Gram-Schmidt on the rows; the third row is (row 1 x row 2)^*, as in MILC.
 
     links ``[..., 3, 3]`` complex128; raises InputError if one is further than `LARGEST_DEVIATION` from SU(3).
     """
     flat = array_module(links).ascontiguousarray(links).reshape(-1, 3, 3)
     result = array_module(links).empty_like(flat)
-    deviation = (kernels or kernels_for(links)).projection.special_unitary(flat, result)
+    deviation = projection.special_unitary(flat, result)
     if not deviation <= LARGEST_DEVIATION:
         raise InputError(
             f"links are {deviation:.2g} away from SU(3), more than the {LARGEST_DEVIATION:g} that rounding "
@@ -42,7 +43,7 @@ def to_su3(links: Array, kernels: Kernels | None = None) -> SpecialUnitary:
     return SpecialUnitary(result.reshape(links.shape), deviation)
 
 
-def to_u3(v: Array, kernels: Kernels | None = None, out: Array | None = None) -> Unitary:
+def to_u3(v: Array, out: Array | None = None) -> Unitary:
     """The polar factor W = V (V^dag V)^(-1/2) of matrices ``[..., 3, 3]``, complex128, of any determinant.
 
     Analytic by Cayley-Hamilton (arXiv:1004.0342, appendix C); from the singular values, W = A B^dag for
@@ -52,14 +53,14 @@ def to_u3(v: Array, kernels: Kernels | None = None, out: Array | None = None) ->
     result = xp.empty(v.shape, complex) if out is None else out
     matrices = result.reshape(-1, 3, 3)
     flat = xp.ascontiguousarray(v).reshape(-1, 3, 3)
-    singular = xp.flatnonzero((kernels or kernels_for(v)).projection.unitary(flat, matrices))
+    singular = xp.flatnonzero(projection.unitary(flat, matrices))
     if len(singular):
         left, _, right = xp.linalg.svd(matrices[singular])
         matrices[singular] = left @ right
     return Unitary(result, len(singular))
 
 
-def polar_su3(v: Array, kernels: Kernels | None = None, out: Array | None = None) -> Array:
+def polar_su3(v: Array, out: Array | None = None) -> Array:
     """W det(W)^(-1/3) in SU(3), W the polar factor of matrices ``[..., 3, 3]``, complex128.
 
     The cube root is the one of the smallest phase. P[G V H] = G P[V] H for G, H in SU(3), which Gram-Schmidt
@@ -67,7 +68,7 @@ def polar_su3(v: Array, kernels: Kernels | None = None, out: Array | None = None
     which is the same matrix only where det W = 1. `out` may be `v`.
     """
     xp = array_module(v)
-    w = to_u3(v, kernels, out).matrices
+    w = to_u3(v, out).matrices
     determinant = (w[..., 0, :] * xp.cross(w[..., 1, :], w[..., 2, :])).sum(-1)
     w *= xp.exp(-1j / 3 * xp.angle(determinant))[..., None, None]
     return w

@@ -7,7 +7,8 @@ from numbers import Integral
 
 import numpy as np
 
-from stages.lqcd.kernels.dispatch import Array, Kernels, array_module, kernels_for
+from stages.lqcd.kernels import staple
+from stages.lqcd.kernels.dispatch import Array, array_module
 from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import Lattice
 
@@ -20,7 +21,6 @@ def stout_links(
     rho: float,
     steps: int,
     directions: Sequence[int] = ALL_DIRECTIONS,
-    kernels: Kernels | None = None,
 ) -> Array:
     """Links after `steps` of U' = exp(A) U, A the traceless anti-Hermitian part of rho C U^dag.
 
@@ -29,7 +29,6 @@ def stout_links(
     the result is a new array in SU(3) to rounding. Raises InputError.
     """
     check_smearing(links, lattice, steps)
-    kernels = kernels or kernels_for(links)
     smeared = array_module(links).array(links, order="C")
     for _ in range(steps):
         before = smeared.copy()
@@ -37,7 +36,7 @@ def stout_links(
             staples = array_module(links).zeros_like(smeared[mu])
             for nu in directions:
                 if nu != mu:
-                    kernels.staple.add_staple(staples, before[mu], before[nu], lattice, mu, nu, rho)
+                    staple.add_staple(staples, before[mu], before[nu], lattice, mu, nu, rho)
             generator = traceless_antihermitian(staples @ _dagger(before[mu]))
             smeared[mu] = exponential(generator) @ before[mu]
     return smeared

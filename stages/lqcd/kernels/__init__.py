@@ -1,6 +1,6 @@
-"""The kernels, in three mirrors of the same names: `reference` (NumPy), `cpu` (Numba), `cuda` (CuPy and .cu).
+"""The kernels: a module for each family states what its functions do, checks their operands and starts them.
 
-Each package exposes the modules `hisq_dslash`, `block_blas`, `cg_update`, `one_link_current`, `staple` and
-`stream`; `stages.lqcd.kernels.dispatch.kernels_for(array)` picks the package that owns an array. Fields have
-the right-hand side as their fastest index: ``[site, 3, N]`` for one parity, C-contiguous.
+`dispatch` chooses the implementation by where the operands live: `cpu` (Numba) for NumPy arrays, `cuda`
+(CuPy and .cu) for CuPy arrays, and in tests `reference` (plain NumPy), their oracle. Fields have the
+right-hand side as their fastest index: ``[site, 3, N]`` for one parity, C-contiguous.
 """

@@ -1,9 +1,13 @@
-"""Library and kernels that own an array: NumPy and `stages.lqcd.kernels.cpu`, CuPy and
-`stages.lqcd.kernels.cuda`.
+"""Where arrays live, and the one place where kernels are chosen: `kernel`.
+
+NumPy arrays are computed on by `stages.lqcd.kernels.cpu`, CuPy arrays by `stages.lqcd.kernels.cuda`. Inside
+``with kernels_of("reference")`` NumPy arrays are given to the plain NumPy kernels, the oracle of both.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from types import ModuleType
 from typing import Any, TypeAlias
@@ -14,8 +18,80 @@ from numpy.typing import NDArray
 Array: TypeAlias = Any
 """A NumPy or a CuPy array; functions follow the kind given."""
 
-Kernels: TypeAlias = ModuleType
-"""A kernel package: `stages.lqcd.kernels.reference`, `.cpu` or `.cuda`."""
+Implementation: TypeAlias = Callable[..., Any]
+
+_PACKAGE = __name__.rpartition(".")[0]
+
+_chosen: dict[tuple[str, type], Implementation] = {}
+_on_host = "cpu"
+_around: Callable[[Implementation], Implementation] | None = None
+
+
+def kernel(name: str, kind: type) -> Implementation:
+    """The implementation of a kernel, named ``family.function``, for an operand of this type.
+
+    kind: the type of an array, or of what a `pack` function of the family returned, which stays with the
+    package that packed it. Raises TypeError for what is no array.
+    """
+    try:
+        return _chosen[name, kind]
+    except KeyError:
+        return _choose(name, kind)
+
+
+@contextmanager
+def kernels_of(package: str) -> Iterator[None]:
+    """While the block runs, NumPy arrays go to the kernels of this package, 'cpu' or 'reference'."""
+    global _on_host
+    before, _on_host = _on_host, package
+    _chosen.clear()
+    try:
+        yield
+    finally:
+        _on_host = before
+        _chosen.clear()
+
+
+@contextmanager
+def around_kernels(wrap: Callable[[Implementation], Implementation]) -> Iterator[None]:
+    """While the block runs, every kernel is called through ``wrap(implementation)``, made once for each."""
+    global _around
+    before, _around = _around, wrap
+    _chosen.clear()
+    try:
+        yield
+    finally:
+        _around = before
+        _chosen.clear()
+
+
+def _choose(name: str, kind: type) -> Implementation:
+    implementation = _implementation(name, _package_of(kind))
+    if _around is not None:
+        implementation = _around(implementation)
+    _chosen[name, kind] = implementation
+    return implementation
+
+
+def _implementation(name: str, package: str) -> Implementation:
+    """A function of a package; where the oracle has none of its own, that of the processor."""
+    family, function = name.split(".")
+    if package == "reference":
+        try:
+            return getattr(import_module(f"{_PACKAGE}.reference.{family}"), function)
+        except (ModuleNotFoundError, AttributeError):
+            package = "cpu"
+    return getattr(import_module(f"{_PACKAGE}.{package}.{family}"), function)
+
+
+def _package_of(kind: type) -> str:
+    if issubclass(kind, (np.ndarray, np.generic)):
+        return _on_host
+    if kind.__module__.startswith(f"{_PACKAGE}."):
+        return kind.__module__.removeprefix(f"{_PACKAGE}.").split(".")[0]
+    if kind.__module__.split(".")[0] == "cupy":
+        return "cuda"
+    raise _no_array(kind)
 
 
 def array_module(array: Array) -> ModuleType:
@@ -24,20 +100,16 @@ def array_module(array: Array) -> ModuleType:
         return np
     if type(array).__module__.split(".")[0] == "cupy":
         return import_module("cupy")
-    raise TypeError(
-        f"a field must be a NumPy or a CuPy array, got {type(array).__module__}.{type(array).__name__}"
-    )
+    raise _no_array(type(array))
+
+
+def _no_array(kind: type) -> TypeError:
+    return TypeError(f"a field must be a NumPy or a CuPy array, got {kind.__module__}.{kind.__name__}")
 
 
 def array_module_of(backend: str) -> ModuleType:
     """The library of a backend's arrays: `numpy` for 'cpu', `cupy` for 'cuda'."""
     return import_module("cupy") if backend == "cuda" else np
-
-
-def kernels_for(array: Array) -> Kernels:
-    """The kernel package that runs where `array` lives; it is imported on first use."""
-    package = "cpu" if array_module(array) is np else "cuda"
-    return import_module(f"stages.lqcd.kernels.{package}")
 
 
 def to_host(array: Array) -> NDArray:

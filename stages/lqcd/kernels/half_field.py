@@ -1,4 +1,4 @@
-"""16-bit fields: codes with one float scale per site and right-hand side; the arithmetic all packages share.
+"""16-bit fields: codes with one float scale per site and right-hand side, and conversions to and from them.
 
 value = scale (code - 32768), codes 1 to 65535. The scale is the largest real or imaginary part of the site's
 components (3 colours, or 4 spins of them) over 32767, rounded up to 15 significant bits, so that decoding
@@ -9,11 +9,12 @@ Largest parts from 4e-34 to 3e38 are kept; smaller ones become zero.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 
-from stages.lqcd.kernels.dispatch import Array, array_module
+from stages.lqcd.kernels.dispatch import Array, array_module, kernel
 from stages.lqcd.kernels.operands import check_array
 from stages.lqcd.lattice.errors import InputError
 
@@ -40,10 +41,31 @@ class HalfField:
         return self.codes.nbytes + self.scales.nbytes
 
 
-def empty(library: Any, sites: int, n: int, components: int = 3) -> HalfField:
+def empty(library: ModuleType, sites: int, n: int, components: int = 3) -> HalfField:
     """A field with room for `n` right-hand sides in arrays of `library`, NumPy or CuPy."""
     codes = library.empty((sites, components, n, 2), np.uint16)
     return HalfField(codes, library.empty((sites, n), np.float32))
+
+
+def to_half(field: Array, out: HalfField | None = None) -> HalfField:
+    """complex64 ``[site, 3 or 12, N]`` in 16 bits, a scale per site and right-hand side.
+
+    Raises InputError for other fields.
+    """
+    if field.ndim != 3 or field.shape[1] not in (3, 12):
+        raise InputError(f"a field to halve has shape (sites, 3 or 12, right-hand sides), got {field.shape}")
+    check_array("field", field, field.shape, np.dtype(np.complex64))
+    if out is not None:
+        check_half_field("out", out, field.shape)
+    return kernel("half_field.to_half", type(field))(field, out)
+
+
+def from_half(field: HalfField, out: Array | None = None) -> Array:
+    """The complex64 ``[site, 3 or 12, N]`` that a HalfField holds."""
+    check_half_field("field", field, field.shape)
+    if out is not None:
+        check_array("out", out, field.shape, np.dtype(np.complex64))
+    return kernel("half_field.from_half", type(field.codes))(field, out)
 
 
 def scale_for(largest: Array) -> Array:
@@ -66,31 +88,7 @@ def decoded(codes: Array, scale: Array) -> Array:
     return (codes.astype(np.float32) - np.float32(CODE_ZERO)) * scale
 
 
-def halved(field: Array, components: int, out: HalfField | None = None) -> HalfField:
-    """complex64 ``[site, components, N]`` in 16 bits; InputError for others."""
-    check_array("field", field, (len(field), components, *field.shape[2:]), np.dtype(np.complex64))
-    xp = array_module(field)
-    parts = field.view(np.float32).reshape(*field.shape, 2)
-    scales = scale_for(xp.abs(parts).max(axis=(1, 3)))
-    codes = encoded(parts, scales[:, None, :, None])
-    if out is None:
-        return HalfField(codes, scales)
-    check_field("out", out, field.shape)
-    out.codes[...], out.scales[...] = codes, scales
-    return out
-
-
-def whole(field: HalfField, out: Array | None = None) -> Array:
-    """The complex64 ``[site, components, N]`` that a HalfField holds."""
-    check_field("field", field, field.shape)
-    xp = array_module(field.codes)
-    out = xp.empty(field.shape, np.complex64) if out is None else out
-    check_array("out", out, field.shape, np.dtype(np.complex64))
-    out[...] = decoded(field.codes, field.scales[:, None, :, None]).view(np.complex64)[..., 0]
-    return out
-
-
-def check_field(name: str, field: Any, shape: tuple[int, ...]) -> None:
+def check_half_field(name: str, field: Any, shape: tuple[int, ...]) -> None:
     """Raise InputError unless `field` is a HalfField of this shape."""
     if not isinstance(field, HalfField):
         raise InputError(f"{name} must be a HalfField, got {type(field).__name__}: convert it with to_half")
@@ -103,23 +101,14 @@ def check_half_fields(packed: Any, x: Any, out: Any, diagonal: Array | None, com
     if packed.dtype != np.complex64:
         raise InputError(f"a HalfField needs complex64 links, got {packed.dtype}")
     shape = (packed.lattice.half_volume, components, x.shape[2])
-    check_field("x", x, shape)
+    check_half_field("x", x, shape)
     if not isinstance(out, HalfField):
         check_array("out", out, shape, np.dtype(np.complex64))
         if diagonal is not None:
             check_array("diagonal", diagonal, shape, np.dtype(np.complex64))
         return
-    check_field("out", out, shape)
+    check_half_field("out", out, shape)
     if diagonal is not None:
         raise InputError("a dslash into a HalfField takes no diagonal: give a complex64 out")
     if array_module(x.codes).may_share_memory(out.codes, x.codes):
         raise InputError("out of the dslash must not be its input x: give another field")
-
-
-def check_half_dslash(packed: Any, x: Any, out: Any, diagonal: Array | None, dots: Array | None) -> None:
-    """`check_half_fields` for the staggered dslash; dots come with a diagonal."""
-    check_half_fields(packed, x, out, diagonal, 3)
-    if dots is not None:
-        check_array("dots", dots, x.shape[2:], np.dtype(np.float64))
-        if diagonal is None:
-            raise InputError("dots are Re conj(diagonal) out: give a diagonal")

@@ -14,11 +14,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from types import ModuleType
 from typing import Any, Protocol
 
 import numpy as np
 
-from stages.lqcd.kernels.dispatch import Array, Kernels, array_module, to_device_like
+from stages.lqcd.kernels import coarse_dslash
+from stages.lqcd.kernels.dispatch import Array, array_module, to_device_like
 from stages.lqcd.multigrid.grid import HOPS, Grid
 from stages.lqcd.multigrid.transfer import Transfer
 
@@ -27,16 +29,16 @@ class LevelOperator(Protocol):
     """What a Galerkin product needs to know of an operator on fields ``[site, 2 n, N]``."""
 
     @property
+    def xp(self) -> ModuleType:
+        """Where fields live: `numpy` or `cupy`."""
+
+    @property
     def grid(self) -> Grid:
         """Where the fields live."""
 
     @property
     def dtype(self) -> np.dtype:
         """complex64 or complex128: that of the fields."""
-
-    @property
-    def kernels(self) -> Kernels:
-        """The package that computes."""
 
     def local(self, x: Array) -> Array:
         """The part of the operator that does not leave a site times x."""
@@ -56,7 +58,6 @@ class CoarseOperator:
     grid: Grid
     diagonal: Array
     links: Array
-    kernels: Kernels
 
     hermitian = False
     positive_definite = False
@@ -67,6 +68,10 @@ class CoarseOperator:
         return self.links.shape[-1]
 
     @property
+    def xp(self) -> ModuleType:
+        return array_module(self.links)
+
+    @property
     def dtype(self) -> np.dtype:
         return np.dtype(self.links.dtype)
 
@@ -75,42 +80,32 @@ class CoarseOperator:
         return (self.grid.sites, self.components)
 
     @property
-    def flops(self) -> float:
-        return 8.0 * (HOPS + 1) * self.grid.sites * self.components**2
-
-    def bytes(self, rhs: int) -> float:
-        matrices = (HOPS + 1) * self.components**2 / rhs
-        return self.grid.sites * self.dtype.itemsize * (matrices + 2 * self.components)
-
-    @property
     def adjoint(self) -> CoarseOperator:
         """gamma5 A_c gamma5."""
         signs = gamma5(self.links)
-        return CoarseOperator(
-            self.grid, signs * self.diagonal * signs.T, signs * self.links * signs.T, self.kernels
-        )
+        return CoarseOperator(self.grid, signs * self.diagonal * signs.T, signs * self.links * signs.T)
 
     def apply(self, x: Array, out: Array | None = None) -> Array:
         out = array_module(x).empty_like(x) if out is None else out
-        return self.kernels.coarse_dslash.coarse_dslash(self._packed, x, out)
+        return coarse_dslash.coarse_dslash(self._packed, x, out)
 
     def local(self, x: Array) -> Array:
         out = array_module(x).empty_like(x)
-        return self.kernels.coarse_dslash.coarse_dslash(self._packed_local, x, out)
+        return coarse_dslash.coarse_dslash(self._packed_local, x, out)
 
     def forward_hop(self, mu: int, x: Array) -> Array:
         packed = self._pack(self.links[:, 2 * mu : 2 * mu + 1], self.grid.neighbours[:, 2 * mu : 2 * mu + 1])
-        return self.kernels.coarse_dslash.coarse_dslash(packed, x, array_module(x).empty_like(x))
+        return coarse_dslash.coarse_dslash(packed, x, array_module(x).empty_like(x))
 
     def astype(self, dtype: Any) -> CoarseOperator:
         if self.dtype == dtype:
             return self
-        return CoarseOperator(self.grid, self.diagonal.astype(dtype), self.links.astype(dtype), self.kernels)
+        return CoarseOperator(self.grid, self.diagonal.astype(dtype), self.links.astype(dtype))
 
     def _pack(self, links: Array, neighbours: Array) -> Any:
         xp = array_module(links)
         table = to_device_like(np.ascontiguousarray(neighbours), links)
-        return self.kernels.coarse_dslash.pack(xp.ascontiguousarray(links), table)
+        return coarse_dslash.pack(xp.ascontiguousarray(links), table)
 
     @cached_property
     def _packed(self) -> Any:
@@ -154,7 +149,7 @@ def galerkin(A: LevelOperator, P: Transfer) -> CoarseOperator:
         links[:, 2 * mu] = beyond
         behind = to_device_like(coarse.neighbours[:, 2 * mu + 1], links)
         links[:, 2 * mu + 1] = _mirrored(beyond[behind], signs)
-    return CoarseOperator(coarse, diagonal, links, A.kernels)
+    return CoarseOperator(coarse, diagonal, links)
 
 
 def _mirrored(matrices: Array, signs: Array) -> Array:

@@ -17,7 +17,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from stages.lqcd.kernels.dispatch import Array, Kernels, array_module
+from stages.lqcd.kernels import coarse_dslash
+from stages.lqcd.kernels.dispatch import Array, array_module
 from stages.lqcd.multigrid.coarse_operator import inverse_or_nan
 from stages.lqcd.multigrid.smoother import Smoother
 from stages.lqcd.multigrid.system import CoarseSystem, LevelSystem
@@ -76,7 +77,6 @@ class KrylovSolve:
     """GCR on the system of a grid until `steps` or `tolerance`, with a cycle of that grid or none."""
 
     system: LevelSystem
-    kernels: Kernels
     steps: int
     tolerance: float
     cycle: Cycle | None = None
@@ -86,7 +86,7 @@ class KrylovSolve:
         return through(
             self.system,
             b,
-            lambda rhs: gcr_correction(S, rhs, self.steps, self.tolerance, self.cycle, self.kernels),
+            lambda rhs: gcr_correction(S, rhs, self.steps, self.tolerance, self.cycle),
         )
 
 
@@ -96,10 +96,9 @@ class DirectSolve:
 
     system: LevelSystem
     inverse: Any
-    kernels: Kernels
 
     def solve(self, b: Array) -> Array:
-        dslash = self.kernels.coarse_dslash.coarse_dslash
+        dslash = coarse_dslash.coarse_dslash
         return through(
             self.system, b, lambda rhs: dslash(self.inverse, rhs, array_module(rhs).empty_like(rhs))
         )
@@ -109,14 +108,14 @@ DIRECT_UNKNOWNS = 1024
 """Largest system that is inverted: an inverse costs less to apply than two steps of GCR up to here."""
 
 
-def coarsest_solve(system: CoarseSystem, kernels: Kernels, steps: int, tolerance: float) -> GridSolve:
+def coarsest_solve(system: CoarseSystem, steps: int, tolerance: float) -> GridSolve:
     """The inverse of a small system, computed in double, NaN for a singular one; GCR for a larger one."""
     if np.prod(system.operator.shape) > DIRECT_UNKNOWNS:
-        return KrylovSolve(system, kernels, steps, tolerance)
+        return KrylovSolve(system, steps, tolerance)
     matrix = system.dense()
     xp, (sites, n) = array_module(matrix), system.operator.shape
     inverse = inverse_or_nan(matrix).reshape(sites, n, sites, n).swapaxes(1, 2)
     everywhere = np.tile(np.arange(sites, dtype=np.int32), (sites, 1))
     links = xp.ascontiguousarray(inverse.astype(system.operator.dtype))
-    packed = kernels.coarse_dslash.pack(links, xp.asarray(everywhere))
-    return DirectSolve(system, packed, kernels)
+    packed = coarse_dslash.pack(links, xp.asarray(everywhere))
+    return DirectSolve(system, packed)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from types import ModuleType
 
 import numpy as np
 
 from stages.lqcd.dirac.wilson import WilsonOperator
-from stages.lqcd.kernels.dispatch import Array, Kernels, array_module
+from stages.lqcd.kernels import clover, wilson_dslash
+from stages.lqcd.kernels.dispatch import Array, array_module
 from stages.lqcd.kernels.gamma import COMPONENTS
 from stages.lqcd.lattice.geometry import EVEN, ODD
 from stages.lqcd.multigrid.grid import Grid
@@ -23,16 +25,16 @@ class FineOperator:
     hop_factor = -0.5
 
     @property
+    def xp(self) -> ModuleType:
+        return self.M.dslash.xp
+
+    @property
     def dtype(self) -> np.dtype:
         return self.M.dtype
 
     @property
     def components(self) -> int:
         return COMPONENTS
-
-    @property
-    def kernels(self) -> Kernels:
-        return self.M.dslash.kernels
 
     @cached_property
     def grid(self) -> Grid:
@@ -49,7 +51,7 @@ class FineOperator:
 
     def forward_hop(self, mu: int, x: Array) -> Array:
         out, fields = array_module(x).empty_like(x), self._by_parity(x)
-        hop, packed = self.kernels.wilson_dslash.wilson_hop, self.M.dslash.packed
+        hop, packed = wilson_dslash.wilson_hop, self.M.dslash.packed
         for parity in (EVEN, ODD):
             hop(packed[parity], 2 * mu, fields[1 - parity], self._by_parity(out)[parity])
         return out
@@ -59,7 +61,7 @@ class FineOperator:
         if self.M.links.clover is None:
             out[...] = x * x.dtype.type(self.M.constant)
             return out
-        return self.kernels.clover.multiply(self.M.clover[parity], x, out)
+        return clover.multiply(self.M.clover[parity], x, out)
 
     def _by_parity(self, x: Array) -> Array:
         return x.reshape(2, -1, COMPONENTS, x.shape[-1])

@@ -11,7 +11,8 @@ import numpy as np
 
 from stages.lqcd.dirac.wilson import WilsonOperator
 from stages.lqcd.dirac.wilson_schur import WilsonSchur
-from stages.lqcd.kernels.dispatch import Array, Kernels, to_device_like, to_host
+from stages.lqcd.kernels import stream
+from stages.lqcd.kernels.dispatch import Array, to_device_like, to_host
 from stages.lqcd.kernels.gamma import COMPONENTS
 from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.multigrid.coarse_operator import CoarseOperator
@@ -89,7 +90,7 @@ class Hierarchy:
     @cached_property
     def _replayed(self) -> Callable[[Array], Array]:
         """A cycle is hundreds of short kernels: a device would wait for the host that starts them."""
-        return self.M.dslash.kernels.stream.replayed(self.cycle.apply)
+        return stream.replayed(self.cycle.apply, self.M.xp)
 
     def solver(self, tolerance: float = 1e-10, max_iterations: int = 200, restart: int = 10) -> GCR:
         """GCR preconditioned by this hierarchy: directions in single precision, residuals in that of b."""
@@ -143,9 +144,7 @@ def check_stored(metadata: dict[str, Any], M: WilsonOperator) -> None:
         )
 
 
-def load_grids(
-    arrays: dict[str, Any], aggregates: list[Any], like: Array, kernels: Kernels
-) -> tuple[Grids, ...]:
+def load_grids(arrays: dict[str, Any], aggregates: list[Any], like: Array) -> tuple[Grids, ...]:
     """The grids of stored arrays, where `like` lives; aggregates: those of each level."""
     grids = []
     for number, blocks in enumerate(aggregates):
@@ -153,6 +152,6 @@ def load_grids(
             to_device_like(np.ascontiguousarray(arrays[f"{name}_{number}"]), like)
             for name in ("vectors", "diagonal", "links")
         )
-        operator = CoarseOperator(blocks.coarse, diagonal, links, kernels)
-        grids.append(Grids(Transfer(blocks, vectors, kernels), operator))
+        operator = CoarseOperator(blocks.coarse, diagonal, links)
+        grids.append(Grids(Transfer(blocks, vectors), operator))
     return tuple(grids)

@@ -11,12 +11,14 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from stages.lqcd.dirac.wilson import WilsonOperator
-from stages.lqcd.kernels.dispatch import Array, Kernels
+from stages.lqcd.kernels import aggregation, block_blas
+from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.multigrid.coarse_operator import CoarseOperator, galerkin
 from stages.lqcd.multigrid.cycle import Cycle, GridSolve, KrylovSolve, Smoother, coarsest_solve
@@ -109,14 +111,14 @@ class Multigrid:
         """
         blocks = self.aggregates(Grid(M.lattice.extents))
         fine = FineOperator(M.astype(np.complex64))
-        self._check_vectors(fine.kernels)
+        self._check_vectors(M.xp)
         like: Array = M.links.links
         started, attempts = time.perf_counter(), []
         for seed in range(self.seed, self.seed + ATTEMPTS):
-            run = _Setup(self, blocks, fine.kernels, like, seed)
+            run = _Setup(self, blocks, like, seed)
             refinements = [level.refinements for level in self.levels]
             grids, cycle = run.build(fine, FineSystem(fine), None, 0, refinements)
-            attempts.append(Attempt(seed, measured_rate(cycle, like, fine.kernels, seed)))
+            attempts.append(Attempt(seed, measured_rate(cycle, like, seed)))
             if attempts[-1].rate <= self.largest_rate:
                 return Hierarchy(M, grids, cycle, tuple(attempts), time.perf_counter() - started)
         rates = " and ".join(f"{attempt.rate:.2g}" for attempt in attempts)
@@ -134,13 +136,13 @@ class Multigrid:
         if [list(blocks.extents) for blocks in found] != metadata["aggregates"]:
             stored = metadata["aggregates"]
             raise InputError(f"the stored multigrid setup has aggregates {stored}, not those of these levels")
-        grids = load_grids(arrays, found, fine.M.links.links, fine.kernels)
+        grids = load_grids(arrays, found, fine.M.links.links)
         attempts = tuple(Attempt(int(seed), float(rate)) for seed, rate in metadata["attempts"])
         cycle = self.cycle(FineSystem(fine), grids, 0)
         return Hierarchy(M, grids, cycle, attempts, metadata["seconds"])
 
-    def _check_vectors(self, kernels: Kernels) -> None:
-        most = kernels.aggregation.MOST_VECTORS
+    def _check_vectors(self, xp: ModuleType) -> None:
+        most = aggregation.most_vectors(xp)
         for level in self.levels:
             if most is not None and level.vectors > most:
                 raise InputError(
@@ -169,9 +171,9 @@ class Multigrid:
         level = self.levels[number]
         solve: GridSolve
         if cycle is None:
-            solve = coarsest_solve(below, below.kernels, self.coarsest_steps, level.tolerance)
+            solve = coarsest_solve(below, self.coarsest_steps, level.tolerance)
         else:
-            solve = KrylovSolve(below, below.kernels, level.steps, level.tolerance, cycle)
+            solve = KrylovSolve(below, level.steps, level.tolerance, cycle)
         return Cycle(system, grids.transfer, solve, level.pre, level.post)
 
 
@@ -181,7 +183,6 @@ class _Setup:
 
     multigrid: Multigrid
     aggregates: list[Aggregates]
-    kernels: Kernels
     like: Array
     seed: int
 
@@ -202,7 +203,7 @@ class _Setup:
         vectors = relaxed(system, self._start(A, above, number), self.multigrid.levels[number].relaxation)
         grids, cycle = self._grids(A, system, vectors, number, none if own else below)
         for left in reversed(range(own)):
-            vectors = refined(system, vectors, cycle, self.kernels)
+            vectors = refined(system, vectors, cycle)
             grids, cycle = self._grids(A, system, vectors, number, none if left else below)
         return grids, cycle
 
@@ -225,7 +226,7 @@ class _Setup:
         refinements: Sequence[int],
     ) -> tuple[tuple[Grids, ...], Cycle]:
         """Of these vectors; refinements: of the levels below."""
-        P = transfer(self.aggregates[number], vectors, self.kernels)
+        P = transfer(self.aggregates[number], vectors)
         coarse = galerkin(A, P)
         first = Grids(replace(P), coarse)  # what P packed for the setup, few cycles read
         below, cycle = coarse_system(coarse), None
@@ -235,10 +236,10 @@ class _Setup:
         return (first, *rest), self.multigrid.joined(system, first, below, cycle, number)
 
 
-def measured_rate(cycle: Cycle, like: Array, kernels: Kernels, seed: int) -> float:
+def measured_rate(cycle: Cycle, like: Array, seed: int) -> float:
     """(|r_k| / |r_0|)^(1 / k) of GCR with this cycle on a random residual, k = `RATE_STEPS`; may be NaN."""
     operator = cycle.system.operator
     r = random_fields((*operator.shape, 1), operator.dtype, like, seed, draw=RATE_DRAW)
-    left = r - operator.apply(gcr_correction(operator, r, RATE_STEPS, 0.0, cycle, kernels))
-    reduction = float((kernels.block_blas.norms2(left) / kernels.block_blas.norms2(r))[0])
+    left = r - operator.apply(gcr_correction(operator, r, RATE_STEPS, 0.0, cycle))
+    reduction = float((block_blas.norms2(left) / block_blas.norms2(r))[0])
     return float(np.sqrt(reduction) ** (1 / RATE_STEPS))

@@ -11,7 +11,8 @@ from typing import Any
 
 from numpy.typing import DTypeLike
 
-from stages.lqcd.kernels.dispatch import Array, Kernels, array_module, kernels_for
+from stages.lqcd.kernels import block_blas, random_block
+from stages.lqcd.kernels.dispatch import Array, array_module
 from stages.lqcd.multigrid.cycle import Cycle
 from stages.lqcd.multigrid.smoother import Smoother
 from stages.lqcd.multigrid.system import LevelSystem
@@ -21,7 +22,7 @@ from stages.lqcd.solvers.even_odd import through
 def random_fields(shape: tuple[int, ...], dtype: DTypeLike, like: Array, seed: int, draw: int = 0) -> Array:
     """Random fields ``[site, component, count]`` of `dtype` where `like` lives, the same on every backend."""
     fields = array_module(like).empty(shape, dtype)
-    kernels_for(like).random_block.fill_random(fields, seed, draw)
+    random_block.fill_random(fields, seed, draw)
     return fields
 
 
@@ -34,12 +35,12 @@ def relaxed(system: LevelSystem, fields: Array, smoother: Smoother) -> Array:
     return through(system, array_module(fields).zeros_like(fields), lambda _: x)
 
 
-def refined(system: LevelSystem, fields: Array, cycle: Cycle, kernels: Kernels) -> Array:
+def refined(system: LevelSystem, fields: Array, cycle: Cycle) -> Array:
     """One step of inverse iteration: about A^-1 times the fields, each of norm one."""
-    return normalised(through(system, normalised(fields, kernels), cycle.apply), kernels)
+    return normalised(through(system, normalised(fields), cycle.apply))
 
 
-def normalised(fields: Array, kernels: Kernels) -> Array:
+def normalised(fields: Array) -> Array:
     """Every field divided by its norm."""
-    norms: Any = array_module(fields).sqrt(kernels.block_blas.norms2(fields))
+    norms: Any = array_module(fields).sqrt(block_blas.norms2(fields))
     return fields / norms.astype(fields.real.dtype)

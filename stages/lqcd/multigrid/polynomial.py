@@ -14,8 +14,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from stages.lqcd.dirac.operator import LinearOperator
-from stages.lqcd.kernels.dispatch import Array, array_module, kernels_for
-from stages.lqcd.kernels.reference.lane_gram import MOST_FIELDS
+from stages.lqcd.kernels import lane_blas, lane_gram
+from stages.lqcd.kernels.dispatch import Array, array_module
+from stages.lqcd.kernels.lane_gram import MOST_FIELDS
 from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.solvers.minimal_residual import Smoothed
 
@@ -55,10 +56,9 @@ class PolynomialSmoother:
 
     def _run(self, A: LinearOperator, v: Array, y: Array) -> None:
         """Add to y what the steps find for the residual v_0, which they change."""
-        kernels = kernels_for(v)
         for steps in self.runs:
             for j in range(steps):
                 A.apply(v[j], v[j + 1])
             powers = v[: steps + 1]
-            c = kernels.lane_gram.lane_least_squares(kernels.lane_gram.lane_gram(powers))
-            kernels.lane_blas.lane_polynomial(y, powers, c)
+            c = lane_gram.lane_least_squares(lane_gram.lane_gram(powers))
+            lane_blas.lane_polynomial(y, powers, c)

@@ -12,13 +12,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from types import ModuleType
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stages.lqcd.dirac.wilson_schur import WilsonSchur
-from stages.lqcd.kernels.dispatch import Array, Kernels, array_module, to_device_like
+from stages.lqcd.kernels import coarse_dslash
+from stages.lqcd.kernels.dispatch import Array, array_module, to_device_like
 from stages.lqcd.kernels.gamma import COMPONENTS
 from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import EVEN
@@ -41,10 +43,6 @@ class LevelSystem(EvenOddSystem, Protocol):
 
 class CoarseSystem(LevelSystem, Protocol):
     """The system of a coarse grid."""
-
-    @property
-    def kernels(self) -> Kernels:
-        """The package that computes."""
 
     def dense(self) -> Array:
         """The matrix of its operator, complex128 ``[size, size]``."""
@@ -80,10 +78,6 @@ class FullSystem:
     operator: CoarseOperator
 
     even = False
-
-    @property
-    def kernels(self) -> Kernels:
-        return self.operator.kernels
 
     def defect(self, residual: Array) -> Array:
         return residual
@@ -134,8 +128,8 @@ class CoarseSchur:
         return self
 
     @property
-    def kernels(self) -> Kernels:
-        return self.A.kernels
+    def xp(self) -> ModuleType:
+        return self.A.xp
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -144,13 +138,6 @@ class CoarseSchur:
     @property
     def dtype(self) -> np.dtype:
         return self.A.dtype
-
-    @property
-    def flops(self) -> float:
-        return 8.0 * HOPS * self.A.grid.sites * self.A.components**2
-
-    def bytes(self, rhs: int) -> float:
-        return self.A.bytes(rhs) * HOPS / (HOPS + 1)
 
     @property
     def adjoint(self) -> _AdjointSchur:
@@ -181,10 +168,10 @@ class CoarseSchur:
 
     def _hop(self, parity: int, x: Array, out: Array, **terms: Any) -> Array:
         """Z x on the sites of `parity`."""
-        return self.A.kernels.coarse_dslash.coarse_dslash(self._scaled[parity], x, out, **terms)
+        return coarse_dslash.coarse_dslash(self._scaled[parity], x, out, **terms)
 
     def _local(self, packed: Any, x: Array) -> Array:
-        return self.A.kernels.coarse_dslash.coarse_dslash(packed, x, array_module(x).empty_like(x))
+        return coarse_dslash.coarse_dslash(packed, x, array_module(x).empty_like(x))
 
     def dense(self) -> Array:
         size, (even, odd) = int(np.prod(self.shape)), self._scaled_links
@@ -216,7 +203,7 @@ class CoarseSchur:
         # a neighbour of an even site is an odd one and the other way round
         table = (self.A.grid.neighbours % half).astype(np.int32).reshape(2, half, HOPS)
         even, odd = (
-            self.A.kernels.coarse_dslash.pack(links.astype(self.dtype), to_device_like(there, links))
+            coarse_dslash.pack(links.astype(self.dtype), to_device_like(there, links))
             for links, there in zip(self._scaled_links, table, strict=True)
         )
         return even, odd
@@ -232,7 +219,7 @@ class CoarseSchur:
     def _packed_local(self, matrices: Array) -> Any:
         itself = np.arange(len(matrices), dtype=np.int32)[:, None]
         links = array_module(matrices).ascontiguousarray(matrices[:, None])
-        return self.A.kernels.coarse_dslash.pack(links, to_device_like(itself, links))
+        return coarse_dslash.pack(links, to_device_like(itself, links))
 
 
 @dataclass(frozen=True, eq=False)
@@ -245,19 +232,16 @@ class _AdjointSchur:
     positive_definite = False
 
     @property
+    def xp(self) -> ModuleType:
+        return self.S.xp
+
+    @property
     def shape(self) -> tuple[int, ...]:
         return self.S.shape
 
     @property
     def dtype(self) -> np.dtype:
         return self.S.dtype
-
-    @property
-    def flops(self) -> float:
-        return self.S.flops * (1 + 1 / HOPS)
-
-    def bytes(self, rhs: int) -> float:
-        return self.S.bytes(rhs) * (1 + 1 / HOPS)
 
     @property
     def adjoint(self) -> CoarseSchur:

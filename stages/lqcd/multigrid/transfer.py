@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from stages.lqcd.kernels.dispatch import Array, Kernels, array_module, to_device_like
+from stages.lqcd.kernels import aggregation
+from stages.lqcd.kernels.dispatch import Array, array_module, to_device_like
 from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.multigrid.grid import Aggregates
 
@@ -28,7 +29,6 @@ class Transfer:
 
     aggregates: Aggregates
     vectors: Array
-    kernels: Kernels
 
     @property
     def vector_count(self) -> int:
@@ -40,7 +40,7 @@ class Transfer:
 
     def add_prolonged(self, coarse: Array, out: Array) -> None:
         """out += P coarse on the whole grid."""
-        self.kernels.aggregation.add_prolonged(self._whole, coarse, out)
+        aggregation.add_prolonged(self._whole, coarse, out)
 
     def restrict_even(self, x: Array) -> Array:
         """P^H x for x ``[even site, 2 n, N]``, zero on odd sites."""
@@ -52,7 +52,7 @@ class Transfer:
     def add_prolonged_even(self, coarse: Array, out: Array) -> None:
         """out += P coarse on the even sites, out ``[even site, 2 n, N]``."""
         if self.aggregates.halved:
-            self.kernels.aggregation.add_prolonged(self._even, coarse, out)
+            aggregation.add_prolonged(self._even, coarse, out)
             return
         whole = array_module(out).zeros((2 * len(out), *out.shape[1:]), out.dtype)
         self.add_prolonged(coarse, whole)
@@ -84,11 +84,11 @@ class Transfer:
 
     def _restrict(self, packed: Any, x: Array) -> Array:
         shape = (self.aggregates.coarse.sites, 2 * self.vector_count, x.shape[-1])
-        return self.kernels.aggregation.restrict(packed, x, array_module(x).empty(shape, x.dtype))
+        return aggregation.restrict(packed, x, array_module(x).empty(shape, x.dtype))
 
     def _packed(self, vectors: Array, sites: Array, fine_sites: int | None = None) -> Any:
         table = to_device_like(np.ascontiguousarray(sites), vectors)
-        return self.kernels.aggregation.pack(vectors, table, fine_sites or self.aggregates.fine.sites)
+        return aggregation.pack(vectors, table, fine_sites or self.aggregates.fine.sites)
 
     @cached_property
     def _whole(self) -> Any:
@@ -101,7 +101,7 @@ class Transfer:
         return self._packed(self.vectors[:, :, :rows], sites, self.aggregates.fine.sites // 2)
 
 
-def transfer(aggregates: Aggregates, near_null: Array, kernels: Kernels) -> Transfer:
+def transfer(aggregates: Aggregates, near_null: Array) -> Transfer:
     """P spanned by `near_null`, fields ``[site, 2 n, k]``, of their dtype.
 
     Raises InputError for more vectors than an aggregate has components of one chirality, and where the
@@ -118,8 +118,8 @@ def transfer(aggregates: Aggregates, near_null: Array, kernels: Kernels) -> Tran
     rows = 2 * sites[:, None] + xp.arange(2, dtype=sites.dtype)[:, None]
     vectors = near_null.reshape(-1, n * k)[rows].reshape(len(sites), 2, per_aggregate * n, k)
     for _ in range(ORTHONORMALISATIONS):
-        vectors = _orthonormalised(vectors, kernels.aggregation.gram(vectors))
-    return Transfer(aggregates, vectors, kernels)
+        vectors = _orthonormalised(vectors, aggregation.gram(vectors))
+    return Transfer(aggregates, vectors)
 
 
 def _orthonormalised(vectors: Array, gram: Array) -> Array:

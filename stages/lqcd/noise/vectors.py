@@ -17,7 +17,8 @@ from types import ModuleType
 import numpy as np
 from numpy.typing import DTypeLike
 
-from stages.lqcd.kernels.dispatch import Array, kernels_for
+from stages.lqcd.kernels import noise
+from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import Lattice
 
@@ -52,5 +53,4 @@ def noise_vectors(
     for index in indices:
         if not 0 <= index < 2**32:
             raise InputError(f"a noise index must lie between 0 and 2^32 - 1, got {index}")
-    kernels = kernels_for(xp.empty(0))
-    return kernels.noise.noise(lattice, parity, noise_key(seed, label), indices, kind, dtype)
+    return noise.noise(lattice, parity, noise_key(seed, label), indices, kind, dtype, xp)

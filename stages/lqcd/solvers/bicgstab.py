@@ -21,9 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.lqcd.dirac.operator import LinearOperator
-from stages.lqcd.kernels.cg_coefficients import quotient
-from stages.lqcd.kernels.dispatch import Array, Kernels, array_module, to_device_like, to_host
-from stages.lqcd.kernels.reference.stream import Reports
+from stages.lqcd.kernels import lane_blas, stream
+from stages.lqcd.kernels.cg_update import quotient
+from stages.lqcd.kernels.dispatch import Array, array_module, to_device_like, to_host
+from stages.lqcd.kernels.stream import Reports
 from stages.lqcd.solvers.krylov import BreakdownError, KrylovSolver, Recurrence, Vector
 from stages.lqcd.solvers.solution import Status
 
@@ -44,10 +45,8 @@ class BiCGstab(KrylovSolver):
     def check_operator(self, A: LinearOperator) -> None:
         """Any operator will do."""
 
-    def begin(
-        self, A: LinearOperator, kernels: Kernels, residual: Array, target: Vector, directions: Any = None
-    ) -> Recurrence:
-        return _StabilisedRecurrence(A, kernels, residual, target, directions)
+    def begin(self, A: LinearOperator, residual: Array, target: Vector, directions: Any = None) -> Recurrence:
+        return _StabilisedRecurrence(A, residual, target, directions)
 
 
 class _Directions(NamedTuple):
@@ -81,13 +80,12 @@ class _StabilisedRecurrence:
     def __init__(
         self,
         A: LinearOperator,
-        kernels: Kernels,
         residual: Array,
         target: Vector,
         directions: _Directions | None,
     ) -> None:
-        self.A, self.kernels = A, kernels
-        self.lag: int = kernels.stream.LAG
+        self.A = A
+        self.lag: int = stream.lag(A.xp)
         self.rounding2 = float(np.finfo(A.dtype).eps) ** 2
         xp, columns = array_module(residual), residual.shape[-1]
         self.pairs = xp.zeros((3, *residual.shape), A.dtype)
@@ -106,7 +104,7 @@ class _StabilisedRecurrence:
     def replace(self, residual: Array, target: Vector) -> None:
         """The search directions go on, with the beta that belongs to the new residual."""
         self._begin(residual, target)
-        rho = self.kernels.lane_blas.lane_dots(self.ends[1:], self.pairs[1])[0]
+        rho = lane_blas.lane_dots(self.ends[1:], self.pairs[1])[0]
         self.beta = quotient(rho * self.beta, self.rho, self.rho != 0)
         self.rho = rho
 
@@ -118,23 +116,23 @@ class _StabilisedRecurrence:
 
     def start(self) -> int:
         """Steps 1 to 4."""
-        lanes, xp = self.kernels.lane_blas, array_module(self.r2)
-        dots = lanes.lane_dots
+        xp = array_module(self.r2)
+        dots = lane_blas.lane_dots
         if self.lost.any():
             self._renew()
         (p, r, v), t = self.pairs, self.ends[0]
         active = self.r2 > self.target2
         steps = xp.stack([active.astype(complex), -self.omega * self.beta * active])
-        lanes.lane_update(p, self.pairs[1:], steps, xp.where(active, self.beta, 1))
+        lane_blas.lane_update(p, self.pairs[1:], steps, xp.where(active, self.beta, 1))
         self.A.apply(p, v)
         sv = dots(self.ends[1:], v)[0]
         self.alpha = quotient(self.rho, sv, active & (sv != 0))
-        lanes.lane_update(r, self.pairs[2:], -self.alpha[None])
+        lane_blas.lane_update(r, self.pairs[2:], -self.alpha[None])
         self.A.apply(r, t)
         (t2, st), tr = dots(self.ends, t), dots(self.ends[:1], r)[0]
         self.omega = quotient(tr, t2.real, active & (t2.real > 0))
-        lanes.lane_update(self.correction, self.pairs[:2], xp.stack([self.alpha, self.omega]))
-        lanes.lane_update(r, self.ends[:1], -self.omega[None])
+        lane_blas.lane_update(self.correction, self.pairs[:2], xp.stack([self.alpha, self.omega]))
+        lane_blas.lane_update(r, self.ends[:1], -self.omega[None])
         self.r2 = dots(r[None], r)[0].real
         rho = (self.rho - self.alpha * sv) - self.omega * st
         self.beta, self.rho = self._conjugation(rho, active), rho
@@ -160,13 +158,13 @@ class _StabilisedRecurrence:
         r = self.pairs[1]
         r[...] = residual
         self.correction[...] = 0
-        self.r2 = self.kernels.lane_blas.lane_dots(r[None], r)[0].real
+        self.r2 = lane_blas.lane_dots(r[None], r)[0].real
         self.target2 = to_device_like(target**2, r)
         self.host_target2 = target**2
         self.before = to_host(self.r2)
         self.stuck = 0
         self.lost = np.zeros(r.shape[-1], bool)
-        self.reports = self.kernels.stream.Reports(array_module(r).stack([self.r2, self.r2]))
+        self.reports = stream.reports(array_module(r).stack([self.r2, self.r2]))
 
     def _conjugation(self, rho: Array, where: Array) -> Array:
         """beta of a new rho."""

@@ -39,9 +39,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.lqcd.dirac.operator import LinearOperator, application
-from stages.lqcd.kernels.block_coefficients import BlockCoefficients
+from stages.lqcd.kernels import block_blas, block_cg, stream
+from stages.lqcd.kernels.block_cg import BlockCoefficients
 from stages.lqcd.kernels.cholesky import Matrix, cholesky
-from stages.lqcd.kernels.dispatch import Array, Kernels, array_module, to_device_like, to_host
+from stages.lqcd.kernels.dispatch import Array, array_module, to_device_like, to_host
 from stages.lqcd.solvers.krylov import BreakdownError, KrylovSolver, Recurrence, Vector, next_width
 from stages.lqcd.solvers.orthonormal import NOISE, host_gram, orthonormalise
 from stages.lqcd.solvers.solution import Status
@@ -60,10 +61,8 @@ class BlockCGrQ(KrylovSolver):
     converged furthest become noise in a replaced block, and their search directions are lost with them.
     """
 
-    def begin(
-        self, A: LinearOperator, kernels: Kernels, residual: Array, target: Vector, directions: Any = None
-    ) -> Recurrence:
-        return _BlockRecurrence(A, kernels, residual)
+    def begin(self, A: LinearOperator, residual: Array, target: Vector, directions: Any = None) -> Recurrence:
+        return _BlockRecurrence(A, residual)
 
 
 class _BlockRecurrence:
@@ -76,15 +75,15 @@ class _BlockRecurrence:
     full = False
     lag = 0  # the pass over the blocks hides the host
 
-    def __init__(self, A: LinearOperator, kernels: Kernels, residual: Array) -> None:
-        self.A, self.kernels = A, kernels
+    def __init__(self, A: LinearOperator, residual: Array) -> None:
+        self.A = A
         self.unit = float(np.finfo(A.dtype).eps)
         xp, shape = array_module(residual), residual.shape
         C = self._decompose(residual)
         self.correction = xp.zeros(shape, A.dtype)
         self.p, self.ap, self.active = self.q.copy(), xp.empty_like(self.q), self.rank  # steps 3, 5
         self._renew(C)
-        self.reports = kernels.stream.Reports(self.coefficients.summary)
+        self.reports = stream.reports(self.coefficients.summary)
         self.known: list[Vector] = []
         self.replaced = False
 
@@ -117,7 +116,7 @@ class _BlockRecurrence:
 
     def _decompose(self, residual: Array) -> Matrix:
         """Steps 1 and 2, in the outer precision; returns C."""
-        self.rank, C = orthonormalise(self.kernels, residual)
+        self.rank, C = orthonormalise(residual)
         width = next_width(max(self.rank, 1), residual.shape[-1])
         self.q = residual[..., :width].astype(self.A.dtype, order="C", copy=False)
         return C[:width]
@@ -132,26 +131,26 @@ class _BlockRecurrence:
         """An ordinary iteration on the arrays of now, in two parts: up to the coefficients, and the pass over
         the blocks. Where the prediction is not accurate, the second leaves them as they are.
         """
-        kernels, repeated, a = self.kernels, self.kernels.stream.repeated, self.coefficients
-        apply, repeatable = application(self.A, kernels, self.p, self.ap)
-        predict = partial(_predict, kernels, apply, self.p, self.ap, self.q, a, self.rank, self.unit)
-        sweep = partial(kernels.block_cg.block_step, self.correction, self.q, self.p, self.ap, a)
-        replayed = repeatable and kernels.block_cg.repeatable(self.p.shape[-1], self.A.dtype)
-        return (repeated(predict), repeated(sweep)) if replayed else (predict, sweep)
+        a, xp = self.coefficients, self.A.xp
+        apply, repeatable = application(self.A, self.p, self.ap)
+        predict = partial(_predict, apply, self.p, self.ap, self.q, a, self.rank, self.unit)
+        sweep = partial(block_cg.block_step, self.correction, self.q, self.p, self.ap, a)
+        if not (repeatable and block_cg.repeatable(self.p.shape[-1], self.A.dtype, xp)):
+            return predict, sweep
+        return stream.repeated(predict, xp), stream.repeated(sweep, xp)
 
     def _step_by_step(self) -> Vector:
         """The same for any Q, from P and A P. After a replacement Q is orthogonal to the old P only up to
         rounding, and may have another width, so that alpha and S^H are computed from what they have to
         achieve: P alpha C minimises the error, the next P is conjugate to this one.
         """
-        blas = self.kernels.block_blas
-        inverse = _inverse(host_gram(self.kernels, self.p, self.ap), self.active, self.unit)
-        alpha, C = inverse @ host_gram(self.kernels, self.p, self.q), to_host(self.coefficients.c)
-        blas.update(self.correction, self.p, to_device_like(alpha @ C, self.p))
-        blas.update(self.q, self.ap, to_device_like(-alpha, self.q))
-        self.rank, S = orthonormalise(self.kernels, self.q, floor=1.0)
+        inverse = _inverse(host_gram(self.p, self.ap), self.active, self.unit)
+        alpha, C = inverse @ host_gram(self.p, self.q), to_host(self.coefficients.c)
+        block_blas.update(self.correction, self.p, to_device_like(alpha @ C, self.p))
+        block_blas.update(self.q, self.ap, to_device_like(-alpha, self.q))
+        self.rank, S = orthonormalise(self.q, floor=1.0)
         C = self._narrowed(S) @ C
-        self._advance_directions(-inverse @ host_gram(self.kernels, self.ap, self.q))
+        self._advance_directions(-inverse @ host_gram(self.ap, self.q))
         self._renew(C)
         self.replaced = False
         return np.sqrt((C.real**2 + C.imag**2).sum(axis=0))
@@ -159,7 +158,7 @@ class _BlockRecurrence:
     def _advance_directions(self, beta: Matrix) -> None:
         """Step 5: P = Q + P beta; beta is S^H, which may have fewer columns than rows."""
         out = self.p if self.p.shape == self.q.shape else array_module(self.q).empty_like(self.q)
-        self.kernels.block_blas.rotate_add(self.q, self.p, to_device_like(beta, self.q), out)
+        block_blas.rotate_add(self.q, self.p, to_device_like(beta, self.q), out)
         if out is not self.p:
             self.p, self.ap = out, array_module(out).empty_like(out)
         self.active = self.rank
@@ -173,7 +172,6 @@ class _BlockRecurrence:
 
 
 def _predict(
-    kernels: Kernels,
     apply: Callable[[], None],
     p: Array,
     ap: Array,
@@ -184,8 +182,8 @@ def _predict(
 ) -> None:
     """A P, and the coefficients of an ordinary iteration."""
     apply()
-    kernels.block_cg.iteration_grams(p, ap, q, coefficients)
-    kernels.block_cg.step_coefficients(coefficients, rank, unit)
+    block_cg.iteration_grams(p, ap, q, coefficients)
+    block_cg.step_coefficients(coefficients, rank, unit)
 
 
 def _inverse(pap: Matrix, rank: int, unit: float) -> Matrix:

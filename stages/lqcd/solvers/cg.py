@@ -22,9 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.lqcd.dirac.operator import LinearOperator, application
-from stages.lqcd.kernels.cg_coefficients import CGCoefficients, quotient
-from stages.lqcd.kernels.dispatch import Array, Kernels, array_module, to_device_like, to_host
-from stages.lqcd.kernels.reference.stream import Reports
+from stages.lqcd.kernels import block_blas, cg_update, stream
+from stages.lqcd.kernels.cg_update import CGCoefficients, quotient
+from stages.lqcd.kernels.dispatch import Array, array_module, to_device_like, to_host
+from stages.lqcd.kernels.stream import Reports
 from stages.lqcd.solvers.krylov import BreakdownError, KrylovSolver, Recurrence, Vector
 from stages.lqcd.solvers.solution import Status
 
@@ -40,10 +41,8 @@ class BatchedCG(KrylovSolver):
     narrows: ClassVar[bool] = True
     update_at: ClassVar[float] = 0.1
 
-    def begin(
-        self, A: LinearOperator, kernels: Kernels, residual: Array, target: Vector, directions: Any = None
-    ) -> Recurrence:
-        return _BatchedRecurrence(A, kernels, residual, target, directions)
+    def begin(self, A: LinearOperator, residual: Array, target: Vector, directions: Any = None) -> Recurrence:
+        return _BatchedRecurrence(A, residual, target, directions)
 
 
 class _Directions(NamedTuple):
@@ -65,12 +64,11 @@ class _BatchedRecurrence:
     def __init__(
         self,
         A: LinearOperator,
-        kernels: Kernels,
         residual: Array,
         target: Vector,
         directions: _Directions | None,
     ) -> None:
-        self.kernels, self.lag = kernels, int(kernels.stream.LAG)
+        self.lag = stream.lag(A.xp)
         xp = array_module(residual)
         self.r = residual.astype(A.dtype, copy=False)
         self.y = xp.empty_like(self.r)
@@ -79,11 +77,11 @@ class _BatchedRecurrence:
             self.p, self.ap = xp.zeros_like(self.r), xp.empty_like(self.r)
         else:
             self.p, self.ap, self.coefficients.pap[...] = directions
-        self.reports: Reports = kernels.stream.Reports(self.coefficients.numbers[:2])
-        self.apply, repeatable = application(A, kernels, self.p, self.ap, self.coefficients.pap)
+        self.reports: Reports = stream.reports(self.coefficients.numbers[:2])
+        self.apply, repeatable = application(A, self.p, self.ap, self.coefficients.pap)
         fields = (self.y, self.p, self.r, self.ap)
-        step = partial(_step, kernels, self.apply, *fields, self.coefficients)
-        self.step = kernels.stream.repeated(step) if repeatable else step
+        step = partial(_step, self.apply, *fields, self.coefficients)
+        self.step = stream.repeated(step, A.xp) if repeatable else step
         self._begin(target, replaced=directions is not None)
 
     def replace(self, residual: Array, target: Vector) -> None:
@@ -100,7 +98,7 @@ class _BatchedRecurrence:
     def correction(self) -> Array:
         """y with the share of the last step, which the next one would add; call at the end of a cycle."""
         self.coefficients.target2[...] = np.inf  # no direction advances
-        self.kernels.cg_update.cg_advance(self.y, self.p, self.r, self.coefficients)
+        cg_update.cg_advance(self.y, self.p, self.r, self.coefficients)
         self.coefficients.alpha[...] = 0
         return self.y
 
@@ -109,10 +107,10 @@ class _BatchedRecurrence:
         new residual, unlike the recurrence's own, is orthogonal to the old direction only up to rounding.
         """
         if self.replaced:
-            update, c = self.kernels.cg_update, self.coefficients
+            update, c = cg_update, self.coefficients
             update.cg_advance(self.y, self.p, self.r, c)
             self.apply()
-            c.gamma[...] = self.kernels.block_blas.dots(self.p, self.r).real
+            c.gamma[...] = block_blas.dots(self.p, self.r).real
             update.cg_residual(self.r, self.ap, c)
             c.beta[...] = self._conjugation()
             self.replaced = False
@@ -134,7 +132,7 @@ class _BatchedRecurrence:
         """y = 0 and the coefficients that belong to r and p."""
         self.y[...] = 0
         c = self.coefficients
-        c.r2[...] = c.gamma[...] = self.kernels.block_blas.norms2(self.r)
+        c.r2[...] = c.gamma[...] = block_blas.norms2(self.r)
         c.target2[...] = to_device_like(target**2, self.r)
         self.r2 = to_host(c.r2).copy()
         self.target2 = target**2
@@ -145,11 +143,10 @@ class _BatchedRecurrence:
     def _conjugation(self) -> Array:
         """beta = -(A p)^H r / p^H A p: r + beta p is conjugate to p. Exactly, it is |r|^2 / |r_old|^2."""
         pap = self.coefficients.pap
-        return quotient(-self.kernels.block_blas.dots(self.ap, self.r).real, pap, pap > 0)
+        return quotient(-block_blas.dots(self.ap, self.r).real, pap, pap > 0)
 
 
 def _step(
-    kernels: Kernels,
     apply: Callable[[], None],
     y: Array,
     p: Array,
@@ -158,6 +155,6 @@ def _step(
     coefficients: CGCoefficients,
 ) -> None:
     """Steps 1 to 3 on these arrays alone."""
-    kernels.cg_update.cg_advance(y, p, r, coefficients)
+    cg_update.cg_advance(y, p, r, coefficients)
     apply()
-    kernels.cg_update.cg_residual(r, ap, coefficients)
+    cg_update.cg_residual(r, ap, coefficients)

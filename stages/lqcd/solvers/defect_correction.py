@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.lqcd.dirac.operator import LinearOperator, Solver
-from stages.lqcd.kernels.dispatch import Array, Kernels, to_device_like
+from stages.lqcd.kernels.dispatch import Array, to_device_like
 from stages.lqcd.solvers.krylov import (
     BreakdownError,
     KrylovSolver,
@@ -42,7 +42,6 @@ class DefectCorrection:
     solver: Solver
     tolerance: float = 1e-10
     max_iterations: int = 10_000
-    kernels: Kernels | None = None
 
     def __post_init__(self) -> None:
         _ = self._frame
@@ -63,12 +62,10 @@ class DefectCorrection:
 
     @property
     def _frame(self) -> KrylovSolver:
-        return KrylovSolver(self.tolerance, self.max_iterations, "single", self.kernels)
+        return KrylovSolver(self.tolerance, self.max_iterations, "single")
 
-    def _begin(
-        self, A: LinearOperator, kernels: Kernels, residual: Array, target: Vector, directions: Any
-    ) -> Recurrence:
-        return _Corrections(self.solver, A, kernels, residual, target)
+    def _begin(self, A: LinearOperator, residual: Array, target: Vector, directions: Any) -> Recurrence:
+        return _Corrections(self.solver, A, residual, target)
 
 
 class _Corrections:
@@ -76,15 +73,13 @@ class _Corrections:
 
     lag = 0
 
-    def __init__(
-        self, solver: Solver, A: LinearOperator, kernels: Kernels, residual: Array, target: Vector
-    ) -> None:
-        self.solver, self.A, self.kernels = solver, A, kernels
+    def __init__(self, solver: Solver, A: LinearOperator, residual: Array, target: Vector) -> None:
+        self.solver, self.A = solver, A
         self.replace(residual, target)
 
     def replace(self, residual: Array, target: Vector) -> None:
         """Solve for this residual, of which columns that are done count as zero."""
-        norms = column_norms(self.kernels, residual)
+        norms = column_norms(residual)
         residual *= to_device_like((norms > target).astype(float), residual)
         r = residual.astype(self.A.dtype, copy=False)
         self.solution: Solution = self.solver.solve(self.A, r, on_failure="return")

@@ -27,8 +27,9 @@ from numpy.typing import NDArray
 
 from stages.lqcd.dirac.operator import LinearOperator
 from stages.lqcd.dirac.staggered import NormalOperator, SquaredDslash, StaggeredDslash
+from stages.lqcd.kernels import basis, block_blas
 from stages.lqcd.kernels.cholesky import Matrix
-from stages.lqcd.kernels.dispatch import Array, array_module, kernels_for, to_host
+from stages.lqcd.kernels.dispatch import Array, array_module, to_host
 from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import EVEN, ODD
 from stages.lqcd.solvers.krylov import KrylovSolver, Progress
@@ -80,7 +81,7 @@ class Deflation:
     @classmethod
     def of(cls, B: LinearOperator, vectors: Array) -> Self:
         """The space of these vectors ``[*B.shape, k]``; its matrices and residuals measured in double."""
-        project, k = kernels_for(vectors).basis.project, vectors.shape[-1]
+        project, k = basis.project, vectors.shape[-1]
         gram, projected, residuals = np.empty((k, k), complex), np.empty((k, k), complex), np.empty(k)
         for first in range(0, k, WIDTH):
             columns = np.arange(first, min(first + WIDTH, k))
@@ -265,7 +266,6 @@ def _applied(B: LinearOperator, vectors: Array, chosen: NDArray[np.intp]) -> tup
 
 def _residuals(v: Array, bv: Array) -> NDArray[np.float64]:
     """|B v - rho v| / |v| with rho = v^H B v / v^H v, of each column; overwrites bv."""
-    blas = kernels_for(v).block_blas
-    norms2 = blas.norms2(v)
-    bv -= v * (blas.dots(v, bv).real / norms2)
-    return np.sqrt(to_host(blas.norms2(bv) / norms2))
+    norms2 = block_blas.norms2(v)
+    bv -= v * (block_blas.dots(v, bv).real / norms2)
+    return np.sqrt(to_host(block_blas.norms2(bv) / norms2))

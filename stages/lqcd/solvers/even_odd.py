@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.lqcd.dirac.operator import LinearOperator, Solver
-from stages.lqcd.kernels.dispatch import Array, Kernels, array_module, kernels_for, to_host
+from stages.lqcd.kernels import block_blas
+from stages.lqcd.kernels.dispatch import Array, array_module, to_host
 from stages.lqcd.solvers.krylov import Progress as Iterations
 from stages.lqcd.solvers.solution import Solution, SolveStatistics, column_blocks
 
@@ -77,9 +78,9 @@ def full_residual(M: LinearOperator, x: Array, b: Array) -> NDArray[np.float64]:
     return relative_norms(r, b)
 
 
-def relative_norms(r: Array, b: Array, kernels: Kernels | None = None) -> NDArray[np.float64]:
+def relative_norms(r: Array, b: Array) -> NDArray[np.float64]:
     """|r| / |b| of each right-hand side of fields ``[*, N]``, float64 ``[N]``; |r| where b vanishes."""
-    norms2 = (kernels or kernels_for(b)).block_blas.norms2
+    norms2 = block_blas.norms2
     missed, source = (np.sqrt(to_host(norms2(f.reshape(-1, *f.shape[-2:])))) for f in (r, b))
     return missed / np.where(source > 0, source, 1)
 

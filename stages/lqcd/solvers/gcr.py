@@ -20,8 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.lqcd.dirac.operator import LinearOperator
-from stages.lqcd.kernels.cg_coefficients import quotient
-from stages.lqcd.kernels.dispatch import Array, Kernels, array_module, kernels_for, to_device_like, to_host
+from stages.lqcd.kernels import block_blas, lane_blas, stream
+from stages.lqcd.kernels.cg_update import quotient
+from stages.lqcd.kernels.dispatch import Array, array_module, to_device_like, to_host
 from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.solvers.krylov import BreakdownError, KrylovSolver, Recurrence, Vector
 from stages.lqcd.solvers.solution import Status
@@ -60,12 +61,10 @@ class GCR(KrylovSolver):
     def check_operator(self, A: LinearOperator) -> None:
         """Any operator will do."""
 
-    def begin(
-        self, A: LinearOperator, kernels: Kernels, residual: Array, target: Vector, directions: Any = None
-    ) -> Recurrence:
+    def begin(self, A: LinearOperator, residual: Array, target: Vector, directions: Any = None) -> Recurrence:
         r = residual.astype(A.dtype, copy=False)
         target2 = to_device_like(target**2, r)
-        space = GCRSpace(A, kernels, r, self.restart, self.preconditioner, target2)
+        space = GCRSpace(A, r, self.restart, self.preconditioner, target2)
         return _GCRRecurrence(space, self.restart, target)
 
 
@@ -75,19 +74,17 @@ def gcr_correction(
     steps: int,
     tolerance: float = 0.0,
     preconditioner: Preconditioner | None = None,
-    kernels: Kernels | None = None,
 ) -> Array:
     """y ``[*A.shape, N]`` after so many steps of GCR for A y = r, in the precision of A and r; r is kept.
 
     A right-hand side stops where |r - A y| <= tolerance |r|; the iteration stops where all have, if that is
     known without waiting: a device does all steps. For the cycles of a multigrid method.
     """
-    kernels = kernels or kernels_for(r)
-    target2 = tolerance**2 * kernels.block_blas.norms2(r)
-    space = GCRSpace(A, kernels, r.copy(), steps, preconditioner, target2)
+    target2 = tolerance**2 * block_blas.norms2(r)
+    space = GCRSpace(A, r.copy(), steps, preconditioner, target2)
     for _ in range(steps):
         space.step()
-        if kernels.stream.surely(space.r2 <= target2):
+        if stream.surely(space.r2 <= target2):
             break
     return space.solution()
 
@@ -102,14 +99,13 @@ class GCRSpace:
     def __init__(
         self,
         A: LinearOperator,
-        kernels: Kernels,
         r: Array,
         size: int,
         preconditioner: Preconditioner | None,
         target2: Array,
     ) -> None:
         xp, n = array_module(r), r.shape[-1]
-        self.A, self.kernels, self.preconditioner = A, kernels, preconditioner
+        self.A, self.preconditioner = A, preconditioner
         self.size, self.taken = size, 0
         self.z = xp.empty((size, *r.shape), r.dtype)
         self.w = xp.empty_like(self.z)
@@ -127,22 +123,22 @@ class GCRSpace:
 
     def step(self) -> None:
         """Steps 1 to 3; there must be room for another direction."""
-        k, lanes = self.taken, self.kernels.lane_blas
+        k = self.taken
         w, newest = self.w[k], self.w[k : k + 1]
         self._direct(self.z[k])
         self.A.apply(self.z[k], w)
         row = self.combinations[k]
         row[k] = 1
-        sums = lanes.lane_dots(self.w[: k + 1], w)
+        sums = lane_blas.lane_dots(self.w[: k + 1], w)
         if k:
             beta = -sums[:k] * self.inverse_norms2[:k]
-            lanes.lane_update(w, self.w[:k], beta)
+            lane_blas.lane_update(w, self.w[:k], beta)
             row[:k] = (beta[:, None] * self.combinations[:k, :k]).sum(axis=0)
         norms2 = self._norms2(newest)
         usable = (self.r2 > self.target2) & (norms2 > self.noise * sums[k].real)
         self.inverse_norms2[k] = quotient(1.0, norms2, usable)
-        alpha = lanes.lane_dots(newest, self.r)[0] * self.inverse_norms2[k]
-        lanes.lane_update(self.r, newest, -alpha[None])
+        alpha = lane_blas.lane_dots(newest, self.r)[0] * self.inverse_norms2[k]
+        lane_blas.lane_update(self.r, newest, -alpha[None])
         self.coefficients += alpha * row
         self.r2 = self._norms2(self.r[None])
         self.taken += 1
@@ -151,12 +147,12 @@ class GCRSpace:
         """y, a new field."""
         y = array_module(self.r).zeros_like(self.r)
         if self.taken:
-            self.kernels.lane_blas.lane_update(y, self.z[: self.taken], self.coefficients[: self.taken])
+            lane_blas.lane_update(y, self.z[: self.taken], self.coefficients[: self.taken])
         return y
 
     def _norms2(self, field: Array) -> Array:
         """|field|^2 of a basis ``[1, ..., N]`` of one."""
-        return self.kernels.lane_blas.lane_dots(field, field[0])[0].real
+        return lane_blas.lane_dots(field, field[0])[0].real
 
     def _direct(self, z: Array) -> None:
         """Step 1: z = K r; powers of two change no digit, and squares of small residuals do not underflow."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,10 @@ class Inverse:
 
     solver: Solver
     operator: LinearOperator
+
+    @property
+    def xp(self) -> ModuleType:
+        return self.operator.xp
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -37,15 +42,6 @@ class Inverse:
     @property
     def adjoint(self) -> Inverse:
         return Inverse(self.solver, self.operator.adjoint)
-
-    @property
-    def flops(self) -> float:
-        """Unknown (NaN): it depends on the convergence."""
-        return float("nan")
-
-    def bytes(self, rhs: int) -> float:
-        """Unknown (NaN), as `flops`."""
-        return float("nan")
 
     def apply(self, x: Array, out: Array | None = None) -> Array:
         solution = self.solver.solve(self.operator, x).x

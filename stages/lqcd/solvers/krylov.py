@@ -28,7 +28,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.lqcd.dirac.operator import LinearOperator
-from stages.lqcd.kernels.dispatch import Array, Kernels, array_module, kernels_for, to_device_like, to_host
+from stages.lqcd.kernels import block_blas
+from stages.lqcd.kernels.dispatch import Array, array_module, to_device_like, to_host
 from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.solvers.solution import NotConverged, Solution, Status
 
@@ -100,7 +101,7 @@ class Recurrence(Protocol):
         """Residual norms ``[width]`` of the oldest iteration not yet asked for. Raises BreakdownError."""
 
 
-Begin = Callable[[LinearOperator, Kernels, Array, Vector, Any], Recurrence]
+Begin = Callable[[LinearOperator, Array, Vector, Any], Recurrence]
 """`KrylovSolver.begin`."""
 
 
@@ -110,14 +111,13 @@ class KrylovSolver:
 
     tolerance: on the true |b - A x| / |b| of every right-hand side. max_iterations: of the whole solve.
     inner: 'single' iterates in complex64 with reliable updates in the precision of b; None iterates in that
-    of b. kernels: a kernel package, by default the one that belongs to b. delta: the fall of a residual, from
-    its largest norm after a replacement, that asks for the next in mixed precision; None: the method's own.
+    of b. delta: the fall of a residual, from its largest norm after a replacement, that asks for the next in
+    mixed precision; None: the method's own.
     """
 
     tolerance: float = 1e-10
     max_iterations: int = 10_000
     inner: str | None = None
-    kernels: Kernels | None = None
     delta: float | None = None
 
     narrows: ClassVar[bool] = False
@@ -145,9 +145,7 @@ class KrylovSolver:
                 "BiCGstab or GCR"
             )
 
-    def begin(
-        self, A: LinearOperator, kernels: Kernels, residual: Array, target: Vector, directions: Any = None
-    ) -> Recurrence:
+    def begin(self, A: LinearOperator, residual: Array, target: Vector, directions: Any = None) -> Recurrence:
         """The method itself, on an operator of the inner precision, from y = 0.
 
         residual: true ones ``[..., width]``, may be overwritten. target: norms to reach. directions: of a
@@ -206,9 +204,9 @@ def next_width(needed: int, width: int) -> int:
     return min(w for w in (*WIDTHS, width) if w >= needed)
 
 
-def column_norms(kernels: Kernels, field: Array) -> Vector:
+def column_norms(field: Array) -> Vector:
     """|field| of each right-hand side, float64 ``[N]`` on the host."""
-    return np.sqrt(to_host(kernels.block_blas.norms2(field)))
+    return np.sqrt(to_host(block_blas.norms2(field)))
 
 
 class _ReliableIteration:
@@ -227,8 +225,7 @@ class _ReliableIteration:
         deflate: Deflate | None,
     ) -> None:
         self.solver, self.A, self.b, self.progress, self.deflate = solver, A, b, progress, deflate
-        self.kernels = solver.kernels or kernels_for(b)
-        self.source = column_norms(self.kernels, b)
+        self.source = column_norms(b)
         self.scale = np.where(self.source > 0, self.source, 1)
         self.target = solver.tolerance * self.source
         self.unit = np.ones_like(self.source)
@@ -258,13 +255,13 @@ class _ReliableIteration:
             still_open = self.open
             try:
                 if recurrence is None:
-                    recurrence = begin(A, self.kernels, *self._scaled(), None)
+                    recurrence = begin(A, *self._scaled(), None)
                 elif narrowed is None:
                     recurrence.replace(*self._scaled())
                 else:
                     directions = recurrence.directions(narrowed)
                     recurrence = None  # its fields are free before there are others
-                    recurrence = begin(A, self.kernels, *self._scaled(), directions)
+                    recurrence = begin(A, *self._scaled(), directions)
                     del directions
                 estimate = self._cycle(recurrence, delta)
             except BreakdownError as breakdown:
@@ -313,7 +310,7 @@ class _ReliableIteration:
         residual = self.A.apply(self._block_of(self.x))
         array_module(residual).subtract(self._block_of(self.b), residual, out=residual)
         self.residual = residual
-        self.norms[self.columns] = column_norms(self.kernels, residual)
+        self.norms[self.columns] = column_norms(residual)
         self.matvecs += self.columns.size
 
     def _hand_over(self) -> Array:

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from stages.lqcd.dirac.operator import LinearOperator
-from stages.lqcd.kernels.cg_coefficients import quotient
-from stages.lqcd.kernels.dispatch import Array, Kernels, array_module, kernels_for
+from stages.lqcd.kernels import lane_blas
+from stages.lqcd.kernels.cg_update import quotient
+from stages.lqcd.kernels.dispatch import Array, array_module
 from stages.lqcd.lattice.errors import InputError
 
 
@@ -30,7 +31,6 @@ class MinimalResidual:
 
     steps: int = 4
     omega: float = 0.85
-    kernels: Kernels | None = None
 
     def __post_init__(self) -> None:
         if self.steps < 1:
@@ -40,17 +40,16 @@ class MinimalResidual:
 
     def relax(self, A: LinearOperator, r: Array) -> Smoothed:
         """From y = 0 for A y = r; r ``[*A.shape, N]`` is kept."""
-        xp, kernels = array_module(r), self.kernels or kernels_for(r)
-        lanes = kernels.lane_blas
+        xp = array_module(r)
         fields, y = xp.empty((2, *r.shape), r.dtype), xp.zeros_like(r)  # w and r, side by side for one sum
         fields[1] = r
         w, residual = fields
         for _ in range(self.steps):
             A.apply(residual, w)
-            w2, rw = lanes.lane_dots(fields, w)
+            w2, rw = lane_blas.lane_dots(fields, w)
             alpha = quotient(self.omega * rw.conj(), w2.real, w2.real > 0)
-            lanes.lane_update(y, fields[1:], alpha[None])
-            lanes.lane_update(residual, fields[:1], -alpha[None])
+            lane_blas.lane_update(y, fields[1:], alpha[None])
+            lane_blas.lane_update(residual, fields[:1], -alpha[None])
         return Smoothed(y, residual)
 
     def improve(self, A: LinearOperator, b: Array, x: Array) -> None:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from stages.lqcd.dirac.operator import Solver
-from stages.lqcd.kernels.dispatch import Kernels
 from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.solvers.bicgstab import BiCGstab
 from stages.lqcd.solvers.block_cgrq import BlockCGrQ
@@ -50,20 +49,18 @@ class Solve:
     max_iterations: int = 20_000
     block: int = 16
 
-    def of_positive(self, kernels: Kernels | None = None) -> KrylovSolver:
+    def of_positive(self) -> KrylovSolver:
         """The solver of Hermitian positive definite systems. Raises InputError."""
-        return self._named(POSITIVE)(*self._settings(kernels))
+        return self._named(POSITIVE)(*self._settings())
 
-    def of_regular(
-        self, preconditioner: Preconditioner | None = None, kernels: Kernels | None = None
-    ) -> Solver:
+    def of_regular(self, preconditioner: Preconditioner | None = None) -> Solver:
         """The solver of other systems; preconditioner: the hierarchy of 'multigrid'. Raises InputError."""
         make = self._named(REGULAR)
         if self.solver != MULTIGRID:
-            return make(*self._settings(kernels))
+            return make(*self._settings())
         if preconditioner is None:
             raise InputError("multigrid needs a hierarchy: give one, or name another solver")
-        return make(*self._settings(kernels), preconditioner=preconditioner)
+        return make(*self._settings(), preconditioner=preconditioner)
 
     def by(self, solver: str) -> Solve:
         """The same with another solver."""
@@ -75,5 +72,5 @@ class Solve:
                 raise InputError(f"{kind} must be one of {', '.join(known)}, got {value!r}")
         return table[self.solver]
 
-    def _settings(self, kernels: Kernels | None) -> tuple[Any, ...]:
-        return self.tolerance, self.max_iterations, PRECISIONS[self.precision], kernels
+    def _settings(self) -> tuple[Any, ...]:
+        return self.tolerance, self.max_iterations, PRECISIONS[self.precision]

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.lqcd.dirac.operator import LinearOperator, Product
-from stages.lqcd.kernels.dispatch import Array, Kernels
+from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.solvers.krylov import KrylovSolver, Progress, Recurrence, Vector, column_norms, iterated
 from stages.lqcd.solvers.solution import Solution
 
@@ -45,15 +45,13 @@ class NormalEquations:
         """
         return iterated(self.solver, self._begin, A, b, x0, on_failure, progress)
 
-    def _begin(
-        self, A: LinearOperator, kernels: Kernels, residual: Array, target: Vector, directions: Any
-    ) -> Recurrence:
+    def _begin(self, A: LinearOperator, residual: Array, target: Vector, directions: Any) -> Recurrence:
         adjoint, normal = A.adjoint, Product(A.adjoint, A)
 
         def begin(residual: Array, target: Vector) -> Recurrence:
-            return self.solver.begin(normal, kernels, residual, target, directions)
+            return self.solver.begin(normal, residual, target, directions)
 
-        return _NormalRecurrence(adjoint, kernels, begin, residual, target)
+        return _NormalRecurrence(adjoint, begin, residual, target)
 
 
 class _NormalRecurrence:
@@ -64,12 +62,11 @@ class _NormalRecurrence:
     def __init__(
         self,
         adjoint: LinearOperator,
-        kernels: Kernels,
         begin: Callable[[Array, Vector], Recurrence],
         residual: Array,
         target: Vector,
     ) -> None:
-        self.adjoint, self.kernels = adjoint, kernels
+        self.adjoint = adjoint
         normal_residual, self.ratio = self._transformed(residual)
         self.normal = begin(normal_residual, target / self.ratio)
         self.lag = self.normal.lag
@@ -95,7 +92,7 @@ class _NormalRecurrence:
     def _transformed(self, residual: Array) -> tuple[Array, Vector]:
         r = residual.astype(self.adjoint.dtype, copy=False)
         normal_residual = self.adjoint.apply(r)
-        norms, normal_norms = column_norms(self.kernels, r), column_norms(self.kernels, normal_residual)
+        norms, normal_norms = column_norms(r), column_norms(normal_residual)
         return normal_residual, np.divide(
             norms, normal_norms, out=np.ones_like(norms), where=normal_norms > 0
         )

@@ -13,8 +13,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from stages.lqcd.kernels import block_blas
 from stages.lqcd.kernels.cholesky import Matrix, cholesky
-from stages.lqcd.kernels.dispatch import Array, Kernels, to_device_like, to_host
+from stages.lqcd.kernels.dispatch import Array, to_device_like, to_host
 from stages.lqcd.solvers.krylov import BreakdownError
 from stages.lqcd.solvers.solution import Status
 
@@ -23,7 +24,7 @@ NOISE = 32
 """A direction is left out if it is less than this many rounding units in every column."""
 
 
-def orthonormalise(kernels: Kernels, block: Array, floor: float = 0.0) -> tuple[int, Matrix]:
+def orthonormalise(block: Array, floor: float = 0.0) -> tuple[int, Matrix]:
     """Q and S with Q S = block: the rank r and S, complex128 ``[N, N]``; Q replaces `block` ``[..., N]``.
 
     Q^H Q = 1 for the first r columns; the other columns of Q and rows of S are zero. floor: the size of what
@@ -31,18 +32,18 @@ def orthonormalise(kernels: Kernels, block: Array, floor: float = 0.0) -> tuple[
     Raises BreakdownError if the block is not finite.
     """
     unit = float(np.finfo(block.dtype).eps)
-    G = _own_gram(kernels, block)
+    G = _own_gram(block)
     norms = np.sqrt(G.diagonal().real)
     noise = NOISE * unit * np.maximum(norms, floor)
     if (norms > noise).all():
         S, inverse, condition = cholesky(G)
         if condition * unit < np.sqrt(unit):
-            kernels.block_blas.rotate(block, to_device_like(inverse, block), block)
+            block_blas.rotate(block, to_device_like(inverse, block), block)
             return len(S), S
-    return _in_passes(kernels, block, G, noise)
+    return _in_passes(block, G, noise)
 
 
-def _in_passes(kernels: Kernels, block: Array, G: Matrix, noise: NDArray[np.float64]) -> tuple[int, Matrix]:
+def _in_passes(block: Array, G: Matrix, noise: NDArray[np.float64]) -> tuple[int, Matrix]:
     """The same for a nearly dependent block; G: its Gram matrix; noise: what is nothing in each column."""
     unit = float(np.finfo(block.dtype).eps)
     S: Matrix = np.eye(len(G), dtype=np.complex128)
@@ -53,10 +54,10 @@ def _in_passes(kernels: Kernels, block: Array, G: Matrix, noise: NDArray[np.floa
         reduced, T = np.zeros_like(G), np.zeros_like(G)
         reduced[: kept.size], T[kept, : kept.size] = factor @ S[kept], inverse
         S = reduced
-        kernels.block_blas.rotate(block, to_device_like(T, block), block)
+        block_blas.rotate(block, to_device_like(T, block), block)
         if last or condition * unit < np.sqrt(unit):
             break
-        G = _own_gram(kernels, block)
+        G = _own_gram(block)
     return kept.size, S
 
 
@@ -74,13 +75,13 @@ def _factors(G: Matrix, unit: float) -> tuple[Matrix, Matrix, float]:
     return (basis * roots).conj().T * norms, basis / np.outer(norms, roots), np.inf
 
 
-def _own_gram(kernels: Kernels, block: Array) -> Matrix:
-    G = host_gram(kernels, block, block)
+def _own_gram(block: Array) -> Matrix:
+    G = host_gram(block, block)
     if not np.isfinite(G).all():
         raise BreakdownError(Status.NOT_FINITE)
     return G
 
 
-def host_gram(kernels: Kernels, x: Array, y: Array) -> Matrix:
+def host_gram(x: Array, y: Array) -> Matrix:
     """x^H y on the host, complex128 ``[Nx, Ny]``."""
-    return to_host(kernels.block_blas.gram(x, y))
+    return to_host(block_blas.gram(x, y))

@@ -10,7 +10,8 @@ from __future__ import annotations
 import numpy as np
 
 from stages.lqcd.dirac.operator import LinearOperator
-from stages.lqcd.kernels.dispatch import Array, array_module, kernels_for
+from stages.lqcd.kernels import block_blas
+from stages.lqcd.kernels.dispatch import Array, array_module
 from stages.lqcd.solvers.deflation import WIDTH, Deflation
 
 DEGREE = 24
@@ -37,7 +38,7 @@ def polished(deflation: Deflation, B: LinearOperator, degree: int = DEGREE) -> D
         columns = slice(first, first + WIDTH)
         block = array_module(V).ascontiguousarray(V[..., columns])
         smooth = _chebyshev(same, block, low, high, degree)
-        V[..., columns] = smooth / array_module(V).sqrt(kernels_for(V).block_blas.norms2(smooth))
+        V[..., columns] = smooth / array_module(V).sqrt(block_blas.norms2(smooth))
     return Deflation.of(B, V)
 
 
@@ -62,12 +63,12 @@ def _chebyshev(B: LinearOperator, x: Array, low: float, high: float, degree: int
 
 def _largest(B: LinearOperator, V: Array) -> float:
     """|B x| of a random unit vector after some power steps: a lower bound, usually by a few per cent."""
-    xp, blas = array_module(V), kernels_for(V).block_blas
+    xp = array_module(V)
     rng = np.random.default_rng(20261121)
     x = xp.asarray(rng.normal(size=(*V.shape[:-1], 1)).astype(V.dtype))
     norm = 1.0
     for _ in range(POWER_STEPS):
         x = B.apply(x)
-        norm = float(xp.sqrt(blas.norms2(x))[0])
+        norm = float(xp.sqrt(block_blas.norms2(x))[0])
         x /= norm
     return norm

@@ -10,8 +10,9 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
+from stages.lqcd.kernels import basis
 from stages.lqcd.kernels.cholesky import Matrix
-from stages.lqcd.kernels.dispatch import Array, array_module, kernels_for, to_device_like
+from stages.lqcd.kernels.dispatch import Array, array_module, to_device_like
 from stages.lqcd.lattice.errors import InputError
 
 
@@ -64,7 +65,7 @@ class RitzVectors:
 
     def _combination(self, weights: NDArray[np.float64], x: Array) -> Array:
         """V Q weights Q^H V^H x."""
-        xp, basis = array_module(x), kernels_for(x).basis
+        xp = array_module(x)
         components = self._rotation.conj().T @ basis.project(self.vectors, x)
         components *= xp.asarray(weights)[:, None]
         out = xp.zeros_like(x)

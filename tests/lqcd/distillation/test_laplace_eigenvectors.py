@@ -9,17 +9,18 @@ from scipy.linalg import expm
 from stages.lqcd.dirac.laplacian import SpatialHop
 from stages.lqcd.distillation.eigenvectors import LaplaceSolver, residuals
 from stages.lqcd.gauge.stout import SPATIAL_DIRECTIONS, stout_links
-from stages.lqcd.kernels import reference
 from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.formats import read_gauge
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
+
+pytestmark = pytest.mark.usefixtures("reference_kernels")
 
 ROUGH = Lattice((4, 4, 4, 4))
 WIDE = Lattice((6, 6, 6, 4))
 
 
 def solver(vectors, block=8, tolerance=1e-10, **options):
-    return LaplaceSolver(vectors, block, tolerance, kernels=reference, **options)
+    return LaplaceSolver(vectors, block, tolerance, **options)
 
 
 def su3(rng, *shape, size=0.4):
@@ -49,7 +50,7 @@ def transformed(links, g, lattice):
 
 def dense(links, lattice):
     """-Laplacian of each slice as a matrix ``[T, n, n]`` on (parity, site of the slice, colour)."""
-    hop, T = SpatialHop(links, lattice, kernels=reference), lattice.time_extent
+    hop, T = SpatialHop(links, lattice), lattice.time_extent
     rows = 3 * lattice.half_volume // T
     matrices = np.zeros((T, 2, rows, 2, rows), complex)
     for column in range(rows):
@@ -182,7 +183,7 @@ def test_residuals_notice_what_is_wrong():
     modes = solver(6).solve(links, ROUGH)
     spoiled = modes.vectors.copy()
     spoiled[2, ODD, ..., 3] *= 1.1
-    found = residuals(SpatialHop(links, ROUGH, kernels=reference), spoiled, modes.values)
+    found = residuals(SpatialHop(links, ROUGH), spoiled, modes.values)
     assert found[2, 3] > 0.1 and np.delete(found.ravel(), 2 * 6 + 3).max() < 1e-9
 
 

@@ -8,7 +8,7 @@ import numpy as np
 class DenseOperator:
     """A Hermitian matrix on fields ``[L, 3, N]`` without any method that an operator may have beside."""
 
-    hermitian, positive_definite, flops = True, False, 0.0
+    hermitian, positive_definite, xp = True, False, np
 
     def __init__(self, matrix, dtype=np.complex128):
         self.matrix, self.dtype = matrix.astype(dtype), np.dtype(dtype)

@@ -9,8 +9,9 @@ import pytest
 
 from stages.lqcd.eigen.batched_lanczos import BatchedLanczos
 from stages.lqcd.eigen.eigenpairs import EigenpairsNotConverged, EigenStatus
-from stages.lqcd.kernels import reference
 from stages.lqcd.lattice.errors import InputError
+
+pytestmark = pytest.mark.usefixtures("reference_kernels")
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ def blocks(spectra, dtype=complex, seed=3):
 
 
 def lanczos(vectors, block, **options):
-    return BatchedLanczos(vectors, block, kernels=reference, **options)
+    return BatchedLanczos(vectors, block, **options)
 
 
 def check(A, found, tolerance, limit):

@@ -13,6 +13,7 @@ from stages.lqcd.dirac.staggered import NormalOperator, SquaredDslash, Staggered
 from stages.lqcd.eigen.block_lanczos import BlockLanczos
 from stages.lqcd.eigen.eigenpairs import EigenpairsNotConverged, EigenStatus
 from stages.lqcd.gauge.hisq import hisq_links, naive_links
+from stages.lqcd.kernels import basis, block_blas
 from stages.lqcd.kernels.dispatch import array_module, to_device_like, to_host
 from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.formats import read_gauge
@@ -41,16 +42,16 @@ def milc_operator(reference_data, entry, backend):
     configuration = read_gauge(reference_data / entry["files"][0])
     links = hisq_links(
         backend.xp.asarray(configuration.links), configuration.lattice, boundary="antiperiodic",
-        naik_epsilon=entry["values"]["eps"], kernels=backend.kernels,
+        naik_epsilon=entry["values"]["eps"],
     )  # fmt: skip
-    return SquaredDslash(StaggeredDslash(links, kernels=backend.kernels))
+    return SquaredDslash(StaggeredDslash(links))
 
 
 def free_operator(extent, backend):
     lattice = Lattice((extent,) * 4)
     unit = np.broadcast_to(np.eye(3, dtype=complex), (4, 2, lattice.half_volume, 3, 3))
     links = naive_links(backend.xp.asarray(unit.copy()), lattice, boundary="antiperiodic")
-    return SquaredDslash(StaggeredDslash(links, kernels=backend.kernels))
+    return SquaredDslash(StaggeredDslash(links))
 
 
 def free_spectrum(extent):
@@ -61,16 +62,16 @@ def free_spectrum(extent):
     return np.sort(np.repeat(sums.ravel(), 3))[::2]
 
 
-def check(pairs, A, kernels):
+def check(pairs, A):
     """Orthonormal vectors with the recorded residuals."""
     vectors = pairs.vectors
-    gram = to_host(kernels.basis.project(vectors, vectors))
+    gram = to_host(basis.project(vectors, vectors))
     assert abs(gram - np.eye(len(gram))).max() < 1e-9
     residuals = []
     for first in range(0, len(gram), 16):
         block = array_module(vectors).ascontiguousarray(vectors[..., first : first + 16])
         image = A.apply(block) - block * to_device_like(pairs.values[first : first + 16], block)
-        residuals.extend(np.sqrt(to_host(kernels.block_blas.norms2(image))))
+        residuals.extend(np.sqrt(to_host(block_blas.norms2(image))))
     np.testing.assert_allclose(residuals, pairs.residuals, atol=1e-12)
     assert pairs.status is EigenStatus.CONVERGED
 
@@ -81,9 +82,9 @@ def test_eigenvalues_are_milcs(reference_data, expected, backend, block, name):
     entry = expected[f"hisq:eigs_{name}"]
     A = milc_operator(reference_data, entry, backend)
     reference = np.array(entry["values"]["eig"])
-    pairs = BlockLanczos(len(reference), block, kernels=backend.kernels).solve(A, backend.xp)
+    pairs = BlockLanczos(len(reference), block).solve(A, backend.xp)
     np.testing.assert_allclose(pairs.values, reference, rtol=entry["rtol"])
-    check(pairs, A, backend.kernels)
+    check(pairs, A)
 
 
 def test_full_spectrum_and_part_of_it_agree_with_a_dense_diagonalisation(reference_data, expected, backend):
@@ -92,10 +93,10 @@ def test_full_spectrum_and_part_of_it_agree_with_a_dense_diagonalisation(referen
     unit = backend.xp.eye(size, dtype=complex).reshape(*A.shape, size)
     columns = [A.apply(backend.xp.ascontiguousarray(unit[..., i : i + 48])) for i in range(0, size, 48)]
     dense = np.linalg.eigvalsh(np.concatenate([to_host(c) for c in columns], -1).reshape(size, size))
-    full = BlockLanczos(size, 16, kernels=backend.kernels).solve(A, backend.xp)
+    full = BlockLanczos(size, 16).solve(A, backend.xp)
     np.testing.assert_allclose(full.values, dense, rtol=1e-12)
-    check(full, A, backend.kernels)
-    blocks = [BlockLanczos(20, b, kernels=backend.kernels).solve(A, backend.xp).values for b in (1, 4, 16)]
+    check(full, A)
+    blocks = [BlockLanczos(20, b).solve(A, backend.xp).values for b in (1, 4, 16)]
     for values in blocks:
         np.testing.assert_allclose(values, dense[:20], rtol=1e-10)
 
@@ -114,9 +115,9 @@ def test_full_spectrum_and_part_of_it_agree_with_a_dense_diagonalisation(referen
 )
 def test_degenerate_eigenvalues_have_their_full_multiplicity(backend, extent, vectors, block):
     A = free_operator(extent, backend)
-    pairs = BlockLanczos(vectors, block, kernels=backend.kernels).solve(A, backend.xp)
+    pairs = BlockLanczos(vectors, block).solve(A, backend.xp)
     np.testing.assert_allclose(pairs.values, free_spectrum(extent)[:vectors], atol=1e-11)
-    check(pairs, A, backend.kernels)
+    check(pairs, A)
 
 
 @pytest.mark.parametrize("subspace", [12, 40])
@@ -143,13 +144,13 @@ def test_clusters_and_negative_eigenvalues_of_any_hermitian_operator(block):
 def test_the_mass_only_shifts(reference_data, expected, backend):
     B = milc_operator(reference_data, expected["hisq:eigs_l4444"], backend)
     A = NormalOperator(B.dslash, 0.3)
-    massless, massive = (BlockLanczos(8, 8, kernels=backend.kernels).solve(op, backend.xp) for op in (B, A))
+    massless, massive = (BlockLanczos(8, 8).solve(op, backend.xp) for op in (B, A))
     np.testing.assert_allclose(massive.values - A.shift, massless.values, rtol=1e-11)
 
 
 def test_single_precision(reference_data, expected, backend):
     B = milc_operator(reference_data, expected["hisq:eigs_l4444"], backend)
-    pairs = BlockLanczos(12, 4, tolerance=1e-5, kernels=backend.kernels).solve(B.astype("c8"), backend.xp)
+    pairs = BlockLanczos(12, 4, tolerance=1e-5).solve(B.astype("c8"), backend.xp)
     assert pairs.vectors.dtype == np.complex64
     np.testing.assert_allclose(pairs.values, expected["hisq:eigs_l4444"]["values"]["eig"][:12], rtol=1e-5)
     with pytest.raises(InputError, match=r"single precision stay above about 6e-06 .* or double"):

@@ -8,12 +8,13 @@ from stages.lqcd.dirac.staggered import SquaredDslash, StaggeredDslash
 from stages.lqcd.estimators.trace import LoopTrace, current_links
 from stages.lqcd.estimators.truncated import Piece, plain_estimate, truncated_estimate, truncated_pieces
 from stages.lqcd.gauge.hisq import hisq_links
-from stages.lqcd.kernels import reference
 from stages.lqcd.lattice.geometry import EVEN, ODD
 from stages.lqcd.noise.vectors import noise_vectors
 from stages.lqcd.solvers.block_cgrq import BlockCGrQ
 from stages.lqcd.solvers.cg import BatchedCG
 from stages.lqcd.solvers.deflation import DeflatedSolver, Deflation, StaggeredDeflation
+
+pytestmark = pytest.mark.usefixtures("reference_kernels")
 
 MASS, VECTORS, FINE, DEFLATED = 0.05, 96, 32, 12
 
@@ -21,7 +22,7 @@ MASS, VECTORS, FINE, DEFLATED = 0.05, 96, 32, 12
 @pytest.fixture(scope="module")
 def dslash():
     links = hisq_links(random_links(TINY, 3301), TINY, boundary="antiperiodic", naik_epsilon=0.0)
-    return StaggeredDslash(links, kernels=reference)
+    return StaggeredDslash(links)
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +42,7 @@ def test_sloppy_and_fine_are_an_unbiased_pair(dslash, spectrum, method, parity, 
     exact = 4 * MASS / TINY.volume * (1 / (values + 4 * MASS**2)).sum()
 
     def densities(tolerance, columns):
-        solver = DeflatedSolver(method(tolerance, kernels=reference), deflation)
+        solver = DeflatedSolver(method(tolerance), deflation)
         trace = LoopTrace(dslash, current_links(dslash.links, "thin"), MASS, solver)
         blocks = [np.ascontiguousarray(noise[..., n : n + 16]) for n in range(0, columns, 16)]
         return np.concatenate([trace.contract(parity, block).density for block in blocks])

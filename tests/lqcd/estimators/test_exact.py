@@ -8,15 +8,16 @@ from stages.lqcd.dirac.staggered import StaggeredDslash
 from stages.lqcd.estimators.exact import exact_loops
 from stages.lqcd.estimators.trace import LoopTrace, current_links
 from stages.lqcd.gauge.hisq import asqtad_links, hisq_links, naive_links
-from stages.lqcd.kernels import reference
 from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import Lattice
+
+pytestmark = pytest.mark.usefixtures("reference_kernels")
 
 MASS = 0.11
 
 
 def trace_of(links, choice="thin", mass=MASS):
-    dslash = StaggeredDslash(links, kernels=reference)
+    dslash = StaggeredDslash(links)
     return LoopTrace(dslash, current_links(links, choice), mass, DenseSolver())
 
 

@@ -10,8 +10,9 @@ from stages.lqcd.estimators.low_modes import low_mode_current, low_mode_density,
 from stages.lqcd.estimators.stochastic import stochastic_loops
 from stages.lqcd.estimators.trace import LoopTrace
 from stages.lqcd.gauge.hisq import hisq_links, naive_links
-from stages.lqcd.kernels import reference
 from stages.lqcd.noise import Dilution, noise_vectors
+
+pytestmark = pytest.mark.usefixtures("reference_kernels")
 
 MASS = 0.05
 ALL = 3 * TINY.half_volume
@@ -23,7 +24,7 @@ MAKE = {
 
 @pytest.fixture(scope="module", params=["naive", "hisq"])
 def dslash(request):
-    return StaggeredDslash(MAKE[request.param](random_links(TINY, 3301, 0.8)), kernels=reference)
+    return StaggeredDslash(MAKE[request.param](random_links(TINY, 3301, 0.8)))
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +103,7 @@ def test_low_part_of_each_mode_by_the_formula(dslash, spectrum):
 def free():
     """The periodic free field: B has 3 * 8 zero modes per parity."""
     unit = np.broadcast_to(np.eye(3, dtype=complex), (4, 2, TINY.half_volume, 3, 3)).copy()
-    return StaggeredDslash(naive_links(unit, TINY, boundary="periodic"), kernels=reference)
+    return StaggeredDslash(naive_links(unit, TINY, boundary="periodic"))
 
 
 def test_zero_modes_of_the_free_field_have_no_partner(free):

@@ -14,14 +14,15 @@ from stages.lqcd.estimators.stochastic import stochastic_loops
 from stages.lqcd.estimators.trace import LoopTrace
 from stages.lqcd.estimators.truncated import Piece, truncated_estimate, truncated_pieces
 from stages.lqcd.gauge.hisq import hisq_links
-from stages.lqcd.kernels import reference
 from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.noise import Dilution, noise_vectors
+
+pytestmark = pytest.mark.usefixtures("reference_kernels")
 
 LIGHT, STRANGE = 0.04, 0.21
 DIFFERENCE = 2
 LINKS = hisq_links(random_links(TINY, 3401, 0.8), TINY, boundary="antiperiodic", naik_epsilon=0.0)
-DSLASH = StaggeredDslash(LINKS, kernels=reference)
+DSLASH = StaggeredDslash(LINKS)
 SOLVER = DenseSolver()
 
 
@@ -97,6 +98,6 @@ def test_truncated_solves_of_the_difference_are_unbiased(exact):
 
 def test_refuses_masses_of_different_links():
     other = replace(LINKS, thin=LINKS.thin)
-    strange = LoopTrace(StaggeredDslash(other, kernels=reference), other.thin, STRANGE, SOLVER)
+    strange = LoopTrace(StaggeredDslash(other), other.thin, STRANGE, SOLVER)
     with pytest.raises(InputError, match="only where both masses share their links: give them one naik_eps"):
         SplitEvenTrace(trace_of().light, strange)

@@ -131,7 +131,7 @@ BY_DEFINITION = {
 @smearings
 def test_two_steps_by_definition(backend, random_su3, name):
     thin = near_identity(random_su3(3, 4, 2, CUBE.half_volume))
-    found = to_host(SMEARINGS[name](backend.xp.asarray(thin), CUBE, steps=2, kernels=backend.kernels))
+    found = to_host(SMEARINGS[name](backend.xp.asarray(thin), CUBE, steps=2))
     step = BY_DEFINITION[name]
     assert np.abs(np.array(on_grid(found, CUBE)) - step(step(on_grid(thin, CUBE)))).max() < 1e-13
 
@@ -199,11 +199,11 @@ def test_projection_is_the_nearest_of_the_polar_factors(backend, random_su3):
     rng = np.random.default_rng(44)
     v = rng.normal(size=(300, 3, 3)) + 1j * rng.normal(size=(300, 3, 3))
     left, right = random_su3(45, 300), random_su3(46, 300)
-    found = to_host(polar_su3(backend.xp.asarray(v), backend.kernels))
+    found = to_host(polar_su3(backend.xp.asarray(v)))
     centre = np.exp(2j * np.pi / 3 * np.arange(3))[:, None]
     assert (np.trace(dagger(found) @ v, axis1=1, axis2=2) * centre).real.argmax(axis=0).max() == 0
     assert np.abs(found - projected(v)).max() < 1e-11 and deviation_from_su3(found) < 1e-13
-    turned = to_host(polar_su3(backend.xp.asarray(left @ v @ right), backend.kernels))
+    turned = to_host(polar_su3(backend.xp.asarray(left @ v @ right)))
     assert np.abs(turned - left @ found @ right).max() < 1e-11
 
 

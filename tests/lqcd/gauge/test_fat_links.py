@@ -46,7 +46,7 @@ def links(random_su3):
 
 
 def test_fat_links_are_the_sum_over_all_paths(backend, links):
-    fat = fat_links(backend.xp.asarray(links), LATTICE, PATHS, backend.kernels)
+    fat = fat_links(backend.xp.asarray(links), LATTICE, PATHS)
     found = gauge_to_lexicographic(to_host(fat), LATTICE)
     plain = gauge_to_lexicographic(links, LATTICE)
     for mu in range(4):
@@ -54,7 +54,7 @@ def test_fat_links_are_the_sum_over_all_paths(backend, links):
 
 
 def test_long_links_are_three_links_in_a_row(backend, links):
-    long = long_links(backend.xp.asarray(links), LATTICE, -0.7, backend.kernels)
+    long = long_links(backend.xp.asarray(links), LATTICE, -0.7)
     found = gauge_to_lexicographic(to_host(long), LATTICE)
     plain = gauge_to_lexicographic(links, LATTICE)
     for mu in range(4):
@@ -75,5 +75,5 @@ def test_constant_links_give_the_weights_of_the_paths(backend):
     unit = backend.xp.zeros((4, 2, LATTICE.half_volume, 3, 3), complex)
     unit[...] = backend.xp.eye(3)
     weight = PATHS.one + 6 * PATHS.three + 24 * PATHS.five + 48 * PATHS.seven + 6 * PATHS.lepage
-    fat = fat_links(unit, LATTICE, PATHS, backend.kernels)
+    fat = fat_links(unit, LATTICE, PATHS)
     assert float(abs(fat - weight * unit).max()) < 1e-15

@@ -49,7 +49,6 @@ def test_eigenvalues_are_milcs(reference_data, expected, backend):
         configuration.lattice,
         boundary="antiperiodic",
         naik_epsilon=entry["values"]["eps"],
-        kernels=backend.kernels,
     )
     assert 1e-8 < links.deviation < 1e-6
     links = replace(links, fat=to_host(links.fat), long=to_host(links.long))

@@ -1,41 +1,12 @@
-"""One body, all backends: fixtures that run a kernel test on NumPy, on the CPU kernels and on a GPU."""
+"""Fields of the tests of kernels, in single and in double precision."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from importlib import import_module
-from types import ModuleType
-from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-
-from stages.lqcd.kernels.dispatch import to_host
-
-
-@dataclass(frozen=True)
-class Backend:
-    """A kernel package and the array library it works on."""
-
-    kernels: ModuleType
-    xp: ModuleType
-
-    def array(self, values: NDArray) -> Any:
-        """A copy of `values` where this backend works."""
-        return self.xp.array(values)
-
-    def host(self, array: Any) -> NDArray:
-        return to_host(array)
-
-
-@pytest.fixture(params=["reference", "cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
-def backend(request: pytest.FixtureRequest) -> Backend:
-    if request.param != "cuda":
-        return Backend(import_module(f"stages.lqcd.kernels.{request.param}"), np)
-    cupy = pytest.importorskip("cupy")
-    return Backend(import_module("stages.lqcd.kernels.cuda"), cupy)
 
 
 @pytest.fixture(params=["complex64", "complex128"])

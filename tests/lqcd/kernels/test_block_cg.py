@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from widths import widths
 
-from stages.lqcd.kernels.block_coefficients import BlockCoefficients
+from stages.lqcd.kernels.block_cg import BlockCoefficients
 from stages.lqcd.kernels.dispatch import to_host
 
 WIDTHS = widths((1, 3, 16), (8, 12, 24, 32, 33, 64))

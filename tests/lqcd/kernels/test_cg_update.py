@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from widths import widths
 
-from stages.lqcd.kernels.cg_coefficients import CGCoefficients
+from stages.lqcd.kernels.cg_update import CGCoefficients
 from stages.lqcd.lattice.errors import InputError
 
 

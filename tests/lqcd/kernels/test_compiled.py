@@ -11,8 +11,8 @@ import numba
 import numpy as np
 import pytest
 
-from stages.lqcd.kernels import cpu
-from stages.lqcd.kernels.cg_coefficients import CGCoefficients
+from stages.lqcd.kernels import block_blas, cg_update, one_link_current
+from stages.lqcd.kernels.cg_update import CGCoefficients
 from stages.lqcd.kernels.cpu.philox import philox4x32
 from stages.lqcd.lattice.geometry import Lattice
 
@@ -32,16 +32,16 @@ def threads():
 def cg_residual(r, ap):
     coefficients = CGCoefficients.zeros(r)
     coefficients.r2[...] = coefficients.gamma[...] = coefficients.pap[...] = 1
-    cpu.cg_update.cg_residual(r, ap, coefficients)
+    cg_update.cg_residual(r, ap, coefficients)
     return coefficients.r2
 
 
 REDUCTIONS = {
-    "gram": lambda x, y, lattice: cpu.block_blas.gram(x, y),
-    "dots": lambda x, y, lattice: cpu.block_blas.dots(x, y),
-    "norms2": lambda x, y, lattice: cpu.block_blas.norms2(x),
+    "gram": lambda x, y, lattice: block_blas.gram(x, y),
+    "dots": lambda x, y, lattice: block_blas.dots(x, y),
+    "norms2": lambda x, y, lattice: block_blas.norms2(x),
     "cg_residual": lambda x, y, lattice: cg_residual(x.copy(), y),
-    "slice_dots": lambda x, y, lattice: cpu.one_link_current.slice_dots(x, y, lattice),
+    "slice_dots": lambda x, y, lattice: one_link_current.slice_dots(x, y, lattice),
 }
 
 
@@ -59,7 +59,7 @@ def test_sums_have_the_same_bits_for_any_number_of_threads(threads, random, redu
 CALL_KERNELS = """
 import hashlib
 import numpy as np
-from stages.lqcd.kernels.cpu import block_blas, hisq_dslash
+from stages.lqcd.kernels import block_blas, hisq_dslash
 from stages.lqcd.gauge.heatbath import thermalised
 from stages.lqcd.gauge.hisq import hisq_links
 from stages.lqcd.lattice.geometry import Lattice
@@ -97,7 +97,7 @@ def test_a_second_process_compiles_nothing_and_has_the_same_bits(tmp_path):
 
 
 COMPILE_ONE = """
-from stages.lqcd.kernels.cpu import block_blas
+from stages.lqcd.kernels import block_blas
 print(sum(block_blas._gram_kernel(2, 2, 4).share.stats.cache_misses.values()))
 """
 

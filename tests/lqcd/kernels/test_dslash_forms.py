@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from widths import widths
 
-from stages.lqcd.kernels.half_field import HalfField, empty
+from stages.lqcd.kernels.half_field import HalfField, empty, from_half, to_half
 from stages.lqcd.kernels.reference import hisq_dslash as reference
 from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
@@ -45,14 +45,14 @@ def test_conversion_to_16_bits_and_back(backend, random, n):
     """Error at most half a scale, scale at most the largest part / 32767 (1 + 2^-14); all packages agree."""
     field = random(96, 3, n) * np.float32(10.0) ** np.linspace(-30, 30, 96, dtype=np.float32)[:, None, None]
     field[5] = 0
-    half = backend.kernels.hisq_dslash.to_half(backend.array(field))
-    back = backend.host(backend.kernels.hisq_dslash.from_half(half))
+    half = to_half(backend.array(field))
+    back = backend.host(from_half(half))
     scales, codes = backend.host(half.scales), backend.host(half.codes)
     largest = np.abs(field.view(np.float32)).reshape(96, 3, n, 2).max(axis=(1, 3))
     assert (scales >= largest / 32767 * (1 - 1e-7)).all() and (scales <= largest / 32767 * (1 + 2**-14)).all()
     error = np.abs((back - field).view(np.float32)).reshape(96, 3, n, 2).max(axis=(1, 3))
     assert (error <= 0.51 * scales).all() and (back[5] == 0).all() and codes.min() >= 1
-    expected = reference.to_half(field)
+    expected = to_half(field)
     assert np.array_equal(scales, expected.scales) and np.array_equal(codes, expected.codes)
 
 
@@ -63,19 +63,19 @@ def test_dslash_in_16_bits(backend, random, extents, n):
     """Within a few roundings of 16 bits of the exact result, and to rounding that of the decoded operands."""
     lattice, kernels = Lattice(extents), backend.kernels.hisq_dslash
     links, x = hisq_links(random, lattice), random(lattice.half_volume, 3, n)
-    packed, half = kernels.pack(backend.array(links), lattice, EVEN), kernels.to_half(backend.array(x))
+    packed, half = kernels.pack(backend.array(links), lattice, EVEN), to_half(backend.array(x))
     into_half = kernels.hisq_dslash(packed, half, empty(backend.xp, lattice.half_volume, n), b=-0.5)
     exact = reference.hisq_dslash(
         reference.pack(links.astype(complex), lattice, EVEN), x.astype(complex), np.empty(x.shape, complex)
     )
-    assert error(backend.host(kernels.from_half(into_half)), -0.5 * exact) < 1e-4
+    assert error(backend.host(from_half(into_half)), -0.5 * exact) < 1e-4
     diagonal, dots = random(lattice.half_volume, 3, n), backend.array(np.zeros(n))
     out = backend.array(np.full_like(x, np.nan))
     arguments = {"diagonal": backend.array(diagonal), "a": 0.3, "b": -1.1, "dots": dots}
     kernels.hisq_dslash(packed, half, out, **arguments)
     assert error(backend.host(out), 0.3 * diagonal - 1.1 * exact) < 1e-4
     rounded = reference.pack(links, lattice, EVEN)
-    expected = reference.hisq_dslash(rounded, reference.to_half(x), 0 * x, diagonal=diagonal, a=0.3, b=-1.1)
+    expected = reference.hisq_dslash(rounded, to_half(x), 0 * x, diagonal=diagonal, a=0.3, b=-1.1)
     assert error(backend.host(out), expected) < 1e-6
     products = (diagonal.conj() * backend.host(out).astype(complex)).real
     assert np.abs(backend.host(dots) - products.sum(axis=(0, 1))).max() < 1e-6 * np.abs(products).sum()
@@ -89,12 +89,12 @@ def error(values, exact):
 def test_misuse_of_16_bits(backend, random):
     lattice, kernels = Lattice((4, 4, 4, 4)), backend.kernels.hisq_dslash
     links, x = backend.array(random(128, 16, 3, 3)), backend.array(random(128, 3, 2))
-    half, packed = kernels.to_half(x), kernels.pack(links, lattice, EVEN)
+    half, packed = to_half(x), kernels.pack(links, lattice, EVEN)
     double = kernels.pack(links.astype(complex), lattice, EVEN)
     with pytest.raises(InputError, match="needs complex64 links, got complex128"):
         kernels.hisq_dslash(double, half, x.copy())
     with pytest.raises(InputError, match="takes no diagonal"):
-        kernels.hisq_dslash(packed, half, kernels.to_half(x), diagonal=x)
+        kernels.hisq_dslash(packed, half, to_half(x), diagonal=x)
     with pytest.raises(InputError, match="must not be its input"):
         kernels.hisq_dslash(packed, half, half)
     with pytest.raises(

@@ -80,15 +80,15 @@ def test_a_column_with_zero_coefficients_keeps_its_values(backend, random):
 
 
 def test_bits_do_not_depend_on_threads(random):
-    from stages.lqcd.kernels import cpu
+    from stages.lqcd.kernels import lane_blas
 
     xs, y, a = random(3, 30011, 3), random(30011, 3), random(3, 3).astype(complex)
     results, usual = [], numba.get_num_threads()
     for threads in (1, numba.config.NUMBA_NUM_THREADS):
         numba.set_num_threads(threads)
         updated = y.copy()
-        cpu.lane_blas.lane_update(updated, xs, a)
-        results.append(cpu.lane_blas.lane_dots(xs, y).tobytes() + updated.tobytes())
+        lane_blas.lane_update(updated, xs, a)
+        results.append(lane_blas.lane_dots(xs, y).tobytes() + updated.tobytes())
     numba.set_num_threads(usual)
     assert results[0] == results[1]
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from stages.lqcd.kernels.reference.random_block import PIECE
+from stages.lqcd.kernels.cpu.random_block import PIECE
 from stages.lqcd.lattice.errors import InputError
 
 WORD = 2**64

@@ -11,20 +11,22 @@ import pytest
 def test_reports_arrive_in_the_order_sent(backend):
     stream = backend.kernels.stream
     values = backend.array(np.zeros((2, 6)))
-    reports = stream.Reports(values)
+    reports = stream.reports(values)
     for step in range(5):
-        for ahead in range(stream.LAG + 1):
+        for ahead in range(stream.lag(backend.xp) + 1):
             values[...] = 10 * step + ahead
             reports.send(values)
         values[...] = -1
-        received = [reports.receive() for _ in range(stream.LAG + 1)]
-        assert [report.shape for report in received] == [(2, 6)] * (stream.LAG + 1)
-        assert [report[1, 5] for report in received] == [10 * step + a for a in range(stream.LAG + 1)]
+        received = [reports.receive() for _ in range(stream.lag(backend.xp) + 1)]
+        assert [report.shape for report in received] == [(2, 6)] * (stream.lag(backend.xp) + 1)
+        assert [report[1, 5] for report in received] == [
+            10 * step + a for a in range(stream.lag(backend.xp) + 1)
+        ]
 
 
 def test_discarded_reports_are_gone(backend):
     values = backend.array(np.zeros(4))
-    reports = backend.kernels.stream.Reports(values)
+    reports = backend.kernels.stream.reports(values)
     reports.send(values)
     reports.discard()
     values[...] = 7
@@ -37,7 +39,7 @@ def test_a_repeated_step_runs_once_a_call(backend, random):
     x = backend.array(random(33, 3, 2))
     y = backend.array(np.zeros((33, 3, 2), x.dtype))
     a = backend.array(np.eye(2, dtype=complex))
-    step = backend.kernels.stream.repeated(lambda: backend.kernels.block_blas.update(y, x, a))
+    step = backend.kernels.stream.repeated(lambda: backend.kernels.block_blas.update(y, x, a), backend.xp)
     for _ in range(4):
         x *= 2
         step()
@@ -54,7 +56,7 @@ def test_a_replayed_function_gives_the_values_of_its_argument(backend, random):
         turned = blas.rotate(x, gram, backend.xp.empty_like(x))
         return turned + 2 * x
 
-    replayed = backend.kernels.stream.replayed(function)
+    replayed = backend.kernels.stream.replayed(function, backend.xp)
     for step in range(4):
         for rhs in (2, 5, 3):
             x = backend.array((step + 1) * random(33, 3, rhs))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stages.lqcd.kernels.half_field import empty
+from stages.lqcd.kernels.half_field import empty, from_half, to_half
 from stages.lqcd.kernels.reference import clover as reference_clover
 from stages.lqcd.kernels.reference import wilson_dslash as reference
 from stages.lqcd.lattice.errors import InputError
@@ -29,15 +29,14 @@ def hermitian(random):
 @pytest.mark.parametrize("n", [1, 6, 8])
 def test_conversion_and_back(backend, random, n):
     """Error at most half a scale of the site and right-hand side; all packages have the same codes."""
-    kernels = backend.kernels.wilson_dslash
     field = (
         random(SITES, 12, n)
         * np.float32(10.0) ** np.linspace(-30, 30, SITES, dtype=np.float32)[:, None, None]
     )
     field[5] = 0
-    half = kernels.to_half(backend.array(field))
-    back = backend.host(kernels.from_half(half))
-    scales, expected = backend.host(half.scales), reference.to_half(field)
+    half = to_half(backend.array(field))
+    back = backend.host(from_half(half))
+    scales, expected = backend.host(half.scales), to_half(field)
     parts = np.abs((back - field).view(np.float32)).reshape(SITES, 12, n, 2).max(axis=(1, 3))
     assert (parts <= 0.51 * scales).all() and (back[5] == 0).all()
     assert np.array_equal(scales, expected.scales)
@@ -49,7 +48,7 @@ def test_conversion_and_back(backend, random, n):
 def test_into_16_bits(backend, random, n, matrices):
     links, x, blocks = random(SITES, 8, 3, 3), random(SITES, 12, n), hermitian(random)
     kernels = backend.kernels.wilson_dslash
-    packed, half = kernels.pack(backend.array(links), LATTICE, ODD), kernels.to_half(backend.array(x))
+    packed, half = kernels.pack(backend.array(links), LATTICE, ODD), to_half(backend.array(x))
     terms, exact_terms = {"b": -0.5, "sign": -1}, {"b": -0.5, "sign": -1}
     if matrices != "none":
         terms[matrices] = backend.kernels.clover.pack(backend.array(blocks))
@@ -61,7 +60,7 @@ def test_into_16_bits(backend, random, n, matrices):
         np.empty(x.shape, complex),
         **exact_terms,
     )
-    assert relative(backend.host(kernels.from_half(out)), exact) < 1e-4
+    assert relative(backend.host(from_half(out)), exact) < 1e-4
 
 
 @pytest.mark.parametrize("n", [1, 3, 8])
@@ -75,14 +74,14 @@ def test_into_single(backend, random, n, matrices):
         hermitian(random),
     )
     kernels = backend.kernels.wilson_dslash
-    packed, half = kernels.pack(backend.array(links), LATTICE, EVEN), kernels.to_half(backend.array(x))
+    packed, half = kernels.pack(backend.array(links), LATTICE, EVEN), to_half(backend.array(x))
     terms = {"diagonal": backend.array(y), "a": 0.3, "b": -1.1}
     exact_terms = {"diagonal": y.astype(complex), "a": 0.3, "b": -1.1}
     if matrices != "none":
         terms[matrices] = backend.kernels.clover.pack(backend.array(blocks))
         exact_terms[matrices] = reference_clover.pack(blocks.astype(complex))
     out = kernels.wilson_dslash(packed, half, backend.array(np.full_like(y, np.nan)), **terms)
-    held = reference.from_half(reference.to_half(x)).astype(complex)
+    held = from_half(to_half(x)).astype(complex)
     exact = reference.wilson_dslash(
         reference.pack(links.astype(complex), LATTICE, EVEN), held, np.empty(x.shape, complex), **exact_terms
     )
@@ -92,12 +91,12 @@ def test_into_single(backend, random, n, matrices):
 def test_misuse(backend, random):
     kernels = backend.kernels.wilson_dslash
     links, x = backend.array(random(SITES, 8, 3, 3)), backend.array(random(SITES, 12, 2))
-    half, packed = kernels.to_half(x), kernels.pack(links, LATTICE, EVEN)
+    half, packed = to_half(x), kernels.pack(links, LATTICE, EVEN)
     double = kernels.pack(links.astype(complex), LATTICE, EVEN)
     with pytest.raises(InputError, match="needs complex64 links, got complex128"):
         kernels.wilson_dslash(double, half, x.copy())
     with pytest.raises(InputError, match="takes no diagonal"):
-        kernels.wilson_dslash(packed, half, kernels.to_half(x), diagonal=x)
+        kernels.wilson_dslash(packed, half, to_half(x), diagonal=x)
     with pytest.raises(InputError, match="must not be its input"):
         kernels.wilson_dslash(packed, half, half)
     with pytest.raises(InputError, match="sign must be 1, or -1"):

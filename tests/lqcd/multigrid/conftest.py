@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from stages.lqcd.dirac.wilson import WilsonDslash, WilsonOperator
 from stages.lqcd.gauge.wilson_links import wilson_links
-from stages.lqcd.kernels import reference
+from stages.lqcd.kernels.dispatch import kernels_of
 from stages.lqcd.lattice.geometry import Lattice
 
 
 @pytest.fixture
-def wilson() -> Callable[..., WilsonOperator]:
+def wilson() -> Iterator[Callable[..., WilsonOperator]]:
     """M on rough links, antiperiodic in t, with a clover term, computed by the reference kernels."""
 
     def make(extents: tuple[int, ...] = (4, 4, 4, 4), mass: float = 0.1, **options: Any) -> WilsonOperator:
@@ -29,9 +29,10 @@ def wilson() -> Callable[..., WilsonOperator]:
         links /= np.linalg.det(links)[..., None, None] ** (1 / 3)
         made = wilson_links(links, lattice, boundary="antiperiodic", csw=1.0)
         dtype = options.pop("dtype", np.complex128)
-        return WilsonOperator(WilsonDslash(made, dtype, options.pop("kernels", reference)), mass)
+        return WilsonOperator(WilsonDslash(made, dtype), mass)
 
-    return make
+    with kernels_of("reference"):
+        yield make
 
 
 @pytest.fixture

@@ -145,7 +145,7 @@ def test_setup_makes_the_system_of_every_coarse_operator_once(wilson: Any, monke
 
 
 def test_more_vectors_than_kernels_take_are_refused(wilson: Any, monkeypatch: Any) -> None:
-    monkeypatch.setattr("stages.lqcd.kernels.reference.aggregation.MOST_VECTORS", 7)
+    monkeypatch.setattr("stages.lqcd.kernels.aggregation.most_vectors", lambda xp: 7)
     with pytest.raises(InputError, match="8 near-null vectors, but multigrid on a GPU takes at most 7"):
         SMALL.setup(wilson())
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stages.lqcd.kernels import reference
 from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.multigrid.coarse_operator import CoarseOperator, galerkin
@@ -41,9 +40,9 @@ def prolongation(P):
 def two_levels(wilson, draw, division):
     extents, first, second = division
     fine = FineOperator(wilson(extents))
-    P = transfer(Aggregates(fine.grid, first), draw(fine.grid.sites, 12, 3), reference)
+    P = transfer(Aggregates(fine.grid, first), draw(fine.grid.sites, 12, 3))
     A = galerkin(fine, P)
-    Q = transfer(Aggregates(A.grid, second), draw(A.grid.sites, 6, 2), reference)
+    Q = transfer(Aggregates(A.grid, second), draw(A.grid.sites, 6, 2))
     return fine, P, A, Q, galerkin(A, Q)
 
 
@@ -104,7 +103,7 @@ def test_prolongation_spans_the_vectors(wilson, draw):
     """P P^H leaves the near-null vectors, and each of their chiralities, as they are."""
     fine = FineOperator(wilson())
     vectors = draw(fine.grid.sites, 12, 3)
-    P = transfer(Aggregates(fine.grid, (2, 2, 2, 4)), vectors, reference)
+    P = transfer(Aggregates(fine.grid, (2, 2, 2, 4)), vectors)
     for part in (slice(None), slice(6)):
         field = np.zeros_like(vectors)
         field[:, part] = vectors[:, part]
@@ -148,7 +147,7 @@ def test_systems_solve_the_operator(wilson, draw, dense, division):
 
 def test_defect_is_the_residual_of_the_operator(wilson, draw):
     fine = FineOperator(wilson())
-    A = galerkin(fine, transfer(Aggregates(fine.grid, (2, 2, 2, 2)), draw(fine.grid.sites, 12, 3), reference))
+    A = galerkin(fine, transfer(Aggregates(fine.grid, (2, 2, 2, 2)), draw(fine.grid.sites, 12, 3)))
     for operator, system in ((fine, FineSystem(fine)), (A, coarse_system(A))):
         b = draw(operator.grid.sites, operator.components, 2)
         rhs, kept = system.prepare(b.copy())
@@ -169,12 +168,12 @@ def test_bad_aggregates(draw):
     with pytest.raises(InputError, match="at least 1"):
         Grid((4, 4, 0, 4))
     with pytest.raises(InputError, match="fewer than the 13 near-null vectors"):
-        transfer(Aggregates(grid, (1, 1, 1, 2)), draw(grid.sites, 12, 13), reference)
+        transfer(Aggregates(grid, (1, 1, 1, 2)), draw(grid.sites, 12, 13))
     twins = np.repeat(draw(grid.sites, 12, 1), 2, axis=2)
     with pytest.raises(InputError, match="linearly dependent"):
-        transfer(Aggregates(grid, (2, 2, 2, 2)), twins, reference)
+        transfer(Aggregates(grid, (2, 2, 2, 2)), twins)
     with pytest.raises(InputError, match="even extents"):
-        CoarseSchur(CoarseOperator(Grid((3, 1, 1, 1)), draw(3, 4, 4), draw(3, 8, 4, 4), reference))
+        CoarseSchur(CoarseOperator(Grid((3, 1, 1, 1)), draw(3, 4, 4), draw(3, 8, 4, 4)))
 
 
 @pytest.mark.parametrize("extents", [(2, 2, 2, 2), (1, 2, 2, 2)])
@@ -182,10 +181,10 @@ def test_singular_coarse_operators(extents):
     """Refused where a site has no inverse; with a singular matrix a solve is NaN, and so is its rate."""
     grid = Grid(extents)
     nothing = np.zeros((grid.sites, 4, 4), np.complex64)
-    A = CoarseOperator(grid, nothing, np.zeros((grid.sites, 8, 4, 4), np.complex64), reference)
+    A = CoarseOperator(grid, nothing, np.zeros((grid.sites, 8, 4, 4), np.complex64))
     b = np.ones((grid.sites, 4, 1), np.complex64)
     if grid.even_odd:
         with pytest.raises(InputError, match="local matrix of a coarse operator is singular"):
             coarse_system(A).prepare(b)
         return
-    assert np.isnan(coarsest_solve(coarse_system(A), reference, 5, 0.1).solve(b)).all()
+    assert np.isnan(coarsest_solve(coarse_system(A), 5, 0.1).solve(b)).all()

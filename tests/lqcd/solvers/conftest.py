@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from importlib import import_module
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,6 @@ from stages.lqcd.dirac.wilson import WilsonDslash, WilsonOperator
 from stages.lqcd.dirac.wilson_schur import WilsonSchur
 from stages.lqcd.gauge.hisq import StaggeredLinks, hisq_links, naive_links
 from stages.lqcd.gauge.wilson_links import WilsonLinks, wilson_links
-from stages.lqcd.kernels import reference
 from stages.lqcd.lattice.geometry import Lattice
 
 LATTICE = Lattice((4, 4, 4, 4))
@@ -28,7 +26,7 @@ class DenseOperator:
     """A matrix ``[3 L, 3 L]`` on fields ``[L, 3, N]``; it says it is positive definite and notes its use."""
 
     hermitian = positive_definite = True
-    flops = 0.0
+    xp = np
 
     def __init__(self, matrix: NDArray, widths: list[int] | None = None) -> None:
         self.matrix, self.dtype = matrix, matrix.dtype
@@ -39,9 +37,6 @@ class DenseOperator:
     @property
     def adjoint(self) -> DenseOperator:
         return self
-
-    def bytes(self, rhs: int) -> float:
-        return 0.0
 
     def apply(self, x: NDArray, out: NDArray | None = None) -> NDArray:
         self.widths.append(x.shape[-1])
@@ -101,35 +96,32 @@ def thin_links() -> NDArray:
 
 @pytest.fixture(scope="session")
 def dslash(thin_links: NDArray) -> StaggeredDslash:
-    """The improved operator of the 4^4 lattice, with the reference kernels."""
+    """The improved operator of the 4^4 lattice."""
     links = hisq_links(thin_links, LATTICE, boundary="antiperiodic", naik_epsilon=0.0)
-    return StaggeredDslash(links, kernels=reference)
+    return StaggeredDslash(links)
 
 
 @pytest.fixture(scope="session")
 def staggered(thin_links: NDArray) -> Callable[..., NormalOperator]:
-    """staggered(action, mass, kernels='reference'): the normal operator where the kernels run, action 'hisq'
-    or 'naive'.
-    """
+    """staggered(action, mass, backend='cpu'): the normal operator, action 'hisq' or 'naive'."""
     links = {
         "hisq": hisq_links(thin_links, LATTICE, boundary="antiperiodic", naik_epsilon=0.0),
         "naive": naive_links(thin_links, LATTICE, boundary="antiperiodic"),
     }
     built: dict[tuple[str, str], StaggeredDslash] = {}
 
-    def make(action: str, mass: float, kernels: str = "reference") -> NormalOperator:
-        package: ModuleType = import_module(f"stages.lqcd.kernels.{kernels}")
-        key = (action, kernels)
+    def make(action: str, mass: float, backend: str = "cpu") -> NormalOperator:
+        key = (action, backend)
         if key not in built:
-            built[key] = StaggeredDslash(located(links[action], kernels), kernels=package)
+            built[key] = StaggeredDslash(located(links[action], backend))
         return NormalOperator(built[key], mass)
 
     return make
 
 
-def located(links: StaggeredLinks, kernels: str) -> StaggeredLinks:
-    """The links in the memory that a kernel package works on."""
-    if kernels != "cuda":
+def located(links: StaggeredLinks, backend: str) -> StaggeredLinks:
+    """The links in the memory that a backend works on."""
+    if backend != "cuda":
         return links
     to_device = import_module("cupy").asarray
     long = None if links.long is None else to_device(links.long)
@@ -138,22 +130,21 @@ def located(links: StaggeredLinks, kernels: str) -> StaggeredLinks:
 
 @pytest.fixture(scope="session")
 def wilson(thin_links: NDArray) -> Callable[..., WilsonSchur]:
-    """wilson(mass, kernels='reference', kind='symmetric'): the clover operator, csw = 1, even-odd."""
+    """wilson(mass, backend='cpu', kind='symmetric'): the clover operator, csw = 1, even-odd."""
     links = wilson_links(thin_links, LATTICE, boundary="antiperiodic", csw=1.0)
     built: dict[str, WilsonDslash] = {}
 
-    def make(mass: float, kernels: str = "reference", kind: str = "symmetric") -> WilsonSchur:
-        if kernels not in built:
-            package: ModuleType = import_module(f"stages.lqcd.kernels.{kernels}")
-            built[kernels] = WilsonDslash(wilson_links_at(links, kernels), kernels=package)
-        return WilsonSchur(WilsonOperator(built[kernels], mass), kind)
+    def make(mass: float, backend: str = "cpu", kind: str = "symmetric") -> WilsonSchur:
+        if backend not in built:
+            built[backend] = WilsonDslash(wilson_links_at(links, backend))
+        return WilsonSchur(WilsonOperator(built[backend], mass), kind)
 
     return make
 
 
-def wilson_links_at(links: WilsonLinks, kernels: str) -> WilsonLinks:
-    """The links in the memory that a kernel package works on."""
-    if kernels != "cuda":
+def wilson_links_at(links: WilsonLinks, backend: str) -> WilsonLinks:
+    """The links in the memory that a backend works on."""
+    if backend != "cuda":
         return links
     to_device = import_module("cupy").asarray
     return replace(links, links=to_device(links.links), clover=to_device(links.clover))

@@ -6,7 +6,6 @@ import pytest
 from stages.lqcd.dirac.full_lattice import StaggeredOperator, StaggeredSchur
 from stages.lqcd.dirac.staggered import StaggeredDslash
 from stages.lqcd.gauge.hisq import hisq_links, naive_links
-from stages.lqcd.kernels import reference
 from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 from stages.lqcd.solvers.block_cgrq import BlockCGrQ
@@ -14,12 +13,12 @@ from stages.lqcd.solvers.cg import BatchedCG
 from stages.lqcd.solvers.even_odd import EvenOdd, full_residual
 from stages.lqcd.solvers.solution import NotConverged, Status
 
+pytestmark = pytest.mark.usefixtures("reference_kernels")
+
 LATTICE = Lattice((4, 4, 4, 4))
 
 
-@pytest.fixture(
-    params=[BatchedCG(1e-12, kernels=reference), BlockCGrQ(1e-12, inner="single", kernels=reference)]
-)
+@pytest.fixture(params=[BatchedCG(1e-12), BlockCGrQ(1e-12, inner="single")])
 def solver(request):
     return request.param
 
@@ -50,7 +49,7 @@ def test_is_the_dense_inverse(operator, solver, dense_operator, random_block):
 def test_both_residuals_are_recorded(operator, random_block):
     """The one of the full system, with the odd sites reconstructed, is that of the even sites over 2 m."""
     b = random_block(9, *operator.shape, 4)
-    loose = BatchedCG(1e-5, kernels=reference)
+    loose = BatchedCG(1e-5)
     solution = solve(operator, loose, b)
     difference = (operator.apply(solution.x) - b).reshape(-1, 4)
     full = np.linalg.norm(difference, axis=0) / np.linalg.norm(b.reshape(-1, 4), axis=0)
@@ -70,11 +69,11 @@ def test_sources_on_one_parity(operator, solver, random_block, parity):
 
 def test_options_and_first_guess_reach_the_solver(operator, random_block):
     b = random_block(13, *operator.shape, 2)
-    short = BatchedCG(1e-10, max_iterations=3, kernels=reference)
+    short = BatchedCG(1e-10, max_iterations=3)
     with pytest.raises(NotConverged):
         solve(operator, short, b)
     assert solve(operator, short, b, on_failure="return").status is Status.ITERATION_LIMIT
-    x = solve(operator, BatchedCG(1e-12, kernels=reference), b).x
+    x = solve(operator, BatchedCG(1e-12), b).x
     again = solve(operator, short, b, x0=x[EVEN])
     assert again.iterations == 0 and np.array_equal(again.x, x)
 
@@ -98,8 +97,7 @@ def test_gauge_covariance(thin_links, random_block, solver, action):
             ahead = g[1 - parity][LATTICE.neighbour(parity, mu, 1)].conj().swapaxes(-1, -2)
             rotated[mu, parity] = g[parity] @ thin_links[mu, parity] @ ahead
     plain, transformed = (
-        StaggeredOperator(StaggeredDslash(links_of(action, thin), kernels=reference), 0.2)
-        for thin in (thin_links, rotated)
+        StaggeredOperator(StaggeredDslash(links_of(action, thin)), 0.2) for thin in (thin_links, rotated)
     )
     b = random_block(19, *plain.shape, 2)
     x = solve(plain, solver, b).x

@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 
-from stages.lqcd.kernels import reference
+from stages.lqcd.kernels import stream
 from stages.lqcd.solvers.cg import BatchedCG
 from stages.lqcd.solvers.solution import Status
+
+pytestmark = pytest.mark.usefixtures("reference_kernels")
 
 
 @pytest.fixture
@@ -14,7 +16,7 @@ def late(monkeypatch):
 
     def solve(solver, *system, **options):
         with monkeypatch.context() as patch:
-            patch.setattr(reference.stream, "LAG", 1)
+            patch.setattr(stream, "lag", lambda xp: 1)
             return solver.solve(*system, **options)
 
     return solve
@@ -23,7 +25,7 @@ def late(monkeypatch):
 def test_an_iteration_after_convergence_changes_no_bit(late, staggered, random_block):
     A = staggered("hisq", 0.1)
     b = random_block(91, *A.shape, 1)
-    solver = BatchedCG(1e-11, kernels=reference)
+    solver = BatchedCG(1e-11)
     expected, solution = solver.solve(A, b), late(solver, A, b)
     assert expected.extras["replacements"] == solution.extras["replacements"] == 1
     assert solution.iterations == expected.iterations
@@ -37,7 +39,7 @@ def test_narrowing_and_replacements_cost_few_iterations(late, staggered, random_
     A = staggered("naive", 0.02)
     b = random_block(93, *A.shape, 16)
     b[..., :9] *= np.geomspace(1, 1e-6, 9)
-    solver = BatchedCG(1e-11, inner=inner, kernels=reference)
+    solver = BatchedCG(1e-11, inner=inner)
     expected, solution = solver.solve(A, b), late(solver, A, b)
     assert solution.status is Status.CONVERGED and (solution.residual <= 1e-11).all()
     assert abs(solution.iterations - expected.iterations) <= 0.08 * expected.iterations
@@ -47,7 +49,7 @@ def test_narrowing_and_replacements_cost_few_iterations(late, staggered, random_
 def test_the_limit_of_iterations_is_kept(late, staggered, random_block):
     A = staggered("naive", 0.01)
     b = random_block(95, *A.shape, 3)
-    solver = BatchedCG(1e-10, max_iterations=7, kernels=reference)
+    solver = BatchedCG(1e-10, max_iterations=7)
     expected = solver.solve(A, b, on_failure="return")
     solution = late(solver, A, b, on_failure="return")
     assert solution.status is Status.ITERATION_LIMIT and solution.iterations == 7
@@ -55,7 +57,7 @@ def test_the_limit_of_iterations_is_kept(late, staggered, random_block):
 
 
 def test_breakdowns_are_noticed(late, dense, random_block):
-    solver = BatchedCG(1e-8, kernels=reference)
+    solver = BatchedCG(1e-8)
     indefinite, poisoned = dense(13, np.linspace(-1, 2, 60)), dense(18, np.linspace(1, 2, 60))
     poisoned.matrix[3, 7] = np.nan
     for A, status in ((indefinite, Status.INDEFINITE), (poisoned, Status.NOT_FINITE)):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from stages.lqcd.kernels import cpu, reference
+from stages.lqcd.kernels.dispatch import kernels_of
 from stages.lqcd.solvers.krylov import BreakdownError
 from stages.lqcd.solvers.orthonormal import orthonormalise
 from stages.lqcd.solvers.solution import Status
@@ -12,9 +12,10 @@ ROWS = 200
 UNIT = {np.complex64: 1.2e-7, np.complex128: 2.2e-16}
 
 
-@pytest.fixture(params=[reference, cpu], ids=["reference", "cpu"])
+@pytest.fixture(params=["reference", "cpu"], autouse=True)
 def kernels(request):
-    return request.param
+    with kernels_of(request.param):
+        yield
 
 
 @pytest.fixture(params=UNIT, ids=["single", "double"])
@@ -30,40 +31,40 @@ def block_of(basis, random_block, singular_values, dtype):
     return np.ascontiguousarray(matrix.reshape(ROWS, 3, n)).astype(dtype)
 
 
-def decomposed(kernels, block, **options):
+def decomposed(block, **options):
     """(Q as a matrix, S, rank); checks what holds for every block."""
     q = block.copy()
-    rank, S = orthonormalise(kernels, q, **options)
+    rank, S = orthonormalise(q, **options)
     Q = q.reshape(-1, q.shape[-1]).astype(complex)
     assert not Q[:, rank:].any() and not S[rank:].any()
     return Q, S, rank
 
 
 @pytest.mark.parametrize("digits", [0, 0.2, 0.4, 0.6, 0.8])
-def test_orthonormal_and_exact(kernels, dtype, basis, random_block, digits):
+def test_orthonormal_and_exact(dtype, basis, random_block, digits):
     """However ill-conditioned the block is: up to 0.8 of all digits that its elements have."""
     block = block_of(basis, random_block, np.geomspace(1, UNIT[dtype] ** digits, 6), dtype)
-    Q, S, rank = decomposed(kernels, block)
+    Q, S, rank = decomposed(block)
     assert rank == 6
     assert abs(Q.conj().T @ Q - np.eye(6)).max() < 10 * np.sqrt(UNIT[dtype])
     assert abs(Q @ S - block.reshape(-1, 6)).max() < 100 * UNIT[dtype]
 
 
 @pytest.mark.parametrize("rank", [0, 1, 3, 7])
-def test_rank_is_found(kernels, dtype, basis, random_block, rank):
+def test_rank_is_found(dtype, basis, random_block, rank):
     singular_values = np.where(np.arange(8) < rank, np.linspace(1, 2, 8), 0)
     block = block_of(basis, random_block, singular_values, dtype)
-    Q, S, found = decomposed(kernels, block)
+    Q, S, found = decomposed(block)
     assert found == rank
     assert abs(Q[:, :rank].conj().T @ Q[:, :rank] - np.eye(rank)).max(initial=0) < 10 * np.sqrt(UNIT[dtype])
     assert abs(Q @ S - block.reshape(-1, 8)).max() < 100 * UNIT[dtype]
 
 
-def test_columns_of_any_size(kernels, dtype, basis, random_block):
+def test_columns_of_any_size(dtype, basis, random_block):
     """Columns are scaled first: different sizes are no ill-conditioning. Zero columns stay zero."""
     sizes = np.array([1e-9, 1, 1e6, 0, 1e-4])
     block = block_of(basis, random_block, np.linspace(1, 2, 5), dtype) * sizes.astype(block_real(dtype))
-    Q, S, rank = decomposed(kernels, block)
+    Q, S, rank = decomposed(block)
     assert rank == 4 and not S[:, 3].any()
     error = abs(Q @ S - block.reshape(-1, 5)).max(axis=0)
     assert (error <= 100 * UNIT[dtype] * sizes).all()
@@ -73,17 +74,17 @@ def block_real(dtype):
     return np.finfo(dtype).dtype
 
 
-def test_noise_below_the_floor_is_left_out(kernels, dtype, basis, random_block):
+def test_noise_below_the_floor_is_left_out(dtype, basis, random_block):
     """Columns of the size of rounding are nothing if they come from numbers of order one."""
     block = block_of(basis, random_block, np.array([1, 1, UNIT[dtype], UNIT[dtype]]), dtype)
-    assert decomposed(kernels, block, floor=1.0)[2] == 2
+    assert decomposed(block, floor=1.0)[2] == 2
     tiny = (block[..., :1] * UNIT[dtype]).copy()
-    assert decomposed(kernels, tiny)[2] == 1 and decomposed(kernels, tiny, floor=1.0)[2] == 0
+    assert decomposed(tiny)[2] == 1 and decomposed(tiny, floor=1.0)[2] == 0
 
 
-def test_not_finite(kernels, random_block):
+def test_not_finite(random_block):
     block = random_block(3, ROWS, 3, 4)
     block[17, 2, 1] = np.nan
     with pytest.raises(BreakdownError) as error:
-        orthonormalise(kernels, block)
+        orthonormalise(block)
     assert error.value.status is Status.NOT_FINITE

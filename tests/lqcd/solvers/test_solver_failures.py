@@ -3,18 +3,19 @@
 import numpy as np
 import pytest
 
-from stages.lqcd.dirac.operator import Scaled
-from stages.lqcd.kernels import reference
+from stages.lqcd.dirac.full_lattice import StaggeredOperator
 from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.solvers.block_cgrq import BlockCGrQ
 from stages.lqcd.solvers.cg import BatchedCG
 from stages.lqcd.solvers.solution import NotConverged, Status
 
+pytestmark = pytest.mark.usefixtures("reference_kernels")
+
 
 @pytest.fixture(params=[BatchedCG, BlockCGrQ])
 def method(request):
     def make(*arguments, **options):
-        return request.param(*arguments, kernels=reference, **options)
+        return request.param(*arguments, **options)
 
     return make
 
@@ -81,8 +82,10 @@ def test_operator_that_is_not_finite(method, dense, random_block):
 def test_system_is_checked(method, staggered, random_block):
     A = staggered("hisq", 0.1)
     b = random_block(20, *A.shape, 2)
-    with pytest.raises(InputError, match="Hermitian positive definite operator, which Scaled is not"):
-        method().solve(Scaled(-1.0, A), b)
+    with pytest.raises(
+        InputError, match="Hermitian positive definite operator, which StaggeredOperator is not"
+    ):
+        method().solve(StaggeredOperator(A.dslash, 0.1), b)
     with pytest.raises(InputError, match=r"b must be complex128 .*, got complex64"):
         method().solve(A, b.astype(np.complex64))
     with pytest.raises(

@@ -5,9 +5,10 @@ import pytest
 
 from stages.lqcd.dirac.staggered import NormalOperator, SquaredDslash, StaggeredDslash
 from stages.lqcd.gauge.hisq import naive_links
-from stages.lqcd.kernels import reference
 from stages.lqcd.lattice.geometry import ODD, Lattice
 from stages.lqcd.solvers.deflation import Deflation, StaggeredDeflation
+
+pytestmark = pytest.mark.usefixtures("reference_kernels")
 
 TINY = Lattice((4, 4, 4, 4))
 SITE = (TINY.half_volume, 3)
@@ -18,7 +19,7 @@ SIZE = 3 * TINY.half_volume
 def test_zero_modes_have_no_odd_partner(random_block, k, partners):
     """Periodic free field: 24 of the even modes vanish under D_oe, the other ones deflate the odd sites."""
     unit = np.broadcast_to(np.eye(3, dtype=complex), (4, 2, *SITE, 3)).copy()
-    dslash = StaggeredDslash(naive_links(unit, TINY, boundary="periodic"), kernels=reference)
+    dslash = StaggeredDslash(naive_links(unit, TINY, boundary="periodic"))
     B, identity = SquaredDslash(dslash), np.eye(SIZE, dtype=complex).reshape(*SITE, SIZE)
     lowest = np.linalg.eigh(B.apply(identity).reshape(SIZE, SIZE))[1][:, :k]
     vectors = np.ascontiguousarray(lowest).reshape(*SITE, k)

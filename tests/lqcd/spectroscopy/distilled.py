@@ -15,7 +15,7 @@ from stages.lqcd.distillation.elementals import elementals
 from stages.lqcd.distillation.insertions import Insertions
 from stages.lqcd.distillation.laph_dilution import LaphDilution
 from stages.lqcd.distillation.projection import sink_projections
-from stages.lqcd.kernels import reference
+from stages.lqcd.kernels.dispatch import kernels_of
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.spectroscopy.distilled_mesons import (
     QuarkLine,
@@ -33,7 +33,8 @@ BYTES = 1 << 30
 
 
 def eigenvectors(links: NDArray, lattice: Lattice, k: int) -> NDArray:
-    return LaplaceSolver(k, kernels=reference).solve(links, lattice).vectors
+    with kernels_of("reference"):
+        return LaplaceSolver(k).solve(links, lattice).vectors
 
 
 def table_of(vectors, links, lattice: Lattice, momenta, words=("",)) -> ElementalTable:

@@ -1,5 +1,4 @@
-"""Transfer of multigrid fields between sites and aggregates on the CPU: matrix products of one aggregate and
-chirality at a time."""
+"""Matrix products of one aggregate and chirality at a time, compiled by Numba."""
 
 from __future__ import annotations
 
@@ -10,31 +9,34 @@ import numpy as np
 from numba import prange, types
 from numpy.typing import NDArray
 
-from stages.lqcd.kernels.coarse_operands import check_transfer
+from stages.lqcd.kernels.aggregation import PackedVectors
 from stages.lqcd.kernels.cpu.compiled import array_type, compiled
 from stages.lqcd.kernels.cpu.matrix_product import matrix_product
-from stages.lqcd.kernels.reference.aggregation import MOST_VECTORS, PackedVectors, gram, pack
 
-__all__ = ["MOST_VECTORS", "PackedVectors", "add_prolonged", "gram", "pack", "restrict"]
+
+def most_vectors() -> None:
+    """Any number."""
+
+
+def pack(vectors: NDArray, sites: NDArray, fine_sites: int) -> PackedVectors:
+    return PackedVectors(vectors, sites, fine_sites)
+
+
+def gram(vectors: NDArray) -> NDArray[np.complex128]:
+    # of the real and the imaginary parts as columns: no conjugate copy of V
+    parts = vectors.view(vectors.real.dtype).astype(np.float64)
+    products = parts.swapaxes(-1, -2) @ parts
+    real, imaginary = products[..., ::2, :], products[..., 1::2, :]
+    return real[..., ::2] + imaginary[..., 1::2] + 1j * (real[..., 1::2] - imaginary[..., ::2])
 
 
 def restrict(packed: PackedVectors, x: NDArray, out: NDArray) -> NDArray:
-    """``out = P^H x``: x ``[site, 2 n, N]``, out ``[aggregate, 2 vectors, N]``. Returns `out`.
-
-    Raises InputError.
-    """
-    check_transfer(packed, x, out)
     kernel = _restriction(packed.components, packed.vector_count, x.shape[2], x.itemsize // 2)
     kernel(packed.vectors.ctypes.data, *packed.vectors.strides[:2], packed.sites, _reals(x), _reals(out))
     return out
 
 
 def add_prolonged(packed: PackedVectors, coarse: NDArray, out: NDArray) -> NDArray:
-    """``out += P coarse``, shapes as for `restrict`; other sites are left alone. Returns `out`.
-
-    Raises InputError.
-    """
-    check_transfer(packed, out, coarse)
     kernel = _prolongation(packed.components, packed.vector_count, out.shape[2], out.itemsize // 2)
     kernel(packed.vectors.ctypes.data, *packed.vectors.strides[:2], packed.sites, _reals(coarse), _reals(out))
     return out

@@ -1,9 +1,4 @@
-"""Linear algebra on blocks of right-hand sides: arrays ``[..., N]`` seen as tall-skinny matrices ``[L, N]``.
-
-Blocks are complex64 or complex128, C-contiguous; small results complex128 or float64. Sums over rows are
-taken in fixed blocks of rows and added in double in a fixed order: the bits do not depend on the number of
-threads.
-"""
+"""Sums over fixed blocks of rows, added in a fixed order: the bits do not depend on the number of threads."""
 
 from __future__ import annotations
 
@@ -19,7 +14,6 @@ from stages.lqcd.kernels.cpu.compiled import array_type, compiled
 from stages.lqcd.kernels.cpu.lane_dots import dots_by_block
 from stages.lqcd.kernels.cpu.matrix_product import matrix_product
 from stages.lqcd.kernels.cpu.rows import BLOCK_ROWS, block_count, real_rows
-from stages.lqcd.kernels.operands import check_array, check_blocks, check_coefficients
 
 GRAM_ROWS = 128
 """Rows whose products are summed in the field's own precision before they are added up in double."""
@@ -29,8 +23,6 @@ PRODUCT_ROWS = 48
 
 
 def gram(x: NDArray, y: NDArray) -> NDArray[np.complex128]:
-    """x^H y, complex128 ``[Nx, Ny]``."""
-    check_blocks(x=x, y=y)
     rows = real_rows(x)
     partial = np.empty((block_count(len(rows)), x.shape[-1], 2 * y.shape[-1]))
     zeros = np.zeros(2 * y.shape[-1], rows.dtype)
@@ -39,35 +31,23 @@ def gram(x: NDArray, y: NDArray) -> NDArray[np.complex128]:
 
 
 def dots(x: NDArray, y: NDArray) -> NDArray[np.complex128]:
-    """conj(x) . y of each right-hand side, complex128 ``[N]``."""
-    check_blocks(x=x)
-    check_array("y", y, x.shape, x.dtype)
     return dots_by_block(x, y, BLOCK_ROWS).sum(axis=0)
 
 
 def norms2(x: NDArray) -> NDArray[np.float64]:
-    """|x|^2 of each right-hand side, float64 ``[N]``."""
     return dots(x, x).real.copy()
 
 
 def update(y: NDArray, x: NDArray, a: NDArray) -> None:
-    """y += x a in place, with a complex ``[Nx, Ny]``."""
     rotate_add(y, x, a, y)
 
 
 def rotate(x: NDArray, a: NDArray, out: NDArray) -> NDArray:
-    """out = x a, with a complex ``[Nx, Nout]``; `out` may be `x` if the shapes agree. Returns `out`."""
-    check_blocks(x=x, out=out)
-    check_coefficients(a, x, out)
     _product(np.zeros((1, out.shape[-1]), x.dtype), 0, x, a, out)
     return out
 
 
 def rotate_add(q: NDArray, p: NDArray, a: NDArray, out: NDArray) -> NDArray:
-    """out = q + p a, with a complex ``[Np, Nq]``; `out` may be `q`, or `p` if shapes agree. Returns `out`."""
-    check_blocks(q=q, p=p)
-    check_array("out", out, q.shape, q.dtype)
-    check_coefficients(a, p, q)
     _product(q, q.shape[-1] * q.itemsize, p, a, out)
     return out
 

@@ -1,8 +1,4 @@
-"""An iteration of block CGrQ (`stages.lqcd.solvers.block_cgrq`): its sums, small algebra and pass over the
-blocks.
-
-Both passes go over the fields in runs of rows that stay in the first caches for all their products.
-"""
+"""Both passes go over the fields in runs of rows that stay in the first caches for all their products."""
 
 from __future__ import annotations
 
@@ -14,20 +10,19 @@ import numpy as np
 from numba import prange, types
 from numpy.typing import NDArray
 
-from stages.lqcd.kernels.block_coefficients import BlockCoefficients
+from stages.lqcd.kernels.block_cg import CONDITION, DRIFT, BlockCoefficients
+from stages.lqcd.kernels.cholesky import Matrix, cholesky
 from stages.lqcd.kernels.cpu.block_blas import GRAM_ROWS, PRODUCT_ROWS
 from stages.lqcd.kernels.cpu.compiled import array_type, compiled
 from stages.lqcd.kernels.cpu.matrix_product import matrix_product
 from stages.lqcd.kernels.cpu.rows import BLOCK_ROWS, block_count, real_rows
-from stages.lqcd.kernels.operands import check_step
-from stages.lqcd.kernels.reference.block_cg import repeatable, step_coefficients
 
-__all__ = ["block_step", "iteration_grams", "repeatable", "step_coefficients"]
+
+def repeatable(width: int, dtype: np.dtype) -> bool:
+    return True
 
 
 def iteration_grams(p: NDArray, ap: NDArray, q: NDArray, a: BlockCoefficients) -> None:
-    """P^H A P, (A P)^H A P and Q^H Q, all Hermitian, into a.grams."""
-    check_step(a, p=p, ap=ap, q=q)
     rows, n = real_rows(p), p.shape[-1]
     partial = a.workspace("partial sums", (block_count(len(rows)), 3, n, 2 * n), np.float64)
     zeros = np.zeros(2 * n, rows.dtype)
@@ -37,9 +32,33 @@ def iteration_grams(p: NDArray, ap: NDArray, q: NDArray, a: BlockCoefficients) -
     a.grams[...] = upper + upper.conj().swapaxes(-1, -2) + np.eye(n) * sums.real
 
 
+def step_coefficients(a: BlockCoefficients, rank: int, unit: float) -> None:
+    padding = np.diag(np.arange(len(a.c)) >= rank)  # makes columns of zeros stay what they are
+    pap, ap2, q2 = a.grams + np.array([1, 2, 1])[:, None, None] * padding
+    a.summary[0] = 0
+    if not abs(q2 - np.eye(len(q2))).max() < DRIFT:
+        return
+    _, root, condition = cholesky(pap)
+    if not condition * unit < CONDITION:
+        return
+    alpha = root @ (root.conj().T @ q2)
+    advance = alpha.conj().T @ ap2 @ alpha
+    S, T, condition = cholesky(advance - q2)
+    if not (np.isfinite(condition) and _amplification(advance, T) * unit < DRIFT):
+        return
+    a.x[...], a.q[...], a.ap[...] = alpha @ a.c, T, -alpha @ T
+    a.p[...] = 2 * S.conj().T - q2 @ S.conj().T  # M^-1 S^H, M being near one
+    a.c[...] = S @ a.c
+    a.summary[1:] = np.sqrt((a.c.real**2 + a.c.imag**2).sum(axis=0))
+    a.summary[0] = 1
+
+
+def _amplification(advance: Matrix, T: Matrix) -> float:
+    """How far Q^H Q is from one if the Gram matrices it was predicted from are off by one."""
+    return float(advance.diagonal().real.mean() * np.vdot(T, T).real)
+
+
 def block_step(x: NDArray, q: NDArray, p: NDArray, ap: NDArray, a: BlockCoefficients) -> None:
-    """X += P a.x, Q = Q a.q + A P a.ap, P = Q + P a.p in place; nothing at all unless it is ordinary."""
-    check_step(a, x=x, q=q, p=p, ap=ap)
     if a.summary[0]:
         matrices = (real_rows(np.ascontiguousarray(m, p.dtype)) for m in (a.x, a.q, a.ap, a.p))
         kernel = _step_kernel(p.shape[-1], x.shape[-1], p.itemsize // 2)

@@ -9,34 +9,22 @@ import numpy as np
 from numba import prange, types
 from numpy.typing import NDArray
 
-from stages.lqcd.kernels.cg_coefficients import CGCoefficients, quotient
+from stages.lqcd.kernels.cg_update import CGCoefficients, quotient
 from stages.lqcd.kernels.cpu.compiled import array_type, compiled
 from stages.lqcd.kernels.cpu.lane_dots import add_lane_dots
 from stages.lqcd.kernels.cpu.rows import BLOCK_ROWS, block_count, real_rows
-from stages.lqcd.kernels.operands import check_cg
 
 STEP_ROWS = 64
 """Rows of r that are still in the first cache when their norm is taken."""
 
 
 def cg_advance(x: NDArray, p: NDArray, r: NDArray, coefficients: CGCoefficients) -> None:
-    """x += alpha p, then p = r + beta p, in place; a column with r2 <= target2 keeps p.
-
-    Where alpha is zero x keeps its bits, and where beta is zero p becomes r, whatever p held.
-    """
-    check_cg(coefficients, x=x, p=p, r=r)
     c = coefficients
     numbers = (_by_lane(values, r) for values in (c.alpha, c.beta, c.r2 > c.target2))
     _advance_kernel(r.shape[-1], r.itemsize // 2)(real_rows(x), real_rows(p), real_rows(r), *numbers)
 
 
 def cg_residual(r: NDArray, ap: NDArray, coefficients: CGCoefficients) -> None:
-    """alpha = gamma / pap, r -= alpha ap in place, beta = |r|^2 / r2, then gamma = r2 = |r|^2.
-
-    alpha and beta are zero, and r keeps its bits whatever ap holds, where r2 <= target2 or pap is not
-    positive.
-    """
-    check_cg(coefficients, r=r, ap=ap)
     c, rows = coefficients, real_rows(r)
     moves = (c.r2 > c.target2) & (c.pap > 0)
     c.alpha[...] = quotient(c.gamma, c.pap, moves)

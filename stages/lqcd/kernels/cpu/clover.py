@@ -1,4 +1,4 @@
-"""Products with the site-local, Hermitian, chirality-diagonal matrices of the clover term, on the CPU."""
+"""A chirality of a site at a time in vector registers, with triangles of matrices."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from stages.lqcd.kernels.cpu.compiled import compiled
 from stages.lqcd.kernels.cpu.spinor_ir import CHIRAL, CLOVER_REALS, add_clover
 from stages.lqcd.kernels.cpu.vector_ir import REGISTER_BYTES, Emitter, literals
 from stages.lqcd.kernels.gamma import COMPONENTS
-from stages.lqcd.kernels.operands import check_clover, check_clover_blocks
 
 
 @dataclass(frozen=True)
@@ -32,8 +31,6 @@ class PackedClover:
 
 
 def pack(blocks: NDArray) -> PackedClover:
-    """Complex Hermitian ``[site, 2, 6, 6]`` in this backend's layout; InputError on a wrong shape."""
-    check_clover_blocks(blocks)
     reals = np.empty((len(blocks), 2, CLOVER_REALS), blocks.real.dtype)
     reals[..., :CHIRAL] = blocks.diagonal(axis1=-2, axis2=-1).real
     upper = blocks[(..., *np.triu_indices(CHIRAL, 1))]
@@ -42,8 +39,6 @@ def pack(blocks: NDArray) -> PackedClover:
 
 
 def multiply(packed: PackedClover, x: NDArray, out: NDArray) -> NDArray:
-    """``out = C x`` at every site; ``[site, 12, N]``, `out` may be `x`. Returns `out`. Raises InputError."""
-    check_clover(packed, x, out)
     addresses = (array.ctypes.data for array in (packed.reals, x, out))
     _kernel(x.shape[2], packed.dtype.itemsize // 2)(*addresses, len(x))
     return out

@@ -13,7 +13,6 @@ import numpy as np
 from numba import prange, types
 from numpy.typing import NDArray
 
-from stages.lqcd.kernels.coarse_operands import check_coarse_dslash, check_coarse_links
 from stages.lqcd.kernels.cpu.compiled import array_type, compiled
 from stages.lqcd.kernels.cpu.matrix_product import matrix_product
 
@@ -39,11 +38,6 @@ class PackedCoarseLinks:
 
 
 def pack(links: NDArray, neighbours: NDArray[np.int32]) -> PackedCoarseLinks:
-    """Complex matrices and int32 neighbours as in `PackedCoarseLinks`, any number of directions.
-
-    Raises InputError.
-    """
-    check_coarse_links(links, neighbours)
     return PackedCoarseLinks(links, neighbours, int(neighbours.max()) + 1)
 
 
@@ -56,12 +50,6 @@ def coarse_dslash(
     a: float = 0.0,
     b: float = 1.0,
 ) -> NDArray:
-    """``out[s] = a diagonal[s] + b sum_d links[s, d] x[neighbours[s, d]]``; returns `out`.
-
-    x ``[input site, n, N]``; out, diagonal ``[site, n, N]``; all of one dtype. `out` may be `diagonal`, never
-    `x`; otherwise what it held is not read. Raises InputError.
-    """
-    check_coarse_dslash(packed, x, out, diagonal)
     n, rhs = x.shape[1:]
     reals = [array.reshape(-1, n, rhs).view(x.real.dtype) for array in (x, out)]
     links = packed.links.reshape(len(packed.links), -1).view(x.real.dtype)

@@ -1,11 +1,4 @@
-"""Heat bath and over-relaxation of SU(3) links under the Wilson action, S = -beta/3 sum_plaquettes Re tr P.
-
-A link is updated in its three SU(2) subgroups in turn (Cabibbo and Marinari, Phys. Lett. 119B (1982) 387),
-by the heat bath of Kennedy and Pendleton (Phys. Lett. 156B (1985) 393) or by over-relaxation. Links of one
-direction on sites of one parity are in none of each other's staples: the eight such sets are taken in turn,
-the links of a set in parallel. Random numbers are a function of (key, sweep, site, direction, subgroup,
-attempt): the same for any number of threads.
-"""
+"""Sweeps compiled by Numba, the links of a direction and parity in parallel."""
 
 # mypy: allow-untyped-defs
 
@@ -23,7 +16,6 @@ from stages.lqcd.kernels.cpu import su3
 from stages.lqcd.kernels.cpu.compiled import array_type, compiled_parallel
 from stages.lqcd.kernels.cpu.philox import philox4x32
 from stages.lqcd.kernels.directions import NAIVE_DIRECTIONS, neighbour_table
-from stages.lqcd.kernels.operands import check_array, check_finite_links
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 
 DOMAIN = np.uint64(1 << 31)
@@ -34,25 +26,17 @@ ORIENTATION = np.uint64((1 << 32) - 1)
 
 
 def heat_bath(links: NDArray, lattice: Lattice, beta: float, key: tuple[int, int], sweep: int) -> None:
-    """One heat-bath sweep over all links, complex128 ``[mu, parity, site, 3, 3]`` in SU(3), in place.
-
-    beta >= 0 (new links are random at 0); key: two 32-bit words of the generator; sweep: a number below
-    2^32, a new one for each sweep of a chain. Raises InputError for links that are not finite.
-    """
     operands = _operands(links, lattice)
-    check_finite_links(links, lattice)
     _compiled_sweep()(*operands, False, beta / 3, *(np.uint64(word) for word in (*key, sweep)))
 
 
 def over_relax(links: NDArray, lattice: Lattice) -> None:
-    """One over-relaxation sweep over all links, in place: reflections that leave the action as it is."""
     unused = np.uint64(0)
     _compiled_sweep()(*_operands(links, lattice), True, 0.0, unused, unused, unused)
 
 
 def _operands(links: NDArray, lattice: Lattice) -> tuple[NDArray, NDArray, NDArray]:
     """The links as ``[2 mu + parity, site, 9]`` and the tables of the lattice."""
-    check_array("links", links, (4, 2, lattice.half_volume, 3, 3), np.dtype(complex))
     return links.reshape(8, lattice.half_volume, 9), *_tables(lattice)
 
 

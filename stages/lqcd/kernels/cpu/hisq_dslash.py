@@ -1,4 +1,4 @@
-"""The staggered dslash on the CPU: one site and a run of right-hand sides at a time in vector registers.
+"""One site and a run of right-hand sides at a time in vector registers.
 
 A lane tile of a site keeps 3 colours x (Re, Im) sums in registers over all directions, fully unrolled;
 right-hand sides beyond a tile are a loop over equal tiles and one narrower rest, so that compilation stays
@@ -19,15 +19,12 @@ from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from stages.lqcd.kernels.cpu.compiled import compiled
+from stages.lqcd.kernels.cpu.half_field import through_single
 from stages.lqcd.kernels.cpu.rows import block_count
 from stages.lqcd.kernels.cpu.vector_ir import REGISTER_BYTES, REGISTERS, ComplexSums, Emitter, literals
 from stages.lqcd.kernels.directions import neighbour_table
 from stages.lqcd.kernels.half_field import HalfField
-from stages.lqcd.kernels.operands import check_dslash, check_links
-from stages.lqcd.kernels.reference.hisq_dslash import from_half, through_single, to_half
 from stages.lqcd.lattice.geometry import Lattice
-
-__all__ = ["PackedLinks", "from_half", "hisq_dslash", "pack", "to_half"]
 
 TILE_REGISTERS = 2 if REGISTERS == 32 else 1
 """Registers per row of a tile: with 6 sums and 3 inputs each, what the register file holds."""
@@ -53,8 +50,6 @@ class PackedLinks:
 
 
 def pack(links: NDArray, lattice: Lattice, parity: int) -> PackedLinks:
-    """Complex links ``[site, 16, 8 or 6, 3, 3]`` in this backend's layout; InputError on a wrong shape."""
-    check_links(links, lattice, parity)
     directions = links.shape[1]
     neighbours = neighbour_table(lattice, parity, directions)
     return PackedLinks(lattice, parity, directions, links.dtype, np.ascontiguousarray(links), neighbours)
@@ -70,18 +65,8 @@ def hisq_dslash(
     b: float = 1.0,
     dots: NDArray | None = None,
 ) -> Any:
-    """``out = a diagonal + b sum_d links[s, d] x[neighbour(s, d)]``; returns `out`.
-
-    x ``[site, 3, N]`` lives on the opposite parity, out and diagonal on ``packed.parity``; all of one dtype.
-    `out` may be `diagonal`, never `x`; otherwise what it held is not read. If given, dots, float64 ``[N]``,
-    receives Re conj(diagonal) . out of each right-hand side, added in double over
-    fixed blocks of sites in a fixed order. Raises InputError.
-
-    With complex64 links x may be a HalfField; out is one then, without a diagonal, or complex64 as it is.
-    """
     if isinstance(x, HalfField):
-        return through_single(hisq_dslash, packed, x, out, diagonal, a, b, dots)
-    check_dslash(packed, x, out, diagonal, dots)
+        return through_single(hisq_dslash, packed, x, out, diagonal=diagonal, a=a, b=b, dots=dots)
     kernel = _kernel(x.shape[2], packed.dtype.itemsize // 2, packed.directions, dots is not None)
     if diagonal is None:
         a, stride, added = 0.0, 0, np.zeros(x.shape[1:], x.dtype)

@@ -1,8 +1,8 @@
-"""Sums and updates over a basis of fields, each right-hand side with coefficients of its own.
+"""A piece of y stays in the first cache while the fields of the basis pass by.
 
-Bound by memory: a piece of y stays in the first cache while the fields of the basis pass by. Few right-hand
-sides are widened to whole registers: f consecutive rows of N count as one of f N. Sums are taken in fixed
-blocks of rows and added in double in a fixed order: the bits do not depend on the number of threads.
+Few right-hand sides are widened to whole registers: f consecutive rows of N count as one of f N. Sums are
+taken in fixed blocks of rows and added in double in a fixed order: the bits do not depend on the number of
+threads.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from stages.lqcd.kernels.cpu.compiled import array_type, compiled
 from stages.lqcd.kernels.cpu.lane_dots import add_lane_dots
 from stages.lqcd.kernels.cpu.rows import BLOCK_ROWS, block_count
 from stages.lqcd.kernels.cpu.vector_ir import REGISTER_BYTES, REGISTERS, Emitter, literals, split_lanes
-from stages.lqcd.kernels.operands import check_lanes
 
 STEP_BYTES = 16384
 """Of y that stay in the first cache while the basis passes by."""
@@ -35,8 +34,6 @@ WIDENED = 16
 
 
 def lane_dots(xs: NDArray, y: NDArray) -> NDArray[np.complex128]:
-    """conj(xs[k]) . y of each right-hand side, complex128 ``[K, N]``; sums in double."""
-    check_lanes(xs, y)
     count, rhs, fold = len(xs), y.shape[-1], _fold(y)
     basis, rows = _reals(xs, count, fold), _reals(y, 1, fold)
     partial = np.empty((block_count(basis.shape[1]), count, fold * rhs), np.complex128)
@@ -45,11 +42,6 @@ def lane_dots(xs: NDArray, y: NDArray) -> NDArray[np.complex128]:
 
 
 def lane_update(y: NDArray, xs: NDArray, a: NDArray, scale: NDArray | None = None) -> None:
-    """y = scale y + sum_k a[k] xs[k] in place, with complex a ``[K, N]`` and scale ``[N]``, one by default.
-
-    Coefficients are rounded to the precision of the fields.
-    """
-    check_lanes(xs, y, a, scale)
     fold, dtype = _fold(y), y.real.dtype
     rows, factors = _reals(y, 1, fold)[0], _factors(a, fold, dtype)
     first = factors if scale is None else _factors(scale[None], fold, dtype)
@@ -58,13 +50,6 @@ def lane_update(y: NDArray, xs: NDArray, a: NDArray, scale: NDArray | None = Non
 
 
 def lane_polynomial(y: NDArray, v: NDArray, c: NDArray) -> None:
-    """y += sum_k c[k] v[k] and v[0] -= sum_k c[k] v[k + 1] in place: K + 1 fields v, complex c ``[K, N]``.
-
-    With powers v[k] = A^k v[0] that is a step of a polynomial method: v[0] stays the residual of y. Every
-    field is read once. Coefficients are rounded to the precision of the fields.
-    """
-    check_lanes(v, y)
-    check_lanes(v[:-1], y, c)
     fold, dtype = _fold(y), y.real.dtype
     rows = _reals(y, 1, fold)[0]
     kernel = _polynomial_kernel(rows.shape[1] // 2, rows.itemsize)

@@ -1,7 +1,7 @@
-"""Gram matrices of a few fields and least squares among them, each right-hand side by itself.
+"""A piece of all fields stays in the first cache while their products are summed.
 
-A piece of all fields stays in the first cache while their products are summed. Sums are taken in fixed blocks
-of rows and added in double in a fixed order: the bits do not depend on the number of threads.
+Sums are taken in fixed blocks of rows and added in double in a fixed order: the bits do not depend on the
+number of threads.
 """
 
 from __future__ import annotations
@@ -16,16 +16,13 @@ from numpy.typing import NDArray
 from stages.lqcd.kernels.cpu.compiled import array_type, compiled
 from stages.lqcd.kernels.cpu.lane_dots import add_lane_dots
 from stages.lqcd.kernels.cpu.rows import BLOCK_ROWS, block_count
-from stages.lqcd.kernels.operands import check_few_fields, check_gram
-from stages.lqcd.kernels.reference.lane_gram import MOST_FIELDS, NOISE
+from stages.lqcd.kernels.lane_gram import MOST_FIELDS, NOISE
 
 STEP_BYTES = 4096
 """Of each field that stay in the first cache."""
 
 
 def lane_gram(xs: NDArray) -> NDArray[np.complex128]:
-    """G[j, k] = conj(xs[j]) . xs[k] of each right-hand side, complex128 ``[K, K, N]``; sums in double."""
-    check_few_fields(xs, MOST_FIELDS)
     count, rhs = len(xs), xs.shape[-1]
     basis = xs.reshape(count, -1, rhs).view(xs.real.dtype)
     pairs = count * (count + 1) // 2
@@ -39,12 +36,6 @@ def lane_gram(xs: NDArray) -> NDArray[np.complex128]:
 
 
 def lane_least_squares(gram: NDArray[np.complex128]) -> NDArray[np.complex128]:
-    """c ``[K - 1, N]``, complex128, with the shortest xs[0] - sum_k c[k] xs[k + 1], from their `lane_gram`.
-
-    By Cholesky's factors of the fields scaled to norm one; c is zero for fields that vanish or depend on
-    those before them (`NOISE` of the reference).
-    """
-    check_gram(gram)
     c = np.empty((len(gram) - 1, gram.shape[2]), np.complex128)
     _least_squares_kernel()(gram, c)
     return c

@@ -1,4 +1,4 @@
-"""Products of three links in a row."""
+"""Compiled by Numba, one site after another in a thread."""
 
 from __future__ import annotations
 
@@ -11,13 +11,10 @@ from numpy.typing import NDArray
 
 from stages.lqcd.kernels.cpu import su3
 from stages.lqcd.kernels.cpu.compiled import array_type, compiled
-from stages.lqcd.kernels.operands import check_gauge
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 
 
 def long_links(links: NDArray, lattice: Lattice, coefficient: float, out: NDArray) -> None:
-    """out_mu(x) = c U_mu(x) U_mu(x + mu) U_mu(x + 2 mu), ``[mu, parity, site, 3, 3]``; out is not links."""
-    check_gauge(links, lattice, out)
     matrices, products = (field.reshape(4, 2, -1, 9) for field in (links, out))
     for mu in range(4):
         for parity in (EVEN, ODD):

@@ -1,4 +1,4 @@
-"""Contractions per time slice: the one-link taste-singlet vector current and plain dot products."""
+"""One slice after another in a thread, every colour of every link in one pass."""
 
 from __future__ import annotations
 
@@ -12,20 +12,12 @@ from numpy.typing import NDArray
 from stages.lqcd.kernels.cpu.compiled import array_type, compiled
 from stages.lqcd.kernels.cpu.lane_dots import dots_by_block
 from stages.lqcd.kernels.cpu.rows import real_rows
-from stages.lqcd.kernels.operands import check_array, check_blocks, check_current
 from stages.lqcd.lattice.geometry import Lattice
 
 
 def one_link_current(
     links: NDArray, noise: NDArray, solution: NDArray, lattice: Lattice, parity: int
 ) -> NDArray[np.float64]:
-    """J_mu(t) = -Im sum_{x in t, x of parity} noise(x)^dag U_mu(x) solution(x + mu), float64 ``[N, mu, t]``.
-
-    links: phased, of `parity`, ``[mu, site, 3, 3]``, used in the noise's precision; noise ``[site, 3, N]``
-    on `parity`; solution ``[site, 3, N]`` on the opposite parity. Sign and normalisation are MILC's.
-    """
-    links = np.ascontiguousarray(links, noise.dtype)
-    check_current(links, noise, solution, lattice)
     neighbours = np.stack([lattice.neighbour(parity, mu, 1) for mu in range(4)])
     current = np.empty((lattice.time_extent, 4, noise.shape[2]))
     _kernel(noise.shape[2], noise.itemsize // 2)(
@@ -35,10 +27,6 @@ def one_link_current(
 
 
 def slice_dots(x: NDArray, y: NDArray, lattice: Lattice) -> NDArray[np.complex128]:
-    """conj(x) . y of each right-hand side and time slice, complex128 ``[N, t]``; x, y ``[site, 3, N]``."""
-    check_blocks(x=x)
-    check_array("x", x, (lattice.half_volume, 3, x.shape[-1]), x.dtype)
-    check_array("y", y, x.shape, x.dtype)
     return np.ascontiguousarray(dots_by_block(x, y, 3 * lattice.sites_per_slice).T)
 
 

@@ -1,4 +1,4 @@
-"""Philox4x32-10 inside compiled kernels, one counter a call; see `stages.lqcd.kernels.reference.philox`."""
+"""Philox4x32-10 inside compiled kernels, one counter a call; see `stages.lqcd.kernels.philox`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Projections of 3x3 matrices to SU(3) and to U(3)."""
+"""Compiled by Numba, one matrix after another in a thread."""
 
 # mypy: allow-untyped-defs
 
@@ -14,27 +14,16 @@ from numpy.typing import NDArray
 
 from stages.lqcd.kernels.cpu import su3
 from stages.lqcd.kernels.cpu.compiled import array_type, compiled
-from stages.lqcd.kernels.operands import check_matrices
-from stages.lqcd.kernels.unitarity import LARGEST_UNITARITY_ERROR, SMALLEST_DETERMINANT
+from stages.lqcd.kernels.projection import LARGEST_UNITARITY_ERROR, SMALLEST_DETERMINANT
 
 
 def special_unitary(links: NDArray, out: NDArray) -> float:
-    """Gram-Schmidt on the rows, the third is (row 1 x row 2)^*; returns the largest change of an element.
-
-    links, out ``[matrix, 3, 3]`` complex128; out may be links. NaN where a row vanishes.
-    """
-    check_matrices(links, out)
     changes = np.empty(len(links))
     _special_unitary()(links.reshape(-1, 9), out.reshape(-1, 9), changes)
     return math.sqrt(changes.max())
 
 
 def unitary(matrices: NDArray, out: NDArray) -> NDArray[np.bool_]:
-    """Polar factors V (V^dag V)^(-1/2); returns where that fails, bool ``[matrix]``, and out = V there.
-
-    matrices, out ``[matrix, 3, 3]`` complex128; out may be matrices.
-    """
-    check_matrices(matrices, out)
     singular = np.empty(len(matrices), bool)
     _unitary()(matrices.reshape(-1, 9), out.reshape(-1, 9), singular)
     return singular

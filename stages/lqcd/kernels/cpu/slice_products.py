@@ -1,11 +1,8 @@
-"""Products of vectors and solutions on each time slice: sink projections and Gram matrices.
+"""BLAS products over slabs of rows that stay in the cache.
 
-Vectors ``[time, parity, site, colour, column]``, solutions ``[parity, site, 12, column]`` (component 3 spin +
-colour), complex64 or complex128, both of one dtype. Results are complex128.
-
-Everything is a BLAS product over slabs of rows that stay in the cache. One operand is conjugated on its way
-into a slab; where it is that of solutions, spins become columns there, so that a slab of vectors is read once
-for four of them: conj(result) = vectors^T conj(solutions).
+One operand is conjugated on its way into a slab; where it is that of solutions, spins become columns there,
+so that a slab of vectors is read once for four of them: conj(result) = vectors^T conj(solutions). In
+complex64 sums of 768 terms are in single, of these in double.
 """
 
 from __future__ import annotations
@@ -16,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.lqcd.kernels.gamma import COLOURS, SPINS
-from stages.lqcd.kernels.slice_operands import check_sink_projection, check_slice_gram
 
 SLAB_SITES = 256
 """Sites whose products, three colours each, are summed in the field's own precision before they are added up
@@ -25,13 +21,6 @@ in double.
 
 
 def sink_projection(vectors: NDArray, solutions: NDArray, out: NDArray, first: int = 0) -> NDArray:
-    """out[t, spin, i, j] = sum_{x, colour} conj(vectors[t, x, colour, i]) solutions[x, 3 spin + colour, j].
-
-    vectors: of the slices first, first + 1, ... of the solutions, ``[time, 2, site, 3, k]``; solutions
-    ``[2, site, 12, N]``; out complex128 ``[time, 4, k, N]``. complex64: sums of 768 terms in single, of these
-    in double. Returns `out`; raises InputError.
-    """
-    check_sink_projection(vectors, solutions, out, first)
     times, _, sites, _, k = vectors.shape
     n = solutions.shape[-1]
     spinors = solutions.reshape(2, -1, sites, SPINS, COLOURS, n)
@@ -48,12 +37,6 @@ def sink_projection(vectors: NDArray, solutions: NDArray, out: NDArray, first: i
 
 
 def slice_gram(left: NDArray, right: NDArray, out: NDArray) -> NDArray:
-    """out[t, i, j] = sum_{x, colour} conj(left[t, x, colour, i]) right[t, x, colour, j].
-
-    left, right ``[time, 2, site, 3, column]``; out complex128 ``[time, left column, right column]``.
-    complex64: sums of 768 terms in single, of these in double. Returns `out`; raises InputError.
-    """
-    check_slice_gram(left, right, out)
     out[...] = 0
     for t in range(len(left)):
         for parity, part in _slabs(left.shape[2]):
@@ -63,9 +46,6 @@ def slice_gram(left: NDArray, right: NDArray, out: NDArray) -> NDArray:
 
 
 def workspace_bytes(vectors: tuple[int, ...], columns: int, dtype: np.dtype) -> int:
-    """Most bytes that either product of vectors of this shape with so many columns (spins and right-hand
-    sides) allocates beside its operands.
-    """
     *_, sites, colours, k = vectors
     slab = min(sites, SLAB_SITES) * colours * max(k, columns) * dtype.itemsize
     return slab + k * columns * (2 * np.dtype(np.complex128).itemsize + dtype.itemsize)

@@ -1,4 +1,4 @@
-"""Covariant shifts within time slices."""
+"""Compiled by Numba, one site after another in a thread."""
 
 from __future__ import annotations
 
@@ -10,20 +10,12 @@ from numba import prange, types
 from numpy.typing import NDArray
 
 from stages.lqcd.kernels.cpu.compiled import array_type, compiled
-from stages.lqcd.kernels.slice_operands import check_slice_shift
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 
 
 def slice_shift(
     links: NDArray, field: NDArray, out: NDArray, lattice: Lattice, mu: int, step: int, first: int = 0
 ) -> NDArray:
-    """out(x) = U_mu(x) field(x + mu) for step 1, U_mu(x - mu)^dag field(x - mu) for step -1; mu spatial.
-
-    links ``[mu, parity, site, 3, 3]``; field, out ``[time, parity, site, 3, column]``, the slices first,
-    first + 1, ... of the lattice; all of one dtype, complex64 or complex128. Returns `out`, another array
-    than `field`; raises InputError.
-    """
-    check_slice_shift(links, field, out, lattice, mu, step, first)
     sites, real = lattice.sites_per_slice, links.real.dtype
     # on slice t the sites of parity p lie as those of parity (p + t) % 2 do on slice 0
     tables = np.stack([lattice.neighbour(parity, mu, step)[:sites] for parity in (EVEN, ODD)])

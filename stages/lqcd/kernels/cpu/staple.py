@@ -1,4 +1,4 @@
-"""Staples: the building block of fat links and of the gauge action."""
+"""Compiled by Numba, both staples of a site in one pass."""
 
 from __future__ import annotations
 
@@ -11,19 +11,12 @@ from numpy.typing import NDArray
 
 from stages.lqcd.kernels.cpu.compiled import array_type, compiled
 from stages.lqcd.kernels.directions import staple_tables
-from stages.lqcd.kernels.operands import check_staple
 from stages.lqcd.lattice.geometry import Lattice
 
 
 def add_staple(
     out: NDArray, field: NDArray, links_nu: NDArray, lattice: Lattice, mu: int, nu: int, coefficient: float
 ) -> None:
-    """out(x) += c [ U_nu(x) F(x+nu) U_nu(x+mu)^dag + U_nu(x-nu)^dag F(x-nu) U_nu(x-nu+mu) ] in place.
-
-    out, links_nu and field F (anything that goes from x to x+mu as a link does): ``[parity, site, 3, 3]``.
-    `out` must be another array than `field` and `links_nu`. Raises InputError for mu = nu or wrong shapes.
-    """
-    check_staple(out, field, links_nu, lattice, mu, nu)
     for parity in (0, 1):
         here, there = links_nu[parity], links_nu[1 - parity]
         tables = staple_tables(lattice, parity, mu, nu)
@@ -31,7 +24,6 @@ def add_staple(
 
 
 def weighted_sum(a: float, x: NDArray, b: float, y: NDArray) -> NDArray:
-    """a x + b y of two fields of one shape and dtype, in one pass."""
     out = np.empty_like(x)
     reals = (field.reshape(-1).view(x.real.dtype) for field in (out, x, y))
     _weighted_sum(x.real.dtype)(*reals, a, b)

@@ -1,4 +1,4 @@
-"""The Wilson dslash on the CPU: one site and one register's width of right-hand sides at a time.
+"""One site and one register's width of right-hand sides at a time.
 
 A lane tile of a site keeps its twelve sums in registers over all directions, fully unrolled; products with
 clover matrices follow while they are there.
@@ -19,16 +19,13 @@ from numpy.typing import NDArray
 
 from stages.lqcd.kernels.cpu.clover import PackedClover
 from stages.lqcd.kernels.cpu.compiled import compiled
+from stages.lqcd.kernels.cpu.half_field import through_single
 from stages.lqcd.kernels.cpu.spinor_ir import CHIRAL, CLOVER_REALS, HopSums, add_clover
 from stages.lqcd.kernels.cpu.vector_ir import CACHE_LINE, REGISTER_BYTES, Emitter, literals
 from stages.lqcd.kernels.directions import NAIVE_DIRECTIONS, neighbour_table
 from stages.lqcd.kernels.gamma import COMPONENTS
 from stages.lqcd.kernels.half_field import HalfField
-from stages.lqcd.kernels.operands import check_wilson_dslash, check_wilson_links
-from stages.lqcd.kernels.reference.wilson_dslash import from_half, through_single, to_half
 from stages.lqcd.lattice.geometry import Lattice
-
-__all__ = ["PackedLinks", "from_half", "pack", "to_half", "wilson_dslash", "wilson_hop"]
 
 NO_CLOVER, ON_HOP, ON_DIAGONAL = range(3)
 """What the clover matrix multiplies."""
@@ -53,12 +50,6 @@ class PackedLinks:
 
 
 def pack(links: NDArray, lattice: Lattice, parity: int) -> PackedLinks:
-    """Complex links ``[site, 8, 3, 3]`` (`stages.lqcd.dirac.doubled_links`) as this package's kernel takes
-    them.
-
-    Raises InputError on a wrong shape.
-    """
-    check_wilson_links(links, lattice, parity)
     table = neighbour_table(lattice, parity, NAIVE_DIRECTIONS)
     neighbours = np.concatenate([table, table[-1:]])
     return PackedLinks(lattice, parity, links.dtype, np.ascontiguousarray(links), neighbours)
@@ -76,20 +67,9 @@ def wilson_dslash(
     hop_clover: PackedClover | None = None,
     diagonal_clover: PackedClover | None = None,
 ) -> Any:
-    """``out = a C' diagonal + b C D x``; returns `out`.
-
-        D x(s) = sum_mu [ (1 - sign gamma_mu) U_mu(s) x(s+mu) + (1 + sign gamma_mu) U_mu(s-mu)^dag x(s-mu) ]
-
-    sign: 1, or -1 for the adjoint. C: `hop_clover`, C': `diagonal_clover`, or one; at most one of them is
-    given. x ``[site, 12, N]`` lives on the opposite parity, out and diagonal on ``packed.parity``; all of one
-    dtype. `out` may be `diagonal`, never `x`; otherwise what it held is not read. Raises InputError.
-
-    With complex64 links x may be a HalfField; out is one then, without a diagonal, or complex64 as it is.
-    """
     if isinstance(x, HalfField):
         terms = {"sign": sign, "hop_clover": hop_clover, "diagonal_clover": diagonal_clover}
         return through_single(wilson_dslash, packed, x, out, diagonal=diagonal, a=a, b=b, **terms)
-    check_wilson_dslash(packed, x, out, diagonal, sign, hop_clover, diagonal_clover)
     clover = hop_clover or diagonal_clover
     place = NO_CLOVER if clover is None else ON_DIAGONAL if hop_clover is None else ON_HOP
     matrices = packed.links if clover is None else clover.reals
@@ -97,8 +77,6 @@ def wilson_dslash(
 
 
 def wilson_hop(packed: PackedLinks, direction: int, x: NDArray, out: NDArray, *, sign: int = 1) -> NDArray:
-    """The term of D x that comes from one direction d = 2 mu + hop; arguments as for `wilson_dslash`."""
-    check_wilson_dslash(packed, x, out, None, sign, None, None)
     hops = (direction, direction + 1)
     return _apply(packed, x, out, hops, NO_CLOVER, packed.links, None, (sign, 0.0, 1.0))
 

@@ -1,7 +1,4 @@
-"""Transfer of multigrid fields between sites and aggregates, in single precision on tensor cores.
-
-Double precision, in which no cycle runs, is left to cuBLAS.
-"""
+"""Transfers in single precision on tensor cores; double precision, in which no cycle runs, is refused."""
 
 from __future__ import annotations
 
@@ -12,17 +9,16 @@ from math import prod
 import cupy
 import numpy as np
 
-from stages.lqcd.kernels.coarse_operands import check_transfer
+from stages.lqcd.kernels import aggregation as contract
 from stages.lqcd.kernels.cuda.compile import run
 from stages.lqcd.kernels.cuda.launch import aggregation as shapes
 from stages.lqcd.kernels.cuda.launch.aggregation import MOST_VECTORS
 from stages.lqcd.kernels.cuda.launch.coarse import ROWS, TERMS
-from stages.lqcd.kernels.operands import check_blocks
-from stages.lqcd.kernels.reference import aggregation as reference
+from stages.lqcd.lattice.errors import InputError
 
 
 @dataclass(frozen=True, eq=False)
-class PackedVectors(reference.PackedVectors):
+class PackedVectors(contract.PackedVectors):
     """Vectors ``[aggregate, chirality, m, vectors]``, and the same in the order of each kernel, once used."""
 
     @cached_property
@@ -49,23 +45,19 @@ class PackedVectors(reference.PackedVectors):
 
 
 def pack(vectors: cupy.ndarray, sites: cupy.ndarray, fine_sites: int) -> PackedVectors:
-    """Vectors and int32 sites as in `PackedVectors` in this backend's layout; each site at most once.
+    _check_single(vectors)
+    return PackedVectors(vectors, cupy.asarray(sites), fine_sites)
 
-    `vectors` may be a part of the third axis of a C-contiguous array. Raises InputError.
-    """
-    packed = reference.pack(vectors, sites, fine_sites)
-    return PackedVectors(packed.vectors, packed.sites, fine_sites)
+
+def most_vectors() -> int:
+    return MOST_VECTORS
 
 
 def gram(vectors: cupy.ndarray) -> cupy.ndarray:
-    """V^H V of C-contiguous matrices V ``[..., m, k]``: complex128 ``[..., k, k]``, summed in double.
-
-    Products too are in double, which those of `batched_basis.project` need not be. Raises InputError.
-    """
-    check_blocks(vectors=vectors)
     *matrices, rows, k = vectors.shape
-    if vectors.dtype != np.complex64 or k > MOST_VECTORS:
-        return reference.gram(vectors)
+    _check_single(vectors)
+    if k > MOST_VECTORS:
+        raise InputError(f"a GPU takes at most {MOST_VECTORS} vectors of an aggregate, got {k}")
     result = cupy.empty((*matrices, k, k), np.complex128)
     if result.size:
         run(shapes.gram(k, prod(matrices)), vectors, result, np.int32(rows))
@@ -73,13 +65,6 @@ def gram(vectors: cupy.ndarray) -> cupy.ndarray:
 
 
 def restrict(packed: PackedVectors, x: cupy.ndarray, out: cupy.ndarray) -> cupy.ndarray:
-    """``out = P^H x``: x ``[site, 2 n, N]``, out ``[aggregate, 2 vectors, N]``. Returns `out`.
-
-    Raises InputError.
-    """
-    if packed.dtype != np.complex64:
-        return reference.restrict(packed, x, out)
-    check_transfer(packed, x, out)
     count, sites = packed.sites.shape
     kernel = shapes.restrict(packed.components, packed.vector_count, x.shape[2], count)
     run(kernel, packed.term_tiles, packed.sites, x, out, np.int32(sites))
@@ -87,14 +72,12 @@ def restrict(packed: PackedVectors, x: cupy.ndarray, out: cupy.ndarray) -> cupy.
 
 
 def add_prolonged(packed: PackedVectors, coarse: cupy.ndarray, out: cupy.ndarray) -> cupy.ndarray:
-    """``out += P coarse``, shapes as for `restrict`; other sites are left alone. Returns `out`.
-
-    Raises InputError.
-    """
-    if packed.dtype != np.complex64:
-        return reference.add_prolonged(packed, coarse, out)
-    check_transfer(packed, out, coarse)
     count, sites = packed.sites.shape
     kernel = shapes.add_prolonged(packed.components, packed.vector_count, out.shape[2], count, sites)
     run(kernel, packed.row_tiles, packed.sites, coarse, out, np.int32(sites))
     return out
+
+
+def _check_single(vectors: cupy.ndarray) -> None:
+    if vectors.dtype != np.complex64:
+        raise InputError(f"multigrid on a GPU has complex64 vectors, got {vectors.dtype}: convert them")

@@ -1,11 +1,6 @@
-"""A basis of many vectors, ``[*, k]`` seen as a tall matrix ``[R, k]``: projections, combinations, rotations.
+"""cuBLAS on matrices where they lie.
 
-A basis is complex64 or complex128, C-contiguous or leading columns ``V[..., :k]`` of a wider array, so that a
-growing basis lives in one allocation. Blocks of right-hand sides ``[*, N]`` are the same kind of array. Small
-matrices are complex128, on the device or the host. Vectors may be complex64 beside a block in complex128.
-
-Everything is cuBLAS on matrices where they lie. cuBLAS sees row-major ``[R, k]`` as column-major ``[k, R]``:
-V^H x is computed as its transpose x^T conj(V).
+It sees row-major ``[R, k]`` as column-major ``[k, R]``: V^H x is computed as its transpose x^T conj(V).
 """
 
 from __future__ import annotations
@@ -17,7 +12,7 @@ import cupy
 import numpy as np
 
 from stages.lqcd.kernels.cuda.block_blas import sum_partials
-from stages.lqcd.kernels.operands import check_coefficients, check_projection, check_rotation
+from stages.lqcd.kernels.operands import rows_of
 
 SLAB_BYTES = 32 << 20
 """Of a slab that is computed apart from its place: it stays in the second-level cache."""
@@ -33,8 +28,7 @@ SINGLE_ROWS = 1024
 
 
 def project(V: cupy.ndarray, x: cupy.ndarray) -> cupy.ndarray:
-    """V^H x, complex128 ``[k, N]``; summed in double."""
-    rows, block = check_projection(V, x)
+    rows, block = rows_of(V), rows_of(x)
     if rows.dtype == block.dtype:
         return _project(rows, block)
     result = cupy.zeros((V.shape[-1], x.shape[-1]), np.complex128)
@@ -44,9 +38,7 @@ def project(V: cupy.ndarray, x: cupy.ndarray) -> cupy.ndarray:
 
 
 def add_combination(out: cupy.ndarray, V: cupy.ndarray, C: Any) -> None:
-    """out += V C in place, with C ``[k, N]``; `out` shares no column with V."""
-    rows, block = check_projection(V, out)
-    check_coefficients(C, V, out)
+    rows, block = rows_of(V), rows_of(out)
     coefficients = cupy.asarray(C).astype(block.dtype, order="C")
     if rows.dtype == block.dtype:
         _multiply(rows, coefficients, block, 1)
@@ -56,8 +48,7 @@ def add_combination(out: cupy.ndarray, V: cupy.ndarray, C: Any) -> None:
 
 
 def rotate_in_place(V: cupy.ndarray, Q: Any) -> None:
-    """V[..., :k'] = V Q with Q ``[k, k']``, k' <= k; the other columns of V keep no meaning."""
-    rows = check_rotation(V, Q)
+    rows = rows_of(V)
     coefficients, columns = cupy.asarray(Q).astype(V.dtype, order="C"), Q.shape[1]
     for slab in _slabs(rows):
         product = cupy.empty((len(rows[slab]), columns), V.dtype)

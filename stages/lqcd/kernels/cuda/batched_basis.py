@@ -1,11 +1,4 @@
-"""Bases of many independent systems of equal size, ``[S, n, k]``: as `basis`, for each of S by itself.
-
-A basis is complex64 or complex128, C-contiguous or leading columns ``V[..., :k]`` of a wider array; blocks
-``[S, n, N]`` are of the same dtype. Small matrices are complex128, on the device or the host.
-
-Everything is strided-batched cuBLAS on matrices where they lie; row-major ``[n, k]`` is its column-major
-``[k, n]``.
-"""
+"""Strided-batched cuBLAS on matrices where they lie; row-major ``[n, k]`` is its column-major ``[k, n]``."""
 
 from __future__ import annotations
 
@@ -16,15 +9,9 @@ import cupy
 import numpy as np
 
 from stages.lqcd.kernels.cuda.basis import PARTIAL_BYTES, SINGLE_ROWS, SLAB_BYTES, project_runs
-from stages.lqcd.kernels.operands import check_batch, check_batch_matrices
 
 
 def project(V: cupy.ndarray, x: cupy.ndarray) -> cupy.ndarray:
-    """V_s^H x_s, complex128 ``[S, k, N]``; summed in double.
-
-    The rows of a system are cut into equal runs, whose sums are added up in double.
-    """
-    check_batch(V, x)
     systems, rows, k = V.shape
     height = _run(rows, SINGLE_ROWS if V.dtype == np.complex64 else rows)
     result = cupy.empty((systems, k, x.shape[2]), np.complex128)
@@ -39,17 +26,11 @@ def project(V: cupy.ndarray, x: cupy.ndarray) -> cupy.ndarray:
 
 
 def add_combination(out: cupy.ndarray, V: cupy.ndarray, C: Any) -> None:
-    """out_s += V_s C_s in place, with C ``[S, k, N]``; `out` shares no column with V."""
-    check_batch(V, out)
-    check_batch_matrices(C, V, out.shape[2])
     _multiply(V, cupy.asarray(C).astype(V.dtype, order="C"), out, 1)
 
 
 def rotate_in_place(V: cupy.ndarray, Q: Any) -> None:
-    """V_s[:, :k'] = V_s Q_s with Q ``[S, k, k']``, k' <= k; the other columns of V keep no meaning."""
-    check_batch(V, V)
     columns = Q.shape[-1]
-    check_batch_matrices(Q, V, min(columns, V.shape[2]))
     coefficients = cupy.asarray(Q).astype(V.dtype, order="C")
     systems, rows, _ = V.shape
     height = min(rows, max(64, SLAB_BYTES // max(1, systems * columns * V.itemsize)))

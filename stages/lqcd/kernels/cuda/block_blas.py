@@ -1,8 +1,4 @@
-"""Linear algebra on blocks of right-hand sides: arrays ``[..., N]`` seen as tall-skinny matrices ``[L, N]``.
-
-Blocks are complex64 or complex128, C-contiguous, N up to 64; small results complex128 or float64. Sums are
-added in double in a fixed order.
-"""
+"""Sums over blocks of threads, added in a fixed order."""
 
 from __future__ import annotations
 
@@ -13,15 +9,12 @@ from stages.lqcd.kernels.cuda.compile import run
 from stages.lqcd.kernels.cuda.grid_sums import grid_sums
 from stages.lqcd.kernels.cuda.launch import block_blas as shapes
 from stages.lqcd.kernels.cuda.launch import columns
-from stages.lqcd.kernels.operands import check_array, check_blocks, check_coefficients
 
 CUBLAS_COLUMNS = 24
 """From this width on a double Gram matrix goes through cuBLAS, which uses double-precision tensor cores."""
 
 
 def gram(x: cupy.ndarray, y: cupy.ndarray) -> cupy.ndarray:
-    """x^H y, complex128 ``[Nx, Ny]``."""
-    check_blocks(x=x, y=y)
     rows, nx, ny = _rows(x), x.shape[-1], y.shape[-1]
     if x.dtype == np.complex128 and min(nx, ny) >= CUBLAS_COLUMNS:
         return _gram_cublas(x, y, rows)
@@ -47,14 +40,11 @@ def _gram_cublas(x: cupy.ndarray, y: cupy.ndarray, rows: int) -> cupy.ndarray:
 
 
 def dots(x: cupy.ndarray, y: cupy.ndarray) -> cupy.ndarray:
-    """conj(x) . y of each right-hand side, complex128 ``[N]``."""
     return slice_dots(x, y, 1)[0]
 
 
 def slice_dots(x: cupy.ndarray, y: cupy.ndarray, slices: int) -> cupy.ndarray:
     """conj(x) . y of each right-hand side over `slices` equal runs of rows, complex128 ``[slices, N]``."""
-    check_blocks(x=x)
-    check_array("y", y, x.shape, x.dtype)
     rows, n = _rows(x) // slices, x.shape[-1]
     kernel = columns.reduction("dots", n, x.dtype, rows, slices)
     sums = cupy.empty((slices, n), np.complex128)
@@ -63,8 +53,6 @@ def slice_dots(x: cupy.ndarray, y: cupy.ndarray, slices: int) -> cupy.ndarray:
 
 
 def norms2(x: cupy.ndarray) -> cupy.ndarray:
-    """|x|^2 of each right-hand side, float64 ``[N]``."""
-    check_blocks(x=x)
     rows, n = _rows(x), x.shape[-1]
     kernel = columns.reduction("norms2", n, x.dtype, rows)
     sums = cupy.empty(n)
@@ -81,20 +69,15 @@ def sum_partials(partials: cupy.ndarray, sums: cupy.ndarray | None = None) -> cu
 
 
 def update(y: cupy.ndarray, x: cupy.ndarray, a: cupy.ndarray) -> None:
-    """y += x a in place, with a complex ``[Nx, Ny]``."""
     multiply_add(x, a, y, y)
 
 
 def rotate(x: cupy.ndarray, a: cupy.ndarray, out: cupy.ndarray) -> cupy.ndarray:
-    """out = x a, with a complex ``[Nx, Nout]``; `out` may be `x` if the shapes agree. Returns `out`."""
     multiply_add(x, a, None, out)
     return out
 
 
 def rotate_add(q: cupy.ndarray, p: cupy.ndarray, a: cupy.ndarray, out: cupy.ndarray) -> cupy.ndarray:
-    """out = q + p a, with a complex ``[Np, Nq]``; `out` may be `q`, or `p` if shapes agree. Returns `out`."""
-    check_blocks(q=q)
-    check_array("out", out, q.shape, q.dtype)
     multiply_add(p, a, q, out)
     return out
 
@@ -107,8 +90,6 @@ def multiply_add(
     condition: cupy.ndarray | None = None,
 ) -> None:
     """out = base + x a, or x a; nothing where the first element of `condition`, float64, is zero."""
-    check_blocks(x=x, out=out)
-    check_coefficients(a, x, out)
     coefficients = cupy.ascontiguousarray(a, np.complex128)
     rows = _rows(x)
     kernel = shapes.multiply_add(x.shape[-1], out.shape[-1], x.dtype, rows)

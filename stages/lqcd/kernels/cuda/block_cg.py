@@ -1,30 +1,22 @@
-"""An iteration of block CGrQ (`stages.lqcd.solvers.block_cgrq`): its sums, small algebra and pass over the
-blocks.
-
-Nothing here waits for the host, and what is not ordinary stops itself: all can be queued ahead.
-"""
+"""Kernels that stop themselves where an iteration is not ordinary: nothing waits for the host."""
 
 from __future__ import annotations
 
 import cupy
 import numpy as np
 
-from stages.lqcd.kernels.block_coefficients import CONDITION, DRIFT, BlockCoefficients
+from stages.lqcd.kernels.block_cg import CONDITION, DRIFT, BlockCoefficients
 from stages.lqcd.kernels.cuda.block_blas import gram, multiply_add, sum_partials
 from stages.lqcd.kernels.cuda.compile import run
 from stages.lqcd.kernels.cuda.launch import block_cg as shapes
 from stages.lqcd.kernels.cuda.tuning.choice import timed_where
-from stages.lqcd.kernels.operands import check_step
 
 
 def repeatable(width: int, dtype: np.dtype) -> bool:
-    """Whether the functions below keep the rules of `stages.lqcd.kernels.reference.stream.repeated`."""
     return bool(shapes.grams_candidates(width, np.dtype(dtype)))
 
 
 def iteration_grams(p: cupy.ndarray, ap: cupy.ndarray, q: cupy.ndarray, a: BlockCoefficients) -> None:
-    """P^H A P, (A P)^H A P and Q^H Q, all Hermitian, into a.grams."""
-    check_step(a, p=p, ap=ap, q=q)
     n, rows = p.shape[-1], p.size // p.shape[-1]
     if not shapes.grams_candidates(n, p.dtype):
         pap = gram(p, ap)
@@ -37,10 +29,6 @@ def iteration_grams(p: cupy.ndarray, ap: cupy.ndarray, q: cupy.ndarray, a: Block
 
 
 def step_coefficients(a: BlockCoefficients, rank: int, unit: float) -> None:
-    """The coefficients that follow from a.grams and a.c; a.c becomes the new C if the iteration is ordinary.
-
-    rank: columns of the blocks and rows of C that are not zero; unit: rounding unit of the blocks.
-    """
     w, n = a.c.shape
     workspace = (
         a.workspace("small algebra", (shapes.small_elements(w),)) if w > shapes.IN_SHARED else np.uintp(0)
@@ -56,8 +44,6 @@ def step_coefficients(a: BlockCoefficients, rank: int, unit: float) -> None:
 def block_step(
     x: cupy.ndarray, q: cupy.ndarray, p: cupy.ndarray, ap: cupy.ndarray, a: BlockCoefficients
 ) -> None:
-    """X += P a.x, Q = Q a.q + A P a.ap, P = Q + P a.p in place; nothing at all unless it is ordinary."""
-    check_step(a, x=x, q=q, p=p, ap=ap)
     n, rows = p.shape[-1], p.size // p.shape[-1]
     if x.shape == p.shape and shapes.step_candidates(n, p.dtype):
         kernel = shapes.block_step(n, p.dtype, rows)

@@ -1,4 +1,4 @@
-"""Products with the site-local, Hermitian, chirality-diagonal matrices of the clover term."""
+"""Triangles of matrices, one thread a right-hand side."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import numpy as np
 
 from stages.lqcd.kernels.cuda.compile import run
 from stages.lqcd.kernels.cuda.launch import wilson as shapes
-from stages.lqcd.kernels.operands import check_clover, check_clover_blocks
 
 
 @dataclass(frozen=True)
@@ -25,11 +24,6 @@ class PackedClover:
 
 
 def pack(blocks: cupy.ndarray) -> PackedClover:
-    """Complex Hermitian ``[site, 2, 6, 6]``, of which the lower triangles are read, in this backend's layout.
-
-    Raises InputError on a wrong shape.
-    """
-    check_clover_blocks(blocks)
     rows, columns = np.tril_indices(6, -1)
     matrices = cupy.empty((len(blocks), 2, 36), blocks.real.dtype)
     matrices[..., :6] = cupy.diagonal(blocks, axis1=2, axis2=3).real
@@ -39,8 +33,6 @@ def pack(blocks: cupy.ndarray) -> PackedClover:
 
 
 def multiply(packed: PackedClover, x: cupy.ndarray, out: cupy.ndarray) -> cupy.ndarray:
-    """``out = C x`` at every site; ``[site, 12, N]``, `out` may be `x`. Returns `out`. Raises InputError."""
-    check_clover(packed, x, out)
     kernel = shapes.clover_multiply(packed.sites, packed.dtype, x.shape[2])
     run(kernel, packed.matrices, x, out, np.int32(packed.sites))
     return out

@@ -1,20 +1,15 @@
-"""Products with the matrices of a coarse grid operator, in single precision on tensor cores.
-
-Double precision, in which no cycle runs, is left to cuBLAS.
-"""
+"""Products in single precision on tensor cores; double precision, in which no cycle runs, is refused."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import cupy
 import numpy as np
 
-from stages.lqcd.kernels.coarse_operands import check_coarse_dslash, check_coarse_links
 from stages.lqcd.kernels.cuda.compile import run
 from stages.lqcd.kernels.cuda.launch import coarse
-from stages.lqcd.kernels.reference import coarse_dslash as reference
+from stages.lqcd.lattice.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -35,13 +30,9 @@ class PackedCoarseLinks:
         return np.dtype(np.complex64)
 
 
-def pack(links: cupy.ndarray, neighbours: Any) -> Any:
-    """Complex matrices ``[site, direction, n, n]`` and int32 neighbours ``[site, direction]``, any number of
-    directions, in this backend's layout. Raises InputError.
-    """
-    check_coarse_links(links, neighbours)
+def pack(links: cupy.ndarray, neighbours: cupy.ndarray) -> PackedCoarseLinks:
     if links.dtype != np.complex64:
-        return reference.pack(links, neighbours)
+        raise InputError(f"multigrid on a GPU has complex64 links, got {links.dtype}: convert them")
     sites, directions, n, _ = links.shape
     groups, chunks = -(-n // coarse.ROWS), -(-n // coarse.TERMS)
     padded = cupy.zeros((sites, directions, groups * coarse.ROWS, chunks * coarse.TERMS), links.dtype)
@@ -55,7 +46,7 @@ def pack(links: cupy.ndarray, neighbours: Any) -> Any:
 
 
 def coarse_dslash(
-    packed: Any,
+    packed: PackedCoarseLinks,
     x: cupy.ndarray,
     out: cupy.ndarray,
     *,
@@ -63,14 +54,6 @@ def coarse_dslash(
     a: float = 0.0,
     b: float = 1.0,
 ) -> cupy.ndarray:
-    """``out[s] = a diagonal[s] + b sum_d links[s, d] x[neighbours[s, d]]``; returns `out`.
-
-    x ``[input site, n, N]``; out, diagonal ``[site, n, N]``; all of one dtype. `out` may be `diagonal`, never
-    `x`; otherwise what it held is not read. Raises InputError.
-    """
-    if isinstance(packed, reference.PackedCoarseLinks):
-        return reference.coarse_dslash(packed, x, out, diagonal=diagonal, a=a, b=b)
-    check_coarse_dslash(packed, x, out, diagonal)
     start(packed, x, out, diagonal, a, b)
     return out
 

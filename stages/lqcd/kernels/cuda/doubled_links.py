@@ -1,4 +1,4 @@
-"""Direction-doubled, pre-daggered, signed links."""
+"""One thread a link."""
 
 from __future__ import annotations
 
@@ -15,14 +15,9 @@ from stages.lqcd.lattice.geometry import Lattice
 def doubled_links(
     fat: cupy.ndarray, long: cupy.ndarray | None, lattice: Lattice, parity: int, out: cupy.ndarray
 ) -> None:
-    """out(x) = X_mu(x), -X_mu(x-mu)^dag, N_mu(x), -N_mu(x-3mu)^dag for the sites x of `parity`, every mu.
-
-    fat X, long N complex128 ``[mu, parity, site, 3, 3]``; out complex ``[site, 16, 3, 3]``, 8 without `long`.
-    """
     for name, links in (("fat", fat), ("long", long)):
         if links is not None:
             check_array(name, links, (4, 2, lattice.half_volume, 3, 3), np.dtype(complex))
     directions = NAIVE_DIRECTIONS if long is None else HISQ_DIRECTIONS
-    check_array("out", out, (lattice.half_volume, directions, 3, 3), out.dtype)
     kernel = gauge.doubled_links(lattice, directions, out.dtype)
     run(kernel, out, fat, np.uintp(0) if long is None else long, np.int32(parity))

@@ -1,4 +1,4 @@
-"""The staggered dslash: sum over directions of link times neighbour."""
+"""Links packed by tiles of sites; a block of threads keeps the neighbours of a tile in the first cache."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ import cupy
 import numpy as np
 
 from stages.lqcd.kernels.cuda.compile import run
-from stages.lqcd.kernels.cuda.half_convert import codes_and_scales, halved, whole
+from stages.lqcd.kernels.cuda.half_field import codes_and_scales
 from stages.lqcd.kernels.cuda.launch import columns
 from stages.lqcd.kernels.cuda.launch import dslash as shapes
 from stages.lqcd.kernels.cuda.launch.base import Launch
 from stages.lqcd.kernels.directions import HISQ_DIRECTIONS
-from stages.lqcd.kernels.half_field import HalfField, check_half_dslash
-from stages.lqcd.kernels.operands import check_dslash, check_links
+from stages.lqcd.kernels.half_field import HalfField
 from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import Lattice
 
@@ -68,8 +67,6 @@ class PackedLinks:
 
 
 def pack(links: cupy.ndarray, lattice: Lattice, parity: int) -> PackedLinks:
-    """Complex links ``[site, 16, 8 or 6, 3, 3]`` packed by tiles (a copy); InputError on a wrong shape."""
-    check_links(links, lattice, parity)
     directions = links.shape[1]
     x, y, z, t = lattice.extents
     tx, ty, tz, tt = shapes.dslash_tile(lattice)
@@ -92,16 +89,6 @@ def _third_row_phases(links: cupy.ndarray) -> cupy.ndarray | None:
     return phases / np.pi if fits else None
 
 
-def to_half(field: cupy.ndarray, out: HalfField | None = None) -> HalfField:
-    """complex64 ``[site, 3, N]`` in 16 bits, a scale per site and right-hand side; InputError for others."""
-    return halved(field, 3, out)
-
-
-def from_half(field: HalfField, out: cupy.ndarray | None = None) -> cupy.ndarray:
-    """The complex64 ``[site, 3, N]`` that a HalfField holds."""
-    return whole(field, out)
-
-
 def hisq_dslash(
     packed: PackedLinks,
     x: cupy.ndarray | HalfField,
@@ -112,17 +99,6 @@ def hisq_dslash(
     b: float = 1.0,
     dots: cupy.ndarray | None = None,
 ) -> cupy.ndarray | HalfField:
-    """``out = a diagonal + b sum_d links[s, d] x[neighbour(s, d)]``; returns `out`.
-
-    x ``[site, 3, N]`` lives on the opposite parity, out and diagonal on ``packed.parity``; all of one dtype,
-    N up to 64. `out` may be `diagonal`, never `x`; otherwise what it held is not read. Raises InputError.
-
-    With complex64 links x may be a HalfField; out is one then, without a diagonal, or complex64 as it is.
-    """
-    if isinstance(x, HalfField):
-        check_half_dslash(packed, x, out, diagonal, dots)
-    else:
-        check_dslash(packed, x, out, diagonal, dots)
     n, form = x.shape[2], _form(packed, x, out)
     kernel = shapes.dslash(packed.lattice, packed.directions, packed.dtype, n, dots is not None, form)
     sums = None if dots is None else _workspace(kernel.grid[0], n, cupy.cuda.get_device_id())

@@ -1,4 +1,4 @@
-"""Noise vectors on the sites of one parity, from the counters of the Philox generator."""
+"""One thread a site; roots of unity come from a table on the device."""
 
 from __future__ import annotations
 
@@ -11,14 +11,13 @@ from numpy.typing import DTypeLike
 
 from stages.lqcd.kernels.cuda.compile import run
 from stages.lqcd.kernels.cuda.launch import random_numbers as shapes
-from stages.lqcd.kernels.reference.noise import COLOURS, roots_of, table_bits
+from stages.lqcd.kernels.noise import COLOURS, roots_of, table_bits
 from stages.lqcd.lattice.geometry import Lattice
 
 
 def noise(
     lattice: Lattice, parity: int, key: tuple[int, int], indices: Sequence[int], kind: str, dtype: DTypeLike
 ) -> cupy.ndarray:
-    """Noise vectors ``[site, 3, len(indices)]``; kind and counters: `stages.lqcd.noise.vectors`."""
     vectors = cupy.empty((lattice.half_volume, COLOURS, len(indices)), dtype)
     numbers = cupy.asarray(np.array(indices, np.uint32))
     common = np.int32(len(indices)), np.int32(parity), *map(np.uint32, key)

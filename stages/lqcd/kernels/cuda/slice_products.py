@@ -1,11 +1,7 @@
-"""Products of vectors and solutions on each time slice: sink projections and Gram matrices.
+"""Batched cuBLAS on matrices where they lie: rows of one spin, colour and parity of a slice are strided.
 
-Vectors ``[time, parity, site, colour, column]``, solutions ``[parity, site, 12, column]`` (component 3 spin +
-colour), complex64 or complex128, both of one dtype. Results are complex128.
-
-Everything is batched cuBLAS on matrices where they lie: the rows of one spin, colour and parity of a slice
-are strided matrices. cuBLAS sees row-major ``[R, k]`` as column-major ``[k, R]``: V^H x is computed as its
-transpose x^T conj(V).
+It sees row-major ``[R, k]`` as column-major ``[k, R]``: V^H x is computed as its transpose x^T conj(V). In
+complex64 sums of up to 1024 terms are in single, of these in double.
 """
 
 from __future__ import annotations
@@ -16,19 +12,11 @@ import numpy as np
 from stages.lqcd.kernels.cuda.compile import run
 from stages.lqcd.kernels.cuda.launch import slice_products as shapes
 from stages.lqcd.kernels.gamma import SPINS
-from stages.lqcd.kernels.slice_operands import check_sink_projection, check_slice_gram
 
 
 def sink_projection(
     vectors: cupy.ndarray, solutions: cupy.ndarray, out: cupy.ndarray, first: int = 0
 ) -> cupy.ndarray:
-    """out[t, spin, i, j] = sum_{x, colour} conj(vectors[t, x, colour, i]) solutions[x, 3 spin + colour, j].
-
-    vectors: of the slices first, first + 1, ... of the solutions, ``[time, 2, site, 3, k]``; solutions
-    ``[2, site, 12, N]``; out complex128 ``[time, 4, k, N]``. complex64: sums of up to 1024 terms in single,
-    of these in double. Returns `out`; raises InputError.
-    """
-    check_sink_projection(vectors, solutions, out, first)
     _, fields, _, n = solutions.shape
     return _multiply(
         vectors, solutions, out, shapes.sink_runs(vectors.shape, fields, n, first, vectors.dtype)
@@ -36,19 +24,10 @@ def sink_projection(
 
 
 def slice_gram(left: cupy.ndarray, right: cupy.ndarray, out: cupy.ndarray) -> cupy.ndarray:
-    """out[t, i, j] = sum_{x, colour} conj(left[t, x, colour, i]) right[t, x, colour, j].
-
-    left, right ``[time, 2, site, 3, column]``; out complex128 ``[time, left column, right column]``.
-    complex64: sums of up to 1024 terms in single, of these in double. Returns `out`; raises InputError.
-    """
-    check_slice_gram(left, right, out)
     return _multiply(left, right, out, shapes.gram_runs(left.shape, right.shape[-1], left.dtype))
 
 
 def workspace_bytes(vectors: tuple[int, ...], columns: int, dtype: np.dtype) -> int:
-    """Most bytes that either product of vectors of this shape with so many columns (spins and right-hand
-    sides) allocates beside its operands.
-    """
     runs = [shapes.gram_runs(vectors, columns, dtype)]
     if columns % SPINS == 0:
         fields = vectors[0] * vectors[2]

@@ -1,4 +1,4 @@
-"""Work that is queued on the current stream, and small results that come back through pinned memory."""
+"""Work on the current stream, CUDA graphs of it, and reports through pinned memory that a kernel writes."""
 
 from __future__ import annotations
 
@@ -13,34 +13,24 @@ from stages.lqcd.kernels.cuda.compile import run
 from stages.lqcd.kernels.cuda.launch import columns
 
 LAG = 1
-"""Steps that a solver should start ahead of the report that it reads, so that nobody waits for the other."""
 
 
 class Reports:
-    """Small float64 arrays of one shape, sent by a device and received by the host in the order sent.
-
-    A solver that sends one at the end of each step and receives one when `LAG` more steps are queued keeps a
-    device busy: it decides on numbers that are `LAG` steps old. A kernel writes them to pinned memory.
-    """
-
     def __init__(self, like: cupy.ndarray) -> None:
         self._ring = [_Slot(like.shape) for _ in range(LAG + 1)]
         self._sent = self._received = 0
 
     def send(self, values: cupy.ndarray) -> None:
-        """Queue a copy of `values`, shaped like the array given at the start; returns at once."""
         self._ring[self._sent % len(self._ring)].copy(values)
         self._sent += 1
 
     def receive(self) -> NDArray[np.float64]:
-        """The oldest report not yet received, once it is there; at most `LAG` + 1 may be on the way."""
         slot = self._ring[self._received % len(self._ring)]
         self._received += 1
         slot.arrived.synchronize()
         return slot.values.copy()
 
     def discard(self) -> None:
-        """Forget what is on the way."""
         self._received = self._sent
 
 
@@ -59,22 +49,28 @@ class _Slot:
         self.arrived.record()
 
 
+def reports(like: cupy.ndarray) -> Reports:
+    return Reports(like)
+
+
+def lag() -> int:
+    return LAG
+
+
 def surely(conditions: cupy.ndarray) -> bool:
-    """Whether all conditions hold, if that is known without waiting, which on a device it is not."""
     return False
 
 
 def repeated(step: Callable[[], None]) -> Callable[[], None]:
-    """`step`, made cheap to start again and again: the second call captures it as a CUDA graph.
-
-    A step has no arguments, works on the same arrays each time, which its owner keeps alive, does not look at
-    their values on the host, and allocates nothing on the device. The first call runs it as it is, so that
-    kernels are compiled, tuned and loaded and their workspaces made.
-    """
     return _Replayed(step)
 
 
 class _Replayed:
+    """A step as a CUDA graph from its second call on.
+
+    The first one runs it as it is, so that kernels are compiled, tuned and loaded and their workspaces made.
+    """
+
     def __init__(self, step: Callable[[], None]) -> None:
         self._step, self._warm = step, False
         self._graph: cupy.cuda.Graph | None = None
@@ -98,18 +94,16 @@ def _captured(step: Callable[[], None]) -> cupy.cuda.Graph:
 
 
 def replayed(function: Callable[[cupy.ndarray], cupy.ndarray]) -> Callable[[cupy.ndarray], cupy.ndarray]:
-    """`function` of one array, made cheap to call again and again: a CUDA graph for each shape of argument.
-
-    It depends on nothing but its argument and arrays that never change, does not look at values on the host,
-    and its result is a new array; it may allocate what it likes: memory of a pool that belongs to the graph.
-    The first call with a shape runs it as it is, so that kernels are compiled, tuned and loaded and their
-    workspaces made; the second captures it. Graphs of two shapes are kept, that of the first and that of the
-    latest: they hold what the function works in. A replay's result is overwritten by the next call.
-    """
     return _ReplayedFunction(function)
 
 
 class _ReplayedFunction:
+    """A graph for each shape of argument, from a pool of memory that belongs to it.
+
+    The first call with a shape runs the function as it is, as `_Replayed` does. Graphs of two shapes are
+    kept, that of the first and that of the latest: they hold what the function works in.
+    """
+
     def __init__(self, function: Callable[[cupy.ndarray], cupy.ndarray]) -> None:
         self._function = function
         self._graphs: dict[tuple[object, ...], _FunctionGraph | None] = {}

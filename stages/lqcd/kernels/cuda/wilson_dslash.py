@@ -1,4 +1,4 @@
-"""The Wilson dslash: sum over directions of spin projector times link times neighbour."""
+"""Links packed by tiles of sites, in 18, 12 or 8 reals; a block of threads works on a tile."""
 
 from __future__ import annotations
 
@@ -11,14 +11,12 @@ import numpy as np
 
 from stages.lqcd.kernels.cuda.clover import PackedClover
 from stages.lqcd.kernels.cuda.compile import run
-from stages.lqcd.kernels.cuda.half_convert import codes_and_scales, halved, whole
+from stages.lqcd.kernels.cuda.half_field import codes_and_scales
 from stages.lqcd.kernels.cuda.launch import wilson as shapes
 from stages.lqcd.kernels.cuda.launch.base import Launch
 from stages.lqcd.kernels.cuda.su3_links import ShortLinks, edges, eight_reals, two_rows
 from stages.lqcd.kernels.directions import NAIVE_DIRECTIONS
-from stages.lqcd.kernels.gamma import COMPONENTS
-from stages.lqcd.kernels.half_field import HalfField, check_half_fields
-from stages.lqcd.kernels.operands import check_wilson_dslash, check_wilson_links, check_wilson_terms
+from stages.lqcd.kernels.half_field import HalfField
 from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import Lattice
 
@@ -69,11 +67,6 @@ class PackedLinks:
 
 
 def pack(links: cupy.ndarray, lattice: Lattice, parity: int) -> PackedLinks:
-    """Complex links ``[site, 8, 3, 3]`` (`stages.lqcd.dirac.doubled_links`) packed by tiles (a copy).
-
-    Raises InputError on a wrong shape.
-    """
-    check_wilson_links(links, lattice, parity)
     tiles = _by_tiles(links.reshape(-1, NAIVE_DIRECTIONS, 9), lattice)
     tiles[:, 1::2] *= -1  # doubled links carry a minus sign backward
     return PackedLinks(lattice, parity, np.dtype(links.dtype), tiles.reshape(*tiles.shape[:-1], 3, 3))
@@ -88,16 +81,6 @@ def _by_tiles(values: cupy.ndarray, lattice: Lattice) -> cupy.ndarray:
     return tiles.reshape(-1, NAIVE_DIRECTIONS, tx * ty * tz * tt, values.shape[2])
 
 
-def to_half(field: cupy.ndarray, out: HalfField | None = None) -> HalfField:
-    """complex64 ``[site, 12, N]`` in 16 bits, a scale per site and right-hand side; InputError for others."""
-    return halved(field, COMPONENTS, out)
-
-
-def from_half(field: HalfField, out: cupy.ndarray | None = None) -> cupy.ndarray:
-    """The complex64 ``[site, 12, N]`` that a HalfField holds."""
-    return whole(field, out)
-
-
 def wilson_dslash(
     packed: PackedLinks,
     x: cupy.ndarray | HalfField,
@@ -110,22 +93,6 @@ def wilson_dslash(
     hop_clover: PackedClover | None = None,
     diagonal_clover: PackedClover | None = None,
 ) -> cupy.ndarray | HalfField:
-    """``out = a C' diagonal + b C D x``; returns `out`.
-
-        D x(s) = sum_mu [ (1 - sign gamma_mu) U_mu(s) x(s+mu) + (1 + sign gamma_mu) U_mu(s-mu)^dag x(s-mu) ]
-
-    sign: 1, or -1 for the adjoint. C: `hop_clover`, C': `diagonal_clover`, or one; at most one of them is
-    given. x ``[site, 12, N]``, N up to 64, lives on the opposite parity, out and diagonal on
-    ``packed.parity``; all of one dtype. `out` may be `diagonal`, never `x`; otherwise what it held is not
-    read. Raises InputError.
-
-    With complex64 links x may be a HalfField; out is one then, without a diagonal, or complex64 as it is.
-    """
-    if isinstance(x, HalfField):
-        check_half_fields(packed, x, out, diagonal, COMPONENTS)
-        check_wilson_terms(packed, diagonal, sign, hop_clover, diagonal_clover)
-    else:
-        check_wilson_dslash(packed, x, out, diagonal, sign, hop_clover, diagonal_clover)
     n, fields = x.shape[2], _fields(x, out)
     form = packed.best_form(n, fields)
     where = (
@@ -145,8 +112,6 @@ def _fields(x: Any, out: Any) -> shapes.Fields:
 def wilson_hop(
     packed: PackedLinks, direction: int, x: cupy.ndarray, out: cupy.ndarray, *, sign: int = 1
 ) -> cupy.ndarray:
-    """The term of D x that comes from one direction d = 2 mu + hop; arguments as for `wilson_dslash`."""
-    check_wilson_dslash(packed, x, out, None, sign, None, None)
     kernel = shapes.wilson_hop(packed.lattice, packed.dtype, x.shape[2], direction, sign)
     run(kernel, packed.tiles, x, out, np.int32(packed.parity))
     return out

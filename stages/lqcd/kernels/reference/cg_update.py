@@ -1,21 +1,15 @@
-"""Vector updates of batched conjugate gradients: fields ``[site, 3, N]``, one of each number for each rhs."""
+"""Whole arrays at a time."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from stages.lqcd.kernels.cg_coefficients import CGCoefficients, quotient
+from stages.lqcd.kernels.cg_update import CGCoefficients, quotient
 from stages.lqcd.kernels.dispatch import Array, array_module
-from stages.lqcd.kernels.operands import check_cg
 from stages.lqcd.kernels.reference.block_blas import norms2
 
 
 def cg_advance(x: Array, p: Array, r: Array, coefficients: CGCoefficients) -> None:
-    """x += alpha p, then p = r + beta p, in place; a column with r2 <= target2 keeps p.
-
-    Where alpha is zero x keeps its bits, and where beta is zero p becomes r, whatever p held.
-    """
-    check_cg(coefficients, x=x, p=p, r=r)
     xp, open_columns = array_module(x), coefficients.r2 > coefficients.target2
     alpha, beta = (values.astype(x.real.dtype) for values in (coefficients.alpha, coefficients.beta))
     with np.errstate(invalid="ignore"):  # where a coefficient is zero, p may hold anything
@@ -24,12 +18,6 @@ def cg_advance(x: Array, p: Array, r: Array, coefficients: CGCoefficients) -> No
 
 
 def cg_residual(r: Array, ap: Array, coefficients: CGCoefficients) -> None:
-    """alpha = gamma / pap, r -= alpha ap in place, beta = |r|^2 / r2, then gamma = r2 = |r|^2.
-
-    alpha and beta are zero, and r keeps its bits whatever ap holds, where r2 <= target2 or pap is not
-    positive.
-    """
-    check_cg(coefficients, r=r, ap=ap)
     xp, c = array_module(r), coefficients
     moves = (c.r2 > c.target2) & (c.pap > 0)
     c.alpha[...] = quotient(c.gamma, c.pap, moves)

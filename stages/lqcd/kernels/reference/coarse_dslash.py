@@ -1,4 +1,4 @@
-"""Products with the matrices of a coarse grid operator: at each site a sum over its neighbours."""
+"""One matrix product a site, of gathered neighbours."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stages.lqcd.kernels.coarse_operands import check_coarse_dslash, check_coarse_links
 from stages.lqcd.kernels.dispatch import Array, array_module
 
 
@@ -31,10 +30,6 @@ class PackedCoarseLinks:
 
 
 def pack(links: Array, neighbours: Array) -> PackedCoarseLinks:
-    """Complex matrices ``[site, direction, n, n]`` and int32 neighbours ``[site, direction]``, any number of
-    directions, in this backend's layout. Raises InputError.
-    """
-    check_coarse_links(links, neighbours)
     xp, (sites, directions, n, _) = array_module(links), links.shape
     rows = xp.ascontiguousarray(links.swapaxes(1, 2)).reshape(sites, n, directions * n)
     return PackedCoarseLinks(rows, xp.asarray(neighbours), int(neighbours.max()) + 1)
@@ -49,12 +44,6 @@ def coarse_dslash(
     a: float = 0.0,
     b: float = 1.0,
 ) -> Array:
-    """``out[s] = a diagonal[s] + b sum_d links[s, d] x[neighbours[s, d]]``; returns `out`.
-
-    x ``[input site, n, N]``; out, diagonal ``[site, n, N]``; all of one dtype. `out` may be `diagonal`, never
-    `x`; otherwise what it held is not read. Raises InputError.
-    """
-    check_coarse_dslash(packed, x, out, diagonal)
     sites, _, terms = packed.rows.shape
     total = b * (packed.rows @ x[packed.neighbours].reshape(sites, terms, -1))
     out[...] = total if diagonal is None else a * diagonal + total

@@ -1,8 +1,4 @@
-"""Heat bath and over-relaxation of SU(3) links in plain NumPy: the oracle of the compiled sweeps.
-
-Same order of updates (direction, parity, subgroup) and same use of the random numbers, which the caller
-supplies.
-"""
+"""Sweeps in NumPy: the oracle of the compiled ones."""
 
 from __future__ import annotations
 
@@ -11,31 +7,27 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from stages.lqcd.kernels.philox import philox4x32
 from stages.lqcd.kernels.reference.staple import add_staple
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 
 SUBGROUPS = ((0, 1), (0, 2), (1, 2))
 
-Uniforms = Callable[[int, int, int, int], NDArray[np.float64]]
-"""uniforms(mu, parity, subgroup, attempt) -> ``[4, site]`` in (0, 1); attempt -1 gives the orientation."""
 
-
-def heat_bath(links: NDArray, lattice: Lattice, beta: float, uniforms: Uniforms) -> None:
-    """One heat-bath sweep over all links, complex128 ``[mu, parity, site, 3, 3]`` in SU(3), in place."""
+def heat_bath(links: NDArray, lattice: Lattice, beta: float, key: tuple[int, int], sweep: int) -> None:
     for mu in range(4):
         for parity in (EVEN, ODD):
             staples = staple_sum(links, lattice, mu, parity)
             for subgroup, rows in enumerate(SUBGROUPS):
                 part = su2_part(links[mu, parity] @ _dagger(staples), rows)
 
-                def draw(attempt: int, place: tuple[int, int, int] = (mu, parity, subgroup)) -> NDArray:
-                    return uniforms(*place, attempt)
+                def draw(attempt: int, parity: int = parity, link: int = 3 * mu + subgroup) -> NDArray:
+                    return uniforms(lattice, parity, key, (sweep, link, attempt))
 
                 _multiply(links[mu, parity], heat_bath_element(part, beta / 3, draw), rows)
 
 
 def over_relax(links: NDArray, lattice: Lattice) -> None:
-    """One over-relaxation sweep over all links, in place."""
     for mu in range(4):
         for parity in (EVEN, ODD):
             staples = staple_sum(links, lattice, mu, parity)
@@ -43,6 +35,15 @@ def over_relax(links: NDArray, lattice: Lattice) -> None:
                 part = su2_part(links[mu, parity] @ _dagger(staples), rows)
                 inverse = _dagger(part) / np.sqrt(np.linalg.det(part))[:, None, None]
                 _multiply(links[mu, parity], inverse @ inverse, rows)
+
+
+def uniforms(lattice: Lattice, parity: int, key: tuple[int, int], words: tuple[int, int, int]) -> NDArray:
+    """``[4, site]`` in (0, 1); words: sweep, 3 direction + subgroup, attempt, -1 for the orientation."""
+    sites = lattice.lexicographic(parity).astype(np.uint64)
+    sweep, link, attempt = words
+    counters = (np.full_like(sites, word) for word in (sweep, (1 << 31) | link, attempt % (1 << 32)))
+    first, second, third = counters
+    return (np.array(philox4x32((sites, first, second, third), key)) + 0.5) / 2**32
 
 
 def staple_sum(links: NDArray, lattice: Lattice, mu: int, parity: int) -> NDArray:

@@ -1,15 +1,12 @@
-"""Products of three links in a row."""
+"""Gathers and batched products."""
 
 from __future__ import annotations
 
 from stages.lqcd.kernels.dispatch import Array, array_module
-from stages.lqcd.kernels.operands import check_gauge
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 
 
 def long_links(links: Array, lattice: Lattice, coefficient: float, out: Array) -> None:
-    """out_mu(x) = c U_mu(x) U_mu(x + mu) U_mu(x + 2 mu), ``[mu, parity, site, 3, 3]``; out is not links."""
-    check_gauge(links, lattice, out)
     xp = array_module(links)
     for mu in range(4):
         for parity in (EVEN, ODD):

@@ -1,4 +1,4 @@
-"""Projections of 3x3 matrices to SU(3) and to U(3)."""
+"""Products of 3x3 matrices over all of them at once."""
 
 from __future__ import annotations
 
@@ -7,16 +7,10 @@ from types import ModuleType
 import numpy as np
 
 from stages.lqcd.kernels.dispatch import Array, array_module
-from stages.lqcd.kernels.operands import check_matrices
-from stages.lqcd.kernels.unitarity import LARGEST_UNITARITY_ERROR, SMALLEST_DETERMINANT
+from stages.lqcd.kernels.projection import LARGEST_UNITARITY_ERROR, SMALLEST_DETERMINANT
 
 
 def special_unitary(links: Array, out: Array) -> float:
-    """Gram-Schmidt on the rows, the third is (row 1 x row 2)^*; returns the largest change of an element.
-
-    links, out ``[matrix, 3, 3]`` complex128; out may be links. NaN where a row vanishes.
-    """
-    check_matrices(links, out)
     xp = array_module(links)
     with np.errstate(divide="ignore", invalid="ignore"):
         first = _normalised(links[:, 0])
@@ -29,12 +23,6 @@ def special_unitary(links: Array, out: Array) -> float:
 
 
 def unitary(matrices: Array, out: Array) -> Array:
-    """Polar factors V (V^dag V)^(-1/2); returns where that fails, bool ``[matrix]``, and out = V there.
-
-    matrices, out ``[matrix, 3, 3]`` complex128; out may be matrices. Analytic by Cayley-Hamilton
-    (arXiv:1004.0342, appendix C), polished by one Newton step.
-    """
-    check_matrices(matrices, out)
     xp = array_module(matrices)
     v = xp.moveaxis(matrices, 0, -1).copy()  # products of 3x3 matrices run over matrices
     scale = xp.sqrt(_sum_of_squares(v) / 3)

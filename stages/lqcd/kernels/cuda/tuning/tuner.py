@@ -7,18 +7,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import UTC, datetime
 from functools import partial, wraps
-from types import FunctionType, ModuleType
 from typing import Any
 
 import cupy
 
-from stages.lqcd.kernels import cuda
 from stages.lqcd.kernels.cuda.compile import compile_all
 from stages.lqcd.kernels.cuda.launch.base import Launch
-from stages.lqcd.kernels.cuda.tuning.choice import HAS_WORK, Problem, forget_choices, plain_shape
+from stages.lqcd.kernels.cuda.tuning.choice import HAS_WORK, Problem, forget_choices, listening, plain_shape
 from stages.lqcd.kernels.cuda.tuning.operands import agree, arrays_in, distinct, is_single, restore
 from stages.lqcd.kernels.cuda.tuning.table import Entry
 from stages.lqcd.kernels.cuda.tuning.timing import Work, fastest_times
+from stages.lqcd.kernels.dispatch import around_kernels
 
 MARGIN = 0.98
 """A shape must need less than this part of the model's time to replace it: less is noise."""
@@ -48,22 +47,27 @@ class Finding:
 
 
 class Tuner:
-    """Kernels whose calls are measured; `findings` grows as work goes through `kernels`.
+    """Measures kernels whose calls go through `measured`; `findings` grows as work does.
 
-    A wrapper that asks for a shape nobody has measured yet is called again with each candidate, on the very
+    A kernel that asks for a shape nobody has measured yet is called again with each candidate, on the very
     arguments of that call, whose arrays are put back at the end. Work thus has the results that it always
-    has. `listening(tuner.shape_of)` must be around it.
+    has. `at_work` must be around it.
     """
 
     def __init__(self, announce: Announce = lambda problem: None) -> None:
         self.findings: list[Finding] = []
         self.unmeasured: list[str] = []
-        """Problems that other calls than those of `kernels` asked for, or whose copies found no memory."""
-        self.kernels = self._instrumented()
+        """Problems that other calls than those of kernels asked for, or whose copies found no memory."""
         self._announce = announce
         self._chosen: dict[str, Any] = {}
         self._asked: dict[str, Problem] | None = None
         self._seen: set[Hashable] = set()
+
+    @contextmanager
+    def at_work(self) -> Iterator[None]:
+        """While the block runs, every kernel that works on CuPy arrays is measured."""
+        with listening(self.shape_of), around_kernels(self.measured):
+            yield
 
     def shape_of(self, problem: Problem) -> Launch:
         """The kernel as far as is known: the answer to `listening`."""
@@ -74,20 +78,8 @@ class Tuner:
                 self._asked[problem.name] = problem
         return problem.options.launch(self._chosen.get(problem.name, problem.options.shapes[0]))
 
-    def _instrumented(self) -> ModuleType:
-        """The CUDA kernel package with every public wrapper replaced by one that measures."""
-        package = ModuleType(f"{cuda.__name__}, measured")
-        for name in cuda.__all__:
-            module = getattr(cuda, name)
-            proxy = ModuleType(f"{module.__name__}, measured")
-            for attribute, value in vars(module).items():
-                own = isinstance(value, FunctionType) and value.__module__ == module.__name__
-                setattr(proxy, attribute, self.measured(value) if own else value)
-            setattr(package, name, proxy)
-        return package
-
     def measured(self, wrapper: Callable[..., Any]) -> Callable[..., Any]:
-        """A wrapper of kernels whose calls are measured."""
+        """The implementation of a kernel, every call of which is measured."""
         has_work = getattr(wrapper, HAS_WORK, None)
 
         @wraps(wrapper)

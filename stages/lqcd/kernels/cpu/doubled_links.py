@@ -1,4 +1,4 @@
-"""Direction-doubled, pre-daggered, signed links."""
+"""Gathers in NumPy."""
 
 from __future__ import annotations
 
@@ -8,10 +8,6 @@ from stages.lqcd.lattice.geometry import Lattice
 
 
 def doubled_links(fat: Array, long: Array | None, lattice: Lattice, parity: int, out: Array) -> None:
-    """out(x) = X_mu(x), -X_mu(x-mu)^dag, N_mu(x), -N_mu(x-3mu)^dag for the sites x of `parity`, every mu.
-
-    fat X, long N complex128 ``[mu, parity, site, 3, 3]``; out complex ``[site, 16, 3, 3]``, 8 without `long`.
-    """
     directions = NAIVE_DIRECTIONS if long is None else HISQ_DIRECTIONS
     for d, (mu, hops) in enumerate(displacements(directions)):
         field: Array = fat if abs(hops) == 1 else long

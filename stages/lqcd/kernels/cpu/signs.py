@@ -1,17 +1,14 @@
-"""Signs of links: boundary conditions and staggered phases."""
+"""Masks and multiplications in NumPy."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from stages.lqcd.kernels.dispatch import Array, array_module
-from stages.lqcd.kernels.operands import check_gauge
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice, T, X, Y
 
 
 def boundary_signs(links: Array, lattice: Lattice, directions: Sequence[int], out: Array) -> None:
-    """out = -links for links that leave the last slice of `directions`, else links; out may be links."""
-    check_gauge(links, lattice, out, in_place=True)
     out[...] = links
     for mu in directions:
         for parity in (EVEN, ODD):
@@ -20,8 +17,6 @@ def boundary_signs(links: Array, lattice: Lattice, directions: Sequence[int], ou
 
 
 def staggered_phases(links: Array, lattice: Lattice, out: Array) -> None:
-    """out = eta_mu(x) links, MILC's phases (`stages.lqcd.gauge.phases`); out may be links."""
-    check_gauge(links, lattice, out, in_place=True)
     xp = array_module(links)
     for parity in (EVEN, ODD):
         site = lattice.coordinates(parity)

@@ -1,0 +1,114 @@
+"""Transfer of multigrid fields between sites and aggregates: P, block diagonal, and P^H."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import ModuleType
+
+import numpy as np
+
+from stages.lqcd.kernels.dispatch import Array, kernel
+from stages.lqcd.kernels.operands import check_array, check_blocks
+from stages.lqcd.lattice.errors import InputError
+
+
+@dataclass(frozen=True)
+class PackedVectors:
+    """Vectors ``[aggregate, chirality, m, vectors]``, m = sites of an aggregate times components, as below.
+
+    sites: int32 ``[aggregate, site]``, where each block of components lies; fine_sites: sites of a field.
+    """
+
+    vectors: Array
+    sites: Array
+    fine_sites: int
+
+    @property
+    def dtype(self) -> np.dtype:
+        return np.dtype(self.vectors.dtype)
+
+    @property
+    def components(self) -> int:
+        """Components of one chirality at a fine site."""
+        return self.vectors.shape[2] // self.sites.shape[1]
+
+    @property
+    def aggregate_count(self) -> int:
+        return len(self.vectors)
+
+    @property
+    def vector_count(self) -> int:
+        return self.vectors.shape[3]
+
+
+def most_vectors(xp: ModuleType) -> int | None:
+    """Near-null vectors that a level may have where arrays of `xp` live; None where any number will do."""
+    return kernel("aggregation.most_vectors", xp.ndarray)()
+
+
+def pack(vectors: Array, sites: Array, fine_sites: int) -> PackedVectors:
+    """Vectors and int32 sites as in `PackedVectors`, laid out for the kernels; each site at most once.
+
+    `vectors` may be a part of the third axis of a C-contiguous array; on a GPU they are complex64. Raises
+    InputError.
+    """
+    _check_vectors(vectors, sites, fine_sites)
+    return kernel("aggregation.pack", type(vectors))(vectors, sites, fine_sites)
+
+
+def gram(vectors: Array) -> Array:
+    """V^H V of C-contiguous matrices V ``[..., m, k]``: complex128 ``[..., k, k]``, summed in double.
+
+    Products too are in double, which those of `batched_basis.project` need not be. On a GPU V is complex64
+    with at most `most_vectors` columns. Raises InputError.
+    """
+    check_blocks(vectors=vectors)
+    return kernel("aggregation.gram", type(vectors))(vectors)
+
+
+def restrict(packed: PackedVectors, x: Array, out: Array) -> Array:
+    """``out = P^H x``: x ``[site, 2 n, N]``, out ``[aggregate, 2 vectors, N]``. Returns `out`.
+
+    Raises InputError.
+    """
+    _check_transfer(packed, x, out)
+    return kernel("aggregation.restrict", type(x))(packed, x, out)
+
+
+def add_prolonged(packed: PackedVectors, coarse: Array, out: Array) -> Array:
+    """``out += P coarse``, shapes as for `restrict`; other sites are left alone. Returns `out`.
+
+    Raises InputError.
+    """
+    _check_transfer(packed, out, coarse)
+    return kernel("aggregation.add_prolonged", type(out))(packed, coarse, out)
+
+
+def _check_vectors(vectors: Array, sites: Array, fine_sites: int) -> None:
+    """Raise InputError unless vectors are complex ``[aggregate, 2, m, k]`` and sites fit m and the field."""
+    if vectors.dtype not in (np.complex64, np.complex128):
+        raise InputError(f"vectors of aggregates must be complex64 or complex128, got {vectors.dtype}")
+    if vectors.ndim != 4 or vectors.shape[1] != 2:
+        raise InputError(
+            f"vectors of aggregates have shape (aggregates, 2 chiralities, m, vectors), got {vectors.shape}"
+        )
+    if vectors.strides[3] != vectors.itemsize or vectors.strides[2] != vectors.itemsize * vectors.shape[3]:
+        raise InputError(f"the rows of aggregates must be contiguous, got strides {vectors.strides}")
+    if sites.dtype != np.int32 or sites.ndim != 2 or not sites.flags.c_contiguous:
+        raise InputError(
+            f"sites must be C-contiguous int32 [aggregate, site], got {sites.dtype} {sites.shape}"
+        )
+    if len(sites) != len(vectors) or vectors.shape[2] % sites.shape[1]:
+        raise InputError(f"sites {sites.shape} do not fit vectors {vectors.shape}")
+    if int(sites.min()) < 0 or int(sites.max()) >= fine_sites:
+        raise InputError(f"sites must lie between 0 and {fine_sites - 1}, got {sites.min()} to {sites.max()}")
+
+
+def _check_transfer(packed: PackedVectors, fine: Array, coarse: Array) -> None:
+    """Raise InputError unless the fields are ``[site, 2 n, N]`` and ``[aggregate, 2 k, N]``."""
+    if fine.ndim != 3:
+        raise InputError(f"a field must have shape (sites, components, right-hand sides), got {fine.shape}")
+    shape = (packed.fine_sites, 2 * packed.components, fine.shape[2])
+    check_array("the fine field", fine, shape, packed.dtype)
+    shape = (packed.aggregate_count, 2 * packed.vector_count, fine.shape[2])
+    check_array("the coarse field", coarse, shape, packed.dtype)

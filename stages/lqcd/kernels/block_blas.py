@@ -1,0 +1,52 @@
+"""Linear algebra on blocks of right-hand sides: arrays ``[..., N]`` seen as tall-skinny matrices ``[L, N]``.
+
+Blocks are complex64 or complex128, C-contiguous, N up to 64 on a GPU; small results are complex128 or float64
+where the block is. Sums are added in double in an order that depends on shapes alone. Raises InputError for
+operands that do not fit each other.
+"""
+
+from __future__ import annotations
+
+from stages.lqcd.kernels.dispatch import Array, kernel
+from stages.lqcd.kernels.operands import check_array, check_blocks, check_coefficients
+
+
+def gram(x: Array, y: Array) -> Array:
+    """x^H y, complex128 ``[Nx, Ny]``."""
+    check_blocks(x=x, y=y)
+    return kernel("block_blas.gram", type(x))(x, y)
+
+
+def dots(x: Array, y: Array) -> Array:
+    """conj(x) . y of each right-hand side, complex128 ``[N]``."""
+    check_blocks(x=x)
+    check_array("y", y, x.shape, x.dtype)
+    return kernel("block_blas.dots", type(x))(x, y)
+
+
+def norms2(x: Array) -> Array:
+    """|x|^2 of each right-hand side, float64 ``[N]``."""
+    check_blocks(x=x)
+    return kernel("block_blas.norms2", type(x))(x)
+
+
+def update(y: Array, x: Array, a: Array) -> None:
+    """y += x a in place, with a complex ``[Nx, Ny]``."""
+    check_blocks(y=y, x=x)
+    check_coefficients(a, x, y)
+    kernel("block_blas.update", type(y))(y, x, a)
+
+
+def rotate(x: Array, a: Array, out: Array) -> Array:
+    """out = x a, with a complex ``[Nx, Nout]``; `out` may be `x` if the shapes agree. Returns `out`."""
+    check_blocks(x=x, out=out)
+    check_coefficients(a, x, out)
+    return kernel("block_blas.rotate", type(x))(x, a, out)
+
+
+def rotate_add(q: Array, p: Array, a: Array, out: Array) -> Array:
+    """out = q + p a, with a complex ``[Np, Nq]``; `out` may be `q`, or `p` if shapes agree. Returns `out`."""
+    check_blocks(q=q, p=p)
+    check_array("out", out, q.shape, q.dtype)
+    check_coefficients(a, p, q)
+    return kernel("block_blas.rotate_add", type(q))(q, p, a, out)

@@ -1,0 +1,93 @@
+"""Vector updates of batched conjugate gradients: fields ``[site, 3, N]``, one of each number for each rhs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from stages.lqcd.kernels.dispatch import Array, array_module, kernel
+from stages.lqcd.kernels.operands import check_array, check_blocks
+from stages.lqcd.lattice.errors import InputError
+
+ROWS = ("r2", "pap", "target2", "gamma", "alpha", "beta")
+"""Order of the rows in memory, which `cg_update.cu` relies on."""
+
+
+@dataclass(frozen=True)
+class CGCoefficients:
+    """|r|^2, p^H A p, the |r|^2 to reach, p^H r, and the coefficients alpha and beta: float64 ``[N]`` each.
+
+    They are views of one array `numbers`, float64 ``[6, N rounded up to even]``: rows start on 16 bytes.
+    """
+
+    numbers: Array
+    rhs: int
+
+    @classmethod
+    def zeros(cls, like: Array) -> CGCoefficients:
+        """All zero, for the right-hand sides of the field `like`, ``[..., N]``."""
+        rhs = like.shape[-1]
+        return cls(array_module(like).zeros((len(ROWS), rhs + rhs % 2)), rhs)
+
+    @property
+    def r2(self) -> Array:
+        return self._row("r2")
+
+    @property
+    def pap(self) -> Array:
+        return self._row("pap")
+
+    @property
+    def target2(self) -> Array:
+        return self._row("target2")
+
+    @property
+    def gamma(self) -> Array:
+        return self._row("gamma")
+
+    @property
+    def alpha(self) -> Array:
+        return self._row("alpha")
+
+    @property
+    def beta(self) -> Array:
+        return self._row("beta")
+
+    def _row(self, name: str) -> Array:
+        return self.numbers[ROWS.index(name), : self.rhs]
+
+
+def quotient(numerator: Array, denominator: Array, where: Array) -> Array:
+    """numerator / denominator, zero outside the mask `where`."""
+    xp = array_module(denominator)
+    return xp.where(where, numerator / xp.where(where, denominator, 1), 0)
+
+
+def cg_advance(x: Array, p: Array, r: Array, coefficients: CGCoefficients) -> None:
+    """x += alpha p, then p = r + beta p, in place; a column with r2 <= target2 keeps p.
+
+    Where alpha is zero x keeps its bits, and where beta is zero p becomes r, whatever p held.
+    """
+    _check_cg(coefficients, x=x, p=p, r=r)
+    kernel("cg_update.cg_advance", type(x))(x, p, r, coefficients)
+
+
+def cg_residual(r: Array, ap: Array, coefficients: CGCoefficients) -> None:
+    """alpha = gamma / pap, r -= alpha ap in place, beta = |r|^2 / r2, then gamma = r2 = |r|^2.
+
+    alpha and beta are zero, and r keeps its bits whatever ap holds, where r2 <= target2 or pap is not
+    positive.
+    """
+    _check_cg(coefficients, r=r, ap=ap)
+    kernel("cg_update.cg_residual", type(r))(r, ap, coefficients)
+
+
+def _check_cg(coefficients: CGCoefficients, **fields: Array) -> None:
+    """Raise InputError unless the fields match and there is one of each number for each right-hand side."""
+    check_blocks(**fields)
+    first = next(iter(fields.values()))
+    for name, array in fields.items():
+        check_array(name, array, first.shape, first.dtype)
+    if coefficients.rhs != first.shape[-1]:
+        raise InputError(
+            f"coefficients must be those of {first.shape[-1]} right-hand sides, got {coefficients.rhs}"
+        )

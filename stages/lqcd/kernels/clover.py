@@ -1,0 +1,42 @@
+"""Products with the site-local, Hermitian, chirality-diagonal matrices of the clover term."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+
+from stages.lqcd.kernels.dispatch import Array, kernel
+from stages.lqcd.kernels.gamma import COMPONENTS
+from stages.lqcd.kernels.operands import check_array
+from stages.lqcd.lattice.errors import InputError
+
+
+class PackedClover(Protocol):
+    """Hermitian matrices of the sites of one parity, laid out for the kernels."""
+
+    @property
+    def sites(self) -> int: ...
+
+    @property
+    def dtype(self) -> np.dtype: ...
+
+
+def pack(blocks: Array) -> PackedClover:
+    """Complex Hermitian ``[site, 2, 6, 6]`` laid out for the kernels; they may read either triangle.
+
+    Raises InputError on a wrong shape.
+    """
+    if blocks.dtype not in (np.complex64, np.complex128):
+        raise InputError(f"clover matrices must be complex64 or complex128, got {blocks.dtype}")
+    check_array("clover matrices", blocks, (len(blocks), 2, 6, 6), blocks.dtype)
+    return kernel("clover.pack", type(blocks))(blocks)
+
+
+def multiply(packed: PackedClover, x: Array, out: Array) -> Array:
+    """``out = C x`` at every site; ``[site, 12, N]``, `out` may be `x`. Returns `out`. Raises InputError."""
+    if x.ndim != 3:
+        raise InputError(f"x must have shape (sites, 12, right-hand sides), got {x.shape}")
+    for name, array in (("x", x), ("out", out)):
+        check_array(name, array, (packed.sites, COMPONENTS, x.shape[2]), packed.dtype)
+    return kernel("clover.multiply", type(packed))(packed, x, out)

@@ -1,0 +1,33 @@
+"""Conversions on the device, and fields as kernels take them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cupy
+import numpy as np
+
+from stages.lqcd.kernels.cuda.compile import run
+from stages.lqcd.kernels.cuda.launch import dslash as shapes
+from stages.lqcd.kernels.half_field import HalfField, empty
+
+_NULL = np.uintp(0)
+
+
+def to_half(field: cupy.ndarray, out: HalfField | None = None) -> HalfField:
+    out = empty(cupy, len(field), field.shape[2], field.shape[1]) if out is None else out
+    kernel = shapes.half_conversion(*field.shape, to_half=True)
+    run(kernel, field, _NULL, out.codes, out.scales, np.int32(len(field)))
+    return out
+
+
+def from_half(field: HalfField, out: cupy.ndarray | None = None) -> cupy.ndarray:
+    out = cupy.empty(field.shape, np.complex64) if out is None else out
+    kernel = shapes.half_conversion(*field.shape, to_half=False)
+    run(kernel, field.codes, field.scales, out, _NULL, np.int32(len(out)))
+    return out
+
+
+def codes_and_scales(field: cupy.ndarray | HalfField) -> tuple[Any, Any]:
+    """The two arguments that stand for a field, whole or in 16 bits."""
+    return (field.codes, field.scales) if isinstance(field, HalfField) else (field, _NULL)

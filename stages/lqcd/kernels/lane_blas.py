@@ -1,0 +1,50 @@
+"""Sums and updates over a basis of fields, each right-hand side with coefficients of its own.
+
+A basis is an array ``[K, ..., N]``, C-contiguous, of K fields ``[..., N]``, N up to 64 on a GPU; coefficients
+are complex ``[K, N]``, rounded to the precision of the fields. Right-hand sides never mix: block linear
+algebra, where they do, is `block_blas`. Raises InputError for operands that do not fit each other.
+"""
+
+from __future__ import annotations
+
+from stages.lqcd.kernels.dispatch import Array, kernel
+from stages.lqcd.kernels.operands import check_array, check_blocks
+from stages.lqcd.lattice.errors import InputError
+
+
+def lane_dots(xs: Array, y: Array) -> Array:
+    """conj(xs[k]) . y of each right-hand side, complex128 ``[K, N]``; sums in double."""
+    _check_lanes(xs, y)
+    return kernel("lane_blas.lane_dots", type(y))(xs, y)
+
+
+def lane_update(y: Array, xs: Array, a: Array, scale: Array | None = None) -> None:
+    """y = scale y + sum_k a[k] xs[k] in place, a complex ``[K, N]``, scale ``[N]`` or one."""
+    _check_lanes(xs, y, a, scale)
+    kernel("lane_blas.lane_update", type(y))(y, xs, a, scale)
+
+
+def lane_polynomial(y: Array, v: Array, c: Array) -> None:
+    """y += sum_k c[k] v[k] and v[0] -= sum_k c[k] v[k + 1] in place: K + 1 fields v, complex c ``[K, N]``.
+
+    With powers v[k] = A^k v[0] that is a step of a polynomial method: v[0] stays the residual of y.
+    """
+    _check_lanes(v, y)
+    _check_lanes(v[:-1], y, c)
+    kernel("lane_blas.lane_polynomial", type(y))(y, v, c)
+
+
+def _check_lanes(xs: Array, y: Array, a: Array | None = None, scale: Array | None = None) -> None:
+    """Raise InputError unless xs is a basis ``[K, ..., N]`` of fields like y, a complex ``[K, N]``, scale
+    ``[N]``.
+    """
+    check_blocks(y=y)
+    if xs.ndim != y.ndim + 1 or not len(xs):
+        raise InputError(f"a basis of fields {y.shape} must have shape (K, ...) with K > 0, got {xs.shape}")
+    check_array("the basis", xs, (len(xs), *y.shape), y.dtype)
+    if a is not None and (a.shape != (len(xs), y.shape[-1]) or a.dtype.kind != "c"):
+        raise InputError(
+            f"coefficients must be complex of shape {(len(xs), y.shape[-1])}, got {a.dtype} {a.shape}"
+        )
+    if scale is not None and scale.shape != y.shape[-1:]:
+        raise InputError(f"scale must have shape {y.shape[-1:]}, got {scale.shape}")

@@ -1,0 +1,68 @@
+"""Products of vectors and solutions on each time slice: sink projections and Gram matrices.
+
+Vectors lie by slice, ``[time, parity, site, colour, column]``, solutions as fields do, ``[parity, site, 12,
+column]`` (component 3 spin + colour); sites of a slice are consecutive in both. All are complex64 or
+complex128, of one dtype; results are complex128. Sums are in double, in complex64 of sums of some hundred
+terms in single.
+"""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+import numpy as np
+
+from stages.lqcd.kernels.dispatch import Array, kernel
+from stages.lqcd.kernels.gamma import COMPONENTS, SPINS
+from stages.lqcd.kernels.operands import check_array, check_slice_vectors
+from stages.lqcd.lattice.errors import InputError
+
+
+def sink_projection(vectors: Array, solutions: Array, out: Array, first: int = 0) -> Array:
+    """out[t, spin, i, j] = sum_{x, colour} conj(vectors[t, x, colour, i]) solutions[x, 3 spin + colour, j].
+
+    vectors: of the slices first, first + 1, ... of the solutions, ``[time, 2, site, 3, k]``; solutions
+    ``[2, site, 12, N]``; out complex128 ``[time, 4, k, N]``. Returns `out`; raises InputError.
+    """
+    _check_sink_projection(vectors, solutions, out, first)
+    return kernel("slice_products.sink_projection", type(vectors))(vectors, solutions, out, first)
+
+
+def slice_gram(left: Array, right: Array, out: Array) -> Array:
+    """out[t, i, j] = sum_{x, colour} conj(left[t, x, colour, i]) right[t, x, colour, j].
+
+    left, right ``[time, 2, site, 3, column]``; out complex128 ``[time, left column, right column]``. Returns
+    `out`; raises InputError.
+    """
+    check_slice_vectors("left", left)
+    check_array("right", right, (*left.shape[:-1], right.shape[-1]), left.dtype)
+    check_array("out", out, (len(left), left.shape[-1], right.shape[-1]), np.dtype(complex))
+    return kernel("slice_products.slice_gram", type(left))(left, right, out)
+
+
+def workspace_bytes(vectors: tuple[int, ...], columns: int, dtype: np.dtype, xp: ModuleType) -> int:
+    """Most bytes that either product in `xp`, of vectors of this shape with so many columns (spins and
+    right-hand sides), allocates beside its operands.
+    """
+    return kernel("slice_products.workspace_bytes", xp.ndarray)(vectors, columns, dtype)
+
+
+def _check_sink_projection(vectors: Array, solutions: Array, out: Array, first: int) -> None:
+    """Raise InputError unless solutions ``[2, site, 12, N]`` of the dtype of `vectors` hold their slices from
+    `first` on and `out` is complex128 ``[time, 4, k, N]``.
+    """
+    check_slice_vectors("vectors", vectors)
+    times, _, sites, _, k = vectors.shape
+    if solutions.ndim != 4 or solutions.shape[1] % sites or not solutions.size:
+        raise InputError(
+            f"solutions must have shape (2, a multiple of {sites} sites, {COMPONENTS}, columns), "
+            f"got {solutions.shape}"
+        )
+    shape = (2, solutions.shape[1], COMPONENTS, solutions.shape[3])
+    check_array("solutions", solutions, shape, vectors.dtype)
+    held = solutions.shape[1] // sites
+    if not 0 <= first <= held - times:
+        raise InputError(
+            f"{times} slices of vectors from slice {first} on are not among the {held} of the solutions"
+        )
+    check_array("out", out, (times, SPINS, k, solutions.shape[3]), np.dtype(complex))

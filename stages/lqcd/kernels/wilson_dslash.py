@@ -1,0 +1,121 @@
+"""The Wilson dslash: sum over directions of spin projector times link times neighbour."""
+
+from __future__ import annotations
+
+from typing import Protocol, TypeVar
+
+import numpy as np
+
+from stages.lqcd.kernels.clover import PackedClover
+from stages.lqcd.kernels.directions import NAIVE_DIRECTIONS
+from stages.lqcd.kernels.dispatch import Array, array_module, kernel
+from stages.lqcd.kernels.gamma import COMPONENTS
+from stages.lqcd.kernels.half_field import HalfField, check_half_fields
+from stages.lqcd.kernels.operands import check_array, check_links
+from stages.lqcd.lattice.errors import InputError
+from stages.lqcd.lattice.geometry import Lattice
+
+Field = TypeVar("Field", Array, HalfField)
+
+
+class PackedLinks(Protocol):
+    """Direction-doubled links into the sites of `parity`, laid out for the kernels.
+
+    Directions d = 2 mu + hop: hop 0 carries U_mu(x), hop 1 carries -U_mu(x-mu)^dag.
+    """
+
+    @property
+    def lattice(self) -> Lattice: ...
+
+    @property
+    def parity(self) -> int: ...
+
+    @property
+    def dtype(self) -> np.dtype: ...
+
+
+def pack(links: Array, lattice: Lattice, parity: int) -> PackedLinks:
+    """Complex links ``[site, 8, 3, 3]`` (`stages.lqcd.dirac.doubled_links`) laid out for the kernels.
+
+    Raises InputError on a wrong shape.
+    """
+    check_links(links, lattice, parity)
+    if links.shape[1] != NAIVE_DIRECTIONS:
+        raise InputError(f"links of a Wilson operator have 8 directions, got {links.shape[1]}")
+    return kernel("wilson_dslash.pack", type(links))(links, lattice, parity)
+
+
+def wilson_dslash(
+    packed: PackedLinks,
+    x: Array | HalfField,
+    out: Field,
+    *,
+    sign: int = 1,
+    diagonal: Array | None = None,
+    a: float = 0.0,
+    b: float = 1.0,
+    hop_clover: PackedClover | None = None,
+    diagonal_clover: PackedClover | None = None,
+) -> Field:
+    """``out = a C' diagonal + b C D x``; returns `out`.
+
+        D x(s) = sum_mu [ (1 - sign gamma_mu) U_mu(s) x(s+mu) + (1 + sign gamma_mu) U_mu(s-mu)^dag x(s-mu) ]
+
+    sign: 1, or -1 for the adjoint. C: `hop_clover`, C': `diagonal_clover`, or one; at most one of them is
+    given. x ``[site, 12, N]``, N up to 64 on a GPU, lives on the opposite parity, out and diagonal on
+    ``packed.parity``; all of one dtype. `out` may be `diagonal`, never `x`; otherwise what it held is not
+    read. Raises InputError.
+
+    With complex64 links x may be a HalfField; out is one then, without a diagonal, or complex64 as it is.
+    """
+    if isinstance(x, HalfField):
+        check_half_fields(packed, x, out, diagonal, COMPONENTS)
+    else:
+        _check_fields(packed, x, out, diagonal)
+    _check_terms(packed, diagonal, sign, hop_clover, diagonal_clover)
+    start = kernel("wilson_dslash.wilson_dslash", type(packed))
+    clovers = {"hop_clover": hop_clover, "diagonal_clover": diagonal_clover}
+    return start(packed, x, out, sign=sign, diagonal=diagonal, a=a, b=b, **clovers)
+
+
+def wilson_hop(packed: PackedLinks, direction: int, x: Array, out: Array, *, sign: int = 1) -> Array:
+    """The term of D x that comes from one direction d = 2 mu + hop; arguments as for `wilson_dslash`."""
+    _check_terms(packed, None, sign, None, None)
+    _check_fields(packed, x, out, None)
+    return kernel("wilson_dslash.wilson_hop", type(packed))(packed, direction, x, out, sign=sign)
+
+
+def _check_fields(packed: PackedLinks, x: Array, out: Array, diagonal: Array | None) -> None:
+    """Raise InputError unless x, out, diagonal are ``[site, 12, N]`` of the links' dtype and x is not out."""
+    if x.ndim != 3:
+        raise InputError(f"x must have shape (sites, 12, right-hand sides), got {x.shape}")
+    shape = (packed.lattice.half_volume, COMPONENTS, x.shape[2])
+    check_array("x", x, shape, packed.dtype)
+    check_array("out", out, shape, packed.dtype)
+    if diagonal is not None:
+        check_array("diagonal", diagonal, shape, packed.dtype)
+    if array_module(x).may_share_memory(out, x):
+        raise InputError("out of the dslash must not be its input x: give another array")
+
+
+def _check_terms(
+    packed: PackedLinks,
+    diagonal: Array | None,
+    sign: int,
+    hop_clover: PackedClover | None,
+    diagonal_clover: PackedClover | None,
+) -> None:
+    """Raise InputError unless one clover matrix at most is given, that of the diagonal with a diagonal."""
+    if sign not in (1, -1):
+        raise InputError(f"sign must be 1, or -1 for the adjoint, got {sign}")
+    if hop_clover is not None and diagonal_clover is not None:
+        raise InputError("give hop_clover or diagonal_clover, not both")
+    if diagonal_clover is not None and diagonal is None:
+        raise InputError("diagonal_clover multiplies the diagonal: give one")
+    for clover in (hop_clover, diagonal_clover):
+        sites = packed.lattice.half_volume
+        if clover is not None and (clover.sites, clover.dtype) != (sites, packed.dtype):
+            raise InputError(
+                f"clover matrices must be {packed.dtype} on {sites} sites, "
+                f"got {clover.dtype} on {clover.sites}"
+            )
