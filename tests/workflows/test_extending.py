@@ -6,6 +6,9 @@ import re
 import sys
 import tomllib
 from collections.abc import Iterator
+from importlib import import_module
+from importlib.readers import MultiplexedPath
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -120,3 +123,55 @@ def test_a_workflow_of_another_package(installed: Path, capsys: pytest.CaptureFi
 @pytest.mark.parametrize(("file", "text"), EXCERPTS)
 def test_excerpts_stand_in_the_code(file: str, text: str) -> None:
     assert text in (ROOT / file).read_text()
+
+
+@pytest.fixture
+def kernels(package: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The page's kernel among those of the library."""
+    names = ["", ".reference", ".cpu", *([".cuda"] if find_spec("cupy") else [])]
+    for name in names:
+        module = import_module(f"stages.lqcd.kernels{name}")
+        folder = package / Path(*module.__name__.split("."))
+        monkeypatch.setattr(module, "__path__", [*module.__path__, str(folder)])
+    yield package / "stages" / "lqcd" / "kernels"
+    for name in [name for name in sys.modules if name.endswith(".link_product")]:
+        parent, _, child = name.rpartition(".")
+        delattr(sys.modules[parent], child)
+        del sys.modules[name]
+
+
+def test_a_kernel_and_its_oracle(kernels: Path) -> None:
+    from pipeline import InputError
+
+    names = execute(SNIPPETS[-1])
+    np.testing.assert_allclose(names["product"], names["a"] @ names["b"], rtol=1e-13)
+    np.testing.assert_allclose(names["product"], names["expected"], rtol=1e-13)
+    with pytest.raises(InputError, match="b must be a C-contiguous complex128 array"):
+        names["link_product"].multiply(names["a"], names["b"].astype(np.complex64), names["product"])
+
+
+def test_a_kernel_on_a_gpu_compiles(kernels: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("cupy", reason="compiling CUDA needs cupy and nvidia-cuda-nvrtc")
+    from stages.lqcd.kernels.cuda import compile as nvrtc
+
+    folders = MultiplexedPath(Path(nvrtc.__file__).parent, kernels / "cuda")
+    monkeypatch.setattr(nvrtc, "files", lambda package: folders)
+    launch = import_module("stages.lqcd.kernels.cuda.link_product").launch
+    for dtype in (np.dtype(np.complex64), np.dtype(np.complex128)):
+        kernel = launch(1000, dtype)
+        assert kernel.grid[0] * kernel.threads >= 1000
+        usage = nvrtc.compile_only(kernel.file, [kernel.instance], "sm_90")[kernel.instance]
+        assert usage.spilled_bytes == 0
+
+
+@pytest.mark.gpu
+def test_a_kernel_on_a_gpu(kernels: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cupy = pytest.importorskip("cupy")
+    from stages.lqcd.kernels.cuda import compile as nvrtc
+
+    folders = MultiplexedPath(Path(nvrtc.__file__).parent, kernels / "cuda")
+    monkeypatch.setattr(nvrtc, "files", lambda package: folders)
+    names = execute(SNIPPETS[-1])
+    out = cupy.empty_like(cupy.asarray(names["a"]))
+    names["link_product"].multiply(cupy.asarray(names["a"]), cupy.asarray(names["b"]), out)
+    np.testing.assert_allclose(out.get(), names["expected"], rtol=1e-13)
