@@ -7,7 +7,6 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
 from datetime import datetime
 
 from distributed import Client
@@ -80,13 +79,7 @@ def run(
         store.sweep()
         write_manifest(store, plan.workflow, plan.backend, plan.everything)
         with signals_to(stop):
-            outcome = _drive(
-                plan,
-                RunContext(store, name, plan.backend, resident_bytes or 0, resident_bytes),
-                chosen,
-                log,
-                stop,
-            )
+            outcome = _drive(plan, store, name, chosen, resident_bytes, log, stop)
         store.sweep()
         return outcome
 
@@ -97,30 +90,30 @@ def _keep_manifest(plan: Plan, store: Store, name: str) -> None:
         write_manifest(store, plan.workflow, plan.backend, plan.everything)
 
 
-def _drive(plan: Plan, context: RunContext, cluster: Cluster, log: EventLog, stop: StopRequest) -> Outcome:
+def _drive(
+    plan: Plan,
+    store: Store,
+    name: str,
+    cluster: Cluster,
+    resident_bytes: int | None,
+    log: EventLog,
+    stop: StopRequest,
+) -> Outcome:
     began = time.time()
     tasks = plan_tasks(plan)
     counts = Counter(chunk.node.name for chunk in plan.missing)
-    log(
-        {
-            "time": began,
-            "event": EventKind.RUN_STARTED,
-            "run": context.run,
-            "workflow": plan.workflow,
-            "missing": counts,
-        }
-    )
+    log.note(EventKind.RUN_STARTED, run=name, workflow=plan.workflow, missing=counts)
     with cluster.open(Demand(widest_level(tasks), plan.memory)) as client:
         _check_resources(client, tasks)
-        if not context.resident_bytes:
-            context = replace(context, resident_bytes=_resident_bytes(client))
-        client.log_event(PLAN_TOPIC, {"run": context.run, "missing": dict(counts)})
-        log({"time": time.time(), "event": EventKind.CLUSTER_READY, "dashboard": client.dashboard_link})
+        host_bytes = resident_bytes or _resident_bytes(client)
+        context = RunContext(store, name, plan.backend, host_bytes, resident_bytes)
+        client.log_event(PLAN_TOPIC, {"run": name, "missing": dict(counts)})
+        log.note(EventKind.CLUSTER_READY, dashboard=client.dashboard_link)
         session = Session(client, tasks, context, log, stop)
         session.drive()
-    outcome = _outcome(plan, session, context.run, stop.reason, time.time() - began)
+    outcome = _outcome(plan, session, name, stop.reason, time.time() - began)
     ended = {"seconds": outcome.seconds, "stopped": outcome.stopped, "states": outcome.states}
-    log({"time": time.time(), "event": EventKind.RUN_ENDED, "status": outcome.exit_status, **ended})
+    log.note(EventKind.RUN_ENDED, status=outcome.exit_status, **ended)
     return outcome
 
 

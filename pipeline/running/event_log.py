@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from pipeline.store.store import Store
+from pipeline.worker.events import ChunkState, EventKind
 
 Event = dict[str, Any]
 Listener = Callable[[Event], None]
@@ -34,6 +36,10 @@ class EventLog:
 
     def __exit__(self, *_: object) -> None:
         self._file.close()
+
+    def note(self, kind: EventKind | ChunkState, **values: Any) -> None:
+        """Write an event of the driver itself, at this moment."""
+        self({"time": time.time(), "event": kind, **values})
 
     def __call__(self, event: Event) -> None:
         """Write an event and show it to the listener."""

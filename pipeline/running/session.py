@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Sequence
 from queue import Empty, SimpleQueue
-from typing import Any
 
 from dask.utils import format_bytes
 from distributed import Client, Future, KilledWorker
@@ -15,7 +13,7 @@ from pipeline.running.event_log import Event, EventLog
 from pipeline.running.graph import TaskPlan, dask_graph
 from pipeline.running.outcome import Failure
 from pipeline.running.stopping import StopRequest
-from pipeline.worker.events import ENDED, LOST, ChunkState, EventKind
+from pipeline.worker.events import ENDED, LOST, ChunkState, EventKind, chunk_identity
 from pipeline.worker.work import RunContext
 
 TICK = 0.2
@@ -75,7 +73,7 @@ class Session:
 
     def _wind_down(self, running: dict[str, Future], errors: dict[str, BaseException]) -> None:
         """Give up what has not begun; wait, within limits, for what has or begins in this instant."""
-        self._log({"time": time.time(), "event": EventKind.STOPPING, "reason": self._stop.reason})
+        self._log.note(EventKind.STOPPING, reason=self._stop.reason)
         idle = [name for name in running if not self._has_begun(self._tasks[name])]
         self._client.cancel([running.pop(name) for name in idle])
         heard = True
@@ -180,14 +178,8 @@ class Session:
 
     def _record_state(self, chunk: Chunk, state: ChunkState, error: str) -> None:
         self.states[chunk.key] = state
-        event: dict[str, Any] = {
-            "time": time.time(),
-            "event": state,
-            "node": chunk.node.name,
-            "key": chunk.key,
-        }
-        coordinates = {dim: list(values) for dim, values in chunk.coordinates.items()}
-        self._log({**event, "stage": chunk.node.stage.name, "coordinates": coordinates, "error": error})
+        about = chunk_identity(chunk.node.name, chunk.node.stage.name, chunk.key, chunk.coordinates)
+        self._log.note(state, **about, error=error)
 
 
 def _too_large(node: str, nbytes: int, limit: int) -> str:

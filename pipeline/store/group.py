@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from hashlib import sha256
 from math import prod
@@ -59,6 +60,16 @@ def open_group(folder: Path) -> zarr.Group:
 def create_group(folder: Path, attributes: Mapping[str, Any]) -> zarr.Group:
     """Make a group of format 3 with its attributes."""
     return zarr.create_group(LocalStore(folder), attributes=dict(attributes), zarr_format=3)
+
+
+def record_in(text: str) -> dict[str, Any]:
+    """The record in a group's metadata; ValueError where it is none."""
+    content = json.loads(text)
+    record: Any = content.get("attributes") if isinstance(content, dict) else None
+    arrays = record.get("arrays") if isinstance(record, dict) else None
+    if not isinstance(arrays, dict) or any("digest" not in (array or ()) for array in arrays.values()):
+        raise ValueError("its record does not give its arrays and their digests")
+    return record
 
 
 def write_array(

@@ -20,7 +20,7 @@ import zarr
 
 from pipeline.store.checkpoint import checkpoints, remove_checkpoint
 from pipeline.store.durable import flush, flush_group, write_atomically
-from pipeline.store.group import array_digest, create_group, open_group, write_array
+from pipeline.store.group import array_digest, create_group, open_group, record_in, write_array
 from quarkline.errors import InputError
 
 FORMAT = 1
@@ -185,7 +185,7 @@ class Store:
     def record(self, stage: str, key: str) -> dict[str, Any]:
         """Parameters, coordinates, input keys, statistics and digests of a chunk."""
         with self.reading(stage, key):
-            return _attributes((self.location(stage, key) / "zarr.json").read_text())
+            return record_in((self.location(stage, key) / "zarr.json").read_text())
 
     def arrays(self, stage: str, key: str) -> dict[str, StoredArray]:
         """All arrays of a chunk, to be read in part."""
@@ -204,8 +204,8 @@ class Store:
             raise
         except (OSError, ValueError, KeyError) as error:
             raise DamagedChunkError(
-                f"{self._name(stage, key)} is damaged ({error}): `quarkline verify --remove {self.path}` "
-                "drops it, and the next run computes it again"
+                f"chunk {stage}/{key[:12]} of store {self.path} is damaged ({error}): "
+                f"`quarkline verify --remove {self.path}` drops it, and the next run computes it again"
             ) from error
 
     def open(self, stage: str, key: str) -> zarr.Group:
@@ -232,22 +232,9 @@ class Store:
                 remove_checkpoint(folder)
         return len(drafts)
 
-    def _name(self, stage: str, key: str) -> str:
-        return f"chunk {stage}/{key[:12]} of store {self.path}"
-
 
 def _mark() -> str:
     return json.dumps({"format": FORMAT})
-
-
-def _attributes(text: str) -> dict[str, Any]:
-    """The record in a group's metadata; ValueError where it is none."""
-    content = json.loads(text)
-    record: Any = content.get("attributes") if isinstance(content, dict) else None
-    arrays = record.get("arrays") if isinstance(record, dict) else None
-    if not isinstance(arrays, dict) or any("digest" not in (array or ()) for array in arrays.values()):
-        raise ValueError("its record does not give its arrays and their digests")
-    return record
 
 
 def _write_group(

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import Any
 
+from pipeline.declare.coordinates import Coordinates
 from pipeline.store.provenance import plain
 
 
@@ -47,6 +48,12 @@ Send = Callable[[dict[str, Any]], None]
 
 PROGRESS_INTERVAL = 0.5
 """Seconds between two progress events of a chunk."""
+
+
+def chunk_identity(node: str, stage: str, key: str, coordinates: Coordinates) -> dict[str, Any]:
+    """The part of every event that says which chunk it is about."""
+    at = {dim: list(values) for dim, values in coordinates.items()}
+    return {"node": node, "stage": stage, "key": key, "coordinates": at}
 
 
 def rate_limited(send: Send, chunk: dict[str, Any]) -> Send:

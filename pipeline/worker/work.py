@@ -11,7 +11,7 @@ from pipeline.declare.node import Stage
 from pipeline.declare.stage import stage_of
 from pipeline.store.files import FileVersion
 from pipeline.store.store import Store
-from pipeline.worker.events import ChunkState
+from pipeline.worker.events import ChunkState, chunk_identity
 
 
 @dataclass(frozen=True)
@@ -45,13 +45,7 @@ class Work:
     @property
     def identity(self) -> dict[str, Any]:
         """The part of every event that says which chunk it is about."""
-        coordinates = {dim: list(values) for dim, values in self.coordinates.items()}
-        return {
-            "node": self.node.name,
-            "stage": self.node.stage.name,
-            "key": self.key,
-            "coordinates": coordinates,
-        }
+        return chunk_identity(self.node.name, self.node.stage.name, self.key, self.coordinates)
 
     @property
     def held_as(self) -> str:
