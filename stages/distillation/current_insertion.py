@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, NamedTuple
 
@@ -25,6 +26,19 @@ from stages.lqcd.solvers.named import Solve
 from stages.lqcd.spectroscopy.gammas import NAMES
 from stages.shared.kernel_choices import recorded_choices
 from stages.shared.solve_record import record_solves
+
+
+@dataclass(frozen=True)
+class Currents:
+    """Which currents, between sources and which sinks.
+
+    separations: of sink and source, 1 to T - 1. momenta: in units of 2 pi / L. displacements: words of steps
+    such as '+x'; '' is none.
+    """
+
+    separations: Sequence[int]
+    momenta: Sequence[tuple[int, int, int]] = ((0, 0, 0),)
+    displacements: Sequence[str] = ("",)
 
 
 class CurrentInsertion(NamedTuple):
@@ -77,30 +91,29 @@ def current_insertion(
     hierarchy: Hierarchy | None = None,
     *,
     at: At,
-    separations: Sequence[int],
-    momenta: Sequence[tuple[int, int, int]] = ((0, 0, 0),),
-    displacements: Sequence[str] = ("",),
-    solver: str,
-    tolerance: float,
-    precision: str = "double-single",
-    max_iterations: int = 20_000,
-    block: int = 32,
+    currents: Currents,
+    solve: Solve,
 ) -> CurrentInsertion:
     """G of a chunk's source times, with all sixteen Dirac matrices on every slice of the lattice.
 
-    separations: of sink and source, 1 to T - 1. displacements: words of steps such as '+x', along the links
-    of the operator (`stages.lqcd.distillation.generalised_perambulators`); '' is none. solver, precision,
-    tolerance: as for `stages.mesons.propagator.propagator`. A slice that several lines of a chunk begin or
+    currents: along the links of the operator (`stages.lqcd.distillation.generalised_perambulators`). solve:
+    as for `stages.mesons.propagator.propagator`. A slice that several lines of a chunk begin or
     end on is solved for once. Raises InputError, and NotConverged where a solve misses its tolerance.
     """
-    ends = Ends(columns, tuple(separations))
-    insertions = Insertions(operator.lattice, tuple(momenta), tuple(displacements))
-    solve = Solve(solver, tolerance, precision, max_iterations, block)
+    ends = Ends(columns, tuple(currents.separations))
+    insertions = Insertions(operator.lattice, tuple(currents.momenta), tuple(currents.displacements))
     method = EvenOdd(solve.of_regular(hierarchy), WilsonSchur)
     free = partial(free_bytes, library(operator))
     with recorded_choices(at):
         result, statistics = generalised_perambulators(
-            operator, basis.vectors, ends, insertions, method, block, free, lambda *done: at.progress(*done)
+            operator,
+            basis.vectors,
+            ends,
+            insertions,
+            method,
+            solve.block,
+            free,
+            lambda *done: at.progress(*done),
         )
     record_solves(at, solve, statistics)
     k = columns.eigenvectors

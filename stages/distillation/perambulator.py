@@ -67,20 +67,14 @@ def perambulator(
     hierarchy: Hierarchy | None = None,
     *,
     at: At,
-    solver: str,
-    tolerance: float,
-    precision: str = "double-single",
-    max_iterations: int = 20_000,
-    block: int = 32,
+    solve: Solve,
 ) -> Perambulator:
-    """tau of a chunk's source times: every eigenvector and spin is a right-hand side, `block` at a time.
+    """tau of a chunk's source times: every eigenvector and spin is a right-hand side.
 
-    solver, precision, tolerance: as for `stages.mesons.propagator.propagator`. Raises InputError, and
+    solve: as for `stages.mesons.propagator.propagator`. Raises InputError, and
     NotConverged where a solve misses its tolerance.
     """
-    result, residual, full = _solve(
-        operator, basis, columns, hierarchy, at, solver, tolerance, precision, max_iterations, block
-    )
+    result, residual, full = _solved(operator, basis, columns, hierarchy, solve, at)
     k = columns.eigenvectors
     shape = (len(columns.source_times), SPINS, k)
     tau = result.reshape(*result.shape[:3], *shape)
@@ -105,16 +99,10 @@ def sink_projection(
     hierarchy: Hierarchy | None = None,
     *,
     at: At,
-    solver: str,
-    tolerance: float,
-    precision: str = "double-single",
-    max_iterations: int = 20_000,
-    block: int = 32,
+    solve: Solve,
 ) -> SinkProjection:
     """Solutions of a chunk's diluted noise, projected; parameters and errors as for `perambulator`."""
-    result, residual, full = _solve(
-        operator, basis, columns, hierarchy, at, solver, tolerance, precision, max_iterations, block
-    )
+    result, residual, full = _solved(operator, basis, columns, hierarchy, solve, at)
     shape = (len(columns.sources), -1)
     projection = result.reshape(*result.shape[:3], *shape)
     return SinkProjection(
@@ -122,25 +110,20 @@ def sink_projection(
     )
 
 
-def _solve(
+def _solved(
     operator: WilsonOperator,
     basis: LaplaceBasis,
     columns: Columns,
     hierarchy: Hierarchy | None,
+    solve: Solve,
     at: At,
-    solver: str,
-    tolerance: float,
-    precision: str,
-    max_iterations: int,
-    block: int,
 ) -> tuple[NDArray[np.complex128], NDArray[np.float64], NDArray[np.float64]]:
     """Projections ``[time, spin, eigenvector, column]``, and both residuals of each column."""
-    solve = Solve(solver, tolerance, precision, max_iterations, block)
     method = EvenOdd(solve.of_regular(hierarchy), WilsonSchur)
     free = partial(free_bytes, library(operator))
     with recorded_choices(at):
         result, statistics = projected_solutions(
-            operator, basis.vectors, columns, method, block, free, lambda *done: at.progress(*done)
+            operator, basis.vectors, columns, method, solve.block, free, lambda *done: at.progress(*done)
         )
     record_solves(at, solve, statistics)
     return result, np.concatenate(statistics.residual), np.concatenate(statistics.full_residual)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, NamedTuple
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from stages.lqcd.estimators.trace import current_links as choose_links
 from stages.lqcd.kernels.dispatch import Array, array_module
 from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import DIRECTIONS, EVEN, ODD, PARITIES
-from stages.lqcd.noise import Dilution, noise_vectors
+from stages.lqcd.noise import Dilution, Noise, noise_vectors
 from stages.lqcd.noise.probing import probed
 from stages.lqcd.solvers.deflation import DeflatedSolver, StaggeredDeflation
 from stages.lqcd.solvers.krylov import KrylovSolver
@@ -31,6 +32,14 @@ LIGHT, STRANGE, DIFFERENCE = range(3)
 """Places along `flavour`."""
 LABELS = {"direction": DIRECTIONS, "parity": PARITIES}
 FLAVOUR_LABELS = {"flavour": FLAVOURS, **LABELS}
+
+
+@dataclass(frozen=True)
+class Masses:
+    """m of M = 2 m + D of both quarks, lattice units."""
+
+    light: float
+    strange: float
 
 
 class CurrentLoops(NamedTuple):
@@ -73,34 +82,27 @@ def current_loops(
     *,
     at: At,
     mass: float,
-    tolerance: float,
-    seed: int,
-    noise: str,
-    dilution: Mapping[str, Any],
+    noise: Noise,
+    solve: Solve,
     current_links: str = "thin",
-    solver: str = "block_cgrq",
-    precision: str = "double-single",
-    max_iterations: int = 20_000,
-    block: int = 16,
     deflated_noise: bool = False,
 ) -> CurrentLoops:
     """The one-link taste-singlet vector current and the condensate from the noise vectors and probes of a
     chunk.
 
-    mass: m of M = 2 m + D. tolerance: of |eta - A x| / |eta| for A = 4 m^2 - D^2, every right-hand side.
-    noise: 'z2', 'z4', 'u1' or 'gaussian', with `seed` and the configuration's label. dilution: {color, time,
-    displacement} (`stages.lqcd.noise.dilution`). current_links: 'thin', 'smeared' or 'fat'. solver:
-    'block_cgrq' or 'batched_cg', `block` right-hand sides at a time. precision: 'double', or 'double-single'
-    (single inside, residuals in double). deflation: speeds up the solves; with `deflated_noise` the loops are
-    those of the remainder, without the part of its modes, which `stages.loops.low_mode_loops` gives exactly,
-    and tolerances are relative to (1 - P) eta. Raises InputError, and NotConverged where a solve misses its
+    mass: m of M = 2 m + D. noise: with the configuration's label. solve: of A = 4 m^2 - D^2, by a solver of
+    `stages.lqcd.solvers.named.POSITIVE`; its tolerance is of |eta - A x| / |eta|. current_links: 'thin',
+    'smeared' or 'fat'. deflation: speeds up the solves; with `deflated_noise` the loops are those of the
+    remainder, without the part of its modes, which `stages.loops.low_mode_loops` gives exactly, and
+    tolerances are relative to (1 - P) eta. Raises InputError, and NotConverged where a solve misses its
     tolerance.
     """
-    solve = Solve(solver, tolerance, precision, max_iterations, block)
     trace = loop_trace(dslash, mass, current_links, solve.of_positive(), deflation, deflated_noise)
-    vectors = sources(dslash, at, seed, noise)
+    vectors = sources(dslash, at, noise)
     with recorded_choices(at):
-        loops = stochastic_loops(trace, vectors, Dilution.parse(dilution), block, progress_of(at, trace))
+        loops = stochastic_loops(
+            trace, vectors, Dilution.parse(noise.dilution), solve.block, progress_of(at, trace)
+        )
     _record(at, solve, trace)
     return CurrentLoops(*by_probe(loops, at))
 
@@ -118,32 +120,26 @@ def split_even_loops(
     deflation: StaggeredDeflation | None = None,
     *,
     at: At,
-    light: float,
-    strange: float,
-    tolerance: float,
-    seed: int,
-    noise: str,
-    dilution: Mapping[str, Any],
+    masses: Masses,
+    noise: Noise,
+    solve: Solve,
     current_links: str = "thin",
-    solver: str = "block_cgrq",
-    precision: str = "double-single",
-    max_iterations: int = 20_000,
-    block: int = 16,
     deflated_noise: bool = False,
 ) -> FlavourLoops:
     """Loops of two masses and the split-even estimate of their difference, from one solve of each mass.
 
-    light, strange: m of M = 2 m + D; the other parameters as for `current_loops`, on the same sources. What
-    is solved gives the plain difference as well: entries 0 - 1 along `flavour`, beside entry 2
+    masses: m of M = 2 m + D; the other parameters as for `current_loops`, on the same sources. What is
+    solved gives the plain difference as well: entries 0 - 1 along `flavour`, beside entry 2
     (`stages.lqcd.estimators.split_even`). Raises as `current_loops`.
     """
-    solve = Solve(solver, tolerance, precision, max_iterations, block)
     common = (current_links, solve.of_positive(), deflation, deflated_noise)
-    traces = [loop_trace(dslash, mass, *common) for mass in (light, strange)]
-    vectors = sources(dslash, at, seed, noise)
+    traces = [loop_trace(dslash, mass, *common) for mass in (masses.light, masses.strange)]
+    vectors = sources(dslash, at, noise)
     with recorded_choices(at):
         report = progress_of(at, *traces)
-        loops = stochastic_loops(SplitEvenTrace(*traces), vectors, Dilution.parse(dilution), block, report)
+        loops = stochastic_loops(
+            SplitEvenTrace(*traces), vectors, Dilution.parse(noise.dilution), solve.block, report
+        )
     _record(at, solve, *traces)
     return FlavourLoops(*by_probe(loops, at))
 
@@ -167,21 +163,16 @@ def exact_loops(
     *,
     at: At,
     mass: float,
-    tolerance: float,
+    solve: Solve,
     current_links: str = "thin",
-    solver: str = "block_cgrq",
-    precision: str = "double-single",
-    max_iterations: int = 20_000,
-    block: int = 16,
 ) -> ExactLoops:
     """The same loops exactly, by a point source on every site and colour; parameters as for `current_loops`.
 
     Raises InputError above 6^4 sites.
     """
-    solve = Solve(solver, tolerance, precision, max_iterations, block)
     trace = loop_trace(dslash, mass, current_links, solve.of_positive())
     with recorded_choices(at):
-        loops = exact_trace(trace, array_module(dslash.links.thin), block, progress_of(at, trace))
+        loops = exact_trace(trace, array_module(dslash.links.thin), solve.block, progress_of(at, trace))
     _record(at, solve, trace)
     return ExactLoops(loops.current[0], loops.density[0])
 
@@ -203,12 +194,15 @@ def loop_trace(
     return LoopTrace(dslash.astype(np.complex128), links, mass, deflated, projection)
 
 
-def sources(dslash: StaggeredDslash, at: At, seed: int, kind: str) -> list[Array]:
+def sources(dslash: StaggeredDslash, at: At, noise: Noise) -> list[Array]:
     """Noise vectors times probes of a chunk, even and odd sites, ``[site, 3, noise * probe]`` each."""
     lattice, label = dslash.lattice, str(at.one("config"))
     indices, xp = [int(index) for index in at["noise"]], array_module(dslash.links.thin)
-    vectors = (noise_vectors(lattice, parity, label, seed, indices, kind, xp=xp) for parity in (EVEN, ODD))
-    return [probed(noise, lattice, parity, probes(at)) for parity, noise in enumerate(vectors)]
+    vectors = (
+        noise_vectors(lattice, parity, label, noise.seed, indices, noise.kind, xp=xp)
+        for parity in (EVEN, ODD)
+    )
+    return [probed(fields, lattice, parity, probes(at)) for parity, fields in enumerate(vectors)]
 
 
 def probes(at: At) -> list[int]:

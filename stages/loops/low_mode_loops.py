@@ -7,7 +7,7 @@ from typing import Annotated, NamedTuple
 import numpy as np
 
 from pipeline import At, Dims, Resources, stage
-from stages.loops.current_loops import FlavourLoops
+from stages.loops.current_loops import FlavourLoops, Masses
 from stages.lqcd.estimators.low_modes import low_mode_current, low_mode_density, mode_currents
 from stages.lqcd.estimators.trace import current_links as choose_links
 from stages.lqcd.lattice.geometry import DIRECTIONS
@@ -54,20 +54,18 @@ def low_mode_loops(deflation: StaggeredDeflation, *, at: At, current_links: str 
 
 
 @stage(version="1", over=("config", "noise", "probe"), transient=True)
-def with_low_modes(
-    loops: FlavourLoops, low: LowModeLoops, *, at: At, light: float, strange: float
-) -> FlavourLoops:
+def with_low_modes(loops: FlavourLoops, low: LowModeLoops, *, at: At, masses: Masses) -> FlavourLoops:
     """The noisy remainder of each noise vector and probe, and the exact low part of that mass added to it.
 
-    light, strange: m of M = 2 m + D. The low part of the difference is the difference of the low parts.
+    The low part of the difference is the difference of the low parts.
     """
-    pairs = zip(loops, low_flavours(low, light, strange), strict=True)
+    pairs = zip(loops, low_flavours(low, masses), strict=True)
     return FlavourLoops(*(noisy + exact for noisy, exact in pairs))
 
 
-def low_flavours(low: LowModeLoops, light: float, strange: float) -> FlavourLoops:
+def low_flavours(low: LowModeLoops, masses: Masses) -> FlavourLoops:
     """The low part alone: current ``[flavour, direction, time]``, condensate ``[flavour, parity]``."""
     volume = int(np.prod(low.extents))
-    current = [low_mode_current(low.eigenvalue, low.current, mass) for mass in (light, strange)]
-    density = [low_mode_density(low.eigenvalue, mass, volume) for mass in (light, strange)]
+    current = [low_mode_current(low.eigenvalue, low.current, mass) for mass in (masses.light, masses.strange)]
+    density = [low_mode_density(low.eigenvalue, mass, volume) for mass in (masses.light, masses.strange)]
     return FlavourLoops(*(np.stack([a, b, a - b]) for a, b in (current, density)))

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, NamedTuple
+from dataclasses import dataclass
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
 from pipeline import At, Dims, Resources, stage
-from stages.loops.current_loops import MASSES
+from stages.loops.current_loops import MASSES, Masses
 from stages.lqcd.dirac.staggered import NormalOperator, StaggeredDslash
 from stages.lqcd.kernels.dispatch import Array, array_module
 from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import EVEN, Lattice
-from stages.lqcd.noise import Dilution, dilute, noise_vectors
+from stages.lqcd.noise import Dilution, Noise, dilute, noise_vectors
 from stages.lqcd.noise.probing import probed
 from stages.lqcd.solvers.deflation import DeflatedSolver, StaggeredDeflation
 from stages.lqcd.solvers.even_odd import Method
@@ -32,6 +33,30 @@ ACCURACIES = ("sloppy", "fine")
 
 Kind = tuple[str, str]
 """A mass and an accuracy, by name."""
+
+
+@dataclass(frozen=True)
+class TrialSolves:
+    """How a campaign solves, as `Solve` but for the solver, with the tolerances of both accuracies.
+
+    planned: noise vectors times probes per configuration, sloppy and fine.
+    """
+
+    sloppy: float
+    fine: float | None
+    planned: Sequence[int]
+    precision: str = "double-single"
+    max_iterations: int = 20_000
+    block: int = 16
+
+
+@dataclass(frozen=True)
+class NoiseSample:
+    """The first noise vectors and probes of a campaign; deflated_noise: without the part of low modes."""
+
+    vectors: int
+    probes: int
+    deflated_noise: bool = False
 
 
 class SolverTrials(NamedTuple):
@@ -57,51 +82,41 @@ def solver_trials(
     *,
     at: At,
     candidates: Sequence[str],
-    light: float,
-    strange: float,
-    sloppy: float,
-    fine: float | None,
-    planned: Sequence[int],
-    seed: int,
-    noise: str,
-    vectors: int,
-    probes: int,
-    dilution: Mapping[str, Any],
-    precision: str = "double-single",
-    max_iterations: int = 20_000,
-    block: int = 16,
-    deflated_noise: bool = False,
+    masses: Masses,
+    solves: TrialSolves,
+    noise: Noise,
+    sample: NoiseSample,
 ) -> SolverTrials:
-    """Seconds of `candidates`, some of `SOLVERS`, on the first `block` right-hand sides of a campaign.
+    """Seconds of `candidates`, some of `SOLVERS`, on the first right-hand sides of a campaign.
 
-    Those are of the first `vectors` noise vectors and `probes` probes, on even sites, for each mass and each
-    tolerance; the other parameters as for `stages.loops.current_loops.current_loops`. planned: noise vectors
-    times probes per configuration, sloppy and fine, which are recorded as right-hand sides of one mass and
-    are in no key: a choice that follows from this stands when the campaign grows. Eigenvectors are prepared
-    elsewhere, and their seconds are no part of these. Timings are not reproducible. Raises InputError where
-    no candidate reaches all tolerances.
+    Those are a block of the first noise vectors and probes, on even sites, for each mass and each tolerance;
+    noise as for `stages.loops.current_loops.current_loops`. What is planned is recorded as right-hand sides
+    of one mass and is in no key: a choice that follows from this stands when the campaign grows. Eigenvectors
+    are prepared elsewhere, and their seconds are no part of these. Timings are not reproducible. Raises
+    InputError where no candidate reaches all tolerances.
     """
-    scheme, label = Dilution.parse(dilution), str(at.one("config"))
-    b = _first_block(scheme, _noise(dslash, label, seed, noise, vectors, probes), dslash.lattice, block)
-    if deflated_noise:
+    scheme = Dilution.parse(noise.dilution)
+    fields = _fields(dslash, str(at.one("config")), noise, sample)
+    b = _first_block(scheme, fields, dslash.lattice, solves.block)
+    if sample.deflated_noise:
         b = _given(deflation).of(EVEN).remainder(b)
-    problems = _problems(dslash, (light, strange), (sloppy, fine), b)
-    solvers = {name: _candidate(name, precision, max_iterations, deflation) for name in candidates}
+    problems = _problems(dslash, masses, solves, b)
+    solvers = {name: _candidate(name, solves, deflation) for name in candidates}
     kinds = list(problems.values())
     trials = measure(kinds, solvers, b.shape[-1], repeated, progress=lambda *done: at.progress(*done))
     how = {name: outcome(kinds, each) for name, each in trials.items()}
     check_one_converged(how, "use a larger mass")
     subsets = len(scheme.subsets(dslash.lattice))
-    rhs = {name: count * subsets for name, count in zip(ACCURACIES, planned, strict=True)}
+    rhs = {name: count * subsets for name, count in zip(ACCURACIES, solves.planned, strict=True)}
     at.record(how=how, planned=rhs, columns=b.shape[-1])
     return _table(list(problems), trials)
 
 
-def _noise(dslash: StaggeredDslash, label: str, seed: int, kind: str, vectors: int, probes: int) -> Array:
+def _fields(dslash: StaggeredDslash, label: str, noise: Noise, sample: NoiseSample) -> Array:
     """The first noise vectors times probes on the even sites, ``[site, 3, vectors * probes]``."""
     lattice, xp = dslash.lattice, array_module(dslash.links.thin)
-    fields = noise_vectors(lattice, EVEN, label, seed, range(vectors), kind, xp=xp)
-    return probed(fields, lattice, EVEN, range(probes))
+    fields = noise_vectors(lattice, EVEN, label, noise.seed, range(sample.vectors), noise.kind, xp=xp)
+    return probed(fields, lattice, EVEN, range(sample.probes))
 
 
 def _first_block(scheme: Dilution, noise: Array, lattice: Lattice, width: int) -> Array:
@@ -110,29 +125,27 @@ def _first_block(scheme: Dilution, noise: Array, lattice: Lattice, width: int) -
     return dilute(noise, partition, column_blocks(noise.shape[-1] * len(partition.subsets), width)[0])
 
 
-def _problems(
-    dslash: StaggeredDslash, masses: Sequence[float], tolerances: Sequence[float | None], b: Array
-) -> dict[Kind, Problem]:
+def _problems(dslash: StaggeredDslash, masses: Masses, solves: TrialSolves, b: Array) -> dict[Kind, Problem]:
     """What is to be solved, of each mass and each accuracy that there is."""
     outer = dslash.astype(np.complex128)
     return {
         (name, accuracy): Problem(
             f"{name} quark, {accuracy}", NormalOperator(outer, mass, EVEN), b, tolerance
         )
-        for name, mass in zip(MASSES, masses, strict=True)
-        for accuracy, tolerance in zip(ACCURACIES, tolerances, strict=True)
+        for name, mass in zip(MASSES, (masses.light, masses.strange), strict=True)
+        for accuracy, tolerance in zip(ACCURACIES, (solves.sloppy, solves.fine), strict=True)
         if tolerance is not None
     }
 
 
 def _candidate(
-    name: str, precision: str, max_iterations: int, deflation: StaggeredDeflation | None
+    name: str, solves: TrialSolves, deflation: StaggeredDeflation | None
 ) -> Callable[[float], Method]:
     """The solver of `SOLVERS` for a tolerance."""
     plain = name.removeprefix(PREFIX)
 
     def solver(tolerance: float) -> KrylovSolver:
-        return Solve(plain, tolerance, precision, max_iterations).of_positive()
+        return Solve(plain, tolerance, solves.precision, solves.max_iterations).of_positive()
 
     if name == plain:
         return solver

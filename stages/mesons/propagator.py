@@ -51,24 +51,18 @@ def propagator(
     hierarchy: Hierarchy | None = None,
     *,
     at: At,
-    solver: str,
-    tolerance: float,
-    precision: str = "double-single",
-    max_iterations: int = 20_000,
-    block: int = 24,
+    solve: Solve,
 ) -> Propagator:
-    """S for all columns of a chunk's sources, `block` right-hand sides at a time.
+    """S for all columns of a chunk's sources.
 
-    solver: of the even-odd system (`stages.lqcd.solvers.named.REGULAR`), 'multigrid' with its
-    hierarchy. precision: 'double', or 'double-single' (single inside, residuals in double). tolerance: of |b
-    - A x| / |b|, every column; how columns share blocks alters results within it only, and is in no key.
-    Raises InputError, and NotConverged where a solve misses its tolerance, as beyond the critical kappa.
+    solve: of the even-odd system, by a solver of `stages.lqcd.solvers.named.REGULAR`, 'multigrid' with its
+    hierarchy; how columns share blocks alters results within the tolerance only, and is in no key. Raises
+    InputError, and NotConverged where a solve misses its tolerance, as beyond the critical kappa.
     """
-    solve = Solve(solver, tolerance, precision, max_iterations, block)
     method = EvenOdd(solve.of_regular(hierarchy), WilsonSchur)
     fields = sources.fields.reshape(*sources.fields.shape[:3], -1)
     with recorded_choices(at):
-        x, statistics = propagate(operator, fields, method, block, lambda *done: at.progress(*done))
+        x, statistics = propagate(operator, fields, method, solve.block, lambda *done: at.progress(*done))
     record_solves(at, solve, statistics)
     shape = sources.fields.shape[3:]
     widths = [len(block) for block in statistics.residual]

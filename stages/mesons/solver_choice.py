@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any, NamedTuple
 
@@ -14,7 +15,7 @@ from stages.lqcd.dirac.wilson_schur import WilsonSchur
 from stages.lqcd.multigrid.levels import multigrid_of
 from stages.lqcd.multigrid.multigrid import PoorSetup
 from stages.lqcd.solvers.even_odd import EvenOdd, Method
-from stages.lqcd.solvers.named import MULTIGRID, REGULAR, Solve
+from stages.lqcd.solvers.named import MULTIGRID, REGULAR, OpenSolve
 from stages.lqcd.solvers.trial import FAILURES, Problem, cheapest, check_one_converged, measure
 from stages.mesons.sources import FirstSources, Sources
 
@@ -48,30 +49,26 @@ def solver_choice(
     *,
     at: At,
     planned: int,
-    tolerance: float,
-    precision: str = "double-single",
-    max_iterations: int = 20_000,
-    block: int = 24,
+    solves: OpenSolve,
     levels: Sequence[Mapping[str, Any]],
     seed: int,
 ) -> SolverChoice:
     """The cheapest method for `planned` right-hand sides per configuration, setup included.
 
-    Each of `SOLVERS` solves the first `block` columns of the sources; levels
+    Each of `SOLVERS` solves the first block of columns of the sources; levels
     and seed are those of multigrid. The choice stands when a campaign grows: how many right-hand sides were
     planned when it was made is recorded, and is in no key; nor are timings reproducible. Raises InputError
     where no method reaches the tolerance.
     """
     _, first = next(iter(sources))
-    fields = first.fields.reshape(*first.fields.shape[:3], -1)[..., :block].copy()
+    fields = first.fields.reshape(*first.fields.shape[:3], -1)[..., : solves.block].copy()
 
     def method(name: str, tolerance: float) -> Method:
         hierarchy = multigrid_of(levels, seed).setup(operator) if name == MULTIGRID else None
-        solve = Solve(name, tolerance, precision, max_iterations, block)
-        return EvenOdd(solve.of_regular(hierarchy), WilsonSchur)
+        return EvenOdd(replace(solves, tolerance=tolerance).by(name).of_regular(hierarchy), WilsonSchur)
 
     found = measure(
-        [Problem("first sources", operator, fields, tolerance)],
+        [Problem("first sources", operator, fields, solves.tolerance)],
         {name: partial(method, name) for name in SOLVERS},
         planned,
         failures=(*FAILURES, PoorSetup),

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from settings import grouped
 
 from pipeline import At
 from stages.ensemble.configuration import file_configuration, heatbath_configuration
@@ -74,7 +75,7 @@ def test_exact_loops_are_the_traces_of_the_dense_inverse(dslash):
     D = dense.reshape(6 * lattice.half_volume, -1)
     assert np.abs(D + D.conj().T).max() < 1e-13
     propagator = (D @ np.linalg.inv(4 * MASS**2 * np.eye(len(D)) - D @ D)).reshape(dense.shape)
-    loops = exact_loops(dslash, at=AT, mass=MASS, tolerance=1e-12)
+    loops = exact_loops(dslash, at=AT, mass=MASS, **grouped(tolerance=1e-12))
     current = np.zeros((4, lattice.time_extent))
     sites = np.arange(lattice.half_volume)
     for mu in range(4):
@@ -88,9 +89,9 @@ def test_exact_loops_are_the_traces_of_the_dense_inverse(dslash):
 
 
 def test_fully_diluted_noise_gives_the_exact_loops(dslash):
-    exact = exact_loops(dslash, at=AT, mass=MASS, tolerance=1e-11)
+    exact = exact_loops(dslash, at=AT, mass=MASS, **grouped(tolerance=1e-11))
     options = {"seed": 17, "noise": "z2", "dilution": {"color": True, "displacement": 4}}
-    noisy = current_loops(dslash, at=AT, mass=MASS, tolerance=1e-11, **options)
+    noisy = current_loops(dslash, at=AT, mass=MASS, **grouped(tolerance=1e-11, **options))
     assert np.abs(noisy.current[0, 0] - exact.current).max() < 1e-8 * np.abs(exact.current).max()
 
 

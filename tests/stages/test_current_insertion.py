@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from itertools import product
 
 import numpy as np
@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from pipeline import At
-from stages.distillation.current_insertion import CurrentInsertion, current_insertion
+from stages.distillation.current_insertion import CurrentInsertion, Currents, current_insertion
 from stages.distillation.laplace_eigenvectors import LaplaceBasis
 from stages.distillation.perambulator import perambulator
 from stages.ensemble.configuration import GaugeLinks
@@ -23,12 +23,13 @@ from stages.lqcd.gauge.heatbath import thermalised
 from stages.lqcd.gauge.stout import stout_links
 from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import Lattice
+from stages.lqcd.solvers.named import Solve
 from stages.lqcd.spectroscopy.gammas import DIRAC, NAMES
 
 LATTICE = Lattice((4, 2, 2, 6))
 TIMES, SITES, K = LATTICE.time_extent, LATTICE.sites_per_slice, 2
 MOMENTA, WORDS = ((0, 0, 0), (1, 0, -1)), ("", "-x+y", "+z")
-SOLVES = {"solver": "cgnr", "tolerance": 1e-13, "precision": "double", "block": 8}
+SOLVES = Solve("cgnr", 1e-13, "double", block=8)
 ASKED = {"momenta": MOMENTA, "displacements": WORDS}
 
 
@@ -60,8 +61,10 @@ def basis() -> LaplaceBasis:
 def measured(operator, basis, times=(1,), separations=(3,), backend="cpu", **options) -> CurrentInsertion:
     at = At(config="i.1", source=tuple(f"t{time}" for time in times), backend=backend)
     columns = FullColumns(times, TIMES, K)
-    settings = SOLVES | ASKED | options
-    return current_insertion(operator, basis, columns, at=at, separations=separations, **settings)
+    names = [each.name for each in fields(Solve)]
+    solve = replace(SOLVES, **{name: options.pop(name) for name in names if name in options})
+    currents = Currents(separations, **{**ASKED, **options})
+    return current_insertion(operator, basis, columns, at=at, currents=currents, solve=solve)
 
 
 def dense_inverse(operator: WilsonOperator) -> NDArray:
@@ -131,7 +134,7 @@ def test_against_dense_matrices(gauge, operator, basis) -> None:
 def test_a_constant_scalar_current_is_a_derivative_in_the_mass(gauge, basis) -> None:
     step, columns, at = 1e-3, FullColumns((2,), TIMES, K), At(config="i.1", source=("t2",))
     tau = {
-        sign: perambulator(operator_on(gauge, mass=0.1 + sign * step), basis, columns, at=at, **SOLVES)
+        sign: perambulator(operator_on(gauge, mass=0.1 + sign * step), basis, columns, at=at, solve=SOLVES)
         for sign in (-1, 1)
     }
     slope = (tau[1].perambulator[0] - tau[-1].perambulator[0]) / (2 * step)
@@ -154,7 +157,7 @@ def test_blocks_and_chunks_give_the_same(operator, basis) -> None:
 def test_residuals_and_what_is_recorded(operator, basis) -> None:
     at = At(config="i.1", source=("t1", "t4"))
     columns = FullColumns((1, 4), TIMES, K)
-    made = current_insertion(operator, basis, columns, at=at, separations=(3, 2), **SOLVES)
+    made = current_insertion(operator, basis, columns, at=at, currents=Currents((3, 2)), solve=SOLVES)
     assert at.statistics["rhs"] == 4 * 4 * K  # slices 1, 4, 3 and 0
     assert len(at.reports) == 4 and at.reports[-1]["done"] == at.reports[-1]["total"]
     assert made.residual.shape == (2, 4, K) and made.sink_residual.shape == (2, 2, 4, K)

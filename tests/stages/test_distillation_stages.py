@@ -23,11 +23,12 @@ from stages.lqcd.distillation.columns import coefficients
 from stages.lqcd.gauge.heatbath import thermalised
 from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import Lattice
+from stages.lqcd.solvers.named import OpenSolve, Solve
 from stages.mesons.solver_choice import solver_choice
 
 LATTICE = Lattice((4, 4, 4, 6))
 TIMES = LATTICE.time_extent
-SOLVES = {"solver": "cgnr", "tolerance": 1e-11, "precision": "double"}
+SOLVES = Solve("cgnr", 1e-11, "double", block=8)
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +71,7 @@ def test_perambulator_is_the_projected_propagator(operator, basis):
     """tau(t', t) = gamma5 tau(t, t')^dag gamma5, and residuals."""
     at = At(config="d.1", source=("t4", "t1"))
     columns = full_columns(at=at, time_extent=TIMES, eigenvectors=4)
-    made = perambulator(operator, basis, columns, at=at, block=8, **SOLVES)
+    made = perambulator(operator, basis, columns, at=at, solve=SOLVES)
     tau = made.perambulator
     assert tau.shape == (2, TIMES, 4, 4, 4, 4) and made.source_time.tolist() == [4, 1]
     assert made.full_residual.max() < 1e-10
@@ -86,11 +87,11 @@ def test_projections_of_noise_are_perambulators_times_noise(operator, basis):
     columns = stochastic_columns(
         at=at, time_extent=TIMES, eigenvectors=4, dilution=dilution, kind="z4", seed=5
     )
-    made = sink_projection(operator, basis, columns, at=at, block=8, **SOLVES)
+    made = sink_projection(operator, basis, columns, at=at, solve=SOLVES)
     assert made.projection.shape == (2, TIMES, 4, 4, 4)
     place = At(config="d.1", source=("t2",))
     full = full_columns(at=place, time_extent=TIMES, eigenvectors=4)
-    tau = perambulator(operator, basis, full, at=place, block=8, **SOLVES).perambulator[0]
+    tau = perambulator(operator, basis, full, at=place, solve=SOLVES).perambulator[0]
     rho = coefficients(columns, range(8))[2].reshape(4, 4, 2, 4)
     expected = np.einsum("txisj,sjnc->ntxic", tau, rho)
     assert np.abs(made.projection - expected).max() < 1e-9 * np.abs(tau).max()
@@ -123,8 +124,8 @@ def test_solvers_are_measured_on_the_first_sources(operator, basis, monkeypatch)
     at = At(config="d.1", source=("t4",))
     columns = full_columns(at=at, time_extent=TIMES, eigenvectors=4)
     sources = first_sources(operator, basis, columns, at=at, block=8)
-    options = {"tolerance": 1e-9, "precision": "double", "block": 8, "planned": 96}
-    choice = solver_choice(operator, [(at, sources)], at=at, levels=[], seed=8, **options)
+    solves = OpenSolve(1e-9, "double", block=8)
+    choice = solver_choice(operator, [(at, sources)], at=at, planned=96, solves=solves, levels=[], seed=8)
     assert choice.residual.shape == (2,) and choice.residual.max() <= 1e-9
     assert int(choice.chosen) == np.argmin(choice.setup_seconds + 96 * choice.seconds_per_rhs)
     assert at.statistics["chosen"] == names[int(choice.chosen)] and at.statistics["columns"] == 8
@@ -169,7 +170,7 @@ def test_refusals(links, operator, basis):
     at = At(config="d.1", source=("t4",))
     columns = full_columns(at=at, time_extent=TIMES, eigenvectors=5)
     with pytest.raises(InputError, match="columns are of 5 eigenvectors, but 4 are given"):
-        perambulator(operator, basis, columns, at=at, **SOLVES)
+        perambulator(operator, basis, columns, at=at, solve=SOLVES)
     other = LaplaceBasis(basis.vectors[:4], basis.values[:4])
     with pytest.raises(InputError, match=r"eigenvectors of the Laplacian on 4x4x4x6 have shape"):
-        perambulator(operator, other, columns, at=at, **SOLVES)
+        perambulator(operator, other, columns, at=at, solve=SOLVES)

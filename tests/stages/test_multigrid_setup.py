@@ -16,6 +16,7 @@ from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.multigrid.hierarchy import Hierarchy
 from stages.lqcd.multigrid.levels import check_levels, default_levels, multigrid_of
+from stages.lqcd.solvers.named import Solve
 from stages.mesons.multigrid_setup import (
     MultigridSetup,
     multigrid_hierarchy,
@@ -93,14 +94,14 @@ def test_a_propagator_by_multigrid(gauge: GaugeLinks, operator: WilsonOperator, 
     sources = point_sources(gauge, at=At(**where))
     ats = [At(**where), At(**where)]
     by_multigrid = propagator(
-        operator, sources, hierarchy, at=ats[0], solver="multigrid", tolerance=1e-10, block=12
+        operator, sources, hierarchy, at=ats[0], solve=Solve("multigrid", 1e-10, block=12)
     )
-    other = propagator(operator, sources, at=ats[1], solver="bicgstab", tolerance=1e-10, block=12)
+    other = propagator(operator, sources, at=ats[1], solve=Solve("bicgstab", 1e-10, block=12))
     assert np.abs(by_multigrid.propagator - other.propagator).max() < 1e-8
     assert by_multigrid.full_residual.max() < 2e-10 and by_multigrid.residual.max() <= 1e-10
     assert max(ats[0].statistics["iterations"]) < 0.7 * max(ats[1].statistics["iterations"])
     with pytest.raises(InputError, match="multigrid needs a hierarchy"):
-        propagator(operator, sources, at=At(**where), solver="multigrid", tolerance=1e-10)
+        propagator(operator, sources, at=At(**where), solve=Solve("multigrid", 1e-10))
 
 
 @pytest.mark.parametrize(

@@ -18,18 +18,22 @@ from stages.loops.solver_trials import (
     MASSES,
     PLAIN,
     SOLVERS,
+    NoiseSample,
     SolverTrials,
+    TrialSolves,
     solver_trials,
 )
 from stages.lqcd.dirac.staggered import StaggeredDslash
 from stages.lqcd.lattice.errors import InputError
+from stages.lqcd.noise import Noise
 from stages.lqcd.solvers import trial
 from stages.lqcd.solvers.deflation import StaggeredDeflation
+from stages.lqcd.solvers.named import Solve
 
 AT = {"config": "trial.7"}
 MASS = dict(zip(MASSES, (0.05, 0.3), strict=True))
 TOLERANCE = dict(zip(ACCURACIES, (1e-3, 1e-8), strict=True))
-NOISE: dict[str, Any] = {"seed": 5150, "noise": "z4", "dilution": {"displacement": 2}, "block": 16}
+NOISE: dict[str, Any] = {"seed": 5150, "kind": "z4", "dilution": {"displacement": 2}}
 
 
 @pytest.fixture(scope="module")
@@ -53,8 +57,18 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def trials(at: At, dslash: StaggeredDslash, *upstream: Any, **options: Any) -> SolverTrials:
-    settings = {**NOISE, **MASS, **TOLERANCE, "planned": [64, 16], "vectors": 2, "probes": 1, **options}
-    return solver_trials(dslash, *upstream, at=at, **settings)
+    settings = {**TOLERANCE, "planned": [64, 16], "block": 16, **options}
+    names, low_modes = settings.pop("candidates"), settings.pop("deflated_noise", False)
+    return solver_trials(
+        dslash,
+        *upstream,
+        at=at,
+        candidates=names,
+        masses=loops.Masses(**MASS),
+        solves=TrialSolves(**settings),
+        noise=Noise(**NOISE),
+        sample=NoiseSample(2, 1, low_modes),
+    )
 
 
 def first_iterations(
@@ -62,8 +76,10 @@ def first_iterations(
 ) -> int:
     """Of the first block of a chunk of the campaign."""
     at = At(**AT, noise=(0, 1))
-    settings = {"mass": MASS[mass], "tolerance": TOLERANCE[accuracy], "solver": name, **NOISE, **options}
-    loops.current_loops(dslash, *upstream, at=at, **settings)
+    solve = Solve(name, TOLERANCE[accuracy])
+    loops.current_loops(
+        dslash, *upstream, at=at, mass=MASS[mass], solve=solve, noise=Noise(**NOISE), **options
+    )
     return int(at.statistics["iterations"][0])
 
 

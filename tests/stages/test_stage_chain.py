@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from settings import grouped
 
 from pipeline import At
 from stages.ensemble import configuration
@@ -34,13 +35,13 @@ def staggered(gauge):
 
 @pytest.fixture(scope="module")
 def exact(staggered):
-    return loops.exact_loops(staggered, at=At(config="chain.3"), tolerance=1e-11, **SOLVE)
+    return loops.exact_loops(staggered, at=At(config="chain.3"), **grouped(**SOLVE, tolerance=1e-11))
 
 
 def measure(staggered, indices, mass=0.08, tolerance=1e-10, label="chain.3", **options):
     at = At(config=label, noise=indices)
     settings = {**SOLVE, **NOISE, "mass": mass, **options}
-    return at, loops.current_loops(staggered, at=at, tolerance=tolerance, **settings)
+    return at, loops.current_loops(staggered, at=at, **grouped(**settings, tolerance=tolerance))
 
 
 def test_heat_bath_is_reproducible_and_seeded_by_the_label(gauge):
@@ -115,7 +116,7 @@ def test_links_of_the_current_are_a_parameter(staggered):
 def test_naive_stage_links_conserve_the_charge(gauge):
     at = At(config="chain.3")
     made = links.naive_links(gauge, at=at, boundary="antiperiodic")
-    result = loops.exact_loops(made, at=at, tolerance=1e-12, **SOLVE)
+    result = loops.exact_loops(made, at=at, **grouped(**SOLVE, tolerance=1e-12))
     assert np.ptp(result.current[3]) < 1e-10
     assert at.statistics["reunitarisation_deviation"] < 1e-12
     assert np.array_equal(
@@ -186,7 +187,7 @@ def test_probes_are_averaged_for_each_noise_vector_however_they_are_cut_into_chu
     def chunk(probes):
         at = At(config="chain.3", noise=(0, 1), probe=probes)
         light, strange = (
-            loops.current_loops(staggered, at=at, tolerance=1e-9, **{**SOLVE, **NOISE, **options})
+            loops.current_loops(staggered, at=at, **grouped(tolerance=1e-9, **{**SOLVE, **NOISE, **options}))
             for options in ({"dilution": {}}, {"dilution": {}, "mass": 0.3})
         )
         return at, loops.flavour_loops(light, strange, at=at)
@@ -210,7 +211,7 @@ def test_split_even_loops_hold_the_plain_flavours_and_a_quieter_difference(stagg
     at = At(config="chain.3", noise=tuple(range(6)))
     options = {**SOLVE, **NOISE, "dilution": {}, "tolerance": 1e-9}
     del options["mass"]
-    split = loops.split_even_loops(staggered, at=at, light=0.08, strange=0.3, **options)
+    split = loops.split_even_loops(staggered, at=at, masses=loops.Masses(0.08, 0.3), **grouped(**options))
     assert at.statistics["rhs"] == 6 * 2 * 2
     (_, light), (_, strange) = (measure(staggered, range(6), mass, dilution={}) for mass in (0.08, 0.3))
     plain = loops.flavour_loops(light, strange, at=at)
@@ -278,11 +279,15 @@ def test_low_modes_and_fully_diluted_deflated_noise_are_the_exact_loops(staggere
     low = low_modes.low_mode_loops(deflation, at=at)
     assert low.residual.max() < 1e-9 and at.statistics["modes"] == 24
     full = {**SPLIT, "dilution": {"color": True, "displacement": 4}, "tolerance": 1e-11}
-    masses = {"light": 0.08, "strange": 0.3}
-    high = loops.split_even_loops(staggered, deflation, at=at, deflated_noise=True, **masses, **full)
-    both = low_modes.with_low_modes(high, low, at=at, **masses)
+    masses = loops.Masses(0.08, 0.3)
+    high = loops.split_even_loops(
+        staggered, deflation, at=at, deflated_noise=True, masses=masses, **grouped(**full)
+    )
+    both = low_modes.with_low_modes(high, low, at=at, masses=masses)
     heavy = loops.exact_loops(
-        staggered, at=at, tolerance=1e-11, **{**SOLVE, "mass": 0.3, "precision": "double-single"}
+        staggered,
+        at=at,
+        **grouped(**{**SOLVE, "mass": 0.3, "precision": "double-single", "tolerance": 1e-11}),
     )
     for name in ("current", "condensate"):
         found, light, strange = getattr(both, name)[0, 0], getattr(exact, name), getattr(heavy, name)
@@ -294,6 +299,7 @@ def test_a_deflation_may_speed_up_the_solves_of_plain_noise(staggered, deflation
     """The same loops in fewer iterations; deflated noise gives others."""
     at, deflated_at = (At(config="chain.3", noise=(0, 1)) for _ in range(2))
     options = {**SOLVE, **NOISE, "mass": 0.005, "tolerance": 1e-10, "solver": "batched_cg"}
+    options = grouped(**options)
     plain = loops.current_loops(staggered, at=at, **options)
     same = loops.current_loops(staggered, deflation, at=deflated_at, **options)
     assert np.allclose(same.current, plain.current, rtol=0, atol=1e-6)

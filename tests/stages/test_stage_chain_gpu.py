@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from settings import grouped
 
 from pipeline import At
 from stages.ensemble import staggered_operator as links
@@ -25,9 +26,9 @@ def measure(backend, action="hisq", exact=False, **options):
     dslash = links.ACTIONS[action].stage(GAUGE, at=at, boundary="antiperiodic", **OPTIONS[action])
     settings = {"mass": 0.06, "tolerance": 1e-11, "precision": "double-single", **options}
     if exact:
-        return loops.exact_loops(dslash, at=at, **settings)
+        return loops.exact_loops(dslash, at=at, **grouped(**settings))
     settings |= {"seed": 44, "dilution": {"displacement": 2}, "noise": options.get("noise", "z2")}
-    return loops.current_loops(dslash, at=at, **settings)
+    return loops.current_loops(dslash, at=at, **grouped(**settings))
 
 
 @pytest.mark.parametrize("noise", ["z2", "z4", "u1", "gaussian"])
@@ -68,7 +69,7 @@ def test_heat_bath_stage_hands_over_links_of_the_host():
 @pytest.mark.parametrize("single", [False, True])
 def test_low_modes_and_deflated_split_even_loops(single):
     """Low part, remainder and difference of the CPU from eigenvectors of either precision."""
-    masses = {"light": 0.02, "strange": 0.2}
+    masses = loops.Masses(0.02, 0.2)
     parts = []
     for backend in ("cpu", "cuda"):
         at = At(config="gpu.1", noise=(2, 3), probe=(0, 1), backend=backend)
@@ -89,13 +90,10 @@ def test_low_modes_and_deflated_split_even_loops(single):
             space,
             at=at,
             deflated_noise=True,
-            tolerance=1e-11,
-            seed=44,
-            noise="z2",
-            dilution={},
-            **masses,
+            masses=masses,
+            **grouped(tolerance=1e-11, seed=44, noise="z2"),
         )
-        parts.append((low_modes.low_flavours(low, **masses), high))
+        parts.append((low_modes.low_flavours(low, masses), high))
     for host, device in zip(*parts, strict=True):
         for one, two in zip(host, device, strict=True):
             assert isinstance(two, np.ndarray)

@@ -12,6 +12,8 @@ from stages.loops.current_loops import current_loops as loops
 from stages.loops.deflation_space import deflation_space
 from stages.lqcd.dirac.staggered import SquaredDslash
 from stages.lqcd.lattice.geometry import Lattice
+from stages.lqcd.noise import Noise
+from stages.lqcd.solvers.named import Solve
 from workflows.shared.footprint import eigensolve_device_memory, operator_device_memory, solving_device_memory
 
 pytestmark = pytest.mark.gpu
@@ -42,8 +44,8 @@ def test_projection(gauge, action, solver, precision, block):
     else:
         dslash = links.naive_links(gauge, at=at, boundary="antiperiodic")
     pool.release_unused()
-    settings = {"mass": 0.5, "tolerance": 1e-8, "seed": 3, "noise": "z2", "dilution": {"displacement": 2}}
-    loops.current_loops(dslash, at=at, solver=solver, precision=precision, block=block, **settings)
+    solve, noise = Solve(solver, 1e-8, precision, block=block), Noise(3, "z2", {"displacement": 2})
+    loops.current_loops(dslash, at=at, mass=0.5, solve=solve, noise=noise)
     directions = 16 if action == "hisq" else 8
     least, most = (
         operator_device_memory(LATTICE, directions, precision, narrow)

@@ -11,7 +11,7 @@ import pytest
 
 from pipeline import At
 from pipeline.worker.memory import DevicePool, device_pool
-from stages.distillation.current_insertion import current_insertion
+from stages.distillation.current_insertion import Currents, current_insertion
 from stages.distillation.laplace_eigenvectors import LaplaceBasis, laplace_eigenvectors
 from stages.distillation.perambulator import perambulator
 from stages.distillation.source_columns import full_columns
@@ -19,6 +19,7 @@ from stages.ensemble.configuration import GaugeLinks, heatbath_configuration
 from stages.ensemble.smeared_links import smeared_links
 from stages.ensemble.wilson_operator import wilson_operator
 from stages.lqcd.lattice.geometry import Lattice
+from stages.lqcd.solvers.named import Solve
 from workflows.laph_mesons.footprint import (
     eigensolve_device_memory,
     inserting_device_memory,
@@ -93,10 +94,7 @@ def test_perambulators_on_three_times_more_than_fits() -> None:
             LaplaceBasis(basis, np.zeros((lattice.time_extent, vectors))),
             columns,
             at=At(**at, source=("t0",)),
-            solver="bicgstab",
-            tolerance=1e-8,
-            precision="double",
-            block=block,
+            solve=Solve("bicgstab", 1e-8, "double", block=block),
         )
         assert planned / 1.2 < pool.bytes - before
     assert result.residual.max() < 1e-8
@@ -121,13 +119,8 @@ def test_insertions_between_three_times_more_solutions_than_fit() -> None:
             basis,
             columns,
             at=places,
-            separations=(3,),
-            momenta=((0, 0, 0), (1, 0, 0)),
-            displacements=("", "+x"),
-            solver="bicgstab",
-            tolerance=1e-8,
-            precision="double",
-            block=block,
+            currents=Currents((3,), ((0, 0, 0), (1, 0, 0)), ("", "+x")),
+            solve=Solve("bicgstab", 1e-8, "double", block=block),
         )
         assert planned / 1.2 < pool.bytes - before
     assert max(result.residual.max(), result.sink_residual.max()) < 1e-8

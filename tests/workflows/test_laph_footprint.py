@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pipeline import At
-from stages.distillation.current_insertion import current_insertion
+from stages.distillation.current_insertion import Currents, current_insertion
 from stages.distillation.laplace_eigenvectors import LaplaceBasis, laplace_eigenvectors
 from stages.distillation.perambulator import perambulator
 from stages.ensemble.configuration import GaugeLinks
@@ -16,6 +16,7 @@ from stages.ensemble.smeared_links import SmearedLinks
 from stages.ensemble.wilson_operator import wilson_operator
 from stages.lqcd.distillation.columns import FullColumns
 from stages.lqcd.lattice.geometry import Lattice
+from stages.lqcd.solvers.named import Solve
 from workflows.laph_mesons.footprint import (
     eigensolve_device_memory,
     inserting_memory,
@@ -59,8 +60,8 @@ def test_perambulators_stay_within_20_percent_of_the_plan(solver: str, least: fl
     tracemalloc.start()
     operator = wilson_operator(gauge, at=at, boundary="periodic", mass=2.0, csw=1.0)
     tracemalloc.reset_peak()
-    settings = {"solver": solver, "tolerance": 1e-6, "precision": "double", "block": block}
-    perambulator(operator, basis, columns, at=at, **settings)
+    solve = Solve(solver, 1e-6, "double", block=block)
+    perambulator(operator, basis, columns, at=at, solve=solve)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     planned = solving_memory(lattice, vectors, block, solver, 4 * vectors, "double", "double") - PROCESS
@@ -81,18 +82,18 @@ def test_insertions_stay_within_20_percent_of_the_plan(
     at, times = At(config="a", source=("t0", "t2")), lattice.time_extent
     modes = np.random.default_rng(4).normal(size=(times, 2, lattice.sites_per_slice, 3, vectors)) + 0j
     basis, columns = LaplaceBasis(modes, np.zeros((times, vectors))), FullColumns((0, 2), times, vectors)
-    asked = {"separations": (3,), "momenta": [(n, 0, 0) for n in range(momenta)], "displacements": ("", "+x")}
-    solves = {"solver": "bicgstab", "tolerance": 1e-6, "precision": "double", "block": block}
+    currents = Currents((3,), [(n, 0, 0) for n in range(momenta)], ("", "+x"))
+    solve = Solve("bicgstab", 1e-6, "double", block=block)
     tracemalloc.start()
     operator = wilson_operator(
         GaugeLinks(unit, np.array(extents)), at=at, boundary="periodic", mass=2.0, csw=1.0
     )
     tracemalloc.reset_peak()
-    current_insertion(operator, basis, columns, at=at, **asked, **solves)
+    current_insertion(operator, basis, columns, at=at, currents=currents, solve=solve)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     stored = insertions_bytes(lattice, vectors, 2, 1, momenta, 2)
-    solver = (block, solves["solver"])
+    solver = (block, solve.solver)
     planned = inserting_memory(lattice, vectors, *solver, 2, momenta, "double", "double") + stored - PROCESS
     planned -= vectors_bytes(lattice, times, vectors, "double")
     assert planned / 1.2 < peak < 1.2 * planned

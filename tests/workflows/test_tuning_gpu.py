@@ -20,6 +20,8 @@ from stages.lqcd.gauge.heatbath import thermalised
 from stages.lqcd.kernels.cuda.launch.base import Launch
 from stages.lqcd.kernels.cuda.tuning.choice import Problem, forget_choices, listening, measured_choices
 from stages.lqcd.lattice.geometry import Lattice
+from stages.lqcd.noise import Noise
+from stages.lqcd.solvers.named import Solve
 from workflows.catalogue import load_project
 from workflows.tuning import Tuning, tune
 
@@ -53,8 +55,8 @@ def measure(solver: str) -> tuple[loops.CurrentLoops, At]:
     at = At(config="a", noise=(0, 1), backend="cuda")
     gauge = GaugeLinks(thermalised(LATTICE, 6.0, 3, "a", 3, 1), np.array(LATTICE.extents))
     made = links.hisq_links(gauge, at=at, boundary="antiperiodic", naik_epsilon=0.0)
-    parameters = {"mass": 0.1, "tolerance": 1e-10, "seed": 55, "noise": "z2", "dilution": {"displacement": 2}}
-    return loops.current_loops(made, at=at, solver=solver, **parameters), at
+    noise, solve = Noise(55, "z2", {"displacement": 2}), Solve(solver, 1e-10)
+    return loops.current_loops(made, at=at, mass=0.1, noise=noise, solve=solve), at
 
 
 @pytest.mark.parametrize("solver", ["block_cgrq", "batched_cg"])

@@ -21,9 +21,10 @@ from pipeline import Node, Plan, Store
 from stages.loops.correlator import bootstrap_average, disconnected_correlator, ensemble_average
 from stages.loops.deflation_space import deflation, spectrum
 from stages.loops.noise_allocation import loop_noise, trace_allocation
-from stages.loops.solver_trials import solver_trials
+from stages.loops.solver_trials import NoiseSample, TrialSolves, solver_trials
+from stages.lqcd.noise import Noise
 from workflows.g2_disconnected.choice import TRIALS, candidates, chosen_solver, named
-from workflows.g2_disconnected.loops import LoopNodes, basis_bytes, columns_of, device_memory
+from workflows.g2_disconnected.loops import LoopNodes, basis_bytes, columns_of, device_memory, masses_of
 from workflows.g2_disconnected.schema import G2Parameters, alternatives
 from workflows.g2_disconnected.target import ALL, Contender, contenders, next_round, used_after
 from workflows.shared import footprint
@@ -150,17 +151,15 @@ class G2Nodes(LoopNodes):
             device_memory=device_memory(parameters, self.lattice, columns),
             stored=footprint.RECORD,
             candidates=candidates(parameters),
-            **parameters.masses.model_dump(),
-            sloppy=solves.sloppy.tolerance,
-            fine=fine.tolerance if fine else None,
-            planned=[count * noise.probes for count in (noise.vectors, fine.vectors if fine else 0)],
-            seed=noise.seed,
-            noise=noise.kind,
-            vectors=noise.chunk,
-            probes=noise.probe_chunk,
-            dilution=noise.dilution.options(),
-            deflated_noise=parameters.estimator.low_modes,
-            **solves.model_dump(include={"precision", "max_iterations", "block"}),
+            masses=masses_of(parameters),
+            solves=TrialSolves(
+                solves.sloppy.tolerance,
+                fine.tolerance if fine else None,
+                [count * noise.probes for count in (noise.vectors, fine.vectors if fine else 0)],
+                **solves.model_dump(include={"precision", "max_iterations", "block"}),
+            ),
+            noise=Noise(noise.seed, noise.kind, noise.dilution.options()),
+            sample=NoiseSample(noise.chunk, noise.probe_chunk, parameters.estimator.low_modes),
         )
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pipeline import Store, open_result
 from pipeline.reading.account import NodeAccount, accounts
 from pipeline.reading.report import Figure, Section, Table
-from stages.loops.current_loops import DIFFERENCE, FLAVOURS, LIGHT
+from stages.loops.current_loops import DIFFERENCE, FLAVOURS, LIGHT, Masses
 from stages.loops.loop_figures import estimator_cost_figure
 from stages.loops.low_mode_loops import LowModeLoops, low_flavours
 from stages.lqcd.analysis.estimator_cost import EstimatorCost
@@ -93,7 +93,7 @@ def low_parts(store: Store, parameters: G2Parameters) -> NDArray[np.float64]:
     masses = (parameters.masses.light, parameters.masses.strange)
     arrays = [found[name].values for name in LowModeLoops._fields]
     of_configs = (LowModeLoops(*one) for one in zip(*arrays, strict=True))
-    return np.stack([low_flavours(low, *masses).current for low in of_configs])
+    return np.stack([low_flavours(low, Masses(*masses)).current for low in of_configs])
 
 
 def _costs(store: Store, parameters: G2Parameters, flavour: int) -> Iterator[tuple[str, EstimatorCost]]:

@@ -12,6 +12,7 @@ from pipeline.declare.coordinates import Coordinate
 from stages.ensemble.staggered_operator import ACTIONS
 from stages.loops.current_loops import (
     FLAVOURS,
+    Masses,
     current_loops,
     exact_loops,
     flavour_loops,
@@ -21,6 +22,8 @@ from stages.loops.deflation_space import deflation_space
 from stages.loops.low_mode_loops import low_mode_loops, with_low_modes
 from stages.lqcd.estimators.low_modes import SLAB
 from stages.lqcd.lattice.geometry import Lattice
+from stages.lqcd.noise import Noise
+from stages.lqcd.solvers.named import Solve
 from workflows.g2_disconnected.schema import DeflationSection, G2Parameters, low_modes_wanted
 from workflows.shared import footprint
 from workflows.shared.definition import Nodes
@@ -94,8 +97,8 @@ class LoopNodes(Nodes[G2Parameters]):
         for suffix in ("", "_fine") if parameters.solves.fine else ("",):
             flavours = self._flavours(parameters, modes, prefix, suffix)
             if parameters.estimator.low_modes and modes.currents:
-                masses, name = parameters.masses.model_dump(), f"{prefix}all_modes{suffix}"
-                flavours = self.add(with_low_modes, flavours, modes.currents, name=name, **masses)
+                masses, name = masses_of(parameters), f"{prefix}all_modes{suffix}"
+                flavours = self.add(with_low_modes, flavours, modes.currents, name=name, masses=masses)
             nodes.append(flavours)
         return nodes
 
@@ -105,14 +108,13 @@ class LoopNodes(Nodes[G2Parameters]):
         if modes.deflation and parameters.deflation:
             inputs.append(modes.deflation)
         noisy, columns = self._noisy(parameters, fine=bool(suffix)), columns_of(parameters)
-        masses = parameters.masses.model_dump()
         if parameters.estimator.difference == "split_even":
             return self.add(
                 split_even_loops,
                 *inputs,
                 name=f"{prefix}loops_split_even{suffix}",
                 stored=footprint.loops_bytes(self.lattice, len(FLAVOURS) * columns),
-                **masses,
+                masses=masses_of(parameters),
                 **noisy,
             )
         loops = [
@@ -124,7 +126,7 @@ class LoopNodes(Nodes[G2Parameters]):
                 mass=mass,
                 **noisy,
             )
-            for name, mass in masses.items()
+            for name, mass in parameters.masses.model_dump().items()
         ]
         return self.add(flavour_loops, *loops, name=f"{prefix}flavours{suffix}")
 
@@ -139,12 +141,10 @@ class LoopNodes(Nodes[G2Parameters]):
             "memory": footprint.solving_memory(self.lattice, solves.block, columns)
             + basis_bytes(parameters, self.lattice),
             "device_memory": device_memory(parameters, self.lattice, columns),
-            "noise": noise.kind,
-            "seed": noise.seed,
-            "dilution": noise.dilution.options(),
-            "tolerance": accuracy.tolerance,
+            "noise": Noise(noise.seed, noise.kind, noise.dilution.options()),
+            "solve": solve_to(parameters, accuracy.tolerance),
+            "current_links": parameters.current.links,
             "deflated_noise": parameters.estimator.low_modes,
-            **_solving(parameters),
         }
 
     def exact_loops(self) -> None:
@@ -159,9 +159,20 @@ class LoopNodes(Nodes[G2Parameters]):
                 device_memory=device_memory(parameters, self.lattice, 0),
                 stored=footprint.loops_bytes(self.lattice, 1),
                 mass=mass,
-                tolerance=(solves.fine or solves.sloppy).tolerance,
-                **_solving(parameters),
+                solve=solve_to(parameters, (solves.fine or solves.sloppy).tolerance),
+                current_links=parameters.current.links,
             )
+
+
+def masses_of(parameters: G2Parameters) -> Masses:
+    """The masses as stages take them."""
+    return Masses(**parameters.masses.model_dump())
+
+
+def solve_to(parameters: G2Parameters, tolerance: float) -> Solve:
+    """How systems are solved, as stages take it."""
+    options = parameters.solves.model_dump(include={"solver", "precision", "max_iterations", "block"})
+    return Solve(tolerance=tolerance, **options)
 
 
 def basis_bytes(parameters: G2Parameters, lattice: Lattice) -> int:
@@ -186,14 +197,6 @@ def device_memory(parameters: G2Parameters, lattice: Lattice, vectors: int) -> i
     """Of a task that solves, with this many noise vectors."""
     block = parameters.solves.block
     return footprint.solving_device_memory(lattice, *operator_of(parameters), block, vectors)
-
-
-def _solving(parameters: G2Parameters) -> dict[str, Any]:
-    """Parameters that noisy and exact loops share."""
-    return {
-        "current_links": parameters.current.links,
-        **parameters.solves.model_dump(include={"solver", "precision", "max_iterations", "block"}),
-    }
 
 
 def _vectors_that_fit(section: DeflationSection, lattice: Lattice, room: int, on_device: bool) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 
 from pipeline import Node
 from pipeline.declare.coordinates import sorted_unique
-from stages.distillation.current_insertion import current_insertion
+from stages.distillation.current_insertion import Currents, current_insertion
 from stages.distillation.distilled_two_point import distilled_mesons, stochastic_mesons
 from stages.distillation.first_sources import first_sources
 from stages.distillation.laph_average import laph_average, laph_levels
@@ -26,6 +26,7 @@ from stages.distillation.perambulator import perambulator, sink_projection
 from stages.distillation.source_columns import full_columns, stochastic_columns
 from stages.ensemble.smeared_links import smeared_links
 from stages.lqcd.kernels.gamma import SPINS
+from stages.lqcd.solvers.named import Solve
 from workflows.laph_mesons import footprint as laph_footprint
 from workflows.laph_mesons.schema import InsertionSection, LaphParameters
 from workflows.shared import footprint, quark_footprint
@@ -151,7 +152,7 @@ class LaphNodes(QuarkNodes[LaphParameters]):
             *upstream,
             **self.solving(parameters),
             stored=laph_footprint.projections_bytes(self.lattice, section.vectors, rhs),
-            **parameters.solves.model_dump(),
+            solve=Solve(**parameters.solves.model_dump()),
         )
 
     def solving(self, parameters: LaphParameters) -> dict[str, Any]:
@@ -181,8 +182,8 @@ class LaphNodes(QuarkNodes[LaphParameters]):
             memory=laph_footprint.inserting_memory(lattice, *sizes) + stored,
             device_memory=laph_footprint.inserting_device_memory(lattice, *method, momenta),
             stored=stored,
-            **section.model_dump(),
-            **solves.model_dump(),
+            currents=Currents(**section.model_dump()),
+            solve=Solve(**solves.model_dump()),
         )
 
     def mesons(self, fields: Node, solved: Node) -> Node:

@@ -14,6 +14,7 @@ from typing import Any
 
 from pipeline import Node, Workflow
 from pipeline.declare.coordinates import sorted_unique
+from stages.lqcd.solvers.named import Solve
 from stages.lqcd.spectroscopy.quark_sources import source_columns
 from stages.mesons.propagator import kept_propagator, propagator
 from stages.mesons.sources import (
@@ -88,8 +89,8 @@ class MesonNodes(QuarkNodes[MesonParameters]):
 
     def propagators(self) -> Node:
         """What mesons are made of: propagators in memory, or those that are kept."""
-        solves = self.parameters.solves
-        solved = self.add(propagator, self.operator, self.sources, *self.hierarchy, **solves.model_dump())
+        solve = Solve(**self.parameters.solves.model_dump())
+        solved = self.add(propagator, self.operator, self.sources, *self.hierarchy, solve=solve)
         if not self.parameters.keep_propagators:
             return solved
         stored = quark_footprint.propagator_bytes(self.lattice, self.columns * self.parameters.sources.chunk)

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from pipeline import Node, Plan, Store
 from stages.ensemble.wilson_operator import wilson_operator
-from stages.lqcd.solvers.named import MULTIGRID
+from stages.lqcd.solvers.named import MULTIGRID, OpenSolve
 from stages.mesons.multigrid_setup import multigrid_hierarchy, multigrid_setup
 from stages.mesons.solver_choice import solver_choice
 from workflows.shared import footprint, quark_footprint
@@ -86,7 +86,7 @@ class QuarkNodes(Nodes[Quarks]):
             **{name: size + setup for name, size in self.solving(parameters).items()},
             stored=footprint.RECORD,
             planned=self.planned_columns(),
-            **parameters.solves.model_dump(exclude={"solver"}),
+            solves=OpenSolve(**parameters.solves.model_dump(exclude={"solver"})),
             **options,
         )
 

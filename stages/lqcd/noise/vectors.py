@@ -11,8 +11,10 @@ delta_xy, Z2, Z4 and U(1) even |eta| = 1.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -24,6 +26,19 @@ from stages.lqcd.lattice.geometry import Lattice
 
 COLOURS = 3
 KINDS = ("z2", "z4", "u1", "gaussian")
+
+
+@dataclass(frozen=True)
+class Noise:
+    """The noise of a measurement.
+
+    seed: with the configuration's label it names the vectors. kind: 'z2', 'z4', 'u1' or 'gaussian'. dilution:
+    {color, time, displacement} (`stages.lqcd.noise.dilution`).
+    """
+
+    seed: int
+    kind: str = field(metadata={"key": "noise"})
+    dilution: Mapping[str, Any] = field(default_factory=dict)
 
 
 def noise_key(seed: int, label: str) -> tuple[int, int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from stages.lqcd.dirac.operator import Solver
@@ -62,10 +62,6 @@ class Solve:
             raise InputError("multigrid needs a hierarchy: give one, or name another solver")
         return make(*self._settings(), preconditioner=preconditioner)
 
-    def by(self, solver: str) -> Solve:
-        """The same with another solver."""
-        return replace(self, solver=solver)
-
     def _named(self, table: dict[str, Any]) -> Callable[..., Any]:
         for kind, value, known in (("solver", self.solver, table), ("precision", self.precision, PRECISIONS)):
             if value not in known:
@@ -74,3 +70,17 @@ class Solve:
 
     def _settings(self) -> tuple[Any, ...]:
         return self.tolerance, self.max_iterations, PRECISIONS[self.precision]
+
+
+@dataclass(frozen=True)
+class OpenSolve:
+    """A `Solve` whose solver is to be chosen."""
+
+    tolerance: float
+    precision: str = "double-single"
+    max_iterations: int = 20_000
+    block: int = 16
+
+    def by(self, solver: str) -> Solve:
+        """The same by this solver."""
+        return Solve(solver, **asdict(self))

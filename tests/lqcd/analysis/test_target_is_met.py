@@ -1,6 +1,7 @@
 """Rounds until a target is met, many times over: the true scatter, and whether quoted errors are honest."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from math import sqrt
 
 import numpy as np
@@ -10,11 +11,13 @@ from synthetic_noise import SyntheticLoops, waving
 from pipeline import At
 from stages.ensemble import configuration
 from stages.ensemble import staggered_operator as links
-from stages.loops.current_loops import current_loops as loops
+from stages.loops import current_loops as loops
 from stages.lqcd.analysis.allocation import Counts, VarianceModel, next_counts
 from stages.lqcd.analysis.disconnected import SPATIAL, disconnected_correlator, time_correlation
 from stages.lqcd.analysis.stochastic_error import noise_moments
 from stages.lqcd.estimators.truncated import Piece, estimate, truncated_pieces
+from stages.lqcd.noise import Noise
+from stages.lqcd.solvers.named import Solve
 
 PILOT, STEP, MOST = (8, 4), 4, 512
 COSTS = (1.0, 4.0)
@@ -95,15 +98,16 @@ def test_real_solves(quantity: str, target: float) -> None:
         at=at, extents=(4, 4, 4, 4), beta=6.0, seed=71, sweeps=8, overrelaxation=2
     )
     dslash = links.hisq_links(gauge, at=at, boundary="antiperiodic", naik_epsilon=0.0)
-    solve = {"mass": 0.1, "precision": "double", "block": 16}
-    exact = loops.exact_loops(dslash, at=at, tolerance=1e-11, **solve).current[SPATIAL]
+    solve = Solve("block_cgrq", 1e-11, "double")
+    exact = loops.exact_loops(dslash, at=at, mass=0.1, solve=solve).current[SPATIAL]
     if quantity == "correlator":
         exact = time_correlation(exact, exact).mean(axis=0)[WINDOW]
-    noise = {"seed": 97, "noise": "z2", "dilution": {"displacement": 2}}
+    noise = Noise(97, "z2", {"displacement": 2})
 
     def measured(number: int, first: int, last: int, tolerance: float) -> np.ndarray:
         there = At(config="target.1", noise=range(1000 * number + first, 1000 * number + last))
-        current = loops.current_loops(dslash, at=there, tolerance=tolerance, **solve, **noise).current
+        wanted = replace(solve, tolerance=tolerance)
+        current = loops.current_loops(dslash, at=there, mass=0.1, noise=noise, solve=wanted).current
         return current.reshape(last - first, 4, 4)
 
     def sample(number: int) -> Sample:
