@@ -1,6 +1,6 @@
 """The coarse-grid dslash of a GPU against its limits, as Markdown tables.
 
-    python tests/benchmarks/coarse_dslash.py [--vectors 24 32] [--extents 8 4 2] [--rhs 1 4 8 16 32]
+    python -m workflows.benchmarks.coarse_dslash [--vectors 24 32] [--extents 8 4 2] [--rhs 1 4 8 16 32]
 
 Nine random complex64 matrices of 2 x vectors rows at each site of a periodic lattice extents^4. First table:
 time by right-hand sides, its rate, bytes with perfect reuse over time and the copy bandwidth of the same run,
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from functools import partial
 from math import ceil
 
 import cupy
@@ -73,8 +74,8 @@ def times(problem: Problem, extent: int, widths: list[int], copy: float) -> None
     for rhs in widths:
         x = problem.block(rhs)
         out = cupy.empty_like(x)
-        taken = seconds(lambda x=x, out=out: kernel.coarse_dslash(problem.packed, x, out))
-        cublas = seconds(lambda x=x: problem.with_cublas(x))
+        taken = seconds(partial(kernel.coarse_dslash, problem.packed, x, out))
+        cublas = seconds(partial(problem.with_cublas, x))
         cells = [
             f"{problem.n // 2} | {extent}⁴ | {rhs} | {1e6 * taken:.1f} | {1e6 * taken / rhs:.2f}",
             f"{problem.flops(rhs) / taken / 1e9:.0f} | {problem.bytes(rhs) / taken / 1e9 / copy:.2f}",
@@ -90,15 +91,13 @@ def parallelism(problem: Problem, extent: int, widths: list[int]) -> None:
     for rhs, run, split in [(8, groups, 1), (8, 1, 1), *((8, 1, 2**k) for k in range(1, 5))]:
         x = problem.block(rhs)
         out = cupy.empty_like(x)
-        taken = seconds(
-            lambda x=x, out=out, g=run, s=split: kernel.start(problem.packed, x, out, groups=g, split=s)
-        )
+        taken = seconds(partial(kernel.start, problem.packed, x, out, groups=run, split=split))
         cells.append(problem.flops(rhs) / taken / 1e9)
     best = [*cells[:2], max(cells[2:])]
     for rhs in widths:
         x = problem.block(rhs)
         out = cupy.empty_like(x)
-        taken = seconds(lambda x=x, out=out: kernel.coarse_dslash(problem.packed, x, out))
+        taken = seconds(partial(kernel.coarse_dslash, problem.packed, x, out))
         best.append(problem.flops(rhs) / taken / 1e9)
     print(f"| {problem.n // 2} | {extent}⁴ |", " | ".join(f"{rate:.0f}" for rate in best), "|", flush=True)
 

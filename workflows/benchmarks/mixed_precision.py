@@ -1,6 +1,6 @@
 """Iterations against mass for solvers in double, double-single and double-half precision, as Markdown tables.
 
-    python tests/benchmarks/mixed_precision.py [CONFIGURATION] [--csw 1] [--mass m ...] [--rhs 4]
+    python -m workflows.benchmarks.mixed_precision [CONFIGURATION] [--csw 1] [--mass m ...] [--rhs 4]
 
 for a gauge field from a file, or one from a quenched heat bath (`--lattice`, `--beta`).
 
@@ -25,7 +25,6 @@ import numpy as np
 from stages.lqcd.dirac.operator import LinearOperator, Solver
 from stages.lqcd.dirac.wilson import WilsonDslash, WilsonOperator
 from stages.lqcd.dirac.wilson_schur import WilsonSchur
-from stages.lqcd.gauge.heatbath import thermalised
 from stages.lqcd.gauge.wilson_links import wilson_links
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.half_field import decoded, encoded, scale_for
@@ -37,8 +36,9 @@ from stages.lqcd.solvers.defect_correction import DefectCorrection
 from stages.lqcd.solvers.krylov import KrylovSolver
 from stages.lqcd.solvers.normal_equations import NormalEquations
 from stages.lqcd.solvers.solution import Status
+from workflows.benchmarks.script import head, options, quenched, row
 
-SEED, SWEEPS, OVERRELAXATION = 811, 40, 4
+SEED, SWEEPS = 811, 40
 DELTAS = (0.1, 0.01, 0.001)
 
 
@@ -101,7 +101,7 @@ def main() -> None:
     print(f"{lattice}, csw = {arguments.csw:g}, to {arguments.tolerance:g}, {arguments.rhs} sources.")
     for method in ("BiCGstab", "CG on the normal equations"):
         names = [name for name, _, _ in solvers(method, arguments.tolerance, limit)]
-        print(f"\n## {method}\n\n{row('m', *names)}\n{row(*['---'] * (1 + len(names)))}")
+        print(f"\n## {method}\n\n{head('m', *names)}")
         for mass in arguments.mass:
             A = WilsonSchur(WilsonOperator(dslash, mass))
             table = solvers(method, arguments.tolerance, limit)
@@ -115,13 +115,15 @@ def gauge_field(arguments: argparse.Namespace) -> tuple[Array, Lattice]:
         gauge = read_gauge(arguments.configuration)
         return gauge.links, gauge.lattice
     lattice = Lattice(tuple(arguments.lattice))
-    return thermalised(lattice, arguments.beta, SEED, "mixed precision", SWEEPS, OVERRELAXATION), lattice
+    return (
+        quenched(lattice, "mixed precision", beta=arguments.beta, seed=SEED, sweeps=SWEEPS),
+        lattice,
+    )
 
 
 def parsed() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = options(__doc__, backend=False)
     parser.add_argument("configuration", nargs="?", help="a gauge field in any format that quarkline reads")
-    parser.add_argument("--lattice", type=int, nargs=4, default=[8, 8, 8, 16], metavar=("X", "Y", "Z", "T"))
     parser.add_argument("--beta", type=float, default=5.7, help="of the Wilson action (default 5.7)")
     parser.add_argument("--csw", type=float, default=1.0)
     parser.add_argument("--mass", type=float, nargs="+", default=[-0.3, -0.4, -0.5, -0.55])
@@ -129,10 +131,6 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--limit", type=int, default=5000, help="iterations of a solve (default 5000)")
     parser.add_argument("--rhs", type=int, default=4)
     return parser.parse_args()
-
-
-def row(*cells: str) -> str:
-    return f"| {' | '.join(cells)} |"
 
 
 def iterations(solver: Solver, A: LinearOperator, half: bool, rhs: int) -> str:

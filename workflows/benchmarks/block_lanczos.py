@@ -1,6 +1,6 @@
 """Block Lanczos for several block sizes on one spectrum, as a Markdown table.
 
-    python tests/benchmarks/block_lanczos.py [--backend cuda] [--lattice 16 16 16 32] [--vectors 64]
+    python -m workflows.benchmarks.block_lanczos [--backend cuda] [--lattice 16 16 16 32] [--vectors 64]
     [--block 1 16]
 
 B = -D_eo D_oe of HISQ links of one quenched configuration, in double precision. A small run of each block
@@ -18,18 +18,17 @@ from typing import Any
 
 import numpy as np
 
-from stages.lqcd.dirac.staggered import SquaredDslash, StaggeredDslash
+from stages.lqcd.dirac.staggered import SquaredDslash
 from stages.lqcd.eigen.block_lanczos import BlockLanczos
 from stages.lqcd.eigen.eigenpairs import Eigenpairs
-from stages.lqcd.gauge.heatbath import thermalised
-from stages.lqcd.gauge.hisq import hisq_links
 from stages.lqcd.kernels.directions import HISQ_DIRECTIONS
 from stages.lqcd.kernels.dispatch import around_kernels
 from stages.lqcd.lattice.geometry import Lattice
 from workflows.benchmarks.dslash import FLOPS_PER_SITE
 from workflows.benchmarks.machine import Machine, machine_of
+from workflows.benchmarks.script import head, options, quenched, row, staggered
 
-SEED, OVERRELAXATION = 271, 4
+SEED = 271
 COLUMNS = (
     *("block", "subspace", "degree", "restarts", "matvecs", "seconds", "ratio", "GFLOP/s"),
     *("operator", "basis", "rest", "operator / copy", "basis / copy"),
@@ -101,16 +100,13 @@ def main() -> None:
     """Print the table of the run that the arguments name."""
     arguments = parsed()
     machine, lattice = machine_of(arguments.backend), Lattice(tuple(arguments.lattice))
-    thin = thermalised(
-        lattice, arguments.beta, SEED, "block lanczos", arguments.sweeps, OVERRELAXATION, xp=machine.xp
-    )
-    operator = SquaredDslash(
-        StaggeredDslash(hisq_links(thin, lattice, boundary="antiperiodic", naik_epsilon=0.0))
-    )
+    chain: dict[str, Any] = {"beta": arguments.beta, "seed": SEED, "sweeps": arguments.sweeps}
+    thin = quenched(lattice, "block lanczos", **chain, xp=machine.xp)
+    operator = SquaredDslash(staggered(thin, lattice))
     copy = machine.copy_bandwidth()
     print(f"{machine.name}, copy {copy:.0f} GB/s; {lattice}, beta = {arguments.beta:g}, ", end="")
     print(f"{arguments.sweeps} sweeps; {arguments.vectors} vectors to {arguments.tolerance:g}")
-    print(f"\n{row(*COLUMNS)}\n{row(*['---'] * len(COLUMNS))}", flush=True)
+    print(f"\n{head(*COLUMNS)}", flush=True)
     spectra, first = [], 0.0
     for block in arguments.block:
         warm_up = BlockLanczos(2, block, degree=2, max_restarts=1)
@@ -120,9 +116,10 @@ def main() -> None:
             *(arguments.vectors, block, arguments.tolerance, arguments.subspace, arguments.degree),
         )
         report = (lambda *cycle: print("  ", *cycle, flush=True)) if arguments.verbose else None
+        metered: Any = MeteredOperator(operator, applications)
         processor = time.process_time()
         with products_metered(products):
-            pairs = method.solve(MeteredOperator(operator, applications), machine.xp, report)
+            pairs = method.solve(metered, machine.xp, report)
         processor = time.process_time() - processor
         first = first or pairs.seconds
         spectra.append(pairs.values)
@@ -152,14 +149,8 @@ def measured(
     )
 
 
-def row(*cells: str) -> str:
-    return f"| {' | '.join(cells)} |"
-
-
 def parsed() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--backend", choices=("cpu", "cuda"), default="cpu")
-    parser.add_argument("--lattice", type=int, nargs=4, default=[8, 8, 8, 16])
+    parser = options(__doc__)
     parser.add_argument("--beta", type=float, default=6.0, help="of the Wilson action (default 6.0)")
     parser.add_argument("--sweeps", type=int, default=20, help="of the heat bath (default 20)")
     parser.add_argument("--vectors", type=int, default=64)

@@ -1,5 +1,5 @@
 """Time everything of a measurement but its solves on the device at hand, step by step:
-`python tests/benchmarks/rest_of_chain.py [--lattice X Y Z T] [--folder F]`.
+`python -m workflows.benchmarks.rest_of_chain [--lattice X Y Z T] [--folder F]`.
 
 Prints a Markdown table: the first call (compilation and tables included), the median of the next ones, and
 the peak of device memory during the step. The file is written to the folder and read back from the page
@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 from time import perf_counter
+from typing import Any
 
 import cupy
 import numpy as np
@@ -57,6 +58,11 @@ def wall(work: Callable[[], object]) -> float:
     return perf_counter() - start
 
 
+def ten_times(work: Callable[[], object]) -> None:
+    for _ in range(10):
+        work()
+
+
 class Table:
     """Steps as they are timed."""
 
@@ -77,7 +83,7 @@ def link_steps(table: Table, host: np.ndarray, lattice: Lattice) -> hisq.Stagger
     table.add("links: host to device, in pieces", lambda: to_device(host), host.nbytes)
     table.add("links: device to host, pageable", links.get, host.nbytes)
     table.add("links: device to host, in pieces", lambda: to_host(links), host.nbytes)
-    options = {"boundary": "antiperiodic", "naik_epsilon": 0.0}
+    options: dict[str, Any] = {"boundary": "antiperiodic", "naik_epsilon": 0.0}
     table.add("HISQ links", lambda: hisq.hisq_links(links, lattice, **options))
     table.add("- to_su3", lambda: to_su3(links), 2 * links.nbytes)
     thin = with_boundary(to_su3(links).links, lattice, "antiperiodic")
@@ -86,12 +92,12 @@ def link_steps(table: Table, host: np.ndarray, lattice: Lattice) -> hisq.Stagger
     out, one = cupy.zeros_like(thin[0]), thin[0]
     table.add(
         "- add_staple x 10",
-        lambda: [staple.add_staple(out, one, thin[3], lattice, 0, 3, 0.1) for _ in range(10)],
+        lambda: ten_times(lambda: staple.add_staple(out, one, thin[3], lattice, 0, 3, 0.1)),
         40 * one.nbytes,
     )
     table.add(
         "- weighted_sum x 10",
-        lambda: [staple.weighted_sum(0.1, one, 0.3, out) for _ in range(10)],
+        lambda: ten_times(lambda: staple.weighted_sum(0.1, one, 0.3, out)),
         30 * one.nbytes,
     )
     table.add("- fat_links", lambda: fat_links(thin, lattice, Paths(1 / 8, 1 / 16, 1 / 64, 1 / 384, -1 / 8)))
@@ -147,7 +153,13 @@ def heatbath_steps(table: Table, lattice: Lattice) -> None:
     moved = 9 * links.nbytes
     table.add("heat-bath sweep", lambda: heatbath.heat_bath(links, lattice, 6.0, (5, 7), 9), moved)
     table.add("over-relaxation sweep", lambda: heatbath.over_relax(links, lattice), moved)
-    options = {"extents": lattice.extents, "beta": 6.0, "seed": 3, "sweeps": 50, "overrelaxation": 4}
+    options: dict[str, Any] = {
+        "extents": lattice.extents,
+        "beta": 6.0,
+        "seed": 3,
+        "sweeps": 50,
+        "overrelaxation": 4,
+    }
     at = At(config="a", backend="cuda")
     table.add(
         "stage: 50 sweeps, each with 4 of over-relaxation",

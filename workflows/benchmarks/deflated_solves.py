@@ -1,6 +1,6 @@
 """Iterations and time of solves deflated by 0, 16, 64, 256 vectors, masses from strange to light.
 
-    python tests/benchmarks/deflated_solves.py [--backend cuda] [--lattice 8 8 8 16] [--beta 5.7]
+    python -m workflows.benchmarks.deflated_solves [--backend cuda] [--lattice 8 8 8 16] [--beta 5.7]
     [--mass 0.05 0.01 0.001] [--vectors 0 16 64 256] [--rhs 16] [--precision double]
 
 HISQ links of one quenched configuration, the normal operator on the even sites, Z2 noise, eigenvectors by
@@ -20,18 +20,17 @@ from typing import Any
 
 import numpy as np
 
-from stages.lqcd.dirac.staggered import NormalOperator, SquaredDslash, StaggeredDslash
+from stages.lqcd.dirac.staggered import NormalOperator, SquaredDslash
 from stages.lqcd.eigen.block_lanczos import BlockLanczos
-from stages.lqcd.gauge.heatbath import thermalised
-from stages.lqcd.gauge.hisq import hisq_links
 from stages.lqcd.lattice.geometry import EVEN, Lattice
 from stages.lqcd.noise.vectors import noise_vectors
 from stages.lqcd.solvers.block_cgrq import BlockCGrQ
 from stages.lqcd.solvers.cg import BatchedCG
 from stages.lqcd.solvers.deflation import DeflatedSolver, Deflation, StaggeredDeflation
 from workflows.benchmarks.machine import Machine, machine_of
+from workflows.benchmarks.script import head, options, quenched, row, staggered
 
-SEED, OVERRELAXATION = 271, 4
+SEED = 271
 MOST = 100_000
 """Iterations."""
 SOLVERS: dict[str, tuple[Any, str | None]] = {
@@ -50,10 +49,9 @@ def main() -> None:
     """Print a table for each solver that the arguments name."""
     arguments = parsed()
     machine, lattice = machine_of(arguments.backend), Lattice(tuple(arguments.lattice))
-    thin = thermalised(
-        lattice, arguments.beta, SEED, "deflated solves", arguments.sweeps, OVERRELAXATION, xp=machine.xp
-    )
-    dslash = StaggeredDslash(hisq_links(thin, lattice, boundary="antiperiodic", naik_epsilon=0.0))
+    chain: dict[str, Any] = {"beta": arguments.beta, "seed": SEED, "sweeps": arguments.sweeps}
+    thin = quenched(lattice, "deflated solves", **chain, xp=machine.xp)
+    dslash = staggered(thin, lattice)
     B, wanted = SquaredDslash(dslash), max(arguments.vectors)
     pairs = BlockLanczos(wanted, arguments.block, arguments.lanczos).solve(B, machine.xp)
     print(f"{machine.name}; {lattice}, beta = {arguments.beta:g}; {arguments.rhs} right-hand sides ", end="")
@@ -61,23 +59,32 @@ def main() -> None:
     print(f"{wanted} eigenpairs, residual {pairs.residuals.max():.1e}: {pairs.seconds:.1f} s, ", end="")
     print(f"{pairs.matvecs} applications of B; lowest {pairs.values[0]:.3g}, last {pairs.values[-1]:.3g}")
     dtype = np.complex64 if arguments.precision == "single" else np.complex128
-    space = StaggeredDeflation(dslash, Deflation.of(B, pairs.vectors.astype(dtype)))
-    print(f"largest residual of the vectors as they are used: {space.even.residuals.max():.1e}")
+    even = Deflation.of(B, pairs.vectors.astype(dtype))
+    space = StaggeredDeflation(dslash, even)
+    print(f"largest residual of the vectors as they are used: {np.asarray(even.residuals).max():.1e}")
     upper, values = pairs.window[1], pairs.values
     del pairs, thin
     b = noise_vectors(lattice, EVEN, "deflated solves", SEED, range(arguments.rhs), xp=machine.xp)
     for name in arguments.solver:
-        print(f"\n## {name}\n\n{row(*COLUMNS)}\n{row(*['---'] * len(COLUMNS))}", flush=True)
+        print(f"\n## {name}\n\n{head(*COLUMNS)}", flush=True)
         for mass in arguments.mass:
             plain = 0.0
             for count in arguments.vectors:
-                lowest = values[min(count, len(values) - 1)]
-                kappa = (upper + 4 * mass**2) / (lowest + 4 * mass**2)
+                remaining = values[min(count, len(values) - 1)]
+                kappa = (upper + 4 * mass**2) / (remaining + 4 * mass**2)
                 line, seconds = measured(
                     machine, space, name, mass, count, kappa, b, arguments.tolerance, arguments.repeats
                 )
                 plain = plain or seconds
                 print(row(f"{mass:g}", str(count), *line, f"{plain / seconds:.2f}"), flush=True)
+
+
+def lowest(space: StaggeredDeflation, count: int) -> StaggeredDeflation:
+    """The space of so many of the lowest vectors, a view."""
+    even = space.even
+    matrices = even.gram[:count, :count], even.projected[:count, :count]
+    residuals = None if even.residuals is None else even.residuals[:count]
+    return StaggeredDeflation(space.dslash, Deflation(even.vectors[..., :count], *matrices, residuals))
 
 
 def measured(
@@ -97,7 +104,7 @@ def measured(
     solver: Any = method(tolerance, MOST, inner)
     alone = 0.0
     if count:
-        chosen = space.first(count)
+        chosen = lowest(space, count)
         solver = DeflatedSolver(solver, chosen)
         correct = chosen.correction(A)
         alone = best_of(machine, lambda: correct(b))
@@ -129,9 +136,7 @@ def milliseconds(seconds: float, rhs: int) -> str:
 
 
 def parsed() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--backend", choices=("cpu", "cuda"), default="cpu")
-    parser.add_argument("--lattice", type=int, nargs=4, default=[8, 8, 8, 16], metavar=("X", "Y", "Z", "T"))
+    parser = options(__doc__)
     parser.add_argument("--beta", type=float, default=5.7, help="of the Wilson action (default 5.7)")
     parser.add_argument("--sweeps", type=int, default=40)
     parser.add_argument("--mass", type=float, nargs="+", default=[0.05, 0.01, 0.001])
@@ -144,10 +149,6 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--lanczos", type=float, default=1e-10, help="tolerance of the Lanczos run")
     parser.add_argument("--repeats", type=int, default=3, help="of each solve (default 3)")
     return parser.parse_args()
-
-
-def row(*cells: str) -> str:
-    return f"| {' | '.join(cells)} |"
 
 
 if __name__ == "__main__":

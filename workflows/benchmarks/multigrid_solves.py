@@ -1,7 +1,8 @@
 """Setup and solves with multigrid, and the same solves with BiCGstab, masses from heavy to light.
 
-    python tests/benchmarks/multigrid.py [--backend cuda] [--gauge FILE [--tile 2] | --lattice 16 16 16 16
-    --beta 6.0] [--mass -0.5 -0.55] [--csw 1.0] [--rhs 16 1] [--aggregate 4 4 4 4 [2 2 2 2 ...]]
+    python -m workflows.benchmarks.multigrid_solves [--backend cuda]
+    [--gauge FILE [--tile 2] | --lattice 16 16 16 16 --beta 6.0]
+    [--mass -0.5 -0.55] [--csw 1.0] [--rhs 16 1] [--aggregate 4 4 4 4 [2 2 2 2 ...]]
     [--vectors 24 ...] [--refinements 2] [--smoothing 6] [--restart 10] [--repeats 3] [--no-bicgstab]
     [--error] [--one-by-one]
 
@@ -25,13 +26,11 @@ from typing import Any
 import numpy as np
 
 from stages.lqcd.dirac.wilson import WilsonDslash, WilsonOperator
-from stages.lqcd.gauge.heatbath import thermalised
 from stages.lqcd.gauge.wilson_links import wilson_links
 from stages.lqcd.kernels.dispatch import Array, to_host
 from stages.lqcd.lattice.formats import read_gauge
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.lattice.layout import gauge_to_lexicographic, gauge_to_parity
-from stages.lqcd.multigrid.cycle import Cycle
 from stages.lqcd.multigrid.fine_operator import FineOperator
 from stages.lqcd.multigrid.hierarchy import Hierarchy
 from stages.lqcd.multigrid.levels import default_levels, multigrid_of
@@ -41,6 +40,7 @@ from stages.lqcd.multigrid.system import FineSystem, coarse_system
 from stages.lqcd.solvers.bicgstab import BiCGstab
 from stages.lqcd.solvers.solution import NotConverged
 from workflows.benchmarks.machine import Machine, machine_of
+from workflows.benchmarks.script import head, options, quenched, row
 
 SEED, TOLERANCE, EXACT = 577, 1e-10, 1e-13
 EACH = ("its", "ms", "J", "err/res")
@@ -58,7 +58,7 @@ def main() -> None:
     print(f"{machine.name}; {lattice}, csw = {arguments.csw:g}")
     for level in levels:
         print(", ".join(f"{name} {value}" for name, value in level.items()))
-    print(f"\n{row(*COLUMNS)}\n{row(*['---'] * len(COLUMNS))}", flush=True)
+    print(f"\n{head(*COLUMNS)}", flush=True)
     for mass in arguments.mass:
         of_mass(arguments, machine, multigrid, WilsonOperator(WilsonDslash(made), mass))
 
@@ -70,7 +70,7 @@ def of_mass(arguments: argparse.Namespace, machine: Machine, multigrid: Multigri
     for _ in range(arguments.repeats - 1):
         best = min(best, multigrid.setup(M), key=lambda hierarchy: hierarchy.seconds)
     for rhs in arguments.rhs:
-        print(row(f"{M.mass:g}", f"{best.seconds:.3g}", f"{best.rate:.3f}", str(rhs), end=""), end="")
+        print(beginning(f"{M.mass:g}", f"{best.seconds:.3g}", f"{best.rate:.3f}", str(rhs)), end="")
         solves(arguments, machine, best, rhs)
     if arguments.one_by_one:
         refining, products = one_by_one(multigrid, best, machine)
@@ -95,7 +95,7 @@ def solves(arguments: argparse.Namespace, machine: Machine, hierarchy: Hierarchy
         seconds.append(fastest)
         energy = "-" if joules is None else f"{joules / rhs:.1f}"
         ratio = "-" if exact is None else f"{error_to_residual(S, x, b, exact):.2g}"
-        print("", row(iterations, f"{1e3 * fastest / rhs:.1f}", energy, ratio, end=""), end="", flush=True)
+        print("", beginning(iterations, f"{1e3 * fastest / rhs:.1f}", energy, ratio), end="", flush=True)
     print("", row(*(f"{seconds[1] / seconds[0]:.1f}" for _ in seconds[1:])), flush=True)
 
 
@@ -136,7 +136,7 @@ def one_by_one(multigrid: Multigrid, hierarchy: Hierarchy, machine: Machine) -> 
     seconds, builds = 0.0, 1
     fine = FineOperator(hierarchy.M.astype(np.complex64))
     system: Any = FineSystem(fine)
-    cycle: Cycle | None = hierarchy.cycle
+    cycle: Any = hierarchy.cycle
     A: Any = fine
     for level, grids in zip(multigrid.levels, hierarchy.grids, strict=True):
         fields = random_fields((A.grid.sites, A.components, level.vectors), A.dtype, fine.M.links.links, SEED)
@@ -156,11 +156,17 @@ def one_by_one(multigrid: Multigrid, hierarchy: Hierarchy, machine: Machine) -> 
     return seconds, (1 + multigrid.levels[0].refinements) * longer(products, P.columns())
 
 
+def beginning(*cells: str) -> str:
+    """A line of the table as far as it is known."""
+    return row(*cells).removesuffix(" |")
+
+
 def configuration(arguments: argparse.Namespace, machine: Machine) -> tuple[Any, Lattice]:
     """Thin links where the machine computes, and their lattice."""
     if arguments.gauge is None:
         lattice = Lattice(tuple(arguments.lattice))
-        thin = thermalised(lattice, arguments.beta, SEED, "multigrid", arguments.sweeps, 4, xp=machine.xp)
+        chain: dict[str, Any] = {"beta": arguments.beta, "seed": SEED, "sweeps": arguments.sweeps}
+        thin = quenched(lattice, "multigrid", **chain, xp=machine.xp)
         return thin, lattice
     gauge = read_gauge(arguments.gauge)
     tile = arguments.tile
@@ -183,17 +189,10 @@ def levels_of(arguments: argparse.Namespace, lattice: Lattice) -> list[dict[str,
     return [{**settings, **level} for level in levels]
 
 
-def row(*cells: str, end: str = " |") -> str:
-    """A line, or the beginning of one, of a table."""
-    return "| " + " | ".join(cells) + end
-
-
 def parsed() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--backend", choices=("cpu", "cuda"), default="cpu")
+    parser = options(__doc__, lattice=(16, 16, 16, 16))
     parser.add_argument("--gauge")
     parser.add_argument("--tile", type=int, default=1)
-    parser.add_argument("--lattice", type=int, nargs=4, default=[16, 16, 16, 16])
     parser.add_argument("--beta", type=float, default=6.0)
     parser.add_argument("--sweeps", type=int, default=50)
     parser.add_argument("--mass", type=float, nargs="+", default=[-0.5, -0.55])

@@ -1,6 +1,6 @@
 """The g-2 workflow on GPUs from start to end: where the time of GPU and host goes, and the memory.
 
-python tests/benchmarks/end_to_end.py FOLDER [--workers 1 1 2] [--extents 32 32 32 48] [--json FILE]
+python -m workflows.benchmarks.campaign FOLDER [--workers 1 1 2] [--extents 32 32 32 48] [--json FILE]
 
 Configurations are made first and kernels are compiled by a run of heavy quarks; neither is in the figures.
 Batched CG narrows as right-hand sides converge and may need kernels that the heavy quarks did not: the second
@@ -18,17 +18,17 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from distributed import Client, WorkerPlugin
-from gpu_activity import Activity, Recorder
-from phases import Phases, timeline
 
 from pipeline import Store, Workflow, explain, plan, run
 from pipeline.declare.text import text_table
 from pipeline.running.clusters import Demand
 from pipeline.running.clusters.cuda import Cuda
+from workflows.benchmarks.gpu_activity import Activity, Recorder
+from workflows.benchmarks.phases import Phases, timeline
 from workflows.g2_disconnected.build import WORKFLOW as G2
 from workflows.g2_disconnected.schema import G2Parameters
 from workflows.parameter_file import read_parameter_file
@@ -70,12 +70,14 @@ def collect(dask_worker: Any) -> Any:
 class ProfiledCuda(Cuda):
     """The cuda cluster with a profile of each worker."""
 
+    profiles: ClassVar[list[tuple[Activity, list[Any]]]] = []
+
     @contextmanager
     def open(self, demand: Demand) -> Iterator[Client]:
         with super().open(demand) as client:
             client.register_plugin(Profile())
             yield client
-            object.__setattr__(self, "profiles", list(client.run(collect).values()))
+            self.profiles[:] = client.run(collect).values()
 
 
 def main() -> None:

@@ -1,6 +1,6 @@
 """Time iterations of batched CG on the device at hand, whole and in parts, and the reductions at N = 1.
 
-    python tests/benchmarks/cg_iterations.py [--lattice X Y Z T] [--rhs N ...]
+    python -m workflows.benchmarks.cg_iterations [--lattice X Y Z T] [--rhs N ...]
 
 An iteration is the difference of a long and a short solve on random links, divided by that of their
 iterations; the residual is replaced in neither. Beside it: the same without graph replay, the operator with
@@ -91,7 +91,7 @@ def reduction_rows(device: Device, lattice: Lattice) -> Iterator[str]:
         for name, work in {
             "norms2": lambda: block_blas.norms2(x),  # noqa: B023
             "dots": lambda: block_blas.dots(x, y),  # noqa: B023
-            "cg_residual": lambda: (cg_update.cg_residual(x, y, c), c.r2)[1],  # noqa: B023
+            "cg_residual": lambda: cg_update.cg_residual(x, y, c) or c.r2,  # type: ignore[func-returns-value]  # noqa: B023
         }.items():
             gpu = replayed_seconds(device, work)
             waited = median(device.wall_seconds(lambda: work().get()) for _ in range(51))  # noqa: B023

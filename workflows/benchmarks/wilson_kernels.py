@@ -1,4 +1,4 @@
-"""Check and time the CUDA Wilson kernels: `python tests/benchmarks/wilson_kernels.py [--tune]`.
+"""Check and time the CUDA Wilson kernels: `python -m workflows.benchmarks.wilson_kernels [--tune]`.
 
 Prints Markdown tables: picoseconds per (site of the output parity, right-hand side) and, in brackets, the
 fraction of the copy bandwidth of the same run that the bytes of perfect reuse make of it. Batches are short,
@@ -17,7 +17,6 @@ from typing import Any
 
 import cupy
 import numpy as np
-from cuda_kernels import batch_seconds, random
 
 from stages.lqcd.kernels import half_field
 from stages.lqcd.kernels.cuda import clover, projection, wilson_dslash
@@ -25,6 +24,7 @@ from stages.lqcd.kernels.cuda.compile import compile_all
 from stages.lqcd.kernels.cuda.launch import wilson as shapes
 from stages.lqcd.kernels.gamma import GAMMA
 from stages.lqcd.lattice.geometry import Lattice
+from workflows.benchmarks.cuda_kernels import batch_seconds, random
 
 SINGLE, DOUBLE = np.dtype(np.complex64), np.dtype(np.complex128)
 FORMS = (shapes.FULL, shapes.TWELVE, shapes.EIGHT)
@@ -93,7 +93,7 @@ class Problem:
         if isinstance(out, half_field.HalfField):
             out = half_field.from_half(out)
         sites = np.random.default_rng(31).integers(self.lattice.half_volume, size=300)
-        expected = 0
+        expected = np.array(0)
         for d in range(8):
             mu, step = d // 2, 1 - 2 * (d % 2)
             there = cupy.asarray(self.lattice.neighbour(0, mu, step)[sites])

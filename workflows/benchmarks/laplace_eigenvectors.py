@@ -1,7 +1,7 @@
 """Laplace eigenvectors of all time slices together, for several blocks and chunks of slices, as a table.
 
-    python tests/benchmarks/laplace_eigenvectors.py [--backend cuda] [--lattice 24 24 24 48] [--vectors 64]
-    [--block 8 1 16] [--slices 48 2] [--precision double]
+    python -m workflows.benchmarks.laplace_eigenvectors [--backend cuda] [--lattice 24 24 24 48]
+    [--vectors 64] [--block 8 1 16] [--slices 48 2] [--precision double]
 
 -Laplacian of stout-smeared links of one quenched configuration. The first block is run with each number of
 slices together, of which one chunk is timed; the other blocks with the first number. Each is run once before,
@@ -18,10 +18,11 @@ from stages.distillation.laplace_eigenvectors import DTYPES
 from stages.lqcd.dirac.laplacian import FoldedLaplacian, SpatialHop
 from stages.lqcd.distillation.eigenvectors import slices_alone
 from stages.lqcd.eigen.batched_lanczos import BatchedLanczos
-from stages.lqcd.gauge.heatbath import thermalised
 from stages.lqcd.gauge.stout import SPATIAL_DIRECTIONS, stout_links
+from stages.lqcd.kernels import directions
 from stages.lqcd.lattice.geometry import Lattice
 from workflows.benchmarks.machine import Machine, machine_of
+from workflows.benchmarks.script import head, options, quenched, row
 
 SEED, OVERRELAXATION, RHO, STEPS = 273, 4, 0.1, 10
 TOLERANCES = {"double": 1e-10, "single": 1e-5}
@@ -35,13 +36,13 @@ def main() -> None:
     """Print the table of the run that the arguments name."""
     arguments = parsed()
     machine, lattice = machine_of(arguments.backend), Lattice(tuple(arguments.lattice))
-    thin = thermalised(lattice, 6.0, SEED, "laplacian", arguments.sweeps, OVERRELAXATION, xp=machine.xp)
+    thin = quenched(lattice, "laplacian", beta=6.0, seed=SEED, sweeps=arguments.sweeps, xp=machine.xp)
     links = stout_links(thin, lattice, RHO, STEPS, SPATIAL_DIRECTIONS)
     copy = machine.copy_bandwidth()
     tolerance = arguments.tolerance or TOLERANCES[arguments.precision]
     print(f"{machine.name}, copy {copy:.0f} GB/s; {lattice}, {arguments.sweeps} sweeps at beta = 6, ", end="")
     print(f"{STEPS} steps of stout smearing; {arguments.vectors} vectors to {tolerance:g}")
-    print(f"\n{row(*COLUMNS)}\n{row(*['---'] * len(COLUMNS))}", flush=True)
+    print(f"\n{head(*COLUMNS)}", flush=True)
     slices, blocks = arguments.slices or [lattice.time_extent, 2], arguments.block
     first = 0.0
     for count, block in [(count, blocks[0]) for count in slices] + [(slices[0], b) for b in blocks[1:]]:
@@ -60,19 +61,15 @@ def measured(
     method = BatchedLanczos(vectors, block, tolerance)
     found = method.solve(A, count, machine.xp)
     seconds = machine.wall_seconds(lambda: method.solve(A, count, machine.xp))
-    floor = found.matvecs * A.bytes(block) / copy / 1e9
+    numbers_moved = 2 * (directions.SPATIAL_DIRECTIONS * 9 / block + 2 * 3)  # by two hops; links once a block
+    moved = numbers_moved * hop.dtype.itemsize * hop.lattice.half_volume
+    floor = found.matvecs * moved / copy / 1e9
     numbers = [str(found.restarts), str(found.matvecs), str(found.degree), f"{seconds:.2f}"]
     return [*numbers, f"{1000 * seconds / count:.1f}", f"{floor / seconds:.2f}"], 1000 * seconds / count
 
 
-def row(*cells: str) -> str:
-    return f"| {' | '.join(cells)} |"
-
-
 def parsed() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--backend", choices=("cpu", "cuda"), default="cpu")
-    parser.add_argument("--lattice", type=int, nargs=4, default=[8, 8, 8, 8])
+    parser = options(__doc__, lattice=(8, 8, 8, 8))
     parser.add_argument("--sweeps", type=int, default=10, help="of the heat bath (default 10)")
     parser.add_argument("--vectors", type=int, default=16)
     parser.add_argument("--block", type=int, nargs="+", default=[8, 1, 4, 16])

@@ -1,7 +1,7 @@
 """Figures of `quarkline bench --json` beside those of QUDA and of the prototype kernels, as a Markdown table.
 
     quarkline bench --backend cuda --json > gpu.json
-    python tests/benchmarks/against_quda.py gpu.json [ANOTHER.json ...]
+    python -m workflows.benchmarks.against_quda gpu.json [ANOTHER.json ...]
 
 All are ps per (site, right-hand side) on an H200, compared at equal volume, QUDA with its own autotuner and
 its long links in 13 real numbers. At 32^3 x 48 it is a public fork of December 2024 built with register tiles

@@ -1,6 +1,7 @@
 """Iterations and time of batched CG and block CGrQ for N right-hand sides, as Markdown tables.
 
-    python tests/benchmarks/solver_iterations.py [--lattice 8 8 8 16] [--beta 5.7] [--mass 0.01] [--rhs N ...]
+    python -m workflows.benchmarks.iteration_counts [--lattice 8 8 8 16] [--beta 5.7] [--mass 0.01]
+    [--rhs N ...]
 
 HISQ links of one quenched configuration, the normal operator on the even sites, Z2 noise. Both solvers run in
 double precision, and in single precision with reliable updates in double. Times are wall times of a second
@@ -12,16 +13,15 @@ from __future__ import annotations
 import argparse
 import itertools
 
-from stages.lqcd.dirac.staggered import NormalOperator, StaggeredDslash
-from stages.lqcd.gauge.heatbath import thermalised
-from stages.lqcd.gauge.hisq import hisq_links
+from stages.lqcd.dirac.staggered import NormalOperator
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.noise.vectors import noise_vectors
 from stages.lqcd.solvers.block_cgrq import BlockCGrQ
 from stages.lqcd.solvers.cg import BatchedCG
 from stages.lqcd.solvers.krylov import KrylovSolver
+from workflows.benchmarks.script import head, options, quenched, row, staggered
 
-SEED, SWEEPS, OVERRELAXATION = 271, 40, 4
+SEED, SWEEPS = 271, 40
 METHODS = list(itertools.product((BatchedCG, BlockCGrQ), (None, "single")))
 TITLES = [f"{method.__name__}, {'single in double' if inner else 'double'}" for method, inner in METHODS]
 
@@ -30,29 +30,23 @@ def main() -> None:
     """Print the tables of the operator that the arguments name."""
     arguments = parsed()
     lattice = Lattice(tuple(arguments.lattice))
-    thin = thermalised(lattice, arguments.beta, SEED, "solver table", SWEEPS, OVERRELAXATION)
-    links = hisq_links(thin, lattice, boundary="antiperiodic", naik_epsilon=0.0)
-    normal = NormalOperator(StaggeredDslash(links), arguments.mass)
+    thin = quenched(lattice, "solver table", beta=arguments.beta, seed=SEED, sweeps=SWEEPS)
+    normal = NormalOperator(staggered(thin, lattice), arguments.mass)
     print(f"{lattice}, beta = {arguments.beta:g}, m = {arguments.mass:g}.")
     for tolerance in arguments.tolerance:
-        print(f"\n## Tolerance {tolerance:g}\n\n{row('N', *TITLES)}\n{row(*['---'] * (1 + len(TITLES)))}")
+        print(f"\n## Tolerance {tolerance:g}\n\n{head('N', *TITLES)}")
         for rhs in arguments.rhs:
             cells = [measured(normal, rhs, method(tolerance, inner=inner)) for method, inner in METHODS]
             print(row(str(rhs), *cells), flush=True)
 
 
 def parsed() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--lattice", type=int, nargs=4, default=[8, 8, 8, 16], metavar=("X", "Y", "Z", "T"))
+    parser = options(__doc__, backend=False)
     parser.add_argument("--beta", type=float, default=5.7, help="of the Wilson action (default 5.7)")
     parser.add_argument("--mass", type=float, default=0.01, help="m of M = 2 m + D (default 0.01)")
     parser.add_argument("--tolerance", type=float, nargs="+", default=[5e-6, 1e-10])
     parser.add_argument("--rhs", type=int, nargs="+", default=[1, 4, 8, 16, 32, 64])
     return parser.parse_args()
-
-
-def row(*cells: str) -> str:
-    return f"| {' | '.join(cells)} |"
 
 
 def measured(normal: NormalOperator, rhs: int, solver: KrylovSolver) -> str:

@@ -1,6 +1,6 @@
 """Time to solution of 192 right-hand sides: sequential CG, batched CG, block CGrQ; a Markdown table.
 
-    python tests/benchmarks/time_to_solution.py --backend cuda --lattice 32 32 32 48 --mass 0.01
+    python -m workflows.benchmarks.time_to_solution --backend cuda --lattice 32 32 32 48 --mass 0.01
 
 The sources are the even subsets (displacement 2, eight of them) of 24 Z2 noise vectors on one quenched
 configuration with HISQ links. A row solves one block or more, for about `--seconds`, and is scaled to 192;
@@ -20,13 +20,12 @@ from dataclasses import asdict, dataclass
 from itertools import product
 from math import ceil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from pipeline.worker.energy import energy_meter
-from stages.lqcd.dirac.staggered import NormalOperator, StaggeredDslash
-from stages.lqcd.gauge.heatbath import thermalised
-from stages.lqcd.gauge.hisq import hisq_links
+from stages.lqcd.dirac.staggered import NormalOperator
 from stages.lqcd.kernels.dispatch import Array, to_host
 from stages.lqcd.lattice.geometry import EVEN, Lattice
 from stages.lqcd.lattice.plaquette import plaquette
@@ -38,6 +37,7 @@ from stages.lqcd.solvers.krylov import KrylovSolver
 from stages.lqcd.solvers.solution import Solution, Status
 from workflows.benchmarks.dslash import FLOPS_PER_SITE
 from workflows.benchmarks.machine import Machine, machine_of
+from workflows.benchmarks.script import head, options, quenched, row, staggered
 
 VECTORS, SUBSETS = 24, 8
 RHS = VECTORS * SUBSETS
@@ -52,7 +52,7 @@ SOLVERS: dict[str, type[KrylovSolver]] = {
     "block": BlockCGrQ,
 }
 INNER = {"double": None, "double-single": "single"}
-SEED, LABEL, OVERRELAXATION = 1729, "time to solution", 4
+SEED, LABEL = 1729, "time to solution"
 TRIAL, MOST = 20, 50_000
 """Iterations of the untimed solve in front of each row, and the limit of a timed one."""
 
@@ -170,15 +170,14 @@ def names(only: Iterable[str]) -> Iterator[str]:
 def operator(arguments: argparse.Namespace, machine: Machine) -> tuple[NormalOperator, str]:
     """The operator that the arguments ask for, and a sentence on it."""
     lattice = Lattice(tuple(arguments.lattice))
-    chain = lattice, arguments.beta, SEED, LABEL, arguments.sweeps, OVERRELAXATION
-    thin = thermalised(*chain, xp=machine.xp)
+    chain: dict[str, Any] = {"beta": arguments.beta, "seed": SEED, "sweeps": arguments.sweeps}
+    thin = quenched(lattice, LABEL, **chain, xp=machine.xp)
     mean = plaquette(to_host(thin), lattice).total
-    links = hisq_links(thin, lattice, boundary="antiperiodic", naik_epsilon=0.0)
     text = (
         f"{machine.name}; {lattice}, beta = {arguments.beta:g}, {arguments.sweeps} sweeps, "
         f"plaquette {mean:.5f}, m = {arguments.mass:g}, tolerance {arguments.tolerance:g}."
     )
-    return NormalOperator(StaggeredDslash(links), arguments.mass), text
+    return NormalOperator(staggered(thin, lattice), arguments.mass), text
 
 
 def main() -> None:
@@ -193,12 +192,12 @@ def main() -> None:
     for precision in dict.fromkeys(name.split("/")[1] for name in missing if name.startswith("batched")):
         for width in NARROW:
             study.seconds_per_iteration("batched", precision, width, trial=3)
-    print(f"{text}\n\n| {' | '.join(COLUMNS)} |\n|{'---|' * len(COLUMNS)}", flush=True)
+    print(f"{text}\n\n{head(*COLUMNS)}", flush=True)
     for name in wanted:
         if name in missing:
             rows.append(study.row(name, known(rows, "batched", name, "iterations")))
-        row = next(row for row in rows if row.name == name)
-        print(f"| {' | '.join(row.cells(known(rows, 'sequential', name, 'seconds')))} |", flush=True)
+        line = next(line for line in rows if line.name == name)
+        print(row(*line.cells(known(rows, "sequential", name, "seconds"))), flush=True)
         if arguments.json:
             content = {"problem": text, "rows": [asdict(row) for row in rows]}
             arguments.json.write_text(json.dumps(content, indent=2) + "\n")
@@ -221,9 +220,7 @@ def kept(file: Path | None, problem: str) -> list[Row]:
 
 
 def parsed() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--backend", choices=["cpu", "cuda"], default="cpu")
-    parser.add_argument("--lattice", type=int, nargs=4, default=[8, 8, 8, 16], metavar=("X", "Y", "Z", "T"))
+    parser = options(__doc__)
     parser.add_argument("--beta", type=float, default=6.0, help="of the Wilson action (default 6)")
     parser.add_argument("--sweeps", type=int, default=30, help="heat-bath sweeps from a hot start")
     parser.add_argument("--mass", type=float, default=0.01, help="m of M = 2 m + D (default 0.01)")

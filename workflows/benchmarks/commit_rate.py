@@ -1,6 +1,6 @@
 """How many durable commits a second the engine makes.
 
-    python tests/benchmarks/commit_rate.py [FOLDER]
+    python -m workflows.benchmarks.commit_rate [FOLDER]
 
 One small array and its record per chunk, every file and folder flushed. Figures: the store alone in one
 process, and whole runs (plan, Dask, commit) from the start of the first chunk to the end of the last: a first
@@ -20,6 +20,7 @@ import numpy as np
 
 from pipeline import At, Dims, Place, Store, Workflow, plan, run, stage
 from pipeline.running.clusters.local import Local
+from pipeline.worker.events import ChunkState
 
 COMMITS = 600
 
@@ -51,7 +52,7 @@ def whole_run(store: Store, configs: Sequence[int], workers: int) -> float:
     workflow.add(small, place=Place(over={"config": configs}))
     events: list[dict[str, Any]] = []
     outcome = run(plan(workflow, store), store, cluster=Local(workers=workers), listener=events.append)
-    assert outcome.count("done") == len(configs), outcome.table()
+    assert outcome.count(ChunkState.DONE) == len(configs), outcome.table()
     first = next(event["time"] for event in events if event["event"] == "started")
     last = max(event["time"] for event in events if event["event"] == "done")
     return len(configs) / (last - first)

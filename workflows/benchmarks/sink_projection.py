@@ -1,6 +1,6 @@
 """Sink projections against cuBLAS (or BLAS) and against the bus, as Markdown tables.
 
-    python tests/benchmarks/sink_projection.py [--backend cuda] [--lattice 24x24x24x48 32x32x32x64]
+    python -m workflows.benchmarks.sink_projection [--backend cuda] [--lattice 24x24x24x48 32x32x32x64]
     [--vectors 64 256] [--columns 32] [--precision single]
 
 Random vectors and solutions on all time slices. First table, with both in the memory of the machine that
@@ -25,15 +25,17 @@ from typing import Any
 import numpy as np
 
 from stages.lqcd.distillation.projection import planned_bytes, sink_projections
-from stages.lqcd.kernels import reference, slice_products
+from stages.lqcd.kernels import slice_products
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.gamma import COLOURS, COMPONENTS, SPINS
+from stages.lqcd.kernels.reference import slice_products as reference
 from stages.lqcd.kernels.transfer import HOST_TO_DEVICE, page_locked
 from stages.lqcd.lattice.geometry import Lattice
 from workflows.benchmarks.machine import Machine, machine_of, random_field
+from workflows.benchmarks.script import head, options, row
 
 LATTICES = {"cpu": ["8x8x8x8"], "cuda": ["24x24x24x48", "32x32x32x64"]}
-DTYPES = {"single": np.dtype(np.complex64), "double": np.dtype(np.complex128)}
+DTYPES: dict[str, np.dtype] = {"single": np.dtype(np.complex64), "double": np.dtype(np.complex128)}
 FLOPS = 8 * COMPONENTS
 """Per site, vector and column."""
 
@@ -85,7 +87,7 @@ class Problem:
         sites, xp = self.lattice.sites_per_slice, self.machine.xp
         solutions = xp.ascontiguousarray(self.solutions[:, :sites])
         exact = xp.empty((1, *self.out.shape[1:]), np.complex128)
-        reference.slice_products.sink_projection(self.vectors[:1], solutions, exact)
+        reference.sink_projection(self.vectors[:1], solutions, exact)
         return float(xp.linalg.norm(self.out[:1] - exact) / xp.linalg.norm(exact))
 
     def library_seconds(self) -> tuple[float, int]:
@@ -203,38 +205,36 @@ def streamed(problem: Problem, kernel_seconds: float) -> tuple[str, ...]:
     )
 
 
-def rows(machine: Machine, options: argparse.Namespace) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
+def rows(
+    machine: Machine, arguments: argparse.Namespace
+) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
     """Rows of both tables, problem by problem."""
-    for name in options.lattice or LATTICES[options.backend]:
-        lattice = Lattice(tuple(int(extent) for extent in name.split("x")))
-        for k in options.vectors:
-            for n in options.columns:
-                problem = Problem(machine, lattice, k, n, DTYPES[options.precision])
+    for name in arguments.lattice or LATTICES[arguments.backend]:
+        x, y, z, t = map(int, name.split("x"))
+        lattice = Lattice((x, y, z, t))
+        for k in arguments.vectors:
+            for n in arguments.columns:
+                problem = Problem(machine, lattice, k, n, DTYPES[arguments.precision])
                 seconds, first = resident(problem)
                 yield first, streamed(problem, seconds)
 
 
-def row(cells: tuple[str, ...]) -> str:
-    return f"| {' | '.join(cells)} |"
-
-
 def main() -> None:
     """Print the tables of the run that the arguments name."""
-    options = parsed()
-    machine = machine_of(options.backend)
-    print(f"{machine.name}, {options.precision} precision\n")
-    print(f"{row(RESIDENT)}\n|{'---|' * len(RESIDENT)}")
+    arguments = parsed()
+    machine = machine_of(arguments.backend)
+    print(f"{machine.name}, {arguments.precision} precision\n")
+    print(head(*RESIDENT))
     second = []
-    for first, other in rows(machine, options):
-        print(row(first), flush=True)
-        second.append(other)
-    print(f"\n{row(STREAMED)}\n|{'---|' * len(STREAMED)}")
-    print("\n".join(map(row, second)))
+    for first, other in rows(machine, arguments):
+        print(row(*first), flush=True)
+        second.append(row(*other))
+    print(f"\n{head(*STREAMED)}")
+    print("\n".join(second))
 
 
 def parsed() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--backend", choices=("cpu", "cuda"), default="cpu")
+    parser = options(__doc__, lattice=None)
     parser.add_argument("--lattice", nargs="+", help="such as 24x24x24x48")
     parser.add_argument("--vectors", type=int, nargs="+", default=[64, 256])
     parser.add_argument("--columns", type=int, nargs="+", default=[32])

@@ -1,4 +1,6 @@
-"""Check and time the CUDA kernels on the device at hand: `python tests/benchmarks/cuda_kernels.py [--tune]`.
+"""Check and time the CUDA kernels on the device at hand.
+
+    python -m workflows.benchmarks.cuda_kernels [--tune]
 
 Prints Markdown tables: the dslash in picoseconds per (site of the output parity, right-hand side) beside the
 prototypes' figures, and every other kernel as a fraction of the device's copy bandwidth of the same run.

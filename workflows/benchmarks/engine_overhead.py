@@ -1,6 +1,6 @@
 """How much of a run's time is the engine's.
 
-    python tests/benchmarks/engine_overhead.py STORE [STAGE]
+    python -m workflows.benchmarks.engine_overhead STORE [STAGE]
 
 Reads the events and records of the last run of a store. For each worker and the chunks of a stage (all stages
 unless one is named): seconds in the stage, seconds from there to the end of the commit, and seconds

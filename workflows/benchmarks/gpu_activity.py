@@ -10,9 +10,10 @@ import ctypes
 import struct
 import sys
 import time
+from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -70,21 +71,21 @@ class Recorder:
         if status := getattr(self._library, function)(*arguments):
             raise RuntimeError(f"{function}: CUPTI error {status}")
 
-    def _give(self, buffer, size, records) -> None:
+    def _give(self, buffer: Any, size: Any, records: Any) -> None:
         space = ctypes.create_string_buffer(BUFFER)
         self._buffers.append(space)
         buffer[0], size[0], records[0] = ctypes.addressof(space), BUFFER, 0
 
-    def _take(self, context, stream, buffer, size, valid) -> None:
+    def _take(self, context: Any, stream: Any, buffer: Any, size: Any, valid: Any) -> None:
         self._filled.append((buffer, valid))
 
-    def _read(self, filled: tuple[int, int]):
+    def _read(self, filled: tuple[int, int]) -> Iterator[tuple[int, int, str]]:
         buffer, valid = filled
-        record, known = ctypes.c_void_p(), {}
+        record, known = ctypes.c_void_p(), dict[int, str]()
         while not self._library.cuptiActivityGetNextRecord(
             ctypes.c_void_p(buffer), ctypes.c_size_t(valid), ctypes.byref(record)
         ):
-            head = ctypes.string_at(record.value, KERNEL_NAME + 8)
+            head = ctypes.string_at(record.value or 0, KERNEL_NAME + 8)
             kind, (begin, end) = struct.unpack_from("I", head)[0], struct.unpack_from("QQ", head, SPAN)
             if kind == CONCURRENT_KERNEL:
                 place = struct.unpack_from("Q", head, KERNEL_NAME)[0]

@@ -1,6 +1,6 @@
 """What a multigrid setup spends its time on, as Markdown tables.
 
-    python tests/benchmarks/multigrid_setup.py [--backend cuda] [--lattice 32 32 32 64] [--mass -0.56]
+    python -m workflows.benchmarks.multigrid_setup [--backend cuda] [--lattice 32 32 32 64] [--mass -0.56]
 
 First table: kernels of the finest transfer, aggregates of 4^4 sites and 24 vectors: time, rate of arithmetic
 (of a whole Gram matrix, of which half is computed), and bytes with every field read or written once over time
@@ -10,16 +10,12 @@ bath, all grids together, the machine waited for before and after each, beside a
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
-from stages.lqcd.dirac.wilson import WilsonDslash, WilsonOperator
-from stages.lqcd.gauge.heatbath import thermalised
-from stages.lqcd.gauge.wilson_links import wilson_links
 from stages.lqcd.kernels import aggregation as aggregation_kernels
 from stages.lqcd.kernels import random_block
 from stages.lqcd.kernels.dispatch import Array
@@ -31,6 +27,7 @@ from stages.lqcd.multigrid.levels import default_levels, multigrid_of
 from stages.lqcd.multigrid.near_null import random_fields
 from stages.lqcd.multigrid.transfer import transfer
 from workflows.benchmarks.machine import Machine, machine_of
+from workflows.benchmarks.script import options, quenched, wilson
 
 SEED, VECTORS, AGGREGATE = 577, 24, (4, 4, 4, 4)
 PHASES = ("random_fields", "relaxed", "transfer", "galerkin", "coarsest_solve", "refined", "measured_rate")
@@ -38,9 +35,7 @@ PHASES = ("random_fields", "relaxed", "transfer", "galerkin", "coarsest_solve", 
 
 def main() -> None:
     """Print both tables."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--backend", choices=("cpu", "cuda"), default="cpu")
-    parser.add_argument("--lattice", type=int, nargs=4, default=[16, 16, 16, 16])
+    parser = options(__doc__, lattice=(16, 16, 16, 16))
     parser.add_argument("--mass", type=float, default=-0.56)
     arguments = parser.parse_args()
     machine, lattice = machine_of(arguments.backend), Lattice(tuple(arguments.lattice))
@@ -88,8 +83,9 @@ def kernels(machine: Machine, lattice: Lattice) -> Iterator[tuple[str, str, floa
 
 def phases(machine: Machine, lattice: Lattice, mass: float) -> None:
     """Print the second table."""
-    thin = thermalised(lattice, 6.0, SEED, "multigrid", 50, 4, xp=machine.xp)
-    M = WilsonOperator(WilsonDslash(wilson_links(thin, lattice, boundary="antiperiodic", csw=1.0)), mass)
+    M = wilson(
+        quenched(lattice, "multigrid", beta=6.0, seed=SEED, sweeps=50, xp=machine.xp), lattice, mass, 1.0
+    )
     levels = [{"smoothing": 6, "refinements": 2, **level} for level in default_levels(lattice)]
     multigrid = multigrid_of(levels, SEED)
     multigrid.setup(M)
