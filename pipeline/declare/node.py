@@ -83,8 +83,6 @@ class Place:
     files: Mapping[str, Mapping[Any, Path] | Path] = field(default_factory=dict)
     """File arguments of the stage: one path, or one per coordinate of the stage's first dimension. Only the
     content counts for the key."""
-    cost: Cost | None = None
-    """Instead of what the stage's own cost function says."""
 
 
 @dataclass(frozen=True, eq=False)

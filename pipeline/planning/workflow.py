@@ -65,8 +65,8 @@ class Workflow:
             _check_reduction(node, argument, source)
             _check_alignment(node, argument, source)
         self._check_size(node)
-        if cost := place.cost or (stage.cost and stage.cost(node)):
-            node = replace(node, cost=cost)
+        if stage.cost:
+            node = replace(node, cost=stage.cost(node))
         self.nodes[label] = node
         return node
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline import At, Dims, Resources, stage
+from stages.distillation.costs import insertion_cost
 from stages.distillation.laplace_eigenvectors import LaplaceBasis
 from stages.distillation.perambulator import free_bytes
 from stages.lqcd.dirac.wilson import WilsonOperator
@@ -83,6 +84,7 @@ class CurrentInsertion(NamedTuple):
     resources=Resources(device=1),
     unkeyed=("max_iterations", "block"),
     labels={"gamma": NAMES},
+    cost=insertion_cost,
 )
 def current_insertion(
     operator: WilsonOperator,

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline import At, Chunks, Dims, Resources, stage
+from stages.distillation.costs import distilled_cost, stochastic_cost
 from stages.distillation.operator_elementals import Elementals
 from stages.distillation.perambulator import Perambulator, SinkProjection
 from stages.ensemble.staggered_operator import on_device
@@ -52,6 +53,7 @@ class LaphMesons(NamedTuple):
     over=("config", "source"),
     resources=Resources(device=1),
     labels={"gamma": NAMES, "line": LINES},
+    cost=distilled_cost,
 )
 def distilled_mesons(
     perambulator: Perambulator,
@@ -86,6 +88,7 @@ def distilled_mesons(
     over=("config",),
     resources=Resources(device=1),
     labels={"gamma": NAMES, "line": LINES},
+    cost=stochastic_cost,
 )
 def stochastic_mesons(
     projections: Chunks[SinkProjection],

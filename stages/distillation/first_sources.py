@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pipeline import At, stage
+from stages.distillation.costs import first_sources_cost
 from stages.distillation.laplace_eigenvectors import LaplaceBasis
 from stages.lqcd.dirac.wilson import WilsonOperator
 from stages.lqcd.distillation.columns import FullColumns, StochasticColumns
@@ -11,7 +12,7 @@ from stages.lqcd.distillation.projected import library
 from stages.mesons.sources import FirstSources
 
 
-@stage(version="1", over=("config", "source"), transient=True, unkeyed=("block",))
+@stage(version="1", over=("config", "source"), transient=True, unkeyed=("block",), cost=first_sources_cost)
 def first_sources(
     operator: WilsonOperator,
     basis: LaplaceBasis,

@@ -9,9 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline import At, Chunks, Dims, stage
+from stages.distillation.costs import levels_cost
 from stages.distillation.distilled_two_point import LaphMesons, Momenta
 from stages.lqcd.analysis import gevp, jackknife
 from stages.lqcd.lattice.errors import InputError
+from stages.mesons.costs import average_cost
 from stages.mesons.two_point import AVERAGE_LABELS, MesonAverage, average_of, means_of_configurations
 
 Basis = Sequence[Sequence[str]]
@@ -36,7 +38,7 @@ class LaphLevels(NamedTuple):
     """int64, p in units of 2 pi / L."""
 
 
-@stage(version="1", labels={**AVERAGE_LABELS, **DIRECTIONS})
+@stage(version="1", labels={**AVERAGE_LABELS, **DIRECTIONS}, cost=average_cost)
 def laph_average(
     mesons: Chunks[LaphMesons], *, at: At, momenta: Momenta, jackknife_bin: int = 1
 ) -> MesonAverage:
@@ -48,7 +50,7 @@ def laph_average(
     return average_of(((where, each.correlator) for where, each in mesons), at, momenta, jackknife_bin)
 
 
-@stage(version="1", labels=DIRECTIONS)
+@stage(version="1", labels=DIRECTIONS, cost=levels_cost)
 def laph_levels(
     mesons: Chunks[LaphMesons],
     *,

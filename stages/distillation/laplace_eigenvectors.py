@@ -11,16 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline import At, Chunks, Dims, Resources, stage
+from stages.distillation.costs import basis_cost, eigenvectors_cost
 from stages.ensemble.smeared_links import SmearedLinks
-from stages.lqcd.distillation.eigenvectors import LaplaceSolver
+from stages.lqcd.distillation.eigenvectors import DTYPES, LaplaceSolver
 from stages.lqcd.kernels.dispatch import Array, array_module_of
 from stages.lqcd.kernels.transfer import is_page_locked, page_locked, to_device, to_host
 from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import PARITIES
 from stages.shared.kernel_choices import recorded_choices
-
-DTYPES = {"double": np.complex128, "single": np.complex64}
-"""Precision in a parameter file: that of the vectors and of all that is done with them."""
 
 DEVICE_SHARE = 0.3
 """Of a GPU's memory, up to which the eigenvectors of a configuration stay there."""
@@ -59,6 +57,7 @@ class LaplaceBasis:
     resources=Resources(device=1),
     unkeyed=("block", "max_restarts"),
     labels={"parity": PARITIES},
+    cost=eigenvectors_cost,
 )
 def laplace_eigenvectors(
     links: SmearedLinks,
@@ -89,7 +88,7 @@ def laplace_eigenvectors(
     return LaplaceEigenvectors(to_host(found.vectors), found.values, found.residuals)
 
 
-@stage(version="1", over=("config",), transient=True, resident=True)
+@stage(version="1", over=("config",), transient=True, resident=True, cost=basis_cost)
 def laplace_basis(eigenvectors: Chunks[LaplaceEigenvectors], *, at: At, time_extent: int) -> LaplaceBasis:
     """The eigenvectors of all time slices, kept on the worker. Raises InputError for missing slices."""
     parts = list(eigenvectors)

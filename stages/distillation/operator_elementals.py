@@ -8,6 +8,7 @@ from typing import Annotated, NamedTuple
 import numpy as np
 
 from pipeline import At, Dims, Resources, stage
+from stages.distillation.costs import elementals_cost
 from stages.distillation.laplace_eigenvectors import LaplaceBasis
 from stages.ensemble.smeared_links import SmearedLinks
 from stages.lqcd.dirac.laplacian import SpatialHop
@@ -38,7 +39,7 @@ class Elementals(NamedTuple):
     """int64, in units of 2 pi / L."""
 
 
-@stage(version="1", over=("config",), resources=Resources(device=1))
+@stage(version="1", over=("config",), resources=Resources(device=1), cost=elementals_cost)
 def elementals(
     links: SmearedLinks,
     basis: LaplaceBasis,

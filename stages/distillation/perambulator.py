@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline import At, Dims, Resources, stage
+from stages.distillation.costs import solves_cost
 from stages.distillation.laplace_eigenvectors import LaplaceBasis
 from stages.lqcd.dirac.wilson import WilsonOperator
 from stages.lqcd.dirac.wilson_schur import WilsonSchur
@@ -59,6 +60,7 @@ class SinkProjection(NamedTuple):
     over=("config", "source"),
     resources=Resources(device=1),
     unkeyed=("max_iterations", "block"),
+    cost=solves_cost,
 )
 def perambulator(
     operator: WilsonOperator,
@@ -91,6 +93,7 @@ def perambulator(
     over=("config", "source"),
     resources=Resources(device=1),
     unkeyed=("max_iterations", "block"),
+    cost=solves_cost,
 )
 def sink_projection(
     operator: WilsonOperator,

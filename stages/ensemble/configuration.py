@@ -7,7 +7,7 @@ from typing import Annotated, NamedTuple
 
 import numpy as np
 
-from pipeline import At, Dims, Resources, stage
+from pipeline import At, Cost, Dims, Node, Resources, stage
 from stages.lqcd.gauge.heatbath import thermalised
 from stages.lqcd.kernels.dispatch import array_module_of
 from stages.lqcd.kernels.transfer import to_host
@@ -15,6 +15,8 @@ from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.formats import read_gauge
 from stages.lqcd.lattice.geometry import DIRECTIONS, PARITIES, Lattice
 from stages.lqcd.lattice.plaquette import link_statistics, plaquette
+from stages.lqcd.lattice.sizes import links_bytes
+from stages.shared.costs import PROCESS, of_lattice, small
 
 
 class GaugeLinks(NamedTuple):
@@ -39,12 +41,26 @@ class GaugeObservables(NamedTuple):
     unitarity_deviation: Annotated[np.ndarray, Dims()]
 
 
+@of_lattice
+def heatbath_cost(node: Node, lattice: Lattice) -> Cost:
+    """Of a gauge field, its copy by checkerboard, and the result."""
+    links = links_bytes(lattice)
+    return Cost(PROCESS + 3 * links, links, links)
+
+
+@of_lattice
+def links_cost(node: Node, lattice: Lattice) -> Cost:
+    """Of links that stay where they are used."""
+    return Cost(device_memory=links_bytes(lattice))
+
+
 @stage(
     version="1",
     over=("config",),
     resources=Resources(device=1),
     backend_in_key=True,
     labels={"mu": DIRECTIONS, "parity": PARITIES},
+    cost=heatbath_cost,
 )
 def heatbath_configuration(
     *, at: At, extents: tuple[int, int, int, int], beta: float, seed: int, sweeps: int, overrelaxation: int
@@ -86,7 +102,7 @@ def file_configuration(*, at: At, path: Path, extents: tuple[int, int, int, int]
     return GaugeLinks(field.links, np.array(field.lattice.extents))
 
 
-@stage(version="1", over=("config",), labels={"plane": ("all", "spatial", "temporal")})
+@stage(version="1", over=("config",), labels={"plane": ("all", "spatial", "temporal")}, cost=small)
 def gauge_observables(gauge: GaugeLinks, *, at: At) -> GaugeObservables:
     """Plaquettes (normalised to 1), link trace and distance from unitarity of a configuration."""
     statistics = link_statistics(np.ascontiguousarray(gauge.links))

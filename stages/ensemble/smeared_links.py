@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from numbers import Real
 
 from pipeline import At, stage
-from stages.ensemble.configuration import GaugeLinks
+from stages.ensemble.configuration import GaugeLinks, links_cost
 from stages.ensemble.staggered_operator import on_device
 from stages.lqcd.gauge.ape import ape_links
 from stages.lqcd.gauge.hyp import hyp_links
@@ -32,7 +32,7 @@ class SmearedLinks:
     lattice: Lattice
 
 
-@stage(version="1", over=("config",), transient=True, resident=True)
+@stage(version="1", over=("config",), transient=True, resident=True, cost=links_cost)
 def smeared_links(
     gauge: GaugeLinks,
     *,

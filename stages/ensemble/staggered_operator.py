@@ -5,22 +5,50 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from pipeline import At, stage
+from pipeline import At, Cost, Node, stage
 from stages.ensemble.configuration import GaugeLinks
-from stages.lqcd.dirac.staggered import StaggeredDslash
+from stages.ensemble.expected_solves import ANY_SOLVES, SOLVES, ExpectedSolves
+from stages.lqcd.dirac.staggered import StaggeredDslash, operator_bytes
 from stages.lqcd.gauge import hisq
 from stages.lqcd.gauge.hisq import StaggeredLinks
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.transfer import to_device
+from stages.lqcd.lattice.geometry import Lattice
+from stages.shared.costs import of_lattice
+
+MOST_DIRECTIONS = 16
+"""Of an operator with three-hop terms."""
 
 
-@stage(version="1", over=("config",), transient=True, resident=True)
-def hisq_links(gauge: GaugeLinks, *, at: At, boundary: str, naik_epsilon: float) -> StaggeredDslash:
+@of_lattice
+def operator_cost(node: Node, lattice: Lattice) -> Cost:
+    """Of link fields, and of links packed for the solves that are expected."""
+    solves = node.parameters["solves"]
+    kept = operator_bytes(lattice, directions_of(node), solves.precision, solves.narrow)
+    return Cost(device_memory=kept)
+
+
+def directions_of(operator: Node) -> int:
+    """Neighbours of a site in the operator that a node makes."""
+    known = {each.stage: each.directions for each in ACTIONS.values()}
+    return known.get(operator.stage.function, MOST_DIRECTIONS)
+
+
+@stage(version="1", over=("config",), transient=True, resident=True, unkeyed=SOLVES, cost=operator_cost)
+def hisq_links(
+    gauge: GaugeLinks,
+    *,
+    at: At,
+    boundary: str,
+    naik_epsilon: float,
+    solves: ExpectedSolves = ANY_SOLVES,
+) -> StaggeredDslash:
     """D with HISQ links in MILC's normalisation, made once per configuration and worker.
 
     What stays on the worker is the operator, so that all solves share its packed links, too.
 
-    boundary: 'periodic' or 'antiperiodic' in t; naik_epsilon: 0 for light quarks. Raises InputError.
+    boundary: 'periodic' or 'antiperiodic' in t; naik_epsilon: 0 for light quarks. solves: for forecasts.
+    Raises InputError.
     """
     links = on_device(gauge.links, at.backend)
     made = hisq.hisq_links(links, gauge.lattice, boundary=boundary, naik_epsilon=naik_epsilon)
@@ -28,8 +56,10 @@ def hisq_links(gauge: GaugeLinks, *, at: At, boundary: str, naik_epsilon: float)
     return StaggeredDslash(made)
 
 
-@stage(version="1", over=("config",), transient=True, resident=True)
-def asqtad_links(gauge: GaugeLinks, *, at: At, boundary: str, u0: float) -> StaggeredDslash:
+@stage(version="1", over=("config",), transient=True, resident=True, unkeyed=SOLVES, cost=operator_cost)
+def asqtad_links(
+    gauge: GaugeLinks, *, at: At, boundary: str, u0: float, solves: ExpectedSolves = ANY_SOLVES
+) -> StaggeredDslash:
     """D with asqtad links in MILC's normalisation, made once per configuration and worker.
 
     u0: tadpole factor, the fourth root of the ensemble's mean plaquette. The one-link path carries no power
@@ -41,8 +71,10 @@ def asqtad_links(gauge: GaugeLinks, *, at: At, boundary: str, u0: float) -> Stag
     return StaggeredDslash(asqtad)
 
 
-@stage(version="1", over=("config",), transient=True, resident=True)
-def naive_links(gauge: GaugeLinks, *, at: At, boundary: str) -> StaggeredDslash:
+@stage(version="1", over=("config",), transient=True, resident=True, unkeyed=SOLVES, cost=operator_cost)
+def naive_links(
+    gauge: GaugeLinks, *, at: At, boundary: str, solves: ExpectedSolves = ANY_SOLVES
+) -> StaggeredDslash:
     """D of the unimproved staggered operator, whose one-link current is conserved. Raises InputError."""
     made = hisq.naive_links(on_device(gauge.links, at.backend), gauge.lattice, boundary=boundary)
     at.record(reunitarisation_deviation=made.deviation)

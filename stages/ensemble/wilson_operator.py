@@ -5,19 +5,27 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pipeline import At, stage
+from pipeline import At, Cost, Node, stage
 from stages.ensemble.configuration import GaugeLinks
+from stages.ensemble.expected_solves import ANY_SOLVES, SOLVES, ExpectedSolves
 from stages.ensemble.staggered_operator import on_device
-from stages.lqcd.dirac.wilson import WilsonDslash, WilsonOperator, mass_of_kappa
+from stages.lqcd.dirac.wilson import WilsonDslash, WilsonOperator, mass_of_kappa, operator_bytes
 from stages.lqcd.gauge.reunitarise import to_su3
 from stages.lqcd.gauge.stout import ALL_DIRECTIONS, SPATIAL_DIRECTIONS, stout_links
 from stages.lqcd.gauge.wilson_links import Anisotropy, wilson_links
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import Lattice
+from stages.shared.costs import of_lattice
 
 
-@stage(version="1", over=("config",), transient=True, resident=True)
+@of_lattice
+def operator_cost(node: Node, lattice: Lattice) -> Cost:
+    """Of what stays, with links packed for the solves that are expected."""
+    return Cost(device_memory=operator_bytes(lattice, node.parameters["solves"].precision))
+
+
+@stage(version="1", over=("config",), transient=True, resident=True, unkeyed=SOLVES, cost=operator_cost)
 def wilson_operator(
     gauge: GaugeLinks,
     *,
@@ -29,13 +37,14 @@ def wilson_operator(
     xi0: float = 1.0,
     nu: float = 1.0,
     stout: Mapping[str, Any] | None = None,
+    solves: ExpectedSolves = ANY_SOLVES,
 ) -> WilsonOperator:
     """M with a clover term, as Chroma defines it, made once per configuration and worker.
 
     kappa or mass: m = 1 / (2 kappa) - 4, one of the two. csw: the clover coefficient, or (csw_r, csw_t) of
     the spatial and the temporal planes. boundary: 'periodic', 'antiperiodic' or 'dirichlet' in t. xi0, nu:
     bare anisotropy and speed of light. stout: {rho, steps, spatial}, smearing of the links of M, in space
-    alone where `spatial` is true; thin links unless given. Raises InputError.
+    alone where `spatial` is true; thin links unless given. solves: for forecasts. Raises InputError.
     """
     coefficient = float(csw) if isinstance(csw, (int, float)) else _planes(csw)
     links = on_device(gauge.links, at.backend)

@@ -7,6 +7,7 @@ from typing import Annotated, NamedTuple
 import numpy as np
 
 from pipeline import At, Chunks, Dims, stage
+from stages.loops.costs import average_cost, correlator_cost
 from stages.loops.current_loops import FLAVOUR_LABELS as LABELS
 from stages.loops.current_loops import FLAVOURS, FlavourLoops, probes
 from stages.lqcd.analysis import jackknife
@@ -51,7 +52,7 @@ class BootstrapAverage(NamedTuple):
     correlator_samples: Annotated[np.ndarray, Dims("sample", "flavour", "time")]
 
 
-@stage(version="2", over=("config",), labels=LABELS)
+@stage(version="2", over=("config",), labels=LABELS, cost=correlator_cost)
 def disconnected_correlator(
     loops: Chunks[FlavourLoops], fine: Chunks[FlavourLoops] | None = None, *, at: At
 ) -> Correlator:
@@ -105,7 +106,7 @@ def vector_means(
     return tuple(found), np.stack(means), of_all.pop()
 
 
-@stage(version="1", labels=LABELS)
+@stage(version="1", labels=LABELS, cost=average_cost)
 def ensemble_average(correlators: Chunks[Correlator], *, at: At, jackknife_bin: int = 1) -> EnsembleAverage:
     """Means over configurations; errors, samples and covariance by jackknife over bins of `jackknife_bin`.
 
@@ -129,7 +130,7 @@ def ensemble_average(correlators: Chunks[Correlator], *, at: At, jackknife_bin: 
     )
 
 
-@stage(version="1", labels={"flavour": FLAVOURS})
+@stage(version="1", labels={"flavour": FLAVOURS}, cost=average_cost)
 def bootstrap_average(
     correlators: Chunks[Correlator], *, at: At, samples: int, seed: int, jackknife_bin: int = 1
 ) -> BootstrapAverage:

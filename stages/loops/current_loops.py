@@ -9,6 +9,7 @@ from typing import Annotated, NamedTuple
 import numpy as np
 
 from pipeline import At, Dims, Resources, stage
+from stages.loops.costs import loops_cost, split_even_cost
 from stages.lqcd.dirac.staggered import StaggeredDslash
 from stages.lqcd.estimators.exact import exact_loops as exact_trace
 from stages.lqcd.estimators.split_even import SplitEvenTrace
@@ -75,6 +76,7 @@ class ExactLoops(NamedTuple):
     chunk_in_key=True,
     unkeyed=("max_iterations",),
     labels=LABELS,
+    cost=loops_cost,
 )
 def current_loops(
     dslash: StaggeredDslash,
@@ -114,6 +116,7 @@ def current_loops(
     chunk_in_key=True,
     unkeyed=("max_iterations",),
     labels=FLAVOUR_LABELS,
+    cost=split_even_cost,
 )
 def split_even_loops(
     dslash: StaggeredDslash,
@@ -157,6 +160,7 @@ def flavour_loops(light: CurrentLoops, strange: CurrentLoops, *, at: At) -> Flav
     resources=Resources(device=1),
     unkeyed=("max_iterations",),
     labels=LABELS,
+    cost=loops_cost,
 )
 def exact_loops(
     dslash: StaggeredDslash,

@@ -9,6 +9,7 @@ import numpy as np
 
 from pipeline import At, Dims, Resources, stage
 from pipeline.declare.coordinates import Checkpoint
+from stages.loops.costs import deflation_cost, space_cost
 from stages.lqcd.dirac.staggered import SquaredDslash, StaggeredDslash
 from stages.lqcd.eigen.block_lanczos import BlockLanczos
 from stages.lqcd.eigen.eigenpairs import Eigenpairs
@@ -18,6 +19,7 @@ from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import EVEN
 from stages.lqcd.solvers.deflation import Deflation, StaggeredDeflation
 from stages.lqcd.solvers.polished import polished
+from stages.shared.costs import small
 from stages.shared.kernel_choices import recorded_choices
 
 
@@ -51,6 +53,7 @@ class DeflationSpace(NamedTuple):
     resources=Resources(device=1),
     unkeyed=("block", "subspace", "degree", "max_restarts"),
     labels={"part": ("re", "im")},
+    cost=space_cost,
 )
 def deflation_space(
     dslash: StaggeredDslash,
@@ -107,13 +110,13 @@ class Spectrum(NamedTuple):
     residual: Annotated[np.ndarray, Dims("eigenvector")]
 
 
-@stage(version="1", over=("config",))
+@stage(version="1", over=("config",), cost=small)
 def spectrum(space: DeflationSpace) -> Spectrum:
     """The small part of a deflation space, for reports and exports; reads no vector."""
     return Spectrum(np.asarray(space.eigenvalue), np.asarray(space.residual))
 
 
-@stage(version="1", over=("config",), transient=True, resident=True)
+@stage(version="1", over=("config",), transient=True, resident=True, cost=deflation_cost)
 def deflation(
     dslash: StaggeredDslash, space: DeflationSpace, *, at: At, vectors: int | None = None
 ) -> StaggeredDeflation:

@@ -7,6 +7,7 @@ from typing import Annotated, NamedTuple
 import numpy as np
 
 from pipeline import At, Dims, Resources, stage
+from stages.loops.costs import low_modes_cost
 from stages.loops.current_loops import FlavourLoops, Masses
 from stages.lqcd.estimators.low_modes import low_mode_current, low_mode_density, mode_currents
 from stages.lqcd.estimators.trace import current_links as choose_links
@@ -31,7 +32,13 @@ class LowModeLoops(NamedTuple):
     """int64, x y z t."""
 
 
-@stage(version="1", over=("config",), resources=Resources(device=1), labels={"direction": DIRECTIONS})
+@stage(
+    version="1",
+    over=("config",),
+    resources=Resources(device=1),
+    labels={"direction": DIRECTIONS},
+    cost=low_modes_cost,
+)
 def low_mode_loops(deflation: StaggeredDeflation, *, at: At, current_links: str = "thin") -> LowModeLoops:
     """The exact part of the one-link current that the modes of a deflation carry, mode by mode.
 

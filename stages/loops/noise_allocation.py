@@ -11,11 +11,13 @@ from numpy.typing import NDArray
 
 from pipeline import At, Chunks, Dims, stage
 from stages.loops.correlator import Correlator, flavour_pieces
+from stages.loops.costs import noise_cost
 from stages.loops.current_loops import FLAVOURS, FlavourLoops
 from stages.lqcd.analysis.allocation import Counts, VarianceModel
 from stages.lqcd.analysis.disconnected import SPATIAL
 from stages.lqcd.analysis.stochastic_error import correlator_variance, loop_variance
 from stages.lqcd.analysis.stochastic_error import noise_moments as moments_of
+from stages.shared.costs import small
 
 
 class LoopNoise(NamedTuple):
@@ -60,7 +62,7 @@ class TraceAllocation(NamedTuple):
     """With `linear` the model of the variance: moments averaged over configurations and the window."""
 
 
-@stage(version="1", over=("config",), labels={"flavour": FLAVOURS})
+@stage(version="1", over=("config",), labels={"flavour": FLAVOURS}, cost=noise_cost)
 def loop_noise(loops: Chunks[FlavourLoops], fine: Chunks[FlavourLoops] | None = None, *, at: At) -> LoopNoise:
     """Stochastic errors of loops and of C(t), and the moments that predict them for other counts.
 
@@ -79,7 +81,7 @@ def loop_noise(loops: Chunks[FlavourLoops], fine: Chunks[FlavourLoops] | None = 
     )
 
 
-@stage(version="1")
+@stage(version="1", cost=small)
 def trace_allocation(
     noise: Chunks[LoopNoise],
     correlators: Chunks[Correlator],

@@ -9,6 +9,7 @@ from typing import Annotated, NamedTuple
 import numpy as np
 
 from pipeline import At, Dims, Resources, stage
+from stages.loops.costs import trials_cost
 from stages.loops.current_loops import MASSES, Masses
 from stages.lqcd.dirac.staggered import NormalOperator, StaggeredDslash
 from stages.lqcd.kernels.dispatch import Array, array_module
@@ -75,6 +76,7 @@ class SolverTrials(NamedTuple):
     unkeyed=("planned", "max_iterations"),
     backend_in_key=True,
     labels={"solver": SOLVERS, "mass": MASSES, "accuracy": ACCURACIES},
+    cost=trials_cost,
 )
 def solver_trials(
     dslash: StaggeredDslash,

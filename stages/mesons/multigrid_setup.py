@@ -12,6 +12,7 @@ from pipeline import At, Dims, Resources, stage
 from stages.lqcd.dirac.wilson import WilsonOperator
 from stages.lqcd.multigrid.hierarchy import Hierarchy
 from stages.lqcd.multigrid.levels import multigrid_of
+from stages.mesons.costs import hierarchy_cost, setup_cost
 from stages.shared.kernel_choices import recorded_choices
 
 FIELDS = ("vectors", "diagonal", "links")
@@ -34,7 +35,9 @@ class MultigridSetup(NamedTuple):
     """uint8, JSON: aggregates, what the operator is known by, convergence rates, seconds of the setup."""
 
 
-@stage(version="2", over=("config",), resources=Resources(device=1), labels={"field": FIELDS})
+@stage(
+    version="2", over=("config",), resources=Resources(device=1), labels={"field": FIELDS}, cost=setup_cost
+)
 def multigrid_setup(
     operator: WilsonOperator, *, at: At, levels: Sequence[Mapping[str, Any]], seed: int
 ) -> MultigridSetup:
@@ -58,7 +61,7 @@ def multigrid_setup(
     return packed(made)
 
 
-@stage(version="1", over=("config",), transient=True, resident=True)
+@stage(version="1", over=("config",), transient=True, resident=True, cost=hierarchy_cost)
 def multigrid_hierarchy(
     operator: WilsonOperator,
     setup: MultigridSetup,

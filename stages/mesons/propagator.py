@@ -12,6 +12,7 @@ from stages.lqcd.dirac.wilson_schur import WilsonSchur
 from stages.lqcd.multigrid.hierarchy import Hierarchy
 from stages.lqcd.solvers.even_odd import EvenOdd, propagate
 from stages.lqcd.solvers.named import Solve
+from stages.mesons.costs import kept_cost
 from stages.mesons.sources import Sources
 from stages.shared.kernel_choices import recorded_choices
 from stages.shared.solve_record import record_solves
@@ -76,7 +77,11 @@ def propagator(
 
 
 @stage(
-    version="1", over=("config", "source"), resources=Resources(device=1), labels={"parity": ("even", "odd")}
+    version="1",
+    over=("config", "source"),
+    resources=Resources(device=1),
+    labels={"parity": ("even", "odd")},
+    cost=kept_cost,
 )
 def kept_propagator(propagator: Propagator) -> Propagator:
     """The same, committed to the store, in pieces of one source and four columns."""

@@ -17,6 +17,7 @@ from stages.lqcd.multigrid.multigrid import PoorSetup
 from stages.lqcd.solvers.even_odd import EvenOdd, Method
 from stages.lqcd.solvers.named import MULTIGRID, REGULAR, OpenSolve
 from stages.lqcd.solvers.trial import FAILURES, Problem, cheapest, check_one_converged, measure
+from stages.mesons.costs import choice_cost
 from stages.mesons.sources import FirstSources, Sources
 
 SOLVERS = tuple(REGULAR)
@@ -42,6 +43,7 @@ class SolverChoice(NamedTuple):
     unkeyed=("planned", "max_iterations", "block"),
     backend_in_key=True,
     labels={"solver": SOLVERS},
+    cost=choice_cost,
 )
 def solver_choice(
     operator: WilsonOperator,

@@ -15,6 +15,7 @@ from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.spectroscopy.gammas import CHANNELS, NAMES
 from stages.lqcd.spectroscopy.mesons import meson_correlators
 from stages.lqcd.spectroscopy.quark_sources import Place
+from stages.mesons.costs import average_cost, two_point_cost
 from stages.mesons.propagator import Propagator
 
 AVERAGE_LABELS = {"gamma": NAMES, "channel": tuple(CHANNELS)}
@@ -57,6 +58,7 @@ class MesonAverage(NamedTuple):
     over=("config", "source"),
     resources=Resources(device=1),
     labels={"gamma": NAMES},
+    cost=two_point_cost,
 )
 def meson_two_point(
     propagator: Propagator,
@@ -89,7 +91,7 @@ def place_of(label: str, time: int) -> Place:
     return Place(time, Place.parse(label).point if Place.names(label) else None)
 
 
-@stage(version="1", labels={**AVERAGE_LABELS, "direction": ("x", "y", "z")})
+@stage(version="1", labels={**AVERAGE_LABELS, "direction": ("x", "y", "z")}, cost=average_cost)
 def meson_average(
     correlators: Chunks[MesonCorrelators],
     *,

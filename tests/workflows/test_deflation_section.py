@@ -13,8 +13,8 @@ from tiny_project import TINY, CommandLine, edit, missing, run_to_its_end
 
 from pipeline import Store, open_result, verify
 from pipeline.reading.account import accounts
+from stages.loops.costs import eigensolve_bytes
 from stages.lqcd.lattice.geometry import Lattice
-from workflows.shared import footprint
 
 SECTION = ("solves:", "deflation: {vectors: 6, block: 2, precision: single}\nsolves:")
 
@@ -147,5 +147,5 @@ def test_too_little_memory_names_the_vectors_that_fit(
     found = re.search(r"a task of node 'deflation_space' needs .*: (\d+) vectors fit: lower", answer.out)
     assert found, answer.out
     vectors, lattice = int(found[1]), Lattice((32, 32, 32, 32))
-    assert footprint.eigensolve_memory(lattice, vectors, 8) <= room
-    assert footprint.eigensolve_memory(lattice, vectors + 1, 8) > room
+    assert eigensolve_bytes(lattice, vectors, 8, on_device=False) <= room
+    assert eigensolve_bytes(lattice, vectors + 1, 8, on_device=False) > room

@@ -8,13 +8,14 @@ from pipeline import At
 from pipeline.worker.memory import device_pool
 from stages.ensemble import staggered_operator as links
 from stages.ensemble.configuration import heatbath_configuration
+from stages.ensemble.expected_solves import ExpectedSolves
+from stages.loops.costs import device_solving_bytes, eigensolve_bytes
 from stages.loops.current_loops import current_loops as loops
 from stages.loops.deflation_space import deflation_space
-from stages.lqcd.dirac.staggered import SquaredDslash
+from stages.lqcd.dirac.staggered import SquaredDslash, operator_bytes
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.noise import Noise
 from stages.lqcd.solvers.named import Solve
-from workflows.shared.footprint import eigensolve_device_memory, operator_device_memory, solving_device_memory
 
 pytestmark = pytest.mark.gpu
 LATTICE = Lattice((16, 16, 16, 16))
@@ -48,9 +49,10 @@ def test_projection(gauge, action, solver, precision, block):
     loops.current_loops(dslash, at=at, mass=0.5, solve=solve, noise=noise)
     directions = 16 if action == "hisq" else 8
     least, most = (
-        operator_device_memory(LATTICE, directions, precision, narrow)
-        + solving_device_memory(LATTICE, directions, precision, narrow, block, 4)
-        for narrow in (False, solver == "batched_cg")  # whether its blocks narrow depends on the sources
+        operator_bytes(LATTICE, directions, precision, expected.narrow)
+        + device_solving_bytes(LATTICE, directions, expected, 4)
+        # whether blocks narrow depends on the sources
+        for expected in (ExpectedSolves(name, precision, block) for name in ("block_cgrq", solver))
     )
     assert 0.9 * least < pool.bytes - before < 1.1 * most
     del dslash
@@ -68,9 +70,8 @@ def test_projection_of_an_eigensolve(gauge):
     pool.release_unused()
     pool.restart()
     deflation_space(dslash, at=at, vectors=64, block=8, tolerance=1e-6)
-    projected = operator_device_memory(LATTICE, 16, "double", False) + eigensolve_device_memory(
-        LATTICE, 64, 8
-    )
+    projected = operator_bytes(LATTICE, 16, "double", False)
+    projected += eigensolve_bytes(LATTICE, 64, 8, on_device=True)
     assert 0.6 * projected < pool.bytes - before < 1.1 * projected
     del dslash
     pool.release_unused()

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from laph_costs import laph_costs
 
 from pipeline import At
 from pipeline.worker.memory import DevicePool, device_pool
@@ -20,15 +21,10 @@ from stages.ensemble.smeared_links import smeared_links
 from stages.ensemble.wilson_operator import wilson_operator
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.solvers.named import Solve
-from workflows.laph_mesons.footprint import (
-    eigensolve_device_memory,
-    inserting_device_memory,
-    solving_device_memory,
-)
-from workflows.shared.quark_footprint import operator_memory
 
 pytestmark = pytest.mark.gpu
 CONFIG = "memory.1"
+SOLVES = {"solver": "bicgstab", "tolerance": 1e-8, "precision": "double"}
 
 
 @contextmanager
@@ -56,9 +52,12 @@ def test_eigenvectors_of_three_times_more_slices_than_fit(vectors: int, block: i
     lattice, slices = Lattice((16, 16, 16, 24)), 8
     at: dict[str, Any] = {"config": CONFIG, "backend": "cuda"}
     links = smeared_links(gauge(lattice), at=At(**at), kind="stout", steps=1, rho=0.1)
-    sizes = (vectors, block, precision)
-    planned = eigensolve_device_memory(lattice, slices, *sizes)
-    assert eigensolve_device_memory(lattice, lattice.time_extent, *sizes) > 2.9 * planned
+    sizes = {"vectors": vectors, "block": block, "precision": precision}
+    planned, whole = (
+        laph_costs(lattice, {**sizes, "slices": number})["laplace_eigenvectors"].device_memory
+        for number in (slices, lattice.time_extent)
+    )
+    assert whole > 2.9 * planned
     tolerance = 1e-3
     for first in range(0, lattice.time_extent, slices):
         times = tuple(range(first, first + slices))
@@ -80,8 +79,8 @@ def test_perambulators_on_three_times_more_than_fits() -> None:
     """One eigenvector makes the sources; all, any vectors on the host, are sinks."""
     lattice, vectors, block = Lattice((12, 12, 12, 32)), 1024, 4
     thin, at = gauge(lattice), {"config": CONFIG, "backend": "cuda"}
-    kept = operator_memory(lattice, "double")
-    planned = kept + solving_device_memory(lattice, vectors, block, "bicgstab")
+    costs = laph_costs(lattice, {"vectors": vectors}, solves={**SOLVES, "block": block})
+    planned = costs["operator"].device_memory + costs["perambulator"].device_memory
     shape = (lattice.time_extent, 2, lattice.sites_per_slice, 3, vectors)
     basis = np.full(shape, np.complex64(1 / np.sqrt(np.prod(shape[1:4]))))
     assert planned + basis.nbytes > 2.9 * planned
@@ -104,7 +103,10 @@ def test_insertions_between_three_times_more_solutions_than_fit() -> None:
     """Solutions from two sources wait on the host; any vectors are sources."""
     lattice, vectors, block = Lattice((12, 12, 12, 32)), 16, 4
     thin, at = gauge(lattice), {"config": CONFIG, "backend": "cuda"}
-    planned = operator_memory(lattice, "double") + inserting_device_memory(lattice, block, "bicgstab", 2)
+    insertions = {"separations": [3], "momenta": [[0, 0, 0], [1, 0, 0]], "displacements": ["", "+x"]}
+    solves = {**SOLVES, "block": block}
+    costs = laph_costs(lattice, {"vectors": vectors}, solves=solves, insertions=insertions)
+    planned = costs["operator"].device_memory + costs["current_insertion"].device_memory
     times, rows = lattice.time_extent, 6 * lattice.sites_per_slice
     modes = np.random.default_rng(8).normal(size=(times, rows, vectors)) / np.sqrt(rows) + 0j
     basis = LaplaceBasis(modes.reshape(times, 2, -1, 3, vectors), np.zeros((times, vectors)))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import tracemalloc
+from dataclasses import asdict
 
 import numpy as np
 import pytest
+from laph_costs import laph_costs
 
 from pipeline import At
 from stages.distillation.current_insertion import Currents, current_insertion
@@ -17,14 +19,7 @@ from stages.ensemble.wilson_operator import wilson_operator
 from stages.lqcd.distillation.columns import FullColumns
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.solvers.named import Solve
-from workflows.laph_mesons.footprint import (
-    eigensolve_device_memory,
-    inserting_memory,
-    insertions_bytes,
-    solving_memory,
-    vectors_bytes,
-)
-from workflows.shared.footprint import PROCESS
+from stages.shared.costs import PROCESS
 
 SIZES = [((8, 8, 8, 8), 24), ((12, 12, 12, 4), 40), ((8, 8, 8, 4), 64)]
 
@@ -43,7 +38,7 @@ def test_an_eigensolve_stays_within_20_percent_of_the_plan(
     laplace_eigenvectors(links, at=at, vectors=vectors, tolerance=1e-3)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    planned = eigensolve_device_memory(lattice, lattice.time_extent, vectors, 8, "double")
+    planned = laph_costs(lattice, {"vectors": vectors})["laplace_eigenvectors"].device_memory
     assert planned / 1.2 < peak < 1.2 * planned
 
 
@@ -64,8 +59,8 @@ def test_perambulators_stay_within_20_percent_of_the_plan(solver: str, least: fl
     perambulator(operator, basis, columns, at=at, solve=solve)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    planned = solving_memory(lattice, vectors, block, solver, 4 * vectors, "double", "double") - PROCESS
-    planned -= vectors_bytes(lattice, times, vectors, "double")
+    costs = laph_costs(lattice, {"vectors": vectors}, solves=asdict(solve))
+    planned = costs["perambulator"].memory - PROCESS - costs["basis"].device_memory
     assert least * planned < peak < 1.2 * planned
 
 
@@ -92,8 +87,7 @@ def test_insertions_stay_within_20_percent_of_the_plan(
     current_insertion(operator, basis, columns, at=at, currents=currents, solve=solve)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    stored = insertions_bytes(lattice, vectors, 2, 1, momenta, 2)
-    solver = (block, solve.solver)
-    planned = inserting_memory(lattice, vectors, *solver, 2, momenta, "double", "double") + stored - PROCESS
-    planned -= vectors_bytes(lattice, times, vectors, "double")
+    sections = {"sources": {"times": [0, 2], "chunk": 2}, "insertions": asdict(currents)}
+    costs = laph_costs(lattice, {"vectors": vectors}, solves=asdict(solve), **sections)
+    planned = costs["current_insertion"].memory - PROCESS - costs["basis"].device_memory
     assert planned / 1.2 < peak < 1.2 * planned

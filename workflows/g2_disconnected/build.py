@@ -17,17 +17,18 @@ from dataclasses import asdict
 from functools import partial
 from types import ModuleType
 
-from pipeline import Node, Plan, Store
+from pipeline import Node, Place, Plan, Store
 from stages.loops.correlator import bootstrap_average, disconnected_correlator, ensemble_average
+from stages.loops.current_loops import Masses
 from stages.loops.deflation_space import deflation, spectrum
 from stages.loops.noise_allocation import loop_noise, trace_allocation
 from stages.loops.solver_trials import NoiseSample, TrialSolves, solver_trials
 from stages.lqcd.noise import Noise
 from workflows.g2_disconnected.choice import TRIALS, candidates, chosen_solver, named
-from workflows.g2_disconnected.loops import LoopNodes, basis_bytes, columns_of, device_memory, masses_of
+from workflows.g2_disconnected.loops import LoopNodes
 from workflows.g2_disconnected.schema import G2Parameters, alternatives
 from workflows.g2_disconnected.target import ALL, Contender, contenders, next_round, used_after
-from workflows.shared import footprint
+from workflows.g2_disconnected.target_schema import TargetSection
 from workflows.shared.definition import Campaign, Choice, Definition, Step
 
 
@@ -44,12 +45,7 @@ class G2Nodes(LoopNodes):
             self.estimator(changed, modes, f"{name}_")
         if parameters.exact:
             self.exact_loops()
-        correlator = self.add(
-            disconnected_correlator,
-            *loops,
-            name="correlator",
-            stored=footprint.correlator_bytes(self.lattice),
-        )
+        correlator = self.workflow.add(disconnected_correlator, *loops, place=Place("correlator"))
         self.target(loops, correlator)
         self.averages(correlator)
 
@@ -58,68 +54,56 @@ class G2Nodes(LoopNodes):
         section = self.parameters.deflation
         if not section:
             return None
-        self.add(spectrum, self.space(section), stored=footprint.RECORD)
-        return self.add(
-            deflation,
-            self.links,
-            self.space(section),
-            device_memory=footprint.basis_bytes(self.lattice, section.vectors, section.precision),
-            vectors=used_after(self.campaign.decisions),
-        )
+        space = self.space(section)
+        self.workflow.add(spectrum, space)
+        return self.workflow.add(deflation, self.links, space, vectors=used_after(self.campaign.decisions))
 
     def target(self, loops: list[Node], correlator: Node) -> None:
         """What a target is measured by; in a pilot also for the same estimator with fewer eigenvectors."""
-        if not self.parameters.target:
+        target, section = self.parameters.target, self.parameters.deflation
+        if not target:
             return
-        self.allocation(loops, correlator, ALL)
-        if self.campaign.decisions:
+        self.allocation(target, loops, correlator, ALL)
+        if self.campaign.decisions or not section:
             return
-        for contender in contenders(self.parameters.target):
-            used = self.add(
+        for contender in contenders(target):
+            used = self.workflow.add(
                 deflation,
                 self.links,
-                self.workflow.nodes["deflation_space"],
-                name=f"deflation{contender.suffix}",
+                self.space(section),
+                place=Place(f"deflation{contender.suffix}"),
                 vectors=contender.eigenvectors,
             )
             modes = self.modes(self.parameters, used, contender.suffix)
-            self.allocation(self.estimator(self.parameters, modes, contender.prefix), correlator, contender)
+            fewer = self.estimator(self.parameters, modes, contender.prefix)
+            self.allocation(target, fewer, correlator, contender)
 
-    def allocation(self, loops: list[Node], correlator: Node, contender: Contender) -> None:
+    def allocation(
+        self, target: TargetSection, loops: list[Node], correlator: Node, contender: Contender
+    ) -> None:
         """The stochastic errors of each configuration, and what they amount to beside the target."""
-        target = self.parameters.target
-        assert target is not None
-        noise = self.add(loop_noise, *loops, name=contender.noise, stored=footprint.noise_bytes(self.lattice))
-        self.add(
+        self.workflow.add(
             trace_allocation,
-            noise,
+            self.workflow.add(loop_noise, *loops, place=Place(contender.noise)),
             correlator,
-            name=contender.allocation,
-            stored=footprint.RECORD,
+            place=Place(contender.allocation),
             quantity=target.quantity,
             flavour=target.flavour,
             window=target.times(self.lattice),
             error=target.error,
             ratio=target.stochastic_to_gauge,
-            earlier=[asdict(decision) for decision in self.campaign.decisions] if contender is ALL else [],
+            earlier=[asdict(decision) for decision in self.campaign.decisions],
         )
 
     def averages(self, correlator: Node) -> None:
         """Ensemble averages with jackknife errors, and with bootstrap errors where asked for."""
         width, bootstrap = self.parameters.analysis.jackknife_bin, self.parameters.analysis.bootstrap
-        self.add(
-            ensemble_average,
-            correlator,
-            name="average",
-            stored=footprint.average_bytes(self.lattice, len(self.ensemble.labels) // width),
-            jackknife_bin=width,
-        )
+        self.workflow.add(ensemble_average, correlator, place=Place("average"), jackknife_bin=width)
         if bootstrap:
-            self.add(
+            self.workflow.add(
                 bootstrap_average,
                 correlator,
-                name="bootstrap",
-                stored=footprint.average_bytes(self.lattice, bootstrap.samples),
+                place=Place("bootstrap"),
                 jackknife_bin=width,
                 **bootstrap.model_dump(),
             )
@@ -128,30 +112,18 @@ class G2Nodes(LoopNodes):
         """The solvers on the first noise of the first configuration, with its low modes."""
         first = {"config": self.links.over["config"][:1]}
         solves, noise, fine = parameters.solves, parameters.noise, parameters.solves.fine
-        upstream, columns = [self.links], columns_of(parameters)
+        upstream = [self.links]
         if section := parameters.deflation:
             # all vectors of the space, which the campaign may have already, and may use fewer of
-            upstream.append(
-                self.add(
-                    deflation,
-                    self.links,
-                    self.space(section, first),
-                    name="deflation_of_trials",
-                    over=first,
-                    device_memory=basis_bytes(parameters, self.lattice),
-                )
-            )
-        self.add(
+            place = Place("deflation_of_trials", first)
+            space = self.space(section, first)
+            upstream.append(self.workflow.add(deflation, self.links, space, place=place))
+        self.workflow.add(
             solver_trials,
             *upstream,
-            name=TRIALS,
-            over=first,
-            memory=footprint.solving_memory(self.lattice, solves.block, columns)
-            + basis_bytes(parameters, self.lattice),
-            device_memory=device_memory(parameters, self.lattice, columns),
-            stored=footprint.RECORD,
+            place=Place(TRIALS, first),
             candidates=candidates(parameters),
-            masses=masses_of(parameters),
+            masses=Masses(**parameters.masses.model_dump()),
             solves=TrialSolves(
                 solves.sloppy.tolerance,
                 fine.tolerance if fine else None,

@@ -17,10 +17,11 @@ import numpy as np
 from pipeline import Plan, Store
 from stages.loops.solver_trials import ACCURACIES, DEFLATED, PLAIN, PREFIX, SOLVERS, SolverTrials
 from stages.lqcd.solvers.trial import CONVERGED
+from workflows.g2_disconnected.loops import SPACE
 from workflows.g2_disconnected.schema import G2Parameters, low_modes_wanted
 
-TRIALS, SPACE = "solver_trials", "deflation_space"
-"""Names of nodes."""
+TRIALS = "solver_trials"
+"""Name of the node."""
 
 
 def candidates(parameters: G2Parameters) -> tuple[str, ...]:

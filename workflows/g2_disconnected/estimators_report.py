@@ -17,6 +17,7 @@ from stages.loops.low_mode_loops import LowModeLoops, low_flavours
 from stages.lqcd.analysis.estimator_cost import EstimatorCost
 from stages.lqcd.analysis.stochastic_error import LEAST_VECTORS
 from stages.lqcd.estimators.truncated import Piece, truncated_pieces
+from workflows.g2_disconnected.loops import SPACE
 from workflows.g2_disconnected.schema import G2Parameters, alternatives
 
 MAIN = "as configured"
@@ -155,7 +156,7 @@ def _fastest(node: NodeAccount) -> float:
 
 def _once(nodes: dict[str, NodeAccount], parameters: G2Parameters) -> float:
     """Per configuration: eigenvectors where they are used, their currents where they are added."""
-    names = ["deflation_space"] if parameters.deflation else []
+    names = [SPACE] if parameters.deflation else []
     names += ["low_modes"] if parameters.estimator.low_modes else []
     return sum(_fastest(nodes[name]) for name in names)
 

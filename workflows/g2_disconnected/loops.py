@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from functools import cached_property, partial
+from functools import cached_property
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from pipeline import Node
-from pipeline.declare.coordinates import Coordinate
+from pipeline import Node, Place
+from stages.ensemble.expected_solves import ExpectedSolves
 from stages.ensemble.staggered_operator import ACTIONS
-from stages.loops.current_loops import (
-    FLAVOURS,
-    Masses,
-    current_loops,
-    exact_loops,
-    flavour_loops,
-    split_even_loops,
-)
+from stages.loops.current_loops import Masses, current_loops, exact_loops, flavour_loops, split_even_loops
 from stages.loops.deflation_space import deflation_space
 from stages.loops.low_mode_loops import low_mode_loops, with_low_modes
-from stages.lqcd.estimators.low_modes import SLAB
-from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.noise import Noise
 from stages.lqcd.solvers.named import Solve
 from workflows.g2_disconnected.schema import DeflationSection, G2Parameters, low_modes_wanted
-from workflows.shared import footprint
 from workflows.shared.definition import Nodes
+
+SPACE = "deflation_space"
+"""Name of the node."""
+
+Coordinates = Mapping[str, Sequence[Any]]
+EVERYWHERE: Coordinates = MappingProxyType({})
+"""The coordinates of the upstream nodes."""
 
 
 class Modes(NamedTuple):
@@ -42,47 +39,32 @@ class LoopNodes(Nodes[G2Parameters]):
     @cached_property
     def links(self) -> Node:
         """The fermion's operator."""
-        links = self.parameters.links
-        kept = footprint.operator_device_memory(self.lattice, *operator_of(self.parameters))
+        links, solves = self.parameters.links, self.parameters.solves
         action = ACTIONS[links.action]
-        return self.add(
+        return self.workflow.add(
             action.stage,
             self.configuration,
-            name="links",
-            device_memory=kept,
+            place=Place("links"),
             boundary=links.boundary,
+            solves=ExpectedSolves(solves.solver, solves.precision, solves.block),
             **links.model_dump(include=set(action.options)),
         )
 
-    def space(self, section: DeflationSection, over: Mapping[str, Sequence[Coordinate]] = {}) -> Node:
+    def space(self, section: DeflationSection, over: Coordinates = EVERYWHERE) -> Node:
         """The eigenvectors in the store, of all configurations unless `over` says of which; added once."""
-        if node := self.workflow.nodes.get("deflation_space"):
+        if node := self.workflow.nodes.get(SPACE):
             return node
-        sizes = (self.lattice, section.vectors, section.block)
-        return self.add(
-            deflation_space,
-            self.links,
-            over=over,
-            memory=footprint.eigensolve_memory(*sizes),
-            device_memory=footprint.eigensolve_device_memory(*sizes),
-            stored=footprint.space_bytes(self.lattice, section.vectors, section.precision),
-            fits=partial(_vectors_that_fit, section, self.lattice),
-            **section.model_dump(),
-        )
+        place = Place(SPACE, over)
+        return self.workflow.add(deflation_space, self.links, place=place, **section.model_dump())
 
     def modes(self, parameters: G2Parameters, deflation: Node | None, suffix: str = "") -> Modes:
         """A deflation, with currents of its modes where the estimator or an alternative takes them."""
         if not deflation or not low_modes_wanted(parameters):
             return Modes(deflation)
-        currents = self.add(
+        currents = self.workflow.add(
             low_mode_loops,
             deflation,
-            name=f"low_modes{suffix}",
-            memory=footprint.solving_memory(self.lattice, SLAB, 0) + basis_bytes(parameters, self.lattice),
-            device_memory=device_memory(parameters, self.lattice, SLAB),
-            stored=footprint.loops_bytes(
-                self.lattice, parameters.deflation.vectors if parameters.deflation else 0
-            ),
+            place=Place(f"low_modes{suffix}"),
             current_links=parameters.current.links,
         )
         return Modes(deflation, currents)
@@ -93,12 +75,14 @@ class LoopNodes(Nodes[G2Parameters]):
         Where low modes are averaged, the nodes that solve keep the noisy remainder, and what is returned is
         the sum with the exact part.
         """
-        nodes = []
+        nodes, masses = [], Masses(**parameters.masses.model_dump())
         for suffix in ("", "_fine") if parameters.solves.fine else ("",):
             flavours = self._flavours(parameters, modes, prefix, suffix)
             if parameters.estimator.low_modes and modes.currents:
-                masses, name = masses_of(parameters), f"{prefix}all_modes{suffix}"
-                flavours = self.add(with_low_modes, flavours, modes.currents, name=name, masses=masses)
+                place = Place(f"{prefix}all_modes{suffix}")
+                flavours = self.workflow.add(
+                    with_low_modes, flavours, modes.currents, place=place, masses=masses
+                )
             nodes.append(flavours)
         return nodes
 
@@ -107,103 +91,47 @@ class LoopNodes(Nodes[G2Parameters]):
         inputs = [self.links]
         if modes.deflation and parameters.deflation:
             inputs.append(modes.deflation)
-        noisy, columns = self._noisy(parameters, fine=bool(suffix)), columns_of(parameters)
-        if parameters.estimator.difference == "split_even":
-            return self.add(
-                split_even_loops,
-                *inputs,
-                name=f"{prefix}loops_split_even{suffix}",
-                stored=footprint.loops_bytes(self.lattice, len(FLAVOURS) * columns),
-                masses=masses_of(parameters),
-                **noisy,
-            )
-        loops = [
-            self.add(
-                current_loops,
-                *inputs,
-                name=f"{prefix}loops_{name}{suffix}",
-                stored=footprint.loops_bytes(self.lattice, columns),
-                mass=mass,
-                **noisy,
-            )
-            for name, mass in parameters.masses.model_dump().items()
-        ]
-        return self.add(flavour_loops, *loops, name=f"{prefix}flavours{suffix}")
-
-    def _noisy(self, parameters: G2Parameters, *, fine: bool) -> dict[str, Any]:
-        """Coordinates, memory and parameters of stochastic loops."""
-        noise, solves, columns = parameters.noise, parameters.solves, columns_of(parameters)
-        accuracy = solves.fine if fine and solves.fine else solves.sloppy
-        vectors = solves.fine.vectors if fine and solves.fine else noise.vectors
-        return {
-            "over": {"noise": range(vectors), "probe": range(noise.probes)},
-            "chunk": {"noise": noise.chunk, "probe": noise.probe_chunk},
-            "memory": footprint.solving_memory(self.lattice, solves.block, columns)
-            + basis_bytes(parameters, self.lattice),
-            "device_memory": device_memory(parameters, self.lattice, columns),
+        masses, noise, solves = parameters.masses.model_dump(), parameters.noise, parameters.solves
+        tolerance, vectors = solves.sloppy.tolerance, noise.vectors
+        if suffix and solves.fine:
+            tolerance, vectors = solves.fine.tolerance, solves.fine.vectors
+        options: dict[str, Any] = {
             "noise": Noise(noise.seed, noise.kind, noise.dilution.options()),
-            "solve": solve_to(parameters, accuracy.tolerance),
+            "solve": solve_to(tolerance, parameters),
             "current_links": parameters.current.links,
             "deflated_noise": parameters.estimator.low_modes,
         }
 
+        def place(name: str) -> Place:
+            over = {"noise": range(vectors), "probe": range(noise.probes)}
+            chunk = {"noise": noise.chunk, "probe": noise.probe_chunk}
+            return Place(f"{prefix}{name}{suffix}", over, chunk)
+
+        if parameters.estimator.difference == "split_even":
+            return self.workflow.add(
+                split_even_loops, *inputs, place=place("loops_split_even"), masses=Masses(**masses), **options
+            )
+        loops = [
+            self.workflow.add(current_loops, *inputs, place=place(f"loops_{name}"), mass=mass, **options)
+            for name, mass in masses.items()
+        ]
+        return self.workflow.add(flavour_loops, *loops, place=Place(f"{prefix}flavours{suffix}"))
+
     def exact_loops(self) -> None:
         """Loops of each mass by a point source on every site and colour."""
-        parameters, solves = self.parameters, self.parameters.solves
-        for name, mass in parameters.masses.model_dump().items():
-            self.add(
+        solves = self.parameters.solves
+        for name, mass in self.parameters.masses.model_dump().items():
+            self.workflow.add(
                 exact_loops,
                 self.links,
-                name=f"exact_{name}",
-                memory=footprint.solving_memory(self.lattice, solves.block, 0),
-                device_memory=device_memory(parameters, self.lattice, 0),
-                stored=footprint.loops_bytes(self.lattice, 1),
+                place=Place(f"exact_{name}"),
                 mass=mass,
-                solve=solve_to(parameters, (solves.fine or solves.sloppy).tolerance),
-                current_links=parameters.current.links,
+                solve=solve_to((solves.fine or solves.sloppy).tolerance, self.parameters),
+                current_links=self.parameters.current.links,
             )
 
 
-def masses_of(parameters: G2Parameters) -> Masses:
-    """The masses as stages take them."""
-    return Masses(**parameters.masses.model_dump())
-
-
-def solve_to(parameters: G2Parameters, tolerance: float) -> Solve:
+def solve_to(tolerance: float, parameters: G2Parameters) -> Solve:
     """How systems are solved, as stages take it."""
     options = parameters.solves.model_dump(include={"solver", "precision", "max_iterations", "block"})
     return Solve(tolerance=tolerance, **options)
-
-
-def basis_bytes(parameters: G2Parameters, lattice: Lattice) -> int:
-    """Bytes of the vectors that solves are deflated with."""
-    deflation = parameters.deflation
-    return footprint.basis_bytes(lattice, deflation.vectors, deflation.precision) if deflation else 0
-
-
-def operator_of(parameters: G2Parameters) -> tuple[int, str, bool]:
-    """What its memory depends on: directions, precision, whether narrow blocks occur."""
-    solves = parameters.solves
-    narrow = solves.block <= footprint.NARROW or solves.solver != "block_cgrq"
-    return ACTIONS[parameters.links.action].directions, solves.precision, narrow
-
-
-def columns_of(parameters: G2Parameters) -> int:
-    """Noise vectors times probes of a chunk."""
-    return parameters.noise.chunk * parameters.noise.probe_chunk
-
-
-def device_memory(parameters: G2Parameters, lattice: Lattice, vectors: int) -> int:
-    """Of a task that solves, with this many noise vectors."""
-    block = parameters.solves.block
-    return footprint.solving_device_memory(lattice, *operator_of(parameters), block, vectors)
-
-
-def _vectors_that_fit(section: DeflationSection, lattice: Lattice, room: int, on_device: bool) -> str:
-    """What to write for `deflation.vectors` where a task has so many bytes."""
-    projected = footprint.eigensolve_device_memory if on_device else footprint.eigensolve_memory
-    counts = range(1, section.vectors + 1)
-    most = bisect_right(counts, room, key=lambda vectors: projected(lattice, vectors, section.block))
-    if not most:
-        return "not even one deflation vector fits"
-    return f"{most} vectors fit: lower `deflation.vectors`, {section.vectors}"

@@ -15,7 +15,8 @@ from pipeline.reading.report import Details, Figure, Section, Table
 from stages.loops.current_loops import MASSES
 from stages.loops.loop_figures import convergence_figure, spectrum_figure
 from stages.loops.solver_trials import ACCURACIES, DEFLATED, SOLVERS, SolverTrials
-from workflows.g2_disconnected.choice import SPACE, TRIALS, cheapest, costs, setup_seconds
+from workflows.g2_disconnected.choice import TRIALS, cheapest, costs, setup_seconds
+from workflows.g2_disconnected.loops import SPACE
 from workflows.g2_disconnected.schema import G2Parameters
 from workflows.shared.report_sections import Measured, choice_section
 
@@ -91,7 +92,7 @@ def _of_kinds(values: np.ndarray, name: str) -> list[float]:
 def spectrum_section(store: Store, parameters: G2Parameters) -> Section:
     """Eigenvalues of all configurations beside 4 m^2, and a row on each eigensolve."""
     found = open_result(store, "spectrum", workflow=parameters.workflow).load()
-    (node,) = (node for node in accounts(store, parameters.workflow) if node.name == "deflation_space")
+    (node,) = (node for node in accounts(store, parameters.workflow) if node.name == SPACE)
     rows = []
     for record in node.records:
         said = record["statistics"]

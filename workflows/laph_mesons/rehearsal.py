@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from types import ModuleType
 
-from stages.distillation.laplace_eigenvectors import DTYPES
 from stages.lqcd.dirac.laplacian import FoldedLaplacian, SpatialHop
-from stages.lqcd.distillation.eigenvectors import COLUMNS
+from stages.lqcd.distillation.eigenvectors import COLUMNS, DTYPES
 from stages.lqcd.kernels.gamma import SPINS
 from stages.lqcd.lattice.geometry import Lattice
 from workflows.laph_mesons.schema import LaphParameters

@@ -8,9 +8,9 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from quarkline.errors import InputError
-from stages.distillation.laplace_eigenvectors import DTYPES
 from stages.ensemble.smeared_links import check_weights
 from stages.lqcd.dirac.displacement import steps_of
+from stages.lqcd.distillation.eigenvectors import DTYPES
 from stages.lqcd.distillation.laph_dilution import LaphDilution, Subsets
 from stages.lqcd.eigen.rounding import check_reachable
 from stages.lqcd.kernels.gamma import SPINS

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from pipeline import Node, Workflow
+from pipeline import Node, Place
 from pipeline.declare.coordinates import sorted_unique
 from stages.lqcd.solvers.named import Solve
-from stages.lqcd.spectroscopy.quark_sources import source_columns
+from stages.mesons.costs import chunk_columns, columns_of
 from stages.mesons.propagator import kept_propagator, propagator
 from stages.mesons.sources import (
     file_sources,
@@ -27,7 +28,6 @@ from stages.mesons.sources import (
 from stages.mesons.two_point import meson_average, meson_two_point
 from workflows.mesons.schema import MesonParameters
 from workflows.mesons.sources import source_files
-from workflows.shared import quark_footprint
 from workflows.shared.definition import Campaign
 from workflows.shared.quark_nodes import CHOICE, QuarkDefinition, QuarkNodes
 
@@ -66,7 +66,7 @@ class MesonNodes(QuarkNodes[MesonParameters]):
         return list(self.files) if section.files else [place.label for place in section.places()]
 
     @cached_property
-    def files(self) -> dict[str, Any]:
+    def files(self) -> dict[str, Path]:
         """Those of sources in files, by name."""
         pattern = self.parameters.sources.files
         return source_files(pattern) if pattern else {}
@@ -76,70 +76,36 @@ class MesonNodes(QuarkNodes[MesonParameters]):
         options: dict[str, Any] = section.smearing.model_dump() if section.smearing else {}
         if section.noise:
             options["seed"] = section.noise.seed
-        if self.files:
-            options["files"] = {"path": self.files}
-        return self.add(
-            SOURCES[section.kind],
-            self.configuration,
-            name=name,
-            over={"source": labels},
-            chunk={"source": section.chunk},
-            **options,
-        )
+        files = {"path": self.files} if self.files else {}
+        place = Place(name, {"source": labels}, {"source": section.chunk}, files)
+        return self.workflow.add(SOURCES[section.kind], self.configuration, place=place, **options)
 
     def propagators(self) -> Node:
         """What mesons are made of: propagators in memory, or those that are kept."""
+        upstream = [self.operator, self.sources, *self.hierarchy]
         solve = Solve(**self.parameters.solves.model_dump())
-        solved = self.add(propagator, self.operator, self.sources, *self.hierarchy, solve=solve)
-        if not self.parameters.keep_propagators:
-            return solved
-        stored = quark_footprint.propagator_bytes(self.lattice, self.columns * self.parameters.sources.chunk)
-        return self.add(kept_propagator, solved, **self.solving(self.parameters), stored=stored)
+        solved = self.workflow.add(propagator, *upstream, solve=solve)
+        return self.workflow.add(kept_propagator, solved) if self.parameters.keep_propagators else solved
 
     def mesons(self, solved: Node) -> Node:
         """Two-point functions of each source."""
-        momenta, chunk = self.parameters.mesons.momenta, self.parameters.sources.chunk
-        return self.add(
-            meson_two_point,
-            solved,
-            name="mesons",
-            **self.solving(self.parameters),
-            stored=quark_footprint.correlators_bytes(self.lattice, chunk, len(momenta)),
-            extents=self.lattice.extents,
-            momenta=momenta,
-        )
+        momenta, extents = self.parameters.mesons.momenta, self.lattice.extents
+        place = Place("mesons")
+        return self.workflow.add(meson_two_point, solved, place=place, extents=extents, momenta=momenta)
 
     def averages(self, mesons: Node) -> None:
         """Correlators and effective masses of the ensemble."""
-        momenta, width = self.parameters.mesons.momenta, self.parameters.analysis.jackknife_bin
-        samples = len(self.ensemble.labels) // width
-        self.add(
+        self.workflow.add(
             meson_average,
             mesons,
-            name="average",
-            stored=quark_footprint.meson_average_bytes(self.lattice, samples, len(momenta)),
-            momenta=momenta,
-            jackknife_bin=width,
+            place=Place("average"),
+            momenta=self.parameters.mesons.momenta,
+            jackknife_bin=self.parameters.analysis.jackknife_bin,
         )
 
-    def planned_columns(self) -> int:
+    def planned_columns(self, first: Node) -> int:
         """Right-hand sides of a configuration."""
-        return len(self.labels) * self.columns
-
-    @property
-    def columns(self) -> int:
-        """Right-hand sides of a source."""
-        paths = list(self.files.values())
-        return source_columns(paths[0]) if paths else self.parameters.sources.columns
-
-    def solving(self, parameters: MesonParameters) -> dict[str, Any]:
-        """Bytes of a task that solves."""
-        solves, columns = parameters.solves, self.columns * parameters.sources.chunk
-        of = (columns, solves.block, solves.solver)
-        return {
-            "memory": quark_footprint.propagating_memory(self.lattice, solves.precision, *of),
-            "device_memory": quark_footprint.propagating_device_memory(self.lattice, *of),
-        }
+        return len(self.labels) * columns_of(first)
 
 
 class MesonsWorkflow(QuarkDefinition[MesonParameters]):
@@ -156,8 +122,8 @@ class MesonsWorkflow(QuarkDefinition[MesonParameters]):
         """Solves in every block width."""
         from workflows.shared.quark_rehearsal import solve_all, widths
 
-        parameters, nodes = campaign.parameters, MesonNodes(Workflow(self.name), campaign)
-        blocks = widths(nodes.columns * parameters.sources.chunk, parameters.solves.block)
+        parameters, workflow = campaign.parameters, self.build(campaign)
+        blocks = widths(chunk_columns(workflow.nodes["sources"]), parameters.solves.block)
         return solve_all(parameters, blocks, campaign.lattice, xp)
 
 

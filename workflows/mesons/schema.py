@@ -46,11 +46,6 @@ class SourceSection(FileSection):
     chunk: int = Field(default=1, ge=1)
     """Sources that are solved for, committed and repeated together."""
 
-    @property
-    def columns(self) -> int:
-        """Right-hand sides of a source that is in no file."""
-        return 4 if self.kind == "z2_wall" else 12
-
     def places(self) -> list[Place]:
         """Of all sources but files."""
         times = self.times or ()

@@ -8,21 +8,19 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from importlib import import_module
 from pathlib import Path
-from types import MappingProxyType, ModuleType
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
-from pipeline import Cost, Node, Place, Plan, Store, Workflow
+from pipeline import Node, Place, Plan, Store, Workflow
 from stages.ensemble.configuration import gauge_observables
 from stages.lqcd.lattice.geometry import Lattice
 from workflows.parameter_file import ParameterFile
-from workflows.shared import footprint
 from workflows.shared.ensemble import Configurations, add_configuration, configurations
 from workflows.shared.sections import WorkflowParameters
 
 if TYPE_CHECKING:
     from pipeline.reading.report import Section
 
-NOTHING: Mapping[Any, Any] = MappingProxyType({})
 Parameters = TypeVar("Parameters", bound=WorkflowParameters)
 
 
@@ -95,26 +93,6 @@ class Nodes(ABC, Generic[Parameters]):
         self.parameters, self.ensemble = campaign.parameters, campaign.ensemble
         self.lattice = campaign.lattice
 
-    def add(
-        self,
-        function: Callable[..., Any],
-        /,
-        *upstream: Node,
-        name: str | None = None,
-        over: Any = NOTHING,
-        chunk: Any = NOTHING,
-        files: Any = NOTHING,
-        memory: int = 0,
-        device_memory: int = 0,
-        stored: int = 0,
-        fits: Any = None,
-        **parameters: Any,
-    ) -> Node:
-        cost = Cost(memory, device_memory, stored, fits)
-        return self.workflow.add(
-            function, *upstream, place=Place(name, over, chunk, files, cost), **parameters
-        )
-
     @abstractmethod
     def build(self) -> None:
         """Add all nodes of the campaign."""
@@ -130,7 +108,7 @@ class Nodes(ABC, Generic[Parameters]):
 
     def observables(self) -> Node:
         """What is measured on gauge fields in every workflow."""
-        return self.add(gauge_observables, self.configuration, name="observables", stored=footprint.RECORD)
+        return self.workflow.add(gauge_observables, self.configuration, place=Place("observables"))
 
 
 class Definition(ABC, Generic[Parameters]):

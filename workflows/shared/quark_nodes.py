@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from pipeline import Node, Plan, Store
+from pipeline import Node, Place, Plan, Store
+from stages.ensemble.expected_solves import ExpectedSolves
 from stages.ensemble.wilson_operator import wilson_operator
 from stages.lqcd.solvers.named import MULTIGRID, OpenSolve
 from stages.mesons.multigrid_setup import multigrid_hierarchy, multigrid_setup
 from stages.mesons.solver_choice import solver_choice
-from workflows.shared import footprint, quark_footprint
 from workflows.shared.definition import Choice, Definition, Nodes
 from workflows.shared.quark_sections import QuarkParameters
 
@@ -31,63 +31,45 @@ class QuarkNodes(Nodes[Quarks]):
     @cached_property
     def operator(self) -> Node:
         """The Wilson-clover operator of each configuration."""
-        quark, precision = self.parameters.quark, self.parameters.solves.precision
-        return self.add(
+        quark, solves = self.parameters.quark, self.parameters.solves
+        return self.workflow.add(
             wilson_operator,
             self.configuration,
-            name="operator",
-            device_memory=quark_footprint.operator_memory(self.lattice, precision),
+            place=Place("operator"),
             csw=quark.clover,
             stout=quark.stout.model_dump() if quark.stout else None,
+            solves=ExpectedSolves(solves.solver, solves.precision, solves.block),
             **quark.model_dump(include={"kappa", "mass", "xi0", "nu", "boundary"}),
         )
 
     @cached_property
     def hierarchy(self) -> list[Node]:
         """The hierarchy that solves take of a stored setup, where multigrid solves; else nothing."""
-        solves, lattice = self.parameters.solves, self.lattice
-        if solves.solver != MULTIGRID:
+        if self.parameters.solves.solver != MULTIGRID:
             return []
-        options = self.parameters.multigrid.options(lattice)
-        levels = options["levels"]
-        setup = self.add(
-            multigrid_setup,
-            self.operator,
-            memory=quark_footprint.setup_memory(lattice, solves.precision, levels),
-            device_memory=quark_footprint.setup_device_memory(lattice, levels),
-            stored=quark_footprint.setup_bytes(lattice, levels),
-            **options,
-        )
-        kept = quark_footprint.setup_bytes(lattice, levels)
-        return [self.add(multigrid_hierarchy, self.operator, setup, device_memory=kept, **options)]
+        options = self.parameters.multigrid.options(self.lattice)
+        setup = self.workflow.add(multigrid_setup, self.operator, **options)
+        return [self.workflow.add(multigrid_hierarchy, self.operator, setup, **options)]
 
     @abstractmethod
     def first_sources(self) -> Node:
         """Those that solvers are measured on: of the first chunk."""
 
     @abstractmethod
-    def planned_columns(self) -> int:
-        """Right-hand sides of a configuration."""
-
-    @abstractmethod
-    def solving(self, parameters: Quarks) -> dict[str, Any]:
-        """Bytes of a task that solves: memory, device_memory."""
+    def planned_columns(self, first: Node) -> int:
+        """Right-hand sides of a configuration; first: the first sources."""
 
     def trials(self, parameters: Quarks) -> None:
         """The solvers on the first chunk of sources of the first configuration."""
-        options = parameters.multigrid.options(self.lattice)
-        setup = quark_footprint.setup_device_memory(self.lattice, options["levels"])
-        self.add(
+        first = self.first_sources()
+        self.workflow.add(
             solver_choice,
             self.operator,
-            self.first_sources(),
-            name=CHOICE,
-            over={"config": self.operator.over["config"][:1]},
-            **{name: size + setup for name, size in self.solving(parameters).items()},
-            stored=footprint.RECORD,
-            planned=self.planned_columns(),
+            first,
+            place=Place(CHOICE, {"config": self.operator.over["config"][:1]}),
+            planned=self.planned_columns(first),
             solves=OpenSolve(**parameters.solves.model_dump(exclude={"solver"})),
-            **options,
+            **parameters.multigrid.options(self.lattice),
         )
 
 

@@ -24,9 +24,25 @@ from stages.lqcd.kernels import hisq_dslash
 from stages.lqcd.kernels.dispatch import Array, array_module
 from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
+from stages.lqcd.lattice.sizes import MATRIX, links_bytes
 
 COMPLEX_MULTIPLY_ADD = 8
 """Floating-point operations."""
+NARROW = 8
+"""Columns up to which D reads compressed links; batched CG narrows to that as columns converge."""
+
+
+def operator_bytes(lattice: Lattice, directions: int, precision: str, narrow: bool) -> int:
+    """What stays on a GPU per configuration: link fields, and packed links in the solver's precisions.
+
+    directions: neighbours of a site, 16 with three-hop terms or 8. narrow: blocks of up to `NARROW` columns
+    occur, for which single long links are packed in 13 reals, too.
+    """
+    fields = 4 if directions == 16 else 1
+    packed = directions * MATRIX * lattice.volume
+    single = packed // 2 if precision == "double-single" else 0
+    compressed = single * (18 + 13) // 36 if narrow and directions == 16 else 0
+    return fields * links_bytes(lattice) + packed + single + compressed
 
 
 @dataclass(frozen=True)

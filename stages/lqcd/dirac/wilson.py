@@ -25,9 +25,23 @@ from stages.lqcd.kernels.dispatch import Array, array_module
 from stages.lqcd.kernels.gamma import COMPONENTS
 from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
+from stages.lqcd.lattice.sizes import COMPLEX, MATRIX, links_bytes
 
 DSLASH_FLOPS, CLOVER_FLOPS = 1320, 504
 """Of D and of a product with A or A^-1, per site and right-hand side (QUDA's count)."""
+
+CLOVER_BYTES = 72 * COMPLEX
+"""Of the clover term of a site: two Hermitian 6 x 6 matrices."""
+
+
+def operator_bytes(lattice: Lattice, precision: str) -> int:
+    """What stays of an operator: links, packed links, clover term, A and its inverse.
+
+    precision: of the solves, 'double' or 'double-single'.
+    """
+    share = {"double": 2, "double-single": 3}[precision]  # halves: packed in double, perhaps in single, too
+    packed = (8 * MATRIX + 2 * CLOVER_BYTES) * lattice.volume * share // 2
+    return links_bytes(lattice) + CLOVER_BYTES * lattice.volume + packed
 
 
 def mass_of_kappa(kappa: float) -> float:

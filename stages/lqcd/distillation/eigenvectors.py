@@ -39,6 +39,16 @@ vectors that differ by more than they may.
 DEGENERATE = 100
 """Rounding units by which equal values may differ in what is found."""
 
+DTYPES = {"double": np.complex128, "single": np.complex64}
+"""Precision in a parameter file: that of the vectors and of all that is done with them."""
+
+BLOCKS = 6
+"""Blocks of the eigensolver beside its basis: two of the iteration, one of a measurement, one inside the
+Laplacian, and two of what norms are made of."""
+
+FIELDS = 5
+"""Fields on one parity alive while some modes are completed or measured."""
+
 COLUMNS = 32
 """Vectors that a hop takes at a time."""
 
@@ -73,6 +83,17 @@ class LaplaceSolver:
     tolerance: float = 1e-10
     dtype: Any = np.complex128
     max_restarts: int = 100
+
+    def needed_bytes(self, sites_per_slice: int, slices: int) -> int:
+        """What a run takes beside the links, with `sites_per_slice` on one parity: the Laplacian's own links,
+        and the larger of what Lanczos holds on the even sites, its basis, blocks and result, and of what the
+        modes are completed and measured with.
+        """
+        rows, itemsize = 3 * sites_per_slice, np.dtype(self.dtype).itemsize
+        packed = 6 * 9 * 2 * sites_per_slice * slices * itemsize
+        searching = subspace_size(self.vectors, self.block, rows) + BLOCKS * self.block + self.vectors
+        completing = 3 * self.vectors + FIELDS * min(COLUMNS, self.vectors)
+        return packed + rows * slices * itemsize * max(searching, completing)
 
     def solve(
         self,

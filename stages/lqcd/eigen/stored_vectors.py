@@ -19,6 +19,7 @@ from stages.lqcd.kernels.half_field import decoded, encoded, scale_for
 from stages.lqcd.kernels.transfer import to_device, to_host
 from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import Lattice
+from stages.lqcd.lattice.sizes import COMPLEX
 
 DTYPES = {"double": np.float64, "single": np.float32, "half": np.uint16}
 """Of the stored parts, by precision."""
@@ -94,3 +95,15 @@ def _parts(vectors: Array) -> Array:
 def _to(xp: ModuleType, part: NDArray) -> Array:
     part = np.ascontiguousarray(part)
     return part if xp is np else to_device(part)
+
+
+def stored_bytes(lattice: Lattice, vectors: int, precision: str) -> int:
+    """Eigenvectors on the even sites as `to_store` gives them, with their scales."""
+    per_site = 3 * COMPLEX // {"double": 1, "single": 2, "half": 4}[precision]
+    scale = 4 if precision == "half" else 0
+    return lattice.half_volume * vectors * (per_site + scale)
+
+
+def loaded_bytes(lattice: Lattice, vectors: int, precision: str) -> int:
+    """The same as `from_store` gives them: complex64 if they were rounded."""
+    return 3 * lattice.half_volume * vectors * (COMPLEX if precision == "double" else COMPLEX // 2)

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import prod
 from typing import Any
 
+from stages.lqcd.kernels.gamma import COMPONENTS
 from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import Lattice
+from stages.lqcd.lattice.sizes import COMPLEX
 from stages.lqcd.multigrid.grid import Grid
 from stages.lqcd.multigrid.multigrid import Level, Multigrid
 from stages.lqcd.multigrid.polynomial import PolynomialSmoother
 
 FEW_SITES = 128
 """A grid with no more sites is the coarsest."""
+RELAXED_BLOCKS = 8
+"""Blocks of near-null vectors alive while they are relaxed."""
 FINE_COMPONENTS = 6
 """Of a site in each chirality."""
 
@@ -61,6 +66,23 @@ def default_levels(lattice: Lattice) -> list[dict[str, Any]]:
         levels.append({"aggregate": [2, 2, 2, 2], "vectors": 32, "refinements": 1})
         grid = Grid(_coarser(grid.extents, [2, 2, 2, 2]))
     return levels
+
+
+def hierarchy_bytes(lattice: Lattice, levels: Sequence[Mapping[str, Any]]) -> int:
+    """Near-null vectors, and coarse operators of nine matrices a site, of all levels, in complex64."""
+    total, sites, components = 0, lattice.volume, COMPONENTS
+    for level in levels:
+        total += COMPLEX // 2 * sites * components * level["vectors"]
+        sites, components = sites // prod(level["aggregate"]), 2 * level["vectors"]
+        total += 9 * COMPLEX // 2 * sites * components**2
+    return total
+
+
+def setup_bytes(lattice: Lattice, levels: Sequence[Mapping[str, Any]]) -> int:
+    """What a setup takes beside the operator and the hierarchy: the finest level's vectors while they are
+    relaxed, those of the smoother on one parity.
+    """
+    return RELAXED_BLOCKS * COMPLEX // 2 * lattice.volume * COMPONENTS * levels[0]["vectors"]
 
 
 def _coarser(extents: Sequence[int], aggregate: Sequence[int]) -> tuple[int, int, int, int]:

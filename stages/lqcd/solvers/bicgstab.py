@@ -27,6 +27,7 @@ from stages.lqcd.kernels.dispatch import Array, array_module, to_device_like, to
 from stages.lqcd.kernels.stream import Reports
 from stages.lqcd.solvers.krylov import BreakdownError, KrylovSolver, Recurrence, Vector
 from stages.lqcd.solvers.solution import Status
+from stages.lqcd.solvers.workspace import Workspace
 
 STUCK_STEPS = 3
 """So many steps in a row that change no residual are the end; the second has a new shadow residual."""
@@ -39,6 +40,7 @@ class BiCGstab(KrylovSolver):
     Two applications of A in an iteration. Where A has eigenvalues with negative real part it may diverge.
     """
 
+    workspace: ClassVar[Workspace] = Workspace(12, 12, 12)
     narrows: ClassVar[bool] = True
     update_at: ClassVar[float] = 0.01
 

@@ -26,6 +26,7 @@ from stages.lqcd.kernels.dispatch import Array, array_module, to_device_like, to
 from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.solvers.krylov import BreakdownError, KrylovSolver, Recurrence, Vector
 from stages.lqcd.solvers.solution import Status
+from stages.lqcd.solvers.workspace import Workspace
 
 ROUNDING = 8
 """Times the rounding unit: what is left of a new w, relative to it, is noise below this."""
@@ -46,6 +47,9 @@ class GCR(KrylovSolver):
     preconditioner: applied to blocks of residuals of norm about one, in its own `dtype` (complex64 or
     complex128) if it has one, otherwise in that of the iteration.
     """
+
+    workspace: ClassVar[Workspace] = Workspace(18, 18, 18)
+    """With its directions, and in a cycle of multigrid: 17 on a GPU, N = 8 and 16."""
 
     restart: int = 10
     preconditioner: Preconditioner | None = None

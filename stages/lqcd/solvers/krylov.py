@@ -32,6 +32,7 @@ from stages.lqcd.kernels import block_blas
 from stages.lqcd.kernels.dispatch import Array, array_module, to_device_like, to_host
 from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.solvers.solution import NotConverged, Solution, Status
+from stages.lqcd.solvers.workspace import Workspace
 
 WIDTHS = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64)
 """Widths that a block shrinks to: few, because kernels are compiled for each."""
@@ -114,6 +115,10 @@ class KrylovSolver:
     of b. delta: the fall of a residual, from its largest norm after a replacement, that asks for the next in
     mixed precision; None: the method's own.
     """
+
+    workspace: ClassVar[Workspace] = Workspace(host=10, double=9.2, mixed=7.6)
+    """Of conjugate gradients, batched or as one block; on a GPU measured at 24^4, N = 16 and 32: 8.6 to 8.8
+    and 7.4 to 8.6."""
 
     tolerance: float = 1e-10
     max_iterations: int = 10_000

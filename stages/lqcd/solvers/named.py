@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ from stages.lqcd.solvers.cg import BatchedCG
 from stages.lqcd.solvers.gcr import GCR, Preconditioner
 from stages.lqcd.solvers.krylov import KrylovSolver
 from stages.lqcd.solvers.normal_equations import NormalEquations
+from stages.lqcd.solvers.workspace import Workspace
 
 PRECISIONS = {"double": None, "double-single": "single"}
 """Precision inside the solver, by name; residuals are in double."""
@@ -32,6 +33,12 @@ REGULAR: dict[str, Callable[..., Solver]] = {
 """Of other systems, such as the even-odd ones of Wilson quarks: GCR(10) preconditioned by a hierarchy,
 BiCGstab, conjugate gradients on the normal equations, batched or as one block, and GCR(10) alone.
 """
+
+
+def workspace_of(solver: str, table: Mapping[str, Callable[..., Any]]) -> Workspace:
+    """What a solver of `POSITIVE` or `REGULAR` keeps; of a name in neither, as auto, the most."""
+    makers = [table[solver]] if solver in table else table.values()
+    return max((make(1e-8, 1, None).workspace for make in makers), key=lambda space: space.host)
 
 
 @dataclass(frozen=True)

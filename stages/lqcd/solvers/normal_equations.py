@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ from stages.lqcd.dirac.operator import LinearOperator, Product
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.solvers.krylov import KrylovSolver, Progress, Recurrence, Vector, column_norms, iterated
 from stages.lqcd.solvers.solution import Solution
+from stages.lqcd.solvers.workspace import Workspace
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,8 @@ class NormalEquations:
     solver: batched CG or block CGrQ, whose tolerance is on |b - A x| / |b|. An iteration takes two products,
     with A and its adjoint.
     """
+
+    workspace: ClassVar[Workspace] = Workspace(12, 12, 12)
 
     solver: KrylovSolver
 

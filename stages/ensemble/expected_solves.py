@@ -1,0 +1,30 @@
+"""How the systems of an operator will be solved, which says what room it and its solves take."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+from stages.lqcd.dirac.staggered import NARROW
+
+
+@dataclass(frozen=True)
+class ExpectedSolves:
+    """solver: a name of `stages.lqcd.solvers.named`, or 'auto'. precision: 'double' or 'double-single'.
+    block: right-hand sides that are solved together.
+
+    A stage that makes an operator takes it for forecasts alone: it alters no result and is in no key.
+    """
+
+    solver: str = "auto"
+    precision: str = "double-single"
+    block: int = 16
+
+    @property
+    def narrow(self) -> bool:
+        """Whether blocks become as narrow as D on compressed links: batched CG drops columns."""
+        return self.block <= NARROW or self.solver != "block_cgrq"
+
+
+ANY_SOLVES = ExpectedSolves()
+SOLVES = tuple(field.name for field in fields(ExpectedSolves))
+"""What of it no key has."""

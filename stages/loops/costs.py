@@ -1,0 +1,172 @@
+"""What the stages of loops take, on the host, on a GPU and in the store."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from functools import partial
+
+from pipeline import Cost, Node
+from stages.ensemble.expected_solves import ExpectedSolves
+from stages.ensemble.staggered_operator import MOST_DIRECTIONS, directions_of
+from stages.lqcd.dirac.staggered import operator_bytes
+from stages.lqcd.eigen.memory import needed_bytes
+from stages.lqcd.eigen.stored_vectors import loaded_bytes, stored_bytes
+from stages.lqcd.eigen.window import subspace_size
+from stages.lqcd.estimators.low_modes import SLAB
+from stages.lqcd.gauge.hisq import DEVICE_LINK_FIELDS
+from stages.lqcd.lattice.geometry import Lattice
+from stages.lqcd.lattice.sizes import COMPLEX, LINK_FIELDS, MATRIX, half_field_bytes, links_bytes
+from stages.lqcd.solvers.named import POSITIVE, workspace_of
+from stages.shared.costs import PROCESS, RECORD, of_lattice, options_of
+
+FLAVOUR_COUNT = 3
+"""Light, strange, and their difference."""
+
+
+@of_lattice
+def loops_cost(node: Node, lattice: Lattice) -> Cost:
+    """Of loops of one mass, from noise or, without, exact."""
+    return _solving(node, lattice, _columns(node), masses=1)
+
+
+@of_lattice
+def split_even_cost(node: Node, lattice: Lattice) -> Cost:
+    """Of loops of two masses and their difference."""
+    return _solving(node, lattice, _columns(node), masses=FLAVOUR_COUNT)
+
+
+@of_lattice
+def trials_cost(node: Node, lattice: Lattice) -> Cost:
+    """Of trials on the first noise vectors and probes."""
+    options = options_of(node)
+    solver = "block_cgrq" if set(options["candidates"]) <= {"block_cgrq"} else "batched_cg"
+    working = _working(node, lattice, options["vectors"] * options["probes"], solver)
+    return Cost(*working, RECORD)
+
+
+def _solving(node: Node, lattice: Lattice, columns: int, masses: int) -> Cost:
+    """Of a task that solves; columns: its noise vectors times probes, 0 for an exact trace."""
+    working = _working(node, lattice, columns, options_of(node)["solver"])
+    return Cost(*working, loops_bytes(lattice, masses * max(columns, 1)))
+
+
+def _columns(node: Node) -> int:
+    return node.chunk["noise"] * node.chunk["probe"] if "noise" in node.chunk else 0
+
+
+def _working(node: Node, lattice: Lattice, columns: int, solver: str) -> tuple[int, int]:
+    """Bytes on the host and on a GPU of a task that solves with an operator, its first input, and with the
+    deflation that it may have for its second.
+    """
+    options, operator = options_of(node), node.inputs[0]
+    block, precision = options["block"], options["precision"]
+    basis = node.inputs[1].cost.device_memory if len(node.inputs) > 1 else 0
+    host = solving_bytes(lattice, block, columns, solver) + basis
+    solves = ExpectedSolves(solver, precision, block)
+    return host, device_solving_bytes(lattice, directions_of(operator), solves, columns)
+
+
+def solving_bytes(lattice: Lattice, block: int, columns: int, solver: str = "auto") -> int:
+    """Links, the doubled links of the operator in both precisions, a block, and the noise vectors."""
+    doubled = 16 * MATRIX * lattice.volume
+    links = max(LINK_FIELDS * links_bytes(lattice), 3 * links_bytes(lattice) + doubled + doubled // 2)
+    blocks = workspace_of(solver, POSITIVE).host * block + 2 * columns
+    return PROCESS + links + half_field_bytes(lattice, 3) * int(blocks)
+
+
+def device_solving_bytes(lattice: Lattice, directions: int, solves: ExpectedSolves, columns: int) -> int:
+    """What comes on top of an operator while a block is solved, or while its links are made.
+
+    The current's links, the noise vectors on both parities, and the solver's blocks.
+    """
+    blocks = workspace_of(solves.solver, POSITIVE).on_device(solves.precision) * solves.block + 2 * columns
+    solving = links_bytes(lattice) + int(half_field_bytes(lattice, 3) * blocks)
+    if directions < MOST_DIRECTIONS:
+        return solving
+    kept = operator_bytes(lattice, directions, solves.precision, solves.narrow)
+    return max(solving, int(DEVICE_LINK_FIELDS[solves.precision] * links_bytes(lattice)) - kept)
+
+
+def loops_bytes(lattice: Lattice, vectors: int) -> int:
+    """J_mu(t) and the condensate by parity of each noise vector."""
+    return 8 * vectors * (4 * lattice.time_extent + 2) + RECORD
+
+
+@of_lattice
+def space_cost(node: Node, lattice: Lattice) -> Cost:
+    """Of an eigensolve, whose vectors are what to lower where it does not fit."""
+    options = options_of(node)
+    vectors, block, precision = options["vectors"], options["block"], options["precision"]
+    matrices = 2 * vectors * (COMPLEX * vectors + 8)
+    return Cost(
+        eigensolve_bytes(lattice, vectors, block, on_device=False),
+        eigensolve_bytes(lattice, vectors, block, on_device=True),
+        stored_bytes(lattice, vectors, precision) + matrices + RECORD,
+        partial(_vectors_that_fit, lattice, vectors, block),
+    )
+
+
+def eigensolve_bytes(lattice: Lattice, vectors: int, block: int, *, on_device: bool) -> int:
+    """What block Lanczos takes beside the operator on a GPU; on the host also the operator, and a copy of
+    the subspace, for the checkpoint or of what is stored.
+    """
+    modes = 3 * lattice.half_volume
+    subspace = subspace_size(vectors, block, modes)
+    needed = needed_bytes(modes, COMPLEX, vectors, block, subspace)
+    return needed if on_device else solving_bytes(lattice, 0, 0) + needed + modes * COMPLEX * subspace
+
+
+def _vectors_that_fit(lattice: Lattice, vectors: int, block: int, room: int, on_device: bool) -> str:
+    """What to write for `deflation.vectors` where a task has so many bytes."""
+    counts = range(1, vectors + 1)
+    most = bisect_right(
+        counts, room, key=lambda count: eigensolve_bytes(lattice, count, block, on_device=on_device)
+    )
+    if not most:
+        return "not even one deflation vector fits"
+    return f"{most} vectors fit: lower `deflation.vectors`, {vectors}"
+
+
+@of_lattice
+def deflation_cost(node: Node, lattice: Lattice) -> Cost:
+    """Of the vectors where solves use them."""
+    precision = options_of(node.inputs[1])["precision"]
+    return Cost(device_memory=loaded_bytes(lattice, deflated_vectors(node), precision))
+
+
+def deflated_vectors(deflation: Node) -> int:
+    """How many of the space's vectors a node of `stages.loops.deflation_space.deflation` gives."""
+    return options_of(deflation)["vectors"] or options_of(deflation.inputs[1])["vectors"]
+
+
+@of_lattice
+def low_modes_cost(node: Node, lattice: Lattice) -> Cost:
+    """Of the currents of modes, so many at a time as noise vectors elsewhere: as much as a solve."""
+    deflation = node.inputs[0]
+    operator = deflation.inputs[0]
+    return Cost(
+        solving_bytes(lattice, SLAB, 0) + deflation.cost.device_memory,
+        device_solving_bytes(lattice, directions_of(operator), operator.parameters["solves"], SLAB),
+        loops_bytes(lattice, deflated_vectors(deflation)),
+    )
+
+
+@of_lattice
+def correlator_cost(node: Node, lattice: Lattice) -> Cost:
+    """Of C(t), loops and condensates of all flavours, with errors."""
+    return Cost(stored=8 * FLAVOUR_COUNT * (9 * lattice.time_extent + 4) + RECORD)
+
+
+@of_lattice
+def noise_cost(node: Node, lattice: Lattice) -> Cost:
+    """Of moments of the noise of two pieces, and errors, of all flavours."""
+    return Cost(stored=8 * FLAVOUR_COUNT * (21 * lattice.time_extent + 5) + RECORD)
+
+
+@of_lattice
+def average_cost(node: Node, lattice: Lattice) -> Cost:
+    """Of means, errors, resampled correlators and their covariance."""
+    options, time = options_of(node), lattice.time_extent
+    configurations = len(node.inputs[0].over["config"])
+    samples = options.get("samples") or configurations // options["jackknife_bin"]
+    return Cost(stored=8 * FLAVOUR_COUNT * (10 * time + samples * time + time**2 + 4) + RECORD)

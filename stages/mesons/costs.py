@@ -1,0 +1,117 @@
+"""What the stages of mesons take, on the host, on a GPU and in the store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pipeline import Cost, Node
+from stages.lqcd.dirac.wilson import operator_bytes
+from stages.lqcd.kernels.gamma import COMPONENTS, SPINS
+from stages.lqcd.lattice.geometry import Lattice
+from stages.lqcd.lattice.sizes import COMPLEX, LINK_FIELDS, half_field_bytes, links_bytes
+from stages.lqcd.multigrid.levels import hierarchy_bytes, setup_bytes
+from stages.lqcd.solvers.named import REGULAR, workspace_of
+from stages.lqcd.spectroscopy.gammas import CHANNELS, NAMES
+from stages.lqcd.spectroscopy.quark_sources import source_columns
+from stages.shared.costs import PROCESS, RECORD, of_lattice, options_of
+
+SOLVING = "propagator"
+"""Stage whose tasks solve; it is transient, and its cost is that of the stages that it is computed in."""
+
+
+@of_lattice
+def setup_cost(node: Node, lattice: Lattice) -> Cost:
+    """Of a multigrid setup."""
+    levels = node.parameters["levels"]
+    stored = hierarchy_bytes(lattice, levels) + RECORD
+    working = stored + setup_bytes(lattice, levels)
+    operator = operator_bytes(lattice, precision_of(node.inputs[0]))
+    return Cost(PROCESS + operator + working, working, stored)
+
+
+@of_lattice
+def hierarchy_cost(node: Node, lattice: Lattice) -> Cost:
+    """Of a hierarchy that solves take."""
+    return Cost(device_memory=hierarchy_bytes(lattice, node.parameters["levels"]) + RECORD)
+
+
+@of_lattice
+def choice_cost(node: Node, lattice: Lattice) -> Cost:
+    """Of trials of all solvers on a chunk of sources, with a multigrid setup."""
+    levels = node.parameters["levels"]
+    setup = hierarchy_bytes(lattice, levels) + RECORD + setup_bytes(lattice, levels)
+    sources, options = node.inputs[1], options_of(node)
+    columns, block = chunk_columns(sources), options["block"]
+    host, device = propagating_bytes(lattice, options["precision"], columns, block, "auto")
+    return Cost(host + setup + sources.cost.memory, device + setup + sources.cost.device_memory, RECORD)
+
+
+@of_lattice
+def kept_cost(node: Node, lattice: Lattice) -> Cost:
+    """Of propagators that are committed to the store."""
+    stored = 2 * half_field_bytes(lattice, COMPONENTS) * _columns(node) + RECORD
+    return Cost(*_solving(node, lattice), stored)
+
+
+@of_lattice
+def two_point_cost(node: Node, lattice: Lattice) -> Cost:
+    """Of two-point functions, in whose tasks propagators are solved for."""
+    momenta, sources = len(node.parameters["momenta"]), node.chunk["source"]
+    stored = COMPLEX * len(NAMES) * momenta * lattice.time_extent * sources + RECORD
+    return Cost(*_solving(node, lattice), stored)
+
+
+@of_lattice
+def average_cost(node: Node, lattice: Lattice) -> Cost:
+    """Of means, errors and samples, and what the channels have."""
+    options, momenta = options_of(node), len(node.parameters["momenta"])
+    samples = len(node.inputs[0].over["config"]) // options["jackknife_bin"]
+    numbers = len(NAMES) * (2 + samples) + 4 * len(CHANNELS)
+    return Cost(stored=8 * momenta * lattice.time_extent * numbers + RECORD)
+
+
+def propagating_bytes(
+    lattice: Lattice, precision: str, columns: int, block: int, solver: str
+) -> tuple[int, int]:
+    """On the host, with the operator or what making it takes for a while; on a GPU, beside the operator:
+    sources, propagators, a block in the solver, and a copy in the contraction.
+    """
+    half = half_field_bytes(lattice, COMPONENTS)
+    device = half * (6 * columns + int(workspace_of(solver, REGULAR).host) * min(block, columns))
+    kept = operator_bytes(lattice, precision)
+    return PROCESS + max(LINK_FIELDS * links_bytes(lattice), kept + device), device
+
+
+def chunk_columns(sources: Node) -> int:
+    """Right-hand sides of a chunk of sources; of `FirstSources` as many as their node says."""
+    if block := sources.parameters.get("block"):
+        return int(block)
+    return columns_of(sources) * sources.chunk["source"]
+
+
+def columns_of(sources: Node) -> int:
+    """Right-hand sides of a source, by the node that makes it: 4 or 12, those of a user's file as it has."""
+    if paths := sources.files.get("path"):
+        return source_columns(paths if isinstance(paths, Path) else next(iter(paths.values())))
+    return SPINS if sources.stage.name == "z2_wall_sources" else COMPONENTS
+
+
+def precision_of(operator: Node) -> str:
+    """Of the solves with an operator."""
+    return operator.parameters["solves"].precision
+
+
+def _solving(node: Node, lattice: Lattice) -> tuple[int, int]:
+    """Bytes on the host and on a GPU of a task that solves for the propagators that a node is made of."""
+    options = options_of(_propagators(node))
+    settings = (options["block"], options["solver"])
+    return propagating_bytes(lattice, options["precision"], _columns(node), *settings)
+
+
+def _columns(node: Node) -> int:
+    return chunk_columns(_propagators(node).inputs[1])
+
+
+def _propagators(node: Node) -> Node:
+    """The node that solves, above another one."""
+    return node if node.stage.name == SOLVING else _propagators(node.inputs[0])

@@ -1,0 +1,45 @@
+"""What cost functions of stages share: a node's lattice, its parameters by name, and sizes of processes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+from pipeline import Cost, Node
+from pipeline.declare.parameter import flattened
+from stages.lqcd.lattice.geometry import Lattice
+
+PROCESS = 300_000_000
+"""Bytes of a worker with its compiled kernels, before any field."""
+RECORD = 4_000
+"""Bytes of the attributes of a chunk."""
+
+
+def of_lattice(cost: Callable[[Node, Lattice], Cost]) -> Callable[[Node], Cost]:
+    """The cost function of nodes on a lattice: nothing where no upstream node says of what extents it is."""
+
+    @wraps(cost)
+    def cost_of(node: Node) -> Cost:
+        lattice = lattice_of(node)
+        return cost(node, lattice) if lattice else Cost()
+
+    return cost_of
+
+
+def lattice_of(node: Node) -> Lattice | None:
+    """That of the nearest upstream node, or the node itself, that has a parameter `extents`."""
+    if extents := node.parameters.get("extents"):
+        x, y, z, t = extents
+        return Lattice((x, y, z, t))
+    return next((found for each in node.inputs if (found := lattice_of(each))), None)
+
+
+def options_of(node: Node) -> dict[str, Any]:
+    """A node's parameters by the names that they have in keys."""
+    return flattened(node.parameters)
+
+
+def small(node: Node) -> Cost:
+    """Of a stage that stores some numbers."""
+    return Cost(stored=RECORD)
