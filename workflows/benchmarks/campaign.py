@@ -29,11 +29,7 @@ from pipeline.running.clusters import Demand
 from pipeline.running.clusters.cuda import Cuda
 from workflows.benchmarks.gpu_activity import Activity, Recorder
 from workflows.benchmarks.phases import Phases, timeline
-from workflows.g2_disconnected.build import WORKFLOW as G2
-from workflows.g2_disconnected.schema import G2Parameters
-from workflows.parameter_file import read_parameter_file
-from workflows.shared.definition import Campaign
-from workflows.shared.ensemble import add_configuration, configurations
+from workflows.catalogue import load_project
 
 WORKFLOW = """\
 workflow: g2_disconnected
@@ -84,12 +80,8 @@ def main() -> None:
     arguments = parsed()
     arguments.folder.mkdir(parents=True, exist_ok=True)
     store = Store(arguments.folder / "store")
-    workflow = parameters_of(arguments, seed=1)
-    only = Workflow("configurations")
-    add_configuration(only, workflow.parameters.ensemble, workflow.ensemble)
-    took("configurations", lambda: finish(only, store, Cuda()))
-    heavy = parameters_of(arguments, seed=1, light=2.0, strange=3.0, vectors=arguments.chunk)
-    took("heavy quarks", lambda: finish(G2.build(heavy), store, Cuda(max(arguments.workers))))
+    heavy = workflow_of(arguments, seed=1, light=2.0, strange=3.0, vectors=arguments.chunk)
+    took("configurations, heavy quarks", lambda: finish(heavy, store, Cuda(max(arguments.workers))))
     results = [
         measure(arguments, store, workers, seed) for seed, workers in enumerate(arguments.workers, start=100)
     ]
@@ -118,13 +110,11 @@ def parsed() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def parameters_of(arguments: argparse.Namespace, **changed: Any) -> Campaign:
-    """What the workflow is made of."""
+def workflow_of(arguments: argparse.Namespace, **changed: Any) -> Workflow:
+    """The campaign that the arguments describe, but for what is changed."""
     path = arguments.folder / f"seed-{changed['seed']}.yaml"
     path.write_text(WORKFLOW.format(**{**vars(arguments), **changed}))
-    file = read_parameter_file(path)
-    parameters = G2Parameters.read(file)
-    return Campaign(parameters, configurations(file, parameters.ensemble))
+    return load_project(path).workflow
 
 
 def finish(workflow: Workflow, store: Store, cluster: Cuda) -> None:
@@ -141,7 +131,7 @@ def took(what: str, work: Any) -> None:
 
 def measure(arguments: argparse.Namespace, store: Store, workers: int, seed: int) -> dict[str, Any]:
     """Runs and prints; the figures for a file."""
-    workflow = G2.build(parameters_of(arguments, seed=seed))
+    workflow = workflow_of(arguments, seed=seed)
     cluster = ProfiledCuda(workers)
     planned = plan(workflow, store, backend="cuda")
     print(explain(planned).splitlines()[-1])
