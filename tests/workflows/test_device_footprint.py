@@ -9,8 +9,8 @@ from pipeline.worker.memory import device_pool
 from stages.ensemble import staggered_operator as links
 from stages.ensemble.configuration import heatbath_configuration
 from stages.ensemble.expected_solves import ExpectedSolves
+from stages.loops import current_loops as loops
 from stages.loops.costs import device_solving_bytes, eigensolve_bytes
-from stages.loops.current_loops import current_loops as loops
 from stages.loops.deflation_space import deflation_space
 from stages.lqcd.dirac.staggered import SquaredDslash, operator_bytes
 from stages.lqcd.lattice.geometry import Lattice

@@ -15,7 +15,7 @@ pytest.importorskip("cupy")
 from pipeline import At
 from stages.ensemble import staggered_operator as links
 from stages.ensemble.configuration import GaugeLinks
-from stages.loops.current_loops import current_loops as loops
+from stages.loops import current_loops as loops
 from stages.lqcd.gauge.heatbath import thermalised
 from stages.lqcd.kernels.cuda.launch.base import Launch
 from stages.lqcd.kernels.cuda.tuning.choice import Problem, forget_choices, listening, measured_choices
