@@ -5,7 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from stages.lqcd.kernels import aggregation, coarse_dslash
 from stages.lqcd.lattice.errors import InputError
+
+pytestmark = pytest.mark.usefixtures("multigrid_precision")
 
 SITES, INPUTS, DIRECTIONS, N = 7, 5, 3, 10
 
@@ -56,3 +59,18 @@ def test_misuse(backend, random):
         kernels.coarse_dslash(packed, out, out)
     with pytest.raises(InputError, match="diagonal"):
         kernels.coarse_dslash(packed, x, out, diagonal=x)
+
+
+@pytest.mark.gpu
+def test_double_precision_is_refused_on_a_gpu():
+    cupy = pytest.importorskip("cupy")
+    links, neighbours = (
+        cupy.zeros((SITES, DIRECTIONS, N, N), complex),
+        cupy.zeros((SITES, DIRECTIONS), np.int32),
+    )
+    with pytest.raises(InputError, match="complex64 links"):
+        coarse_dslash.pack(links, neighbours)
+    with pytest.raises(InputError, match="complex64 vectors"):
+        aggregation.gram(cupy.zeros((2, 2, 9, 3), complex))
+    with pytest.raises(InputError, match="at most 32 vectors"):
+        aggregation.gram(cupy.zeros((1, 64), np.complex64))
