@@ -30,7 +30,6 @@ def test_tool_finds_nothing(rule: str) -> None:
     assert done.returncode == 0, f"{' '.join(TOOLS[rule])}\n{done.stdout}{done.stderr}"
 
 
-@pytest.mark.xfail(reason="block Lanczos, its run and its saved state import each other")
 def test_no_import_circle() -> None:
     """Not behind TYPE_CHECKING and not inside functions either: every import statement counts."""
     modules = {

@@ -12,7 +12,7 @@ from stages.ensemble.smeared_links import check_weights
 from stages.lqcd.dirac.displacement import steps_of
 from stages.lqcd.distillation.eigenvectors import DTYPES
 from stages.lqcd.distillation.laph_dilution import LaphDilution, Subsets
-from stages.lqcd.eigen.rounding import check_reachable
+from stages.lqcd.eigen.lanczos import check_reachable
 from stages.lqcd.kernels.gamma import SPINS
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.spectroscopy.operators import BASES, MesonOperator, words_of

@@ -114,7 +114,7 @@ class LaplaceSolver:
                 f"{self.vectors} eigenvectors are wanted, but the Laplacian of a time slice of {lattice} has "
                 f"{2 * rows}: ask for 1 to {2 * rows}"
             )
-        method = BatchedLanczos(self.vectors, self.block, self.tolerance, self.max_restarts)
+        method = BatchedLanczos(self.vectors, self.block, self.tolerance, max_restarts=self.max_restarts)
         if method.size(rows) < rows:
             found = method.solve(FoldedLaplacian(hop), slices, array_module(links), progress)
             values = DIAGONAL - np.sqrt(np.maximum(DIAGONAL**2 - np.sort(found.values), 0))

@@ -4,11 +4,14 @@ The operator acts on fields whose equal parts, one after the other, do not mix: 
 All parts go through one filter, one application and one batched product together (batch x block), so that
 small systems fill a large device. Thick restarts and filters are those of `stages.lqcd.eigen.block_lanczos`:
 
-    1  X random, orthonormal; V empty 2  until V has no room: append X to V, W = p(A) X, H gets its column
-    V^H W, X = W - V V^H W, orthonormal 3  Ritz vectors of H; V becomes the leading ones 4  values and true
-    residuals of the wanted ones; 2 until all of them are below the tolerance in all systems 5  where as
-    many eigenvalues of a system coincide as a block has columns, a fresh random X orthogonal to what was
-    found; 2 until it changes nothing
+    1  X random, orthonormal; V empty
+    2  until V has no room: append X to V, W = p(A) X,
+       H gets its column V^H W, X = W - V V^H W, orthonormal
+    3  Ritz vectors of H; V becomes the leading ones
+    4  values and true residuals of the wanted ones;
+       2 until all of them are below the tolerance in all systems
+    5  where as many eigenvalues of a system coincide as a block has columns,
+       a fresh random X orthogonal to V; 2 until it changes nothing
 
 After the first cycle the filter is chosen again from what was found, if the first choice was a bad one; and
 whenever eigenvalues found are not all below its window, where it does not tell the lowest from others.
@@ -17,8 +20,8 @@ whenever eigenvalues found are not all below its window, where it does not tell 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -28,56 +31,22 @@ from stages.lqcd.dirac.operator import LinearOperator
 from stages.lqcd.eigen.batched_subspace import BatchedSubspace, Matrices, eigh
 from stages.lqcd.eigen.confirmation import largest_cluster
 from stages.lqcd.eigen.eigenpairs import BatchedEigenpairs, EigenpairsNotConverged, EigenStatus
-from stages.lqcd.eigen.rounding import check_reachable
+from stages.lqcd.eigen.lanczos import SAFETY, TIE, Lanczos, Progress
 from stages.lqcd.eigen.spectrum import estimate_spectrum
-from stages.lqcd.eigen.window import ABOVE, WindowChoice, kept_columns, subspace_size
+from stages.lqcd.eigen.window import ABOVE, GROWTH_OF_MANY, WindowChoice, kept_columns, subspace_size
 from stages.lqcd.kernels import batched_basis
 from stages.lqcd.kernels.dispatch import Array, to_device_like, to_host
 from stages.lqcd.lattice.errors import InputError
 
-MOST_BLOCK = 32
-
-GROWTH = 6.0
-"""exp of this is what a filter amplifies the lowest eigenvalue by. For systems so small that many of their
-eigenvectors are wanted the products with the basis take most of the time: a higher degree than that of
-`stages.lqcd.eigen.window` saves steps, at as many applications of the operator."""
-
 BAD = 1.6
 """A filter is chosen again if its window begins this many times as far from the lowest value as it should."""
 
-SAFETY = 0.5
-"""Ritz vectors are good enough at this part of the tolerance: the last rotation mixes close ones."""
-
-TIE = 10
-"""Eigenvalues that differ by less than this times what a residual may be are taken as one."""
-
-Progress = Callable[[int, int, int, float], None]
-"""progress(restarts, converged, wanted, largest residual of the wanted pairs), over all systems."""
-
 
 @dataclass(frozen=True)
-class BatchedLanczos:
-    """Frozen configuration of a run for the lowest `vectors` eigenpairs of each system.
+class BatchedLanczos(Lanczos):
+    """Settings of a run on many systems; block: columns of each."""
 
-    block: 1 to 32 columns per system. tolerance: |A v - lambda v| is at most this times the largest
-    eigenvalue.
-    """
-
-    vectors: int
-    block: int = 8
-    tolerance: float = 1e-10
-    max_restarts: int = 100
-    seed: int = 20260
-
-    def __post_init__(self) -> None:
-        if self.vectors < 1:
-            raise InputError(f"the number of eigenvectors must be at least 1, got {self.vectors}")
-        if not 1 <= self.block <= MOST_BLOCK:
-            raise InputError(f"the block of Lanczos vectors must be 1 to {MOST_BLOCK}, got {self.block}")
-        if not 0 < self.tolerance < 1:
-            raise InputError(f"tolerance must lie between 0 and 1, got {self.tolerance}")
-        if self.max_restarts < 1:
-            raise InputError(f"max_restarts must be at least 1, got {self.max_restarts}")
+    max_restarts: int = field(default=100, kw_only=True)
 
     def size(self, rows: int) -> int:
         """Columns of the basis of a system with so many rows; as many as rows where it spans the space."""
@@ -91,11 +60,11 @@ class BatchedLanczos:
         Raises InputError where A is not Hermitian or zero, systems do not divide it or are so small that the
         basis would span their space, or the tolerance is below rounding; EigenpairsNotConverged.
         """
-        check_reachable(self.tolerance, A.dtype)
+        self.check_operator(A)
         dimension = int(np.prod(A.shape))
-        if not A.hermitian or systems < 1 or dimension % systems:
+        if systems < 1 or dimension % systems:
             raise InputError(
-                f"Lanczos on {systems} systems needs a Hermitian operator of as many equal blocks, got "
+                f"Lanczos on {systems} systems needs an operator of as many equal blocks, got "
                 f"{type(A).__name__} of dimension {dimension}"
             )
         rows = dimension // systems
@@ -121,10 +90,8 @@ class _Run:
         size = method.size(self.rows)
         self.kept = kept_columns(method.vectors, size, method.block)
         self.spectrum = estimate_spectrum(A, xp, method.seed, self.kept * systems)
-        self.scale = max(abs(self.spectrum.lowest), abs(self.spectrum.found))
-        if self.scale == 0:
-            raise InputError(f"{type(A).__name__} gives zero: check the gauge links")
-        choice = WindowChoice(None, None, self.kept * systems, method.block, GROWTH)
+        self.scale = self.spectrum.scale
+        choice = WindowChoice(None, None, self.kept * systems, method.block, GROWTH_OF_MANY)
         self.filter = choice.first(self.spectrum)
         self.restarts, self.matvecs = 0, self.spectrum.steps
         self.values = np.full((systems, method.vectors), np.nan)
@@ -154,18 +121,18 @@ class _Run:
                 if not self._choose_above():
                     return EigenStatus.WINDOW
                 continue
-            found = np.sort(self.values)
-            if self._distinct(found) or (
-                confirmed is not None and np.abs(found - confirmed).max() <= TIE * self.limit
+            values = np.sort(self.values)
+            if self._distinct(values) or (
+                confirmed is not None and np.abs(values - confirmed).max() <= TIE * self.limit
             ):
                 return EigenStatus.CONVERGED
-            confirmed = found
+            confirmed = values
             self.space.start(self.method.vectors)
         return EigenStatus.RESTART_LIMIT
 
-    def _distinct(self, found: NDArray[np.float64]) -> bool:
+    def _distinct(self, values: NDArray[np.float64]) -> bool:
         """Whether no system has as many equal eigenvalues as a block has columns."""
-        return all(largest_cluster(values, TIE * self.limit) < self.method.block for values in found)
+        return all(largest_cluster(each, TIE * self.limit) < self.method.block for each in values)
 
     def _cycle(self) -> NDArray[np.float64]:
         """Steps 2 to 4; all Ritz values ``[S, used]``."""
@@ -201,7 +168,7 @@ class _Run:
 
     def _begin_anew(self, edge: float) -> None:
         """With a window from `edge` on, and random combinations of what was found."""
-        choice = WindowChoice((edge, self.filter.high), None, self.kept, self.method.block, GROWTH)
+        choice = WindowChoice((edge, self.filter.high), None, self.kept, self.method.block, GROWTH_OF_MANY)
         self.filter = choice.first(self.spectrum)
         self.space.mix()
 

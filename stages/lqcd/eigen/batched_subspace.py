@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from stages.lqcd.eigen.subspace import GrowingBasis
 from stages.lqcd.kernels import batched_basis, random_block
 from stages.lqcd.kernels.dispatch import Array, to_device_like, to_host
 from stages.lqcd.lattice.threads import in_threads
@@ -35,7 +36,7 @@ Matrices = NDArray[np.complex128]
 """Of all systems, ``[S, rows, columns]``."""
 
 
-class BatchedSubspace:
+class BatchedSubspace(GrowingBasis):
     """V, H and X of `systems` systems of `rows` rows; `used`: columns of V in use.
 
     The parts of a field that belong to different systems follow each other, so that a block ``[*shape, b]``
@@ -52,17 +53,11 @@ class BatchedSubspace:
         block: int,
         seed: int,
     ) -> None:
-        self.xp, self.seed, self.draws = xp, seed, 0
-        self.block, self.used = block, 0
-        self.unit = float(np.finfo(dtype).eps)
+        super().__init__(block, dtype, seed)
+        self.xp = xp
         self.V = xp.empty((systems, rows, size), dtype)
         self.X, self.spare = (xp.empty((systems, rows, block), dtype) for _ in range(2))
         self.H = np.zeros((systems, size, size), complex)
-
-    @property
-    def full(self) -> bool:
-        """No room for another block."""
-        return self.used + self.block > self.V.shape[2]
 
     def start(self, used: int = 0) -> None:
         """A fresh random block, orthogonal to the first columns of V, which alone are kept."""
@@ -71,18 +66,10 @@ class BatchedSubspace:
         self._complete()
 
     def expand(self, apply: Callable[[Array, Array], tuple[Array, Array]]) -> None:
-        """Append X, compute its column of H with W = F X, and orthonormalise W to the next X.
-
-        apply(x, spare): F x and the other array; both may be overwritten.
-        """
-        first, self.used = self.used, self.used + self.block
-        self.V[..., first : self.used] = self.X
-        self.X, self.spare = apply(self.X, self.spare)
+        """Append X, compute its column of H with W = F X, and orthonormalise W to the next X; apply: F."""
+        first = self.append(apply)
         C = self._project(self.X)
-        self.H[:, : self.used, first : self.used] = C
-        self.H[:, first : self.used, : self.used] = C.conj().swapaxes(1, 2)
-        own = C[:, first:]
-        self.H[:, first : self.used, first : self.used] = (own + own.conj().swapaxes(1, 2)) / 2
+        self.enter(first, C)
         self._subtract(C)
         self._orthonormalise()
         self._complete(1)

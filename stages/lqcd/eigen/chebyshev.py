@@ -1,7 +1,7 @@
 """A Chebyshev polynomial of an operator: large below a window of the spectrum, at most one inside it.
 
-    p(A) = (-1)^d T_d((2 A - low - high) / (high - low)) = prod_j g (r_j - A),   g = 2^(1 + (d-1)/d) / (high
-    - low)
+    p(A) = (-1)^d T_d((2 A - low - high) / (high - low)) = prod_j g (r_j - A),
+    g = 2^(1 + (d-1)/d) / (high - low)
 
 It is applied as the product of its linear factors: each is one application of a A + b, which a dslash
 computes without another pass over the fields, where the three-term recurrence needs one. The roots r_j come

@@ -10,7 +10,7 @@ the largest Ritz value of that Krylov space would after j steps be within
 of g (Y. Saad, Numerical methods for large eigenvalue problems, 6.6), where theta bounds the rest of the
 spectrum above the pairs that V keeps. It is excluded when the Ritz value theta found stays further away
 than that. Copies that lie in what V keeps do not show in that block; the largest Ritz value of both together
-does (`stages.lqcd.eigen.run`).
+does (`stages.lqcd.eigen.block_lanczos`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 CHANCE = 1e-3
 """Probability that a random block overlaps less with the missing vector than is supposed."""
 
-TIE = 1e-6
+SAME = 1e-6
 """Relative difference of values of p that are taken as one."""
 
 
@@ -36,11 +36,11 @@ def missing(p: NDArray[np.float64], largest: float, steps: int, block: int, dime
 
     p: at the eigenvalues found, descending. largest: Ritz value on the fresh Krylov space of so many steps.
     """
-    if largest > p[-1] * (1 + TIE):
+    if largest > p[-1] * (1 + SAME):
         return True
-    above = p[p > largest * (1 + TIE)]
+    above = p[p > largest * (1 + SAME)]
     if above.size == 0:
-        return False if largest >= p[0] * (1 - TIE) else None
+        return False if largest >= p[0] * (1 - SAME) else None
     g, theta = above.min(), max(largest, -0.999)
     gamma = 1 + 2 * (g - theta) / (theta + 1)
     overlap = CHANCE if block == 1 else block * CHANCE ** (1 / block) / 2

@@ -18,6 +18,7 @@ from stages.lqcd.dirac.operator import LinearOperator
 from stages.lqcd.eigen.rayleigh import not_finite
 from stages.lqcd.kernels import block_blas, random_block
 from stages.lqcd.kernels.dispatch import Array, to_device_like, to_host
+from stages.lqcd.lattice.errors import InputError
 
 STEPS = 20
 MOST_STEPS = 600
@@ -29,7 +30,7 @@ NARROWEST = 1e-4
 
 
 @dataclass(frozen=True)
-class Spectrum:
+class SpectrumEstimate:
     """lowest: an upper bound of the lowest eigenvalue. found, high: a lower and an upper one of the largest.
 
     nodes ``[n]`` ascending and counts ``[n]``: about counts[i] eigenvalues lie below nodes[i]. resolution:
@@ -46,14 +47,19 @@ class Spectrum:
     steps: int
     fingerprint: NDArray[np.float64]
 
+    @property
+    def scale(self) -> float:
+        """The largest eigenvalue in modulus."""
+        return max(abs(self.lowest), abs(self.found))
+
     def lower_edge(self, count: float) -> float:
         """A point with about so many eigenvalues below it."""
         return float(np.interp(count, self.counts, self.nodes))
 
 
-def estimate_spectrum(A: LinearOperator, xp: Any, seed: int, count: int) -> Spectrum:
+def estimate_spectrum(A: LinearOperator, xp: Any, seed: int, count: int) -> SpectrumEstimate:
     """Lanczos without reorthogonalisation from a random vector, until `count` eigenvalues can be told from
-    the rest, or `MOST_STEPS`.
+    the rest, or `MOST_STEPS`. Raises InputError for an operator that gives zero.
     """
     run, most = _Lanczos(A, xp, seed), min(MOST_STEPS, int(np.prod(A.shape)))
     while True:
@@ -61,7 +67,12 @@ def estimate_spectrum(A: LinearOperator, xp: Any, seed: int, count: int) -> Spec
             run.step()
         spectrum = run.spectrum()
         if run.ended or len(run.alphas) == most or spectrum.resolution < count / 2:
-            return spectrum
+            break
+    if spectrum.scale == 0:
+        raise InputError(
+            f"{type(A).__name__} gives zero: every vector has the eigenvalue 0; check the gauge links"
+        )
+    return spectrum
 
 
 def fingerprint(A: LinearOperator, xp: Any, seed: int) -> NDArray[np.float64]:
@@ -106,7 +117,7 @@ class _Lanczos:
     def fingerprint(self) -> NDArray[np.float64]:
         return np.array([self.alphas[0], self.betas[1]])
 
-    def spectrum(self) -> Spectrum:
+    def spectrum(self) -> SpectrumEstimate:
         nodes, vectors = eigh_tridiagonal(self.alphas, self.betas[1:-1])
         weights = vectors[0] ** 2 * self.dimension
         lowest, found = nodes[0], nodes[-1]
@@ -114,7 +125,9 @@ class _Lanczos:
         margin = MARGIN * max(high - lowest, NARROWEST * max(abs(high), abs(lowest)))
         counts = np.cumsum(weights) - weights / 2
         steps = len(self.alphas)
-        return Spectrum(lowest, found, high + margin, nodes, counts, weights[0], steps, self.fingerprint)
+        return SpectrumEstimate(
+            lowest, found, high + margin, nodes, counts, weights[0], steps, self.fingerprint
+        )
 
     def _norm(self, field: Array) -> float:
         return float(np.sqrt(to_host(block_blas.norms2(field))[0]))

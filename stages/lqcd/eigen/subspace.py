@@ -28,7 +28,49 @@ from stages.lqcd.kernels.dispatch import Array, to_device_like, to_host
 from stages.lqcd.solvers.orthonormal import orthonormalise
 
 
-class Subspace:
+class GrowingBasis:
+    """V ``[..., size]``, H ``[..., size, size]`` on the host, the next block X ``[..., block]`` and a spare
+    one, of one system or many. used: columns of V in use. draws: random blocks so far.
+    """
+
+    V: Array
+    X: Array
+    spare: Array
+    H: NDArray[np.complex128]
+
+    def __init__(self, block: int, dtype: np.dtype, seed: int) -> None:
+        self.block, self.seed, self.unit = block, seed, float(np.finfo(dtype).eps)
+        self.used = self.draws = 0
+
+    @property
+    def size(self) -> int:
+        """Columns that V has room for."""
+        return self.V.shape[-1]
+
+    @property
+    def full(self) -> bool:
+        """No room for another block."""
+        return self.used + self.block > self.size
+
+    def append(self, apply: Callable[[Array, Array], tuple[Array, Array]]) -> int:
+        """Append X to V and make X = F X; apply(x, spare): F x and the other array, both may be overwritten.
+        Returns where the block begins in V.
+        """
+        first, self.used = self.used, self.used + self.block
+        self.V[..., first : self.used] = self.X
+        self.X, self.spare = apply(self.X, self.spare)
+        return first
+
+    def enter(self, first: int, C: NDArray[np.complex128]) -> None:
+        """The columns C = V^H F X of H from `first` on, and their mirror image, exactly Hermitian."""
+        H, used = self.H, self.used
+        H[..., :used, first:used] = C
+        H[..., first:used, :used] = C.conj().swapaxes(-1, -2)
+        own = C[..., first:, :]
+        H[..., first:used, first:used] = (own + own.conj().swapaxes(-1, -2)) / 2
+
+
+class Subspace(GrowingBasis):
     """V ``[*shape, size]``, H ``[size, size]``, the next block X ``[*shape, block]`` and two spare blocks.
 
     locked, used: columns of V that are final, and that are in use. The whole space has room for V and X.
@@ -43,7 +85,8 @@ class Subspace:
         block: int,
         seed: int,
     ) -> None:
-        self.xp, self.seed, self.draws, self.block = xp, seed, 0, block
+        super().__init__(block, dtype, seed)
+        self.xp = xp
         self.dimension = int(np.prod(shape))
         self.V = xp.empty((*shape, size), dtype)
         self.H = np.zeros((size, size), complex)
@@ -51,17 +94,7 @@ class Subspace:
         self.S: Matrix = np.zeros((block, block), complex)
         self.E = np.zeros((size, size), complex)
         self.loss: Matrix = np.zeros((0, block), complex)
-        self.unit = float(np.finfo(dtype).eps)
-        self.locked = self.used = self.passes = self.second_passes = 0
-
-    @property
-    def size(self) -> int:
-        return self.V.shape[-1]
-
-    @property
-    def full(self) -> bool:
-        """No room for another block."""
-        return self.used + self.block > self.size
+        self.locked = self.passes = self.second_passes = 0
 
     def start(self) -> None:
         """A fresh random block orthogonal to all columns in use."""
@@ -69,26 +102,17 @@ class Subspace:
         self._complete(0)
 
     def expand(self, apply: Callable[[Array, Array], tuple[Array, Array]]) -> None:
-        """Append X, compute its column of H with W = F X, and orthonormalise W to the next X.
-
-        apply(x, spare): F x and the other array; both may be overwritten.
-        """
-        first, width = self.used, self.block
-        self.V[..., first : first + width] = self.X
-        self.used += width
+        """Append X, compute its column of H with W = F X, and orthonormalise W to the next X; apply: F."""
+        first, width = self.append(apply), self.block
         self.E[:first, first : self.used] = self.loss
         self.E[first : self.used, :first] = self.loss.conj().T
         self.E[first : self.used, first : self.used] = self._rounding(width, width)
-        self.X, self.spare = apply(self.X, self.spare)
         C = self._orthogonalise()
         size = float(np.linalg.norm(C, axis=0).max())
         rank, self.S = orthonormalise(self.X, floor=size)
         self.loss = self._lost(C, self.S, rank)
         C = C + self._complete(rank)
-        self.H[: self.used, first : self.used] = C
-        self.H[first : self.used, : self.used] = C.conj().T
-        own = C[first:]
-        self.H[first : self.used, first : self.used] = (own + own.conj().T) / 2
+        self.enter(first, C)
 
     def ritz(self, first: int) -> tuple[NDArray[np.float64], Matrix]:
         """Eigenvalues, descending, and eigenvectors of H on the columns in use from `first` on."""

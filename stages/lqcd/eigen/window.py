@@ -18,10 +18,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.lqcd.eigen.chebyshev import ChebyshevFilter
-from stages.lqcd.eigen.spectrum import MARGIN, Spectrum
+from stages.lqcd.eigen.spectrum import MARGIN, SpectrumEstimate
 from stages.lqcd.lattice.errors import InputError
 
 GROWTH = 1.8
+"""exp of this is what a filter amplifies the lowest eigenvalue by, for single vectors on a large system."""
+GROWTH_OF_MANY = 6.0
+"""The same for systems so small that many of their eigenvectors are wanted: products with the basis take
+most of the time there, and a higher degree saves steps, at as many applications of the operator."""
 GROWTH_PER_BLOCK = 0.3
 MOST_DEGREE = 4000
 MOST_GROWTH = 30
@@ -65,7 +69,7 @@ class WindowChoice:
     block: int
     growth: float = GROWTH
 
-    def first(self, spectrum: Spectrum) -> ChebyshevFilter:
+    def first(self, spectrum: SpectrumEstimate) -> ChebyshevFilter:
         """The filter to begin with.
 
         Raises InputError for a window that leaves out the upper end, or a degree that rounding forbids.
