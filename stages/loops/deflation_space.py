@@ -13,12 +13,12 @@ from stages.loops.costs import deflation_cost, space_cost
 from stages.lqcd.dirac.staggered import SquaredDslash, StaggeredDslash
 from stages.lqcd.eigen.block_lanczos import BlockLanczos
 from stages.lqcd.eigen.eigenpairs import Eigenpairs
+from stages.lqcd.eigen.polished import polished
 from stages.lqcd.eigen.stored_vectors import check_precision, from_store, to_store
 from stages.lqcd.kernels.dispatch import array_module
 from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import EVEN
 from stages.lqcd.solvers.deflation import Deflation, StaggeredDeflation
-from stages.lqcd.solvers.polished import polished
 from stages.shared.costs import small
 from stages.shared.kernel_choices import recorded_choices
 
@@ -125,7 +125,7 @@ def deflation(
     Reads only those vectors, slice by slice. In a run the key says that the space is of these links; here
     true residuals of some vectors are compared with the recorded ones, which shows the space of another gauge
     field (`stages.lqcd.solvers.deflation.Deflation.check` says how small a difference). Vectors from 16 bits
-    are then smoothed (`stages.lqcd.solvers.polished`). Raises InputError for a space of another operator, and
+    are then smoothed (`stages.lqcd.eigen.polished`). Raises InputError for a space of another operator, and
     for more vectors than there are.
     """
     lattice, (times, sites, _, stored, _) = dslash.lattice, space.vectors.shape

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from stages.lqcd.dirac.staggered import NormalOperator, SquaredDslash, StaggeredDslash
+from stages.lqcd.eigen.polished import polished
 from stages.lqcd.gauge.hisq import hisq_links
 from stages.lqcd.kernels.dispatch import kernels_of, to_device_like, to_host
 from stages.lqcd.lattice.errors import InputError
@@ -13,7 +14,6 @@ from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 from stages.lqcd.solvers.block_cgrq import BlockCGrQ
 from stages.lqcd.solvers.cg import BatchedCG
 from stages.lqcd.solvers.deflation import DeflatedSolver, Deflation, StaggeredDeflation
-from stages.lqcd.solvers.polished import polished
 from stages.lqcd.solvers.solution import Status
 
 pytestmark = pytest.mark.usefixtures("reference_kernels")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from stages.lqcd.dirac.operator import LinearOperator
+from stages.lqcd.eigen.chebyshev import ChebyshevFilter
 from stages.lqcd.kernels import block_blas
 from stages.lqcd.kernels.dispatch import Array, array_module
 from stages.lqcd.solvers.deflation import WIDTH, Deflation
@@ -34,31 +35,13 @@ def polished(deflation: Deflation, B: LinearOperator, degree: int = DEGREE) -> D
     same = B.astype(V.dtype)
     high = MARGIN * _largest(same, V)
     low = min(max(LOW_END * high, 1.5 * float(deflation.eigenvalues[-1])), 0.5 * high)
+    window, xp = ChebyshevFilter(low, high, degree), array_module(V)
     for first in range(0, len(deflation), WIDTH):
         columns = slice(first, first + WIDTH)
-        block = array_module(V).ascontiguousarray(V[..., columns])
-        smooth = _chebyshev(same, block, low, high, degree)
-        V[..., columns] = smooth / array_module(V).sqrt(block_blas.norms2(smooth))
+        block = xp.ascontiguousarray(V[..., columns])
+        smooth, _ = window.apply(same, block, xp.empty_like(block))
+        V[..., columns] = smooth / xp.sqrt(block_blas.norms2(smooth))
     return Deflation.of(B, V)
-
-
-def _chebyshev(B: LinearOperator, x: Array, low: float, high: float, degree: int) -> Array:
-    """T_degree((2 B - high - low) / (high - low)) x, up to the sign."""
-    centre, half = (high + low) / 2, (high - low) / 2
-
-    def mapped(y: Array) -> Array:
-        z = B.apply(y)
-        z -= centre * y
-        z /= half
-        return z
-
-    before, now = x, mapped(x)
-    for _ in range(degree - 1):
-        after = mapped(now)
-        after *= 2
-        after -= before
-        before, now = now, after
-    return now
 
 
 def _largest(B: LinearOperator, V: Array) -> float:
