@@ -125,7 +125,7 @@ def host_products(left: Array, right: Array, count: int) -> Callable[[], object]
     return lambda: np.matmul(*factors)
 
 
-def matrix_products(left: Array, right: Array, count: int) -> Callable[[], object]:
+def matrix_products(left: Any, right: Any, count: int) -> Callable[[], object]:
     """left^H right over `count` equal runs of rows, by one call of cuBLAS."""
     import cupy
     from cupy.cuda import cublas

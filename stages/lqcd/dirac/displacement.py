@@ -37,7 +37,7 @@ def reversed_word(word: str) -> str:
 
 
 def displaced(
-    links: Array,
+    links: Array | None,
     lattice: Lattice,
     field: Array,
     word: str,
@@ -46,10 +46,12 @@ def displaced(
 ) -> Array:
     """The field displaced along a word, in one of two arrays like it; the field itself for "".
 
-    links: ``[mu, parity, site, 3, 3]``; field: ``[time, parity, site, 3, column]``, the slices first,
-    first + 1, ... of the lattice, of the links' dtype. Raises InputError.
+    links: ``[mu, parity, site, 3, 3]``, needed for any word but ""; field: ``[time, parity, site, 3,
+    column]``, the slices first, first + 1, ... of the lattice, of the links' dtype. Raises InputError.
     """
     for number, (mu, step) in enumerate(reversed(steps_of(word))):
         out = scratch[number % 2]
+        if links is None:
+            raise InputError(f"displacements {word!r} need the gauge links")
         field = slice_shift.slice_shift(links, field, out, lattice, mu, step, first)
     return field

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -52,6 +52,44 @@ class LinearOperator(Protocol):
         """The same operator in another precision; the conversion is made once and kept."""
 
 
+@runtime_checkable
+class Shifted(Protocol):
+    """A = B + shift, of an operator B that has the same eigenvectors at every shift."""
+
+    @property
+    def shift(self) -> float:
+        """4 m^2 for a staggered quark of mass m."""
+
+
+@runtime_checkable
+class Affine(Protocol):
+    """An operator that computes a x + b A x in one go."""
+
+    def affine(self, a: float, b: float, x: Array, out: Array | None = None) -> Array:
+        """``out = a x + b A x``; returns the result."""
+
+
+@runtime_checkable
+class Repeatable(Protocol):
+    """An operator whose application can be queued again and again, and computes dots on the way."""
+
+    def application(self, x: Array, out: Array, dots: Array | None) -> Callable[[], None]:
+        """A function that computes ``out = A x`` of these arrays, as they then are, and allocates nothing.
+
+        dots: if given, float64 ``[N]``, receives Re conj(x) . out of each right-hand side.
+        """
+
+
+def affine(A: LinearOperator, a: float, b: float, x: Array, out: Array) -> None:
+    """``out = a x + b A x``; in one go where the operator is `Affine`."""
+    if isinstance(A, Affine):
+        A.affine(a, b, x, out)
+        return
+    A.apply(x, out)
+    out *= b
+    out += a * x
+
+
 def application(
     A: LinearOperator, x: Array, out: Array, dots: Array | None = None
 ) -> tuple[Callable[[], None], bool]:
@@ -59,11 +97,10 @@ def application(
 
     dots: if given, float64 ``[N]``, receives Re conj(x) . out of each right-hand side. The second result says
     whether the function keeps the rules of `stages.lqcd.kernels.stream.repeated`: it does where the
-    operator has a method ``application(x, out, dots)`` of its own, which may compute the dots on the way.
+    operator is `Repeatable`.
     """
-    own = getattr(A, "application", None)
-    if own is not None:
-        return own(x, out, dots), True
+    if isinstance(A, Repeatable):
+        return A.application(x, out, dots), True
 
     def apply() -> None:
         A.apply(x, out)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from types import ModuleType
 from typing import Any, Protocol, Self
 
@@ -200,7 +200,12 @@ class SquaredDslash:
         dots: if given, float64 ``[N]``, receives Re conj(x) . out of each right-hand side.
         """
         diagonal = None if a == 0 and dots is None else x
-        return partial(self._affine, x, self._between.like(x), out, dots, diagonal, a, b)
+        operands = x, self._between.like(x), out, dots, diagonal, a, b
+
+        def apply() -> None:
+            self._affine(*operands)
+
+        return apply
 
     def _affine(
         self,

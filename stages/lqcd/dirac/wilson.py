@@ -160,10 +160,17 @@ class WilsonOperator:
             return {"a": self.constant}
         return {"a": 1.0, "diagonal_clover": self.clover[parity]}
 
+    @property
+    def _local_blocks(self) -> Array:
+        """A, ``[parity, site, chirality, 6, 6]``. Raises InputError where there is no clover term."""
+        if self.links.clover is None:
+            raise InputError("this Wilson operator has no clover term: A is the number `constant`")
+        return identity_plus(self.links.clover, self.constant)
+
     @cached_property
     def clover(self) -> tuple[Any, Any]:
         """A on the even and on the odd sites, packed; only with a clover term."""
-        return self._packed(identity_plus(self.links.clover, self.constant))
+        return self._packed(self._local_blocks)
 
     @cached_property
     def clover_inverse(self) -> tuple[Any, Any]:
@@ -171,7 +178,7 @@ class WilsonOperator:
 
         Raises InputError where A is singular.
         """
-        blocks = identity_plus(self.links.clover, self.constant)
+        blocks = self._local_blocks
         xp = array_module(blocks)
         inverse = xp.linalg.inv(blocks)
         if not bool(xp.isfinite(inverse.view(np.float64)).all()):

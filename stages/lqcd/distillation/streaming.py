@@ -137,7 +137,8 @@ def _tile(
     arriving, parts, starts = iter(moved), [], []
     for field in fields:
         if not field.is_in(xp):
-            part, start = next(arriving), 0
+            part: Any = next(arriving)
+            start = 0
         elif field.axis == 0:
             part, start = field.array[first * field.rows : (first + count) * field.rows], 0
         else:

@@ -18,7 +18,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.lqcd.dirac.operator import LinearOperator
+from stages.lqcd.dirac.operator import LinearOperator, affine
 from stages.lqcd.kernels.dispatch import Array
 
 
@@ -55,17 +55,6 @@ class ChebyshevFilter:
             affine(A, factor * root, -factor, x, spare)
             x, spare = spare, x
         return x, spare
-
-
-def affine(A: LinearOperator, a: float, b: float, x: Array, out: Array) -> None:
-    """``out = a x + b A x``; in one go where the operator has a method `affine` of its own."""
-    own = getattr(A, "affine", None)
-    if own is not None:
-        own(a, b, x, out)
-        return
-    A.apply(x, out)
-    out *= b
-    out += a * x
 
 
 def leja_order(points: NDArray[np.float64]) -> NDArray[np.float64]:

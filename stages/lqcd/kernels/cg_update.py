@@ -56,7 +56,7 @@ class CGCoefficients:
         return self.numbers[ROWS.index(name), : self.rhs]
 
 
-def quotient(numerator: Array, denominator: Array, where: Array) -> Array:
+def quotient(numerator: Array | float, denominator: Array, where: Array) -> Array:
     """numerator / denominator, zero outside the mask `where`."""
     xp = array_module(denominator)
     return xp.where(where, numerator / xp.where(where, denominator, 1), 0)

@@ -15,8 +15,10 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-Array: TypeAlias = Any
-"""A NumPy or a CuPy array; functions follow the kind given."""
+Array: TypeAlias = NDArray[Any]
+"""A NumPy or a CuPy array; functions follow the kind given. CuPy's has the interface of NumPy's, whose types
+stand for both.
+"""
 
 Implementation: TypeAlias = Callable[..., Any]
 
@@ -114,7 +116,8 @@ def array_module_of(backend: str) -> ModuleType:
 
 def to_host(array: Array) -> NDArray:
     """The array as a NumPy array; copied only if it lives on a device."""
-    return array if array_module(array) is np else array.get()
+    device: Any = array
+    return array if array_module(array) is np else device.get()
 
 
 def to_device_like(array: Array, like: Array) -> Array:

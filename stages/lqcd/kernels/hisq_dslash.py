@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -73,7 +73,7 @@ def hisq_dslash(
     return start(packed, x, out, diagonal=diagonal, a=a, b=b, dots=dots)
 
 
-def _check_fields(packed: PackedLinks, x: Array, out: Array, diagonal: Array | None) -> None:
+def _check_fields(packed: PackedLinks, x: Array, out: Any, diagonal: Array | None) -> None:
     """Raise InputError unless x, out, diagonal are ``[site, 3, N]`` of the links' dtype and x is not out."""
     if x.ndim != 3:
         raise InputError(f"x must have shape (sites, 3, right-hand sides), got {x.shape}")

@@ -45,7 +45,7 @@ def to_device(array: NDArray, out: Array | None = None) -> Array:
     """
     cupy = import_module("cupy")
     source = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-    result = cupy.empty(array.shape, array.dtype) if out is None else out
+    result: Any = cupy.empty(array.shape, array.dtype) if out is None else out
     if is_page_locked(source):
         ends, stream = (result.data.ptr, source.ctypes.data), cupy.cuda.get_current_stream()
         cupy.cuda.runtime.memcpyAsync(*ends, len(source), HOST_TO_DEVICE, stream.ptr)

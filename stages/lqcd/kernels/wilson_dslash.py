@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -85,7 +85,7 @@ def wilson_hop(packed: PackedLinks, direction: int, x: Array, out: Array, *, sig
     return kernel("wilson_dslash.wilson_hop", type(packed))(packed, direction, x, out, sign=sign)
 
 
-def _check_fields(packed: PackedLinks, x: Array, out: Array, diagonal: Array | None) -> None:
+def _check_fields(packed: PackedLinks, x: Array, out: Any, diagonal: Array | None) -> None:
     """Raise InputError unless x, out, diagonal are ``[site, 12, N]`` of the links' dtype and x is not out."""
     if x.ndim != 3:
         raise InputError(f"x must have shape (sites, 12, right-hand sides), got {x.shape}")

@@ -25,7 +25,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.lqcd.dirac.operator import LinearOperator
+from stages.lqcd.dirac.operator import LinearOperator, Shifted
 from stages.lqcd.dirac.staggered import NormalOperator, SquaredDslash, StaggeredDslash
 from stages.lqcd.kernels import basis, block_blas
 from stages.lqcd.kernels.cholesky import Matrix
@@ -149,7 +149,9 @@ class Deflation:
             raise InputError(
                 f"the deflation space has fields {self.vectors.shape[:-1]}, the operator {A.shape}"
             )
-        shift, precision = getattr(A, "shift", 0.0), self.vectors.dtype
+        if not isinstance(A, Shifted):
+            raise InputError(f"deflation needs an operator that says its shift, got {type(A).__name__}")
+        shift, precision = A.shift, self.vectors.dtype
         return lambda residual: self.guess(shift, residual.astype(precision, copy=False))
 
     @cached_property
@@ -248,7 +250,7 @@ class DeflatedSolver:
         on_failure: str = "raise",
         progress: Progress | None = None,
     ) -> Solution:
-        """As `KrylovSolver.solve`, for A = B + A.shift; the shift is zero where A has none."""
+        """As `KrylovSolver.solve`, for A = B + A.shift. Raises InputError for A without a shift."""
         return self.solver.solve(A, b, x0, on_failure, progress, self.deflation.correction(A))
 
 

@@ -35,6 +35,10 @@ ROUNDING = 8
 class Preconditioner(Protocol):
     """What GCR needs of K: an approximate inverse of A, linear or not."""
 
+    @property
+    def dtype(self) -> np.dtype:
+        """complex64 or complex128: that of the fields that it takes."""
+
     def apply(self, x: Array) -> Array:
         """About A^-1 x ``[..., N]``, of the dtype of x, which it may not change."""
 
@@ -44,8 +48,7 @@ class GCR(KrylovSolver):
     """GCR(restart): for operators that are not Hermitian, with a preconditioner that need not be linear.
 
     restart: directions that are kept; then the true residual is taken again in the precision of b.
-    preconditioner: applied to blocks of residuals of norm about one, in its own `dtype` (complex64 or
-    complex128) if it has one, otherwise in that of the iteration.
+    preconditioner: applied to blocks of residuals of norm about one, in its own dtype.
     """
 
     workspace: ClassVar[Workspace] = Workspace(18, 18, 18)
@@ -164,8 +167,7 @@ class GCRSpace:
         scale = xp.exp2(-(xp.frexp(self.r2)[1] // 2)).astype(self.r.real.dtype)
         xp.multiply(self.r, scale, out=z)
         if self.preconditioner is not None:
-            dtype = getattr(self.preconditioner, "dtype", z.dtype)
-            z[...] = self.preconditioner.apply(z.astype(dtype, copy=False))
+            z[...] = self.preconditioner.apply(z.astype(self.preconditioner.dtype, copy=False))
 
 
 class _GCRRecurrence:

@@ -26,7 +26,7 @@ class DenseOperator:
     """A matrix ``[3 L, 3 L]`` on fields ``[L, 3, N]``; it says it is positive definite and notes its use."""
 
     hermitian = positive_definite = True
-    xp = np
+    xp, shift = np, 0.0
 
     def __init__(self, matrix: NDArray, widths: list[int] | None = None) -> None:
         self.matrix, self.dtype = matrix, matrix.dtype

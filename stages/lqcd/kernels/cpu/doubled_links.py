@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from stages.lqcd.kernels.directions import HISQ_DIRECTIONS, NAIVE_DIRECTIONS, displacements
 from stages.lqcd.kernels.dispatch import Array, array_module
 from stages.lqcd.lattice.geometry import Lattice
@@ -10,7 +12,7 @@ from stages.lqcd.lattice.geometry import Lattice
 def doubled_links(fat: Array, long: Array | None, lattice: Lattice, parity: int, out: Array) -> None:
     directions = NAIVE_DIRECTIONS if long is None else HISQ_DIRECTIONS
     for d, (mu, hops) in enumerate(displacements(directions)):
-        field: Array = fat if abs(hops) == 1 else long
+        field: Any = fat if abs(hops) == 1 else long
         if hops > 0:
             out[:, d] = field[mu, parity]
         else:

@@ -49,7 +49,7 @@ def hisq_dslash(
     if isinstance(x, HalfField):
         return through_single(hisq_dslash, packed, x, out, diagonal=diagonal, a=a, b=b, dots=dots)
     total = sum(packed.links[:, d] @ x[packed.neighbours[:, d]] for d in range(packed.directions))
-    result = b * total if diagonal is None else a * diagonal + b * total
+    result: Any = b * total if diagonal is None else a * diagonal + b * total
     if dots is not None and diagonal is not None:
         dots[...] = (diagonal.conj() * result.astype(complex)).sum(axis=(0, 1)).real
     out[...] = result

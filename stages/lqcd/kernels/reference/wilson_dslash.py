@@ -50,7 +50,7 @@ def wilson_dslash(
     if isinstance(x, HalfField):
         terms = {"sign": sign, "hop_clover": hop_clover, "diagonal_clover": diagonal_clover}
         return through_single(wilson_dslash, packed, x, out, diagonal=diagonal, a=a, b=b, **terms)
-    total = sum(_hop(packed, d, x, sign) for d in range(NAIVE_DIRECTIONS))
+    total: Any = sum(_hop(packed, d, x, sign) for d in range(NAIVE_DIRECTIONS))
     result = b * (total if hop_clover is None else product(hop_clover, total))
     if diagonal is not None:
         result = result + a * (diagonal if diagonal_clover is None else product(diagonal_clover, diagonal))
