@@ -30,8 +30,7 @@ def operator_cost(node: Node, lattice: Lattice) -> Cost:
 
 def directions_of(operator: Node) -> int:
     """Neighbours of a site in the operator that a node makes."""
-    known = {each.stage: each.directions for each in ACTIONS.values()}
-    return known.get(operator.stage.function, MOST_DIRECTIONS)
+    return next((each.directions for each in ACTIONS.values() if each.made(operator)), MOST_DIRECTIONS)
 
 
 @stage(version="1", over=("config",), transient=True, resident=True, unkeyed=SOLVES, cost=operator_cost)
@@ -93,6 +92,10 @@ class Action:
     options: tuple[str, ...] = ()
     """Parameters of both beside the boundary."""
 
+    def made(self, operator: Node) -> bool:
+        """Whether a node is of this action's stage."""
+        return operator.stage.function is self.stage
+
 
 ACTIONS = {
     "hisq": Action(hisq_links, hisq.hisq_links, 16, ("naik_epsilon",)),
@@ -100,6 +103,11 @@ ACTIONS = {
     "naive": Action(naive_links, hisq.naive_links, 8),
 }
 """By name in a parameter file. A new action is its stage above, an entry here, and its name in the schema."""
+
+
+def action_of(operator: Node) -> Action:
+    """The action of a node that makes an operator."""
+    return next(action for action in ACTIONS.values() if action.made(operator))
 
 
 def on_device(array: Array, backend: str) -> Array:

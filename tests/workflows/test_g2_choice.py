@@ -136,7 +136,9 @@ def test_the_run_and_its_report(quarkline: CommandLine, auto: Path, cluster: str
     assert trials.seconds_per_rhs.dims == ("config", "solver", "mass", "accuracy")
     row = trials.isel(config=0).sel(solver=found[1])
     assert np.all(row.residual <= [1e-3, 1e-10])
-    assert planned(quarkline, auto)[1] == {} and "no chunk" in quarkline("gc", auto).out
+    assert planned(quarkline, auto)[1] == {}
+    left = "no chunk" in quarkline("gc", auto).out
+    assert left == (found[1] == "block_cgrq")  # what the finished run took
     assert re.search(r"solver_trials +solver_trials +1 +1\n", quarkline("status", auto).out)
 
 

@@ -13,6 +13,7 @@ import pytest
 from tiny_laph import LAPH
 from tiny_project import TINY
 
+from stages.loops.rehearsal import LOOPS, block_widths, free_links
 from stages.lqcd.dirac.staggered import SquaredDslash, StaggeredDslash
 from stages.lqcd.eigen.block_lanczos import BlockLanczos
 from stages.lqcd.estimators.stochastic import stochastic_loops
@@ -24,11 +25,14 @@ from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.noise import Dilution, noise_vectors
 from stages.lqcd.solvers.named import REGULAR as METHODS
 from stages.lqcd.solvers.named import Solve
-from workflows.g2_disconnected.rehearsal import block_widths, free_links, rehearse
+from stages.shared.rehearsal import nodes_of
+from workflows.g2_disconnected.build import WORKFLOW as G2
 from workflows.g2_disconnected.schema import G2Parameters
-from workflows.laph_mesons import rehearsal as laph_rehearsal
+from workflows.laph_mesons.build import WORKFLOW as LAPH_WORKFLOW
 from workflows.laph_mesons.schema import LaphParameters
 from workflows.parameter_file import read_parameter_file
+from workflows.shared.definition import Campaign
+from workflows.shared.ensemble import Configurations
 
 pytestmark = pytest.mark.usefixtures("reference_kernels")
 
@@ -64,6 +68,15 @@ def parameters_of(folder: Path, *changes: tuple[str, str]) -> G2Parameters:
     return G2Parameters.read(read_parameter_file(folder / "g2.yaml"))
 
 
+def campaign(parameters: Any) -> Campaign[Any]:
+    return Campaign(parameters, Configurations(("a", "b"), LATTICE))
+
+
+def widths(parameters: G2Parameters) -> list[int]:
+    nodes = G2.build(campaign(parameters)).nodes.values()
+    return block_widths(nodes_of(list(nodes), *LOOPS), LATTICE)
+
+
 def run_briefly(parameters: G2Parameters, tolerance: float, gauge: Any, sources: list[Any]) -> None:
     """What a stage does with one chunk."""
     links = hisq_links(gauge, LATTICE, boundary="antiperiodic", naik_epsilon=0.0)
@@ -84,7 +97,7 @@ def test_a_run_calls_nothing_that_was_not_rehearsed(tmp_path: Path, solver: str,
     with recorded() as asked:
         run_briefly(parameters, 1e-10, gauge, sources)
     with recorded() as rehearsed:
-        *_, last = rehearse(parameters, LATTICE, np)
+        *_, last = G2.rehearse(campaign(parameters), np)
     assert last[0] == last[1]
     assert len(asked) > 20
     assert asked <= rehearsed, asked - rehearsed
@@ -95,7 +108,7 @@ def test_every_solver_is_rehearsed_where_one_will_be_chosen(tmp_path: Path) -> N
     totals = {}
     for solver in (*SOLVERS, "auto"):
         parameters = parameters_of(tmp_path, ("solver: block_cgrq", f"solver: {solver}"))
-        done, totals[solver] = next(rehearse(parameters, LATTICE, np))
+        done, totals[solver] = next(G2.rehearse(campaign(parameters), np))
         assert done == 1
     assert totals["auto"] == totals["block_cgrq"] + totals["batched_cg"]
 
@@ -104,7 +117,7 @@ def test_every_solver_is_rehearsed_where_one_will_be_chosen(tmp_path: Path) -> N
 def test_free_links_of_every_action(tmp_path: Path, links: str) -> None:
     """On free links the weights of one-hop and three-hop terms are those of the formulas."""
     parameters = parameters_of(tmp_path, ("action: hisq", f"action: {links}"))
-    free = free_links(parameters, LATTICE, np)
+    free = free_links(G2.build(campaign(parameters)).nodes["links"], LATTICE, np)
     fat, long = {
         "hisq": (1 + 1 / 8 - 0.1 / 8, -0.9 / 24),
         "asqtad": (
@@ -125,7 +138,7 @@ def test_every_solver_of_perambulators_is_rehearsed_where_one_will_be_chosen(tmp
     for solver in (*METHODS, "auto"):
         (tmp_path / "laph.yaml").write_text(LAPH.replace("solver: cgnr", f"solver: {solver}"))
         parameters = LaphParameters.read(read_parameter_file(tmp_path / "laph.yaml"))
-        done, totals[solver] = next(laph_rehearsal.rehearse(parameters, LATTICE, np))
+        done, totals[solver] = next(LAPH_WORKFLOW.rehearse(campaign(parameters), np))
         assert done == 1
     assert totals["auto"] - 3 == sum(totals[solver] - 3 for solver in METHODS)
 
@@ -138,13 +151,13 @@ def test_the_dslash_of_an_eigensolve_is_rehearsed(tmp_path: Path) -> None:
     with recorded() as asked:
         BlockLanczos(20, 5, tolerance=1e-6).solve(SquaredDslash(StaggeredDslash(links)))
     with recorded() as rehearsed:
-        next(rehearse(parameters, LATTICE, np))
+        next(G2.rehearse(campaign(parameters), np))
     applications = {call for call in asked if call[0] == "hisq_dslash"}
     assert applications and applications <= rehearsed, applications - rehearsed
 
 
 def test_every_width_of_a_block_is_rehearsed(tmp_path: Path) -> None:
     """8 subsets of each parity: chunks of 2 vectors are 16 columns, in blocks of 12 and 4."""
-    assert block_widths(parameters_of(tmp_path), LATTICE) == [16]
+    assert widths(parameters_of(tmp_path)) == [16]
     changes = (("double-single", "double-single\n  block: 12"),)
-    assert block_widths(parameters_of(tmp_path, *changes), LATTICE) == [12, 4]
+    assert widths(parameters_of(tmp_path, *changes)) == [12, 4]

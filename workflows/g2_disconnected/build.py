@@ -12,16 +12,16 @@ With `solver: auto` a first round measures solvers on the first configuration, s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
-from types import ModuleType
 
 from pipeline import Node, Place, Plan, Store
 from stages.loops.correlator import bootstrap_average, disconnected_correlator, ensemble_average
 from stages.loops.current_loops import Masses
 from stages.loops.deflation_space import deflation, spectrum
 from stages.loops.noise_allocation import loop_noise, trace_allocation
+from stages.loops.rehearsal import loop_steps
 from stages.loops.solver_trials import NoiseSample, TrialSolves, solver_trials
 from stages.lqcd.noise import Noise
 from workflows.g2_disconnected.choice import TRIALS, candidates, chosen_solver, named
@@ -141,6 +141,7 @@ class G2Workflow(Definition[G2Parameters]):
     name = "g2_disconnected"
     title = "Disconnected vector current: light, strange, light minus strange"
     report = "workflows.g2_disconnected.report"
+    rehearsals = (loop_steps,)
     results = (
         "observables",
         TRIALS,
@@ -171,12 +172,6 @@ class G2Workflow(Definition[G2Parameters]):
         from workflows.g2_disconnected.target_report import target_lines
 
         return target_lines(store, self.name)
-
-    def rehearse(self, campaign: Campaign[G2Parameters], xp: ModuleType) -> Iterator[tuple[int, int]]:
-        """Links, modes, solves and contractions in every block width."""
-        from workflows.g2_disconnected.rehearsal import rehearse
-
-        return rehearse(campaign.parameters, campaign.lattice, xp)
 
 
 WORKFLOW = G2Workflow()

@@ -9,9 +9,8 @@ operator, basis, columns -> current_insertion, where a file asks for it
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cached_property
-from types import ModuleType
 from typing import Any
 
 from pipeline import Node, Place
@@ -24,11 +23,11 @@ from stages.distillation.laph_average import laph_average, laph_levels
 from stages.distillation.laplace_eigenvectors import laplace_basis, laplace_eigenvectors
 from stages.distillation.operator_elementals import elementals
 from stages.distillation.perambulator import perambulator, sink_projection
+from stages.distillation.rehearsal import eigensolver_steps, perambulator_steps
 from stages.distillation.source_columns import full_columns, stochastic_columns
 from stages.ensemble.smeared_links import smeared_links
 from stages.lqcd.solvers.named import Solve
 from workflows.laph_mesons.schema import InsertionSection, LaphParameters
-from workflows.shared.definition import Campaign
 from workflows.shared.quark_nodes import CHOICE, QuarkDefinition, QuarkNodes
 
 
@@ -174,6 +173,7 @@ class LaphWorkflow(QuarkDefinition[LaphParameters]):
     name = "laph_mesons"
     title = "Mesons by distillation: perambulators in the space of the lowest Laplace eigenvectors"
     report = "workflows.laph_mesons.report"
+    rehearsals = (eigensolver_steps, perambulator_steps)
     results = (
         "observables",
         CHOICE,
@@ -186,12 +186,6 @@ class LaphWorkflow(QuarkDefinition[LaphParameters]):
     )
     schema = LaphParameters
     nodes = LaphNodes
-
-    def rehearse(self, campaign: Campaign[LaphParameters], xp: ModuleType) -> Iterator[tuple[int, int]]:
-        """The Laplacian in the widths of the eigensolver, then solves."""
-        from workflows.laph_mesons.rehearsal import rehearse
-
-        return rehearse(campaign.parameters, campaign.lattice, xp)
 
 
 WORKFLOW = LaphWorkflow()

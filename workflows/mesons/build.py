@@ -7,17 +7,17 @@ configuration -> observables
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from pipeline import Node, Place
 from pipeline.declare.coordinates import sorted_unique
 from stages.lqcd.solvers.named import Solve
-from stages.mesons.costs import chunk_columns, columns_of
+from stages.mesons.costs import columns_of
 from stages.mesons.propagator import kept_propagator, propagator
+from stages.mesons.rehearsal import propagator_steps
 from stages.mesons.sources import (
     file_sources,
     point_sources,
@@ -28,7 +28,6 @@ from stages.mesons.sources import (
 from stages.mesons.two_point import meson_average, meson_two_point
 from workflows.mesons.schema import MesonParameters
 from workflows.mesons.sources import source_files
-from workflows.shared.definition import Campaign
 from workflows.shared.quark_nodes import CHOICE, QuarkDefinition, QuarkNodes
 
 SOURCES: dict[str, Callable[..., Any]] = {
@@ -114,17 +113,10 @@ class MesonsWorkflow(QuarkDefinition[MesonParameters]):
     name = "mesons"
     title = "Wilson-clover propagators and meson two-point functions"
     report = "workflows.mesons.report"
+    rehearsals = (propagator_steps,)
     results = ("observables", CHOICE, "mesons", "average", "kept_propagator")
     schema = MesonParameters
     nodes = MesonNodes
-
-    def rehearse(self, campaign: Campaign[MesonParameters], xp: ModuleType) -> Iterator[tuple[int, int]]:
-        """Solves in every block width."""
-        from workflows.shared.quark_rehearsal import solve_all, widths
-
-        parameters, workflow = campaign.parameters, self.build(campaign)
-        blocks = widths(chunk_columns(workflow.nodes["sources"]), parameters.solves.block)
-        return solve_all(parameters, blocks, campaign.lattice, xp)
 
 
 WORKFLOW = MesonsWorkflow()

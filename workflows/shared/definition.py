@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 from pipeline import Node, Place, Plan, Store, Workflow
 from stages.ensemble.configuration import gauge_observables
 from stages.lqcd.lattice.geometry import Lattice
+from stages.shared.rehearsal import Rehearsal, rehearsed
 from workflows.parameter_file import ParameterFile
 from workflows.shared.ensemble import Configurations, add_configuration, configurations
 from workflows.shared.sections import WorkflowParameters
@@ -126,6 +127,8 @@ class Definition(ABC, Generic[Parameters]):
     """Nodes that `quarkline export` writes, where there are any."""
     report: ClassVar[str]
     """Module with `sections(parameters, store)` and `texts(parameters, store)`, loaded for reports alone."""
+    rehearsals: ClassVar[tuple[Rehearsal, ...]] = ()
+    """What `quarkline tune` rehearses of the nodes."""
     schema: type[Parameters]
     nodes: type[Nodes[Parameters]]
 
@@ -134,8 +137,12 @@ class Definition(ABC, Generic[Parameters]):
         return []
 
     def rehearse(self, campaign: Campaign[Parameters], xp: ModuleType) -> Iterator[tuple[int, int]]:
-        """What a run asks of kernels for arrays of `xp`, briefly; yields parts done and parts in all."""
-        return iter(())
+        """What a run asks of kernels for arrays of `xp`, briefly; yields steps taken and steps in all."""
+        nodes = self.nodes(Workflow(self.name), campaign)
+        nodes.build()
+        if campaign.parameters.solver_is_open:
+            nodes.trials(campaign.parameters)
+        return rehearsed(self.rehearsals, list(nodes.workflow.nodes.values()), xp)
 
     def choice(self, parameters: Parameters, plan: Plan, store: Store) -> Choice[Parameters]:
         """What complete trials lead to."""
@@ -151,12 +158,16 @@ class Definition(ABC, Generic[Parameters]):
         Raises:
             InputError: a mistake in the file or in the configurations and other files that it names.
         """
+        campaign = self.campaign(file)
+        return self._choosing(campaign) if campaign.parameters.solver_is_open else self.project(campaign)
+
+    def campaign(self, file: ParameterFile) -> Campaign[Parameters]:
+        """What a file asks for. Raises InputError."""
         parameters = self.schema.read(file)
         ensemble = configurations(file, parameters.ensemble)
         if parameters.ensemble.files:  # what is generated has been checked with the parameters
             file.refuse(parameters.problems_with(ensemble.lattice, len(ensemble.labels)))
-        campaign = Campaign(parameters, ensemble)
-        return self._choosing(campaign) if parameters.solver_is_open else self.project(campaign)
+        return Campaign(parameters, ensemble)
 
     def project(self, campaign: Campaign[Parameters]) -> Project:
         """The project of one round."""

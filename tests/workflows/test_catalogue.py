@@ -1,0 +1,91 @@
+"""Workflows of other packages: found by their entry points, and refused with one clear message."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tiny_mesons import MESONS
+from tiny_project import CommandLine, refused
+
+OWN = '''
+"""A workflow outside of quarkline: that of mesons, under another name."""
+from workflows.mesons.build import MesonsWorkflow
+
+class OwnWorkflow(MesonsWorkflow):
+    name = "own_mesons"
+
+WORKFLOW = OwnWorkflow()
+'''
+Install = Callable[..., None]
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
+    """Leaves on the path what installing a package would: a module and the metadata of its entry points."""
+
+    def installed(package: str, entry: str, code: str = OWN) -> None:
+        site = tmp_path / f"site-{package}"
+        metadata = site / f"{package}-1.0.dist-info"
+        metadata.mkdir(parents=True)
+        (site / f"{package}.py").write_text(code)
+        (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
+        (metadata / "entry_points.txt").write_text(f"[quarkline.workflows]\n{entry}\n")
+        monkeypatch.syspath_prepend(str(site))
+
+    return installed
+
+
+def plan_of(quarkline: CommandLine, folder: Path, name: str):
+    file = folder / "file.yaml"
+    file.write_text(MESONS.replace("workflow: mesons", f"workflow: {name}"))
+    return quarkline("plan", file)
+
+
+@pytest.mark.parametrize("value", ["outside_a", "outside_a:WORKFLOW"])
+def test_a_workflow_of_another_package(
+    quarkline: CommandLine, tmp_path: Path, install: Install, value: str
+) -> None:
+    install("outside_a", f"own_mesons = {value}")
+    answer = plan_of(quarkline, tmp_path, "own_mesons")
+    assert answer.code == 0 and "own_mesons" in answer.out and "meson_two_point" in answer.out
+
+
+def test_suggestions_know_it(quarkline: CommandLine, tmp_path: Path, install: Install) -> None:
+    install("outside_b", "own_mesons = outside_b")
+    refused(plan_of(quarkline, tmp_path, "own_meson"), "did you mean `own_mesons`?")
+    refused(plan_of(quarkline, tmp_path, "xyz"), "known: g2_disconnected, laph_mesons, mesons, own_mesons")
+
+
+def test_a_name_that_quarkline_has(quarkline: CommandLine, tmp_path: Path, install: Install) -> None:
+    install("outside_c", "mesons = outside_c")
+    answer = plan_of(quarkline, tmp_path, "mesons")
+    refused(answer, "'mesons' is registered by quarkline and by package outside_c", "rename")
+    assert plan_of(quarkline, tmp_path, "laph_meson").code == 2  # files of other workflows are not concerned
+
+
+def test_a_name_that_two_packages_have(quarkline: CommandLine, tmp_path: Path, install: Install) -> None:
+    install("outside_d", "own_mesons = outside_d")
+    install("outside_e", "own_mesons = outside_e")
+    answer = plan_of(quarkline, tmp_path, "own_mesons")
+    refused(answer, "package outside_d", "package outside_e", "uninstall")
+
+
+@pytest.mark.parametrize(
+    ("value", "code", "message"),
+    [
+        ("no_such_module", OWN, "cannot be loaded: ModuleNotFoundError: No module named 'no_such_module'"),
+        ("outside_f:MISSING", OWN, "cannot be loaded: AttributeError"),
+        ("outside_f", "1 / 0", "cannot be loaded: ZeroDivisionError: division by zero"),
+        ("outside_f", "x = 1", "is no workflow: the entry point must name"),
+        ("outside_f", OWN.replace("own_mesons", "other"), "calls itself 'other'"),
+    ],
+)
+def test_a_broken_entry_point(
+    quarkline: CommandLine, tmp_path: Path, install: Install, value: str, code: str, message: str
+) -> None:
+    install("outside_f", f"own_mesons = {value}", code)
+    refused(plan_of(quarkline, tmp_path, "own_mesons"), "'own_mesons' of package outside_f", message)
+    sys.modules.pop("outside_f", None)
