@@ -16,7 +16,7 @@ from stages.lqcd.estimators.split_even import SplitEvenTrace
 from stages.lqcd.estimators.stochastic import Loops, stochastic_loops
 from stages.lqcd.estimators.trace import LoopTrace, Progress
 from stages.lqcd.estimators.trace import current_links as choose_links
-from stages.lqcd.kernels.dispatch import Array, array_module
+from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import DIRECTIONS, EVEN, ODD, PARITIES
 from stages.lqcd.noise import Dilution, Noise, noise_vectors
@@ -176,7 +176,7 @@ def exact_loops(
     """
     trace = loop_trace(dslash, mass, current_links, solve.of_positive())
     with recorded_choices(at):
-        loops = exact_trace(trace, array_module(dslash.links.thin), solve.block, progress_of(at, trace))
+        loops = exact_trace(trace, dslash.xp, solve.block, progress_of(at, trace))
     _record(at, solve, trace)
     return ExactLoops(loops.current[0], loops.density[0])
 
@@ -201,7 +201,7 @@ def loop_trace(
 def sources(dslash: StaggeredDslash, at: At, noise: Noise) -> list[Array]:
     """Noise vectors times probes of a chunk, even and odd sites, ``[site, 3, noise * probe]`` each."""
     lattice, label = dslash.lattice, str(at.one("config"))
-    indices, xp = [int(index) for index in at["noise"]], array_module(dslash.links.thin)
+    indices, xp = [int(index) for index in at["noise"]], dslash.xp
     vectors = (
         noise_vectors(lattice, parity, label, noise.seed, indices, noise.kind, xp=xp)
         for parity in (EVEN, ODD)

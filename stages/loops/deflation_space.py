@@ -88,7 +88,7 @@ def deflation_space(
     lanczos = BlockLanczos(vectors, block, tolerance, subspace, degree, max_restarts=max_restarts)
     settings = [block, subspace or 0, degree or 0]
     with recorded_choices(at):
-        found = lanczos.solve(B, array_module(dslash.links.thin), _progress_of(at), _checkpoint(at, settings))
+        found = lanczos.solve(B, dslash.xp, _progress_of(at), _checkpoint(at, settings))
     record(found, at)
     eigenvalue, basis = found.values, found.vectors
     del found
@@ -136,7 +136,7 @@ def deflation(
         )
     k = stored if vectors is None else vectors
     _check_count(k, stored, "the deflation space has")
-    basis = from_store(space.vectors, space.scale, array_module(dslash.links.thin), k)
+    basis = from_store(space.vectors, space.scale, dslash.xp, k)
     gram, projected = (np.asarray(matrix)[:k, :k] for matrix in (space.gram, space.projected))
     made = StaggeredDeflation(dslash, Deflation(basis, gram, projected, np.asarray(space.residual)[:k]))
     made.check()

@@ -12,7 +12,7 @@ from pipeline import At, Dims, Resources, stage
 from stages.loops.costs import trials_cost
 from stages.loops.current_loops import MASSES, Masses
 from stages.lqcd.dirac.staggered import NormalOperator, StaggeredDslash
-from stages.lqcd.kernels.dispatch import Array, array_module
+from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import EVEN, Lattice
 from stages.lqcd.noise import Dilution, Noise, dilute, noise_vectors
@@ -116,7 +116,7 @@ def solver_trials(
 
 def _fields(dslash: StaggeredDslash, label: str, noise: Noise, sample: NoiseSample) -> Array:
     """The first noise vectors times probes on the even sites, ``[site, 3, vectors * probes]``."""
-    lattice, xp = dslash.lattice, array_module(dslash.links.thin)
+    lattice, xp = dslash.lattice, dslash.xp
     fields = noise_vectors(lattice, EVEN, label, noise.seed, range(sample.vectors), noise.kind, xp=xp)
     return probed(fields, lattice, EVEN, range(sample.probes))
 

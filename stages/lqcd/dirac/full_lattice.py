@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from stages.lqcd.dirac.staggered import NormalOperator, StaggeredDslash
-from stages.lqcd.kernels.dispatch import Array, array_module
+from stages.lqcd.kernels.dispatch import Array
+from stages.lqcd.kernels.fields import field_like
 from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import EVEN, ODD
 
@@ -42,7 +43,7 @@ class StaggeredOperator:
         return replace(self, sign=-self.sign)
 
     def apply(self, x: Array, out: Array | None = None) -> Array:
-        out = array_module(x).empty_like(x) if out is None else out
+        out = field_like(x) if out is None else out
         for parity in (EVEN, ODD):
             diagonal = x[parity]
             self.dslash.apply_to(
@@ -83,7 +84,7 @@ class StaggeredSchur:
     def reconstruct(self, x: Array, b: Array) -> Array:
         """x ``[parity, site, 3, N]`` from that of the even sites."""
         M, scale = self.M, 1 / (2 * self.M.mass)
-        full = array_module(b).empty_like(b)
+        full = field_like(b)
         full[EVEN] = x
         M.dslash.apply_to(ODD, full[EVEN], full[ODD], b[ODD], scale, -M.sign * scale)
         return full

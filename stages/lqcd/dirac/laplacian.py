@@ -25,6 +25,7 @@ from stages.lqcd.dirac.staggered import SquaredDslash
 from stages.lqcd.kernels import hisq_dslash
 from stages.lqcd.kernels.directions import SPATIAL_DIRECTIONS, displacements, neighbour_table
 from stages.lqcd.kernels.dispatch import Array, array_module
+from stages.lqcd.kernels.fields import empty_field, field_like
 from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 
@@ -69,7 +70,7 @@ class SpatialHop:
         `out` is made if not given and may be `diagonal`, never `x`. dots: if given, float64 ``[N]``, receives
         Re conj(diagonal) . out of each right-hand side. Returns `out`.
         """
-        out = array_module(x).empty_like(x) if out is None else out
+        out = field_like(x) if out is None else out
         packed = self._packed[parity]
         return hisq_dslash.hisq_dslash(packed, x, out, diagonal=diagonal, a=a, b=b, dots=dots)
 
@@ -84,9 +85,9 @@ class SpatialHop:
 
     def _doubled(self, parity: int) -> Array:
         """Links into the sites of `parity`, ``[site, direction, 3, 3]``: those back are daggered."""
-        xp = array_module(self.links)
+        xp = self.xp
         table = xp.asarray(neighbour_table(self.lattice, parity, SPATIAL_DIRECTIONS))
-        doubled = xp.empty((self.lattice.half_volume, SPATIAL_DIRECTIONS, 3, 3), self.dtype)
+        doubled = empty_field((self.lattice.half_volume, SPATIAL_DIRECTIONS, 3, 3), self.dtype, xp)
         for d, (mu, hop) in enumerate(displacements(SPATIAL_DIRECTIONS)):
             if hop == 1:
                 doubled[:, d] = self.links[mu, parity]

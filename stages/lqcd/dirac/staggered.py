@@ -22,6 +22,7 @@ from stages.lqcd.dirac.doubled_links import doubled_links
 from stages.lqcd.gauge.hisq import StaggeredLinks
 from stages.lqcd.kernels import hisq_dslash
 from stages.lqcd.kernels.dispatch import Array, array_module
+from stages.lqcd.kernels.fields import field_like
 from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 from stages.lqcd.lattice.sizes import MATRIX, links_bytes
@@ -86,7 +87,7 @@ class StaggeredDslash:
         Re conj(diagonal) . out of each right-hand side. Returns `out`.
         """
         packed = self._packed[parity]
-        out = array_module(x).empty_like(x) if out is None else out
+        out = field_like(x) if out is None else out
         return hisq_dslash.hisq_dslash(packed, x, out, diagonal=diagonal, a=a, b=b, dots=dots)
 
     def astype(self, dtype: Any) -> StaggeredDslash:
@@ -148,7 +149,7 @@ class _Workspace:
 
     def like(self, x: Array) -> Array:
         if self._field is None or self._field.shape != x.shape:
-            self._field = array_module(x).empty_like(x)
+            self._field = field_like(x)
         return self._field
 
 

@@ -22,6 +22,7 @@ from stages.lqcd.gauge.clover import identity_plus
 from stages.lqcd.gauge.wilson_links import WilsonLinks
 from stages.lqcd.kernels import clover, wilson_dslash
 from stages.lqcd.kernels.dispatch import Array, array_module
+from stages.lqcd.kernels.fields import field_like
 from stages.lqcd.kernels.gamma import COMPONENTS
 from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
@@ -87,13 +88,13 @@ class WilsonDslash:
 
         terms: diagonal, a, b, hop_clover, diagonal_clover of `stages.lqcd.kernels.wilson_dslash`.
         """
-        out = array_module(x).empty_like(x) if out is None else out
+        out = field_like(x) if out is None else out
         return wilson_dslash.wilson_dslash(self.packed[parity], x, out, sign=sign, **terms)
 
     @cached_property
     def packed(self) -> tuple[Any, Any]:
         """Packed links into the even and into the odd sites."""
-        xp = array_module(self.links.links)
+        xp = self.xp
         weights = xp.asarray(self.links.anisotropy.weights).reshape(4, 1, 1, 1, 1)
         weighted = self.links.links * weights
         even, odd = (
@@ -148,7 +149,7 @@ class WilsonOperator:
         return replace(self, sign=-self.sign)
 
     def apply(self, x: Array, out: Array | None = None) -> Array:
-        out = array_module(x).empty_like(x) if out is None else out
+        out = field_like(x) if out is None else out
         for parity in (EVEN, ODD):
             local = {"diagonal": x[parity], **self.local(parity)}
             self.dslash.apply_to(parity, x[1 - parity], out[parity], self.sign, b=-0.5, **local)

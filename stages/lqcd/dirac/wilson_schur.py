@@ -18,7 +18,8 @@ import numpy as np
 
 from stages.lqcd.dirac.wilson import WilsonOperator
 from stages.lqcd.kernels import clover
-from stages.lqcd.kernels.dispatch import Array, array_module
+from stages.lqcd.kernels.dispatch import Array
+from stages.lqcd.kernels.fields import field_like
 from stages.lqcd.kernels.gamma import COMPONENTS
 from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import EVEN
@@ -89,7 +90,7 @@ class WilsonSchur:
     def reconstruct(self, x: Array, b: Array) -> Array:
         """x ``[parity, site, 12, N]`` of M x = b from the solution x ``[site, 12, N]`` on `parity`."""
         here, there = self.parity, 1 - self.parity
-        full = array_module(b).empty_like(b)
+        full = field_like(b)
         full[here] = x
         source = self.M.dslash.apply_to(there, full[here], None, diagonal=b[there], a=1.0, b=0.5)
         full[there] = self._inverse(there, source)
@@ -112,5 +113,5 @@ class WilsonSchur:
         """A^-1 x on `parity`, a new field."""
         if self.M.links.clover is None:
             return x * x.dtype.type(self._constant)
-        out = array_module(x).empty_like(x)
+        out = field_like(x)
         return clover.multiply(self.M.clover_inverse[parity], x, out)

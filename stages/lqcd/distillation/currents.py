@@ -17,6 +17,7 @@ from stages.lqcd.distillation.streaming import (
     streamed,
 )
 from stages.lqcd.kernels.dispatch import Array, array_module
+from stages.lqcd.kernels.fields import empty_field
 from stages.lqcd.kernels.gamma import COLOURS, COMPONENTS, SPINS
 from stages.lqcd.kernels.transfer import to_host
 from stages.lqcd.lattice.errors import InputError
@@ -109,7 +110,7 @@ def spins_as_columns(solutions: Array, start: int, times: int, lattice: Lattice,
     xp, n = array_module(solutions), solutions.shape[-1]
     slices = solutions.reshape(2, -1, lattice.sites_per_slice, SPINS, COLOURS, n)[:, start : start + times]
     shape = (times, 2, lattice.sites_per_slice, COLOURS, SPINS, n)
-    columns = xp.empty(shape, dtype)
+    columns = empty_field(shape, dtype, xp)
     columns[...] = slices.transpose(1, 0, 2, 4, 3, 5)
     return columns.reshape(*shape[:4], SPINS * n)
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from stages.lqcd.distillation.columns import Columns
 from stages.lqcd.distillation.streaming import Stored
 from stages.lqcd.kernels.dispatch import Array
+from stages.lqcd.kernels.fields import zero_field
 from stages.lqcd.kernels.gamma import COLOURS, COMPONENTS, SPINS
 from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import Lattice
@@ -29,7 +30,7 @@ def distillation_sources(
     if not block:
         raise InputError("a block of sources has at least one column")
     width = len(block)
-    fields = xp.zeros((2, lattice.half_volume, COMPONENTS, width), complex)
+    fields = zero_field((2, lattice.half_volume, COMPONENTS, width), complex, xp)
     slices = fields.reshape(2, lattice.time_extent, -1, SPINS, COLOURS, width)
     for time in columns.times(block):
         rho = columns.on_slice(time, block)

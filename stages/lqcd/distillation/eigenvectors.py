@@ -24,6 +24,7 @@ from stages.lqcd.eigen.batched_lanczos import BatchedLanczos, Progress
 from stages.lqcd.eigen.window import subspace_size
 from stages.lqcd.kernels import batched_basis, random_block
 from stages.lqcd.kernels.dispatch import Array, array_module, to_device_like, to_host
+from stages.lqcd.kernels.fields import empty_field, zero_field
 from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 from stages.lqcd.lattice.threads import in_threads
@@ -187,7 +188,7 @@ def _field(hop: SpatialHop, part: Array) -> Array:
 def _both_parities(hop: SpatialHop, even: Array, h: NDArray[np.float64]) -> Array:
     """(u, H u / h) / sqrt 2 of even vectors u ``[T, rows, k]`` with H^2 u = h^2 u."""
     xp, slices, k = array_module(even), len(even), even.shape[-1]
-    vectors = xp.empty((slices, 2, even.shape[1] // 3, 3, k), even.dtype)
+    vectors = empty_field((slices, 2, even.shape[1] // 3, 3, k), even.dtype, xp)
     shape = (slices, -1, 3, k)
     vectors[:, EVEN] = even.reshape(shape)
     vectors[:, EVEN] *= 0.5**0.5
@@ -202,11 +203,11 @@ def _both_parities(hop: SpatialHop, even: Array, h: NDArray[np.float64]) -> Arra
 def _dense(hop: SpatialHop, k: int) -> tuple[NDArray[np.float64], Array]:
     """Values and vectors from the hop from even to odd sites as dense matrices."""
     slices, rows = hop.lattice.time_extent, _rows(hop.lattice)
-    xp = array_module(hop.links)
+    xp = hop.xp
     matrices = np.empty((slices, rows, rows), complex)
     for first in range(0, rows, COLUMNS):
         some = slice(first, min(first + COLUMNS, rows))
-        unit = xp.zeros((slices, rows, some.stop - first), hop.dtype)
+        unit = zero_field((slices, rows, some.stop - first), hop.dtype, xp)
         unit[:, some] = xp.eye(some.stop - first)
         matrices[..., some] = to_host(hop.apply_to(ODD, _field(hop, unit))).reshape(slices, rows, -1)
     vectors = np.empty((slices, 2, rows, k), hop.dtype)
@@ -235,7 +236,7 @@ def _in_convention(vectors: Array, values: NDArray[np.float64], width: float) ->
     groups = [_groups(row, width) for row in values]
     widest = max(group.stop - group.start for row in groups for group in row)
     columns = array_module(vectors).ascontiguousarray(vectors).reshape(slices, -1, k)
-    references = array_module(vectors).empty((slices, columns.shape[1], widest), vectors.dtype)
+    references = empty_field((slices, columns.shape[1], widest), vectors.dtype, array_module(vectors))
     random_block.fill_random(references[0], REFERENCE_SEED, 0)
     references[1:] = references[:1]
     overlaps = to_host(batched_basis.project(columns, references))

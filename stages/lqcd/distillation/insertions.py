@@ -18,6 +18,7 @@ import numpy as np
 from stages.lqcd.dirac.displacement import displaced, steps_of
 from stages.lqcd.kernels import slice_products
 from stages.lqcd.kernels.dispatch import Array, array_module
+from stages.lqcd.kernels.fields import empty_field, field_like
 from stages.lqcd.kernels.gamma import COLOURS
 from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
@@ -96,11 +97,11 @@ class Insertions:
         """
         xp = array_module(right)
         gram = slice_products.slice_gram
-        steps = [xp.empty_like(right) for _ in range(min(2, self.longest))]
+        steps = [field_like(right) for _ in range(min(2, self.longest))]
         scratch = (steps[0], steps[-1]) if steps else (right, right)
-        weighted = xp.empty_like(right) if any(map(any, self.momenta)) else right
+        weighted = field_like(right) if any(map(any, self.momenta)) else right
         shape = (len(self.momenta), len(left), left.shape[-1], right.shape[-1])
-        products = xp.empty(shape, np.complex128)
+        products = empty_field(shape, np.complex128, xp)
         for number, word in enumerate(self.displacements):
             moved = displaced(links, self.lattice, right, word, scratch, first)
             for momentum, product in zip(self.momenta, products, strict=True):

@@ -13,7 +13,7 @@ from stages.lqcd.distillation.columns import Columns
 from stages.lqcd.distillation.distillation_sources import check_vectors, distillation_sources
 from stages.lqcd.distillation.projection import sink_projections
 from stages.lqcd.distillation.streaming import Stored
-from stages.lqcd.kernels.dispatch import array_module, to_host
+from stages.lqcd.kernels.dispatch import to_host
 from stages.lqcd.kernels.gamma import SPINS
 from stages.lqcd.solvers.even_odd import Method, solved
 from stages.lqcd.solvers.solution import SolveStatistics, column_blocks
@@ -51,4 +51,4 @@ def projected_solutions(
 
 def library(M: WilsonOperator) -> ModuleType:
     """`numpy` or `cupy`: where the operator's links are."""
-    return array_module(M.dslash.links.links)
+    return M.xp

@@ -9,6 +9,7 @@ import numpy as np
 from stages.lqcd.distillation.streaming import SlicedField, Stored, buffer_bytes, slices_per_tile, streamed
 from stages.lqcd.kernels import slice_products
 from stages.lqcd.kernels.dispatch import Array
+from stages.lqcd.kernels.fields import empty_field
 from stages.lqcd.kernels.gamma import COLOURS, COMPONENTS, SPINS
 from stages.lqcd.lattice.errors import InputError
 
@@ -34,7 +35,7 @@ def sink_projections(vectors: Stored, solutions: Stored, xp: ModuleType, device_
         lambda count: planned_bytes(vectors, solutions, xp, count),
         f"a projection of {n} columns on {k} eigenvectors",
     )
-    result = xp.empty((times, SPINS, k, n), np.complex128)
+    result = empty_field((times, SPINS, k, n), np.complex128, xp)
     kernel = slice_products.sink_projection
     for part in streamed(fields, times, tile, xp):
         out = result[part.first : part.first + part.count]
@@ -48,11 +49,10 @@ def planned_bytes(vectors: Stored, solutions: Stored, xp: ModuleType, tile: int)
     """
     times, k, n = vectors.shape[0], vectors.shape[-1], solutions.shape[-1]
     shape, dtype = (tile, *vectors.shape[1:]), np.dtype(solutions.dtype)
-    result = xp.empty((0,), np.complex128)
     buffers = buffer_bytes(_fields(vectors, solutions), times, tile, xp)
     converted = 0 if vectors.dtype == dtype else int(np.prod(shape)) * dtype.itemsize
     workspace = slice_products.workspace_bytes(shape, SPINS * n, dtype, xp)
-    return times * SPINS * k * n * result.itemsize + buffers + converted + int(workspace)
+    return times * SPINS * k * n * np.dtype(complex).itemsize + buffers + converted + workspace
 
 
 def _fields(vectors: Stored, solutions: Stored) -> tuple[SlicedField, SlicedField]:

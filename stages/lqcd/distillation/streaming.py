@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.lqcd.kernels.dispatch import Array
+from stages.lqcd.kernels.fields import empty_field
 from stages.lqcd.kernels.transfer import to_device
 from stages.lqcd.lattice.errors import InputError
 
@@ -101,7 +102,10 @@ def streamed(fields: Sequence[SlicedField], times: int, tile: int, xp: ModuleTyp
     firsts = range(0, times, tile)
     away = [field for field in fields if not field.is_in(xp)]
     turns = min(2, len(firsts)) if away else 0
-    buffers = [[xp.empty(prod(field.shape(tile)), field.array.dtype) for field in away] for _ in range(turns)]
+    buffers = [
+        [empty_field((prod(field.shape(tile)),), field.array.dtype, xp) for field in away]
+        for _ in range(turns)
+    ]
     moving = _Moving(xp)
     released = [moving.mark() for _ in range(2)]
 

@@ -36,6 +36,7 @@ from stages.lqcd.eigen.spectrum import estimate_spectrum
 from stages.lqcd.eigen.window import ABOVE, GROWTH_OF_MANY, WindowChoice, kept_columns, subspace_size
 from stages.lqcd.kernels import batched_basis
 from stages.lqcd.kernels.dispatch import Array, to_device_like, to_host
+from stages.lqcd.kernels.fields import field_like
 from stages.lqcd.lattice.errors import InputError
 
 BAD = 1.6
@@ -97,7 +98,7 @@ class _Run:
         self.values = np.full((systems, method.vectors), np.nan)
         self.residuals = np.full(self.values.shape, np.inf)
         self.space = BatchedSubspace(xp, systems, self.rows, A.dtype, size, method.block, method.seed)
-        self.image = xp.empty_like(self.space.X)
+        self.image = field_like(self.space.X)
 
     @property
     def limit(self) -> float:

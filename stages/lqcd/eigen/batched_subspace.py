@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from stages.lqcd.eigen.subspace import GrowingBasis
 from stages.lqcd.kernels import batched_basis, random_block
 from stages.lqcd.kernels.dispatch import Array, to_device_like, to_host
+from stages.lqcd.kernels.fields import empty_field, field_like
 from stages.lqcd.lattice.threads import in_threads
 
 LOST = 32
@@ -55,8 +56,8 @@ class BatchedSubspace(GrowingBasis):
     ) -> None:
         super().__init__(block, dtype, seed)
         self.xp = xp
-        self.V = xp.empty((systems, rows, size), dtype)
-        self.X, self.spare = (xp.empty((systems, rows, block), dtype) for _ in range(2))
+        self.V = empty_field((systems, rows, size), dtype, xp)
+        self.X, self.spare = (empty_field((systems, rows, block), dtype, xp) for _ in range(2))
         self.H = np.zeros((systems, size, size), complex)
 
     def start(self, used: int = 0) -> None:
@@ -112,7 +113,7 @@ class BatchedSubspace(GrowingBasis):
                     passes = max(passes, 1)
             lost = self._orthonormalise()
             if lost.any():
-                fresh = self.xp.empty_like(self.X)
+                fresh = field_like(self.X)
                 self._fill(fresh)
                 self.X += fresh * to_device_like(lost[:, None].astype(fresh.real.dtype), fresh)
                 passes = 2

@@ -269,7 +269,7 @@ class _Run:
         if status is EigenStatus.CONVERGED and not residuals.max() <= self.limit:
             status = EigenStatus.RESIDUAL
         order = np.argsort(values, kind="stable")
-        space.third = None
+        del space.third
         sorted_vectors = (
             vectors if (order == np.arange(k)).all() else xp.take(vectors, xp.asarray(order), axis=-1)
         )

@@ -13,6 +13,7 @@ from stages.lqcd.dirac.operator import LinearOperator
 from stages.lqcd.eigen.chebyshev import ChebyshevFilter
 from stages.lqcd.kernels import block_blas
 from stages.lqcd.kernels.dispatch import Array, array_module
+from stages.lqcd.kernels.fields import field_like
 from stages.lqcd.solvers.deflation import WIDTH, Deflation
 
 DEGREE = 24
@@ -39,7 +40,7 @@ def polished(deflation: Deflation, B: LinearOperator, degree: int = DEGREE) -> D
     for first in range(0, len(deflation), WIDTH):
         columns = slice(first, first + WIDTH)
         block = xp.ascontiguousarray(V[..., columns])
-        smooth, _ = window.apply(same, block, xp.empty_like(block))
+        smooth, _ = window.apply(same, block, field_like(block))
         V[..., columns] = smooth / xp.sqrt(block_blas.norms2(smooth))
     return Deflation.of(B, V)
 

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from stages.lqcd.dirac.operator import LinearOperator
 from stages.lqcd.kernels import basis, block_blas
-from stages.lqcd.kernels.dispatch import Array, array_module, to_device_like, to_host
+from stages.lqcd.kernels.dispatch import Array, to_device_like, to_host
+from stages.lqcd.kernels.fields import field_like
 from stages.lqcd.lattice.errors import InputError
 
 
@@ -54,7 +55,7 @@ def not_finite(A: LinearOperator) -> InputError:
 def _images(A: LinearOperator, vectors: Array, spare: Array) -> Iterator[tuple[slice, Array, Array]]:
     """Columns, the block that holds them (with zeros to its full width), and A times it."""
     width, k = spare.shape[-1], vectors.shape[-1]
-    image = array_module(spare).empty_like(spare)
+    image = field_like(spare)
     for first in range(0, k, width):
         columns = slice(first, min(first + width, k))
         count = columns.stop - first

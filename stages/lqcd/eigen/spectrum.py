@@ -18,6 +18,7 @@ from stages.lqcd.dirac.operator import LinearOperator
 from stages.lqcd.eigen.rayleigh import not_finite
 from stages.lqcd.kernels import block_blas, random_block
 from stages.lqcd.kernels.dispatch import Array, to_device_like, to_host
+from stages.lqcd.kernels.fields import empty_field, field_like, zeros_like
 from stages.lqcd.lattice.errors import InputError
 
 STEPS = 20
@@ -88,10 +89,10 @@ class _Lanczos:
     def __init__(self, A: LinearOperator, xp: Any, seed: int) -> None:
         self.A = A
         self.dimension = int(np.prod(A.shape))
-        self.x = xp.empty((*A.shape, 1), A.dtype)
+        self.x = empty_field((*A.shape, 1), A.dtype, xp)
         random_block.fill_random(self.x, seed, 0)
         self._scale(self.x, 1 / self._norm(self.x))
-        self.before, self.out = xp.zeros_like(self.x), xp.empty_like(self.x)
+        self.before, self.out = zeros_like(self.x), field_like(self.x)
         self.alphas: list[float] = []
         self.betas: list[float] = [0.0]
         self.ended = False

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.lqcd.kernels.dispatch import Array, array_module
+from stages.lqcd.kernels.fields import empty_field
 from stages.lqcd.kernels.half_field import decoded, encoded, scale_for
 from stages.lqcd.kernels.transfer import to_device, to_host
 from stages.lqcd.lattice.errors import InputError
@@ -72,7 +73,7 @@ def from_store(parts: Slices, scale: Slices, xp: ModuleType, count: int | None =
     times, sites, colours, k, _ = parts.shape
     k = k if count is None else count
     double = parts.dtype == np.float64
-    vectors = xp.empty((times * sites, colours, k), np.complex128 if double else np.complex64)
+    vectors = empty_field((times * sites, colours, k), np.complex128 if double else np.complex64, xp)
     for t in range(times):
         values = _to(xp, parts[t, :, :, :k])
         if parts.dtype == np.uint16:

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from stages.lqcd.kernels import basis, random_block
 from stages.lqcd.kernels.cholesky import Matrix
 from stages.lqcd.kernels.dispatch import Array, to_device_like, to_host
+from stages.lqcd.kernels.fields import empty_field
 from stages.lqcd.solvers.orthonormal import orthonormalise
 
 
@@ -88,9 +89,9 @@ class Subspace(GrowingBasis):
         super().__init__(block, dtype, seed)
         self.xp = xp
         self.dimension = int(np.prod(shape))
-        self.V = xp.empty((*shape, size), dtype)
+        self.V = empty_field((*shape, size), dtype, xp)
         self.H = np.zeros((size, size), complex)
-        self.X, self.spare, self.third = (xp.empty((*shape, block), dtype) for _ in range(3))
+        self.X, self.spare, self.third = (empty_field((*shape, block), dtype, xp) for _ in range(3))
         self.S: Matrix = np.zeros((block, block), complex)
         self.E = np.zeros((size, size), complex)
         self.loss: Matrix = np.zeros((0, block), complex)
@@ -199,7 +200,7 @@ class Subspace(GrowingBasis):
 
     def _draw(self, first: int) -> None:
         """Random columns of norm near one from this one of X on."""
-        fresh = self.xp.empty((*self.X.shape[:-1], self.block - first), self.X.dtype)
+        fresh = empty_field((*self.X.shape[:-1], self.block - first), self.X.dtype, self.xp)
         random_block.fill_random(fresh, self.seed, self.draws)
         fresh *= (1.5 / self.dimension) ** 0.5
         self.draws += 1

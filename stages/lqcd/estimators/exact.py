@@ -10,6 +10,7 @@ import numpy as np
 from stages.lqcd.estimators.stochastic import Loops, Trace, no_loops
 from stages.lqcd.estimators.trace import Progress, no_progress
 from stages.lqcd.kernels.dispatch import Array
+from stages.lqcd.kernels.fields import zero_field
 from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import EVEN, ODD
 from stages.lqcd.noise.vectors import COLOURS
@@ -42,6 +43,6 @@ def exact_loops(trace: Trace, xp: ModuleType, width: int, progress: Progress = n
 
 def point_sources(sites: int, points: range, xp: ModuleType) -> Array:
     """Unit vectors number `points` = 3 * site + colour, complex128 ``[site, 3, len(points)]``."""
-    sources = xp.zeros((COLOURS * sites, len(points)), np.complex128)
+    sources = zero_field((COLOURS * sites, len(points)), np.complex128, xp)
     sources[xp.arange(points.start, points.stop), xp.arange(len(points))] = 1
     return sources.reshape(sites, COLOURS, len(points))

@@ -24,6 +24,7 @@ from stages.lqcd.dirac.staggered import StaggeredDslash
 from stages.lqcd.estimators.trace import Progress, no_progress
 from stages.lqcd.kernels import basis, block_blas, one_link_current
 from stages.lqcd.kernels.dispatch import Array, array_module, to_host
+from stages.lqcd.kernels.fields import zero_field
 from stages.lqcd.lattice.geometry import EVEN, ODD
 from stages.lqcd.solvers.deflation import Deflation, has_odd_partner
 
@@ -77,7 +78,7 @@ def _slabs(vectors: Array, rotation: NDArray) -> Iterator[tuple[slice, Array]]:
     xp, count = array_module(vectors), rotation.shape[1]
     for start in range(0, count, SLAB):
         slab = slice(start, min(start + SLAB, count))
-        columns = xp.zeros((*vectors.shape[:-1], slab.stop - start), np.complex128)
+        columns = zero_field((*vectors.shape[:-1], slab.stop - start), np.complex128, xp)
         basis.add_combination(columns, vectors, xp.ascontiguousarray(xp.asarray(rotation[:, slab])))
         yield slab, columns
 

@@ -13,6 +13,7 @@ from itertools import combinations
 import numpy as np
 
 from stages.lqcd.kernels.dispatch import Array, array_module
+from stages.lqcd.kernels.fields import empty_field, zero_field
 from stages.lqcd.kernels.gamma import sigma
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice, T
 
@@ -27,7 +28,7 @@ def field_strength(links: Array, lattice: Lattice, mu: int, nu: int) -> Array:
     are zero, vanish.
     """
     xp = array_module(links)
-    f = xp.empty((2, lattice.half_volume, 3, 3), links.dtype)
+    f = empty_field((2, lattice.half_volume, 3, 3), links.dtype, xp)
     for parity in (EVEN, ODD):
         q = _clover_leaves(links, lattice, parity, mu, nu)
         f[parity] = (q - _dagger(q)) / 8
@@ -40,7 +41,7 @@ def clover_term(links: Array, lattice: Lattice, spatial: float, temporal: float)
     spatial, temporal: c_{mu nu} of the planes without t and with it; both csw on an isotropic lattice.
     """
     xp = array_module(links)
-    term = xp.zeros((2, lattice.half_volume, 2, 6, 6), links.dtype)
+    term = zero_field((2, lattice.half_volume, 2, 6, 6), links.dtype, xp)
     for mu, nu in PLANES:
         f = field_strength(links, lattice, mu, nu)
         spins = 0.5j * (temporal if nu == T else spatial) * sigma(mu, nu)  # twice i/4: mu > nu adds the same

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from stages.lqcd.kernels import long_links as kernels_of_three
 from stages.lqcd.kernels import staple
 from stages.lqcd.kernels.dispatch import Array, array_module
+from stages.lqcd.kernels.fields import field_like, zeros_like
 from stages.lqcd.lattice.geometry import Lattice
 
 
@@ -36,13 +37,13 @@ def fat_links(links: Array, lattice: Lattice, paths: Paths) -> Array:
     hence one' = one - 6 lepage. Memory: the result and 6 fields of one direction.
     """
     xp = array_module(links)
-    fat = xp.empty_like(links)
+    fat = field_like(links)
     for mu in range(4):
         link = links[mu]
         others = [nu for nu in range(4) if nu != mu]
         simple = {}
         for nu in others:
-            simple[nu] = xp.zeros_like(link)
+            simple[nu] = zeros_like(link)
             staple.add_staple(simple[nu], link, links[nu], lattice, mu, nu, 1.0)
         xp.multiply(link, paths.one - 6 * paths.lepage, out=fat[mu])
         for sigma in others:
@@ -58,6 +59,6 @@ def fat_links(links: Array, lattice: Lattice, paths: Paths) -> Array:
 
 def long_links(links: Array, lattice: Lattice, coefficient: float) -> Array:
     """coefficient * U_mu(x) U_mu(x + mu) U_mu(x + 2 mu), ``[mu, parity, site, 3, 3]``."""
-    long = array_module(links).empty_like(links)
+    long = field_like(links)
     kernels_of_three.long_links(links, lattice, coefficient, long)
     return long

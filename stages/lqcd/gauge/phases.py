@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from stages.lqcd.kernels import signs
-from stages.lqcd.kernels.dispatch import Array, array_module
+from stages.lqcd.kernels.dispatch import Array
+from stages.lqcd.kernels.fields import field_like
 from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import Lattice
 
@@ -38,7 +39,7 @@ def with_boundary(
     The sign is on the links that leave the last slice of an antiperiodic direction; for thin links, before
     any smearing. Raises InputError (`parse_boundary`).
     """
-    out = array_module(links).empty_like(links) if out is None else out
+    out = field_like(links) if out is None else out
     directions = [mu for mu, word in enumerate(parse_boundary(boundary)) if word == "antiperiodic"]
     signs.boundary_signs(links, lattice, directions, out)
     return out
@@ -49,6 +50,6 @@ def with_phases(links: Array, lattice: Lattice, out: Array | None = None) -> Arr
 
     eta_x = (-1)^t, eta_y = (-1)^(t+x), eta_z = (-1)^(t+x+y), eta_t = 1. No eta_mu depends on x_mu.
     """
-    out = array_module(links).empty_like(links) if out is None else out
+    out = field_like(links) if out is None else out
     signs.staggered_phases(links, lattice, out)
     return out

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from stages.lqcd.kernels import projection
 from stages.lqcd.kernels.dispatch import Array, array_module
+from stages.lqcd.kernels.fields import empty_field, field_like
 from stages.lqcd.lattice.errors import InputError
 
 LARGEST_DEVIATION = 1e-4
@@ -33,7 +34,7 @@ def to_su3(links: Array) -> SpecialUnitary:
     links ``[..., 3, 3]`` complex128; raises InputError if one is further than `LARGEST_DEVIATION` from SU(3).
     """
     flat = array_module(links).ascontiguousarray(links).reshape(-1, 3, 3)
-    result = array_module(links).empty_like(flat)
+    result = field_like(flat)
     deviation = projection.special_unitary(flat, result)
     if not deviation <= LARGEST_DEVIATION:
         raise InputError(
@@ -50,7 +51,7 @@ def to_u3(v: Array, out: Array | None = None) -> Unitary:
     V = A S B^dag, where V^dag V is nearly singular or the analytic W is not unitary. `out` may be `v`.
     """
     xp = array_module(v)
-    result = xp.empty(v.shape, complex) if out is None else out
+    result = empty_field(v.shape, complex, xp) if out is None else out
     matrices = result.reshape(-1, 3, 3)
     flat = xp.ascontiguousarray(v).reshape(-1, 3, 3)
     singular = xp.flatnonzero(projection.unitary(flat, matrices))

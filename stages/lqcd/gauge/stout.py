@@ -9,6 +9,7 @@ import numpy as np
 
 from stages.lqcd.kernels import staple
 from stages.lqcd.kernels.dispatch import Array, array_module
+from stages.lqcd.kernels.fields import zeros_like
 from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import Lattice
 
@@ -33,7 +34,7 @@ def stout_links(
     for _ in range(steps):
         before = smeared.copy()
         for mu in directions:
-            staples = array_module(links).zeros_like(smeared[mu])
+            staples = zeros_like(smeared[mu])
             for nu in directions:
                 if nu != mu:
                     staple.add_staple(staples, before[mu], before[nu], lattice, mu, nu, rho)

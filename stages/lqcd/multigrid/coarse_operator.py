@@ -21,6 +21,7 @@ import numpy as np
 
 from stages.lqcd.kernels import coarse_dslash
 from stages.lqcd.kernels.dispatch import Array, array_module, to_device_like
+from stages.lqcd.kernels.fields import empty_field, field_like
 from stages.lqcd.multigrid.grid import HOPS, Grid
 from stages.lqcd.multigrid.transfer import Transfer
 
@@ -86,16 +87,16 @@ class CoarseOperator:
         return CoarseOperator(self.grid, signs * self.diagonal * signs.T, signs * self.links * signs.T)
 
     def apply(self, x: Array, out: Array | None = None) -> Array:
-        out = array_module(x).empty_like(x) if out is None else out
+        out = field_like(x) if out is None else out
         return coarse_dslash.coarse_dslash(self._packed, x, out)
 
     def local(self, x: Array) -> Array:
-        out = array_module(x).empty_like(x)
+        out = field_like(x)
         return coarse_dslash.coarse_dslash(self._packed_local, x, out)
 
     def forward_hop(self, mu: int, x: Array) -> Array:
         packed = self._pack(self.links[:, 2 * mu : 2 * mu + 1], self.grid.neighbours[:, 2 * mu : 2 * mu + 1])
-        return coarse_dslash.coarse_dslash(packed, x, array_module(x).empty_like(x))
+        return coarse_dslash.coarse_dslash(packed, x, field_like(x))
 
     def astype(self, dtype: Any) -> CoarseOperator:
         if self.dtype == dtype:
@@ -110,7 +111,7 @@ class CoarseOperator:
     @cached_property
     def _packed(self) -> Any:
         itself = np.arange(self.grid.sites, dtype=np.int32)[:, None]
-        links = array_module(self.links).concatenate([self.diagonal[:, None], self.links], axis=1)
+        links = self.xp.concatenate([self.diagonal[:, None], self.links], axis=1)
         return self._pack(links, np.concatenate([itself, self.grid.neighbours], axis=1))
 
     @cached_property
@@ -139,7 +140,7 @@ def galerkin(A: LevelOperator, P: Transfer) -> CoarseOperator:
     coarse = P.aggregates.coarse
     columns = P.columns()
     diagonal = P.restrict(A.local(columns))
-    links = array_module(diagonal).empty((coarse.sites, HOPS, *diagonal.shape[1:]), diagonal.dtype)
+    links = empty_field((coarse.sites, HOPS, *diagonal.shape[1:]), diagonal.dtype, array_module(diagonal))
     signs, factor = gamma5(diagonal), diagonal.real.dtype.type(A.hop_factor)
     for mu in range(4):
         moved = A.forward_hop(mu, columns)

@@ -19,6 +19,7 @@ import numpy as np
 
 from stages.lqcd.kernels import coarse_dslash
 from stages.lqcd.kernels.dispatch import Array, array_module
+from stages.lqcd.kernels.fields import field_like, zeros_like
 from stages.lqcd.multigrid.coarse_operator import inverse_or_nan
 from stages.lqcd.multigrid.smoother import Smoother
 from stages.lqcd.multigrid.system import CoarseSystem, LevelSystem
@@ -52,7 +53,7 @@ class Cycle:
         """About S^-1 x."""
         S = self.system.operator
         if self.pre is None:
-            y, residual = array_module(x).zeros_like(x), x
+            y, residual = zeros_like(x), x
         else:
             y, residual = self.pre.relax(S, x)
         self._add_coarse(self.system.defect(residual), y)
@@ -99,9 +100,7 @@ class DirectSolve:
 
     def solve(self, b: Array) -> Array:
         dslash = coarse_dslash.coarse_dslash
-        return through(
-            self.system, b, lambda rhs: dslash(self.inverse, rhs, array_module(rhs).empty_like(rhs))
-        )
+        return through(self.system, b, lambda rhs: dslash(self.inverse, rhs, field_like(rhs)))
 
 
 DIRECT_UNKNOWNS = 1024

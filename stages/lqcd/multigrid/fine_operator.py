@@ -10,7 +10,8 @@ import numpy as np
 
 from stages.lqcd.dirac.wilson import WilsonOperator
 from stages.lqcd.kernels import clover, wilson_dslash
-from stages.lqcd.kernels.dispatch import Array, array_module
+from stages.lqcd.kernels.dispatch import Array
+from stages.lqcd.kernels.fields import field_like
 from stages.lqcd.kernels.gamma import COMPONENTS
 from stages.lqcd.lattice.geometry import EVEN, ODD
 from stages.lqcd.multigrid.grid import Grid
@@ -44,13 +45,13 @@ class FineOperator:
         return self.M.apply(self._by_parity(x)).reshape(x.shape)
 
     def local(self, x: Array) -> Array:
-        out, fields = array_module(x).empty_like(x), self._by_parity(x)
+        out, fields = field_like(x), self._by_parity(x)
         for parity in (EVEN, ODD):
             self.local_on(parity, fields[parity], self._by_parity(out)[parity])
         return out
 
     def forward_hop(self, mu: int, x: Array) -> Array:
-        out, fields = array_module(x).empty_like(x), self._by_parity(x)
+        out, fields = field_like(x), self._by_parity(x)
         hop, packed = wilson_dslash.wilson_hop, self.M.dslash.packed
         for parity in (EVEN, ODD):
             hop(packed[parity], 2 * mu, fields[1 - parity], self._by_parity(out)[parity])

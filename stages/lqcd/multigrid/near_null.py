@@ -13,6 +13,7 @@ from numpy.typing import DTypeLike
 
 from stages.lqcd.kernels import block_blas, random_block
 from stages.lqcd.kernels.dispatch import Array, array_module
+from stages.lqcd.kernels.fields import empty_field, zeros_like
 from stages.lqcd.multigrid.cycle import Cycle
 from stages.lqcd.multigrid.smoother import Smoother
 from stages.lqcd.multigrid.system import LevelSystem
@@ -21,7 +22,7 @@ from stages.lqcd.solvers.even_odd import through
 
 def random_fields(shape: tuple[int, ...], dtype: DTypeLike, like: Array, seed: int, draw: int = 0) -> Array:
     """Random fields ``[site, component, count]`` of `dtype` where `like` lives, the same on every backend."""
-    fields = array_module(like).empty(shape, dtype)
+    fields = empty_field(shape, dtype, array_module(like))
     random_block.fill_random(fields, seed, draw)
     return fields
 
@@ -32,7 +33,7 @@ def relaxed(system: LevelSystem, fields: Array, smoother: Smoother) -> Array:
     start = fields[: len(fields) // 2] if system.even else fields
     start = array_module(fields).ascontiguousarray(start)
     x = start - smoother.relax(S, S.apply(start)).y
-    return through(system, array_module(fields).zeros_like(fields), lambda _: x)
+    return through(system, zeros_like(fields), lambda _: x)
 
 
 def refined(system: LevelSystem, fields: Array, cycle: Cycle) -> Array:

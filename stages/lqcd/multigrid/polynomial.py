@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from stages.lqcd.dirac.operator import LinearOperator
 from stages.lqcd.kernels import lane_blas, lane_gram
 from stages.lqcd.kernels.dispatch import Array, array_module
+from stages.lqcd.kernels.fields import empty_field, zeros_like
 from stages.lqcd.kernels.lane_gram import MOST_FIELDS
 from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.solvers.minimal_residual import Smoothed
@@ -39,7 +40,7 @@ class PolynomialSmoother:
 
     def relax(self, A: LinearOperator, r: Array) -> Smoothed:
         """y of A y = r, and the residual that is left; r is kept."""
-        y, v = array_module(r).zeros_like(r), self._powers(r)
+        y, v = zeros_like(r), self._powers(r)
         v[0] = r
         self._run(A, v, y)
         return Smoothed(y, v[0])
@@ -52,7 +53,7 @@ class PolynomialSmoother:
 
     def _powers(self, like: Array) -> Array:
         """Room for v_0, v_1, ... of the longest run."""
-        return array_module(like).empty((self.runs[0] + 1, *like.shape), like.dtype)
+        return empty_field((self.runs[0] + 1, *like.shape), like.dtype, array_module(like))
 
     def _run(self, A: LinearOperator, v: Array, y: Array) -> None:
         """Add to y what the steps find for the residual v_0, which they change."""

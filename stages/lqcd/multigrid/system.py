@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from stages.lqcd.dirac.wilson_schur import WilsonSchur
 from stages.lqcd.kernels import coarse_dslash
 from stages.lqcd.kernels.dispatch import Array, array_module, to_device_like
+from stages.lqcd.kernels.fields import field_like, zero_field
 from stages.lqcd.kernels.gamma import COMPONENTS
 from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import EVEN
@@ -61,7 +62,7 @@ class FineSystem:
         return WilsonSchur(self.fine.M, "symmetric", EVEN)
 
     def defect(self, residual: Array) -> Array:
-        return self.fine.local_on(EVEN, residual, array_module(residual).empty_like(residual))
+        return self.fine.local_on(EVEN, residual, field_like(residual))
 
     def prepare(self, b: Array) -> tuple[Array, Array]:
         fields = b.reshape(2, -1, COMPONENTS, b.shape[-1])
@@ -100,7 +101,7 @@ class FullSystem:
 def dense_hops(links: Array, neighbours: NDArray, inputs: int) -> Array:
     """Links ``[site, d, n, n]`` to sites of `inputs` as a matrix ``[site, n, inputs, n]``."""
     sites, directions, n, _ = links.shape
-    matrix = array_module(links).zeros((sites, n, inputs, n), links.dtype)
+    matrix = zero_field((sites, n, inputs, n), links.dtype, array_module(links))
     for d in range(directions):
         matrix[np.arange(sites), :, neighbours[:, d]] += links[:, d]
     return matrix
@@ -147,8 +148,8 @@ class CoarseSchur:
         return self if self.dtype == dtype else CoarseSchur(self.A.astype(dtype))
 
     def apply(self, x: Array, out: Array | None = None) -> Array:
-        out = array_module(x).empty_like(x) if out is None else out
-        between = self._hop(1, x, array_module(x).empty_like(x))
+        out = field_like(x) if out is None else out
+        between = self._hop(1, x, field_like(x))
         return self._hop(0, between, out, diagonal=x, a=1.0, b=-1.0)
 
     def defect(self, residual: Array) -> Array:
@@ -157,7 +158,7 @@ class CoarseSchur:
     def prepare(self, b: Array) -> tuple[Array, Array]:
         y = self._local(self._inverse, b)
         half = len(y) // 2
-        rhs = self._hop(0, y[half:], array_module(y).empty_like(y[half:]), diagonal=y[:half], a=1.0, b=-1.0)
+        rhs = self._hop(0, y[half:], field_like(y[half:]), diagonal=y[:half], a=1.0, b=-1.0)
         return rhs, y
 
     def reconstruct(self, x: Array, y: Array) -> Array:
@@ -171,7 +172,7 @@ class CoarseSchur:
         return coarse_dslash.coarse_dslash(self._scaled[parity], x, out, **terms)
 
     def _local(self, packed: Any, x: Array) -> Array:
-        return coarse_dslash.coarse_dslash(packed, x, array_module(x).empty_like(x))
+        return coarse_dslash.coarse_dslash(packed, x, field_like(x))
 
     def dense(self) -> Array:
         size, (even, odd) = int(np.prod(self.shape)), self._scaled_links

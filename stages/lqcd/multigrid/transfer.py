@@ -16,6 +16,7 @@ import numpy as np
 
 from stages.lqcd.kernels import aggregation
 from stages.lqcd.kernels.dispatch import Array, array_module, to_device_like
+from stages.lqcd.kernels.fields import empty_field, zero_field, zeros_like
 from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.multigrid.grid import Aggregates
 
@@ -47,14 +48,14 @@ class Transfer:
         if self.aggregates.halved:
             return self._restrict(self._even, x)
         xp = array_module(x)
-        return self.restrict(xp.concatenate([x, xp.zeros_like(x)]))
+        return self.restrict(xp.concatenate([x, zeros_like(x)]))
 
     def add_prolonged_even(self, coarse: Array, out: Array) -> None:
         """out += P coarse on the even sites, out ``[even site, 2 n, N]``."""
         if self.aggregates.halved:
             aggregation.add_prolonged(self._even, coarse, out)
             return
-        whole = array_module(out).zeros((2 * len(out), *out.shape[1:]), out.dtype)
+        whole = zero_field((2 * len(out), *out.shape[1:]), out.dtype, array_module(out))
         self.add_prolonged(coarse, whole)
         out += whole[: len(out)]
 
@@ -64,7 +65,7 @@ class Transfer:
         count, per_aggregate = self.aggregates.sites.shape
         n = self.vectors.shape[2] // per_aggregate
         sites = to_device_like(self.aggregates.sites, self.vectors)
-        fields = xp.zeros((self.aggregates.fine.sites, 2, n, 2, k), self.vectors.dtype)
+        fields = zero_field((self.aggregates.fine.sites, 2, n, 2, k), self.vectors.dtype, xp)
         for c in range(2):
             fields[sites, c, :, c] = self.vectors[:, c].reshape(count, per_aggregate, n, k)
         return fields.reshape(-1, 2 * n, 2 * k)
@@ -84,7 +85,7 @@ class Transfer:
 
     def _restrict(self, packed: Any, x: Array) -> Array:
         shape = (self.aggregates.coarse.sites, 2 * self.vector_count, x.shape[-1])
-        return aggregation.restrict(packed, x, array_module(x).empty(shape, x.dtype))
+        return aggregation.restrict(packed, x, empty_field(shape, x.dtype, array_module(x)))
 
     def _packed(self, vectors: Array, sites: Array, fine_sites: int | None = None) -> Any:
         table = to_device_like(np.ascontiguousarray(sites), vectors)

@@ -24,6 +24,7 @@ from stages.lqcd.dirac.operator import LinearOperator
 from stages.lqcd.kernels import lane_blas, stream
 from stages.lqcd.kernels.cg_update import quotient
 from stages.lqcd.kernels.dispatch import Array, array_module, to_device_like, to_host
+from stages.lqcd.kernels.fields import empty_field, zero_field
 from stages.lqcd.kernels.stream import Reports
 from stages.lqcd.solvers.krylov import BreakdownError, KrylovSolver, Recurrence, Vector
 from stages.lqcd.solvers.solution import Status
@@ -90,9 +91,9 @@ class _StabilisedRecurrence:
         self.lag: int = stream.lag(A.xp)
         self.rounding2 = float(np.finfo(A.dtype).eps) ** 2
         xp, columns = array_module(residual), residual.shape[-1]
-        self.pairs = xp.zeros((3, *residual.shape), A.dtype)
-        self.ends = xp.empty((2, *residual.shape), A.dtype)
-        self.correction = xp.empty(residual.shape, A.dtype)
+        self.pairs = zero_field((3, *residual.shape), A.dtype, xp)
+        self.ends = empty_field((2, *residual.shape), A.dtype, xp)
+        self.correction = empty_field(residual.shape, A.dtype, xp)
         if directions is None:
             self.alpha, self.beta, self.omega = xp.zeros((3, columns), complex)
             self.ends[1] = residual

@@ -43,6 +43,7 @@ from stages.lqcd.kernels import block_blas, block_cg, stream
 from stages.lqcd.kernels.block_cg import BlockCoefficients
 from stages.lqcd.kernels.cholesky import Matrix, cholesky
 from stages.lqcd.kernels.dispatch import Array, array_module, to_device_like, to_host
+from stages.lqcd.kernels.fields import field_like, zero_field
 from stages.lqcd.solvers.krylov import BreakdownError, KrylovSolver, Recurrence, Vector, next_width
 from stages.lqcd.solvers.orthonormal import NOISE, host_gram, orthonormalise
 from stages.lqcd.solvers.solution import Status
@@ -80,8 +81,8 @@ class _BlockRecurrence:
         self.unit = float(np.finfo(A.dtype).eps)
         xp, shape = array_module(residual), residual.shape
         C = self._decompose(residual)
-        self.correction = xp.zeros(shape, A.dtype)
-        self.p, self.ap, self.active = self.q.copy(), xp.empty_like(self.q), self.rank  # steps 3, 5
+        self.correction = zero_field(shape, A.dtype, xp)
+        self.p, self.ap, self.active = self.q.copy(), field_like(self.q), self.rank  # steps 3, 5
         self._renew(C)
         self.reports = stream.reports(self.coefficients.summary)
         self.known: list[Vector] = []
@@ -157,10 +158,10 @@ class _BlockRecurrence:
 
     def _advance_directions(self, beta: Matrix) -> None:
         """Step 5: P = Q + P beta; beta is S^H, which may have fewer columns than rows."""
-        out = self.p if self.p.shape == self.q.shape else array_module(self.q).empty_like(self.q)
+        out = self.p if self.p.shape == self.q.shape else field_like(self.q)
         block_blas.rotate_add(self.q, self.p, to_device_like(beta, self.q), out)
         if out is not self.p:
-            self.p, self.ap = out, array_module(out).empty_like(out)
+            self.p, self.ap = out, field_like(out)
         self.active = self.rank
 
     def _narrowed(self, S: Matrix) -> Matrix:

@@ -25,6 +25,7 @@ from stages.lqcd.dirac.operator import LinearOperator, application
 from stages.lqcd.kernels import block_blas, cg_update, stream
 from stages.lqcd.kernels.cg_update import CGCoefficients, quotient
 from stages.lqcd.kernels.dispatch import Array, array_module, to_device_like, to_host
+from stages.lqcd.kernels.fields import field_like, zeros_like
 from stages.lqcd.kernels.stream import Reports
 from stages.lqcd.solvers.krylov import BreakdownError, KrylovSolver, Recurrence, Vector
 from stages.lqcd.solvers.solution import Status
@@ -69,12 +70,11 @@ class _BatchedRecurrence:
         directions: _Directions | None,
     ) -> None:
         self.lag = stream.lag(A.xp)
-        xp = array_module(residual)
         self.r = residual.astype(A.dtype, copy=False)
-        self.y = xp.empty_like(self.r)
+        self.y = field_like(self.r)
         self.coefficients = CGCoefficients.zeros(self.r)
         if directions is None:
-            self.p, self.ap = xp.zeros_like(self.r), xp.empty_like(self.r)
+            self.p, self.ap = zeros_like(self.r), field_like(self.r)
         else:
             self.p, self.ap, self.coefficients.pap[...] = directions
         self.reports: Reports = stream.reports(self.coefficients.numbers[:2])

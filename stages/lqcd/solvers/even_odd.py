@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from stages.lqcd.dirac.operator import LinearOperator, Solver
 from stages.lqcd.kernels import block_blas
 from stages.lqcd.kernels.dispatch import Array, array_module, to_host
+from stages.lqcd.kernels.fields import field_like
 from stages.lqcd.solvers.krylov import Progress as Iterations
 from stages.lqcd.solvers.solution import Solution, SolveStatistics, column_blocks
 
@@ -93,7 +94,7 @@ def propagate(
     Raises what the method raises where a column misses its tolerance, and InputError.
     """
     xp, statistics = array_module(sources), SolveStatistics()
-    x = xp.empty_like(sources)
+    x = field_like(sources)
     parts = column_blocks(sources.shape[-1], block)
     for number, part in enumerate(parts, start=1):
         columns = slice(part.start, part.stop)

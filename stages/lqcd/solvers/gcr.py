@@ -23,6 +23,7 @@ from stages.lqcd.dirac.operator import LinearOperator
 from stages.lqcd.kernels import block_blas, lane_blas, stream
 from stages.lqcd.kernels.cg_update import quotient
 from stages.lqcd.kernels.dispatch import Array, array_module, to_device_like, to_host
+from stages.lqcd.kernels.fields import empty_field, field_like, zeros_like
 from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.solvers.krylov import BreakdownError, KrylovSolver, Recurrence, Vector
 from stages.lqcd.solvers.solution import Status
@@ -114,8 +115,8 @@ class GCRSpace:
         xp, n = array_module(r), r.shape[-1]
         self.A, self.preconditioner = A, preconditioner
         self.size, self.taken = size, 0
-        self.z = xp.empty((size, *r.shape), r.dtype)
-        self.w = xp.empty_like(self.z)
+        self.z = empty_field((size, *r.shape), r.dtype, xp)
+        self.w = field_like(self.z)
         self.noise = (ROUNDING * float(np.finfo(r.dtype).eps)) ** 2
         self.inverse_norms2 = xp.empty((size, n))
         self.combinations = xp.zeros((size, size, n), np.complex128)
@@ -152,7 +153,7 @@ class GCRSpace:
 
     def solution(self) -> Array:
         """y, a new field."""
-        y = array_module(self.r).zeros_like(self.r)
+        y = zeros_like(self.r)
         if self.taken:
             lane_blas.lane_update(y, self.z[: self.taken], self.coefficients[: self.taken])
         return y

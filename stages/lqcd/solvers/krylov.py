@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 from stages.lqcd.dirac.operator import LinearOperator
 from stages.lqcd.kernels import block_blas
 from stages.lqcd.kernels.dispatch import Array, array_module, to_device_like, to_host
+from stages.lqcd.kernels.fields import zeros_like
 from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.solvers.solution import NotConverged, Solution, Status
 from stages.lqcd.solvers.workspace import Workspace
@@ -303,7 +304,7 @@ class _ReliableIteration:
 
     def _start(self, x0: Array | None) -> None:
         if x0 is None:
-            self.x = array_module(self.b).zeros_like(self.b)
+            self.x = zeros_like(self.b)
             self.residual = self.b.copy()
             return
         self.x = x0.copy()

@@ -15,6 +15,7 @@ from stages.lqcd.dirac.operator import LinearOperator
 from stages.lqcd.kernels import lane_blas
 from stages.lqcd.kernels.cg_update import quotient
 from stages.lqcd.kernels.dispatch import Array, array_module
+from stages.lqcd.kernels.fields import empty_field, zeros_like
 from stages.lqcd.lattice.errors import InputError
 
 
@@ -41,7 +42,8 @@ class MinimalResidual:
     def relax(self, A: LinearOperator, r: Array) -> Smoothed:
         """From y = 0 for A y = r; r ``[*A.shape, N]`` is kept."""
         xp = array_module(r)
-        fields, y = xp.empty((2, *r.shape), r.dtype), xp.zeros_like(r)  # w and r, side by side for one sum
+        fields = empty_field((2, *r.shape), r.dtype, xp)  # w and r, side by side for one sum
+        y = zeros_like(r)
         fields[1] = r
         w, residual = fields
         for _ in range(self.steps):

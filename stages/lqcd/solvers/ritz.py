@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from stages.lqcd.kernels import basis
 from stages.lqcd.kernels.cholesky import Matrix
 from stages.lqcd.kernels.dispatch import Array, array_module, to_device_like
+from stages.lqcd.kernels.fields import zeros_like
 from stages.lqcd.lattice.errors import InputError
 
 
@@ -68,7 +69,7 @@ class RitzVectors:
         xp = array_module(x)
         components = self._rotation.conj().T @ basis.project(self.vectors, x)
         components *= xp.asarray(weights)[:, None]
-        out = xp.zeros_like(x)
+        out = zeros_like(x)
         basis.add_combination(out, self.vectors, self._rotation @ components)
         return out
 

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.lqcd.kernels.dispatch import Array, array_module, to_host
+from stages.lqcd.kernels.fields import empty_field
 from stages.lqcd.kernels.gamma import COLOURS, GAMMA, GAMMA5, SPINS
 from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
@@ -75,7 +76,7 @@ def spin_pairs(
         )
     spinors = propagator.reshape(2, times, sites, SPINS, COLOURS, SPINS, -1)
     phases = xp.asarray(np.stack([_phases(lattice, place, momentum) for momentum in momenta]))
-    pairs = xp.empty((len(momenta), times, SPINS**2, SPINS**2), complex)
+    pairs = empty_field((len(momenta), times, SPINS**2, SPINS**2), complex, xp)
     for time in range(times):
         # [b, c] by [parity, site, colour, source colour]
         slices = spinors[:, time].transpose(2, 4, 0, 1, 3, 5).reshape(SPINS**2, 2 * sites, -1)

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.lqcd.kernels.dispatch import Array
+from stages.lqcd.kernels.fields import zero_field
 from stages.lqcd.kernels.gamma import COLOURS, COMPONENTS, SPINS
 from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
@@ -150,4 +151,4 @@ def check_place(lattice: Lattice, place: Place) -> None:
 
 
 def _nothing(lattice: Lattice, columns: int, xp: ModuleType) -> Array:
-    return xp.zeros((2, lattice.half_volume, COMPONENTS, columns), complex)
+    return zero_field((2, lattice.half_volume, COMPONENTS, columns), complex, xp)
