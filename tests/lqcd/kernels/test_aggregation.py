@@ -49,7 +49,7 @@ def test_transfers_are_products_with_the_dense_matrix(backend, random, tolerance
     assert np.abs(backend.host(fine) - expected).max() < 10 * tolerance * np.abs(expected).max()
 
 
-@pytest.mark.parametrize("rhs", [1, 19])
+@pytest.mark.parametrize("rhs", widths((19,), (1,)))
 def test_many_aggregates(backend, random, tolerance, rhs):
     """So many that a GPU gives each fewer threads."""
     count = 1100

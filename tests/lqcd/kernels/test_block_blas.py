@@ -10,7 +10,7 @@ from stages.lqcd.lattice.errors import InputError
 
 ROWS = (1, 47, 48, 2048, 6151)
 
-PAIRS = widths([(3, 3), (16, 16), (3, 16), (33, 5)], [(1, 1), (8, 8), (33, 33), (64, 64)])
+PAIRS = widths([(3, 16), (16, 16), (33, 5)], [(1, 1), (3, 3), (8, 8), (33, 33), (64, 64)])
 
 
 def close(values, expected, tolerance):

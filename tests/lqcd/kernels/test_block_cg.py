@@ -9,7 +9,7 @@ from widths import widths
 from stages.lqcd.kernels.block_cg import BlockCoefficients
 from stages.lqcd.kernels.dispatch import to_host
 
-WIDTHS = widths((1, 3, 16), (8, 12, 24, 32, 33, 64))
+WIDTHS = widths((3, 16), (1, 8, 12, 24, 32, 33, 64))
 
 
 @pytest.fixture

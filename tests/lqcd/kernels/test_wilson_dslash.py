@@ -64,7 +64,7 @@ def test_is_its_definition(backend, random, tolerance, extents, parity, sign):
 
 
 @pytest.mark.parametrize("sign", [1, -1])
-@pytest.mark.parametrize("direction", widths((0, 3, 5, 6), (1, 2, 4, 7)))
+@pytest.mark.parametrize("direction", widths((0, 5), (1, 2, 3, 4, 6, 7)))
 def test_single_hops(backend, random, tolerance, direction, sign):
     lattice = Lattice((4, 2, 4, 2))
     links, x = random(lattice.half_volume, 8, 3, 3), random(lattice.half_volume, 12, 3)
