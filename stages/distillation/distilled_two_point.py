@@ -14,8 +14,8 @@ from pipeline import At, Chunks, Dims, Resources, stage
 from stages.distillation.costs import distilled_cost, stochastic_cost
 from stages.distillation.operator_elementals import Elementals
 from stages.distillation.perambulator import Perambulator, SinkProjection
-from stages.ensemble.staggered_operator import on_device
 from stages.lqcd.distillation.columns import StochasticColumns
+from stages.lqcd.kernels.transfer import to_backend
 from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.spectroscopy.distilled_mesons import (
     QuarkLine,
@@ -77,7 +77,7 @@ def distilled_mesons(
     parsed, k = [MesonOperator.parse(text) for text in operators], table.eigenvectors
     made, times = [], [int(time) for time in perambulator.source_time]
     for number, time in enumerate(times):
-        here = on_device(np.ascontiguousarray(tau[number][:, :, :k]), at.backend)
+        here = to_backend(np.ascontiguousarray(tau[number][:, :, :k]), at.backend)
         made.append(_measured(perambulator_pairs(here, table, time, momenta, words_of(parsed)), parsed))
         at.progress(number + 1, len(times))
     return _joined(made, times, [(-1, -1)] * len(times))
@@ -138,7 +138,7 @@ class _Projected(NamedTuple):
         width = subsets.spin * subsets.eigenvector
         rho = self.columns.on_slice(time, range(self.number * width, (self.number + 1) * width))
         here = np.ascontiguousarray(self.projection[self.number][:, :, :eigenvectors])
-        return QuarkLine(on_device(here, backend), on_device(rho, backend))
+        return QuarkLine(to_backend(here, backend), to_backend(rho, backend))
 
 
 def _by_start(

@@ -11,8 +11,7 @@ from stages.ensemble.expected_solves import ANY_SOLVES, SOLVES, ExpectedSolves
 from stages.lqcd.dirac.staggered import StaggeredDslash, operator_bytes
 from stages.lqcd.gauge import hisq
 from stages.lqcd.gauge.hisq import StaggeredLinks
-from stages.lqcd.kernels.dispatch import Array
-from stages.lqcd.kernels.transfer import to_device
+from stages.lqcd.kernels.transfer import to_backend
 from stages.lqcd.lattice.geometry import Lattice
 from stages.shared.costs import of_lattice
 
@@ -33,8 +32,16 @@ def directions_of(operator: Node) -> int:
     return next((each.directions for each in ACTIONS.values() if each.made(operator)), MOST_DIRECTIONS)
 
 
-@stage(version="1", over=("config",), transient=True, resident=True, unkeyed=SOLVES, cost=operator_cost)
-def hisq_links(
+@stage(
+    version="1",
+    over=("config",),
+    transient=True,
+    resident=True,
+    unkeyed=SOLVES,
+    cost=operator_cost,
+    name="hisq_links",
+)
+def hisq_operator(
     gauge: GaugeLinks,
     *,
     at: At,
@@ -49,14 +56,14 @@ def hisq_links(
     boundary: 'periodic' or 'antiperiodic' in t; naik_epsilon: 0 for light quarks. solves: for forecasts.
     Raises InputError.
     """
-    links = on_device(gauge.links, at.backend)
+    links = to_backend(gauge.links, at.backend)
     made = hisq.hisq_links(links, gauge.lattice, boundary=boundary, naik_epsilon=naik_epsilon)
     at.record(reunitarisation_deviation=made.deviation, u3_fallbacks=made.u3_fallbacks)
     return StaggeredDslash(made)
 
 
 @stage(version="1", over=("config",), transient=True, resident=True, unkeyed=SOLVES, cost=operator_cost)
-def asqtad_links(
+def asqtad_operator(
     gauge: GaugeLinks, *, at: At, boundary: str, u0: float, solves: ExpectedSolves = ANY_SOLVES
 ) -> StaggeredDslash:
     """D with asqtad links in MILC's normalisation, made once per configuration and worker.
@@ -64,18 +71,26 @@ def asqtad_links(
     u0: tadpole factor, the fourth root of the ensemble's mean plaquette. The one-link path carries no power
     of it, so that masses are MILC's: u0 times those of an action of links U / u0. Raises InputError.
     """
-    links = on_device(gauge.links, at.backend)
+    links = to_backend(gauge.links, at.backend)
     asqtad = hisq.asqtad_links(links, gauge.lattice, boundary=boundary, u0=u0)
     at.record(reunitarisation_deviation=asqtad.deviation)
     return StaggeredDslash(asqtad)
 
 
-@stage(version="1", over=("config",), transient=True, resident=True, unkeyed=SOLVES, cost=operator_cost)
-def naive_links(
+@stage(
+    version="1",
+    over=("config",),
+    transient=True,
+    resident=True,
+    unkeyed=SOLVES,
+    cost=operator_cost,
+    name="naive_links",
+)
+def naive_operator(
     gauge: GaugeLinks, *, at: At, boundary: str, solves: ExpectedSolves = ANY_SOLVES
 ) -> StaggeredDslash:
     """D of the unimproved staggered operator, whose one-link current is conserved. Raises InputError."""
-    made = hisq.naive_links(on_device(gauge.links, at.backend), gauge.lattice, boundary=boundary)
+    made = hisq.naive_links(to_backend(gauge.links, at.backend), gauge.lattice, boundary=boundary)
     at.record(reunitarisation_deviation=made.deviation)
     return StaggeredDslash(made)
 
@@ -98,9 +113,9 @@ class Action:
 
 
 ACTIONS = {
-    "hisq": Action(hisq_links, hisq.hisq_links, 16, ("naik_epsilon",)),
-    "asqtad": Action(asqtad_links, hisq.asqtad_links, 16, ("u0",)),
-    "naive": Action(naive_links, hisq.naive_links, 8),
+    "hisq": Action(hisq_operator, hisq.hisq_links, 16, ("naik_epsilon",)),
+    "asqtad": Action(asqtad_operator, hisq.asqtad_links, 16, ("u0",)),
+    "naive": Action(naive_operator, hisq.naive_links, 8),
 }
 """By name in a parameter file. A new action is its stage above, an entry here, and its name in the schema."""
 
@@ -108,8 +123,3 @@ ACTIONS = {
 def action_of(operator: Node) -> Action:
     """The action of a node that makes an operator."""
     return next(action for action in ACTIONS.values() if action.made(operator))
-
-
-def on_device(array: Array, backend: str) -> Array:
-    """The array as the backend's: NumPy for 'cpu', CuPy on the current device for 'cuda'."""
-    return to_device(array) if backend == "cuda" else array

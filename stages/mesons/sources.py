@@ -11,8 +11,8 @@ import numpy as np
 
 from pipeline import At, Dims, stage
 from stages.ensemble.configuration import GaugeLinks
-from stages.ensemble.staggered_operator import on_device
 from stages.lqcd.kernels.dispatch import Array, array_module_of
+from stages.lqcd.kernels.transfer import to_backend
 from stages.lqcd.spectroscopy import quark_sources as sources
 from stages.lqcd.spectroscopy.quark_sources import Place
 from stages.lqcd.spectroscopy.smearing import gaussian_smeared
@@ -52,7 +52,7 @@ def smeared_sources(gauge: GaugeLinks, *, at: At, width: float, steps: int) -> S
     chi <- chi + width^2 / (4 steps) Laplacian chi, `steps` times (`stages.lqcd.spectroscopy.smearing`).
     """
     xp, lattice = array_module_of(at.backend), gauge.lattice
-    links = on_device(gauge.links, at.backend)
+    links = to_backend(gauge.links, at.backend)
 
     def smeared(place: Place) -> Array:
         point = sources.point_source(lattice, place, xp)
@@ -87,7 +87,7 @@ def file_sources(gauge: GaugeLinks, *, at: At, path: Path) -> Sources:
     lattice = gauge.lattice
     field = sources.read_source(path, lattice)
     time = sources.first_time(field, lattice)
-    return Sources(on_device(field[..., None, :], at.backend), np.array([time]))
+    return Sources(to_backend(field[..., None, :], at.backend), np.array([time]))
 
 
 def _sources(at: At, make: Callable[[Place], Array]) -> Sources:

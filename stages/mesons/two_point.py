@@ -8,9 +8,9 @@ from typing import Annotated, NamedTuple
 import numpy as np
 
 from pipeline import At, Chunks, Dims, Resources, stage
-from stages.ensemble.staggered_operator import on_device
 from stages.lqcd.analysis import jackknife
 from stages.lqcd.analysis.effective_mass import effective_mass
+from stages.lqcd.kernels.transfer import to_backend
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.spectroscopy.gammas import CHANNELS, NAMES
 from stages.lqcd.spectroscopy.mesons import meson_correlators
@@ -75,7 +75,7 @@ def meson_two_point(
     lattice, correlators = Lattice(extents), []
     for number, label in enumerate(at["source"]):
         column = propagator.propagator[..., number, :]  # reads its pieces where it lies in the store
-        field = on_device(column, at.backend) if isinstance(column, np.ndarray) else column
+        field = to_backend(column, at.backend) if isinstance(column, np.ndarray) else column
         place = place_of(str(label), int(propagator.time[number]))
         correlators.append(meson_correlators(field, lattice, place, NAMES, momenta))
     return MesonCorrelators(

@@ -6,7 +6,7 @@ from settings import grouped
 
 from pipeline import At
 from stages.ensemble.configuration import file_configuration, heatbath_configuration
-from stages.ensemble.staggered_operator import asqtad_links
+from stages.ensemble.staggered_operator import asqtad_operator
 from stages.loops.current_loops import current_loops, exact_loops
 from stages.lqcd.dirac.full_lattice import StaggeredOperator, StaggeredSchur
 from stages.lqcd.lattice.errors import InputError
@@ -27,13 +27,13 @@ def gauge():
 
 @pytest.fixture(scope="module")
 def dslash(gauge):
-    return asqtad_links(gauge, at=AT, boundary="antiperiodic", u0=0.88)
+    return asqtad_operator(gauge, at=AT, boundary="antiperiodic", u0=0.88)
 
 
 def operator_of_a_file(reference_data, entry):
     path = reference_data / entry["files"][0]
     gauge = file_configuration(at=AT, path=path, extents=(8, 8, 8, 8))
-    return asqtad_links(gauge, at=AT, boundary="antiperiodic", u0=entry["values"]["u0"])
+    return asqtad_operator(gauge, at=AT, boundary="antiperiodic", u0=entry["values"]["u0"])
 
 
 def test_stage_makes_the_links_of_milc(reference_data, expected):
@@ -96,8 +96,8 @@ def test_fully_diluted_noise_gives_the_exact_loops(dslash):
 
 
 def test_u0_is_no_mere_factor_of_the_mass(gauge, dslash):
-    other = asqtad_links(gauge, at=AT, boundary="antiperiodic", u0=1.0)
+    other = asqtad_operator(gauge, at=AT, boundary="antiperiodic", u0=1.0)
     ratio = other.links.fat[0, 0, :, 0, 0] / dslash.links.fat[0, 0, :, 0, 0]
     assert np.ptp(ratio.real) > 1e-2
     with pytest.raises(InputError, match="u0 must be positive"):
-        asqtad_links(gauge, at=AT, boundary="antiperiodic", u0=-0.9)
+        asqtad_operator(gauge, at=AT, boundary="antiperiodic", u0=-0.9)

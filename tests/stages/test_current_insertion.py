@@ -14,13 +14,13 @@ from stages.distillation.current_insertion import CurrentInsertion, Currents, cu
 from stages.distillation.laplace_eigenvectors import LaplaceBasis
 from stages.distillation.perambulator import perambulator
 from stages.ensemble.configuration import GaugeLinks
-from stages.ensemble.staggered_operator import on_device
 from stages.ensemble.wilson_operator import wilson_operator
 from stages.lqcd.dirac.displacement import steps_of
 from stages.lqcd.dirac.wilson import WilsonOperator
 from stages.lqcd.distillation.columns import FullColumns
 from stages.lqcd.gauge.heatbath import thermalised
 from stages.lqcd.gauge.stout import stout_links
+from stages.lqcd.kernels.transfer import to_backend
 from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.solvers.named import Solve
@@ -195,7 +195,7 @@ def test_on_a_device_as_on_the_host(gauge, basis) -> None:
     """Eigenvectors there, or on the host beside it."""
     host = measured(operator_on(gauge), basis, separations=(2, 3))
     operator = operator_on(gauge, "cuda")
-    moved = replace(basis, vectors=on_device(basis.vectors, "cuda"))
+    moved = replace(basis, vectors=to_backend(basis.vectors, "cuda"))
     for vectors in (moved, basis):
         device = measured(operator, vectors, separations=(2, 3), backend="cuda")
         assert isinstance(device.insertion, np.ndarray)

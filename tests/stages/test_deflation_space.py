@@ -12,7 +12,7 @@ import pytest
 from pipeline import At, FolderCheckpoint
 from pipeline.store import checkpoint
 from stages.ensemble import configuration
-from stages.ensemble import staggered_operator as links
+from stages.ensemble import staggered_operator as operators
 from stages.loops.deflation_space import DeflationSpace, deflation, deflation_space
 from stages.lqcd.dirac.staggered import SquaredDslash, StaggeredDslash
 from stages.lqcd.eigen.stored_vectors import from_store
@@ -36,7 +36,7 @@ def gauge() -> configuration.GaugeLinks:
 
 @pytest.fixture(scope="module")
 def dslash(gauge: configuration.GaugeLinks) -> StaggeredDslash:
-    return links.hisq_links(gauge, at=At(**AT), **HISQ)
+    return operators.hisq_operator(gauge, at=At(**AT), **HISQ)
 
 
 @pytest.fixture(scope="module")
@@ -132,11 +132,11 @@ def test_a_space_of_another_operator_is_refused(
         field = configuration.heatbath_configuration(
             at=at, extents=EXTENTS, beta=6.0, seed=408, sweeps=6, overrelaxation=2
         )
-        other = links.hisq_links(field, at=at, **HISQ)
+        other = operators.hisq_operator(field, at=at, **HISQ)
     elif change == "boundary":
-        other = links.hisq_links(gauge, at=At(**AT), **{**HISQ, "boundary": "periodic"})
+        other = operators.hisq_operator(gauge, at=At(**AT), **{**HISQ, "boundary": "periodic"})
     else:
-        other = links.hisq_links(gauge, at=At(**AT), **{**HISQ, "naik_epsilon": -0.04})
+        other = operators.hisq_operator(gauge, at=At(**AT), **{**HISQ, "naik_epsilon": -0.04})
     with pytest.raises(InputError, match=r"not of this operator.*gauge field, boundary.*naik_epsilon"):
         deflation(other, spaces[precision], at=At(**AT))
 
@@ -147,7 +147,7 @@ def test_a_space_of_another_lattice_is_refused(spaces: dict[str, DeflationSpace]
         at=at, extents=(4, 4, 4, 6), beta=6.0, seed=1408, sweeps=1, overrelaxation=0
     )
     with pytest.raises(InputError, match=r"has 4 time slices of 32 even sites, the lattice 4x4x4x6 6 of 32"):
-        deflation(links.hisq_links(field, at=at, **HISQ), spaces["double"], at=at)
+        deflation(operators.hisq_operator(field, at=at, **HISQ), spaces["double"], at=at)
 
 
 def test_more_vectors_than_there_are(spaces: dict[str, DeflationSpace], dslash: StaggeredDslash) -> None:

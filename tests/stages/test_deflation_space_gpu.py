@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from pipeline import At
-from stages.ensemble import configuration
-from stages.ensemble import staggered_operator as links
+from stages.ensemble import configuration, staggered_operator
 from stages.loops.deflation_space import DeflationSpace, deflation, deflation_space
 from stages.lqcd.dirac.staggered import StaggeredDslash
 from stages.lqcd.kernels.dispatch import to_host
@@ -25,7 +24,7 @@ def operators() -> dict[str, StaggeredDslash]:
         at=At(config="both.1"), extents=EXTENTS, beta=6.0, seed=77, sweeps=4, overrelaxation=1
     )
     return {
-        backend: links.hisq_links(
+        backend: staggered_operator.hisq_operator(
             gauge, at=At(config="both.1", backend=backend), boundary="antiperiodic", naik_epsilon=0.0
         )
         for backend in ("cpu", "cuda")

@@ -9,7 +9,7 @@ import pytest
 
 from pipeline import At
 from stages.ensemble import configuration
-from stages.ensemble import staggered_operator as links
+from stages.ensemble import staggered_operator as operators
 from stages.loops import current_loops as loops
 from stages.loops import deflation_space
 from stages.loops.solver_trials import (
@@ -41,7 +41,7 @@ def dslash() -> StaggeredDslash:
     gauge = configuration.heatbath_configuration(
         at=At(**AT), extents=(4, 4, 4, 4), beta=6.0, seed=31, sweeps=4, overrelaxation=1
     )
-    return links.hisq_links(gauge, at=At(**AT), boundary="antiperiodic", naik_epsilon=0.0)
+    return operators.hisq_operator(gauge, at=At(**AT), boundary="antiperiodic", naik_epsilon=0.0)
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ from settings import grouped
 
 from pipeline import At
 from stages.ensemble import configuration
-from stages.ensemble import staggered_operator as links
+from stages.ensemble import staggered_operator as operators
 from stages.loops import correlator
 from stages.loops import current_loops as loops
 from stages.loops import low_mode_loops as low_modes
@@ -30,7 +30,7 @@ def gauge():
 
 @pytest.fixture(scope="module")
 def staggered(gauge):
-    return links.hisq_links(gauge, at=At(config="chain.3"), boundary="antiperiodic", naik_epsilon=0.0)
+    return operators.hisq_operator(gauge, at=At(config="chain.3"), boundary="antiperiodic", naik_epsilon=0.0)
 
 
 @pytest.fixture(scope="module")
@@ -115,7 +115,7 @@ def test_links_of_the_current_are_a_parameter(staggered):
 @pytest.mark.slow
 def test_naive_stage_links_conserve_the_charge(gauge):
     at = At(config="chain.3")
-    made = links.naive_links(gauge, at=at, boundary="antiperiodic")
+    made = operators.naive_operator(gauge, at=at, boundary="antiperiodic")
     result = loops.exact_loops(made, at=at, **grouped(**SOLVE, tolerance=1e-12))
     assert np.ptp(result.current[3]) < 1e-10
     assert at.statistics["reunitarisation_deviation"] < 1e-12

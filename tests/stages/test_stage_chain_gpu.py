@@ -5,7 +5,7 @@ import pytest
 from settings import grouped
 
 from pipeline import At
-from stages.ensemble import staggered_operator as links
+from stages.ensemble import staggered_operator as operators
 from stages.ensemble.configuration import GaugeLinks, heatbath_configuration
 from stages.loops import current_loops as loops
 from stages.loops import low_mode_loops as low_modes
@@ -23,7 +23,7 @@ GAUGE = GaugeLinks(thermalised(LATTICE, 5.9, 12, "gpu.1", 6, 1), np.array(LATTIC
 
 def measure(backend, action="hisq", exact=False, **options):
     at = At(config="gpu.1", noise=(2, 3), backend=backend)
-    dslash = links.ACTIONS[action].stage(GAUGE, at=at, boundary="antiperiodic", **OPTIONS[action])
+    dslash = operators.ACTIONS[action].stage(GAUGE, at=at, boundary="antiperiodic", **OPTIONS[action])
     settings = {"mass": 0.06, "tolerance": 1e-11, "precision": "double-single", **options}
     if exact:
         return loops.exact_loops(dslash, at=at, **grouped(**settings))
@@ -73,7 +73,7 @@ def test_low_modes_and_deflated_split_even_loops(single):
     parts = []
     for backend in ("cpu", "cuda"):
         at = At(config="gpu.1", noise=(2, 3), probe=(0, 1), backend=backend)
-        dslash = links.hisq_links(GAUGE, at=at, boundary="antiperiodic", naik_epsilon=0.0)
+        dslash = operators.hisq_operator(GAUGE, at=at, boundary="antiperiodic", naik_epsilon=0.0)
         B = SquaredDslash(dslash, 0)
         xp = array_module(dslash.links.thin)
         identity = xp.eye(3 * LATTICE.half_volume, dtype=complex)

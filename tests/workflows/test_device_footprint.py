@@ -6,7 +6,7 @@ import pytest
 
 from pipeline import At
 from pipeline.worker.memory import device_pool
-from stages.ensemble import staggered_operator as links
+from stages.ensemble import staggered_operator as operators
 from stages.ensemble.configuration import heatbath_configuration
 from stages.ensemble.expected_solves import ExpectedSolves
 from stages.loops import current_loops as loops
@@ -41,9 +41,9 @@ def test_projection(gauge, action, solver, precision, block):
     before = pool._pool.used_bytes()
     pool.restart()
     if action == "hisq":
-        dslash = links.hisq_links(gauge, at=at, boundary="antiperiodic", naik_epsilon=0.0)
+        dslash = operators.hisq_operator(gauge, at=at, boundary="antiperiodic", naik_epsilon=0.0)
     else:
-        dslash = links.naive_links(gauge, at=at, boundary="antiperiodic")
+        dslash = operators.naive_operator(gauge, at=at, boundary="antiperiodic")
     pool.release_unused()
     solve, noise = Solve(solver, 1e-8, precision, block=block), Noise(3, "z2", {"displacement": 2})
     loops.current_loops(dslash, at=at, mass=0.5, solve=solve, noise=noise)
@@ -65,7 +65,7 @@ def test_projection_of_an_eigensolve(gauge):
     pool, at = device_pool("cuda"), At(config="memory.1", backend="cuda")
     pool.release_unused()
     before = pool._pool.used_bytes()
-    dslash = links.hisq_links(gauge, at=at, boundary="antiperiodic", naik_epsilon=0.0)
+    dslash = operators.hisq_operator(gauge, at=at, boundary="antiperiodic", naik_epsilon=0.0)
     SquaredDslash(dslash).apply(cupy.zeros((LATTICE.half_volume, 3, 8), complex))  # packs the links
     pool.release_unused()
     pool.restart()

@@ -15,7 +15,7 @@ from tiny_project import TINY, CommandLine, edit, missing
 
 from pipeline import At, open_result
 from stages.ensemble.configuration import heatbath_configuration
-from stages.ensemble.staggered_operator import asqtad_links
+from stages.ensemble.staggered_operator import asqtad_operator
 from stages.loops.correlator import FLAVOURS
 from stages.loops.current_loops import current_loops
 from workflows.catalogue import load_project
@@ -50,7 +50,7 @@ def test_asqtad_links_by_name(quarkline: CommandLine, cluster: str, tmp_path: Pa
     nodes = load_project(tmp_path / "g2.yaml").workflow.nodes
     at = At(config="heatbath-1", noise=(0, 1))
     gauge = heatbath_configuration(at=at, **nodes["configuration"].parameters)
-    dslash = asqtad_links(gauge, at=at, boundary="antiperiodic", u0=0.87)
+    dslash = asqtad_operator(gauge, at=at, boundary="antiperiodic", u0=0.87)
     expected = current_loops(dslash, at=at, **nodes["loops_light_fine"].parameters).current
     stored = open_result(tmp_path / "store", "loops_light_fine").current.sel(config="heatbath-1")
     np.testing.assert_allclose(stored.values.reshape(expected.shape), expected, rtol=0, atol=1e-7)

@@ -13,7 +13,7 @@ pytest.importorskip("cupy")
 
 
 from pipeline import At
-from stages.ensemble import staggered_operator as links
+from stages.ensemble import staggered_operator as operators
 from stages.ensemble.configuration import GaugeLinks
 from stages.loops import current_loops as loops
 from stages.lqcd.gauge.heatbath import thermalised
@@ -54,7 +54,7 @@ def measure(solver: str) -> tuple[loops.CurrentLoops, At]:
     """One chunk of the tiny workflow."""
     at = At(config="a", noise=(0, 1), backend="cuda")
     gauge = GaugeLinks(thermalised(LATTICE, 6.0, 3, "a", 3, 1), np.array(LATTICE.extents))
-    made = links.hisq_links(gauge, at=at, boundary="antiperiodic", naik_epsilon=0.0)
+    made = operators.hisq_operator(gauge, at=at, boundary="antiperiodic", naik_epsilon=0.0)
     noise, solve = Noise(55, "z2", {"displacement": 2}), Solve(solver, 1e-10)
     return loops.current_loops(made, at=at, mass=0.1, noise=noise, solve=solve), at
 

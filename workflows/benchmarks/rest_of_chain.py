@@ -21,7 +21,6 @@ import numpy as np
 
 from pipeline import At
 from stages.ensemble.configuration import file_configuration, heatbath_configuration
-from stages.ensemble.staggered_operator import on_device
 from stages.lqcd.dirac.doubled_links import doubled_links
 from stages.lqcd.dirac.staggered import StaggeredDslash
 from stages.lqcd.gauge import hisq
@@ -30,7 +29,7 @@ from stages.lqcd.gauge.heatbath import thermalised
 from stages.lqcd.gauge.phases import with_boundary, with_phases
 from stages.lqcd.gauge.reunitarise import to_su3, to_u3
 from stages.lqcd.kernels.cuda import heatbath, hisq_dslash, one_link_current, staple
-from stages.lqcd.kernels.transfer import to_device, to_host
+from stages.lqcd.kernels.transfer import to_backend, to_device, to_host
 from stages.lqcd.lattice.formats import write_ildg
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.noise import Dilution, dilute, noise_vectors
@@ -141,7 +140,7 @@ def file_steps(table: Table, host: np.ndarray, lattice: Lattice, folder: Path) -
     path = folder / "a.ildg"
     write_ildg(path, host, lattice, 64)
     at = At(config="a", backend="cuda")
-    read = lambda: on_device(  # noqa: E731
+    read = lambda: to_backend(  # noqa: E731
         file_configuration(at=at, path=path, extents=lattice.extents).links, "cuda"
     )
     table.add("file to device, verified", read, host.nbytes, 2)

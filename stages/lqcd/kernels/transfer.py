@@ -92,6 +92,11 @@ def to_host(array: Array) -> NDArray:
     return result
 
 
+def to_backend(array: Array, backend: str) -> Array:
+    """The array as the backend's: as it is for 'cpu', a CuPy array on the current device for 'cuda'."""
+    return to_device(array) if backend == "cuda" else array
+
+
 def page_locked(shape: tuple[int, ...], dtype: DTypeLike) -> NDArray:
     """An array of the host, not filled, that the copy engine reads where it lies; takes 0.2 s for a GiB.
 

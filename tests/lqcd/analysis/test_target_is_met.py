@@ -10,7 +10,7 @@ from synthetic_noise import SyntheticLoops, waving
 
 from pipeline import At
 from stages.ensemble import configuration
-from stages.ensemble import staggered_operator as links
+from stages.ensemble import staggered_operator as operators
 from stages.loops import current_loops as loops
 from stages.lqcd.analysis.allocation import Counts, VarianceModel, next_counts
 from stages.lqcd.analysis.disconnected import SPATIAL, disconnected_correlator, time_correlation
@@ -97,7 +97,7 @@ def test_real_solves(quantity: str, target: float) -> None:
     gauge = configuration.heatbath_configuration(
         at=at, extents=(4, 4, 4, 4), beta=6.0, seed=71, sweeps=8, overrelaxation=2
     )
-    dslash = links.hisq_links(gauge, at=at, boundary="antiperiodic", naik_epsilon=0.0)
+    dslash = operators.hisq_operator(gauge, at=at, boundary="antiperiodic", naik_epsilon=0.0)
     solve = Solve("block_cgrq", 1e-11, "double")
     exact = loops.exact_loops(dslash, at=at, mass=0.1, solve=solve).current[SPATIAL]
     if quantity == "correlator":
