@@ -8,7 +8,7 @@ from pipeline import At, stage
 from stages.lqcd.distillation.columns import FullColumns, StochasticColumns
 from stages.lqcd.distillation.laph_dilution import LaphDilution
 from stages.lqcd.lattice.errors import InputError
-from stages.lqcd.spectroscopy.quark_sources import Place
+from stages.lqcd.spectroscopy.quark_sources import SourcePlace
 
 
 @stage(version="1", over=("config", "source"), transient=True)
@@ -33,9 +33,9 @@ def stochastic_columns(
     return StochasticColumns(sources, scheme, time_extent, eigenvectors, label, seed, kind)
 
 
-def _places(at: At, noise: bool) -> list[Place]:
+def _places(at: At, noise: bool) -> list[SourcePlace]:
     """The places that the chunk's coordinates name, all with the number of a noise vector or all without."""
-    places = [Place.parse(str(label)) for label in at["source"]]
+    places = [SourcePlace.parse(str(label)) for label in at["source"]]
     for place in places:
         if place.point is not None or (place.noise is None) == noise:
             example = "'t8n0', of stochastic LapH" if noise else "'t8', of full distillation"

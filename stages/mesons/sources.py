@@ -14,7 +14,7 @@ from stages.ensemble.configuration import GaugeLinks
 from stages.lqcd.kernels.dispatch import Array, array_module_of
 from stages.lqcd.kernels.transfer import to_backend
 from stages.lqcd.spectroscopy import quark_sources as sources
-from stages.lqcd.spectroscopy.quark_sources import Place
+from stages.lqcd.spectroscopy.quark_sources import SourcePlace
 from stages.lqcd.spectroscopy.smearing import gaussian_smeared
 
 
@@ -54,7 +54,7 @@ def smeared_sources(gauge: GaugeLinks, *, at: At, width: float, steps: int) -> S
     xp, lattice = array_module_of(at.backend), gauge.lattice
     links = to_backend(gauge.links, at.backend)
 
-    def smeared(place: Place) -> Array:
+    def smeared(place: SourcePlace) -> Array:
         point = sources.point_source(lattice, place, xp)
         return gaussian_smeared(point, links, lattice, place.time, width, steps)
 
@@ -90,9 +90,9 @@ def file_sources(gauge: GaugeLinks, *, at: At, path: Path) -> Sources:
     return Sources(to_backend(field[..., None, :], at.backend), np.array([time]))
 
 
-def _sources(at: At, make: Callable[[Place], Array]) -> Sources:
+def _sources(at: At, make: Callable[[SourcePlace], Array]) -> Sources:
     """The sources at the places that the chunk's coordinates name."""
-    places = [Place.parse(str(label)) for label in at["source"]]
+    places = [SourcePlace.parse(str(label)) for label in at["source"]]
     xp = array_module_of(at.backend)
     fields = xp.stack([make(place) for place in places], axis=-2)
     return Sources(fields, np.array([place.time for place in places]))

@@ -14,7 +14,7 @@ from stages.lqcd.kernels.transfer import to_backend
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.spectroscopy.gammas import CHANNELS, NAMES
 from stages.lqcd.spectroscopy.mesons import meson_correlators
-from stages.lqcd.spectroscopy.quark_sources import Place
+from stages.lqcd.spectroscopy.quark_sources import SourcePlace
 from stages.mesons.costs import average_cost, two_point_cost
 from stages.mesons.propagator import Propagator
 
@@ -86,9 +86,9 @@ def meson_two_point(
     )
 
 
-def place_of(label: str, time: int) -> Place:
+def place_of(label: str, time: int) -> SourcePlace:
     """Where a source is: as its label says, or on a time slice for one that a user named."""
-    return Place(time, Place.parse(label).point if Place.names(label) else None)
+    return SourcePlace(time, SourcePlace.parse(label).point if SourcePlace.names(label) else None)
 
 
 @stage(version="1", labels={**AVERAGE_LABELS, "direction": ("x", "y", "z")}, cost=average_cost)

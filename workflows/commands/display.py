@@ -1,4 +1,4 @@
-"""Progress of a run on the terminal, drawn from the engine's events."""
+"""Progress on the terminal: of a run, drawn from the engine's events, and of measuring kernels."""
 
 from __future__ import annotations
 
@@ -89,6 +89,35 @@ class RunDisplay:
 
     def _total(self, task: TaskID) -> int:
         return self.bars.tasks[task].fields["chunks"]
+
+
+class TuningDisplay:
+    """A bar with the kernel that is being compiled and timed; nothing where there is no terminal."""
+
+    def __init__(self, *, quiet: bool = False) -> None:
+        console = Console(stderr=True, quiet=quiet)
+        self.bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            TimeElapsedColumn(),
+            TextColumn("[dim]{task.fields[kernel]}"),
+            console=console,
+            transient=True,
+            disable=quiet or not console.is_terminal,
+        )
+        self._task = self.bar.add_task("tuning", total=None, kernel="")
+
+    def __enter__(self) -> TuningDisplay:
+        self.bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.bar.stop()
+
+    def __call__(self, done: int, total: int, kernel: str) -> None:
+        self.bar.update(self._task, completed=done, total=total or None, kernel=kernel)
 
 
 def _note(event: dict[str, Any]) -> str:

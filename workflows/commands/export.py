@@ -37,15 +37,15 @@ def export(
     from workflows.commands.report import complete, writing_into
 
     project = load_project(workflow)
-    kept = Store(store or project.store)
-    project = complete(project, kept, workflow)
+    results = Store(store or project.store)
+    project = complete(project, results, workflow)
     folder = output or project.report
     writers: dict[str, Callable[..., Path]] = {"zarr": export_zarr, "hdf5": export_hdf5}
     with writing_into(folder):
         for name, kind in product(result or project.results, writers):
             if format in (kind, "both"):
                 target = folder / f"{name}.{SUFFIX[kind]}"
-                typer.echo(str(writers[kind](kept, name, target, workflow=project.workflow.name)))
+                typer.echo(str(writers[kind](results, name, target, workflow=project.workflow.name)))
 
 
 SUFFIX = {"zarr": "zarr", "hdf5": "h5"}

@@ -32,11 +32,11 @@ def gc(
     folders = {store or project.store for project in projects}
     if len(folders) > 1:
         raise InputError(f"these workflows use {len(folders)} stores: say which one, --store FOLDER")
-    kept = Store(folders.pop())
+    results = Store(folders.pop())
     reached = [
         each.project.workflow
         for project in projects
         for backend in BACKENDS
-        for each in visited(project, kept, backend)
+        for each in visited(project, results, backend)
     ]
-    typer.echo(str(collect_garbage(kept, reached, dry_run=dry_run)))
+    typer.echo(str(collect_garbage(results, reached, dry_run=dry_run)))

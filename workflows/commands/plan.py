@@ -32,9 +32,9 @@ def plan(
     from workflows.rounds import visited
 
     project = load_project(workflow)
-    kept = Store(store or project.store)
+    results = Store(store or project.store)
     chosen = choose(cluster)
-    rounds = list(visited(project, kept, chosen.backend))
+    rounds = list(visited(project, results, chosen.backend))
     planned, steps = rounds[-1].plan, [each.step.text for each in rounds if each.step]
     short = shortage(planned, chosen)
     if json:
@@ -42,7 +42,7 @@ def plan(
 
         on_devices = chosen.devices or chosen.backend == "cuda"
         needed = device_memory(planned, chosen.devices) if on_devices else None
-        content = {"store": str(kept.path), **as_dict(planned), "device_memory_bytes": needed}
+        content = {"store": str(results.path), **as_dict(planned), "device_memory_bytes": needed}
         typer.echo(dumps({**content, "rounds": steps, "warning": short}, indent=2))
     else:
         for step in steps:

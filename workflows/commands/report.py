@@ -28,8 +28,8 @@ def report(workflow: WorkflowFile, store: StoreOption = None) -> None:
     from workflows.catalogue import load_project
 
     project = load_project(workflow)
-    kept = Store(store or project.store)
-    typer.echo(f"report: {publish(complete(project, kept, workflow), kept)}")
+    results = Store(store or project.store)
+    typer.echo(f"report: {publish(complete(project, results, workflow), results)}")
 
 
 def complete(project: Project, store: Store, file: Path) -> Project:

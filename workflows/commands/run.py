@@ -61,19 +61,19 @@ def run(
 
     def compute(plan: Plan) -> Outcome:
         say(_headline(explain(plan)))
-        left = None if time_limit is None else max(1.0, time_limit - (monotonic() - began))
+        remaining = None if time_limit is None else max(1.0, time_limit - (monotonic() - began))
         with RunDisplay(quiet=json) as display:
-            outcome = run_plan(plan, kept, cluster=chosen, time_limit=left, listener=display)
+            outcome = run_plan(plan, results, cluster=chosen, time_limit=remaining, listener=display)
         say(outcome.table())
         return outcome
 
     began, project = monotonic(), load_project(workflow)
-    chosen, kept = _cluster(cluster, workers), Store(store or project.store)
-    driven = drive(project, kept, chosen.backend, compute, say)
-    page = None if driven.outcomes[-1].exit_status else publish(driven.last.project, kept)
+    chosen, results = _cluster(cluster, workers), Store(store or project.store)
+    driven = drive(project, results, chosen.backend, compute, say)
+    page = None if driven.outcomes[-1].exit_status else publish(driven.last.project, results)
     if json:
         _print_json(driven, page)
-    say(f"report: {page}" if page else f"store: {kept.path}")
+    say(f"report: {page}" if page else f"store: {results.path}")
     raise typer.Exit(_exit_code(driven))
 
 

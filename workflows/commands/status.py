@@ -21,11 +21,11 @@ def status(target: Target, json: JsonOption = False) -> None:
     from workflows.commands.target import open_store
 
     store = open_store(target)
-    found, targets = find_status(store), status_lines(store)
+    state, targets = find_status(store), status_lines(store)
     if json:
         from dataclasses import asdict
         from json import dumps
 
-        typer.echo(dumps({**asdict(found), "targets": targets}, indent=2))
+        typer.echo(dumps({**asdict(state), "targets": targets}, indent=2))
     else:
-        typer.echo("\n".join([str(found), *targets]))
+        typer.echo("\n".join([str(state), *targets]))

@@ -18,7 +18,7 @@ def tune(workflow: WorkflowFile, json: JsonOption = False) -> None:
     Example: quarkline tune workflows/g2_disconnected.yaml
     """
     from workflows.catalogue import load_project
-    from workflows.commands.tuning_display import TuningDisplay
+    from workflows.commands.display import TuningDisplay
     from workflows.tuning import tune as measure
     from workflows.tuning import tuning_text
 

@@ -32,7 +32,7 @@ def verify(
     store = open_store(target)
     with Progress(console=Console(stderr=True), transient=True, disable=json) as progress:
         task = progress.add_task("reading", total=None)
-        found = reread(
+        verification = reread(
             store,
             remove=remove,
             listener=lambda done, total: progress.update(task, completed=done, total=total),
@@ -41,8 +41,8 @@ def verify(
         from dataclasses import asdict
         from json import dumps
 
-        typer.echo(dumps(asdict(found), indent=2))
+        typer.echo(dumps(asdict(verification), indent=2))
     else:
-        typer.echo(str(found))
-    if found.damaged:
+        typer.echo(str(verification))
+    if verification.damaged:
         raise typer.Exit(1)

@@ -35,8 +35,8 @@ def chosen_solver(plan: Plan, store: Store) -> tuple[str, Iterable[str]]:
     """What complete trials lead to: the cheapest solver, and all that were tried."""
     chunks = {chunk.node.name: chunk for chunk in plan.chunks}
     records = {name: store.record(name, chunks[name].key) for name in (TRIALS, SPACE) if name in chunks}
-    trials, said = SolverTrials(**store.load(TRIALS, chunks[TRIALS].key)), records[TRIALS]["statistics"]
-    return cheapest(costs(trials, said, setup_seconds(records.get(SPACE)))), said["how"]
+    trials, statistics = SolverTrials(**store.load(TRIALS, chunks[TRIALS].key)), records[TRIALS]["statistics"]
+    return cheapest(costs(trials, statistics, setup_seconds(records.get(SPACE)))), statistics["how"]
 
 
 def cheapest(cost: Mapping[str, float]) -> str:
@@ -44,13 +44,13 @@ def cheapest(cost: Mapping[str, float]) -> str:
     return min(cost, key=lambda name: cost[name])
 
 
-def costs(trials: SolverTrials, said: Mapping[str, Any], setup: float) -> dict[str, float]:
+def costs(trials: SolverTrials, statistics: Mapping[str, Any], setup: float) -> dict[str, float]:
     """Seconds per configuration of each solver that converged; `setup` comes on top of deflated ones."""
-    planned = np.array([said["planned"][accuracy] for accuracy in ACCURACIES])
+    planned = np.array([statistics["planned"][accuracy] for accuracy in ACCURACIES])
     return {
         name: (setup if name in DEFLATED else 0.0) + float(np.nansum(seconds * planned))
         for name, seconds in zip(SOLVERS, trials.seconds_per_rhs, strict=True)
-        if said["how"].get(name) == CONVERGED
+        if statistics["how"].get(name) == CONVERGED
     }
 
 

@@ -90,9 +90,9 @@ def parts_table(store: Store, parameters: G2Parameters) -> Table:
 
 def low_parts(store: Store, parameters: G2Parameters) -> NDArray[np.float64]:
     """The exact low part of J ``[config, flavour, direction, time]``."""
-    found = _result(store, parameters, "low_modes")
+    result = _result(store, parameters, "low_modes")
     masses = (parameters.masses.light, parameters.masses.strange)
-    arrays = [found[name].values for name in LowModeLoops._fields]
+    arrays = [result[name].values for name in LowModeLoops._fields]
     of_configs = (LowModeLoops(*one) for one in zip(*arrays, strict=True))
     return np.stack([low_flavours(low, Masses(*masses)).current for low in of_configs])
 
@@ -119,11 +119,11 @@ def _pieces(current: list[xarray.DataArray], flavour: int) -> list[tuple[Piece, 
     """Of each configuration, from loops ``[config, noise, flavour, direction, time]``: sloppy, fine."""
     parts = [part[:, :, flavour] for part in current]
     numbers = [tuple(int(n) for n in part.noise.values) for part in parts]
-    found = []
+    result = []
     for config in range(parts[0].sizes["config"]):
         pieces = [Piece(n, part.values[config]) for n, part in zip(numbers, parts, strict=True)]
-        found.append(truncated_pieces(pieces[0], pieces[1] if len(pieces) > 1 else None))
-    return found
+        result.append(truncated_pieces(pieces[0], pieces[1] if len(pieces) > 1 else None))
+    return result
 
 
 def loops_of(store: Store, parameters: G2Parameters, suffix: str = "", prefix: str = "") -> xarray.DataArray:

@@ -152,10 +152,10 @@ def _configurations(store: Store, parameters: G2Parameters) -> str:
     """How many configurations were averaged, and of how many if some fill no bin."""
     (average,) = (node for node in accounts(store, parameters.workflow) if node.name == "average")
     (used,) = average.statistics("configurations")
-    given = open_result(store, "observables", workflow=parameters.workflow).sizes["config"]
-    if used == given:
-        return counted(given, "configuration")
-    return f"{used} of {counted(given, 'configuration')} (the rest fills no jackknife bin)"
+    configurations = open_result(store, "observables", workflow=parameters.workflow).sizes["config"]
+    if used == configurations:
+        return counted(configurations, "configuration")
+    return f"{used} of {counted(configurations, 'configuration')} (the rest fills no jackknife bin)"
 
 
 def _with_errors(data: xarray.Dataset, name: str, flavour: int) -> list[str]:

@@ -64,23 +64,24 @@ def choice_sections(store: Store, workflow: str) -> Iterator[Section]:
     (record,) = nodes[TRIALS].records
     spaces = nodes[SPACE].records if SPACE in nodes else ()
     setup = setup_seconds(next((r for r in spaces if r["coordinates"] == record["coordinates"]), None))
-    data, said = open_result(store, TRIALS, workflow=workflow).load().isel(config=0), record["statistics"]
-    found = SolverTrials(*(data[name].values for name in SolverTrials._fields))
-    cost = costs(found, said, setup)
+    data = open_result(store, TRIALS, workflow=workflow).load().isel(config=0)
+    statistics = record["statistics"]
+    trials = SolverTrials(*(data[name].values for name in SolverTrials._fields))
+    cost = costs(trials, statistics, setup)
     measured = {
         name: Measured(
             how,
-            _of_kinds(found.iterations, name),
+            _of_kinds(trials.iterations, name),
             setup if name in DEFLATED else 0.0,
-            _of_kinds(found.seconds_per_rhs, name),
+            _of_kinds(trials.seconds_per_rhs, name),
             cost.get(name, np.nan),
         )
-        for name, how in said["how"].items()
+        for name, how in statistics["how"].items()
     }
-    accuracies = [name for name in ACCURACIES if said["planned"][name]]
+    accuracies = [name for name in ACCURACIES if statistics["planned"][name]]
     kinds = [f"{mass} {accuracy}" for mass in MASSES for accuracy in accuracies]
-    planned = len(MASSES) * sum(said["planned"].values())
-    yield choice_section(measured, cheapest(cost), planned, said["columns"], kinds)
+    planned = len(MASSES) * sum(statistics["planned"].values())
+    yield choice_section(measured, cheapest(cost), planned, statistics["columns"], kinds)
 
 
 def _of_kinds(values: np.ndarray, name: str) -> list[float]:
@@ -91,23 +92,23 @@ def _of_kinds(values: np.ndarray, name: str) -> list[float]:
 
 def spectrum_section(store: Store, parameters: G2Parameters) -> Section:
     """Eigenvalues of all configurations beside 4 m^2, and a row on each eigensolve."""
-    found = open_result(store, "spectrum", workflow=parameters.workflow).load()
+    result = open_result(store, "spectrum", workflow=parameters.workflow).load()
     (node,) = (node for node in accounts(store, parameters.workflow) if node.name == SPACE)
     rows = []
     for record in node.records:
-        said = record["statistics"]
-        low, high = said["eigenvalue_range"]
-        residuals = (f"{said[name]:.1e}" for name in ("residual_before_rounding", "residual_max"))
-        cost = (said["restarts"], said["matvecs"], f"{said['eigensolve_seconds']:.1f}")
+        statistics = record["statistics"]
+        low, high = statistics["eigenvalue_range"]
+        residuals = (f"{statistics[name]:.1e}" for name in ("residual_before_rounding", "residual_max"))
+        cost = (statistics["restarts"], statistics["matvecs"], f"{statistics['eigensolve_seconds']:.1f}")
         rows.append([describe(record["coordinates"]), f"{low:.4g}", f"{high:.4g}", *cost, *residuals])
     columns = ["configuration", "lowest", "highest", "restarts", "applications", "seconds"]
     table = Table([*columns, "largest residual", "as stored"], rows)
     masses = {"light": parameters.masses.light, "strange": parameters.masses.strange}
     figure = Figure(
-        spectrum_figure(found.eigenvalue, masses), "Lowest eigenvalues, a line per configuration."
+        spectrum_figure(result.eigenvalue, masses), "Lowest eigenvalues, a line per configuration."
     )
     remains = "; ".join(
-        f"{name}: {_gain(found.eigenvalue.values, mass):.1f}" for name, mass in masses.items()
+        f"{name}: {_gain(result.eigenvalue.values, mass):.1f}" for name, mass in masses.items()
     )
     text = (
         "Lowest eigenvectors of B = -D_eo D_oe on the even sites, computed once for all masses; the solves "

@@ -35,13 +35,13 @@ def sections(parameters: LaphParameters, store: Store) -> list[Section]:
     of = f"Quark fields are those of the {vectors} lowest Laplace eigenvectors of each time slice"
     of += f", estimated with {noise.vectors} noise vectors. " if noise else ". "
     solves = [node for node in accounts(store, parameters.workflow) if node.stage in SOLVED]
-    said = [record["statistics"] for node in solves for record in node.records]
+    statistics = [record["statistics"] for node in solves for record in node.records]
     return [
         correlator_section(average, store, parameters.workflow, of),
         mass_section(average),
         *level_sections(parameters, _result(store, parameters, "levels")),
         modes_section(_result(store, parameters, "laplace_eigenvectors")),
-        solves_section(said, parameters.solves.tolerance),
+        solves_section(statistics, parameters.solves.tolerance),
         *setup_sections(store, parameters.workflow),
         *choice_sections(store, parameters.workflow),
         gauge_section(store, parameters.workflow),
@@ -85,13 +85,13 @@ def level_sections(parameters: LaphParameters, levels: xarray.Dataset) -> Iterat
         yield Section(f"Levels of {', '.join(basis[0])}", text, parts)
 
 
-def modes_section(found: xarray.Dataset) -> Section:
+def modes_section(result: xarray.Dataset) -> Section:
     """Eigenvalues of the Laplacian and their residuals."""
-    values, residuals = found.eigenvalue.values, found.residual.values
+    values, residuals = result.eigenvalue.values, result.residual.values
     rows = [
         [label, f"{lowest:.6f}", f"{highest:.6f}", f"{worst:.1e}"]
         for label, lowest, highest, worst in zip(
-            found.config.values,
+            result.config.values,
             values.min(axis=(1, 2)),
             values.max(axis=(1, 2)),
             residuals.max(axis=(1, 2)),
@@ -107,5 +107,5 @@ def modes_section(found: xarray.Dataset) -> Section:
 
 
 def _result(store: Store, parameters: LaphParameters, name: str) -> xarray.Dataset:
-    found = open_result(store, name, workflow=parameters.workflow)
-    return found.drop_vars("vectors", errors="ignore").load()
+    result = open_result(store, name, workflow=parameters.workflow)
+    return result.drop_vars("vectors", errors="ignore").load()

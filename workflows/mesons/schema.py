@@ -9,7 +9,7 @@ from pydantic import Field
 
 from quarkline.errors import InputError
 from stages.lqcd.lattice.geometry import Lattice
-from stages.lqcd.spectroscopy.quark_sources import Place, check_place
+from stages.lqcd.spectroscopy.quark_sources import SourcePlace, check_place
 from workflows.mesons.sources import file_misfits
 from workflows.parameter_file import FileSection, Problem
 from workflows.shared.quark_sections import QuarkParameters, Times, Triples
@@ -46,16 +46,16 @@ class SourceSection(FileSection):
     chunk: int = Field(default=1, ge=1)
     """Sources that are solved for, committed and repeated together."""
 
-    def places(self) -> list[Place]:
+    def places(self) -> list[SourcePlace]:
         """Of all sources but files."""
         times = self.times or ()
         if self.kind in ("point", "smeared"):
             points = [(p[0], p[1], p[2]) for p in self.points or ((0, 0, 0),)]
-            return [Place(time, point) for time in times for point in points]
+            return [SourcePlace(time, point) for time in times for point in points]
         if self.kind == "z2_wall":
             vectors = self.noise.vectors if self.noise else 1
-            return [Place(time, None, number) for time in times for number in range(vectors)]
-        return [Place(time) for time in times]
+            return [SourcePlace(time, None, number) for time in times for number in range(vectors)]
+        return [SourcePlace(time) for time in times]
 
 
 class MesonSection(FileSection):

@@ -21,23 +21,25 @@ from workflows.shared.report_sections import Measured, choice_section
 
 
 def correlator_section(average: xarray.Dataset, store: Store, workflow: str, of: str = "") -> Section:
-    """C(t) of the channels at the first momentum; of: what is said about them beside that."""
-    rest = average.isel(momentum=0)
-    names = [str(name) for name in rest.channel.values]
+    """C(t) of the channels at the first momentum; of: more that the text says of them."""
+    at_rest = average.isel(momentum=0)
+    names = [str(name) for name in at_rest.channel.values]
     columns = [
         [value_with_error(float(v), float(e)) for v, e in zip(values, errors, strict=True)]
-        for values, errors in zip(rest.channel_correlator.values, rest.channel_error.values, strict=True)
+        for values, errors in zip(
+            at_rest.channel_correlator.values, at_rest.channel_error.values, strict=True
+        )
     ]
-    table = Table(["t/a", *names], list(zip(range(rest.sizes["time"]), *columns, strict=True)))
-    given = open_result(store, "mesons", workflow=workflow).sizes
+    table = Table(["t/a", *names], list(zip(range(at_rest.sizes["time"]), *columns, strict=True)))
+    sizes = open_result(store, "mesons", workflow=workflow).sizes
     text = (
-        f"Means over {counted(given['source'], 'source')} and {counted(given['config'], 'configuration')} "
+        f"Means over {counted(sizes['source'], 'source')} and {counted(sizes['config'], 'configuration')} "
         "with jackknife errors; t counts from the source. Each channel is the mean of the Dirac matrices "
         f"that belong to it; all sixteen, and all momenta, are in mesons.txt. {of}Lattice units, without "
         "renormalisation; the quark-line disconnected part is no part of these flavour-non-singlet mesons."
     )
     figure = Figure(
-        meson_figure(rest.channel_correlator, rest.channel_error, names),
+        meson_figure(at_rest.channel_correlator, at_rest.channel_error, names),
         f"C(t) at p = {momentum_text(average.momentum.values[0])}, jackknife errors.",
     )
     return Section("Meson correlators", text, [figure, table])
@@ -64,18 +66,21 @@ def mass_section(average: xarray.Dataset) -> Section:
     return Section("Effective masses", text, [figure, Table(["t/a", *labels], rows)])
 
 
-def solves_section(said: Sequence[Mapping[str, Any]], tolerance: float) -> Section:
-    """Iterations, residuals and cost of propagators; said: what each chunk of them recorded."""
-    iterations = [number for each in said for number in each["iterations"]]
-    rhs = sum(each["rhs"] for each in said)
-    seconds = sum(each["solve_seconds"] for each in said)
+def solves_section(statistics: Sequence[Mapping[str, Any]], tolerance: float) -> Section:
+    """Iterations, residuals and cost of propagators; statistics: what each chunk of them recorded."""
+    iterations = [number for each in statistics for number in each["iterations"]]
+    rhs = sum(each["rhs"] for each in statistics)
+    seconds = sum(each["solve_seconds"] for each in statistics)
     spread = f"{min(iterations)} / {median(iterations):g} / {max(iterations)}"
-    largest = [f"{max(each[name] for each in said):.1e}" for name in ("residual_max", "full_residual_max")]
-    row = [said[0]["solver"], rhs, spread, tolerance, *largest]
+    residuals = ("residual_max", "full_residual_max")
+    largest = [f"{max(each[name] for each in statistics):.1e}" for name in residuals]
+    first = statistics[0]
+    row = [first["solver"], rhs, spread, tolerance, *largest]
     columns = ["solver", "rhs", "iterations (min / median / max)", "tolerance", "largest residual"]
     table = Table([*columns, "of the full operator", "ms per rhs"], [[*row, f"{1000 * seconds / rhs:.1f}"]])
     figure = Figure(
-        convergence_figure({said[0]["solver"]: said[0]["history"]}), "The first block of right-hand sides."
+        convergence_figure({first["solver"]: first["history"]}),
+        "The first block of right-hand sides.",
     )
     text = (
         "Residuals are |b - A x| / |b| of the even-odd system, and |b - M x| / |b| of the full operator, "
@@ -91,10 +96,10 @@ def setup_sections(store: Store, workflow: str) -> Iterator[Section]:
             continue
         rows = []
         for record in node.records:
-            said = record["statistics"]
-            tried = ", ".join(f"{attempt['rate']:.2g}" for attempt in said["attempts"][:-1]) or None
+            statistics = record["statistics"]
+            tried = ", ".join(f"{attempt['rate']:.2g}" for attempt in statistics["attempts"][:-1]) or None
             place = describe(record["coordinates"])
-            rows.append([place, f"{said['setup_seconds']:.2f}", f"{said['rate']:.2g}", tried])
+            rows.append([place, f"{statistics['setup_seconds']:.2f}", f"{statistics['rate']:.2g}", tried])
         grids = ", ".join(node.records[0]["statistics"]["grids"])
         text = (
             f"Coarse grids: {grids}. The rate is the factor by which a cycle reduces a random residual; a "
@@ -109,20 +114,20 @@ def choice_sections(store: Store, workflow: str) -> Iterator[Section]:
     for node in accounts(store, workflow):
         if node.stage != "solver_choice":
             continue
-        found = open_result(store, node.name, workflow=workflow).load().isel(config=0)
-        said = node.records[0]["statistics"]
+        choice = open_result(store, node.name, workflow=workflow).load().isel(config=0)
+        statistics = node.records[0]["statistics"]
         measured = {
             name: Measured(
                 how,
                 [float(row.iterations)],
                 float(row.setup_seconds),
                 [float(row.seconds_per_rhs)],
-                float(row.setup_seconds + said["planned"] * row.seconds_per_rhs),
+                float(row.setup_seconds + statistics["planned"] * row.seconds_per_rhs),
             )
-            for name, how in said["how"].items()
-            for row in [found.sel(solver=name)]
+            for name, how in statistics["how"].items()
+            for row in [choice.sel(solver=name)]
         }
-        yield choice_section(measured, said["chosen"], said["planned"], said["columns"])
+        yield choice_section(measured, statistics["chosen"], statistics["planned"], statistics["columns"])
 
 
 def correlator_text(average: xarray.Dataset, metadata: Mapping[str, Any]) -> str:

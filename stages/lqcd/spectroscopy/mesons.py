@@ -24,7 +24,7 @@ from stages.lqcd.kernels.gamma import COLOURS, GAMMA, GAMMA5, SPINS
 from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 from stages.lqcd.spectroscopy.gammas import DIRAC
-from stages.lqcd.spectroscopy.quark_sources import Place
+from stages.lqcd.spectroscopy.quark_sources import SourcePlace
 
 Momentum = tuple[int, int, int]
 """p in units of 2 pi / L of each direction."""
@@ -33,7 +33,7 @@ Momentum = tuple[int, int, int]
 def meson_correlators(
     propagator: Array,
     lattice: Lattice,
-    place: Place,
+    place: SourcePlace,
     gammas: Sequence[str],
     momenta: Sequence[Momentum],
 ) -> NDArray[np.complex128]:
@@ -61,7 +61,7 @@ def vertices(name: str) -> tuple[NDArray[np.complex128], NDArray[np.complex128]]
 
 
 def spin_pairs(
-    propagator: Array, lattice: Lattice, place: Place, momenta: Sequence[Momentum]
+    propagator: Array, lattice: Lattice, place: SourcePlace, momenta: Sequence[Momentum]
 ) -> NDArray[np.complex128]:
     """sum_x exp(-i p (x - x0)) sum_colours S[b, c] S[a, d]^*, ``[momentum, time, b, c, a, d]``, on the host.
 
@@ -87,7 +87,7 @@ def spin_pairs(
     return to_host(pairs).reshape(len(momenta), times, *4 * (SPINS,))
 
 
-def _phases(lattice: Lattice, place: Place, momentum: Momentum) -> NDArray[np.complex128]:
+def _phases(lattice: Lattice, place: SourcePlace, momentum: Momentum) -> NDArray[np.complex128]:
     """exp(-i p (x - x0)) ``[time, parity * site of a slice]``; x0 = 0 for a source without a point."""
     angle = np.zeros((2, lattice.half_volume))
     for mu, number in enumerate(momentum):

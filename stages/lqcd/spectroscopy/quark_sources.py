@@ -26,7 +26,7 @@ LABEL = re.compile(r"(?:x(\d+)y(\d+)z(\d+))?t(\d+)(?:n(\d+))?")
 
 
 @dataclass(frozen=True)
-class Place:
+class SourcePlace:
     """Where a source is: its time, the point in space where it has one, the number of its noise vector."""
 
     time: int
@@ -34,7 +34,7 @@ class Place:
     noise: int | None = None
 
     @classmethod
-    def parse(cls, label: str) -> Place:
+    def parse(cls, label: str) -> SourcePlace:
         """The place that `label` names: ``x0y0z0t8``, ``t8`` or ``t8n0``. Raises InputError."""
         found = LABEL.fullmatch(label)
         if not found:
@@ -56,7 +56,7 @@ class Place:
         return f"{point}t{self.time}" + ("" if self.noise is None else f"n{self.noise}")
 
 
-def point_source(lattice: Lattice, place: Place, xp: ModuleType = np) -> Array:
+def point_source(lattice: Lattice, place: SourcePlace, xp: ModuleType = np) -> Array:
     """One at the place in each of the 12 components, complex128 ``[parity, site, 12, 12]``. InputError."""
     check_place(lattice, place)
     if place.point is None:
@@ -67,7 +67,7 @@ def point_source(lattice: Lattice, place: Place, xp: ModuleType = np) -> Array:
     return source
 
 
-def wall_source(lattice: Lattice, place: Place, xp: ModuleType = np) -> Array:
+def wall_source(lattice: Lattice, place: SourcePlace, xp: ModuleType = np) -> Array:
     """One on every site of a time slice, complex128 ``[parity, site, 12, 12]``; for a fixed gauge.
 
     Raises InputError. Without gauge fixing the parts that are not gauge covariant average to zero
@@ -79,7 +79,7 @@ def wall_source(lattice: Lattice, place: Place, xp: ModuleType = np) -> Array:
     return source
 
 
-def z2_wall_source(lattice: Lattice, place: Place, label: str, seed: int, xp: ModuleType = np) -> Array:
+def z2_wall_source(lattice: Lattice, place: SourcePlace, label: str, seed: int, xp: ModuleType = np) -> Array:
     """Z2 noise on a time slice for each source spin, complex128 ``[parity, site, 12, 4]``.
 
     The noise is that of (seed, configuration's `label`, number) everywhere on the lattice
@@ -140,7 +140,7 @@ def slice_sites(lattice: Lattice, time: int) -> slice:
     return slice(time * lattice.sites_per_slice, (time + 1) * lattice.sites_per_slice)
 
 
-def check_place(lattice: Lattice, place: Place) -> None:
+def check_place(lattice: Lattice, place: SourcePlace) -> None:
     """Raises InputError for a place that is not on the lattice."""
     spatial = place.point or (0, 0, 0)
     for name, value, extent in zip("xyzt", (*spatial, place.time), lattice.extents, strict=True):

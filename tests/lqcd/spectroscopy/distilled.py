@@ -26,7 +26,7 @@ from stages.lqcd.spectroscopy.distilled_mesons import (
 from stages.lqcd.spectroscopy.elemental_table import ElementalTable
 from stages.lqcd.spectroscopy.gammas import NAMES
 from stages.lqcd.spectroscopy.mesons import Momentum, meson_correlators
-from stages.lqcd.spectroscopy.quark_sources import Place
+from stages.lqcd.spectroscopy.quark_sources import SourcePlace
 
 BYTES = 1 << 30
 """Bound on what elementals and projections allocate."""
@@ -76,7 +76,7 @@ def point_to_all(columns: NDArray, lattice: Lattice, time: int, momenta) -> NDAr
         where = np.array((*point, time))
         site = lattice.site(where) - time * lattice.sites_per_slice
         column = columns[:, :, :, where.sum() % 2, site]
-        total += meson_correlators(column, lattice, Place(time, point), NAMES, momenta)
+        total += meson_correlators(column, lattice, SourcePlace(time, point), NAMES, momenta)
     return total
 
 

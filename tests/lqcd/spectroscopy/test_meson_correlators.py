@@ -11,9 +11,9 @@ from stages.lqcd.kernels.gamma import GAMMA
 from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.spectroscopy.gammas import CHANNELS, DIRAC, NAMES
 from stages.lqcd.spectroscopy.mesons import meson_correlators
-from stages.lqcd.spectroscopy.quark_sources import Place, z2_wall_source
+from stages.lqcd.spectroscopy.quark_sources import SourcePlace, z2_wall_source
 
-PLACE = Place(5, (3, 1, 0))
+PLACE = SourcePlace(5, (3, 1, 0))
 MOMENTA = ((0, 0, 0), (1, 0, 0), (-1, 0, 1))
 
 
@@ -22,14 +22,14 @@ def propagator(inverse: NDArray, source: NDArray) -> NDArray:
     return np.tensordot(inverse, source, axes=([3, 4, 5], [0, 1, 2]))
 
 
-def column_of(inverse: NDArray, place: Place) -> NDArray:
+def column_of(inverse: NDArray, place: SourcePlace) -> NDArray:
     """The propagator from a point ``[parity, site, 12, 12]``."""
     assert place.point is not None
     coordinates = np.array((*place.point, place.time))
     return inverse[:, :, :, coordinates.sum() % 2, LATTICE.site(coordinates)]
 
 
-def wick(inverse: NDArray, place: Place, name: str, momentum: tuple[int, ...]) -> NDArray:
+def wick(inverse: NDArray, place: SourcePlace, name: str, momentum: tuple[int, ...]) -> NDArray:
     """-sum_x exp(-ip(x - x0)) tr [G S(x, x0) Gbar S(x0, x)], site by site."""
     assert place.point is not None
     start = np.array((*place.point, place.time))
@@ -65,14 +65,14 @@ def test_pion_is_the_norm_of_the_propagator(inverse: NDArray) -> None:
 
 def test_z2_walls_estimate_the_mean_over_points(inverse: NDArray) -> None:
     """Over many vectors, the mean of all points of the slice, within errors; each vector differs."""
-    points = [Place(2, (x, y, z)) for x in range(4) for y in range(2) for z in range(2)]
+    points = [SourcePlace(2, (x, y, z)) for x in range(4) for y in range(2) for z in range(2)]
     names = ["Gamma5", "GammaX", "Identity"]
     exact = np.mean(
         [meson_correlators(column_of(inverse, at), LATTICE, at, names, [(0, 0, 0)]) for at in points], axis=0
     )
     found = []
     for number in range(200):
-        place = Place(2, None, number)
+        place = SourcePlace(2, None, number)
         source = z2_wall_source(LATTICE, place, "walls", 33)
         found.append(meson_correlators(propagator(inverse, source), LATTICE, place, names, [(0, 0, 0)]))
     error = np.std(found, axis=0) / np.sqrt(len(found))

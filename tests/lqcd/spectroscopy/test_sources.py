@@ -12,7 +12,7 @@ from tiny_lattice import LATTICE
 from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.noise import noise_vectors
 from stages.lqcd.spectroscopy import quark_sources as sources
-from stages.lqcd.spectroscopy.quark_sources import Place
+from stages.lqcd.spectroscopy.quark_sources import SourcePlace
 from stages.lqcd.spectroscopy.smearing import gaussian_smeared
 
 X, Y, Z, T = LATTICE.extents
@@ -26,47 +26,47 @@ def lexicographic(field: NDArray) -> NDArray:
     return out.reshape(T, Z, Y, X, *field.shape[2:])
 
 
-@pytest.mark.parametrize("place", [Place(8), Place(0, (3, 0, 11)), Place(4, None, 7)])
-def test_labels_name_places(place: Place) -> None:
-    assert Place.parse(place.label) == place
+@pytest.mark.parametrize("place", [SourcePlace(8), SourcePlace(0, (3, 0, 11)), SourcePlace(4, None, 7)])
+def test_labels_name_places(place: SourcePlace) -> None:
+    assert SourcePlace.parse(place.label) == place
 
 
 def test_other_labels_are_refused() -> None:
     with pytest.raises(InputError, match="'x0y0z0t8', 't8' or 't8n0', got 'x0t8'"):
-        Place.parse("x0t8")
+        SourcePlace.parse("x0t8")
 
 
 def test_a_point_and_a_wall() -> None:
-    point = lexicographic(sources.point_source(LATTICE, Place(5, (3, 1, 0))))
+    point = lexicographic(sources.point_source(LATTICE, SourcePlace(5, (3, 1, 0))))
     expected = np.zeros_like(point)
     expected[5, 0, 1, 3] = np.eye(12)
     np.testing.assert_array_equal(point, expected)
-    wall = lexicographic(sources.wall_source(LATTICE, Place(5)))
+    wall = lexicographic(sources.wall_source(LATTICE, SourcePlace(5)))
     expected[5] = np.eye(12)
     np.testing.assert_array_equal(wall, expected)
 
 
 def test_a_noisy_wall_is_the_noise_of_its_slice_for_each_spin() -> None:
-    wall = sources.z2_wall_source(LATTICE, Place(2, None, 3), "a", 17)
+    wall = sources.z2_wall_source(LATTICE, SourcePlace(2, None, 3), "a", 17)
     noise = np.stack([noise_vectors(LATTICE, parity, "a", 17, [3])[..., 0] for parity in (0, 1)])
     slices = wall.reshape(2, T, -1, 4, 3, 4)
     assert not slices[:, [0, 1, 3, 4, 5]].any()
     np.testing.assert_allclose(
         slices[:, 2], np.einsum("psc,ab->psacb", noise.reshape(2, T, -1, 3)[:, 2], np.eye(4)) / np.sqrt(16)
     )
-    other = sources.z2_wall_source(LATTICE, Place(2, None, 4), "a", 17)
+    other = sources.z2_wall_source(LATTICE, SourcePlace(2, None, 4), "a", 17)
     assert np.abs(wall - other).max() > 0
 
 
 @pytest.mark.parametrize(
     ("place", "said"),
     [
-        (Place(6, (0, 0, 0)), "t = 6 is outside the lattice 4x2x2x6: take 0 to 5"),
-        (Place(0, (0, 2, 0)), "y = 2 is outside the lattice 4x2x2x6: take 0 to 1"),
-        (Place(0), "a point source has a point in space, like 'x0y0z0t8', got 't0'"),
+        (SourcePlace(6, (0, 0, 0)), "t = 6 is outside the lattice 4x2x2x6: take 0 to 5"),
+        (SourcePlace(0, (0, 2, 0)), "y = 2 is outside the lattice 4x2x2x6: take 0 to 1"),
+        (SourcePlace(0), "a point source has a point in space, like 'x0y0z0t8', got 't0'"),
     ],
 )
-def test_places_off_the_lattice_are_refused(place: Place, said: str) -> None:
+def test_places_off_the_lattice_are_refused(place: SourcePlace, said: str) -> None:
     with pytest.raises(InputError, match=said):
         sources.point_source(LATTICE, place)
 
@@ -122,7 +122,7 @@ def laplacian(links: NDArray) -> NDArray:
 
 
 def test_smearing_is_a_polynomial_of_the_laplacian(thin_links: NDArray) -> None:
-    point = sources.point_source(LATTICE, Place(5, (3, 1, 0)))
+    point = sources.point_source(LATTICE, SourcePlace(5, (3, 1, 0)))
     found = gaussian_smeared(point, thin_links, LATTICE, 5, 1.4, 6)
     size = 2 * LATTICE.half_volume * 3
     step = np.eye(size) + 1.4**2 / 24 * laplacian(thin_links).reshape(size, size)
