@@ -18,7 +18,7 @@ import pytest
 from distributed import LocalCluster
 from numpy.typing import NDArray
 
-from stages.lqcd.kernels.dispatch import kernels_of, to_host
+from stages.lqcd.kernels.dispatch import as_numpy, kernels_of
 
 IDLE_CLUSTERS = {
     "ADMIN__TICK__INTERVAL": "1s",
@@ -71,7 +71,7 @@ class Backend:
         return self.xp.array(values)
 
     def host(self, array: Any) -> NDArray:
-        return to_host(array)
+        return as_numpy(array)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -15,7 +15,7 @@ from stages.distillation.costs import basis_cost, eigenvectors_cost
 from stages.ensemble.smeared_links import SmearedLinks
 from stages.lqcd.distillation.eigenvectors import DTYPES, LaplaceSolver
 from stages.lqcd.kernels.dispatch import Array, array_module_of
-from stages.lqcd.kernels.transfer import is_page_locked, page_locked, to_device, to_host
+from stages.lqcd.kernels.transfer import copy_to_host, is_page_locked, page_locked, to_device
 from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import PARITIES
 from stages.shared.kernel_choices import recorded_choices
@@ -85,7 +85,7 @@ def laplace_eigenvectors(
     with recorded_choices(at):
         found = solver.solve(links.links, links.lattice, [int(time) for time in at["time"]], report)
     at.record(precision=precision, residual_max=float(found.residuals.max()))
-    return LaplaceEigenvectors(to_host(found.vectors), found.values, found.residuals)
+    return LaplaceEigenvectors(copy_to_host(found.vectors), found.values, found.residuals)
 
 
 @stage(version="1", over=("config",), transient=True, resident=True, cost=basis_cost)

@@ -10,7 +10,7 @@ import numpy as np
 from pipeline import At, Cost, Dims, Node, Resources, stage
 from stages.lqcd.gauge.heatbath import thermalised
 from stages.lqcd.kernels.dispatch import array_module_of
-from stages.lqcd.kernels.transfer import to_host
+from stages.lqcd.kernels.transfer import copy_to_host
 from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.formats import read_gauge
 from stages.lqcd.lattice.geometry import DIRECTIONS, PARITIES, Lattice
@@ -82,7 +82,7 @@ def heatbath_configuration(
         lambda done, total: at.progress(done, total),
         array_module_of(at.backend),
     )
-    links = to_host(chain)
+    links = copy_to_host(chain)
     at.record(beta=beta, sweeps=sweeps, plaquette=plaquette(links, lattice).total)
     return GaugeLinks(links, np.array(lattice.extents))
 

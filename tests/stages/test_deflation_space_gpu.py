@@ -11,7 +11,7 @@ from pipeline import At
 from stages.ensemble import configuration, staggered_operator
 from stages.loops.deflation_space import DeflationSpace, deflation, deflation_space
 from stages.lqcd.dirac.staggered import StaggeredDslash
-from stages.lqcd.kernels.dispatch import to_host
+from stages.lqcd.kernels.dispatch import as_numpy
 from stages.lqcd.noise import noise_vectors
 
 pytestmark = pytest.mark.gpu
@@ -63,7 +63,7 @@ def test_a_space_made_on_either_serves_on_the_other(
         assert isinstance(space.vectors, np.ndarray)
         held = deflation(operators[other], space, at=At(config="both.1", backend=other)).even
         mine = deflation(operators[backend], space, at=At(config="both.1", backend=backend)).even
-        np.testing.assert_allclose(to_host(held.vectors), to_host(mine.vectors), rtol=0, atol=1e-5)
+        np.testing.assert_allclose(as_numpy(held.vectors), as_numpy(mine.vectors), rtol=0, atol=1e-5)
 
 
 def test_a_rerun_gives_the_same_vectors(operators: dict[str, StaggeredDslash]) -> None:

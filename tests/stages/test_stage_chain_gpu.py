@@ -11,7 +11,7 @@ from stages.loops import current_loops as loops
 from stages.loops import low_mode_loops as low_modes
 from stages.lqcd.dirac.staggered import SquaredDslash
 from stages.lqcd.gauge.heatbath import thermalised
-from stages.lqcd.kernels.dispatch import array_module, to_host
+from stages.lqcd.kernels.dispatch import array_module, as_numpy
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.solvers.deflation import Deflation, StaggeredDeflation
 
@@ -80,7 +80,7 @@ def test_low_modes_and_deflated_split_even_loops(single):
         columns = [
             B.apply(xp.ascontiguousarray(block.reshape(*B.shape, -1))) for block in blocks_of(identity)
         ]
-        matrix = to_host(xp.concatenate(columns, axis=-1)).reshape(identity.shape)
+        matrix = as_numpy(xp.concatenate(columns, axis=-1)).reshape(identity.shape)
         vectors = np.linalg.eigh(matrix)[1][:, :20].reshape(*B.shape, 20)
         vectors = xp.asarray(np.ascontiguousarray(vectors, np.complex64 if single else np.complex128))
         space = StaggeredDeflation(dslash, Deflation.of(B, vectors))

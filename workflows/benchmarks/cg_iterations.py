@@ -24,7 +24,7 @@ from stages.lqcd.dirac.operator import application
 from stages.lqcd.dirac.staggered import NormalOperator, StaggeredDslash
 from stages.lqcd.gauge.hisq import StaggeredLinks
 from stages.lqcd.kernels import block_blas, cg_update, stream
-from stages.lqcd.kernels.dispatch import to_host
+from stages.lqcd.kernels.dispatch import as_numpy
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.solvers.cg import BatchedCG
 from workflows.benchmarks.block_blas import slow_coefficients
@@ -95,7 +95,7 @@ def reduction_rows(device: Device, lattice: Lattice) -> Iterator[str]:
             "cg_residual": lambda: cg_update.cg_residual(x, y, c) or c.r2,  # type: ignore[func-returns-value]  # noqa: B023
         }.items():
             gpu = replayed_seconds(device, work)
-            waited = median(device.wall_seconds(lambda: to_host(work())) for _ in range(51))  # noqa: B023
+            waited = median(device.wall_seconds(lambda: as_numpy(work())) for _ in range(51))  # noqa: B023
             times = " | ".join(f"{1e6 * s:.1f}" for s in (gpu, waited, called_seconds(work)))
             yield f"| {name} | {lattice} | {dtype} | {times} |"
 

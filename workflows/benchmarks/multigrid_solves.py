@@ -27,7 +27,7 @@ import numpy as np
 
 from stages.lqcd.dirac.wilson import WilsonDslash, WilsonOperator
 from stages.lqcd.gauge.wilson_links import wilson_links
-from stages.lqcd.kernels.dispatch import Array, to_host
+from stages.lqcd.kernels.dispatch import Array, as_numpy
 from stages.lqcd.lattice.formats import read_gauge
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.lattice.layout import gauge_to_lexicographic, gauge_to_parity
@@ -118,7 +118,7 @@ def error_to_residual(S: Any, x: Array, b: Array, exact: Array) -> float:
     """The largest |x - exact| / |exact| over |b - S x| / |b| of the right-hand sides."""
 
     def norms(field: Array) -> Any:
-        return np.linalg.norm(to_host(field).reshape(-1, b.shape[-1]), axis=0)
+        return np.linalg.norm(as_numpy(field).reshape(-1, b.shape[-1]), axis=0)
 
     return float((norms(x - exact) / norms(exact) / (norms(b - S.apply(x)) / norms(b))).max())
 

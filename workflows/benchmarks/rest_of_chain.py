@@ -29,7 +29,7 @@ from stages.lqcd.gauge.heatbath import thermalised
 from stages.lqcd.gauge.phases import with_boundary, with_phases
 from stages.lqcd.gauge.reunitarise import to_su3, to_u3
 from stages.lqcd.kernels.cuda import heatbath, hisq_dslash, one_link_current, staple
-from stages.lqcd.kernels.transfer import to_backend, to_device, to_host
+from stages.lqcd.kernels.transfer import copy_to_host, to_backend, to_device
 from stages.lqcd.lattice.formats import write_ildg
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.noise import Dilution, dilute, noise_vectors
@@ -81,7 +81,7 @@ def link_steps(table: Table, host: np.ndarray, lattice: Lattice) -> hisq.Stagger
     table.add("links: host to device, pageable", lambda: cupy.asarray(host), host.nbytes)
     table.add("links: host to device, in pieces", lambda: to_device(host), host.nbytes)
     table.add("links: device to host, pageable", links.get, host.nbytes)
-    table.add("links: device to host, in pieces", lambda: to_host(links), host.nbytes)
+    table.add("links: device to host, in pieces", lambda: copy_to_host(links), host.nbytes)
     options: dict[str, Any] = {"boundary": "antiperiodic", "naik_epsilon": 0.0}
     table.add("HISQ links", lambda: hisq.hisq_links(links, lattice, **options))
     table.add("- to_su3", lambda: to_su3(links), 2 * links.nbytes)

@@ -26,7 +26,7 @@ import numpy as np
 
 from pipeline.worker.energy import energy_meter
 from stages.lqcd.dirac.staggered import NormalOperator
-from stages.lqcd.kernels.dispatch import Array, to_host
+from stages.lqcd.kernels.dispatch import Array, as_numpy
 from stages.lqcd.lattice.geometry import EVEN, Lattice
 from stages.lqcd.lattice.plaquette import plaquette
 from stages.lqcd.noise.dilution import Dilution, dilute
@@ -172,7 +172,7 @@ def operator(arguments: argparse.Namespace, machine: Machine) -> tuple[NormalOpe
     lattice = Lattice(tuple(arguments.lattice))
     chain: dict[str, Any] = {"beta": arguments.beta, "seed": SEED, "sweeps": arguments.sweeps}
     thin = quenched(lattice, LABEL, **chain, xp=machine.xp)
-    mean = plaquette(to_host(thin), lattice).total
+    mean = plaquette(as_numpy(thin), lattice).total
     text = (
         f"{machine.name}; {lattice}, beta = {arguments.beta:g}, {arguments.sweeps} sweeps, "
         f"plaquette {mean:.5f}, m = {arguments.mass:g}, tolerance {arguments.tolerance:g}."

@@ -19,7 +19,7 @@ from stages.lqcd.distillation.streaming import (
 from stages.lqcd.kernels.dispatch import Array, array_module
 from stages.lqcd.kernels.fields import empty_field
 from stages.lqcd.kernels.gamma import COLOURS, COMPONENTS, SPINS
-from stages.lqcd.kernels.transfer import to_host
+from stages.lqcd.kernels.transfer import copy_to_host
 from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import Lattice
 
@@ -76,7 +76,7 @@ def _fill(
         for field, start in zip(tile.parts, tile.starts, strict=True)
     )
     for number, products in insertions.between(left, right, links, tile.first):
-        out[:, :, :, number] = to_host(_with_gammas(products, gammas)).transpose(1, 2, 0, 3, 4)
+        out[:, :, :, number] = copy_to_host(_with_gammas(products, gammas)).transpose(1, 2, 0, 3, 4)
 
 
 def planned_bytes(

@@ -23,7 +23,7 @@ from stages.lqcd.dirac.laplacian import DIAGONAL, FoldedLaplacian, SpatialHop, c
 from stages.lqcd.eigen.batched_lanczos import BatchedLanczos, Progress
 from stages.lqcd.eigen.window import subspace_size
 from stages.lqcd.kernels import batched_basis, random_block
-from stages.lqcd.kernels.dispatch import Array, array_module, to_device_like, to_host
+from stages.lqcd.kernels.dispatch import Array, array_module, as_numpy, to_device_like
 from stages.lqcd.kernels.fields import empty_field, zero_field
 from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
@@ -151,7 +151,7 @@ def residuals(hop: SpatialHop, vectors: Array, values: NDArray[np.float64]) -> N
             missed = hop.apply_to(parity, halves[1 - parity], b=-1.0)
             missed = missed.reshape(slices, -1, 3, half.shape[-1])
             missed += shift * half.reshape(missed.shape)
-            norms2[:, some] += to_host((xp.abs(missed) ** 2).sum(axis=(1, 2), dtype=np.float64))
+            norms2[:, some] += as_numpy((xp.abs(missed) ** 2).sum(axis=(1, 2), dtype=np.float64))
     return np.sqrt(norms2)
 
 
@@ -209,7 +209,7 @@ def _dense(hop: SpatialHop, k: int) -> tuple[NDArray[np.float64], Array]:
         some = slice(first, min(first + COLUMNS, rows))
         unit = zero_field((slices, rows, some.stop - first), hop.dtype, xp)
         unit[:, some] = xp.eye(some.stop - first)
-        matrices[..., some] = to_host(hop.apply_to(ODD, _field(hop, unit))).reshape(slices, rows, -1)
+        matrices[..., some] = as_numpy(hop.apply_to(ODD, _field(hop, unit))).reshape(slices, rows, -1)
     vectors = np.empty((slices, 2, rows, k), hop.dtype)
     values = np.empty((slices, k))
 
@@ -239,7 +239,7 @@ def _in_convention(vectors: Array, values: NDArray[np.float64], width: float) ->
     references = empty_field((slices, columns.shape[1], widest), vectors.dtype, array_module(vectors))
     random_block.fill_random(references[0], REFERENCE_SEED, 0)
     references[1:] = references[:1]
-    overlaps = to_host(batched_basis.project(columns, references))
+    overlaps = as_numpy(batched_basis.project(columns, references))
     rotations = np.zeros((slices, k, k), complex)
     for row, overlap, rotation in zip(groups, overlaps, rotations, strict=True):
         for group in row:

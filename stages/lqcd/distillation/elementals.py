@@ -11,7 +11,7 @@ from stages.lqcd.distillation.insertions import Insertions
 from stages.lqcd.distillation.streaming import SlicedField, Stored, buffer_bytes, slices_per_tile, streamed
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.gamma import COLOURS
-from stages.lqcd.kernels.transfer import to_host
+from stages.lqcd.kernels.transfer import copy_to_host
 from stages.lqcd.lattice.errors import InputError
 
 
@@ -54,7 +54,7 @@ def _fill(
 ) -> None:
     """The elementals of a tile; what they were made of is free again when this returns."""
     for number, products in insertions.between(vectors, vectors, links, first):
-        out[:, :, number] = to_host(products).swapaxes(0, 1)
+        out[:, :, number] = copy_to_host(products).swapaxes(0, 1)
 
 
 def planned_bytes(

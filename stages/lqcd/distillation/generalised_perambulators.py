@@ -32,7 +32,7 @@ from stages.lqcd.distillation.projected import Progress, library
 from stages.lqcd.distillation.streaming import Stored
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.gamma import GAMMA5, SPINS
-from stages.lqcd.kernels.transfer import to_host
+from stages.lqcd.kernels.transfer import copy_to_host
 from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.solvers.even_odd import Method, solved
 from stages.lqcd.solvers.solution import SolveStatistics, column_blocks
@@ -108,7 +108,7 @@ def generalised_perambulators(
             progress(len(statistics.residual), len(ends.times) * len(parts))
 
     sources, gammas = ends.sources.source_times, [GAMMA5 @ gamma for gamma in DIRAC.values()]
-    kept = {time: [to_host(x) for x in solutions(time)] for time in dict.fromkeys(sources)}
+    kept = {time: [copy_to_host(x) for x in solutions(time)] for time in dict.fromkeys(sources)}
     counts = (len(gammas), len(insertions.momenta), len(insertions.displacements))
     result = np.empty((*ends.sinks.shape, M.lattice.time_extent, *counts, SPINS * k, SPINS * k), complex)
     for sink in ends.times:

@@ -13,7 +13,7 @@ from stages.lqcd.distillation.columns import Columns
 from stages.lqcd.distillation.distillation_sources import check_vectors, distillation_sources
 from stages.lqcd.distillation.projection import sink_projections
 from stages.lqcd.distillation.streaming import Stored
-from stages.lqcd.kernels.dispatch import to_host
+from stages.lqcd.kernels.dispatch import as_numpy
 from stages.lqcd.kernels.gamma import SPINS
 from stages.lqcd.solvers.even_odd import Method, solved
 from stages.lqcd.solvers.solution import SolveStatistics, column_blocks
@@ -44,7 +44,7 @@ def projected_solutions(
     parts = column_blocks(len(columns), block)
     for number, part in enumerate(parts, start=1):
         x = solved(M, distillation_sources(vectors, lattice, columns, part, xp), method, statistics)
-        result[..., part.start : part.stop] = to_host(sink_projections(vectors, x, xp, device_bytes()))
+        result[..., part.start : part.stop] = as_numpy(sink_projections(vectors, x, xp, device_bytes()))
         progress(number, len(parts))
     return result, statistics
 

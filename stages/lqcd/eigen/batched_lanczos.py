@@ -35,7 +35,7 @@ from stages.lqcd.eigen.lanczos import SAFETY, TIE, Lanczos, Progress
 from stages.lqcd.eigen.spectrum import estimate_spectrum
 from stages.lqcd.eigen.window import ABOVE, GROWTH_OF_MANY, WindowChoice, kept_columns, subspace_size
 from stages.lqcd.kernels import batched_basis
-from stages.lqcd.kernels.dispatch import Array, to_device_like, to_host
+from stages.lqcd.kernels.dispatch import Array, as_numpy, to_device_like
 from stages.lqcd.kernels.fields import field_like
 from stages.lqcd.lattice.errors import InputError
 
@@ -180,8 +180,8 @@ class _Run:
             quotients = (block.conj() * image).real.sum(axis=1, dtype=np.float64)
             image -= block * quotients[:, None].astype(block.real.dtype)
             norms2 = (image.real**2 + image.imag**2).sum(axis=1, dtype=np.float64)
-            self.values[:, columns] = to_host(quotients)[:, :count]
-            self.residuals[:, columns] = np.sqrt(to_host(norms2))[:, :count]
+            self.values[:, columns] = as_numpy(quotients)[:, :count]
+            self.residuals[:, columns] = np.sqrt(as_numpy(norms2))[:, :count]
 
     def _images(self) -> Iterator[tuple[slice, Array, Array]]:
         """Leading columns of V, block by block: which, the block that holds them, and A times it."""
@@ -204,7 +204,7 @@ class _Run:
         projected: Matrices = np.empty((self.systems, k, k), complex)
         for columns, _, image in self._images():
             count = columns.stop - columns.start
-            projected[:, :, columns] = to_host(batched_basis.project(vectors, image))[..., :count]
+            projected[:, :, columns] = as_numpy(batched_basis.project(vectors, image))[..., :count]
         _, rotation = eigh((projected + projected.conj().swapaxes(1, 2)) / 2)
         batched_basis.rotate_in_place(vectors, to_device_like(np.ascontiguousarray(rotation), vectors))
         self._measure()

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from stages.lqcd.eigen.subspace import GrowingBasis
 from stages.lqcd.kernels import batched_basis, random_block
-from stages.lqcd.kernels.dispatch import Array, to_device_like, to_host
+from stages.lqcd.kernels.dispatch import Array, as_numpy, to_device_like
 from stages.lqcd.kernels.fields import empty_field, field_like
 from stages.lqcd.lattice.threads import in_threads
 
@@ -123,7 +123,7 @@ class BatchedSubspace(GrowingBasis):
 
         By eigenvectors of the Gram matrix (Stathopoulos and Wu, SIAM J. Sci. Comput. 23 (2002) 2165).
         """
-        G = to_host(batched_basis.project(self.X, self.X))
+        G = as_numpy(batched_basis.project(self.X, self.X))
         norms = np.sqrt(np.einsum("sii->si", G).real)
         inverse = np.divide(1, norms, out=np.zeros_like(norms), where=norms > TINY)
         values, vectors = eigh(inverse[:, :, None] * G * inverse[:, None, :])
@@ -139,7 +139,7 @@ class BatchedSubspace(GrowingBasis):
         block *= (1.5 / block.shape[1]) ** 0.5
 
     def _project(self, block: Array) -> Matrices:
-        return to_host(batched_basis.project(self.V[..., : self.used], block))
+        return as_numpy(batched_basis.project(self.V[..., : self.used], block))
 
     def _subtract(self, C: Matrices) -> None:
         batched_basis.add_combination(self.X, self.V[..., : self.used], to_device_like(-C, self.X))

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from stages.lqcd.dirac.operator import LinearOperator
 from stages.lqcd.kernels import basis, block_blas
-from stages.lqcd.kernels.dispatch import Array, to_device_like, to_host
+from stages.lqcd.kernels.dispatch import Array, as_numpy, to_device_like
 from stages.lqcd.kernels.fields import field_like
 from stages.lqcd.lattice.errors import InputError
 
@@ -22,11 +22,11 @@ def measure(
     values, residuals = np.empty(k), np.empty(k)
     for columns, block, image in _images(A, vectors, spare):
         count = columns.stop - columns.start
-        norms = to_host(block_blas.norms2(block))
-        quotients = to_host(block_blas.dots(block, image)).real / np.where(norms > 0, norms, 1)
+        norms = as_numpy(block_blas.norms2(block))
+        quotients = as_numpy(block_blas.dots(block, image)).real / np.where(norms > 0, norms, 1)
         block_blas.update(image, block, to_device_like(np.diag(-quotients).astype(complex), block))
         values[columns] = quotients[:count]
-        residuals[columns] = np.sqrt(to_host(block_blas.norms2(image)))[:count]
+        residuals[columns] = np.sqrt(as_numpy(block_blas.norms2(image)))[:count]
     return values, residuals
 
 
@@ -39,7 +39,7 @@ def rotate_to_eigenvectors(A: LinearOperator, vectors: Array, spare: Array) -> N
     projected = np.empty((k, k), complex)
     for columns, _, image in _images(A, vectors, spare):
         count = columns.stop - columns.start
-        projected[:, columns] = to_host(basis.project(vectors, image))[:, :count]
+        projected[:, columns] = as_numpy(basis.project(vectors, image))[:, :count]
     if not np.isfinite(projected).all():
         raise not_finite(A)
     values, rotation = np.linalg.eigh((projected + projected.conj().T) / 2)

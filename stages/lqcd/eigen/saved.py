@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from stages.lqcd.eigen.chebyshev import ChebyshevFilter
 from stages.lqcd.eigen.subspace import Subspace
 from stages.lqcd.kernels.dispatch import array_module
-from stages.lqcd.kernels.transfer import to_device, to_host
+from stages.lqcd.kernels.transfer import copy_to_host, to_device
 from stages.lqcd.lattice.errors import InputError
 
 COLUMNS = 16
@@ -46,7 +46,7 @@ class RunState:
         """What `restored` needs, on the host; seconds: of all runs so far."""
         space, xp = self.space, array_module(self.space.V)
         vectors = {
-            f"vectors_{first}": to_host(
+            f"vectors_{first}": copy_to_host(
                 xp.ascontiguousarray(space.V[..., first : min(first + COLUMNS, space.used)])
             )
             for first in range(0, space.used, COLUMNS)
@@ -58,7 +58,7 @@ class RunState:
             **vectors,
             "configuration": configuration,
             "operator": self.fingerprint,
-            "next_block": np.array(to_host(space.X)),
+            "next_block": np.array(copy_to_host(space.X)),
             "projected": space.H[: space.used, : space.used].copy(),
             "lost": space.E[: space.used, : space.used].copy(),
             "block_lost": space.loss.copy(),

@@ -17,7 +17,7 @@ from scipy.linalg import eigh_tridiagonal
 from stages.lqcd.dirac.operator import LinearOperator
 from stages.lqcd.eigen.rayleigh import not_finite
 from stages.lqcd.kernels import block_blas, random_block
-from stages.lqcd.kernels.dispatch import Array, to_device_like, to_host
+from stages.lqcd.kernels.dispatch import Array, as_numpy, to_device_like
 from stages.lqcd.kernels.fields import empty_field, field_like, zeros_like
 from stages.lqcd.lattice.errors import InputError
 
@@ -101,7 +101,7 @@ class _Lanczos:
         if self.ended:
             return
         self.A.apply(self.x, self.out)
-        alpha = float(to_host(block_blas.dots(self.x, self.out)).real[0])
+        alpha = float(as_numpy(block_blas.dots(self.x, self.out)).real[0])
         if not np.isfinite(alpha):
             raise not_finite(self.A)
         block_blas.update(self.out, self.x, self._matrix(-alpha))
@@ -131,7 +131,7 @@ class _Lanczos:
         )
 
     def _norm(self, field: Array) -> float:
-        return float(np.sqrt(to_host(block_blas.norms2(field))[0]))
+        return float(np.sqrt(as_numpy(block_blas.norms2(field))[0]))
 
     def _matrix(self, value: float) -> Array:
         return to_device_like(np.full((1, 1), value, complex), self.x)

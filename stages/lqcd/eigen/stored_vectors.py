@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from stages.lqcd.kernels.dispatch import Array, array_module
 from stages.lqcd.kernels.fields import empty_field
 from stages.lqcd.kernels.half_field import decoded, encoded, scale_for
-from stages.lqcd.kernels.transfer import to_device, to_host
+from stages.lqcd.kernels.transfer import copy_to_host, to_device
 from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.lattice.sizes import COMPLEX
@@ -59,9 +59,9 @@ def to_store(vectors: Array, lattice: Lattice, precision: str) -> tuple[NDArray,
         values = _parts(vectors[rows])
         if precision == "half":
             scales = scale_for(array_module(values).abs(values).max(axis=(1, 3)))
-            scale[t] = to_host(scales)
+            scale[t] = copy_to_host(scales)
             values = encoded(values, scales[:, None, :, None])
-        parts[t] = to_host(values.astype(DTYPES[precision], copy=False))
+        parts[t] = copy_to_host(values.astype(DTYPES[precision], copy=False))
     return parts, scale
 
 

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from stages.lqcd.kernels import basis, random_block
 from stages.lqcd.kernels.cholesky import Matrix
-from stages.lqcd.kernels.dispatch import Array, to_device_like, to_host
+from stages.lqcd.kernels.dispatch import Array, as_numpy, to_device_like
 from stages.lqcd.kernels.fields import empty_field
 from stages.lqcd.solvers.orthonormal import orthonormalise
 
@@ -159,7 +159,7 @@ class Subspace(GrowingBasis):
         C = basis.project(V, self.X)
         basis.add_combination(self.X, V, -C)
         self.passes += 2
-        return to_host(C)
+        return as_numpy(C)
 
     def _complete(self, rank: int) -> Matrix:
         """Make the first `rank` columns of X a whole orthonormal block, orthogonal to V.

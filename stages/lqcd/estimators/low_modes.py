@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 from stages.lqcd.dirac.staggered import StaggeredDslash
 from stages.lqcd.estimators.trace import Progress, no_progress
 from stages.lqcd.kernels import basis, block_blas, one_link_current
-from stages.lqcd.kernels.dispatch import Array, array_module, to_host
+from stages.lqcd.kernels.dispatch import Array, array_module, as_numpy
 from stages.lqcd.kernels.fields import zero_field
 from stages.lqcd.lattice.geometry import EVEN, ODD
 from stages.lqcd.solvers.deflation import Deflation, has_odd_partner
@@ -62,13 +62,13 @@ def mode_currents(
     )
     for slab, v in _slabs(modes.vectors, rotation):
         hopped = dslash.apply_to(ODD, v)  # sqrt(lambda) w
-        eigenvalues[slab] = to_host(norms2(hopped))  # from the Ritz values the lowest would lose digits
+        eigenvalues[slab] = as_numpy(norms2(hopped))  # from the Ritz values the lowest would lose digits
         back = dslash.apply_to(EVEN, hopped)  # -B v
-        even = to_host(current(even_links, v, hopped, lattice, EVEN))
-        odd = to_host(current(odd_links, hopped, back, lattice, ODD))
+        even = as_numpy(current(even_links, v, hopped, lattice, EVEN))
+        odd = as_numpy(current(odd_links, hopped, back, lattice, ODD))
         result.current[slab] = even + odd * _partner_weight(eigenvalues[slab])[:, None, None]
         back += v * xp.asarray(eigenvalues[slab])
-        result.residual[slab] = np.sqrt(to_host(norms2(back)))
+        result.residual[slab] = np.sqrt(as_numpy(norms2(back)))
         progress(slab.stop, len(eigenvalues))
     return result
 

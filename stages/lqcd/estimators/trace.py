@@ -28,7 +28,7 @@ from stages.lqcd.dirac.operator import Solver
 from stages.lqcd.dirac.staggered import NormalOperator, StaggeredDslash
 from stages.lqcd.gauge.hisq import StaggeredLinks
 from stages.lqcd.kernels import block_blas, one_link_current
-from stages.lqcd.kernels.dispatch import Array, array_module, to_host
+from stages.lqcd.kernels.dispatch import Array, array_module, as_numpy
 from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 from stages.lqcd.solvers.even_odd import relative_norms
@@ -110,7 +110,7 @@ class LoopTrace:
         """- Im sum_{x in t} bra(x)^dag eta_mu(x) U_mu(x) hopped(x + mu), bra on `parity`; ``[N, mu, t]``."""
         links = self._links_by_parity[parity]
         current = one_link_current.one_link_current(links, bra, hopped, self.lattice, parity)
-        return to_host(current)
+        return as_numpy(current)
 
     def density(self, sources: Array, y: Array) -> NDArray[np.float64]:
         """(2/V) 2 m Re eta^dag y, ``[N]``."""
@@ -118,7 +118,7 @@ class LoopTrace:
 
     def dots(self, x: Array, y: Array) -> NDArray[np.float64]:
         """Re x^dag y of each right-hand side, ``[N]`` on the host."""
-        return to_host(block_blas.dots(x, y)).real
+        return as_numpy(block_blas.dots(x, y)).real
 
     def _full_residual(self, parity: int, sources: Array, y: Array, hopped: Array) -> NDArray[np.float64]:
         """|eta - M x| / |eta| of x = (2 m - D) y, the solution of the full system; float64 ``[N]``.

@@ -114,8 +114,8 @@ def array_module_of(backend: str) -> ModuleType:
     return import_module("cupy") if backend == "cuda" else np
 
 
-def to_host(array: Array) -> NDArray:
-    """The array as a NumPy array; copied only if it lives on a device."""
+def as_numpy(array: Array) -> NDArray:
+    """A small array as a NumPy array; copied only if it lives on a device. For fields: `copy_to_host`."""
     device: Any = array
     return array if array_module(array) is np else device.get()
 
@@ -123,5 +123,5 @@ def to_host(array: Array) -> NDArray:
 def to_device_like(array: Array, like: Array) -> Array:
     """`array` in the library of `like`; copied only if it lives elsewhere."""
     if array_module(like) is np:
-        return to_host(array)
+        return as_numpy(array)
     return array_module(like).asarray(array)

@@ -67,8 +67,8 @@ def to_device(array: NDArray, out: Array | None = None) -> Array:
     return result
 
 
-def to_host(array: Array) -> NDArray:
-    """A copy in the host's memory; a NumPy array is returned as it is."""
+def copy_to_host(array: Array) -> NDArray:
+    """A field of a device in the host's memory, by several threads; a NumPy array is returned as it is."""
     if array_module(array) is np:
         return array
     cupy = import_module("cupy")

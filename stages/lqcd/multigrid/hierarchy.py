@@ -12,7 +12,7 @@ import numpy as np
 from stages.lqcd.dirac.wilson import WilsonOperator
 from stages.lqcd.dirac.wilson_schur import WilsonSchur
 from stages.lqcd.kernels import stream
-from stages.lqcd.kernels.dispatch import Array, to_device_like, to_host
+from stages.lqcd.kernels.dispatch import Array, as_numpy, to_device_like
 from stages.lqcd.kernels.gamma import COMPONENTS
 from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.multigrid.coarse_operator import CoarseOperator
@@ -100,9 +100,9 @@ class Hierarchy:
         """What must be stored, on the host: vectors_0, diagonal_0, links_0, vectors_1, ..."""
         stored: dict[str, Any] = {}
         for number, grids in enumerate(self.grids):
-            stored[f"vectors_{number}"] = to_host(grids.transfer.vectors)
-            stored[f"diagonal_{number}"] = to_host(grids.operator.diagonal)
-            stored[f"links_{number}"] = to_host(grids.operator.links)
+            stored[f"vectors_{number}"] = as_numpy(grids.transfer.vectors)
+            stored[f"diagonal_{number}"] = as_numpy(grids.operator.diagonal)
+            stored[f"links_{number}"] = as_numpy(grids.operator.links)
         return stored
 
     def metadata(self) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from stages.lqcd.dirac.operator import LinearOperator
 from stages.lqcd.kernels import lane_blas, stream
 from stages.lqcd.kernels.cg_update import quotient
-from stages.lqcd.kernels.dispatch import Array, array_module, to_device_like, to_host
+from stages.lqcd.kernels.dispatch import Array, array_module, as_numpy, to_device_like
 from stages.lqcd.kernels.fields import empty_field, zero_field
 from stages.lqcd.kernels.stream import Reports
 from stages.lqcd.solvers.krylov import BreakdownError, KrylovSolver, Recurrence, Vector
@@ -164,7 +164,7 @@ class _StabilisedRecurrence:
         self.r2 = lane_blas.lane_dots(r[None], r)[0].real
         self.target2 = to_device_like(target**2, r)
         self.host_target2 = target**2
-        self.before = to_host(self.r2)
+        self.before = as_numpy(self.r2)
         self.stuck = 0
         self.lost = np.zeros(r.shape[-1], bool)
         self.reports = stream.reports(array_module(r).stack([self.r2, self.r2]))

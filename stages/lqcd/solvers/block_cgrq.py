@@ -42,7 +42,7 @@ from stages.lqcd.dirac.operator import LinearOperator, application
 from stages.lqcd.kernels import block_blas, block_cg, stream
 from stages.lqcd.kernels.block_cg import BlockCoefficients
 from stages.lqcd.kernels.cholesky import Matrix, cholesky
-from stages.lqcd.kernels.dispatch import Array, array_module, to_device_like, to_host
+from stages.lqcd.kernels.dispatch import Array, array_module, as_numpy, to_device_like
 from stages.lqcd.kernels.fields import field_like, zero_field
 from stages.lqcd.solvers.krylov import BreakdownError, KrylovSolver, Recurrence, Vector, next_width
 from stages.lqcd.solvers.orthonormal import NOISE, host_gram, orthonormalise
@@ -146,7 +146,7 @@ class _BlockRecurrence:
         achieve: P alpha C minimises the error, the next P is conjugate to this one.
         """
         inverse = _inverse(host_gram(self.p, self.ap), self.active, self.unit)
-        alpha, C = inverse @ host_gram(self.p, self.q), to_host(self.coefficients.c)
+        alpha, C = inverse @ host_gram(self.p, self.q), as_numpy(self.coefficients.c)
         block_blas.update(self.correction, self.p, to_device_like(alpha @ C, self.p))
         block_blas.update(self.q, self.ap, to_device_like(-alpha, self.q))
         self.rank, S = orthonormalise(self.q, floor=1.0)

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from stages.lqcd.dirac.operator import LinearOperator, application
 from stages.lqcd.kernels import block_blas, cg_update, stream
 from stages.lqcd.kernels.cg_update import CGCoefficients, quotient
-from stages.lqcd.kernels.dispatch import Array, array_module, to_device_like, to_host
+from stages.lqcd.kernels.dispatch import Array, array_module, as_numpy, to_device_like
 from stages.lqcd.kernels.fields import field_like, zeros_like
 from stages.lqcd.kernels.stream import Reports
 from stages.lqcd.solvers.krylov import BreakdownError, KrylovSolver, Recurrence, Vector
@@ -134,7 +134,7 @@ class _BatchedRecurrence:
         c = self.coefficients
         c.r2[...] = c.gamma[...] = block_blas.norms2(self.r)
         c.target2[...] = to_device_like(target**2, self.r)
-        self.r2 = to_host(c.r2).copy()
+        self.r2 = as_numpy(c.r2).copy()
         self.target2 = target**2
         self.replaced = replaced
         if replaced:

@@ -29,7 +29,7 @@ from stages.lqcd.dirac.operator import LinearOperator, Shifted
 from stages.lqcd.dirac.staggered import NormalOperator, SquaredDslash, StaggeredDslash
 from stages.lqcd.kernels import basis, block_blas
 from stages.lqcd.kernels.cholesky import Matrix
-from stages.lqcd.kernels.dispatch import Array, array_module, to_host
+from stages.lqcd.kernels.dispatch import Array, array_module, as_numpy
 from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import EVEN, ODD
 from stages.lqcd.solvers.krylov import KrylovSolver, Progress
@@ -87,8 +87,8 @@ class Deflation:
             columns = np.arange(first, min(first + WIDTH, k))
             v, bv = _applied(B, vectors, columns)
             gram[:, columns], projected[:, columns] = (
-                to_host(project(vectors, v)),
-                to_host(project(vectors, bv)),
+                as_numpy(project(vectors, v)),
+                as_numpy(project(vectors, bv)),
             )
             residuals[columns] = _residuals(v, bv)
         return cls(vectors, gram, projected, residuals)
@@ -270,4 +270,4 @@ def _residuals(v: Array, bv: Array) -> NDArray[np.float64]:
     """|B v - rho v| / |v| with rho = v^H B v / v^H v, of each column; overwrites bv."""
     norms2 = block_blas.norms2(v)
     bv -= v * (block_blas.dots(v, bv).real / norms2)
-    return np.sqrt(to_host(block_blas.norms2(bv) / norms2))
+    return np.sqrt(as_numpy(block_blas.norms2(bv) / norms2))

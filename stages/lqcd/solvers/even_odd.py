@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from stages.lqcd.dirac.operator import LinearOperator, Solver
 from stages.lqcd.kernels import block_blas
-from stages.lqcd.kernels.dispatch import Array, array_module, to_host
+from stages.lqcd.kernels.dispatch import Array, array_module, as_numpy
 from stages.lqcd.kernels.fields import field_like
 from stages.lqcd.solvers.krylov import Progress as Iterations
 from stages.lqcd.solvers.solution import Solution, SolveStatistics, column_blocks
@@ -82,7 +82,7 @@ def full_residual(M: LinearOperator, x: Array, b: Array) -> NDArray[np.float64]:
 def relative_norms(r: Array, b: Array) -> NDArray[np.float64]:
     """|r| / |b| of each right-hand side of fields ``[*, N]``, float64 ``[N]``; |r| where b vanishes."""
     norms2 = block_blas.norms2
-    missed, source = (np.sqrt(to_host(norms2(f.reshape(-1, *f.shape[-2:])))) for f in (r, b))
+    missed, source = (np.sqrt(as_numpy(norms2(f.reshape(-1, *f.shape[-2:])))) for f in (r, b))
     return missed / np.where(source > 0, source, 1)
 
 

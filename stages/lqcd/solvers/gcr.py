@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from stages.lqcd.dirac.operator import LinearOperator
 from stages.lqcd.kernels import block_blas, lane_blas, stream
 from stages.lqcd.kernels.cg_update import quotient
-from stages.lqcd.kernels.dispatch import Array, array_module, to_device_like, to_host
+from stages.lqcd.kernels.dispatch import Array, array_module, as_numpy, to_device_like
 from stages.lqcd.kernels.fields import empty_field, field_like, zeros_like
 from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.solvers.krylov import BreakdownError, KrylovSolver, Recurrence, Vector
@@ -178,7 +178,7 @@ class _GCRRecurrence:
 
     def __init__(self, space: GCRSpace, size: int, target: Vector) -> None:
         self.space, self.size = space, size
-        self.target2, self.r2 = target**2, to_host(space.r2)
+        self.target2, self.r2 = target**2, as_numpy(space.r2)
 
     @property
     def full(self) -> bool:
@@ -191,7 +191,7 @@ class _GCRRecurrence:
     def replace(self, residual: Array, target: Vector) -> None:
         r = residual.astype(self.space.r.dtype, copy=False)
         self.space.begin(r, to_device_like(target**2, r))
-        self.target2, self.r2 = target**2, to_host(self.space.r2)
+        self.target2, self.r2 = target**2, as_numpy(self.space.r2)
 
     def directions(self, columns: NDArray[np.intp]) -> None:
         """None are kept."""
@@ -201,7 +201,7 @@ class _GCRRecurrence:
         return self.space.r.shape[-1]
 
     def estimate(self) -> Vector:
-        r2, before = to_host(self.space.r2), self.r2
+        r2, before = as_numpy(self.space.r2), self.r2
         if not np.isfinite(r2).all():
             raise BreakdownError(Status.NOT_FINITE)
         still_open = r2 > self.target2

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from stages.lqcd.dirac.operator import LinearOperator
 from stages.lqcd.kernels import block_blas
-from stages.lqcd.kernels.dispatch import Array, array_module, to_device_like, to_host
+from stages.lqcd.kernels.dispatch import Array, array_module, as_numpy, to_device_like
 from stages.lqcd.kernels.fields import zeros_like
 from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.solvers.solution import NotConverged, Solution, Status
@@ -212,7 +212,7 @@ def next_width(needed: int, width: int) -> int:
 
 def column_norms(field: Array) -> Vector:
     """|field| of each right-hand side, float64 ``[N]`` on the host."""
-    return np.sqrt(to_host(block_blas.norms2(field)))
+    return np.sqrt(as_numpy(block_blas.norms2(field)))
 
 
 class _ReliableIteration:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from stages.lqcd.kernels import block_blas
 from stages.lqcd.kernels.cholesky import Matrix, cholesky
-from stages.lqcd.kernels.dispatch import Array, to_device_like, to_host
+from stages.lqcd.kernels.dispatch import Array, as_numpy, to_device_like
 from stages.lqcd.solvers.krylov import BreakdownError
 from stages.lqcd.solvers.solution import Status
 
@@ -84,4 +84,4 @@ def _own_gram(block: Array) -> Matrix:
 
 def host_gram(x: Array, y: Array) -> Matrix:
     """x^H y on the host, complex128 ``[Nx, Ny]``."""
-    return to_host(block_blas.gram(x, y))
+    return as_numpy(block_blas.gram(x, y))

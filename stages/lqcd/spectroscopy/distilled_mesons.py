@@ -26,7 +26,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.lqcd.kernels.dispatch import Array, array_module, to_device_like, to_host
+from stages.lqcd.kernels.dispatch import Array, array_module, as_numpy, to_device_like
 from stages.lqcd.kernels.gamma import SPINS
 from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.spectroscopy.elemental_table import ElementalTable
@@ -130,7 +130,7 @@ def _products(tau: Array, sinks: Array, sources: Array) -> NDArray[np.complex128
 def _product(left: Array, right: Array) -> NDArray[np.complex128]:
     """Of ``[word, spin, spin, ...]``, summed over what follows the spins: those of left, those of right."""
     rows = left.reshape(len(left) * PAIRS, -1) @ right.reshape(len(right) * PAIRS, -1).T
-    return to_host(rows).reshape(len(left), SPINS, SPINS, len(right), SPINS, SPINS)
+    return as_numpy(rows).reshape(len(left), SPINS, SPINS, len(right), SPINS, SPINS)
 
 
 def _between(left: Array, phi: Array, right: Array) -> Array:

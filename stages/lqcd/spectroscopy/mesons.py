@@ -18,7 +18,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.lqcd.kernels.dispatch import Array, array_module, to_host
+from stages.lqcd.kernels.dispatch import Array, array_module, as_numpy
 from stages.lqcd.kernels.fields import empty_field
 from stages.lqcd.kernels.gamma import COLOURS, GAMMA, GAMMA5, SPINS
 from stages.lqcd.lattice.errors import InputError
@@ -84,7 +84,7 @@ def spin_pairs(
         for number in range(len(momenta)):
             weighted = slices * phases[number, time][:, None]
             pairs[number, time] = weighted.reshape(SPINS**2, -1) @ conjugate
-    return to_host(pairs).reshape(len(momenta), times, *4 * (SPINS,))
+    return as_numpy(pairs).reshape(len(momenta), times, *4 * (SPINS,))
 
 
 def _phases(lattice: Lattice, place: SourcePlace, momentum: Momentum) -> NDArray[np.complex128]:

@@ -11,7 +11,7 @@ from stages.lqcd.dirac.full_lattice import StaggeredOperator
 from stages.lqcd.dirac.operator import Product
 from stages.lqcd.dirac.staggered import NormalOperator, SquaredDslash, StaggeredDslash
 from stages.lqcd.gauge.hisq import hisq_links, naive_links
-from stages.lqcd.kernels.dispatch import to_host
+from stages.lqcd.kernels.dispatch import as_numpy
 from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.formats import read_gauge
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
@@ -58,7 +58,7 @@ def links(build, rough_links):
 def test_full_operator_is_the_dense_matrix(links, backend, dtype, tolerance, rhs):
     operator = StaggeredOperator(StaggeredDslash(on_backend(links, backend.xp), dtype), mass=0.07)
     x = random_field(5, *operator.shape, rhs, dtype=dtype)
-    result = to_host(operator.apply(backend.xp.asarray(x)))
+    result = as_numpy(operator.apply(backend.xp.asarray(x)))
     reference = (dense_operator(links, 0.07) @ x.reshape(-1, rhs)).reshape(x.shape)
     assert result.dtype == dtype
     assert np.linalg.norm(result - reference) < tolerance * np.linalg.norm(reference)
@@ -97,16 +97,16 @@ def test_squared_dslash_is_the_normal_operator_without_its_mass(links, backend, 
     full[parity] = host
     matrix = dense_operator(links, 0.0)
     reference = -(matrix @ (matrix @ full.reshape(-1, 3))).reshape(full.shape)[parity]
-    np.testing.assert_allclose(to_host(squared.apply(x)), reference, atol=1e-12)
-    np.testing.assert_allclose(to_host(normal.apply(x)), reference + normal.shift * host, atol=1e-12)
-    np.testing.assert_allclose(to_host(squared.affine(0.7, -2.0, x)), 0.7 * host - 2 * reference, atol=1e-12)
+    np.testing.assert_allclose(as_numpy(squared.apply(x)), reference, atol=1e-12)
+    np.testing.assert_allclose(as_numpy(normal.apply(x)), reference + normal.shift * host, atol=1e-12)
+    np.testing.assert_allclose(as_numpy(squared.affine(0.7, -2.0, x)), 0.7 * host - 2 * reference, atol=1e-12)
     shifted = (0.7 - 2 * normal.shift) * host - 2 * reference
-    np.testing.assert_allclose(to_host(normal.affine(0.7, -2.0, x)), shifted, atol=1e-12)
+    np.testing.assert_allclose(as_numpy(normal.affine(0.7, -2.0, x)), shifted, atol=1e-12)
     assert normal.massless == squared and normal.shift == pytest.approx(0.36)
     out, dots = backend.xp.empty_like(x), backend.xp.empty(3)
     squared.application(x, out, dots)()
-    np.testing.assert_allclose(to_host(out), reference, atol=1e-12)
-    np.testing.assert_allclose(to_host(dots), (host.conj() * reference).sum((0, 1)).real, rtol=1e-12)
+    np.testing.assert_allclose(as_numpy(out), reference, atol=1e-12)
+    np.testing.assert_allclose(as_numpy(dots), (host.conj() * reference).sum((0, 1)).real, rtol=1e-12)
 
 
 def test_normal_operator_is_hermitian_and_above_its_mass(links):

@@ -10,7 +10,7 @@ import pytest
 from stages.lqcd.distillation.columns import FullColumns, StochasticColumns, coefficients
 from stages.lqcd.distillation.distillation_sources import distillation_sources
 from stages.lqcd.distillation.laph_dilution import LaphDilution
-from stages.lqcd.kernels.dispatch import to_host
+from stages.lqcd.kernels.dispatch import as_numpy
 from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import Lattice
 
@@ -39,7 +39,7 @@ def built(xp, vectors, columns, width=5):
     """All columns, in blocks."""
     blocks = [range(n, min(n + width, len(columns))) for n in range(0, len(columns), width)]
     given = xp.asarray(vectors)
-    made = [to_host(distillation_sources(given, LATTICE, columns, block, xp)) for block in blocks]
+    made = [as_numpy(distillation_sources(given, LATTICE, columns, block, xp)) for block in blocks]
     return np.concatenate(made, axis=-1)
 
 

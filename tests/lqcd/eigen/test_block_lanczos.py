@@ -14,7 +14,7 @@ from stages.lqcd.eigen.block_lanczos import BlockLanczos
 from stages.lqcd.eigen.eigenpairs import EigenpairsNotConverged, EigenStatus
 from stages.lqcd.gauge.hisq import hisq_links, naive_links
 from stages.lqcd.kernels import basis, block_blas
-from stages.lqcd.kernels.dispatch import array_module, to_device_like, to_host
+from stages.lqcd.kernels.dispatch import array_module, as_numpy, to_device_like
 from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.formats import read_gauge
 from stages.lqcd.lattice.geometry import Lattice
@@ -65,13 +65,13 @@ def free_spectrum(extent):
 def check(pairs, A):
     """Orthonormal vectors with the recorded residuals."""
     vectors = pairs.vectors
-    gram = to_host(basis.project(vectors, vectors))
+    gram = as_numpy(basis.project(vectors, vectors))
     assert abs(gram - np.eye(len(gram))).max() < 1e-9
     residuals = []
     for first in range(0, len(gram), 16):
         block = array_module(vectors).ascontiguousarray(vectors[..., first : first + 16])
         image = A.apply(block) - block * to_device_like(pairs.values[first : first + 16], block)
-        residuals.extend(np.sqrt(to_host(block_blas.norms2(image))))
+        residuals.extend(np.sqrt(as_numpy(block_blas.norms2(image))))
     np.testing.assert_allclose(residuals, pairs.residuals, atol=1e-12)
     assert pairs.status is EigenStatus.CONVERGED
 
@@ -92,7 +92,7 @@ def test_full_spectrum_and_part_of_it_agree_with_a_dense_diagonalisation(referen
     size = int(np.prod(A.shape))
     unit = backend.xp.eye(size, dtype=complex).reshape(*A.shape, size)
     columns = [A.apply(backend.xp.ascontiguousarray(unit[..., i : i + 48])) for i in range(0, size, 48)]
-    dense = np.linalg.eigvalsh(np.concatenate([to_host(c) for c in columns], -1).reshape(size, size))
+    dense = np.linalg.eigvalsh(np.concatenate([as_numpy(c) for c in columns], -1).reshape(size, size))
     full = BlockLanczos(size, 16).solve(A, backend.xp)
     np.testing.assert_allclose(full.values, dense, rtol=1e-12)
     check(full, A)

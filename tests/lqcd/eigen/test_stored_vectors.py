@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from stages.lqcd.eigen.stored_vectors import from_store, to_store
-from stages.lqcd.kernels.dispatch import to_host
+from stages.lqcd.kernels.dispatch import as_numpy
 from stages.lqcd.lattice.geometry import Lattice
 
 LATTICE = Lattice((4, 4, 2, 6))
@@ -42,7 +42,7 @@ def test_there_and_back(wide: Any, backend: Any, precision: str) -> None:
     assert parts.shape == (6, LATTICE.sites_per_slice, 3, 7, 2)
     again = from_store(parts, scale, backend.xp)
     assert isinstance(again, backend.xp.ndarray)
-    exact, found = to_host(wide), to_host(again)
+    exact, found = as_numpy(wide), as_numpy(again)
     assert found.dtype == (np.complex128 if precision == "double" else np.complex64)
     largest = np.maximum(abs(exact.real), abs(exact.imag)).max(axis=1, keepdims=True)
     for part in ("real", "imag"):
@@ -52,7 +52,7 @@ def test_there_and_back(wide: Any, backend: Any, precision: str) -> None:
 
 def test_the_first_axis_is_time(wide: Any) -> None:
     parts, _ = to_store(wide, LATTICE, "double")
-    vectors, sites = to_host(wide), LATTICE.sites_per_slice
+    vectors, sites = as_numpy(wide), LATTICE.sites_per_slice
     np.testing.assert_array_equal(parts[4, ..., 0], vectors[4 * sites : 5 * sites].real)
 
 
@@ -66,7 +66,9 @@ def test_vectors_in_double_on_the_host_are_not_copied() -> None:
 def test_only_what_is_asked_for_is_read(wide: Any, backend: Any, precision: str) -> None:
     parts, scale = (Recorder(array) for array in to_store(wide, LATTICE, precision))
     first = from_store(parts, scale, backend.xp, 2)
-    np.testing.assert_array_equal(to_host(first), to_host(from_store(parts.array, scale.array, np))[..., :2])
+    np.testing.assert_array_equal(
+        as_numpy(first), as_numpy(from_store(parts.array, scale.array, np))[..., :2]
+    )
     whole = (slice(None), slice(None))
     assert parts.parts == [(t, *whole, slice(None, 2)) for t in range(6)]
     assert scale.parts == (

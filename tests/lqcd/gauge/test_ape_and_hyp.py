@@ -11,7 +11,7 @@ from stages.lqcd.gauge.ape import ape_links
 from stages.lqcd.gauge.hyp import hyp_links
 from stages.lqcd.gauge.reunitarise import polar_su3
 from stages.lqcd.gauge.stout import ALL_DIRECTIONS, SPATIAL_DIRECTIONS
-from stages.lqcd.kernels.dispatch import to_host
+from stages.lqcd.kernels.dispatch import as_numpy
 from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice, T
 from stages.lqcd.lattice.plaquette import plaquette
@@ -131,7 +131,7 @@ BY_DEFINITION = {
 @smearings
 def test_two_steps_by_definition(backend, random_su3, name):
     thin = near_identity(random_su3(3, 4, 2, CUBE.half_volume))
-    found = to_host(SMEARINGS[name](backend.xp.asarray(thin), CUBE, steps=2))
+    found = as_numpy(SMEARINGS[name](backend.xp.asarray(thin), CUBE, steps=2))
     step = BY_DEFINITION[name]
     assert np.abs(np.array(on_grid(found, CUBE)) - step(step(on_grid(thin, CUBE)))).max() < 1e-13
 
@@ -141,7 +141,7 @@ def test_gauge_covariant_and_in_su3(xp, links, random_su3, transformed, name):
     g = random_su3(8, 2, LATTICE.half_volume)
 
     def smeared(field):
-        return to_host(SMEARINGS[name](xp.asarray(field), LATTICE, steps=3))
+        return as_numpy(SMEARINGS[name](xp.asarray(field), LATTICE, steps=3))
 
     found = smeared(links)
     moved, after = transformed(links, g, LATTICE, 1), transformed(found, g, LATTICE, 1)
@@ -155,7 +155,7 @@ def test_time_links_in_space(xp, links, random_su3, name):
     """Smearing in space neither alters nor uses them; the other kind does both."""
     other = links.copy()
     other[T] = random_su3(12, 2, LATTICE.half_volume)
-    one, two = (to_host(SMEARINGS[name](xp.asarray(u), LATTICE, steps=2)) for u in (links, other))
+    one, two = (as_numpy(SMEARINGS[name](xp.asarray(u), LATTICE, steps=2)) for u in (links, other))
     in_space = "in space" in name
     assert np.array_equal(one[T], links[T]) == in_space
     assert np.array_equal(one[:T], two[:T]) == in_space
@@ -166,14 +166,14 @@ def test_unit_links_and_pure_gauges_stay(xp, random_su3, transformed, name):
     unit = np.broadcast_to(np.eye(3, dtype=complex), (4, 2, LATTICE.half_volume, 3, 3))
     pure = transformed(unit, random_su3(9, 2, LATTICE.half_volume), LATTICE, 1)
     for field in (unit, pure):
-        assert np.abs(to_host(SMEARINGS[name](xp.asarray(field), LATTICE, steps=4)) - field).max() < 1e-14
+        assert np.abs(as_numpy(SMEARINGS[name](xp.asarray(field), LATTICE, steps=4)) - field).max() < 1e-14
 
 
 @smearings
 def test_smooths(xp, random_su3, name):
     """The mean plaquette of the planes that are smeared grows with each step, from hot links on."""
     thin = xp.asarray(random_su3(13, 4, 2, LATTICE.half_volume))
-    fields = [to_host(SMEARINGS[name](thin, LATTICE, steps=n)) for n in range(4)]
+    fields = [as_numpy(SMEARINGS[name](thin, LATTICE, steps=n)) for n in range(4)]
     values = [plaquette(field, LATTICE) for field in fields]
     grown = [p.spatial if "in space" in name else p.total for p in values]
     assert (np.diff(grown) > 0.02).all()
@@ -181,7 +181,7 @@ def test_smooths(xp, random_su3, name):
 
 @pytest.mark.parametrize("smear", [partial(ape_links, alpha=0.0), partial(hyp_links, alpha=(0.0, 0.0, 0.0))])
 def test_no_staples_no_smearing(xp, links, smear):
-    found = to_host(smear(xp.asarray(links), LATTICE, steps=3))
+    found = as_numpy(smear(xp.asarray(links), LATTICE, steps=3))
     assert np.abs(found - links).max() < 1e-14
 
 
@@ -190,7 +190,7 @@ def test_does_not_touch_its_input(xp, links, name):
     given = xp.asarray(links)
     unsmeared = SMEARINGS[name](given, LATTICE, steps=0)
     SMEARINGS[name](given, LATTICE, steps=1)
-    assert np.array_equal(to_host(given), links) and np.array_equal(to_host(unsmeared), links)
+    assert np.array_equal(as_numpy(given), links) and np.array_equal(as_numpy(unsmeared), links)
     assert unsmeared is not given
 
 
@@ -199,11 +199,11 @@ def test_projection_is_the_nearest_of_the_polar_factors(backend, random_su3):
     rng = np.random.default_rng(44)
     v = rng.normal(size=(300, 3, 3)) + 1j * rng.normal(size=(300, 3, 3))
     left, right = random_su3(45, 300), random_su3(46, 300)
-    found = to_host(polar_su3(backend.xp.asarray(v)))
+    found = as_numpy(polar_su3(backend.xp.asarray(v)))
     centre = np.exp(2j * np.pi / 3 * np.arange(3))[:, None]
     assert (np.trace(dagger(found) @ v, axis1=1, axis2=2) * centre).real.argmax(axis=0).max() == 0
     assert np.abs(found - projected(v)).max() < 1e-11 and deviation_from_su3(found) < 1e-13
-    turned = to_host(polar_su3(backend.xp.asarray(left @ v @ right)))
+    turned = as_numpy(polar_su3(backend.xp.asarray(left @ v @ right)))
     assert np.abs(turned - left @ found @ right).max() < 1e-11
 
 

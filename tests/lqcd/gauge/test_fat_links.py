@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from stages.lqcd.gauge.fat_links import Paths, fat_links, long_links
-from stages.lqcd.kernels.dispatch import to_host
+from stages.lqcd.kernels.dispatch import as_numpy
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.lattice.layout import gauge_to_lexicographic
 
@@ -47,7 +47,7 @@ def links(random_su3):
 
 def test_fat_links_are_the_sum_over_all_paths(backend, links):
     fat = fat_links(backend.xp.asarray(links), LATTICE, PATHS)
-    found = gauge_to_lexicographic(to_host(fat), LATTICE)
+    found = gauge_to_lexicographic(as_numpy(fat), LATTICE)
     plain = gauge_to_lexicographic(links, LATTICE)
     for mu in range(4):
         assert abs(found[..., mu, :, :] - fat_by_definition(plain, PATHS, mu)).max() < 1e-14
@@ -55,7 +55,7 @@ def test_fat_links_are_the_sum_over_all_paths(backend, links):
 
 def test_long_links_are_three_links_in_a_row(backend, links):
     long = long_links(backend.xp.asarray(links), LATTICE, -0.7)
-    found = gauge_to_lexicographic(to_host(long), LATTICE)
+    found = gauge_to_lexicographic(as_numpy(long), LATTICE)
     plain = gauge_to_lexicographic(links, LATTICE)
     for mu in range(4):
         assert abs(found[..., mu, :, :] + 0.7 * along(plain, [mu + 1] * 3)).max() < 1e-14

@@ -9,7 +9,7 @@ from scipy.stats import kstest
 
 from stages.lqcd.gauge.heatbath import thermalised
 from stages.lqcd.kernels import heatbath
-from stages.lqcd.kernels.dispatch import to_host
+from stages.lqcd.kernels.dispatch import as_numpy
 from stages.lqcd.kernels.reference import heatbath as reference
 from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
@@ -35,11 +35,11 @@ def links(xp, random_su3):
 
 @pytest.mark.parametrize("beta", [0.0, 0.4, 5.9, 200.0])
 def test_heat_bath_is_the_reference(links, beta):
-    expected = to_host(links).copy()
+    expected = as_numpy(links).copy()
     for sweep in (3, 4):
         heatbath.heat_bath(links, LATTICE, beta, KEY, sweep)
         reference.heat_bath(expected, LATTICE, beta, KEY, sweep)
-    assert abs(to_host(links) - expected).max() < 1e-11
+    assert abs(as_numpy(links) - expected).max() < 1e-11
 
 
 @pytest.mark.parametrize("damage", [np.nan, complex(0, np.inf)])
@@ -51,21 +51,21 @@ def test_links_that_are_not_finite_are_named(links, damage):
     message = r"^2 links .* not finite, the first in direction y at \(x, y, z, t\) = \(3, 1, 4, 2\)"
     with np.errstate(invalid="ignore"), pytest.raises(InputError, match=message):
         heatbath.heat_bath(links, LATTICE, 5.9, KEY, 3)
-    assert np.array_equal(to_host(links), to_host(before), equal_nan=True)
+    assert np.array_equal(as_numpy(links), as_numpy(before), equal_nan=True)
 
 
 def test_links_whose_staples_overflow_end_a_sweep(links):
     """They are finite, far from SU(3); the result is not finite, and is there."""
     links *= 1e120
     heatbath.heat_bath(links, LATTICE, 5.9, KEY, 3)
-    assert not np.isfinite(to_host(links)).all()
+    assert not np.isfinite(as_numpy(links)).all()
 
 
 def test_over_relaxation_is_the_reference(links):
-    expected = to_host(links).copy()
+    expected = as_numpy(links).copy()
     heatbath.over_relax(links, LATTICE)
     reference.over_relax(expected, LATTICE)
-    assert abs(to_host(links) - expected).max() < 1e-10  # rounding is amplified where staples nearly cancel
+    assert abs(as_numpy(links) - expected).max() < 1e-10  # rounding is amplified where staples nearly cancel
 
 
 @pytest.mark.parametrize("extents", [(2, 2, 2, 2), (2, 6, 4, 2), (10, 2, 2, 2)])
@@ -76,15 +76,15 @@ def test_smallest_lattices(xp, random_su3, extents):
     links = xp.asarray(expected.copy())
     heatbath.heat_bath(links, lattice, 5.8, KEY, 2)
     reference.heat_bath(expected, lattice, 5.8, KEY, 2)
-    assert abs(to_host(links) - expected).max() < 1e-11
+    assert abs(as_numpy(links) - expected).max() < 1e-11
 
 
 def test_over_relaxation_keeps_the_action_and_moves_far(links):
     for sweep in range(10):
         heatbath.heat_bath(links, LATTICE, 5.5, KEY, sweep)
-    before, action = links.copy(), plaquette(to_host(links), LATTICE).total
+    before, action = links.copy(), plaquette(as_numpy(links), LATTICE).total
     heatbath.over_relax(links, LATTICE)
-    assert plaquette(to_host(links), LATTICE).total == pytest.approx(action, abs=1e-14)
+    assert plaquette(as_numpy(links), LATTICE).total == pytest.approx(action, abs=1e-14)
     overlap = (before.conj() * links).sum((-2, -1)).real / 3
     assert overlap.mean() < 0.9
 
@@ -94,7 +94,7 @@ def test_links_stay_in_su3(links):
         heatbath.heat_bath(links, LATTICE, 5.7, KEY, sweep)
         heatbath.over_relax(links, LATTICE)
         heatbath.over_relax(links, LATTICE)
-    statistics = link_statistics(to_host(links))
+    statistics = link_statistics(as_numpy(links))
     assert statistics.unitarity_deviation < 1e-14
     assert statistics.determinant_deviation < 1e-14
 
@@ -170,7 +170,7 @@ def mean_plaquette(links, lattice, beta, sweeps, overrelaxation=1):
         heatbath.heat_bath(links, lattice, beta, KEY, sweep)
         for _ in range(overrelaxation):
             heatbath.over_relax(links, lattice)
-        history.append(plaquette(to_host(links), lattice).total)
+        history.append(plaquette(as_numpy(links), lattice).total)
     blocks = np.mean(np.reshape(history, (10, -1)), axis=1)
     return blocks.mean(), blocks.std(ddof=1) / np.sqrt(10)
 

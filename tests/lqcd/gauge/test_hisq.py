@@ -9,7 +9,7 @@ from stages.lqcd.gauge.fat_links import Paths, fat_links
 from stages.lqcd.gauge.hisq import asqtad_links, hisq_links, naive_links
 from stages.lqcd.gauge.phases import with_boundary, with_phases
 from stages.lqcd.gauge.reunitarise import to_su3, to_u3
-from stages.lqcd.kernels.dispatch import to_host
+from stages.lqcd.kernels.dispatch import as_numpy
 from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.formats import read_field, read_gauge
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
@@ -51,7 +51,7 @@ def test_eigenvalues_are_milcs(reference_data, expected, backend):
         naik_epsilon=entry["values"]["eps"],
     )
     assert 1e-8 < links.deviation < 1e-6
-    links = replace(links, fat=to_host(links.fat), long=to_host(links.long))
+    links = replace(links, fat=as_numpy(links.fat), long=as_numpy(links.long))
     eigenvalues = np.linalg.eigvalsh(-dense_dslash(links, EVEN) @ dense_dslash(links, ODD))
     reference = entry["values"]["eig"]
     np.testing.assert_allclose(eigenvalues[: len(reference)], reference, rtol=entry["rtol"])

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from stages.lqcd.gauge.phases import parse_boundary, with_boundary, with_phases
-from stages.lqcd.kernels.dispatch import to_host
+from stages.lqcd.kernels.dispatch import as_numpy
 from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.lattice.layout import gauge_to_lexicographic, to_lexicographic
@@ -26,7 +26,7 @@ def test_invalid_boundary_is_named(boundary):
 def test_signs_are_on_links_leaving_the_last_slice(xp, random_su3):
     links = random_su3(91, 4, 2, LATTICE.half_volume)
     words = ("periodic", "antiperiodic", "periodic", "antiperiodic")
-    signed = to_host(with_boundary(xp.asarray(links), LATTICE, words))
+    signed = as_numpy(with_boundary(xp.asarray(links), LATTICE, words))
     expected = gauge_to_lexicographic(links, LATTICE)
     expected[:, :, -1, :, 1] *= -1
     expected[-1, :, :, :, 3] *= -1
@@ -40,7 +40,7 @@ def unit():
 
 def test_phases_are_milcs(xp, unit):
     t, _z, y, x = np.indices((8, 2, 6, 4))
-    phases = to_host(with_phases(xp.asarray(unit), LATTICE))
+    phases = as_numpy(with_phases(xp.asarray(unit), LATTICE))
     assert np.array_equal(phases, phases[..., :1, :1].real * unit)
     found = [to_lexicographic(field, LATTICE) for field in phases[..., 0, 0].real]
     assert np.array_equal(found[0], (-1.0) ** t)
@@ -50,7 +50,7 @@ def test_phases_are_milcs(xp, unit):
 
 
 def test_every_plaquette_of_phases_is_minus_one(xp, unit):
-    eta = to_host(with_phases(xp.asarray(unit), LATTICE))[..., 0, 0].real
+    eta = as_numpy(with_phases(xp.asarray(unit), LATTICE))[..., 0, 0].real
     for mu in range(4):
         for nu in range(mu):
             for parity in (0, 1):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from stages.lqcd.gauge.reunitarise import to_su3, to_u3
-from stages.lqcd.kernels.dispatch import to_host
+from stages.lqcd.kernels.dispatch import as_numpy
 from stages.lqcd.lattice.errors import InputError
 
 
@@ -37,7 +37,7 @@ def test_su3_leaves_su3_alone(backend, random_su3):
     exact = random_su3(18, 100)
     links, deviation = to_su3(backend.xp.asarray(exact))
     assert deviation < 1e-14
-    assert abs(to_host(links) - exact).max() < 1e-14
+    assert abs(as_numpy(links) - exact).max() < 1e-14
 
 
 @pytest.mark.parametrize("damage", ["scaled", "zero", "not a number", "determinant -1"])
@@ -60,7 +60,7 @@ def test_one_damaged_element_is_refused(backend, row, random_su3):
 def test_u3_is_the_polar_factor(backend):
     v = random_matrices(23, 8197).reshape(-1, 1, 3, 3)
     w, fallbacks = to_u3(backend.xp.asarray(v))
-    w = to_host(w)
+    w = as_numpy(w)
     assert w.shape == v.shape
     assert fallbacks < 10
     assert abs(w - polar(v)).max() < 1e-11
@@ -76,7 +76,7 @@ def test_u3_of_nearly_unitary_matrices(backend, spread, random_su3):
         v = 0.37 * unitary @ (np.eye(3) + spread * distortion)
         w, fallbacks = to_u3(backend.xp.asarray(v))
         assert fallbacks == 0
-        assert abs(to_host(w) - polar(v)).max() < 2e-14
+        assert abs(as_numpy(w) - polar(v)).max() < 2e-14
 
 
 def test_u3_falls_back_where_the_determinant_vanishes(backend, random_su3):
@@ -85,7 +85,7 @@ def test_u3_falls_back_where_the_determinant_vanishes(backend, random_su3):
     v = left * singular_values[:, None, :] @ right
     matrices = backend.xp.asarray(v)
     w, fallbacks = to_u3(matrices, out=matrices)
-    w = to_host(w)
+    w = as_numpy(w)
     assert fallbacks == 5
     assert abs(dagger(w) @ w - np.eye(3)).max() < 5e-15
     assert abs(w - left @ right)[:3].max() < 1e-9
@@ -94,5 +94,5 @@ def test_u3_falls_back_where_the_determinant_vanishes(backend, random_su3):
 def test_u3_keeps_the_phase_of_the_determinant(backend, random_su3):
     phases = np.exp(2j * np.pi * np.arange(8) / 8)
     v = 1.9 * phases[:, None, None] * random_su3(47, 8)
-    w = to_host(to_u3(backend.xp.asarray(v)).matrices)
+    w = as_numpy(to_u3(backend.xp.asarray(v)).matrices)
     assert abs(np.linalg.det(w) - phases**3).max() < 1e-14

@@ -9,7 +9,7 @@ import pytest
 from scipy.linalg import expm
 
 from stages.lqcd.gauge.stout import SPATIAL_DIRECTIONS, exponential, stout_links, traceless_antihermitian
-from stages.lqcd.kernels.dispatch import to_host
+from stages.lqcd.kernels.dispatch import as_numpy
 from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import Lattice, T
 
@@ -27,7 +27,7 @@ def test_exponential_is_that_of_the_matrix(xp, size):
     random = rng.normal(size=(20, 3, 3)) + 1j * rng.normal(size=(20, 3, 3))
     degenerate = [np.diag([1j, 1j, -2j]), np.diag([-1j, 2j, -1j]), np.diag([1j, -1j, 0])]
     A = size * np.concatenate([traceless_antihermitian(random), degenerate])
-    found = to_host(exponential(xp.asarray(A)))
+    found = as_numpy(exponential(xp.asarray(A)))
     assert np.abs(found - np.stack([expm(a) for a in A])).max() < 1e-14 * (1 + size) * 3
     assert deviation_from_su3(found) < 1e-13
 
@@ -35,7 +35,7 @@ def test_exponential_is_that_of_the_matrix(xp, size):
 def test_one_link_by_hand(xp, random_su3):
     """The smeared link of one site from its definition, walking round each staple."""
     links = random_su3(3, 4, 2, LATTICE.half_volume)
-    smeared = to_host(stout_links(xp.asarray(links), LATTICE, 0.11, 1))
+    smeared = as_numpy(stout_links(xp.asarray(links), LATTICE, 0.11, 1))
 
     def u(mu, x):
         return links[mu, int(x.sum()) % 2, LATTICE.site(x)]
@@ -64,7 +64,7 @@ def test_gauge_covariant_and_in_su3(xp, random_su3, transformed, directions):
         return transformed(field, g, LATTICE, 1)
 
     def smeared(field):
-        return to_host(stout_links(xp.asarray(field), LATTICE, 0.14, 3, directions))
+        return as_numpy(stout_links(xp.asarray(field), LATTICE, 0.14, 3, directions))
 
     found = smeared(links)
     assert np.abs(smeared(moved(links)) - moved(found)).max() < 1e-13
@@ -78,7 +78,7 @@ def test_time_links_are_in_no_spatial_staple(xp, random_su3):
     other = links.copy()
     other[T] = random_su3(12, 2, LATTICE.half_volume)
     one, two = (stout_links(xp.asarray(u), LATTICE, 0.1, 2, SPATIAL_DIRECTIONS) for u in (links, other))
-    assert np.array_equal(to_host(one[:T]), to_host(two[:T]))
+    assert np.array_equal(as_numpy(one[:T]), as_numpy(two[:T]))
 
 
 def mean_plaquette(links):
@@ -95,7 +95,7 @@ def mean_plaquette(links):
 def test_smooths(xp, random_su3):
     """Small steps follow the gradient of the plaquette action: the mean plaquette grows with each."""
     links = xp.asarray(random_su3(13, 4, 2, LATTICE.half_volume))
-    values = [mean_plaquette(to_host(stout_links(links, LATTICE, 0.05, n))) for n in range(5)]
+    values = [mean_plaquette(as_numpy(stout_links(links, LATTICE, 0.05, n))) for n in range(5)]
     assert (np.diff(values) > 0.01).all()
 
 
@@ -104,7 +104,7 @@ def test_does_not_touch_its_input(xp, random_su3):
     given = xp.asarray(links)
     unsmeared = stout_links(given, LATTICE, 0.1, 0)
     stout_links(given, LATTICE, 0.1, 1)
-    assert np.array_equal(to_host(given), links) and np.array_equal(to_host(unsmeared), links)
+    assert np.array_equal(as_numpy(given), links) and np.array_equal(as_numpy(unsmeared), links)
     assert unsmeared is not given
 
 

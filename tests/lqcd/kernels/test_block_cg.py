@@ -7,7 +7,7 @@ import pytest
 from widths import widths
 
 from stages.lqcd.kernels.block_cg import BlockCoefficients
-from stages.lqcd.kernels.dispatch import to_host
+from stages.lqcd.kernels.dispatch import as_numpy
 
 WIDTHS = widths((3, 16), (1, 8, 12, 24, 32, 33, 64))
 
@@ -84,9 +84,9 @@ def test_small_algebra(backend, ordinary, n, rhs):
     T = np.linalg.inv(S)
     expected = {"x": alpha @ c, "q": T, "ap": -alpha @ T, "p": np.linalg.solve(q2, S.conj().T), "c": S @ c}
     for name, matrix in expected.items():
-        values = to_host(getattr(found, name))
+        values = as_numpy(getattr(found, name))
         assert np.linalg.norm(values - matrix) <= 1e-8 * np.linalg.norm(matrix), name
-    summary = to_host(found.summary)
+    summary = as_numpy(found.summary)
     assert summary[0] == 1
     np.testing.assert_allclose(summary[1:], np.linalg.norm(S @ c, axis=0), rtol=1e-12)
 
@@ -101,10 +101,10 @@ def test_columns_of_zeros_stay(backend, ordinary, n):
     found = coefficients(backend, grams, c, rank)
     small = coefficients(backend, grams[:, :rank, :rank], c[:rank], rank)
     for name in ("x", "q", "ap", "p", "c"):
-        values, expected = to_host(getattr(found, name)), to_host(getattr(small, name))
+        values, expected = as_numpy(getattr(found, name)), as_numpy(getattr(small, name))
         np.testing.assert_allclose(values[:rank, : expected.shape[1]], expected, atol=1e-12)
         assert not values[:rank, rank:].any() or name in ("x", "c")
-    assert not to_host(found.c)[rank:].any() and to_host(found.summary)[0] == 1
+    assert not as_numpy(found.c)[rank:].any() and as_numpy(found.summary)[0] == 1
 
 
 UNUSUAL = ["drifted", "dependent", "indefinite", "infinite", "stalled"]
@@ -155,7 +155,7 @@ def sweep(backend, random, ordinary, tolerance, n, rhs, rows):
     found = coefficients(backend, ordinary(n), c, n)
     blocks = [backend.array(block) for block in (x, q, p, ap)]
     backend.kernels.block_cg.block_step(*blocks, found)
-    a = {name: to_host(getattr(found, name)) for name in ("x", "q", "ap", "p")}
+    a = {name: as_numpy(getattr(found, name)) for name in ("x", "q", "ap", "p")}
     wide = [block.astype(complex) for block in (x, q, p, ap)]
     new_q = wide[1] @ a["q"] + wide[3] @ a["ap"]
     expected = (wide[0] + wide[2] @ a["x"], new_q, new_q + wide[2] @ a["p"], wide[3])

@@ -13,7 +13,9 @@ import pytest
 
 pytest.importorskip("cupy", reason="compiling the CUDA sources needs cupy and nvidia-cuda-nvrtc")
 
-from stages.lqcd.kernels.cuda.compile import Usage, compile_only, source
+from nvrtc_compiler import Usage, compile_only
+
+from stages.lqcd.kernels.cuda.compile import source
 from stages.lqcd.kernels.cuda.launch import aggregation as aggregation_shapes
 from stages.lqcd.kernels.cuda.launch import block_blas as block_shapes
 from stages.lqcd.kernels.cuda.launch import block_cg as block_cg_shapes

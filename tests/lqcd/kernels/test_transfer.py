@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from stages.lqcd.kernels.transfer import PIECE, is_page_locked, page_locked, to_device, to_host
+from stages.lqcd.kernels.transfer import PIECE, copy_to_host, is_page_locked, page_locked, to_device
 
 
 @pytest.mark.gpu
@@ -14,14 +14,14 @@ def test_there_and_back(count):
     array = np.random.default_rng(count).normal(size=(count, 2)).view(complex)
     there = to_device(array)
     assert np.array_equal(there.get(), array)
-    assert np.array_equal(to_host(there * 2), 2 * array)
+    assert np.array_equal(copy_to_host(there * 2), 2 * array)
 
 
 @pytest.mark.gpu
 def test_what_is_not_contiguous_arrives_in_order():
     array = np.arange(2 * PIECE // 8 + 10).reshape(2, -1).T
     assert np.array_equal(to_device(array).get(), array)
-    assert np.array_equal(to_host(to_device(array).T), array.T)
+    assert np.array_equal(copy_to_host(to_device(array).T), array.T)
 
 
 @pytest.mark.gpu
@@ -48,7 +48,7 @@ def test_from_page_locked_memory_and_parts_of_it():
 
 def test_arrays_of_the_host_stay_there():
     array = np.arange(3)
-    assert to_host(array) is array
+    assert copy_to_host(array) is array
 
 
 def test_where_memory_cannot_be_page_locked_it_is_ordinary(monkeypatch):

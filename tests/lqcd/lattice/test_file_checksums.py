@@ -10,7 +10,7 @@ import pytest
 from foreign_writers import milc_checksum, scidac_checksum
 from numpy.typing import NDArray
 
-from stages.lqcd.lattice.formats.checksum import MILC, NERSC, SCIDAC, Checksum, nersc_of_field, site_crc32
+from stages.lqcd.lattice.formats.checksum import MILC, NERSC, SCIDAC, Checksum, site_crc32
 
 SITES = 1000
 
@@ -59,11 +59,3 @@ def test_any_flipped_bit_shows(checksum: Checksum) -> None:
         changed = raw.copy()
         changed[site, byte] ^= 1 << bit
         assert all(a != b for a, b in zip(checksum.partial(changed, 0, ">"), whole, strict=True))
-
-
-def test_nersc_checksum_of_a_field_leaves_out_the_third_row(links: NDArray) -> None:
-    changed = links.copy()
-    changed[..., 2, :] = 0
-    assert nersc_of_field(changed) == nersc_of_field(links)
-    words = struct.unpack(f"={links.size * 12 // 9}I", links[..., :2, :].astype(np.complex64).tobytes())
-    assert nersc_of_field(links) == sum(words) % 2**32

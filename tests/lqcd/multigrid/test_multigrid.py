@@ -14,7 +14,7 @@ from stages.lqcd.dirac.wilson import WilsonDslash, WilsonOperator
 from stages.lqcd.dirac.wilson_schur import WilsonSchur
 from stages.lqcd.gauge.heatbath import thermalised
 from stages.lqcd.gauge.wilson_links import WilsonLinks, wilson_links
-from stages.lqcd.kernels.dispatch import to_host
+from stages.lqcd.kernels.dispatch import as_numpy
 from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.formats import read_gauge
 from stages.lqcd.lattice.geometry import Lattice
@@ -59,8 +59,8 @@ def source(M: WilsonOperator, rhs: int, xp: Any = np) -> Any:
 
 def relative(M: WilsonOperator, x: Any, b: Any) -> Any:
     xp_norm = np.linalg.norm
-    left = to_host(b - M.apply(x)).reshape(-1, b.shape[-1])
-    return xp_norm(left, axis=0) / xp_norm(to_host(b).reshape(-1, b.shape[-1]), axis=0)
+    left = as_numpy(b - M.apply(x)).reshape(-1, b.shape[-1])
+    return xp_norm(left, axis=0) / xp_norm(as_numpy(b).reshape(-1, b.shape[-1]), axis=0)
 
 
 @pytest.mark.parametrize("kernels", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
@@ -77,7 +77,7 @@ def test_solves_the_system(gauge: Any, kernels: str) -> None:
     assert relative(M, x, b).max() < 3e-10
     normal = Product(S.adjoint, S)
     other = BatchedCG(tolerance=1e-13).solve(normal, S.adjoint.apply(S.prepare(b)[0]), on_failure="return").x
-    assert np.abs(to_host(solution.x - other)).max() < 1e-8 * np.abs(to_host(other)).max()
+    assert np.abs(as_numpy(solution.x - other)).max() < 1e-8 * np.abs(as_numpy(other)).max()
     assert solution.iterations < 20
 
 

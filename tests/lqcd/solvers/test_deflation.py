@@ -8,7 +8,7 @@ import pytest
 from stages.lqcd.dirac.staggered import NormalOperator, SquaredDslash, StaggeredDslash
 from stages.lqcd.eigen.polished import polished
 from stages.lqcd.gauge.hisq import hisq_links
-from stages.lqcd.kernels.dispatch import kernels_of, to_device_like, to_host
+from stages.lqcd.kernels.dispatch import as_numpy, kernels_of, to_device_like
 from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 from stages.lqcd.solvers.block_cgrq import BlockCGrQ
@@ -288,4 +288,4 @@ def test_with_compiled_kernels(deflation, staggered, random_block, name, backend
             found = DeflatedSolver(solver, space).solve(A, to_device_like(b, vectors))
         assert (found.residual <= 1e-10).all()
         assert abs(found.iterations - expected.iterations) <= 0.3 * expected.iterations
-        np.testing.assert_allclose(to_host(found.x), expected.x, atol=1e-6)
+        np.testing.assert_allclose(as_numpy(found.x), expected.x, atol=1e-6)

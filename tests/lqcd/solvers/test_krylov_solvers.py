@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from stages.lqcd.kernels.dispatch import array_module, kernels_of, to_device_like, to_host
+from stages.lqcd.kernels.dispatch import array_module, as_numpy, kernels_of, to_device_like
 from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.solvers.block_cgrq import BlockCGrQ
 from stages.lqcd.solvers.cg import BatchedCG
@@ -75,10 +75,10 @@ def test_with_compiled_kernels(solver, staggered, random_block, backend, depende
         own = replace(A, dslash=replace(A.dslash))
         solution = solver(1e-11).solve(own, to_device_like(b, A.dslash.links.fat))
     assert array_module(solution.x) is array_module(A.dslash.links.fat)
-    check(plain, b, replace(solution, x=to_host(solution.x)), 1e-11)
+    check(plain, b, replace(solution, x=as_numpy(solution.x)), 1e-11)
     expected = solver(1e-11).solve(plain, b)
     assert abs(solution.iterations - expected.iterations) <= 0.3 * expected.iterations
-    np.testing.assert_allclose(to_host(solution.x), expected.x, atol=1e-8)
+    np.testing.assert_allclose(as_numpy(solution.x), expected.x, atol=1e-8)
 
 
 def test_zero_equal_and_dependent_right_hand_sides(solver, staggered, random_block):

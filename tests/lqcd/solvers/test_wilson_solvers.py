@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from stages.lqcd.kernels.dispatch import array_module, kernels_of, to_device_like, to_host
+from stages.lqcd.kernels.dispatch import array_module, as_numpy, kernels_of, to_device_like
 from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.solvers.bicgstab import BiCGstab
 from stages.lqcd.solvers.block_cgrq import BlockCGrQ
@@ -134,10 +134,10 @@ def test_with_compiled_kernels(solver, wilson, random_block, backend):
         own = replace(A, M=replace(A.M, dslash=replace(A.M.dslash)))
         solution = solver(1e-11).solve(own, to_device_like(b, A.M.links.links))
     assert array_module(solution.x) is array_module(A.M.links.links)
-    check(plain, b, replace(solution, x=to_host(solution.x)), 1e-11)
+    check(plain, b, replace(solution, x=as_numpy(solution.x)), 1e-11)
     expected = solver(1e-11).solve(plain, b)
     assert abs(solution.iterations - expected.iterations) <= 0.1 * expected.iterations + 1
-    np.testing.assert_allclose(to_host(solution.x), expected.x, atol=1e-9)
+    np.testing.assert_allclose(as_numpy(solution.x), expected.x, atol=1e-9)
 
 
 def test_zero_equal_and_dependent_right_hand_sides(solver, wilson, random_block):

@@ -9,7 +9,7 @@ GIL), MILC 0.25 us, NERSC 0.07 us.
   b = XOR_s rotl(c_s, s mod 31), s the lexicographic site number.
 - MILC v5: XOR_k rotl(w_k, k mod 29) and XOR_k rotl(w_k, k mod 31) over all 32-bit words w_k (native values).
 - NERSC: sum of all 32-bit words (native values) modulo 2^32. MILC prints the NERSC checksum of a field: that
-  of the first two rows of its links in single precision (`nersc_of_field`).
+  of the first two rows of its links in single precision.
 """
 
 from __future__ import annotations
@@ -47,12 +47,6 @@ class Checksum:
 def site_crc32(raw: Bytes) -> NDArray[np.uint32]:
     """CRC-32 (zlib's) of each site's bytes; `raw` is C-contiguous ``[site, byte]``, 8 n bytes per site."""
     return _crc32(raw.view("<u4").astype(np.uint32, copy=False), _CRC_TABLES)
-
-
-def nersc_of_field(links: NDArray) -> int:
-    """MILC's NERSC checksum of a gauge field: that of its links' first two rows in single precision."""
-    rows = np.ascontiguousarray(links[..., :2, :], dtype=np.complex64)
-    return int(rows.view(np.uint32).sum(dtype=np.uint64) & 0xFFFFFFFF)
 
 
 def _scidac_words(raw: Bytes, first_site: int, order: str) -> tuple[int, ...]:
