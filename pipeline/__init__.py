@@ -12,7 +12,7 @@ from pipeline.declare.coordinates import At, Chunks
 from pipeline.declare.node import Cost, Node, Place, Resources
 from pipeline.declare.signature import Dims
 from pipeline.declare.stage import stage
-from quarkline.errors import InputError
+from stages.errors import InputError
 
 if TYPE_CHECKING:
     from pipeline.planning.explain import explain

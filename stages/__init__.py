@@ -1,1 +1,4 @@
-"""The physics: one short file per stage; below it the library it stands on (lattice, kernels, gauge, ...)."""
+"""The physics: a folder of stages for each leg, and below them the library `lqcd` that they stand on.
+
+`errors` holds the one error of a user's mistake. It is all that the engine imports from here.
+"""

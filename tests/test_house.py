@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-PACKAGES = ("quarkline", "pipeline", "stages", "workflows")
+PACKAGES = ("pipeline", "stages", "workflows")
 TOOLS = {
     "lint": ["ruff", "check", "."],
     "format": ["ruff", "format", "--check", "."],

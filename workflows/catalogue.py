@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import Any
 
 from pipeline import Store
-from quarkline.errors import InputError, suggestion
+from stages.errors import InputError, suggestion
 from workflows.parameter_file import read_parameter_file
 from workflows.shared.definition import Definition, Project
 

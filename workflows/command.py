@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 import typer
 
-from quarkline.errors import InputError
+from stages.errors import InputError
 from workflows.commands import bench, check, convert, export, gc, plan, report, run, status, tune, verify
 
 app = typer.Typer(

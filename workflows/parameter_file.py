@@ -14,7 +14,7 @@ from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.constructor import DuplicateKeyError
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
-from quarkline.errors import InputError, nearest, suggestion
+from stages.errors import InputError, nearest, suggestion
 
 Location = tuple[str | int, ...]
 Problem = tuple[Location, str]

@@ -9,7 +9,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from pipeline.reading.report import Table, table_text
-from quarkline.errors import InputError
+from stages.errors import InputError
 from workflows.shared.definition import Project
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from quarkline.errors import InputError, suggestion
+from stages.errors import InputError, suggestion
 
 if TYPE_CHECKING:
     import numpy as np

@@ -9,7 +9,7 @@ from pipeline.declare.coordinates import Coordinate, sorted_unique
 from pipeline.declare.node import Cost, Node, Resources, Stage
 from pipeline.declare.parameter import check_parameters
 from pipeline.declare.signature import Output, arguments_of, hints_of, outputs_of
-from quarkline.errors import InputError, suggestion
+from stages.errors import InputError, suggestion
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 NO_DEVICE = Resources()

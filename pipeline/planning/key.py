@@ -15,7 +15,7 @@ import numpy as np
 from pipeline.declare.coordinates import Coordinates
 from pipeline.declare.node import Node
 from pipeline.declare.parameter import flattened
-from quarkline.errors import InputError
+from stages.errors import InputError
 
 SCHEME = 1
 """Version of the recipe below; a change of it makes every chunk a new one."""

@@ -16,7 +16,7 @@ from pipeline.planning.chunk import Chunk, Position
 from pipeline.planning.key import canonical_json, canonical_parameters
 from pipeline.store.durable import write_atomically
 from pipeline.store.store import Store
-from quarkline.errors import InputError, suggestion
+from stages.errors import InputError, suggestion
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from pipeline.planning.reason import Reason, Reasons
 from pipeline.planning.workflow import Workflow
 from pipeline.store.files import FileDigests, FileVersion
 from pipeline.store.store import Store
-from quarkline.errors import InputError
+from stages.errors import InputError
 
 SAMPLED_RECORDS = 8
 

@@ -15,7 +15,7 @@ from pipeline.declare.text import counted
 from pipeline.planning.manifest import Manifest
 from pipeline.reading.report import Details, Figure, Section, Table
 from pipeline.store.store import Store
-from quarkline.errors import InputError
+from stages.errors import InputError
 
 Record = dict[str, Any]
 

@@ -14,7 +14,7 @@ from pipeline.store.checkpoint import checkpoints, remove_checkpoint
 from pipeline.store.durable import nbytes_of
 from pipeline.store.lock import driver_lock
 from pipeline.store.store import Store
-from quarkline.errors import InputError
+from stages.errors import InputError
 
 BACKENDS = ("cpu", "cuda")
 

@@ -19,7 +19,7 @@ from pipeline.declare.coordinates import Coordinate, natural_order
 from pipeline.declare.node import Node
 from pipeline.planning.manifest import NodeRecord, find_node
 from pipeline.store.store import Store, StoredArray
-from quarkline.errors import InputError
+from stages.errors import InputError
 
 _KEPT = ("stage", "version", "parameters", "code", "backend")
 """Parts of the chunks' records that the dataset carries."""

@@ -17,7 +17,7 @@ from pipeline.store.durable import nbytes_of
 from pipeline.store.lock import Driver, current_driver
 from pipeline.store.store import Store
 from pipeline.worker.events import ENDED, EventKind
-from quarkline.errors import InputError
+from stages.errors import InputError
 
 
 @dataclass(frozen=True)

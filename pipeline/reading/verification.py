@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pipeline.declare.text import counted
 from pipeline.store.group import array_digest
 from pipeline.store.store import Store
-from quarkline.errors import InputError
+from stages.errors import InputError
 
 READERS = 4
 

@@ -27,7 +27,7 @@ from pipeline.store.lock import driver_lock
 from pipeline.store.store import Store
 from pipeline.worker.events import ChunkState, EventKind
 from pipeline.worker.work import RunContext
-from quarkline.errors import InputError
+from stages.errors import InputError
 
 RESIDENT_SHARE = 0.25
 """Of the machine's memory, shared by its workers, for resident results that lie in it."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
-from quarkline.errors import InputError
+from stages.errors import InputError
 
 READERS = 4
 BLOCK = 1 << 22

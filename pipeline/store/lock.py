@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from pipeline.store.store import Store, StoreError
-from quarkline.errors import InputError
+from stages.errors import InputError
 
 ATTEMPTS = 3
 

@@ -21,7 +21,7 @@ import zarr
 from pipeline.store.checkpoint import checkpoints, remove_checkpoint
 from pipeline.store.durable import flush, flush_group, write_atomically
 from pipeline.store.group import array_digest, create_group, open_group, record_in, write_array
-from quarkline.errors import InputError
+from stages.errors import InputError
 
 FORMAT = 1
 MARK = "quarkline.json"

@@ -26,7 +26,7 @@ from pipeline.worker.events import LOST, ChunkState, EventKind, sender
 from pipeline.worker.lifetime import block_if_leaving, retire_if_broken
 from pipeline.worker.memory import device_pool, trim_heap
 from pipeline.worker.work import ChunkOutcome, RunContext, Work
-from quarkline.errors import InputError
+from stages.errors import InputError
 
 _INFRASTRUCTURE = {errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.ECONNRESET, errno.EREMOTEIO}
 

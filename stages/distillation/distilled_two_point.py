@@ -14,9 +14,9 @@ from pipeline import At, Chunks, Dims, Resources, stage
 from stages.distillation.costs import distilled_cost, stochastic_cost
 from stages.distillation.operator_elementals import Elementals
 from stages.distillation.perambulator import Perambulator, SinkProjection
+from stages.errors import InputError
 from stages.lqcd.distillation.columns import StochasticColumns
 from stages.lqcd.kernels.transfer import to_backend
-from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.spectroscopy.distilled_mesons import (
     QuarkLine,
     correlation_matrix,

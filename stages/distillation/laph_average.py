@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from pipeline import At, Chunks, Dims, stage
 from stages.distillation.costs import levels_cost
 from stages.distillation.distilled_two_point import LaphMesons, Momenta
+from stages.errors import InputError
 from stages.lqcd.analysis import gevp, jackknife
-from stages.lqcd.lattice.errors import InputError
 from stages.mesons.costs import average_cost
 from stages.mesons.two_point import AVERAGE_LABELS, MesonAverage, average_of, means_of_configurations
 

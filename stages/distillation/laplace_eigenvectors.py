@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from pipeline import At, Chunks, Dims, Resources, stage
 from stages.distillation.costs import basis_cost, eigenvectors_cost
 from stages.ensemble.smeared_links import SmearedLinks
+from stages.errors import InputError
 from stages.lqcd.distillation.eigenvectors import DTYPES, LaplaceSolver
 from stages.lqcd.kernels.dispatch import Array, array_module_of
 from stages.lqcd.kernels.transfer import copy_to_host, is_page_locked, page_locked, to_device
-from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import PARITIES
 from stages.shared.kernel_choices import recorded_choices
 

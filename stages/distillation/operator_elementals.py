@@ -11,13 +11,13 @@ from pipeline import At, Dims, Resources, stage
 from stages.distillation.costs import elementals_cost
 from stages.distillation.laplace_eigenvectors import LaplaceBasis
 from stages.ensemble.smeared_links import SmearedLinks
+from stages.errors import InputError
 from stages.lqcd.dirac.laplacian import SpatialHop
 from stages.lqcd.distillation import elementals as products
 from stages.lqcd.distillation.eigenvectors import residuals, slices_alone
 from stages.lqcd.distillation.insertions import Insertions
 from stages.lqcd.eigen.memory import available_bytes
 from stages.lqcd.kernels.dispatch import array_module
-from stages.lqcd.lattice.errors import InputError
 
 SHARE = 0.5
 """Of the free memory, what elementals may take beside links and eigenvectors."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pipeline import At, stage
+from stages.errors import InputError
 from stages.lqcd.distillation.columns import FullColumns, StochasticColumns
 from stages.lqcd.distillation.laph_dilution import LaphDilution
-from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.spectroscopy.quark_sources import SourcePlace
 
 

@@ -8,10 +8,10 @@ from typing import Annotated, NamedTuple
 import numpy as np
 
 from pipeline import At, Cost, Dims, Node, Resources, stage
+from stages.errors import InputError
 from stages.lqcd.gauge.heatbath import thermalised
 from stages.lqcd.kernels.dispatch import array_module_of
 from stages.lqcd.kernels.transfer import copy_to_host
-from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.formats import read_gauge
 from stages.lqcd.lattice.geometry import DIRECTIONS, PARITIES, Lattice
 from stages.lqcd.lattice.plaquette import link_statistics, plaquette

@@ -8,13 +8,13 @@ from numbers import Real
 
 from pipeline import At, stage
 from stages.ensemble.configuration import GaugeLinks, links_cost
+from stages.errors import InputError
 from stages.lqcd.gauge.ape import ape_links
 from stages.lqcd.gauge.hyp import hyp_links
 from stages.lqcd.gauge.reunitarise import to_su3
 from stages.lqcd.gauge.stout import SPATIAL_DIRECTIONS, stout_links
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.transfer import to_backend
-from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import Lattice
 
 KINDS = {"stout": "rho", "ape": "alpha", "hyp": "alpha"}

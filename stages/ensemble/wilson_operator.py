@@ -8,13 +8,13 @@ from typing import Any
 from pipeline import At, Cost, Node, stage
 from stages.ensemble.configuration import GaugeLinks
 from stages.ensemble.expected_solves import ANY_SOLVES, SOLVES, ExpectedSolves
+from stages.errors import InputError
 from stages.lqcd.dirac.wilson import WilsonDslash, WilsonOperator, mass_of_kappa, operator_bytes
 from stages.lqcd.gauge.reunitarise import to_su3
 from stages.lqcd.gauge.stout import ALL_DIRECTIONS, SPATIAL_DIRECTIONS, stout_links
 from stages.lqcd.gauge.wilson_links import Anisotropy, wilson_links
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.transfer import to_backend
-from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import Lattice
 from stages.shared.costs import of_lattice
 

@@ -7,6 +7,7 @@ from typing import Annotated, NamedTuple
 import numpy as np
 
 from pipeline import At, Chunks, Dims, stage
+from stages.errors import InputError
 from stages.loops.costs import average_cost, correlator_cost
 from stages.loops.current_loops import FLAVOUR_LABELS as LABELS
 from stages.loops.current_loops import FLAVOURS, FlavourLoops, probes
@@ -14,7 +15,6 @@ from stages.lqcd.analysis import jackknife
 from stages.lqcd.analysis.disconnected import NOT_INCLUDED
 from stages.lqcd.analysis.disconnected import disconnected_correlator as pair_correlator
 from stages.lqcd.estimators.truncated import Piece, estimate, truncated_pieces
-from stages.lqcd.lattice.errors import InputError
 
 
 class Correlator(NamedTuple):

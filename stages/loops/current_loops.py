@@ -9,6 +9,7 @@ from typing import Annotated, NamedTuple
 import numpy as np
 
 from pipeline import At, Dims, Resources, stage
+from stages.errors import InputError
 from stages.loops.costs import loops_cost, split_even_cost
 from stages.lqcd.dirac.staggered import StaggeredDslash
 from stages.lqcd.estimators.exact import exact_loops as exact_trace
@@ -17,7 +18,6 @@ from stages.lqcd.estimators.stochastic import Loops, stochastic_loops
 from stages.lqcd.estimators.trace import LoopTrace, Progress
 from stages.lqcd.estimators.trace import current_links as choose_links
 from stages.lqcd.kernels.dispatch import Array
-from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import DIRECTIONS, EVEN, ODD, PARITIES
 from stages.lqcd.noise import Dilution, Noise, noise_vectors
 from stages.lqcd.noise.probing import probed

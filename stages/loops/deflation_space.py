@@ -9,6 +9,7 @@ import numpy as np
 
 from pipeline import At, Dims, Resources, stage
 from pipeline.declare.coordinates import Checkpoint
+from stages.errors import InputError
 from stages.loops.costs import deflation_cost, space_cost
 from stages.lqcd.dirac.staggered import SquaredDslash, StaggeredDslash
 from stages.lqcd.eigen.block_lanczos import BlockLanczos
@@ -16,7 +17,6 @@ from stages.lqcd.eigen.eigenpairs import Eigenpairs
 from stages.lqcd.eigen.polished import polished
 from stages.lqcd.eigen.stored_vectors import check_precision, from_store, to_store
 from stages.lqcd.kernels.dispatch import array_module
-from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import EVEN
 from stages.lqcd.solvers.deflation import Deflation, StaggeredDeflation
 from stages.shared.costs import small

@@ -9,11 +9,11 @@ from typing import Annotated, NamedTuple
 import numpy as np
 
 from pipeline import At, Dims, Resources, stage
+from stages.errors import InputError
 from stages.loops.costs import trials_cost
 from stages.loops.current_loops import MASSES, Masses
 from stages.lqcd.dirac.staggered import NormalOperator, StaggeredDslash
 from stages.lqcd.kernels.dispatch import Array
-from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import EVEN, Lattice
 from stages.lqcd.noise import Dilution, Noise, dilute, noise_vectors
 from stages.lqcd.noise.probing import probed

@@ -7,9 +7,9 @@ from settings import grouped
 from pipeline import At
 from stages.ensemble.configuration import file_configuration, heatbath_configuration
 from stages.ensemble.staggered_operator import asqtad_operator
+from stages.errors import InputError
 from stages.loops.current_loops import current_loops, exact_loops
 from stages.lqcd.dirac.full_lattice import StaggeredOperator, StaggeredSchur
-from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.formats import read_field
 from stages.lqcd.lattice.geometry import EVEN, ODD
 from stages.lqcd.solvers.cg import BatchedCG

@@ -15,13 +15,13 @@ from stages.distillation.laplace_eigenvectors import LaplaceBasis
 from stages.distillation.perambulator import perambulator
 from stages.ensemble.configuration import GaugeLinks
 from stages.ensemble.wilson_operator import wilson_operator
+from stages.errors import InputError
 from stages.lqcd.dirac.displacement import steps_of
 from stages.lqcd.dirac.wilson import WilsonOperator
 from stages.lqcd.distillation.columns import FullColumns
 from stages.lqcd.gauge.heatbath import thermalised
 from stages.lqcd.gauge.stout import stout_links
 from stages.lqcd.kernels.transfer import to_backend
-from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.solvers.named import Solve
 from stages.lqcd.spectroscopy.gammas import DIRAC, NAMES

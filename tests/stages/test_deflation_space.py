@@ -13,10 +13,10 @@ from pipeline import At, FolderCheckpoint
 from pipeline.store import checkpoint
 from stages.ensemble import configuration
 from stages.ensemble import staggered_operator as operators
+from stages.errors import InputError
 from stages.loops.deflation_space import DeflationSpace, deflation, deflation_space
 from stages.lqcd.dirac.staggered import SquaredDslash, StaggeredDslash
 from stages.lqcd.eigen.stored_vectors import from_store
-from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import EVEN
 
 EXTENTS = (4, 4, 4, 4)

@@ -9,9 +9,9 @@ import pytest
 
 from pipeline import At
 from stages.distillation.source_columns import full_columns, stochastic_columns
+from stages.errors import InputError
 from stages.lqcd.distillation.columns import coefficients
 from stages.lqcd.distillation.laph_noise import laph_noise
-from stages.lqcd.lattice.errors import InputError
 
 SPACE: dict[str, Any] = {"time_extent": 8, "eigenvectors": 6}
 NOISE: dict[str, Any] = {

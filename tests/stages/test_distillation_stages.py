@@ -19,9 +19,9 @@ from stages.distillation.source_columns import full_columns, stochastic_columns
 from stages.ensemble.configuration import GaugeLinks
 from stages.ensemble.smeared_links import smeared_links
 from stages.ensemble.wilson_operator import wilson_operator
+from stages.errors import InputError
 from stages.lqcd.distillation.columns import coefficients
 from stages.lqcd.gauge.heatbath import thermalised
-from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.solvers.named import OpenSolve, Solve
 from stages.mesons.solver_choice import solver_choice

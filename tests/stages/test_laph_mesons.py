@@ -13,7 +13,7 @@ from stages.distillation.laph_average import laph_average, laph_levels
 from stages.distillation.operator_elementals import Elementals
 from stages.distillation.perambulator import Perambulator, SinkProjection
 from stages.distillation.source_columns import stochastic_columns
-from stages.lqcd.lattice.errors import InputError
+from stages.errors import InputError
 from stages.lqcd.spectroscopy.gammas import NAMES
 
 EXTENTS, K, STORED = (4, 4, 4, 6), 4, 5

@@ -11,8 +11,8 @@ import pytest
 from pipeline import At
 from stages.ensemble.configuration import GaugeLinks, heatbath_configuration
 from stages.ensemble.wilson_operator import wilson_operator
+from stages.errors import InputError
 from stages.lqcd.dirac.wilson import WilsonOperator
-from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.multigrid.hierarchy import Hierarchy
 from stages.lqcd.multigrid.levels import check_levels, default_levels, multigrid_of

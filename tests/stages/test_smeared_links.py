@@ -10,11 +10,11 @@ import pytest
 from pipeline import At
 from stages.ensemble.configuration import GaugeLinks
 from stages.ensemble.smeared_links import smeared_links
+from stages.errors import InputError
 from stages.lqcd.gauge.ape import ape_links
 from stages.lqcd.gauge.hyp import hyp_links
 from stages.lqcd.gauge.reunitarise import polar_su3, to_su3
 from stages.lqcd.gauge.stout import stout_links
-from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import Lattice, T
 from stages.lqcd.lattice.plaquette import plaquette
 

@@ -10,6 +10,7 @@ import pytest
 from pipeline import At
 from stages.ensemble import configuration
 from stages.ensemble import staggered_operator as operators
+from stages.errors import InputError
 from stages.loops import current_loops as loops
 from stages.loops import deflation_space
 from stages.loops.solver_trials import (
@@ -24,7 +25,6 @@ from stages.loops.solver_trials import (
     solver_trials,
 )
 from stages.lqcd.dirac.staggered import StaggeredDslash
-from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.noise import Noise
 from stages.lqcd.solvers import trial
 from stages.lqcd.solvers.deflation import StaggeredDeflation

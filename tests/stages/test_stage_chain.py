@@ -7,12 +7,12 @@ from settings import grouped
 from pipeline import At
 from stages.ensemble import configuration
 from stages.ensemble import staggered_operator as operators
+from stages.errors import InputError
 from stages.loops import correlator
 from stages.loops import current_loops as loops
 from stages.loops import low_mode_loops as low_modes
 from stages.lqcd.dirac.staggered import SquaredDslash
 from stages.lqcd.gauge.hisq import naive_links
-from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.solvers.deflation import Deflation, StaggeredDeflation
 
 EXTENTS = (4, 4, 4, 4)

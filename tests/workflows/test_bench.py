@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from tiny_project import CommandLine
 
-from quarkline.errors import InputError
+from stages.errors import InputError
 from stages.lqcd.lattice.geometry import Lattice
 from workflows.benchmarks import dslash, machine, table
 from workflows.benchmarks.families import FAMILIES, bench_of, speeds

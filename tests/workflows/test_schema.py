@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from quarkline.errors import InputError
+from stages.errors import InputError
 from workflows.g2_disconnected.schema import G2Parameters
 from workflows.parameter_file import read_parameter_file
 

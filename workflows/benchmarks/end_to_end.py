@@ -10,7 +10,7 @@ from typing import Any
 from pipeline import Store, plan, run
 from pipeline.reading.account import accounts
 from pipeline.running.clusters.choose import choose
-from quarkline.errors import InputError
+from stages.errors import InputError
 from workflows.benchmarks.normal_operator import normal_cost
 from workflows.benchmarks.speed import DTYPES, Bench, Cost, Speed
 from workflows.catalogue import load_project

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from quarkline.errors import InputError
+from stages.errors import InputError
 from stages.lqcd.lattice.geometry import Lattice
 from workflows.benchmarks import (
     block_blas,

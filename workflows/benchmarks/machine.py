@@ -16,7 +16,7 @@ import numpy as np
 import psutil
 
 from pipeline.worker.energy import Meter, energy_meter
-from quarkline.errors import InputError
+from stages.errors import InputError
 from stages.lqcd.kernels.dispatch import Array
 
 Work = Callable[[], object]

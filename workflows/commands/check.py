@@ -43,7 +43,7 @@ def check(
 
 def _examine(path: Path) -> tuple[CheckReport | None, str | None]:
     """What the file holds as far as it can be read, and what is wrong with it."""
-    from quarkline.errors import InputError
+    from stages.errors import InputError
     from stages.lqcd.lattice.formats import check_gauge
 
     try:

@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from quarkline.errors import InputError
 from stages.ensemble.smeared_links import check_weights
+from stages.errors import InputError
 from stages.lqcd.dirac.displacement import steps_of
 from stages.lqcd.distillation.eigenvectors import DTYPES
 from stages.lqcd.distillation.laph_dilution import LaphDilution, Subsets

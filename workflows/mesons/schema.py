@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from quarkline.errors import InputError
+from stages.errors import InputError
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.spectroscopy.quark_sources import SourcePlace, check_place
 from workflows.mesons.sources import file_misfits

@@ -8,8 +8,8 @@ from glob import glob
 from pathlib import Path
 
 from pipeline import Node, Place, Workflow
-from quarkline.errors import InputError
 from stages.ensemble.configuration import file_configuration, heatbath_configuration
+from stages.errors import InputError
 from stages.lqcd.lattice.formats import read_extents
 from stages.lqcd.lattice.geometry import Lattice
 from workflows.parameter_file import ParameterFile, Problem

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from quarkline.errors import InputError
+from stages.errors import InputError
 from stages.lqcd.dirac.wilson import kappa_of_mass, mass_of_kappa
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.multigrid.levels import check_levels, default_levels

@@ -10,7 +10,7 @@ from pathlib import Path
 from distributed import Client
 
 from pipeline.running.clusters import Demand
-from quarkline.errors import InputError
+from stages.errors import InputError
 
 TIMEOUT = 10.0
 """Seconds to wait for the scheduler to answer."""

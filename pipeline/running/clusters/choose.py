@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.running.clusters import Cluster
-from quarkline.errors import InputError, suggestion
+from stages.errors import InputError, suggestion
 
 KINDS = ("local", "cuda", "slurm")
 

@@ -12,7 +12,7 @@ from distributed import Client
 
 from pipeline.running.clusters import Demand, Devices
 from pipeline.running.clusters.local import started, worker_environment
-from quarkline.errors import InputError
+from stages.errors import InputError
 
 INSTALL = "pip install 'quarkline[cuda13]' (or [cuda12])"
 

@@ -18,7 +18,7 @@ from pipeline.running.clusters import Demand
 from pipeline.running.monitor import Monitor
 from pipeline.worker.lifetime import Watchdog
 from pipeline.worker.memory import REUSING
-from quarkline.errors import InputError
+from stages.errors import InputError
 
 ALLOWED_DEATHS = 2
 """Workers that may die under a task before it is set aside."""

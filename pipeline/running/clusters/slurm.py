@@ -13,7 +13,7 @@ from pipeline.running.clusters import Demand
 from pipeline.running.clusters.local import worker_environment
 from pipeline.running.monitor import Monitor
 from pipeline.worker.lifetime import PATIENCE, Watchdog
-from quarkline.errors import InputError
+from stages.errors import InputError
 
 
 @dataclass(frozen=True)

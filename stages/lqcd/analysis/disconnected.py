@@ -18,8 +18,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from stages.errors import InputError
 from stages.lqcd.estimators.truncated import Piece
-from stages.lqcd.lattice.errors import InputError
 
 SPATIAL = slice(0, 3)
 

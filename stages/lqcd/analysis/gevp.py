@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import linear_sum_assignment
 
+from stages.errors import InputError
 from stages.lqcd.analysis.effective_mass import effective_mass
 from stages.lqcd.analysis.jackknife import jackknife_error
-from stages.lqcd.lattice.errors import InputError
 
 
 class Levels(NamedTuple):

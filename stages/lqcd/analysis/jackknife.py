@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from stages.lqcd.lattice.errors import InputError
+from stages.errors import InputError
 
 
 def bin_means(data: ArrayLike, width: int) -> NDArray:

@@ -25,9 +25,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from stages.errors import InputError
 from stages.lqcd.analysis.disconnected import SPATIAL
 from stages.lqcd.estimators.truncated import Piece
-from stages.lqcd.lattice.errors import InputError
 
 LEAST_VECTORS = 4
 """Below, G cannot be told from the means."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 
+from stages.errors import InputError
 from stages.lqcd.kernels import slice_shift
 from stages.lqcd.kernels.dispatch import Array
-from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import Lattice
 
 AXES = "xyz"

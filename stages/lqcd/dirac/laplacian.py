@@ -21,12 +21,12 @@ from typing import Any
 
 import numpy as np
 
+from stages.errors import InputError
 from stages.lqcd.dirac.staggered import SquaredDslash
 from stages.lqcd.kernels import hisq_dslash
 from stages.lqcd.kernels.directions import SPATIAL_DIRECTIONS, displacements, neighbour_table
 from stages.lqcd.kernels.dispatch import Array, array_module
 from stages.lqcd.kernels.fields import empty_field, field_like
-from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 
 DIAGONAL = 6.0

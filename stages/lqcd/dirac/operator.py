@@ -13,9 +13,9 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from stages.errors import InputError
 from stages.lqcd.kernels import block_blas
 from stages.lqcd.kernels.dispatch import Array
-from stages.lqcd.lattice.errors import InputError
 
 
 class LinearOperator(Protocol):

@@ -18,12 +18,12 @@ from typing import Any, Protocol, Self
 
 import numpy as np
 
+from stages.errors import InputError
 from stages.lqcd.dirac.doubled_links import doubled_links
 from stages.lqcd.gauge.hisq import StaggeredLinks
 from stages.lqcd.kernels import hisq_dslash
 from stages.lqcd.kernels.dispatch import Array, array_module
 from stages.lqcd.kernels.fields import field_like
-from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 from stages.lqcd.lattice.sizes import MATRIX, links_bytes
 

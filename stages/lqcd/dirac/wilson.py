@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from stages.errors import InputError
 from stages.lqcd.dirac.doubled_links import doubled_forms
 from stages.lqcd.gauge.clover import identity_plus
 from stages.lqcd.gauge.wilson_links import WilsonLinks
@@ -24,7 +25,6 @@ from stages.lqcd.kernels import clover, wilson_dslash
 from stages.lqcd.kernels.dispatch import Array, array_module
 from stages.lqcd.kernels.fields import field_like
 from stages.lqcd.kernels.gamma import COMPONENTS
-from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 from stages.lqcd.lattice.sizes import COMPLEX, MATRIX, links_bytes
 

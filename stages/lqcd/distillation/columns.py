@@ -15,10 +15,10 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from stages.errors import InputError
 from stages.lqcd.distillation.laph_dilution import LaphDilution, Subsets
 from stages.lqcd.distillation.laph_noise import check_noise, laph_noise
 from stages.lqcd.kernels.gamma import SPINS
-from stages.lqcd.lattice.errors import InputError
 
 
 class Column(NamedTuple):

@@ -7,6 +7,7 @@ from types import ModuleType
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from stages.errors import InputError
 from stages.lqcd.distillation.insertions import Insertions
 from stages.lqcd.distillation.streaming import (
     SlicedField,
@@ -20,7 +21,6 @@ from stages.lqcd.kernels.dispatch import Array, array_module
 from stages.lqcd.kernels.fields import empty_field
 from stages.lqcd.kernels.gamma import COLOURS, COMPONENTS, SPINS
 from stages.lqcd.kernels.transfer import copy_to_host
-from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import Lattice
 
 

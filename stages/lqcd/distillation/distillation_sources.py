@@ -7,12 +7,12 @@ from types import ModuleType
 import numpy as np
 from numpy.typing import NDArray
 
+from stages.errors import InputError
 from stages.lqcd.distillation.columns import Columns
 from stages.lqcd.distillation.streaming import Stored
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.fields import zero_field
 from stages.lqcd.kernels.gamma import COLOURS, COMPONENTS, SPINS
-from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import Lattice
 
 

@@ -7,12 +7,12 @@ from types import ModuleType
 import numpy as np
 from numpy.typing import NDArray
 
+from stages.errors import InputError
 from stages.lqcd.distillation.insertions import Insertions
 from stages.lqcd.distillation.streaming import SlicedField, Stored, buffer_bytes, slices_per_tile, streamed
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.gamma import COLOURS
 from stages.lqcd.kernels.transfer import copy_to_host
-from stages.lqcd.lattice.errors import InputError
 
 
 def elementals(

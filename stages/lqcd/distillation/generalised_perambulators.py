@@ -23,6 +23,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from stages.errors import InputError
 from stages.lqcd.dirac.wilson import WilsonOperator
 from stages.lqcd.distillation.columns import FullColumns
 from stages.lqcd.distillation.currents import current_insertions
@@ -33,7 +34,6 @@ from stages.lqcd.distillation.streaming import Stored
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.gamma import GAMMA5, SPINS
 from stages.lqcd.kernels.transfer import copy_to_host
-from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.solvers.even_odd import Method, solved
 from stages.lqcd.solvers.solution import SolveStatistics, column_blocks
 from stages.lqcd.spectroscopy.gammas import DIRAC

@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 
+from stages.errors import InputError
 from stages.lqcd.dirac.displacement import displaced, steps_of
 from stages.lqcd.kernels import slice_products
 from stages.lqcd.kernels.dispatch import Array, array_module
 from stages.lqcd.kernels.fields import empty_field, field_like
 from stages.lqcd.kernels.gamma import COLOURS
-from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 
 Momentum = tuple[int, int, int]

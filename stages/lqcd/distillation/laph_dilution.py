@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple, Self
 
+from stages.errors import InputError, suggestion
 from stages.lqcd.kernels.gamma import SPINS
-from stages.lqcd.lattice.errors import InputError, suggestion
 
 INTERLACE = re.compile(r"interlace-([1-9]\d*)")
 

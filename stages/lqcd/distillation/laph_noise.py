@@ -14,9 +14,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from stages.errors import InputError
 from stages.lqcd.kernels.noise import roots_of, table_bits
 from stages.lqcd.kernels.philox import philox4x32
-from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.noise.vectors import noise_key
 
 KINDS = ("z2", "z4", "u1")

@@ -19,10 +19,10 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from stages.errors import InputError
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.fields import empty_field
 from stages.lqcd.kernels.transfer import to_device
-from stages.lqcd.lattice.errors import InputError
 
 TILE_BYTES = 256 << 20
 """Of a tile, unless one slice has more: long beside what starting it costs, short beside the whole field."""

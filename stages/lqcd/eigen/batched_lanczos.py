@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from stages.errors import InputError
 from stages.lqcd.dirac.operator import LinearOperator
 from stages.lqcd.eigen.batched_subspace import BatchedSubspace, Matrices, eigh
 from stages.lqcd.eigen.confirmation import largest_cluster
@@ -37,7 +38,6 @@ from stages.lqcd.eigen.window import ABOVE, GROWTH_OF_MANY, WindowChoice, kept_c
 from stages.lqcd.kernels import batched_basis
 from stages.lqcd.kernels.dispatch import Array, as_numpy, to_device_like
 from stages.lqcd.kernels.fields import field_like
-from stages.lqcd.lattice.errors import InputError
 
 BAD = 1.6
 """A filter is chosen again if its window begins this many times as far from the lowest value as it should."""

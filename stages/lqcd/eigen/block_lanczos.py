@@ -28,6 +28,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from stages.errors import InputError
 from stages.lqcd.dirac.operator import LinearOperator
 from stages.lqcd.eigen.chebyshev import ChebyshevFilter
 from stages.lqcd.eigen.confirmation import SAME, largest_cluster, missing
@@ -40,7 +41,6 @@ from stages.lqcd.eigen.spectrum import estimate_spectrum, fingerprint
 from stages.lqcd.eigen.subspace import Subspace
 from stages.lqcd.eigen.window import MOST_MOVES, WindowChoice, kept_columns, subspace_size
 from stages.lqcd.kernels.dispatch import Array, array_module
-from stages.lqcd.lattice.errors import InputError
 
 PATIENCE = 20
 NEAR_ROUNDING = 1e4

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import DTypeLike
 
+from stages.errors import InputError
 from stages.lqcd.dirac.operator import LinearOperator
-from stages.lqcd.lattice.errors import InputError
 
 MOST_BLOCK = 32
 

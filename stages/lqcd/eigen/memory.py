@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import psutil
 
-from stages.lqcd.lattice.errors import InputError
+from stages.errors import InputError
 
 WORK = 128 << 20
 """Slabs of the basis that are computed apart from their place, small matrices."""

@@ -7,11 +7,11 @@ from dataclasses import asdict, dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from stages.errors import InputError
 from stages.lqcd.eigen.chebyshev import ChebyshevFilter
 from stages.lqcd.eigen.subspace import Subspace
 from stages.lqcd.kernels.dispatch import array_module
 from stages.lqcd.kernels.transfer import copy_to_host, to_device
-from stages.lqcd.lattice.errors import InputError
 
 COLUMNS = 16
 """Vectors that are copied from a device together."""

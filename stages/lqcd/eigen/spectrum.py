@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh_tridiagonal
 
+from stages.errors import InputError
 from stages.lqcd.dirac.operator import LinearOperator
 from stages.lqcd.eigen.rayleigh import not_finite
 from stages.lqcd.kernels import block_blas, random_block
 from stages.lqcd.kernels.dispatch import Array, as_numpy, to_device_like
 from stages.lqcd.kernels.fields import empty_field, field_like, zeros_like
-from stages.lqcd.lattice.errors import InputError
 
 STEPS = 20
 MOST_STEPS = 600

@@ -17,9 +17,9 @@ from math import acosh, ceil, log
 import numpy as np
 from numpy.typing import NDArray
 
+from stages.errors import InputError
 from stages.lqcd.eigen.chebyshev import ChebyshevFilter
 from stages.lqcd.eigen.spectrum import MARGIN, SpectrumEstimate
-from stages.lqcd.lattice.errors import InputError
 
 GROWTH = 1.8
 """exp of this is what a filter amplifies the lowest eigenvalue by, for single vectors on a large system."""

@@ -7,11 +7,11 @@ from types import ModuleType
 
 import numpy as np
 
+from stages.errors import InputError
 from stages.lqcd.estimators.stochastic import Loops, Trace, no_loops
 from stages.lqcd.estimators.trace import Progress, no_progress
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.fields import zero_field
-from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import EVEN, ODD
 from stages.lqcd.noise.vectors import COLOURS
 from stages.lqcd.solvers.solution import column_blocks

@@ -22,9 +22,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from stages.errors import InputError
 from stages.lqcd.estimators.trace import Contractions, LoopTrace
 from stages.lqcd.kernels.dispatch import Array
-from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import Lattice
 
 

@@ -8,9 +8,9 @@ from types import ModuleType
 
 import numpy as np
 
+from stages.errors import InputError
 from stages.lqcd.kernels import heatbath
 from stages.lqcd.kernels.dispatch import Array
-from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import Lattice
 
 HOT_START = 2**32 - 1

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from stages.errors import InputError
 from stages.lqcd.gauge.fat_links import Paths, fat_links, long_links
 from stages.lqcd.gauge.phases import Boundary, parse_boundary, with_boundary, with_phases
 from stages.lqcd.gauge.reunitarise import to_su3, to_u3
 from stages.lqcd.kernels.dispatch import Array
-from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import Lattice
 
 DEVICE_LINK_FIELDS = {"double": 12.6, "double-single": 16.9}

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from stages.errors import InputError
 from stages.lqcd.kernels import signs
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.fields import field_like
-from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import Lattice
 
 Boundary = tuple[str, str, str, str]

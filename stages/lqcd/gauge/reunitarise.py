@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from stages.errors import InputError
 from stages.lqcd.kernels import projection
 from stages.lqcd.kernels.dispatch import Array, array_module
 from stages.lqcd.kernels.fields import empty_field, field_like
-from stages.lqcd.lattice.errors import InputError
 
 LARGEST_DEVIATION = 1e-4
 """Links further than this from SU(3) are no gauge configuration; rounding to 32 bits leaves about 1e-7."""

@@ -7,10 +7,10 @@ from numbers import Integral
 
 import numpy as np
 
+from stages.errors import InputError
 from stages.lqcd.kernels import staple
 from stages.lqcd.kernels.dispatch import Array, array_module
 from stages.lqcd.kernels.fields import zeros_like
-from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import Lattice
 
 ALL_DIRECTIONS, SPATIAL_DIRECTIONS = (0, 1, 2, 3), (0, 1, 2)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from stages.errors import InputError
 from stages.lqcd.gauge.clover import clover_term
 from stages.lqcd.gauge.phases import parse_boundary, with_boundary
 from stages.lqcd.gauge.reunitarise import to_su3
 from stages.lqcd.kernels.dispatch import Array
-from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import Lattice, T
 
 

@@ -7,9 +7,9 @@ from types import ModuleType
 
 import numpy as np
 
+from stages.errors import InputError
 from stages.lqcd.kernels.dispatch import Array, kernel
 from stages.lqcd.kernels.operands import check_array, check_blocks
-from stages.lqcd.lattice.errors import InputError
 
 
 @dataclass(frozen=True)

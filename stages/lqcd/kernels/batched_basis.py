@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from stages.errors import InputError
 from stages.lqcd.kernels.dispatch import Array, kernel
-from stages.lqcd.lattice.errors import InputError
 
 
 def project(V: Array, x: Array) -> Array:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from stages.errors import InputError
 from stages.lqcd.kernels.dispatch import Array, array_module, kernel
 from stages.lqcd.kernels.operands import check_array, check_blocks
-from stages.lqcd.lattice.errors import InputError
 
 ROWS = ("r2", "pap", "target2", "gamma", "alpha", "beta")
 """Order of the rows in memory, which `cg_update.cu` relies on."""

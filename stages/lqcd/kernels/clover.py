@@ -6,10 +6,10 @@ from typing import Protocol
 
 import numpy as np
 
+from stages.errors import InputError
 from stages.lqcd.kernels.dispatch import Array, kernel
 from stages.lqcd.kernels.gamma import COMPONENTS
 from stages.lqcd.kernels.operands import check_array
-from stages.lqcd.lattice.errors import InputError
 
 
 class PackedClover(Protocol):

@@ -6,9 +6,9 @@ from typing import Protocol
 
 import numpy as np
 
+from stages.errors import InputError
 from stages.lqcd.kernels.dispatch import Array, array_module, kernel
 from stages.lqcd.kernels.operands import check_array
-from stages.lqcd.lattice.errors import InputError
 
 
 class PackedCoarseLinks(Protocol):

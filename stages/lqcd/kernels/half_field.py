@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from stages.errors import InputError
 from stages.lqcd.kernels.dispatch import Array, array_module, kernel
 from stages.lqcd.kernels.operands import check_array
-from stages.lqcd.lattice.errors import InputError
 
 CODE_ZERO = 32768
 LARGEST_CODE = 32767

@@ -6,10 +6,10 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
+from stages.errors import InputError
 from stages.lqcd.kernels.dispatch import Array, array_module, kernel
 from stages.lqcd.kernels.half_field import HalfField, check_half_fields
 from stages.lqcd.kernels.operands import check_array, check_links
-from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import Lattice
 
 COLOURS = 3

@@ -7,9 +7,9 @@ algebra, where they do, is `block_blas`. Raises InputError for operands that do 
 
 from __future__ import annotations
 
+from stages.errors import InputError
 from stages.lqcd.kernels.dispatch import Array, kernel
 from stages.lqcd.kernels.operands import check_array, check_blocks
-from stages.lqcd.lattice.errors import InputError
 
 
 def lane_dots(xs: Array, y: Array) -> Array:

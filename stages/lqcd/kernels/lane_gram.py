@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from stages.errors import InputError
 from stages.lqcd.kernels.dispatch import Array, kernel
 from stages.lqcd.kernels.operands import check_array, check_blocks
-from stages.lqcd.lattice.errors import InputError
 
 MOST_FIELDS = 5
 """Whose products a thread of a GPU keeps in registers."""

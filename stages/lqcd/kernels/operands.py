@@ -6,10 +6,10 @@ from math import prod
 
 import numpy as np
 
+from stages.errors import InputError
 from stages.lqcd.kernels.directions import displacements
 from stages.lqcd.kernels.dispatch import Array, array_module
 from stages.lqcd.kernels.gamma import COLOURS
-from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import DIRECTIONS, Lattice
 
 

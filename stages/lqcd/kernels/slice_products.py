@@ -12,10 +12,10 @@ from types import ModuleType
 
 import numpy as np
 
+from stages.errors import InputError
 from stages.lqcd.kernels.dispatch import Array, kernel
 from stages.lqcd.kernels.gamma import COMPONENTS, SPINS
 from stages.lqcd.kernels.operands import check_array, check_slice_vectors
-from stages.lqcd.lattice.errors import InputError
 
 
 def sink_projection(vectors: Array, solutions: Array, out: Array, first: int = 0) -> Array:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from stages.errors import InputError
 from stages.lqcd.kernels.dispatch import Array, array_module, kernel
 from stages.lqcd.kernels.gamma import COLOURS
 from stages.lqcd.kernels.operands import check_array, check_slice_vectors
-from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import Lattice
 
 

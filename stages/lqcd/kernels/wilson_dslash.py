@@ -6,13 +6,13 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
+from stages.errors import InputError
 from stages.lqcd.kernels.clover import PackedClover
 from stages.lqcd.kernels.directions import NAIVE_DIRECTIONS
 from stages.lqcd.kernels.dispatch import Array, array_module, kernel
 from stages.lqcd.kernels.gamma import COMPONENTS
 from stages.lqcd.kernels.half_field import HalfField, check_half_fields
 from stages.lqcd.kernels.operands import check_array, check_links
-from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import Lattice
 
 Field = TypeVar("Field", Array, HalfField)

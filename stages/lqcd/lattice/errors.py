@@ -1,4 +1,4 @@
 """The error of a user's mistake, by the library's own path."""
 
-from quarkline.errors import InputError as InputError
-from quarkline.errors import suggestion as suggestion
+from stages.errors import InputError as InputError
+from stages.errors import suggestion as suggestion

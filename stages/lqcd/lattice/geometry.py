@@ -13,7 +13,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.lqcd.lattice.errors import InputError
+from stages.errors import InputError
 
 X, Y, Z, T = range(4)
 EVEN, ODD = 0, 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.lqcd.lattice.errors import InputError
+from stages.errors import InputError
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 
 

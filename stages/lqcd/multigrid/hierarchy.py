@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from stages.errors import InputError
 from stages.lqcd.dirac.wilson import WilsonOperator
 from stages.lqcd.dirac.wilson_schur import WilsonSchur
 from stages.lqcd.kernels import stream
 from stages.lqcd.kernels.dispatch import Array, as_numpy, to_device_like
 from stages.lqcd.kernels.gamma import COMPONENTS
-from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.multigrid.coarse_operator import CoarseOperator
 from stages.lqcd.multigrid.cycle import Cycle
 from stages.lqcd.multigrid.fine_operator import FineOperator

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any
 
+from stages.errors import InputError
 from stages.lqcd.kernels.gamma import COMPONENTS
-from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.lattice.sizes import COMPLEX
 from stages.lqcd.multigrid.grid import Grid

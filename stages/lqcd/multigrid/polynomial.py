@@ -13,12 +13,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from stages.errors import InputError
 from stages.lqcd.dirac.operator import LinearOperator
 from stages.lqcd.kernels import lane_blas, lane_gram
 from stages.lqcd.kernels.dispatch import Array, array_module
 from stages.lqcd.kernels.fields import empty_field, zeros_like
 from stages.lqcd.kernels.lane_gram import MOST_FIELDS
-from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.solvers.minimal_residual import Smoothed
 
 

@@ -18,12 +18,12 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from stages.errors import InputError
 from stages.lqcd.dirac.wilson_schur import WilsonSchur
 from stages.lqcd.kernels import coarse_dslash
 from stages.lqcd.kernels.dispatch import Array, array_module, to_device_like
 from stages.lqcd.kernels.fields import field_like, zero_field
 from stages.lqcd.kernels.gamma import COMPONENTS
-from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import EVEN
 from stages.lqcd.multigrid.coarse_operator import CoarseOperator, gamma5, inverse_or_nan
 from stages.lqcd.multigrid.fine_operator import FineOperator

@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
+from stages.errors import InputError
 from stages.lqcd.kernels import aggregation
 from stages.lqcd.kernels.dispatch import Array, array_module, to_device_like
 from stages.lqcd.kernels.fields import empty_field, zero_field, zeros_like
-from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.multigrid.grid import Aggregates
 
 ORTHONORMALISATIONS = 2

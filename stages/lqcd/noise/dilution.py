@@ -18,8 +18,8 @@ from typing import Any, Literal, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from stages.errors import InputError, suggestion
 from stages.lqcd.kernels.dispatch import Array, array_module
-from stages.lqcd.lattice.errors import InputError, suggestion
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice, T
 from stages.lqcd.noise.vectors import COLOURS
 

@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
+from stages.errors import InputError
 from stages.lqcd.kernels import noise
 from stages.lqcd.kernels.dispatch import Array
-from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import Lattice
 
 COLOURS = 3

@@ -27,11 +27,11 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from stages.errors import InputError
 from stages.lqcd.dirac.operator import LinearOperator
 from stages.lqcd.kernels import block_blas
 from stages.lqcd.kernels.dispatch import Array, array_module, as_numpy, to_device_like
 from stages.lqcd.kernels.fields import zeros_like
-from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.solvers.solution import NotConverged, Solution, Status
 from stages.lqcd.solvers.workspace import Workspace
 

@@ -10,11 +10,11 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
+from stages.errors import InputError
 from stages.lqcd.kernels import basis
 from stages.lqcd.kernels.cholesky import Matrix
 from stages.lqcd.kernels.dispatch import Array, array_module, to_device_like
 from stages.lqcd.kernels.fields import zeros_like
-from stages.lqcd.lattice.errors import InputError
 
 
 class Ritz(NamedTuple):

@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from stages.errors import InputError
 from stages.lqcd.kernels.dispatch import Array, array_module
-from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.solvers.even_odd import Method
 from stages.lqcd.solvers.solution import NotConverged, Solution
 

@@ -26,9 +26,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from stages.errors import InputError
 from stages.lqcd.kernels.dispatch import Array, array_module, as_numpy, to_device_like
 from stages.lqcd.kernels.gamma import SPINS
-from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.spectroscopy.elemental_table import ElementalTable
 from stages.lqcd.spectroscopy.mesons import Momentum, vertices
 from stages.lqcd.spectroscopy.operators import MesonOperator, operator_vertices

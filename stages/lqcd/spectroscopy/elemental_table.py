@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from stages.errors import InputError
 from stages.lqcd.dirac.displacement import reversed_word, steps_of
-from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.spectroscopy.mesons import Momentum
 
 

@@ -10,9 +10,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from stages.errors import InputError
 from stages.lqcd.dirac.displacement import AXES, steps_of
 from stages.lqcd.kernels.gamma import SPINS
-from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.spectroscopy.mesons import vertices
 
 TERM = re.compile(r"([+-]?)\s*(\d*\.?\d+)?\s*([A-Z]\w*)\s*(?:\[([^]]*)\])?\s*")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from stages.errors import InputError
 from stages.lqcd.kernels.dispatch import Array, array_module
 from stages.lqcd.kernels.gamma import COLOURS, SPINS
-from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice, T
 from stages.lqcd.spectroscopy.quark_sources import slice_sites
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from stages.errors import InputError
 from stages.lqcd.analysis.gevp import levels_of, spectrum
 from stages.lqcd.analysis.jackknife import jackknife_samples
-from stages.lqcd.lattice.errors import InputError
 
 ENERGIES = np.array([0.31, 0.52, 0.83, 1.1])
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from stages.errors import InputError
 from stages.lqcd.analysis.jackknife import (
     bin_means,
     bootstrap_error,
@@ -11,7 +12,6 @@ from stages.lqcd.analysis.jackknife import (
     jackknife_error,
     jackknife_samples,
 )
-from stages.lqcd.lattice.errors import InputError
 
 RNG = np.random.default_rng(90210)
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from synthetic_noise import TIMES, waving
 
+from stages.errors import InputError
 from stages.lqcd.analysis.disconnected import SPATIAL, disconnected_correlator, time_correlation
 from stages.lqcd.analysis.stochastic_error import (
     NoiseMoments,
@@ -15,7 +16,6 @@ from stages.lqcd.analysis.stochastic_error import (
     pair_variance,
 )
 from stages.lqcd.estimators.truncated import Piece, truncated_estimate
-from stages.lqcd.lattice.errors import InputError
 
 
 def average(draws):

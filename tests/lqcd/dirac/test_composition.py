@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
+from stages.errors import InputError
 from stages.lqcd.dirac.operator import Product
-from stages.lqcd.lattice.errors import InputError
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from stages.errors import InputError
 from stages.lqcd.dirac.laplacian import FoldedLaplacian, SpatialHop
-from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 from stages.lqcd.lattice.layout import to_lexicographic, to_parity
 

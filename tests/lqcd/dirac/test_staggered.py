@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from scipy.sparse.linalg import LinearOperator, eigsh
 
+from stages.errors import InputError
 from stages.lqcd.dirac.full_lattice import StaggeredOperator
 from stages.lqcd.dirac.operator import Product
 from stages.lqcd.dirac.staggered import NormalOperator, SquaredDslash, StaggeredDslash
 from stages.lqcd.gauge.hisq import hisq_links, naive_links
 from stages.lqcd.kernels.dispatch import as_numpy
-from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.formats import read_gauge
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from stages.errors import InputError
 from stages.lqcd.dirac.operator import Product
 from stages.lqcd.dirac.wilson import WilsonDslash, WilsonOperator, kappa_of_mass, mass_of_kappa
 from stages.lqcd.dirac.wilson_schur import KINDS, WilsonSchur
 from stages.lqcd.gauge.stout import SPATIAL_DIRECTIONS, stout_links
 from stages.lqcd.gauge.wilson_links import Anisotropy, WilsonLinks, wilson_links
 from stages.lqcd.kernels.gamma import GAMMA, GAMMA5
-from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.formats import read_gauge
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 from stages.lqcd.solvers.cg import BatchedCG

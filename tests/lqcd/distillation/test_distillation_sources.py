@@ -7,11 +7,11 @@ from importlib import import_module
 import numpy as np
 import pytest
 
+from stages.errors import InputError
 from stages.lqcd.distillation.columns import FullColumns, StochasticColumns, coefficients
 from stages.lqcd.distillation.distillation_sources import distillation_sources
 from stages.lqcd.distillation.laph_dilution import LaphDilution
 from stages.lqcd.kernels.dispatch import as_numpy
-from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import Lattice
 
 LATTICE, VECTORS = Lattice((4, 2, 2, 6)), 8

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from slice_fields import Elsewhere, by_coordinates, eigenvectors, moved, special_unitary, waves
 
+from stages.errors import InputError
 from stages.lqcd.dirac.displacement import reversed_word, steps_of
 from stages.lqcd.distillation.elementals import elementals, planned_bytes
 from stages.lqcd.distillation.insertions import Insertions
-from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 
 LATTICE = Lattice((4, 2, 6, 4))

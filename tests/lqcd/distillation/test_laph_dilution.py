@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from stages.errors import InputError
 from stages.lqcd.distillation.columns import FullColumns, StochasticColumns, coefficients
 from stages.lqcd.distillation.laph_dilution import LaphDilution
 from stages.lqcd.distillation.laph_noise import laph_noise
-from stages.lqcd.lattice.errors import InputError
 
 TIMES, VECTORS = 6, 8
 NOISE = {"label": "d.17", "seed": 29, "kind": "u1"}

@@ -7,10 +7,10 @@ import hashlib
 import numpy as np
 import pytest
 
+from stages.errors import InputError
 from stages.lqcd.distillation.laph_noise import KINDS, laph_noise
 from stages.lqcd.kernels.noise import roots_of_unity
 from stages.lqcd.kernels.philox import philox4x32
-from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import EVEN, Lattice
 from stages.lqcd.noise.vectors import noise_key, noise_vectors
 

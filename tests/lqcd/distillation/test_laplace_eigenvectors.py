@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from scipy.linalg import expm
 
+from stages.errors import InputError
 from stages.lqcd.dirac.laplacian import SpatialHop
 from stages.lqcd.distillation.eigenvectors import LaplaceSolver, residuals
 from stages.lqcd.gauge.stout import SPATIAL_DIRECTIONS, stout_links
-from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.formats import read_gauge
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 

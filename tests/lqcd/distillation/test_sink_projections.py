@@ -10,9 +10,9 @@ import pytest
 import zarr
 from slice_fields import Elsewhere
 
+from stages.errors import InputError
 from stages.lqcd.distillation.projection import planned_bytes, sink_projections
 from stages.lqcd.distillation.streaming import SlicedField, streamed
-from stages.lqcd.lattice.errors import InputError
 
 AMPLE = 1 << 40
 

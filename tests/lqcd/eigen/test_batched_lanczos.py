@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
+from stages.errors import InputError
 from stages.lqcd.eigen.batched_lanczos import BatchedLanczos
 from stages.lqcd.eigen.eigenpairs import EigenpairsNotConverged, EigenStatus
-from stages.lqcd.lattice.errors import InputError
 
 pytestmark = pytest.mark.usefixtures("reference_kernels")
 

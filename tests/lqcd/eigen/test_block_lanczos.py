@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from dense_operator import DenseOperator, hermitian
 
+from stages.errors import InputError
 from stages.lqcd.dirac.staggered import NormalOperator, SquaredDslash, StaggeredDslash
 from stages.lqcd.eigen.block_lanczos import BlockLanczos
 from stages.lqcd.eigen.eigenpairs import EigenpairsNotConverged, EigenStatus
 from stages.lqcd.gauge.hisq import hisq_links, naive_links
 from stages.lqcd.kernels import basis, block_blas
 from stages.lqcd.kernels.dispatch import array_module, as_numpy, to_device_like
-from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.formats import read_gauge
 from stages.lqcd.lattice.geometry import Lattice
 

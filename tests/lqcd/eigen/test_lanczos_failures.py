@@ -7,9 +7,9 @@ import pytest
 from dense_operator import DenseOperator, hermitian
 from test_block_lanczos import Checkpoint
 
+from stages.errors import InputError
 from stages.lqcd.eigen.block_lanczos import BlockLanczos
 from stages.lqcd.eigen.eigenpairs import EigenpairsNotConverged, EigenStatus
-from stages.lqcd.lattice.errors import InputError
 
 UNIFORM = np.sort(np.random.default_rng(0).uniform(0.01, 10, 300))
 

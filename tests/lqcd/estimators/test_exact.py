@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from dense import TINY, DenseSolver, dense_propagator, hop_traces, random_links
 
+from stages.errors import InputError
 from stages.lqcd.dirac.staggered import StaggeredDslash
 from stages.lqcd.estimators.exact import exact_loops
 from stages.lqcd.estimators.trace import LoopTrace, current_links
 from stages.lqcd.gauge.hisq import asqtad_links, hisq_links, naive_links
-from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import Lattice
 
 pytestmark = pytest.mark.usefixtures("reference_kernels")

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from dense import TINY, DenseSolver, dense_deflation, dense_spectrum, random_links
 
+from stages.errors import InputError
 from stages.lqcd.dirac.staggered import StaggeredDslash
 from stages.lqcd.estimators.exact import exact_loops
 from stages.lqcd.estimators.low_modes import low_mode_current, low_mode_density, mode_currents
@@ -14,7 +15,6 @@ from stages.lqcd.estimators.stochastic import stochastic_loops
 from stages.lqcd.estimators.trace import LoopTrace
 from stages.lqcd.estimators.truncated import Piece, truncated_estimate, truncated_pieces
 from stages.lqcd.gauge.hisq import hisq_links
-from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.noise import Dilution, noise_vectors
 
 pytestmark = pytest.mark.usefixtures("reference_kernels")

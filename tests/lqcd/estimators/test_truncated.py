@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from stages.errors import InputError
 from stages.lqcd.estimators.truncated import Piece, plain_estimate, truncated_estimate, truncated_pieces
-from stages.lqcd.lattice.errors import InputError
 
 
 def draw(rng, vectors, fine_on, bias=0.5, noise=0.1):

@@ -7,11 +7,11 @@ from scipy.integrate import cumulative_trapezoid
 from scipy.special import iv
 from scipy.stats import kstest
 
+from stages.errors import InputError
 from stages.lqcd.gauge.heatbath import thermalised
 from stages.lqcd.kernels import heatbath
 from stages.lqcd.kernels.dispatch import as_numpy
 from stages.lqcd.kernels.reference import heatbath as reference
-from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 from stages.lqcd.lattice.plaquette import link_statistics, plaquette
 

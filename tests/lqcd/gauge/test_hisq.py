@@ -5,12 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from stages.errors import InputError
 from stages.lqcd.gauge.fat_links import Paths, fat_links
 from stages.lqcd.gauge.hisq import asqtad_links, hisq_links, naive_links
 from stages.lqcd.gauge.phases import with_boundary, with_phases
 from stages.lqcd.gauge.reunitarise import to_su3, to_u3
 from stages.lqcd.kernels.dispatch import as_numpy
-from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.formats import read_field, read_gauge
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 

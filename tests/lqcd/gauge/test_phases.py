@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from stages.errors import InputError
 from stages.lqcd.gauge.phases import parse_boundary, with_boundary, with_phases
 from stages.lqcd.kernels.dispatch import as_numpy
-from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.lattice.layout import gauge_to_lexicographic, to_lexicographic
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from scipy.linalg import expm
 
+from stages.errors import InputError
 from stages.lqcd.gauge.stout import SPATIAL_DIRECTIONS, exponential, stout_links, traceless_antihermitian
 from stages.lqcd.kernels.dispatch import as_numpy
-from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import Lattice, T
 
 LATTICE = Lattice((4, 2, 6, 4))

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from widths import widths
 
+from stages.errors import InputError
 from stages.lqcd.kernels.aggregation import most_vectors
-from stages.lqcd.lattice.errors import InputError
 
 pytestmark = pytest.mark.usefixtures("multigrid_precision")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stages.lqcd.lattice.errors import InputError
+from stages.errors import InputError
 
 SHAPES = [(1, 1, 1, 1), (3, 96, 5, 2), (4, 648, 33, 8), (2, 2051, 7, 16)]
 """Systems, rows, vectors, right-hand sides."""

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from widths import widths
 
+from stages.errors import InputError
 from stages.lqcd.kernels.cg_update import CGCoefficients
-from stages.lqcd.lattice.errors import InputError
 
 
 def close(values, expected, tolerance):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from stages.errors import InputError
 from stages.lqcd.kernels import aggregation, coarse_dslash
-from stages.lqcd.lattice.errors import InputError
 
 pytestmark = pytest.mark.usefixtures("multigrid_precision")
 

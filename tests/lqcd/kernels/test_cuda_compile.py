@@ -15,6 +15,7 @@ pytest.importorskip("cupy", reason="compiling the CUDA sources needs cupy and nv
 
 from nvrtc_compiler import Usage, compile_only
 
+from stages.errors import InputError
 from stages.lqcd.kernels.cuda.compile import source
 from stages.lqcd.kernels.cuda.launch import aggregation as aggregation_shapes
 from stages.lqcd.kernels.cuda.launch import block_blas as block_shapes
@@ -29,7 +30,6 @@ from stages.lqcd.kernels.cuda.launch import slice_shift as shift_shapes
 from stages.lqcd.kernels.cuda.launch import wilson as wilson_shapes
 from stages.lqcd.kernels.cuda.launch.base import MAX_RHS, Launch
 from stages.lqcd.kernels.cuda.tuning.timing import DELAY
-from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import Lattice
 
 SINGLE, DOUBLE = np.dtype(np.complex64), np.dtype(np.complex128)

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from widths import widths
 
+from stages.errors import InputError
 from stages.lqcd.kernels.half_field import HalfField, empty, from_half, to_half
 from stages.lqcd.kernels.reference import hisq_dslash as reference
-from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 
 EXTENTS = [(8, 4, 4, 6), (6, 10, 4, 2), (2, 2, 2, 2)]

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from widths import widths
 
+from stages.errors import InputError
 from stages.lqcd.kernels.directions import displacements, staple_tables
 from stages.lqcd.kernels.operands import check_links
-from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 from stages.lqcd.lattice.layout import to_lexicographic, to_parity
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from widths import widths
 
-from stages.lqcd.lattice.errors import InputError
+from stages.errors import InputError
 
 
 def grams(xs):

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from stages.errors import InputError
 from stages.lqcd.kernels.cpu.random_block import PIECE
-from stages.lqcd.lattice.errors import InputError
 
 WORD = 2**64
 

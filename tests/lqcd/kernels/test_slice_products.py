@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from numpy.lib.stride_tricks import as_strided
 
+from stages.errors import InputError
 from stages.lqcd.kernels import reference
 from stages.lqcd.kernels.cuda.launch import slice_products as shapes
-from stages.lqcd.lattice.errors import InputError
 
 SHAPES = [(1, 4, 1, 1), (2, 6, 5, 3), (3, 300, 7, 2), (1, 1100, 2, 1), (2, 32, 33, 16)]
 """Slices, sites of a slice and parity, vectors, right-hand sides."""

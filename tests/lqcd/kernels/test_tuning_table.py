@@ -13,6 +13,7 @@ import pytest
 
 pytest.importorskip("cupy", reason="the table lives with the CUDA kernels")
 
+from stages.errors import InputError
 from stages.lqcd.kernels.cuda.tuning.table import (
     Device,
     Entry,
@@ -22,7 +23,6 @@ from stages.lqcd.kernels.cuda.tuning.table import (
     table_key,
     table_path,
 )
-from stages.lqcd.lattice.errors import InputError
 
 H200 = Device("NVIDIA H200", "9.0")
 ENTRY = Entry({"groups": 16, "blocks": 528}, 1e-5, 1.25e-5, "2026-11-21T05:00:00+00:00", "13000", "14.2.0")

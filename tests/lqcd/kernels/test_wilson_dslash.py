@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from widths import widths
 
+from stages.errors import InputError
 from stages.lqcd.kernels.directions import displacements
 from stages.lqcd.kernels.reference import clover as reference_clover
 from stages.lqcd.kernels.reference import wilson_dslash as reference
-from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 
 GAMMAS = np.array(

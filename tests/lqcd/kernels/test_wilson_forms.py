@@ -9,12 +9,12 @@ pytest.importorskip("cupy")
 
 import cupy
 
+from stages.errors import InputError
 from stages.lqcd.dirac.doubled_links import doubled_forms
 from stages.lqcd.gauge.wilson_links import Anisotropy, wilson_links
 from stages.lqcd.kernels.cuda import projection, wilson_dslash
 from stages.lqcd.kernels.cuda.launch import wilson as shapes
 from stages.lqcd.kernels.reference import wilson_dslash as reference
-from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 
 pytestmark = pytest.mark.gpu

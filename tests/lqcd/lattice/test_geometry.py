@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from stages.lqcd.lattice.errors import InputError
+from stages.errors import InputError
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 from stages.lqcd.lattice.layout import gauge_to_lexicographic, gauge_to_parity, to_lexicographic, to_parity
 

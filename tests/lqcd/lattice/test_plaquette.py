@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from stages.lqcd.lattice.errors import InputError
+from stages.errors import InputError
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 from stages.lqcd.lattice.layout import gauge_to_lexicographic
 from stages.lqcd.lattice.plaquette import link_statistics, link_trace, plaquette, unitarity_deviation

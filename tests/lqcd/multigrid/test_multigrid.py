@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from stages.errors import InputError
 from stages.lqcd.dirac.operator import Product
 from stages.lqcd.dirac.wilson import WilsonDslash, WilsonOperator
 from stages.lqcd.dirac.wilson_schur import WilsonSchur
 from stages.lqcd.gauge.heatbath import thermalised
 from stages.lqcd.gauge.wilson_links import WilsonLinks, wilson_links
 from stages.lqcd.kernels.dispatch import as_numpy
-from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.formats import read_gauge
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.multigrid import multigrid as multigrid_module

@@ -6,9 +6,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from stages.errors import InputError
 from stages.lqcd.kernels.noise import roots_of_unity
 from stages.lqcd.kernels.philox import philox4x32
-from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 from stages.lqcd.noise.vectors import noise_key, noise_vectors
 

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
+from stages.errors import InputError
 from stages.lqcd.dirac.full_lattice import StaggeredOperator, StaggeredSchur
 from stages.lqcd.dirac.staggered import StaggeredDslash
 from stages.lqcd.gauge.hisq import hisq_links, naive_links
-from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 from stages.lqcd.solvers.block_cgrq import BlockCGrQ
 from stages.lqcd.solvers.cg import BatchedCG

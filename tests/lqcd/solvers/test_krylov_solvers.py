@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from stages.errors import InputError
 from stages.lqcd.kernels.dispatch import array_module, as_numpy, kernels_of, to_device_like
-from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.solvers.block_cgrq import BlockCGrQ
 from stages.lqcd.solvers.cg import BatchedCG
 from stages.lqcd.solvers.inverse import inverse

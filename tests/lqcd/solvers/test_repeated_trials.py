@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stages.lqcd.lattice.errors import InputError
+from stages.errors import InputError
 from stages.lqcd.solvers import trial
 from stages.lqcd.solvers.solution import NotConverged, Solution, Status
 from stages.lqcd.solvers.trial import Problem, Trial, check_one_converged, outcome, repeated

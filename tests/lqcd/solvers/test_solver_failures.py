@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from stages.errors import InputError
 from stages.lqcd.dirac.full_lattice import StaggeredOperator
-from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.solvers.block_cgrq import BlockCGrQ
 from stages.lqcd.solvers.cg import BatchedCG
 from stages.lqcd.solvers.solution import NotConverged, Status

@@ -6,8 +6,8 @@ from functools import partial
 import numpy as np
 import pytest
 
+from stages.errors import InputError
 from stages.lqcd.kernels.dispatch import array_module, as_numpy, kernels_of, to_device_like
-from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.solvers.bicgstab import BiCGstab
 from stages.lqcd.solvers.block_cgrq import BlockCGrQ
 from stages.lqcd.solvers.cg import BatchedCG

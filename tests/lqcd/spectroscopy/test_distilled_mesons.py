@@ -10,10 +10,10 @@ from distilled import eigenvectors, exact, perambulator, point_to_all, table_of
 from numpy.typing import NDArray
 from tiny_lattice import LATTICE
 
+from stages.errors import InputError
 from stages.lqcd.dirac.wilson import WilsonDslash, WilsonOperator
 from stages.lqcd.gauge.wilson_links import wilson_links
 from stages.lqcd.kernels.gamma import GAMMA
-from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.spectroscopy.distilled_mesons import correlation_matrix, perambulator_pairs
 from stages.lqcd.spectroscopy.gammas import DIRAC
 from stages.lqcd.spectroscopy.operators import BASES, MesonOperator, words_of

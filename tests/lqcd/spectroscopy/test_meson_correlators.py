@@ -7,8 +7,8 @@ import pytest
 from numpy.typing import NDArray
 from tiny_lattice import LATTICE
 
+from stages.errors import InputError
 from stages.lqcd.kernels.gamma import GAMMA
-from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.spectroscopy.gammas import CHANNELS, DIRAC, NAMES
 from stages.lqcd.spectroscopy.mesons import meson_correlators
 from stages.lqcd.spectroscopy.quark_sources import SourcePlace, z2_wall_source

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from stages.errors import InputError
 from stages.lqcd.dirac.wilson import WilsonOperator
 from stages.lqcd.dirac.wilson_schur import WilsonSchur
-from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.solvers.even_odd import EvenOdd, propagate
 from stages.lqcd.solvers.named import MULTIGRID, PRECISIONS, REGULAR, Solve
 from stages.lqcd.solvers.solution import NotConverged

@@ -9,12 +9,12 @@ from math import prod
 import cupy
 import numpy as np
 
+from stages.errors import InputError
 from stages.lqcd.kernels import aggregation as contract
 from stages.lqcd.kernels.cuda.compile import run
 from stages.lqcd.kernels.cuda.launch import aggregation as shapes
 from stages.lqcd.kernels.cuda.launch.aggregation import MOST_VECTORS
 from stages.lqcd.kernels.cuda.launch.coarse import ROWS, TERMS
-from stages.lqcd.lattice.errors import InputError
 
 
 @dataclass(frozen=True, eq=False)

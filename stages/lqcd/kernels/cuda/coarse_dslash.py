@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import cupy
 import numpy as np
 
+from stages.errors import InputError
 from stages.lqcd.kernels.cuda.compile import run
 from stages.lqcd.kernels.cuda.launch import coarse
-from stages.lqcd.lattice.errors import InputError
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,9 @@ from typing import Any
 
 import cupy
 
+from stages.errors import InputError
 from stages.lqcd.kernels.choices import note
 from stages.lqcd.kernels.cuda.launch.base import Launch
-from stages.lqcd.lattice.errors import InputError
 
 OPTIONS = ("-std=c++17", "-diag-error=61")
 """61: a constant that overflows, as a stride does on a large lattice, is an error and not a warning."""

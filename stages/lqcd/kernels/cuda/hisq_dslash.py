@@ -9,6 +9,7 @@ from typing import Any
 import cupy
 import numpy as np
 
+from stages.errors import InputError
 from stages.lqcd.kernels.cuda.compile import run
 from stages.lqcd.kernels.cuda.half_field import codes_and_scales
 from stages.lqcd.kernels.cuda.launch import columns
@@ -16,7 +17,6 @@ from stages.lqcd.kernels.cuda.launch import dslash as shapes
 from stages.lqcd.kernels.cuda.launch.base import Launch
 from stages.lqcd.kernels.directions import HISQ_DIRECTIONS
 from stages.lqcd.kernels.half_field import HalfField
-from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import Lattice
 
 

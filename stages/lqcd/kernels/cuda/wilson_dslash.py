@@ -9,6 +9,7 @@ from typing import Any
 import cupy
 import numpy as np
 
+from stages.errors import InputError
 from stages.lqcd.kernels.cuda.clover import PackedClover
 from stages.lqcd.kernels.cuda.compile import run
 from stages.lqcd.kernels.cuda.half_field import codes_and_scales
@@ -17,7 +18,6 @@ from stages.lqcd.kernels.cuda.launch.base import Launch
 from stages.lqcd.kernels.cuda.su3_links import ShortLinks, edges, eight_reals, two_rows
 from stages.lqcd.kernels.directions import NAIVE_DIRECTIONS
 from stages.lqcd.kernels.half_field import HalfField
-from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import Lattice
 
 

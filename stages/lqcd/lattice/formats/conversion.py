@@ -10,7 +10,7 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.lqcd.lattice.errors import InputError
+from stages.errors import InputError
 from stages.lqcd.lattice.formats import GaugeField, read_gauge
 from stages.lqcd.lattice.formats.atomic import replacing
 from stages.lqcd.lattice.formats.binary import fault

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.lqcd.lattice.errors import InputError
+from stages.errors import InputError
 from stages.lqcd.lattice.formats import lime
 from stages.lqcd.lattice.formats.binary import WHOLE_NUMBER, damaged, fault, lattice_of
 from stages.lqcd.lattice.formats.checksum import SCIDAC

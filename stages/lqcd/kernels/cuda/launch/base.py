@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stages.lqcd.lattice.errors import InputError
+from stages.errors import InputError
 from stages.lqcd.lattice.geometry import Lattice
 
 MAX_RHS = 64

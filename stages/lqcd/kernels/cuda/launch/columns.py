@@ -10,6 +10,7 @@ from math import ceil
 
 import numpy as np
 
+from stages.errors import InputError
 from stages.lqcd.kernels.cuda.launch.base import (
     BLOCK_SHARED,
     MULTIPROCESSORS,
@@ -20,7 +21,6 @@ from stages.lqcd.kernels.cuda.launch.base import (
     power_of_two,
 )
 from stages.lqcd.kernels.cuda.tuning.choice import Options, tuned
-from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import Lattice
 
 REDUCTIONS = {"dots": ("dots.cu", 1024), "norms2": ("dots.cu", 2048), "cg_residual": ("cg_update.cu", 1024)}

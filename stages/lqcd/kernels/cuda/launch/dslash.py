@@ -9,6 +9,7 @@ from math import ceil, log2, prod
 
 import numpy as np
 
+from stages.errors import InputError
 from stages.lqcd.kernels.cuda.launch.base import (
     BLOCK_SHARED,
     BLOCK_THREADS,
@@ -21,7 +22,6 @@ from stages.lqcd.kernels.cuda.launch.base import (
     listed,
 )
 from stages.lqcd.kernels.cuda.tuning.choice import Options, tuned
-from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import Lattice
 
 INDEX_LIMIT = 1 << 32

@@ -8,6 +8,7 @@ from math import ceil, prod
 
 import numpy as np
 
+from stages.errors import InputError
 from stages.lqcd.kernels.cuda.launch.base import (
     BLOCK_SHARED,
     BLOCK_THREADS,
@@ -23,7 +24,6 @@ from stages.lqcd.kernels.cuda.launch.dslash import INDEX_LIMIT, Box, DslashShape
 from stages.lqcd.kernels.cuda.tuning.choice import Options, tuned
 from stages.lqcd.kernels.directions import NAIVE_DIRECTIONS
 from stages.lqcd.kernels.gamma import COMPONENTS
-from stages.lqcd.lattice.errors import InputError
 from stages.lqcd.lattice.geometry import Lattice
 
 TILE: Box = (2, 4, 2, 2)

@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from stages.lqcd.lattice.errors import InputError
+from stages.errors import InputError
 
 FORMAT = 1
 CACHE_VARIABLE = "QUARKLINE_CACHE"

@@ -1,1 +1,0 @@
-"""What both sides of the wall between engine and library share. It imports neither."""
