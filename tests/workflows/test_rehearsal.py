@@ -117,7 +117,7 @@ def test_every_solver_is_rehearsed_where_one_will_be_chosen(tmp_path: Path) -> N
 def test_free_links_of_every_action(tmp_path: Path, links: str) -> None:
     """On free links the weights of one-hop and three-hop terms are those of the formulas."""
     parameters = parameters_of(tmp_path, ("action: hisq", f"action: {links}"))
-    free = free_links(G2.build(campaign(parameters)).nodes["links"], LATTICE, np)
+    free = free_links(G2.build(campaign(parameters)).nodes["operator"], LATTICE, np)
     fat, long = {
         "hisq": (1 + 1 / 8 - 0.1 / 8, -0.9 / 24),
         "asqtad": (

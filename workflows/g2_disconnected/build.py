@@ -1,10 +1,10 @@
 """The disconnected light-strange vector-current correlator: from parameters to a workflow.
 
 configuration -> observables
-              -> links -> loops (sloppy for all noise vectors, fine for a few) -> correlator -> average
-              -> links -> deflation_space -> deflation (which loops take) -> low_modes
-                                          -> spectrum
-                                          -> solver_trials
+              -> operator -> loops (sloppy for all noise vectors, fine for a few) -> correlator -> average
+              -> operator -> deflation_space -> deflation (which loops take) -> low_modes
+                                             -> spectrum
+                                             -> solver_trials
 
 With `solver: auto` a first round measures solvers on the first configuration, see
 `workflows.g2_disconnected.choice`; with a target there are rounds, see `workflows.g2_disconnected.target`.
@@ -56,7 +56,7 @@ class G2Nodes(LoopNodes):
             return None
         space = self.space(section)
         self.workflow.add(spectrum, space)
-        return self.workflow.add(deflation, self.links, space, vectors=used_after(self.campaign.decisions))
+        return self.workflow.add(deflation, self.operator, space, vectors=used_after(self.campaign.decisions))
 
     def target(self, loops: list[Node], correlator: Node) -> None:
         """What a target is measured by; in a pilot also for the same estimator with fewer eigenvectors."""
@@ -69,7 +69,7 @@ class G2Nodes(LoopNodes):
         for contender in contenders(target):
             used = self.workflow.add(
                 deflation,
-                self.links,
+                self.operator,
                 self.space(section),
                 place=Place(f"deflation{contender.suffix}"),
                 vectors=contender.eigenvectors,
@@ -110,14 +110,14 @@ class G2Nodes(LoopNodes):
 
     def trials(self, parameters: G2Parameters) -> None:
         """The solvers on the first noise of the first configuration, with its low modes."""
-        first = {"config": self.links.over["config"][:1]}
+        first = {"config": self.operator.over["config"][:1]}
         solves, noise, fine = parameters.solves, parameters.noise, parameters.solves.fine
-        upstream = [self.links]
+        upstream = [self.operator]
         if section := parameters.deflation:
             # all vectors of the space, which the campaign may have already, and may use fewer of
             place = Place("deflation_of_trials", first)
             space = self.space(section, first)
-            upstream.append(self.workflow.add(deflation, self.links, space, place=place))
+            upstream.append(self.workflow.add(deflation, self.operator, space, place=place))
         self.workflow.add(
             solver_trials,
             *upstream,

@@ -37,14 +37,14 @@ class LoopNodes(Nodes[G2Parameters]):
     """The operator, its low modes, and loops."""
 
     @cached_property
-    def links(self) -> Node:
+    def operator(self) -> Node:
         """The fermion's operator."""
         links, solves = self.parameters.links, self.parameters.solves
         action = ACTIONS[links.action]
         return self.workflow.add(
             action.stage,
             self.configuration,
-            place=Place("links"),
+            place=Place("operator"),
             boundary=links.boundary,
             solves=ExpectedSolves(solves.solver, solves.precision, solves.block),
             **links.model_dump(include=set(action.options)),
@@ -55,7 +55,7 @@ class LoopNodes(Nodes[G2Parameters]):
         if node := self.workflow.nodes.get(SPACE):
             return node
         place = Place(SPACE, over)
-        return self.workflow.add(deflation_space, self.links, place=place, **section.model_dump())
+        return self.workflow.add(deflation_space, self.operator, place=place, **section.model_dump())
 
     def modes(self, parameters: G2Parameters, deflation: Node | None, suffix: str = "") -> Modes:
         """A deflation, with currents of its modes where the estimator or an alternative takes them."""
@@ -88,7 +88,7 @@ class LoopNodes(Nodes[G2Parameters]):
 
     def _flavours(self, parameters: G2Parameters, modes: Modes, prefix: str, suffix: str) -> Node:
         """Noisy loops of light, strange, and light - strange."""
-        inputs = [self.links]
+        inputs = [self.operator]
         if modes.deflation and parameters.deflation:
             inputs.append(modes.deflation)
         masses, noise, solves = parameters.masses.model_dump(), parameters.noise, parameters.solves
@@ -123,7 +123,7 @@ class LoopNodes(Nodes[G2Parameters]):
         for name, mass in self.parameters.masses.model_dump().items():
             self.workflow.add(
                 exact_loops,
-                self.links,
+                self.operator,
                 place=Place(f"exact_{name}"),
                 mass=mass,
                 solve=solve_to((solves.fine or solves.sloppy).tolerance, self.parameters),
