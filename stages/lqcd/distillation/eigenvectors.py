@@ -25,7 +25,7 @@ from stages.lqcd.eigen.batched_lanczos import BatchedLanczos, Progress
 from stages.lqcd.eigen.window import subspace_size
 from stages.lqcd.kernels import batched_basis, random_block
 from stages.lqcd.kernels.dispatch import Array, array_module, as_numpy, to_device_like
-from stages.lqcd.kernels.fields import empty_field, zero_field
+from stages.lqcd.kernels.fields import contiguous, empty_field, zero_field
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 from stages.lqcd.lattice.threads import in_threads
 
@@ -182,7 +182,7 @@ def _rows(lattice: Lattice) -> int:
 
 def _field(hop: SpatialHop, part: Array) -> Array:
     """``[T, site of the slice, 3, n]`` as a contiguous field ``[site, 3, n]``."""
-    return array_module(part).ascontiguousarray(part).reshape(hop.lattice.half_volume, 3, -1)
+    return contiguous(part).reshape(hop.lattice.half_volume, 3, -1)
 
 
 def _both_parities(hop: SpatialHop, even: Array, h: NDArray[np.float64]) -> Array:
@@ -235,7 +235,7 @@ def _in_convention(vectors: Array, values: NDArray[np.float64], width: float) ->
     slices, k = values.shape
     groups = [_groups(row, width) for row in values]
     widest = max(group.stop - group.start for row in groups for group in row)
-    columns = array_module(vectors).ascontiguousarray(vectors).reshape(slices, -1, k)
+    columns = contiguous(vectors).reshape(slices, -1, k)
     references = empty_field((slices, columns.shape[1], widest), vectors.dtype, array_module(vectors))
     random_block.fill_random(references[0], REFERENCE_SEED, 0)
     references[1:] = references[:1]

@@ -37,7 +37,7 @@ from stages.lqcd.eigen.spectrum import estimate_spectrum
 from stages.lqcd.eigen.window import ABOVE, GROWTH_OF_MANY, WindowChoice, kept_columns, subspace_size
 from stages.lqcd.kernels import batched_basis
 from stages.lqcd.kernels.dispatch import Array, as_numpy, to_device_like
-from stages.lqcd.kernels.fields import field_like
+from stages.lqcd.kernels.fields import contiguous, field_like
 
 BAD = 1.6
 """A filter is chosen again if its window begins this many times as far from the lowest value as it should."""
@@ -212,7 +212,7 @@ class _Run:
             status = EigenStatus.RESIDUAL
         return BatchedEigenpairs(
             self.values,
-            self.xp.ascontiguousarray(vectors),
+            contiguous(vectors),
             self.residuals,
             status,
             self.restarts,

@@ -41,6 +41,7 @@ from stages.lqcd.eigen.spectrum import estimate_spectrum, fingerprint
 from stages.lqcd.eigen.subspace import Subspace
 from stages.lqcd.eigen.window import MOST_MOVES, WindowChoice, kept_columns, subspace_size
 from stages.lqcd.kernels.dispatch import Array, array_module
+from stages.lqcd.kernels.fields import contiguous
 
 PATIENCE = 20
 NEAR_ROUNDING = 1e4
@@ -275,7 +276,7 @@ class _Run:
         )
         return Eigenpairs(
             values[order],
-            xp.ascontiguousarray(sorted_vectors),
+            contiguous(sorted_vectors),
             residuals[order],
             status,
             self.state.restarts,

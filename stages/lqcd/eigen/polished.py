@@ -13,7 +13,7 @@ from stages.lqcd.dirac.operator import LinearOperator
 from stages.lqcd.eigen.chebyshev import ChebyshevFilter
 from stages.lqcd.kernels import block_blas
 from stages.lqcd.kernels.dispatch import Array, array_module
-from stages.lqcd.kernels.fields import field_like
+from stages.lqcd.kernels.fields import contiguous, field_like
 from stages.lqcd.solvers.deflation import WIDTH, Deflation
 
 DEGREE = 24
@@ -39,7 +39,7 @@ def polished(deflation: Deflation, B: LinearOperator, degree: int = DEGREE) -> D
     window, xp = ChebyshevFilter(low, high, degree), array_module(V)
     for first in range(0, len(deflation), WIDTH):
         columns = slice(first, first + WIDTH)
-        block = xp.ascontiguousarray(V[..., columns])
+        block = contiguous(V[..., columns])
         smooth, _ = window.apply(same, block, field_like(block))
         V[..., columns] = smooth / xp.sqrt(block_blas.norms2(smooth))
     return Deflation.of(B, V)

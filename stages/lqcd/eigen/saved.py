@@ -11,6 +11,7 @@ from stages.errors import InputError
 from stages.lqcd.eigen.chebyshev import ChebyshevFilter
 from stages.lqcd.eigen.subspace import Subspace
 from stages.lqcd.kernels.dispatch import array_module
+from stages.lqcd.kernels.fields import contiguous
 from stages.lqcd.kernels.transfer import copy_to_host, to_device
 
 COLUMNS = 16
@@ -44,10 +45,10 @@ class RunState:
 
     def arrays(self, configuration: NDArray[np.float64], seconds: float) -> dict[str, NDArray]:
         """What `restored` needs, on the host; seconds: of all runs so far."""
-        space, xp = self.space, array_module(self.space.V)
+        space = self.space
         vectors = {
             f"vectors_{first}": copy_to_host(
-                xp.ascontiguousarray(space.V[..., first : min(first + COLUMNS, space.used)])
+                contiguous(space.V[..., first : min(first + COLUMNS, space.used)])
             )
             for first in range(0, space.used, COLUMNS)
         }

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from stages.errors import InputError
 from stages.lqcd.kernels.dispatch import Array, array_module
-from stages.lqcd.kernels.fields import empty_field
+from stages.lqcd.kernels.fields import contiguous, empty_field
 from stages.lqcd.kernels.half_field import decoded, encoded, scale_for
 from stages.lqcd.kernels.transfer import copy_to_host, to_device
 from stages.lqcd.lattice.geometry import Lattice
@@ -89,7 +89,7 @@ def _slices(lattice: Lattice) -> Iterator[slice]:
 
 def _parts(vectors: Array) -> Array:
     """Real and imaginary parts ``[site, 3, k, 2]``, contiguous."""
-    whole = array_module(vectors).ascontiguousarray(vectors)
+    whole = contiguous(vectors)
     return whole.view(np.float64).reshape(*vectors.shape, 2)
 
 

@@ -24,7 +24,7 @@ from stages.lqcd.dirac.staggered import StaggeredDslash
 from stages.lqcd.estimators.trace import Progress, no_progress
 from stages.lqcd.kernels import basis, block_blas, one_link_current
 from stages.lqcd.kernels.dispatch import Array, array_module, as_numpy
-from stages.lqcd.kernels.fields import zero_field
+from stages.lqcd.kernels.fields import contiguous, zero_field
 from stages.lqcd.lattice.geometry import EVEN, ODD
 from stages.lqcd.solvers.deflation import Deflation, has_odd_partner
 
@@ -54,7 +54,7 @@ def mode_currents(
     """
     dslash = dslash.astype(np.complex128)
     xp, lattice = array_module(links), dslash.lattice
-    even_links, odd_links = (xp.ascontiguousarray(links[:, parity]) for parity in (EVEN, ODD))
+    even_links, odd_links = (contiguous(links[:, parity]) for parity in (EVEN, ODD))
     norms2, current = block_blas.norms2, one_link_current.one_link_current
     rotation, eigenvalues = modes.ritz.rotation, np.empty(len(modes))
     result = ModeCurrents(
@@ -79,7 +79,7 @@ def _slabs(vectors: Array, rotation: NDArray) -> Iterator[tuple[slice, Array]]:
     for start in range(0, count, SLAB):
         slab = slice(start, min(start + SLAB, count))
         columns = zero_field((*vectors.shape[:-1], slab.stop - start), np.complex128, xp)
-        basis.add_combination(columns, vectors, xp.ascontiguousarray(xp.asarray(rotation[:, slab])))
+        basis.add_combination(columns, vectors, contiguous(xp.asarray(rotation[:, slab])))
         yield slab, columns
 
 

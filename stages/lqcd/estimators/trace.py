@@ -29,7 +29,8 @@ from stages.lqcd.dirac.operator import Solver
 from stages.lqcd.dirac.staggered import NormalOperator, StaggeredDslash
 from stages.lqcd.gauge.hisq import StaggeredLinks
 from stages.lqcd.kernels import block_blas, one_link_current
-from stages.lqcd.kernels.dispatch import Array, array_module, as_numpy
+from stages.lqcd.kernels.dispatch import Array, as_numpy
+from stages.lqcd.kernels.fields import contiguous
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 from stages.lqcd.solvers.even_odd import relative_norms
 from stages.lqcd.solvers.solution import SolveStatistics
@@ -82,8 +83,7 @@ class LoopTrace:
     @cached_property
     def _links_by_parity(self) -> tuple[Array, Array]:
         """The current's links ``[mu, site, 3, 3]`` of the even and of the odd sites, each in one piece."""
-        xp = array_module(self.current_links)
-        even, odd = (xp.ascontiguousarray(self.current_links[:, parity]) for parity in (EVEN, ODD))
+        even, odd = (contiguous(self.current_links[:, parity]) for parity in (EVEN, ODD))
         return even, odd
 
     def contract(self, parity: int, sources: Array) -> Contractions:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from stages.errors import InputError
 from stages.lqcd.kernels import projection
 from stages.lqcd.kernels.dispatch import Array, array_module
-from stages.lqcd.kernels.fields import empty_field, field_like
+from stages.lqcd.kernels.fields import contiguous, empty_field, field_like
 
 LARGEST_DEVIATION = 1e-4
 """Links further than this from SU(3) are no gauge configuration; rounding to 32 bits leaves about 1e-7."""
@@ -33,7 +33,7 @@ def to_su3(links: Array) -> SpecialUnitary:
 
     links ``[..., 3, 3]`` complex128; raises InputError if one is further than `LARGEST_DEVIATION` from SU(3).
     """
-    flat = array_module(links).ascontiguousarray(links).reshape(-1, 3, 3)
+    flat = contiguous(links).reshape(-1, 3, 3)
     result = field_like(flat)
     deviation = projection.special_unitary(flat, result)
     if not deviation <= LARGEST_DEVIATION:
@@ -53,7 +53,7 @@ def to_u3(v: Array, out: Array | None = None) -> Unitary:
     xp = array_module(v)
     result = empty_field(v.shape, complex, xp) if out is None else out
     matrices = result.reshape(-1, 3, 3)
-    flat = xp.ascontiguousarray(v).reshape(-1, 3, 3)
+    flat = contiguous(v).reshape(-1, 3, 3)
     singular = xp.flatnonzero(projection.unitary(flat, matrices))
     if len(singular):
         left, _, right = xp.linalg.svd(matrices[singular])

@@ -27,3 +27,12 @@ def field_like(field: Array) -> Array:
 def zeros_like(field: Array) -> Array:
     """A field of zeros of the shape, dtype and library of another."""
     return zero_field(field.shape, field.dtype, array_module(field))
+
+
+def contiguous(field: Array) -> Array:
+    """The field itself where it is C-contiguous, as kernels need it, or a copy that is."""
+    if field.flags.c_contiguous:
+        return field
+    copy = field_like(field)
+    copy[...] = field
+    return copy

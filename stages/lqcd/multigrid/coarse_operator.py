@@ -21,7 +21,7 @@ import numpy as np
 
 from stages.lqcd.kernels import coarse_dslash
 from stages.lqcd.kernels.dispatch import Array, array_module, to_device_like
-from stages.lqcd.kernels.fields import empty_field, field_like
+from stages.lqcd.kernels.fields import contiguous, empty_field, field_like
 from stages.lqcd.multigrid.grid import HOPS, Grid
 from stages.lqcd.multigrid.transfer import Transfer
 
@@ -104,9 +104,8 @@ class CoarseOperator:
         return CoarseOperator(self.grid, self.diagonal.astype(dtype), self.links.astype(dtype))
 
     def _pack(self, links: Array, neighbours: Array) -> Any:
-        xp = array_module(links)
         table = to_device_like(np.ascontiguousarray(neighbours), links)
-        return coarse_dslash.pack(xp.ascontiguousarray(links), table)
+        return coarse_dslash.pack(contiguous(links), table)
 
     @cached_property
     def _packed(self) -> Any:

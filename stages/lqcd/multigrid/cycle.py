@@ -19,7 +19,7 @@ import numpy as np
 
 from stages.lqcd.kernels import coarse_dslash
 from stages.lqcd.kernels.dispatch import Array, array_module
-from stages.lqcd.kernels.fields import field_like, zeros_like
+from stages.lqcd.kernels.fields import contiguous, field_like, zeros_like
 from stages.lqcd.multigrid.coarse_operator import inverse_or_nan
 from stages.lqcd.multigrid.smoother import Smoother
 from stages.lqcd.multigrid.system import CoarseSystem, LevelSystem
@@ -115,6 +115,6 @@ def coarsest_solve(system: CoarseSystem, steps: int, tolerance: float) -> GridSo
     xp, (sites, n) = array_module(matrix), system.operator.shape
     inverse = inverse_or_nan(matrix).reshape(sites, n, sites, n).swapaxes(1, 2)
     everywhere = np.tile(np.arange(sites, dtype=np.int32), (sites, 1))
-    links = xp.ascontiguousarray(inverse.astype(system.operator.dtype))
+    links = contiguous(inverse.astype(system.operator.dtype))
     packed = coarse_dslash.pack(links, xp.asarray(everywhere))
     return DirectSolve(system, packed)

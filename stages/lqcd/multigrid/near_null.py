@@ -13,7 +13,7 @@ from numpy.typing import DTypeLike
 
 from stages.lqcd.kernels import block_blas, random_block
 from stages.lqcd.kernels.dispatch import Array, array_module
-from stages.lqcd.kernels.fields import empty_field, zeros_like
+from stages.lqcd.kernels.fields import contiguous, empty_field, zeros_like
 from stages.lqcd.multigrid.cycle import Cycle
 from stages.lqcd.multigrid.smoother import Smoother
 from stages.lqcd.multigrid.system import LevelSystem
@@ -31,7 +31,7 @@ def relaxed(system: LevelSystem, fields: Array, smoother: Smoother) -> Array:
     """The fields after the smoother's steps on A x = 0, where A x is then zero on the odd sites."""
     S = system.operator
     start = fields[: len(fields) // 2] if system.even else fields
-    start = array_module(fields).ascontiguousarray(start)
+    start = contiguous(start)
     x = start - smoother.relax(S, S.apply(start)).y
     return through(system, zeros_like(fields), lambda _: x)
 

@@ -22,7 +22,7 @@ from stages.errors import InputError
 from stages.lqcd.dirac.wilson_schur import WilsonSchur
 from stages.lqcd.kernels import coarse_dslash
 from stages.lqcd.kernels.dispatch import Array, array_module, to_device_like
-from stages.lqcd.kernels.fields import field_like, zero_field
+from stages.lqcd.kernels.fields import contiguous, field_like, zero_field
 from stages.lqcd.kernels.gamma import COMPONENTS
 from stages.lqcd.lattice.geometry import EVEN
 from stages.lqcd.multigrid.coarse_operator import CoarseOperator, gamma5, inverse_or_nan
@@ -219,7 +219,7 @@ class CoarseSchur:
 
     def _packed_local(self, matrices: Array) -> Any:
         itself = np.arange(len(matrices), dtype=np.int32)[:, None]
-        links = array_module(matrices).ascontiguousarray(matrices[:, None])
+        links = contiguous(matrices[:, None])
         return coarse_dslash.pack(links, to_device_like(itself, links))
 
 

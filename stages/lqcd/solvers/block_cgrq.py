@@ -43,7 +43,7 @@ from stages.lqcd.kernels import block_blas, block_cg, stream
 from stages.lqcd.kernels.block_cg import BlockCoefficients
 from stages.lqcd.kernels.cholesky import Matrix, cholesky
 from stages.lqcd.kernels.dispatch import Array, array_module, as_numpy, to_device_like
-from stages.lqcd.kernels.fields import field_like, zero_field
+from stages.lqcd.kernels.fields import contiguous, field_like, zero_field
 from stages.lqcd.solvers.krylov import BreakdownError, KrylovSolver, Recurrence, Vector, next_width
 from stages.lqcd.solvers.orthonormal import NOISE, host_gram, orthonormalise
 from stages.lqcd.solvers.solution import Status
@@ -168,7 +168,7 @@ class _BlockRecurrence:
         """S without its zero rows, as far as one of the fixed widths allows; Q likewise."""
         width = next_width(max(self.rank, 1), self.q.shape[-1])
         if width < self.q.shape[-1]:
-            self.q = array_module(self.q).ascontiguousarray(self.q[..., :width])
+            self.q = contiguous(self.q[..., :width])
         return S[:width]
 
 

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from stages.lqcd.dirac.operator import LinearOperator, Solver
 from stages.lqcd.kernels import block_blas
-from stages.lqcd.kernels.dispatch import Array, array_module, as_numpy
-from stages.lqcd.kernels.fields import field_like
+from stages.lqcd.kernels.dispatch import Array, as_numpy
+from stages.lqcd.kernels.fields import contiguous, field_like
 from stages.lqcd.solvers.krylov import Progress as Iterations
 from stages.lqcd.solvers.solution import Solution, SolveStatistics, column_blocks
 
@@ -93,12 +93,12 @@ def propagate(
 
     Raises what the method raises where a column misses its tolerance, and InputError.
     """
-    xp, statistics = array_module(sources), SolveStatistics()
+    statistics = SolveStatistics()
     x = field_like(sources)
     parts = column_blocks(sources.shape[-1], block)
     for number, part in enumerate(parts, start=1):
         columns = slice(part.start, part.stop)
-        x[..., columns] = solved(M, xp.ascontiguousarray(sources[..., columns]), method, statistics)
+        x[..., columns] = solved(M, contiguous(sources[..., columns]), method, statistics)
         progress(number, len(parts))
     return x, statistics
 
