@@ -108,7 +108,6 @@ attribute = block_blas.norms2(x).shapes
 """
 
 
-@pytest.mark.slow
 def test_the_type_checker_sees_a_misspelt_kernel_and_a_misspelt_argument(tmp_path: Path) -> None:
     pytest.importorskip("mypy")
     (tmp_path / "snippet.py").write_text(MISSPELT)
