@@ -102,7 +102,7 @@ def _rows(basis: Basis, operators: Sequence[str]) -> NDArray[np.int64]:
 
 def _levels(
     mean: NDArray, samples: NDArray, operators: list[str], rows: NDArray, t0: int, momentum: list[int]
-) -> gevp.Spectrum:
+) -> gevp.Energies:
     """Of matrices ``[operator, source operator, time]``, the mean and its jackknife samples."""
     parts = [[part[..., row[:, None], row, :] for row in rows] for part in (mean, samples)]
     try:

@@ -97,7 +97,7 @@ def deflation_space(
         xp = array_module(basis)
         del basis  # its memory is needed
         basis = from_store(parts, scale, xp)
-    kept = Deflation.of(B, basis)
+    kept = Deflation.measured(B, basis)
     assert kept.residuals is not None
     at.record(precision=precision, residual_max=float(kept.residuals.max()))
     return DeflationSpace(eigenvalue, kept.residuals, kept.gram, kept.projected, parts, scale)

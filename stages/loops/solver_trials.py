@@ -101,7 +101,7 @@ def solver_trials(
     fields = _fields(dslash, str(at.one("config")), noise, sample)
     b = _first_block(scheme, fields, dslash.lattice, solves.block)
     if sample.deflated_noise:
-        b = _given(deflation).of(EVEN).remainder(b)
+        b = _given(deflation).on(EVEN).remainder(b)
     problems = _problems(dslash, masses, solves, b)
     solvers = {name: _candidate(name, solves, deflation) for name in candidates}
     kinds = list(problems.values())

@@ -56,7 +56,7 @@ def multigrid_setup(
         rate=made.rate,
         attempts=[{"seed": attempt.seed, "rate": attempt.rate} for attempt in made.attempts],
         rebuilt=len(made.attempts) > 1,
-        grids=[str(grids.operator.grid) for grids in made.grids],
+        grids=[str(level.operator.grid) for level in made.levels],
     )
     return packed(made)
 
@@ -81,7 +81,7 @@ def multigrid_hierarchy(
 
 def packed(made: Hierarchy) -> MultigridSetup:
     """The stored form."""
-    arrays, levels = made.arrays(), range(len(made.grids))
+    arrays, levels = made.arrays(), range(len(made.levels))
     flat = {
         name: np.concatenate([arrays[f"{name}_{level}"].reshape(-1) for level in levels]) for name in FIELDS
     }

@@ -266,7 +266,7 @@ def deflation(staggered):
     identity = np.eye(384, dtype=complex).reshape(128, 3, 384)
     _, vectors = np.linalg.eigh(B.apply(identity).reshape(384, 384))
     lowest = np.ascontiguousarray(vectors[:, :24]).reshape(128, 3, 24)
-    return StaggeredDeflation(staggered, Deflation.of(B, lowest))
+    return StaggeredDeflation(staggered, Deflation.measured(B, lowest))
 
 
 SPLIT = {name: value for name, value in {**SOLVE, **NOISE}.items() if name != "mass"}

@@ -83,7 +83,7 @@ def test_low_modes_and_deflated_split_even_loops(single):
         matrix = as_numpy(xp.concatenate(columns, axis=-1)).reshape(identity.shape)
         vectors = np.linalg.eigh(matrix)[1][:, :20].reshape(*B.shape, 20)
         vectors = xp.asarray(np.ascontiguousarray(vectors, np.complex64 if single else np.complex128))
-        space = StaggeredDeflation(dslash, Deflation.of(B, vectors))
+        space = StaggeredDeflation(dslash, Deflation.measured(B, vectors))
         low = low_modes.low_mode_loops(space, at=at)
         high = loops.split_even_loops(
             dslash,

@@ -59,7 +59,7 @@ def main() -> None:
     print(f"{wanted} eigenpairs, residual {pairs.residuals.max():.1e}: {pairs.seconds:.1f} s, ", end="")
     print(f"{pairs.matvecs} applications of B; lowest {pairs.values[0]:.3g}, last {pairs.values[-1]:.3g}")
     dtype = np.complex64 if arguments.precision == "single" else np.complex128
-    even = Deflation.of(B, pairs.vectors.astype(dtype))
+    even = Deflation.measured(B, pairs.vectors.astype(dtype))
     space = StaggeredDeflation(dslash, even)
     print(f"largest residual of the vectors as they are used: {np.asarray(even.residuals).max():.1e}")
     upper, values = pairs.window[1], pairs.values

@@ -35,7 +35,7 @@ from stages.lqcd.solvers.cg import BatchedCG
 from stages.lqcd.solvers.defect_correction import DefectCorrection
 from stages.lqcd.solvers.krylov import KrylovSolver
 from stages.lqcd.solvers.normal_equations import NormalEquations
-from stages.lqcd.solvers.solution import Status
+from stages.lqcd.solvers.solution import SolveStatus
 from workflows.benchmarks.script import head, options, quenched, row
 
 SEED, SWEEPS = 811, 40
@@ -138,7 +138,9 @@ def iterations(solver: Solver, A: LinearOperator, half: bool, rhs: int) -> str:
     rng = np.random.default_rng(SEED)
     b = rng.normal(size=(*A.shape, rhs)) + 1j * rng.normal(size=(*A.shape, rhs))
     solution = solver.solve(HalfInside(A) if half else A, b, on_failure="return")
-    return str(solution.iterations) if solution.status is Status.CONVERGED else solution.status.name.lower()
+    return (
+        str(solution.iterations) if solution.status is SolveStatus.CONVERGED else solution.status.name.lower()
+    )
 
 
 if __name__ == "__main__":

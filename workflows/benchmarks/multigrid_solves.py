@@ -138,13 +138,15 @@ def one_by_one(multigrid: Multigrid, hierarchy: Hierarchy, machine: Machine) -> 
     system: Any = FineSystem(fine)
     cycle: Any = hierarchy.cycle
     A: Any = fine
-    for level, grids in zip(multigrid.levels, hierarchy.grids, strict=True):
-        fields = random_fields((A.grid.sites, A.components, level.vectors), A.dtype, fine.M.links.links, SEED)
-        seconds += builds * longer(lambda x: relaxed(system, x, level.relaxation), fields)  # noqa: B023
-        seconds += level.refinements * longer(lambda x: refined(system, x, cycle), fields)  # noqa: B023
-        A, builds = grids.operator, builds + level.refinements
+    for parameters, level in zip(multigrid.levels, hierarchy.levels, strict=True):
+        fields = random_fields(
+            (A.grid.sites, A.components, parameters.vectors), A.dtype, fine.M.links.links, SEED
+        )
+        seconds += builds * longer(lambda x: relaxed(system, x, parameters.relaxation), fields)  # noqa: B023
+        seconds += parameters.refinements * longer(lambda x: refined(system, x, cycle), fields)  # noqa: B023
+        A, builds = level.operator, builds + parameters.refinements
         system, cycle = coarse_system(A), getattr(cycle.below, "cycle", None)
-    P = hierarchy.grids[0].transfer
+    P = hierarchy.levels[0].transfer
     faces = [P.face(mu) for mu in range(4)]
 
     def products(columns: Array) -> None:

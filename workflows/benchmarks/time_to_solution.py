@@ -34,7 +34,7 @@ from stages.lqcd.noise.vectors import noise_vectors
 from stages.lqcd.solvers.block_cgrq import BlockCGrQ
 from stages.lqcd.solvers.cg import BatchedCG
 from stages.lqcd.solvers.krylov import KrylovSolver
-from stages.lqcd.solvers.solution import Solution, Status
+from stages.lqcd.solvers.solution import Solution, SolveStatus
 from workflows.benchmarks.dslash import FLOPS_PER_SITE
 from workflows.benchmarks.machine import Machine, machine_of
 from workflows.benchmarks.script import head, options, quenched, row, staggered
@@ -150,8 +150,8 @@ class Study:
         solver = SOLVERS[method](self.tolerance, limit, INNER[precision])
         b: Array = dilute(self.noise, self.partition, range(start, start + width))
         solution = solver.solve(self.operator, b, on_failure="return")
-        if solution.status is not Status.CONVERGED and (
-            limit == MOST or solution.status is not Status.ITERATION_LIMIT
+        if solution.status is not SolveStatus.CONVERGED and (
+            limit == MOST or solution.status is not SolveStatus.ITERATION_LIMIT
         ):
             raise SystemExit(f"{method}/{precision}/{width}: {solution.status.value}")
         return solution

@@ -30,7 +30,7 @@ class Levels(NamedTuple):
     vectors: NDArray[np.complex128]
 
 
-class Spectrum(NamedTuple):
+class Energies(NamedTuple):
     """Levels of an ensemble average with jackknife errors, ``[level, time]``, lattice units."""
 
     eigenvalue: NDArray[np.float64]
@@ -41,14 +41,14 @@ class Spectrum(NamedTuple):
     energy_error: NDArray[np.float64]
 
 
-def spectrum(correlator: ArrayLike, samples: ArrayLike, t0: int) -> Spectrum:
+def spectrum(correlator: ArrayLike, samples: ArrayLike, t0: int) -> Energies:
     """Of a mean ``[operator, operator, time]`` and its jackknife samples ``[sample, ...]``.
 
     Levels of the samples are numbered as those of the mean are. Raises InputError as `levels_of` does.
     """
     mean = levels_of(correlator, t0)
     each = levels_of(samples, t0, mean.vectors[t0 + 1])
-    return Spectrum(
+    return Energies(
         mean.values,
         jackknife_error(each.values),
         effective_mass(mean.values),

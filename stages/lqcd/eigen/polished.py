@@ -42,7 +42,7 @@ def polished(deflation: Deflation, B: LinearOperator, degree: int = DEGREE) -> D
         block = contiguous(V[..., columns])
         smooth, _ = window.apply(same, block, field_like(block))
         V[..., columns] = smooth / xp.sqrt(block_blas.norms2(smooth))
-    return Deflation.of(B, V)
+    return Deflation.measured(B, V)
 
 
 def _largest(B: LinearOperator, V: Array) -> float:

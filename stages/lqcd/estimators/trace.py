@@ -55,7 +55,7 @@ class ModeRemainder(Protocol):
 class ModeProjection(Protocol):
     """The modes of both parities: `stages.lqcd.solvers.deflation.StaggeredDeflation`."""
 
-    def of(self, parity: int) -> ModeRemainder:
+    def on(self, parity: int) -> ModeRemainder:
         """Those on the sites of `parity`."""
 
 
@@ -97,7 +97,7 @@ class LoopTrace:
 
     def deflated(self, parity: int, sources: Array) -> Array:
         """(1 - P) of the sources where there is a deflation, else the sources."""
-        return sources if self.deflation is None else self.deflation.of(parity).remainder(sources)
+        return sources if self.deflation is None else self.deflation.on(parity).remainder(sources)
 
     def solve(self, parity: int, sources: Array) -> tuple[Array, Array]:
         """y = A^-1 eta on `parity` and D y on the opposite one, ``[site, 3, N]`` each."""

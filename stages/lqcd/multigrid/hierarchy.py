@@ -37,7 +37,7 @@ class Attempt:
 
 
 @dataclass(frozen=True, eq=False)
-class Grids:
+class Level:
     """A transfer and the coarse operator P^H A P that it gives."""
 
     transfer: Transfer
@@ -48,12 +48,12 @@ class Grids:
 class Hierarchy:
     """About the inverse of `WilsonSchur(M)`, in complex64: a preconditioner for flexible solvers.
 
-    grids: from the finest to the coarsest. attempts: the setups that were built, the last one is this.
+    levels: from the finest on. attempts: the setups that were built, the last one is this.
     seconds: wall time of the setup.
     """
 
     M: WilsonOperator
-    grids: tuple[Grids, ...]
+    levels: tuple[Level, ...]
     cycle: Cycle = field(repr=False)
     attempts: tuple[Attempt, ...]
     seconds: float
@@ -99,10 +99,10 @@ class Hierarchy:
     def arrays(self) -> dict[str, Any]:
         """What must be stored, on the host: vectors_0, diagonal_0, links_0, vectors_1, ..."""
         stored: dict[str, Any] = {}
-        for number, grids in enumerate(self.grids):
-            stored[f"vectors_{number}"] = as_numpy(grids.transfer.vectors)
-            stored[f"diagonal_{number}"] = as_numpy(grids.operator.diagonal)
-            stored[f"links_{number}"] = as_numpy(grids.operator.links)
+        for number, level in enumerate(self.levels):
+            stored[f"vectors_{number}"] = as_numpy(level.transfer.vectors)
+            stored[f"diagonal_{number}"] = as_numpy(level.operator.diagonal)
+            stored[f"links_{number}"] = as_numpy(level.operator.links)
         return stored
 
     def metadata(self) -> dict[str, Any]:
@@ -110,7 +110,7 @@ class Hierarchy:
         return {
             "format": FORMAT,
             "extents": list(self.M.lattice.extents),
-            "aggregates": [list(grids.transfer.aggregates.extents) for grids in self.grids],
+            "aggregates": [list(level.transfer.aggregates.extents) for level in self.levels],
             "fingerprint": fingerprint(self.M),
             "attempts": [[attempt.seed, attempt.rate] for attempt in self.attempts],
             "seconds": self.seconds,
@@ -144,14 +144,14 @@ def check_stored(metadata: dict[str, Any], M: WilsonOperator) -> None:
         )
 
 
-def load_grids(arrays: dict[str, Any], aggregates: list[Any], like: Array) -> tuple[Grids, ...]:
-    """The grids of stored arrays, where `like` lives; aggregates: those of each level."""
-    grids = []
+def load_levels(arrays: dict[str, Any], aggregates: list[Any], like: Array) -> tuple[Level, ...]:
+    """The levels of stored arrays, where `like` lives; aggregates: those of each level."""
+    levels = []
     for number, blocks in enumerate(aggregates):
         vectors, diagonal, links = (
             to_device_like(np.ascontiguousarray(arrays[f"{name}_{number}"]), like)
             for name in ("vectors", "diagonal", "links")
         )
         operator = CoarseOperator(blocks.coarse, diagonal, links)
-        grids.append(Grids(Transfer(blocks, vectors), operator))
-    return tuple(grids)
+        levels.append(Level(Transfer(blocks, vectors), operator))
+    return tuple(levels)

@@ -11,7 +11,7 @@ from stages.lqcd.kernels.gamma import COMPONENTS
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.lattice.sizes import COMPLEX
 from stages.lqcd.multigrid.grid import Grid
-from stages.lqcd.multigrid.multigrid import Level, Multigrid
+from stages.lqcd.multigrid.multigrid import LevelParameters, Multigrid
 from stages.lqcd.multigrid.polynomial import PolynomialSmoother
 
 FEW_SITES = 128
@@ -25,17 +25,17 @@ FINE_COMPONENTS = 6
 def multigrid_of(levels: Sequence[Mapping[str, Any]], seed: int) -> Multigrid:
     """Multigrid of levels {aggregate, vectors, refinements, smoothing, steps, tolerance}, the finest first.
 
-    smoothing: steps before and after the coarse correction; the rest as `Level`. Raises InputError.
+    smoothing: steps before and after the coarse correction; the rest as `LevelParameters`. Raises InputError.
     """
     return Multigrid(tuple(_level(**level) for level in levels), seed=seed)
 
 
-def _level(*, aggregate: Sequence[int], smoothing: int, **numbers: Any) -> Level:
+def _level(*, aggregate: Sequence[int], smoothing: int, **numbers: Any) -> LevelParameters:
     if len(aggregate) != 4:
         raise InputError(f"an aggregate has four extents (x y z t), got {list(aggregate)}")
     x, y, z, t = aggregate
     smoother = PolynomialSmoother(smoothing)
-    return Level((x, y, z, t), pre=smoother, post=smoother, **numbers)
+    return LevelParameters((x, y, z, t), pre=smoother, post=smoother, **numbers)
 
 
 def check_levels(levels: Sequence[Mapping[str, Any]], lattice: Lattice) -> None:

@@ -24,7 +24,7 @@ from stages.lqcd.multigrid.coarse_operator import CoarseOperator, galerkin
 from stages.lqcd.multigrid.cycle import Cycle, GridSolve, KrylovSolve, Smoother, coarsest_solve
 from stages.lqcd.multigrid.fine_operator import FineOperator
 from stages.lqcd.multigrid.grid import Aggregates, Extents, Grid, aggregates
-from stages.lqcd.multigrid.hierarchy import Attempt, Grids, Hierarchy, check_stored, load_grids
+from stages.lqcd.multigrid.hierarchy import Attempt, Hierarchy, Level, check_stored, load_levels
 from stages.lqcd.multigrid.near_null import random_fields, refined, relaxed
 from stages.lqcd.multigrid.polynomial import PolynomialSmoother
 from stages.lqcd.multigrid.system import CoarseSystem, FineSystem, LevelSystem, coarse_system
@@ -48,7 +48,7 @@ class PoorSetup(RuntimeError):  # noqa: N818 - it reads as what it is
 
 
 @dataclass(frozen=True)
-class Level:
+class LevelParameters:
     """Parameters of a grid that is not the coarsest.
 
     aggregate: extents (x, y, z, t) of the blocks that become the sites of the grid below. vectors: near-null
@@ -89,7 +89,7 @@ class Multigrid:
     by less than this factor is poor.
     """
 
-    levels: tuple[Level, ...] = field(default_factory=lambda: (Level(),))
+    levels: tuple[LevelParameters, ...] = field(default_factory=lambda: (LevelParameters(),))
     coarsest_steps: int = 30
     seed: int = 20090311
     largest_rate: float = 0.6
@@ -117,10 +117,10 @@ class Multigrid:
         for seed in range(self.seed, self.seed + ATTEMPTS):
             run = _Setup(self, blocks, like, seed)
             refinements = [level.refinements for level in self.levels]
-            grids, cycle = run.build(fine, FineSystem(fine), None, 0, refinements)
+            levels, cycle = run.build(fine, FineSystem(fine), None, 0, refinements)
             attempts.append(Attempt(seed, measured_rate(cycle, like, seed)))
             if attempts[-1].rate <= self.largest_rate:
-                return Hierarchy(M, grids, cycle, tuple(attempts), time.perf_counter() - started)
+                return Hierarchy(M, levels, cycle, tuple(attempts), time.perf_counter() - started)
         rates = " and ".join(f"{attempt.rate:.2g}" for attempt in attempts)
         raise PoorSetup(
             f"multigrid setups from two seeds reduce a residual by no more than {rates} a cycle "
@@ -136,10 +136,10 @@ class Multigrid:
         if [list(blocks.extents) for blocks in found] != metadata["aggregates"]:
             stored = metadata["aggregates"]
             raise InputError(f"the stored multigrid setup has aggregates {stored}, not those of these levels")
-        grids = load_grids(arrays, found, fine.M.links.links)
+        levels = load_levels(arrays, found, fine.M.links.links)
         attempts = tuple(Attempt(int(seed), float(rate)) for seed, rate in metadata["attempts"])
-        cycle = self.cycle(FineSystem(fine), grids, 0)
-        return Hierarchy(M, grids, cycle, attempts, metadata["seconds"])
+        cycle = self.cycle(FineSystem(fine), levels, 0)
+        return Hierarchy(M, levels, cycle, attempts, metadata["seconds"])
 
     def _check_vectors(self, xp: ModuleType) -> None:
         most = aggregation.most_vectors(xp)
@@ -157,24 +157,24 @@ class Multigrid:
             found.append(aggregates(found[-1].coarse if found else grid, tuple(level.aggregate)))
         return found
 
-    def cycle(self, system: LevelSystem, grids: tuple[Grids, ...], number: int) -> Cycle:
-        """The cycle of level `number`, whose grids are the first given."""
-        first, *rest = grids
+    def cycle(self, system: LevelSystem, levels: tuple[Level, ...], number: int) -> Cycle:
+        """The cycle of level `number`, the first of those given."""
+        first, *rest = levels
         below = coarse_system(first.operator)
         cycle = self.cycle(below, tuple(rest), number + 1) if rest else None
         return self.joined(system, first, below, cycle, number)
 
     def joined(
-        self, system: LevelSystem, grids: Grids, below: CoarseSystem, cycle: Cycle | None, number: int
+        self, system: LevelSystem, level: Level, below: CoarseSystem, cycle: Cycle | None, number: int
     ) -> Cycle:
         """The cycle of level `number`; below, cycle: of the next grid, no cycle on the coarsest."""
-        level = self.levels[number]
+        chosen = self.levels[number]
         solve: GridSolve
         if cycle is None:
-            solve = coarsest_solve(below, self.coarsest_steps, level.tolerance)
+            solve = coarsest_solve(below, self.coarsest_steps, chosen.tolerance)
         else:
-            solve = KrylovSolve(below, level.steps, level.tolerance, cycle)
-        return Cycle(system, grids.transfer, solve, level.pre, level.post)
+            solve = KrylovSolve(below, chosen.steps, chosen.tolerance, cycle)
+        return Cycle(system, level.transfer, solve, chosen.pre, chosen.post)
 
 
 @dataclass(frozen=True)
@@ -193,19 +193,19 @@ class _Setup:
         above: Array | None,
         number: int,
         refinements: Sequence[int],
-    ) -> tuple[tuple[Grids, ...], Cycle]:
-        """Grids and cycle of level `number`; above: the restricted vectors of the level before.
+    ) -> tuple[tuple[Level, ...], Cycle]:
+        """Levels and cycle from level `number`; above: the restricted vectors of the level before.
 
         refinements: of this level and of those below; these only for the grids that stay.
         """
         own, *below = refinements
         none = [0] * len(below)
         vectors = relaxed(system, self._start(A, above, number), self.multigrid.levels[number].relaxation)
-        grids, cycle = self._grids(A, system, vectors, number, none if own else below)
+        levels, cycle = self._levels(A, system, vectors, number, none if own else below)
         for left in reversed(range(own)):
             vectors = refined(system, vectors, cycle)
-            grids, cycle = self._grids(A, system, vectors, number, none if left else below)
-        return grids, cycle
+            levels, cycle = self._levels(A, system, vectors, number, none if left else below)
+        return levels, cycle
 
     def _start(self, A: FineOperator | CoarseOperator, above: Array | None, number: int) -> Array:
         """Restricted vectors as far as there are any, then random ones."""
@@ -217,20 +217,20 @@ class _Setup:
             fields[..., :given] = above[..., :given]
         return fields
 
-    def _grids(
+    def _levels(
         self,
         A: FineOperator | CoarseOperator,
         system: LevelSystem,
         vectors: Array,
         number: int,
         refinements: Sequence[int],
-    ) -> tuple[tuple[Grids, ...], Cycle]:
+    ) -> tuple[tuple[Level, ...], Cycle]:
         """Of these vectors; refinements: of the levels below."""
         P = transfer(self.aggregates[number], vectors)
         coarse = galerkin(A, P)
-        first = Grids(replace(P), coarse)  # what P packed for the setup, few cycles read
+        first = Level(replace(P), coarse)  # what P packed for the setup, few cycles read
         below, cycle = coarse_system(coarse), None
-        rest: tuple[Grids, ...] = ()
+        rest: tuple[Level, ...] = ()
         if number + 1 < len(self.multigrid.levels):
             rest, cycle = self.build(coarse, below, P.restrict(vectors), number + 1, refinements)
         return (first, *rest), self.multigrid.joined(system, first, below, cycle, number)

@@ -27,7 +27,7 @@ from stages.lqcd.kernels.dispatch import Array, array_module, as_numpy, to_devic
 from stages.lqcd.kernels.fields import empty_field, zero_field
 from stages.lqcd.kernels.stream import Reports
 from stages.lqcd.solvers.krylov import BreakdownError, KrylovSolver, Recurrence, Vector
-from stages.lqcd.solvers.solution import Status
+from stages.lqcd.solvers.solution import SolveStatus
 from stages.lqcd.solvers.workspace import Workspace
 
 STUCK_STEPS = 3
@@ -146,13 +146,13 @@ class _StabilisedRecurrence:
     def estimate(self) -> Vector:
         r2, angle2 = self.reports.receive()
         if not np.isfinite(r2).all():
-            raise BreakdownError(Status.NOT_FINITE)
+            raise BreakdownError(SolveStatus.NOT_FINITE)
         still_open = r2 > self.host_target2
         self.lost = still_open & ~(angle2 > self.rounding2)
         unchanged = still_open.any() and (r2 == self.before)[still_open].all()
         self.stuck = self.stuck + 1 if unchanged else 0
         if self.stuck == STUCK_STEPS:
-            raise BreakdownError(Status.BREAKDOWN)
+            raise BreakdownError(SolveStatus.BREAKDOWN)
         self.before = r2
         return np.sqrt(r2)
 

@@ -46,7 +46,7 @@ from stages.lqcd.kernels.dispatch import Array, array_module, as_numpy, to_devic
 from stages.lqcd.kernels.fields import contiguous, field_like, zero_field
 from stages.lqcd.solvers.krylov import BreakdownError, KrylovSolver, Recurrence, Vector, next_width
 from stages.lqcd.solvers.orthonormal import NOISE, host_gram, orthonormalise
-from stages.lqcd.solvers.solution import Status
+from stages.lqcd.solvers.solution import SolveStatus
 
 
 @dataclass(frozen=True)
@@ -194,10 +194,10 @@ def _inverse(pap: Matrix, rank: int, unit: float) -> Matrix:
     rounding.
     """
     if not np.isfinite(pap).all():
-        raise BreakdownError(Status.NOT_FINITE)
+        raise BreakdownError(SolveStatus.NOT_FINITE)
     active = pap[:rank, :rank]
     if (active.diagonal().real <= 0).any():
-        raise BreakdownError(Status.INDEFINITE)
+        raise BreakdownError(SolveStatus.INDEFINITE)
     _, root, condition = cholesky(active)
     inverse = root @ root.conj().T if condition * unit < 1 / NOISE else _pseudo_inverse(active, unit)
     if rank == len(pap):
@@ -212,7 +212,7 @@ def _pseudo_inverse(pap: Matrix, unit: float) -> Matrix:
     norms = np.sqrt(pap.diagonal().real)
     values, vectors = np.linalg.eigh(pap / np.outer(norms, norms))
     if values[0] < -np.sqrt(unit):
-        raise BreakdownError(Status.INDEFINITE)
+        raise BreakdownError(SolveStatus.INDEFINITE)
     above = values > NOISE * unit
     vectors = vectors[:, above] / norms[:, None]
     return (vectors / values[above]) @ vectors.conj().T

@@ -28,7 +28,7 @@ from stages.lqcd.kernels.dispatch import Array, array_module, as_numpy, to_devic
 from stages.lqcd.kernels.fields import field_like, zeros_like
 from stages.lqcd.kernels.stream import Reports
 from stages.lqcd.solvers.krylov import BreakdownError, KrylovSolver, Recurrence, Vector
-from stages.lqcd.solvers.solution import Status
+from stages.lqcd.solvers.solution import SolveStatus
 
 
 @dataclass(frozen=True)
@@ -123,9 +123,9 @@ class _BatchedRecurrence:
         r2, pap = self.reports.receive()[:, : self.r.shape[-1]]
         active, self.r2 = self.r2 > self.target2, r2
         if (pap <= 0)[active].any():
-            raise BreakdownError(Status.INDEFINITE)
+            raise BreakdownError(SolveStatus.INDEFINITE)
         if not (np.isfinite(r2).all() and np.isfinite(pap[active]).all()):
-            raise BreakdownError(Status.NOT_FINITE)
+            raise BreakdownError(SolveStatus.NOT_FINITE)
         return np.sqrt(r2)
 
     def _begin(self, target: Vector, replaced: bool) -> None:

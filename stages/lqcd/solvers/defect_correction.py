@@ -25,9 +25,9 @@ from stages.lqcd.solvers.krylov import (
     column_norms,
     iterated,
 )
-from stages.lqcd.solvers.solution import Solution, Status
+from stages.lqcd.solvers.solution import Solution, SolveStatus
 
-GOES_ON = (Status.CONVERGED, Status.ITERATION_LIMIT, Status.STAGNATED)
+GOES_ON = (SolveStatus.CONVERGED, SolveStatus.ITERATION_LIMIT, SolveStatus.STAGNATED)
 """Ends of a correction after which another one may help."""
 
 

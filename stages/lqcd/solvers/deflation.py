@@ -79,7 +79,7 @@ class Deflation:
             raise InputError(f"{k} vectors have as many residuals, got {self.residuals.shape}")
 
     @classmethod
-    def of(cls, B: LinearOperator, vectors: Array) -> Self:
+    def measured(cls, B: LinearOperator, vectors: Array) -> Self:
         """The space of these vectors ``[*B.shape, k]``; its matrices and residuals measured in double."""
         project, k = basis.project, vectors.shape[-1]
         gram, projected, residuals = np.empty((k, k), complex), np.empty((k, k), complex), np.empty(k)
@@ -131,7 +131,9 @@ class Deflation:
         but iterations. In a run the keys keep the spaces of different operators apart, however near.
         """
         if self.residuals is None:
-            raise InputError("this deflation space has no recorded residuals: measure it with Deflation.of")
+            raise InputError(
+                "this deflation space has no recorded residuals: measure it with Deflation.measured"
+            )
         chosen = np.unique(np.linspace(0, len(self) - 1, CHECKED).astype(int))
         found, recorded = _residuals(*_applied(B, self.vectors, chosen)), self.residuals[chosen]
         wrong = ~(found <= FOREIGN * recorded + ROUNDING * self.eigenvalues[-1])
@@ -174,7 +176,7 @@ class StaggeredDeflation:
     dslash: StaggeredDslash
     even: Deflation
 
-    def of(self, parity: int) -> Deflation | OddDeflation:
+    def on(self, parity: int) -> Deflation | OddDeflation:
         """What has `guess` and `remainder` for fields on the sites of a parity."""
         return self.even if parity == EVEN else self._odd
 
@@ -192,7 +194,7 @@ class StaggeredDeflation:
         """
         if A.dslash.links is not self.dslash.links:
             self.even.check(SquaredDslash(A.dslash, EVEN))
-        guess, precision = self.of(A.parity).guess, self.even.vectors.dtype
+        guess, precision = self.on(A.parity).guess, self.even.vectors.dtype
         return lambda residual: guess(A.shift, residual.astype(precision, copy=False))
 
     @cached_property

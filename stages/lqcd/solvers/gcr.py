@@ -26,7 +26,7 @@ from stages.lqcd.kernels.cg_update import quotient
 from stages.lqcd.kernels.dispatch import Array, array_module, as_numpy, to_device_like
 from stages.lqcd.kernels.fields import empty_field, field_like, zeros_like
 from stages.lqcd.solvers.krylov import BreakdownError, KrylovSolver, Recurrence, Vector
-from stages.lqcd.solvers.solution import Status
+from stages.lqcd.solvers.solution import SolveStatus
 from stages.lqcd.solvers.workspace import Workspace
 
 ROUNDING = 8
@@ -203,9 +203,9 @@ class _GCRRecurrence:
     def estimate(self) -> Vector:
         r2, before = as_numpy(self.space.r2), self.r2
         if not np.isfinite(r2).all():
-            raise BreakdownError(Status.NOT_FINITE)
+            raise BreakdownError(SolveStatus.NOT_FINITE)
         still_open = r2 > self.target2
         if still_open.any() and (r2 == before)[still_open].all():
-            raise BreakdownError(Status.BREAKDOWN)
+            raise BreakdownError(SolveStatus.BREAKDOWN)
         self.r2 = r2
         return np.sqrt(r2)

@@ -32,7 +32,7 @@ from stages.lqcd.dirac.operator import LinearOperator
 from stages.lqcd.kernels import block_blas
 from stages.lqcd.kernels.dispatch import Array, array_module, as_numpy, to_device_like
 from stages.lqcd.kernels.fields import zeros_like
-from stages.lqcd.solvers.solution import NotConverged, Solution, Status
+from stages.lqcd.solvers.solution import NotConverged, Solution, SolveStatus
 from stages.lqcd.solvers.workspace import Workspace
 
 WIDTHS = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64)
@@ -66,7 +66,7 @@ Deflate = Callable[[Array], Array]
 class BreakdownError(Exception):
     """Raised by a recurrence that cannot go on."""
 
-    def __init__(self, status: Status) -> None:
+    def __init__(self, status: SolveStatus) -> None:
         super().__init__(status.value)
         self.status = status
 
@@ -200,7 +200,7 @@ def iterated(
     iteration = _ReliableIteration(solver, A, b, x0, progress, deflate)
     status = iteration.run(begin)
     solution = iteration.solution(status, time.perf_counter() - started)
-    if status is not Status.CONVERGED and on_failure == "raise":
+    if status is not SolveStatus.CONVERGED and on_failure == "raise":
         raise NotConverged(solution, solver.tolerance)
     return solution
 
@@ -244,7 +244,7 @@ class _ReliableIteration:
         self.largest = np.maximum(self.norms, self.source)
         self.history = [self.relative(self.norms)]
 
-    def run(self, begin: Begin) -> Status:
+    def run(self, begin: Begin) -> SolveStatus:
         """Iterate to the end; x, norms, history and counts are then final."""
         A = self.A.astype(np.complex64) if self.solver.inner == "single" else self.A
         often = A.dtype != self.A.dtype or self.deflate is not None
@@ -253,11 +253,11 @@ class _ReliableIteration:
         stalled, best, narrowed = 0, self.norms.copy(), self._narrow()
         while np.isfinite(self.norms).all():
             if not self.open.any():
-                return Status.CONVERGED
+                return SolveStatus.CONVERGED
             if stalled == STALLED_CYCLES:
-                return Status.STAGNATED
+                return SolveStatus.STAGNATED
             if self.iterations >= self.solver.max_iterations:
-                return Status.ITERATION_LIMIT
+                return SolveStatus.ITERATION_LIMIT
             still_open = self.open
             try:
                 if recurrence is None:
@@ -277,9 +277,9 @@ class _ReliableIteration:
             best = np.minimum(best, self.norms)
             self._deflate(estimate)
             narrowed = self._narrow()
-        return Status.NOT_FINITE
+        return SolveStatus.NOT_FINITE
 
-    def solution(self, status: Status, seconds: float) -> Solution:
+    def solution(self, status: SolveStatus, seconds: float) -> Solution:
         """What the solve gives back."""
         return Solution(
             self.x,
@@ -352,7 +352,7 @@ class _ReliableIteration:
             self._record(estimate)
             ceiling = np.maximum(ceiling, estimate)
             if (estimate > DIVERGED_AT * self.largest[self.columns]).any():
-                raise BreakdownError(Status.DIVERGED)
+                raise BreakdownError(SolveStatus.DIVERGED)
             still_open = estimate > SAFETY * target
             count = int(still_open.sum())
             if count == 0:
@@ -379,10 +379,10 @@ class _ReliableIteration:
         self.replacements += 1
         self._measure()
 
-    def _break_off(self, recurrence: Recurrence | None, status: Status) -> Status:
-        if recurrence is not None and status not in (Status.NOT_FINITE, Status.DIVERGED):
+    def _break_off(self, recurrence: Recurrence | None, status: SolveStatus) -> SolveStatus:
+        if recurrence is not None and status not in (SolveStatus.NOT_FINITE, SolveStatus.DIVERGED):
             self._absorb(recurrence.correction)
-        return status if self.open.any() else Status.CONVERGED
+        return status if self.open.any() else SolveStatus.CONVERGED
 
     def _deflate(self, estimate: Vector | None = None) -> None:
         """Correct the block in the subspace where a column is due; then the true residual again.

@@ -17,7 +17,7 @@ from stages.lqcd.kernels import block_blas
 from stages.lqcd.kernels.cholesky import Matrix, cholesky
 from stages.lqcd.kernels.dispatch import Array, as_numpy, to_device_like
 from stages.lqcd.solvers.krylov import BreakdownError
-from stages.lqcd.solvers.solution import Status
+from stages.lqcd.solvers.solution import SolveStatus
 
 PASSES = 5
 NOISE = 32
@@ -78,7 +78,7 @@ def _factors(G: Matrix, unit: float) -> tuple[Matrix, Matrix, float]:
 def _own_gram(block: Array) -> Matrix:
     G = host_gram(block, block)
     if not np.isfinite(G).all():
-        raise BreakdownError(Status.NOT_FINITE)
+        raise BreakdownError(SolveStatus.NOT_FINITE)
     return G
 
 

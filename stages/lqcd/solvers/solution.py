@@ -13,7 +13,7 @@ from stages.errors import InputError
 from stages.lqcd.kernels.dispatch import Array
 
 
-class Status(Enum):
+class SolveStatus(Enum):
     """How a solve ended; the value says it in words, with the remedy."""
 
     CONVERGED = "every right-hand side reached the tolerance"
@@ -57,7 +57,7 @@ class Solution:
     """
 
     x: Array
-    status: Status
+    status: SolveStatus
     iterations: int
     residual: NDArray[np.float64]
     history: NDArray[np.float64]

@@ -9,7 +9,7 @@ from stages.lqcd.dirac.full_lattice import StaggeredOperator
 from stages.lqcd.dirac.staggered import SquaredDslash
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 from stages.lqcd.solvers.deflation import Deflation, StaggeredDeflation
-from stages.lqcd.solvers.solution import Solution, Status
+from stages.lqcd.solvers.solution import Solution, SolveStatus
 
 TINY = Lattice((4, 4, 4, 4))
 
@@ -49,7 +49,7 @@ class DenseSolver:
         x = (self.inverses[key] @ b.reshape(-1, b.shape[-1])).reshape(b.shape)
         residual = np.linalg.norm((b - A.apply(x)).reshape(-1, b.shape[-1]), axis=0)
         residual /= np.linalg.norm(b.reshape(-1, b.shape[-1]), axis=0)
-        return Solution(x, Status.CONVERGED, 1, residual, residual[None], b.shape[-1], 0.0)
+        return Solution(x, SolveStatus.CONVERGED, 1, residual, residual[None], b.shape[-1], 0.0)
 
 
 def dense_propagator(dslash, mass):
@@ -87,4 +87,4 @@ def dense_deflation(dslash, spectrum, count, rotated=False):
         mixing = 0.1 * np.random.default_rng(8).normal(size=(count, count)) * np.exp(1j)
         vectors = vectors @ (np.eye(count) + mixing)
     vectors = np.ascontiguousarray(vectors).reshape(-1, 3, count)
-    return StaggeredDeflation(dslash, Deflation.of(SquaredDslash(dslash, EVEN), vectors))
+    return StaggeredDeflation(dslash, Deflation.measured(SquaredDslash(dslash, EVEN), vectors))

@@ -37,7 +37,7 @@ def test_sloppy_and_fine_are_an_unbiased_pair(dslash, spectrum, method, parity, 
     """The sloppy trace alone misses the exact one by many errors, the pair does not."""
     values, vectors = spectrum
     lowest = vectors[:, :DEFLATED].reshape(TINY.half_volume, 3, DEFLATED).astype(rounding)
-    deflation = StaggeredDeflation(dslash, Deflation.of(SquaredDslash(dslash), lowest))
+    deflation = StaggeredDeflation(dslash, Deflation.measured(SquaredDslash(dslash), lowest))
     noise = noise_vectors(TINY, parity, "pair", 3307, range(VECTORS), "z2")
     exact = 4 * MASS / TINY.volume * (1 / (values + 4 * MASS**2)).sum()
 

@@ -21,19 +21,19 @@ from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.multigrid import multigrid as multigrid_module
 from stages.lqcd.multigrid.hierarchy import Hierarchy
 from stages.lqcd.multigrid.levels import default_levels, multigrid_of
-from stages.lqcd.multigrid.multigrid import Level, Multigrid, PoorSetup
+from stages.lqcd.multigrid.multigrid import LevelParameters, Multigrid, PoorSetup
 from stages.lqcd.multigrid.polynomial import PolynomialSmoother
 from stages.lqcd.solvers.bicgstab import BiCGstab
 from stages.lqcd.solvers.cg import BatchedCG
 from stages.lqcd.solvers.gcr import GCR
 from stages.lqcd.solvers.minimal_residual import MinimalResidual
 
-SMALL = Multigrid((Level(aggregate=(2, 2, 2, 2), vectors=8),))
+SMALL = Multigrid((LevelParameters(aggregate=(2, 2, 2, 2), vectors=8),))
 DEEP = Multigrid(
     (
-        Level(aggregate=(2, 2, 2, 2), vectors=8, refinements=1),
-        Level(aggregate=(1, 1, 1, 2), vectors=8, refinements=1),
-        Level(aggregate=(2, 1, 2, 1), vectors=8, refinements=1),
+        LevelParameters(aggregate=(2, 2, 2, 2), vectors=8, refinements=1),
+        LevelParameters(aggregate=(1, 1, 1, 2), vectors=8, refinements=1),
+        LevelParameters(aggregate=(2, 1, 2, 1), vectors=8, refinements=1),
     )
 )
 
@@ -85,16 +85,16 @@ def test_deep_hierarchies_of_odd_and_tiny_grids(wilson: Any, draw: Any) -> None:
     """6x4x4x4 by way of 3x2x2x2 and 1x2x2x1 to one site: one to three levels solve the same system."""
     M = wilson((6, 4, 4, 4), 0.05)
     levels = (
-        Level(aggregate=(2, 2, 2, 2), vectors=4, refinements=1),
-        Level(
+        LevelParameters(aggregate=(2, 2, 2, 2), vectors=4, refinements=1),
+        LevelParameters(
             aggregate=(3, 1, 1, 2), vectors=4, refinements=1, pre=MinimalResidual(2), post=MinimalResidual(4)
         ),
-        Level(aggregate=(1, 2, 2, 1), vectors=4, refinements=0, pre=None),
+        LevelParameters(aggregate=(1, 2, 2, 1), vectors=4, refinements=0, pre=None),
     )
     b = draw(*M.shape, 4)
     for depth in (1, 2, 3):
         hierarchy = Multigrid(levels[:depth]).setup(M)
-        assert len(hierarchy.grids) == depth
+        assert len(hierarchy.levels) == depth
         S = hierarchy.system
         solution = hierarchy.solver().solve(S, S.prepare(b)[0])
         assert relative(M, S.reconstruct(solution.x, b), b).max() < 3e-10
@@ -166,13 +166,17 @@ def test_stored_setup_of_another_operator_is_refused(gauge: Any) -> None:
     with pytest.raises(InputError, match="one of a 8x4x4x4 lattice"):
         SMALL.load(arrays, {**metadata, "extents": [8, 4, 4, 4]}, M)
     with pytest.raises(InputError, match="not those of these levels"):
-        Multigrid((Level(aggregate=(2, 2, 2, 4), vectors=8),)).load(arrays, metadata, M)
+        Multigrid((LevelParameters(aggregate=(2, 2, 2, 4), vectors=8),)).load(arrays, metadata, M)
 
 
 def test_poor_setup_is_built_again_and_then_refused(wilson: Any) -> None:
     M = wilson()
     demanding = Multigrid(
-        (Level(aggregate=(2, 2, 2, 2), vectors=2, refinements=0, pre=None, post=MinimalResidual(1)),),
+        (
+            LevelParameters(
+                aggregate=(2, 2, 2, 2), vectors=2, refinements=0, pre=None, post=MinimalResidual(1)
+            ),
+        ),
         largest_rate=0.001,
     )
     with pytest.raises(PoorSetup, match="from two seeds"):
@@ -182,7 +186,7 @@ def test_poor_setup_is_built_again_and_then_refused(wilson: Any) -> None:
 def test_second_attempt_is_recorded(wilson: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     rates = iter([float("nan"), 0.2])
     monkeypatch.setattr("stages.lqcd.multigrid.multigrid.measured_rate", lambda *_: next(rates))
-    level = Level(aggregate=(2, 2, 2, 2), vectors=2, refinements=0)
+    level = LevelParameters(aggregate=(2, 2, 2, 2), vectors=2, refinements=0)
     hierarchy = Multigrid((level,), seed=77).setup(wilson())
     assert [attempt.seed for attempt in hierarchy.attempts] == [77, 78]
     assert hierarchy.rate == 0.2 and np.isnan(hierarchy.attempts[0].rate)
@@ -190,16 +194,16 @@ def test_second_attempt_is_recorded(wilson: Any, monkeypatch: pytest.MonkeyPatch
 
 def test_bad_parameters(wilson: Any) -> None:
     with pytest.raises(InputError, match="do not divide"):
-        Multigrid((Level(aggregate=(3, 2, 2, 2)),)).setup(wilson())
+        Multigrid((LevelParameters(aggregate=(3, 2, 2, 2)),)).setup(wilson())
     with pytest.raises(InputError, match="do not divide the 1 sites"):
-        Multigrid((Level(vectors=4), Level(aggregate=(2, 1, 1, 1)))).setup(wilson())
+        Multigrid((LevelParameters(vectors=4), LevelParameters(aggregate=(2, 1, 1, 1)))).setup(wilson())
     with pytest.raises(InputError, match="fewer than the 8 near-null vectors"):
-        Multigrid((Level(aggregate=(1, 1, 1, 1), vectors=8),)).setup(wilson((2, 2, 2, 2)))
+        Multigrid((LevelParameters(aggregate=(1, 1, 1, 1), vectors=8),)).setup(wilson((2, 2, 2, 2)))
     with pytest.raises(InputError, match="needs a smoother"):
-        Level(pre=None, post=None)
+        LevelParameters(pre=None, post=None)
     for wrong in ({"vectors": 0}, {"refinements": -1}, {"steps": 0}, {"tolerance": 1.0}):
         with pytest.raises(InputError, match=next(iter(wrong))):
-            Level(**wrong)  # type: ignore[arg-type]
+            LevelParameters(**wrong)  # type: ignore[arg-type]
     for other in ({"levels": ()}, {"coarsest_steps": 0}, {"largest_rate": 1.0}):
         with pytest.raises(InputError):
             Multigrid(**other)  # type: ignore[arg-type]

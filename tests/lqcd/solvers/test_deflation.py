@@ -14,7 +14,7 @@ from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 from stages.lqcd.solvers.block_cgrq import BlockCGrQ
 from stages.lqcd.solvers.cg import BatchedCG
 from stages.lqcd.solvers.deflation import DeflatedSolver, Deflation, StaggeredDeflation
-from stages.lqcd.solvers.solution import Status
+from stages.lqcd.solvers.solution import SolveStatus
 
 pytestmark = pytest.mark.usefixtures("reference_kernels")
 
@@ -40,7 +40,7 @@ def deflation(dslash, pairs):
 
     def make(rounding="double", k=K):
         vectors = ROUNDINGS[rounding](pairs[EVEN][1])
-        even = Deflation.of(SquaredDslash(dslash), np.ascontiguousarray(vectors[..., :k]))
+        even = Deflation.measured(SquaredDslash(dslash), np.ascontiguousarray(vectors[..., :k]))
         return StaggeredDeflation(dslash, even)
 
     return make
@@ -91,7 +91,7 @@ def test_guess_solves_in_the_deflated_space(deflation, dslash, pairs, random_blo
     A = NormalOperator(dslash, MASS, parity)
     coefficients = random_block(3, K, 5)
     b = pairs[parity][1][..., :K] @ coefficients
-    x = deflation().of(parity).guess(A.shift, b)
+    x = deflation().on(parity).guess(A.shift, b)
     expected = pairs[parity][1][..., :K] @ (coefficients / (pairs[parity][0][:K, None] + A.shift))
     assert abs(x - expected).max() < 1e-8 * abs(expected).max()
     assert relative_residuals(A, x, b).max() < 1e-7
@@ -101,7 +101,7 @@ def test_guess_solves_in_the_deflated_space(deflation, dslash, pairs, random_blo
 @pytest.mark.parametrize("rounding", ROUNDINGS)
 def test_guess_leaves_nothing_within_the_vectors(deflation, dslash, random_block, parity, rounding):
     """Galerkin's condition, for the vectors as they were rounded; their odd partners know it in part."""
-    A, space = NormalOperator(dslash, MASS, parity), deflation(rounding).of(parity)
+    A, space = NormalOperator(dslash, MASS, parity), deflation(rounding).on(parity)
     b = random_block(5, *A.shape, 7)
     left = space.within(b - A.apply(space.guess(A.shift, b)))
     allowed = 1e-10 if parity == EVEN else {"double": 1e-9, "single": 1e-5, "half": 0.2}[rounding]
@@ -111,7 +111,7 @@ def test_guess_leaves_nothing_within_the_vectors(deflation, dslash, random_block
 @pytest.mark.parametrize("rhs", [1, 3, 16, 33])
 def test_block_of_guesses_is_single_guesses(deflation, random_block, rhs):
     for parity in (EVEN, ODD):
-        space, b = deflation().of(parity), random_block(7, TINY.half_volume, 3, rhs)
+        space, b = deflation().on(parity), random_block(7, TINY.half_volume, 3, rhs)
         alone = [space.guess(0.1, np.ascontiguousarray(b[..., n : n + 1])) for n in range(rhs)]
         np.testing.assert_allclose(space.guess(0.1, b), np.concatenate(alone, axis=-1), atol=1e-12)
 
@@ -119,15 +119,15 @@ def test_block_of_guesses_is_single_guesses(deflation, random_block, rhs):
 def test_derived_odd_space_is_that_of_the_dense_odd_eigenvectors(deflation, pairs):
     W = rows(pairs[ODD][1][..., :K])
     identity = np.eye(len(W), dtype=complex).reshape(TINY.half_volume, 3, -1)
-    projector = rows(deflation().of(ODD).within(identity))
+    projector = rows(deflation().on(ODD).within(identity))
     assert abs(projector - W @ W.conj().T).max() < 1e-9
-    np.testing.assert_allclose(deflation().of(ODD).eigenvalues, pairs[ODD][0][:K], rtol=1e-7)
+    np.testing.assert_allclose(deflation().on(ODD).eigenvalues, pairs[ODD][0][:K], rtol=1e-7)
 
 
 @pytest.mark.parametrize("rounding", ROUNDINGS)
 @pytest.mark.parametrize("parity", [EVEN, ODD])
 def test_remainder_is_an_orthogonal_projector(deflation, random_block, parity, rounding):
-    space, x, y = deflation(rounding).of(parity), *random_block(11, 2, TINY.half_volume, 3, 4)
+    space, x, y = deflation(rounding).on(parity), *random_block(11, 2, TINY.half_volume, 3, 4)
     once = space.remainder(x)
     assert abs(space.remainder(once) - once).max() < 1e-12
     np.testing.assert_allclose(rows(once).conj().T @ rows(y), rows(x).conj().T @ rows(space.remainder(y)))
@@ -157,7 +157,7 @@ def test_every_true_residual_reaches_the_tolerance(
         b = random_block(17, *A.shape, rhs)
         b[..., 3] = 0
         solution = DeflatedSolver(solver, deflation(rounding)).solve(A, b)
-        assert solution.status is Status.CONVERGED and (solution.residual <= 1e-10).all()
+        assert solution.status is SolveStatus.CONVERGED and (solution.residual <= 1e-10).all()
         assert relative_residuals(A, solution.x, b).max() < 1.01e-10
         assert not solution.x[..., 3].any()
         if isinstance(solver, BatchedCG) and (rounding, parity) != ("half", ODD):
@@ -168,7 +168,7 @@ def test_vectors_rounded_to_single_need_deflation_on_the_way(deflation, dslash, 
     """An initial guess alone leaves what rounding mixed in: the low modes are found after all."""
     A = NormalOperator(dslash, MASS)
     b, space, solver = random_block(19, *A.shape, 4), deflation("single"), BatchedCG(1e-10)
-    guessed = solver.solve(A, b, x0=space.of(EVEN).guess(A.shift, b))
+    guessed = solver.solve(A, b, x0=space.on(EVEN).guess(A.shift, b))
     deflated = DeflatedSolver(solver, space).solve(A, b)
     assert deflated.iterations < 0.5 * guessed.iterations
     assert deflated.extras["deflations"] > 3
@@ -195,7 +195,7 @@ def test_iterations_fall_with_the_condition_that_remains(dense, basis, random_bl
     b = random_block(29, *A.shape, 3)
     iterations = []
     for k in (40, 80, 140):
-        space = Deflation.of(A, np.ascontiguousarray(vectors[..., :k]))
+        space = Deflation.measured(A, np.ascontiguousarray(vectors[..., :k]))
         solution = DeflatedSolver(BatchedCG(1e-9), space).solve(A, b)
         assert relative_residuals(A, solution.x, b).max() < 1.01e-9
         root = np.sqrt(values[-1] / values[k])
@@ -262,7 +262,7 @@ def test_refusals(deflation, dslash, pairs, dense, random_block):
         even.guess(-1.0, random_block(43, TINY.half_volume, 3, 1))
     twice = np.concatenate([pairs[EVEN][1][..., :4]] * 2, axis=-1)
     with pytest.raises(InputError, match="8 vectors of the deflation space are linearly dependent"):
-        Deflation.of(SquaredDslash(dslash), twice).guess(0.1, random_block(43, TINY.half_volume, 3, 1))
+        Deflation.measured(SquaredDslash(dslash), twice).guess(0.1, random_block(43, TINY.half_volume, 3, 1))
     with pytest.raises(InputError, match=r"has fields \(128, 3\), the operator \(100, 3\)"):
         A = dense(47, np.ones(300))
         DeflatedSolver(BatchedCG(), even).solve(A, random_block(53, *A.shape, 1))

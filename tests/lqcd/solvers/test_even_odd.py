@@ -11,7 +11,7 @@ from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 from stages.lqcd.solvers.block_cgrq import BlockCGrQ
 from stages.lqcd.solvers.cg import BatchedCG
 from stages.lqcd.solvers.even_odd import EvenOdd, full_residual
-from stages.lqcd.solvers.solution import NotConverged, Status
+from stages.lqcd.solvers.solution import NotConverged, SolveStatus
 
 pytestmark = pytest.mark.usefixtures("reference_kernels")
 
@@ -43,7 +43,7 @@ def test_is_the_dense_inverse(operator, solver, dense_operator, random_block):
     np.testing.assert_allclose(
         solution.x.reshape(-1, 3), np.linalg.solve(matrix, b.reshape(-1, 3)), atol=1e-9
     )
-    assert solution.status is Status.CONVERGED and (solution.residual <= 1e-12).all()
+    assert solution.status is SolveStatus.CONVERGED and (solution.residual <= 1e-12).all()
 
 
 def test_both_residuals_are_recorded(operator, random_block):
@@ -72,7 +72,7 @@ def test_options_and_first_guess_reach_the_solver(operator, random_block):
     short = BatchedCG(1e-10, max_iterations=3)
     with pytest.raises(NotConverged):
         solve(operator, short, b)
-    assert solve(operator, short, b, on_failure="return").status is Status.ITERATION_LIMIT
+    assert solve(operator, short, b, on_failure="return").status is SolveStatus.ITERATION_LIMIT
     x = solve(operator, BatchedCG(1e-12), b).x
     again = solve(operator, short, b, x0=x[EVEN])
     assert again.iterations == 0 and np.array_equal(again.x, x)

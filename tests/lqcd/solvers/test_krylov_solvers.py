@@ -11,7 +11,7 @@ from stages.lqcd.solvers.block_cgrq import BlockCGrQ
 from stages.lqcd.solvers.cg import BatchedCG
 from stages.lqcd.solvers.inverse import inverse
 from stages.lqcd.solvers.krylov import WIDTHS
-from stages.lqcd.solvers.solution import Status
+from stages.lqcd.solvers.solution import SolveStatus
 
 pytestmark = pytest.mark.usefixtures("reference_kernels")
 
@@ -40,7 +40,7 @@ def true_residuals(A, x, b):
 
 
 def check(A, b, solution, tolerance):
-    assert solution.status is Status.CONVERGED
+    assert solution.status is SolveStatus.CONVERGED
     assert (solution.residual <= tolerance).all()
     np.testing.assert_allclose(
         solution.residual, true_residuals(A, solution.x, b), rtol=1e-2, atol=tolerance / 50
@@ -108,7 +108,7 @@ def test_right_hand_sides_of_any_size(solver, staggered, random_block):
 def test_nothing_but_zeros(solver, staggered):
     A = staggered("hisq", 0.1)
     solution = solver().solve(A, np.zeros((*A.shape, 3), complex), x0=np.ones((*A.shape, 3), complex))
-    assert solution.status is Status.CONVERGED and solution.iterations == 0
+    assert solution.status is SolveStatus.CONVERGED and solution.iterations == 0
     assert not solution.x.any()
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from stages.lqcd.kernels import stream
 from stages.lqcd.solvers.cg import BatchedCG
-from stages.lqcd.solvers.solution import Status
+from stages.lqcd.solvers.solution import SolveStatus
 
 pytestmark = pytest.mark.usefixtures("reference_kernels")
 
@@ -41,7 +41,7 @@ def test_narrowing_and_replacements_cost_few_iterations(late, staggered, random_
     b[..., :9] *= np.geomspace(1, 1e-6, 9)
     solver = BatchedCG(1e-11, inner=inner)
     expected, solution = solver.solve(A, b), late(solver, A, b)
-    assert solution.status is Status.CONVERGED and (solution.residual <= 1e-11).all()
+    assert solution.status is SolveStatus.CONVERGED and (solution.residual <= 1e-11).all()
     assert abs(solution.iterations - expected.iterations) <= 0.08 * expected.iterations
     np.testing.assert_allclose(solution.x, expected.x, atol=1e-7 * np.abs(expected.x).max())
 
@@ -52,7 +52,7 @@ def test_the_limit_of_iterations_is_kept(late, staggered, random_block):
     solver = BatchedCG(1e-10, max_iterations=7)
     expected = solver.solve(A, b, on_failure="return")
     solution = late(solver, A, b, on_failure="return")
-    assert solution.status is Status.ITERATION_LIMIT and solution.iterations == 7
+    assert solution.status is SolveStatus.ITERATION_LIMIT and solution.iterations == 7
     assert np.array_equal(solution.x, expected.x) and solution.matvecs == expected.matvecs
 
 
@@ -60,6 +60,6 @@ def test_breakdowns_are_noticed(late, dense, random_block):
     solver = BatchedCG(1e-8)
     indefinite, poisoned = dense(13, np.linspace(-1, 2, 60)), dense(18, np.linspace(1, 2, 60))
     poisoned.matrix[3, 7] = np.nan
-    for A, status in ((indefinite, Status.INDEFINITE), (poisoned, Status.NOT_FINITE)):
+    for A, status in ((indefinite, SolveStatus.INDEFINITE), (poisoned, SolveStatus.NOT_FINITE)):
         solution = late(solver, A, random_block(14, *A.shape, 5), on_failure="return")
         assert solution.status is status and np.isfinite(solution.x).all()

@@ -6,7 +6,7 @@ import pytest
 from stages.lqcd.kernels.dispatch import kernels_of
 from stages.lqcd.solvers.krylov import BreakdownError
 from stages.lqcd.solvers.orthonormal import orthonormalise
-from stages.lqcd.solvers.solution import Status
+from stages.lqcd.solvers.solution import SolveStatus
 
 ROWS = 200
 UNIT = {np.complex64: 1.2e-7, np.complex128: 2.2e-16}
@@ -87,4 +87,4 @@ def test_not_finite(random_block):
     block[17, 2, 1] = np.nan
     with pytest.raises(BreakdownError) as error:
         orthonormalise(block)
-    assert error.value.status is Status.NOT_FINITE
+    assert error.value.status is SolveStatus.NOT_FINITE

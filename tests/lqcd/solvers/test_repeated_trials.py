@@ -10,7 +10,7 @@ import pytest
 
 from stages.errors import InputError
 from stages.lqcd.solvers import trial
-from stages.lqcd.solvers.solution import NotConverged, Solution, Status
+from stages.lqcd.solvers.solution import NotConverged, Solution, SolveStatus
 from stages.lqcd.solvers.trial import Problem, Trial, check_one_converged, outcome, repeated
 
 
@@ -41,7 +41,7 @@ class Scripted:
             self.clock.now += self.seconds / 16
             if progress:
                 progress(iteration, None)
-        status = Status.ITERATION_LIMIT if self.fails else Status.CONVERGED
+        status = SolveStatus.ITERATION_LIMIT if self.fails else SolveStatus.CONVERGED
         made = Solution(b, status, 16, np.full(b.shape[-1], 1e-9), np.ones((2, 1)), 1, self.seconds)
         if self.fails:
             raise NotConverged(made, 1e-10)

@@ -7,7 +7,7 @@ from stages.errors import InputError
 from stages.lqcd.dirac.full_lattice import StaggeredOperator
 from stages.lqcd.solvers.block_cgrq import BlockCGrQ
 from stages.lqcd.solvers.cg import BatchedCG
-from stages.lqcd.solvers.solution import NotConverged, Status
+from stages.lqcd.solvers.solution import NotConverged, SolveStatus
 
 pytestmark = pytest.mark.usefixtures("reference_kernels")
 
@@ -29,13 +29,13 @@ def test_iteration_limit(method, staggered, random_block, inner):
     ) as e:
         method(1e-10, max_iterations=7, inner=inner).solve(A, b)
     solution = e.value.solution
-    assert solution.status is Status.ITERATION_LIMIT and solution.iterations == 7
+    assert solution.status is SolveStatus.ITERATION_LIMIT and solution.iterations == 7
     difference = np.linalg.norm((b - A.apply(solution.x)).reshape(-1, 3), axis=0)
     np.testing.assert_allclose(
         solution.residual, difference / np.linalg.norm(b.reshape(-1, 3), axis=0), rtol=1e-8
     )
     returned = method(1e-10, max_iterations=7, inner=inner).solve(A, b, on_failure="return")
-    assert returned.status is Status.ITERATION_LIMIT
+    assert returned.status is SolveStatus.ITERATION_LIMIT
     np.testing.assert_array_equal(returned.x, solution.x)
 
 
@@ -45,14 +45,14 @@ def test_tolerance_below_rounding(method, staggered, random_block):
     with pytest.raises(NotConverged, match=r"stopped falling .*loosen the tolerance, solve in double") as e:
         method(1e-11).solve(A, b)
     solution = e.value.solution
-    assert solution.status is Status.STAGNATED
+    assert solution.status is SolveStatus.STAGNATED
     assert (solution.residual > 1e-8).all() and (solution.residual < 1e-4).all()
 
 
 def test_indefinite_operator(method, dense, random_block):
     A = dense(13, np.linspace(-1, 2, 60))
     solution = method(1e-8).solve(A, random_block(14, *A.shape, 5), on_failure="return")
-    assert solution.status is Status.INDEFINITE
+    assert solution.status is SolveStatus.INDEFINITE
     assert np.isfinite(solution.x).all()
 
 
@@ -75,7 +75,7 @@ def test_operator_that_is_not_finite(method, dense, random_block):
     A = dense(18, np.linspace(1, 2, 60))
     A.matrix[3, 7] = np.nan
     solution = method(1e-8).solve(A, random_block(19, *A.shape, 3), on_failure="return")
-    assert solution.status is Status.NOT_FINITE
+    assert solution.status is SolveStatus.NOT_FINITE
     assert np.isfinite(solution.x).all()
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from stages.errors import InputError
 from stages.lqcd.solvers import trial
-from stages.lqcd.solvers.solution import NotConverged, Solution, Status
+from stages.lqcd.solvers.solution import NotConverged, Solution, SolveStatus
 from stages.lqcd.solvers.trial import Problem, Trial, cheapest, check_one_converged, measure
 
 
@@ -36,7 +36,7 @@ class Scripted:
     pause: float = 0.0
 
     def solve(self, M: Any, b: np.ndarray, progress: Any = None) -> Solution:
-        status = Status.ITERATION_LIMIT if self.fails else Status.CONVERGED
+        status = SolveStatus.ITERATION_LIMIT if self.fails else SolveStatus.CONVERGED
         for iteration in range(self.iterations):
             self.clock.now += self.seconds / self.iterations + (self.pause if iteration == 3 else 0.0)
             if progress:

@@ -15,7 +15,7 @@ from stages.lqcd.solvers.defect_correction import DefectCorrection
 from stages.lqcd.solvers.gcr import GCR, gcr_correction
 from stages.lqcd.solvers.minimal_residual import MinimalResidual
 from stages.lqcd.solvers.normal_equations import NormalEquations
-from stages.lqcd.solvers.solution import NotConverged, Status
+from stages.lqcd.solvers.solution import NotConverged, SolveStatus
 
 pytestmark = pytest.mark.usefixtures("reference_kernels")
 
@@ -61,7 +61,7 @@ def norms(field):
 
 
 def check(A, b, solution, tolerance):
-    assert solution.status is Status.CONVERGED
+    assert solution.status is SolveStatus.CONVERGED
     assert (solution.residual <= tolerance).all()
     size = norms(b)
     true = norms(b - A.apply(solution.x)) / np.where(size > 0, size, 1)
@@ -165,7 +165,7 @@ def test_right_hand_sides_of_any_size(solver, wilson, random_block):
 def test_nothing_but_zeros(solver, wilson):
     A = wilson(HEAVY)
     solution = solver().solve(A, np.zeros((*A.shape, 3), complex), x0=np.ones((*A.shape, 3), complex))
-    assert solution.status is Status.CONVERGED and solution.iterations == 0
+    assert solution.status is SolveStatus.CONVERGED and solution.iterations == 0
     assert not solution.x.any()
 
 
@@ -193,7 +193,7 @@ def test_iteration_limit(solver, wilson, random_block):
     A = wilson(LIGHT)
     with pytest.raises(NotConverged, match=r"3 of 3 .*tolerance 1e-10 .*after 4 iterations.*max_iter") as e:
         solver(1e-10, max_iterations=4).solve(A, random_block(11, *A.shape, 3))
-    assert e.value.solution.status is Status.ITERATION_LIMIT and e.value.solution.iterations == 4
+    assert e.value.solution.status is SolveStatus.ITERATION_LIMIT and e.value.solution.iterations == 4
 
 
 def test_right_hand_side_that_is_not_finite(solver, wilson, random_block):
@@ -210,7 +210,7 @@ def test_divergence_is_noticed(random_block):
     b = random_block(22, *A.shape, 2)
     with pytest.raises(NotConverged, match=r"grew without limit.*critical kappa.*NormalEquations") as e:
         BiCGstab(1e-10).solve(A, b)
-    assert e.value.solution.status is Status.DIVERGED and (e.value.solution.residual <= 1e6).all()
+    assert e.value.solution.status is SolveStatus.DIVERGED and (e.value.solution.residual <= 1e6).all()
     x = NormalEquations(BatchedCG(1e-10)).solve(A, b).x
     assert (norms(b - A.apply(x)) <= 1e-10 * norms(b)).all()
 
@@ -222,7 +222,7 @@ def test_breakdown_is_noticed(method):
     b = np.zeros((*A.shape, 2), complex)
     b[0, 0] = b[3, 1] = 1
     solution = method(1e-8).solve(A, b, on_failure="return")
-    assert solution.status is Status.BREAKDOWN and solution.iterations <= 4
+    assert solution.status is SolveStatus.BREAKDOWN and solution.iterations <= 4
     assert "another solver" in solution.status.value and not solution.x.any()
 
 
