@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from pipeline import At, Cost, Node, stage
@@ -17,6 +18,19 @@ from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.transfer import to_backend
 from stages.lqcd.lattice.geometry import Lattice
 from stages.shared.costs import of_lattice
+
+
+@dataclass(frozen=True)
+class Hops:
+    """Weights and smearing of the links of M.
+
+    xi0, nu: bare anisotropy and speed of light. stout: {rho, steps, spatial}, in space alone where `spatial`
+    is true; thin links unless given.
+    """
+
+    xi0: float = 1.0
+    nu: float = 1.0
+    stout: Mapping[str, Any] | None = None
 
 
 @of_lattice
@@ -34,26 +48,23 @@ def wilson_operator(
     kappa: float | None = None,
     mass: float | None = None,
     csw: float | Sequence[float] = 0.0,
-    xi0: float = 1.0,
-    nu: float = 1.0,
-    stout: Mapping[str, Any] | None = None,
+    hops: Hops = Hops(),
     solves: ExpectedSolves = ANY_SOLVES,
 ) -> WilsonOperator:
     """M with a clover term, as Chroma defines it, made once per configuration and worker.
 
     kappa or mass: m = 1 / (2 kappa) - 4, one of the two. csw: the clover coefficient, or (csw_r, csw_t) of
-    the spatial and the temporal planes. boundary: 'periodic', 'antiperiodic' or 'dirichlet' in t. xi0, nu:
-    bare anisotropy and speed of light. stout: {rho, steps, spatial}, smearing of the links of M, in space
-    alone where `spatial` is true; thin links unless given. solves: for forecasts. Raises InputError.
+    the spatial and the temporal planes. boundary: 'periodic', 'antiperiodic' or 'dirichlet' in t. solves: for
+    forecasts. Raises InputError.
     """
     coefficient = float(csw) if isinstance(csw, (int, float)) else _planes(csw)
     links = to_backend(gauge.links, at.backend)
     made = wilson_links(
-        smeared(links, gauge.lattice, **stout) if stout else links,
+        smeared(links, gauge.lattice, **hops.stout) if hops.stout else links,
         gauge.lattice,
         boundary=boundary,
         csw=coefficient,
-        anisotropy=Anisotropy(xi0, nu),
+        anisotropy=Anisotropy(hops.xi0, hops.nu),
     )
     at.record(reunitarisation_deviation=made.deviation)
     return WilsonOperator(WilsonDslash(made), mass_of(kappa, mass))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
@@ -47,6 +48,20 @@ class DeflationSpace(NamedTuple):
     """Of the codes, float32, by eigenvector; nothing for vectors in double or single."""
 
 
+@dataclass(frozen=True)
+class EigenSearch:
+    """How eigenpairs are found, which alters them within their tolerance only.
+
+    block: of Lanczos vectors. subspace: vectors held at a time; degree: of the Chebyshev filter; both are
+    chosen unless given.
+    """
+
+    block: int = 8
+    subspace: int | None = None
+    degree: int | None = None
+    max_restarts: int = 200
+
+
 @stage(
     version="1",
     over=("config",),
@@ -62,31 +77,29 @@ def deflation_space(
     vectors: int,
     tolerance: float = 1e-8,
     precision: str = "double",
-    block: int = 8,
-    subspace: int | None = None,
-    degree: int | None = None,
-    max_restarts: int = 200,
+    search: EigenSearch = EigenSearch(),
 ) -> DeflationSpace:
     """The `vectors` lowest eigenvectors by block Lanczos, to |B v - lambda v| <= tolerance x the largest
     eigenvalue, then rounded to `precision`: 'double', 'single', or 'half' (16 bits with a scale per site).
 
     The key is that of the links (gauge field, action, boundary, naik_epsilon) with `vectors`, `tolerance` and
-    `precision`; a mass is none of it. `block`, `subspace` (vectors held at a time), `degree` (of the
-    Chebyshev filter) and `max_restarts` say how the eigenpairs are found, and alter them within the tolerance
-    only. So does the backend, and it is not in the key either: eigenvectors are unique up to a phase, those
-    of one eigenvalue up to a rotation, but eigenvalues and projectors, which are all that deflated solves and
-    low-mode loops depend on, agree to the tolerance. (Where the last vectors share an eigenvalue with the
-    next one, the space is one of many that serve as well.) The start is a function of a fixed seed: a rerun
-    on the same backend gives the same vectors. More vectors are another chunk, and are computed from the
-    start.
+    `precision`; a mass is none of it. `search` says how the eigenpairs are found, and alters them within the
+    tolerance only. So does the backend, and it is not in the key either: eigenvectors are unique up to a
+    phase, those of one eigenvalue up to a rotation, but eigenvalues and projectors, which are all that
+    deflated solves and low-mode loops depend on, agree to the tolerance. (Where the last vectors share an
+    eigenvalue with the next one, the space is one of many that serve as well.) The start is a function of a
+    fixed seed: a rerun on the same backend gives the same vectors. More vectors are another chunk, and
+    are computed from the start.
 
     Goes on from `at.checkpoint` after a kill. Raises InputError, and EigenpairsNotConverged.
     """
     check_precision(precision)
     B = SquaredDslash(dslash.astype(np.complex128), EVEN)
     _check_count(vectors, 3 * dslash.lattice.half_volume, "the even sites of the lattice have")
-    lanczos = BlockLanczos(vectors, block, tolerance, subspace, degree, max_restarts=max_restarts)
-    settings = [block, subspace or 0, degree or 0]
+    lanczos = BlockLanczos(
+        vectors, search.block, tolerance, search.subspace, search.degree, max_restarts=search.max_restarts
+    )
+    settings = [search.block, search.subspace or 0, search.degree or 0]
     with recorded_choices(at):
         found = lanczos.solve(B, dslash.xp, _progress_of(at), _checkpoint(at, settings))
     record(found, at)

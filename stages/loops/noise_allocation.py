@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from math import sqrt
 from typing import Annotated, Any, NamedTuple
 
@@ -81,33 +82,42 @@ def loop_noise(loops: Chunks[FlavourLoops], fine: Chunks[FlavourLoops] | None = 
     )
 
 
+@dataclass(frozen=True)
+class ErrorTarget:
+    """The stochastic error that noise vectors are to reach.
+
+    quantity: 'loops', one J_i(t), or 'correlator', C(t) for t in `window` (first and last). error: absolute
+    and of one configuration; or ratio: of stochastic error to gauge noise.
+    """
+
+    quantity: str
+    flavour: str
+    window: Sequence[int]
+    error: float | None = None
+    ratio: float | None = None
+
+
 @stage(version="1", cost=small)
 def trace_allocation(
     noise: Chunks[LoopNoise],
     correlators: Chunks[Correlator],
     *,
     at: At,
-    quantity: str,
-    flavour: str,
-    window: Sequence[int],
-    error: float | None = None,
-    ratio: float | None = None,
+    target: ErrorTarget,
     earlier: Sequence[Mapping[str, Any]] = (),
 ) -> TraceAllocation:
     """What the noise vectors so far achieve, against the target; what each earlier round found and decided.
 
-    quantity: 'loops', one J_i(t), or 'correlator', C(t) for t in `window` (first and last). The target is
-    `error`, absolute and of one configuration, or `ratio`, of stochastic error to gauge noise. earlier: of
-    each round `vectors`, `error`, `seconds`, and what it wanted of the next one: `next_vectors`,
+    earlier: of each round `vectors`, `error`, `seconds`, and what it wanted of the next one: `next_vectors`,
     `predicted_error`, `predicted_seconds`.
     """
-    results, index = [result for _, result in noise], FLAVOURS.index(flavour)
-    times = slice(window[0], window[1] + 1)
-    model = variance_model(results, quantity, index, times)
+    results, index = [result for _, result in noise], FLAVOURS.index(target.flavour)
+    times = slice(target.window[0], target.window[1] + 1)
+    model = variance_model(results, target.quantity, index, times)
     counts = tuple(int(count) for count in results[0].vectors)
     variance = model.variance(counts)
-    gauge = gauge_noise([result for _, result in correlators], quantity, index, times, variance)
-    asked = error if error is not None else (ratio or 0.0) * gauge
+    gauge = gauge_noise([result for _, result in correlators], target.quantity, index, times, variance)
+    asked = target.error if target.error is not None else (target.ratio or 0.0) * gauge
     at.record(decisions=list(earlier), configurations=len(results))
     return TraceAllocation(
         vectors=np.array([*(entry["vectors"] for entry in earlier), counts]),

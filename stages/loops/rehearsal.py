@@ -39,7 +39,7 @@ def loop_steps(nodes: Sequence[Node], xp: ModuleType) -> Iterator[Step]:
     links = free_links(operator, lattice, xp)
     dslash, current = StaggeredDslash(links), current_links(links, loops[0].parameters["current_links"])
     for node in nodes_of(nodes, deflation_space):
-        yield partial(_find_modes, node.parameters["block"], dslash, xp)
+        yield partial(_find_modes, node.parameters["search"].block, dslash, xp)
     names = [solve.solver] if solve.solver in POSITIVE else list(POSITIVE)
     widths = [(n, w) for n in block_widths(loops, lattice) for w in sorted({*WIDTHS, n}) if w <= n]
     wave = xp.asarray(plane_wave(lattice, operator.parameters["boundary"]))[:, None, None]

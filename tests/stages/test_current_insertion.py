@@ -14,7 +14,7 @@ from stages.distillation.current_insertion import CurrentInsertion, Currents, cu
 from stages.distillation.laplace_eigenvectors import LaplaceBasis
 from stages.distillation.perambulator import perambulator
 from stages.ensemble.configuration import GaugeLinks
-from stages.ensemble.wilson_operator import wilson_operator
+from stages.ensemble.wilson_operator import Hops, wilson_operator
 from stages.errors import InputError
 from stages.lqcd.dirac.displacement import steps_of
 from stages.lqcd.dirac.wilson import WilsonOperator
@@ -41,7 +41,9 @@ def gauge() -> GaugeLinks:
 def operator_on(gauge: GaugeLinks, backend: str = "cpu", mass: float = 0.1) -> WilsonOperator:
     """M on stout links."""
     at, stout = At(config="i.1", backend=backend), {"rho": 0.1, "steps": 1}
-    return wilson_operator(gauge, at=at, boundary="antiperiodic", mass=mass, csw=1.2, nu=0.8, stout=stout)
+    return wilson_operator(
+        gauge, at=at, boundary="antiperiodic", mass=mass, csw=1.2, hops=Hops(nu=0.8, stout=stout)
+    )
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from pipeline.store import checkpoint
 from stages.ensemble import configuration
 from stages.ensemble import staggered_operator as operators
 from stages.errors import InputError
-from stages.loops.deflation_space import DeflationSpace, deflation, deflation_space
+from stages.loops.deflation_space import DeflationSpace, EigenSearch, deflation, deflation_space
 from stages.lqcd.dirac.staggered import SquaredDslash, StaggeredDslash
 from stages.lqcd.eigen.stored_vectors import from_store
 from stages.lqcd.lattice.geometry import EVEN
@@ -174,15 +174,15 @@ def interrupted(dslash: StaggeredDslash, folder: Path, restarts: int, **options:
 
     with closing(FolderCheckpoint(folder)) as kept, pytest.raises(Killed):
         at = At(**AT, listener=listener, checkpoint=kept)
-        deflation_space(dslash, at=at, vectors=VECTORS, tolerance=1e-9, degree=4, subspace=20, **options)
+        search = EigenSearch(degree=4, subspace=20, **options)
+        deflation_space(dslash, at=at, vectors=VECTORS, tolerance=1e-9, search=search)
 
 
 def resumed(dslash: StaggeredDslash, folder: Path, **options: Any) -> tuple[At, DeflationSpace]:
     with closing(FolderCheckpoint(folder)) as kept:
         at = At(**AT, checkpoint=kept)
-        return at, deflation_space(
-            dslash, at=at, vectors=VECTORS, tolerance=1e-9, degree=4, subspace=20, **options
-        )
+        search = EigenSearch(degree=4, subspace=20, **options)
+        return at, deflation_space(dslash, at=at, vectors=VECTORS, tolerance=1e-9, search=search)
 
 
 def test_a_killed_eigensolve_goes_on_and_finds_the_same(

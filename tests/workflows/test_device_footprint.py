@@ -69,7 +69,7 @@ def test_projection_of_an_eigensolve(gauge):
     SquaredDslash(dslash).apply(cupy.zeros((LATTICE.half_volume, 3, 8), complex))  # packs the links
     pool.release_unused()
     pool.restart()
-    deflation_space(dslash, at=at, vectors=64, block=8, tolerance=1e-6)
+    deflation_space(dslash, at=at, vectors=64, tolerance=1e-6)
     projected = operator_bytes(LATTICE, 16, "double", False)
     projected += eigensolve_bytes(LATTICE, 64, 8, on_device=True)
     assert 0.6 * projected < pool.bytes - before < 1.1 * projected

@@ -20,7 +20,7 @@ from pipeline import Node, Place, Plan, Store
 from stages.loops.correlator import bootstrap_average, disconnected_correlator, ensemble_average
 from stages.loops.current_loops import Masses
 from stages.loops.deflation_space import deflation, spectrum
-from stages.loops.noise_allocation import loop_noise, trace_allocation
+from stages.loops.noise_allocation import ErrorTarget, loop_noise, trace_allocation
 from stages.loops.rehearsal import loop_steps
 from stages.loops.solver_trials import NoiseSample, TrialSolves, solver_trials
 from stages.lqcd.noise import Noise
@@ -87,11 +87,13 @@ class G2Nodes(LoopNodes):
             self.workflow.add(loop_noise, *loops, place=Place(contender.noise)),
             correlator,
             place=Place(contender.allocation),
-            quantity=target.quantity,
-            flavour=target.flavour,
-            window=target.times(self.lattice),
-            error=target.error,
-            ratio=target.stochastic_to_gauge,
+            target=ErrorTarget(
+                target.quantity,
+                target.flavour,
+                target.times(self.lattice),
+                target.error,
+                target.stochastic_to_gauge,
+            ),
             earlier=[asdict(decision) for decision in self.campaign.decisions],
         )
 

@@ -11,7 +11,7 @@ from pipeline import Node, Place
 from stages.ensemble.expected_solves import ExpectedSolves
 from stages.ensemble.staggered_operator import ACTIONS
 from stages.loops.current_loops import Masses, current_loops, exact_loops, flavour_loops, split_even_loops
-from stages.loops.deflation_space import deflation_space
+from stages.loops.deflation_space import EigenSearch, deflation_space
 from stages.loops.low_mode_loops import low_mode_loops, with_low_modes
 from stages.lqcd.noise import Noise
 from stages.lqcd.solvers.named import Solve
@@ -55,7 +55,8 @@ class LoopNodes(Nodes[G2Parameters]):
         if node := self.workflow.nodes.get(SPACE):
             return node
         place = Place(SPACE, over)
-        return self.workflow.add(deflation_space, self.operator, place=place, **section.model_dump())
+        search, options = EigenSearch(section.block), section.model_dump(exclude={"block"})
+        return self.workflow.add(deflation_space, self.operator, place=place, search=search, **options)
 
     def modes(self, parameters: G2Parameters, deflation: Node | None, suffix: str = "") -> Modes:
         """A deflation, with currents of its modes where the estimator or an alternative takes them."""

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from pipeline import Node, Place, Plan, Store
 from stages.ensemble.expected_solves import ExpectedSolves
-from stages.ensemble.wilson_operator import wilson_operator
+from stages.ensemble.wilson_operator import Hops, wilson_operator
 from stages.lqcd.solvers.named import MULTIGRID, OpenSolve
 from stages.mesons.multigrid_setup import multigrid_hierarchy, multigrid_setup
 from stages.mesons.solver_choice import solver_choice
@@ -37,9 +37,9 @@ class QuarkNodes(Nodes[Quarks]):
             self.configuration,
             place=Place("operator"),
             csw=quark.clover,
-            stout=quark.stout.model_dump() if quark.stout else None,
+            hops=Hops(quark.xi0, quark.nu, quark.stout.model_dump() if quark.stout else None),
             solves=ExpectedSolves(solves.solver, solves.precision, solves.block),
-            **quark.model_dump(include={"kappa", "mass", "xi0", "nu", "boundary"}),
+            **quark.model_dump(include={"kappa", "mass", "boundary"}),
         )
 
     @cached_property
