@@ -133,7 +133,7 @@ class _Projected(NamedTuple):
     columns: StochasticColumns
 
     def line(self, time: int, eigenvectors: int, backend: str) -> QuarkLine:
-        """Of its source on a slice."""
+        """The quark line of its source on a slice."""
         subsets = self.columns.subsets
         width = subsets.spin * subsets.eigenvector
         rho = self.columns.on_slice(time, range(self.number * width, (self.number + 1) * width))

@@ -48,8 +48,8 @@ def elementals(
     momenta: Sequence[tuple[int, int, int]] = ((0, 0, 0),),
     displacements: Sequence[str] = ("",),
 ) -> Elementals:
-    """Of all pairs of eigenvectors. displacements: words of steps such as '+x', along the links that the
-    eigenvectors are of; '' is none. Raises InputError, also for eigenvectors of other links.
+    """Elementals of all pairs of eigenvectors. displacements: words of steps such as '+x', along the links
+    that the eigenvectors are of; '' is none. Raises InputError, also for eigenvectors of other links.
     """
     lattice, xp = links.lattice, array_module(links.links)
     check_links(links, basis)

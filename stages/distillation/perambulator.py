@@ -133,5 +133,5 @@ def _solved(
 
 
 def free_bytes(xp: ModuleType) -> int:
-    """What products of solutions may take now, where arrays of `xp` are."""
+    """Bytes that products of solutions may take now, where arrays of `xp` are."""
     return int(PROJECTION_SHARE * available_bytes(xp))

@@ -18,7 +18,7 @@ from stages.lqcd.estimators.truncated import Piece, estimate, truncated_pieces
 
 
 class Correlator(NamedTuple):
-    """Of one configuration, float64, lattice units; flavours as in `FLAVOURS`; errors over the noise."""
+    """C(t) of one configuration, float64, lattice units; flavours as in `FLAVOURS`; errors over the noise."""
 
     correlator: Annotated[np.ndarray, Dims("flavour", "time")]
     """C(t) = (1/3) sum_i (1/T) sum_t0 J_i(t0 + t) J_i(t0), from pairs of different noise vectors."""

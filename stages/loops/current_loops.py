@@ -56,14 +56,14 @@ class CurrentLoops(NamedTuple):
 
 
 class FlavourLoops(NamedTuple):
-    """As `CurrentLoops`, of all `FLAVOURS` on the same noise."""
+    """`CurrentLoops` of all `FLAVOURS` on the same noise."""
 
     current: Annotated[np.ndarray, Dims("noise", "probe", "flavour", "direction", "time")]
     condensate: Annotated[np.ndarray, Dims("noise", "probe", "flavour", "parity")]
 
 
 class ExactLoops(NamedTuple):
-    """As `CurrentLoops`, without noise."""
+    """`CurrentLoops` without noise."""
 
     current: Annotated[np.ndarray, Dims("direction", "time")]
     condensate: Annotated[np.ndarray, Dims("parity")]
@@ -170,7 +170,7 @@ def exact_loops(
     solve: Solve,
     current_links: str = "thin",
 ) -> ExactLoops:
-    """The same loops exactly, by a point source on every site and colour; parameters as for `current_loops`.
+    """Exact loops, by a point source on every site and colour; parameters as for `current_loops`.
 
     Raises InputError above 6^4 sites.
     """
@@ -189,7 +189,7 @@ def loop_trace(
     deflation: StaggeredDeflation | None = None,
     deflated_noise: bool = False,
 ) -> LoopTrace:
-    """What solves and contracts, in double precision outside; deflated solves, and traces, if wanted."""
+    """The trace of one mass, in double precision outside; deflated solves, and traces, if wanted."""
     if deflated_noise and deflation is None:
         raise InputError("deflated noise needs the modes that it is orthogonal to: give a deflation")
     deflated = solver if deflation is None else DeflatedSolver(solver, deflation)

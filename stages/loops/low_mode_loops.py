@@ -17,7 +17,7 @@ from stages.shared.kernel_choices import recorded_choices
 
 
 class LowModeLoops(NamedTuple):
-    """Of each mode of B = -D_eo D_oe and its odd partner, float64, lattice units; good for every mass.
+    """Currents of each mode of B = -D_eo D_oe and its odd partner, lattice units; good for every mass.
 
     At mass m, J_mu(t) = sum_n current_n / (eigenvalue_n + 4 m^2).
     """

@@ -22,7 +22,7 @@ from stages.shared.costs import small
 
 
 class LoopNoise(NamedTuple):
-    """Of one configuration at its fixed gauge field, float64, lattice units; flavours as in `FLAVOURS`.
+    """Stochastic errors at one fixed gauge field, float64, lattice units; flavours as in `FLAVOURS`.
 
     Pieces: sloppy solves, and the correction where there are fine ones. Moments are of single noise vectors
     (`stages.lqcd.analysis.stochastic_error`).
@@ -106,7 +106,7 @@ def trace_allocation(
     target: ErrorTarget,
     earlier: Sequence[Mapping[str, Any]] = (),
 ) -> TraceAllocation:
-    """What the noise vectors so far achieve, against the target; what each earlier round found and decided.
+    """The error of the noise vectors so far, against the target; results and decisions of earlier rounds.
 
     earlier: of each round `vectors`, `error`, `seconds`, and what it wanted of the next one: `next_vectors`,
     `predicted_error`, `predicted_seconds`.

@@ -61,7 +61,7 @@ class NoiseSample:
 
 
 class SolverTrials(NamedTuple):
-    """What each solver took for a block of noise; NaN where it was not tried, or failed, as records say."""
+    """Costs of each solver for a block of noise; NaN where it was not tried, or failed, as records say."""
 
     seconds_per_rhs: Annotated[np.ndarray, Dims("solver", "mass", "accuracy")]
     iterations: Annotated[np.ndarray, Dims("solver", "mass", "accuracy")]

@@ -84,5 +84,5 @@ def propagator(
     cost=kept_cost,
 )
 def kept_propagator(propagator: Propagator) -> Propagator:
-    """The same, committed to the store, in pieces of one source and four columns."""
+    """A propagator committed to the store, in pieces of one source and four columns."""
     return propagator

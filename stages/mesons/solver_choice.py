@@ -24,7 +24,7 @@ SOLVERS = tuple(REGULAR)
 
 
 class SolverChoice(NamedTuple):
-    """What each method took for a block of right-hand sides; NaN where it failed, as its record says."""
+    """Costs of each method for a block of right-hand sides; NaN where it failed, as its record says."""
 
     chosen: Annotated[np.ndarray, Dims()]
     """int64, position along `solver` of the cheapest."""

@@ -113,7 +113,7 @@ def average_of(
     momenta: Sequence[tuple[int, int, int]],
     jackknife_bin: int,
 ) -> MesonAverage:
-    """Of correlators ``[source, gamma, momentum, time]`` with their coordinates. Raises InputError."""
+    """Averages of correlators ``[source, gamma, momentum, time]`` by coordinates. Raises InputError."""
     means = means_of_configurations((where, np.real(each)) for where, each in correlators)
     binned = jackknife.bin_means(means, jackknife_bin)
     samples, mean = jackknife.jackknife_samples(binned), binned.mean(axis=0)
@@ -140,6 +140,6 @@ def means_of_configurations(arrays: Iterable[tuple[At, np.ndarray]]) -> list[np.
 
 
 def channel_means(correlator: np.ndarray) -> np.ndarray:
-    """Of correlators ``[..., gamma, momentum, time]`` the mean of each channel's matrices."""
+    """Means of correlators ``[..., gamma, momentum, time]`` over each channel's matrices."""
     rows = [[NAMES.index(name) for name in names] for names in CHANNELS.values()]
     return np.stack([correlator[..., row, :, :].mean(axis=-3) for row in rows], axis=-3)

@@ -1,1 +1,1 @@
-"""What stages of several folders need."""
+"""Helpers of stages of several folders."""

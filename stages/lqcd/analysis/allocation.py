@@ -47,7 +47,7 @@ class VarianceModel:
     quadratic: NDArray[np.float64]
 
     def variance(self, counts: Sequence[float]) -> float:
-        """Of the estimate with `counts` noise vectors of each piece.
+        """Variance of the estimate with `counts` noise vectors of each piece.
 
         Where the mean loop is near zero the estimate of the linear part may come out negative: it then takes
         away little of the pairs' part: the larger such fluctuations are those that rounds would stop on.
@@ -116,7 +116,7 @@ def next_counts(
     most: int,
     step: int,
 ) -> Allocation:
-    """What the next round should have, from counts with an error above `asked` (0: noise hides it).
+    """Counts of the next round, from counts with an error above `asked` (0: noise hides it).
 
     The optimum for the target, as far as one round and `most` vectors go: where they end first, the pieces
     that are cheap to have stay in proportion. The counts given, if `most` leaves no room for more.

@@ -1,4 +1,4 @@
-"""What an estimator of loops costs for a given stochastic error, from what a run measured of it.
+"""Costs of estimators of loops for a given stochastic error, from measurements of a run.
 
 The error at fixed gauge fields falls with the number of noise vectors as
 `stages.lqcd.analysis.stochastic_error` says; work is that of the vectors, in proportion, and work done once
@@ -50,12 +50,12 @@ class EstimatorCost:
         return self.once + factor * self.seconds
 
     def loop_error(self, factor: float = 1.0) -> float:
-        """Of one spatial J_i(t) on a configuration, root mean square over i, t and configurations."""
+        """Error of one spatial J_i(t) on a configuration, root mean square over i, t and configurations."""
         counts = [factor * count for count in self.counts]
         return float(np.sqrt(np.mean([loop_variance(found.loops, counts) for found in self.moments])))
 
     def correlator_error(self, factor: float = 1.0) -> float:
-        """Of C(t) on a configuration, root mean square over 1 <= t <= T / 2 and configurations."""
+        """Error of C(t) on a configuration, root mean square over 1 <= t <= T / 2 and configurations."""
         counts = [factor * count for count in self.counts]
         variance = np.array([correlator_variance(found, counts) for found in self.moments])
         return float(np.sqrt(variance[:, 1 : variance.shape[1] // 2 + 1].mean()))

@@ -42,7 +42,7 @@ class Energies(NamedTuple):
 
 
 def spectrum(correlator: ArrayLike, samples: ArrayLike, t0: int) -> Energies:
-    """Of a mean ``[operator, operator, time]`` and its jackknife samples ``[sample, ...]``.
+    """Energies of a mean ``[operator, operator, time]`` and its jackknife samples ``[sample, ...]``.
 
     Levels of the samples are numbered as those of the mean are. Raises InputError as `levels_of` does.
     """

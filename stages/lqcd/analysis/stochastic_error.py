@@ -90,7 +90,7 @@ def pair_variance(quadratic: Array, counts: Sequence[float]) -> Array:
 
 
 def correlator_variance(moments: NoiseMoments, counts: Sequence[float]) -> Array:
-    """Of C(t) ``[time]`` on this configuration with `counts` noise vectors of each piece."""
+    """Variance of C(t) ``[time]`` on this configuration with `counts` noise vectors of each piece."""
     return loop_variance(moments.linear, counts) + pair_variance(moments.quadratic, counts)
 
 

@@ -41,7 +41,7 @@ class Columns(Protocol):
 
     @property
     def time_extent(self) -> int:
-        """Of the lattice."""
+        """Time slices of the lattice."""
         ...
 
     @property

@@ -103,7 +103,7 @@ class LaplaceSolver:
         times: Sequence[int] | None = None,
         progress: Progress | None = None,
     ) -> LaplaceModes:
-        """Of links ``[mu, parity, site, 3, 3]``, smeared as wanted, without boundary signs.
+        """Eigenvectors of links ``[mu, parity, site, 3, 3]``, smeared as wanted, without boundary signs.
 
         times: the slices wanted, by default all: a run of an even number that begins at an even one. Raises
         InputError, and EigenpairsNotConverged.

@@ -102,7 +102,7 @@ class _Run:
 
     @property
     def limit(self) -> float:
-        """What a residual may be."""
+        """The largest residual of a converged pair."""
         return self.method.tolerance * self.scale
 
     def iterate(self, progress: Progress | None) -> EigenStatus:

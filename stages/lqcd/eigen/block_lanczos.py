@@ -52,7 +52,7 @@ class Checkpoint(Protocol):
     """Where a run keeps what it needs to go on after a kill."""
 
     def load(self) -> dict[str, NDArray] | None:
-        """What was saved last, or None."""
+        """The arrays saved last, or None."""
 
     def save(self, state: Callable[[], dict[str, NDArray]]) -> None:
         """Keep the arrays that `state` gives in place of those before; not calling it keeps those."""
@@ -216,7 +216,7 @@ class _Run:
 
     @property
     def limit(self) -> float:
-        """What a residual may be."""
+        """The largest residual of a converged pair."""
         return self.method.tolerance * self.state.scale
 
     @property

@@ -1,4 +1,4 @@
-"""What an eigensolver gives back: eigenpairs, status and statistics."""
+"""Results of an eigensolver: eigenpairs, status and statistics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What block Lanczos on one system and on many share: settings, limits, reports."""
+"""Settings, limits and reports of block Lanczos, on one system or on many."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run of block Lanczos holds, and what there is."""
+"""Memory that a run of block Lanczos holds, and memory that is free."""
 
 from __future__ import annotations
 

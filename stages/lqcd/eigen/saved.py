@@ -44,7 +44,7 @@ class RunState:
     seconds: float = 0.0
 
     def arrays(self, configuration: NDArray[np.float64], seconds: float) -> dict[str, NDArray]:
-        """What `restored` needs, on the host; seconds: of all runs so far."""
+        """The arrays that `restored` needs, on the host; seconds: of all runs so far."""
         space = self.space
         vectors = {
             f"vectors_{first}": copy_to_host(

@@ -58,7 +58,7 @@ def kept_columns(vectors: int, subspace: int, block: int) -> int:
 
 @dataclass(frozen=True)
 class WindowChoice:
-    """What the user wants of the filter: window (low, high) and degree, or None to have them found.
+    """The wanted filter: window (low, high) and degree, or None to have them chosen.
 
     kept: columns that a restart keeps; block: width of a block; growth: `GROWTH`, or another one.
     """

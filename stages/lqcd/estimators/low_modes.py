@@ -33,7 +33,7 @@ SLAB = 16
 
 
 class ModeCurrents(NamedTuple):
-    """Of each mode, float64 on the host, in ascending order of eigenvalues; no mass enters."""
+    """Currents of each mode, float64 on the host, by ascending eigenvalue; no mass enters."""
 
     eigenvalue: NDArray[np.float64]
     """lambda_n of B ``[k]``."""

@@ -26,7 +26,7 @@ class Loops(NamedTuple):
 
 
 class Trace(Protocol):
-    """What solves for a block of sources and contracts it: `LoopTrace`, or a trace of several flavours."""
+    """A trace by solves and contractions of sources: `LoopTrace`, or one of several flavours."""
 
     @property
     def flavours(self) -> tuple[int, ...]:
@@ -37,7 +37,7 @@ class Trace(Protocol):
         """Where the sources live."""
 
     def contract(self, parity: int, sources: Array) -> Contractions:
-        """Of each source ``[site, 3, N]`` on `parity`."""
+        """Contractions of each source ``[site, 3, N]`` on `parity`."""
 
 
 def stochastic_loops(

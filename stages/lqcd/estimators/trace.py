@@ -39,14 +39,14 @@ CURRENT_LINKS = ("thin", "smeared", "fat")
 
 
 class Contractions(NamedTuple):
-    """Of each source: the current ``[N, mu, t]`` and the density ``[N]``, float64 on the host."""
+    """Current ``[N, mu, t]`` and density ``[N]`` of each source, float64 on the host."""
 
     current: NDArray[np.float64]
     density: NDArray[np.float64]
 
 
 class ModeRemainder(Protocol):
-    """What is orthogonal to some modes of one parity."""
+    """Projection on the space orthogonal to some modes of one parity."""
 
     def remainder(self, x: Array) -> Array:
         """(1 - P) x of ``[site, 3, N]``; `x` stays."""
@@ -56,7 +56,7 @@ class ModeProjection(Protocol):
     """The modes of both parities: `stages.lqcd.solvers.deflation.StaggeredDeflation`."""
 
     def on(self, parity: int) -> ModeRemainder:
-        """Those on the sites of `parity`."""
+        """The modes on the sites of `parity`."""
 
 
 @dataclass(frozen=True)

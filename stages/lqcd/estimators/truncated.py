@@ -82,7 +82,7 @@ def truncated_estimate(sloppy: Piece, correction: Piece) -> Estimate:
 
 
 def estimate(pieces: Sequence[Piece]) -> Estimate:
-    """Of a loop's pieces: the plain estimate of one, the truncated one of sloppy and correction."""
+    """The estimate of a loop's pieces: plain of one, truncated of sloppy and correction."""
     if len(pieces) == 1:
         return plain_estimate(pieces[0].values)
     sloppy, correction = pieces

@@ -27,7 +27,7 @@ from stages.lqcd.multigrid.transfer import Transfer
 
 
 class LevelOperator(Protocol):
-    """What a Galerkin product needs to know of an operator on fields ``[site, 2 n, N]``."""
+    """An operator on fields ``[site, 2 n, N]`` that a Galerkin product can be made of."""
 
     @property
     def xp(self) -> ModuleType:
@@ -46,7 +46,7 @@ class LevelOperator(Protocol):
 
     @property
     def hop_factor(self) -> float:
-        """What `forward_hop` leaves out."""
+        """The factor that `forward_hop` leaves out."""
 
     def forward_hop(self, mu: int, x: Array) -> Array:
         """The part of the operator that takes x(s + mu) to s, over `hop_factor`."""

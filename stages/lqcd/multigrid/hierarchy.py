@@ -97,7 +97,7 @@ class Hierarchy:
         return GCR(tolerance, max_iterations, "single", restart=restart, preconditioner=self)
 
     def arrays(self) -> dict[str, Any]:
-        """What must be stored, on the host: vectors_0, diagonal_0, links_0, vectors_1, ..."""
+        """Arrays to be stored, on the host: vectors_0, diagonal_0, links_0, vectors_1, ..."""
         stored: dict[str, Any] = {}
         for number, level in enumerate(self.levels):
             stored[f"vectors_{number}"] = as_numpy(level.transfer.vectors)
@@ -106,7 +106,7 @@ class Hierarchy:
         return stored
 
     def metadata(self) -> dict[str, Any]:
-        """What belongs to the arrays, for JSON."""
+        """Numbers that belong to the stored arrays, for JSON."""
         return {
             "format": FORMAT,
             "extents": list(self.M.lattice.extents),

@@ -32,7 +32,7 @@ from stages.lqcd.solvers.even_odd import EvenOddSystem
 
 
 class LevelSystem(EvenOddSystem, Protocol):
-    """What a level iterates instead of A x = b, with b and x ``[site, 2 n, N]`` on its whole grid."""
+    """The system that a level iterates instead of A x = b, whose fields are ``[site, 2 n, N]``."""
 
     @property
     def even(self) -> bool:

@@ -146,7 +146,7 @@ class Deflation:
             )
 
     def correction(self, A: LinearOperator) -> Callable[[Array], Array]:
-        """What `KrylovSolver.solve` takes as `deflate` for A = B + A.shift, in the precision of V."""
+        """A function of residuals to `deflate` solves of A = B + A.shift with, in the precision of V."""
         if A.shape != self.vectors.shape[:-1]:
             raise InputError(
                 f"the deflation space has fields {self.vectors.shape[:-1]}, the operator {A.shape}"
@@ -177,7 +177,7 @@ class StaggeredDeflation:
     even: Deflation
 
     def on(self, parity: int) -> Deflation | OddDeflation:
-        """What has `guess` and `remainder` for fields on the sites of a parity."""
+        """The deflation of fields on the sites of a parity."""
         return self.even if parity == EVEN else self._odd
 
     def __len__(self) -> int:
@@ -188,7 +188,7 @@ class StaggeredDeflation:
         self.even.check(SquaredDslash(self.dslash, EVEN))
 
     def correction(self, A: NormalOperator) -> Callable[[Array], Array]:
-        """What `KrylovSolver.solve` takes as `deflate` for A.
+        """A function of residuals to `deflate` solves of A with.
 
         Raises InputError where A has other links that make the vectors none of its eigenvectors.
         """

@@ -35,7 +35,7 @@ class EvenOddSystem(Protocol):
 
 
 class Method(Protocol):
-    """What solves M x = b for a block of right-hand sides."""
+    """A solver of M x = b for a block of right-hand sides."""
 
     def solve(self, M: Any, b: Array, *, progress: Iterations | None = None) -> Solution:
         """x of M x = b, of the shape of b; its residual is that of the system solved.

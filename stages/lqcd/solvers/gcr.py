@@ -34,7 +34,7 @@ ROUNDING = 8
 
 
 class Preconditioner(Protocol):
-    """What GCR needs of K: an approximate inverse of A, linear or not."""
+    """An approximate inverse K of A, linear or not."""
 
     @property
     def dtype(self) -> np.dtype:

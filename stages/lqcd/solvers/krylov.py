@@ -280,7 +280,7 @@ class _ReliableIteration:
         return SolveStatus.NOT_FINITE
 
     def solution(self, status: SolveStatus, seconds: float) -> Solution:
-        """What the solve gives back."""
+        """x and its residuals, with this status and duration."""
         return Solution(
             self.x,
             status,

@@ -89,5 +89,5 @@ class OpenSolve:
     block: int = 16
 
     def by(self, solver: str) -> Solve:
-        """The same by this solver."""
+        """A solve by this solver."""
         return Solve(solver, **asdict(self))

@@ -1,4 +1,4 @@
-"""What solvers give back: the solution, its status, and statistics of many solves."""
+"""Results of solvers: the solution, its status, and statistics of many solves."""
 
 from __future__ import annotations
 
@@ -82,14 +82,14 @@ class NotConverged(RuntimeError):  # noqa: N818 - it reads as the status it is
 
 @dataclass
 class SolveStatistics:
-    """What the solves of a measurement took, block by block; residuals are relative and recomputed."""
+    """Statistics of a measurement's solves, block by block; residuals are relative and recomputed."""
 
     iterations: list[int] = field(default_factory=list)
     """Of each block."""
     residual: list[NDArray[np.float64]] = field(default_factory=list)
     """Of each block's right-hand sides, of the system solved."""
     full_residual: list[NDArray[np.float64]] = field(default_factory=list)
-    """Likewise, of M x = b on the whole lattice."""
+    """The same of M x = b on the whole lattice."""
     matvecs: int = 0
     seconds: float = 0.0
     history: list[float] = field(default_factory=list)

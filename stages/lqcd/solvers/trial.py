@@ -51,7 +51,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class Trial:
-    """What a block of right-hand sides took; how: `CONVERGED`, or why there is no such time."""
+    """The cost of a block of right-hand sides; how: `CONVERGED`, or why there is no such time."""
 
     name: str
     how: str
@@ -80,7 +80,7 @@ class Stopwatch:
         self.limit, self.setup_seconds, self.stamps = max(limit, LEAST), float("nan"), [0.0]
 
     def setup(self, make: Callable[[], Result], like: Array) -> Result:
-        """What `make` gives, which is timed the second time: the first one compiles."""
+        """The result of `make`, which is timed the second time: the first one compiles."""
         make()
         started = _now(like)
         result = make()
@@ -97,7 +97,7 @@ class Stopwatch:
             raise TooSlow
 
     def whole(self, solve: Callable[[], Result], like: Array) -> Result:
-        """What `solve` gives, timed from its beginning to its end, pauses and all."""
+        """The result of `solve`, timed from its beginning to its end, pauses and all."""
         started = _now(like)
         result = solve()
         self.stamps = [started, _now(like)]
@@ -181,7 +181,7 @@ def check_one_converged(how: Mapping[str, str], remedy: str) -> None:
 
 
 def reason_of(how: str) -> str:
-    """What went wrong in a failed trial, without the remedy."""
+    """The reason why a trial failed, without the remedy."""
     return how.split(": ")[0]
 
 
