@@ -22,6 +22,22 @@ class Resources:
 
 
 @dataclass(frozen=True)
+class Keyed:
+    """Contents of a stage's keys beside its version, coordinates and inputs."""
+
+    name: str | None = None
+    """Name of the stage there and in the store; the function's unless given. A function that is renamed keeps
+    its results with it."""
+    without: tuple[str, ...] = ()
+    """Parameters, or fields of dataclass parameters, that decide whether there is a result, but not which
+    (limits of iterations)."""
+    chunk: bool = False
+    """Whether the number of coordinates per chunk can alter a result (block solvers)."""
+    backend: bool = False
+    """Whether results are not reproducible across backends."""
+
+
+@dataclass(frozen=True)
 class Cost:
     """Bytes that a node's tasks and chunks take, for plans and for what is kept on a GPU."""
 
@@ -44,11 +60,9 @@ class Stage:
     version: str
     over: tuple[str, ...]
     resources: Resources
-    chunk_in_key: bool
-    unkeyed: tuple[str, ...]
+    keyed: Keyed
     transient: bool
     resident: bool
-    backend_in_key: bool
     inputs: tuple[Input, ...]
     parameters: tuple[Parameter, ...]
     takes_at: bool

@@ -54,8 +54,8 @@ def flattened(parameters: Mapping[str, Any]) -> dict[str, Any]:
     return flat
 
 
-def check_parameters(stage_name: str, parameters: Sequence[Parameter], unkeyed: Sequence[str]) -> None:
-    """Refuse the engine's word, dataclasses that may change, names that clash, and `unkeyed` ones unknown."""
+def check_parameters(stage_name: str, parameters: Sequence[Parameter], without: Sequence[str]) -> None:
+    """Refuse the engine's word, dataclasses that may change, names that clash, and `without` ones unknown."""
     owners: dict[str, str] = {}
     for parameter in parameters:
         if parameter.name == "place":
@@ -71,10 +71,11 @@ def check_parameters(stage_name: str, parameters: Sequence[Parameter], unkeyed: 
                     f"stand as {name!r} in keys: rename one, or give field(metadata={{'key': ...}})"
                 )
             owners[name] = parameter.name
-    for name in unkeyed:
+    for name in without:
         if name not in owners:
             raise InputError(
-                f"stage {stage_name}: unkeyed {name!r} is no parameter{suggestion(name, owners)}"
+                f"stage {stage_name}: Keyed(without=...) names {name!r}, which is no parameter"
+                f"{suggestion(name, owners)}"
             )
 
 

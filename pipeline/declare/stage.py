@@ -6,26 +6,24 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from pipeline.declare.coordinates import Coordinate, sorted_unique
-from pipeline.declare.node import Cost, Node, Resources, Stage
+from pipeline.declare.node import Cost, Keyed, Node, Resources, Stage
 from pipeline.declare.parameter import check_parameters
 from pipeline.declare.signature import Output, arguments_of, hints_of, outputs_of
 from stages.errors import InputError, suggestion
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+PLAINLY = Keyed()
 NO_DEVICE = Resources()
 
 
 def stage(
     *,
     version: str,
-    name: str | None = None,
     over: tuple[str, ...] = (),
     resources: Resources = NO_DEVICE,
-    chunk_in_key: bool = False,
-    unkeyed: tuple[str, ...] = (),
+    keyed: Keyed = PLAINLY,
     transient: bool = False,
     resident: bool = False,
-    backend_in_key: bool = False,
     labels: Mapping[str, Sequence[Coordinate]] | None = None,
     cost: Callable[[Node], Cost] | None = None,
 ) -> Callable[[Function], Function]:
@@ -33,17 +31,12 @@ def stage(
 
     Args:
         version: raise it when the code changes in a way that alters results.
-        name: the stage's name in keys and in the store; the function's unless given. A function that is
-            renamed keeps its results with it.
         over: dimensions that the stage is mapped over.
         resources: what one task needs.
-        chunk_in_key: the number of coordinates per chunk can alter a result (block solvers).
-        unkeyed: parameters, or fields of dataclass parameters, that decide whether there is a result, but not
-            which (limits of iterations).
+        keyed: what else enters the keys of its chunks (chunk size, backend), and what does not.
         transient: no task and no store entry of its own, computed inside its consumers' tasks, on their
             backend. Such a stage may return any object.
         resident: workers keep its results in a cache bounded in bytes and keyed by content.
-        backend_in_key: results are not reproducible across backends.
         labels: names along dimensions of the outputs that the stage is not mapped over, such as
             `{"parity": ("even", "odd")}`: the coordinates of whoever reads a result. They enter no key.
         cost: bytes that a node of this stage takes, from its parameters, chunk sizes and upstream nodes.
@@ -58,23 +51,21 @@ def stage(
     def declare(function: Function) -> Function:
         inputs, parameters, takes_at = arguments_of(function)
         result = hints_of(function).get("return", Any)
-        label = name or function.__name__
+        name = keyed.name or function.__name__
         declared = Stage(
-            name=label,
+            name=name,
             function=function,
             version=version,
             over=tuple(over),
             resources=resources,
-            chunk_in_key=chunk_in_key,
-            unkeyed=tuple(unkeyed),
+            keyed=keyed,
             transient=transient,
             resident=resident,
-            backend_in_key=backend_in_key,
             inputs=inputs,
             parameters=parameters,
             takes_at=takes_at,
             result=result,
-            outputs=outputs_of(label, result, optional=transient),
+            outputs=outputs_of(name, result, optional=transient),
             labels={dim: tuple(names) for dim, names in (labels or {}).items()},
             cost=cost,
         )
@@ -108,7 +99,7 @@ def _check(declared: Stage) -> None:
     for output in declared.outputs:
         _check_pieces(name, output)
     _check_labels(declared)
-    check_parameters(name, declared.parameters, declared.unkeyed)
+    check_parameters(name, declared.parameters, declared.keyed.without)
     if declared.resources.device < 0:
         raise InputError(f"stage {name}: Resources(device={declared.resources.device}) must not be negative")
 

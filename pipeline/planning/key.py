@@ -30,7 +30,7 @@ def chunk_key(
 ) -> str:
     """Key of one chunk: 64 hexadecimal digits.
 
-    Stage name, version, parameters (but those declared `unkeyed`), coordinates, keys of the upstream chunks
+    Stage name, version, parameters (but those keyed without), coordinates, keys of the upstream chunks
     (per input, in coordinate order) and digests of files; chunk size and backend only for the stages that
     declare them to matter. Node names, paths, resources and clusters stay out.
     """
@@ -44,9 +44,9 @@ def chunk_key(
         "inputs": [list(keys) for keys in inputs],
         "files": dict(files),
     }
-    if stage.chunk_in_key:
+    if stage.keyed.chunk:
         content["chunk"] = node.chunk
-    if stage.backend_in_key:
+    if stage.keyed.backend:
         content["backend"] = backend
     return sha256(canonical_json(content)).hexdigest()
 
@@ -61,7 +61,7 @@ def canonical_parameters(node: Node) -> dict[str, Any]:
     return {
         name: canonical(value, f"{node.name}.{name}")
         for name, value in flattened(node.parameters).items()
-        if name not in node.stage.unkeyed
+        if name not in node.stage.keyed.without
     }
 
 

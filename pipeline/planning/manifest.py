@@ -104,7 +104,7 @@ def describe_node(node: Node, backend: str) -> dict[str, Any]:
         "parameters": canonical_parameters(node),
         "over": list(stage.over),
         "chunk": node.chunk,
-        "backend": stage.backend(backend) if stage.backend_in_key else None,
+        "backend": stage.backend(backend) if stage.keyed.backend else None,
         "transient": stage.transient,
         "outputs": {output.name: list(output.dims) for output in stage.outputs},
         "labels": stage.labels,

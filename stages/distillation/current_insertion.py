@@ -10,7 +10,7 @@ from typing import Annotated, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline import At, Dims, Resources, stage
+from pipeline import At, Dims, Keyed, Resources, stage
 from stages.distillation.costs import insertion_cost
 from stages.distillation.laplace_eigenvectors import LaplaceBasis
 from stages.distillation.perambulator import free_bytes
@@ -82,7 +82,7 @@ class CurrentInsertion(NamedTuple):
     version="1",
     over=("config", "source"),
     resources=Resources(device=1),
-    unkeyed=("max_iterations", "block"),
+    keyed=Keyed(without=("max_iterations", "block")),
     labels={"gamma": NAMES},
     cost=insertion_cost,
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pipeline import At, stage
+from pipeline import At, Keyed, stage
 from stages.distillation.costs import first_sources_cost
 from stages.distillation.laplace_eigenvectors import LaplaceBasis
 from stages.lqcd.dirac.wilson import WilsonOperator
@@ -12,7 +12,13 @@ from stages.lqcd.distillation.projected import library
 from stages.mesons.sources import FirstSources
 
 
-@stage(version="1", over=("config", "source"), transient=True, unkeyed=("block",), cost=first_sources_cost)
+@stage(
+    version="1",
+    over=("config", "source"),
+    transient=True,
+    keyed=Keyed(without=("block",)),
+    cost=first_sources_cost,
+)
 def first_sources(
     operator: WilsonOperator,
     basis: LaplaceBasis,

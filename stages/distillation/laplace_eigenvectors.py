@@ -10,7 +10,7 @@ from typing import Annotated, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline import At, Chunks, Dims, Resources, stage
+from pipeline import At, Chunks, Dims, Keyed, Resources, stage
 from stages.distillation.costs import basis_cost, eigenvectors_cost
 from stages.ensemble.smeared_links import SmearedLinks
 from stages.errors import InputError
@@ -55,7 +55,7 @@ class LaplaceBasis:
     version="1",
     over=("config", "time"),
     resources=Resources(device=1),
-    unkeyed=("block", "max_restarts"),
+    keyed=Keyed(without=("block", "max_restarts")),
     labels={"parity": PARITIES},
     cost=eigenvectors_cost,
 )

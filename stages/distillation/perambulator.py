@@ -9,7 +9,7 @@ from typing import Annotated, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline import At, Dims, Resources, stage
+from pipeline import At, Dims, Keyed, Resources, stage
 from stages.distillation.costs import solves_cost
 from stages.distillation.laplace_eigenvectors import LaplaceBasis
 from stages.lqcd.dirac.wilson import WilsonOperator
@@ -59,7 +59,7 @@ class SinkProjection(NamedTuple):
     version="1",
     over=("config", "source"),
     resources=Resources(device=1),
-    unkeyed=("max_iterations", "block"),
+    keyed=Keyed(without=("max_iterations", "block")),
     cost=solves_cost,
 )
 def perambulator(
@@ -92,7 +92,7 @@ def perambulator(
     version="1",
     over=("config", "source"),
     resources=Resources(device=1),
-    unkeyed=("max_iterations", "block"),
+    keyed=Keyed(without=("max_iterations", "block")),
     cost=solves_cost,
 )
 def sink_projection(

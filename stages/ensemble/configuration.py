@@ -7,7 +7,7 @@ from typing import Annotated, NamedTuple
 
 import numpy as np
 
-from pipeline import At, Cost, Dims, Node, Resources, stage
+from pipeline import At, Cost, Dims, Keyed, Node, Resources, stage
 from stages.errors import InputError
 from stages.lqcd.gauge.heatbath import thermalised
 from stages.lqcd.kernels.dispatch import array_module_of
@@ -58,7 +58,7 @@ def links_cost(node: Node, lattice: Lattice) -> Cost:
     version="1",
     over=("config",),
     resources=Resources(device=1),
-    backend_in_key=True,
+    keyed=Keyed(backend=True),
     labels={"mu": DIRECTIONS, "parity": PARITIES},
     cost=heatbath_cost,
 )

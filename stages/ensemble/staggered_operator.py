@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from pipeline import At, Cost, Node, stage
+from pipeline import At, Cost, Keyed, Node, stage
 from stages.ensemble.configuration import GaugeLinks
 from stages.ensemble.expected_solves import ANY_SOLVES, SOLVES, ExpectedSolves
 from stages.lqcd.dirac.staggered import StaggeredDslash, operator_bytes
@@ -37,9 +37,8 @@ def directions_of(operator: Node) -> int:
     over=("config",),
     transient=True,
     resident=True,
-    unkeyed=SOLVES,
+    keyed=Keyed(without=SOLVES, name="hisq_links"),
     cost=operator_cost,
-    name="hisq_links",
 )
 def hisq_operator(
     gauge: GaugeLinks,
@@ -62,7 +61,14 @@ def hisq_operator(
     return StaggeredDslash(made)
 
 
-@stage(version="1", over=("config",), transient=True, resident=True, unkeyed=SOLVES, cost=operator_cost)
+@stage(
+    version="1",
+    over=("config",),
+    transient=True,
+    resident=True,
+    keyed=Keyed(without=SOLVES),
+    cost=operator_cost,
+)
 def asqtad_operator(
     gauge: GaugeLinks, *, at: At, boundary: str, u0: float, solves: ExpectedSolves = ANY_SOLVES
 ) -> StaggeredDslash:
@@ -82,9 +88,8 @@ def asqtad_operator(
     over=("config",),
     transient=True,
     resident=True,
-    unkeyed=SOLVES,
+    keyed=Keyed(without=SOLVES, name="naive_links"),
     cost=operator_cost,
-    name="naive_links",
 )
 def naive_operator(
     gauge: GaugeLinks, *, at: At, boundary: str, solves: ExpectedSolves = ANY_SOLVES

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pipeline import At, Cost, Node, stage
+from pipeline import At, Cost, Keyed, Node, stage
 from stages.ensemble.configuration import GaugeLinks
 from stages.ensemble.expected_solves import ANY_SOLVES, SOLVES, ExpectedSolves
 from stages.errors import InputError
@@ -39,7 +39,14 @@ def operator_cost(node: Node, lattice: Lattice) -> Cost:
     return Cost(device_memory=operator_bytes(lattice, node.parameters["solves"].precision))
 
 
-@stage(version="1", over=("config",), transient=True, resident=True, unkeyed=SOLVES, cost=operator_cost)
+@stage(
+    version="1",
+    over=("config",),
+    transient=True,
+    resident=True,
+    keyed=Keyed(without=SOLVES),
+    cost=operator_cost,
+)
 def wilson_operator(
     gauge: GaugeLinks,
     *,

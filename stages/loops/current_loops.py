@@ -8,7 +8,7 @@ from typing import Annotated, NamedTuple
 
 import numpy as np
 
-from pipeline import At, Dims, Resources, stage
+from pipeline import At, Dims, Keyed, Resources, stage
 from stages.errors import InputError
 from stages.loops.costs import loops_cost, split_even_cost
 from stages.lqcd.dirac.staggered import StaggeredDslash
@@ -73,8 +73,7 @@ class ExactLoops(NamedTuple):
     version="2",
     over=("config", "noise", "probe"),
     resources=Resources(device=1),
-    chunk_in_key=True,
-    unkeyed=("max_iterations",),
+    keyed=Keyed(chunk=True, without=("max_iterations",)),
     labels=LABELS,
     cost=loops_cost,
 )
@@ -113,8 +112,7 @@ def current_loops(
     version="1",
     over=("config", "noise", "probe"),
     resources=Resources(device=1),
-    chunk_in_key=True,
-    unkeyed=("max_iterations",),
+    keyed=Keyed(chunk=True, without=("max_iterations",)),
     labels=FLAVOUR_LABELS,
     cost=split_even_cost,
 )
@@ -158,7 +156,7 @@ def flavour_loops(light: CurrentLoops, strange: CurrentLoops, *, at: At) -> Flav
     version="1",
     over=("config",),
     resources=Resources(device=1),
-    unkeyed=("max_iterations",),
+    keyed=Keyed(without=("max_iterations",)),
     labels=LABELS,
     cost=loops_cost,
 )

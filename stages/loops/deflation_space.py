@@ -8,7 +8,7 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from pipeline import At, Dims, Resources, stage
+from pipeline import At, Dims, Keyed, Resources, stage
 from pipeline.declare.coordinates import Checkpoint
 from stages.errors import InputError
 from stages.loops.costs import deflation_cost, space_cost
@@ -66,7 +66,7 @@ class EigenSearch:
     version="1",
     over=("config",),
     resources=Resources(device=1),
-    unkeyed=("block", "subspace", "degree", "max_restarts"),
+    keyed=Keyed(without=("block", "subspace", "degree", "max_restarts")),
     labels={"part": ("re", "im")},
     cost=space_cost,
 )

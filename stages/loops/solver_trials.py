@@ -8,7 +8,7 @@ from typing import Annotated, NamedTuple
 
 import numpy as np
 
-from pipeline import At, Dims, Resources, stage
+from pipeline import At, Dims, Keyed, Resources, stage
 from stages.errors import InputError
 from stages.loops.costs import trials_cost
 from stages.loops.current_loops import MASSES, Masses
@@ -73,8 +73,7 @@ class SolverTrials(NamedTuple):
     version="1",
     over=("config",),
     resources=Resources(device=1),
-    unkeyed=("planned", "max_iterations"),
-    backend_in_key=True,
+    keyed=Keyed(without=("planned", "max_iterations"), backend=True),
     labels={"solver": SOLVERS, "mass": MASSES, "accuracy": ACCURACIES},
     cost=trials_cost,
 )

@@ -6,7 +6,7 @@ from typing import Annotated, NamedTuple
 
 import numpy as np
 
-from pipeline import At, Dims, Resources, stage
+from pipeline import At, Dims, Keyed, Resources, stage
 from stages.lqcd.dirac.wilson import WilsonOperator
 from stages.lqcd.dirac.wilson_schur import WilsonSchur
 from stages.lqcd.multigrid.hierarchy import Hierarchy
@@ -44,7 +44,7 @@ class Propagator(NamedTuple):
     over=("config", "source"),
     transient=True,
     resources=Resources(device=1),
-    unkeyed=("max_iterations", "block"),
+    keyed=Keyed(without=("max_iterations", "block")),
 )
 def propagator(
     operator: WilsonOperator,

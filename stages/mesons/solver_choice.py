@@ -9,7 +9,7 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from pipeline import At, Chunks, Dims, Resources, stage
+from pipeline import At, Chunks, Dims, Keyed, Resources, stage
 from stages.lqcd.dirac.wilson import WilsonOperator
 from stages.lqcd.dirac.wilson_schur import WilsonSchur
 from stages.lqcd.multigrid.levels import multigrid_of
@@ -40,8 +40,7 @@ class SolverChoice(NamedTuple):
     version="1",
     over=("config",),
     resources=Resources(device=1),
-    unkeyed=("planned", "max_iterations", "block"),
-    backend_in_key=True,
+    keyed=Keyed(without=("planned", "max_iterations", "block"), backend=True),
     labels={"solver": SOLVERS},
     cost=choice_cost,
 )

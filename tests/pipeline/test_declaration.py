@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import toy_stages as toys
 
-from pipeline import At, Chunks, Dims, InputError, Node, Place, Workflow, stage
+from pipeline import At, Chunks, Dims, InputError, Keyed, Node, Place, Workflow, stage
 from pipeline.declare.coordinates import blocks, describe_values, sorted_unique
 from pipeline.declare.stage import stage_of
 from pipeline.planning.plan import plan
@@ -101,8 +101,8 @@ def test_labels_are_of_dimensions_of_the_outputs_alone() -> None:
 def test_what_stays_out_of_keys_must_be_a_parameter() -> None:
     def misspelt(*, at: At, limit: int) -> Out: ...
 
-    with pytest.raises(InputError, match="unkeyed 'limits' is no parameter: did you mean 'limit'"):
-        declared(misspelt, over=("config",), unkeyed=("limits",))
+    with pytest.raises(InputError, match="'limits', which is no parameter: did you mean 'limit'"):
+        declared(misspelt, over=("config",), keyed=Keyed(without=("limits",)))
 
 
 def test_bad_signatures_are_refused_at_import() -> None:

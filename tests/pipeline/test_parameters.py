@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import toy_stages as toys
 
-from pipeline import At, Cost, Dims, InputError, Node, Outcome, Place, Store, Workflow, plan, stage
+from pipeline import At, Cost, Dims, InputError, Keyed, Node, Outcome, Place, Store, Workflow, plan, stage
 from pipeline.planning.manifest import describe_node
 
 Compute = Callable[[Workflow], Outcome]
@@ -138,7 +138,7 @@ def loose(
 ) -> Number: ...
 
 
-@stage(version="2", name="loose", over=("config",), unkeyed=("max_iterations",))
+@stage(version="2", keyed=Keyed(name="loose", without=("max_iterations",)), over=("config",))
 def grouped(field: toys.Field, *, at: At, solve: Solve, noise: Noise, mass: float) -> Number:
     at.record(limit=solve.max_iterations)
     return Number(np.array([solve.tolerance, noise.seed, mass]))
@@ -157,7 +157,7 @@ GOLDEN = "31aea2bf0cc20eeafb9165efc8202ba86c028227"
 def test_a_dataclass_has_the_key_of_loose_parameters() -> None:
     w = Workflow("w")
     source = w.add(toys.field, place=Place(over={"config": ["a"]}))
-    function = stage(version="2", over=("config",), unkeyed=("max_iterations",))(loose)
+    function = stage(version="2", over=("config",), keyed=Keyed(without=("max_iterations",)))(loose)
     parameters = {"solver": "cg", "tolerance": 1e-8, "noise": "z2", "seed": 7, "mass": 0.25}
     node = w.add(function, source, **parameters)
     loose_chunk = plan(w, Store("/nowhere/store")).chunks[-1]
@@ -215,8 +215,8 @@ def test_dataclass_parameters_are_checked_where_they_are_declared() -> None:
     ]:
         with pytest.raises(InputError, match=message):
             stage(version="1")(function)
-    with pytest.raises(InputError, match="unkeyed 'max_iteration' is no parameter: did you mean 'max_iterat"):
-        stage(version="1", unkeyed=("max_iteration",))(loose)
+    with pytest.raises(InputError, match="'max_iteration', which is no parameter: did you mean 'max_iterat"):
+        stage(version="1", keyed=Keyed(without=("max_iteration",)))(loose)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from pipeline import At, Chunks, Cost, Dims, Resources, stage
+from pipeline import At, Chunks, Cost, Dims, Keyed, Resources, stage
 from pipeline.declare.stage import stage_of
 
 LOG = "QUARKLINE_TOY_LOG"
@@ -85,7 +85,7 @@ def parts(field: Field, *, at: At, number: int = 2) -> Parts:
     return Parts(np.multiply.outer(field.values, np.arange(number)))
 
 
-@stage(version="1", over=("config",), unkeyed=("patience",))
+@stage(version="1", over=("config",), keyed=Keyed(without=("patience",)))
 def limited(*, at: At, scale: float, patience: int) -> Field:
     executed("limited", at)
     if patience < 10:
@@ -101,7 +101,7 @@ def overtaken(*, at: At, path: Path) -> Field:
     return Field(np.full(6, float(path.read_text())))
 
 
-@stage(version="1", over=("config", "noise"), resources=Resources(device=1), chunk_in_key=True)
+@stage(version="1", over=("config", "noise"), resources=Resources(device=1), keyed=Keyed(chunk=True))
 def loops(field: Field, *, at: At, mass: float) -> Loops:
     executed("loops", at)
     noise = np.array(at["noise"], float)
@@ -223,7 +223,7 @@ def greedy(*, at: At) -> Field:
     return Field(np.zeros(6))
 
 
-@stage(version="1", over=("config",), backend_in_key=True, resources=Resources(device=1))
+@stage(version="1", over=("config",), keyed=Keyed(backend=True), resources=Resources(device=1))
 def chain(*, at: At) -> Field:
     executed("chain", at)
     return Field(np.full(6, number(at.backend)))
