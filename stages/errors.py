@@ -16,10 +16,13 @@ def nearest(word: object, known: Iterable[str]) -> str | None:
 
 
 def suggestion(word: object, known: Iterable[str], mark: str = "'") -> str:
-    """`": did you mean 'mass'?"` for a misspelt word, the list of what is known otherwise,
-    in its own order or, for a set, sorted.
+    """The end of a message on a misspelt word: `": did you mean 'mass'?"`, or the list of what is known.
+
+    The list is in its own order or, for a set, sorted.
 
     Args:
+        word: the misspelt word.
+        known: the words that there are.
         mark: what stands on both sides of the suggested word.
     """
     names = sorted(known) if isinstance(known, Set) else list(known)

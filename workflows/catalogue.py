@@ -64,7 +64,7 @@ def definition_of(name: str) -> Definition[Any]:
 
 
 def status_lines(store: Store) -> list[str]:
-    """What workflows say of their results in a store; those that are not installed are left out."""
+    """Lines on the results in a store from each installed workflow that has some."""
     from pipeline.planning.manifest import manifests
 
     known, names = workflow_names(), dict.fromkeys(manifest.workflow for manifest in manifests(store))

@@ -39,7 +39,7 @@ class ParameterFile:
     lines: Mapping[Location, int]
 
     def name(self, *location: str | int) -> str:
-        """How messages name a value: "`noise.vectors` (line 12)"."""
+        """Name of a value in messages: "`noise.vectors` (line 12)"."""
         keys = ".".join(str(part) for part in location if isinstance(part, str))
         return f"`{keys}` (line {self.line(location)})"
 
@@ -206,7 +206,7 @@ def _lines(node: Any, location: Location) -> Iterator[tuple[Location, int]]:
 
 
 def _marked(error: YAMLError) -> str:
-    """What is wrong and on which line, without the parser's excerpts."""
+    """The fault and its line, without the parser's excerpts."""
     if not isinstance(error, MarkedYAMLError) or error.problem_mark is None:
         return str(error).splitlines()[0]
     return f"line {error.problem_mark.line + 1}: {error.problem}"

@@ -41,14 +41,14 @@ def visited(project: Project, store: Store, backend: str) -> Iterator[Round]:
 
 @dataclass(frozen=True)
 class Driven:
-    """How a run of several rounds ended: in which one, and with which outcomes."""
+    """Outcome of a run of several rounds: the round that it ended in, and each round's outcome."""
 
     last: Round
     outcomes: tuple[Outcome, ...]
 
     @property
     def exit_status(self) -> int:
-        """Of the last outcome; 1 where all was computed and a target is not met."""
+        """Exit status of the last outcome; 1 where all was computed and a target is not met."""
         missed = self.last.step is not None and not self.last.step.met
         return self.outcomes[-1].exit_status or int(missed)
 

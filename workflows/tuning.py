@@ -21,7 +21,7 @@ Progress = Callable[[int, int, str], None]
 
 @dataclass(frozen=True)
 class Tuning:
-    """What was measured, where it was written, and how long it took."""
+    """Outcome of tuning: the measurements, the file that they were written to, and the time it took."""
 
     device: str
     file: Path
@@ -30,7 +30,7 @@ class Tuning:
     seconds: float
 
     def as_dict(self) -> dict[str, Any]:
-        """In JSON's types; times in seconds per call."""
+        """This tuning in JSON's types; times in seconds per call."""
         return {**asdict(self), "file": str(self.file)}
 
 
@@ -101,6 +101,6 @@ def tuning_text(tuning: Tuning) -> str:
 
 
 def _change(finding: Finding) -> str:
-    """What differs from the model's shape."""
+    """The difference from the model's shape."""
     changed = ((name, value) for name, value in finding.shape.items() if value != finding.model[name])
     return " ".join(f"{name}={value}" for name, value in changed)

@@ -20,7 +20,7 @@ Result = TypeVar("Result", covariant=True)
 
 
 class Checkpoint(Protocol):
-    """Where a long computation keeps its state, so that it goes on from there after it was killed."""
+    """Arrays of a long computation, kept so that it goes on from them after it was killed."""
 
     def load(self) -> dict[str, np.ndarray] | None:
         """The state that was saved last, None if there is none."""

@@ -86,7 +86,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a stage stands in a workflow: the engine's options beside its parameters."""
+    """The engine's options for a stage in a workflow, beside the stage's own parameters."""
 
     name: str | None = None
     """Name of the node; the stage's name unless given."""
@@ -119,7 +119,7 @@ class Node:
             yield declared[min(position, len(declared) - 1)], node
 
     def chunk_count(self) -> int:
-        """How many chunks there are, without making them."""
+        """Number of chunks, without making them."""
         return prod(len(blocks(values, self.chunk[dim])) for dim, values in self.over.items())
 
     def chunks(self) -> list[Coordinates]:

@@ -21,7 +21,7 @@ class Parameter:
 
     @property
     def required(self) -> bool:
-        """Whether a workflow must give it."""
+        """True if a workflow must give it."""
         return self.default is inspect.Parameter.empty
 
     @property
@@ -94,7 +94,10 @@ def accepted(
     """The values of all parameters, defaults filled in; whole numbers for a float are that float.
 
     Args:
-        node, stage: their names, for messages.
+        node: its name, for messages.
+        stage: its name, for messages.
+        parameters: those that the stage declares.
+        values: those that were given, by name.
 
     Raises:
         InputError: a parameter is unknown, missing, or not of the dataclass that it is declared to be.

@@ -1,4 +1,4 @@
-"""What the signature of a stage function says: its inputs, its parameters, and the arrays it returns."""
+"""The signature of a stage function: its inputs, its parameters, and the arrays that it returns."""
 
 from __future__ import annotations
 

@@ -15,7 +15,9 @@ def text_table(
     """Lines of an aligned table in plain text, the head first.
 
     Args:
-        left: columns that are set flush left; the others are set flush right.
+        columns: heads of the columns.
+        rows: cells, as many in each row as there are columns.
+        left: numbers of the columns that are set flush left; the others are set flush right.
         margin: what each line begins with.
     """
     from rich.console import Console

@@ -66,6 +66,8 @@ def plan(workflow: Workflow, store: Store, *, backend: str = "cpu") -> Plan:
     """Compare a workflow with a store. Reads input files only if they are new, computes nothing.
 
     Args:
+        workflow: the nodes that are wanted.
+        store: the chunks that exist.
         backend: that of the cluster ('cpu' or 'cuda'); enters the keys of the stages that say so.
 
     Raises:
@@ -106,7 +108,7 @@ class _Table:
         }
 
     def holding(self, wanted: Coordinates) -> tuple[Chunk, ...]:
-        """In coordinate order; all along the dimensions that `wanted` lacks."""
+        """Chunks that hold `wanted`, in coordinate order; all along the dimensions that `wanted` lacks."""
         firsts: list[Iterable[Coordinate]] = []
         for dim in self._node.over:
             first = self._first[dim]

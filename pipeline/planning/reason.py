@@ -1,5 +1,7 @@
-"""Why a chunk must be computed: its plan compared with the last plan of the same workflow, and with what the
-store holds of the same node from plans before that one.
+"""Reasons why a chunk must be computed.
+
+Its plan is compared with the last plan of the same workflow, and with what the store holds of the same node
+from plans before that one.
 """
 
 from __future__ import annotations
@@ -89,7 +91,7 @@ class Reasons:
         return self._changes[node.name]
 
     def _is_returned_to(self, node: Node, changed: Reason) -> bool:
-        """Whether some, not all, of a node's chunks are there from before it was changed and changed back.
+        """True if some, not all, of a node's chunks are there from before it was changed and changed back.
 
         Where chunk sizes changed, a block that is the same in both says nothing.
         """
@@ -181,7 +183,7 @@ class Reasons:
 
 
 def _compare(old: Mapping[str, Any], new: Mapping[str, Any]) -> Reason | None:
-    """What differs between two descriptions of a node and alters its keys."""
+    """The difference between two descriptions of a node that alters its keys, if there is one."""
     if old["version"] != new["version"]:
         return Reason(ReasonKind.CHANGED_VERSION, f"{old['version']} -> {new['version']}")
     parameters = _differences(old["parameters"], new["parameters"])

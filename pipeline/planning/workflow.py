@@ -36,6 +36,7 @@ class Workflow:
         """Add a stage.
 
         Args:
+            function: the stage, decorated by `stage`.
             upstream: the nodes whose results are the stage's positional arguments, in order. A dimension of
                 the stage that `place` does not give takes the coordinates of the upstream nodes.
             place: the node's name, coordinates, chunk sizes and files.
@@ -91,7 +92,7 @@ class Workflow:
 
 
 def _check_inputs(label: str, stage: Stage, upstream: tuple[Node, ...]) -> None:
-    """As many nodes as positional arguments, each returning what the argument is annotated with."""
+    """Refuse other nodes than one per positional argument, returning what the argument is annotated with."""
     fixed = [argument for argument in stage.inputs if not argument.variadic]
     needed = sum(not argument.optional for argument in fixed)
     most = len(upstream) if len(fixed) < len(stage.inputs) else len(fixed)

@@ -1,4 +1,4 @@
-"""What the engine can tell of a finished workflow: where the time went, where every number came from."""
+"""Account of a finished workflow: where the time went, where every number came from."""
 
 from __future__ import annotations
 

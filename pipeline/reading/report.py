@@ -49,7 +49,7 @@ class Table:
 
     @property
     def numeric(self) -> list[bool]:
-        """Which columns hold only numbers, with or without errors, and are set flush right."""
+        """True for each column that holds only numbers, with or without errors, and is set flush right."""
         return [
             any(row[k] is not None for row in self.rows)
             and all(
@@ -78,7 +78,7 @@ class Section:
 
     @property
     def anchor(self) -> str:
-        """What links to the section name."""
+        """The section's name as the target of a link."""
         return re.sub(r"\W+", "-", self.title.lower()).strip("-")
 
 

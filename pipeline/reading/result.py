@@ -35,6 +35,7 @@ def open_result(
     """All arrays of a node's result, joined over its chunks; loaded when they are used.
 
     Args:
+        store: the store, or its folder.
         name: the node, or its name in the workflow that was last run into the store; or the stage's, if only
             one node is of that stage.
         workflow: which one, if several have a node of that name.

@@ -45,6 +45,7 @@ def verify(
     """Read every array of every chunk and compare it with the digest in its record.
 
     Args:
+        store: the chunks that are read.
         remove: take damaged chunks away, so that the next run computes them again.
         listener: called with (chunks read, all chunks) now and then.
 

@@ -46,6 +46,8 @@ def run(
     """Compute the missing chunks of a plan into a store. Starts a cluster only if something is missing.
 
     Args:
+        plan: the chunks that are missing, and those that they read.
+        store: where chunks are committed; the plan was made against it.
         cluster: 'local', 'cuda', 'slurm', an address or scheduler file, or a cluster with its options.
         time_limit: seconds after which the run has ended; SIGINT and SIGTERM end it likewise.
         grace: seconds that running chunks get to finish when the run must stop.

@@ -1,4 +1,4 @@
-"""What happened in a run: append-only JSON lines, `<store>/.runs/<run>/events.jsonl`."""
+"""Events of a run: append-only JSON lines, `<store>/.runs/<run>/events.jsonl`."""
 
 from __future__ import annotations
 

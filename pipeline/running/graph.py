@@ -99,7 +99,7 @@ def dask_graph(
 
 
 def widest_level(tasks: Sequence[TaskPlan]) -> int:
-    """How many tasks could at most run side by side."""
+    """Number of tasks that could at most run side by side."""
     level: dict[str, int] = {}
     for task in tasks:
         level[task.name] = 1 + max((level[name] for name in task.after), default=-1)

@@ -1,4 +1,4 @@
-"""How a run ended."""
+"""The outcome of a run."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a run ended. `states` counts, per node, its chunks that were missing before."""
+    """The outcome of a run. `states` counts, per node, its chunks that were missing before."""
 
     run: str
     workflow: str

@@ -1,4 +1,4 @@
-"""Whether a plan's tasks fit into the memory of the machine that would run them."""
+"""Comparison of a plan's tasks with the memory of the machine that would run them."""
 
 from __future__ import annotations
 

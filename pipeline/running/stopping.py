@@ -1,4 +1,4 @@
-"""When a run must end early: an interrupt, a termination request, or its time limit."""
+"""Reasons to end a run early: an interrupt, a termination request, or its time limit."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class StopRequest:
         self._longest = max(self._longest, seconds)
 
     def check(self) -> bool:
-        """Whether the run must stop."""
+        """True if the run must stop."""
         if self._limit is not None and time.monotonic() - self._started > self._limit - self._margin():
             self.ask(f"time limit of {self._limit:g} s", grace=self._margin())
         return bool(self.reason)
@@ -51,7 +51,7 @@ class StopRequest:
         return min(max(self._grace, 1.5 * self._longest), 0.5 * self._limit)
 
     def patience_is_over(self) -> bool:
-        """Whether running chunks need not be waited for any longer."""
+        """True if running chunks need not be waited for any longer."""
         return self._signals > 1 or (self._asked is not None and time.monotonic() - self._asked > self._grace)
 
     def on_signal(self, number: int, frame: FrameType | None) -> None:

@@ -58,8 +58,9 @@ class FolderCheckpoint:
         return None
 
     def save(self, state: Callable[[], Mapping[str, Any]]) -> None:
-        """Replace what was saved by the NumPy or CuPy arrays of `state`, unless the last time was too short
-        ago: it is then not called.
+        """Replace what was saved by the NumPy or CuPy arrays that `state` returns.
+
+        Unless the last time was too short ago: `state` is then not called.
         """
         if time.monotonic() < self._next_save or not self._acquire():
             return
@@ -155,7 +156,7 @@ def _locked(folder: Path) -> IO[bytes]:
 
 
 def _is_at(handle: IO[bytes], path: Path) -> bool:
-    """Whether an open file is still the one at `path`, which the holder before may have removed."""
+    """True if an open file is still the one at `path`, which the holder before may have removed."""
     with suppress(FileNotFoundError):
         return os.path.samestat(os.fstat(handle.fileno()), path.stat())
     return False

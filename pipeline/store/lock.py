@@ -20,7 +20,7 @@ ATTEMPTS = 3
 
 @dataclass(frozen=True)
 class Driver:
-    """Who drives a store."""
+    """The process that drives a store."""
 
     host: str
     pid: int

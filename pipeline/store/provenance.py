@@ -1,4 +1,4 @@
-"""Where a number comes from: code, machine, device, as they go into a chunk's record."""
+"""Provenance of a number: code, machine, device, as they go into a chunk's record."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class StoreError(InputError):
 
 
 class StoreFullError(StoreError):
-    """No room to write."""
+    """Error of a store without room to write."""
 
 
 class DamagedChunkError(InputError):
@@ -75,7 +75,7 @@ class Store:
             )
 
     def exists(self) -> bool:
-        """Whether the folder is a store yet."""
+        """True if the folder is a store already."""
         return (self.path / MARK).exists()
 
     def create(self) -> None:
@@ -104,7 +104,7 @@ class Store:
         return self.path / ".checkpoints"
 
     def has(self, stage: str, key: str) -> bool:
-        """Whether a chunk was committed."""
+        """True if a chunk was committed."""
         return self.location(stage, key).is_dir()
 
     def keys(self, stage: str) -> set[str]:
@@ -135,6 +135,11 @@ class Store:
         All is written under a temporary name and flushed (data, then record, then folders), then renamed.
 
         Args:
+            stage: name of the stage.
+            key: the chunk's key.
+            arrays: the chunk's arrays by name, on the host.
+            dims: names of the dimensions of each array.
+            record: all else that is kept with the chunk, in JSON's types.
             pieces: per array, how many entries along some dimensions lie in a piece that is read alone.
 
         Raises:

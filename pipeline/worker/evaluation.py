@@ -189,7 +189,7 @@ def _transient_inputs(work: Work) -> Iterator[Work]:
 
 
 def _uses(works: Sequence[Work]) -> Counter[str]:
-    """How often each transient or resident result is asked for in one task, if each is made once."""
+    """Number of times that a task asks for each transient or resident result, if each is made once."""
     uses: Counter[str] = Counter()
     makers = list(works)
     while makers:

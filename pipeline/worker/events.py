@@ -12,7 +12,7 @@ from pipeline.store.provenance import plain
 
 
 class ChunkState(StrEnum):
-    """How a chunk of a run ended, in its events, its outcome and its closing table."""
+    """The end of a chunk in a run, in its events, its outcome and its closing table."""
 
     DONE = "done"
     """Computed and committed."""

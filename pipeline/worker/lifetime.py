@@ -1,4 +1,4 @@
-"""When a worker ends: with its driver, or after its GPU's context was destroyed."""
+"""The end of a worker: with its driver, or after its GPU's context was destroyed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a worker keeps between tasks: results of resident stages, bounded in bytes, keyed by content."""
+"""Results of resident stages that a worker keeps between tasks, bounded in bytes, keyed by content."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class ResidentCache:
         return value
 
     def declines(self, value: Any) -> bool:
-        """Whether a result is larger than all that is kept together."""
+        """True if a result is larger than all that is kept together."""
         return nbytes(value) > self.limit
 
     def make_room(self, enough: Callable[[], bool]) -> None:

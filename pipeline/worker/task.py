@@ -1,4 +1,4 @@
-"""What runs on a worker: each chunk of a task is computed and committed, whatever becomes of the others."""
+"""Tasks on a worker: each chunk of a task is computed and committed, whatever becomes of the others."""
 
 from __future__ import annotations
 
@@ -42,6 +42,8 @@ def execute(
     """Run the chunks of one task, in order. A failure of one does not stop the others.
 
     Args:
+        works: the chunks, in the order in which they are computed.
+        context: what all tasks of the run share.
         lost_before: keys of chunks that failed in an earlier pass of the run.
         upstream: what the tasks that this one waited for returned.
     """
@@ -105,7 +107,7 @@ def _commit(work: Work, store: Store, arrays: dict[str, np.ndarray], record: dic
 
 
 def _is_of_the_infrastructure(error: BaseException) -> bool:
-    """Whether an error, or the one that it was raised from, is a file system's that may answer next time."""
+    """True if an error, or the one that it was raised from, is a file system's that may answer next time."""
     if isinstance(error, OSError) and error.errno in _INFRASTRUCTURE:
         return True
     return error.__cause__ is not None and _is_of_the_infrastructure(error.__cause__)

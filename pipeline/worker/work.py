@@ -1,4 +1,4 @@
-"""What travels to a worker: the description of a chunk and of all that it needs. Never data."""
+"""The description of a chunk and of all that it needs, as it travels to a worker. Never data."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class RunContext:
 
 @dataclass(frozen=True)
 class ChunkOutcome:
-    """How one chunk ended: the only thing that a task returns."""
+    """The end of one chunk: the only thing that a task returns."""
 
     key: str
     state: ChunkState

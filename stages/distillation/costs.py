@@ -1,4 +1,4 @@
-"""What the stages of distillation take, on the host, on a GPU and in the store."""
+"""Costs of the stages of distillation: bytes on the host, on a GPU and in the store."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ ITEMSIZE = {"double": COMPLEX, "single": COMPLEX // 2}
 
 @of_lattice
 def eigenvectors_cost(node: Node, lattice: Lattice) -> Cost:
-    """Of an eigensolve of a chunk's time slices; on the host with the links, or what smearing them takes."""
+    """Cost of the eigensolve of a chunk's time slices.
+
+    On the host with the links, or what smearing them takes.
+    """
     options, slices = options_of(node), node.chunk["time"]
     solver = LaplaceSolver(options["vectors"], options["block"], dtype=DTYPES[options["precision"]])
     needed = solver.needed_bytes(lattice.sites_per_slice, slices)
@@ -32,7 +35,7 @@ def eigenvectors_cost(node: Node, lattice: Lattice) -> Cost:
 
 @of_lattice
 def basis_cost(node: Node, lattice: Lattice) -> Cost:
-    """Of the eigenvectors of all slices."""
+    """Cost of the eigenvectors of all slices."""
     options = options_of(node.inputs[0])
     return Cost(
         device_memory=vectors_bytes(lattice, lattice.time_extent, options["vectors"], options["precision"])
@@ -46,14 +49,15 @@ def vectors_bytes(lattice: Lattice, slices: int, vectors: int, precision: str) -
 
 
 def eigenvectors_of(basis: Node) -> int:
-    """How many of each slice a node of `stages.distillation.laplace_eigenvectors.laplace_basis` gives."""
+    """Number of eigenvectors of each slice that a node of `laplace_eigenvectors.laplace_basis` gives."""
     return int(options_of(basis.inputs[0])["vectors"])
 
 
 @of_lattice
 def elementals_cost(node: Node, lattice: Lattice) -> Cost:
-    """Of elementals: beside links and eigenvectors three fields like them at most, by tiles where they do
-    not fit.
+    """Cost of elementals.
+
+    Beside links and eigenvectors three fields like them at most, by tiles where they do not fit.
     """
     basis = node.inputs[1]
     counts = (len(node.parameters["momenta"]), len(node.parameters["displacements"]))
@@ -63,14 +67,16 @@ def elementals_cost(node: Node, lattice: Lattice) -> Cost:
 
 
 def elementals_bytes(lattice: Lattice, momenta: int, displacements: int, vectors: int) -> int:
-    """Of all slices."""
+    """Bytes of the elementals of all slices."""
     return COMPLEX * lattice.time_extent * momenta * displacements * vectors**2 + RECORD
 
 
 @of_lattice
 def solves_cost(node: Node, lattice: Lattice) -> Cost:
-    """Of perambulators and of projections of noise: a block in the solver, its sources and projections; on
-    the host also operator, eigenvectors and the result.
+    """Cost of perambulators and of projections of noise.
+
+    A block in the solver, its sources and projections; on the host also operator, eigenvectors and the
+    result.
     """
     basis, columns = node.inputs[1:3]
     options, vectors, rhs = options_of(node), eigenvectors_of(basis), columns_of(columns)
@@ -83,7 +89,7 @@ def solves_cost(node: Node, lattice: Lattice) -> Cost:
 
 
 def first_sources_cost(node: Node) -> Cost:
-    """Of the eigenvectors on the host, in the tasks that take sources."""
+    """Cost of the eigenvectors on the host, in the tasks that take sources."""
     return Cost(memory=node.inputs[1].cost.device_memory)
 
 
@@ -98,15 +104,17 @@ def columns_of(columns: Node) -> int:
 
 
 def projections_bytes(lattice: Lattice, vectors: int, columns: int) -> int:
-    """Of so many right-hand sides on all eigenvectors, and the residuals."""
+    """Bytes of the projections of right-hand sides on all eigenvectors, and of the residuals."""
     return COMPLEX * lattice.time_extent * SPINS * vectors * columns + 16 * columns + RECORD
 
 
 @of_lattice
 def insertion_cost(node: Node, lattice: Lattice) -> Cost:
-    """Of generalised perambulators: a block in the solver, which takes more than the tiles of the products
-    after it, and these products, by pairs of spins and of Dirac matrices; on the host also operator,
-    eigenvectors, the solutions from all sources, and the result.
+    """Cost of generalised perambulators.
+
+    A block in the solver, which takes more than the tiles of the products after it, and these products, by
+    pairs of spins and of Dirac matrices; on the host also operator, eigenvectors, the solutions from all
+    sources, and the result.
     """
     options, basis, sources = options_of(node), node.inputs[1], node.chunk["source"]
     vectors, momenta = eigenvectors_of(basis), len(options["momenta"])
@@ -132,14 +140,14 @@ def insertions_bytes(
 
 @of_lattice
 def distilled_cost(node: Node, lattice: Lattice) -> Cost:
-    """Of two-point functions source by source."""
+    """Cost of two-point functions source by source."""
     solved, fields = node.inputs
     return _contracted(node, lattice, solved.inputs[2], fields, node.chunk["source"])
 
 
 @of_lattice
 def stochastic_cost(node: Node, lattice: Lattice) -> Cost:
-    """Of two-point functions of all pairs of noise vectors of a configuration."""
+    """Cost of two-point functions of all pairs of noise vectors of a configuration."""
     _, columns, fields = node.inputs
     return _contracted(node, lattice, columns, fields, pairs_of(columns))
 
@@ -152,8 +160,9 @@ def pairs_of(columns: Node) -> int:
 
 
 def _contracted(node: Node, lattice: Lattice, columns: Node, fields: Node, sources: int) -> Cost:
-    """Projections, elementals, and all open spins of a source; in the store all sixteen correlators and the
-    matrix of the operators, of each source.
+    """Cost of projections, elementals, and all open spins of a source.
+
+    In the store all sixteen correlators and the matrix of the operators, of each source.
     """
     momenta, operators, words = (
         len(node.parameters[name]) for name in ("momenta", "operators", "displacements")
@@ -168,6 +177,6 @@ def _contracted(node: Node, lattice: Lattice, columns: Node, fields: Node, sourc
 
 @of_lattice
 def levels_cost(node: Node, lattice: Lattice) -> Cost:
-    """Of energies of levels with their errors."""
+    """Cost of energies of levels with their errors."""
     counts = (len(node.parameters["momenta"]), lattice.time_extent, len(node.parameters["operators"]))
     return Cost(stored=32 * prod(counts) + RECORD)

@@ -31,7 +31,7 @@ from stages.shared.solve_record import record_solves
 
 @dataclass(frozen=True)
 class Currents:
-    """Which currents, between sources and which sinks.
+    """Currents between sources and sinks: Dirac matrices, momenta and displacements, and the sinks' times.
 
     separations: of sink and source, 1 to T - 1. momenta: in units of 2 pi / L. displacements: words of steps
     such as '+x'; '' is none.
@@ -135,7 +135,7 @@ def current_insertion(
 
 
 def _by_line(blocks: Sequence[NDArray[np.float64]], ends: Ends) -> tuple[NDArray, NDArray]:
-    """Of the blocks of `ends.times`: those of the sources, and those of the sinks of each line."""
+    """Parts of the blocks of `ends.times`: those of the sources, and those of the sinks of each line."""
     residuals = np.concatenate(blocks).reshape(len(ends.times), SPINS, -1)
     sources, sinks = (
         [ends.times.index(time) for time in times]

@@ -126,7 +126,7 @@ def stochastic_mesons(
 
 
 class _Projected(NamedTuple):
-    """Where the projection of one source is: its number among those of a chunk."""
+    """The projection of one source: its number among those of a chunk."""
 
     projection: NDArray
     number: int

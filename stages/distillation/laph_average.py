@@ -61,8 +61,9 @@ def laph_levels(
     t0: int,
     jackknife_bin: int = 1,
 ) -> LaphLevels:
-    """Generalised eigenvalues of each basis at each momentum (`stages.lqcd.analysis.gevp`), lowest energy
-    first.
+    """Generalised eigenvalues of each basis at each momentum, lowest energy first.
+
+    The method is that of `stages.lqcd.analysis.gevp`.
 
     momenta, operators: those of the mesons; bases: of some of the operators. Raises InputError where a
     correlation matrix is not positive definite at t0, and where fewer than two bins are left.
@@ -103,7 +104,7 @@ def _rows(basis: Basis, operators: Sequence[str]) -> NDArray[np.int64]:
 def _levels(
     mean: NDArray, samples: NDArray, operators: list[str], rows: NDArray, t0: int, momentum: list[int]
 ) -> gevp.Energies:
-    """Of matrices ``[operator, source operator, time]``, the mean and its jackknife samples."""
+    """Energies of matrices ``[operator, source operator, time]``, the mean and its jackknife samples."""
     parts = [[part[..., row[:, None], row, :] for row in rows] for part in (mean, samples)]
     try:
         return gevp.spectrum(np.mean(parts[0], axis=0), np.mean(parts[1], axis=0), t0)

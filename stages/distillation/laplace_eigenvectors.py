@@ -25,8 +25,9 @@ DEVICE_SHARE = 0.3
 
 
 class LaplaceEigenvectors(NamedTuple):
-    """Eigenvectors of -Laplacian on each time slice, orthonormal, in the convention of
-    `stages.lqcd.distillation.eigenvectors`; lattice units.
+    """Eigenvectors of -Laplacian on each time slice, orthonormal; lattice units.
+
+    In the convention of `stages.lqcd.distillation.eigenvectors`.
     """
 
     vectors: Annotated[

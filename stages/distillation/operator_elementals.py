@@ -27,8 +27,11 @@ FOREIGN = 1e-2
 
 
 class Elementals(NamedTuple):
-    """phi_i^dag e^{ipx} D phi_j of the eigenvectors of each time slice
-    (`stages.lqcd.distillation.elementals`).
+    """Elementals phi_i^dag e^{ipx} D phi_j of the eigenvectors of each time slice.
+
+    Those of `stages.lqcd.distillation.elementals`.
+
+    As of `stages.lqcd.distillation.elementals`.
     """
 
     elementals: Annotated[
@@ -48,8 +51,10 @@ def elementals(
     momenta: Sequence[tuple[int, int, int]] = ((0, 0, 0),),
     displacements: Sequence[str] = ("",),
 ) -> Elementals:
-    """Elementals of all pairs of eigenvectors. displacements: words of steps such as '+x', along the links
-    that the eigenvectors are of; '' is none. Raises InputError, also for eigenvectors of other links.
+    """Elementals of all pairs of eigenvectors.
+
+    displacements: words of steps such as '+x', along the links that the eigenvectors are of; '' is none.
+    Raises InputError, also for eigenvectors of other links.
     """
     lattice, xp = links.lattice, array_module(links.links)
     check_links(links, basis)

@@ -71,7 +71,7 @@ def perambulator(
     at: At,
     solve: Solve,
 ) -> Perambulator:
-    """tau of a chunk's source times: every eigenvector and spin is a right-hand side.
+    """Perambulators tau of a chunk's source times: every eigenvector and spin is a right-hand side.
 
     solve: as for `stages.mesons.propagator.propagator`. Raises InputError, and
     NotConverged where a solve misses its tolerance.

@@ -1,4 +1,4 @@
-"""What distillation asks of kernels, once: the Laplacian in the widths of the eigensolver, then solves."""
+"""Rehearsal of distillation's kernels: the Laplacian in the widths of the eigensolver, then solves, once."""
 
 from __future__ import annotations
 

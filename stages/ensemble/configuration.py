@@ -43,14 +43,14 @@ class GaugeObservables(NamedTuple):
 
 @of_lattice
 def heatbath_cost(node: Node, lattice: Lattice) -> Cost:
-    """Of a gauge field, its copy by checkerboard, and the result."""
+    """Cost of a gauge field, its copy by checkerboard, and the result."""
     links = links_bytes(lattice)
     return Cost(PROCESS + 3 * links, links, links)
 
 
 @of_lattice
 def links_cost(node: Node, lattice: Lattice) -> Cost:
-    """Of links that stay where they are used."""
+    """Cost of links that stay where they are used."""
     return Cost(device_memory=links_bytes(lattice))
 
 
@@ -65,8 +65,9 @@ def links_cost(node: Node, lattice: Lattice) -> Cost:
 def heatbath_configuration(
     *, at: At, extents: tuple[int, int, int, int], beta: float, seed: int, sweeps: int, overrelaxation: int
 ) -> GaugeLinks:
-    """The last configuration of a quenched SU(3) chain of its own, seeded by `seed` and the configuration's
-    label.
+    """Generate the last configuration of a quenched SU(3) chain of its own.
+
+    The chain is seeded by `seed` and the configuration's label.
 
     Wilson action with `beta` = 6 / g^2; each of `sweeps` sweeps is a heat-bath pass and `overrelaxation`
     over-relaxation passes, from a hot start; on the GPU where there is one. Raises InputError.

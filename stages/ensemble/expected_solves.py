@@ -1,4 +1,4 @@
-"""How the systems of an operator will be solved, which says what room it and its solves take."""
+"""Solves that an operator is expected to be used for, which say what room it and its solves take."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from stages.lqcd.dirac.staggered import NARROW
 
 @dataclass(frozen=True)
 class ExpectedSolves:
-    """solver: a name of `stages.lqcd.solvers.named`, or 'auto'. precision: 'double' or 'double-single'.
-    block: right-hand sides that are solved together.
+    """Solver, precision and block of the solves that an operator is made for.
+
+    solver: a name of `stages.lqcd.solvers.named`, or 'auto'. precision: 'double' or 'double-single'. block:
+    right-hand sides that are solved together.
 
     A stage that makes an operator takes it for forecasts alone: it alters no result and is in no key.
     """
@@ -21,7 +23,7 @@ class ExpectedSolves:
 
     @property
     def narrow(self) -> bool:
-        """Whether blocks become as narrow as D on compressed links: batched CG drops columns."""
+        """True if blocks become as narrow as D on compressed links: batched CG drops columns."""
         return self.block <= NARROW or self.solver != "block_cgrq"
 
 

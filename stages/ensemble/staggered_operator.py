@@ -21,7 +21,7 @@ MOST_DIRECTIONS = 16
 
 @of_lattice
 def operator_cost(node: Node, lattice: Lattice) -> Cost:
-    """Of link fields, and of links packed for the solves that are expected."""
+    """Cost of link fields, and of links packed for the solves that are expected."""
     solves = node.parameters["solves"]
     kept = operator_bytes(lattice, directions_of(node), solves.precision, solves.narrow)
     return Cost(device_memory=kept)
@@ -113,7 +113,7 @@ class Action:
     """Parameters of both beside the boundary."""
 
     def made(self, operator: Node) -> bool:
-        """Whether a node is of this action's stage."""
+        """True if a node is of this action's stage."""
         return operator.stage.function is self.stage
 
 

@@ -35,7 +35,7 @@ class Hops:
 
 @of_lattice
 def operator_cost(node: Node, lattice: Lattice) -> Cost:
-    """Of what stays, with links packed for the solves that are expected."""
+    """Cost of an operator as it stays, with links packed for the solves that are expected."""
     return Cost(device_memory=operator_bytes(lattice, node.parameters["solves"].precision))
 
 

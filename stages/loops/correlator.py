@@ -145,7 +145,7 @@ def bootstrap_average(
 
 
 def _counts(correlators: Chunks[Correlator], bins: int, width: int) -> dict[str, int]:
-    """What an average was taken of: `configurations` are those of whole bins."""
+    """Numbers of what an average was taken of: `configurations` are those of whole bins."""
     return {"configurations": bins * width, "configurations_given": len(correlators), "bins": bins}
 
 

@@ -1,4 +1,4 @@
-"""What the stages of loops take, on the host, on a GPU and in the store."""
+"""Costs of the stages of loops: bytes on the host, on a GPU and in the store."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ FLAVOUR_COUNT = 3
 
 @of_lattice
 def loops_cost(node: Node, lattice: Lattice) -> Cost:
-    """Of loops of one mass, from noise or, without, exact."""
+    """Cost of loops of one mass, from noise or, without, exact."""
     return _solving(node, lattice, _columns(node), masses=1)
 
 
 @of_lattice
 def split_even_cost(node: Node, lattice: Lattice) -> Cost:
-    """Of loops of two masses and their difference."""
+    """Cost of loops of two masses and their difference."""
     return _solving(node, lattice, _columns(node), masses=FLAVOUR_COUNT)
 
 
 @of_lattice
 def trials_cost(node: Node, lattice: Lattice) -> Cost:
-    """Of trials on the first noise vectors and probes."""
+    """Cost of trials on the first noise vectors and probes."""
     options = options_of(node)
     solver = "block_cgrq" if set(options["candidates"]) <= {"block_cgrq"} else "batched_cg"
     working = _working(node, lattice, options["vectors"] * options["probes"], solver)
@@ -45,7 +45,7 @@ def trials_cost(node: Node, lattice: Lattice) -> Cost:
 
 
 def _solving(node: Node, lattice: Lattice, columns: int, masses: int) -> Cost:
-    """Of a task that solves; columns: its noise vectors times probes, 0 for an exact trace."""
+    """Cost of a task that solves; columns: its noise vectors times probes, 0 for an exact trace."""
     working = _working(node, lattice, columns, options_of(node)["solver"])
     return Cost(*working, loops_bytes(lattice, masses * max(columns, 1)))
 
@@ -55,8 +55,9 @@ def _columns(node: Node) -> int:
 
 
 def _working(node: Node, lattice: Lattice, columns: int, solver: str) -> tuple[int, int]:
-    """Bytes on the host and on a GPU of a task that solves with an operator, its first input, and with the
-    deflation that it may have for its second.
+    """Bytes on the host and on a GPU of a task that solves.
+
+    It solves with an operator, its first input, and with the deflation that it may have for its second.
     """
     options, operator = options_of(node), node.inputs[0]
     block, precision = options["block"], options["precision"]
@@ -75,7 +76,7 @@ def solving_bytes(lattice: Lattice, block: int, columns: int, solver: str = "aut
 
 
 def device_solving_bytes(lattice: Lattice, directions: int, solves: ExpectedSolves, columns: int) -> int:
-    """What comes on top of an operator while a block is solved, or while its links are made.
+    """Bytes beside an operator on a GPU while a block is solved, or while its links are made.
 
     The current's links, the noise vectors on both parities, and the solver's blocks.
     """
@@ -94,7 +95,7 @@ def loops_bytes(lattice: Lattice, vectors: int) -> int:
 
 @of_lattice
 def space_cost(node: Node, lattice: Lattice) -> Cost:
-    """Of an eigensolve, whose vectors are what to lower where it does not fit."""
+    """Cost of an eigensolve, whose vectors are what to lower where it does not fit."""
     options = options_of(node)
     vectors, block, precision = options["vectors"], options["block"], options["precision"]
     matrices = 2 * vectors * (COMPLEX * vectors + 8)
@@ -107,8 +108,9 @@ def space_cost(node: Node, lattice: Lattice) -> Cost:
 
 
 def eigensolve_bytes(lattice: Lattice, vectors: int, block: int, *, on_device: bool) -> int:
-    """What block Lanczos takes beside the operator on a GPU; on the host also the operator, and a copy of
-    the subspace, for the checkpoint or of what is stored.
+    """Bytes that block Lanczos takes beside the operator on a GPU, or on the host.
+
+    On the host also the operator, and a copy of the subspace, for the checkpoint or of what is stored.
     """
     modes = 3 * lattice.half_volume
     subspace = subspace_size(vectors, block, modes)
@@ -117,7 +119,7 @@ def eigensolve_bytes(lattice: Lattice, vectors: int, block: int, *, on_device: b
 
 
 def _vectors_that_fit(lattice: Lattice, vectors: int, block: int, room: int, on_device: bool) -> str:
-    """What to write for `deflation.vectors` where a task has so many bytes."""
+    """The remedy where a task has so many bytes: a value for `deflation.vectors`."""
     counts = range(1, vectors + 1)
     most = bisect_right(
         counts, room, key=lambda count: eigensolve_bytes(lattice, count, block, on_device=on_device)
@@ -129,19 +131,19 @@ def _vectors_that_fit(lattice: Lattice, vectors: int, block: int, room: int, on_
 
 @of_lattice
 def deflation_cost(node: Node, lattice: Lattice) -> Cost:
-    """Of the vectors where solves use them."""
+    """Cost of the deflation vectors where solves use them."""
     precision = options_of(node.inputs[1])["precision"]
     return Cost(device_memory=loaded_bytes(lattice, deflated_vectors(node), precision))
 
 
 def deflated_vectors(deflation: Node) -> int:
-    """How many of the space's vectors a node of `stages.loops.deflation_space.deflation` gives."""
+    """Number of the space's vectors that a node of `stages.loops.deflation_space.deflation` gives."""
     return options_of(deflation)["vectors"] or options_of(deflation.inputs[1])["vectors"]
 
 
 @of_lattice
 def low_modes_cost(node: Node, lattice: Lattice) -> Cost:
-    """Of the currents of modes, so many at a time as noise vectors elsewhere: as much as a solve."""
+    """Cost of the currents of modes, so many at a time as noise vectors elsewhere: as much as a solve."""
     deflation = node.inputs[0]
     operator = deflation.inputs[0]
     return Cost(
@@ -153,19 +155,19 @@ def low_modes_cost(node: Node, lattice: Lattice) -> Cost:
 
 @of_lattice
 def correlator_cost(node: Node, lattice: Lattice) -> Cost:
-    """Of C(t), loops and condensates of all flavours, with errors."""
+    """Cost of C(t), loops and condensates of all flavours, with errors."""
     return Cost(stored=8 * FLAVOUR_COUNT * (9 * lattice.time_extent + 4) + RECORD)
 
 
 @of_lattice
 def noise_cost(node: Node, lattice: Lattice) -> Cost:
-    """Of moments of the noise of two pieces, and errors, of all flavours."""
+    """Cost of moments of the noise of two pieces, and errors, of all flavours."""
     return Cost(stored=8 * FLAVOUR_COUNT * (21 * lattice.time_extent + 5) + RECORD)
 
 
 @of_lattice
 def average_cost(node: Node, lattice: Lattice) -> Cost:
-    """Of means, errors, resampled correlators and their covariance."""
+    """Cost of means, errors, resampled correlators and their covariance."""
     options, time = options_of(node), lattice.time_extent
     configurations = len(node.inputs[0].over["config"])
     samples = options.get("samples") or configurations // options["jackknife_bin"]

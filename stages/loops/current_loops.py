@@ -88,8 +88,7 @@ def current_loops(
     current_links: str = "thin",
     deflated_noise: bool = False,
 ) -> CurrentLoops:
-    """The one-link taste-singlet vector current and the condensate from the noise vectors and probes of a
-    chunk.
+    """One-link taste-singlet vector current and condensate from the noise vectors and probes of a chunk.
 
     mass: m of M = 2 m + D. noise: with the configuration's label. solve: of A = 4 m^2 - D^2, by a solver of
     `stages.lqcd.solvers.named.POSITIVE`; its tolerance is of |eta - A x| / |eta|. current_links: 'thin',

@@ -50,7 +50,7 @@ class DeflationSpace(NamedTuple):
 
 @dataclass(frozen=True)
 class EigenSearch:
-    """How eigenpairs are found, which alters them within their tolerance only.
+    """Settings of the search for eigenpairs, which alter them within their tolerance only.
 
     block: of Lanczos vectors. subspace: vectors held at a time; degree: of the Chebyshev filter; both are
     chosen unless given.
@@ -79,8 +79,10 @@ def deflation_space(
     precision: str = "double",
     search: EigenSearch = EigenSearch(),
 ) -> DeflationSpace:
-    """The `vectors` lowest eigenvectors by block Lanczos, to |B v - lambda v| <= tolerance x the largest
-    eigenvalue, then rounded to `precision`: 'double', 'single', or 'half' (16 bits with a scale per site).
+    """The `vectors` lowest eigenvectors by block Lanczos.
+
+    To |B v - lambda v| <= tolerance x the largest eigenvalue, then rounded to `precision`: 'double',
+    'single', or 'half' (16 bits with a scale per site).
 
     The key is that of the links (gauge field, action, boundary, naik_epsilon) with `vectors`, `tolerance` and
     `precision`; a mass is none of it. `search` says how the eigenpairs are found, and alters them within the

@@ -1,4 +1,4 @@
-"""What the stages of loops ask of kernels, once and briefly: solves of heavy quarks on free links."""
+"""Rehearsal of the loops' kernels, once and briefly: solves of heavy quarks on free links."""
 
 from __future__ import annotations
 

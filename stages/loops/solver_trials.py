@@ -38,7 +38,7 @@ Kind = tuple[str, str]
 
 @dataclass(frozen=True)
 class TrialSolves:
-    """How a campaign solves, as `Solve` but for the solver, with the tolerances of both accuracies.
+    """Solves of a campaign, as `Solve` but for the solver, with the tolerances of both accuracies.
 
     planned: noise vectors times probes per configuration, sloppy and fine.
     """
@@ -127,7 +127,7 @@ def _first_block(scheme: Dilution, noise: Array, lattice: Lattice, width: int) -
 
 
 def _problems(dslash: StaggeredDslash, masses: Masses, solves: TrialSolves, b: Array) -> dict[Kind, Problem]:
-    """What is to be solved, of each mass and each accuracy that there is."""
+    """Problems to be solved, of each mass and each accuracy that there is."""
     outer = dslash.astype(np.complex128)
     return {
         (name, accuracy): Problem(

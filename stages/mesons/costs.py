@@ -1,4 +1,4 @@
-"""What the stages of mesons take, on the host, on a GPU and in the store."""
+"""Costs of the stages of mesons: bytes on the host, on a GPU and in the store."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SOLVING = "propagator"
 
 @of_lattice
 def setup_cost(node: Node, lattice: Lattice) -> Cost:
-    """Of a multigrid setup."""
+    """Cost of a multigrid setup."""
     levels = node.parameters["levels"]
     stored = hierarchy_bytes(lattice, levels) + RECORD
     working = stored + setup_bytes(lattice, levels)
@@ -31,13 +31,13 @@ def setup_cost(node: Node, lattice: Lattice) -> Cost:
 
 @of_lattice
 def hierarchy_cost(node: Node, lattice: Lattice) -> Cost:
-    """Of a hierarchy that solves take."""
+    """Cost of a hierarchy that solves take."""
     return Cost(device_memory=hierarchy_bytes(lattice, node.parameters["levels"]) + RECORD)
 
 
 @of_lattice
 def choice_cost(node: Node, lattice: Lattice) -> Cost:
-    """Of trials of all solvers on a chunk of sources, with a multigrid setup."""
+    """Cost of trials of all solvers on a chunk of sources, with a multigrid setup."""
     levels = node.parameters["levels"]
     setup = hierarchy_bytes(lattice, levels) + RECORD + setup_bytes(lattice, levels)
     sources, options = node.inputs[1], options_of(node)
@@ -48,14 +48,14 @@ def choice_cost(node: Node, lattice: Lattice) -> Cost:
 
 @of_lattice
 def kept_cost(node: Node, lattice: Lattice) -> Cost:
-    """Of propagators that are committed to the store."""
+    """Cost of propagators that are committed to the store."""
     stored = 2 * half_field_bytes(lattice, COMPONENTS) * _columns(node) + RECORD
     return Cost(*_solving(node, lattice), stored)
 
 
 @of_lattice
 def two_point_cost(node: Node, lattice: Lattice) -> Cost:
-    """Of two-point functions, in whose tasks propagators are solved for."""
+    """Cost of two-point functions, in whose tasks propagators are solved for."""
     momenta, sources = len(node.parameters["momenta"]), node.chunk["source"]
     stored = COMPLEX * len(NAMES) * momenta * lattice.time_extent * sources + RECORD
     return Cost(*_solving(node, lattice), stored)
@@ -63,7 +63,7 @@ def two_point_cost(node: Node, lattice: Lattice) -> Cost:
 
 @of_lattice
 def average_cost(node: Node, lattice: Lattice) -> Cost:
-    """Of means, errors and samples, and what the channels have."""
+    """Cost of means, errors and samples, and of the channels' effective masses."""
     options, momenta = options_of(node), len(node.parameters["momenta"])
     samples = len(node.inputs[0].over["config"]) // options["jackknife_bin"]
     numbers = len(NAMES) * (2 + samples) + 4 * len(CHANNELS)
@@ -73,7 +73,9 @@ def average_cost(node: Node, lattice: Lattice) -> Cost:
 def propagating_bytes(
     lattice: Lattice, precision: str, columns: int, block: int, solver: str
 ) -> tuple[int, int]:
-    """On the host, with the operator or what making it takes for a while; on a GPU, beside the operator:
+    """Bytes of solving for propagators, on the host and on a GPU.
+
+    On the host, with the operator or what making it takes for a while; on a GPU, beside the operator:
     sources, propagators, a block in the solver, and a copy in the contraction.
     """
     half = half_field_bytes(lattice, COMPONENTS)
@@ -97,7 +99,7 @@ def columns_of(sources: Node) -> int:
 
 
 def precision_of(operator: Node) -> str:
-    """Of the solves with an operator."""
+    """Precision of the solves with an operator."""
     return operator.parameters["solves"].precision
 
 

@@ -51,8 +51,9 @@ def effective_mass_figure(mass: ArrayLike, error: ArrayLike, labels: Sequence[st
 
 
 def levels_figure(energy: ArrayLike, error: ArrayLike, labels: Sequence[str], t0: int) -> Figure:
-    """E(t) of the levels of a correlation matrix with errors, ``[level, time]``, after t0, which a line
-    marks, up to the middle of the lattice; NaN is left out.
+    """E(t) of the levels of a correlation matrix with errors, ``[level, time]``.
+
+    After t0, which a line marks, up to the middle of the lattice; NaN is left out.
     """
     figure, axes = _mass_axes("$a\\,E_n(t, t_0)$")
     _draw_masses(axes, np.asarray(energy), np.asarray(error), labels, t0 + 1)

@@ -1,4 +1,4 @@
-"""What propagators ask of kernels, once and briefly: solves for a heavy quark on free links."""
+"""Rehearsal of the propagators' kernels, once and briefly: solves for a heavy quark on free links."""
 
 from __future__ import annotations
 
@@ -32,8 +32,10 @@ def propagator_steps(nodes: Sequence[Node], xp: ModuleType) -> Iterator[Step]:
 def solve_steps(
     node: Node, blocks: Sequence[tuple[int, int]], nodes: Sequence[Node], xp: ModuleType
 ) -> Iterator[Step]:
-    """Solves as a node makes them, with each method that it may get, in each of the `blocks`: so many
-    right-hand sides, of which so many stay open for longer. nodes: of the workflow, with multigrid's setup.
+    """Solves as a node makes them, with each method that it may get, in each of the `blocks`.
+
+    A block is so many right-hand sides, of which so many stay open for longer. nodes: of the workflow, with
+    multigrid's setup.
     """
     lattice = lattice_of(node)
     if not lattice:

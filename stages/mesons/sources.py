@@ -40,7 +40,7 @@ class FirstSources:
 
 @stage(version="1", over=("config", "source"), transient=True)
 def point_sources(gauge: GaugeLinks, *, at: At) -> Sources:
-    """At the points that coordinates name: ``x0y0z0t8``. Raises InputError."""
+    """Point sources where coordinates say: ``x0y0z0t8``. Raises InputError."""
     xp = array_module_of(at.backend)
     return _sources(at, lambda place: sources.point_source(gauge.lattice, place, xp))
 

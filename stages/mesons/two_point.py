@@ -87,7 +87,7 @@ def meson_two_point(
 
 
 def place_of(label: str, time: int) -> SourcePlace:
-    """Where a source is: as its label says, or on a time slice for one that a user named."""
+    """Place of a source: as its label says, or on a time slice for one that a user named."""
     return SourcePlace(time, SourcePlace.parse(label).point if SourcePlace.names(label) else None)
 
 

@@ -1,4 +1,4 @@
-"""What cost functions of stages share: a node's lattice, its parameters by name, and sizes of processes."""
+"""Parts that cost functions of stages share: a node's lattice and parameters, and sizes of processes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def of_lattice(cost: Callable[[Node, Lattice], Cost]) -> Callable[[Node], Cost]:
 
 
 def lattice_of(node: Node) -> Lattice | None:
-    """That of the nearest upstream node, or the node itself, that has a parameter `extents`."""
+    """Lattice of the nearest node upstream, or the node itself, that has a parameter `extents`."""
     if extents := node.parameters.get("extents"):
         x, y, z, t = extents
         return Lattice((x, y, z, t))
@@ -41,5 +41,5 @@ def options_of(node: Node) -> dict[str, Any]:
 
 
 def small(node: Node) -> Cost:
-    """Of a stage that stores some numbers."""
+    """Cost of a stage that stores some numbers."""
     return Cost(stored=RECORD)

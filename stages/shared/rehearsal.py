@@ -37,5 +37,5 @@ def unit_links(lattice: Lattice, xp: ModuleType) -> Array:
 
 
 def nodes_of(nodes: Sequence[Node], *stages: Callable[..., object]) -> list[Node]:
-    """Those of some stages."""
+    """Nodes of some stages."""
     return [node for node in nodes if node.stage.function in stages]

@@ -1,4 +1,4 @@
-"""How a chunk's linear systems were solved, kept with the chunk."""
+"""Record of how a chunk's linear systems were solved, kept with the chunk."""
 
 from __future__ import annotations
 

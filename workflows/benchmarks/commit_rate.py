@@ -1,4 +1,4 @@
-"""How many durable commits a second the engine makes.
+"""Number of durable commits a second that the engine makes.
 
     python -m workflows.benchmarks.commit_rate [FOLDER]
 
@@ -26,6 +26,8 @@ COMMITS = 600
 
 
 class Small(NamedTuple):
+    """Numbers of one direction and time each, few enough to cost nothing."""
+
     values: Annotated[np.ndarray, Dims("direction", "time")]
 
 

@@ -40,14 +40,14 @@ TIMES = "seconds"
 
 @dataclass
 class Comparison:
-    """What a node's chunks have in common; `differences` are lines for people, a line each array."""
+    """Comparison of a node's chunks; `differences` are lines for people, a line each array."""
 
     counts: Counter[str] = field(default_factory=Counter)
     differences: dict[str, float] = field(default_factory=dict)
     missing: list[str] = field(default_factory=list)
 
     def fails(self, rounding: float | None) -> bool:
-        """Whether there are other keys, missing chunks, or arrays that differ by more than `rounding`."""
+        """True if there are other keys, missing chunks, or arrays that differ by more than `rounding`."""
         return bool(self.counts["changed keys"] or self.missing) or not all(
             agrees(difference, rounding) for difference in self.differences.values()
         )

@@ -169,7 +169,7 @@ def block_kernels(lattice: Lattice, dtype: np.dtype, n: int) -> dict[str, tuple[
 
 
 def host_row() -> str:
-    """What the host spends on one call, on a lattice so small that the device keeps up."""
+    """Time that the host spends on one call, on a lattice so small that the device keeps up."""
     lattice, n = Lattice((4, 4, 4, 4)), 8
     packed = hisq_dslash.pack(random((lattice.half_volume, 16, 3, 3), SINGLE), lattice, 0)
     x, out = (random((lattice.half_volume, 3, n), SINGLE) for _ in range(2))

@@ -1,4 +1,4 @@
-"""How much of a run's time is the engine's.
+"""The engine's share of a run's time.
 
     python -m workflows.benchmarks.engine_overhead STORE [STAGE]
 

@@ -42,7 +42,7 @@ def bench_of(
     widths: Sequence[int] | None,
     precisions: Sequence[str],
 ) -> Bench:
-    """What to measure, with defaults that suit the backend; the copy bandwidth is measured here.
+    """A bench with defaults that suit the backend; the copy bandwidth is measured here.
 
     Raises InputError for what does not exist or cannot be.
     """

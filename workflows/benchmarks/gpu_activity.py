@@ -1,4 +1,4 @@
-"""What a GPU did and when, by CUPTI's activity records: every kernel, copy and memset of this process.
+"""Activity of a GPU by CUPTI's records: every kernel, copy and memset of this process, with its times.
 
 CUPTI (a part of CUDA) writes start and end of each into buffers that it asks for; here they are only kept,
 and read at the end. Kernels of CUDA graphs are recorded one by one.
@@ -56,7 +56,7 @@ class Recorder:
         self._origin = time.time() - now.value * 1e-9
 
     def finish(self) -> Activity:
-        """All that was recorded."""
+        """Stop, and give all that was recorded."""
         self._call("cuptiActivityFlushAll", ctypes.c_uint(1))
         names: dict[str, int] = {}
         rows = [

@@ -33,7 +33,7 @@ once; naively 18 more are read for each."""
 
 
 def speeds(bench: Bench) -> Iterator[Speed]:
-    """In double precision, whatever precision the bench asks for: links are made in no other."""
+    """Speeds in double precision, whatever the bench asks for: links are made in no other."""
     lattice, xp = bench.lattice, bench.machine.xp
     thin = thermalised(lattice, BETA, 31, "bench", sweeps=2, overrelaxation=1, xp=xp)
     build = partial(hisq_links, thin, lattice, boundary="antiperiodic", naik_epsilon=0.0)

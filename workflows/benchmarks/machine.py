@@ -131,8 +131,9 @@ class Device:
         return time.perf_counter() - start
 
     def joules(self, work: Work, seconds: float) -> float | None:
-        """Power between the first and the last step of the counter while calls follow each other, times the
-        time of a call among them.
+        """Energy of one call among calls that follow each other, None without a counter.
+
+        Power between the first and the last step of the counter, times the time of a call.
         """
         if self.meter is None:
             return None

@@ -1,4 +1,4 @@
-"""What a multigrid setup spends its time on, as Markdown tables.
+"""Times of the steps of a multigrid setup, as Markdown tables.
 
     python -m workflows.benchmarks.multigrid_setup [--backend cuda] [--lattice 32 32 32 64] [--mass -0.56]
 

@@ -124,8 +124,10 @@ def error_to_residual(S: Any, x: Array, b: Array, exact: Array) -> float:
 
 
 def one_by_one(multigrid: Multigrid, hierarchy: Hierarchy, machine: Machine) -> tuple[float, float]:
-    """Seconds that a setup would take longer whose vectors are relaxed and refined one after the other, and
-    by the products of the finest Galerkin operator one after the other."""
+    """Seconds that a setup would take longer if its vectors were worked on one after the other.
+
+    Relaxed and refined one by one; and by the products of the finest Galerkin operator one by one.
+    """
 
     def longer(step: Callable[[Array], Any], fields: Array) -> float:
         blocks = [machine.xp.ascontiguousarray(fields[..., k : k + 1]) for k in range(fields.shape[-1])]

@@ -23,7 +23,7 @@ def normal_cost(rhs: int, dtype: np.dtype) -> Cost:
 
 
 def random_operator(bench: Bench) -> NormalOperator:
-    """In double precision; D is anti-Hermitian whatever the links are, so that this is positive definite."""
+    """A positive-definite operator in double precision: D is anti-Hermitian whatever the links are."""
     shape = (4, 2, bench.lattice.half_volume, 3, 3)
     fat, long = (random_field(bench.machine, shape, np.complex128) for _ in range(2))
     long *= -1 / 24

@@ -1,4 +1,4 @@
-"""What the host of a worker was doing when: the calls of a few functions, innermost first."""
+"""Occupation of a worker's host over time: the calls of a few functions, innermost first."""
 
 from __future__ import annotations
 

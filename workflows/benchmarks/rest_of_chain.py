@@ -1,4 +1,5 @@
-"""Time everything of a measurement but its solves on the device at hand, step by step:
+"""Time everything of a measurement but its solves on the device at hand, step by step.
+
 `python -m workflows.benchmarks.rest_of_chain [--lattice X Y Z T] [--folder F]`.
 
 Prints a Markdown table: the first call (compilation and tables included), the median of the next ones, and

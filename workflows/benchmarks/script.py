@@ -1,4 +1,4 @@
-"""What the measuring scripts share: common options, Markdown rows, operators on quenched links."""
+"""Parts that the measuring scripts share: common options, Markdown rows, operators on quenched links."""
 
 from __future__ import annotations
 

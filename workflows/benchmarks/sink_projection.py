@@ -83,7 +83,7 @@ class Problem:
         return self.machine.seconds(lambda: self.kernel(self.vectors, self.solutions, self.out))
 
     def error(self) -> float:
-        """Of the first slice."""
+        """Error of the first slice."""
         sites, xp = self.lattice.sites_per_slice, self.machine.xp
         solutions = xp.ascontiguousarray(self.solutions[:, :sites])
         exact = xp.empty((1, *self.out.shape[1:]), np.complex128)
@@ -91,7 +91,7 @@ class Problem:
         return float(xp.linalg.norm(self.out[:1] - exact) / xp.linalg.norm(exact))
 
     def library_seconds(self) -> tuple[float, int]:
-        """Of the fastest of the library's ways to do products of this size, and of how many it consists."""
+        """Seconds of the fastest of the library's ways to do these products, and the number of its calls."""
         times, rows = self.lattice.time_extent, 2 * COLOURS * self.lattice.sites_per_slice
         right = self.solutions.reshape(times * rows, SPINS * self.n)
         left, each = self.vectors.reshape(times * rows, self.k), rows
@@ -102,7 +102,7 @@ class Problem:
         return min((self.machine.seconds(batched(left, right, count)), count) for count in counts)
 
     def singly_seconds(self) -> float:
-        """Of all pairs, from the time of one."""
+        """Seconds of all pairs, from the time of one."""
         xp, pairs = self.machine.xp, self.k * self.n
         v, psi = (xp.ascontiguousarray(field[..., :1]) for field in (self.vectors, self.solutions))
         out = xp.empty((len(v), SPINS, 1, 1), np.complex128)

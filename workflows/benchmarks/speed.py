@@ -41,7 +41,7 @@ def _sum(a: float | None, b: float | None) -> float | None:
 
 
 def streaming(flops: float, fields: float, dtype: np.dtype) -> Cost:
-    """What touches each number of `fields` blocks ``[site, 3, N]`` once; `flops` per site."""
+    """Cost of touching each number of `fields` blocks ``[site, 3, N]`` once; `flops` per site."""
     moved = fields * 3 * dtype.itemsize
     return Cost(flops, moved, moved)
 
@@ -71,7 +71,10 @@ class Speed:
 
 @dataclass(frozen=True)
 class Bench:
-    """What to measure on which machine: run_lattice is that of the end-to-end run; copy_bandwidth in GB/s."""
+    """A machine and the fields measured on it.
+
+    run_lattice is that of the end-to-end run; copy_bandwidth in GB/s.
+    """
 
     machine: Machine
     lattice: Lattice

@@ -70,7 +70,7 @@ def _number(value: float | None, form: str) -> str:
 
 
 def _seconds(value: float) -> str:
-    """With the unit that leaves few digits before the point."""
+    """Seconds as text with the unit that leaves few digits before the point."""
     for unit, name in ((1e-12, "ps"), (1e-9, "ns"), (1e-6, "us"), (1e-3, "ms")):
         if value < 1e3 * unit:
             return f"{value / unit:.4g} {name}"
@@ -78,7 +78,7 @@ def _seconds(value: float) -> str:
 
 
 def as_json(bench: Bench, speeds: Sequence[Speed]) -> dict[str, Any]:
-    """The same as a dictionary: machine, backend, copy_bandwidth in GB/s, and `Speed`'s fields per line."""
+    """A table as a dictionary: machine, backend, copy_bandwidth in GB/s, and `Speed`'s fields per line."""
     return {
         "machine": bench.machine.name,
         "backend": bench.machine.backend,

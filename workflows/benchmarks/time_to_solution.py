@@ -59,7 +59,7 @@ TRIAL, MOST = 20, 50_000
 
 @dataclass(frozen=True)
 class Row:
-    """What one method takes; seconds for all right-hand sides, joules per source, residual the largest.
+    """One method: seconds for all right-hand sides, joules per source, residual the largest.
 
     iterations: mean over the blocks. gflops: of the operator alone, all columns of all blocks counted.
     measured: what the row was scaled from. stopped: whether its solve was stopped early.
@@ -141,7 +141,7 @@ class Study:
         )
 
     def seconds_per_iteration(self, method: str, precision: str, width: int, trial: int = TRIAL) -> float:
-        """From a short solve, run twice: the first compiles."""
+        """Seconds of an iteration by a short solve, run twice: the first compiles."""
         solutions = [self.solve(method, precision, 0, width, trial) for _ in range(2)]
         return solutions[1].seconds / solutions[1].iterations
 

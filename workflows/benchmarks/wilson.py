@@ -45,7 +45,7 @@ def schur_cost(rhs: int, itemsize: int) -> Cost:
 
 
 def speeds(bench: Bench) -> Iterator[Speed]:
-    """Of the three, for every precision and width, in SU(3) links and random clover matrices."""
+    """Speeds in every precision and width, with SU(3) links and random clover matrices."""
     double, sites = random_operator(bench), bench.lattice.half_volume
     for precision, dtype, rhs in bench.blocks:
         operator = double.astype(dtype)
@@ -63,7 +63,7 @@ def speeds(bench: Bench) -> Iterator[Speed]:
 
 
 def random_operator(bench: Bench) -> WilsonOperator:
-    """In double precision, with links in SU(3), as packed forms of few reals need."""
+    """An operator in double precision, with links in SU(3), as packed forms of few reals need."""
     xp, sites = bench.machine.xp, bench.lattice.half_volume
     links = to_u3(random_field(bench.machine, (4, 2, sites, 3, 3), np.complex128)).matrices
     links /= (xp.linalg.det(links) ** (1 / 3))[..., None, None]

@@ -80,7 +80,7 @@ class Problem:
         return shapes.wilson_in_shape(self.lattice, self.dtype, n, shape, 1, place, form, kind)
 
     def bytes(self, n: int, place: int, form: shapes.LinksForm, kind: shapes.Fields) -> float:
-        """Of perfect reuse, per site and right-hand side."""
+        """Bytes per site and right-hand side at perfect reuse."""
         real = self.dtype.itemsize / 2
         matrices = (16 * form.elements + (72 if place else 0)) * real / n
         fields = [52 if how == "Half" else 24 * real for how in (kind.x, kind.out)]
@@ -105,7 +105,7 @@ class Problem:
 
 
 def rows(problem: Problem, widths: list[int], kinds: list[shapes.Fields], bandwidth: float) -> Iterator[str]:
-    """Of all forms of links: time and fraction without clover matrices and with them in both places."""
+    """Rows of all forms of links: time and fraction without clover matrices and with them in both places."""
     for kind in kinds:
         for n in widths:
             x, out, diagonal = problem.fields(n, kind)

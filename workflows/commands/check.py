@@ -42,7 +42,7 @@ def check(
 
 
 def _examine(path: Path) -> tuple[CheckReport | None, str | None]:
-    """What the file holds as far as it can be read, and what is wrong with it."""
+    """The contents of a file as far as it can be read, and the fault that was found."""
     from stages.errors import InputError
     from stages.lqcd.lattice.formats import check_gauge
 

@@ -33,8 +33,9 @@ def report(workflow: WorkflowFile, store: StoreOption = None) -> None:
 
 
 def complete(project: Project, store: Store, file: Path) -> Project:
-    """The project, of its last round where it has several; ends the command with exit code 1 if chunks are
-    missing on every backend.
+    """The project, of its last round where it has several.
+
+    Ends the command with exit code 1 if chunks are missing on every backend.
 
     Otherwise the store's results get the names that this file, as it is now, gives them.
     """
@@ -73,7 +74,7 @@ def publish(project: Project, store: Store) -> Path:
 
 @contextmanager
 def writing_into(folder: Path) -> Iterator[Path]:
-    """Makes the folder; what the file system refuses is a mistake of the user's."""
+    """Make the folder; what the file system refuses is a mistake of the user's."""
     from pipeline import InputError
 
     try:

@@ -9,8 +9,9 @@ from workflows.commands.target import Target
 
 
 def status(target: Target, json: JsonOption = False) -> None:
-    """Show who drives a store, what it holds of each workflow, and how its last run went or goes;
-    of a workflow with a target, predicted against achieved errors of its rounds.
+    """Show who drives a store, what it holds of each workflow, and how its last run went or goes.
+
+    Of a workflow with a target, predicted against achieved errors of its rounds.
 
     May be asked at any time, also while a run is on.
 

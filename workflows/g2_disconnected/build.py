@@ -50,7 +50,7 @@ class G2Nodes(LoopNodes):
         self.averages(correlator)
 
     def used(self) -> Node | None:
-        """What solves are deflated with: all vectors of the space, or the lowest that a target left."""
+        """The deflation of solves: all vectors of the space, or the lowest that a target left."""
         section = self.parameters.deflation
         if not section:
             return None
@@ -59,7 +59,7 @@ class G2Nodes(LoopNodes):
         return self.workflow.add(deflation, self.operator, space, vectors=used_after(self.campaign.decisions))
 
     def target(self, loops: list[Node], correlator: Node) -> None:
-        """What a target is measured by; in a pilot also for the same estimator with fewer eigenvectors."""
+        """Add the nodes that measure a target; in a pilot also the same estimator with fewer eigenvectors."""
         target, section = self.parameters.target, self.parameters.deflation
         if not target:
             return

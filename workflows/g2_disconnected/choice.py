@@ -32,7 +32,7 @@ def candidates(parameters: G2Parameters) -> tuple[str, ...]:
 
 
 def chosen_solver(plan: Plan, store: Store) -> tuple[str, Iterable[str]]:
-    """What complete trials lead to: the cheapest solver, and all that were tried."""
+    """The cheapest solver by complete trials, and all that were tried."""
     chunks = {chunk.node.name: chunk for chunk in plan.chunks}
     records = {name: store.record(name, chunks[name].key) for name in (TRIALS, SPACE) if name in chunks}
     trials, statistics = SolverTrials(**store.load(TRIALS, chunks[TRIALS].key)), records[TRIALS]["statistics"]
@@ -55,7 +55,7 @@ def costs(trials: SolverTrials, statistics: Mapping[str, Any], setup: float) -> 
 
 
 def setup_seconds(space: Mapping[str, Any] | None) -> float:
-    """What the eigensolve took, by the record of a deflation space."""
+    """Seconds of the eigensolve, by the record of a deflation space."""
     return float(space["statistics"]["eigensolve_seconds"]) if space else 0.0
 
 

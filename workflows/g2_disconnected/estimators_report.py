@@ -27,7 +27,7 @@ MULTIPLES = 256
 
 
 def wanted(parameters: G2Parameters) -> bool:
-    """Whether there is anything to compare, on noise vectors enough for it."""
+    """True if there is anything to compare, on noise vectors enough for it."""
     estimator, fine = parameters.estimator, parameters.solves.fine
     several = parameters.alternatives or estimator.low_modes or estimator.difference == "split_even"
     least = min([parameters.noise.vectors, *([fine.vectors] if fine else [])])
@@ -98,7 +98,7 @@ def low_parts(store: Store, parameters: G2Parameters) -> NDArray[np.float64]:
 
 
 def _costs(store: Store, parameters: G2Parameters, flavour: int) -> Iterator[tuple[str, EstimatorCost]]:
-    """Of the main estimator and the alternatives; plain differences beside split-even ones."""
+    """Costs of the main estimator and the alternatives; plain differences beside split-even ones."""
     nodes = {node.name: node for node in accounts(store, parameters.workflow)}
     for name, changed in ((MAIN, parameters), *alternatives(parameters)):
         prefix = "" if name == MAIN else f"{name}_"
@@ -116,7 +116,10 @@ def _suffixes(parameters: G2Parameters) -> list[str]:
 
 
 def _pieces(current: list[xarray.DataArray], flavour: int) -> list[tuple[Piece, ...]]:
-    """Of each configuration, from loops ``[config, noise, flavour, direction, time]``: sloppy, fine."""
+    """Pieces, sloppy and fine, of each configuration.
+
+    From loops ``[config, noise, flavour, direction, time]``.
+    """
     parts = [part[:, :, flavour] for part in current]
     numbers = [tuple(int(n) for n in part.noise.values) for part in parts]
     result = []
@@ -133,7 +136,7 @@ def loops_of(store: Store, parameters: G2Parameters, suffix: str = "", prefix: s
 
 
 def _noisy(store: Store, parameters: G2Parameters, suffix: str, prefix: str) -> xarray.DataArray:
-    """What is stored of J ``[config, noise, flavour, direction, time]``, the mean over probes."""
+    """Stored J ``[config, noise, flavour, direction, time]``, the mean over probes."""
     if parameters.estimator.difference == "split_even":
         current = _result(store, parameters, f"{prefix}loops_split_even{suffix}").current
     else:

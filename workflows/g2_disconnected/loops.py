@@ -133,6 +133,6 @@ class LoopNodes(Nodes[G2Parameters]):
 
 
 def solve_to(tolerance: float, parameters: G2Parameters) -> Solve:
-    """How systems are solved, as stages take it."""
+    """Solves to a tolerance, in the form that stages take."""
     options = parameters.solves.model_dump(include={"solver", "precision", "max_iterations", "block"})
     return Solve(tolerance=tolerance, **options)

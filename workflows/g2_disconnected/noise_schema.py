@@ -1,4 +1,4 @@
-"""What a workflow file says of noise and estimators: sections, limits, and what must fit together."""
+"""Sections of a workflow file on noise and estimators, their limits, and what must fit together."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from workflows.shared.sections import Seed
 
 
 class DilutionSection(FileSection):
-    """Which components of a noise vector are solved separately."""
+    """Components of a noise vector that are solved separately."""
 
     color: bool = False
     time: Any = None
@@ -30,7 +30,7 @@ class DilutionSection(FileSection):
         return self
 
     def options(self) -> dict[str, Any]:
-        """What is diluted, without what is not."""
+        """Dilutions by name, without those that are off."""
         return {name: value for name, value in self if value is not None and value is not False}
 
     def scheme(self) -> Dilution:
@@ -64,7 +64,7 @@ class NoiseSection(FileSection):
 
 
 class EstimatorSection(FileSection):
-    """How loops and their difference are estimated."""
+    """Estimators of loops and of their difference."""
 
     difference: Literal["plain", "split_even"] = "plain"
     low_modes: bool = False
@@ -101,7 +101,7 @@ def _updated(main: Any, alternative: AlternativeSection) -> Any:
 
 
 def noise_faults(noise: NoiseSection, fine_vectors: int | None) -> Iterator[Problem]:
-    """What does not fit within `noise`, or the number of fine vectors."""
+    """Problems within `noise`, or with the number of fine vectors."""
     if fine_vectors and fine_vectors > noise.vectors:
         yield (
             ("solves", "fine", "vectors"),
@@ -125,7 +125,7 @@ def noise_faults(noise: NoiseSection, fine_vectors: int | None) -> Iterator[Prob
 
 
 def noise_misfits(noise: NoiseSection, lattice: Lattice) -> Iterator[Problem]:
-    """What does not fit the lattice."""
+    """Problems of `noise` with the lattice."""
     try:
         noise.dilution.scheme().check(lattice)
     except InputError as error:

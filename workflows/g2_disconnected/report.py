@@ -1,4 +1,4 @@
-"""What the report of the disconnected current shows: correlator, loops, errors, solves, gauge fields."""
+"""Report of the disconnected current: correlator, loops, errors, solves, gauge fields."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def _exact_table(store: Store, parameters: G2Parameters) -> Table:
 
 
 def budget_section(store: Store, parameters: G2Parameters) -> Section:
-    """Where the error of a loop comes from: sloppy noise, correction, spread of the gauge field."""
+    """Error budget of a loop: sloppy noise, correction, spread of the gauge field."""
     names = (FLAVOURS[LIGHT], FLAVOURS[DIFFERENCE])
     flavours = dict(zip(names, _pieces(store, parameters), strict=True))
     figures = [
@@ -149,7 +149,7 @@ def _result(store: Store, parameters: G2Parameters, name: str) -> xarray.Dataset
 
 
 def _configurations(store: Store, parameters: G2Parameters) -> str:
-    """How many configurations were averaged, and of how many if some fill no bin."""
+    """Number of configurations averaged, and of all of them if some fill no bin."""
     (average,) = (node for node in accounts(store, parameters.workflow) if node.name == "average")
     (used,) = average.statistics("configurations")
     configurations = open_result(store, "observables", workflow=parameters.workflow).sizes["config"]

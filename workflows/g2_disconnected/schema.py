@@ -1,4 +1,4 @@
-"""What a workflow file may say: its sections, their types and limits, and what must hold between them."""
+"""Schema of a workflow file: its sections, their types and limits, and what must hold between them."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class FineSection(FileSection):
 
 
 class SolvesSection(FileSection):
-    """How the linear systems are solved, `block` right-hand sides at a time."""
+    """Solution of the linear systems, `block` right-hand sides at a time."""
 
     solver: Literal["auto", "block_cgrq", "batched_cg"]
     precision: Literal["double", "double-single"]
@@ -161,11 +161,11 @@ class G2Parameters(WorkflowParameters):
 
     @property
     def solver_is_open(self) -> bool:
-        """Whether trials choose the solver."""
+        """True if trials choose the solver."""
         return self.solves.solver == "auto"
 
     def contradictions(self) -> Iterator[Problem]:
-        """What no single value shows: sections that do not fit each other."""
+        """Problems that no single value shows: sections that do not fit each other."""
         solves = self.solves
         yield from self.links.misplaced_options()
         if solves.fine and solves.fine.tolerance > solves.sloppy.tolerance:
@@ -186,7 +186,7 @@ class G2Parameters(WorkflowParameters):
                 yield ("alternatives", name), "`low_modes` needs a section `deflation`"
 
     def misfits(self, lattice: Lattice) -> Iterator[Problem]:
-        """What does not fit the lattice."""
+        """Problems with the lattice."""
         yield from noise_misfits(self.noise, lattice)
         for name, changed in alternatives(self):
             for _, problem in noise_misfits(changed.noise, lattice):
@@ -210,7 +210,7 @@ class G2Parameters(WorkflowParameters):
 
 
 def with_vectors(parameters: G2Parameters, counts: Sequence[int]) -> G2Parameters:
-    """The same with these numbers of sloppy and fine noise vectors, as a target chose them."""
+    """Parameters with these numbers of sloppy and fine noise vectors, as a target chose them."""
     noise, solves = parameters.noise, parameters.solves
     fine = solves.fine and solves.fine.model_copy(update={"vectors": counts[-1]})
     sections = {
@@ -233,5 +233,5 @@ def alternatives(parameters: G2Parameters) -> Iterator[tuple[str, G2Parameters]]
 
 
 def low_modes_wanted(parameters: G2Parameters) -> bool:
-    """Whether the estimator or an alternative averages low modes."""
+    """True if the estimator or an alternative averages low modes."""
     return any(each.estimator.low_modes for _, each in (("", parameters), *alternatives(parameters)))

@@ -57,7 +57,7 @@ def _choices(nodes: Sequence[NodeAccount]) -> list[Details]:
 
 
 def choice_sections(store: Store, workflow: str) -> Iterator[Section]:
-    """What `solver: auto` measured, where it did."""
+    """Measurements of `solver: auto`, if there are any."""
     nodes = {node.name: node for node in accounts(store, workflow)}
     if TRIALS not in nodes:
         return
@@ -85,7 +85,7 @@ def choice_sections(store: Store, workflow: str) -> Iterator[Section]:
 
 
 def _of_kinds(values: np.ndarray, name: str) -> list[float]:
-    """Of ``[solver, mass, accuracy]`` those that were measured for this solver, mass by mass."""
+    """Values of ``[solver, mass, accuracy]`` that were measured for this solver, mass by mass."""
     mine = values[SOLVERS.index(name)].ravel()
     return [float(value) for value in mine if np.isfinite(value)]
 

@@ -25,12 +25,12 @@ class Contender:
 
     @property
     def suffix(self) -> str:
-        """Of the nodes that measure it."""
+        """End of the names of the nodes that measure it."""
         return "" if self.eigenvectors is None else f"_{self.eigenvectors}"
 
     @property
     def prefix(self) -> str:
-        """Of its loops."""
+        """Beginning of the names of its loops."""
         return "" if self.eigenvectors is None else f"with_{self.eigenvectors}_"
 
     @property
@@ -46,13 +46,13 @@ ALL = Contender()
 
 
 def contenders(target: TargetSection) -> list[Contender]:
-    """What a pilot tries beside all eigenvectors."""
+    """Estimators that a pilot tries beside all eigenvectors."""
     return [Contender(count) for count in target.eigenvectors or ()]
 
 
 @dataclass(frozen=True)
 class Decision:
-    """What a round found, and what it expected of the next one; kept with the next round's results."""
+    """Findings of a round, and its expectations of the next one; kept with the next round's results."""
 
     vectors: Counts
     error: float
@@ -73,7 +73,7 @@ def next_round(
     plan: Plan,
     store: Store,
 ) -> Step:
-    """What a round's results lead to: the target is met, or more vectors, or it is beyond the limits.
+    """Next step after a round's results: the target is met, or more vectors, or it is beyond the limits.
 
     project: that of a campaign. All configurations get the same counts, by their mean variance: a result has
     a value for every configuration and noise vector.
@@ -125,7 +125,7 @@ def used_after(earlier: Sequence[Decision]) -> int | None:
 
 
 def _cheapest(plan: Plan, store: Store, tried: Sequence[Contender], error: float) -> Contender:
-    """Of a pilot's estimators, the one that reaches an error at least cost."""
+    """The estimator of a pilot that reaches an error at least cost."""
     costs = {}
     for contender in tried:
         model, counts = model_of(allocation_of(plan, store, contender))
@@ -164,7 +164,10 @@ def _decision(
 
 
 def _seconds_per_vector(plan: Plan, store: Store, piece: Node) -> float:
-    """Of a piece on one configuration, all masses: chunks' median, which a first compilation cannot shift."""
+    """Seconds of a piece on one configuration, all masses.
+
+    Median over chunks, which a first compilation cannot shift.
+    """
     cost = 0.0
     for name in solving(piece):
         chunks = _chunks(plan, name)

@@ -1,4 +1,4 @@
-"""What a target came to: predicted against achieved error and work, round by round."""
+"""Report on a target: predicted against achieved error and work, round by round."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from workflows.g2_disconnected.target import ALL, achieved
 
 
 def target_section(store: Store, workflow: str) -> Section:
-    """How the numbers of noise vectors were chosen."""
+    """Choice of the numbers of noise vectors, round by round."""
     found, parameters = allocation_in(store, workflow)
     table = Table(["round", *COLUMNS], rounds(found, seconds_of_loops(store, workflow)), digits=3)
     text = (
@@ -29,7 +29,7 @@ def target_section(store: Store, workflow: str) -> Section:
 
 
 def target_lines(store: Store, workflow: str) -> list[str]:
-    """For people, of a workflow that has a target in a store: the rounds until now."""
+    """Lines for people on the rounds until now of a workflow that has a target in a store."""
     manifest = next(each for each in manifests(store) if each.workflow == workflow)
     node = manifest.nodes.get(ALL.allocation)
     if not node:

@@ -51,12 +51,12 @@ class TargetSection(FileSection):
 
     @property
     def quantity(self) -> str:
-        """As the stages call it."""
+        """Name of the quantity in the stages."""
         return "loops" if self.loops else "correlator"
 
     @property
     def error(self) -> float | None:
-        """Where it is absolute."""
+        """Absolute error, None where it is relative."""
         return self.loops or self.correlator
 
     def times(self, lattice: Lattice) -> tuple[int, int]:
@@ -105,7 +105,7 @@ def _section(file: ParameterFile, location: Location) -> dict[str, object]:
 
 
 def faults(target: TargetSection, chunk: int) -> Iterator[Problem]:
-    """What does not fit the number of noise vectors that are solved together."""
+    """Problems with the number of noise vectors that are solved together."""
     if target.pilot and target.pilot % chunk:
         yield ("target", "pilot"), f"{target.pilot} is no multiple of `noise.chunk`, {chunk}"
     pilot, _ = target.vectors_of_the_pilot(chunk)

@@ -45,7 +45,7 @@ class LaphNodes(QuarkNodes[LaphParameters]):
 
     @cached_property
     def links(self) -> Node:
-        """Those of the Laplacian and of displacements."""
+        """Links of the Laplacian and of displacements."""
         return self.workflow.add(smeared_links, self.configuration, **self.parameters.smearing.model_dump())
 
     @cached_property
@@ -61,7 +61,7 @@ class LaphNodes(QuarkNodes[LaphParameters]):
         return self.workflow.add(laplace_basis, eigenvectors, place=Place("basis"), time_extent=times)
 
     def elementals(self) -> Node:
-        """Of all momenta and displacements."""
+        """Elementals of all momenta and displacements."""
         operators = self.parameters.operators
         return self.workflow.add(
             elementals,
@@ -80,11 +80,11 @@ class LaphNodes(QuarkNodes[LaphParameters]):
 
     @cached_property
     def columns(self) -> Node:
-        """Which sources there are: eigenvectors, or diluted noise."""
+        """Columns that are sources: eigenvectors, or diluted noise."""
         return self._columns("columns", self.configuration, self.labels)
 
     def _columns(self, name: str, like: Node, labels: Sequence[str]) -> Node:
-        """Those of some sources; `like` has their configurations."""
+        """Columns of some sources; `like` has their configurations."""
         noise = self.parameters.noise
         over = {"config": like.over["config"], "source": labels}
         place = Place(name, over, {"source": self.parameters.sources.chunk})
@@ -128,7 +128,7 @@ class LaphNodes(QuarkNodes[LaphParameters]):
 
     @property
     def _systems(self) -> list[Node]:
-        """What is solved."""
+        """Nodes that solve."""
         return [self.operator, self.basis, self.columns, *self.hierarchy]
 
     def mesons(self, fields: Node, solved: Node) -> Node:

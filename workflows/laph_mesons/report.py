@@ -1,4 +1,4 @@
-"""What the report of the workflow `laph_mesons` shows: correlators, masses, levels, modes, solves, links."""
+"""Report of the workflow `laph_mesons`: correlators, masses, levels, modes, solves, links."""
 
 from __future__ import annotations
 

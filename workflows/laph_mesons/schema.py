@@ -1,4 +1,4 @@
-"""What a file of the workflow `laph_mesons` may say: its sections, limits, and what must fit together."""
+"""Schema of a file of the workflow `laph_mesons`: its sections, limits, and what must fit together."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class DistillationSection(FileSection):
 
 
 class LaphSourceSection(FileSection):
-    """Where quarks start."""
+    """Sources of quarks: time slices, and noise if there is any."""
 
     times: Times
     """Slices; of noise that is not fully diluted in time, subsets of slices."""
@@ -90,13 +90,13 @@ class LaphNoiseSection(FileSection):
 
 
 class LaphSolves(QuarkSolves):
-    """How perambulators are solved for, `block` right-hand sides at a time."""
+    """Solution for perambulators, `block` right-hand sides at a time."""
 
     block: int = Field(default=32, ge=1, le=64)
 
 
 class OperatorSection(FileSection):
-    """What is measured: always all sixteen Dirac matrices, and levels of correlation matrices."""
+    """Measured operators: always all sixteen Dirac matrices, and levels of correlation matrices."""
 
     momenta: Triples = ((0, 0, 0),)
     """In units of 2 pi / L."""
@@ -179,7 +179,7 @@ class LaphParameters(QuarkParameters):
         return each * self.sources.chunk
 
     def contradictions(self) -> Iterator[Problem]:
-        """What no single value shows: sections that do not fit each other."""
+        """Problems that no single value shows: sections that do not fit each other."""
         operators, times = self.operators, self.sources.times
         try:
             check_reachable(self.distillation.tolerance, DTYPES[self.distillation.precision])
@@ -206,7 +206,7 @@ class LaphParameters(QuarkParameters):
             yield from insertion_faults(self.insertions, noise=self.noise is not None)
 
     def misfits(self, lattice: Lattice) -> Iterator[Problem]:
-        """What does not fit the lattice."""
+        """Problems with the lattice."""
         space, slices = 6 * lattice.sites_per_slice, self.distillation.slices
         if (wanted := self.distillation.vectors) > space:
             yield (
@@ -235,7 +235,7 @@ class LaphParameters(QuarkParameters):
 
 
 def insertion_faults(section: InsertionSection, noise: bool) -> Iterator[Problem]:
-    """What does not fit within `insertions`, or the sources; noise: whether these are of stochastic LapH."""
+    """Problems within `insertions`, or with the sources; noise: whether these are of stochastic LapH."""
     for name, values in section:
         if len(set(values)) < len(values):
             yield ("insertions", name), "names one twice"
@@ -247,7 +247,7 @@ def insertion_faults(section: InsertionSection, noise: bool) -> Iterator[Problem
 
 
 def insertion_misfits(section: InsertionSection, lattice: Lattice) -> Iterator[Problem]:
-    """What does not fit the lattice."""
+    """Problems of `insertions` with the lattice."""
     for separation in section.separations:
         if not 1 <= separation < lattice.time_extent:
             yield ("insertions", "separations"), f"{separation} is none of 1 to {lattice.time_extent - 1}"

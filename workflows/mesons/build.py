@@ -66,7 +66,7 @@ class MesonNodes(QuarkNodes[MesonParameters]):
 
     @cached_property
     def files(self) -> dict[str, Path]:
-        """Those of sources in files, by name."""
+        """Files of sources, by name."""
         pattern = self.parameters.sources.files
         return source_files(pattern) if pattern else {}
 
@@ -80,7 +80,7 @@ class MesonNodes(QuarkNodes[MesonParameters]):
         return self.workflow.add(SOURCES[section.kind], self.configuration, place=place, **options)
 
     def propagators(self) -> Node:
-        """What mesons are made of: propagators in memory, or those that are kept."""
+        """Propagators that mesons are made of: in memory, or those that are kept."""
         upstream = [self.operator, self.sources, *self.hierarchy]
         solve = Solve(**self.parameters.solves.model_dump())
         solved = self.workflow.add(propagator, *upstream, solve=solve)

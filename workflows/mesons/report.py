@@ -1,4 +1,4 @@
-"""What the report of the workflow `mesons` shows: correlators, effective masses, solves, gauge fields."""
+"""Report of the workflow `mesons`: correlators, effective masses, solves, gauge fields."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def texts(parameters: MesonParameters, store: Store) -> dict[str, str]:
 
 
 def _solves(store: Store, workflow: str) -> Iterator[dict[str, Any]]:
-    """What each chunk of propagators recorded: it is kept with what was made of it."""
+    """Records of the solves of each chunk of propagators: kept with what was made of it."""
     seen = set()
     for node in accounts(store, workflow):
         for record in node.records:

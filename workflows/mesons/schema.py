@@ -1,4 +1,4 @@
-"""What a file of the workflow `mesons` may say: its sections, their limits, and what must fit together."""
+"""Schema of a file of the workflow `mesons`: its sections, their limits, and what must fit together."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class SourceSmearingSection(FileSection):
 
 
 class SourceSection(FileSection):
-    """Where quarks start."""
+    """Sources of quarks."""
 
     kind: Literal["point", "smeared", "wall", "z2_wall", "file"]
     times: Times | None = None
@@ -47,7 +47,7 @@ class SourceSection(FileSection):
     """Sources that are solved for, committed and repeated together."""
 
     def places(self) -> list[SourcePlace]:
-        """Of all sources but files."""
+        """Places of all sources but files."""
         times = self.times or ()
         if self.kind in ("point", "smeared"):
             points = [(p[0], p[1], p[2]) for p in self.points or ((0, 0, 0),)]
@@ -74,7 +74,7 @@ class MesonParameters(QuarkParameters):
     """Commit propagators to the store, too; otherwise they live as long as their contractions."""
 
     def contradictions(self) -> Iterator[Problem]:
-        """What no single value shows: sections that do not fit each other."""
+        """Problems that no single value shows: sections that do not fit each other."""
         sources = self.sources
         kind, given = sources.kind, {key for key, value in sources if value is not None} - {"kind", "chunk"}
         for key in sorted(NEEDS[kind] - given):
@@ -97,7 +97,7 @@ class MesonParameters(QuarkParameters):
             )
 
     def misfits(self, lattice: Lattice) -> Iterator[Problem]:
-        """What does not fit the lattice."""
+        """Problems with the lattice."""
         for place in self.sources.places():
             try:
                 check_place(lattice, place)

@@ -21,7 +21,7 @@ def source_files(pattern: str) -> dict[str, Path]:
 
 
 def file_misfits(pattern: str, lattice: Lattice) -> Iterator[Problem]:
-    """What is wrong with the files that a pattern matches, the first of it; reads them."""
+    """Problems of the first of the files that a pattern matches; reads them."""
     if problem := _problem(pattern, lattice):
         yield ("sources", "files"), problem
 
@@ -51,7 +51,7 @@ def _matches(pattern: str) -> list[Path]:
 
 
 def _columns(path: Path, lattice: Lattice) -> int:
-    """Of the source in a file. Raises InputError for one that is no source, or zero everywhere."""
+    """Columns of the source in a file. Raises InputError for one that is no source, or zero everywhere."""
     source = read_source(path, lattice)
     try:
         first_time(source, lattice)

@@ -1,1 +1,1 @@
-"""What several workflows need: sections of files, nodes, sections of reports."""
+"""Parts that several workflows need: sections of files, nodes, sections of reports."""

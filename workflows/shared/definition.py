@@ -1,4 +1,4 @@
-"""What a workflow declares of itself, and what commands get from it: a project made of a parameter file."""
+"""Declaration of a workflow, and what commands get from it: a project made of a parameter file."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Project:
 
 @dataclass(frozen=True)
 class Step:
-    """What the results of a round lead to."""
+    """Next step after the results of a round."""
 
     text: str
     """For people, a line."""
@@ -68,7 +68,7 @@ class Choice(Generic[Parameters]):
 
 @dataclass(frozen=True)
 class Campaign(Generic[Parameters]):
-    """What is measured on which configurations."""
+    """Parameters measured on configurations."""
 
     parameters: Parameters
     ensemble: Configurations
@@ -82,7 +82,7 @@ class Campaign(Generic[Parameters]):
         return self.ensemble.lattice
 
     def first_configuration(self) -> Campaign[Parameters]:
-        """The same on one configuration alone."""
+        """This campaign on one configuration alone."""
         return replace(self, ensemble=replace(self.ensemble, labels=self.ensemble.labels[:1]))
 
 
@@ -108,7 +108,7 @@ class Nodes(ABC, Generic[Parameters]):
         return add_configuration(self.workflow, self.parameters.ensemble, self.ensemble)
 
     def observables(self) -> Node:
-        """What is measured on gauge fields in every workflow."""
+        """Observables of gauge fields that every workflow measures."""
         return self.workflow.add(gauge_observables, self.configuration, place=Place("observables"))
 
 
@@ -137,7 +137,7 @@ class Definition(ABC, Generic[Parameters]):
         return []
 
     def rehearse(self, campaign: Campaign[Parameters], xp: ModuleType) -> Iterator[tuple[int, int]]:
-        """What a run asks of kernels for arrays of `xp`, briefly; yields steps taken and steps in all."""
+        """Rehearse a run's kernels for arrays of `xp`, briefly; yields steps taken and steps in all."""
         nodes = self.nodes(Workflow(self.name), campaign)
         nodes.build()
         if campaign.parameters.solver_is_open:
@@ -145,11 +145,11 @@ class Definition(ABC, Generic[Parameters]):
         return rehearsed(self.rehearsals, list(nodes.workflow.nodes.values()), xp)
 
     def choice(self, parameters: Parameters, plan: Plan, store: Store) -> Choice[Parameters]:
-        """What complete trials lead to."""
+        """Choice that complete trials lead to."""
         raise NotImplementedError
 
     def follow(self, campaign: Campaign[Parameters]) -> Callable[[Plan, Store], Step] | None:
-        """What comes after a round of the campaign, where it has several."""
+        """Function that says what comes after a round of the campaign, None where it has but one."""
         return None
 
     def prepare(self, file: ParameterFile) -> Project:
@@ -162,7 +162,7 @@ class Definition(ABC, Generic[Parameters]):
         return self._choosing(campaign) if campaign.parameters.solver_is_open else self.project(campaign)
 
     def campaign(self, file: ParameterFile) -> Campaign[Parameters]:
-        """What a file asks for. Raises InputError."""
+        """Campaign that a file asks for. Raises InputError."""
         parameters = self.schema.read(file)
         ensemble = configurations(file, parameters.ensemble)
         if parameters.ensemble.files:  # what is generated has been checked with the parameters
@@ -185,7 +185,7 @@ class Definition(ABC, Generic[Parameters]):
         )
 
     def build(self, campaign: Campaign[Parameters]) -> Workflow:
-        """All nodes, wired."""
+        """Workflow of a campaign with all nodes, wired."""
         workflow = Workflow(self.name)
         nodes = self.nodes(workflow, campaign)
         nodes.build()

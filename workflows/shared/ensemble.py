@@ -29,7 +29,7 @@ class Configurations:
 
 
 def configurations(file: ParameterFile, ensemble: EnsembleSection) -> Configurations:
-    """What the ensemble section of a file stands for; reads the headers of gauge files.
+    """Configurations of the ensemble section of a file; reads the headers of gauge files.
 
     Raises:
         InputError: no file, an unreadable one, two of the same name, or lattices that differ.

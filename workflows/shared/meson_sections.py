@@ -90,7 +90,7 @@ def solves_section(statistics: Sequence[Mapping[str, Any]], tolerance: float) ->
 
 
 def setup_sections(store: Store, workflow: str) -> Iterator[Section]:
-    """What the multigrid setups took and how well they converge, where there are any."""
+    """Times of the multigrid setups and how well they converge, where there are any."""
     for node in accounts(store, workflow):
         if node.stage != "multigrid_setup":
             continue
@@ -110,7 +110,7 @@ def setup_sections(store: Store, workflow: str) -> Iterator[Section]:
 
 
 def choice_sections(store: Store, workflow: str) -> Iterator[Section]:
-    """What `solver: auto` measured, where it did."""
+    """Measurements of `solver: auto`, if there are any."""
     for node in accounts(store, workflow):
         if node.stage != "solver_choice":
             continue

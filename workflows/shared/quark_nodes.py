@@ -1,4 +1,4 @@
-"""What workflows with Wilson-clover quarks share: the operator, multigrid's hierarchy, `solver: auto`.
+"""Nodes of Wilson-clover quarks that workflows share: operator, multigrid's hierarchy, `solver: auto`.
 
 With `solver: auto` a first round measures the solvers on the first configuration's first sources. The second
 one, the campaign, names the one chosen: its keys are those of a file that names it itself.
@@ -53,7 +53,7 @@ class QuarkNodes(Nodes[Quarks]):
 
     @abstractmethod
     def first_sources(self) -> Node:
-        """Those that solvers are measured on: of the first chunk."""
+        """Sources of the first chunk, which solvers are measured on."""
 
     @abstractmethod
     def planned_columns(self, first: Node) -> int:

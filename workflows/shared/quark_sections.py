@@ -78,7 +78,7 @@ class QuarkSection(FileSection):
 
 
 class QuarkSolves(FileSection):
-    """How propagators are solved for, `block` right-hand sides at a time."""
+    """Solution for propagators, `block` right-hand sides at a time."""
 
     solver: Literal["auto", "multigrid", "bicgstab", "cgnr", "block_cgrq", "gcr"]
     precision: Literal["double", "double-single"] = "double-single"
@@ -114,7 +114,7 @@ class MultigridSection(FileSection):
 
 
 class QuarkParameters(WorkflowParameters):
-    """What the file of a workflow with Wilson-clover quarks says."""
+    """Parameters in the file of a workflow with Wilson-clover quarks."""
 
     quark: QuarkSection
     solves: QuarkSolves
@@ -122,7 +122,7 @@ class QuarkParameters(WorkflowParameters):
 
     @property
     def solver_is_open(self) -> bool:
-        """Whether trials choose the solver."""
+        """True if trials choose the solver."""
         return self.solves.solver == "auto"
 
     def misfits(self, lattice: Lattice) -> Iterator[Problem]:

@@ -32,7 +32,7 @@ def gauge_section(store: Store, workflow: str) -> Section:
 
 @dataclass(frozen=True)
 class Measured:
-    """What a solver took on blocks of each kind of systems; how: as of `stages.lqcd.solvers.trial.Trial`."""
+    """Measurements of a solver on blocks of each kind of systems; how: as of `lqcd.solvers.trial.Trial`."""
 
     how: str
     iterations: Sequence[float]

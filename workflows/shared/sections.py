@@ -40,7 +40,7 @@ class HeatbathSection(FileSection):
 
 
 class EnsembleSection(FileSection):
-    """Where the gauge configurations come from: generated, or files matched by shell patterns."""
+    """Gauge configurations: generated, or files matched by shell patterns."""
 
     heatbath: HeatbathSection | None = None
     files: str | None = None
@@ -59,7 +59,10 @@ class AnalysisSection(FileSection):
 
 
 class WorkflowParameters(FileSection):
-    """What the file of any workflow says; each workflow adds its own sections, and what they must satisfy."""
+    """Parameters in the file of any workflow.
+
+    Each workflow adds its own sections, and what they must satisfy.
+    """
 
     workflow: str
     ensemble: EnsembleSection
@@ -86,20 +89,20 @@ class WorkflowParameters(FileSection):
         file.refuse(problems)
 
     def contradictions(self) -> Iterable[Problem]:
-        """What no single value shows: sections that do not fit each other."""
+        """Problems that no single value shows: sections that do not fit each other."""
         return ()
 
     def misfits(self, lattice: Lattice) -> Iterable[Problem]:
-        """What does not fit the lattice."""
+        """Problems with the lattice."""
         return ()
 
     @property
     def solver_is_open(self) -> bool:
-        """Whether trials choose the solver."""
+        """True if trials choose the solver."""
         return False
 
     def problems_with(self, lattice: Lattice, configurations: int) -> Iterator[Problem]:
-        """What does not fit the ensemble: its lattice, its number of configurations."""
+        """Problems with the ensemble: its lattice, its number of configurations."""
         yield from self.misfits(lattice)
         if configurations < 2 * (width := self.analysis.jackknife_bin):
             yield (

@@ -1,4 +1,4 @@
-"""Where a run's tasks go: one file per kind of cluster, each opening into a client."""
+"""Clusters that a run's tasks go to: one file per kind, each opening into a client."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From what a person writes (`--cluster cuda`) to a cluster."""
+"""Choice of a cluster from what a person writes (`--cluster cuda`)."""
 
 from __future__ import annotations
 

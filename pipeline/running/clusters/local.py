@@ -40,7 +40,7 @@ Dask's own memory, so that there is nothing to spill."""
 
 @dataclass(frozen=True)
 class Local:
-    """As many one-thread workers as cores, or fewer with more kernel threads each.
+    """One-thread workers on this machine, as many as cores, or fewer with more kernel threads each.
 
     Args:
         workers: number of worker processes, no more of which start than have work; by default as many as
@@ -113,7 +113,7 @@ def worker_environment(threads: int, backend: str) -> dict[str, str]:
 
 @contextmanager
 def _restored(names: Iterable[str]) -> Iterator[None]:
-    """These variables of this process are afterwards what they were before."""
+    """Restore these variables of this process afterwards to what they were before."""
     before = {name: os.environ.get(name) for name in names}
     try:
         yield

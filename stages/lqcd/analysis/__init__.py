@@ -1,1 +1,1 @@
-"""From loops per noise vector to correlators with errors."""
+"""Analysis, from loops per noise vector to correlators with errors."""

@@ -1,4 +1,4 @@
-"""How many noise vectors each piece of an estimate needs for a stochastic error, at least cost.
+"""Numbers of noise vectors that the pieces of an estimate need for a stochastic error, at least cost.
 
 For a sum of means with variances a_A / N_A and costs k_A a vector the optimum is Neyman's, N_A ~ sqrt(a_A /
 k_A) (J. R. Stat. Soc. 97 (1934) 558). Vectors are whole, come in chunks and are shared: the correction is
@@ -37,8 +37,9 @@ FINENESS = 64
 
 @dataclass(frozen=True)
 class VarianceModel:
-    """Stochastic variance as a function of counts: averaged moments of
-    `stages.lqcd.analysis.stochastic_error`.
+    """Stochastic variance as a function of counts.
+
+    From averaged moments of `stages.lqcd.analysis.stochastic_error`.
 
     linear: ``[piece, piece]``, falling like 1/N. quadratic: ``[piece, piece, piece, piece]``, like 1/N^2.
     """
@@ -97,7 +98,7 @@ def least_cost(model: VarianceModel, costs: Sequence[float], error: float, limit
 
 
 def surplus(counts: Counts, configurations: int) -> float:
-    """By how much a round aims below its target's variance: one relative standard error of its own variances.
+    """Fraction by which a round aims below its target's variance: a relative standard error of its own.
 
     sqrt(2 / nu) with nu = (N - 1) times configurations for the smallest count N, as if directions and times
     told nothing more; at most `MARGIN`. Pilots of few vectors find too small a variance as often as too large

@@ -1,4 +1,4 @@
-"""Where the error of a loop comes from as noise vectors are added: sloppy solves, correction, gauge noise."""
+"""Error budget of a loop as noise vectors are added: sloppy solves, correction, gauge noise."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ class ErrorBudget(NamedTuple):
 
 
 def error_budget(sloppy: ArrayLike, correction: ArrayLike) -> ErrorBudget:
-    """Budget from loops ``[config, noise, ...]`` and corrections ``[config, N_f, ...]``, averaged over the
-    rest.
+    """Budget from loops ``[config, noise, ...]`` and corrections ``[config, N_f, ...]``.
+
+    Averaged over the other axes.
     """
     loops, corrections = np.asarray(sloppy, float), np.asarray(correction, float)
     vectors = np.arange(1, loops.shape[1] + 1)

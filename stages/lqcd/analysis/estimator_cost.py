@@ -41,7 +41,10 @@ class EstimatorCost:
 
     @classmethod
     def of(cls, pieces: Sequence[Sequence[Piece]], seconds: float, once: float) -> EstimatorCost:
-        """From the pieces of each configuration. Raises InputError for fewer than 4 vectors of a piece."""
+        """Cost from the pieces of each configuration.
+
+        Raises InputError for fewer than 4 vectors of a piece.
+        """
         counts = tuple(len(piece.noise) for piece in pieces[0])
         return cls(tuple(noise_moments(of_config) for of_config in pieces), counts, seconds, once)
 

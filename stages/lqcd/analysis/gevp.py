@@ -22,8 +22,10 @@ from stages.lqcd.analysis.jackknife import jackknife_error
 
 
 class Levels(NamedTuple):
-    """Eigenvalues float64 ``[..., level, time]``, and v complex128 ``[..., time, operator, level]`` with
-    v^H C(t0) v = 1.
+    """Eigenvalues and eigenvectors of a correlation matrix, level by level.
+
+    Eigenvalues float64 ``[..., level, time]``, and v complex128 ``[..., time, operator, level]`` with v^H
+    C(t0) v = 1.
     """
 
     values: NDArray[np.float64]
@@ -57,8 +59,9 @@ def spectrum(correlator: ArrayLike, samples: ArrayLike, t0: int) -> Energies:
 
 
 def levels_of(correlator: ArrayLike, t0: int, reference: NDArray | None = None) -> Levels:
-    """Of the Hermitian part of C ``[..., operator, operator, time]``, by the eigenvectors of
-    L^-1 C(t) L^-H with C(t0) = L L^H.
+    """Levels of the Hermitian part of C ``[..., operator, operator, time]``.
+
+    By the eigenvectors of L^-1 C(t) L^-H with C(t0) = L L^H.
 
     Levels are in the order of the eigenvalues at t0 + 1, the lowest energy first. At other times each is the
     one whose vectors overlap with those most, so that levels may cross. reference: vectors
@@ -83,8 +86,9 @@ def levels_of(correlator: ArrayLike, t0: int, reference: NDArray | None = None) 
 
 
 def _tracked(values: NDArray, vectors: NDArray, overlaps: NDArray) -> Levels:
-    """Values ``[..., time, level]`` and vectors in the order that overlaps ``[..., time, level, found]``
-    say: that of the largest sum of squares.
+    """Values ``[..., time, level]`` and vectors in the order that overlaps say.
+
+    Overlaps are ``[..., time, level, eigenvalue]``; the order is that of the largest sum of squares.
     """
     size = overlaps.shape[-1]
     squares = overlaps.reshape(-1, size, size) ** 2

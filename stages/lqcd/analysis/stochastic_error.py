@@ -147,7 +147,7 @@ def _form(a: Array, b: Array, lag: int) -> Array:
 
 
 def _shifted(a: Array, lag: int) -> Array:
-    """What h_t(a, b) multiplies b with, value by value."""
+    """The factor that h_t(a, b) multiplies b with, value by value."""
     return (np.roll(a, lag, axis=-1) + np.roll(a, -lag, axis=-1)) / (2 * a.shape[1] * a.shape[2])
 
 

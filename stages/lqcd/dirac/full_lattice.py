@@ -57,7 +57,9 @@ class StaggeredOperator:
 
 @dataclass(frozen=True)
 class StaggeredSchur:
-    """The system of the even sites that stands for M x = b, with s the sign of M:
+    """The system of the even sites that stands for M x = b.
+
+    With s the sign of M:
 
         (4 m^2 - D_eo D_oe) x_e = 2 m b_e - s D_eo b_o,   x_o = (b_o - s D_oe x_e) / (2 m)
 
@@ -82,7 +84,7 @@ class StaggeredSchur:
         return M.dslash.apply_to(EVEN, b[ODD], None, b[EVEN], 2 * M.mass, -float(M.sign)), b
 
     def reconstruct(self, x: Array, b: Array) -> Array:
-        """x ``[parity, site, 3, N]`` from that of the even sites."""
+        """Solution x ``[parity, site, 3, N]`` from that of the even sites."""
         M, scale = self.M, 1 / (2 * self.M.mass)
         full = field_like(b)
         full[EVEN] = x

@@ -23,7 +23,7 @@ class LinearOperator(Protocol):
 
     @property
     def xp(self) -> ModuleType:
-        """Where fields live: `numpy` or `cupy`."""
+        """The library of its fields: `numpy` or `cupy`."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -49,7 +49,7 @@ class LinearOperator(Protocol):
         """The operator times x; into `out`, never x itself, if given. Returns the result."""
 
     def astype(self, dtype: Any) -> LinearOperator:
-        """The same operator in another precision; the conversion is made once and kept."""
+        """This operator in another precision; the conversion is made once and kept."""
 
 
 @runtime_checkable
@@ -111,7 +111,7 @@ def application(
 
 
 class Solver(Protocol):
-    """What an operator needs to know of the solvers of the layer above: `stages.lqcd.solvers`."""
+    """A solver of the layer above, as far as an operator knows it: `stages.lqcd.solvers`."""
 
     def solve(self, A: LinearOperator, b: Array, x0: Array | None = None, *args: Any, **options: Any) -> Any:
         """A `stages.lqcd.solvers.solution.Solution` of A x = b."""

@@ -34,7 +34,7 @@ NARROW = 8
 
 
 def operator_bytes(lattice: Lattice, directions: int, precision: str, narrow: bool) -> int:
-    """What stays on a GPU per configuration: link fields, and packed links in the solver's precisions.
+    """Bytes that stay on a GPU per configuration: link fields, and packed links in the solver's precisions.
 
     directions: neighbours of a site, 16 with three-hop terms or 8. narrow: blocks of up to `NARROW` columns
     occur, for which single long links are packed in 13 reals, too.
@@ -91,7 +91,7 @@ class StaggeredDslash:
         return hisq_dslash.hisq_dslash(packed, x, out, diagonal=diagonal, a=a, b=b, dots=dots)
 
     def astype(self, dtype: Any) -> StaggeredDslash:
-        """The same operator in another precision, which this one keeps: its links are packed once.
+        """This operator in another precision, which this one keeps: its links are packed once.
 
         That one does not know this one, so that the memory of both is free as soon as nobody uses this one.
         """
@@ -115,11 +115,11 @@ class StaggeredDslash:
 
 
 class HoppingTerm(Protocol):
-    """What connects opposite parities only: D, or the hops of a Laplacian (`stages.lqcd.dirac.laplacian`)."""
+    """Operator between opposite parities: D, or the hops of a Laplacian (`stages.lqcd.dirac.laplacian`)."""
 
     @property
     def xp(self) -> ModuleType:
-        """Where fields live: `numpy` or `cupy`."""
+        """The library of its fields: `numpy` or `cupy`."""
 
     @property
     def lattice(self) -> Lattice: ...
@@ -155,8 +155,9 @@ class _Workspace:
 
 @dataclass(frozen=True)
 class SquaredDslash:
-    """B = -D_po D_op on the sites of parity p (o the opposite): Hermitian, and without a negative eigenvalue
-    if D is anti-Hermitian.
+    """B = -D_po D_op on the sites of parity p, with o the opposite one.
+
+    Hermitian, and without a negative eigenvalue if D is anti-Hermitian.
 
     Fields are `[site, 3, N]`. An application is two calls of the dslash kernel; the field between them is
     kept, so one operator must not be applied by two threads.
@@ -195,8 +196,9 @@ class SquaredDslash:
     def application(
         self, x: Array, out: Array, dots: Array | None, a: float = 0.0, b: float = 1.0
     ) -> Callable[[], None]:
-        """A function that computes ``out = a x + b B x`` of these arrays, as they then are, and allocates
-        nothing.
+        """A function that computes ``out = a x + b B x`` of these arrays and allocates nothing.
+
+        It takes the arrays as they are when it is called.
 
         dots: if given, float64 ``[N]``, receives Re conj(x) . out of each right-hand side.
         """

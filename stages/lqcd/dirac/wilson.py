@@ -36,7 +36,7 @@ CLOVER_BYTES = 72 * COMPLEX
 
 
 def operator_bytes(lattice: Lattice, precision: str) -> int:
-    """What stays of an operator: links, packed links, clover term, A and its inverse.
+    """Bytes of an operator as it stays: links, packed links, clover term, A and its inverse.
 
     precision: of the solves, 'double' or 'double-single'.
     """
@@ -46,14 +46,14 @@ def operator_bytes(lattice: Lattice, precision: str) -> int:
 
 
 def mass_of_kappa(kappa: float) -> float:
-    """m = 1 / (2 kappa) - 4; InputError unless kappa > 0."""
+    """Quark mass m = 1 / (2 kappa) - 4; InputError unless kappa > 0."""
     if not kappa > 0:
         raise InputError(f"kappa must be positive (1/8 is free and massless), got {kappa}")
     return 1 / (2 * kappa) - 4
 
 
 def kappa_of_mass(mass: float) -> float:
-    """kappa = 1 / (2 m + 8); InputError unless m > -4."""
+    """Hopping parameter kappa = 1 / (2 m + 8); InputError unless m > -4."""
     if not mass > -4:
         raise InputError(f"the mass of a Wilson operator must be larger than -4, got {mass}")
     return 1 / (2 * mass + 8)
@@ -141,7 +141,7 @@ class WilsonOperator:
 
     @property
     def constant(self) -> float:
-        """m + sum_mu w_mu: A where there is no clover term."""
+        """The constant m + sum_mu w_mu: A where there is no clover term."""
         return self.mass + sum(self.links.anisotropy.weights)
 
     @property
@@ -194,7 +194,7 @@ class WilsonOperator:
         return even, odd
 
     def astype(self, dtype: Any) -> WilsonOperator:
-        """The same operator in another precision, which this one keeps: its matrices are packed once."""
+        """This operator in another precision, which this one keeps: its matrices are packed once."""
         dtype = np.dtype(dtype)
         if dtype == self.dtype:
             return self

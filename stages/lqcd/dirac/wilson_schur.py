@@ -88,7 +88,7 @@ class WilsonSchur:
         return (self._inverse(here, source) if self.kind == "symmetric" else source), b
 
     def reconstruct(self, x: Array, b: Array) -> Array:
-        """x ``[parity, site, 12, N]`` of M x = b from the solution x ``[site, 12, N]`` on `parity`."""
+        """Solution x ``[parity, site, 12, N]`` of M x = b from the one ``[site, 12, N]`` on `parity`."""
         here, there = self.parity, 1 - self.parity
         full = field_like(b)
         full[here] = x

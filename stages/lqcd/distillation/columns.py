@@ -46,13 +46,13 @@ class Columns(Protocol):
 
     @property
     def eigenvectors(self) -> int:
-        """How many span the space on each slice, the lowest ones."""
+        """Number of eigenvectors that span the space on each slice, the lowest ones."""
         ...
 
     def __len__(self) -> int: ...
 
     def column(self, number: int) -> Column:
-        """Which one it is. Raises InputError."""
+        """The column of a number. Raises InputError."""
         ...
 
     def times(self, block: range) -> list[int]:
@@ -60,7 +60,10 @@ class Columns(Protocol):
         ...
 
     def on_slice(self, time: int, block: range) -> NDArray[np.complex128]:
-        """rho of a block on a time slice, complex128 ``[spin, eigenvector, column]``. Raises InputError."""
+        """Coefficients rho of a block on a time slice, complex128 ``[spin, eigenvector, column]``.
+
+        Raises InputError.
+        """
         ...
 
 
@@ -113,8 +116,10 @@ class FullColumns:
 
 @dataclass(frozen=True)
 class StochasticColumns:
-    """Diluted noise P_d rho_n for each of the `sources` (slowest), pairs of a subset of times and the number
-    n of a noise vector; then by subsets of spins and of eigenvectors (fastest), as the dilution says.
+    """Diluted noise P_d rho_n for each of the `sources`.
+
+    Sources (slowest) are pairs of a subset of times and the number n of a noise vector; then by subsets of
+    spins and of eigenvectors (fastest), as the dilution says.
 
     label, seed, kind: the configuration's and the noise's (`stages.lqcd.distillation.laph_noise`). Raises
     InputError for a dilution that does not divide, and for sources and noise that there are not.
@@ -174,12 +179,15 @@ class StochasticColumns:
         return np.stack([time, noise, spin, vector])
 
     def _noise(self, number: int, time: int) -> NDArray[np.complex128]:
-        """rho before dilution on a slice, ``[spin, eigenvector]``."""
+        """Noise rho before dilution on a slice, ``[spin, eigenvector]``."""
         return laph_noise(self.label, self.seed, number, [time], self.eigenvectors, self.kind)[0]
 
 
 def coefficients(columns: Columns, block: range) -> NDArray[np.complex128]:
-    """rho of a block's columns, complex128 ``[time, spin, eigenvector, column]``. Raises InputError."""
+    """Coefficients rho of a block's columns, complex128 ``[time, spin, eigenvector, column]``.
+
+    Raises InputError.
+    """
     rho = np.zeros((columns.time_extent, SPINS, columns.eigenvectors, len(block)), complex)
     for time in columns.times(block):
         rho[time] = columns.on_slice(time, block)

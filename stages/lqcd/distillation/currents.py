@@ -88,8 +88,9 @@ def planned_bytes(
     xp: ModuleType,
     tile: int,
 ) -> int:
-    """Most bytes of arrays of `xp` that `current_insertions` allocates with tiles of so many slices, but for
-    the result.
+    """Bytes of `xp` that `current_insertions` allocates at most.
+
+    With tiles of so many slices, without the result.
     """
     lattice, dtype = insertions.lattice, np.dtype(right.dtype)
     times, sites, ni, nj = lattice.time_extent, lattice.sites_per_slice, left.shape[-1], right.shape[-1]
@@ -116,8 +117,9 @@ def spins_as_columns(solutions: Array, start: int, times: int, lattice: Lattice,
 
 
 def _with_gammas(products: Array, gammas: NDArray) -> Array:
-    """Sums over the spins of products ``[momentum, time, (spin, i), (spin, j)]`` with Dirac matrices,
-    ``[momentum, time, gamma, i, j]``.
+    """Sums with Dirac matrices over the spins of products, ``[momentum, time, gamma, i, j]``.
+
+    Of products ``[momentum, time, (spin, i), (spin, j)]``.
     """
     xp, (momenta, times, rows, columns) = array_module(products), products.shape
     ni, nj = rows // SPINS, columns // SPINS

@@ -71,7 +71,7 @@ class LaplaceModes(NamedTuple):
 
 @dataclass(frozen=True)
 class LaplaceSolver:
-    """How the lowest `vectors` modes of each slice are found.
+    """Settings of the search for the lowest `vectors` modes of each slice.
 
     tolerance: of |A u - alpha u| / 36 for A = 36 - H^2, which bounds the residual of -Laplacian by about 4
     times as much. dtype: complex64 or complex128. Raises InputError for impossible values.
@@ -86,9 +86,10 @@ class LaplaceSolver:
     max_restarts: int = 100
 
     def needed_bytes(self, sites_per_slice: int, slices: int) -> int:
-        """What a run takes beside the links, with `sites_per_slice` on one parity: the Laplacian's own links,
-        and the larger of what Lanczos holds on the even sites, its basis, blocks and result, and of what the
-        modes are completed and measured with.
+        """Bytes that a run takes beside the links, with `sites_per_slice` on one parity.
+
+        The Laplacian's own links, and the larger of what Lanczos holds on the even sites, its basis, blocks
+        and result, and of what the modes are completed and measured with.
         """
         rows, itemsize = 3 * sites_per_slice, np.dtype(self.dtype).itemsize
         packed = 6 * 9 * 2 * sites_per_slice * slices * itemsize
@@ -221,7 +222,10 @@ def _dense(hop: SpatialHop, k: int) -> tuple[NDArray[np.float64], Array]:
 
 
 def _lowest_of_hop(matrix: NDArray, k: int) -> tuple[NDArray[np.float64], NDArray]:
-    """Of one slice, from the singular values h of its hop: values 6 -+ h, vectors (u, +-w) / sqrt 2."""
+    """Lowest modes of one slice, from the singular values h of its hop.
+
+    Values 6 -+ h, vectors (u, +-w) / sqrt 2.
+    """
     w, h, u = np.linalg.svd(matrix)
     falling = np.arange(len(h))
     which = np.concatenate([falling, falling[::-1]])[:k]

@@ -60,8 +60,9 @@ def _fill(
 def planned_bytes(
     vectors: Stored, links: Array | None, insertions: Insertions, xp: ModuleType, tile: int
 ) -> int:
-    """Most bytes of arrays of `xp` that `elementals` allocates with tiles of so many slices, but for the
-    result.
+    """Bytes of `xp` that `elementals` allocates at most.
+
+    With tiles of so many slices, without the result.
     """
     times, *_, k = vectors.shape
     dtype = np.dtype(vectors.dtype)

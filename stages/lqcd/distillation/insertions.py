@@ -70,7 +70,7 @@ class Insertions:
         return fields + products + phases + slice_products.workspace_bytes(shape, columns, dtype, xp)
 
     def links_bytes(self, links: Array | None, dtype: np.dtype) -> int:
-        """Of what `links_for` allocates."""
+        """Bytes that `links_for` allocates."""
         if not self.longest or links is None or links.dtype == dtype:
             return 0
         return int(links.size) * dtype.itemsize

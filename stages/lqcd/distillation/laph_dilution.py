@@ -14,7 +14,7 @@ INTERLACE = re.compile(r"interlace-([1-9]\d*)")
 
 
 class Subsets(NamedTuple):
-    """How many subsets each index is cut into: index i is in subset i modulo their number."""
+    """Numbers of subsets that each index is cut into: index i is in subset i modulo their number."""
 
     time: int
     spin: int
@@ -44,7 +44,7 @@ class LaphDilution:
 
     @classmethod
     def parse(cls, options: Mapping[str, Any] | None) -> Self:
-        """From a parameter file's ``{time: full, spin: full, eigenvector: interlace-8}``; None is none."""
+        """Dilution of a file's ``{time: full, spin: full, eigenvector: interlace-8}``; None is none."""
         for name in options or {}:
             if name not in INDICES:
                 raise InputError(f"unknown dilution option {name!r}{suggestion(name, INDICES)}")

@@ -1,5 +1,6 @@
-"""Noise rho(t, spin, eigenvector) of stochastic LapH (arXiv:1104.3870): a function of (seed, configuration
-label, noise index, time, spin, eigenvector) and nothing else.
+"""Noise rho(t, spin, eigenvector) of stochastic LapH (arXiv:1104.3870).
+
+A function of (seed, configuration label, noise index, time, spin, eigenvector) and nothing else.
 
 The key of the generator is that of `stages.lqcd.noise.vectors` for the label followed by ``"\\0laph"``, so
 that noise on sites of the same seed is independent. The counter is (eigenvector, time, 0, noise index), and
@@ -25,7 +26,7 @@ KINDS = ("z2", "z4", "u1")
 def laph_noise(
     label: str, seed: int, index: int, times: Sequence[int], eigenvectors: int, kind: str
 ) -> NDArray[np.complex128]:
-    """rho of noise vector `index` on some time slices, complex128 ``[time, spin, eigenvector]``.
+    """Noise rho of vector `index` on some time slices, complex128 ``[time, spin, eigenvector]``.
 
     kind: 'z2' (+-1), 'z4' (+-1, +-i) or 'u1' (2^16 roots of unity). Raises InputError.
     """

@@ -44,8 +44,9 @@ def sink_projections(vectors: Stored, solutions: Stored, xp: ModuleType, device_
 
 
 def planned_bytes(vectors: Stored, solutions: Stored, xp: ModuleType, tile: int) -> int:
-    """Most bytes that `sink_projections` allocates with tiles of so many slices: the result, two buffers of
-    what is moved, vectors in the solutions' precision, and what the kernel needs.
+    """Bytes that `sink_projections` allocates at most, with tiles of so many slices.
+
+    The result, two buffers of what is moved, vectors in the solutions' precision, and what the kernel needs.
     """
     times, k, n = vectors.shape[0], vectors.shape[-1], solutions.shape[-1]
     shape, dtype = (tile, *vectors.shape[1:]), np.dtype(solutions.dtype)

@@ -53,17 +53,17 @@ class SlicedField:
         return prod(self.shape(1)) * np.dtype(self.array.dtype).itemsize
 
     def shape(self, count: int) -> tuple[int, ...]:
-        """Of a part of so many slices."""
+        """Shape of a part of so many slices."""
         whole = self.array.shape
         return (*whole[: self.axis], count * self.rows, *whole[self.axis + 1 :])
 
     def is_in(self, xp: ModuleType) -> bool:
-        """Whether it need not be moved to be an array of `xp`."""
+        """True if it need not be moved to be an array of `xp`."""
         return isinstance(self.array, xp.ndarray)
 
     @property
     def piece_bytes(self) -> int:
-        """Of what is read of a store at a time: a slice, or its part in each entry along the first axis."""
+        """Bytes read of a store at a time: a slice, or its part in each entry along the first axis."""
         return self.slice_bytes // (self.array.shape[0] if self.axis else 1)
 
     def copy_part(self, first: int, count: int, target: Array, copy: Callable[[NDArray, Array], Any]) -> None:
@@ -77,7 +77,7 @@ class SlicedField:
 
 
 def buffer_bytes(fields: Sequence[SlicedField], times: int, tile: int, xp: ModuleType) -> int:
-    """Of the buffers that `streamed` makes, and on the host of the piece of a field that it reads."""
+    """Bytes of the buffers that `streamed` makes, and on the host of the piece of a field that it reads."""
     away = [field for field in fields if not field.is_in(xp)]
     buffers = min(2, ceil(times / tile)) * tile * sum(field.slice_bytes for field in away)
     return buffers + (max((field.piece_bytes for field in away), default=0) if xp is np else 0)
@@ -153,7 +153,7 @@ def _tile(
 
 
 class _Moving:
-    """How parts reach the arrays of a library, and how it is known that these may be overwritten."""
+    """Transfer of parts to the arrays of a library, which knows when these may be overwritten."""
 
     def __init__(self, xp: ModuleType) -> None:
         self.xp: Any = xp

@@ -20,7 +20,8 @@ LARGEST_VOLUME = 6**4
 
 
 def exact_loops(trace: Trace, xp: ModuleType, width: int, progress: Progress = no_progress) -> Loops:
-    """J_mu(t) ``[1, mu, t]`` and (2/V) tr M^-1 ``[1, parity]`` without noise, in blocks of `width` sources;
+    """J_mu(t) ``[1, mu, t]`` and (2/V) tr M^-1 ``[1, parity]`` without noise, in blocks of `width` sources.
+
     ``[1, flavour, ...]`` of a trace of several flavours.
 
     Raises InputError above `LARGEST_VOLUME` sites: it takes three solves a site.

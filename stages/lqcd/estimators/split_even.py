@@ -52,7 +52,7 @@ class SplitEvenTrace:
         return self.light.lattice
 
     def contract(self, parity: int, sources: Array) -> Contractions:
-        """current ``[N, flavour, mu, t]``, density ``[N, flavour]`` of sources ``[site, 3, N]`` on `parity`.
+        """Current ``[N, flavour, mu, t]``, density ``[N, flavour]`` of sources ``[site, 3, N]`` on `parity`.
 
         Raises as `LoopTrace.contract`.
         """

@@ -34,7 +34,7 @@ class Trace(Protocol):
 
     @property
     def lattice(self) -> Lattice:
-        """Where the sources live."""
+        """The lattice that the sources live on."""
 
     def contract(self, parity: int, sources: Array) -> Contractions:
         """Contractions of each source ``[site, 3, N]`` on `parity`."""

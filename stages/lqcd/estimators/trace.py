@@ -100,7 +100,7 @@ class LoopTrace:
         return sources if self.deflation is None else self.deflation.on(parity).remainder(sources)
 
     def solve(self, parity: int, sources: Array) -> tuple[Array, Array]:
-        """y = A^-1 eta on `parity` and D y on the opposite one, ``[site, 3, N]`` each."""
+        """Solution y = A^-1 eta on `parity` and D y on the opposite one, ``[site, 3, N]`` each."""
         solution = self.solver.solve(NormalOperator(self.dslash, self.mass, parity), sources)
         hopped = self.dslash.apply_to(1 - parity, solution.x)
         self.statistics.add(solution, self._full_residual(parity, sources, solution.x, hopped))
@@ -150,4 +150,4 @@ Progress = Callable[[int, int], None]
 
 
 def no_progress(done: int, total: int) -> None:
-    """For who does not want to know."""
+    """Ignore the progress of a computation."""

@@ -1,5 +1,4 @@
-"""The truncated solver method (arXiv:0910.3970): many sloppy solves, and few fine ones that remove their
-bias.
+"""Truncated solver method (arXiv:0910.3970): many sloppy solves, and few fine ones that remove their bias.
 
 A trace is estimated as the sum of two pieces, mean_n(sloppy_n) over all noise vectors and mean_n(fine_n -
 sloppy_n) over the few with both. The sloppy values that are subtracted are the stored ones of those

@@ -83,5 +83,5 @@ def _dagger(matrices: Array) -> Array:
 
 
 def identity_plus(term: Array, constant: float) -> Array:
-    """constant + C: matrices ``[..., 6, 6]``, a new array."""
+    """Matrices constant + C ``[..., 6, 6]``, a new array."""
     return term + constant * array_module(term).eye(6, dtype=np.dtype(term.dtype))

@@ -58,7 +58,7 @@ def fat_links(links: Array, lattice: Lattice, paths: Paths) -> Array:
 
 
 def long_links(links: Array, lattice: Lattice, coefficient: float) -> Array:
-    """coefficient * U_mu(x) U_mu(x + mu) U_mu(x + 2 mu), ``[mu, parity, site, 3, 3]``."""
+    """Products coefficient * U_mu(x) U_mu(x + mu) U_mu(x + 2 mu), ``[mu, parity, site, 3, 3]``."""
     long = field_like(links)
     kernels_of_three.long_links(links, lattice, coefficient, long)
     return long

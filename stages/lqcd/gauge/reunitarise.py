@@ -1,5 +1,7 @@
-"""Projections of 3x3 matrices: to SU(3), against the rounding of files and inside APE and HYP smearing, and
-to U(3), inside HISQ smearing."""
+"""Projections of 3x3 matrices to SU(3) and to U(3).
+
+To SU(3) against the rounding of files and inside APE and HYP smearing, to U(3) inside HISQ smearing.
+"""
 
 from __future__ import annotations
 

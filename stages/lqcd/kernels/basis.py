@@ -22,7 +22,7 @@ def project(V: Array, x: Array) -> Array:
 
 
 def add_combination(out: Array, V: Array, C: Array) -> None:
-    """out += V C in place, with C ``[k, N]``; `out` shares no column with V."""
+    """``out += V C`` in place, with C ``[k, N]``; `out` shares no column with V."""
     _check_rows(V, out)
     check_coefficients(C, V, out)
     kernel("basis.add_combination", type(V))(out, V, C)

@@ -31,21 +31,24 @@ def norms2(x: Array) -> Array:
 
 
 def update(y: Array, x: Array, a: Array) -> None:
-    """y += x a in place, with a complex ``[Nx, Ny]``."""
+    """``y += x a`` in place, with a complex ``[Nx, Ny]``."""
     check_blocks(y=y, x=x)
     check_coefficients(a, x, y)
     kernel("block_blas.update", type(y))(y, x, a)
 
 
 def rotate(x: Array, a: Array, out: Array) -> Array:
-    """out = x a, with a complex ``[Nx, Nout]``; `out` may be `x` if the shapes agree. Returns `out`."""
+    """``out = x a``, with a complex ``[Nx, Nout]``; `out` may be `x` if the shapes agree. Returns `out`."""
     check_blocks(x=x, out=out)
     check_coefficients(a, x, out)
     return kernel("block_blas.rotate", type(x))(x, a, out)
 
 
 def rotate_add(q: Array, p: Array, a: Array, out: Array) -> Array:
-    """out = q + p a, with a complex ``[Np, Nq]``; `out` may be `q`, or `p` if shapes agree. Returns `out`."""
+    """``out = q + p a``, with a complex ``[Np, Nq]``; `out` may be `q`, or `p` if shapes agree.
+
+    Returns `out`.
+    """
     check_blocks(q=q, p=p)
     check_array("out", out, q.shape, q.dtype)
     check_coefficients(a, p, q)

@@ -1,5 +1,6 @@
-"""An iteration of block CGrQ (`stages.lqcd.solvers.block_cgrq`): its sums, small algebra and pass over the
-blocks.
+"""An iteration of block CGrQ: its sums, small algebra and pass over the blocks.
+
+The method is `stages.lqcd.solvers.block_cgrq`.
 
 Blocks ``[..., w]`` are the orthonormal Q, the directions P and A P; X is ``[..., N]``. On a GPU nothing here
 waits for the host, and what is not ordinary stops itself: all can be queued ahead.
@@ -43,7 +44,7 @@ class BlockCoefficients:
 
     @classmethod
     def of(cls, c: Array, like: Array) -> BlockCoefficients:
-        """With a copy of this C, in the library of `like`."""
+        """Coefficients with a copy of this C, in the library of `like`."""
         xp, (w, n) = array_module(like), c.shape
         squares, rows = xp.zeros((6, w, w), np.complex128), xp.zeros((2, w, n), np.complex128)
         rows[0] = xp.asarray(c)
@@ -61,7 +62,7 @@ class BlockCoefficients:
 
 
 def repeatable(width: int, dtype: DTypeLike, xp: ModuleType) -> bool:
-    """Whether the functions below keep the rules of `stream.repeated` on blocks of this width in `xp`."""
+    """True if the functions below keep the rules of `stream.repeated` on blocks of this width in `xp`."""
     return kernel("block_cg.repeatable", xp.ndarray)(width, np.dtype(dtype))
 
 

@@ -24,7 +24,7 @@ class CGCoefficients:
 
     @classmethod
     def zeros(cls, like: Array) -> CGCoefficients:
-        """All zero, for the right-hand sides of the field `like`, ``[..., N]``."""
+        """Coefficients of zero for the right-hand sides of the field `like`, ``[..., N]``."""
         rhs = like.shape[-1]
         return cls(array_module(like).zeros((len(ROWS), rhs + rhs % 2)), rhs)
 
@@ -57,13 +57,13 @@ class CGCoefficients:
 
 
 def quotient(numerator: Array | float, denominator: Array, where: Array) -> Array:
-    """numerator / denominator, zero outside the mask `where`."""
+    """Quotients numerator / denominator, zero outside the mask `where`."""
     xp = array_module(denominator)
     return xp.where(where, numerator / xp.where(where, denominator, 1), 0)
 
 
 def cg_advance(x: Array, p: Array, r: Array, coefficients: CGCoefficients) -> None:
-    """x += alpha p, then p = r + beta p, in place; a column with r2 <= target2 keeps p.
+    """``x += alpha p``, then ``p = r + beta p``, in place; a column with r2 <= target2 keeps p.
 
     Where alpha is zero x keeps its bits, and where beta is zero p becomes r, whatever p held.
     """
@@ -72,7 +72,7 @@ def cg_advance(x: Array, p: Array, r: Array, coefficients: CGCoefficients) -> No
 
 
 def cg_residual(r: Array, ap: Array, coefficients: CGCoefficients) -> None:
-    """alpha = gamma / pap, r -= alpha ap in place, beta = |r|^2 / r2, then gamma = r2 = |r|^2.
+    """``alpha = gamma / pap``, ``r -= alpha ap`` in place, ``beta = |r|^2 / r2``, ``gamma = r2 = |r|^2``.
 
     alpha and beta are zero, and r keeps its bits whatever ap holds, where r2 <= target2 or pap is not
     positive.

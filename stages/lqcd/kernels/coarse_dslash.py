@@ -31,8 +31,10 @@ class PackedCoarseLinks(Protocol):
 
 
 def pack(links: Array, neighbours: Array) -> PackedCoarseLinks:
-    """Complex matrices ``[site, direction, n, n]`` and int32 neighbours ``[site, direction]``, any number of
-    directions, laid out for the kernels; on a GPU they are complex64. Raises InputError.
+    """Coarse links laid out for the kernels.
+
+    From complex matrices ``[site, direction, n, n]`` and int32 neighbours ``[site, direction]``, any number
+    of directions; on a GPU they are complex64. Raises InputError.
     """
     _check_links(links, neighbours)
     return kernel("coarse_dslash.pack", type(links))(links, neighbours)

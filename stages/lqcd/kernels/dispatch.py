@@ -1,4 +1,4 @@
-"""Where arrays live, and the one place where kernels are chosen: `kernel`.
+"""The library that arrays live in, and the one place where kernels are chosen: `kernel`.
 
 NumPy arrays are computed on by `stages.lqcd.kernels.cpu`, CuPy arrays by `stages.lqcd.kernels.cuda`. Inside
 ``with kernels_of("reference")`` NumPy arrays are given to the plain NumPy kernels, the oracle of both.

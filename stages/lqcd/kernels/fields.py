@@ -1,4 +1,4 @@
-"""Where lattice fields get their memory: code above the kernels makes fields here and nowhere else."""
+"""Memory of lattice fields: code above the kernels makes fields here and nowhere else."""
 
 from __future__ import annotations
 

@@ -19,13 +19,15 @@ def lane_dots(xs: Array, y: Array) -> Array:
 
 
 def lane_update(y: Array, xs: Array, a: Array, scale: Array | None = None) -> None:
-    """y = scale y + sum_k a[k] xs[k] in place, a complex ``[K, N]``, scale ``[N]`` or one."""
+    """``y = scale y + sum_k a[k] xs[k]`` in place, a complex ``[K, N]``, scale ``[N]`` or one."""
     _check_lanes(xs, y, a, scale)
     kernel("lane_blas.lane_update", type(y))(y, xs, a, scale)
 
 
 def lane_polynomial(y: Array, v: Array, c: Array) -> None:
-    """y += sum_k c[k] v[k] and v[0] -= sum_k c[k] v[k + 1] in place: K + 1 fields v, complex c ``[K, N]``.
+    """``y += sum_k c[k] v[k]`` and ``v[0] -= sum_k c[k] v[k + 1]`` in place.
+
+    With K + 1 fields v and complex c ``[K, N]``.
 
     With powers v[k] = A^k v[0] that is a step of a polynomial method: v[0] stays the residual of y.
     """
@@ -35,8 +37,9 @@ def lane_polynomial(y: Array, v: Array, c: Array) -> None:
 
 
 def _check_lanes(xs: Array, y: Array, a: Array | None = None, scale: Array | None = None) -> None:
-    """Raise InputError unless xs is a basis ``[K, ..., N]`` of fields like y, a complex ``[K, N]``, scale
-    ``[N]``.
+    """Raise InputError unless xs is a basis ``[K, ..., N]`` of fields like y.
+
+    With a complex ``[K, N]`` and scale ``[N]``.
     """
     check_blocks(y=y)
     if xs.ndim != y.ndim + 1 or not len(xs):

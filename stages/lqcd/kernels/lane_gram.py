@@ -30,7 +30,9 @@ def lane_gram(xs: Array) -> Array:
 
 
 def lane_least_squares(gram: Array) -> Array:
-    """c ``[K - 1, N]``, complex128, with the shortest xs[0] - sum_k c[k] xs[k + 1], from their `lane_gram`.
+    """Coefficients c of the shortest xs[0] - sum_k c[k] xs[k + 1], from their `lane_gram`.
+
+    Complex128 ``[K - 1, N]``.
 
     By Cholesky's factors of the fields scaled to norm one; c is zero for fields that vanish or depend on
     those before them (`NOISE`).

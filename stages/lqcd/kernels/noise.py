@@ -37,7 +37,7 @@ def roots_of(kind: str) -> NDArray[np.complex128]:
 
 
 def table_bits(table: NDArray) -> int:
-    """How many bits of a word name an entry."""
+    """Number of bits of a word that name an entry."""
     return len(table).bit_length() - 1
 
 
@@ -65,7 +65,7 @@ def roots_of_unity() -> NDArray[np.complex128]:
 
 
 def _small_rotation(bits: int) -> tuple[int, int]:
-    """cos and sin of 2 pi / 2^16 as integers in units of 2^-bits, by Taylor series."""
+    """Cosine and sine of 2 pi / 2^16 as integers in units of 2^-bits, by Taylor series."""
     one = 1 << bits
     angle = (_PI_2_200 >> (200 - bits)) * 2 >> ROOT_BITS
     term, sums = one, [one, 0]

@@ -1,5 +1,6 @@
-"""Philox4x32-10, the counter-based generator of Salmon, Moraes, Dror and Shaw (SC'11,
-doi:10.1145/2063384.2063405).
+"""Philox4x32-10, a counter-based generator of random numbers.
+
+By Salmon, Moraes, Dror and Shaw (SC'11, doi:10.1145/2063384.2063405).
 
 The same integers come out on NumPy and CuPy: only 32-bit values held in uint64 are multiplied, shifted and
 xored.

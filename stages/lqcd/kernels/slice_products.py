@@ -41,15 +41,18 @@ def slice_gram(left: Array, right: Array, out: Array) -> Array:
 
 
 def workspace_bytes(vectors: tuple[int, ...], columns: int, dtype: np.dtype, xp: ModuleType) -> int:
-    """Most bytes that either product in `xp`, of vectors of this shape with so many columns (spins and
-    right-hand sides), allocates beside its operands.
+    """Bytes that either product in `xp` allocates at most beside its operands.
+
+    For vectors of this shape with so many columns (spins and right-hand sides).
     """
     return kernel("slice_products.workspace_bytes", xp.ndarray)(vectors, columns, dtype)
 
 
 def _check_sink_projection(vectors: Array, solutions: Array, out: Array, first: int) -> None:
-    """Raise InputError unless solutions ``[2, site, 12, N]`` of the dtype of `vectors` hold their slices from
-    `first` on and `out` is complex128 ``[time, 4, k, N]``.
+    """Raise InputError unless the operands of `sink_projection` fit each other.
+
+    Solutions ``[2, site, 12, N]`` of the dtype of `vectors` hold their slices from `first` on, and `out` is
+    complex128 ``[time, 4, k, N]``.
     """
     check_slice_vectors("vectors", vectors)
     times, _, sites, _, k = vectors.shape

@@ -25,8 +25,10 @@ def slice_shift(
 def _check_operands(
     links: Array, field: Array, out: Array, lattice: Lattice, mu: int, step: int, first: int
 ) -> None:
-    """Raise InputError unless links are those of the lattice in the dtype of the field, and field and another
-    array out are the same number of slices of it, from `first` on; mu is spatial, step 1 or -1.
+    """Raise InputError unless the operands of a shift fit each other.
+
+    Links are those of the lattice in the dtype of the field, and field and another array out are the same
+    number of slices of it, from `first` on; mu is spatial, step 1 or -1.
     """
     if mu not in (0, 1, 2) or step not in (1, -1):
         raise InputError(f"a shift within slices goes along mu = 0, 1, 2 by step 1 or -1, got {mu} by {step}")

@@ -21,7 +21,7 @@ def add_staple(
 
 
 def weighted_sum(a: float, x: Array, b: float, y: Array) -> Array:
-    """a x + b y of two fields of one shape and dtype."""
+    """Sum a x + b y of two fields of one shape and dtype."""
     return kernel("staple.weighted_sum", type(x))(a, x, b, y)
 
 

@@ -40,7 +40,7 @@ def lag(xp: ModuleType) -> int:
 
 
 def surely(conditions: Array) -> bool:
-    """Whether all conditions hold, if that is known without waiting; False if it is not."""
+    """True if all conditions hold and that is known without waiting."""
     return kernel("stream.surely", type(conditions))(conditions)
 
 

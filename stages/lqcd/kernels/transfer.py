@@ -113,7 +113,7 @@ def page_locked(shape: tuple[int, ...], dtype: DTypeLike) -> NDArray:
 
 
 def is_page_locked(array: NDArray) -> bool:
-    """Whether the copy engine reads this memory where it lies."""
+    """True if the copy engine reads this memory where it lies."""
     runtime = import_module("cupy").cuda.runtime
     return bool(array.size) and runtime.pointerGetAttributes(array.ctypes.data).type == PAGE_LOCKED
 

@@ -79,7 +79,7 @@ class Lattice:
         return (((t * lz + z) * ly + y) * (lx // 2) + x // 2).astype(np.int32)
 
     def neighbour(self, parity: int, mu: int, hops: int) -> NDArray[np.int32]:
-        """For each site x of `parity`, the number of x + hops * mu; int32 ``[site]``, read-only."""
+        """Number of the site x + hops * mu for each site x of `parity`; int32 ``[site]``, read-only."""
         return _neighbour(self, parity, mu, hops)
 
 

@@ -46,7 +46,7 @@ class Partition:
 
 @dataclass(frozen=True)
 class Dilution:
-    """Which subsets a noise vector is cut into, beyond its two parities.
+    """Subsets that a noise vector is cut into, beyond its two parities.
 
     `color`: each colour apart. `time`: an integer k takes every k-th slice together (k interlaced subsets),
     'full' each slice apart. `displacement`: d^4 subsets by the coordinates modulo d; d = 2 gives 8 even and
@@ -66,7 +66,7 @@ class Dilution:
 
     @classmethod
     def parse(cls, options: Mapping[str, Any] | None) -> Self:
-        """From a parameter file's ``{color: true, time: 4, displacement: 2}``; None is no dilution."""
+        """Dilution of a parameter file, ``{color: true, time: 4, displacement: 2}``; None is no dilution."""
         for name in options or {}:
             if name not in OPTIONS:
                 raise InputError(f"unknown dilution option {name!r}{suggestion(name, OPTIONS)}")
@@ -128,8 +128,9 @@ def _check_count(name: str, value: object, meaning: str) -> None:
 
 
 def dilute(noise: Array, partition: Partition, columns: range) -> Array:
-    """Columns of the diluted noise, ``[site, 3, len(columns)]``, zero outside their subset; NumPy or CuPy
-    as `noise`.
+    """Columns of the diluted noise, ``[site, 3, len(columns)]``, zero outside their subset.
+
+    NumPy or CuPy like `noise`.
 
     `noise`: ``[site, 3, N]`` on the partition's parity. Column number n * subsets + s is noise vector n on
     subset s, so that a range of columns is a block of right-hand sides however the block falls on the noise

@@ -26,7 +26,7 @@ from stages.lqcd.lattice.geometry import Lattice
 
 
 def levels(lattice: Lattice) -> int:
-    """How many bits the sites of one parity have: up to 2^levels probes differ."""
+    """Number of bits that the sites of one parity have: up to 2^levels probes differ."""
     return sum(len(directions) for directions in _octaves(lattice)) - 1
 
 

@@ -1,5 +1,6 @@
-"""Stochastic sources: a function of (seed, configuration label, noise index, global site, component) and
-nothing else.
+"""Stochastic sources on the lattice.
+
+A function of (seed, configuration label, noise index, global site, component) and nothing else.
 
 The key of the generator is the first 64 bits of SHA-256 of ``f"{seed}\\0{label}"`` (little endian), its
 counter is (site low 32 bits, site high 32 bits, component // 4, noise index), and component c takes word

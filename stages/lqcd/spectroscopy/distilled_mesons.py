@@ -48,7 +48,7 @@ class QuarkLine(NamedTuple):
 def perambulator_pairs(
     perambulator: Array, table: ElementalTable, time: int, momenta: Sequence[Momentum], words: Sequence[str]
 ) -> NDArray[np.complex128]:
-    """sum over eigenvectors of (Phi_A tau)[b, c] (tau Phi_B)[a, d]^*, all spins open, on the host.
+    """Sum over eigenvectors of (Phi_A tau)[b, c] (tau Phi_B)[a, d]^*, all spins open, on the host.
 
     perambulator: tau from the slice `time` to all ``[time, spin, i, spin of the source, j]``. The result is
     complex128 ``[momentum, time, word A, word B, b, c, a, d]``, time counted from the source; all correlators
@@ -128,14 +128,15 @@ def _products(tau: Array, sinks: Array, sources: Array) -> NDArray[np.complex128
 
 
 def _product(left: Array, right: Array) -> NDArray[np.complex128]:
-    """Of ``[word, spin, spin, ...]``, summed over what follows the spins: those of left, those of right."""
+    """Product of ``[word, spin, spin, ...]``, summed over what follows the spins: those of left, of right."""
     rows = left.reshape(len(left) * PAIRS, -1) @ right.reshape(len(right) * PAIRS, -1).T
     return as_numpy(rows).reshape(len(left), SPINS, SPINS, len(right), SPINS, SPINS)
 
 
 def _between(left: Array, phi: Array, right: Array) -> Array:
-    """left^H Phi right of spins and columns ``[spin, i, n]``, ``[word, i, j]`` and ``[spin, j, m]``:
-    ``[word, spin of left, spin of right, n, m]``.
+    """Products left^H Phi right of spins and columns, ``[word, spin of left, spin of right, n, m]``.
+
+    Of ``[spin, i, n]``, ``[word, i, j]`` and ``[spin, j, m]``.
     """
     xp, n, m = array_module(phi), left.shape[-1], right.shape[-1]
     bra = left.transpose(0, 2, 1).reshape(SPINS * n, -1).conj()

@@ -64,6 +64,6 @@ class ElementalTable:
         )
 
     def _angle(self, momentum: Momentum, word: str) -> float:
-        """p d of a path."""
+        """Phase p d of a path."""
         steps = (2 * np.pi * momentum[mu] / self.extents[mu] * step for mu, step in steps_of(word))
         return float(sum(steps))

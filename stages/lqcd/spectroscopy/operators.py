@@ -43,7 +43,7 @@ class MesonOperator:
 
     @classmethod
     def parse(cls, text: str) -> MesonOperator:
-        """From ``Gamma5``, or ``0.5 Identity[+x] - 0.5 Identity[-x]``. Raises InputError."""
+        """Operator from ``Gamma5``, or ``0.5 Identity[+x] - 0.5 Identity[-x]``. Raises InputError."""
         terms: list[Term] = []
         end = 0
         while found := TERM.match(text.strip(), end):
@@ -82,7 +82,10 @@ def words_of(operators: Sequence[MesonOperator]) -> tuple[str, ...]:
 def operator_vertices(
     operators: Sequence[MesonOperator], words: Sequence[str]
 ) -> tuple[NDArray[np.complex128], NDArray[np.complex128]]:
-    """sum c gamma5 G, of the sink, and sum c^* Gbar gamma5, of the source: ``[operator, word, 4, 4]``."""
+    """Vertices of the sink, sum c gamma5 G, and of the source, sum c^* Gbar gamma5.
+
+    ``[operator, word, 4, 4]`` each.
+    """
     shape = (len(operators), len(words), SPINS, SPINS)
     sinks, sources = np.zeros(shape, complex), np.zeros(shape, complex)
     for number, operator in enumerate(operators):

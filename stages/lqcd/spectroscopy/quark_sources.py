@@ -27,7 +27,7 @@ LABEL = re.compile(r"(?:x(\d+)y(\d+)z(\d+))?t(\d+)(?:n(\d+))?")
 
 @dataclass(frozen=True)
 class SourcePlace:
-    """Where a source is: its time, the point in space where it has one, the number of its noise vector."""
+    """Place of a source: its time, the point in space where it has one, the number of its noise vector."""
 
     time: int
     point: tuple[int, int, int] | None = None
@@ -46,12 +46,12 @@ class SourcePlace:
 
     @staticmethod
     def names(label: str) -> bool:
-        """Whether `label` names a place."""
+        """True if `label` names a place."""
         return LABEL.fullmatch(label) is not None
 
     @property
     def label(self) -> str:
-        """Its name, which `parse` reads."""
+        """Name of the place, which `parse` reads."""
         point = "" if self.point is None else "x{}y{}z{}".format(*self.point)
         return f"{point}t{self.time}" + ("" if self.noise is None else f"n{self.noise}")
 

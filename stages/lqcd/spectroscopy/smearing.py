@@ -12,7 +12,9 @@ from stages.lqcd.spectroscopy.quark_sources import slice_sites
 def gaussian_smeared(
     source: Array, links: Array, lattice: Lattice, time: int, width: float, steps: int
 ) -> Array:
-    """chi <- chi + width^2 / (4 n) Laplacian chi, n = `steps` times, on one time slice; a new array.
+    """Gaussian-smeared copy of a source on one time slice.
+
+    By n = `steps` times chi <- chi + width^2 / (4 n) Laplacian chi.
 
     source: ``[parity, site, 12, column]``, zero on other slices. links: ``[mu, parity, site, 3, 3]`` without
     boundary signs; the Laplacian is sum_{j = x, y, z} [U_j(x) chi(x+j) + U_j(x-j)^dag chi(x-j)] - 6 chi(x).
@@ -34,7 +36,7 @@ def gaussian_smeared(
 
 
 def _laplacian(field: Array, links: Array, lattice: Lattice, time: int) -> Array:
-    """Of a field on a slice ``[parity, site of the slice, 12, column]``."""
+    """Laplacian of a field on a slice ``[parity, site of the slice, 12, column]``."""
     xp, first = array_module(field), time * lattice.sites_per_slice
     moved = -6 * field
     for parity in (EVEN, ODD):

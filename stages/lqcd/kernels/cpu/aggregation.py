@@ -48,7 +48,7 @@ def _reals(field: NDArray) -> NDArray:
 
 @cache
 def _restriction(n: int, vectors: int, rhs: int, itemsize: int) -> Callable[..., None]:
-    """out = V^H x of every aggregate and chirality: its rows of x are gathered, then one product."""
+    """``out = V^H x`` of every aggregate and chirality: its rows of x are gathered, then one product."""
     element = 2 * itemsize
     pitch, row = rhs * element, vectors * element
 
@@ -87,7 +87,7 @@ def _restriction(n: int, vectors: int, rhs: int, itemsize: int) -> Callable[...,
 
 @cache
 def _prolongation(n: int, vectors: int, rhs: int, itemsize: int) -> Callable[..., None]:
-    """out += V coarse of every aggregate and chirality, one product a site."""
+    """``out += V coarse`` of every aggregate and chirality, one product a site."""
     element = 2 * itemsize
     pitch, row = rhs * element, vectors * element
 

@@ -1,4 +1,4 @@
-"""One system after another."""
+"""Products with bases, one system after another."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def rotate_add(q: NDArray, p: NDArray, a: NDArray, out: NDArray) -> NDArray:
 
 
 def _product(added: NDArray, added_stride: int, x: NDArray, a: NDArray, out: NDArray) -> None:
-    """out = added + x a, where a stride of 0 adds the one row of `added` everywhere."""
+    """``out = added + x a``, where a stride of 0 adds the one row of `added` everywhere."""
     coefficients = np.ascontiguousarray(a, x.dtype)
     kernel = _product_kernel(x.shape[-1], out.shape[-1], x.itemsize // 2)
     kernel(real_rows(added), added_stride, real_rows(x), real_rows(coefficients), real_rows(out))
@@ -99,7 +99,7 @@ def _gram_kernel(left: int, right: int, itemsize: int) -> Callable[..., None]:
 
 @cache
 def _product_kernel(inner: int, outer: int, itemsize: int) -> Callable[..., None]:
-    """out = added + x a row by row; the rows of x are copied first, so that out may be x."""
+    """``out = added + x a`` row by row; the rows of x are copied first, so that out may be x."""
     element = 2 * itemsize
     x_bytes, out_bytes = inner * element, outer * element
 

@@ -1,4 +1,4 @@
-"""Both passes go over the fields in runs of rows that stay in the first caches for all their products."""
+"""Passes of block CG, in runs of rows that stay in the first caches for all their products."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def step_coefficients(a: BlockCoefficients, rank: int, unit: float) -> None:
 
 
 def _amplification(advance: Matrix, T: Matrix) -> float:
-    """How far Q^H Q is from one if the Gram matrices it was predicted from are off by one."""
+    """Distance of Q^H Q from one if the Gram matrices it was predicted from are off by one."""
     return float(advance.diagonal().real.mean() * np.vdot(T, T).real)
 
 

@@ -70,7 +70,7 @@ def _kernel(rhs: int, itemsize: int) -> Callable[..., None]:
 
 @intrinsic(prefer_literal=True)
 def _block_tile(typing: Any, matrix: Any, x: Any, out: Any, rhs: Any, itemsize: Any, lanes: Any) -> Any:
-    """out = C x for one chirality of one site and `lanes` reals of each component; addresses, literals."""
+    """``out = C x`` for a chirality of a site and `lanes` reals of each component; addresses, literals."""
     rhs_count, real_bytes, lane_count = literals(rhs, itemsize, lanes)
     row_bytes = 2 * rhs_count * real_bytes
 

@@ -1,4 +1,4 @@
-"""How the CPU kernels are compiled: one Numba function per (kernel, right-hand sides, dtype), cached on disk.
+"""Compilation of the CPU kernels: a Numba function per (kernel, right-hand sides, dtype), cached on disk.
 
 A kernel is compiled as a plain loop over its items, in a third of the time that Numba takes for a parallel
 one. The threads, each with a share of the items, are those of one short function for all kernels that take
@@ -72,7 +72,7 @@ def compiled(function: Callable[..., None], name: str, signature: Any, items: Ca
 
 
 def compiled_parallel(function: Callable[..., None], name: str, signature: Any) -> Callable[..., None]:
-    """The same for a `function(*arguments)` with parallel loops of its own, by `numba.prange`."""
+    """Compile a `function(*arguments)` with parallel loops of its own, by `numba.prange`."""
     return _cached(function, name, signature, parallel=True)
 
 

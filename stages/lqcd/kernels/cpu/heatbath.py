@@ -79,7 +79,7 @@ def uniforms(counter, attempt, key):
 
 @su3.inlined
 def kennedy_pendleton(alpha, counter, key):
-    """x = 1 - h0 for h0 in [-1, 1] of the density sqrt(1 - h0^2) exp(alpha h0).
+    """Deviate x = 1 - h0 for h0 in [-1, 1] of the density sqrt(1 - h0^2) exp(alpha h0).
 
     Kennedy and Pendleton draw x from the density sqrt(x) exp(-alpha x) and accept it with sqrt(1 - x/2). At
     small alpha that is rare: there, h0 is drawn uniformly and accepted with sqrt(1 - h0^2) exp(-alpha x).
@@ -101,7 +101,10 @@ def kennedy_pendleton(alpha, counter, key):
 
 @su3.inlined
 def drawn(part, weight, counter, key):
-    """g of SU(2) with the density exp(weight Re tr (g part)): g part = |part| h, h from the heat bath."""
+    """Element g of SU(2) with the density exp(weight Re tr (g part)).
+
+    Here g part = |part| h, with h from the heat bath.
+    """
     norm = math.sqrt(su3.pair_square(part))
     x = kennedy_pendleton(2 * weight * norm, counter, key)
     r0, r1, _, _ = uniforms(counter, ORIENTATION, key)
@@ -115,7 +118,7 @@ def drawn(part, weight, counter, key):
 
 @su3.inlined
 def reflected(part):
-    """g = (part^dag)^2 / |part|^2, for which Re tr (g part) = Re tr part."""
+    """Element g = (part^dag)^2 / |part|^2, for which Re tr (g part) = Re tr part."""
     square = su3.pair_square(part)
     inverse = (part[0].conjugate(), -part[1])
     return su3.pair_product(inverse, (inverse[0] / square, inverse[1] / square))

@@ -1,4 +1,4 @@
-"""One site and a run of right-hand sides at a time in vector registers.
+"""HISQ dslash, one site and a run of right-hand sides at a time in vector registers.
 
 A lane tile of a site keeps 3 colours x (Re, Im) sums in registers over all directions, fully unrolled;
 right-hand sides beyond a tile are a loop over equal tiles and one narrower rest, so that compilation stays
@@ -145,7 +145,7 @@ def _site_tile(
     lanes: Any,
     summed: Any,
 ) -> Any:
-    """out = a diagonal + b sum_d links[d] x[neighbours[d]] for one site and `lanes` reals of each colour.
+    """``out = a diagonal + b sum_d links[d] x[neighbours[d]]`` for one site and `lanes` reals of each colour.
 
     Takes addresses, then a and b, then literal constants. If `summed` is 1, diagonal times out, lane by lane
     and over the colours, is added to the `lanes` float64 at `sums`.

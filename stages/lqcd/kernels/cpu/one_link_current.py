@@ -1,4 +1,4 @@
-"""One slice after another in a thread, every colour of every link in one pass."""
+"""One-link current, a slice after another in a thread, every colour of every link in one pass."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def slice_dots(x: NDArray, y: NDArray, lattice: Lattice) -> NDArray[np.complex12
 
 @cache
 def _kernel(rhs: int, itemsize: int) -> Callable[..., None]:
-    """current ``[t, mu, N]``, one slice after another in a thread, every colour of every link in one pass.
+    """Current ``[t, mu, N]``, one slice after another in a thread, every colour of every link in one pass.
 
     Fields are rows of reals; Re(U) v and Im(U) v are kept apart and combined once, as in the dslash.
     """

@@ -52,7 +52,7 @@ def _overlap(a, b):
 
 @su3.inlined
 def _eigenvalues(b):
-    """Of 1 + B, B Hermitian and traceless: 1 + 2 p cos(phi + 2 pi k / 3)."""
+    """Eigenvalues of 1 + B, B Hermitian and traceless: 1 + 2 p cos(phi + 2 pi k / 3)."""
     p = math.sqrt(_overlap(b, b) / 6)
     cubic = _overlap(su3.times(b, b), b) / (6 * p * p * p if p > 0 else 1.0)
     phi, third = math.acos(max(-1.0, min(1.0, cubic))) / 3, 2 * math.pi / 3

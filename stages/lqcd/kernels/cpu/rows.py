@@ -14,5 +14,5 @@ def real_rows(block: NDArray) -> NDArray:
 
 
 def block_count(rows: int, block_rows: int = BLOCK_ROWS) -> int:
-    """How many blocks cover `rows` rows."""
+    """Number of blocks that cover `rows` rows."""
     return -(-rows // block_rows)

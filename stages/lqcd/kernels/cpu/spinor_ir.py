@@ -110,7 +110,7 @@ def _phases(mu: int) -> list[tuple[int, complex]]:
 
 
 def add_clover(emit: Emitter, matrix: Any, vectors: Sequence[Any], sums: Sequence[Any]) -> list[Any]:
-    """sums + C vectors of one chirality; `matrix` is the address of the `CLOVER_REALS` numbers of C."""
+    """Sums + C vectors of one chirality; `matrix` is the address of the `CLOVER_REALS` numbers of C."""
     totals, rotated = list(sums), [emit.times_i(vector) for vector in vectors]
     lanes, place = vectors[0].type.count, 0
 

@@ -1,4 +1,4 @@
-"""On the host everything is done at once."""
+"""Streams on the host, where everything is done at once."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 
 
 class Reports:
+    """Values that a loop sent, received in their order."""
+
     def __init__(self) -> None:
         self._sent: deque[NDArray[np.float64]] = deque()
 

@@ -43,7 +43,7 @@ def dagger(m):
 
 @inlined
 def row_times(row, m):
-    """row m."""
+    """Product of a row with a matrix m."""
     return (
         row[0] * m[0][0] + row[1] * m[1][0] + row[2] * m[2][0],
         row[0] * m[0][1] + row[1] * m[1][1] + row[2] * m[2][1],
@@ -53,25 +53,25 @@ def row_times(row, m):
 
 @inlined
 def times(a, b):
-    """a b."""
+    """Product a b of two matrices."""
     return row_times(a[0], b), row_times(a[1], b), row_times(a[2], b)
 
 
 @inlined
 def plus_row(a, b):
-    """a + b for rows."""
+    """Sum a + b of two rows."""
     return a[0] + b[0], a[1] + b[1], a[2] + b[2]
 
 
 @inlined
 def plus(a, b):
-    """a + b."""
+    """Sum a + b of two matrices."""
     return plus_row(a[0], b[0]), plus_row(a[1], b[1]), plus_row(a[2], b[2])
 
 
 @inlined
 def normalised(row):
-    """row / |row|."""
+    """Unit vector row / |row|."""
     square = 0.0
     for element in row:
         square += element.real * element.real + element.imag * element.imag
@@ -95,7 +95,7 @@ def in_su3(row0, row1):
 
 @inlined
 def pair_product(p, q):
-    """p q of two pairs."""
+    """Product p q of two pairs."""
     return p[0] * q[0] - p[1] * q[1].conjugate(), p[0] * q[1] + p[1] * q[0].conjugate()
 
 

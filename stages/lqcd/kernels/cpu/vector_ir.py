@@ -87,7 +87,7 @@ class Emitter:
         return vector if self.itemsize == 8 else self.builder.fpext(vector, double)
 
     def fma(self, a: Any, b: Any, c: Any) -> Any:
-        """a b + c, rounded once."""
+        """``a b + c``, rounded once."""
         kind = a.type
         name = f"llvm.fma.v{kind.count}f{8 * self.itemsize}"
         function_type = ir.FunctionType(kind, [kind] * 3)
@@ -100,7 +100,7 @@ class Emitter:
         return self._shuffled(vector, vector, [lane ^ 1 for lane in range(vector.type.count)])
 
     def add_times_i(self, a: Any, b: Any, sign: int) -> Any:
-        """a + sign i b on interleaved complex numbers."""
+        """``a + sign i b`` on interleaved complex numbers."""
         signs = [float(sign if lane % 2 else -sign) for lane in range(b.type.count)]
         return self.fma(self.swapped(b), ir.Constant(b.type, signs), a)
 
@@ -111,11 +111,11 @@ class Emitter:
         )
 
     def times_i(self, vector: Any) -> Any:
-        """i v of interleaved complex numbers."""
+        """``i v`` of interleaved complex numbers."""
         return self.builder.fmul(self.swapped(vector), self.times_i_signs(vector.type.count))
 
     def added_product(self, a: Any, b: Any, total: Any) -> Any:
-        """a b + total, rounded once; a b where `total` is None."""
+        """``a b + total``, rounded once; ``a b`` where `total` is None."""
         return self.builder.fmul(a, b) if total is None else self.fma(a, b, total)
 
     def even_lanes(self, a: Any, b: Any) -> Any:
@@ -135,7 +135,7 @@ class Emitter:
         return ir.Constant(INT64, value)
 
     def offset(self, address: Any, number: Any, stride: int) -> Any:
-        """address + number * stride, `number` a 64-bit value."""
+        """Address + number * stride, `number` a 64-bit value."""
         return self.builder.add(address, self.builder.mul(number, self.index(stride)))
 
     def _shuffled(self, a: Any, b: Any, lanes: list[int]) -> Any:

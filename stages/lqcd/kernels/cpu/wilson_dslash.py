@@ -1,4 +1,4 @@
-"""One site and one register's width of right-hand sides at a time.
+"""Wilson dslash, one site and one register's width of right-hand sides at a time.
 
 A lane tile of a site keeps its twelve sums in registers over all directions, fully unrolled; products with
 clover matrices follow while they are there.
@@ -186,7 +186,7 @@ def _site_tile(
     stop: Any,
     place: Any,
 ) -> Any:
-    """out = a C' diagonal + b C sum_d hop_d for one site and `lanes` reals of each component.
+    """``out = a C' diagonal + b C sum_d hop_d`` for one site and `lanes` reals of each component.
 
     Takes addresses, then sign, a and b, then literal constants; `place` is what `matrices` multiply.
     """

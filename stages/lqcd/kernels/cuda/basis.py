@@ -88,7 +88,7 @@ def project_runs(V: cupy.ndarray, x: cupy.ndarray, terms: int, partial: cupy.nda
 
 
 def _multiply(V: cupy.ndarray, C: cupy.ndarray, out: cupy.ndarray, beta: int) -> None:
-    """out = beta out + V C, all of one dtype."""
+    """``out = beta out + V C``, all of one dtype."""
     from cupy.cuda import cublas
 
     scale, kept = np.array(1, V.dtype), np.array(beta, V.dtype)

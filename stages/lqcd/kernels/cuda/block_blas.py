@@ -89,7 +89,7 @@ def multiply_add(
     out: cupy.ndarray,
     condition: cupy.ndarray | None = None,
 ) -> None:
-    """out = base + x a, or x a; nothing where the first element of `condition`, float64, is zero."""
+    """``out = base + x a``, or ``x a``; nothing where the first element of `condition`, float64, is zero."""
     coefficients = cupy.ascontiguousarray(a, np.complex128)
     rows = _rows(x)
     kernel = shapes.multiply_add(x.shape[-1], out.shape[-1], x.dtype, rows)

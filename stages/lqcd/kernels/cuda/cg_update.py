@@ -1,4 +1,4 @@
-"""One pass over the fields each; numbers stay on the device."""
+"""Updates of CG on a GPU, one pass over the fields each; numbers stay on the device."""
 
 from __future__ import annotations
 

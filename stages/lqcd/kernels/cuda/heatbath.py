@@ -1,4 +1,4 @@
-"""One launch for the links of a direction and parity."""
+"""Heat bath on a GPU, one launch for the links of a direction and parity."""
 
 from __future__ import annotations
 

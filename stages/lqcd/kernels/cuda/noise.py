@@ -1,4 +1,4 @@
-"""One thread a site; roots of unity come from a table on the device."""
+"""Noise on a GPU, one thread a site; roots of unity come from a table on the device."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One thread a matrix."""
+"""Projections on a GPU, one thread a matrix."""
 
 from __future__ import annotations
 

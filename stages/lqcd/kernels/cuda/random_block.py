@@ -1,4 +1,4 @@
-"""One thread an element."""
+"""Random fields on a GPU, one thread an element."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One thread a link."""
+"""Signs of links on a GPU, one thread a link."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def _multiply(left: cupy.ndarray, right: cupy.ndarray, out: cupy.ndarray, runs: 
 def _add_products(
     left: cupy.ndarray, right: cupy.ndarray, out: cupy.ndarray, runs: shapes.Runs, chunk: tuple[slice, slice]
 ) -> None:
-    """out += the sums over the runs of a chunk; its partial sums are free again when this returns."""
+    """Add the sums over the runs of a chunk to `out`; its partial sums are free again when this returns."""
     addresses = np.stack(
         [
             left.data.ptr + runs.left[chunk] * left.itemsize,

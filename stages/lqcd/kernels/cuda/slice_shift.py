@@ -1,4 +1,4 @@
-"""One thread a column of a site."""
+"""Shifts of slices on a GPU, one thread a column of a site."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One thread a link; sums of fields in one pass."""
+"""Staples on a GPU, one thread a link; sums of fields in one pass."""
 
 from __future__ import annotations
 

@@ -16,6 +16,8 @@ LAG = 1
 
 
 class Reports:
+    """Values that a loop sent from the device, received in their order and a few steps later."""
+
     def __init__(self, like: cupy.ndarray) -> None:
         self._ring = [_Slot(like.shape) for _ in range(LAG + 1)]
         self._sent = self._received = 0

@@ -29,7 +29,7 @@ class ShortLinks:
 
 
 def edges(lattice: Lattice, parity: int) -> cupy.ndarray:
-    """Which links into the sites of `parity` cross the lattice's edge, bool ``[site, direction]``."""
+    """True for links into the sites of `parity` that cross the lattice's edge, bool ``[site, direction]``."""
     coordinates = lattice.coordinates(parity)
     crossing = np.empty((lattice.half_volume, NAIVE_DIRECTIONS), bool)
     for mu, extent in enumerate(lattice.extents):
@@ -90,7 +90,7 @@ def _factors(tiles: cupy.ndarray, crossing: cupy.ndarray) -> cupy.ndarray:
 
 
 def _of_links(factors: cupy.ndarray, crossing: cupy.ndarray) -> cupy.ndarray:
-    """f of each link ``[tile, direction, site]``."""
+    """Factor f of each link ``[tile, direction, site]``."""
     inside, edge = factors[:NAIVE_DIRECTIONS], factors[NAIVE_DIRECTIONS:].repeat(2)
     return cupy.where(crossing, (inside * edge)[:, None], inside[:, None])
 

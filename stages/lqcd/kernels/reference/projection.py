@@ -53,8 +53,9 @@ def _inverse_root(q: Array) -> tuple[Array, Array]:
 
 
 def _eigenvalues(b: Array) -> Array:
-    """Eigenvalues ``[3, n]`` of 1 + B with B Hermitian and traceless: 1 + 2 p cos(phi + 2 pi k / 3), where
-    p^2 = tr B^2 / 6 and cos(3 phi) = tr B^3 / (6 p^3).
+    """Eigenvalues ``[3, n]`` of 1 + B with B Hermitian and traceless: 1 + 2 p cos(phi + 2 pi k / 3).
+
+    Here p^2 = tr B^2 / 6 and cos(3 phi) = tr B^3 / (6 p^3).
     """
     xp = array_module(b)
     p = xp.sqrt(_sum_of_squares(b) / 6)

@@ -90,7 +90,7 @@ def _field(source: GaugeSource) -> GaugeField:
 
 
 def _misfit(field: GaugeField) -> float:
-    """How far the plaquette is from the one that the header states."""
+    """Distance of the plaquette from the one that the header states."""
     (claim,) = field.claims
     difference = abs(field.plaquette.total - claim.value)
     return difference if math.isfinite(difference) else math.inf

@@ -1,4 +1,4 @@
-"""Which format a gauge-field file has, told from its first bytes and its size."""
+"""Detection of a gauge-field file's format from its first bytes and its size."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def sources(path: Path) -> tuple[GaugeSource, ...]:
 
 
 def _without_magic(path: Path, head: bytes) -> tuple[GaugeSource, ...]:
-    """openQCD and DDalphaAMG begin with four extents, in opposite order of x y z, and a plaquette."""
+    """Readers of openQCD and DDalphaAMG: four extents, in opposite order of x y z, and a plaquette."""
     if len(head) == HEADER.size:
         *extents, plaquette = HEADER.unpack(head)
         if all(1 <= extent <= LARGEST_EXTENT for extent in extents) and abs(plaquette) <= 3.001:

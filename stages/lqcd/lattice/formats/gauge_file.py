@@ -1,4 +1,4 @@
-"""What reading a gauge-field file gives: the links with their checks, and the report on a file."""
+"""Result of reading a gauge-field file: the links with their checks, and the report on a file."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ class GaugeField:
 
 
 def _group_checks(statistics: LinkStatistics) -> tuple[Check, ...]:
-    """Whether the links are in SU(3) to `GROUP_TOLERANCE`."""
+    """Checks that the links are in SU(3) to `GROUP_TOLERANCE`."""
     limit = f"at most {GROUP_TOLERANCE:g}"
     return tuple(
         Check(
@@ -169,7 +169,7 @@ def _group_checks(statistics: LinkStatistics) -> tuple[Check, ...]:
 
 @dataclass(frozen=True)
 class CheckReport:
-    """What `quarkline check` says about a file; all numbers are of the links as stored."""
+    """Findings of `quarkline check` on a file; all numbers are of the links as stored."""
 
     path: Path
     format: str
@@ -184,7 +184,7 @@ class CheckReport:
 
     @property
     def ok(self) -> bool:
-        """Whether every checksum and header value matches and the links are in SU(3)."""
+        """True if every checksum and header value matches and the links are in SU(3)."""
         return all(check.ok for check in self.checks)
 
     @property

@@ -76,7 +76,7 @@ def _sites(first_row: int, rows: int, lattice: Lattice) -> slice:
 
 
 def _offset(first_row: int, rows: int, lattice: Lattice, parity: int) -> NDArray[np.int64]:
-    """x mod 2 of the sites of a parity in each row."""
+    """First x, 0 or 1, of the sites of a parity in each row."""
     _, ly, lz, _ = lattice.extents
     row = np.arange(first_row, first_row + rows)
     return (row % ly + row // ly % lz + row // (ly * lz) + parity) % 2

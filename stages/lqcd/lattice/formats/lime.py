@@ -96,5 +96,5 @@ def pad(file: BinaryIO) -> None:
 
 
 def is_lime(head: bytes) -> bool:
-    """Whether a file that begins with these bytes is a LIME container."""
+    """True if a file that begins with these bytes is a LIME container."""
     return head[:4] == struct.pack(">I", MAGIC)

@@ -54,7 +54,7 @@ class Message:
 
 @dataclass(frozen=True)
 class StoredField:
-    """Where and how a LIME file stores a field: `count` data of `reals` reals per site."""
+    """Position and layout of a field in a LIME file: `count` data of `reals` reals per site."""
 
     message: Message
     lattice: Lattice
@@ -224,7 +224,7 @@ def _checksum(path: Path, xml: str) -> tuple[int, int]:
 
 
 def _is_field(xml: str) -> bool:
-    """Whether a private record announces a lattice field: not global data, nor that of a hypercube."""
+    """True if a private record announces a lattice field: not global data, nor that of a hypercube."""
     return (lime.element(xml, "recordtype") or lime.element(xml, "globaldata") or "0") == "0"
 
 

@@ -1,1 +1,1 @@
-"""How every CUDA kernel is started: template arguments, grids and shared memory, without a device."""
+"""Launches of the CUDA kernels: template arguments, grids and shared memory, without a device."""

@@ -79,7 +79,7 @@ class ProductShape:
 
 @tuned
 def multiply_add(nx: int, ny: int, dtype: np.dtype, rows: int) -> Options[ProductShape]:
-    """out = base + x a: 2 x 2 elements a thread for narrow blocks, more where arithmetic limits."""
+    """``out = base + x a``: 2 x 2 elements a thread for narrow blocks, more where arithmetic limits."""
     check_rhs(nx, ny)
     single = dtype == np.complex64
     columns = min(ny, 4 if single and ny > 16 else 2)

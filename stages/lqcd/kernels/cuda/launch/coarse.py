@@ -31,8 +31,10 @@ MANY_SITES = 128
 def coarse_dslash(
     components: int, n: int, directions: int, sites: int, groups: int | None = None, split: int | None = None
 ) -> Launch:
-    """Grid (sites, runs of `groups` row groups, groups of right-hand sides); the `split` warps of a block
-    share the terms of a sum. By default both are those that measured best (docs/coarse_dslash.md).
+    """Grid (sites, runs of `groups` row groups, groups of right-hand sides).
+
+    The `split` warps of a block share the terms of a sum. By default both are those that measured best
+    (docs/coarse_dslash.md).
     """
     check_rhs(n)
     few, all_groups = n <= FEW_RHS, ceil(components / ROWS)

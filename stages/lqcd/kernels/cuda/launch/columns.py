@@ -39,7 +39,7 @@ REPORT = Launch("report.cu", "report", (1,), 128)
 
 @dataclass(frozen=True)
 class ColumnShape:
-    """How a kernel on columns is cut up: rows that a block takes at a time, blocks wished for in all."""
+    """Shape of a kernel on columns: rows that a block takes at a time, blocks wished for in all."""
 
     groups: int
     blocks: int
@@ -105,7 +105,7 @@ def lane_least_squares(n: int, count: int) -> Launch:
 
 @tuned
 def lane_update(n: int, dtype: np.dtype, rows: int, count: int) -> Options[ColumnShape]:
-    """y += sum a xs over `count` fields, with a thread for each vector of each row (`Columns::for_one`).
+    """``y += sum a xs`` over `count` fields, with a thread for each vector of each row (`Columns::for_one`).
 
     Raises InputError where the coefficients exceed a block's shared memory.
     """
@@ -114,7 +114,7 @@ def lane_update(n: int, dtype: np.dtype, rows: int, count: int) -> Options[Colum
 
 @tuned
 def lane_polynomial(n: int, dtype: np.dtype, rows: int, count: int) -> Options[ColumnShape]:
-    """Like `lane_update`, for two fields that are updated from the same basis."""
+    """Shape of `lane_update` for two fields that are updated from the same basis."""
     return _updates("lane_polynomial", n, dtype, rows, count)
 
 

@@ -35,7 +35,7 @@ TILE: Box = (4, 4, 2, 1)
 
 @dataclass(frozen=True)
 class Form:
-    """How links (links.cuh) and the fields x and out are kept: template arguments of `hisq_dslash.cu`."""
+    """Storage of links (links.cuh) and of the fields x and out: template arguments of `hisq_dslash.cu`."""
 
     links: str
     x: str = "Whole"
@@ -60,7 +60,7 @@ HALF_TO_SINGLE = Form("Links18", "Half", "Whole")
 
 @dataclass(frozen=True)
 class DslashShape:
-    """How the dslash is cut up: sites of a tile per block, right-hand sides per thread, order of the tiles.
+    """Shape of the dslash: sites of a tile per block, right-hand sides per thread, order of the tiles.
 
     Chunks of the traversal are in tiles; `resident_threads` per multiprocessor bounds the registers.
     """
@@ -83,8 +83,10 @@ def dslash_tile(lattice: Lattice) -> Box:
 
 
 def nearest_box(lattice: Lattice, wish: Box) -> Box:
-    """The largest box, up to the one wished for, that divides one parity's lattice, and among those the one
-    of the most similar shape; it has an even number of sites."""
+    """The largest box, up to the one wished for, that divides one parity's lattice.
+
+    Among those of a size the one of the most similar shape; it has an even number of sites.
+    """
 
     def distance(box: Box) -> tuple[int, float]:
         return -prod(box), sum(abs(log2(side / wished)) for side, wished in zip(box, wish, strict=True))
@@ -153,7 +155,7 @@ def _fits(shape: DslashShape, directions: int, dtype: np.dtype, n: int, form: Fo
 
 
 def links_form(dtype: np.dtype, n: int) -> Form:
-    """How links that can be rebuilt from 13 reals are best kept for `n` right-hand sides.
+    """Best storage, for `n` right-hand sides, of links that can be rebuilt from 13 reals.
 
     The barriers of rebuilding cost more than the bytes save where many right-hand sides share a link; in
     double even one right-hand side gains only 2 %.

@@ -1,4 +1,4 @@
-"""Which runs of rows the products on time slices are cut into, where they lie, and how their sums are added.
+"""Runs of rows that the products on time slices are cut into, where they lie, and how their sums are added.
 
 All offsets are in elements of the array concerned; cuBLAS takes them as pointers, so that one call does the
 products of all slices, runs and spins, whatever their strides.
@@ -41,7 +41,7 @@ class Runs:
     right_columns: int
 
     def product_bytes(self, dtype: np.dtype) -> int:
-        """Of the results of one run of one slice."""
+        """Bytes of the results of one run of one slice."""
         return self.left.shape[2] * self.left_columns * self.right_columns * dtype.itemsize
 
     def chunks(self, dtype: np.dtype) -> Iterator[tuple[slice, slice]]:
@@ -61,7 +61,7 @@ class Runs:
 
 
 def sink_runs(vectors: tuple[int, ...], fields: int, n: int, first: int, dtype: np.dtype) -> Runs:
-    """Of vectors ``[time, 2, site, 3, k]`` with slices `first`, ... of solutions ``[2, fields, 12, n]``.
+    """Runs of vectors ``[time, 2, site, 3, k]`` with slices `first`, ... of solutions ``[2, fields, 12, n]``.
 
     A run has one parity and colour; groups are the spins. Rows are sites: 3 k elements apart in vectors, 12 n
     in solutions.
@@ -77,7 +77,7 @@ def sink_runs(vectors: tuple[int, ...], fields: int, n: int, first: int, dtype: 
 
 
 def gram_runs(left: tuple[int, ...], columns: int, dtype: np.dtype) -> Runs:
-    """Of left ``[time, 2, site, 3, k]`` with as many columns of the same rows; there is one group."""
+    """Runs of left ``[time, 2, site, 3, k]`` with as many columns of the same rows; there is one group."""
     times, _, sites, _, k = left
     rows = run_rows(sites, dtype)
     start = np.arange(times * 2 * COLOURS * (sites // rows), dtype=np.int64).reshape(times, -1, 1) * rows

@@ -15,7 +15,7 @@ WARP = 32
 
 @cache
 def slice_shift(lattice: Lattice, dtype: np.dtype, mu: int, step: int, rows: int, columns: int) -> Launch:
-    """Of so many sites; up to a warp of threads for the columns of a site."""
+    """Launch on so many sites, with up to a warp of threads for the columns of a site."""
     lanes = power_of_two(min(columns, WARP))
     kernel = instance("slice_shift", dtype, extents_of(lattice), mu, step, lanes)
     return Launch("slice_shift.cu", kernel, (ceil(rows / (BLOCK_THREADS // lanes)),), BLOCK_THREADS)

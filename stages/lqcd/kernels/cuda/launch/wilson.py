@@ -38,7 +38,7 @@ NO_CLOVER, HOP_CLOVER, DIAGONAL_CLOVER = 0, 1, 2
 
 @dataclass(frozen=True)
 class LinksForm:
-    """How links are kept (su3_links.cuh): complex numbers of a link, and of what is rebuilt from them."""
+    """Storage of links (su3_links.cuh): complex numbers of a link, and of what is rebuilt from them."""
 
     name: str
     elements: int
@@ -59,7 +59,7 @@ EIGHT = LinksForm("SU3Links8", 4, 6)
 
 @dataclass(frozen=True)
 class Fields:
-    """How x and out are kept: complex numbers ("Whole"), or 16 bits and a scale ("Half", links complex64)."""
+    """Storage of x and out: complex numbers ("Whole"), or 16 bits and a scale ("Half", links complex64)."""
 
     x: str = "Whole"
     out: str = "Whole"
@@ -115,7 +115,7 @@ def _shape(
 
 
 def links_form(dtype: np.dtype, n: int, fields: Fields = WHOLE) -> LinksForm:
-    """How links of SU(3) are best kept for `n` right-hand sides.
+    """Best storage of links of SU(3) for `n` right-hand sides.
 
     Rebuilding rows gains nothing where arithmetic bounds the kernel, as it does with fields of 16 bits.
     """

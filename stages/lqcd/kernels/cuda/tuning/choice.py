@@ -1,4 +1,4 @@
-"""Which of its candidate shapes a kernel is started in."""
+"""The choice of a kernel's shape among its candidates."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Problem:
 
     @property
     def key(self) -> str:
-        """That of the table; it holds for one text of the kernel's source."""
+        """The table's key, which holds for one text of the kernel's source."""
         return table_key(self.name, source_digest(self.options.launch(self.options.shapes[0]).file))
 
     def launch(self, shape: Any) -> Launch:

@@ -43,7 +43,7 @@ def restore(arrays: Sequence[cupy.ndarray], kept: Sequence[cupy.ndarray]) -> Non
 
 
 def agree(results: Sequence[cupy.ndarray], expected: Sequence[cupy.ndarray], single: bool) -> bool:
-    """Whether results are the expected ones up to rounding; `single`: of single precision."""
+    """True if results are the expected ones up to rounding; `single`: of single precision."""
     tolerance = SINGLE_TOLERANCE if single else DOUBLE_TOLERANCE
     return len(results) == len(expected) and all(
         _close(result, wanted, tolerance) for result, wanted in zip(results, expected, strict=True)
@@ -51,7 +51,7 @@ def agree(results: Sequence[cupy.ndarray], expected: Sequence[cupy.ndarray], sin
 
 
 def is_single(arrays: Sequence[cupy.ndarray]) -> bool:
-    """Whether anything is in single precision, by which all that follows is rounded."""
+    """True if anything is in single precision, by which all that follows is rounded."""
     return any(array.dtype in (np.float32, np.complex64) for array in arrays)
 
 

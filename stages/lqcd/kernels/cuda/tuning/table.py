@@ -34,7 +34,7 @@ class Device:
 
 @dataclass(frozen=True)
 class Entry:
-    """What was measured for a problem: the best shape, its seconds and those of the model's first candidate.
+    """Measurement of a problem: the best shape, its seconds and those of the model's first candidate.
 
     seconds are per call; `measured` is a UTC time in ISO format; `driver` and `cupy` are versions.
     """

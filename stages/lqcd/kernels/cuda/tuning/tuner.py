@@ -27,7 +27,7 @@ Announce = Callable[[Problem], None]
 
 @dataclass(frozen=True)
 class Finding:
-    """What measuring one problem gave: shapes as in JSON, seconds per call of the kernel's wrapper."""
+    """Result of measuring one problem: shapes as in JSON, seconds per call of the kernel's wrapper."""
 
     problem: str
     key: str
@@ -40,7 +40,7 @@ class Finding:
     """Candidates that do not start here, or whose results differ from the model's by more than rounding."""
 
     def entry(self) -> Entry:
-        """For the table."""
+        """This finding as an entry of the table."""
         driver = str(cupy.cuda.runtime.driverGetVersion())
         now = datetime.now(UTC).isoformat(timespec="seconds")
         return Entry(self.shape, self.seconds, self.model_seconds, now, driver, cupy.__version__)
@@ -195,7 +195,7 @@ def _results(
 
 
 def _kind(value: Any) -> Hashable:
-    """What decides on a kernel: shapes and types of arrays, other values; coefficients do not."""
+    """The features of a value that decide on a kernel: shapes and types of arrays, not coefficients."""
     if isinstance(value, cupy.ndarray):
         return value.shape, value.dtype.str
     if isinstance(value, (tuple, list)):
@@ -208,5 +208,5 @@ def _kind(value: Any) -> Hashable:
 
 
 def _capturing() -> bool:
-    """Whether calls are recorded into a graph and not executed."""
+    """True if calls are recorded into a graph and not executed."""
     return cupy.cuda.get_current_stream().is_capturing()
