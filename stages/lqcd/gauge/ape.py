@@ -8,7 +8,8 @@ from stages.errors import InputError
 from stages.lqcd.gauge.reunitarise import polar_su3
 from stages.lqcd.gauge.stout import ALL_DIRECTIONS, check_smearing
 from stages.lqcd.kernels import staple
-from stages.lqcd.kernels.dispatch import Array, array_module
+from stages.lqcd.kernels.dispatch import Array
+from stages.lqcd.kernels.fields import copied
 from stages.lqcd.lattice.geometry import Lattice
 
 
@@ -33,11 +34,11 @@ def ape_links(
     if not 0 <= alpha <= 1:
         raise InputError(f"alpha of APE smearing is a share of the staples, 0 to 1, got {alpha}")
     weight = alpha / (2 * (len(directions) - 1))
-    smeared = array_module(links).array(links, order="C")
+    smeared = copied(links)
     for _ in range(steps):
-        before = smeared.copy()
+        before = copied(smeared)
         for mu in directions:
-            smeared[mu] *= 1 - alpha
+            staple.scaled(1 - alpha, smeared[mu], smeared[mu])
             for nu in directions:
                 if nu != mu:
                     staple.add_staple(smeared[mu], before[mu], before[nu], lattice, mu, nu, weight)

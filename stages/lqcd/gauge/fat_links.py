@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from stages.lqcd.kernels import long_links as kernels_of_three
 from stages.lqcd.kernels import staple
-from stages.lqcd.kernels.dispatch import Array, array_module
+from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.fields import field_like, zeros_like
 from stages.lqcd.lattice.geometry import Lattice
 
@@ -36,7 +36,6 @@ def fat_links(links: Array, lattice: Lattice, paths: Paths) -> Array:
     Two staples in one plane are the straight ones and twice the link, U^dag U = 1 where a path goes back:
     hence one' = one - 6 lepage. Memory: the result and 6 fields of one direction.
     """
-    xp = array_module(links)
     fat = field_like(links)
     for mu in range(4):
         link = links[mu]
@@ -45,7 +44,7 @@ def fat_links(links: Array, lattice: Lattice, paths: Paths) -> Array:
         for nu in others:
             simple[nu] = zeros_like(link)
             staple.add_staple(simple[nu], link, links[nu], lattice, mu, nu, 1.0)
-        xp.multiply(link, paths.one - 6 * paths.lepage, out=fat[mu])
+        staple.scaled(paths.one - 6 * paths.lepage, link, fat[mu])
         for sigma in others:
             inner = staple.weighted_sum(paths.three, link, paths.lepage, simple[sigma])
             for rho in others:

@@ -9,7 +9,8 @@ from stages.errors import InputError
 from stages.lqcd.gauge.reunitarise import polar_su3
 from stages.lqcd.gauge.stout import ALL_DIRECTIONS, check_smearing
 from stages.lqcd.kernels import staple
-from stages.lqcd.kernels.dispatch import Array, array_module
+from stages.lqcd.kernels.dispatch import Array
+from stages.lqcd.kernels.fields import copied, field_like
 from stages.lqcd.lattice.geometry import Lattice
 
 
@@ -41,9 +42,9 @@ def hyp_links(
             f"alpha of HYP smearing in {len(directions)} directions is {len(directions) - 1} shares of the "
             f"staples, each 0 to 1, from the outermost level to the innermost, got {list(alpha)}"
         )
-    smeared = array_module(links).array(links, order="C")
+    smeared = copied(links)
     for _ in range(steps):
-        blocking = _Blocking(smeared.copy(), lattice, tuple(alpha))
+        blocking = _Blocking(copied(smeared), lattice, tuple(alpha))
         for mu in directions:
             smeared[mu] = blocking.decorated(mu, frozenset(directions) - {mu})
     return smeared
@@ -61,7 +62,8 @@ class _Blocking:
     def decorated(self, mu: int, planes: frozenset[int]) -> Array:
         """V(mu, planes), ``[parity, site, 3, 3]``."""
         alpha = self.alpha[-len(planes)]
-        blocked, weight = (1 - alpha) * self.links[mu], alpha / (2 * len(planes))
+        blocked, weight = field_like(self.links[mu]), alpha / (2 * len(planes))
+        staple.scaled(1 - alpha, self.links[mu], blocked)
         for nu in sorted(planes):
             along, across = (self._once(direction, planes - {nu}) for direction in (mu, nu))
             staple.add_staple(blocked, along, across, self.lattice, mu, nu, weight)

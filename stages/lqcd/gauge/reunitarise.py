@@ -52,15 +52,11 @@ def to_u3(v: Array, out: Array | None = None) -> Unitary:
     Analytic by Cayley-Hamilton (arXiv:1004.0342, appendix C); from the singular values, W = A B^dag for
     V = A S B^dag, where V^dag V is nearly singular or the analytic W is not unitary. `out` may be `v`.
     """
-    xp = array_module(v)
-    result = empty_field(v.shape, complex, xp) if out is None else out
+    result = empty_field(v.shape, complex, array_module(v)) if out is None else out
     matrices = result.reshape(-1, 3, 3)
     flat = contiguous(v).reshape(-1, 3, 3)
-    singular = xp.flatnonzero(projection.unitary(flat, matrices))
-    if len(singular):
-        left, _, right = xp.linalg.svd(matrices[singular])
-        matrices[singular] = left @ right
-    return Unitary(result, len(singular))
+    singular = projection.unitary(flat, matrices)
+    return Unitary(result, projection.by_singular_values(matrices, singular))
 
 
 def polar_su3(v: Array, out: Array | None = None) -> Array:
@@ -70,8 +66,6 @@ def polar_su3(v: Array, out: Array | None = None) -> Array:
     on rows lacks. QUDA's projection inside smearing; Chroma maximises Re tr(U^dag V) over U in SU(3) instead,
     which is the same matrix only where det W = 1. `out` may be `v`.
     """
-    xp = array_module(v)
     w = to_u3(v, out).matrices
-    determinant = (w[..., 0, :] * xp.cross(w[..., 1, :], w[..., 2, :])).sum(-1)
-    w *= xp.exp(-1j / 3 * xp.angle(determinant))[..., None, None]
+    projection.without_phase(w.reshape(-1, 3, 3))
     return w

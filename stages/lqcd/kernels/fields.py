@@ -33,6 +33,11 @@ def contiguous(field: Array) -> Array:
     """The field itself where it is C-contiguous, as kernels need it, or a copy that is."""
     if field.flags.c_contiguous:
         return field
+    return copied(field)
+
+
+def copied(field: Array) -> Array:
+    """A C-contiguous copy of a field."""
     copy = field_like(field)
     copy[...] = field
     return copy

@@ -33,6 +33,22 @@ def unitary(matrices: Array, out: Array) -> Array:
     return kernel("projection.unitary", type(matrices))(matrices, out)
 
 
+def by_singular_values(matrices: Array, chosen: Array) -> int:
+    """V becomes A B^dag of its decomposition V = A S B^dag where `chosen` says so; returns how many.
+
+    matrices ``[matrix, 3, 3]`` complex128, chosen bool ``[matrix]``.
+    """
+    _check_matrices(matrices, matrices)
+    check_array("chosen", chosen, (len(matrices),), np.dtype(bool))
+    return kernel("projection.by_singular_values", type(matrices))(matrices, chosen)
+
+
+def without_phase(matrices: Array) -> None:
+    """W becomes W det(W)^(-1/3), the cube root of the smallest phase, for W in U(3) ``[matrix, 3, 3]``."""
+    _check_matrices(matrices, matrices)
+    kernel("projection.without_phase", type(matrices))(matrices)
+
+
 def _check_matrices(matrices: Array, out: Array) -> None:
     """Raise InputError unless both are complex128 ``[matrix, 3, 3]``."""
     for name, array in (("matrices", matrices), ("out", out)):

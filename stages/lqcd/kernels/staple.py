@@ -25,6 +25,12 @@ def weighted_sum(a: float, x: Array, b: float, y: Array) -> Array:
     return kernel("staple.weighted_sum", type(x))(a, x, b, y)
 
 
+def scaled(factor: float, x: Array, out: Array) -> None:
+    """out = factor x of a field; `out` may be `x`."""
+    check_array("out", out, x.shape, x.dtype)
+    kernel("staple.scaled", type(x))(factor, x, out)
+
+
 def _check_operands(out: Array, field: Array, links_nu: Array, lattice: Lattice, mu: int, nu: int) -> None:
     """Raise InputError unless all are ``[parity, site, 3, 3]`` of one dtype, out no input, mu not nu."""
     if mu == nu or not {mu, nu} <= {0, 1, 2, 3}:

@@ -111,6 +111,8 @@ def tuned(dtype: np.dtype, widths: Sequence[int] = WIDTHS) -> list[Launch]:
         gauge_shapes.signs("staggered_phases", ODD, dtype),
         gauge_shapes.signs("boundary_signs", ODD, dtype),
         gauge_shapes.doubled_links(ODD, 16, dtype),
+        gauge_shapes.field_strength(ODD, dtype),
+        gauge_shapes.add_clover(1000, dtype),
         random_shapes.noise("noise_roots", ODD, 5, dtype),
         random_shapes.noise("noise_gaussian", ODD, 5, dtype),
         random_shapes.fill_random(1000, dtype),
@@ -178,8 +180,11 @@ def of_gauge_links(dtype: np.dtype) -> list[Launch]:
         if dtype == SINGLE
         else [
             gauge_shapes.update_links(ODD),
-            gauge_shapes.projection("special_unitary", 100),
-            gauge_shapes.projection("unitary", 100),
+            *(
+                gauge_shapes.matrices("projection.cu", kernel, 100)
+                for kernel in ("special_unitary", "unitary", "without_phase")
+            ),
+            gauge_shapes.matrices("stout.cu", "smeared_links", 100),
         ]
     )
 

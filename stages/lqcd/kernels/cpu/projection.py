@@ -29,6 +29,19 @@ def unitary(matrices: NDArray, out: NDArray) -> NDArray[np.bool_]:
     return singular
 
 
+def by_singular_values(matrices: NDArray, chosen: NDArray[np.bool_]) -> int:
+    places = np.flatnonzero(chosen)
+    if len(places):
+        left, _, right = np.linalg.svd(matrices[places])
+        matrices[places] = left @ right
+    return len(places)
+
+
+def without_phase(matrices: NDArray) -> None:
+    determinant = (matrices[..., 0, :] * np.cross(matrices[..., 1, :], matrices[..., 2, :])).sum(-1)
+    matrices *= np.exp(-1j / 3 * np.angle(determinant))[..., None, None]
+
+
 @su3.inlined
 def _linear(f0, f1, m):
     """f0 + f1 m."""

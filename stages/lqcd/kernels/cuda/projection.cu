@@ -87,3 +87,33 @@ __global__ void __launch_bounds__(64, 4)
     double2* target = out + size_t(run.first) * 9;
     spread<double>(tile, lost ? v : w, run.count, [&](int element, double2 value) { target[element] = value; });
 }
+
+// W det(W)^(-1/3) in place, the cube root of the smallest phase.
+__global__ void __launch_bounds__(64) without_phase(double2* matrices, unsigned total) {
+    __shared__ __align__(16) double2 memory[2 * WARP_ELEMENTS];
+    double2* tile = memory + threadIdx.x / WARP * WARP_ELEMENTS;
+    const Run run = Run::of(total);
+    if (run.count == 0) return;
+    fetch<double>(tile, matrices, run.number);
+    commit_copies();
+    arrived<0>();
+    Matrix<double> w = mine<double>(tile);
+    double re = 0, im = 0;
+    #pragma unroll
+    for (int j = 0; j < 3; j++) {
+        const int k = (j + 1) % 3, l = (j + 2) % 3;
+        const double x = w.re[1][k] * w.re[2][l] - w.im[1][k] * w.im[2][l] - w.re[1][l] * w.re[2][k] + w.im[1][l] * w.im[2][k];
+        const double y = w.re[1][k] * w.im[2][l] + w.im[1][k] * w.re[2][l] - w.re[1][l] * w.im[2][k] - w.im[1][l] * w.re[2][k];
+        re += w.re[0][j] * x - w.im[0][j] * y, im += w.re[0][j] * y + w.im[0][j] * x;
+    }
+    double sine, cosine;
+    sincos(-atan2(im, re) / 3, &sine, &cosine);
+    #pragma unroll
+    for (int i = 0; i < 9; i++) {
+        const double x = w.re[i / 3][i % 3], y = w.im[i / 3][i % 3];
+        w.re[i / 3][i % 3] = cosine * x - sine * y, w.im[i / 3][i % 3] = cosine * y + sine * x;
+    }
+    double2* target = matrices + size_t(run.first) * 9;
+    __syncwarp();
+    spread<double>(tile, w, run.count, [&](int element, double2 value) { target[element] = value; });
+}

@@ -28,6 +28,10 @@ def weighted_sum(a: float, x: cupy.ndarray, b: float, y: cupy.ndarray) -> cupy.n
     return _weighted_sum(x, y, a, b)
 
 
+def scaled(factor: float, x: cupy.ndarray, out: cupy.ndarray) -> None:
+    cupy.multiply(x, factor, out=out)
+
+
 _weighted_sum = cupy.ElementwiseKernel(
     "T x, T y, float64 a, float64 b", "T out", "out = T(a) * x + T(b) * y", "weighted_sum"
 )

@@ -46,9 +46,23 @@ def doubled_links(lattice: Lattice, directions: int, dtype: np.dtype) -> Launch:
 
 
 @cache
-def projection(kernel: str, matrices: int) -> Launch:
-    """`special_unitary` or `unitary` of so many matrices."""
-    return Launch("projection.cu", kernel, (ceil(matrices / WARPS_THREADS),), WARPS_THREADS)
+def matrices(file: str, kernel: str, count: int) -> Launch:
+    """A kernel on so many matrices, each by itself: of projections or stout smearing."""
+    return Launch(file, kernel, (ceil(count / WARPS_THREADS),), WARPS_THREADS)
+
+
+@cache
+def field_strength(lattice: Lattice, dtype: np.dtype) -> Launch:
+    """The four plaquettes around every site."""
+    blocks = ceil(lattice.volume / WARPS_THREADS)
+    return Launch("field_strength.cu", _instance("field_strength", lattice, dtype), (blocks,), WARPS_THREADS)
+
+
+@cache
+def add_clover(elements: int, dtype: np.dtype) -> Launch:
+    """Products of spin and colour matrices, an element of the clover term a thread."""
+    blocks = min(ceil(elements / BLOCK_THREADS), 16 * MULTIPROCESSORS)
+    return Launch("field_strength.cu", f"add_clover<{real_of(dtype)}>", (blocks,), BLOCK_THREADS)
 
 
 @cache
