@@ -33,10 +33,10 @@ def load_project(path: Path) -> Project:
     name = file.values.get("workflow")
     known = workflow_names()
     if not isinstance(name, str) or name not in known:
-        given = (
+        fault = (
             f"`workflow` (line {file.line(('workflow',))}) is {name!r}" if name else "missing key `workflow`"
         )
-        raise file.error(f"{given}{suggestion(name or '', known, mark='`')}")
+        raise file.error(f"{fault}{suggestion(name or '', known, mark='`')}")
     return definition_of(name).prepare(file)
 
 

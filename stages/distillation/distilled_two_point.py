@@ -75,12 +75,14 @@ def distilled_mesons(
     tau = perambulator.perambulator
     table = table_of(elementals, displacements, extents, tau.shape[-1])
     parsed, k = [MesonOperator.parse(text) for text in operators], table.eigenvectors
-    made, times = [], [int(time) for time in perambulator.source_time]
+    measurements, times = [], [int(time) for time in perambulator.source_time]
     for number, time in enumerate(times):
-        here = to_backend(np.ascontiguousarray(tau[number][:, :, :k]), at.backend)
-        made.append(_measured(perambulator_pairs(here, table, time, momenta, words_of(parsed)), parsed))
+        columns = to_backend(np.ascontiguousarray(tau[number][:, :, :k]), at.backend)
+        measurements.append(
+            _measured(perambulator_pairs(columns, table, time, momenta, words_of(parsed)), parsed)
+        )
         at.progress(number + 1, len(times))
-    return _joined(made, times, [(-1, -1)] * len(times))
+    return _joined(measurements, times, [(-1, -1)] * len(times))
 
 
 @stage(
@@ -107,7 +109,7 @@ def stochastic_mesons(
     also where a slice has one noise vector alone.
     """
     parsed = [MesonOperator.parse(text) for text in operators]
-    made: list[tuple[NDArray, NDArray]] = []
+    measurements: list[tuple[NDArray, NDArray]] = []
     times: list[int] = []
     noise: list[tuple[int, int]] = []
     sources = _by_start(projections, columns)
@@ -118,11 +120,11 @@ def stochastic_mesons(
                 one, other = (lines[number] for number in pair)
                 both = [(one, other), (other, one)]
                 pairs = [stochastic_pairs(*two, table, time, momenta, words_of(parsed)) for two in both]
-                made.append(_measured((pairs[0] + pairs[1]) / 2, parsed))
+                measurements.append(_measured((pairs[0] + pairs[1]) / 2, parsed))
                 times.append(time)
                 noise.append(pair)
         at.progress(done, len(sources))
-    return _joined(made, times, noise)
+    return _joined(measurements, times, noise)
 
 
 class _Projected(NamedTuple):
@@ -137,34 +139,34 @@ class _Projected(NamedTuple):
         subsets = self.columns.subsets
         width = subsets.spin * subsets.eigenvector
         rho = self.columns.on_slice(time, range(self.number * width, (self.number + 1) * width))
-        here = np.ascontiguousarray(self.projection[self.number][:, :, :eigenvectors])
-        return QuarkLine(to_backend(here, backend), to_backend(rho, backend))
+        projection = np.ascontiguousarray(self.projection[self.number][:, :, :eigenvectors])
+        return QuarkLine(to_backend(projection, backend), to_backend(rho, backend))
 
 
 def _by_start(
     projections: Chunks[SinkProjection], columns: Chunks[StochasticColumns]
 ) -> dict[int, dict[int, _Projected]]:
     """Projections by the subset of times of their source, and by the number of their noise vector."""
-    found: dict[int, dict[int, _Projected]] = defaultdict(dict)
+    by_start: dict[int, dict[int, _Projected]] = defaultdict(dict)
     for (_, projected), (_, named) in zip(projections, columns, strict=True):
         for number, (start, noise) in enumerate(named.sources):
-            found[start][noise] = _Projected(projected.projection, number, named)
-    for start, each in found.items():
+            by_start[start][noise] = _Projected(projected.projection, number, named)
+    for start, each in by_start.items():
         if len(each) < 2:
             raise InputError(
                 f"the source at t = {start} has one noise vector, but the two quark lines of a meson need "
                 "one each: take 2 vectors or more"
             )
-    return found
+    return by_start
 
 
 def _lines(
-    start: int, found: dict[int, _Projected], eigenvectors: int, backend: str
+    start: int, by_noise: dict[int, _Projected], eigenvectors: int, backend: str
 ) -> Iterator[tuple[int, dict[int, QuarkLine]]]:
     """The slices of a subset of times, each with the quark lines from there by noise vector."""
-    columns = next(iter(found.values())).columns
+    columns = next(iter(by_noise.values())).columns
     for time in range(start, columns.time_extent, columns.subsets.time):
-        yield time, {noise: each.line(time, eigenvectors, backend) for noise, each in found.items()}
+        yield time, {noise: each.line(time, eigenvectors, backend) for noise, each in by_noise.items()}
 
 
 def table_of(
@@ -187,7 +189,7 @@ def _measured(pairs: NDArray, operators: Sequence[MesonOperator]) -> tuple[NDArr
 
 
 def _joined(
-    made: Sequence[tuple[NDArray, NDArray]], times: list[int], noise: list[tuple[int, int]]
+    measurements: Sequence[tuple[NDArray, NDArray]], times: list[int], noise: list[tuple[int, int]]
 ) -> LaphMesons:
-    correlators, matrices = zip(*made, strict=True)
+    correlators, matrices = zip(*measurements, strict=True)
     return LaphMesons(np.stack(correlators), np.stack(matrices), np.array(times), np.array(noise))

@@ -75,12 +75,12 @@ def laph_levels(
     at.record(
         configurations=len(binned) * jackknife_bin, configurations_given=len(matrices), bins=len(binned)
     )
-    mean, found = binned.mean(axis=0), []
+    mean, by_momentum = binned.mean(axis=0), []
     for number, momentum in enumerate(momenta):
-        given = mean[number], samples[:, number], list(operators)
-        each = [_levels(*given, row, t0, list(momentum)) for row in rows]
-        found.append([np.concatenate(levels) for levels in zip(*each, strict=True)])
-    eigenvalue, eigenvalue_error, energy, energy_error = map(np.stack, zip(*found, strict=True))
+        arguments = mean[number], samples[:, number], list(operators)
+        each = [_levels(*arguments, row, t0, list(momentum)) for row in rows]
+        by_momentum.append([np.concatenate(levels) for levels in zip(*each, strict=True)])
+    eigenvalue, eigenvalue_error, energy, energy_error = map(np.stack, zip(*by_momentum, strict=True))
     numbers = np.repeat(np.arange(len(rows)), [row.shape[1] for row in rows])
     return LaphLevels(eigenvalue, eigenvalue_error, energy, energy_error, numbers, np.array(momenta))
 

@@ -84,9 +84,9 @@ def laplace_eigenvectors(
         at.progress(done, wanted, restarts=restarts, residual=residual)
 
     with recorded_choices(at):
-        found = solver.solve(links.links, links.lattice, [int(time) for time in at["time"]], report)
-    at.record(precision=precision, residual_max=float(found.residuals.max()))
-    return LaplaceEigenvectors(copy_to_host(found.vectors), found.values, found.residuals)
+        modes = solver.solve(links.links, links.lattice, [int(time) for time in at["time"]], report)
+    at.record(precision=precision, residual_max=float(modes.residuals.max()))
+    return LaplaceEigenvectors(copy_to_host(modes.vectors), modes.values, modes.residuals)
 
 
 @stage(version="1", over=("config",), transient=True, resident=True, cost=basis_cost)

@@ -60,8 +60,8 @@ def elementals(
     check_links(links, basis)
     insertions = Insertions(lattice, tuple(momenta), tuple(displacements))
     free = int(SHARE * available_bytes(xp))
-    made = products.elementals(basis.vectors, links.links, insertions, xp, free)
-    return Elementals(made, np.array(momenta, np.int64))
+    values = products.elementals(basis.vectors, links.links, insertions, xp, free)
+    return Elementals(values, np.array(momenta, np.int64))
 
 
 def check_links(links: SmearedLinks, basis: LaplaceBasis) -> None:

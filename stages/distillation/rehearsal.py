@@ -30,8 +30,10 @@ def eigensolver_steps(nodes: Sequence[Node], xp: ModuleType) -> Iterator[Step]:
         slices = Lattice((x, y, z, node.chunk["time"]))
         A = FoldedLaplacian(SpatialHop(unit_links(slices, xp), slices, DTYPES[options["precision"]]))
         vectors = options["vectors"]
-        rest = vectors % COLUMNS
-        for width in sorted({1, options["block"], min(COLUMNS, vectors), *([rest] if rest else [])}):
+        remainder = vectors % COLUMNS
+        for width in sorted(
+            {1, options["block"], min(COLUMNS, vectors), *([remainder] if remainder else [])}
+        ):
             yield partial(_apply, A, width, xp)
 
 

@@ -65,10 +65,10 @@ def check_weights(kind: str, **weights: float | Sequence[float] | None) -> None:
     """Raises InputError for another kind than those of `KINDS`, or weights that are not the kind's."""
     if kind not in KINDS:
         raise InputError(f"kind of smearing must be one of {', '.join(KINDS)}, got {kind!r}")
-    given = [name for name, value in weights.items() if value is not None]
-    if given != [KINDS[kind]]:
+    names = [name for name, value in weights.items() if value is not None]
+    if names != [KINDS[kind]]:
         raise InputError(
-            f"{kind} smearing takes {KINDS[kind]} and nothing else, got {', '.join(given) or 'nothing'}"
+            f"{kind} smearing takes {KINDS[kind]} and nothing else, got {', '.join(names) or 'nothing'}"
         )
     weight = weights[KINDS[kind]]
     numbers = weight if isinstance(weight, Sequence) else [weight]

@@ -23,13 +23,13 @@ MOST_DIRECTIONS = 16
 def operator_cost(node: Node, lattice: Lattice) -> Cost:
     """Cost of link fields, and of links packed for the solves that are expected."""
     solves = node.parameters["solves"]
-    kept = operator_bytes(lattice, directions_of(node), solves.precision, solves.narrow)
-    return Cost(device_memory=kept)
+    nbytes = operator_bytes(lattice, directions_of(node), solves.precision, solves.narrow)
+    return Cost(device_memory=nbytes)
 
 
 def directions_of(operator: Node) -> int:
     """Neighbours of a site in the operator that a node makes."""
-    return next((each.directions for each in ACTIONS.values() if each.made(operator)), MOST_DIRECTIONS)
+    return next((each.directions for each in ACTIONS.values() if each.makes(operator)), MOST_DIRECTIONS)
 
 
 @stage(
@@ -56,9 +56,9 @@ def hisq_operator(
     Raises InputError.
     """
     links = to_backend(gauge.links, at.backend)
-    made = hisq.hisq_links(links, gauge.lattice, boundary=boundary, naik_epsilon=naik_epsilon)
-    at.record(reunitarisation_deviation=made.deviation, u3_fallbacks=made.u3_fallbacks)
-    return StaggeredDslash(made)
+    smeared = hisq.hisq_links(links, gauge.lattice, boundary=boundary, naik_epsilon=naik_epsilon)
+    at.record(reunitarisation_deviation=smeared.deviation, u3_fallbacks=smeared.u3_fallbacks)
+    return StaggeredDslash(smeared)
 
 
 @stage(
@@ -95,9 +95,9 @@ def naive_operator(
     gauge: GaugeLinks, *, at: At, boundary: str, solves: ExpectedSolves = ANY_SOLVES
 ) -> StaggeredDslash:
     """D of the unimproved staggered operator, whose one-link current is conserved. Raises InputError."""
-    made = hisq.naive_links(to_backend(gauge.links, at.backend), gauge.lattice, boundary=boundary)
-    at.record(reunitarisation_deviation=made.deviation)
-    return StaggeredDslash(made)
+    links = hisq.naive_links(to_backend(gauge.links, at.backend), gauge.lattice, boundary=boundary)
+    at.record(reunitarisation_deviation=links.deviation)
+    return StaggeredDslash(links)
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class Action:
     options: tuple[str, ...] = ()
     """Parameters of both beside the boundary."""
 
-    def made(self, operator: Node) -> bool:
+    def makes(self, operator: Node) -> bool:
         """True if a node is of this action's stage."""
         return operator.stage.function is self.stage
 
@@ -127,4 +127,4 @@ ACTIONS = {
 
 def action_of(operator: Node) -> Action:
     """The action of a node that makes an operator."""
-    return next(action for action in ACTIONS.values() if action.made(operator))
+    return next(action for action in ACTIONS.values() if action.makes(operator))

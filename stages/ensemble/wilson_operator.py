@@ -66,15 +66,15 @@ def wilson_operator(
     """
     coefficient = float(csw) if isinstance(csw, (int, float)) else _planes(csw)
     links = to_backend(gauge.links, at.backend)
-    made = wilson_links(
+    fields = wilson_links(
         smeared(links, gauge.lattice, **hops.stout) if hops.stout else links,
         gauge.lattice,
         boundary=boundary,
         csw=coefficient,
         anisotropy=Anisotropy(hops.xi0, hops.nu),
     )
-    at.record(reunitarisation_deviation=made.deviation)
-    return WilsonOperator(WilsonDslash(made), mass_of(kappa, mass))
+    at.record(reunitarisation_deviation=fields.deviation)
+    return WilsonOperator(WilsonDslash(fields), mass_of(kappa, mass))
 
 
 def smeared(links: Array, lattice: Lattice, *, rho: float, steps: int, spatial: bool = False) -> Array:

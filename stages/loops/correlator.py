@@ -95,15 +95,15 @@ def vector_means(
     chunks: Chunks[FlavourLoops], name: str
 ) -> tuple[tuple[int, ...], np.ndarray, frozenset[int]]:
     """Numbers of the noise vectors, an array's mean over probes ``[noise, flavour, ...]``, and the probes."""
-    found: dict[int, dict[int, np.ndarray]] = {}
+    vectors: dict[int, dict[int, np.ndarray]] = {}
     for at, loops in chunks:
         for number, of_vector in zip(at["noise"], getattr(loops, name), strict=True):
-            found.setdefault(int(number), {}).update(zip(probes(at), of_vector, strict=True))
-    of_all = {frozenset(of_vector) for of_vector in found.values()}
+            vectors.setdefault(int(number), {}).update(zip(probes(at), of_vector, strict=True))
+    of_all = {frozenset(of_vector) for of_vector in vectors.values()}
     if len(of_all) > 1:
         raise InputError("every noise vector needs the same probes, or their means would not be alike")
-    means = [np.mean(list(of_vector.values()), axis=0) for of_vector in found.values()]
-    return tuple(found), np.stack(means), of_all.pop()
+    means = [np.mean(list(of_vector.values()), axis=0) for of_vector in vectors.values()]
+    return tuple(vectors), np.stack(means), of_all.pop()
 
 
 @stage(version="1", labels=LABELS, cost=average_cost)

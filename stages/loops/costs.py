@@ -84,8 +84,8 @@ def device_solving_bytes(lattice: Lattice, directions: int, solves: ExpectedSolv
     solving = links_bytes(lattice) + int(half_field_bytes(lattice, 3) * blocks)
     if directions < MOST_DIRECTIONS:
         return solving
-    kept = operator_bytes(lattice, directions, solves.precision, solves.narrow)
-    return max(solving, int(DEVICE_LINK_FIELDS[solves.precision] * links_bytes(lattice)) - kept)
+    operator = operator_bytes(lattice, directions, solves.precision, solves.narrow)
+    return max(solving, int(DEVICE_LINK_FIELDS[solves.precision] * links_bytes(lattice)) - operator)
 
 
 def loops_bytes(lattice: Lattice, vectors: int) -> int:

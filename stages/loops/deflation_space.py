@@ -103,19 +103,19 @@ def deflation_space(
     )
     settings = [search.block, search.subspace or 0, search.degree or 0]
     with recorded_choices(at):
-        found = lanczos.solve(B, dslash.xp, _progress_of(at), _checkpoint(at, settings))
-    record(found, at)
-    eigenvalue, basis = found.values, found.vectors
-    del found
+        eigenpairs = lanczos.solve(B, dslash.xp, _progress_of(at), _checkpoint(at, settings))
+    record(eigenpairs, at)
+    eigenvalue, basis = eigenpairs.values, eigenpairs.vectors
+    del eigenpairs
     parts, scale = to_store(basis, dslash.lattice, precision)
     if precision != "double":
         xp = array_module(basis)
         del basis  # its memory is needed
         basis = from_store(parts, scale, xp)
-    kept = Deflation.measured(B, basis)
-    assert kept.residuals is not None
-    at.record(precision=precision, residual_max=float(kept.residuals.max()))
-    return DeflationSpace(eigenvalue, kept.residuals, kept.gram, kept.projected, parts, scale)
+    rounded = Deflation.measured(B, basis)
+    assert rounded.residuals is not None
+    at.record(precision=precision, residual_max=float(rounded.residuals.max()))
+    return DeflationSpace(eigenvalue, rounded.residuals, rounded.gram, rounded.projected, parts, scale)
 
 
 class Spectrum(NamedTuple):
@@ -153,24 +153,24 @@ def deflation(
     _check_count(k, stored, "the deflation space has")
     basis = from_store(space.vectors, space.scale, dslash.xp, k)
     gram, projected = (np.asarray(matrix)[:k, :k] for matrix in (space.gram, space.projected))
-    made = StaggeredDeflation(dslash, Deflation(basis, gram, projected, np.asarray(space.residual)[:k]))
-    made.check()
+    lowest = StaggeredDeflation(dslash, Deflation(basis, gram, projected, np.asarray(space.residual)[:k]))
+    lowest.check()
     if space.vectors.dtype == np.uint16:
-        made = StaggeredDeflation(dslash, polished(made.even, SquaredDslash(dslash, EVEN)))
-    return made
+        lowest = StaggeredDeflation(dslash, polished(lowest.even, SquaredDslash(dslash, EVEN)))
+    return lowest
 
 
-def record(found: Eigenpairs, at: At) -> None:
+def record(eigenpairs: Eigenpairs, at: At) -> None:
     """Keeps with the chunk how the eigenpairs were found."""
     at.record(
-        restarts=found.restarts,
-        matvecs=found.matvecs,
-        eigensolve_seconds=found.seconds,
-        window=list(found.window),
-        degree=found.degree,
-        residual_before_rounding=float(np.max(found.residuals)),
-        eigenvalue_range=[float(found.values[0]), float(found.values[-1])],
-        convergence=[[restart, converged, float(f"{r:.3e}")] for restart, converged, r in found.history],
+        restarts=eigenpairs.restarts,
+        matvecs=eigenpairs.matvecs,
+        eigensolve_seconds=eigenpairs.seconds,
+        window=list(eigenpairs.window),
+        degree=eigenpairs.degree,
+        residual_before_rounding=float(np.max(eigenpairs.residuals)),
+        eigenvalue_range=[float(eigenpairs.values[0]), float(eigenpairs.values[-1])],
+        convergence=[[restart, converged, float(f"{r:.3e}")] for restart, converged, r in eigenpairs.history],
     )
 
 
@@ -181,10 +181,10 @@ class _OfSettings:
         self._checkpoint, self._settings = checkpoint, np.array(settings)
 
     def load(self) -> dict[str, np.ndarray] | None:
-        found = self._checkpoint.load()
-        if found is None or not np.array_equal(found.pop("settings"), self._settings):
+        state = self._checkpoint.load()
+        if state is None or not np.array_equal(state.pop("settings"), self._settings):
             return None
-        return found
+        return state
 
     def save(self, state: Callable[[], dict[str, np.ndarray]]) -> None:
         self._checkpoint.save(lambda: {**state(), "settings": self._settings})

@@ -50,14 +50,14 @@ def low_mode_loops(deflation: StaggeredDeflation, *, at: At, current_links: str 
     dslash = deflation.dslash
     links = choose_links(dslash.links, current_links)
     with recorded_choices(at):
-        found = mode_currents(dslash, links, deflation.even, lambda done, total: at.progress(done, total))
+        modes = mode_currents(dslash, links, deflation.even, lambda done, total: at.progress(done, total))
     at.record(
-        modes=len(found.eigenvalue),
-        eigenvalue_range=[float(found.eigenvalue[0]), float(found.eigenvalue[-1])],
-        residual_max=float(found.residual.max()),
-        leakage=float(found.residual.max() / found.eigenvalue[-1]),
+        modes=len(modes.eigenvalue),
+        eigenvalue_range=[float(modes.eigenvalue[0]), float(modes.eigenvalue[-1])],
+        residual_max=float(modes.residual.max()),
+        leakage=float(modes.residual.max() / modes.eigenvalue[-1]),
     )
-    return LowModeLoops(*found, np.array(dslash.lattice.extents))
+    return LowModeLoops(*modes, np.array(dslash.lattice.extents))
 
 
 @stage(version="1", over=("config", "noise", "probe"), transient=True)

@@ -71,14 +71,14 @@ def loop_noise(loops: Chunks[FlavourLoops], fine: Chunks[FlavourLoops] | None = 
     """
     flavours = flavour_pieces(loops, fine, "current")
     counts = [len(piece.noise) for piece in flavours[0]]
-    found = [moments_of(flavour) for flavour in flavours]
+    noise_moments = [moments_of(flavour) for flavour in flavours]
     return LoopNoise(
         np.array(counts),
-        np.stack([moments.loops for moments in found]),
-        np.stack([moments.linear for moments in found]),
-        np.stack([moments.quadratic for moments in found]),
-        np.sqrt([loop_variance(moments.loops, counts) for moments in found]),
-        np.sqrt([correlator_variance(moments, counts) for moments in found]),
+        np.stack([moments.loops for moments in noise_moments]),
+        np.stack([moments.linear for moments in noise_moments]),
+        np.stack([moments.quadratic for moments in noise_moments]),
+        np.sqrt([loop_variance(moments.loops, counts) for moments in noise_moments]),
+        np.sqrt([correlator_variance(moments, counts) for moments in noise_moments]),
     )
 
 

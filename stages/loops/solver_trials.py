@@ -100,7 +100,7 @@ def solver_trials(
     fields = _fields(dslash, str(at.one("config")), noise, sample)
     b = _first_block(scheme, fields, dslash.lattice, solves.block)
     if sample.deflated_noise:
-        b = _given(deflation).on(EVEN).remainder(b)
+        b = _required(deflation).on(EVEN).remainder(b)
     problems = _problems(dslash, masses, solves, b)
     solvers = {name: _candidate(name, solves, deflation) for name in candidates}
     kinds = list(problems.values())
@@ -150,11 +150,11 @@ def _candidate(
 
     if name == plain:
         return solver
-    space = _given(deflation)
+    space = _required(deflation)
     return lambda tolerance: DeflatedSolver(solver(tolerance), space)
 
 
-def _given(deflation: StaggeredDeflation | None) -> StaggeredDeflation:
+def _required(deflation: StaggeredDeflation | None) -> StaggeredDeflation:
     if deflation is None:
         raise InputError("deflated solves and deflated noise need a deflation: give one")
     return deflation
@@ -163,11 +163,11 @@ def _given(deflation: StaggeredDeflation | None) -> StaggeredDeflation:
 def _table(kinds: Sequence[Kind], trials: Mapping[str, Sequence[Trial]]) -> SolverTrials:
     """Trials of each solver on the first of these kinds of systems."""
     shape = (len(SOLVERS), len(MASSES), len(ACCURACIES))
-    made = SolverTrials(*(np.full(shape, np.nan) for _ in SolverTrials._fields))
-    for name, found in trials.items():
-        for (mass, accuracy), trial in zip(kinds, found, strict=False):
+    table = SolverTrials(*(np.full(shape, np.nan) for _ in SolverTrials._fields))
+    for name, of_solver in trials.items():
+        for (mass, accuracy), trial in zip(kinds, of_solver, strict=False):
             where = SOLVERS.index(name), MASSES.index(mass), ACCURACIES.index(accuracy)
             if trial.converged:
-                for field, array in made._asdict().items():
+                for field, array in table._asdict().items():
                     array[where] = getattr(trial, field)
-    return made
+    return table

@@ -80,8 +80,8 @@ def propagating_bytes(
     """
     half = half_field_bytes(lattice, COMPONENTS)
     device = half * (6 * columns + int(workspace_of(solver, REGULAR).host) * min(block, columns))
-    kept = operator_bytes(lattice, precision)
-    return PROCESS + max(LINK_FIELDS * links_bytes(lattice), kept + device), device
+    operator = operator_bytes(lattice, precision)
+    return PROCESS + max(LINK_FIELDS * links_bytes(lattice), operator + device), device
 
 
 def chunk_columns(sources: Node) -> int:

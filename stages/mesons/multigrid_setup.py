@@ -50,15 +50,15 @@ def multigrid_setup(
     that one is no better.
     """
     with recorded_choices(at):
-        made = multigrid_of(levels, seed).setup(operator)
+        hierarchy = multigrid_of(levels, seed).setup(operator)
     at.record(
-        setup_seconds=made.seconds,
-        rate=made.rate,
-        attempts=[{"seed": attempt.seed, "rate": attempt.rate} for attempt in made.attempts],
-        rebuilt=len(made.attempts) > 1,
-        grids=[str(level.operator.grid) for level in made.levels],
+        setup_seconds=hierarchy.seconds,
+        rate=hierarchy.rate,
+        attempts=[{"seed": attempt.seed, "rate": attempt.rate} for attempt in hierarchy.attempts],
+        rebuilt=len(hierarchy.attempts) > 1,
+        grids=[str(level.operator.grid) for level in hierarchy.levels],
     )
-    return packed(made)
+    return packed(hierarchy)
 
 
 @stage(version="1", over=("config",), transient=True, resident=True, cost=hierarchy_cost)
@@ -79,9 +79,9 @@ def multigrid_hierarchy(
     return multigrid_of(levels, seed).load(arrays, metadata, operator)
 
 
-def packed(made: Hierarchy) -> MultigridSetup:
+def packed(hierarchy: Hierarchy) -> MultigridSetup:
     """The stored form."""
-    arrays, levels = made.arrays(), range(len(made.levels))
+    arrays, levels = hierarchy.arrays(), range(len(hierarchy.levels))
     flat = {
         name: np.concatenate([arrays[f"{name}_{level}"].reshape(-1) for level in levels]) for name in FIELDS
     }
@@ -91,7 +91,7 @@ def packed(made: Hierarchy) -> MultigridSetup:
         for number, name in enumerate(FIELDS):
             shape = arrays[f"{name}_{level}"].shape
             shapes[level, number, : len(shape)] = shape
-    text = json.dumps(made.metadata()).encode()
+    text = json.dumps(hierarchy.metadata()).encode()
     return MultigridSetup(**flat, shapes=shapes, metadata=np.frombuffer(text, np.uint8).copy())
 
 

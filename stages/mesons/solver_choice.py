@@ -68,14 +68,14 @@ def solver_choice(
         hierarchy = multigrid_of(levels, seed).setup(operator) if name == MULTIGRID else None
         return EvenOdd(replace(solves, tolerance=tolerance).by(name).of_regular(hierarchy), WilsonSchur)
 
-    found = measure(
+    measured = measure(
         [Problem("first sources", operator, fields, solves.tolerance)],
         {name: partial(method, name) for name in SOLVERS},
         planned,
         failures=(*FAILURES, PoorSetup),
         progress=lambda *done: at.progress(*done),
     )
-    trials = [trial for (trial,) in found.values()]
+    trials = [trial for (trial,) in measured.values()]
     check_one_converged({trial.name: trial.how for trial in trials}, "use a smaller kappa (a larger mass)")
     chosen = cheapest(trials, planned)
     at.record(

@@ -32,7 +32,7 @@ def lattice_of(node: Node) -> Lattice | None:
     if extents := node.parameters.get("extents"):
         x, y, z, t = extents
         return Lattice((x, y, z, t))
-    return next((found for each in node.inputs if (found := lattice_of(each))), None)
+    return next((lattice for each in node.inputs if (lattice := lattice_of(each))), None)
 
 
 def options_of(node: Node) -> dict[str, Any]:

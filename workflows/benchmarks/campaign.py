@@ -190,11 +190,11 @@ def figures_of(activity: Activity, calls: Sequence[Any], begin: float, end: floa
         chosen = code[phase_of] == label
         seconds = np.bincount(number[chosen], (stop - start)[chosen], len(activity.names))
         counts = np.bincount(number[chosen], minlength=len(activity.names))
-        found: dict[str, list[float]] = {}
+        entries: dict[str, list[float]] = {}
         for n in np.argsort(-seconds)[:20]:
-            entry = found.setdefault(activity.names[n][:60], [0.0, 0])
+            entry = entries.setdefault(activity.names[n][:60], [0.0, 0])
             entry[0], entry[1] = entry[0] + float(seconds[n]), entry[1] + int(counts[n])
-        kernels[labels[label]] = {name: entry for name, entry in found.items() if entry[1]}
+        kernels[labels[label]] = {name: entry for name, entry in entries.items() if entry[1]}
     return {
         "busy": dict(zip(labels, busy.tolist(), strict=True)),
         "idle": dict(zip(labels, idle.tolist(), strict=True)),
@@ -221,8 +221,8 @@ def show(figure: dict[str, Any], wall: float) -> None:
     ]
     print("\n".join(text_table(["phase", "busy s", "%", "idle s", "%"], rows)))
     for phase in ("solve", "contraction", "links"):
-        found = figure["kernels"].get(phase, {})
-        rows = [[name, f"{s:.3f}", str(n), f"{1e6 * s / n:.1f}"] for name, (s, n) in found.items()]
+        kernels = figure["kernels"].get(phase, {})
+        rows = [[name, f"{s:.3f}", str(n), f"{1e6 * s / n:.1f}"] for name, (s, n) in kernels.items()]
         print("\n".join(text_table([phase, "s", "calls", "us each"], rows)))
 
 

@@ -101,6 +101,6 @@ def _cupti() -> Path:
     packages = [Path(folder, "nvidia") for folder in sys.path]
     toolkits = sorted(Path("/usr/local").glob("cuda*"))
     for folder in (*packages, *toolkits):
-        if found := sorted(folder.rglob("libcupti.so.1[23]*")):
-            return found[0]
+        if libraries := sorted(folder.rglob("libcupti.so.1[23]*")):
+            return libraries[0]
     raise FileNotFoundError("no libcupti.so: pip install nvidia-cuda-cupti")

@@ -59,12 +59,12 @@ def measured(
     """Cells of a row, and milliseconds a slice."""
     A, count = FoldedLaplacian(hop), hop.lattice.time_extent
     method = BatchedLanczos(vectors, block, tolerance)
-    found = method.solve(A, count, machine.xp)
+    eigenpairs = method.solve(A, count, machine.xp)
     seconds = machine.wall_seconds(lambda: method.solve(A, count, machine.xp))
     numbers_moved = 2 * (directions.SPATIAL_DIRECTIONS * 9 / block + 2 * 3)  # by two hops; links once a block
     moved = numbers_moved * hop.dtype.itemsize * hop.lattice.half_volume
-    floor = found.matvecs * moved / copy / 1e9
-    numbers = [str(found.restarts), str(found.matvecs), str(found.degree), f"{seconds:.2f}"]
+    floor = eigenpairs.matvecs * moved / copy / 1e9
+    numbers = [str(eigenpairs.restarts), str(eigenpairs.matvecs), str(eigenpairs.degree), f"{seconds:.2f}"]
     return [*numbers, f"{1000 * seconds / count:.1f}", f"{floor / seconds:.2f}"], 1000 * seconds / count
 
 

@@ -79,17 +79,17 @@ def rounded(x: Array) -> Array:
 def solvers(method: str, tolerance: float, limit: int) -> Iterator[tuple[str, bool, Solver]]:
     """Name, whether half precision is inside, and the solver, of each column of a table."""
 
-    def made(tolerance: float, **options: Any) -> Solver:
+    def solver_to(tolerance: float, **options: Any) -> Solver:
         krylov: KrylovSolver = (BiCGstab if method == "BiCGstab" else BatchedCG)(tolerance, limit, **options)
         return krylov if method == "BiCGstab" else NormalEquations(krylov)
 
-    yield "double", False, made(tolerance)
+    yield "double", False, solver_to(tolerance)
     for half in (False, True):
         precision = "half" if half else "single"
         for delta in DELTAS:
-            yield f"{precision}, reliable {delta:g}", half, made(tolerance, inner="single", delta=delta)
+            yield f"{precision}, reliable {delta:g}", half, solver_to(tolerance, inner="single", delta=delta)
         for delta in DELTAS:
-            yield f"{precision}, defect {delta:g}", half, DefectCorrection(made(delta), tolerance, limit)
+            yield f"{precision}, defect {delta:g}", half, DefectCorrection(solver_to(delta), tolerance, limit)
 
 
 def main() -> None:

@@ -105,9 +105,11 @@ def watched(machine: Machine) -> Iterator[dict[str, list[float]]]:
 
     def timed(name: str) -> Callable[..., Any]:
         def call(*arguments: Any, **options: Any) -> Any:
-            made: list[Any] = []
-            spent[name].append(machine.wall_seconds(lambda: made.append(before[name](*arguments, **options))))
-            return made[0]
+            results: list[Any] = []
+            spent[name].append(
+                machine.wall_seconds(lambda: results.append(before[name](*arguments, **options)))
+            )
+            return results[0]
 
         return call
 

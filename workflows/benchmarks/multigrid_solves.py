@@ -52,7 +52,7 @@ def main() -> None:
     arguments = parsed()
     machine = machine_of(arguments.backend)
     links, lattice = configuration(arguments, machine)
-    made = wilson_links(links, lattice, boundary="antiperiodic", csw=arguments.csw)
+    fine_links = wilson_links(links, lattice, boundary="antiperiodic", csw=arguments.csw)
     levels = levels_of(arguments, lattice)
     multigrid = multigrid_of(levels, SEED)
     print(f"{machine.name}; {lattice}, csw = {arguments.csw:g}")
@@ -60,7 +60,7 @@ def main() -> None:
         print(", ".join(f"{name} {value}" for name, value in level.items()))
     print(f"\n{head(*COLUMNS)}", flush=True)
     for mass in arguments.mass:
-        of_mass(arguments, machine, multigrid, WilsonOperator(WilsonDslash(made), mass))
+        of_mass(arguments, machine, multigrid, WilsonOperator(WilsonDslash(fine_links), mass))
 
 
 def of_mass(arguments: argparse.Namespace, machine: Machine, multigrid: Multigrid, M: WilsonOperator) -> None:

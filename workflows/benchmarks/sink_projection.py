@@ -183,18 +183,18 @@ def streamed(problem: Problem, kernel_seconds: float) -> tuple[str, ...]:
     vectors = on_host(problem.vectors)
     copy = copy_bandwidth(machine, vectors)
     del problem.vectors, problem.out
-    given = vectors if machine.backend == "cuda" else Elsewhere(vectors)
+    operand = vectors if machine.backend == "cuda" else Elsewhere(vectors)
     bound = vectors.nbytes // 3
     fitting = [
-        count for count in range(1, len(vectors)) if planned_bytes(given, solutions, xp, count) <= bound
+        count for count in range(1, len(vectors)) if planned_bytes(operand, solutions, xp, count) <= bound
     ]
-    bound = bound if fitting else planned_bytes(given, solutions, xp, 1)
+    bound = bound if fitting else planned_bytes(operand, solutions, xp, 1)
     pool = xp.get_default_memory_pool() if machine.backend == "cuda" else None
     if pool is not None:
         pool.free_all_blocks()
     before = pool.total_bytes() if pool is not None else 0
     times = [
-        machine.wall_seconds(lambda: sink_projections(given, solutions, xp, bound)) for _ in range(ROUNDS)
+        machine.wall_seconds(lambda: sink_projections(operand, solutions, xp, bound)) for _ in range(ROUNDS)
     ]
     seconds, limit = min(times), max(kernel_seconds, vectors.nbytes / copy / 1e9)
     allocated = "-" if pool is None else f"{(pool.total_bytes() - before) / 1e9:.2f}"

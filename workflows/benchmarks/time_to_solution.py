@@ -185,7 +185,7 @@ def main() -> None:
     arguments = parsed()
     machine = machine_of(arguments.backend)
     A, text = operator(arguments, machine)
-    rows = kept(arguments.json, text)
+    rows = stored_rows(arguments.json, text)
     study = Study(machine, A, arguments.tolerance, arguments.seconds)
     wanted = list(names(arguments.only))
     missing = [name for name in wanted if name not in {row.name for row in rows}]
@@ -209,7 +209,7 @@ def known(rows: Iterable[Row], method: str, name: str, field: str) -> float | No
     return next((getattr(r, field) for r in rows if r.name.startswith(beginning) and not r.stopped), None)
 
 
-def kept(file: Path | None, problem: str) -> list[Row]:
+def stored_rows(file: Path | None, problem: str) -> list[Row]:
     """The rows in a file. Ends the program if they are of another problem."""
     if file is None or not file.exists():
         return []

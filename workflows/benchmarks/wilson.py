@@ -69,5 +69,5 @@ def random_operator(bench: Bench) -> WilsonOperator:
     links /= (xp.linalg.det(links) ** (1 / 3))[..., None, None]
     blocks = random_field(bench.machine, (2, sites, 2, 6, 6), np.complex128) / 10
     clover = blocks + blocks.conj().swapaxes(-1, -2)
-    made = WilsonLinks(links, clover, bench.lattice, ("periodic",) * 4, Anisotropy(), 0.0)
-    return WilsonOperator(WilsonDslash(made), MASS)
+    fields = WilsonLinks(links, clover, bench.lattice, ("periodic",) * 4, Anisotropy(), 0.0)
+    return WilsonOperator(WilsonDslash(fields), MASS)

@@ -96,12 +96,12 @@ class Problem:
         expected = np.array(0)
         for d in range(8):
             mu, step = d // 2, 1 - 2 * (d % 2)
-            there = cupy.asarray(self.lattice.neighbour(0, mu, step)[sites])
-            v = cupy.asnumpy(x[there]).astype(complex).reshape(len(sites), 4, 3, -1)
+            neighbours = cupy.asarray(self.lattice.neighbour(0, mu, step)[sites])
+            v = cupy.asnumpy(x[neighbours]).astype(complex).reshape(len(sites), 4, 3, -1)
             u = step * cupy.asnumpy(self.links[sites, d])
             expected = expected + np.einsum("rs,xab,xsbn->xran", np.eye(4) - step * GAMMA[mu], u, v)
-        found = cupy.asnumpy(out[sites]).reshape(expected.shape)
-        return float(np.linalg.norm(found - expected) / np.linalg.norm(expected))
+        values = cupy.asnumpy(out[sites]).reshape(expected.shape)
+        return float(np.linalg.norm(values - expected) / np.linalg.norm(expected))
 
 
 def rows(problem: Problem, widths: list[int], kinds: list[shapes.Fields], bandwidth: float) -> Iterator[str]:

@@ -30,8 +30,8 @@ _UNITS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
 def seconds(text: str) -> float:
     """A duration such as 90, 90s, 45m, 1h30m or 2d; or HH:MM:SS, as batch systems write it."""
     if match := re.fullmatch(r"(\d+):(\d\d):(\d\d)", text):
-        hours, minutes, rest = map(int, match.groups())
-        return 3600 * hours + 60 * minutes + rest
+        hours, minutes, remainder = map(int, match.groups())
+        return 3600 * hours + 60 * minutes + remainder
     if text.isdigit():
         return float(text)
     if not re.fullmatch(r"(\d+[dhms])+", text):

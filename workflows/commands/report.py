@@ -45,8 +45,8 @@ def complete(project: Project, store: Store, file: Path) -> Project:
     from pipeline.running.clusters.local import Local
     from workflows.rounds import visited
 
-    found = [list(visited(project, store, backend)) for backend in BACKENDS]
-    best = min(found, key=_left)[-1]
+    paths = [list(visited(project, store, backend)) for backend in BACKENDS]
+    best = min(paths, key=_left)[-1]
     if best.plan.missing:
         missing = counted(len(best.plan.missing), "chunk")
         typer.echo(f"error: {missing} missing in {store.path}: quarkline run {file}", err=True)

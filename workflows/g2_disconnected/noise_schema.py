@@ -96,8 +96,8 @@ class AlternativeSection(FileSection):
 
 def _updated(main: Any, alternative: AlternativeSection) -> Any:
     known = type(main).model_fields
-    given = {name: value for name, value in alternative if value is not None and name in known}
-    return main.model_copy(update=given)
+    overrides = {name: value for name, value in alternative if value is not None and name in known}
+    return main.model_copy(update=overrides)
 
 
 def noise_faults(noise: NoiseSection, fine_vectors: int | None) -> Iterator[Problem]:

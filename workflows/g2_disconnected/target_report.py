@@ -18,12 +18,13 @@ from workflows.g2_disconnected.target import ALL, achieved
 
 def target_section(store: Store, workflow: str) -> Section:
     """Choice of the numbers of noise vectors, round by round."""
-    found, parameters = allocation_in(store, workflow)
-    table = Table(["round", *COLUMNS], rounds(found, seconds_of_loops(store, workflow)), digits=3)
+    allocation, parameters = allocation_in(store, workflow)
+    table = Table(["round", *COLUMNS], rounds(allocation, seconds_of_loops(store, workflow)), digits=3)
     text = (
-        f"{outcome(found, parameters)}. Errors at fixed gauge field of one configuration, root mean square; "
-        f"of the mean over configurations: {float(found.mean_error):.2e}. Gauge noise of one configuration: "
-        + (f"{float(found.gauge):.2e}." if found.gauge else "hidden by the stochastic noise.")
+        f"{outcome(allocation, parameters)}. Errors at fixed gauge field of one configuration, root mean "
+        f"square; of the mean over configurations: {float(allocation.mean_error):.2e}. Gauge noise of one "
+        "configuration: "
+        + (f"{float(allocation.gauge):.2e}." if allocation.gauge else "hidden by the stochastic noise.")
     )
     return Section("Target", text, [table])
 
@@ -46,19 +47,18 @@ def target_lines(store: Store, workflow: str) -> list[str]:
 
 def allocation_in(store: Store, workflow: str) -> tuple[TraceAllocation, dict[str, Any]]:
     """The last round's result, and the target as its parameters say it."""
-    found = open_result(store, ALL.allocation, workflow=workflow).load()
-    arrays = TraceAllocation(*(found[name].values for name in TraceAllocation._fields))
-    return arrays, json.loads(found.attrs["parameters"])
+    dataset = open_result(store, ALL.allocation, workflow=workflow).load()
+    arrays = TraceAllocation(*(dataset[name].values for name in TraceAllocation._fields))
+    return arrays, json.loads(dataset.attrs["parameters"])
 
 
-def outcome(found: TraceAllocation, parameters: dict[str, Any]) -> str:
+def outcome(allocation: TraceAllocation, parameters: dict[str, Any]) -> str:
     """`C(t) of light, t = 2 ... 8: error 1.2e-05, target 1e-05; not met`."""
     first, last = parameters["window"]
     of = "one J_i(t)" if parameters["quantity"] == "loops" else f"C(t), t = {first} ... {last}"
-    met = "met" if found.error[-1] <= found.asked else "not met"
-    return (
-        f"Stochastic error of {of} of {parameters['flavour']}: {achieved(parameters['ratio'], found)}; {met}"
-    )
+    met = "met" if allocation.error[-1] <= allocation.asked else "not met"
+    figures = achieved(parameters["ratio"], allocation)
+    return f"Stochastic error of {of} of {parameters['flavour']}: {figures}; {met}"
 
 
 COLUMNS = ("noise vectors", "fine", "predicted error", "achieved error", "predicted seconds", "seconds")
@@ -86,11 +86,11 @@ def rounds_before(earlier: Sequence[Mapping[str, Any]]) -> list[Sequence[object]
         [None, None],
         *([e["predicted_error"], e["predicted_seconds"]] for e in earlier),
     ]
-    found: list[list[Any]] = [*([e["error"], e["seconds"]] for e in earlier), [None, None]]
+    achievements: list[list[Any]] = [*([e["error"], e["seconds"]] for e in earlier), [None, None]]
     counts = [*(e["vectors"] for e in earlier), *([earlier[-1]["next_vectors"]] if earlier else [[None]])]
     return [
         [k + 1, count[0], count[1] if len(count) > 1 else None, expected[0], got[0], expected[1], got[1]]
-        for k, (count, expected, got) in enumerate(zip(counts, predicted, found, strict=True))
+        for k, (count, expected, got) in enumerate(zip(counts, predicted, achievements, strict=True))
     ]
 
 
@@ -98,15 +98,15 @@ def seconds_of_loops(store: Store, workflow: str) -> float:
     """Work for the loops of all noise vectors of the target's estimator."""
     nodes = {
         name: node.content
-        for found in manifests(store)
-        if found.workflow == workflow
-        for name, node in found.nodes.items()
+        for manifest in manifests(store)
+        if manifest.workflow == workflow
+        for name, node in manifest.nodes.items()
     }
 
     def solving(name: str) -> set[str]:
         if "noise" in nodes[name]["over"] and not nodes[name]["transient"]:
             return {name}
-        return {found for upstream in nodes[name]["inputs"] for found in solving(upstream)}
+        return {solver for upstream in nodes[name]["inputs"] for solver in solving(upstream)}
 
     wanted = solving(ALL.noise)
     return sum(node.seconds for node in accounts(store, workflow) if node.name in wanted)

@@ -37,10 +37,10 @@ class TargetSection(FileSection):
 
     @model_validator(mode="after")
     def _one_target(self) -> TargetSection:
-        given = [name for name in ("loops", "correlator", "stochastic_to_gauge") if getattr(self, name)]
-        if len(given) != 1:
-            found = " and ".join(given) or "none"
-            raise ValueError(f"give one of `loops`, `correlator` and `stochastic_to_gauge`, found {found}")
+        targets = [name for name in ("loops", "correlator", "stochastic_to_gauge") if getattr(self, name)]
+        if len(targets) != 1:
+            names = " and ".join(targets) or "none"
+            raise ValueError(f"give one of `loops`, `correlator` and `stochastic_to_gauge`, found {names}")
         if self.loops and self.window:
             raise ValueError("`window` is for a correlator; the error of loops is that of every t")
         if self.correlator and not self.window:
@@ -98,10 +98,10 @@ def with_places_for_counts(file: ParameterFile) -> ParameterFile:
 
 
 def _section(file: ParameterFile, location: Location) -> dict[str, object]:
-    found: object = file.values
+    values: object = file.values
     for name in location:
-        found = found.get(str(name)) if isinstance(found, dict) else None
-    return found if isinstance(found, dict) else {}
+        values = values.get(str(name)) if isinstance(values, dict) else None
+    return values if isinstance(values, dict) else {}
 
 
 def faults(target: TargetSection, chunk: int) -> Iterator[Problem]:

@@ -76,10 +76,10 @@ class MesonParameters(QuarkParameters):
     def contradictions(self) -> Iterator[Problem]:
         """Problems that no single value shows: sections that do not fit each other."""
         sources = self.sources
-        kind, given = sources.kind, {key for key, value in sources if value is not None} - {"kind", "chunk"}
-        for key in sorted(NEEDS[kind] - given):
+        kind, keys = sources.kind, {key for key, value in sources if value is not None} - {"kind", "chunk"}
+        for key in sorted(NEEDS[kind] - keys):
             yield ("sources",), f"sources of kind {kind} need `{key}`"
-        for key in sorted(given - NEEDS[kind] - MAY_HAVE.get(kind, set())):
+        for key in sorted(keys - NEEDS[kind] - MAY_HAVE.get(kind, set())):
             yield ("sources", key), f"does not belong to sources of kind {kind}: leave it out"
         if kind == "file" and sources.chunk > 1:
             yield ("sources", "chunk"), "sources in files are solved for one at a time: leave it out"

@@ -140,15 +140,15 @@ def next_counts(
 
 def _moves(counts: Counts, limits: Limits) -> Iterator[Counts]:
     """One piece more, with those before it as far as they must have as many; or all up to one together."""
-    found = set()
+    moves = set()
     for piece, count in enumerate(counts):
         added = limits.step * max(1, count // (FINENESS * limits.step))
         alone = [max(n, count + added) for n in counts[:piece]]
         together = [n + added for n in counts[:piece]]
         for before in (alone, together):
             move = (*before, count + added, *counts[piece + 1 :])
-            if move not in found and all(n <= most for n, most in zip(move, limits.most, strict=True)):
-                found.add(move)
+            if move not in moves and all(n <= most for n, most in zip(move, limits.most, strict=True)):
+                moves.add(move)
                 yield move
 
 

@@ -55,12 +55,12 @@ class EstimatorCost:
     def loop_error(self, factor: float = 1.0) -> float:
         """Error of one spatial J_i(t) on a configuration, root mean square over i, t and configurations."""
         counts = [factor * count for count in self.counts]
-        return float(np.sqrt(np.mean([loop_variance(found.loops, counts) for found in self.moments])))
+        return float(np.sqrt(np.mean([loop_variance(moments.loops, counts) for moments in self.moments])))
 
     def correlator_error(self, factor: float = 1.0) -> float:
         """Error of C(t) on a configuration, root mean square over 1 <= t <= T / 2 and configurations."""
         counts = [factor * count for count in self.counts]
-        variance = np.array([correlator_variance(found, counts) for found in self.moments])
+        variance = np.array([correlator_variance(moments, counts) for moments in self.moments])
         return float(np.sqrt(variance[:, 1 : variance.shape[1] // 2 + 1].mean()))
 
     def work_for(self, error: float) -> float:

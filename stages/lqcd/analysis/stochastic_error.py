@@ -129,7 +129,7 @@ def _with_others(rows: Array, others: Array, lag: int) -> Array:
 def _quadratic(values: Sequence[Array], counts: Sequence[int], lag: int) -> Array:
     """Each G from the vectors that all its pieces have."""
     number = len(values)
-    found = np.empty((number,) * 4)
+    means = np.empty((number,) * 4)
     for common in set(counts):
         have = [k for k in range(number) if counts[k] >= common]
         forms = np.array([[_form(values[a][:common], values[b][:common], lag) for b in have] for a in have])
@@ -137,8 +137,8 @@ def _quadratic(values: Sequence[Array], counts: Sequence[int], lag: int) -> Arra
         for a, b, c, d in product(range(len(have)), repeat=4):
             whole = tuple(have[k] for k in (a, b, c, d))
             if min(counts[k] for k in whole) == common:
-                found[whole] = products[a, b, c, d]
-    return found
+                means[whole] = products[a, b, c, d]
+    return means
 
 
 def _form(a: Array, b: Array, lag: int) -> Array:
@@ -156,7 +156,7 @@ def _products_of_pairs(forms: Array) -> Array:
 
     Symmetric and antisymmetric parts lose N of N (N - 1) / 2 degrees of freedom, and N - 1.
     """
-    number, rest = forms.shape[-1], forms.shape[:2]
+    number, axes = forms.shape[-1], forms.shape[:2]
     off = 1 - np.eye(number)
     symmetric, antisymmetric = ((forms + sign * np.swapaxes(forms, -1, -2)) / 2 * off for sign in (1, -1))
     rows = symmetric.sum(axis=-1) / (number - 2)
@@ -164,21 +164,21 @@ def _products_of_pairs(forms: Array) -> Array:
     symmetric = (symmetric - rows[..., :, None] - rows[..., None, :] + mean[..., None, None]) * off
     rows = antisymmetric.sum(axis=-1) / number
     antisymmetric = (antisymmetric - rows[..., :, None] + rows[..., None, :]) * off
-    result = np.zeros((*rest, *rest))
+    result = np.zeros((*axes, *axes))
     for part, freedom in (
         (symmetric, number * (number - 3)),
         (antisymmetric, (number - 1) * (number - 2)),
     ):
-        flat = part.reshape(*rest, -1)
+        flat = part.reshape(*axes, -1)
         result += np.einsum("abx,cdx->abcd", flat, flat, optimize=True) / freedom
     return result
 
 
 def _covariances(values: Sequence[Array]) -> Array:
     """Sample covariances ``[piece, piece, ...]`` of ``[noise, ...]``, each over the vectors both have."""
-    found = np.empty((len(values), len(values), *values[0].shape[1:]))
+    covariances = np.empty((len(values), len(values), *values[0].shape[1:]))
     for (i, a), (j, b) in product(enumerate(values), repeat=2):
         common = min(len(a), len(b))
         deviations = [rows[:common] - rows[:common].mean(axis=0) for rows in (a, b)]
-        found[i, j] = (deviations[0] * deviations[1]).sum(axis=0) / (common - 1)
-    return found
+        covariances[i, j] = (deviations[0] * deviations[1]).sum(axis=0) / (common - 1)
+    return covariances

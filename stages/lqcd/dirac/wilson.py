@@ -201,5 +201,5 @@ class WilsonOperator:
         if dtype not in self._precisions:
             dslash = replace(self.dslash, dtype=dtype)
             self._precisions[dtype] = replace(self, dslash=dslash, _precisions={})
-        kept = self._precisions[dtype]  # shared with the adjoint of self
-        return kept if kept.sign == self.sign else kept.adjoint
+        converted = self._precisions[dtype]  # shared with the adjoint of self
+        return converted if converted.sign == self.sign else converted.adjoint

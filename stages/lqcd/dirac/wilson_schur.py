@@ -70,30 +70,30 @@ class WilsonSchur:
         return replace(self, sign=-self.sign)
 
     def apply(self, x: Array, out: Array | None = None) -> Array:
-        here, there = self.parity, 1 - self.parity
+        parity, opposite = self.parity, 1 - self.parity
         dslash, symmetric = self.M.dslash, self.kind == "symmetric"
-        start = self._inverse(here, x) if symmetric and self.sign < 0 else x
-        between = dslash.apply_to(there, start, None, self.sign, **self._inverted(there, 1.0))
+        start = self._inverse(parity, x) if symmetric and self.sign < 0 else x
+        between = dslash.apply_to(opposite, start, None, self.sign, **self._inverted(opposite, 1.0))
         if not symmetric:
-            local = self.M.local(here)
-            return dslash.apply_to(here, between, out, self.sign, diagonal=x, b=-0.25, **local)
-        hop = self._inverted(here, -0.25) if self.sign > 0 else {"b": -0.25}
-        return dslash.apply_to(here, between, out, self.sign, diagonal=x, a=1.0, **hop)
+            local = self.M.local(parity)
+            return dslash.apply_to(parity, between, out, self.sign, diagonal=x, b=-0.25, **local)
+        hop = self._inverted(parity, -0.25) if self.sign > 0 else {"b": -0.25}
+        return dslash.apply_to(parity, between, out, self.sign, diagonal=x, a=1.0, **hop)
 
     def prepare(self, b: Array) -> tuple[Array, Array]:
         """The right-hand side on `parity` for M x = b, b ``[parity, site, 12, N]``, and b."""
-        here, there = self.parity, 1 - self.parity
-        odd = self._inverse(there, b[there])
-        source = self.M.dslash.apply_to(here, odd, None, diagonal=b[here], a=1.0, b=0.5)
-        return (self._inverse(here, source) if self.kind == "symmetric" else source), b
+        parity, opposite = self.parity, 1 - self.parity
+        odd = self._inverse(opposite, b[opposite])
+        source = self.M.dslash.apply_to(parity, odd, None, diagonal=b[parity], a=1.0, b=0.5)
+        return (self._inverse(parity, source) if self.kind == "symmetric" else source), b
 
     def reconstruct(self, x: Array, b: Array) -> Array:
         """Solution x ``[parity, site, 12, N]`` of M x = b from the one ``[site, 12, N]`` on `parity`."""
-        here, there = self.parity, 1 - self.parity
+        parity, opposite = self.parity, 1 - self.parity
         full = field_like(b)
-        full[here] = x
-        source = self.M.dslash.apply_to(there, full[here], None, diagonal=b[there], a=1.0, b=0.5)
-        full[there] = self._inverse(there, source)
+        full[parity] = x
+        source = self.M.dslash.apply_to(opposite, full[parity], None, diagonal=b[opposite], a=1.0, b=0.5)
+        full[opposite] = self._inverse(opposite, source)
         return full
 
     def astype(self, dtype: Any) -> WilsonSchur:

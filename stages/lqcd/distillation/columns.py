@@ -160,9 +160,9 @@ class StochasticColumns:
     def on_slice(self, time: int, block: range) -> NDArray[np.complex128]:
         rho = np.zeros((SPINS, self.eigenvectors, len(block)), complex)
         indices = self._indices(block)
-        here = np.flatnonzero(indices[0] == time % self.subsets.time)
-        noise = {number: self._noise(number, time) for number in np.unique(indices[1, here]).tolist()}
-        for position in here.tolist():
+        columns = np.flatnonzero(indices[0] == time % self.subsets.time)
+        noise = {number: self._noise(number, time) for number in np.unique(indices[1, columns]).tolist()}
+        for position in columns.tolist():
             _, number, spin, vector = indices[:, position].tolist()
             subset = np.s_[spin :: self.subsets.spin, vector :: self.subsets.eigenvector]
             rho[..., position][subset] = noise[number][subset]

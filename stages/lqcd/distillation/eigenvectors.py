@@ -118,9 +118,9 @@ class LaplaceSolver:
             )
         method = BatchedLanczos(self.vectors, self.block, self.tolerance, max_restarts=self.max_restarts)
         if method.size(rows) < rows:
-            found = method.solve(FoldedLaplacian(hop), slices, array_module(links), progress)
-            values = DIAGONAL - np.sqrt(np.maximum(DIAGONAL**2 - np.sort(found.values), 0))
-            vectors = _both_parities(hop, found.vectors, DIAGONAL - values)
+            pairs = method.solve(FoldedLaplacian(hop), slices, array_module(links), progress)
+            values = DIAGONAL - np.sqrt(np.maximum(DIAGONAL**2 - np.sort(pairs.values), 0))
+            vectors = _both_parities(hop, pairs.vectors, DIAGONAL - values)
         else:
             self._check_dense(rows)
             values, vectors = _dense(hop, self.vectors)

@@ -108,19 +108,21 @@ def generalised_perambulators(
             progress(len(statistics.residual), len(ends.times) * len(parts))
 
     sources, gammas = ends.sources.source_times, [GAMMA5 @ gamma for gamma in DIRAC.values()]
-    kept = {time: [copy_to_host(x) for x in solutions(time)] for time in dict.fromkeys(sources)}
+    source_solutions = {time: [copy_to_host(x) for x in solutions(time)] for time in dict.fromkeys(sources)}
     counts = (len(gammas), len(insertions.momenta), len(insertions.displacements))
     result = np.empty((*ends.sinks.shape, M.lattice.time_extent, *counts, SPINS * k, SPINS * k), complex)
     for sink in ends.times:
         lines = ends.lines_to(sink)
         partners = [
-            (line, *begun) for line in lines for begun in zip(parts, kept[sources[line[0]]], strict=True)
+            (line, *partner)
+            for line in lines
+            for partner in zip(parts, source_solutions[sources[line[0]]], strict=True)
         ]
-        for rows, left in zip(parts, kept.get(sink) or solutions(sink), strict=True):
+        for rows, left in zip(parts, source_solutions.get(sink) or solutions(sink), strict=True):
             for line, columns, right in partners:
-                found = current_insertions(
+                elements = current_insertions(
                     left, right, M.links.links, insertions, gammas, library(M), device_bytes()
                 )
-                result[*line, ..., rows.start : rows.stop, columns.start : columns.stop] = found
+                result[*line, ..., rows.start : rows.stop, columns.start : columns.stop] = elements
     result *= np.repeat(np.diag(GAMMA5).real, k)[:, None]
     return result, statistics

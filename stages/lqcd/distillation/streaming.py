@@ -70,10 +70,10 @@ class SlicedField:
         """Slices first, first + 1, ... into `target`, in contiguous pieces; from a store slice by slice."""
         step = count if isinstance(self.array, np.ndarray) else 1
         for start in range(0, count, step):
-            here = slice(start * self.rows, (start + step) * self.rows)
-            there = slice((first + start) * self.rows, (first + start + step) * self.rows)
+            to_rows = slice(start * self.rows, (start + step) * self.rows)
+            from_rows = slice((first + start) * self.rows, (first + start + step) * self.rows)
             for outer in [(i,) for i in range(self.array.shape[0])] if self.axis else [()]:
-                copy(self.array[*outer, there], target[*outer, here])
+                copy(self.array[*outer, from_rows], target[*outer, to_rows])
 
 
 def buffer_bytes(fields: Sequence[SlicedField], times: int, tile: int, xp: ModuleType) -> int:

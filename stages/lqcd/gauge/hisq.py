@@ -64,8 +64,8 @@ def hisq_links(
     asq = Paths(1 + naik_epsilon / 8, 1 / 16, 1 / 64, 1 / 384, lepage=-1 / 8)
     fat = fat_links(w, lattice, asq)
     long = long_links(w, lattice, -(1 + naik_epsilon) / 24)
-    made = _phased(fat, long, thin, lattice, words, deviation, fallbacks)
-    return replace(made, smeared=with_phases(w, lattice, out=w))
+    phased = _phased(fat, long, thin, lattice, words, deviation, fallbacks)
+    return replace(phased, smeared=with_phases(w, lattice, out=w))
 
 
 def asqtad_links(

@@ -57,7 +57,7 @@ class _Blocking:
     links: Array
     lattice: Lattice
     alpha: tuple[float, ...]
-    made: dict[tuple[int, frozenset[int]], Array] = field(default_factory=dict)
+    blocked: dict[tuple[int, frozenset[int]], Array] = field(default_factory=dict)
 
     def decorated(self, mu: int, planes: frozenset[int]) -> Array:
         """V(mu, planes), ``[parity, site, 3, 3]``."""
@@ -72,6 +72,6 @@ class _Blocking:
     def _once(self, mu: int, planes: frozenset[int]) -> Array:
         if not planes:
             return self.links[mu]
-        if (mu, planes) not in self.made:
-            self.made[mu, planes] = self.decorated(mu, planes)
-        return self.made[mu, planes]
+        if (mu, planes) not in self.blocked:
+            self.blocked[mu, planes] = self.decorated(mu, planes)
+        return self.blocked[mu, planes]

@@ -40,7 +40,7 @@ class BlockCoefficients:
     ap: Array
     p: Array
     summary: Array
-    _kept: dict[tuple[str, tuple[int, ...]], Array] = field(default_factory=dict, repr=False)
+    _buffers: dict[tuple[str, tuple[int, ...]], Array] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(cls, c: Array, like: Array) -> BlockCoefficients:
@@ -56,9 +56,9 @@ class BlockCoefficients:
         Another shape is another array: kernels that are being tuned ask for partial sums of many grids.
         """
         key = purpose, shape
-        if key not in self._kept:
-            self._kept[key] = array_module(self.c).empty(shape, dtype)
-        return self._kept[key]
+        if key not in self._buffers:
+            self._buffers[key] = array_module(self.c).empty(shape, dtype)
+        return self._buffers[key]
 
 
 def repeatable(width: int, dtype: DTypeLike, xp: ModuleType) -> bool:

@@ -17,8 +17,8 @@ def check_array(name: str, array: Array, shape: tuple[int, ...], dtype: np.dtype
     """Raise InputError unless `array` has this shape and dtype and is C-contiguous."""
     if array.shape != shape or array.dtype != dtype or not array.flags.c_contiguous:
         order = "" if array.flags.c_contiguous else " that is not C-contiguous (use ascontiguousarray)"
-        found = f"{array.dtype} {array.shape}{order}"
-        raise InputError(f"{name} must be a C-contiguous {dtype} array of shape {shape}, got {found}")
+        actual = f"{array.dtype} {array.shape}{order}"
+        raise InputError(f"{name} must be a C-contiguous {dtype} array of shape {shape}, got {actual}")
 
 
 def check_links(links: Array, lattice: Lattice, parity: int) -> None:
@@ -68,11 +68,11 @@ def check_blocks(**blocks: Array) -> None:
     rows = prod(first.shape[:-1])
     for name, block in blocks.items():
         if block.dtype not in (np.complex64, np.complex128) or not block.flags.c_contiguous:
-            found = f"{block.dtype} with strides {block.strides}"
-            raise InputError(f"{name} must be C-contiguous and complex64 or complex128, got {found}")
+            actual = f"{block.dtype} with strides {block.strides}"
+            raise InputError(f"{name} must be C-contiguous and complex64 or complex128, got {actual}")
         if block.dtype != first.dtype or block.size != rows * block.shape[-1]:
-            wanted, found = f"{first.dtype} {first.shape}", f"{block.dtype} {block.shape}"
-            raise InputError(f"{name} must match {first_name} in rows and dtype ({wanted}), got {found}")
+            wanted, actual = f"{first.dtype} {first.shape}", f"{block.dtype} {block.shape}"
+            raise InputError(f"{name} must match {first_name} in rows and dtype ({wanted}), got {actual}")
 
 
 def check_coefficients(a: Array, x: Array, out: Array) -> None:

@@ -75,9 +75,9 @@ def probed(noise: Array, lattice: Lattice, parity: int, probes: Sequence[int]) -
 
 def _octaves(lattice: Lattice) -> list[list[int]]:
     """The directions whose extent is divisible by 2, by 4, by 8, ..., until there are none."""
-    found = []
+    octaves = []
     for octave in range(max(lattice.extents).bit_length()):
         directions = [mu for mu, extent in enumerate(lattice.extents) if extent % 2 ** (octave + 1) == 0]
         if directions:
-            found.append(directions)
-    return found
+            octaves.append(directions)
+    return octaves

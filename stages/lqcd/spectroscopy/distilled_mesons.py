@@ -90,9 +90,9 @@ def stochastic_pairs(
         sinks = to_device_like(table.vertices(later, momenta, words), like)
         for number, (sink, source) in enumerate(zip(sinks, sources, strict=True)):
             # c_2^H Phi_A c_1 [word A, a, b, column of 2, of 1]
-            found = _between(antiquark.projections[later], sink, quark.projections[later])
-            made = _product(found.swapaxes(3, 4), source)
-            pairs[number, t] = made.transpose(0, 3, 2, 4, 1, 5)
+            sink_products = _between(antiquark.projections[later], sink, quark.projections[later])
+            products = _product(sink_products.swapaxes(3, 4), source)
+            pairs[number, t] = products.transpose(0, 3, 2, 4, 1, 5)
     return pairs
 
 
@@ -150,9 +150,9 @@ def _no_pairs(momenta: Sequence[Momentum], table: ElementalTable, words: Sequenc
     return np.empty((len(momenta), times, len(words), len(words), *spins), complex)
 
 
-def _check_shape(name: str, given: Array, expected: tuple[int, ...], table: ElementalTable) -> None:
-    if tuple(given.shape) != (table.extents[3], *expected):
+def _check_shape(name: str, array: Array, expected: tuple[int, ...], table: ElementalTable) -> None:
+    if tuple(array.shape) != (table.extents[3], *expected):
         raise InputError(
-            f"{name} of shape {given.shape} and elementals of {table.extents[3]} time slices and "
+            f"{name} of shape {array.shape} and elementals of {table.extents[3]} time slices and "
             f"{table.eigenvectors} eigenvectors do not belong together: take the same for both"
         )

@@ -45,17 +45,17 @@ class ElementalTable:
         neither is in the table.
         """
         k = self.eigenvectors
-        here = np.asarray(self.values[time])[..., :k, :k]
-        return np.stack([[self._vertex(here, momentum, word) for word in words] for momentum in momenta])
+        table = np.asarray(self.values[time])[..., :k, :k]
+        return np.stack([[self._vertex(table, momentum, word) for word in words] for momentum in momenta])
 
-    def _vertex(self, here: NDArray, momentum: Momentum, word: str) -> NDArray[np.complex128]:
+    def _vertex(self, table: NDArray, momentum: Momentum, word: str) -> NDArray[np.complex128]:
         opposite, back = tuple(-n for n in momentum), reversed_word(word)
         if opposite in self.momenta and word in self.displacements:
-            return here[self.momenta.index(opposite), self.displacements.index(word)]
+            return table[self.momenta.index(opposite), self.displacements.index(word)]
         if momentum in self.momenta and back in self.displacements:
             # D exp(-ipx) = exp(-ipd) exp(-ipx) D, d from the path's beginning to its end
-            found = here[self.momenta.index(momentum), self.displacements.index(back)]
-            return np.exp(1j * self._angle(momentum, word)) * found.conj().T
+            reverse = table[self.momenta.index(momentum), self.displacements.index(back)]
+            return np.exp(1j * self._angle(momentum, word)) * reverse.conj().T
         raise InputError(
             f"a meson operator of momentum {list(momentum)} with displacement {word!r} needs the elementals "
             f"of momentum {list(opposite)} with it, or of {list(momentum)} with {back!r}: add them to the "

@@ -46,13 +46,13 @@ class MesonOperator:
         """Operator from ``Gamma5``, or ``0.5 Identity[+x] - 0.5 Identity[-x]``. Raises InputError."""
         terms: list[Term] = []
         end = 0
-        while found := TERM.match(text.strip(), end):
-            sign, number, gamma, word = found.groups()
+        while match := TERM.match(text.strip(), end):
+            sign, number, gamma, word = match.groups()
             if terms and not sign:
                 break
             coefficient = float(number or 1) * (-1 if sign == "-" else 1)
             terms.append(Term(coefficient, gamma, word or ""))
-            end = found.end()
+            end = match.end()
         if not terms or end < len(text.strip()):
             raise InputError(
                 "a meson operator is a sum of Dirac matrices with displacements, such as 'Gamma5' or "

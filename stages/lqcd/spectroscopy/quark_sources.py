@@ -36,10 +36,10 @@ class SourcePlace:
     @classmethod
     def parse(cls, label: str) -> SourcePlace:
         """The place that `label` names: ``x0y0z0t8``, ``t8`` or ``t8n0``. Raises InputError."""
-        found = LABEL.fullmatch(label)
-        if not found:
+        match = LABEL.fullmatch(label)
+        if not match:
             raise InputError(f"a source is named like 'x0y0z0t8', 't8' or 't8n0', got {label!r}")
-        x, y, z, time, noise = (None if part is None else int(part) for part in found.groups())
+        x, y, z, time, noise = (None if part is None else int(part) for part in match.groups())
         point = None if x is None or y is None or z is None else (x, y, z)
         assert time is not None
         return cls(time, point, noise)

@@ -70,10 +70,10 @@ def _restriction(n: int, vectors: int, rhs: int, itemsize: int) -> Callable[...,
             aggregate, chirality = task // 2, task % 2
             rows = np.empty((count, n, 2 * rhs), x.dtype)
             for place in range(count):
-                here = sites[aggregate, place]
+                site = sites[aggregate, place]
                 for i in range(n):
                     for lane in range(2 * rhs):
-                        rows[place, i, lane] = x[here, chirality * n + i, lane]
+                        rows[place, i, lane] = x[site, chirality * n + i, lane]
             left = start + aggregate * aggregate_bytes + chirality * chirality_bytes
             matrix_product(
                 left, rows.ctypes.data, nothing, 0, result + task * vectors * pitch, rows.shape[0] * n,

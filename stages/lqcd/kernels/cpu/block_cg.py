@@ -71,7 +71,7 @@ def _grams_kernel(n: int, itemsize: int) -> Callable[..., None]:
 
     Of the four quarters of a matrix the lower left one is left out. `zeros`: see `block_blas._gram_kernel`.
     """
-    element, half, rest = 2 * itemsize, n // 2, n - n // 2
+    element, half, remainder = 2 * itemsize, n // 2, n - n // 2
     row_bytes, corner = n * element, half * (n + 1) * element
 
     def grams(
@@ -102,7 +102,7 @@ def _grams_kernel(n: int, itemsize: int) -> Callable[..., None]:
                         )  # fmt: skip
                     matrix_product(
                         x + half * element, y + half * element, added, 0, result + corner, terms,
-                        itemsize, rest, rest, element, row_bytes, row_bytes, 1,
+                        itemsize, remainder, remainder, element, row_bytes, row_bytes, 1,
                     )  # fmt: skip
                     for i in range(n):
                         for lane in range(2 * n):

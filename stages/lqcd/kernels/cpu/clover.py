@@ -48,7 +48,7 @@ def multiply(packed: PackedClover, x: NDArray, out: NDArray) -> NDArray:
 def _kernel(rhs: int, itemsize: int) -> Callable[..., None]:
     """The product for `rhs` right-hand sides of reals of `itemsize` bytes, on addresses."""
     tile = min(2 * rhs, REGISTER_BYTES // itemsize)
-    tiles, rest = divmod(2 * rhs, tile)
+    tiles, remainder = divmod(2 * rhs, tile)
     tile_bytes = tile * itemsize
     matrix_bytes, block_bytes = CLOVER_REALS * itemsize, COMPONENTS * rhs * itemsize
 
@@ -60,9 +60,9 @@ def _kernel(rhs: int, itemsize: int) -> Callable[..., None]:
                 for k in range(tiles):
                     i = k * tile_bytes
                     _block_tile(c, v + i, w + i, rhs, itemsize, tile)
-                if rest:
+                if remainder:
                     i = tiles * tile_bytes
-                    _block_tile(c, v + i, w + i, rhs, itemsize, rest)
+                    _block_tile(c, v + i, w + i, rhs, itemsize, remainder)
 
     signature = types.void(*[types.int64] * 4)
     return compiled(multiply, f"clover_{rhs}_{8 * itemsize}", signature, lambda *arguments: arguments[-1])

@@ -113,8 +113,8 @@ def _call(typing: Any, address: Any, low: Any, high: Any, arguments: Any) -> Any
         convention, (place, first, last, others) = context.call_conv, values
         kind = convention.get_function_type(types.void, parameters)
         function = builder.inttoptr(place, kind.as_pointer())
-        given = [first, last, *cgutils.unpack_tuple(builder, others)]
-        convention.call_function(builder, function, types.void, parameters, given)
+        inner = [first, last, *cgutils.unpack_tuple(builder, others)]
+        convention.call_function(builder, function, types.void, parameters, inner)
         return context.get_dummy_value()
 
     return types.void(types.intp, types.uintp, types.uintp, arguments), generate

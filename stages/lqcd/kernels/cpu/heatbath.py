@@ -138,8 +138,8 @@ def _sweep(links, neighbours, numbers, reflect, weight, key0, key1, sweep):
     for mu in range(4):
         for parity in range(2):
             for site in prange(links.shape[1]):
-                here, number = links[2 * mu + parity], numbers[parity, site]
-                u0, u1, u2 = su3.load(here, site)
+                matrices, number = links[2 * mu + parity], numbers[parity, site]
+                u0, u1, u2 = su3.load(matrices, site)
                 staples = su3.dagger(staple_sum(links, neighbours, mu, parity, site))
                 r0, r1, r2 = su3.times((u0, u1, u2), staples)
                 part = su3.pair_of(r0[0], r0[1], r1[0], r1[1])
@@ -153,7 +153,7 @@ def _sweep(links, neighbours, numbers, reflect, weight, key0, key1, sweep):
                 part = su3.pair_of(r1[1], r1[2], r2[1], r2[2])
                 g = new_element(reflect, part, weight, (number, sweep, 3 * mu + 2), key)
                 u1, u2 = su3.pair_times_rows(g, u1, u2)
-                su3.store(here, site, su3.in_su3(u0, u1))
+                su3.store(matrices, site, su3.in_su3(u0, u1))
 
 
 @cache

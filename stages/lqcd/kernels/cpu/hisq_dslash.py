@@ -88,7 +88,7 @@ def _kernel(rhs: int, itemsize: int, directions: int, dots: bool) -> Callable[..
     `dots` each block of sites leaves the products of the reals of diagonal and out in its row of `sums`.
     """
     tile = min(2 * rhs, TILE_REGISTERS * REGISTER_BYTES // itemsize)
-    tiles, rest = divmod(2 * rhs, tile)
+    tiles, remainder = divmod(2 * rhs, tile)
     tile_bytes, row_bytes = tile * itemsize, 16 * rhs
     links_bytes, neighbours_bytes, site_bytes = directions * 18 * itemsize, directions * 4, 6 * rhs * itemsize
     summed = int(dots)
@@ -118,10 +118,12 @@ def _kernel(rhs: int, itemsize: int, directions: int, dots: bool) -> Callable[..
                     i = k * tile_bytes
                     s = row + k * tile * 8
                     _site_tile(u, n, x + i, v + i, w + i, s, a, b, rhs, itemsize, directions, tile, summed)
-                if rest:
+                if remainder:
                     i = tiles * tile_bytes
                     s = row + tiles * tile * 8
-                    _site_tile(u, n, x + i, v + i, w + i, s, a, b, rhs, itemsize, directions, rest, summed)
+                    _site_tile(
+                        u, n, x + i, v + i, w + i, s, a, b, rhs, itemsize, directions, remainder, summed
+                    )
 
     signature = types.void(*[types.int64] * 7, types.float64, types.float64, types.int64)
     name = f"hisq_dslash_{rhs}_{8 * itemsize}_{directions}{'_dots' * dots}"

@@ -56,8 +56,8 @@ def _tiles(reals: int) -> list[tuple[int, int]]:
     """
     tiles, first = [], 0
     while first < reals:
-        rest = reals - first
-        lanes = rest if rest <= REGISTER_BYTES // 8 else 1 << (rest.bit_length() - 1)
+        remainder = reals - first
+        lanes = remainder if remainder <= REGISTER_BYTES // 8 else 1 << (remainder.bit_length() - 1)
         tiles.append((first, min(TILE_BYTES // 8, lanes)))
         first += tiles[-1][1]
     return tiles

@@ -19,8 +19,8 @@ def long_links(links: NDArray, lattice: Lattice, coefficient: float, out: NDArra
     for mu in range(4):
         for parity in (EVEN, ODD):
             forward = lattice.neighbour(parity, mu, 1), lattice.neighbour(1 - parity, mu, 1)
-            here, there = matrices[mu, parity], matrices[mu, 1 - parity]
-            _kernel(out.dtype)(products[mu, parity], here, there, *forward, coefficient)
+            own, opposite = matrices[mu, parity], matrices[mu, 1 - parity]
+            _kernel(out.dtype)(products[mu, parity], own, opposite, *forward, coefficient)
 
 
 @cache
@@ -29,16 +29,16 @@ def _kernel(dtype: np.dtype) -> Callable[..., None]:
         low: int,
         high: int,
         out: NDArray,
-        here: NDArray,
-        there: NDArray,
+        own: NDArray,
+        opposite: NDArray,
         one: NDArray,
         onward: NDArray,
         coefficient: float,
     ) -> None:
         for x in prange(low, high):
             next_site = one[x]
-            two = su3.times(su3.load(here, x), su3.load(there, next_site))
-            three = su3.times(two, su3.load(here, onward[next_site]))
+            two = su3.times(su3.load(own, x), su3.load(opposite, next_site))
+            three = su3.times(two, su3.load(own, onward[next_site]))
             for row in range(3):
                 for column in range(3):
                     out[x, 3 * row + column] = coefficient * three[row][column]

@@ -84,5 +84,7 @@ def _tile_shape(columns: int, itemsize: int) -> tuple[int, int]:
 
 def _tiles(extent: int, size: int) -> list[tuple[int, int, int]]:
     """`extent` cut into tiles, as (first, number of tiles, size): the equal ones, then the rest, if any."""
-    count, rest = divmod(extent, size)
-    return [(first, n, width) for first, n, width in ((0, count, size), (count * size, 1, rest)) if n * width]
+    count, remainder = divmod(extent, size)
+    return [
+        (first, n, width) for first, n, width in ((0, count, size), (count * size, 1, remainder)) if n * width
+    ]

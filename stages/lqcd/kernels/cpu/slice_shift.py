@@ -43,8 +43,8 @@ def _kernel(itemsize: int) -> Callable[..., None]:
         sites, columns = tables.shape[1], field.shape[2] // 2
         for row in prange(low, high):
             t, parity, site = row // (2 * sites), row // sites % 2, row % sites
-            there = tables[(parity + first + t) % 2, site]
-            source = (2 * t + 1 - parity) * sites + there
+            neighbour = tables[(parity + first + t) % 2, site]
+            source = (2 * t + 1 - parity) * sites + neighbour
             start = (first + t) * sites
             for i in range(3):
                 for lane in range(2 * columns):
@@ -54,8 +54,8 @@ def _kernel(itemsize: int) -> Callable[..., None]:
                         re = links[parity, start + site, i, 2 * k]
                         im = links[parity, start + site, i, 2 * k + 1]
                     else:
-                        re = links[1 - parity, start + there, k, 2 * i]
-                        im = -links[1 - parity, start + there, k, 2 * i + 1]
+                        re = links[1 - parity, start + neighbour, k, 2 * i]
+                        im = -links[1 - parity, start + neighbour, k, 2 * i + 1]
                     for j in range(columns):
                         a, b = field[source, k, 2 * j], field[source, k, 2 * j + 1]
                         out[row, i, 2 * j] += re * a - im * b

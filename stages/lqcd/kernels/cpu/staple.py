@@ -18,9 +18,9 @@ def add_staple(
     out: NDArray, field: NDArray, links_nu: NDArray, lattice: Lattice, mu: int, nu: int, coefficient: float
 ) -> None:
     for parity in (0, 1):
-        here, there = links_nu[parity], links_nu[1 - parity]
+        own, opposite = links_nu[parity], links_nu[1 - parity]
         tables = staple_tables(lattice, parity, mu, nu)
-        _kernel(out.dtype)(out[parity], field[1 - parity], here, there, *tables, coefficient)
+        _kernel(out.dtype)(out[parity], field[1 - parity], own, opposite, *tables, coefficient)
 
 
 def weighted_sum(a: float, x: NDArray, b: float, y: NDArray) -> NDArray:
@@ -54,8 +54,8 @@ def _kernel(dtype: np.dtype) -> Callable[..., None]:
         high: int,
         out: NDArray,
         f: NDArray,
-        here: NDArray,
-        there: NDArray,
+        own: NDArray,
+        opposite: NDArray,
         up: NDArray,
         side: NDArray,
         down: NDArray,
@@ -65,23 +65,23 @@ def _kernel(dtype: np.dtype) -> Callable[..., None]:
         for x in prange(low, high):
             above, beside, below, beyond = up[x], side[x], down[x], corner[x]
             for i in range(3):
-                u0, u1, u2 = here[x, i, 0], here[x, i, 1], here[x, i, 2]
+                u0, u1, u2 = own[x, i, 0], own[x, i, 1], own[x, i, 2]
                 a0 = u0 * f[above, 0, 0] + u1 * f[above, 1, 0] + u2 * f[above, 2, 0]
                 a1 = u0 * f[above, 0, 1] + u1 * f[above, 1, 1] + u2 * f[above, 2, 1]
                 a2 = u0 * f[above, 0, 2] + u1 * f[above, 1, 2] + u2 * f[above, 2, 2]
-                d0 = np.conj(there[below, 0, i])
-                d1 = np.conj(there[below, 1, i])
-                d2 = np.conj(there[below, 2, i])
+                d0 = np.conj(opposite[below, 0, i])
+                d1 = np.conj(opposite[below, 1, i])
+                d2 = np.conj(opposite[below, 2, i])
                 b0 = d0 * f[below, 0, 0] + d1 * f[below, 1, 0] + d2 * f[below, 2, 0]
                 b1 = d0 * f[below, 0, 1] + d1 * f[below, 1, 1] + d2 * f[below, 2, 1]
                 b2 = d0 * f[below, 0, 2] + d1 * f[below, 1, 2] + d2 * f[below, 2, 2]
                 for k in range(3):
                     upper = (
-                        a0 * np.conj(there[beside, k, 0])
-                        + a1 * np.conj(there[beside, k, 1])
-                        + a2 * np.conj(there[beside, k, 2])
+                        a0 * np.conj(opposite[beside, k, 0])
+                        + a1 * np.conj(opposite[beside, k, 1])
+                        + a2 * np.conj(opposite[beside, k, 2])
                     )
-                    lower = b0 * here[beyond, 0, k] + b1 * here[beyond, 1, k] + b2 * here[beyond, 2, k]
+                    lower = b0 * own[beyond, 0, k] + b1 * own[beyond, 1, k] + b2 * own[beyond, 2, k]
                     out[x, i, k] += coefficient * (upper + lower)
 
     matrices, table = array_type(dtype, 3), array_type(np.int32, 1)

@@ -109,7 +109,7 @@ def _kernel(rhs: int, itemsize: int, first: int, stop: int, place: int) -> Calla
     `diagonal_stride` is 0 where there is no diagonal: every site then adds the same block of zeros.
     """
     tile = min(2 * rhs, REGISTER_BYTES // itemsize)
-    tiles, rest = divmod(2 * rhs, tile)
+    tiles, remainder = divmod(2 * rhs, tile)
     tile_bytes = tile * itemsize
     links_bytes, neighbours_bytes = NAIVE_DIRECTIONS * 18 * itemsize, NAIVE_DIRECTIONS * 4
     matrix_bytes, site_bytes = 2 * CLOVER_REALS * itemsize, 2 * COMPONENTS * rhs * itemsize
@@ -141,9 +141,11 @@ def _kernel(rhs: int, itemsize: int, first: int, stop: int, place: int) -> Calla
             for k in range(tiles):
                 i = k * tile_bytes
                 _site_tile(u, n, c, x + i, v + i, w + i, sign, a, b, rhs, itemsize, tile, first, stop, place)
-            if rest:
+            if remainder:
                 i = tiles * tile_bytes
-                _site_tile(u, n, c, x + i, v + i, w + i, sign, a, b, rhs, itemsize, rest, first, stop, place)
+                _site_tile(
+                    u, n, c, x + i, v + i, w + i, sign, a, b, rhs, itemsize, remainder, first, stop, place
+                )
 
     signature = types.void(*[types.int64] * 8, *[types.float64] * 3, types.int64)
     name = f"wilson_dslash_{rhs}_{8 * itemsize}_{first}_{stop}_{place}"

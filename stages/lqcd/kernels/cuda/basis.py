@@ -91,12 +91,12 @@ def _multiply(V: cupy.ndarray, C: cupy.ndarray, out: cupy.ndarray, beta: int) ->
     """``out = beta out + V C``, all of one dtype."""
     from cupy.cuda import cublas
 
-    scale, kept = np.array(1, V.dtype), np.array(beta, V.dtype)
+    scale, scale_out = np.array(1, V.dtype), np.array(beta, V.dtype)
     call = cublas.zgemm if V.dtype == np.complex128 else cublas.cgemm
     call(
         *(_handle(), cublas.CUBLAS_OP_N, cublas.CUBLAS_OP_N, C.shape[1], len(V), C.shape[0]),
         *(scale.ctypes.data, C.data.ptr, C.shape[1], V.data.ptr, _stride(V)),
-        *(kept.ctypes.data, out.data.ptr, _stride(out)),
+        *(scale_out.ctypes.data, out.data.ptr, _stride(out)),
     )
 
 

@@ -57,7 +57,7 @@ def _multiply(V: cupy.ndarray, C: cupy.ndarray, out: cupy.ndarray, beta: int) ->
     """out_s = beta out_s + V_s C_s, all of one dtype."""
     from cupy.cuda import cublas, device
 
-    scale, kept = np.array(1, V.dtype), np.array(beta, V.dtype)
+    scale, scale_out = np.array(1, V.dtype), np.array(beta, V.dtype)
     call = cublas.zgemmStridedBatched if V.dtype == np.complex128 else cublas.cgemmStridedBatched
     _, k, n = C.shape
     if not out.size or not k:
@@ -65,7 +65,7 @@ def _multiply(V: cupy.ndarray, C: cupy.ndarray, out: cupy.ndarray, beta: int) ->
     call(
         *(device.get_cublas_handle(), cublas.CUBLAS_OP_N, cublas.CUBLAS_OP_N, n, V.shape[1], k),
         *(scale.ctypes.data, C.data.ptr, n, k * n, V.data.ptr, *_strides(V)),
-        *(kept.ctypes.data, out.data.ptr, *_strides(out), len(V)),
+        *(scale_out.ctypes.data, out.data.ptr, *_strides(out), len(V)),
     )
 
 

@@ -61,11 +61,11 @@ def eight_reals(tiles: cupy.ndarray, crossing: cupy.ndarray) -> ShortLinks | Non
     factors = _factors(tiles, crossing)
     u = tiles * _of_links(factors, crossing)[..., None, None]
     phases = cupy.angle(u[..., 0, 0]) / np.pi + 1j * cupy.angle(u[..., 2, 0]) / np.pi
-    kept = cupy.stack([u[..., 0, 1], u[..., 0, 2], u[..., 1, 0], phases], axis=-1).astype(tiles.dtype)
+    reals = cupy.stack([u[..., 0, 1], u[..., 0, 2], u[..., 1, 0], phases], axis=-1).astype(tiles.dtype)
     limit = 8 * np.finfo(tiles.dtype).eps ** 0.5
-    if not (cupy.abs(_rebuilt(kept) - u[..., :2, :]) <= limit).all():
+    if not (cupy.abs(_rebuilt(reals) - u[..., :2, :]) <= limit).all():
         return None
-    return ShortLinks(kept, factors)
+    return ShortLinks(reals, factors)
 
 
 def _cross(links: cupy.ndarray) -> cupy.ndarray:
@@ -95,14 +95,14 @@ def _of_links(factors: cupy.ndarray, crossing: cupy.ndarray) -> cupy.ndarray:
     return cupy.where(crossing, (inside * edge)[:, None], inside[:, None])
 
 
-def _rebuilt(kept: cupy.ndarray) -> cupy.ndarray:
+def _rebuilt(reals: cupy.ndarray) -> cupy.ndarray:
     """Two rows ``[..., 2, 3]`` from 8 reals, as SU3Links8 of su3_links.cuh makes them."""
-    a1, a2, b0, phases = (kept[..., k] for k in range(4))
-    rest = cupy.abs(a1) ** 2 + cupy.abs(a2) ** 2
-    a0 = cupy.sqrt(cupy.maximum(1 - rest, 0)) * cupy.exp(1j * np.pi * phases.real)
-    column = 1 - rest + cupy.abs(b0) ** 2
+    a1, a2, b0, phases = (reals[..., k] for k in range(4))
+    norm2 = cupy.abs(a1) ** 2 + cupy.abs(a2) ** 2
+    a0 = cupy.sqrt(cupy.maximum(1 - norm2, 0)) * cupy.exp(1j * np.pi * phases.real)
+    column = 1 - norm2 + cupy.abs(b0) ** 2
     c0 = cupy.sqrt(cupy.maximum(1 - column, 0)) * cupy.exp(1j * np.pi * phases.imag)
     t = a0.conj() * b0
-    b1 = -((a2 * c0).conj() + a1 * t) / rest
-    b2 = ((a1 * c0).conj() - a2 * t) / rest
+    b1 = -((a2 * c0).conj() + a1 * t) / norm2
+    b2 = ((a1 * c0).conj() - a2 * t) / norm2
     return cupy.stack([cupy.stack([a0, a1, a2], -1), cupy.stack([b0, b1, b2], -1)], -2)

@@ -14,10 +14,10 @@ def slice_shift(
         start = (first + t) * sites
         rows = slice(start, start + sites)
         for parity in (EVEN, ODD):
-            there = xp.asarray(lattice.neighbour(parity, mu, step)[rows] - start)
+            neighbours = xp.asarray(lattice.neighbour(parity, mu, step)[rows] - start)
             if step == 1:
                 matrices = links[mu, parity, rows]
             else:
-                matrices = links[mu, 1 - parity, rows][there].conj().swapaxes(-1, -2)
-            out[t, parity] = matrices @ field[t, 1 - parity][there]
+                matrices = links[mu, 1 - parity, rows][neighbours].conj().swapaxes(-1, -2)
+            out[t, parity] = matrices @ field[t, 1 - parity][neighbours]
     return out

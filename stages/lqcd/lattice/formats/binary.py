@@ -68,12 +68,12 @@ def lattice_of(path: Path, extents: tuple[int, ...]) -> Lattice:
 
 def expect_bytes(path: Path, lattice: Lattice, offset: int, expected: int) -> None:
     """Raise InputError unless the file ends with exactly the `expected` bytes of links from `offset` on."""
-    found = path.stat().st_size - offset
-    if found < expected:
+    length = path.stat().st_size - offset
+    if length < expected:
         takes = f"the links of its {lattice} lattice take {expected} bytes"
-        raise damaged(path, f"truncated: {takes}, the file has {max(found, 0)}")
-    if found > expected:
-        what = f"the links of its {lattice} lattice take {expected} bytes, but {found} follow the header"
+        raise damaged(path, f"truncated: {takes}, the file has {max(length, 0)}")
+    if length > expected:
+        what = f"the links of its {lattice} lattice take {expected} bytes, but {length} follow the header"
         raise damaged(path, what)
 
 

@@ -47,8 +47,8 @@ class Claim:
     value: float
     tolerance: float
 
-    def check(self, found: float) -> Check:
-        return Check(self.name, self.value, found, abs(found - self.value) <= self.tolerance)
+    def check(self, actual: float) -> Check:
+        return Check(self.name, self.value, actual, abs(actual - self.value) <= self.tolerance)
 
 
 PLAQUETTE = "plaquette"
@@ -66,10 +66,10 @@ def printed_claim(path: Path, name: str, text: str, precision: int) -> Claim:
 
 
 def checksum_checks(
-    checksum: Checksum, expected: tuple[int, ...], found: tuple[int, ...]
+    checksum: Checksum, expected: tuple[int, ...], computed: tuple[int, ...]
 ) -> tuple[Check, ...]:
     """One check for each word of a checksum, printed as eight hexadecimal digits."""
-    words = zip(checksum.names, expected, found, strict=True)
+    words = zip(checksum.names, expected, computed, strict=True)
     return tuple(Check(name, f"{stated:08x}", f"{word:08x}", stated == word) for name, stated, word in words)
 
 

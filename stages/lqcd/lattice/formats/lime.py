@@ -34,15 +34,15 @@ class Record:
 
 def records(path: Path) -> list[Record]:
     """All records of a LIME file, from their headers only; InputError where the chain of headers breaks."""
-    found: list[Record] = []
+    chain: list[Record] = []
     position = 0
     with opened(path) as file:
         size = os.fstat(file.fileno()).st_size
         while position < size:
             record = _record_at(path, file, position, size)
-            found.append(record)
+            chain.append(record)
             position = record.offset + (record.length + 7) // 8 * 8
-    return found
+    return chain
 
 
 def _record_at(path: Path, file: BinaryIO, position: int, size: int) -> Record:

@@ -49,8 +49,10 @@ class MilcFile:
     def load(self) -> tuple[NDArray, tuple[Check, ...]]:
         links = np.empty((4, 2, self.lattice.half_volume, 3, 3), np.complex64)
         offset = struct.calcsize(self.order + HEADER)
-        found = read_sites(self.path, offset, self.lattice, f"{self.order}f4", np.moveaxis(links, 0, 2), MILC)
-        return links, checksum_checks(MILC, self.checksum, found)
+        computed = read_sites(
+            self.path, offset, self.lattice, f"{self.order}f4", np.moveaxis(links, 0, 2), MILC
+        )
+        return links, checksum_checks(MILC, self.checksum, computed)
 
 
 def byte_order(head: bytes) -> str | None:

@@ -74,10 +74,10 @@ class NerscFile:
         dtype = np.complex64 if self.precision == 32 else np.complex128
         links = np.empty((4, 2, self.lattice.half_volume, 3, 3), dtype)
         stored = np.moveaxis(links, 0, 2)[..., : self.rows, :]
-        found = read_sites(self.path, self.offset, self.lattice, self.word, stored, NERSC)
+        computed = read_sites(self.path, self.offset, self.lattice, self.word, stored, NERSC)
         if self.rows == 2:
             complete_third_rows(links)
-        return links, checksum_checks(NERSC, (self._stated_checksum(),), found)
+        return links, checksum_checks(NERSC, (self._stated_checksum(),), computed)
 
     def _stated_checksum(self) -> int:
         text = value(self.path, self.metadata, "CHECKSUM")

@@ -66,8 +66,8 @@ class StoredField:
         """Fill ``[parity, site, ...]`` from the file; the checks of its SciDAC checksum, if it has one."""
         word = f">f{self.precision // 8}"
         message = self.message
-        found = read_sites(message.path, message.data.offset, self.lattice, word, field, SCIDAC)
-        return checksum_checks(SCIDAC, message.checksum, found) if message.checksum else ()
+        computed = read_sites(message.path, message.data.offset, self.lattice, word, field, SCIDAC)
+        return checksum_checks(SCIDAC, message.checksum, computed) if message.checksum else ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,17 +108,17 @@ def read_field(path: str | Path, record: int = 0) -> ScidacField:
 
 def messages(path: Path) -> list[Message]:
     """Every block of binary data of a LIME file with the records that describe it; reads no data."""
-    found: list[Message] = []
+    blocks: list[Message] = []
     texts: dict[str, str] = {}
     for record in lime.records(path):
         if record.kind in BINARY:
-            found.append(_message(path, record, texts))
+            blocks.append(_message(path, record, texts))
             texts = {kind: xml for kind, xml in texts.items() if kind == "scidac-private-file-xml"}
-        elif record.kind == "scidac-checksum" and found:
-            found[-1] = replace(found[-1], checksum=_checksum(path, lime.text(path, record)))
+        elif record.kind == "scidac-checksum" and blocks:
+            blocks[-1] = replace(blocks[-1], checksum=_checksum(path, lime.text(path, record)))
         elif record.kind.endswith(("-xml", "-format")):
             texts[record.kind] = lime.text(path, record)
-    return found
+    return blocks
 
 
 def stored_field(message: Message) -> StoredField:
@@ -197,10 +197,10 @@ def integer(path: Path, xml: str, name: str) -> int:
 
 def expect_length(message: Message, lattice: Lattice, site_bytes: int) -> None:
     """Raise InputError unless the message's data have the length of such a lattice."""
-    expected, found = lattice.volume * site_bytes, message.data.length
-    if expected != found:
+    expected, length = lattice.volume * site_bytes, message.data.length
+    if expected != length:
         takes = f"a {lattice} lattice with {site_bytes} bytes per site takes {expected} bytes"
-        raise damaged(message.path, f"{takes}, its data have {found}")
+        raise damaged(message.path, f"{takes}, its data have {length}")
 
 
 def _message(path: Path, data: lime.Record, texts: dict[str, str]) -> Message:

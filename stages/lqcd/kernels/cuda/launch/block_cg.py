@@ -130,8 +130,8 @@ def grams_candidates(n: int, dtype: np.dtype) -> list[GramsShape]:
         chunk = max(unit, ring // (3 * n * dtype.itemsize) // unit * unit)
         shared = _grams_shared(n, dtype, tile, slices, chunk)
         registers = words * (2 * tile * tile + 48) + (32 if tile == 8 else 0)
-        given = 64 * ceil(tasks * slices / 64) * registers  # to pairs of warps
-        resident = min(MULTIPROCESSOR_SHARED // (shared + 1024), REGISTERS // given, 8)
+        block_registers = 64 * ceil(tasks * slices / 64) * registers  # to pairs of warps
+        resident = min(MULTIPROCESSOR_SHARED // (shared + 1024), REGISTERS // block_registers, 8)
         if shared <= BLOCK_SHARED and resident:
             shapes.append(GramsShape(tile, slices, chunk, resident))
     return list(dict.fromkeys(shapes))[:12]

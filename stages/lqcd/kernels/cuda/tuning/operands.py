@@ -36,9 +36,9 @@ def distinct(arrays: Iterator[cupy.ndarray]) -> list[cupy.ndarray]:
     return list({(array.data.ptr, array.nbytes): array for array in arrays}.values())
 
 
-def restore(arrays: Sequence[cupy.ndarray], kept: Sequence[cupy.ndarray]) -> None:
+def restore(arrays: Sequence[cupy.ndarray], copies: Sequence[cupy.ndarray]) -> None:
     """Put copies back."""
-    for array, copy in zip(arrays, kept, strict=True):
+    for array, copy in zip(arrays, copies, strict=True):
         array[...] = copy
 
 

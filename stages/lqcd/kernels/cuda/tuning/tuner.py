@@ -113,21 +113,21 @@ class Tuner:
     def _tune(self, work: Work, arrays: Sequence[cupy.ndarray], asked: dict[str, Problem]) -> None:
         """One problem after the other, and those that a choice brings up: a grid may decide on a kernel."""
         try:
-            kept = [array.copy() for array in arrays]
+            copies = [array.copy() for array in arrays]
             while asked:
                 problem = next(iter(asked.values()))
                 self._announce(problem)
                 with self._hearing():
-                    self._chosen[problem.name] = self._best_shape(problem, work, arrays, kept)
+                    self._chosen[problem.name] = self._best_shape(problem, work, arrays, copies)
                 with self._hearing() as asked:
                     forget_choices()
                     work()
-            restore(arrays, kept)
+            restore(arrays, copies)
         except cupy.cuda.memory.OutOfMemoryError:
             self.unmeasured += asked
 
     def _best_shape(
-        self, problem: Problem, work: Work, arrays: Sequence[cupy.ndarray], kept: Sequence[cupy.ndarray]
+        self, problem: Problem, work: Work, arrays: Sequence[cupy.ndarray], copies: Sequence[cupy.ndarray]
     ) -> Any:
         """Measure a problem with this work."""
 
@@ -137,7 +137,7 @@ class Tuner:
             return work()
 
         model = problem.options.shapes[0]
-        right, wrong = self._tried(problem, select, arrays, kept)
+        right, wrong = self._tried(problem, select, arrays, copies)
         times = fastest_times(right, select, work)
         best = min(times, key=times.__getitem__)
         if times[best] > MARGIN * times[model]:
@@ -161,7 +161,7 @@ class Tuner:
         problem: Problem,
         select: Callable[[Any], Any],
         arrays: Sequence[cupy.ndarray],
-        kept: Sequence[cupy.ndarray],
+        copies: Sequence[cupy.ndarray],
     ) -> tuple[list[Any], list[Any]]:
         """The candidates that start here and give the model's results up to rounding, and the others.
 
@@ -172,13 +172,13 @@ class Tuner:
             launches.setdefault(problem.options.launch(shape), shape)
         compiled = set(compile_all(list(launches)))
         (_, model), *others = launches.items()
-        expected = _results(select, model, arrays, kept)
+        expected = _results(select, model, arrays, copies)
         single = is_single(expected)
         right: list[Any] = [model]
         wrong: list[Any] = []
         for launch, shape in others:
             try:
-                fits = launch in compiled and agree(_results(select, shape, arrays, kept), expected, single)
+                fits = launch in compiled and agree(_results(select, shape, arrays, copies), expected, single)
             except cupy.cuda.driver.CUDADriverError:
                 fits = False  # more registers or shared memory than the device has for such a block
             (right if fits else wrong).append(shape)
@@ -186,10 +186,10 @@ class Tuner:
 
 
 def _results(
-    select: Callable[[Any], Any], shape: Any, arrays: Sequence[cupy.ndarray], kept: Sequence[cupy.ndarray]
+    select: Callable[[Any], Any], shape: Any, arrays: Sequence[cupy.ndarray], copies: Sequence[cupy.ndarray]
 ) -> list[cupy.ndarray]:
     """Copies of all that a call leaves in its arguments or returns."""
-    restore(arrays, kept)
+    restore(arrays, copies)
     returned = select(shape)
     return [array.copy() for array in distinct(arrays_in([*arrays, returned]))]
 
