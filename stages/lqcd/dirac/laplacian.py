@@ -23,8 +23,8 @@ import numpy as np
 
 from stages.errors import InputError
 from stages.lqcd.dirac.staggered import SquaredDslash
-from stages.lqcd.kernels import hisq_dslash
-from stages.lqcd.kernels.directions import SPATIAL_DIRECTIONS, displacements, neighbour_table
+from stages.lqcd.kernels import doubled_links, hisq_dslash
+from stages.lqcd.kernels.directions import SPATIAL_DIRECTIONS
 from stages.lqcd.kernels.dispatch import Array, array_module
 from stages.lqcd.kernels.fields import empty_field, field_like
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
@@ -85,14 +85,8 @@ class SpatialHop:
 
     def _doubled(self, parity: int) -> Array:
         """Links into the sites of `parity`, ``[site, direction, 3, 3]``: those back are daggered."""
-        xp = self.xp
-        table = xp.asarray(neighbour_table(self.lattice, parity, SPATIAL_DIRECTIONS))
-        doubled = empty_field((self.lattice.half_volume, SPATIAL_DIRECTIONS, 3, 3), self.dtype, xp)
-        for d, (mu, hop) in enumerate(displacements(SPATIAL_DIRECTIONS)):
-            if hop == 1:
-                doubled[:, d] = self.links[mu, parity]
-            else:
-                doubled[:, d] = self.links[mu, 1 - parity][table[:, d]].conj().swapaxes(-1, -2)
+        doubled = empty_field((self.lattice.half_volume, SPATIAL_DIRECTIONS, 3, 3), self.dtype, self.xp)
+        doubled_links.spatial_links(self.links, self.lattice, parity, doubled)
         return doubled
 
 

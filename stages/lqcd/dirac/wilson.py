@@ -19,9 +19,8 @@ import numpy as np
 
 from stages.errors import InputError
 from stages.lqcd.dirac.doubled_links import doubled_forms
-from stages.lqcd.gauge.clover import identity_plus
 from stages.lqcd.gauge.wilson_links import WilsonLinks
-from stages.lqcd.kernels import clover, wilson_dslash
+from stages.lqcd.kernels import clover, matrix_inverse, staple, wilson_dslash
 from stages.lqcd.kernels.dispatch import Array, array_module
 from stages.lqcd.kernels.fields import field_like
 from stages.lqcd.kernels.gamma import COMPONENTS
@@ -94,9 +93,9 @@ class WilsonDslash:
     @cached_property
     def packed(self) -> tuple[Any, Any]:
         """Packed links into the even and into the odd sites."""
-        xp = self.xp
-        weights = xp.asarray(self.links.anisotropy.weights).reshape(4, 1, 1, 1, 1)
-        weighted = self.links.links * weights
+        weighted = field_like(self.links.links)
+        for mu, weight in enumerate(self.links.anisotropy.weights):
+            staple.scaled(weight, self.links.links[mu], weighted[mu])
         even, odd = (
             wilson_dslash.pack(doubled_forms(weighted, None, self.lattice, p, self.dtype), self.lattice, p)
             for p in (EVEN, ODD)
@@ -166,7 +165,7 @@ class WilsonOperator:
         """A, ``[parity, site, chirality, 6, 6]``. Raises InputError where there is no clover term."""
         if self.links.clover is None:
             raise InputError("this Wilson operator has no clover term: A is the number `constant`")
-        return identity_plus(self.links.clover, self.constant)
+        return clover.plus_constant(self.links.clover, self.constant)
 
     @cached_property
     def clover(self) -> tuple[Any, Any]:
@@ -179,14 +178,12 @@ class WilsonOperator:
 
         Raises InputError where A is singular.
         """
-        blocks = self._local_blocks
-        xp = array_module(blocks)
-        inverse = xp.linalg.inv(blocks)
-        if not bool(xp.isfinite(inverse.view(np.float64)).all()):
+        inverse = matrix_inverse.hermitian_inverse(self._local_blocks)
+        if not matrix_inverse.is_finite(inverse):
             raise InputError(
                 f"the clover matrix A = m + 4 + C is singular for m = {self.mass}: change mass or csw"
             )
-        return self._packed((inverse + inverse.conj().swapaxes(-1, -2)) / 2)
+        return self._packed(inverse)
 
     def _packed(self, blocks: Array) -> tuple[Any, Any]:
         pack = clover.pack

@@ -40,6 +40,7 @@ from stages.lqcd.eigen.saved import RunState, restored
 from stages.lqcd.eigen.spectrum import estimate_spectrum, fingerprint
 from stages.lqcd.eigen.subspace import Subspace
 from stages.lqcd.eigen.window import MOST_MOVES, WindowChoice, kept_columns, subspace_size
+from stages.lqcd.kernels import lane_blas
 from stages.lqcd.kernels.dispatch import Array, array_module
 from stages.lqcd.kernels.fields import contiguous
 
@@ -266,14 +267,11 @@ class _Run:
             self.state.matvecs += _whole_blocks(k, self.block)
         values, residuals = measure(self.A, vectors, space.third)
         self.state.matvecs += _whole_blocks(k, self.block)
-        xp = array_module(vectors)
         if status is EigenStatus.CONVERGED and not residuals.max() <= self.limit:
             status = EigenStatus.RESIDUAL
         order = np.argsort(values, kind="stable")
         del space.third
-        sorted_vectors = (
-            vectors if (order == np.arange(k)).all() else xp.take(vectors, xp.asarray(order), axis=-1)
-        )
+        sorted_vectors = vectors if (order == np.arange(k)).all() else lane_blas.lane_take(vectors, order)
         return Eigenpairs(
             values[order],
             contiguous(sorted_vectors),

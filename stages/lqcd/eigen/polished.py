@@ -11,8 +11,8 @@ import numpy as np
 
 from stages.lqcd.dirac.operator import LinearOperator
 from stages.lqcd.eigen.chebyshev import ChebyshevFilter
-from stages.lqcd.kernels import block_blas
-from stages.lqcd.kernels.dispatch import Array, array_module
+from stages.lqcd.kernels import block_blas, lane_blas
+from stages.lqcd.kernels.dispatch import Array, to_device_like
 from stages.lqcd.kernels.fields import contiguous, field_like
 from stages.lqcd.solvers.deflation import WIDTH, Deflation
 
@@ -36,23 +36,23 @@ def polished(deflation: Deflation, B: LinearOperator, degree: int = DEGREE) -> D
     same = B.astype(V.dtype)
     high = MARGIN * _largest(same, V)
     low = min(max(LOW_END * high, 1.5 * float(deflation.eigenvalues[-1])), 0.5 * high)
-    window, xp = ChebyshevFilter(low, high, degree), array_module(V)
+    window = ChebyshevFilter(low, high, degree)
     for first in range(0, len(deflation), WIDTH):
         columns = slice(first, first + WIDTH)
         block = contiguous(V[..., columns])
         smooth, _ = window.apply(same, block, field_like(block))
-        V[..., columns] = smooth / xp.sqrt(block_blas.norms2(smooth))
+        lane_blas.lane_divide(smooth, block_blas.norms(smooth), smooth)
+        V[..., columns] = smooth
     return Deflation.measured(B, V)
 
 
 def _largest(B: LinearOperator, V: Array) -> float:
     """|B x| of a random unit vector after some power steps: a lower bound, usually by a few per cent."""
-    xp = array_module(V)
     rng = np.random.default_rng(20261121)
-    x = xp.asarray(rng.normal(size=(*V.shape[:-1], 1)).astype(V.dtype))
+    x = to_device_like(rng.normal(size=(*V.shape[:-1], 1)).astype(V.dtype), V)
     norm = 1.0
     for _ in range(POWER_STEPS):
         x = B.apply(x)
-        norm = float(xp.sqrt(block_blas.norms2(x))[0])
+        norm = float(block_blas.norms(x)[0])
         x /= norm
     return norm

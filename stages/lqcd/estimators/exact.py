@@ -10,7 +10,7 @@ import numpy as np
 from stages.errors import InputError
 from stages.lqcd.estimators.stochastic import Loops, Trace, no_loops
 from stages.lqcd.estimators.trace import Progress, no_progress
-from stages.lqcd.kernels.dispatch import Array
+from stages.lqcd.kernels.dispatch import Array, to_device_like
 from stages.lqcd.kernels.fields import zero_field
 from stages.lqcd.lattice.geometry import EVEN, ODD
 from stages.lqcd.noise.vectors import COLOURS
@@ -45,5 +45,5 @@ def exact_loops(trace: Trace, xp: ModuleType, width: int, progress: Progress = n
 def point_sources(sites: int, points: range, xp: ModuleType) -> Array:
     """Unit vectors number `points` = 3 * site + colour, complex128 ``[site, 3, len(points)]``."""
     sources = zero_field((COLOURS * sites, len(points)), np.complex128, xp)
-    sources[xp.arange(points.start, points.stop), xp.arange(len(points))] = 1
+    sources[points.start : points.stop] = to_device_like(np.eye(len(points)), sources)
     return sources.reshape(sites, COLOURS, len(points))

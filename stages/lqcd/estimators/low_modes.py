@@ -22,8 +22,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from stages.lqcd.dirac.staggered import StaggeredDslash
 from stages.lqcd.estimators.trace import Progress, no_progress
-from stages.lqcd.kernels import basis, block_blas, one_link_current
-from stages.lqcd.kernels.dispatch import Array, array_module, as_numpy
+from stages.lqcd.kernels import basis, block_blas, lane_blas, one_link_current
+from stages.lqcd.kernels.dispatch import Array, array_module, as_numpy, to_device_like
 from stages.lqcd.kernels.fields import contiguous, zero_field
 from stages.lqcd.lattice.geometry import EVEN, ODD
 from stages.lqcd.solvers.deflation import Deflation, has_odd_partner
@@ -53,7 +53,7 @@ def mode_currents(
     Ritz pairs are the modes that the solver's deflation and the projection of noise know.
     """
     dslash = dslash.astype(np.complex128)
-    xp, lattice = array_module(links), dslash.lattice
+    lattice = dslash.lattice
     even_links, odd_links = (contiguous(links[:, parity]) for parity in (EVEN, ODD))
     norms2, current = block_blas.norms2, one_link_current.one_link_current
     rotation, eigenvalues = modes.ritz.rotation, np.empty(len(modes))
@@ -67,7 +67,7 @@ def mode_currents(
         even = as_numpy(current(even_links, v, hopped, lattice, EVEN))
         odd = as_numpy(current(odd_links, hopped, back, lattice, ODD))
         result.current[slab] = even + odd * _partner_weight(eigenvalues[slab])[:, None, None]
-        back += v * xp.asarray(eigenvalues[slab])
+        lane_blas.lane_add(back, v, to_device_like(eigenvalues[slab], v))
         result.residual[slab] = np.sqrt(as_numpy(norms2(back)))
         progress(slab.stop, len(eigenvalues))
     return result
@@ -79,7 +79,7 @@ def _slabs(vectors: Array, rotation: NDArray) -> Iterator[tuple[slice, Array]]:
     for start in range(0, count, SLAB):
         slab = slice(start, min(start + SLAB, count))
         columns = zero_field((*vectors.shape[:-1], slab.stop - start), np.complex128, xp)
-        basis.add_combination(columns, vectors, contiguous(xp.asarray(rotation[:, slab])))
+        basis.add_combination(columns, vectors, contiguous(to_device_like(rotation[:, slab], vectors)))
         yield slab, columns
 
 

@@ -44,8 +44,3 @@ def clover_term(links: Array, lattice: Lattice, spatial: float, temporal: float)
         blocks = np.stack([spins[:2, :2], spins[2:, 2:]])
         kernels.add_clover(term, field_strength(links, lattice, mu, nu), blocks)
     return term
-
-
-def identity_plus(term: Array, constant: float) -> Array:
-    """Matrices constant + C ``[..., 6, 6]``, a new array."""
-    return term + constant * array_module(term).eye(6, dtype=np.dtype(term.dtype))

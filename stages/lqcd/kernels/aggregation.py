@@ -66,6 +66,40 @@ def gram(vectors: Array) -> Array:
     return kernel("aggregation.gram", type(vectors))(vectors)
 
 
+def inverse_root(gram: Array) -> Array:
+    """L^-H of Gram matrices G = V^H V = L L^H ``[..., k, k]``: V L^-H is orthonormal.
+
+    G is scaled to a unit diagonal first. NaN where G is not positive, on a host everywhere.
+    """
+    return kernel("aggregation.inverse_root", type(gram))(gram)
+
+
+def combined(vectors: Array, matrices: Array) -> Array:
+    """V A of vectors V ``[..., m, k]`` and matrices A ``[..., k, k]``, rounded to V's precision first."""
+    return kernel("aggregation.combined", type(vectors))(vectors, matrices)
+
+
+def gathered(fields: Array, sites: Array) -> Array:
+    """Fields ``[site, 2 n, k]`` cut into aggregates and chiralities: vectors as in `PackedVectors`.
+
+    sites: int ``[aggregate, site]``, on the host for NumPy, on the device for CuPy.
+    """
+    return kernel("aggregation.gathered", type(fields))(fields, sites)
+
+
+def scattered(vectors: Array, sites: Array, out: Array) -> None:
+    """Write vectors as in `PackedVectors` into fields ``[site, 2 n, 2 k]`` that are zero elsewhere.
+
+    Column c k + i is vector i in chirality c; what lies in the other chirality is left alone.
+    """
+    kernel("aggregation.scattered", type(vectors))(vectors, sites, out)
+
+
+def cut(vectors: Array, places: Array, per_aggregate: int) -> Array:
+    """A copy of vectors on some of the `per_aggregate` sites of aggregates, int ``[aggregate, place]``."""
+    return kernel("aggregation.cut", type(vectors))(vectors, places, per_aggregate)
+
+
 def restrict(packed: PackedVectors, x: Array, out: Array) -> Array:
     """``out = P^H x``: x ``[site, 2 n, N]``, out ``[aggregate, 2 vectors, N]``. Returns `out`.
 

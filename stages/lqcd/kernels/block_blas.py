@@ -7,7 +7,7 @@ operands that do not fit each other.
 
 from __future__ import annotations
 
-from stages.lqcd.kernels.dispatch import Array, kernel
+from stages.lqcd.kernels.dispatch import Array, array_module, kernel
 from stages.lqcd.kernels.operands import check_array, check_blocks, check_coefficients
 
 
@@ -53,3 +53,15 @@ def rotate_add(q: Array, p: Array, a: Array, out: Array) -> Array:
     check_array("out", out, q.shape, q.dtype)
     check_coefficients(a, p, q)
     return kernel("block_blas.rotate_add", type(q))(q, p, a, out)
+
+
+def difference(x: Array, y: Array, out: Array) -> Array:
+    """out = x - y. Returns `out`, which may be either."""
+    for name, block in (("y", y), ("out", out)):
+        check_array(name, block, x.shape, x.dtype)
+    return kernel("block_blas.difference", type(x))(x, y, out)
+
+
+def norms(x: Array) -> Array:
+    """|x| of each right-hand side, float64 ``[N]``."""
+    return array_module(x).sqrt(norms2(x))

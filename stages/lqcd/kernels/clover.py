@@ -40,3 +40,8 @@ def multiply(packed: PackedClover, x: Array, out: Array) -> Array:
     for name, array in (("x", x), ("out", out)):
         check_array(name, array, (packed.sites, COMPONENTS, x.shape[2]), packed.dtype)
     return kernel("clover.multiply", type(packed))(packed, x, out)
+
+
+def plus_constant(blocks: Array, constant: float) -> Array:
+    """constant + C: matrices ``[..., 6, 6]``, a new array."""
+    return kernel("clover.plus_constant", type(blocks))(blocks, constant)

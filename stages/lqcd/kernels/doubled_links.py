@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from stages.lqcd.kernels.directions import HISQ_DIRECTIONS, NAIVE_DIRECTIONS
+from stages.lqcd.kernels.directions import HISQ_DIRECTIONS, NAIVE_DIRECTIONS, SPATIAL_DIRECTIONS
 from stages.lqcd.kernels.dispatch import Array, kernel
 from stages.lqcd.kernels.operands import check_array
 from stages.lqcd.lattice.geometry import Lattice
@@ -22,3 +22,12 @@ def doubled_links(fat: Array, long: Array | None, lattice: Lattice, parity: int,
     directions = NAIVE_DIRECTIONS if long is None else HISQ_DIRECTIONS
     check_array("out", out, (lattice.half_volume, directions, 3, 3), out.dtype)
     kernel("doubled_links.doubled_links", type(fat))(fat, long, lattice, parity, out)
+
+
+def spatial_links(links: Array, lattice: Lattice, parity: int, out: Array) -> None:
+    """out(x) = U_j(x), U_j(x-j)^dag for the sites x of `parity` and j = x, y, z, without signs.
+
+    links complex ``[mu, parity, site, 3, 3]``; out complex ``[site, 6, 3, 3]``. Raises InputError.
+    """
+    check_array("out", out, (lattice.half_volume, SPATIAL_DIRECTIONS, 3, 3), out.dtype)
+    kernel("doubled_links.spatial_links", type(links))(links, lattice, parity, out)

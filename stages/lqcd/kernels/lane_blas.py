@@ -36,6 +36,43 @@ def lane_polynomial(y: Array, v: Array, c: Array) -> None:
     kernel("lane_blas.lane_polynomial", type(y))(y, v, c)
 
 
+def lane_scale(x: Array, factor: Array, out: Array) -> None:
+    """out = x times a number of each right-hand side, ``[N]``; `out` may be `x`."""
+    _check_factor(x, factor, out)
+    kernel("lane_blas.lane_scale", type(x))(x, factor, out)
+
+
+def lane_divide(x: Array, divisor: Array, out: Array) -> None:
+    """out = x over a number of each right-hand side, ``[N]``; `out` may be `x`."""
+    _check_factor(x, divisor, out)
+    kernel("lane_blas.lane_divide", type(x))(x, divisor, out)
+
+
+def lane_add(y: Array, x: Array, factor: Array) -> None:
+    """y += x times a real number of each right-hand side, ``[N]``, rounded twice."""
+    _check_factor(x, factor, y)
+    kernel("lane_blas.lane_add", type(y))(y, x, factor)
+
+
+def lane_take(x: Array, lanes: Array) -> Array:
+    """The right-hand sides of these numbers, of a field or of coefficients ``[..., N]``: a new array."""
+    return kernel("lane_blas.lane_take", type(x))(x, lanes)
+
+
+def lane_choose(y: Array, x: Array, chosen: Array) -> None:
+    """y = x in the right-hand sides where bool `chosen` ``[N]``, on the host or not, says so."""
+    check_array("x", x, y.shape, y.dtype)
+    kernel("lane_blas.lane_choose", type(y))(y, x, chosen)
+
+
+def _check_factor(x: Array, factor: Array, out: Array) -> None:
+    """Raise InputError unless x and out are alike and factor is ``[N]``."""
+    check_array("x", x, out.shape, out.dtype)
+    check_array("out", out, x.shape, x.dtype)
+    if factor.shape != x.shape[-1:]:
+        raise InputError(f"there must be {x.shape[-1]} numbers, one a right-hand side, got {factor.shape}")
+
+
 def _check_lanes(xs: Array, y: Array, a: Array | None = None, scale: Array | None = None) -> None:
     """Raise InputError unless xs is a basis ``[K, ..., N]`` of fields like y.
 

@@ -110,7 +110,8 @@ class CoarseOperator:
     @cached_property
     def _packed(self) -> Any:
         itself = np.arange(self.grid.sites, dtype=np.int32)[:, None]
-        links = self.xp.concatenate([self.diagonal[:, None], self.links], axis=1)
+        links = empty_field((self.grid.sites, 1 + HOPS, *self.links.shape[2:]), self.dtype, self.xp)
+        links[:, 0], links[:, 1:] = self.diagonal, self.links
         return self._pack(links, np.concatenate([itself, self.grid.neighbours], axis=1))
 
     @cached_property
@@ -123,15 +124,6 @@ def gamma5(like: Array) -> Array:
     n = like.shape[-1]
     signs = np.repeat([1.0, -1.0], n // 2)[:, None].astype(like.real.dtype)
     return to_device_like(signs, like)
-
-
-def inverse_or_nan(matrices: Array) -> Array:
-    """The inverse of matrices ``[..., n, n]``; where one is singular NaN, on a host of all."""
-    xp = array_module(matrices)
-    try:
-        return xp.linalg.inv(matrices)
-    except np.linalg.LinAlgError:
-        return xp.full_like(matrices, np.nan)
 
 
 def galerkin(A: LevelOperator, P: Transfer) -> CoarseOperator:

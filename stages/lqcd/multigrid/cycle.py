@@ -17,10 +17,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from stages.lqcd.kernels import coarse_dslash
-from stages.lqcd.kernels.dispatch import Array, array_module
+from stages.lqcd.kernels import coarse_dslash, matrix_inverse
+from stages.lqcd.kernels.dispatch import Array, to_device_like
 from stages.lqcd.kernels.fields import contiguous, field_like, zeros_like
-from stages.lqcd.multigrid.coarse_operator import inverse_or_nan
 from stages.lqcd.multigrid.smoother import Smoother
 from stages.lqcd.multigrid.system import CoarseSystem, LevelSystem
 from stages.lqcd.multigrid.transfer import Transfer
@@ -112,9 +111,9 @@ def coarsest_solve(system: CoarseSystem, steps: int, tolerance: float) -> GridSo
     if np.prod(system.operator.shape) > DIRECT_UNKNOWNS:
         return KrylovSolve(system, steps, tolerance)
     matrix = system.dense()
-    xp, (sites, n) = array_module(matrix), system.operator.shape
-    inverse = inverse_or_nan(matrix).reshape(sites, n, sites, n).swapaxes(1, 2)
+    sites, n = system.operator.shape
+    inverse = matrix_inverse.inverse(matrix).reshape(sites, n, sites, n).swapaxes(1, 2)
     everywhere = np.tile(np.arange(sites, dtype=np.int32), (sites, 1))
     links = contiguous(inverse.astype(system.operator.dtype))
-    packed = coarse_dslash.pack(links, xp.asarray(everywhere))
+    packed = coarse_dslash.pack(links, to_device_like(everywhere, links))
     return DirectSolve(system, packed)

@@ -7,13 +7,11 @@ turns them towards the low modes (the adaptive setup of arXiv:1005.3043 and arXi
 
 from __future__ import annotations
 
-from typing import Any
-
 from numpy.typing import DTypeLike
 
-from stages.lqcd.kernels import block_blas, random_block
+from stages.lqcd.kernels import block_blas, lane_blas, random_block
 from stages.lqcd.kernels.dispatch import Array, array_module
-from stages.lqcd.kernels.fields import contiguous, empty_field, zeros_like
+from stages.lqcd.kernels.fields import contiguous, empty_field, field_like, zeros_like
 from stages.lqcd.multigrid.cycle import Cycle
 from stages.lqcd.multigrid.smoother import Smoother
 from stages.lqcd.multigrid.system import LevelSystem
@@ -43,5 +41,6 @@ def refined(system: LevelSystem, fields: Array, cycle: Cycle) -> Array:
 
 def normalised(fields: Array) -> Array:
     """Every field divided by its norm."""
-    norms: Any = array_module(fields).sqrt(block_blas.norms2(fields))
-    return fields / norms.astype(fields.real.dtype)
+    result = field_like(fields)
+    lane_blas.lane_divide(fields, block_blas.norms(fields).astype(fields.real.dtype), result)
+    return result

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from stages.errors import InputError
 from stages.lqcd.dirac.operator import LinearOperator
-from stages.lqcd.kernels import lane_blas, lane_gram
+from stages.lqcd.kernels import block_blas, lane_blas, lane_gram
 from stages.lqcd.kernels.dispatch import Array, array_module
 from stages.lqcd.kernels.fields import empty_field, zeros_like
 from stages.lqcd.kernels.lane_gram import MOST_FIELDS
@@ -48,7 +48,7 @@ class PolynomialSmoother:
     def improve(self, A: LinearOperator, b: Array, x: Array) -> None:
         """x of A x = b after the steps, in place; b is kept."""
         v = self._powers(x)
-        array_module(x).subtract(b, A.apply(x, v[1]), out=v[0])
+        block_blas.difference(b, A.apply(x, v[1]), v[0])
         self._run(A, v, x)
 
     def _powers(self, like: Array) -> Array:

@@ -20,12 +20,12 @@ from numpy.typing import NDArray
 
 from stages.errors import InputError
 from stages.lqcd.dirac.wilson_schur import WilsonSchur
-from stages.lqcd.kernels import coarse_dslash
+from stages.lqcd.kernels import coarse_dslash, matrix_inverse
 from stages.lqcd.kernels.dispatch import Array, array_module, to_device_like
 from stages.lqcd.kernels.fields import contiguous, field_like, zero_field
 from stages.lqcd.kernels.gamma import COMPONENTS
 from stages.lqcd.lattice.geometry import EVEN
-from stages.lqcd.multigrid.coarse_operator import CoarseOperator, gamma5, inverse_or_nan
+from stages.lqcd.multigrid.coarse_operator import CoarseOperator, gamma5
 from stages.lqcd.multigrid.fine_operator import FineOperator
 from stages.lqcd.multigrid.grid import HOPS
 from stages.lqcd.solvers.even_odd import EvenOddSystem
@@ -179,13 +179,13 @@ class CoarseSchur:
         half, there = len(even), self.A.grid.neighbours % len(even)
         to_odd = dense_hops(odd, there[half:], half).reshape(size, size)
         from_odd = dense_hops(even, there[:half], half).reshape(size, size)
-        return array_module(to_odd).eye(size) - from_odd @ to_odd
+        return to_device_like(np.eye(size), to_odd) - from_odd @ to_odd
 
     @cached_property
     def inverse(self) -> Array:
         """X^-1 of every site, computed in double."""
-        inverse = inverse_or_nan(self.A.diagonal.astype(np.complex128))
-        if not bool(array_module(inverse).isfinite(inverse).all()):
+        inverse = matrix_inverse.inverse(self.A.diagonal.astype(np.complex128))
+        if not matrix_inverse.is_finite(inverse):
             raise InputError(
                 "a local matrix of a coarse operator is singular: change the mass or the vectors"
             )

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from stages.errors import InputError
-from stages.lqcd.kernels import aggregation
+from stages.lqcd.kernels import aggregation, matrix_inverse
 from stages.lqcd.kernels.dispatch import Array, array_module, to_device_like
-from stages.lqcd.kernels.fields import empty_field, zero_field, zeros_like
+from stages.lqcd.kernels.fields import empty_field, zero_field
 from stages.lqcd.multigrid.grid import Aggregates
 
 ORTHONORMALISATIONS = 2
@@ -47,8 +47,9 @@ class Transfer:
         """P^H x for x ``[even site, 2 n, N]``, zero on odd sites."""
         if self.aggregates.halved:
             return self._restrict(self._even, x)
-        xp = array_module(x)
-        return self.restrict(xp.concatenate([x, zeros_like(x)]))
+        whole = zero_field((2 * len(x), *x.shape[1:]), x.dtype, array_module(x))
+        whole[: len(x)] = x
+        return self.restrict(whole)
 
     def add_prolonged_even(self, coarse: Array, out: Array) -> None:
         """out += P coarse on the even sites, out ``[even site, 2 n, N]``."""
@@ -61,23 +62,17 @@ class Transfer:
 
     def columns(self) -> Array:
         """P as fields ``[site, 2 n, 2 k]``: column c k + i is vector i in chirality c, zero in the other."""
-        xp, k = array_module(self.vectors), self.vector_count
-        count, per_aggregate = self.aggregates.sites.shape
-        n = self.vectors.shape[2] // per_aggregate
-        sites = to_device_like(self.aggregates.sites, self.vectors)
-        fields = zero_field((self.aggregates.fine.sites, 2, n, 2, k), self.vectors.dtype, xp)
-        for c in range(2):
-            fields[sites, c, :, c] = self.vectors[:, c].reshape(count, per_aggregate, n, k)
-        return fields.reshape(-1, 2 * n, 2 * k)
+        n = self.vectors.shape[2] // self.aggregates.volume
+        shape = (self.aggregates.fine.sites, 2 * n, 2 * self.vector_count)
+        fields = zero_field(shape, self.vectors.dtype, array_module(self.vectors))
+        aggregation.scattered(self.vectors, to_device_like(self.aggregates.sites, self.vectors), fields)
+        return fields
 
     def face(self, mu: int) -> Any:
         """P cut to the sites whose neighbour in +mu is beyond their aggregate, packed for `restrict`."""
         places = to_device_like(self.aggregates.faces[mu], self.vectors)
-        count, per_aggregate = self.aggregates.sites.shape
-        first = array_module(places).arange(0, 2 * count * per_aggregate, per_aggregate, dtype=places.dtype)
-        rows = first.reshape(count, 2, 1) + places[:, None]
-        vectors = self.vectors.reshape(2 * count * per_aggregate, -1)[rows]
-        return self._packed(vectors.reshape(count, 2, -1, self.vector_count), self.aggregates.face_sites[mu])
+        vectors = aggregation.cut(self.vectors, places, self.aggregates.volume)
+        return self._packed(vectors, self.aggregates.face_sites[mu])
 
     def restrict_packed(self, packed: Any, x: Array) -> Array:
         """The product of `x` with the conjugate of a packed part of P."""
@@ -108,16 +103,14 @@ def transfer(aggregates: Aggregates, near_null: Array) -> Transfer:
     Raises InputError for more vectors than an aggregate has components of one chirality, and where the
     vectors are linearly dependent on an aggregate.
     """
-    xp = array_module(near_null)
-    sites, per_aggregate = to_device_like(aggregates.sites, near_null), aggregates.volume
+    per_aggregate = aggregates.volume
     n, k = near_null.shape[1] // 2, near_null.shape[2]
     if k > per_aggregate * n:
         raise InputError(
             f"an aggregate of {per_aggregate} sites has {per_aggregate * n} components of each chirality, "
             f"fewer than the {k} near-null vectors: take fewer vectors or larger aggregates"
         )
-    rows = 2 * sites[:, None] + xp.arange(2, dtype=sites.dtype)[:, None]
-    vectors = near_null.reshape(-1, n * k)[rows].reshape(len(sites), 2, per_aggregate * n, k)
+    vectors = aggregation.gathered(near_null, to_device_like(aggregates.sites, near_null))
     for _ in range(ORTHONORMALISATIONS):
         vectors = _orthonormalised(vectors, aggregation.gram(vectors))
     return Transfer(aggregates, vectors)
@@ -125,17 +118,10 @@ def transfer(aggregates: Aggregates, near_null: Array) -> Transfer:
 
 def _orthonormalised(vectors: Array, gram: Array) -> Array:
     """Q of the Cholesky QR of every matrix ``[..., m, k]``: G = V^H V = L L^H, Q = V L^-H."""
-    xp = array_module(vectors)
-    norms = xp.sqrt(xp.einsum("...ii->...i", gram).real)
-    scaled = gram / xp.where(norms > 0, norms, 1)[..., None] / xp.where(norms > 0, norms, 1)[..., None, :]
-    try:
-        factor = xp.linalg.cholesky(scaled)
-    except np.linalg.LinAlgError:
-        factor = xp.full_like(scaled, np.nan)
-    inverse = xp.linalg.inv(factor).conj().swapaxes(-1, -2) / norms[..., :, None]
-    if not bool(xp.isfinite(inverse).all()):
+    inverse = aggregation.inverse_root(gram)
+    if not matrix_inverse.is_finite(inverse):
         raise InputError(
             "near-null vectors are linearly dependent on an aggregate: take fewer vectors, larger "
             "aggregates, fewer refinements or a larger mass: where there is a zero mode, all become alike"
         )
-    return vectors @ inverse.astype(vectors.dtype)
+    return aggregation.combined(vectors, inverse)

@@ -112,10 +112,9 @@ class _StabilisedRecurrence:
         self.rho = rho
 
     def directions(self, columns: NDArray[np.intp]) -> _Directions:
-        take = array_module(self.correction).take
         fields = (self.pairs[0], self.pairs[2], self.ends[1])
         coefficients = (self.alpha, self.beta, self.omega, self.rho, self.shadow2)
-        return _Directions(*(take(each, columns, axis=-1) for each in (*fields, *coefficients)))
+        return _Directions(*(lane_blas.lane_take(each, columns) for each in (*fields, *coefficients)))
 
     def start(self) -> int:
         """Steps 1 to 4."""
@@ -178,6 +177,6 @@ class _StabilisedRecurrence:
         """The residual becomes the shadow residual and the direction of the columns that are lost."""
         xp, (r, shadow) = array_module(self.r2), (self.pairs[1], self.ends[1])
         lost = xp.asarray(self.lost)
-        shadow[...] = xp.where(lost, r, shadow)
+        lane_blas.lane_choose(shadow, r, lost)
         self.rho, self.shadow2 = (xp.where(lost, self.r2, values) for values in (self.rho, self.shadow2))
         self.beta = xp.where(lost, 0, self.beta)

@@ -28,9 +28,9 @@ from numpy.typing import NDArray
 from stages.errors import InputError
 from stages.lqcd.dirac.operator import LinearOperator, Shifted
 from stages.lqcd.dirac.staggered import NormalOperator, SquaredDslash, StaggeredDslash
-from stages.lqcd.kernels import basis, block_blas
+from stages.lqcd.kernels import basis, block_blas, lane_blas
 from stages.lqcd.kernels.cholesky import Matrix
-from stages.lqcd.kernels.dispatch import Array, array_module, as_numpy
+from stages.lqcd.kernels.dispatch import Array, as_numpy
 from stages.lqcd.lattice.geometry import EVEN, ODD
 from stages.lqcd.solvers.krylov import KrylovSolver, Progress
 from stages.lqcd.solvers.ritz import Ritz, RitzVectors, ritz_pairs
@@ -263,13 +263,12 @@ def has_odd_partner(eigenvalues: NDArray[np.float64]) -> NDArray[np.bool_]:
 
 def _applied(B: LinearOperator, vectors: Array, chosen: NDArray[np.intp]) -> tuple[Array, Array]:
     """The chosen columns v of vectors ``[*B.shape, k]`` and B v, in double precision."""
-    xp = array_module(vectors)
-    v = xp.take(vectors, xp.asarray(chosen), axis=-1).astype(np.complex128)
+    v = lane_blas.lane_take(vectors, chosen).astype(np.complex128)
     return v, B.astype(np.complex128).apply(v)
 
 
 def _residuals(v: Array, bv: Array) -> NDArray[np.float64]:
     """|B v - rho v| / |v| with rho = v^H B v / v^H v, of each column; overwrites bv."""
     norms2 = block_blas.norms2(v)
-    bv -= v * (block_blas.dots(v, bv).real / norms2)
+    lane_blas.lane_add(bv, v, -(block_blas.dots(v, bv).real / norms2))
     return np.sqrt(as_numpy(block_blas.norms2(bv) / norms2))

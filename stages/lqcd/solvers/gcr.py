@@ -166,7 +166,7 @@ class GCRSpace:
         """Step 1: z = K r; powers of two change no digit, and squares of small residuals do not underflow."""
         xp = array_module(z)
         scale = xp.exp2(-(xp.frexp(self.r2)[1] // 2)).astype(self.r.real.dtype)
-        xp.multiply(self.r, scale, out=z)
+        lane_blas.lane_scale(self.r, scale, z)
         if self.preconditioner is not None:
             z[...] = self.preconditioner.apply(z.astype(self.preconditioner.dtype, copy=False))
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from stages.errors import InputError
 from stages.lqcd.kernels import basis
 from stages.lqcd.kernels.cholesky import Matrix
-from stages.lqcd.kernels.dispatch import Array, array_module, to_device_like
+from stages.lqcd.kernels.dispatch import Array, to_device_like
 from stages.lqcd.kernels.fields import zeros_like
 
 
@@ -66,9 +66,8 @@ class RitzVectors:
 
     def _combination(self, weights: NDArray[np.float64], x: Array) -> Array:
         """V Q weights Q^H V^H x."""
-        xp = array_module(x)
         components = self._rotation.conj().T @ basis.project(self.vectors, x)
-        components *= xp.asarray(weights)[:, None]
+        components *= to_device_like(weights, x)[:, None]
         out = zeros_like(x)
         basis.add_combination(out, self.vectors, self._rotation @ components)
         return out

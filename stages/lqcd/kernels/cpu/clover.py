@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from stages.lqcd.kernels.cpu.compiled import compiled
 from stages.lqcd.kernels.cpu.spinor_ir import CHIRAL, CLOVER_REALS, add_clover
 from stages.lqcd.kernels.cpu.vector_ir import REGISTER_BYTES, Emitter, literals
+from stages.lqcd.kernels.expressions import plus_constant as plus_constant
 from stages.lqcd.kernels.gamma import COMPONENTS
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from stages.lqcd.kernels.directions import HISQ_DIRECTIONS, NAIVE_DIRECTIONS, displacements
 from stages.lqcd.kernels.dispatch import Array, array_module
+from stages.lqcd.kernels.expressions import spatial_links as spatial_links
 from stages.lqcd.lattice.geometry import Lattice
 
 

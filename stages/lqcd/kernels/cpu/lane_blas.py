@@ -22,6 +22,11 @@ from stages.lqcd.kernels.cpu.compiled import array_type, compiled
 from stages.lqcd.kernels.cpu.lane_dots import add_lane_dots
 from stages.lqcd.kernels.cpu.rows import BLOCK_ROWS, block_count
 from stages.lqcd.kernels.cpu.vector_ir import REGISTER_BYTES, REGISTERS, Emitter, literals, split_lanes
+from stages.lqcd.kernels.expressions import lane_add as lane_add
+from stages.lqcd.kernels.expressions import lane_choose as lane_choose
+from stages.lqcd.kernels.expressions import lane_divide as lane_divide
+from stages.lqcd.kernels.expressions import lane_scale as lane_scale
+from stages.lqcd.kernels.expressions import lane_take as lane_take
 
 STEP_BYTES = 16384
 """Of y that stay in the first cache while the basis passes by."""

@@ -15,6 +15,11 @@ from stages.lqcd.kernels.cuda.compile import run
 from stages.lqcd.kernels.cuda.launch import aggregation as shapes
 from stages.lqcd.kernels.cuda.launch.aggregation import MOST_VECTORS
 from stages.lqcd.kernels.cuda.launch.coarse import ROWS, TERMS
+from stages.lqcd.kernels.expressions import combined as combined
+from stages.lqcd.kernels.expressions import cut as cut
+from stages.lqcd.kernels.expressions import gathered as gathered
+from stages.lqcd.kernels.expressions import inverse_root as inverse_root
+from stages.lqcd.kernels.expressions import scattered as scattered
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,6 +9,7 @@ import numpy as np
 
 from stages.lqcd.kernels.cuda.compile import run
 from stages.lqcd.kernels.cuda.launch import wilson as shapes
+from stages.lqcd.kernels.expressions import plus_constant as plus_constant
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ import numpy as np
 from stages.lqcd.kernels.cuda.compile import run
 from stages.lqcd.kernels.cuda.launch import gauge
 from stages.lqcd.kernels.directions import HISQ_DIRECTIONS, NAIVE_DIRECTIONS
+from stages.lqcd.kernels.expressions import spatial_links as spatial_links
 from stages.lqcd.kernels.operands import check_array
 from stages.lqcd.lattice.geometry import Lattice
 

@@ -8,6 +8,11 @@ import numpy as np
 from stages.lqcd.kernels.cuda.compile import run
 from stages.lqcd.kernels.cuda.grid_sums import grid_sums
 from stages.lqcd.kernels.cuda.launch import columns
+from stages.lqcd.kernels.expressions import lane_add as lane_add
+from stages.lqcd.kernels.expressions import lane_choose as lane_choose
+from stages.lqcd.kernels.expressions import lane_divide as lane_divide
+from stages.lqcd.kernels.expressions import lane_scale as lane_scale
+from stages.lqcd.kernels.expressions import lane_take as lane_take
 
 
 def lane_dots(xs: cupy.ndarray, y: cupy.ndarray) -> cupy.ndarray:

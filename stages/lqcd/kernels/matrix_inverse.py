@@ -1,0 +1,33 @@
+"""Inverses of the matrices of all sites, complex ``[..., n, n]``; where a matrix is singular, NaN.
+
+On a host a singular matrix makes all of them NaN.
+"""
+
+from __future__ import annotations
+
+from stages.errors import InputError
+from stages.lqcd.kernels.dispatch import Array, kernel
+
+
+def inverse(matrices: Array) -> Array:
+    """M^-1, a new array. Raises InputError for what is no array of square matrices."""
+    _check_square(matrices)
+    return kernel("matrix_inverse.inverse", type(matrices))(matrices)
+
+
+def hermitian_inverse(matrices: Array) -> Array:
+    """H^-1 of Hermitian H, Hermitian to the last bit, a new array. Raises InputError as `inverse`."""
+    _check_square(matrices)
+    return kernel("matrix_inverse.hermitian_inverse", type(matrices))(matrices)
+
+
+def is_finite(matrices: Array) -> bool:
+    """Whether no element is infinite or NaN; the host waits for the answer."""
+    return kernel("matrix_inverse.is_finite", type(matrices))(matrices)
+
+
+def _check_square(matrices: Array) -> None:
+    if matrices.ndim < 2 or matrices.shape[-1] != matrices.shape[-2] or matrices.dtype.kind != "c":
+        raise InputError(
+            f"inverses are of complex matrices [..., n, n], got {matrices.dtype} {matrices.shape}"
+        )
