@@ -57,7 +57,7 @@ def test_durations(text: str, value: float) -> None:
 def test_the_shipped_workflow_of_low_modes_compares_estimators() -> None:
     nodes = load_project(ROOT / "workflows" / "g2_low_modes.yaml").workflow.nodes
     assert [node.name for node in nodes["low_modes"].inputs] == ["deflation"]
-    assert [node.name for node in nodes["plain_noise_loops_split_even"].inputs] == ["links"]
+    assert [node.name for node in nodes["plain_noise_loops_split_even"].inputs] == ["operator"]
     assert [node.name for node in nodes["correlator"].inputs] == ["all_modes"]
     assert len(nodes["probed_loops_split_even"].over["probe"]) == 16
 

@@ -152,6 +152,8 @@ def test_a_kernel_and_its_oracle(kernels: Path) -> None:
 
 def test_a_kernel_on_a_gpu_compiles(kernels: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("cupy", reason="compiling CUDA needs cupy and nvidia-cuda-nvrtc")
+    from nvrtc_compiler import compile_only
+
     from stages.lqcd.kernels.cuda import compile as nvrtc
 
     folders = MultiplexedPath(Path(nvrtc.__file__).parent, kernels / "cuda")
@@ -160,7 +162,7 @@ def test_a_kernel_on_a_gpu_compiles(kernels: Path, monkeypatch: pytest.MonkeyPat
     for dtype in (np.dtype(np.complex64), np.dtype(np.complex128)):
         kernel = launch(1000, dtype)
         assert kernel.grid[0] * kernel.threads >= 1000
-        usage = nvrtc.compile_only(kernel.file, [kernel.instance], "sm_90")[kernel.instance]
+        usage = compile_only(kernel.file, [kernel.instance], "sm_90")[kernel.instance]
         assert usage.spilled_bytes == 0
 
 

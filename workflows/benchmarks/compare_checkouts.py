@@ -102,7 +102,8 @@ def tree(name: str) -> Path:
 
 
 def environment(path: Path) -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(path)}
+    others = os.environ.get("PYTHONPATH", "")
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, (str(path), others)))}
 
 
 def run(source: Path, file: Path, folder: Path, cluster: str) -> None:
