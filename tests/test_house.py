@@ -1,10 +1,13 @@
-"""The house rules, checked by their tools: lint, format, types, and imports that point downwards only."""
+"""House rules, checked by their tools: lint, format, types, imports that point downwards, words."""
 
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -18,16 +21,64 @@ TOOLS = {
     "types": ["mypy"],
     "imports": ["lint-imports"],
 }
+DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
-@pytest.mark.parametrize("rule", TOOLS)
-def test_tool_finds_nothing(rule: str) -> None:
-    program, *arguments = TOOLS[rule]
+REFUSED = re.compile(
+    r"(Likewise|Same|The same|As|Like|Of|On|In|By|For|From|With|To|And|Or|Beside|Besides|Also|Else|Otherwise"
+    r"|What|Which|Whose|Who|Where|When|Whether|How|Why|That|Those|They|Them|These|It|Its|Their|There|Here)\b"
+)
+"""Openings of a sentence that goes on from another one: in `help()` there is no other one."""
+
+
+@pytest.fixture(scope="module")
+def results() -> Iterator[dict[str, Future[subprocess.CompletedProcess[str]]]]:
+    """What each tool says; all of them run at once, from the first test on."""
+    with ThreadPoolExecutor(len(TOOLS)) as pool:
+        yield {rule: pool.submit(run_tool, *command) for rule, command in TOOLS.items()}
+
+
+def run_tool(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     installed = Path(sys.executable).parent / program
     if not installed.exists():
         pytest.fail(f"{program} is not installed beside {sys.executable}: pip install -e '.[test]'")
-    done = subprocess.run([installed, *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
+    return subprocess.run([installed, *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("rule", TOOLS)
+def test_tool_finds_nothing(rule: str, results: dict[str, Future[subprocess.CompletedProcess[str]]]) -> None:
+    done = results[rule].result()
     assert done.returncode == 0, f"{' '.join(TOOLS[rule])}\n{done.stdout}{done.stderr}"
+
+
+def test_first_line_of_a_docstring_stands_alone() -> None:
+    """In `help()` nothing stands before it: a noun phrase or a verb, of the thing and of nothing else."""
+    offenders = [
+        f"{path.relative_to(ROOT)}: {name}: {text.splitlines()[0]}"
+        for package in PACKAGES
+        for path in sorted((ROOT / package).rglob("*.py"))
+        for name, text in public_docstrings(ast.parse(path.read_text()))
+        if REFUSED.match(text)
+    ]
+    assert not offenders, "\n".join(["say what it is, not how it goes on:", *offenders])
+
+
+@pytest.mark.parametrize(
+    "text", ["Likewise with the operator.", "Of ``[k, N]``.", "What a run keeps.", "As `CurrentLoops`."]
+)
+def test_docstring_that_goes_on_from_another_is_refused(text: str) -> None:
+    (docstring,) = public_docstrings(ast.parse(f'class Fields:\n    def keep(self):\n        """{text}"""'))
+    assert REFUSED.match(docstring[1])
+
+
+def public_docstrings(tree: ast.AST, prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Names and docstrings of a module and of all that it offers: classes, functions and methods."""
+    if isinstance(tree, DOCUMENTED) and (text := ast.get_docstring(tree)):
+        yield prefix or "module", text
+    if isinstance(tree, ast.Module | ast.ClassDef):
+        for node in tree.body:
+            if isinstance(node, DOCUMENTED) and not node.name.startswith("_"):  # type: ignore[union-attr]
+                yield from public_docstrings(node, f"{prefix}.{node.name}".removeprefix("."))
 
 
 def test_no_import_circle() -> None:

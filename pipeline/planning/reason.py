@@ -36,7 +36,7 @@ class ReasonKind(StrEnum):
 
 @dataclass(frozen=True)
 class Reason:
-    """Why a chunk must be computed."""
+    """Reason why a chunk must be computed."""
 
     kind: ReasonKind
     detail: str = ""

@@ -132,7 +132,7 @@ class _Run:
         return EigenStatus.RESTART_LIMIT
 
     def _distinct(self, values: NDArray[np.float64]) -> bool:
-        """Whether no system has as many equal eigenvalues as a block has columns."""
+        """True if no system has as many equal eigenvalues as a block has columns."""
         return all(largest_cluster(each, TIE * self.limit) < self.method.block for each in values)
 
     def _cycle(self) -> NDArray[np.float64]:
@@ -168,7 +168,7 @@ class _Run:
         return self.filter.low > top
 
     def _begin_anew(self, edge: float) -> None:
-        """With a window from `edge` on, and random combinations of what was found."""
+        """Begin again with a window from `edge` on, and random combinations of what was found."""
         choice = WindowChoice((edge, self.filter.high), None, self.kept, self.method.block, GROWTH_OF_MANY)
         self.filter = choice.first(self.spectrum)
         self.space.mix()

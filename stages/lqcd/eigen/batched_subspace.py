@@ -101,8 +101,9 @@ class BatchedSubspace(GrowingBasis):
         self._complete()
 
     def _complete(self, passes: int = 2) -> None:
-        """Make X orthonormal and orthogonal to V in so many passes, or until one changes little; vanishing
-        columns become random ones.
+        """Make X orthonormal and orthogonal to V.
+
+        In so many passes, or until one changes little; vanishing columns become random ones.
         """
         while passes:
             passes -= 1

@@ -50,7 +50,7 @@ NEAR_ROUNDING = 1e4
 
 
 class Checkpoint(Protocol):
-    """Where a run keeps what it needs to go on after a kill."""
+    """Storage for the state that a run needs to go on after a kill."""
 
     def load(self) -> dict[str, NDArray] | None:
         """The arrays saved last, or None."""
@@ -165,8 +165,9 @@ class _Run:
         self.state = self._diagonalised(space) if self.dense else self._begun(space, xp)
 
     def _begun(self, space: Subspace, xp: Any) -> RunState:
-        """Step 1, or what a checkpoint has: it is told to be of this operator by one application of A, which
-        `matvecs` does not count.
+        """State after step 1, or from a checkpoint.
+
+        It is told to be of this operator by one application of A, which `matvecs` does not count.
         """
         method, A = self.method, self.A
         saved = self.checkpoint.load() if self.checkpoint else None
@@ -205,7 +206,7 @@ class _Run:
         )
 
     def _configuration(self, size: int) -> NDArray[np.float64]:
-        """What runs that may share a checkpoint have in common."""
+        """Settings that runs have in common if they may share a checkpoint."""
         A, method = self.A, self.method
         sizes = [*A.shape, A.dtype.itemsize, self.wanted, self.block, size]
         return np.array([*sizes, method.seed, method.tolerance], float)

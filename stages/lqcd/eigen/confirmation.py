@@ -1,4 +1,4 @@
-"""Whether eigenvalues have been missed: a bound from a fresh random block.
+"""Test for eigenvalues that have been missed: a bound from a fresh random block.
 
 A Krylov space of b random vectors meets at most b dimensions of an eigenspace. Where more eigenvalues than
 that coincide, further copies enter by rounding alone. So, after all wanted pairs are found, a random block

@@ -13,7 +13,7 @@ from stages.lqcd.kernels.dispatch import Array
 
 
 class EigenStatus(Enum):
-    """How a run of an eigensolver ended; the value says it in words, with the remedy."""
+    """End of a run of an eigensolver; the value says it in words, with the remedy."""
 
     CONVERGED = "every wanted eigenpair reached the tolerance and a fresh random block found no other"
     RESTART_LIMIT = (

@@ -58,8 +58,9 @@ class Lanczos:
 
 
 def check_reachable(tolerance: float, dtype: DTypeLike) -> None:
-    """Raise InputError for a tolerance, in units of the largest eigenvalue, that vectors of this complex
-    dtype cannot meet.
+    """Raise InputError for a tolerance that vectors of this complex dtype cannot meet.
+
+    In units of the largest eigenvalue.
     """
     least = ROUNDING * float(np.finfo(dtype).eps)
     if tolerance < least:

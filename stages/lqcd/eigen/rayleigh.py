@@ -17,7 +17,10 @@ from stages.lqcd.kernels.fields import field_like
 def measure(
     A: LinearOperator, vectors: Array, spare: Array
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """lambda = v^H A v and |A v - lambda v| of unit vectors ``[*, k]``; spare: a block, overwritten."""
+    """Values lambda = v^H A v and residuals |A v - lambda v| of unit vectors ``[*, k]``.
+
+    spare: a block, overwritten.
+    """
     k = vectors.shape[-1]
     values, residuals = np.empty(k), np.empty(k)
     for columns, block, image in _images(A, vectors, spare):

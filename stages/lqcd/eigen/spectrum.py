@@ -59,8 +59,10 @@ class SpectrumEstimate:
 
 
 def estimate_spectrum(A: LinearOperator, xp: Any, seed: int, count: int) -> SpectrumEstimate:
-    """Lanczos without reorthogonalisation from a random vector, until `count` eigenvalues can be told from
-    the rest, or `MOST_STEPS`. Raises InputError for an operator that gives zero.
+    """Estimate of a spectrum by Lanczos without reorthogonalisation from a random vector.
+
+    Until `count` eigenvalues can be told from the rest, or `MOST_STEPS`. Raises InputError for an operator
+    that gives zero.
     """
     run, most = _Lanczos(A, xp, seed), min(MOST_STEPS, int(np.prod(A.shape)))
     while True:
@@ -77,7 +79,7 @@ def estimate_spectrum(A: LinearOperator, xp: Any, seed: int, count: int) -> Spec
 
 
 def fingerprint(A: LinearOperator, xp: Any, seed: int) -> NDArray[np.float64]:
-    """alpha = x^H A x and |A x - alpha x| of a random unit vector: other operators have other numbers."""
+    """Numbers alpha = x^H A x and |A x - alpha x| of a random unit vector, others for other operators."""
     run = _Lanczos(A, xp, seed)
     run.step()
     return run.fingerprint

@@ -106,5 +106,5 @@ def stored_bytes(lattice: Lattice, vectors: int, precision: str) -> int:
 
 
 def loaded_bytes(lattice: Lattice, vectors: int, precision: str) -> int:
-    """The same as `from_store` gives them: complex64 if they were rounded."""
+    """Bytes of vectors as `from_store` gives them: complex64 if they were rounded."""
     return 3 * lattice.half_volume * vectors * (COMPLEX if precision == "double" else COMPLEX // 2)

@@ -30,8 +30,10 @@ from stages.lqcd.solvers.orthonormal import orthonormalise
 
 
 class GrowingBasis:
-    """V ``[..., size]``, H ``[..., size, size]`` on the host, the next block X ``[..., block]`` and a spare
-    one, of one system or many. used: columns of V in use. draws: random blocks so far.
+    """Basis V, projected matrix H, next block X and a spare one, of one system or many.
+
+    V ``[..., size]``, H ``[..., size, size]`` on the host, X and spare ``[..., block]``. used: columns of V
+    in use. draws: random blocks so far.
     """
 
     V: Array
@@ -50,12 +52,13 @@ class GrowingBasis:
 
     @property
     def full(self) -> bool:
-        """No room for another block."""
+        """True if there is no room for another block."""
         return self.used + self.block > self.size
 
     def append(self, apply: Callable[[Array, Array], tuple[Array, Array]]) -> int:
-        """Append X to V and make X = F X; apply(x, spare): F x and the other array, both may be overwritten.
-        Returns where the block begins in V.
+        """Append X to V and make X = F X; returns where the block begins in V.
+
+        apply(x, spare): F x and the other array, both may be overwritten.
         """
         first, self.used = self.used, self.used + self.block
         self.V[..., first : self.used] = self.X

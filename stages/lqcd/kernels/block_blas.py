@@ -56,7 +56,7 @@ def rotate_add(q: Array, p: Array, a: Array, out: Array) -> Array:
 
 
 def difference(x: Array, y: Array, out: Array) -> Array:
-    """out = x - y. Returns `out`, which may be either."""
+    """``out = x - y``. Returns `out`, which may be either."""
     for name, block in (("y", y), ("out", out)):
         check_array(name, block, x.shape, x.dtype)
     return kernel("block_blas.difference", type(x))(x, y, out)

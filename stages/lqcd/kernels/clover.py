@@ -43,5 +43,5 @@ def multiply(packed: PackedClover, x: Array, out: Array) -> Array:
 
 
 def plus_constant(blocks: Array, constant: float) -> Array:
-    """constant + C: matrices ``[..., 6, 6]``, a new array."""
+    """Matrices constant + C ``[..., 6, 6]``, a new array."""
     return kernel("clover.plus_constant", type(blocks))(blocks, constant)

@@ -12,8 +12,9 @@ from stages.lqcd.lattice.geometry import Lattice
 
 
 def field_strength(links: Array, lattice: Lattice, mu: int, nu: int, out: Array) -> None:
-    """out = (Q - Q^dag) / 8, Q the sum of the four plaquettes in the plane that start and end at x, the one
-    along +mu, +nu first: anti-Hermitian ``[parity, site, 3, 3]``. Raises InputError.
+    """``out = (Q - Q^dag) / 8``, Q the sum of the four plaquettes in the plane that start and end at x.
+
+    The one along +mu, +nu is the first. `out` is anti-Hermitian ``[parity, site, 3, 3]``. Raises InputError.
     """
     if mu == nu or not {mu, nu} <= {0, 1, 2, 3}:
         raise InputError(f"a plane is two different directions out of 0, 1, 2, 3, got {mu} and {nu}")
@@ -23,7 +24,7 @@ def field_strength(links: Array, lattice: Lattice, mu: int, nu: int, out: Array)
 
 
 def add_clover(term: Array, strength: Array, spins: NDArray[np.complex128]) -> None:
-    """term += spins x F: Hermitian ``[parity, site, chirality, 6, 6]``, index 3 * (spin % 2) + colour.
+    """``term += spins x F``: Hermitian ``[parity, site, chirality, 6, 6]``, index 3 * (spin % 2) + colour.
 
     spins: of each chirality, ``[chirality, 2, 2]`` on the host. Raises InputError.
     """

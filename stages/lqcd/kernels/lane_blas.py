@@ -37,19 +37,19 @@ def lane_polynomial(y: Array, v: Array, c: Array) -> None:
 
 
 def lane_scale(x: Array, factor: Array, out: Array) -> None:
-    """out = x times a number of each right-hand side, ``[N]``; `out` may be `x`."""
+    """``out = factor x``, with a factor for each right-hand side, ``[N]``; `out` may be `x`."""
     _check_factor(x, factor, out)
     kernel("lane_blas.lane_scale", type(x))(x, factor, out)
 
 
 def lane_divide(x: Array, divisor: Array, out: Array) -> None:
-    """out = x over a number of each right-hand side, ``[N]``; `out` may be `x`."""
+    """``out = x / factor``, with a factor for each right-hand side, ``[N]``; `out` may be `x`."""
     _check_factor(x, divisor, out)
     kernel("lane_blas.lane_divide", type(x))(x, divisor, out)
 
 
 def lane_add(y: Array, x: Array, factor: Array) -> None:
-    """y += x times a real number of each right-hand side, ``[N]``, rounded twice."""
+    """``y += factor x``, with a real factor for each right-hand side, ``[N]``, rounded twice."""
     _check_factor(x, factor, y)
     kernel("lane_blas.lane_add", type(y))(y, x, factor)
 
@@ -60,7 +60,7 @@ def lane_take(x: Array, lanes: Array) -> Array:
 
 
 def lane_choose(y: Array, x: Array, chosen: Array) -> None:
-    """y = x in the right-hand sides where bool `chosen` ``[N]``, on the host or not, says so."""
+    """``y = x`` in the right-hand sides where bool `chosen` ``[N]``, on the host or not, says so."""
     check_array("x", x, y.shape, y.dtype)
     kernel("lane_blas.lane_choose", type(y))(y, x, chosen)
 

@@ -26,7 +26,7 @@ def weighted_sum(a: float, x: Array, b: float, y: Array) -> Array:
 
 
 def scaled(factor: float, x: Array, out: Array) -> None:
-    """out = factor x of a field; `out` may be `x`."""
+    """``out = factor x`` of a field; `out` may be `x`."""
     check_array("out", out, x.shape, x.dtype)
     kernel("staple.scaled", type(x))(factor, x, out)
 

@@ -9,7 +9,7 @@ from stages.lqcd.kernels.operands import check_array
 
 
 def smeared_links(staples: Array, links: Array, out: Array) -> None:
-    """out = exp(A) U, A the traceless anti-Hermitian part of C U^dag, of staples C and links U.
+    """``out = exp(A) U``, A the traceless anti-Hermitian part of C U^dag, of staples C and links U.
 
     All are complex128 ``[parity, site, 3, 3]``; `out` may be `links`. Raises InputError.
     """

@@ -31,11 +31,11 @@ class LevelOperator(Protocol):
 
     @property
     def xp(self) -> ModuleType:
-        """Where fields live: `numpy` or `cupy`."""
+        """The library of its fields: `numpy` or `cupy`."""
 
     @property
     def grid(self) -> Grid:
-        """Where the fields live."""
+        """The grid that its fields live on."""
 
     @property
     def dtype(self) -> np.dtype:

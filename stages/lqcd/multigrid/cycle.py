@@ -65,7 +65,7 @@ class Cycle:
         return out
 
     def _add_coarse(self, defect: Array, y: Array) -> None:
-        """y += P A_c^-1 P^H defect."""
+        """``y += P A_c^-1 P^H defect``."""
         if self.system.even:
             self.transfer.add_prolonged_even(self.below.solve(self.transfer.restrict_even(defect)), y)
         else:

@@ -43,7 +43,7 @@ class Grid:
 
     @property
     def even_odd(self) -> bool:
-        """Whether every neighbour of an even site is odd: every extent is even."""
+        """True if every neighbour of an even site is odd: every extent is even."""
         return all(extent % 2 == 0 for extent in self.extents)
 
     @cached_property
@@ -111,7 +111,7 @@ class Aggregates:
 
     @property
     def halved(self) -> bool:
-        """Whether each aggregate has as many even as odd sites, on a grid that has parities."""
+        """True if each aggregate has as many even as odd sites, on a grid that has parities."""
         return self.fine.even_odd and self.volume % 2 == 0
 
     @cached_property
@@ -145,7 +145,7 @@ class Aggregates:
 
     @cached_property
     def faces(self) -> tuple[NDArray[np.int32], ...]:
-        """For each mu places in the rows of `sites` of those whose neighbour in +mu is beyond the aggregate.
+        """Places in the rows of `sites` whose neighbour in +mu is beyond the aggregate, for each mu.
 
         ``[aggregate, site of the face]``; over a boundary of the grid it is beyond it also where that
         leads to the same aggregate.

@@ -79,8 +79,9 @@ def hierarchy_bytes(lattice: Lattice, levels: Sequence[Mapping[str, Any]]) -> in
 
 
 def setup_bytes(lattice: Lattice, levels: Sequence[Mapping[str, Any]]) -> int:
-    """What a setup takes beside the operator and the hierarchy: the finest level's vectors while they are
-    relaxed, those of the smoother on one parity.
+    """Bytes that a setup takes beside the operator and the hierarchy.
+
+    The finest level's vectors while they are relaxed, those of the smoother on one parity.
     """
     return RELAXED_BLOCKS * COMPLEX // 2 * lattice.volume * COMPONENTS * levels[0]["vectors"]
 

@@ -225,7 +225,7 @@ class _Setup:
         number: int,
         refinements: Sequence[int],
     ) -> tuple[tuple[Level, ...], Cycle]:
-        """Of these vectors; refinements: of the levels below."""
+        """Levels and cycle of these vectors; refinements: of the levels below."""
         P = transfer(self.aggregates[number], vectors)
         coarse = galerkin(A, P)
         first = Level(replace(P), coarse)  # what P packed for the setup, few cycles read

@@ -39,14 +39,14 @@ class PolynomialSmoother:
         return tuple((self.steps + run) // count for run in reversed(range(count)))
 
     def relax(self, A: LinearOperator, r: Array) -> Smoothed:
-        """y of A y = r, and the residual that is left; r is kept."""
+        """Smoothed y of A y = r, and the residual that is left; r is kept."""
         y, v = zeros_like(r), self._powers(r)
         v[0] = r
         self._run(A, v, y)
         return Smoothed(y, v[0])
 
     def improve(self, A: LinearOperator, b: Array, x: Array) -> None:
-        """x of A x = b after the steps, in place; b is kept."""
+        """Improve x of A x = b by the steps, in place; b is kept."""
         v = self._powers(x)
         block_blas.difference(b, A.apply(x, v[1]), v[0])
         self._run(A, v, x)

@@ -16,7 +16,7 @@ class Smoother(Protocol):
     """A few steps that reduce what the coarse grid cannot represent."""
 
     def relax(self, A: LinearOperator, r: Array) -> Smoothed:
-        """y of A y = r, and the residual that is left; r is kept."""
+        """Smoothed y of A y = r, and the residual that is left; r is kept."""
 
     def improve(self, A: LinearOperator, b: Array, x: Array) -> None:
-        """x of A x = b after the steps, in place; b is kept."""
+        """Improve x of A x = b by the steps, in place; b is kept."""

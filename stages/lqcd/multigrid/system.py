@@ -36,7 +36,7 @@ class LevelSystem(EvenOddSystem, Protocol):
 
     @property
     def even(self) -> bool:
-        """Whether fields of the system are those of the even sites alone."""
+        """True if fields of the system are those of the even sites alone."""
 
     def defect(self, residual: Array) -> Array:
         """The residual of A on the sites of the system, from the residual of this; elsewhere it is zero."""

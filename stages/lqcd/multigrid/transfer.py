@@ -40,7 +40,7 @@ class Transfer:
         return self._restrict(self._whole, x)
 
     def add_prolonged(self, coarse: Array, out: Array) -> None:
-        """out += P coarse on the whole grid."""
+        """``out += P coarse`` on the whole grid."""
         aggregation.add_prolonged(self._whole, coarse, out)
 
     def restrict_even(self, x: Array) -> Array:
@@ -52,7 +52,7 @@ class Transfer:
         return self.restrict(whole)
 
     def add_prolonged_even(self, coarse: Array, out: Array) -> None:
-        """out += P coarse on the even sites, out ``[even site, 2 n, N]``."""
+        """``out += P coarse`` on the even sites, out ``[even site, 2 n, N]``."""
         if self.aggregates.halved:
             aggregation.add_prolonged(self._even, coarse, out)
             return

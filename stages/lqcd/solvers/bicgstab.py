@@ -169,7 +169,7 @@ class _StabilisedRecurrence:
         self.reports = stream.reports(array_module(r).stack([self.r2, self.r2]))
 
     def _conjugation(self, rho: Array, where: Array) -> Array:
-        """beta of a new rho."""
+        """Coefficient beta of a new rho."""
         denominator = self.rho * self.omega
         return quotient(rho * self.alpha, denominator, where & (denominator != 0))
 

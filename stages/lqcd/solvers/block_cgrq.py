@@ -129,8 +129,10 @@ class _BlockRecurrence:
 
     @cached_property
     def ordinary(self) -> tuple[Callable[[], None], Callable[[], None]]:
-        """An ordinary iteration on the arrays of now, in two parts: up to the coefficients, and the pass over
-        the blocks. Where the prediction is not accurate, the second leaves them as they are.
+        """An ordinary iteration on the arrays of now, in two parts.
+
+        Up to the coefficients, and the pass over the blocks. Where the prediction is not accurate, the second
+        leaves them as they are.
         """
         a, xp = self.coefficients, self.A.xp
         apply, repeatable = application(self.A, self.p, self.ap)
@@ -141,9 +143,11 @@ class _BlockRecurrence:
         return stream.repeated(predict, xp), stream.repeated(sweep, xp)
 
     def _step_by_step(self) -> Vector:
-        """The same for any Q, from P and A P. After a replacement Q is orthogonal to the old P only up to
-        rounding, and may have another width, so that alpha and S^H are computed from what they have to
-        achieve: P alpha C minimises the error, the next P is conjugate to this one.
+        """An iteration for any Q, from P and A P.
+
+        After a replacement Q is orthogonal to the old P only up to rounding, and may have another width, so
+        that alpha and S^H are computed from what they have to achieve: P alpha C minimises the error, the
+        next P is conjugate to this one.
         """
         inverse = _inverse(host_gram(self.p, self.ap), self.active, self.unit)
         alpha, C = inverse @ host_gram(self.p, self.q), as_numpy(self.coefficients.c)

@@ -96,15 +96,20 @@ class _BatchedRecurrence:
 
     @property
     def correction(self) -> Array:
-        """y with the share of the last step, which the next one would add; call at the end of a cycle."""
+        """Correction y with the share of the last step, which the next one would add.
+
+        Called at the end of a cycle.
+        """
         self.coefficients.target2[...] = np.inf  # no direction advances
         cg_update.cg_advance(self.y, self.p, self.r, self.coefficients)
         self.coefficients.alpha[...] = 0
         return self.y
 
     def start(self) -> int:
-        """Steps 1 to 3. After a replacement alpha and beta are computed from what they have to achieve: the
-        new residual, unlike the recurrence's own, is orthogonal to the old direction only up to rounding.
+        """Steps 1 to 3.
+
+        After a replacement alpha and beta are computed from what they have to achieve: the new residual,
+        unlike the recurrence's own, is orthogonal to the old direction only up to rounding.
         """
         if self.replaced:
             update, c = cg_update, self.coefficients
@@ -129,7 +134,7 @@ class _BatchedRecurrence:
         return np.sqrt(r2)
 
     def _begin(self, target: Vector, replaced: bool) -> None:
-        """y = 0 and the coefficients that belong to r and p."""
+        """Set y = 0 and the coefficients that belong to r and p."""
         self.y[...] = 0
         c = self.coefficients
         c.r2[...] = c.gamma[...] = block_blas.norms2(self.r)
@@ -141,7 +146,10 @@ class _BatchedRecurrence:
             c.beta[...] = self._conjugation()
 
     def _conjugation(self) -> Array:
-        """beta = -(A p)^H r / p^H A p: r + beta p is conjugate to p. Exactly, it is |r|^2 / |r_old|^2."""
+        """Coefficients beta = -(A p)^H r / p^H A p: r + beta p is conjugate to p.
+
+        Exactly, it is |r|^2 / |r_old|^2.
+        """
         pap = self.coefficients.pap
         return quotient(-block_blas.dots(self.ap, self.r).real, pap, pap > 0)
 

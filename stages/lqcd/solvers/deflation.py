@@ -103,7 +103,7 @@ class Deflation:
 
     @cached_property
     def ritz(self) -> Ritz:
-        """theta and Q. Raises InputError if the vectors are linearly dependent."""
+        """Ritz values theta and rotation Q. Raises InputError if the vectors are linearly dependent."""
         return ritz_pairs(self.projected, self.gram)
 
     def guess(self, shift: float, b: Array) -> Array:
@@ -114,7 +114,7 @@ class Deflation:
         return self._ritz_vectors.guess(shift, b)
 
     def remainder(self, x: Array) -> Array:
-        """x - V (V^H V)^-1 V^H x ``[*shape, N]``: the part of x that is orthogonal to all vectors."""
+        """The part of x ``[*shape, N]`` that is orthogonal to all vectors: x - V (V^H V)^-1 V^H x."""
         return x - self.within(x)
 
     def within(self, x: Array) -> Array:
@@ -226,7 +226,7 @@ class OddDeflation:
         return self._hop(ODD, self.lifted.guess(shift, -self._hop(EVEN, b)))
 
     def remainder(self, x: Array) -> Array:
-        """x - W (W^H W)^-1 W^H x: the part of x that is orthogonal to all vectors W."""
+        """The part of x that is orthogonal to all vectors W: x - W (W^H W)^-1 W^H x."""
         return x - self.within(x)
 
     def within(self, x: Array) -> Array:
@@ -252,12 +252,15 @@ class DeflatedSolver:
         on_failure: str = "raise",
         progress: Progress | None = None,
     ) -> Solution:
-        """As `KrylovSolver.solve`, for A = B + A.shift. Raises InputError for A without a shift."""
+        """Solution of A x = b for A = B + A.shift, by `KrylovSolver.solve`.
+
+        Raises InputError for A without a shift.
+        """
         return self.solver.solve(A, b, x0, on_failure, progress, self.deflation.correction(A))
 
 
 def has_odd_partner(eigenvalues: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Whether D_oe v does not vanish, of modes v of these eigenvalues of B."""
+    """True where D_oe v does not vanish, of modes v of these eigenvalues of B."""
     return eigenvalues > ZERO_MODE
 
 

@@ -38,7 +38,7 @@ class Method(Protocol):
     """A solver of M x = b for a block of right-hand sides."""
 
     def solve(self, M: Any, b: Array, *, progress: Iterations | None = None) -> Solution:
-        """x of M x = b, of the shape of b; its residual is that of the system solved.
+        """Solution x of M x = b, of the shape of b; its residual is that of the system solved.
 
         Raises NotConverged, and what `progress` raises, which is called after each iteration.
         """
@@ -56,7 +56,7 @@ class EvenOdd:
     system: Callable[[Any], EvenOddSystem]
 
     def solve(self, M: LinearOperator, b: Array, **options: Any) -> Solution:
-        """x of M x = b, of the shape of b; tolerance and `residual` are those of the system.
+        """Solution x of M x = b, of the shape of b; tolerance and `residual` are those of the system.
 
         options: those of the solver. Raises what the solver raises, and InputError for a wrong field.
         """
@@ -89,7 +89,7 @@ def relative_norms(r: Array, b: Array) -> NDArray[np.float64]:
 def propagate(
     M: LinearOperator, sources: Array, method: Method, block: int, progress: Progress = lambda *_: None
 ) -> tuple[Array, SolveStatistics]:
-    """x of M x = b for all columns of `sources` ``[*, N]``, `block` of them at a time.
+    """Solution of M x = b for all columns of `sources` ``[*, N]``, `block` of them at a time.
 
     Raises what the method raises where a column misses its tolerance, and InputError.
     """
@@ -104,7 +104,7 @@ def propagate(
 
 
 def solved(M: LinearOperator, b: Array, method: Method, statistics: SolveStatistics) -> Array:
-    """x of M x = b for one block, entered into `statistics`. Raises what the method raises."""
+    """Solution of M x = b for one block, entered into `statistics`. Raises what the method raises."""
     solution = method.solve(M, b)
     statistics.add(solution, full_residual(M, solution.x, b))
     return solution.x

@@ -83,7 +83,9 @@ def gcr_correction(
     tolerance: float = 0.0,
     preconditioner: Preconditioner | None = None,
 ) -> Array:
-    """y ``[*A.shape, N]`` after so many steps of GCR for A y = r, in the precision of A and r; r is kept.
+    """Approximate y ``[*A.shape, N]`` of A y = r after so many steps of GCR.
+
+    In the precision of A and r; r is kept.
 
     A right-hand side stops where |r - A y| <= tolerance |r|; the iteration stops where all have, if that is
     known without waiting: a device does all steps. For the cycles of a multigrid method.

@@ -79,7 +79,7 @@ class Recurrence(Protocol):
 
     @property
     def full(self) -> bool:
-        """Whether the next iteration needs a replacement first: there is no room for another direction."""
+        """True if the next iteration needs a replacement first: there is no room for another direction."""
 
     @property
     def correction(self) -> Array:
@@ -95,8 +95,9 @@ class Recurrence(Protocol):
         """The search directions of these columns of the block, for the recurrence that takes over."""
 
     def start(self) -> int:
-        """Begin an iteration; on a device it returns before that is done. Returns products with A, columns
-        counted.
+        """Begin an iteration; returns products with A, columns counted.
+
+        On a device it returns before the iteration is done.
         """
 
     def estimate(self) -> Vector:
@@ -280,7 +281,7 @@ class _ReliableIteration:
         return SolveStatus.NOT_FINITE
 
     def solution(self, status: SolveStatus, seconds: float) -> Solution:
-        """x and its residuals, with this status and duration."""
+        """Solution with its residuals, this status and duration."""
         return Solution(
             self.x,
             status,
@@ -325,8 +326,10 @@ class _ReliableIteration:
         return residual
 
     def _scaled(self) -> tuple[Array, Vector]:
-        """Step 2: the true residual, each column times a power of two that brings its norm near one, because
-        squares of small residuals would underflow in single precision; and the norms to reach.
+        """Step 2: the true residual, scaled, and the norms to reach.
+
+        Each column times a power of two that brings its norm near one, because squares of small residuals
+        would underflow in single precision.
         """
         residual = self._hand_over()
         self.unit = self._units()
@@ -419,11 +422,11 @@ class _ReliableIteration:
         return staying
 
     def _gained(self, best: Vector, still_open: NDArray[np.bool_]) -> bool:
-        """Whether a right-hand side was finished or has halved its best residual."""
+        """True if a right-hand side was finished or has halved its best residual."""
         return bool((still_open & (~self.open | (self.norms < 0.5 * best))).any())
 
     def _follows(self, estimate: Vector) -> bool:
-        """Whether true residuals that miss the tolerance are what the recurrence believed, or twice that."""
+        """True if true residuals that miss the tolerance are what the recurrence believed, or twice that."""
         missed = self.open[self.columns]
         return bool((self.norms[self.columns] < 2 * estimate)[missed].all())
 
@@ -437,7 +440,7 @@ class _ReliableIteration:
         return field if whole else array_module(field).take(field, self.columns, axis=-1)
 
     def _add(self, correction: Array) -> None:
-        """x += correction in the block's columns."""
+        """``x += correction`` in the block's columns."""
         if self.columns.size == self.source.size:
             self.x += correction
         else:

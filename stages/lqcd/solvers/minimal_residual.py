@@ -40,7 +40,7 @@ class MinimalResidual:
             raise InputError(f"omega must lie between 0 and 2, got {self.omega}")
 
     def relax(self, A: LinearOperator, r: Array) -> Smoothed:
-        """From y = 0 for A y = r; r ``[*A.shape, N]`` is kept."""
+        """Approximate y of A y = r, from y = 0; r ``[*A.shape, N]`` is kept."""
         xp = array_module(r)
         fields = empty_field((2, *r.shape), r.dtype, xp)  # w and r, side by side for one sum
         y = zeros_like(r)
@@ -55,5 +55,5 @@ class MinimalResidual:
         return Smoothed(y, residual)
 
     def improve(self, A: LinearOperator, b: Array, x: Array) -> None:
-        """x ``[*A.shape, N]`` after the steps for A x = b, in place; b is kept."""
+        """Improve x ``[*A.shape, N]`` of A x = b by the steps, in place; b is kept."""
         x += self.relax(A, b - A.apply(x)).y

@@ -36,14 +36,14 @@ BiCGstab, conjugate gradients on the normal equations, batched or as one block, 
 
 
 def workspace_of(solver: str, table: Mapping[str, Callable[..., Any]]) -> Workspace:
-    """What a solver of `POSITIVE` or `REGULAR` keeps; of a name in neither, as auto, the most."""
+    """Workspace of a solver of `POSITIVE` or `REGULAR`; of a name in neither, as auto, the largest."""
     makers = [table[solver]] if solver in table else table.values()
     return max((make(1e-8, 1, None).workspace for make in makers), key=lambda space: space.host)
 
 
 @dataclass(frozen=True)
 class Solve:
-    """How linear systems are solved.
+    """Solution of linear systems by a named solver in blocks.
 
     solver: a name of `POSITIVE` or `REGULAR`. tolerance: of |b - A x| / |b|, every right-hand side.
     precision: 'double', or 'double-single' (single inside, residuals in double). max_iterations: of a block.

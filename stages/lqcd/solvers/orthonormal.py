@@ -44,7 +44,7 @@ def orthonormalise(block: Array, floor: float = 0.0) -> tuple[int, Matrix]:
 
 
 def _in_passes(block: Array, G: Matrix, noise: NDArray[np.float64]) -> tuple[int, Matrix]:
-    """The same for a nearly dependent block; G: its Gram matrix; noise: what is nothing in each column."""
+    """Orthonormalise a nearly dependent block; G: its Gram matrix; noise: what is nothing in each column."""
     unit = float(np.finfo(block.dtype).eps)
     S: Matrix = np.eye(len(G), dtype=np.complex128)
     for last in (False,) * (PASSES - 1) + (True,):

@@ -28,7 +28,10 @@ class Ritz(NamedTuple):
 
 
 def ritz_pairs(projected: Matrix, gram: Matrix) -> Ritz:
-    """From V^H B V and V^H V ``[k, k]``. Raises InputError if the vectors are linearly dependent."""
+    """Ritz pairs from V^H B V and V^H V ``[k, k]``.
+
+    Raises InputError if the vectors are linearly dependent.
+    """
     if not len(gram):
         return Ritz(np.empty(0), np.empty((0, 0), complex))
     norms = np.sqrt(gram.diagonal().real)

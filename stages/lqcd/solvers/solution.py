@@ -14,7 +14,7 @@ from stages.lqcd.kernels.dispatch import Array
 
 
 class SolveStatus(Enum):
-    """How a solve ended; the value says it in words, with the remedy."""
+    """End of a solve; the value says it in words, with the remedy."""
 
     CONVERGED = "every right-hand side reached the tolerance"
     ITERATION_LIMIT = (

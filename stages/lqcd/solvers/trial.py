@@ -88,7 +88,7 @@ class Stopwatch:
         return result
 
     def start(self) -> None:
-        """From here on each call ends an iteration."""
+        """Begin to count: from here on each call ends an iteration."""
         self.stamps = [time.perf_counter()]
 
     def __call__(self, iteration: int, residuals: Any) -> None:
@@ -120,8 +120,9 @@ def uninterrupted(solver: Method, problem: Problem, watch: Stopwatch) -> Solutio
 
 
 def repeated(solver: Method, problem: Problem, watch: Stopwatch) -> Solution:
-    """Two solves, the second one timed as a whole: for solvers that begin with work which is no iteration, as
-    guesses from low modes.
+    """Two solves, the second one timed as a whole.
+
+    For solvers that begin with work which is no iteration, as guesses from low modes.
     """
     M, b = problem.operator, problem.sources
     watch.start()

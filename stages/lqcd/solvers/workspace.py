@@ -1,4 +1,4 @@
-"""What a solver keeps while it works, in blocks of right-hand sides; solvers state it beside their fields."""
+"""Memory of solvers in blocks of right-hand sides; each solver states it beside its fields."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Workspace:
-    """Blocks alive at a time, in double precision: b, x, the residual and one more outside of the solver, the
-    rest inside.
+    """Blocks of right-hand sides alive at a time, in double precision.
+
+    Outside of the solver b, x, the residual and one more, the rest inside.
 
     host: with temporaries of array expressions. double, mixed: of a GPU's pool, without and with single
     precision inside.
@@ -19,5 +20,5 @@ class Workspace:
     mixed: float
 
     def on_device(self, precision: str) -> float:
-        """In 'double' or 'double-single'."""
+        """Blocks on a GPU in 'double' or 'double-single'."""
         return self.double if precision == "double" else self.mixed
