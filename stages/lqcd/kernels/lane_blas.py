@@ -43,7 +43,7 @@ def lane_scale(x: Array, factor: Array, out: Array) -> None:
 
 
 def lane_divide(x: Array, divisor: Array, out: Array) -> None:
-    """``out = x / factor``, with a factor for each right-hand side, ``[N]``; `out` may be `x`."""
+    """``out = x / divisor``, with a divisor for each right-hand side, ``[N]``; `out` may be `x`."""
     _check_factor(x, divisor, out)
     kernel("lane_blas.lane_divide", type(x))(x, divisor, out)
 

@@ -22,7 +22,7 @@ def hermitian_inverse(matrices: Array) -> Array:
 
 
 def is_finite(matrices: Array) -> bool:
-    """Whether no element is infinite or NaN; the host waits for the answer."""
+    """True if no element is infinite or NaN; the host waits for the answer."""
     return kernel("matrix_inverse.is_finite", type(matrices))(matrices)
 
 
