@@ -12,8 +12,6 @@ the products reach of the machine's copy bandwidth, in bytes with perfect reuse.
 
 from __future__ import annotations
 
-import argparse
-import time
 from typing import Any
 
 import numpy as np
@@ -23,10 +21,9 @@ from stages.lqcd.eigen.block_lanczos import BlockLanczos
 from stages.lqcd.eigen.eigenpairs import Eigenpairs
 from stages.lqcd.kernels.directions import HISQ_DIRECTIONS
 from stages.lqcd.kernels.dispatch import around_kernels
-from stages.lqcd.lattice.geometry import Lattice
-from workflows.benchmarks.dslash import FLOPS_PER_SITE
-from workflows.benchmarks.machine import Machine, machine_of
-from workflows.benchmarks.script import head, options, quenched, row, staggered
+from workflows.benchmarks.machine import Machine
+from workflows.benchmarks.script import SMALL, Table, arguments_of, quenched, staggered
+from workflows.benchmarks.staggered import FLOPS_PER_SITE
 
 SEED = 271
 COLUMNS = (
@@ -39,17 +36,14 @@ class Meter:
     """Seconds, floating-point operations and bytes of calls that are waited for."""
 
     def __init__(self, machine: Machine) -> None:
-        self.wait = machine.xp.cuda.Device().synchronize if machine.backend == "cuda" else lambda: None
+        self.machine = machine
         self.seconds = self.flops = self.bytes = 0.0
 
     def call(self, work: Any, flops: float, size: float) -> Any:
-        self.wait()
-        started = time.perf_counter()
-        result = work()
-        self.wait()
-        self.seconds += time.perf_counter() - started
+        results: list[Any] = []
+        self.seconds += self.machine.wall_seconds(lambda: results.append(work()))
         self.flops, self.bytes = self.flops + flops, self.bytes + size
-        return result
+        return results[0]
 
 
 class MeteredOperator:
@@ -98,34 +92,27 @@ def products_metered(meter: Meter) -> Any:
 
 def main() -> None:
     """Print the table of the run that the arguments name."""
-    arguments = parsed()
-    machine, lattice = machine_of(arguments.backend), Lattice(tuple(arguments.lattice))
+    method = {"vectors": 64, "block": [1, 4, 16], "tolerance": 1e-10, "degree": int, "subspace": int}
+    options = {"beta": 6.0, "sweeps": 20, **method}
+    arguments = arguments_of(__doc__, lattice=SMALL, machine="cpu", options=options)
+    machine, lattice = arguments.machine, arguments.lattice
     chain: dict[str, Any] = {"beta": arguments.beta, "seed": SEED, "sweeps": arguments.sweeps}
     thin = quenched(lattice, "block lanczos", **chain, xp=machine.xp)
     operator = SquaredDslash(staggered(thin, lattice))
     copy = machine.copy_bandwidth()
     print(f"{machine.name}, copy {copy:.0f} GB/s; {lattice}, beta = {arguments.beta:g}, ", end="")
     print(f"{arguments.sweeps} sweeps; {arguments.vectors} vectors to {arguments.tolerance:g}")
-    print(f"\n{head(*COLUMNS)}", flush=True)
-    spectra, first = [], 0.0
+    table, spectra, first = Table(*COLUMNS), [], 0.0
     for block in arguments.block:
-        warm_up = BlockLanczos(2, block, degree=2, max_restarts=1)
-        warm_up.solve(operator, machine.xp, on_failure="return")
+        BlockLanczos(2, block, degree=2, max_restarts=1).solve(operator, machine.xp, on_failure="return")
         products, applications = Meter(machine), Meter(machine)
-        method = BlockLanczos(
-            *(arguments.vectors, block, arguments.tolerance, arguments.subspace, arguments.degree),
-        )
-        report = (lambda *cycle: print("  ", *cycle, flush=True)) if arguments.verbose else None
+        settings = arguments.tolerance, arguments.subspace, arguments.degree
         metered: Any = MeteredOperator(operator, applications)
-        processor = time.process_time()
         with products_metered(products):
-            pairs = method.solve(metered, machine.xp, report)
-        processor = time.process_time() - processor
+            pairs = BlockLanczos(arguments.vectors, block, *settings).solve(metered, machine.xp)
         first = first or pairs.seconds
         spectra.append(pairs.values)
-        print(measured(block, pairs, first, applications, products, copy), flush=True)
-        if arguments.verbose:
-            print(f"{processor:.1f} s on all processors; {pairs.extras} {pairs.window}", flush=True)
+        table.add(block, *cells(pairs, first, (applications, products), copy))
         del pairs
     spread = max(float(np.abs(values / spectra[0] - 1).max()) for values in spectra)
     print(
@@ -133,33 +120,16 @@ def main() -> None:
     )
 
 
-def measured(
-    block: int, pairs: Eigenpairs, first: float, applications: Meter, products: Meter, copy: float
-) -> str:
-    """A row of the table; first: seconds of the first row."""
-    total, work = pairs.seconds, applications.flops + products.flops
-    shares = [applications.seconds / total, products.seconds / total]
-    counts = (block, pairs.extras["subspace"], pairs.degree, pairs.restarts, pairs.matvecs)
-    rates = [meter.bytes / meter.seconds / 1e9 / copy for meter in (applications, products)]
-    return row(
-        *map(str, counts),
-        *(f"{total:.1f}", f"{first / total:.2f}", f"{work / total / 1e9:.0f}"),
+def cells(pairs: Eigenpairs, first: float, meters: tuple[Meter, Meter], copy: float) -> tuple[object, ...]:
+    """A row of the table behind the block's size; first: seconds of the first row."""
+    total = pairs.seconds
+    shares = [meter.seconds / total for meter in meters]
+    return (
+        *(pairs.extras["subspace"], pairs.degree, pairs.restarts, pairs.matvecs, total, first / total),
+        sum(meter.flops for meter in meters) / total / 1e9,
         *(f"{100 * share:.0f} %" for share in (*shares, 1 - sum(shares))),
-        *(f"{rate:.2f}" for rate in rates),
+        *(meter.bytes / meter.seconds / 1e9 / copy for meter in meters),
     )
-
-
-def parsed() -> argparse.Namespace:
-    parser = options(__doc__)
-    parser.add_argument("--beta", type=float, default=6.0, help="of the Wilson action (default 6.0)")
-    parser.add_argument("--sweeps", type=int, default=20, help="of the heat bath (default 20)")
-    parser.add_argument("--vectors", type=int, default=64)
-    parser.add_argument("--block", type=int, nargs="+", default=[1, 4, 16])
-    parser.add_argument("--tolerance", type=float, default=1e-10)
-    parser.add_argument("--degree", type=int)
-    parser.add_argument("--subspace", type=int)
-    parser.add_argument("--verbose", action="store_true", help="each restart cycle")
-    return parser.parse_args()
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """The g-2 workflow on GPUs from start to end: where the time of GPU and host goes, and the memory.
 
-python -m workflows.benchmarks.campaign FOLDER [--workers 1 1 2] [--extents 32 32 32 48] [--json FILE]
+    python -m workflows.benchmarks.campaign FOLDER [--workers 1 1 2] [--lattice 32 32 32 48]
 
 Configurations are made first and kernels are compiled by a run of heavy quarks; neither is in the figures.
 Batched CG narrows as right-hand sides converge and may need kernels that the heavy quarks did not: the second
@@ -13,22 +13,23 @@ commits.
 from __future__ import annotations
 
 import argparse
-import json
 import time
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import wraps
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any, ClassVar
 
 import numpy as np
 from distributed import Client, WorkerPlugin
 
-from pipeline import Store, Workflow, explain, plan, run
-from pipeline.declare.text import text_table
+from pipeline import Store, Workflow, plan, run
 from pipeline.running.clusters import Demand
 from pipeline.running.clusters.cuda import Cuda
 from workflows.benchmarks.gpu_activity import Activity, Recorder
-from workflows.benchmarks.phases import Phases, timeline
+from workflows.benchmarks.script import LARGE, Table, arguments_of
 from workflows.catalogue import load_project
 
 WORKFLOW = """\
@@ -45,28 +46,55 @@ store: store
 report: report
 """
 
+CALLS = {
+    "chunk": ("pipeline.worker.task", "_compute_and_commit"),
+    "load": ("pipeline.store.store:Store", "load"),
+    "commit": ("pipeline.store.store:Store", "commit"),
+    "links": ("stages.lqcd.gauge.hisq", "hisq_links"),
+    "noise": ("stages.loops.current_loops", "noise_vectors"),
+    "dilution": ("stages.lqcd.estimators.stochastic", "dilute"),
+    "contraction": ("stages.lqcd.estimators.trace:LoopTrace", "contract"),
+    "solve": ("stages.lqcd.solvers.krylov:KrylovSolver", "solve"),
+}
+"""Phase of the host: where its function is, and the name."""
+
+Call = tuple[str, float, float]
+"""Phase, begin and end in seconds since 1970."""
+
 
 class Profile(WorkerPlugin):
-    """Records on a worker what its GPU and its host do."""
+    """Records on a worker what its GPU does, and the calls of a few functions."""
 
     name = "profile"
 
     def setup(self, worker: Any) -> None:
-        self.phases, self.recorder = Phases(), Recorder()
-        self.phases.watch()
+        self.calls: list[Call] = []
+        self.recorder = Recorder()
+        for phase, (owner, name) in CALLS.items():
+            place = resolve_name(owner)
+            setattr(place, name, self._timed(phase, getattr(place, name)))
 
-    def result(self) -> tuple[Activity, list[tuple[str, float, float]]]:
-        return self.recorder.finish(), self.phases.calls
+    def _timed(self, phase: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(function)
+        def timed(*arguments: Any, **options: Any) -> Any:
+            begin = time.time()
+            try:
+                return function(*arguments, **options)
+            finally:
+                self.calls.append((phase, begin, time.time()))
+
+        return timed
 
 
-def collect(dask_worker: Any) -> Any:
-    return dask_worker.plugins["profile"].result()
+def collect(dask_worker: Any) -> tuple[Activity, list[Call]]:
+    profile = dask_worker.plugins["profile"]
+    return profile.recorder.finish(), profile.calls
 
 
 class ProfiledCuda(Cuda):
     """The cuda cluster with a profile of each worker."""
 
-    profiles: ClassVar[list[tuple[Activity, list[Any]]]] = []
+    profiles: ClassVar[list[tuple[Activity, list[Call]]]] = []
 
     @contextmanager
     def open(self, demand: Demand) -> Iterator[Client]:
@@ -77,43 +105,24 @@ class ProfiledCuda(Cuda):
 
 
 def main() -> None:
-    arguments = parsed()
-    arguments.folder.mkdir(parents=True, exist_ok=True)
-    store = Store(arguments.folder / "store")
-    heavy = workflow_of(arguments, seed=1, light=2.0, strange=3.0, vectors=arguments.chunk)
-    took("configurations, heavy quarks", lambda: finish(heavy, store, Cuda(max(arguments.workers))))
-    results = [
-        measure(arguments, store, workers, seed) for seed, workers in enumerate(arguments.workers, start=100)
-    ]
-    for result in results:
-        print(
-            f"{result['workers']} workers: {result['rhs'] / result['seconds']:.3f} right-hand sides a second"
-        )
-    if arguments.json:
-        arguments.json.write_text(json.dumps(results, indent=2))
-
-
-def parsed() -> argparse.Namespace:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--workers", type=int, nargs="+", default=[1])
-    parser.add_argument("--extents", type=int, nargs=4, default=[32, 32, 32, 48])
-    parser.add_argument("--vectors", type=int, default=8)
-    parser.add_argument("--chunk", type=int, default=4)
-    parser.add_argument("--block", type=int, default=16)
-    parser.add_argument("--solver", default="block_cgrq")
-    parser.add_argument("--light", type=float, default=0.01)
-    parser.add_argument("--strange", type=float, default=0.05)
-    parser.add_argument("--tolerance", type=float, default=1e-8)
-    parser.add_argument("--sweeps", type=int, default=5)
-    parser.add_argument("--json", type=Path)
-    return parser.parse_args()
+    """Run what the arguments describe and print its figures."""
+    noise = {"vectors": 8, "chunk": 4, "block": 16, "solver": "block_cgrq", "tolerance": 1e-8, "sweeps": 5}
+    options = {"workers": [1], "light": 0.01, "strange": 0.05, **noise}
+    arguments = arguments_of(__doc__, "folder", lattice=LARGE, options=options)
+    folder = Path(arguments.folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    store = Store(folder / "store")
+    heavy = {"light": 2.0, "strange": 3.0, "vectors": arguments.chunk}
+    finish(workflow_of(arguments, seed=1, **heavy), store, Cuda(max(arguments.workers)))
+    for seed, workers in enumerate(arguments.workers, start=100):
+        measure(workflow_of(arguments, seed=seed), store, ProfiledCuda(workers))
 
 
 def workflow_of(arguments: argparse.Namespace, **changed: Any) -> Workflow:
     """The campaign that the arguments describe, but for what is changed."""
-    path = arguments.folder / f"seed-{changed['seed']}.yaml"
-    path.write_text(WORKFLOW.format(**{**vars(arguments), **changed}))
+    path = Path(arguments.folder, f"seed-{changed['seed']}.yaml")
+    extents = list(arguments.lattice.extents)
+    path.write_text(WORKFLOW.format(**{**vars(arguments), "extents": extents, **changed}))
     return load_project(path).workflow
 
 
@@ -123,107 +132,87 @@ def finish(workflow: Workflow, store: Store, cluster: Cuda) -> None:
         raise SystemExit(outcome.table())
 
 
-def took(what: str, work: Any) -> None:
-    began = time.time()
-    work()
-    print(f"{what}: {time.time() - began:.1f} s", flush=True)
-
-
-def measure(arguments: argparse.Namespace, store: Store, workers: int, seed: int) -> dict[str, Any]:
-    """Runs and prints; the figures for a file."""
-    workflow = workflow_of(arguments, seed=seed)
-    cluster = ProfiledCuda(workers)
-    planned = plan(workflow, store, backend="cuda")
-    print(explain(planned).splitlines()[-1])
-    took(f"{workers} workers, cluster's start and end included", lambda: finish(workflow, store, cluster))
-    records = [
-        store.record("current_loops", chunk.key)
-        for chunk in planned.missing
-        if chunk.node.stage.name == "current_loops"
-    ]
-    profiles = cluster.profiles
-    begin = min(calls[0][1] for _, calls in map(loops_only, profiles))
-    end = max(calls[-1][2] for _, calls in map(loops_only, profiles))
-    figures = [figures_of(activity, calls, begin, end) for activity, calls in profiles]
-    for figure in figures:
-        show(figure, end - begin)
+def measure(workflow: Workflow, store: Store, cluster: ProfiledCuda) -> None:
+    """Run and print tables of each worker's time, then what the records say of memory, energy and solves."""
+    missing = plan(workflow, store, backend="cuda").missing
+    finish(workflow, store, cluster)
+    keys = [chunk.key for chunk in missing if chunk.node.stage.name == "current_loops"]
+    records = [store.record("current_loops", key) for key in keys]
+    chunks = [chunk for _, calls in cluster.profiles for chunk in chunks_with_solves(calls)]
+    begin, end = min(chunk[1] for chunk in chunks), max(chunk[2] for chunk in chunks)
+    for activity, calls in cluster.profiles:
+        show(activity, calls, begin, end)
     solved = [record["statistics"] for record in records]
-    print("iterations:", [part["iterations"] for part in solved])
-    memory = [record.get("device_bytes") for record in records]
-    joules = [record["joules"] for record in records]
-    print(
-        f"device memory, largest of a chunk: {max(filter(None, memory), default=0) / 1e9:.3f} GB; "
-        f"joules: {sum(filter(None, joules)):.0f}"
-    )
     rhs = sum(part["rhs"] for part in solved)
-    return {"workers": workers, "seconds": end - begin, "rhs": rhs, "gpus": figures, "memory": memory}
+    memory = max((record.get("device_bytes") or 0 for record in records), default=0) / 1e9
+    joules = sum(record["joules"] or 0 for record in records)
+    print("\niterations:", [part["iterations"] for part in solved])
+    print(f"{len(cluster.profiles)} workers, {end - begin:.2f} s: {rhs / (end - begin):.3f} rhs a second")
+    print(f"device memory, largest of a chunk: {memory:.3f} GB; joules per rhs: {joules / rhs:.1f}")
 
 
-def loops_only(profile: tuple[Activity, list[Any]]) -> tuple[Activity, list[Any]]:
+def chunks_with_solves(calls: list[Call]) -> list[Call]:
     """The chunks that solve: those before and after are averages on the host."""
-    activity, calls = profile
     solves = [call for call in calls if call[0] == "solve"]
     chunks = [call for call in calls if call[0] == "chunk"]
-    chunks = [c for c in chunks if any(c[1] <= s[1] and s[2] <= c[2] for s in solves)]
-    return activity, sorted(chunks, key=lambda call: call[1])
+    return [c for c in chunks if any(c[1] <= s[1] and s[2] <= c[2] for s in solves)]
 
 
-def figures_of(activity: Activity, calls: Sequence[Any], begin: float, end: float) -> dict[str, Any]:
-    """Seconds of the host, of the GPU busy and of the GPU idle by phase; of kernels by phase and name."""
-    times, phases = timeline(list(calls))
-    inside = (activity.end > begin) & (activity.start < end)
-    start, stop = (np.clip(a[inside], begin, end) for a in (activity.start, activity.end))
-    number = activity.number[inside]
-    phase_of = np.searchsorted(times, start, side="right") - 1
-    labels = sorted(set(phases))
-    code = np.array([labels.index(phase) for phase in phases])
-    busy_until = np.maximum.accumulate(stop)
-    fresh = np.maximum(stop - np.maximum(start, np.concatenate([[begin], busy_until[:-1]])), 0)
-    busy = np.bincount(code[phase_of], fresh, len(labels))
-    gaps = np.stack([np.concatenate([[begin], busy_until]), np.concatenate([start, [end]])])
-    idle = np.zeros(len(labels))
-    for first, last in gaps[:, gaps[1] > gaps[0]].T:
-        cuts = np.concatenate([[first], times[(times > first) & (times < last)], [last]])
-        np.add.at(idle, code[np.searchsorted(times, cuts[:-1], side="right") - 1], np.diff(cuts))
-    kernels: dict[str, dict[str, list[float]]] = {}
-    for label in range(len(labels)):
-        chosen = code[phase_of] == label
-        seconds = np.bincount(number[chosen], (stop - start)[chosen], len(activity.names))
-        counts = np.bincount(number[chosen], minlength=len(activity.names))
-        entries: dict[str, list[float]] = {}
-        for n in np.argsort(-seconds)[:20]:
-            entry = entries.setdefault(activity.names[n][:60], [0.0, 0])
-            entry[0], entry[1] = entry[0] + float(seconds[n]), entry[1] + int(counts[n])
-        kernels[labels[label]] = {name: entry for name, entry in entries.items() if entry[1]}
-    return {
-        "busy": dict(zip(labels, busy.tolist(), strict=True)),
-        "idle": dict(zip(labels, idle.tolist(), strict=True)),
-        "kernels": kernels,
-    }
+def show(activity: Activity, calls: list[Call], begin: float, end: float) -> None:
+    """Seconds between two times in which the GPU is busy and idle, by phase; kernels of the solves."""
+    times, phases = timeline(calls)
+    edges = np.array([begin, *times[(times > begin) & (times < end)], end])
+    names = [phases[k] for k in np.searchsorted(times, edges[:-1], side="right") - 1]
+    busy: dict[str, float] = defaultdict(float)
+    wall: dict[str, float] = defaultdict(float)
+    for name, seconds, length in zip(
+        names, np.diff(busy_until(activity, edges)), np.diff(edges), strict=True
+    ):
+        busy[name] += seconds
+        wall[name] += length
+    total, whole = sum(busy.values()), end - begin
+    print(f"\nGPU busy {total:.2f} s, idle {100 * (1 - total / whole):.2f} %; ", end="")
+    print(f"of busy in solves {100 * busy['solve'] / total:.2f} %")
+    table = Table("phase", "busy s", "%", "idle s", "%")
+    for name in sorted(wall, key=lambda name: -wall[name]):
+        idle = wall[name] - busy[name]
+        table.add(name or "(none)", busy[name], 100 * busy[name] / whole, idle, 100 * idle / whole)
+    solving = np.array([phase == "solve" for phase in phases])
+    chosen = solving[np.searchsorted(times, activity.start, side="right") - 1]
+    chosen &= (activity.start >= begin) & (activity.end <= end)
+    numbers, lengths = activity.number[chosen], (activity.end - activity.start)[chosen]
+    counts = np.bincount(numbers, minlength=len(activity.names))
+    seconds = np.bincount(numbers, lengths, len(activity.names))
+    table = Table("kernel in solves", "s", "calls", "us each")
+    for n in np.argsort(-seconds)[:20]:
+        if counts[n]:
+            table.add(activity.names[n][:60], seconds[n], counts[n], 1e6 * seconds[n] / counts[n])
 
 
-def show(figure: dict[str, Any], wall: float) -> None:
-    busy, idle = figure["busy"], figure["idle"]
-    total = sum(busy.values())
-    print(
-        f"wall {wall:.2f} s, GPU busy {total:.2f} s, idle {100 * sum(idle.values()) / wall:.2f} %; "
-        f"of busy in solves {100 * busy.get('solve', 0) / total:.2f} %"
+def busy_until(activity: Activity, times: np.ndarray) -> np.ndarray:
+    """Seconds in which the GPU was busy before each time; what runs at once counts once."""
+    ends = np.maximum.accumulate(activity.end)
+    starts = np.maximum(activity.start, np.concatenate([activity.start[:1], ends[:-1]]))
+    passed = np.concatenate([[0.0], np.cumsum(ends - starts)])
+    moments = np.stack([starts, ends], axis=-1).ravel()
+    return np.interp(times, moments, np.stack([passed[:-1], passed[1:]], axis=-1).ravel())
+
+
+def timeline(calls: list[Call]) -> tuple[np.ndarray, list[str]]:
+    """Times at which the innermost phase changes, and the phase from each of them on; '' is none."""
+    edges = sorted(
+        [(begin, 1, -end, phase) for phase, begin, end in calls]
+        + [(end, 0, -begin, phase) for phase, begin, end in calls]
     )
-    rows = [
-        [
-            phase or "(none)",
-            f"{busy[phase]:.3f}",
-            f"{100 * busy[phase] / wall:.2f}",
-            f"{idle[phase]:.3f}",
-            f"{100 * idle[phase] / wall:.2f}",
-        ]
-        for phase in sorted(busy, key=lambda phase: -busy[phase] - idle[phase])
-    ]
-    print("\n".join(text_table(["phase", "busy s", "%", "idle s", "%"], rows)))
-    for phase in ("solve", "contraction", "links"):
-        kernels = figure["kernels"].get(phase, {})
-        rows = [[name, f"{s:.3f}", str(n), f"{1e6 * s / n:.1f}"] for name, (s, n) in kernels.items()]
-        print("\n".join(text_table([phase, "s", "calls", "us each"], rows)))
+    times, names, stack = [0.0], [""], []
+    for moment, opens, _, phase in edges:
+        if opens:
+            stack.append(phase)
+        else:
+            stack.remove(phase)
+        times.append(moment)
+        names.append(stack[-1] if stack else "")
+    return np.array(times), names
 
 
 if __name__ == "__main__":

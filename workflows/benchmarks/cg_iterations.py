@@ -11,96 +11,83 @@ a call.
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Callable, Iterator
+from functools import partial
 from statistics import median
-from time import perf_counter
 from unittest.mock import patch
 
 import cupy
-import numpy as np
 
 from stages.lqcd.dirac.operator import application
-from stages.lqcd.dirac.staggered import NormalOperator, StaggeredDslash
-from stages.lqcd.gauge.hisq import StaggeredLinks
+from stages.lqcd.dirac.staggered import NormalOperator
 from stages.lqcd.kernels import block_blas, cg_update, stream
-from stages.lqcd.kernels.dispatch import as_numpy
-from stages.lqcd.lattice.geometry import Lattice
+from stages.lqcd.kernels.cg_update import CGCoefficients
+from stages.lqcd.kernels.dispatch import Array, as_numpy
 from stages.lqcd.solvers.cg import BatchedCG
 from workflows.benchmarks.block_blas import slow_coefficients
-from workflows.benchmarks.machine import Device, random_field
+from workflows.benchmarks.machine import Device, Work, random_field
+from workflows.benchmarks.script import LARGE, Table, arguments_of
+from workflows.benchmarks.solver_iteration import iteration
+from workflows.benchmarks.speed import DTYPES
+from workflows.benchmarks.staggered import random_operator
 
-SHORT, LONG, REPEATS = 10, 60, 5
-DTYPES = (np.dtype(np.complex64), np.dtype(np.complex128))
+SOLVER = partial(BatchedCG, 1e-15)
 CALLS = 20
-HEAD = (
-    "| lattice | precision | N | iteration ps | A | advance | residual | parts us | whole us | no graph us |"
+COLUMNS = (
+    *("precision", "N", "iteration ps", "A", "advance", "residual"),
+    *("parts us", "whole us", "no graph us"),
 )
 
 
-def operator(device: Device, lattice: Lattice) -> NormalOperator:
-    """Random links of the size of a free field's, in double; what D is made of does not matter here."""
-    fat, long = (random_field(device, (4, 2, lattice.half_volume, 3, 3), np.complex128) for _ in range(2))
-    links = StaggeredLinks(fat, long, fat, lattice, ("periodic",) * 4, 0.0)
-    return NormalOperator(StaggeredDslash(links), 0.01)
-
-
-def iteration_seconds(A: NormalOperator, b: cupy.ndarray) -> float:
-    """Wall time of one iteration."""
-
-    def seconds(limit: int) -> float:
-        start = perf_counter()
-        BatchedCG(1e-15, max_iterations=limit).solve(A, b, on_failure="return")
-        cupy.cuda.Device().synchronize()
-        return perf_counter() - start
-
-    seconds(SHORT)
-    short, long = (median(seconds(limit) for _ in range(REPEATS)) for limit in (SHORT, LONG))
-    return (long - short) / (LONG - SHORT)
-
-
-def rows(device: Device, lattice: Lattice, widths: list[int]) -> Iterator[str]:
-    """Table rows of one lattice."""
-    double = operator(device, lattice)
-    for dtype in DTYPES:
+def main() -> None:
+    """Print both tables for the device at hand."""
+    arguments = arguments_of(__doc__, lattice=LARGE, options={"rhs": [1, 8, 16, 32]})
+    device, lattice = Device(), arguments.lattice
+    print(f"{device.name}; {lattice}")
+    table = Table(*COLUMNS)
+    double = random_operator(device, lattice)
+    for precision, dtype in DTYPES.items():
         A = double.astype(dtype)
-        for n in widths:
+        for n in arguments.rhs:
             b = random_field(device, (*A.shape, n), dtype)
-            whole = iteration_seconds(A, b)
+            whole = iteration(device, SOLVER, A, b)[0]
             with patch.object(stream, "repeated", lambda step, xp: step):
-                plain = iteration_seconds(A, b)
-            x, p, r = b.copy(), b.copy(), b.copy()
-            c = slow_coefficients(b)
-            apply, _ = application(A, p, x, c.pap)
-            parts = (
-                apply,
-                lambda: cg_update.cg_advance(x, p, r, c),  # noqa: B023
-                lambda: cg_update.cg_residual(r, x, c),  # noqa: B023
-            )
-            applied, advance, residual = (replayed_seconds(device, part) for part in parts)
+                plain = iteration(device, SOLVER, A, b)[0]
+            parts = parts_seconds(device, A, b)
             unit = 1e12 / (lattice.half_volume * n)
-            fine = (f"{unit * s:.1f}" for s in (whole, applied, advance, residual))
-            coarse = (f"{1e6 * s:.1f}" for s in (applied + advance + residual, whole, plain))
-            yield f"| {lattice} | {dtype} | {n} | {' | '.join((*fine, *coarse))} |"
-
-
-def reduction_rows(device: Device, lattice: Lattice) -> Iterator[str]:
-    """GPU microseconds of a call, and microseconds until its result is on the host, for N = 1."""
-    for dtype in DTYPES:
+            picoseconds = (unit * seconds for seconds in (whole, *parts))
+            table.add(precision, n, *picoseconds, *(1e6 * seconds for seconds in (sum(parts), whole, plain)))
+    reductions = Table("reduction, N = 1", "precision", "GPU us", "until on the host us", "call us")
+    for precision, dtype in DTYPES.items():
         x, y = (random_field(device, (lattice.half_volume, 3, 1), dtype) for _ in range(2))
         c = slow_coefficients(x)
-        for name, work in {
-            "norms2": lambda: block_blas.norms2(x),  # noqa: B023
-            "dots": lambda: block_blas.dots(x, y),  # noqa: B023
-            "cg_residual": lambda: cg_update.cg_residual(x, y, c) or c.r2,  # type: ignore[func-returns-value]  # noqa: B023
-        }.items():
+        works = {
+            "norms2": partial(block_blas.norms2, x),
+            "dots": partial(block_blas.dots, x, y),
+            "cg_residual": partial(residual_norms2, x, y, c),
+        }
+        for name, work in works.items():
             gpu = replayed_seconds(device, work)
             waited = median(device.wall_seconds(lambda: as_numpy(work())) for _ in range(51))  # noqa: B023
-            times = " | ".join(f"{1e6 * s:.1f}" for s in (gpu, waited, called_seconds(work)))
-            yield f"| {name} | {lattice} | {dtype} | {times} |"
+            times = gpu, waited, device.host_seconds(work, CALLS)
+            reductions.add(name, precision, *(1e6 * seconds for seconds in times))
 
 
-def replayed_seconds(device: Device, work: Callable[[], object]) -> float:
+def parts_seconds(device: Device, A: NormalOperator, b: Array) -> list[float]:
+    """Seconds of the operator with p^H A p, of the update of x and p, and of that of the residual."""
+    x, p, r = b.copy(), b.copy(), b.copy()
+    c = slow_coefficients(b)
+    apply, _ = application(A, p, x, c.pap)
+    advance, residual = partial(cg_update.cg_advance, x, p, r, c), partial(cg_update.cg_residual, r, x, c)
+    return [replayed_seconds(device, part) for part in (apply, advance, residual)]
+
+
+def residual_norms2(r: Array, ap: Array, c: CGCoefficients) -> Array:
+    """The residual's update with its norms."""
+    cg_update.cg_residual(r, ap, c)
+    return c.r2
+
+
+def replayed_seconds(device: Device, work: Work) -> float:
     """Time of a call in a graph of many."""
 
     def calls() -> None:
@@ -110,26 +97,6 @@ def replayed_seconds(device: Device, work: Callable[[], object]) -> float:
     many = stream.repeated(calls, cupy)
     many()
     return device.seconds(many) / CALLS
-
-
-def called_seconds(work: Callable[[], object]) -> float:
-    """Time of the host in a call that it does not wait for."""
-    cupy.cuda.Device().synchronize()
-    start = perf_counter()
-    for _ in range(CALLS):
-        work()
-    return (perf_counter() - start) / CALLS
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--lattice", type=int, nargs=4, default=[32, 32, 32, 48])
-    parser.add_argument("--rhs", type=int, nargs="+", default=[1, 8, 16, 32])
-    arguments = parser.parse_args()
-    device, lattice = Device(), Lattice(tuple(arguments.lattice))
-    print(HEAD, "|---" * 10 + "|", *rows(device, lattice, arguments.rhs), sep="\n", flush=True)
-    print("| reduction, N = 1 | lattice | precision | GPU us | until on the host us | call us |")
-    print("|---" * 6 + "|", *reduction_rows(device, lattice), sep="\n")
 
 
 if __name__ == "__main__":

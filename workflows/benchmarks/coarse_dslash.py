@@ -10,9 +10,8 @@ one source of parallelism after the other is added, at eight right-hand sides, t
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Callable
 from functools import partial
+from itertools import product
 from math import ceil
 
 import cupy
@@ -20,107 +19,81 @@ import numpy as np
 
 from stages.lqcd.kernels.cuda import coarse_dslash as kernel
 from stages.lqcd.kernels.cuda.launch.coarse import ROWS
-from stages.lqcd.kernels.cuda.tuning.timing import fastest_times
-from workflows.benchmarks.machine import machine_of, random_field
+from stages.lqcd.kernels.dispatch import Array
+from workflows.benchmarks.machine import Device, random_field
+from workflows.benchmarks.script import Table, arguments_of
 
 DIRECTIONS = 9
 
 
-def neighbours(extent: int) -> np.ndarray:
-    """int32 ``[site, 9]``: both neighbours in each direction, and the site itself."""
-    sites = np.arange(extent**4).reshape((extent,) * 4)
-    hops = [np.roll(sites, hop, axis=mu).ravel() for mu in range(4) for hop in (1, -1)]
-    return np.stack([*hops, sites.ravel()], axis=-1).astype(np.int32)
-
-
-def seconds(work: Callable[[], object]) -> float:
-    return fastest_times([0], lambda _: work(), work)[0]
-
-
 class Problem:
-    """One operator: matrices, neighbours, and the same packed for the kernel."""
+    """One operator: matrices ``[site, 9, n, n]``, neighbours, and the same packed for the kernel."""
 
-    def __init__(self, machine: object, vectors: int, extent: int) -> None:
-        self.machine, self.n, self.sites = machine, 2 * vectors, extent**4
-        self.table = neighbours(extent)
-        shape = (self.sites, DIRECTIONS, self.n, self.n)
-        self.links = random_field(machine, shape, np.complex64)  # type: ignore[arg-type]
-        self.packed = kernel.pack(self.links, self.table)
-        self.rows = self.links.swapaxes(1, 2).reshape(self.sites, self.n, DIRECTIONS * self.n)
+    def __init__(self, device: Device, vectors: int, extent: int) -> None:
+        self.device, self.n, self.sites = device, 2 * vectors, extent**4
+        self.names = vectors, f"{extent}⁴"
+        sites = np.arange(self.sites).reshape((extent,) * 4)
+        hops = [np.roll(sites, hop, axis=mu).ravel() for mu in range(4) for hop in (1, -1)]
+        table = np.stack([*hops, sites.ravel()], axis=-1).astype(np.int32)
+        links = random_field(device, (self.sites, DIRECTIONS, self.n, self.n), np.complex64)
+        self.packed, self.table = kernel.pack(links, table), cupy.asarray(table)
+        self.rows = links.swapaxes(1, 2).reshape(self.sites, self.n, DIRECTIONS * self.n)
 
-    def block(self, rhs: int) -> cupy.ndarray:
-        return random_field(self.machine, (self.sites, self.n, rhs), np.complex64)  # type: ignore[arg-type]
+    def fields(self, rhs: int) -> tuple[Array, Array]:
+        """x and room for the result."""
+        x = random_field(self.device, (self.sites, self.n, rhs), np.complex64)
+        return x, cupy.empty_like(x)
 
-    def flops(self, rhs: int) -> float:
-        return 8.0 * self.sites * DIRECTIONS * self.n**2 * rhs
+    def gflops(self, rhs: int, seconds: float) -> float:
+        return 8e-9 * self.sites * DIRECTIONS * self.n**2 * rhs / seconds
 
-    def bytes(self, rhs: int) -> float:
-        return 8.0 * self.sites * (DIRECTIONS * self.n**2 + 2 * self.n * rhs)
+    def gigabytes(self, rhs: int) -> float:
+        return 8e-9 * self.sites * (DIRECTIONS * self.n**2 + 2 * self.n * rhs)
 
-    def with_cublas(self, x: cupy.ndarray) -> cupy.ndarray:
-        gathered = x[cupy.asarray(self.table)].reshape(self.sites, DIRECTIONS * self.n, -1)
-        return self.rows @ gathered
+    def seconds(self, rhs: int, groups: int | None = None, split: int | None = None) -> float:
+        """Seconds of the kernel, in its own shape or with so many row groups a warp and warps a block."""
+        x, out = self.fields(rhs)
+        return self.device.seconds(partial(kernel.start, self.packed, x, out, groups=groups, split=split))
 
-    def error(self, x: cupy.ndarray) -> float:
+    def with_cublas(self, x: Array, sites: slice = slice(None), dtype: type = np.complex64) -> Array:
+        """Gathered neighbours times the matrices."""
+        gathered = x[self.table[sites]].reshape(-1, DIRECTIONS * self.n, x.shape[-1])
+        return self.rows[sites].astype(dtype, copy=False) @ gathered.astype(dtype, copy=False)
+
+    def error(self, rhs: int) -> float:
         """Root mean square of the difference to double precision over that of the result."""
-        exact = self.rows[:256].astype(complex) @ x[cupy.asarray(self.table[:256])].astype(complex).reshape(
-            min(256, self.sites), DIRECTIONS * self.n, -1
-        )
-        out = kernel.coarse_dslash(self.packed, x, cupy.empty_like(x))[:256]
-        return float(cupy.linalg.norm(out - exact) / cupy.linalg.norm(exact))
-
-
-def times(problem: Problem, extent: int, widths: list[int], copy: float) -> None:
-    for rhs in widths:
-        x = problem.block(rhs)
-        out = cupy.empty_like(x)
-        taken = seconds(partial(kernel.coarse_dslash, problem.packed, x, out))
-        cublas = seconds(partial(problem.with_cublas, x))
-        cells = [
-            f"{problem.n // 2} | {extent}⁴ | {rhs} | {1e6 * taken:.1f} | {1e6 * taken / rhs:.2f}",
-            f"{problem.flops(rhs) / taken / 1e9:.0f} | {problem.bytes(rhs) / taken / 1e9 / copy:.2f}",
-            f"{problem.error(x):.1e} | {cublas / taken:.1f}",
-        ]
-        print("|", " | ".join(cells), "|", flush=True)
-
-
-def parallelism(problem: Problem, extent: int, widths: list[int]) -> None:
-    """GFLOP/s: a warp for each site; for each group of rows; terms shared by 2 to 16 warps; more columns."""
-    groups = ceil(problem.n / ROWS)
-    cells = []
-    for rhs, run, split in [(8, groups, 1), (8, 1, 1), *((8, 1, 2**k) for k in range(1, 5))]:
-        x = problem.block(rhs)
-        out = cupy.empty_like(x)
-        taken = seconds(partial(kernel.start, problem.packed, x, out, groups=run, split=split))
-        cells.append(problem.flops(rhs) / taken / 1e9)
-    best = [*cells[:2], max(cells[2:])]
-    for rhs in widths:
-        x = problem.block(rhs)
-        out = cupy.empty_like(x)
-        taken = seconds(partial(kernel.coarse_dslash, problem.packed, x, out))
-        best.append(problem.flops(rhs) / taken / 1e9)
-    print(f"| {problem.n // 2} | {extent}⁴ |", " | ".join(f"{rate:.0f}" for rate in best), "|", flush=True)
+        x, out = self.fields(rhs)
+        exact = self.with_cublas(x, slice(256), np.complex128)
+        kernel.coarse_dslash(self.packed, x, out)
+        return float(cupy.linalg.norm(out[:256] - exact) / cupy.linalg.norm(exact))
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--vectors", type=int, nargs="+", default=[24, 32])
-    parser.add_argument("--extents", type=int, nargs="+", default=[8, 4, 2])
-    parser.add_argument("--rhs", type=int, nargs="+", default=[1, 4, 8, 16, 32])
-    options = parser.parse_args()
-    machine = machine_of("cuda")
-    copy = machine.copy_bandwidth()
-    print(f"{machine.name}, copy {copy:.0f} GB/s\n")
-    print("| vectors | lattice | N | us | us / N | GFLOP/s | of copy | error | cuBLAS / this |")
-    print("|---|---|---|---|---|---|---|---|---|")
-    problems = [(Problem(machine, v, e), e) for v in options.vectors for e in options.extents]
-    for problem, extent in problems:
-        times(problem, extent, options.rhs, copy)
-    more = [rhs for rhs in options.rhs if rhs > 8]
-    print("\n| vectors | lattice | sites | + rows | + terms |", " | ".join(f"N = {rhs}" for rhs in more), "|")
-    print("|" + "---|" * (5 + len(more)))
-    for problem, extent in problems:
-        parallelism(problem, extent, more)
+    """Print both tables for the device at hand."""
+    options = {"vectors": [24, 32], "extents": [8, 4, 2], "rhs": [1, 4, 8, 16, 32]}
+    arguments, device = arguments_of(__doc__, options=options), Device()
+    copy = device.copy_bandwidth()
+    print(f"{device.name}, copy {copy:.0f} GB/s")
+    problems = [Problem(device, *sizes) for sizes in product(arguments.vectors, arguments.extents)]
+    names = "vectors", "lattice"
+    table = Table(*names, "N", "us", "us / N", "GFLOP/s", "of copy", "error", "cuBLAS / this")
+    for problem, rhs in product(problems, arguments.rhs):
+        seconds = problem.seconds(rhs)
+        cublas = device.seconds(partial(problem.with_cublas, problem.fields(rhs)[0]))
+        rates = problem.gflops(rhs, seconds), problem.gigabytes(rhs) / seconds / copy
+        microseconds = 1e6 * seconds
+        cells = rhs, microseconds, microseconds / rhs, *rates
+        table.add(*problem.names, *cells, problem.error(rhs), cublas / seconds)
+    more = [rhs for rhs in arguments.rhs if rhs > 8]
+    table = Table(*names, "sites", "+ rows", "+ terms", *(f"N = {rhs}" for rhs in more))
+    for problem in problems:
+        few = (
+            problem.seconds(8, ceil(problem.n / ROWS), 1),
+            problem.seconds(8, 1, 1),
+            min(problem.seconds(8, 1, 2**k) for k in range(1, 5)),
+        )
+        eight = (problem.gflops(8, seconds) for seconds in few)
+        table.add(*problem.names, *eight, *(problem.gflops(rhs, problem.seconds(rhs)) for rhs in more))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Number of durable commits a second that the engine makes.
 
-    python -m workflows.benchmarks.commit_rate [FOLDER]
+    python -m workflows.benchmarks.commit_rate [--folder FOLDER]
 
 One small array and its record per chunk, every file and folder flushed. Figures: the store alone in one
 process, and whole runs (plan, Dask, commit) from the start of the first chunk to the end of the last: a first
@@ -9,7 +9,6 @@ run with one task per chunk, and a second with chunks batched as the first one's
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 import time
 from collections.abc import Sequence
@@ -20,7 +19,7 @@ import numpy as np
 
 from pipeline import At, Dims, Place, Store, Workflow, plan, run, stage
 from pipeline.running.clusters.local import Local
-from pipeline.worker.events import ChunkState
+from workflows.benchmarks.script import arguments_of
 
 COMMITS = 600
 
@@ -37,15 +36,15 @@ def small(*, at: At) -> Small:
     return Small(np.full((4, 16), float(at.one("config"))))
 
 
-def store_alone(folder: Path, commits: int = COMMITS) -> float:
+def store_alone(folder: Path) -> float:
     """Commits a second of one process."""
     store = Store(folder)
     store.create()
     began = time.perf_counter()
-    for k in range(commits):
+    for k in range(COMMITS):
         arrays = {"values": np.full((4, 16), float(k))}
         store.commit("small", f"{k:064x}", arrays, {"values": ("direction", "time")}, {"seconds": 0.0})
-    return commits / (time.perf_counter() - began)
+    return COMMITS / (time.perf_counter() - began)
 
 
 def whole_run(store: Store, configs: Sequence[int], workers: int) -> float:
@@ -54,23 +53,23 @@ def whole_run(store: Store, configs: Sequence[int], workers: int) -> float:
     workflow.add(small, place=Place(over={"config": configs}))
     events: list[dict[str, Any]] = []
     outcome = run(plan(workflow, store), store, cluster=Local(workers=workers), listener=events.append)
-    assert outcome.count(ChunkState.DONE) == len(configs), outcome.table()
+    assert not outcome.exit_status, outcome.table()
     first = next(event["time"] for event in events if event["event"] == "started")
     last = max(event["time"] for event in events if event["event"] == "done")
     return len(configs) / (last - first)
 
 
-def main(folder: Path) -> None:
-    print(f"store alone, 1 process:      {store_alone(folder / 'alone'):6.0f} commits/s")
-    for workers in (1, 2):
-        store = Store(folder / f"run{workers}")
-        single = whole_run(store, range(COMMITS), workers)
-        batched = whole_run(store, range(COMMITS, 2 * COMMITS), workers)
-        print(f"whole run, {workers} worker(s): {single:6.0f} commits/s, {batched:.0f} batched")
+def main() -> None:
+    """Print the figures of a store in the folder that the arguments name."""
+    with tempfile.TemporaryDirectory(dir=arguments_of(__doc__, options={"folder": "."}).folder) as scratch:
+        folder = Path(scratch)
+        print(f"store alone, 1 process:      {store_alone(folder / 'alone'):6.0f} commits/s")
+        for workers in (1, 2):
+            store = Store(folder / f"run{workers}")
+            single = whole_run(store, range(COMMITS), workers)
+            batched = whole_run(store, range(COMMITS, 2 * COMMITS), workers)
+            print(f"whole run, {workers} worker(s): {single:6.0f} commits/s, {batched:.0f} batched")
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("folder", nargs="?", default=".", help="where to write (default: here)")
-    with tempfile.TemporaryDirectory(dir=parser.parse_args().folder) as scratch:
-        main(Path(scratch))
+    main()

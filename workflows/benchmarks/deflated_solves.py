@@ -14,21 +14,21 @@ latter to no vectors. Times are per right-hand side.
 from __future__ import annotations
 
 import argparse
-import time
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from stages.lqcd.dirac.staggered import NormalOperator, SquaredDslash
 from stages.lqcd.eigen.block_lanczos import BlockLanczos
-from stages.lqcd.lattice.geometry import EVEN, Lattice
+from stages.lqcd.kernels.dispatch import Array
+from stages.lqcd.lattice.geometry import EVEN
 from stages.lqcd.noise.vectors import noise_vectors
 from stages.lqcd.solvers.block_cgrq import BlockCGrQ
 from stages.lqcd.solvers.cg import BatchedCG
 from stages.lqcd.solvers.deflation import DeflatedSolver, Deflation, StaggeredDeflation
-from workflows.benchmarks.machine import Machine, machine_of
-from workflows.benchmarks.script import head, options, quenched, row, staggered
+from stages.lqcd.solvers.solution import Solution
+from workflows.benchmarks.machine import fastest
+from workflows.benchmarks.script import SMALL, Table, arguments_of, quenched, staggered
 
 SEED = 271
 MOST = 100_000
@@ -47,8 +47,11 @@ COLUMNS = (
 
 def main() -> None:
     """Print a table for each solver that the arguments name."""
-    arguments = parsed()
-    machine, lattice = machine_of(arguments.backend), Lattice(tuple(arguments.lattice))
+    problem = {"beta": 5.7, "sweeps": 40, "mass": [0.05, 0.01, 0.001], "rhs": 16, "tolerance": 1e-10}
+    vectors = {"vectors": [0, 16, 64, 256], "precision": ("double", "single"), "block": 16, "lanczos": 1e-10}
+    options = {**problem, **vectors, "solver": list(SOLVERS), "repeats": 3}
+    arguments = arguments_of(__doc__, lattice=SMALL, machine="cpu", options=options)
+    machine, lattice = arguments.machine, arguments.lattice
     chain: dict[str, Any] = {"beta": arguments.beta, "seed": SEED, "sweeps": arguments.sweeps}
     thin = quenched(lattice, "deflated solves", **chain, xp=machine.xp)
     dslash = staggered(thin, lattice)
@@ -66,21 +69,26 @@ def main() -> None:
     del pairs, thin
     b = noise_vectors(lattice, EVEN, "deflated solves", SEED, range(arguments.rhs), xp=machine.xp)
     for name in arguments.solver:
-        print(f"\n## {name}\n\n{head(*COLUMNS)}", flush=True)
+        print(f"\n## {name}")
+        table = Table(*COLUMNS)
         for mass in arguments.mass:
-            plain = 0.0
+            A, plain = NormalOperator(dslash, mass), 0.0
             for count in arguments.vectors:
                 remaining = values[min(count, len(values) - 1)]
                 kappa = (upper + 4 * mass**2) / (remaining + 4 * mass**2)
-                line, seconds = measured(
-                    machine, space, name, mass, count, kappa, b, arguments.tolerance, arguments.repeats
-                )
+                theory = np.sqrt(kappa) / 2 * np.log(2 / arguments.tolerance)
+                solution, correcting = measured(arguments, A, lowest(space, count), name, b)
+                seconds, iterations = solution.seconds, solution.iterations
                 plain = plain or seconds
-                print(row(f"{mass:g}", str(count), *line, f"{plain / seconds:.2f}"), flush=True)
+                counts = iterations, iterations / theory, solution.extras["deflations"]
+                times = (1e3 * part / arguments.rhs for part in (correcting, seconds))
+                table.add(mass, count, kappa, *counts, *times, plain / seconds)
 
 
-def lowest(space: StaggeredDeflation, count: int) -> StaggeredDeflation:
-    """The space of so many of the lowest vectors, a view."""
+def lowest(space: StaggeredDeflation, count: int) -> StaggeredDeflation | None:
+    """The space of so many of the lowest vectors, a view; None without any."""
+    if not count:
+        return None
     even = space.even
     matrices = even.gram[:count, :count], even.projected[:count, :count]
     residuals = None if even.residuals is None else even.residuals[:count]
@@ -88,67 +96,17 @@ def lowest(space: StaggeredDeflation, count: int) -> StaggeredDeflation:
 
 
 def measured(
-    machine: Machine,
-    space: StaggeredDeflation,
-    name: str,
-    mass: float,
-    count: int,
-    kappa: float,
-    b: Any,
-    tolerance: float,
-    repeats: int,
-) -> tuple[tuple[str, ...], float]:
-    """Cells of a row, and seconds of the solve."""
+    arguments: argparse.Namespace, A: NormalOperator, space: StaggeredDeflation | None, name: str, b: Array
+) -> tuple[Solution, float]:
+    """The fastest of some solves, and seconds of all its corrections, timed alone."""
     method, inner = SOLVERS[name]
-    A, rhs = NormalOperator(space.dslash, mass), b.shape[-1]
-    solver: Any = method(tolerance, MOST, inner)
+    solver: Any = method(arguments.tolerance, MOST, inner)
     alone = 0.0
-    if count:
-        chosen = lowest(space, count)
-        solver = DeflatedSolver(solver, chosen)
-        correct = chosen.correction(A)
-        alone = best_of(machine, lambda: correct(b))
-    solution = min((solver.solve(A, b) for _ in range(repeats)), key=lambda solution: solution.seconds)
-    theory = np.sqrt(kappa) / 2 * np.log(2 / tolerance)
-    corrections = solution.extras["deflations"]
-    cells = (
-        *(f"{kappa:.3g}", str(solution.iterations), f"{solution.iterations / theory:.2f}"),
-        *(str(corrections), milliseconds(corrections * alone, rhs), milliseconds(solution.seconds, rhs)),
-    )
-    return cells, solution.seconds
-
-
-def best_of(machine: Machine, work: Callable[[], Any], times: int = 3) -> float:
-    """Seconds of a call that is waited for, the best of some after a first one."""
-    wait = machine.xp.cuda.Device().synchronize if machine.backend == "cuda" else lambda: None
-    best = np.inf
-    for _ in range(times + 1):
-        wait()
-        started = time.perf_counter()
-        work()
-        wait()
-        best = min(best, time.perf_counter() - started)
-    return best
-
-
-def milliseconds(seconds: float, rhs: int) -> str:
-    return f"{1e3 * seconds / rhs:.3g}"
-
-
-def parsed() -> argparse.Namespace:
-    parser = options(__doc__)
-    parser.add_argument("--beta", type=float, default=5.7, help="of the Wilson action (default 5.7)")
-    parser.add_argument("--sweeps", type=int, default=40)
-    parser.add_argument("--mass", type=float, nargs="+", default=[0.05, 0.01, 0.001])
-    parser.add_argument("--vectors", type=int, nargs="+", default=[0, 16, 64, 256])
-    parser.add_argument("--rhs", type=int, default=16)
-    parser.add_argument("--tolerance", type=float, default=1e-10)
-    parser.add_argument("--precision", choices=("double", "single"), default="double", help="of the vectors")
-    parser.add_argument("--solver", nargs="+", choices=SOLVERS, default=list(SOLVERS))
-    parser.add_argument("--block", type=int, default=16, help="of the Lanczos run (default 16)")
-    parser.add_argument("--lanczos", type=float, default=1e-10, help="tolerance of the Lanczos run")
-    parser.add_argument("--repeats", type=int, default=3, help="of each solve (default 3)")
-    return parser.parse_args()
+    if space is not None:
+        solver, correct = DeflatedSolver(solver, space), space.correction(A)
+        alone = fastest(arguments.machine, lambda: correct(b))
+    solution = min((solver.solve(A, b) for _ in range(arguments.repeats)), key=lambda run: run.seconds)
+    return solution, solution.extras["deflations"] * alone
 
 
 if __name__ == "__main__":

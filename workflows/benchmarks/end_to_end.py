@@ -11,8 +11,8 @@ from pipeline import Store, plan, run
 from pipeline.reading.account import accounts
 from pipeline.running.clusters.choose import choose
 from stages.errors import InputError
-from workflows.benchmarks.normal_operator import normal_cost
-from workflows.benchmarks.speed import DTYPES, Bench, Cost, Speed
+from workflows.benchmarks.speed import DTYPES, Bench, Speed
+from workflows.benchmarks.staggered import normal_cost
 from workflows.catalogue import load_project
 
 WORKFLOW = """\
@@ -65,9 +65,8 @@ def _line(
 ) -> Speed:
     """Time and arithmetic per right-hand side solved; the operator's cost counts, in single precision."""
     rhs = sum(part["rhs"] for part in statistics)
-    one = normal_cost(BLOCK, DTYPES["single"])
     applications = sum(BLOCK * sum(part["iterations"]) for part in statistics) / rhs
-    cost = Cost(*(applications * (count or 0.0) for count in (one.flops, one.perfect_bytes, one.naive_bytes)))
+    cost = applications * normal_cost(BLOCK, DTYPES["single"])
     return bench.speed(
         seconds,
         joules,

@@ -9,19 +9,18 @@ from stages.errors import InputError
 from stages.lqcd.lattice.geometry import Lattice
 from workflows.benchmarks import (
     block_blas,
-    dslash,
     end_to_end,
     link_construction,
-    normal_operator,
     solver_iteration,
+    staggered,
     wilson,
 )
 from workflows.benchmarks.machine import machine_of
 from workflows.benchmarks.speed import Bench, Speed
 
 FAMILIES: dict[str, Callable[[Bench], Iterator[Speed]]] = {
-    "dslash": dslash.speeds,
-    "normal": normal_operator.speeds,
+    "dslash": staggered.dslash_speeds,
+    "normal": staggered.normal_speeds,
     "wilson": wilson.speeds,
     "blas": block_blas.speeds,
     "solver": solver_iteration.speeds,

@@ -10,43 +10,35 @@ solve, when the kernels are compiled.
 
 from __future__ import annotations
 
-import argparse
-import itertools
+from itertools import product
 
 from stages.lqcd.dirac.staggered import NormalOperator
-from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.noise.vectors import noise_vectors
 from stages.lqcd.solvers.block_cgrq import BlockCGrQ
 from stages.lqcd.solvers.cg import BatchedCG
 from stages.lqcd.solvers.krylov import KrylovSolver
-from workflows.benchmarks.script import head, options, quenched, row, staggered
+from workflows.benchmarks.script import SMALL, Table, arguments_of, quenched, staggered
 
 SEED, SWEEPS = 271, 40
-METHODS = list(itertools.product((BatchedCG, BlockCGrQ), (None, "single")))
+METHODS = list(product((BatchedCG, BlockCGrQ), (None, "single")))
 TITLES = [f"{method.__name__}, {'single in double' if inner else 'double'}" for method, inner in METHODS]
 
 
 def main() -> None:
     """Print the tables of the operator that the arguments name."""
-    arguments = parsed()
-    lattice = Lattice(tuple(arguments.lattice))
+    options = {"beta": 5.7, "mass": 0.01, "tolerance": [5e-6, 1e-10], "rhs": [1, 4, 8, 16, 32, 64]}
+    arguments = arguments_of(__doc__, lattice=SMALL, options=options)
+    lattice = arguments.lattice
     thin = quenched(lattice, "solver table", beta=arguments.beta, seed=SEED, sweeps=SWEEPS)
     normal = NormalOperator(staggered(thin, lattice), arguments.mass)
     print(f"{lattice}, beta = {arguments.beta:g}, m = {arguments.mass:g}.")
     for tolerance in arguments.tolerance:
-        print(f"\n## Tolerance {tolerance:g}\n\n{head('N', *TITLES)}")
+        print(f"\n## Tolerance {tolerance:g}")
+        table = Table("N", *TITLES)
         for rhs in arguments.rhs:
-            cells = [measured(normal, rhs, method(tolerance, inner=inner)) for method, inner in METHODS]
-            print(row(str(rhs), *cells), flush=True)
-
-
-def parsed() -> argparse.Namespace:
-    parser = options(__doc__, backend=False)
-    parser.add_argument("--beta", type=float, default=5.7, help="of the Wilson action (default 5.7)")
-    parser.add_argument("--mass", type=float, default=0.01, help="m of M = 2 m + D (default 0.01)")
-    parser.add_argument("--tolerance", type=float, nargs="+", default=[5e-6, 1e-10])
-    parser.add_argument("--rhs", type=int, nargs="+", default=[1, 4, 8, 16, 32, 64])
-    return parser.parse_args()
+            table.add(
+                rhs, *(measured(normal, rhs, method(tolerance, inner=inner)) for method, inner in METHODS)
+            )
 
 
 def measured(normal: NormalOperator, rhs: int, solver: KrylovSolver) -> str:

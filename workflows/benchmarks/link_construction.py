@@ -8,7 +8,7 @@ from functools import partial
 from stages.lqcd.gauge.heatbath import thermalised
 from stages.lqcd.gauge.hisq import hisq_links
 from stages.lqcd.kernels import heatbath
-from workflows.benchmarks.machine import Work
+from workflows.benchmarks.machine import Work, fastest
 from workflows.benchmarks.speed import Bench, Cost, Speed
 
 BETA, REPEATS = 6.0, 2
@@ -44,8 +44,7 @@ def speeds(bench: Bench) -> Iterator[Speed]:
 
 
 def _line(bench: Bench, kernel: str, unit: str, cost: Cost, work: Work) -> Speed:
-    work()
-    seconds = min(bench.machine.wall_seconds(work) for _ in range(REPEATS))
+    seconds = fastest(bench.machine, work, REPEATS)
     return bench.speed(
         seconds,
         bench.machine.joules(work, seconds),

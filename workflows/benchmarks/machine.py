@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from importlib import import_module
 from math import ceil, prod
 from statistics import median
 from typing import Any, Protocol
@@ -63,7 +62,6 @@ class Host:
 
     def __init__(self) -> None:
         self.name = f"{llvm.get_host_cpu_name()}, {numba.get_num_threads()} threads"
-        self.kernels = import_module("stages.lqcd.kernels.cpu")
 
     def seconds(self, work: Work) -> float:
         """The shortest of many calls: other programs only lengthen them."""
@@ -105,7 +103,6 @@ class Device:
         self.xp = cupy
         self.device = cupy.cuda.Device()
         self.name = cupy.cuda.runtime.getDeviceProperties(self.device.id)["name"].decode()
-        self.kernels = import_module("stages.lqcd.kernels.cuda")
         self.meter = energy_meter("cuda")
 
     def seconds(self, work: Work) -> float:
@@ -129,6 +126,16 @@ class Device:
         work()
         self.device.synchronize()
         return time.perf_counter() - start
+
+    def host_seconds(self, work: Work, calls: int = 100) -> float:
+        """Time that the host needs to start a call."""
+        self._batch(work, 1)
+        start = time.perf_counter()
+        for _ in range(calls):
+            work()
+        elapsed = time.perf_counter() - start
+        self.device.synchronize()
+        return elapsed / calls
 
     def joules(self, work: Work, seconds: float) -> float | None:
         """Energy of one call among calls that follow each other, None without a counter.
@@ -184,6 +191,12 @@ def random_field(machine: Machine, shape: tuple[int, ...], dtype: Any) -> Array:
     parts *= 2
     parts -= 1
     return parts.view(dtype)
+
+
+def fastest(machine: Machine, work: Work, calls: int = 3) -> float:
+    """Wall time of the shortest of some calls, after one that compiles."""
+    work()
+    return min(machine.wall_seconds(work) for _ in range(calls))
 
 
 def _require_memory(size: int) -> None:

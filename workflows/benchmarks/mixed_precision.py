@@ -1,8 +1,6 @@
 """Iterations against mass for solvers in double, double-single and double-half precision, as Markdown tables.
 
-    python -m workflows.benchmarks.mixed_precision [CONFIGURATION] [--csw 1] [--mass m ...] [--rhs 4]
-
-for a gauge field from a file, or one from a quenched heat bath (`--lattice`, `--beta`).
+    python -m workflows.benchmarks.mixed_precision [--lattice 8 8 8 16] [--csw 1] [--mass m ...] [--rhs 4]
 
 As the tables of arXiv:0911.3191: BiCGstab and conjugate gradients on the normal equations for the
 even-odd Wilson-clover operator, with reliable updates and with defect correction, for several delta (the fall
@@ -15,7 +13,6 @@ the solver's own fields stay in single precision. Random sources; the count is t
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -23,20 +20,15 @@ from typing import Any
 import numpy as np
 
 from stages.lqcd.dirac.operator import LinearOperator, Solver
-from stages.lqcd.dirac.wilson import WilsonDslash, WilsonOperator
 from stages.lqcd.dirac.wilson_schur import WilsonSchur
-from stages.lqcd.gauge.wilson_links import wilson_links
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.half_field import decoded, encoded, scale_for
-from stages.lqcd.lattice.formats import read_gauge
-from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.solvers.bicgstab import BiCGstab
 from stages.lqcd.solvers.cg import BatchedCG
 from stages.lqcd.solvers.defect_correction import DefectCorrection
-from stages.lqcd.solvers.krylov import KrylovSolver
 from stages.lqcd.solvers.normal_equations import NormalEquations
 from stages.lqcd.solvers.solution import SolveStatus
-from workflows.benchmarks.script import head, options, quenched, row
+from workflows.benchmarks.script import SMALL, Table, arguments_of, quenched, wilson
 
 SEED, SWEEPS = 811, 40
 DELTAS = (0.1, 0.01, 0.001)
@@ -79,68 +71,43 @@ def rounded(x: Array) -> Array:
 def solvers(method: str, tolerance: float, limit: int) -> Iterator[tuple[str, bool, Solver]]:
     """Name, whether half precision is inside, and the solver, of each column of a table."""
 
-    def solver_to(tolerance: float, **options: Any) -> Solver:
-        krylov: KrylovSolver = (BiCGstab if method == "BiCGstab" else BatchedCG)(tolerance, limit, **options)
-        return krylov if method == "BiCGstab" else NormalEquations(krylov)
+    def krylov(tolerance: float, **options: Any) -> Solver:
+        if method == "BiCGstab":
+            return BiCGstab(tolerance, limit, **options)
+        return NormalEquations(BatchedCG(tolerance, limit, **options))
 
-    yield "double", False, solver_to(tolerance)
+    yield "double", False, krylov(tolerance)
     for half in (False, True):
         precision = "half" if half else "single"
         for delta in DELTAS:
-            yield f"{precision}, reliable {delta:g}", half, solver_to(tolerance, inner="single", delta=delta)
+            yield f"{precision}, reliable {delta:g}", half, krylov(tolerance, inner="single", delta=delta)
         for delta in DELTAS:
-            yield f"{precision}, defect {delta:g}", half, DefectCorrection(solver_to(delta), tolerance, limit)
+            yield f"{precision}, defect {delta:g}", half, DefectCorrection(krylov(delta), tolerance, limit)
 
 
 def main() -> None:
     """Print one table for each method."""
-    arguments = parsed()
-    thin, lattice = gauge_field(arguments)
-    links = wilson_links(thin, lattice, boundary="antiperiodic", csw=arguments.csw)
-    dslash, limit = WilsonDslash(links), arguments.limit
-    print(f"{lattice}, csw = {arguments.csw:g}, to {arguments.tolerance:g}, {arguments.rhs} sources.")
+    field = {"beta": 5.7, "csw": 1.0, "mass": [-0.3, -0.4, -0.5, -0.55]}
+    options = {**field, "tolerance": 1e-8, "limit": 5000, "rhs": 4}
+    arguments = arguments_of(__doc__, lattice=SMALL, options=options)
+    lattice, tolerance = arguments.lattice, arguments.tolerance
+    thin = quenched(lattice, "mixed precision", beta=arguments.beta, seed=SEED, sweeps=SWEEPS)
+    print(f"{lattice}, csw = {arguments.csw:g}, to {tolerance:g}, {arguments.rhs} sources.")
     for method in ("BiCGstab", "CG on the normal equations"):
-        names = [name for name, _, _ in solvers(method, arguments.tolerance, limit)]
-        print(f"\n## {method}\n\n{head('m', *names)}")
+        print(f"\n## {method}")
+        columns = list(solvers(method, tolerance, arguments.limit))
+        table = Table("m", *(name for name, _, _ in columns))
         for mass in arguments.mass:
-            A = WilsonSchur(WilsonOperator(dslash, mass))
-            table = solvers(method, arguments.tolerance, limit)
-            cells = [iterations(solver, A, half, arguments.rhs) for _, half, solver in table]
-            print(row(f"{mass:g}", *cells), flush=True)
+            A = WilsonSchur(wilson(thin, lattice, mass, arguments.csw))
+            table.add(mass, *(iterations(solver, A, half, arguments.rhs) for _, half, solver in columns))
 
 
-def gauge_field(arguments: argparse.Namespace) -> tuple[Array, Lattice]:
-    """Links of the file, or of the heat bath where there is none."""
-    if arguments.configuration:
-        gauge = read_gauge(arguments.configuration)
-        return gauge.links, gauge.lattice
-    lattice = Lattice(tuple(arguments.lattice))
-    return (
-        quenched(lattice, "mixed precision", beta=arguments.beta, seed=SEED, sweeps=SWEEPS),
-        lattice,
-    )
-
-
-def parsed() -> argparse.Namespace:
-    parser = options(__doc__, backend=False)
-    parser.add_argument("configuration", nargs="?", help="a gauge field in any format that quarkline reads")
-    parser.add_argument("--beta", type=float, default=5.7, help="of the Wilson action (default 5.7)")
-    parser.add_argument("--csw", type=float, default=1.0)
-    parser.add_argument("--mass", type=float, nargs="+", default=[-0.3, -0.4, -0.5, -0.55])
-    parser.add_argument("--tolerance", type=float, default=1e-8)
-    parser.add_argument("--limit", type=int, default=5000, help="iterations of a solve (default 5000)")
-    parser.add_argument("--rhs", type=int, default=4)
-    return parser.parse_args()
-
-
-def iterations(solver: Solver, A: LinearOperator, half: bool, rhs: int) -> str:
+def iterations(solver: Solver, A: LinearOperator, half: bool, rhs: int) -> int | str:
     """Iterations of one solve, or how it failed."""
     rng = np.random.default_rng(SEED)
     b = rng.normal(size=(*A.shape, rhs)) + 1j * rng.normal(size=(*A.shape, rhs))
     solution = solver.solve(HalfInside(A) if half else A, b, on_failure="return")
-    return (
-        str(solution.iterations) if solution.status is SolveStatus.CONVERGED else solution.status.name.lower()
-    )
+    return solution.iterations if solution.status is SolveStatus.CONVERGED else solution.status.name.lower()
 
 
 if __name__ == "__main__":

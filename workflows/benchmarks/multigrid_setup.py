@@ -11,13 +11,14 @@ bath, all grids together, the machine waited for before and after each, beside a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
-from stages.lqcd.kernels import aggregation as aggregation_kernels
-from stages.lqcd.kernels import random_block
+from stages.lqcd.kernels import aggregation, random_block
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.gamma import COMPONENTS
 from stages.lqcd.lattice.geometry import Lattice
@@ -26,8 +27,8 @@ from stages.lqcd.multigrid.grid import Grid, aggregates
 from stages.lqcd.multigrid.levels import default_levels, multigrid_of
 from stages.lqcd.multigrid.near_null import random_fields
 from stages.lqcd.multigrid.transfer import transfer
-from workflows.benchmarks.machine import Machine, machine_of
-from workflows.benchmarks.script import options, quenched, wilson
+from workflows.benchmarks.machine import Machine, Work
+from workflows.benchmarks.script import Table, arguments_of, quenched, wilson
 
 SEED, VECTORS, AGGREGATE = 577, 24, (4, 4, 4, 4)
 PHASES = ("random_fields", "relaxed", "transfer", "galerkin", "coarsest_solve", "refined", "measured_rate")
@@ -35,91 +36,71 @@ PHASES = ("random_fields", "relaxed", "transfer", "galerkin", "coarsest_solve", 
 
 def main() -> None:
     """Print both tables."""
-    parser = options(__doc__, lattice=(16, 16, 16, 16))
-    parser.add_argument("--mass", type=float, default=-0.56)
-    arguments = parser.parse_args()
-    machine, lattice = machine_of(arguments.backend), Lattice(tuple(arguments.lattice))
+    arguments = arguments_of(__doc__, lattice=(16, 16, 16, 16), machine="cpu", options={"mass": -0.56})
+    machine, lattice = arguments.machine, arguments.lattice
     copy = machine.copy_bandwidth()
-    print(f"{machine.name}; {lattice}; copy {copy:.0f} GB/s\n\n| kernel | N | ms | GFLOP/s | of copy |")
-    print("|---|---|---|---|---|")
-    for name, rhs, seconds, flops, size in kernels(machine, lattice):
-        rates = f"{flops / seconds / 1e9:.0f} | {size / seconds / 1e9 / copy:.2f}"
-        print(f"| {name} | {rhs} | {1e3 * seconds:.3f} | {rates} |", flush=True)
-    phases(machine, lattice, arguments.mass)
-
-
-def kernels(machine: Machine, lattice: Lattice) -> Iterator[tuple[str, str, float, float, float]]:
-    """Name, right-hand sides, seconds, operations and bytes of each."""
-    like: Array = machine.xp.empty(0, np.complex64)
-    sites = lattice.volume
-
-    def fields(count: int) -> Array:
-        return random_fields((sites, COMPONENTS, count), np.complex64, like, SEED)
-
-    V = fields(VECTORS)
-    yield (
-        "fill_random",
-        "",
-        machine.seconds(lambda: random_block.fill_random(V, SEED, 0)),
-        0,
-        V.nbytes,
-    )
-    P = transfer(aggregates(Grid(lattice.extents), AGGREGATE), V)
-    products = 8.0 * sites * COMPONENTS * VECTORS
-    yield (
-        "gram",
-        "",
-        machine.seconds(lambda: aggregation_kernels.gram(P.vectors)),
-        products * VECTORS,
-        V.nbytes,
-    )
-    for rhs in (1, 16, VECTORS, 2 * VECTORS):
-        x = fields(rhs)
-        coarse, size = P.restrict(x), V.nbytes + x.nbytes
-        yield "restrict", str(rhs), machine.seconds(lambda: P.restrict(x)), products * rhs, size  # noqa: B023
-        seconds = machine.seconds(lambda: P.add_prolonged(coarse, x))  # noqa: B023
-        yield "add_prolonged", str(rhs), seconds, products * rhs, size + x.nbytes
-
-
-def phases(machine: Machine, lattice: Lattice, mass: float) -> None:
-    """Print the second table."""
-    M = wilson(
-        quenched(lattice, "multigrid", beta=6.0, seed=SEED, sweeps=50, xp=machine.xp), lattice, mass, 1.0
-    )
+    print(f"{machine.name}; {lattice}; copy {copy:.0f} GB/s")
+    table = Table("kernel", "N", "ms", "GFLOP/s", "of copy")
+    for name, rhs, work, flops, size in kernels(machine, lattice):
+        seconds = machine.seconds(work)
+        table.add(name, rhs, 1e3 * seconds, flops / seconds / 1e9, size / seconds / 1e9 / copy)
+    thin = quenched(lattice, "multigrid", beta=6.0, seed=SEED, sweeps=50, xp=machine.xp)
+    M = wilson(thin, lattice, arguments.mass, 1.0)
     levels = [{"smoothing": 6, "refinements": 2, **level} for level in default_levels(lattice)]
     multigrid = multigrid_of(levels, SEED)
     multigrid.setup(M)
     alone = min(multigrid.setup(M).seconds for _ in range(3))
     with watched(machine) as spent:
         waiting = multigrid.setup(M).seconds
-    print(f"\nsetup: {alone:.3g} s, {waiting:.3g} s with waiting\n\n| phase | calls | ms |\n|---|---|---|")
+    print(f"\nsetup: {alone:.3g} s, {waiting:.3g} s with waiting")
+    table = Table("phase", "calls", "ms")
     for name, times in spent.items():
-        print(f"| {name} | {len(times)} | {1e3 * sum(times):.1f} |")
+        table.add(name, len(times), 1e3 * sum(times))
+
+
+def kernels(machine: Machine, lattice: Lattice) -> Iterator[tuple[str, int, Work, float, float]]:
+    """Name, right-hand sides, call, operations and bytes of each."""
+    like: Array = machine.xp.empty(0, np.complex64)
+
+    def fields(count: int) -> Array:
+        return random_fields((lattice.volume, COMPONENTS, count), np.complex64, like, SEED)
+
+    V = fields(VECTORS)
+    yield "fill_random", VECTORS, partial(random_block.fill_random, V, SEED, 0), 0.0, V.nbytes
+    P = transfer(aggregates(Grid(lattice.extents), AGGREGATE), V)
+    products = 8.0 * lattice.volume * COMPONENTS * VECTORS
+    yield "gram", VECTORS, partial(aggregation.gram, P.vectors), products * VECTORS, V.nbytes
+    for rhs in (1, 16, VECTORS, 2 * VECTORS):
+        x = fields(rhs)
+        size = V.nbytes + x.nbytes
+        yield "restrict", rhs, partial(P.restrict, x), products * rhs, size
+        yield (
+            "add_prolonged",
+            rhs,
+            partial(P.add_prolonged, P.restrict(x), x),
+            products * rhs,
+            size + x.nbytes,
+        )
 
 
 @contextmanager
 def watched(machine: Machine) -> Iterator[dict[str, list[float]]]:
     """Seconds of each call of the phases while the block lasts."""
     spent: dict[str, list[float]] = {name: [] for name in PHASES}
-    before = {name: getattr(setup, name) for name in PHASES}
 
-    def timed(name: str) -> Callable[..., Any]:
+    def timed(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         def call(*arguments: Any, **options: Any) -> Any:
             results: list[Any] = []
-            spent[name].append(
-                machine.wall_seconds(lambda: results.append(before[name](*arguments, **options)))
-            )
+            work = partial(function, *arguments, **options)
+            spent[name].append(machine.wall_seconds(lambda: results.append(work())))
             return results[0]
 
         return call
 
-    try:
+    with ExitStack() as patches:
         for name in PHASES:
-            setattr(setup, name, timed(name))
+            patches.enter_context(patch.object(setup, name, timed(name, getattr(setup, name))))
         yield spent
-    finally:
-        for name, function in before.items():
-            setattr(setup, name, function)
 
 
 if __name__ == "__main__":

@@ -19,8 +19,8 @@ refined one after the other, and with the products of the finest Galerkin operat
 from __future__ import annotations
 
 import argparse
-import functools
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -39,8 +39,8 @@ from stages.lqcd.multigrid.near_null import random_fields, refined, relaxed
 from stages.lqcd.multigrid.system import FineSystem, coarse_system
 from stages.lqcd.solvers.bicgstab import BiCGstab
 from stages.lqcd.solvers.solution import NotConverged
-from workflows.benchmarks.machine import Machine, machine_of
-from workflows.benchmarks.script import head, options, quenched, row
+from workflows.benchmarks.machine import Machine
+from workflows.benchmarks.script import Table, arguments_of, quenched
 
 SEED, TOLERANCE, EXACT = 577, 1e-10, 1e-13
 EACH = ("its", "ms", "J", "err/res")
@@ -50,58 +50,55 @@ COLUMNS = ("mass", "setup s", "rate", "rhs", *(f"MG {name}" for name in EACH), *
 def main() -> None:
     """Print the table."""
     arguments = parsed()
-    machine = machine_of(arguments.backend)
-    links, lattice = configuration(arguments, machine)
-    fine_links = wilson_links(links, lattice, boundary="antiperiodic", csw=arguments.csw)
+    links, lattice = configuration(arguments)
     levels = levels_of(arguments, lattice)
     multigrid = multigrid_of(levels, SEED)
-    print(f"{machine.name}; {lattice}, csw = {arguments.csw:g}")
+    dslash = WilsonDslash(wilson_links(links, lattice, boundary="antiperiodic", csw=arguments.csw))
+    print(f"{arguments.machine.name}; {lattice}, csw = {arguments.csw:g}")
     for level in levels:
         print(", ".join(f"{name} {value}" for name, value in level.items()))
-    print(f"\n{head(*COLUMNS)}", flush=True)
+    table = Table(*COLUMNS)
     for mass in arguments.mass:
-        of_mass(arguments, machine, multigrid, WilsonOperator(WilsonDslash(fine_links), mass))
+        of_mass(arguments, table, multigrid, WilsonOperator(dslash, mass))
 
 
-def of_mass(arguments: argparse.Namespace, machine: Machine, multigrid: Multigrid, M: WilsonOperator) -> None:
+def of_mass(arguments: argparse.Namespace, table: Table, multigrid: Multigrid, M: WilsonOperator) -> None:
     """Print the rows of one mass; nothing of it stays in memory."""
     multigrid.setup(M)
     best = multigrid.setup(M)
     for _ in range(arguments.repeats - 1):
         best = min(best, multigrid.setup(M), key=lambda hierarchy: hierarchy.seconds)
     for rhs in arguments.rhs:
-        print(beginning(f"{M.mass:g}", f"{best.seconds:.3g}", f"{best.rate:.3f}", str(rhs)), end="")
-        solves(arguments, machine, best, rhs)
+        table.add(M.mass, best.seconds, best.rate, rhs, *solves(arguments, best, rhs))
     if arguments.one_by_one:
-        refining, products = one_by_one(multigrid, best, machine)
+        refining, products = one_by_one(multigrid, best, arguments.machine)
         for what, longer in (("", refining), (", Galerkin products too", refining + products)):
             seconds = best.seconds + longer
             print(f"one by one{what}: {seconds:.3g} s, {seconds / best.seconds:.1f} times as long")
 
 
-def solves(arguments: argparse.Namespace, machine: Machine, hierarchy: Hierarchy, rhs: int) -> None:
-    """Print the columns of the solves of one mass for so many right-hand sides, each once it is known."""
-    S, draw = hierarchy.system, machine.xp.random.default_rng(SEED).standard_normal
-    shape = (*hierarchy.M.shape, rhs)
+def solves(arguments: argparse.Namespace, hierarchy: Hierarchy, rhs: int) -> list[object]:
+    """Cells of the solves of one mass for so many right-hand sides."""
+    machine, S = arguments.machine, hierarchy.system
+    draw, shape = machine.xp.random.default_rng(SEED).standard_normal, (*hierarchy.M.shape, rhs)
     b, _ = S.prepare(draw(shape) + 1j * draw(shape))
     exact = hierarchy.solver(EXACT).solve(S, b, on_failure="return").x if arguments.error else None
     solvers: list[Any] = [hierarchy.solver(TOLERANCE, restart=arguments.restart)]
     if not arguments.no_bicgstab:
         solvers.append(BiCGstab(TOLERANCE, max_iterations=5000, inner="single"))
-    seconds = []
+    cells: list[object] = []
+    seconds: list[float] = []
     for solver in solvers:
-        solve = functools.partial(solver.solve, S, b)
-        iterations, fastest, joules, x = measured(machine, solve, arguments.repeats)
+        iterations, fastest, joules, x = measured(machine, partial(solver.solve, S, b), arguments.repeats)
         seconds.append(fastest)
-        energy = "-" if joules is None else f"{joules / rhs:.1f}"
-        ratio = "-" if exact is None else f"{error_to_residual(S, x, b, exact):.2g}"
-        print("", beginning(iterations, f"{1e3 * fastest / rhs:.1f}", energy, ratio), end="", flush=True)
-    print("", row(*(f"{seconds[1] / seconds[0]:.1f}" for _ in seconds[1:])), flush=True)
+        ratio = None if exact is None else error_to_residual(S, x, b, exact)
+        cells += [iterations, 1e3 * fastest / rhs, None if joules is None else joules / rhs, ratio]
+    return [*cells, seconds[1] / seconds[0]] if len(solvers) == 2 else [*cells, *[None] * (len(EACH) + 1)]
 
 
 def measured(
     machine: Machine, solve: Callable[[], Any], repeats: int
-) -> tuple[str, float, float | None, Array]:
+) -> tuple[int | str, float, float | None, Array]:
     """Iterations, least seconds and joules of some equal solves after one that compiles, and the solution."""
     try:
         solution = solve()
@@ -111,7 +108,7 @@ def measured(
     before = meter() if meter else 0.0
     seconds = [machine.wall_seconds(solve) for _ in range(repeats)]
     joules = (meter() - before) / repeats if meter else None
-    return str(solution.iterations), min(seconds), joules, solution.x
+    return solution.iterations, min(seconds), joules, solution.x
 
 
 def error_to_residual(S: Any, x: Array, b: Array, exact: Array) -> float:
@@ -141,9 +138,8 @@ def one_by_one(multigrid: Multigrid, hierarchy: Hierarchy, machine: Machine) -> 
     cycle: Any = hierarchy.cycle
     A: Any = fine
     for parameters, level in zip(multigrid.levels, hierarchy.levels, strict=True):
-        fields = random_fields(
-            (A.grid.sites, A.components, parameters.vectors), A.dtype, fine.M.links.links, SEED
-        )
+        shape = (A.grid.sites, A.components, parameters.vectors)
+        fields = random_fields(shape, A.dtype, fine.M.links.links, SEED)
         seconds += builds * longer(lambda x: relaxed(system, x, parameters.relaxation), fields)  # noqa: B023
         seconds += parameters.refinements * longer(lambda x: refined(system, x, cycle), fields)  # noqa: B023
         A, builds = level.operator, builds + parameters.refinements
@@ -160,58 +156,36 @@ def one_by_one(multigrid: Multigrid, hierarchy: Hierarchy, machine: Machine) -> 
     return seconds, (1 + multigrid.levels[0].refinements) * longer(products, P.columns())
 
 
-def beginning(*cells: str) -> str:
-    """A line of the table as far as it is known."""
-    return row(*cells).removesuffix(" |")
-
-
-def configuration(arguments: argparse.Namespace, machine: Machine) -> tuple[Any, Lattice]:
+def configuration(arguments: argparse.Namespace) -> tuple[Array, Lattice]:
     """Thin links where the machine computes, and their lattice."""
+    xp, lattice = arguments.machine.xp, arguments.lattice
     if arguments.gauge is None:
-        lattice = Lattice(tuple(arguments.lattice))
         chain: dict[str, Any] = {"beta": arguments.beta, "seed": SEED, "sweeps": arguments.sweeps}
-        thin = quenched(lattice, "multigrid", **chain, xp=machine.xp)
-        return thin, lattice
-    gauge = read_gauge(arguments.gauge)
-    tile = arguments.tile
+        return quenched(lattice, "multigrid", **chain, xp=xp), lattice
+    gauge, tile = read_gauge(arguments.gauge), arguments.tile
     plain = np.tile(gauge_to_lexicographic(gauge.links, gauge.lattice), (tile, tile, tile, tile, 1, 1, 1))
     lattice = Lattice(tuple(tile * extent for extent in gauge.lattice.extents))  # type: ignore[arg-type]
-    return machine.xp.asarray(gauge_to_parity(plain, lattice)), lattice
+    return xp.asarray(gauge_to_parity(plain, lattice)), lattice
 
 
 def levels_of(arguments: argparse.Namespace, lattice: Lattice) -> list[dict[str, Any]]:
     """The levels that the arguments describe, by default those that suit the lattice."""
-    if arguments.aggregate is None:
-        levels = default_levels(lattice)
-    else:
+    levels: list[dict[str, Any]] = default_levels(lattice)
+    if arguments.aggregate[0]:
         extents = np.array(arguments.aggregate).reshape(-1, 4).tolist()
         vectors = (arguments.vectors * len(extents))[: len(extents)]
-        levels = [
-            {"aggregate": blocks, "vectors": count} for blocks, count in zip(extents, vectors, strict=True)
-        ]
+        levels = [{"aggregate": blocks, "vectors": n} for blocks, n in zip(extents, vectors, strict=True)]
     settings = {"smoothing": arguments.smoothing, "refinements": arguments.refinements}
     return [{**settings, **level} for level in levels]
 
 
 def parsed() -> argparse.Namespace:
-    parser = options(__doc__, lattice=(16, 16, 16, 16))
-    parser.add_argument("--gauge")
-    parser.add_argument("--tile", type=int, default=1)
-    parser.add_argument("--beta", type=float, default=6.0)
-    parser.add_argument("--sweeps", type=int, default=50)
-    parser.add_argument("--mass", type=float, nargs="+", default=[-0.5, -0.55])
-    parser.add_argument("--csw", type=float, default=1.0)
-    parser.add_argument("--rhs", type=int, nargs="+", default=[16])
-    parser.add_argument("--aggregate", type=int, nargs="+")
-    parser.add_argument("--vectors", type=int, nargs="+", default=[24])
-    parser.add_argument("--refinements", type=int, default=2)
-    parser.add_argument("--smoothing", type=int, default=6)
-    parser.add_argument("--restart", type=int, default=10)
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--no-bicgstab", action="store_true")
-    parser.add_argument("--error", action="store_true")
-    parser.add_argument("--one-by-one", action="store_true")
-    return parser.parse_args()
+    field = {"gauge": str, "tile": 1, "beta": 6.0, "sweeps": 50, "mass": [-0.5, -0.55], "csw": 1.0}
+    levels = {"aggregate": [0], "vectors": [24], "refinements": 2, "smoothing": 6}
+    solves = {"rhs": [16], "restart": 10, "repeats": 3}
+    flags = {"no_bicgstab": False, "error": False, "one_by_one": False}
+    options = {**field, **levels, **solves, **flags}
+    return arguments_of(__doc__, lattice=(16, 16, 16, 16), machine="cpu", options=options)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""Parts that the measuring scripts share: common options, Markdown rows, operators on quenched links."""
+"""Parts that the measuring scripts share: options, tables in Markdown, operators on quenched links."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
-from types import ModuleType
+from collections.abc import Mapping
+from types import MappingProxyType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -16,33 +16,80 @@ from stages.lqcd.gauge.hisq import hisq_links
 from stages.lqcd.gauge.wilson_links import wilson_links
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.lattice.geometry import Lattice
+from workflows.benchmarks.machine import machine_of
 
+SMALL, LARGE = (8, 8, 8, 16), (32, 32, 32, 48)
 OVERRELAXATION = 4
 
 
-def options(
-    description: str | None, *, lattice: Sequence[int] | None = (8, 8, 8, 16), backend: bool = True
-) -> argparse.ArgumentParser:
-    """A parser with `--lattice X Y Z T` and `--backend`, described by a module's docstring."""
+def arguments_of(
+    description: str | None,
+    *positional: str,
+    lattice: tuple[int, ...] | None = None,
+    machine: str | None = None,
+    options: Mapping[str, object] = MappingProxyType({}),
+) -> argparse.Namespace:
+    """Parsed arguments of the command line, by a script's own defaults.
+
+    Args:
+        positional: names of what has no dashes.
+        lattice: extents unless `--lattice X Y Z T` are given; the result has a Lattice. None: no such option.
+        machine: backend unless `--backend` is given; the result has a Machine. None: no such option.
+        options: defaults of further options. A list takes one or more values, False is a flag, a tuple the
+            choices with the default in front, a type what has no default.
+    """
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    if backend:
-        parser.add_argument("--backend", choices=("cpu", "cuda"), default="cpu")
+    for name in positional:
+        parser.add_argument(name)
     if lattice is not None:
-        extents: dict[str, Any] = {"nargs": 4, "default": list(lattice), "metavar": ("X", "Y", "Z", "T")}
+        extents: dict[str, Any] = {"nargs": 4, "default": lattice, "metavar": ("X", "Y", "Z", "T")}
         parser.add_argument("--lattice", type=int, **extents)
-    return parser
+    if machine is not None:
+        parser.add_argument("--backend", choices=("cpu", "cuda"), default=machine, dest="machine")
+    for name, default in options.items():
+        parser.add_argument(f"--{name.replace('_', '-')}", **_option(default))
+    arguments = parser.parse_args()
+    if lattice is not None:
+        arguments.lattice = Lattice(tuple(arguments.lattice))
+    if machine is not None:
+        arguments.machine = machine_of(arguments.machine)
+    return arguments
 
 
-def row(*cells: str) -> str:
-    """A line of a Markdown table."""
+def _option(default: Any) -> dict[str, Any]:
+    if default is False:
+        return {"action": "store_true"}
+    if isinstance(default, type):
+        return {"type": default}
+    described = {"default": default, "help": "default: %(default)s"}
+    if isinstance(default, tuple):
+        return {"choices": default, "default": default[0]}
+    if isinstance(default, list):
+        return {"type": type(default[0]), "nargs": "+", **described}
+    return {"type": type(default), **described}
+
+
+class Table:
+    """A Markdown table whose lines are printed as they are measured."""
+
+    def __init__(self, *columns: str) -> None:
+        print(f"\n{_line(columns)}\n{_line(['---'] * len(columns))}", flush=True)
+
+    def add(self, *cells: object) -> None:
+        """A line: None is "-", floats have four digits."""
+        print(_line(map(_text, cells)), flush=True)
+
+
+def _line(cells: Any) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def head(*names: str) -> str:
-    """The first two lines of a Markdown table."""
-    return f"{row(*names)}\n{row(*['---'] * len(names))}"
+def _text(cell: object) -> str:
+    if cell is None:
+        return "-"
+    return f"{cell:.4g}" if isinstance(cell, float) else str(cell)
 
 
 def quenched(

@@ -1,6 +1,6 @@
 """Sink projections against cuBLAS (or BLAS) and against the bus, as Markdown tables.
 
-    python -m workflows.benchmarks.sink_projection [--backend cuda] [--lattice 24x24x24x48 32x32x32x64]
+    python -m workflows.benchmarks.sink_projection [--backend cuda] [--lattice 24 24 24 48]
     [--vectors 64 256] [--columns 32] [--precision single]
 
 Random vectors and solutions on all time slices. First table, with both in the memory of the machine that
@@ -18,8 +18,7 @@ the faster of that and the first table's rate; planned and allocated memory.
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Callable, Iterator
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -31,29 +30,18 @@ from stages.lqcd.kernels.gamma import COLOURS, COMPONENTS, SPINS
 from stages.lqcd.kernels.reference import slice_products as reference
 from stages.lqcd.kernels.transfer import HOST_TO_DEVICE, page_locked
 from stages.lqcd.lattice.geometry import Lattice
-from workflows.benchmarks.machine import Machine, machine_of, random_field
-from workflows.benchmarks.script import head, options, row
+from workflows.benchmarks.machine import Machine, Work, fastest, random_field
+from workflows.benchmarks.script import Table, arguments_of
+from workflows.benchmarks.speed import DTYPES
 
-LATTICES = {"cpu": ["8x8x8x8"], "cuda": ["24x24x24x48", "32x32x32x64"]}
-DTYPES: dict[str, np.dtype] = {"single": np.dtype(np.complex64), "double": np.dtype(np.complex128)}
 FLOPS = 8 * COMPONENTS
 """Per site, vector and column."""
 
 COPY_BYTES = 1 << 30
-ROUNDS = 3
 RUN_ROWS = 1024
-RESIDENT = (
-    "lattice",
-    "k",
-    "N",
-    "GFLOP/s",
-    "library GFLOP/s",
-    "products",
-    "fraction",
-    "error",
-    "singly / this",
-)
-STREAMED = ("lattice", "k", "N", "seconds", "GB/s", "copy GB/s", "of limit", "planned GB", "allocated GB")
+NAMES = ("k", "N")
+RESIDENT = ("GFLOP/s", "library GFLOP/s", "products", "fraction", "error", "singly / this")
+STREAMED = ("seconds", "GB/s", "copy GB/s", "of limit", "planned GB", "allocated GB")
 
 
 class Elsewhere:
@@ -70,14 +58,12 @@ class Problem:
     """Vectors and solutions on a machine."""
 
     def __init__(self, machine: Machine, lattice: Lattice, k: int, n: int, dtype: np.dtype) -> None:
-        self.machine, self.lattice, self.k, self.n, self.dtype = machine, lattice, k, n, dtype
+        self.machine, self.lattice, self.k, self.n = machine, lattice, k, n
         times, sites = lattice.time_extent, lattice.sites_per_slice
         self.vectors = repeated(machine, times, (2, sites, COLOURS, k), dtype)
         self.solutions = repeated(machine, 2, (lattice.half_volume, COMPONENTS, n), dtype)
         self.out = machine.xp.empty((times, SPINS, k, n), np.complex128)
         self.kernel = slice_products.sink_projection
-        self.flops = FLOPS * lattice.volume * k * n
-        self.names = (str(lattice), str(k), str(n))
 
     def seconds(self) -> float:
         return self.machine.seconds(lambda: self.kernel(self.vectors, self.solutions, self.out))
@@ -119,13 +105,13 @@ def repeated(machine: Machine, count: int, shape: tuple[int, ...], dtype: np.dty
     return fields
 
 
-def host_products(left: Array, right: Array, count: int) -> Callable[[], object]:
+def host_products(left: Array, right: Array, count: int) -> Work:
     """`count` products over equal runs of rows; conj(left) is left out, it would be a copy."""
     factors = left.reshape(count, -1, left.shape[1]).swapaxes(1, 2), right.reshape(count, -1, right.shape[1])
     return lambda: np.matmul(*factors)
 
 
-def matrix_products(left: Any, right: Any, count: int) -> Callable[[], object]:
+def matrix_products(left: Any, right: Any, count: int) -> Work:
     """left^H right over `count` equal runs of rows, by one call of cuBLAS."""
     import cupy
     from cupy.cuda import cublas
@@ -160,86 +146,50 @@ def copy_bandwidth(machine: Machine, vectors: Any) -> float:
     return COPY_BYTES / machine.seconds(work) / 1e9
 
 
-def on_host(array: Array) -> Any:
-    """A copy there, of an array of a GPU in page-locked memory."""
-    return array if isinstance(array, np.ndarray) else array.get(out=page_locked(array.shape, array.dtype))
+def resident(problem: Problem) -> tuple[float, tuple[object, ...]]:
+    """Seconds of the kernel, and its cells of the first table."""
+    seconds, (library, count) = problem.seconds(), problem.library_seconds()
+    flops = FLOPS * problem.lattice.volume * problem.k * problem.n
+    rates = (flops / time / 1e9 for time in (seconds, library))
+    return seconds, (*rates, count, library / seconds, problem.error(), problem.singly_seconds() / seconds)
 
 
-def resident(problem: Problem) -> tuple[float, tuple[str, ...]]:
-    """Seconds of the kernel, and its row of the first table."""
-    seconds = problem.seconds()
-    library, count = problem.library_seconds()
-    rates = [problem.flops / time / 1e9 for time in (seconds, library)]
-    return seconds, (
-        *problem.names,
-        *(f"{rates[0]:.0f}", f"{rates[1]:.0f}", str(count), f"{library / seconds:.2f}"),
-        *(f"{problem.error():.1e}", f"{problem.singly_seconds() / seconds:.0f}"),
-    )
-
-
-def streamed(problem: Problem, kernel_seconds: float) -> tuple[str, ...]:
-    """The row of the second table."""
-    machine, solutions, xp = problem.machine, problem.solutions, problem.machine.xp
-    vectors = on_host(problem.vectors)
+def streamed(problem: Problem, kernel_seconds: float) -> tuple[object, ...]:
+    """Cells of the second table; the problem has no vectors any more."""
+    machine, solutions, xp, array = problem.machine, problem.solutions, problem.machine.xp, problem.vectors
+    on_device = machine.backend == "cuda"
+    vectors: Any = array
+    if on_device:
+        vectors = vectors.get(out=page_locked(vectors.shape, vectors.dtype))
     copy = copy_bandwidth(machine, vectors)
-    del problem.vectors, problem.out
-    operand = vectors if machine.backend == "cuda" else Elsewhere(vectors)
-    bound = vectors.nbytes // 3
-    fitting = [
-        count for count in range(1, len(vectors)) if planned_bytes(operand, solutions, xp, count) <= bound
-    ]
-    bound = bound if fitting else planned_bytes(operand, solutions, xp, 1)
-    pool = xp.get_default_memory_pool() if machine.backend == "cuda" else None
+    del problem.vectors, problem.out, array
+    source = vectors if on_device else Elsewhere(vectors)
+    bound = max(vectors.nbytes // 3, planned_bytes(source, solutions, xp, 1))
+    pool = xp.get_default_memory_pool() if on_device else None
     if pool is not None:
         pool.free_all_blocks()
     before = pool.total_bytes() if pool is not None else 0
-    times = [
-        machine.wall_seconds(lambda: sink_projections(operand, solutions, xp, bound)) for _ in range(ROUNDS)
-    ]
-    seconds, limit = min(times), max(kernel_seconds, vectors.nbytes / copy / 1e9)
-    allocated = "-" if pool is None else f"{(pool.total_bytes() - before) / 1e9:.2f}"
-    return (
-        *problem.names,
-        *(f"{seconds:.3g}", f"{vectors.nbytes / seconds / 1e9:.1f}", f"{copy:.1f}", f"{limit / seconds:.2f}"),
-        *(f"{bound / 1e9:.2f}", allocated),
-    )
-
-
-def rows(
-    machine: Machine, arguments: argparse.Namespace
-) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
-    """Rows of both tables, problem by problem."""
-    for name in arguments.lattice or LATTICES[arguments.backend]:
-        x, y, z, t = map(int, name.split("x"))
-        lattice = Lattice((x, y, z, t))
-        for k in arguments.vectors:
-            for n in arguments.columns:
-                problem = Problem(machine, lattice, k, n, DTYPES[arguments.precision])
-                seconds, first = resident(problem)
-                yield first, streamed(problem, seconds)
+    seconds = fastest(machine, lambda: sink_projections(source, solutions, xp, bound))
+    allocated = None if pool is None else (pool.total_bytes() - before) / 1e9
+    size, limit = vectors.nbytes / 1e9, max(kernel_seconds, vectors.nbytes / copy / 1e9)
+    return seconds, size / seconds, copy, limit / seconds, bound / 1e9, allocated
 
 
 def main() -> None:
     """Print the tables of the run that the arguments name."""
-    arguments = parsed()
-    machine = machine_of(arguments.backend)
-    print(f"{machine.name}, {arguments.precision} precision\n")
-    print(head(*RESIDENT))
-    second = []
-    for first, other in rows(machine, arguments):
-        print(row(*first), flush=True)
-        second.append(row(*other))
-    print(f"\n{head(*STREAMED)}")
-    print("\n".join(second))
-
-
-def parsed() -> argparse.Namespace:
-    parser = options(__doc__, lattice=None)
-    parser.add_argument("--lattice", nargs="+", help="such as 24x24x24x48")
-    parser.add_argument("--vectors", type=int, nargs="+", default=[64, 256])
-    parser.add_argument("--columns", type=int, nargs="+", default=[32])
-    parser.add_argument("--precision", choices=tuple(DTYPES), default="single")
-    return parser.parse_args()
+    options = {"vectors": [64, 256], "columns": [32], "precision": tuple(DTYPES)}
+    arguments = arguments_of(__doc__, lattice=(8, 8, 8, 8), machine="cpu", options=options)
+    machine, lattice = arguments.machine, arguments.lattice
+    print(f"{machine.name}, {lattice}, {arguments.precision} precision")
+    table, rows = Table(*NAMES, *RESIDENT), []
+    for k, n in product(arguments.vectors, arguments.columns):
+        problem = Problem(machine, lattice, k, n, DTYPES[arguments.precision])
+        seconds, cells = resident(problem)
+        table.add(k, n, *cells)
+        rows.append((k, n, *streamed(problem, seconds)))
+    table = Table(*NAMES, *STREAMED)
+    for row in rows:
+        table.add(*row)
 
 
 if __name__ == "__main__":

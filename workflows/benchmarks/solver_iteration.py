@@ -16,9 +16,9 @@ from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.solvers.block_cgrq import BlockCGrQ
 from stages.lqcd.solvers.cg import BatchedCG
 from stages.lqcd.solvers.krylov import KrylovSolver
-from workflows.benchmarks.machine import random_field
-from workflows.benchmarks.normal_operator import normal_cost, random_operator
+from workflows.benchmarks.machine import Machine, random_field
 from workflows.benchmarks.speed import Bench, Cost, Speed, streaming
+from workflows.benchmarks.staggered import normal_cost, random_operator
 
 SHORT = 5
 FEWEST, MOST, SECONDS = 15, 100, 0.5
@@ -32,13 +32,13 @@ PRECISIONS = {"double": ("double", None), "single": ("double-single", "single")}
 
 def speeds(bench: Bench) -> Iterator[Speed]:
     """Both solvers for every precision and width; residuals are always in double."""
-    operator = random_operator(bench)
+    operator = random_operator(bench.machine, bench.lattice)
     for precision, dtype, rhs in bench.blocks:
         b = random_field(bench.machine, (*operator.shape, rhs), np.complex128)
         name, inner = PRECISIONS[precision]
         for method, cost in METHODS:
             solver = partial(method, TOLERANCE, inner=inner)
-            seconds, joules = _iteration(bench, solver, operator, b)
+            seconds, joules = iteration(bench.machine, solver, operator, b)
             yield bench.speed(
                 seconds,
                 joules,
@@ -72,8 +72,8 @@ METHODS: tuple[tuple[type[KrylovSolver], Callable[[int, np.dtype], Cost]], ...] 
 )
 
 
-def _iteration(
-    bench: Bench, solver: partial[KrylovSolver], A: NormalOperator, b: Array
+def iteration(
+    machine: Machine, solver: Callable[..., KrylovSolver], A: NormalOperator, b: Array
 ) -> tuple[float, float | None]:
     """Seconds and joules of one iteration."""
     counts: dict[int, int] = {}
@@ -82,7 +82,7 @@ def _iteration(
         counts[limit] = solver(max_iterations=limit).solve(A, b, on_failure="return").iterations
 
     def timed(limit: int) -> float:
-        return min(bench.machine.wall_seconds(partial(solve, limit)) for _ in range(REPEATS))
+        return min(machine.wall_seconds(partial(solve, limit)) for _ in range(REPEATS))
 
     solve(SHORT)
     short = timed(SHORT)
@@ -92,5 +92,5 @@ def _iteration(
     if iterations <= 0 or passed <= 0:  # a lattice so small that a solve is over, or lost in noise
         iterations, passed = counts[limit], long
     seconds = passed / iterations
-    joules = bench.machine.joules(partial(solve, limit), long)
+    joules = machine.joules(partial(solve, limit), long)
     return seconds, joules and joules * seconds / long

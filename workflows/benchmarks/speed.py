@@ -18,26 +18,25 @@ MOST_RHS = 64
 
 @dataclass(frozen=True)
 class Cost:
-    """Per site and right-hand side; None where there is no such count.
+    """Per site and right-hand side.
 
     perfect_bytes: every number read or written once. naive_bytes: a neighbour is read by each site that it
     neighbours.
     """
 
-    flops: float | None
-    perfect_bytes: float | None
-    naive_bytes: float | None
+    flops: float
+    perfect_bytes: float
+    naive_bytes: float
 
     def __add__(self, other: Cost) -> Cost:
-        return Cost(*(_sum(a, b) for a, b in zip(_counts(self), _counts(other), strict=True)))
+        return Cost(
+            self.flops + other.flops,
+            self.perfect_bytes + other.perfect_bytes,
+            self.naive_bytes + other.naive_bytes,
+        )
 
-
-def _counts(cost: Cost) -> tuple[float | None, ...]:
-    return cost.flops, cost.perfect_bytes, cost.naive_bytes
-
-
-def _sum(a: float | None, b: float | None) -> float | None:
-    return None if a is None or b is None else a + b
+    def __rmul__(self, factor: float) -> Cost:
+        return Cost(factor * self.flops, factor * self.perfect_bytes, factor * self.naive_bytes)
 
 
 def streaming(flops: float, fields: float, dtype: np.dtype) -> Cost:
@@ -62,10 +61,10 @@ class Speed:
     unit: str
     seconds: float
     picoseconds: float
-    gflops: float | None
-    perfect_reuse_bandwidth: float | None
-    naive_bandwidth: float | None
-    fraction_of_copy: float | None
+    gflops: float
+    perfect_reuse_bandwidth: float
+    naive_bandwidth: float
+    fraction_of_copy: float
     joules: float | None
 
 
@@ -116,16 +115,14 @@ class Bench:
     ) -> Speed:
         """The line of one unit that took `seconds`, its cost counted per site of `sites` and per rhs."""
         each = seconds / (sites * rhs) * 1e9
-        flops, perfect, naive = (None if count is None else count / each for count in _counts(cost))
-        fraction = None if perfect is None else perfect / self.copy_bandwidth
         return Speed(
             rhs=rhs,
             seconds=seconds,
             picoseconds=each * 1e3,
-            gflops=flops,
-            perfect_reuse_bandwidth=perfect,
-            naive_bandwidth=naive,
-            fraction_of_copy=fraction,
+            gflops=cost.flops / each,
+            perfect_reuse_bandwidth=cost.perfect_bytes / each,
+            naive_bandwidth=cost.naive_bytes / each,
+            fraction_of_copy=cost.perfect_bytes / each / self.copy_bandwidth,
             joules=joules,
             **names,
         )

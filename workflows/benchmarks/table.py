@@ -48,11 +48,11 @@ def row(speed: Speed) -> str:
             speed.precision,
             str(speed.rhs),
             _seconds(speed.picoseconds * 1e-12),
-            _number(speed.gflops, "{:.0f}" if (speed.gflops or 0) >= 100 else "{:.3g}"),
-            _number(speed.perfect_reuse_bandwidth, "{:.1f}"),
-            _number(speed.naive_bandwidth, "{:.1f}"),
-            _number(speed.fraction_of_copy, "{:.2f}"),
-            _number(speed.joules, "{:.3g} J"),
+            f"{speed.gflops:.0f}" if speed.gflops >= 100 else f"{speed.gflops:.3g}",
+            f"{speed.perfect_reuse_bandwidth:.1f}",
+            f"{speed.naive_bandwidth:.1f}",
+            f"{speed.fraction_of_copy:.2f}",
+            "-" if speed.joules is None else f"{speed.joules:.3g} J",
         ]
     )
 
@@ -63,10 +63,6 @@ def _row(cells: list[str]) -> str:
         for n, (cell, width) in enumerate(zip(cells, COLUMNS.values(), strict=True))
     )
     return f"| {' | '.join(padded)} |"
-
-
-def _number(value: float | None, form: str) -> str:
-    return "-" if value is None else form.format(value)
 
 
 def _seconds(value: float) -> str:

@@ -1,4 +1,4 @@
-"""The HISQ dslash of one parity, and on the CPU the same written in NumPy."""
+"""The HISQ dslash of one parity, on the CPU the same written in NumPy, and the even-odd normal operator."""
 
 from __future__ import annotations
 
@@ -9,14 +9,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from stages.lqcd.dirac.staggered import NormalOperator, StaggeredDslash
+from stages.lqcd.gauge.hisq import StaggeredLinks
 from stages.lqcd.gauge.reunitarise import to_u3
 from stages.lqcd.kernels import half_field, hisq_dslash
 from stages.lqcd.kernels.directions import HISQ_DIRECTIONS, neighbour_table
 from stages.lqcd.kernels.dispatch import Array
-from stages.lqcd.lattice.geometry import EVEN
-from workflows.benchmarks.machine import random_field
-from workflows.benchmarks.speed import Bench, Cost, Speed
+from stages.lqcd.lattice.geometry import EVEN, Lattice
+from workflows.benchmarks.machine import Machine, random_field
+from workflows.benchmarks.speed import Bench, Cost, Speed, streaming
 
+MASS = 0.01
 FLOPS_PER_SITE = 16 * 66 + 15 * 6
 """Of one right-hand side: 16 products of a 3 x 3 matrix with a vector, and their sum."""
 
@@ -36,7 +39,7 @@ def half_cost(rhs: int) -> Cost:
     return Cost(FLOPS_PER_SITE, links + 2 * vector, links + (HISQ_DIRECTIONS + 1) * vector)
 
 
-def speeds(bench: Bench) -> Iterator[Speed]:
+def dslash_speeds(bench: Bench) -> Iterator[Speed]:
     """D on the even sites for every precision and width; in 16 bits on devices, the CPU has no kernel."""
     if "half" in bench.precisions and bench.machine.backend == "cuda":
         yield from _half_speeds(bench)
@@ -109,3 +112,34 @@ def _by_broadcasting(u: NDArray, v: NDArray) -> NDArray:
 
 
 PRODUCTS = (np.matmul, _by_einsum, _by_broadcasting)
+
+
+def normal_cost(rhs: int, dtype: np.dtype) -> Cost:
+    """Two dslashes and the mass term, which reads the field again."""
+    dslash = dslash_cost(rhs, dtype.itemsize)
+    return dslash + dslash + streaming(12, 1, dtype)
+
+
+def random_operator(machine: Machine, lattice: Lattice) -> NormalOperator:
+    """A positive-definite operator in double precision: D is anti-Hermitian whatever the links are."""
+    fat, long = (random_field(machine, (4, 2, lattice.half_volume, 3, 3), np.complex128) for _ in range(2))
+    long *= -1 / 24
+    links = StaggeredLinks(fat, long, fat, lattice, ("periodic",) * 4, 0.0)
+    return NormalOperator(StaggeredDslash(links), MASS)
+
+
+def normal_speeds(bench: Bench) -> Iterator[Speed]:
+    """The operator for every precision and width."""
+    double, sites = random_operator(bench.machine, bench.lattice), bench.lattice.half_volume
+    for precision, dtype, rhs in bench.blocks:
+        operator = double.astype(dtype)
+        x = random_field(bench.machine, (*operator.shape, rhs), dtype)
+        yield bench.measured(
+            partial(operator.apply, x, bench.machine.xp.empty_like(x)),
+            normal_cost(rhs, dtype),
+            sites,
+            family="normal",
+            kernel="4m^2 - Deo Doe",
+            precision=precision,
+            rhs=rhs,
+        )
