@@ -40,7 +40,7 @@ class Problem:
         self.rows = links.swapaxes(1, 2).reshape(self.sites, self.n, DIRECTIONS * self.n)
 
     def fields(self, rhs: int) -> tuple[Array, Array]:
-        """x and room for the result."""
+        """A field x, and room for the result."""
         x = random_field(self.device, (self.sites, self.n, rhs), np.complex64)
         return x, cupy.empty_like(x)
 

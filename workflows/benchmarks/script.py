@@ -32,6 +32,7 @@ def arguments_of(
     """Parsed arguments of the command line, by a script's own defaults.
 
     Args:
+        description: text of `--help`.
         positional: names of what has no dashes.
         lattice: extents unless `--lattice X Y Z T` are given; the result has a Lattice. None: no such option.
         machine: backend unless `--backend` is given; the result has a Machine. None: no such option.

@@ -44,7 +44,7 @@ class Problem:
         self.clover = clover.pack(blocks + blocks.conj().swapaxes(2, 3))
 
     def fields(self, n: int, kind: shapes.Fields) -> tuple[Any, Any, Array]:
-        """x, out and a diagonal."""
+        """Fields x, out and a diagonal."""
         sites = self.lattice.half_volume
         x: Any
         x, diagonal = (random_field(self.device, (sites, COMPONENTS, n), self.dtype) for _ in range(2))
