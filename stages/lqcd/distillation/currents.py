@@ -17,7 +17,7 @@ from stages.lqcd.distillation.streaming import (
     slices_per_tile,
     streamed,
 )
-from stages.lqcd.kernels.dispatch import Array, array_module
+from stages.lqcd.kernels.dispatch import Array, array_module, to_device_like
 from stages.lqcd.kernels.fields import empty_field
 from stages.lqcd.kernels.gamma import COLOURS, COMPONENTS, SPINS
 from stages.lqcd.kernels.transfer import copy_to_host
@@ -121,11 +121,11 @@ def _with_gammas(products: Array, gammas: NDArray) -> Array:
 
     Of products ``[momentum, time, (spin, i), (spin, j)]``.
     """
-    xp, (momenta, times, rows, columns) = array_module(products), products.shape
+    momenta, times, rows, columns = products.shape
     ni, nj = rows // SPINS, columns // SPINS
     by_spin = products.reshape(momenta, times, SPINS, ni, SPINS, nj).swapaxes(3, 4)
     pairs = by_spin.reshape(momenta, times, SPINS**2, ni * nj)
-    weights = xp.asarray(gammas.reshape(len(gammas), SPINS**2))
+    weights = to_device_like(gammas.reshape(len(gammas), SPINS**2), products)
     return (weights @ pairs).reshape(momenta, times, len(gammas), ni, nj)
 
 

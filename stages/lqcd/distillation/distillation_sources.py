@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from stages.errors import InputError
 from stages.lqcd.distillation.columns import Columns
 from stages.lqcd.distillation.streaming import Stored
-from stages.lqcd.kernels.dispatch import Array
+from stages.lqcd.kernels import slice_products
+from stages.lqcd.kernels.dispatch import Array, to_device_like
 from stages.lqcd.kernels.fields import zero_field
 from stages.lqcd.kernels.gamma import COLOURS, COMPONENTS, SPINS
 from stages.lqcd.lattice.geometry import Lattice
@@ -35,10 +36,15 @@ def distillation_sources(
     for time in columns.times(block):
         rho = columns.on_slice(time, block)
         used = _span(rho, (0, 2))
-        basis = xp.asarray(vectors[time]).reshape(-1, vectors.shape[-1])[:, used].astype(complex, copy=False)
+        basis = (
+            to_device_like(vectors[time], fields)
+            .reshape(-1, vectors.shape[-1])[:, used]
+            .astype(complex, copy=False)
+        )
         for spin in np.flatnonzero(rho.any(axis=(1, 2))).tolist():
             filled = _span(rho[spin], 0)
-            product = basis @ xp.asarray(rho[spin, used, filled])
+            coefficients = to_device_like(rho[spin, used, filled], fields)
+            product = slice_products.combination(basis, coefficients)
             slices[:, time, :, spin, :, filled] = product.reshape(2, -1, COLOURS, product.shape[-1])
     return fields
 

@@ -23,7 +23,7 @@ from stages.errors import InputError
 from stages.lqcd.dirac.laplacian import DIAGONAL, FoldedLaplacian, SpatialHop, check_links
 from stages.lqcd.eigen.batched_lanczos import BatchedLanczos, Progress
 from stages.lqcd.eigen.window import subspace_size
-from stages.lqcd.kernels import batched_basis, random_block
+from stages.lqcd.kernels import batched_basis, random_block, slice_products
 from stages.lqcd.kernels.dispatch import Array, array_module, as_numpy, to_device_like
 from stages.lqcd.kernels.fields import contiguous, empty_field, zero_field
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
@@ -142,17 +142,17 @@ class LaplaceSolver:
 
 def residuals(hop: SpatialHop, vectors: Array, values: NDArray[np.float64]) -> NDArray[np.float64]:
     """|-Laplacian v - lambda v| of `LaplaceModes`, ``[T, k]``."""
-    xp, slices, k = array_module(vectors), len(vectors), vectors.shape[-1]
+    slices, k = len(vectors), vectors.shape[-1]
     norms2 = np.zeros(values.shape)
     for first in range(0, k, COLUMNS):
         some = slice(first, min(first + COLUMNS, k))
         halves = [_field(hop, vectors[:, parity, ..., some]) for parity in (EVEN, ODD)]
-        shift = to_device_like(DIAGONAL - values[:, some], vectors)[:, None, None]
+        shift = to_device_like(DIAGONAL - values[:, some], vectors)
         for parity, half in enumerate(halves):
             missed = hop.apply_to(parity, halves[1 - parity], b=-1.0)
             missed = missed.reshape(slices, -1, 3, half.shape[-1])
-            missed += shift * half.reshape(missed.shape)
-            norms2[:, some] += as_numpy((xp.abs(missed) ** 2).sum(axis=(1, 2), dtype=np.float64))
+            slice_products.slice_add(missed, half.reshape(missed.shape), shift)
+            norms2[:, some] += as_numpy(slice_products.slice_norms2(missed))
     return np.sqrt(norms2)
 
 
@@ -209,7 +209,7 @@ def _dense(hop: SpatialHop, k: int) -> tuple[NDArray[np.float64], Array]:
     for first in range(0, rows, COLUMNS):
         some = slice(first, min(first + COLUMNS, rows))
         unit = zero_field((slices, rows, some.stop - first), hop.dtype, xp)
-        unit[:, some] = xp.eye(some.stop - first)
+        unit[:, some] = to_device_like(np.eye(some.stop - first), unit)
         matrices[..., some] = as_numpy(hop.apply_to(ODD, _field(hop, unit))).reshape(slices, rows, -1)
     vectors = np.empty((slices, 2, rows, k), hop.dtype)
     values = np.empty((slices, k))
@@ -218,7 +218,7 @@ def _dense(hop: SpatialHop, k: int) -> tuple[NDArray[np.float64], Array]:
         values[time], vectors[time] = _lowest_of_hop(matrices[time], k)
 
     in_threads(fill, range(slices))
-    return values, xp.asarray(vectors.reshape(slices, 2, rows // 3, 3, k))
+    return values, to_device_like(vectors.reshape(slices, 2, rows // 3, 3, k), hop.links)
 
 
 def _lowest_of_hop(matrix: NDArray, k: int) -> tuple[NDArray[np.float64], NDArray]:

@@ -11,14 +11,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from numbers import Integral
 from types import ModuleType
-from typing import Any
 
 import numpy as np
 
 from stages.errors import InputError
 from stages.lqcd.dirac.displacement import displaced, steps_of
 from stages.lqcd.kernels import slice_products
-from stages.lqcd.kernels.dispatch import Array, array_module
+from stages.lqcd.kernels.dispatch import Array, array_module, to_device_like
 from stages.lqcd.kernels.fields import empty_field, field_like
 from stages.lqcd.kernels.gamma import COLOURS
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
@@ -107,20 +106,18 @@ class Insertions:
             for momentum, product in zip(self.momenta, products, strict=True):
                 field = moved
                 if any(momentum):
-                    phases = slice_phases(self.lattice, momentum, first, len(left), right.dtype, xp)
-                    field = xp.multiply(moved, phases[..., None, None], out=weighted)
+                    phases = slice_phases(self.lattice, momentum, first, right)
+                    field = slice_products.weighted(moved, phases, weighted)
                 gram(left, field, product)
             yield number, products
 
 
-def slice_phases(
-    lattice: Lattice, momentum: Sequence[int], first: int, times: int, dtype: Any, xp: ModuleType
-) -> Array:
-    """e^{ipx} on the slices first, first + 1, ...: ``[time, parity, site of the slice]`` in `xp`."""
+def slice_phases(lattice: Lattice, momentum: Sequence[int], first: int, like: Array) -> Array:
+    """e^{ipx} on the slices first, first + 1, ... of a field: ``[time, parity, site of the slice]``."""
     extents = np.array(lattice.extents[:3])
     # on slice t the sites of parity p lie as those of parity (p + t) % 2 do on slice 0
     coordinates = np.stack([lattice.coordinates(p)[: lattice.sites_per_slice, :3] for p in (EVEN, ODD)])
     turns = (coordinates.astype(np.int64) * np.asarray(momentum) % extents / extents).sum(axis=-1)
-    table = xp.asarray(np.exp(2j * np.pi * turns).astype(dtype))
-    parity = (first + np.arange(times)[:, None] + np.arange(2)) % 2
-    return table[xp.asarray(parity)]
+    table = to_device_like(np.exp(2j * np.pi * turns).astype(like.dtype), like)
+    parity = (first + np.arange(len(like))[:, None] + np.arange(2)) % 2
+    return table[to_device_like(parity, like)]

@@ -41,7 +41,7 @@ from stages.lqcd.eigen.spectrum import estimate_spectrum, fingerprint
 from stages.lqcd.eigen.subspace import Subspace
 from stages.lqcd.eigen.window import MOST_MOVES, WindowChoice, kept_columns, subspace_size
 from stages.lqcd.kernels import lane_blas
-from stages.lqcd.kernels.dispatch import Array, array_module
+from stages.lqcd.kernels.dispatch import Array, to_device_like
 from stages.lqcd.kernels.fields import contiguous
 
 PATIENCE = 20
@@ -190,7 +190,7 @@ class _Run:
     def _diagonalised(self, space: Subspace) -> RunState:
         """Eigenvectors of A among the unit vectors of the whole space, with a dense matrix on the host."""
         space.V[...] = 0
-        index = array_module(space.V).arange(self.dimension)
+        index = to_device_like(np.arange(self.dimension), space.V)
         space.V.reshape(self.dimension, -1)[index, index] = 1
         values = rotate_to_eigenvectors(self.A, space.V, space.third)
         space.locked = space.used = self.dimension

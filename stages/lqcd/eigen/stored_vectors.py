@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from stages.errors import InputError
 from stages.lqcd.kernels.dispatch import Array, array_module
 from stages.lqcd.kernels.fields import contiguous, empty_field
-from stages.lqcd.kernels.half_field import decoded, encoded, scale_for
+from stages.lqcd.kernels.half_field import decoded, encoded, largest_parts, scale_for
 from stages.lqcd.kernels.transfer import copy_to_host, to_device
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.lattice.sizes import COMPLEX
@@ -58,7 +58,7 @@ def to_store(vectors: Array, lattice: Lattice, precision: str) -> tuple[NDArray,
     for t, rows in enumerate(_slices(lattice)):
         values = _parts(vectors[rows])
         if precision == "half":
-            scales = scale_for(array_module(values).abs(values).max(axis=(1, 3)))
+            scales = scale_for(largest_parts(values))
             scale[t] = copy_to_host(scales)
             values = encoded(values, scales[:, None, :, None])
         parts[t] = copy_to_host(values.astype(DTYPES[precision], copy=False))

@@ -7,6 +7,7 @@ operands that do not fit each other.
 
 from __future__ import annotations
 
+from stages.errors import InputError
 from stages.lqcd.kernels.dispatch import Array, array_module, kernel
 from stages.lqcd.kernels.operands import check_array, check_blocks, check_coefficients
 
@@ -57,8 +58,8 @@ def rotate_add(q: Array, p: Array, a: Array, out: Array) -> Array:
 
 def difference(x: Array, y: Array, out: Array) -> Array:
     """``out = x - y``. Returns `out`, which may be either."""
-    for name, block in (("y", y), ("out", out)):
-        check_array(name, block, x.shape, x.dtype)
+    if not x.shape == y.shape == out.shape:
+        raise InputError(f"x {x.shape}, y {y.shape} and out {out.shape} must have one shape")
     return kernel("block_blas.difference", type(x))(x, y, out)
 
 

@@ -11,7 +11,8 @@ import numpy as np
 
 from stages.lqcd.kernels.directions import SPATIAL_DIRECTIONS, displacements
 from stages.lqcd.kernels.dispatch import Array, array_module
-from stages.lqcd.lattice.geometry import Lattice
+from stages.lqcd.kernels.gamma import COLOURS, SPINS
+from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice, T
 
 
 def difference(x: Array, y: Array, out: Array) -> Array:
@@ -106,6 +107,61 @@ def spatial_links(links: Array, lattice: Lattice, parity: int, out: Array) -> No
         else:
             origin = array_module(links).asarray(lattice.neighbour(parity, mu, hop))
             out[:, d] = _dagger(links[mu, 1 - parity][origin])
+
+
+def weighted(x: Array, phases: Array, out: Array) -> Array:
+    return array_module(x).multiply(x, phases[..., None, None], out=out)
+
+
+def slice_norms2(x: Array) -> Array:
+    return (abs(x) ** 2).sum(axis=(1, 2), dtype=np.float64)
+
+
+def slice_add(y: Array, x: Array, factor: Array) -> None:
+    y += factor[:, None, None] * x
+
+
+def combination(vectors: Array, coefficients: Array) -> Array:
+    return vectors @ coefficients
+
+
+def spin_pairs(spinors: Array, phases: Array, out: Array) -> None:
+    _, sites, spins, *_ = spinors.shape
+    # [b, c] by [parity, site, colour, source colour]
+    rows = spinors.transpose(2, 4, 0, 1, 3, 5).reshape(spins**2, 2 * sites, -1)
+    conjugate = rows.conj().reshape(spins**2, -1).T
+    for number in range(len(phases)):
+        out[number] = (rows * phases[number][:, None]).reshape(spins**2, -1) @ conjugate
+
+
+def laplacian_step(links: Array, field: Array, lattice: Lattice, time: int, factor: float) -> Array:
+    xp: Any = array_module(field)
+    sites = slice(time * lattice.sites_per_slice, (time + 1) * lattice.sites_per_slice)
+    moved = -6 * field
+    for parity in (EVEN, ODD):
+        spinors = field[1 - parity].reshape(lattice.sites_per_slice, SPINS, COLOURS, -1)
+        for mu in range(T):
+            up, down = (
+                xp.asarray(lattice.neighbour(parity, mu, hops)[sites] - sites.start) for hops in (1, -1)
+            )
+            back = _dagger(links[mu, 1 - parity, sites][down])
+            hop = links[mu, parity, sites][:, None] @ spinors[up] + back[:, None] @ spinors[down]
+            moved[parity] += hop.reshape(field[parity].shape)
+    return field + factor * moved
+
+
+def masked(eta: Array, member: Array, vectors: Array, subsets: Array) -> Array:
+    xp: Any = array_module(eta)
+    return eta[:, :, xp.asarray(vectors)] * (xp.asarray(member)[:, :, None] == xp.asarray(subsets))
+
+
+def signed(eta: Array, signs: Array) -> Array:
+    factors = array_module(eta).asarray(signs, eta.dtype)
+    return (eta[..., None] * factors[:, None, None]).reshape(*eta.shape[:2], -1)
+
+
+def largest_parts(parts: Array) -> Array:
+    return abs(parts).max(axis=(1, 3))
 
 
 def _dagger(matrices: Array) -> Array:

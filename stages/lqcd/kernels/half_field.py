@@ -76,6 +76,11 @@ def scale_for(largest: Array) -> Array:
     return xp.where(scale < np.finfo(np.float32).tiny, np.float32(0), scale)
 
 
+def largest_parts(parts: Array) -> Array:
+    """The largest absolute value of real parts ``[site, 3, N, 2]`` at each site: ``[site, N]``."""
+    return kernel("half_field.largest_parts", type(parts))(parts)
+
+
 def encoded(parts: Array, scale: Array) -> Array:
     """Codes, uint16, of real `parts`; `scale` broadcasts against them."""
     xp = array_module(parts)

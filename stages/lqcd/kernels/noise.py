@@ -31,6 +31,19 @@ def noise(
     return kernel("noise.noise", xp.ndarray)(lattice, parity, key, indices, kind, dtype)
 
 
+def masked(eta: Array, member: NDArray, vectors: NDArray, subsets: NDArray) -> Array:
+    """Column i is eta[:, :, vectors[i]] where member ``[site, 3]`` equals subsets[i], and zero elsewhere.
+
+    eta: noise ``[site, 3, N]``; the others are on the host.
+    """
+    return kernel("noise.masked", type(eta))(eta, member, vectors, subsets)
+
+
+def signed(eta: Array, signs: NDArray) -> Array:
+    """Noise ``[site, 3, N]`` times signs ``[site, K]`` on the host: ``[site, 3, N * K]``, signs fastest."""
+    return kernel("noise.signed", type(eta))(eta, signs)
+
+
 def roots_of(kind: str) -> NDArray[np.complex128]:
     """The values of 'z2', 'z4' or 'u1' noise, a power of two of them."""
     return roots_of_unity() if kind == "u1" else {"z2": Z2_ROOTS, "z4": Z4_ROOTS}[kind]

@@ -40,6 +40,42 @@ def slice_gram(left: Array, right: Array, out: Array) -> Array:
     return kernel("slice_products.slice_gram", type(left))(left, right, out)
 
 
+def weighted(x: Array, phases: Array, out: Array) -> Array:
+    """``out = x`` times a number of each site, ``[time, 2, site]``; x ``[time, 2, site, 3, column]``.
+
+    Returns `out`, which may be `x`; raises InputError.
+    """
+    check_slice_vectors("x", x)
+    check_array("out", out, x.shape, x.dtype)
+    check_array("phases", phases, x.shape[:3], x.dtype)
+    return kernel("slice_products.weighted", type(x))(x, phases, out)
+
+
+def slice_norms2(x: Array) -> Array:
+    """|x|^2 of each slice and column of x ``[time, site, 3, column]``: float64 ``[time, column]``."""
+    return kernel("slice_products.slice_norms2", type(x))(x)
+
+
+def slice_add(y: Array, x: Array, factor: Array) -> None:
+    """``y += factor x``, factor ``[time, column]``, y ``[time, site, 3, column]``."""
+    check_array("x", x, y.shape, y.dtype)
+    kernel("slice_products.slice_add", type(y))(y, x, factor)
+
+
+def combination(vectors: Array, coefficients: Array) -> Array:
+    """V C of the vectors of one slice as rows V ``[row, k]``, with C ``[k, N]``: ``[row, N]``."""
+    return kernel("slice_products.combination", type(vectors))(vectors, coefficients)
+
+
+def spin_pairs(spinors: Array, phases: Array, out: Array) -> None:
+    """Spin traces ``out[p, (b, c), (a, d)] = sum_x e_p(x) sum_colours S[b, c] S[a, d]^*`` on one slice.
+
+    spinors ``[2, site, spin b, colour, spin c, column of c]``, phases e ``[momentum, 2 * site]``; out
+    complex128 ``[momentum, 16, 16]``.
+    """
+    kernel("slice_products.spin_pairs", type(spinors))(spinors, phases, out)
+
+
 def workspace_bytes(vectors: tuple[int, ...], columns: int, dtype: np.dtype, xp: ModuleType) -> int:
     """Bytes that either product in `xp` allocates at most beside its operands.
 

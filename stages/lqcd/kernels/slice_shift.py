@@ -22,6 +22,15 @@ def slice_shift(
     return kernel("slice_shift.slice_shift", type(field))(links, field, out, lattice, mu, step, first)
 
 
+def laplacian_step(links: Array, field: Array, lattice: Lattice, time: int, factor: float) -> Array:
+    """(1 + c Laplacian) f: sum_{j = x, y, z} [U_j(x) f(x+j) + U_j(x-j)^dag f(x-j)] - 6 f(x), times c, and f.
+
+    links ``[mu, parity, site, 3, 3]`` of the lattice; field f ``[parity, site of the slice, 12, column]``, on
+    the slice `time`; c = `factor`; the result is new.
+    """
+    return kernel("slice_shift.laplacian_step", type(field))(links, field, lattice, time, factor)
+
+
 def _check_operands(
     links: Array, field: Array, out: Array, lattice: Lattice, mu: int, step: int, first: int
 ) -> None:

@@ -44,6 +44,11 @@ def surely(conditions: Array) -> bool:
     return kernel("stream.surely", type(conditions))(conditions)
 
 
+def finish(like: Array) -> None:
+    """Return when the work queued where this array lives is done."""
+    kernel("stream.finish", type(like))(like)
+
+
 def repeated(step: Callable[[], None], xp: ModuleType) -> Callable[[], None]:
     """`step`, made cheap to start again and again on a device that can replay queued work.
 

@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.errors import InputError, suggestion
-from stages.lqcd.kernels.dispatch import Array, array_module
+from stages.lqcd.kernels import noise as kernels
+from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice, T
 from stages.lqcd.noise.vectors import COLOURS
 
@@ -137,6 +138,4 @@ def dilute(noise: Array, partition: Partition, columns: range) -> Array:
     vectors.
     """
     vectors, subsets = np.divmod(np.arange(columns.start, columns.stop), len(partition.subsets))
-    xp = array_module(noise)
-    member = xp.asarray(partition.member)
-    return noise[:, :, xp.asarray(vectors)] * (member[:, :, None] == xp.asarray(subsets))
+    return kernels.masked(noise, partition.member, vectors, subsets)

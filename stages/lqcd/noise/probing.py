@@ -21,7 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.errors import InputError
-from stages.lqcd.kernels.dispatch import Array, array_module
+from stages.lqcd.kernels import noise as kernels
+from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.lattice.geometry import Lattice
 
 
@@ -68,9 +69,7 @@ def hadamard_signs(code: NDArray[np.int64], probes: Sequence[int]) -> NDArray[np
 
 def probed(noise: Array, lattice: Lattice, parity: int, probes: Sequence[int]) -> Array:
     """h_k eta_n of noise ``[site, 3, N]`` on `parity`: ``[site, 3, N * len(probes)]``, probes fastest."""
-    xp = array_module(noise)
-    signs = xp.asarray(hadamard_signs(colours(lattice, parity), probes), noise.dtype)
-    return (noise[..., None] * signs[:, None, None]).reshape(*noise.shape[:2], -1)
+    return kernels.signed(noise, hadamard_signs(colours(lattice, parity), probes))
 
 
 def _octaves(lattice: Lattice) -> list[list[int]]:

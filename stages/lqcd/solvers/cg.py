@@ -22,9 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.lqcd.dirac.operator import LinearOperator, application
-from stages.lqcd.kernels import block_blas, cg_update, stream
+from stages.lqcd.kernels import block_blas, cg_update, lane_blas, stream
 from stages.lqcd.kernels.cg_update import CGCoefficients, quotient
-from stages.lqcd.kernels.dispatch import Array, array_module, as_numpy, to_device_like
+from stages.lqcd.kernels.dispatch import Array, as_numpy, to_device_like
 from stages.lqcd.kernels.fields import field_like, zeros_like
 from stages.lqcd.kernels.stream import Reports
 from stages.lqcd.solvers.krylov import BreakdownError, KrylovSolver, Recurrence, Vector
@@ -90,9 +90,8 @@ class _BatchedRecurrence:
         self._begin(target, replaced=True)
 
     def directions(self, columns: NDArray[np.intp]) -> _Directions:
-        take = array_module(self.p).take
-        p, ap = take(self.p, columns, axis=-1), take(self.ap, columns, axis=-1)
-        return _Directions(p, ap, take(self.coefficients.pap, columns))
+        fields = self.p, self.ap, self.coefficients.pap
+        return _Directions(*(lane_blas.lane_take(each, columns) for each in fields))
 
     @property
     def correction(self) -> Array:

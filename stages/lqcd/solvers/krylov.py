@@ -29,8 +29,8 @@ from numpy.typing import NDArray
 
 from stages.errors import InputError
 from stages.lqcd.dirac.operator import LinearOperator
-from stages.lqcd.kernels import block_blas
-from stages.lqcd.kernels.dispatch import Array, array_module, as_numpy, to_device_like
+from stages.lqcd.kernels import block_blas, lane_blas
+from stages.lqcd.kernels.dispatch import Array, as_numpy, to_device_like
 from stages.lqcd.kernels.fields import zeros_like
 from stages.lqcd.solvers.solution import NotConverged, Solution, SolveStatus
 from stages.lqcd.solvers.workspace import Workspace
@@ -315,7 +315,7 @@ class _ReliableIteration:
     def _measure(self) -> None:
         """Step 1: the true residual b - A x of the block's columns, and its norms."""
         residual = self.A.apply(self._block_of(self.x))
-        array_module(residual).subtract(self._block_of(self.b), residual, out=residual)
+        block_blas.difference(self._block_of(self.b), residual, residual)
         self.residual = residual
         self.norms[self.columns] = column_norms(residual)
         self.matvecs += self.columns.size
@@ -418,7 +418,7 @@ class _ReliableIteration:
             return None
         staying = np.sort(np.argsort(~unfinished, kind="stable")[:width])
         self.columns = self.columns[staying]
-        self.residual = array_module(self.residual).take(self.residual, staying, axis=-1)
+        self.residual = lane_blas.lane_take(self.residual, staying)
         return staying
 
     def _gained(self, best: Vector, still_open: NDArray[np.bool_]) -> bool:
@@ -437,7 +437,7 @@ class _ReliableIteration:
 
     def _block_of(self, field: Array) -> Array:
         whole = self.columns.size == field.shape[-1]
-        return field if whole else array_module(field).take(field, self.columns, axis=-1)
+        return field if whole else lane_blas.lane_take(field, self.columns)
 
     def _add(self, correction: Array) -> None:
         """``x += correction`` in the block's columns."""

@@ -16,7 +16,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from stages.errors import InputError
-from stages.lqcd.kernels.dispatch import Array, array_module
+from stages.lqcd.kernels import stream
+from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.solvers.even_odd import Method
 from stages.lqcd.solvers.solution import NotConverged, Solution
 
@@ -208,7 +209,5 @@ def _tried(
 
 def _now(like: Array) -> float:
     """The time when a device has done what it was given."""
-    xp = array_module(like)
-    if xp is not np:
-        xp.cuda.get_current_stream().synchronize()
+    stream.finish(like)
     return time.perf_counter()

@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.errors import InputError
-from stages.lqcd.kernels.dispatch import Array, array_module, as_numpy
+from stages.lqcd.kernels import slice_products
+from stages.lqcd.kernels.dispatch import Array, array_module, as_numpy, to_device_like
 from stages.lqcd.kernels.fields import empty_field
 from stages.lqcd.kernels.gamma import COLOURS, GAMMA, GAMMA5, SPINS
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
@@ -75,15 +76,11 @@ def spin_pairs(
             "give the source as many"
         )
     spinors = propagator.reshape(2, times, sites, SPINS, COLOURS, SPINS, -1)
-    phases = xp.asarray(np.stack([_phases(lattice, place, momentum) for momentum in momenta]))
+    tables = np.stack([_phases(lattice, place, momentum) for momentum in momenta])
+    phases = to_device_like(tables, propagator)
     pairs = empty_field((len(momenta), times, SPINS**2, SPINS**2), complex, xp)
     for time in range(times):
-        # [b, c] by [parity, site, colour, source colour]
-        slices = spinors[:, time].transpose(2, 4, 0, 1, 3, 5).reshape(SPINS**2, 2 * sites, -1)
-        conjugate = slices.conj().reshape(SPINS**2, -1).T
-        for number in range(len(momenta)):
-            weighted = slices * phases[number, time][:, None]
-            pairs[number, time] = weighted.reshape(SPINS**2, -1) @ conjugate
+        slice_products.spin_pairs(spinors[:, time], phases[:, time], pairs[:, time])
     return as_numpy(pairs).reshape(len(momenta), times, *4 * (SPINS,))
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.errors import InputError
-from stages.lqcd.kernels.dispatch import Array
+from stages.lqcd.kernels.dispatch import Array, to_device_like
 from stages.lqcd.kernels.fields import zero_field
 from stages.lqcd.kernels.gamma import COLOURS, COMPONENTS, SPINS
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
@@ -63,7 +63,9 @@ def point_source(lattice: Lattice, place: SourcePlace, xp: ModuleType = np) -> A
         raise InputError(f"a point source has a point in space, like 'x0y0z0t8', got {place.label!r}")
     source = _nothing(lattice, COMPONENTS, xp)
     coordinates = np.array((*place.point, place.time))
-    source[int(coordinates.sum()) % 2, int(lattice.site(coordinates))] = xp.eye(COMPONENTS)
+    source[int(coordinates.sum()) % 2, int(lattice.site(coordinates))] = to_device_like(
+        np.eye(COMPONENTS), source
+    )
     return source
 
 
@@ -75,7 +77,7 @@ def wall_source(lattice: Lattice, place: SourcePlace, xp: ModuleType = np) -> Ar
     """
     check_place(lattice, place)
     source = _nothing(lattice, COMPONENTS, xp)
-    source[:, slice_sites(lattice, place.time)] = xp.eye(COMPONENTS)
+    source[:, slice_sites(lattice, place.time)] = to_device_like(np.eye(COMPONENTS), source)
     return source
 
 

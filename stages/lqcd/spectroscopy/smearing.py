@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from stages.errors import InputError
-from stages.lqcd.kernels.dispatch import Array, array_module
-from stages.lqcd.kernels.gamma import COLOURS, SPINS
-from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice, T
+from stages.lqcd.kernels import slice_shift
+from stages.lqcd.kernels.dispatch import Array
+from stages.lqcd.kernels.fields import copied
+from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.spectroscopy.quark_sources import slice_sites
 
 
@@ -29,24 +30,7 @@ def gaussian_smeared(
     sites = slice_sites(lattice, time)
     field = source[:, sites]
     for _ in range(steps):
-        field = field + factor * _laplacian(field, links[:T, :, sites], lattice, time)
-    smeared = source.copy()
+        field = slice_shift.laplacian_step(links, field, lattice, time, factor)
+    smeared = copied(source)
     smeared[:, sites] = field
     return smeared
-
-
-def _laplacian(field: Array, links: Array, lattice: Lattice, time: int) -> Array:
-    """Laplacian of a field on a slice ``[parity, site of the slice, 12, column]``."""
-    xp, first = array_module(field), time * lattice.sites_per_slice
-    moved = -6 * field
-    for parity in (EVEN, ODD):
-        spinors = field[1 - parity].reshape(lattice.sites_per_slice, SPINS, COLOURS, -1)
-        for mu in range(T):
-            up, down = (
-                xp.asarray(lattice.neighbour(parity, mu, hops)[slice_sites(lattice, time)] - first)
-                for hops in (1, -1)
-            )
-            back = links[mu, 1 - parity][down].conj().swapaxes(-1, -2)
-            hop = links[mu, parity][:, None] @ spinors[up] + back[:, None] @ spinors[down]
-            moved[parity] += hop.reshape(field[parity].shape)
-    return moved

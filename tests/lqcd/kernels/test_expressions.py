@@ -110,3 +110,65 @@ def test_spatial_links_both_ways(backend, random, parity):
         assert (found[:, 2 * mu] == links[mu, parity]).all()
         behind = lattice.neighbour(parity, mu, -1)
         assert (found[:, 2 * mu + 1] == dagger(links[mu, 1 - parity][behind])).all()
+
+
+def test_products_of_time_slices(backend, random, dtype):
+    kernels, x = backend.kernels.slice_products, random(3, 2, 5, 3, 4)
+    phases, field = random(3, 2, 5), backend.array(x)
+    out = backend.xp.empty_like(field)
+    assert kernels.weighted(field, backend.array(phases), out) is out
+    assert np.allclose(backend.host(out), x * phases[..., None, None], rtol=1e-6)
+    with pytest.raises(InputError, match="phases must be"):
+        kernels.weighted(field, backend.array(phases[:2]), out)
+    flat, factor = x.reshape(3, 10, 3, 4), np.arange(12.0).reshape(3, 4)
+    norms2 = backend.host(kernels.slice_norms2(field.reshape(flat.shape)))
+    assert norms2.dtype == float and np.allclose(norms2, (abs(flat) ** 2).sum(axis=(1, 2)), rtol=1e-6)
+    kernels.slice_add(field.reshape(flat.shape), backend.array(flat), backend.array(factor))
+    assert np.allclose(backend.host(field).reshape(flat.shape), flat * (1 + factor[:, None, None]), rtol=1e-5)
+    product = kernels.combination(backend.array(x[0, 0, 0]), backend.array(x[1, 0, 0].T.copy()))
+    assert np.allclose(backend.host(product), x[0, 0, 0] @ x[1, 0, 0].T, rtol=1e-5)
+
+
+def test_spin_pairs_of_a_slice(backend):
+    rng = np.random.default_rng(9)
+    spinors = rng.normal(size=(2, 6, 4, 3, 4, 3)) + 1j * rng.normal(size=(2, 6, 4, 3, 4, 3))
+    phases = np.exp(1j * rng.normal(size=(2, 12)))
+    out = backend.array(np.zeros((2, 16, 16), complex))
+    backend.kernels.slice_products.spin_pairs(backend.array(spinors), backend.array(phases), out)
+    expected = np.einsum(
+        "npx,pxbucv,pxaudv->nbcad", phases.reshape(2, 2, 6), spinors, spinors.conj(), optimize=True
+    )
+    assert np.abs(backend.host(out) - expected.reshape(2, 16, 16)).max() < 1e-12
+
+
+def test_laplacian_step_on_free_links_is_the_second_difference(backend):
+    lattice, time = Lattice((4, 6, 2, 4)), 3
+    rng = np.random.default_rng(2)
+    links = np.zeros((4, 2, lattice.half_volume, 3, 3), complex) + np.eye(3)
+    field = rng.normal(size=(2, lattice.sites_per_slice, 12, 2)) + 0j
+    step = backend.kernels.slice_shift.laplacian_step
+    found = backend.host(step(backend.array(links), backend.array(field), lattice, time, 0.1))
+    first = time * lattice.sites_per_slice
+    here = slice(first, first + lattice.sites_per_slice)
+    expected = field * (1 - 0.6)
+    for parity in (EVEN, ODD):
+        for mu in range(3):
+            for hop in (1, -1):
+                expected[parity] += 0.1 * field[1 - parity][lattice.neighbour(parity, mu, hop)[here] - first]
+    assert np.abs(found - expected).max() < 1e-14
+
+
+def test_noise_on_subsets_and_with_signs(backend, random):
+    eta, member = random(6, 3, 2), np.arange(18, dtype=np.int32).reshape(6, 3) % 4
+    vectors, subsets = np.array([0, 1, 1]), np.array([3, 0, 1])
+    found = backend.host(backend.kernels.noise.masked(backend.array(eta), member, vectors, subsets))
+    assert (found == np.where(member[..., None] == subsets, eta[:, :, vectors], 0)).all()
+    signs = np.where(np.arange(24).reshape(6, 4) % 3, 1.0, -1.0)
+    found = backend.host(backend.kernels.noise.signed(backend.array(eta), signs))
+    assert (found.reshape(6, 3, 2, 4) == eta[..., None] * signs[:, None, None]).all()
+
+
+def test_largest_parts_of_a_site(backend):
+    parts = np.random.default_rng(3).normal(size=(5, 3, 4, 2))
+    found = backend.host(backend.kernels.half_field.largest_parts(backend.array(parts)))
+    assert (found == np.abs(parts).max(axis=(1, 3))).all()

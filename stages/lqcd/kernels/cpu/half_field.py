@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from stages.lqcd.kernels.expressions import largest_parts as largest_parts
 from stages.lqcd.kernels.half_field import HalfField, decoded, encoded, scale_for
 
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from stages.lqcd.kernels.expressions import masked as masked
+from stages.lqcd.kernels.expressions import signed as signed
 from stages.lqcd.kernels.noise import COLOURS, roots_of, table_bits
 from stages.lqcd.kernels.philox import LOW, WORD, philox4x32
 from stages.lqcd.lattice.geometry import Lattice

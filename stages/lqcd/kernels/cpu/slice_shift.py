@@ -10,6 +10,7 @@ from numba import prange, types
 from numpy.typing import NDArray
 
 from stages.lqcd.kernels.cpu.compiled import array_type, compiled
+from stages.lqcd.kernels.expressions import laplacian_step as laplacian_step
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 
 

@@ -37,6 +37,10 @@ def surely(conditions: NDArray) -> bool:
     return bool(conditions.all())
 
 
+def finish(like: NDArray) -> None:
+    """Everything is done at once."""
+
+
 def repeated(step: Callable[[], None]) -> Callable[[], None]:
     return step
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from stages.lqcd.kernels.cuda.compile import run
 from stages.lqcd.kernels.cuda.launch import dslash as shapes
+from stages.lqcd.kernels.expressions import largest_parts as largest_parts
 from stages.lqcd.kernels.half_field import HalfField, empty
 
 _NULL = np.uintp(0)

@@ -11,6 +11,8 @@ from numpy.typing import DTypeLike
 
 from stages.lqcd.kernels.cuda.compile import run
 from stages.lqcd.kernels.cuda.launch import random_numbers as shapes
+from stages.lqcd.kernels.expressions import masked as masked
+from stages.lqcd.kernels.expressions import signed as signed
 from stages.lqcd.kernels.noise import COLOURS, roots_of, table_bits
 from stages.lqcd.lattice.geometry import Lattice
 

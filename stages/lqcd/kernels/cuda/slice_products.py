@@ -11,6 +11,11 @@ import numpy as np
 
 from stages.lqcd.kernels.cuda.compile import run
 from stages.lqcd.kernels.cuda.launch import slice_products as shapes
+from stages.lqcd.kernels.expressions import combination as combination
+from stages.lqcd.kernels.expressions import slice_add as slice_add
+from stages.lqcd.kernels.expressions import slice_norms2 as slice_norms2
+from stages.lqcd.kernels.expressions import spin_pairs as spin_pairs
+from stages.lqcd.kernels.expressions import weighted as weighted
 from stages.lqcd.kernels.gamma import SPINS
 
 

@@ -7,6 +7,7 @@ import numpy as np
 
 from stages.lqcd.kernels.cuda.compile import run
 from stages.lqcd.kernels.cuda.launch import slice_shift as shapes
+from stages.lqcd.kernels.expressions import laplacian_step as laplacian_step
 from stages.lqcd.lattice.geometry import Lattice
 
 

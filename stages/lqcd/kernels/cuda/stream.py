@@ -63,6 +63,10 @@ def surely(conditions: cupy.ndarray) -> bool:
     return False
 
 
+def finish(like: cupy.ndarray) -> None:
+    cupy.cuda.get_current_stream().synchronize()
+
+
 def repeated(step: Callable[[], None]) -> Callable[[], None]:
     return _Replayed(step)
 
