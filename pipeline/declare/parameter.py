@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import Field, dataclass, fields, is_dataclass
 from types import UnionType
-from typing import Any, Union, get_args, get_origin
+from typing import Annotated, Any, Union, get_args, get_origin
 
 from stages.errors import InputError, suggestion
 
@@ -27,15 +27,22 @@ class Parameter:
     @property
     def group(self) -> type | None:
         """The dataclass that it is declared to be (alone, or as `X | None`), else None."""
-        options = get_args(self.type) if get_origin(self.type) in (Union, UnionType) else (self.type,)
-        return next((hint for hint in options if isinstance(hint, type) and is_dataclass(hint)), None)
+        options = [hint for hint in self._options if hint is not type(None)]
+        lone = options[0] if len(options) == 1 else None
+        return lone if isinstance(lone, type) and is_dataclass(lone) else None
+
+    @property
+    def _options(self) -> tuple[Any, ...]:
+        hint = get_args(self.type)[0] if get_origin(self.type) is Annotated else self.type
+        return get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
 
     @property
     def recorded_names(self) -> tuple[str, ...]:
-        """Names under which it stands in keys, records and manifests."""
+        """Names under which it stands in keys, records and manifests; its own, too, where it may be None."""
         if self.group is None:
             return (self.name,)
-        return tuple(recorded_name(field) for field in fields(self.group))
+        names = tuple(recorded_name(field) for field in fields(self.group))
+        return (self.name, *names) if len(self._options) > 1 and self.name not in names else names
 
 
 def recorded_name(field: Field[Any]) -> str:
@@ -43,14 +50,17 @@ def recorded_name(field: Field[Any]) -> str:
     return str(field.metadata.get("key", field.name))
 
 
-def flattened(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Parameters by recorded name: the fields of a dataclass stand beside the other parameters."""
+def flattened(parameters: Sequence[Parameter], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values by recorded name: the fields of a declared dataclass stand beside the other parameters."""
     flat: dict[str, Any] = {}
-    for name, value in parameters.items():
-        if is_dataclass(value) and not isinstance(value, type):
-            flat |= {recorded_name(field): getattr(value, field.name) for field in fields(value)}
+    for parameter in parameters:
+        if parameter.name not in values:
+            continue
+        value, group = values[parameter.name], parameter.group
+        if group is None or value is None:
+            flat[parameter.name] = value
         else:
-            flat[name] = value
+            flat |= {recorded_name(field): getattr(value, field.name) for field in fields(group)}
     return flat
 
 
@@ -119,7 +129,7 @@ def accepted(
 
 def _accepted(node: str, parameter: Parameter, value: Any) -> Any:
     group = parameter.group
-    if group is not None and not isinstance(value, group) and value is not None:
+    if group is not None and type(value) is not group and value is not None:
         raise InputError(
             f"node {node!r}: parameter {parameter.name!r} must be a {group.__name__}, got {value!r}"
         )

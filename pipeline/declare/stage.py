@@ -88,6 +88,8 @@ def stage_of(function: Callable[..., Any]) -> Stage:
 
 def _check(declared: Stage) -> None:
     name = declared.name
+    if not isinstance(name, str) or not name.isidentifier():
+        raise InputError(f"stage {name!r}: the name in Keyed(name=...) must be a plain word")
     dims = [("over", declared.over), *((f"output {o.name!r}", o.dims) for o in declared.outputs)]
     if not isinstance(declared.version, str) or not declared.version:
         raise InputError(f"stage {name}: version must be a non-empty string, got {declared.version!r}")

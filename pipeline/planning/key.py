@@ -60,7 +60,7 @@ def canonical_parameters(node: Node) -> dict[str, Any]:
     """The node's parameters that can alter its results, as plain JSON values."""
     return {
         name: canonical(value, f"{node.name}.{name}")
-        for name, value in flattened(node.parameters).items()
+        for name, value in flattened(node.stage.parameters, node.parameters).items()
         if name not in node.stage.keyed.without
     }
 

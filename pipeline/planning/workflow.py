@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sized
 from dataclasses import replace
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
 from pipeline.declare.coordinates import Coordinate, Coordinates, blocks, sorted_unique
-from pipeline.declare.node import Node, Place, Stage
+from pipeline.declare.node import Cost, Node, Place, Stage
 from pipeline.declare.parameter import accepted
 from pipeline.declare.signature import Input
 from pipeline.declare.stage import stage_of
@@ -45,7 +46,9 @@ class Workflow:
         Raises:
             InputError: unknown or missing parameters, dimensions or inputs, wrong types of upstream results.
         """
-        stage, place = stage_of(function), place or Place()
+        stage, place = stage_of(function), Place() if place is None else place
+        if not isinstance(place, Place):
+            raise InputError(f"stage {stage.name}: place must be a Place(...), got {place!r}")
         label = place.name or stage.name
         if label in self.nodes:
             raise InputError(f"node {label!r} exists already in workflow {self.name!r}: give Place(name=...)")
@@ -67,7 +70,7 @@ class Workflow:
             _check_alignment(node, argument, source)
         self._check_size(node)
         if stage.cost:
-            node = replace(node, cost=stage.cost(node))
+            node = replace(node, cost=_cost(node, stage.cost(node)))
         self.nodes[label] = node
         return node
 
@@ -89,6 +92,17 @@ class Workflow:
                 raise InputError(f"node {label!r}: its inputs must be nodes, got {type(node).__name__}")
             if self.nodes.get(node.name) is not node:
                 raise InputError(f"node {label!r}: input {node.name!r} belongs to another workflow")
+
+
+def _cost(node: Node, cost: Any) -> Cost:
+    """What a stage's cost function gave; refuses all but a `Cost` of whole bytes."""
+    sizes = (cost.memory, cost.device_memory, cost.stored) if isinstance(cost, Cost) else ()
+    if not sizes or not all(isinstance(size, Integral) and size >= 0 for size in sizes):
+        raise InputError(
+            f"node {node.name!r}: the cost function of stage {node.stage.name} must return a Cost of whole "
+            f"numbers of bytes, none negative, got {cost!r}"
+        )
+    return cost
 
 
 def _check_inputs(label: str, stage: Stage, upstream: tuple[Node, ...]) -> None:

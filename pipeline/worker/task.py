@@ -165,7 +165,7 @@ def record_of(work: Work, run: str, statistics: dict[str, Any], started: float) 
         "version": stage.version,
         "node": node.name,
         "coordinates": {dim: list(values) for dim, values in work.coordinates.items()},
-        "parameters": canonical(flattened(node.parameters), node.name),
+        "parameters": canonical(flattened(stage.parameters, node.parameters), node.name),
         "chunk": node.chunk,
         "inputs": [[source.key for source in sources] for sources in work.inputs or ()],
         "files": {name: {"path": v.path, "sha256": v.digest} for name, v in work.files.items()},

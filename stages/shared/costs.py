@@ -37,7 +37,7 @@ def lattice_of(node: Node) -> Lattice | None:
 
 def options_of(node: Node) -> dict[str, Any]:
     """A node's parameters by the names that they have in keys."""
-    return flattened(node.parameters)
+    return flattened(node.stage.parameters, node.parameters)
 
 
 def small(node: Node) -> Cost:

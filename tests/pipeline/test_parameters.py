@@ -257,3 +257,70 @@ def test_a_stage_says_what_it_costs() -> None:
     assert node.cost == Cost(memory=300, stored=42)
     planned = plan(w, Store("/nowhere/store"))
     assert (planned.memory, planned.stored) == (300, 40 + 2 * 42)
+
+
+@dataclass(frozen=True)
+class Shape:
+    size: float = 1.0
+
+
+@dataclass(frozen=True)
+class Square(Shape):
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Named:
+    shape: int = 1
+
+
+def key_of(function: Callable[..., Number], **parameters: Any) -> str:
+    w = Workflow("w")
+    w.add(function, **parameters)
+    return plan(w, Store("/nowhere/store")).chunks[-1].key
+
+
+def test_no_value_hides_another_from_the_key() -> None:
+    @stage(version="1")
+    def untyped(*, at: At, setup: Any = None, seed: int = 5) -> Number: ...
+
+    @stage(version="1")
+    def either(*, at: At, shape: Square | Named, size: float = 2.0) -> Number: ...
+
+    @stage(version="1")
+    def annotated(*, at: At, shape: Annotated[Shape, "of the source"], seed: int = 5) -> Number: ...
+
+    assert key_of(untyped, setup=Square(seed=1), seed=7) != key_of(untyped, setup=Square(seed=2), seed=7)
+    assert key_of(either, shape=Square(3.0)) != key_of(either, shape=Square(4.0))
+    assert key_of(annotated, shape=Shape(3.0)) != key_of(annotated, shape=Shape(4.0))
+
+    def absent(*, at: At, named: Named, shape: Shape | None = None) -> Number: ...
+    def clashing(*, at: At, shape: Annotated[Shape, "of the source"], size: float) -> Number: ...
+
+    with pytest.raises(InputError, match="parameters 'named' and 'shape' would both stand as 'shape'"):
+        stage(version="1")(absent)
+    with pytest.raises(InputError, match="parameters 'shape' and 'size' would both stand as 'size'"):
+        stage(version="1")(clashing)
+    with pytest.raises(InputError, match=r"parameter 'shape' must be a Shape, got Square\("):
+        key_of(annotated, shape=Square())
+
+
+@pytest.mark.parametrize(
+    "cost", [None, 5, {"memory": 3}, Cost, Cost(memory=-1), Cost(stored=1.5), Cost(device_memory=None)]
+)
+def test_a_cost_that_is_none_is_refused(cost: Any) -> None:
+    @stage(version="1", cost=lambda node: cost)
+    def costly(*, at: At) -> Number: ...
+
+    with pytest.raises(InputError, match="the cost function of stage costly must return a Cost of whole"):
+        Workflow("w").add(costly)
+
+
+def test_a_stages_name_is_a_plain_word() -> None:
+    with pytest.raises(InputError, match=r"stage '\.\./x': the name in Keyed\(name=\.\.\.\) must be a plain"):
+        stage(version="1", keyed=Keyed(name="../x"))(loose)
+
+
+def test_a_place_is_a_place() -> None:
+    with pytest.raises(InputError, match=r"place must be a Place\(\.\.\.\), got {.name.: .x.}"):
+        Workflow("w").add(old_name, place={"name": "x"})
