@@ -6,25 +6,30 @@ import os
 import random
 import signal
 from collections import Counter
+from pathlib import Path
 
 import psutil
 import pytest
+import toy_driver
 import toy_stages as toys
 from campaign import PATIENCE, Campaign
 
-from pipeline import Store, verify
+from pipeline import Store, plan, run, verify
+from pipeline.running.clusters.address import Address
 
 LENGTH = 40
 STEPS = 2 * LENGTH
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, str]]:
-    """Digests of a run that nothing happened to."""
-    campaign = Campaign(tmp_path_factory.mktemp("undisturbed"), sleep=0.0)
-    driver = campaign.start("long=1")
-    assert driver.wait(PATIENCE) == 0, driver.communicate()
-    assert len(toys.executions(campaign.log)) == STEPS
+def undisturbed(
+    tmp_path_factory: pytest.TempPathFactory, cluster: Address, log_path: Path
+) -> dict[str, dict[str, str]]:
+    """Digests of a run that nothing happened to, on the session's cluster."""
+    campaign = Campaign(tmp_path_factory.mktemp("undisturbed"))
+    store, earlier = Store(campaign.path), len(toys.executions(log_path))
+    assert run(plan(toy_driver.long_workflow(), store), store, cluster=cluster).exit_status == 0
+    assert len(toys.executions(log_path)) == earlier + STEPS
     return campaign.digests()
 
 

@@ -14,17 +14,18 @@ import toy_driver
 import toy_stages as toys
 from campaign import PATIENCE, Campaign
 
-from pipeline import Store, plan, status, verify
+from pipeline import Store, plan, run, status, verify
+from pipeline.running.clusters.address import Address
 from pipeline.running.event_log import read_events, runs
 from pipeline.store.lock import current_driver
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, str]]:
-    """Digests of a run that nothing happened to."""
+def undisturbed(tmp_path_factory: pytest.TempPathFactory, cluster: Address) -> dict[str, dict[str, str]]:
+    """Digests of a run that nothing happened to, on the session's cluster."""
     campaign = Campaign(tmp_path_factory.mktemp("undisturbed"))
-    driver = campaign.start()
-    assert driver.wait(PATIENCE) == 0, driver.communicate()
+    store = Store(campaign.path)
+    assert run(plan(toy_driver.workflow(), store), store, cluster=cluster).exit_status == 0
     return campaign.digests()
 
 
@@ -82,6 +83,7 @@ def test_kill_and_resume_twenty_times(
     assert_complete(campaign, undisturbed)
 
 
+@pytest.mark.slow
 def test_sigterm_ends_a_run_cleanly_and_it_resumes(
     campaign: Campaign, undisturbed: dict[str, dict[str, str]]
 ) -> None:
@@ -123,7 +125,7 @@ def test_a_time_limit_ends_a_run(campaign: Campaign) -> None:
     campaign.wait_for_silence()
 
 
-def test_a_second_driver_is_refused_with_the_name_of_the_first(campaign: Campaign) -> None:
+def test_a_second_driver_is_refused_and_sigterm_ends_the_first_cleanly(campaign: Campaign) -> None:
     driver = campaign.start()
     campaign.wait_for_executions(1, driver)
     os.killpg(driver.pid, signal.SIGSTOP)  # it must not end before the second has started
@@ -133,7 +135,25 @@ def test_a_second_driver_is_refused_with_the_name_of_the_first(campaign: Campaig
     assert second.returncode == 2
     assert f"process {driver.pid} on" in errors
     assert f"run {runs(Store(campaign.path))[0]}" in errors
-    assert driver.wait(PATIENCE) == 0
+    os.killpg(driver.pid, signal.SIGTERM)
+    output, errors = driver.communicate(timeout=PATIENCE)
+    assert driver.returncode == 3, (output, errors)
+    assert "stopped by SIGTERM" in output
+    campaign.wait_for_silence()
+    assert "stopped by SIGTERM" in str(status(Store(campaign.path)))
     events = list(read_events(Store(campaign.path), runs(Store(campaign.path))[0]))
     assert events[0]["event"] == "run-started"
     assert events[-1]["event"] == "run-ended"
+
+
+@pytest.mark.slow
+def test_the_first_driver_runs_to_its_end_after_a_second_was_refused(
+    campaign: Campaign, undisturbed: dict[str, dict[str, str]]
+) -> None:
+    driver = campaign.start()
+    campaign.wait_for_executions(1, driver)
+    os.killpg(driver.pid, signal.SIGSTOP)
+    assert campaign.start().wait(PATIENCE) == 2
+    os.killpg(driver.pid, signal.SIGCONT)
+    assert driver.wait(PATIENCE) == 0
+    assert_complete(campaign, undisturbed)

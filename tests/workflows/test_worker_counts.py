@@ -18,7 +18,7 @@ def arrays(path: Path) -> dict[str, dict[str, Any]]:
     return {key: store.record(stage, key)["arrays"] for stage, key in chunks}
 
 
-@pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.slow), 4])
+@pytest.mark.parametrize("workers", [1, pytest.param(4, marks=pytest.mark.slow)])
 def test_any_number_of_workers_gives_the_same_bits(
     quarkline: CommandLine, project: Path, workers: int
 ) -> None:

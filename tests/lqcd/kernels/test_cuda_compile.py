@@ -128,7 +128,7 @@ def tuned(dtype: np.dtype, widths: Sequence[int] = WIDTHS) -> list[Launch]:
 
 def in_single(dtype: np.dtype) -> list[Launch]:
     """Those of `tuned` in the precision that most of the time goes to, in few widths: for the quick run."""
-    return tuned(dtype, (1, 16, 33)) if dtype == SINGLE else []
+    return tuned(dtype, (1, 33)) if dtype == SINGLE else []
 
 
 def unusual(dtype: np.dtype) -> list[Launch]:
@@ -156,11 +156,10 @@ def usages(kernels: list[Launch], arch: str) -> Iterator[tuple[Launch, Usage]]:
         yield from ((kernel, usage[kernel.instance]) for kernel in instances)
 
 
-def of_grids(dtype: np.dtype) -> list[Launch]:
+def of_grids(dtype: np.dtype, widths: Sequence[int] = (1, 5, 16, 64)) -> list[Launch]:
     """Kernels of multigrid, which exist in single precision alone."""
     if dtype == DOUBLE:
         return []
-    widths = (1, 5, 16, 64)
     return [
         *(
             coarse_shapes.coarse_dslash(c, n, 9, v)
@@ -171,6 +170,11 @@ def of_grids(dtype: np.dtype) -> list[Launch]:
         *(aggregation_shapes.restrict(c, 24, n, a) for c in (6, 24) for n in widths for a in (256, 4096)),
         *(aggregation_shapes.add_prolonged(c, 24, n, 256, 256) for c in (6, 24) for n in widths),
     ]
+
+
+def of_grids_in_few(dtype: np.dtype) -> list[Launch]:
+    """Those of `of_grids` in one width: for the quick run."""
+    return of_grids(dtype, (16,))
 
 
 def of_gauge_links(dtype: np.dtype) -> list[Launch]:
@@ -200,7 +204,8 @@ def of_gauge_links(dtype: np.dtype) -> list[Launch]:
         pytest.param(unusual_wilson, 256, marks=pytest.mark.slow),
         pytest.param(unusual, 64, marks=pytest.mark.slow),
         (of_gauge_links, 0),
-        (of_grids, 0),
+        (of_grids_in_few, 0),
+        pytest.param(of_grids, 0, marks=pytest.mark.slow),
     ],
 )
 def test_kernels_compile(kernels: Kernels, spills: int, arch: str, dtype: np.dtype) -> None:
@@ -212,11 +217,11 @@ def test_kernels_compile(kernels: Kernels, spills: int, arch: str, dtype: np.dty
 
 CHOICES = [
     pytest.param(dslash_shapes.dslash, (BIG, 16, SINGLE, 16), marks=pytest.mark.slow),
-    (dslash_shapes.dslash, (BIG, 16, DOUBLE, 8)),
+    pytest.param(dslash_shapes.dslash, (BIG, 16, DOUBLE, 8), marks=pytest.mark.slow),
     pytest.param(
         wilson_shapes.wilson_dslash, (BIG, SINGLE, 16, 1, wilson_shapes.HOP_CLOVER), marks=pytest.mark.slow
     ),
-    (block_shapes.gram, (16, 16, SINGLE, ROWS)),
+    pytest.param(block_shapes.gram, (16, 16, SINGLE, ROWS), marks=pytest.mark.slow),
     pytest.param(block_shapes.gram, (12, 12, DOUBLE, ROWS), marks=pytest.mark.slow),
     (block_shapes.multiply_add, (16, 16, SINGLE, ROWS)),
     pytest.param(block_shapes.multiply_add, (32, 32, DOUBLE, ROWS), marks=pytest.mark.slow),
@@ -315,7 +320,7 @@ def test_fields_beyond_the_index_of_the_dslash_are_refused(dtype: np.dtype, n: i
         dslash_shapes.dslash(Lattice((256, 256, 256, 256)), 16, dtype, n)
 
 
-@pytest.mark.parametrize(("dtype", "most"), [(SINGLE, 10), (DOUBLE, 5)])
+@pytest.mark.parametrize(("dtype", "most"), [(SINGLE, 10), pytest.param(DOUBLE, 5, marks=pytest.mark.slow)])
 def test_kernels_compile_for_a_huge_lattice(dtype: np.dtype, most: int) -> None:
     for kernel in (
         dslash_shapes.dslash(HUGE, 16, dtype, most),

@@ -69,7 +69,7 @@ def test_solves_the_system(gauge: Any, kernels: str) -> None:
     xp = pytest.importorskip("cupy") if kernels == "cuda" else np
     M = operator(gauge(4), -0.4, xp)
     hierarchy = SMALL.setup(M)
-    S, b = hierarchy.system, source(M, 4, xp)
+    S, b = hierarchy.system, source(M, 8, xp)
     assert hierarchy.shape == S.shape and hierarchy.dtype == np.complex64
     solution = hierarchy.solver().solve(S, S.prepare(b)[0])
     x = S.reconstruct(solution.x, b)

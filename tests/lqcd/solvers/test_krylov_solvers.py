@@ -33,6 +33,12 @@ def solver(request):
     return make
 
 
+def rows(*names):
+    """The solvers of the quick run by name; the full run takes every row of the table."""
+    values = [pytest.param(name, marks=() if name in names else pytest.mark.slow) for name in SOLVERS]
+    return pytest.mark.parametrize("solver", values, indirect=True)
+
+
 def true_residuals(A, x, b):
     difference = (b - A.apply(x)).reshape(-1, b.shape[-1])
     norms = np.linalg.norm(b.reshape(-1, b.shape[-1]), axis=0)
@@ -47,9 +53,17 @@ def check(A, b, solution, tolerance):
     )
 
 
-@pytest.mark.parametrize("rhs", [1, 8, 33, *(pytest.param(n, marks=pytest.mark.slow) for n in (3, 16))])
+OPERATORS = [("hisq", 0.1, 5e-6), ("hisq", 0.1, 1e-12), ("naive", 0.02, 1e-12)]
+QUICK = [(33, OPERATORS[0]), (1, OPERATORS[1]), (8, OPERATORS[2])]
+
+
 @pytest.mark.parametrize(
-    ("action", "mass", "tolerance"), [("hisq", 0.1, 5e-6), ("hisq", 0.1, 1e-12), ("naive", 0.02, 1e-12)]
+    ("rhs", "action", "mass", "tolerance"),
+    [
+        pytest.param(rhs, *operator, marks=() if (rhs, operator) in QUICK else pytest.mark.slow)
+        for operator in OPERATORS
+        for rhs in (1, 3, 8, 16, 33)
+    ],
 )
 def test_every_true_residual_reaches_the_tolerance(
     solver, staggered, random_block, rhs, action, mass, tolerance
@@ -62,6 +76,7 @@ def test_every_true_residual_reaches_the_tolerance(
 
 @pytest.mark.parametrize("backend", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
 @pytest.mark.parametrize("dependent", [False, pytest.param(True, marks=pytest.mark.slow)])
+@rows("BatchedCG-single", "BlockCGrQ-single")
 def test_with_compiled_kernels(solver, staggered, random_block, backend, dependent):
     """The blocks and coefficients live where the kernels run; x, narrowing and counts come out as the
     reference's; on so few sites each cycle exhausts the Krylov space, and counts in single precision vary.
@@ -97,6 +112,7 @@ def test_zero_equal_and_dependent_right_hand_sides(solver, staggered, random_blo
     np.testing.assert_allclose(solution.x[..., 5], solution.x[..., 3], atol=1e-9)
 
 
+@rows("BatchedCG-single", "BlockCGrQ-single")
 def test_right_hand_sides_of_any_size(solver, staggered, random_block):
     """Squares of their residuals are far outside the range of single precision."""
     A = staggered("hisq", 0.2)
@@ -112,6 +128,7 @@ def test_nothing_but_zeros(solver, staggered):
     assert not solution.x.any()
 
 
+@rows("BatchedCG-double", "BlockCGrQ-single")
 def test_block_equals_single_solves(solver, staggered, random_block):
     A = staggered("hisq", 0.2)
     b = random_block(41, *A.shape, 5)
@@ -120,6 +137,7 @@ def test_block_equals_single_solves(solver, staggered, random_block):
     np.testing.assert_allclose(together, np.concatenate(alone, axis=-1), atol=1e-9)
 
 
+@rows("BatchedCG-single", "BlockCGrQ-double")
 def test_first_guess(solver, staggered, random_block):
     A = staggered("hisq", 0.5)
     b = random_block(43, *A.shape, 4)
@@ -230,6 +248,7 @@ def test_single_precision_throughout(staggered, random_block):
         assert (true_residuals(staggered("hisq", 0.2), solution.x.astype(complex), b) < 1e-5).all()
 
 
+@rows("BlockCGrQ-double")
 def test_inverse_is_an_operator(solver, staggered, random_block):
     A = staggered("hisq", 0.1)
     x = random_block(83, *A.shape, 3)

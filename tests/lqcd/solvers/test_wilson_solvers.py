@@ -56,6 +56,12 @@ def solver(request):
     return make
 
 
+def rows(*names):
+    """The solvers of the quick run by name; the full run takes every row of the table."""
+    values = [pytest.param(name, marks=() if name in names else pytest.mark.slow) for name in SOLVERS]
+    return pytest.mark.parametrize("solver", values, indirect=True)
+
+
 def norms(field):
     return np.linalg.norm(field.reshape(-1, field.shape[-1]), axis=0)
 
@@ -118,15 +124,8 @@ class Dense:
         return Dense(self.matrix.astype(dtype))
 
 
-QUICK = ("bicgstab-single",)
-
-
 @pytest.mark.parametrize("backend", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
-@pytest.mark.parametrize(
-    "solver",
-    [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in SOLVERS],
-    indirect=True,
-)
+@rows("bicgstab-single")
 def test_with_compiled_kernels(solver, wilson, random_block, backend):
     A, plain = wilson(HEAVY, backend), wilson(HEAVY)
     b = random_block(31, *A.shape, 4)
@@ -140,6 +139,7 @@ def test_with_compiled_kernels(solver, wilson, random_block, backend):
     np.testing.assert_allclose(as_numpy(solution.x), expected.x, atol=1e-9)
 
 
+@rows("gcr-single", "bicgstab-single", "block-cgnr", "defect-gcr")
 def test_zero_equal_and_dependent_right_hand_sides(solver, wilson, random_block):
     A = wilson(HEAVY)
     b = random_block(37, *A.shape, 12)
@@ -155,6 +155,7 @@ def test_zero_equal_and_dependent_right_hand_sides(solver, wilson, random_block)
     np.testing.assert_allclose(solution.x[..., 5], solution.x[..., 3], atol=1e-9)
 
 
+@rows("gcr-single", "bicgstab-single", "cgnr-single", "defect-bicgstab")
 def test_right_hand_sides_of_any_size(solver, wilson, random_block):
     """Squares of their residuals are far outside the range of single precision."""
     A = wilson(HEAVY)
@@ -169,6 +170,7 @@ def test_nothing_but_zeros(solver, wilson):
     assert not solution.x.any()
 
 
+@rows("gcr-double", "bicgstab-single", "block-cgnr", "defect-bicgstab")
 def test_block_equals_single_solves(solver, wilson, random_block):
     A = wilson(HEAVY)
     b = random_block(41, *A.shape, 2)
@@ -178,6 +180,7 @@ def test_block_equals_single_solves(solver, wilson, random_block):
     assert together.iterations <= max(s.iterations for s in alone) + 2
 
 
+@rows("gcr-single", "bicgstab-double", "block-cgnr", "defect-gcr")
 def test_first_guess(solver, wilson, random_block):
     A = wilson(HEAVY)
     b = random_block(43, *A.shape, 2)
