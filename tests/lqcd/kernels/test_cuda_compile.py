@@ -43,7 +43,6 @@ SHARED_BYTES = 163 * 1024
 BIG = Lattice((32, 32, 32, 48))
 ODD = Lattice((14, 6, 10, 4))
 WIDTHS = (1, 3, 8, 16, 33, 64)
-TUNED = [(n, n) for n in (8, 16, 32, 64)]
 UNUSUAL = [(1, 1), (3, 3), (7, 33), (64, 1), (1, 64)]
 FORMS = [dslash_shapes.FULL, dslash_shapes.THIRTEEN, dslash_shapes.HALF, dslash_shapes.HALF_TO_SINGLE]
 WILSON_FORMS = [wilson_shapes.FULL, wilson_shapes.TWELVE, wilson_shapes.EIGHT]
@@ -90,14 +89,16 @@ def unusual_wilson(dtype: np.dtype) -> list[Launch]:
     ]
 
 
-def tuned(dtype: np.dtype, widths: Sequence[int] = WIDTHS) -> list[Launch]:
+def tuned(
+    dtype: np.dtype, widths: Sequence[int] = WIDTHS, blocks: Sequence[int] = (8, 16, 24, 32, 64)
+) -> list[Launch]:
     """The instances whose speed matters: block widths that are multiples of 8, and everything per column."""
     return [
         *dslashes(dtype, widths),
-        *(block_shapes.gram(nx, ny, dtype, ROWS) for nx, ny in TUNED),
-        *(block_shapes.multiply_add(nx, ny, dtype, ROWS) for nx, ny in TUNED),
-        *(block_cg_shapes.block_step(n, dtype, ROWS) for n in (8, 16, 24, 32)),
-        *(block_cg_shapes.iteration_grams(n, dtype, ROWS) for n in (8, 16, 24, 32)),
+        *(block_shapes.gram(n, n, dtype, ROWS) for n in blocks if n != 24),
+        *(block_shapes.multiply_add(n, n, dtype, ROWS) for n in blocks if n != 24),
+        *(block_cg_shapes.block_step(n, dtype, ROWS) for n in blocks if n <= 32),
+        *(block_cg_shapes.iteration_grams(n, dtype, ROWS) for n in blocks if n <= 32),
         *(columns.reduction(kernel, n, dtype, ROWS) for kernel in columns.REDUCTIONS for n in widths),
         *(columns.cg_advance(n, dtype, ROWS) for n in widths),
         *(columns.lane_gram(n, dtype, ROWS, 5) for n in (1, 8, 24, 33)),
@@ -128,7 +129,7 @@ def tuned(dtype: np.dtype, widths: Sequence[int] = WIDTHS) -> list[Launch]:
 
 def in_single(dtype: np.dtype) -> list[Launch]:
     """Those of `tuned` in the precision that most of the time goes to, in few widths: for the quick run."""
-    return tuned(dtype, (1, 33)) if dtype == SINGLE else []
+    return tuned(dtype, (1, 33), (16,)) if dtype == SINGLE else []
 
 
 def unusual(dtype: np.dtype) -> list[Launch]:
