@@ -127,6 +127,8 @@ def damaged(content: bytes) -> bytes:
         (["in.ildg", "link.nersc", "--overwrite"], "link.nersc: this is the file that is read"),
         (["in.ildg", "nowhere/out.ildg"], "its folder nowhere does not exist"),
         (["in.ildg", "folder.ildg", "--overwrite"], "folder.ildg: this is a folder"),
+        (["in.ildg", "pipe.ildg", "--overwrite"], "pipe.ildg: this is a device or a pipe"),
+        (["pipe.ildg", "out.nersc"], "pipe.ildg: this is a device or a pipe"),
         (["absent.ildg", "out.nersc"], "absent.ildg: no such file"),
         (["damaged.ildg", "out.nersc"], "damaged.ildg: ILDG, 4x2x6x4: SciDAC checksum a should be"),
         (["short.ildg", "out.nersc"], "short.ildg: truncated"),
@@ -148,6 +150,7 @@ def test_what_cannot_be_converted_is_one_line_and_writes_nothing(
     (tmp_path / "text.ildg").write_text("a letter, not a gauge field")
     (tmp_path / "link.nersc").symlink_to(double)
     (tmp_path / "folder.ildg").mkdir()
+    os.mkfifo(tmp_path / "pipe.ildg")
     signs = np.where(np.arange(LATTICE.half_volume) % 5 == 0, -1, 1)[:, None, None]
     write_ildg(tmp_path / "phases.ildg", links * signs, LATTICE, 64)
     before = sorted(tmp_path.iterdir())

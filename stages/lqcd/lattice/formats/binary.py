@@ -43,9 +43,11 @@ def damaged(path: Path, what: str) -> InputError:
 def opened(path: Path) -> Iterator[BinaryIO]:
     """The file, open for reading.
 
-    Raises InputError if it is missing, a folder, unreadable, or fails while it is read.
+    Raises InputError if it is missing, a folder, a device, unreadable, or fails while it is read.
     """
     try:
+        if path.exists() and not (path.is_file() or path.is_dir()):
+            raise fault(path, "this is a device or a pipe", "name a gauge-field file")
         with open(path, "rb") as file:
             yield file
     except FileNotFoundError:

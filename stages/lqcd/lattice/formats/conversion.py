@@ -91,6 +91,8 @@ def _check_target(source: Path, target: Path, *, overwrite: bool) -> None:
         raise fault(target, f"its folder {target.parent} does not exist", "make it first")
     if target.is_dir():
         raise fault(target, "this is a folder", "name the file to write")
+    if target.exists() and not target.is_file():
+        raise fault(target, "this is a device or a pipe", "name the file to write")
     if target.exists() and source.exists() and os.path.samefile(source, target):
         raise fault(target, "this is the file that is read", "give another name")
     if os.path.lexists(target) and not overwrite:
