@@ -30,6 +30,27 @@ REFUSED = re.compile(
 )
 """Openings of a sentence that goes on from another one: in `help()` there is no other one."""
 
+SMALL_ARRAYS = {
+    "stack": "coefficients of right-hand sides, matrices of eigenvectors",
+    "tensordot": "matrices of eigenvectors",
+    "where": "coefficients of right-hand sides",
+    "exp2": "scales of right-hand sides",
+    "frexp": "scales of right-hand sides",
+    "ndarray": "a type",
+    "cuda": "streams and memory of the device",
+    "get_default_memory_pool": "memory of the device",
+}
+"""All that the library takes from NumPy or CuPy above its kernels, and for which small arrays."""
+
+ASK_WHERE_AN_ARRAY_LIVES = {
+    "stages/lqcd/dirac/staggered.py",
+    "stages/lqcd/dirac/laplacian.py",
+    "stages/lqcd/dirac/wilson.py",
+    "stages/lqcd/multigrid/coarse_operator.py",
+    "stages/lqcd/spectroscopy/distilled_mesons.py",
+}
+"""Modules above the kernels that call `array_module`: operators once, to say it to all others as `xp`."""
+
 
 @pytest.fixture(scope="module")
 def results() -> Iterator[dict[str, Future[subprocess.CompletedProcess[str]]]]:
@@ -79,6 +100,55 @@ def public_docstrings(tree: ast.AST, prefix: str = "") -> Iterator[tuple[str, st
         for node in tree.body:
             if isinstance(node, DOCUMENTED) and not node.name.startswith("_"):  # type: ignore[union-attr]
                 yield from public_docstrings(node, f"{prefix}.{node.name}".removeprefix("."))
+
+
+def test_no_array_library_on_fields() -> None:
+    """Fields are allocated by `kernels.fields` and worked on by kernels: array calls are for small arrays."""
+    taken = {
+        str(path.relative_to(ROOT)): set(from_array_library(ast.parse(path.read_text())))
+        for path in sorted((ROOT / "stages/lqcd").rglob("*.py"))
+        if not path.is_relative_to(ROOT / "stages/lqcd/kernels")
+    }
+    allowed = {*SMALL_ARRAYS, "asked"}
+    offenders = [f"{path}: {name}" for path, names in taken.items() for name in sorted(names - allowed)]
+    assert not offenders, "\n".join(["make it a kernel, in stages/lqcd/kernels:", *offenders])
+    assert {path for path, names in taken.items() if "asked" in names} == ASK_WHERE_AN_ARRAY_LIVES
+    assert SMALL_ARRAYS.keys() <= set().union(*taken.values()), "an exception that nothing needs"
+
+
+@pytest.mark.parametrize(
+    ("code", "name"),
+    [
+        ("xp.subtract(x, y, out=x)", "subtract"),
+        ("take = array_module(x).take", "take"),
+        ("self.A.xp.linalg.inv(x)", "linalg"),
+        ("import cupy", "cupy"),
+    ],
+)
+def test_array_library_on_a_field_is_noticed(code: str, name: str) -> None:
+    assert name in set(from_array_library(ast.parse(code))) - SMALL_ARRAYS.keys()
+
+
+def from_array_library(tree: ast.AST) -> Iterator[str]:
+    """Names that a module takes from `xp`; "asked" if it calls `array_module`; "cupy" if it imports it."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and is_array_library(node.value):
+            yield node.attr
+        elif (
+            isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "array_module"
+        ):
+            yield "asked"
+        elif isinstance(node, ast.Import | ast.ImportFrom) and "cupy" in ast.unparse(node):
+            yield "cupy"
+
+
+def is_array_library(node: ast.AST) -> bool:
+    """True for ``xp``, ``operator.xp`` and ``array_module(x)``."""
+    if isinstance(node, ast.Call):
+        return ast.unparse(node.func).startswith("array_module")
+    return (isinstance(node, ast.Name) and node.id == "xp") or (
+        isinstance(node, ast.Attribute) and node.attr == "xp"
+    )
 
 
 def test_no_import_circle() -> None:

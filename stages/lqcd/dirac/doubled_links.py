@@ -7,8 +7,8 @@ from typing import Any
 from stages.lqcd.gauge.hisq import StaggeredLinks
 from stages.lqcd.kernels import doubled_links as doubling
 from stages.lqcd.kernels.directions import HISQ_DIRECTIONS, NAIVE_DIRECTIONS
-from stages.lqcd.kernels.dispatch import Array, array_module
-from stages.lqcd.kernels.fields import empty_field
+from stages.lqcd.kernels.dispatch import Array
+from stages.lqcd.kernels.fields import field_like
 from stages.lqcd.lattice.geometry import Lattice
 
 
@@ -27,6 +27,6 @@ def doubled_forms(
 ) -> Array:
     """`doubled_links` of fields ``[mu, parity, site, 3, 3]`` that need not be staggered links."""
     directions = NAIVE_DIRECTIONS if three_hops is None else HISQ_DIRECTIONS
-    doubled = empty_field((lattice.half_volume, directions, 3, 3), dtype, array_module(one_hop))
+    doubled = field_like(one_hop, (lattice.half_volume, directions, 3, 3), dtype)
     doubling.doubled_links(one_hop, three_hops, lattice, parity, doubled)
     return doubled

@@ -86,8 +86,7 @@ def affine(A: LinearOperator, a: float, b: float, x: Array, out: Array) -> None:
         A.affine(a, b, x, out)
         return
     A.apply(x, out)
-    out *= b
-    out += a * x
+    block_blas.affine(out, b, x, a)
 
 
 def application(

@@ -18,7 +18,7 @@ import numpy as np
 
 from stages.errors import InputError
 from stages.lqcd.dirac.wilson import WilsonOperator
-from stages.lqcd.kernels import clover
+from stages.lqcd.kernels import block_blas, clover
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.fields import field_like
 from stages.lqcd.kernels.gamma import COMPONENTS
@@ -111,7 +111,7 @@ class WilsonSchur:
 
     def _inverse(self, parity: int, x: Array) -> Array:
         """A^-1 x on `parity`, a new field."""
-        if self.M.links.clover is None:
-            return x * x.dtype.type(self._constant)
         out = field_like(x)
+        if self.M.links.clover is None:
+            return block_blas.scale(x, self._constant, out)
         return clover.multiply(self.M.clover_inverse[parity], x, out)

@@ -17,8 +17,8 @@ from stages.lqcd.distillation.streaming import (
     slices_per_tile,
     streamed,
 )
-from stages.lqcd.kernels.dispatch import Array, array_module, to_device_like
-from stages.lqcd.kernels.fields import empty_field
+from stages.lqcd.kernels.dispatch import Array, to_device_like
+from stages.lqcd.kernels.fields import field_like
 from stages.lqcd.kernels.gamma import COLOURS, COMPONENTS, SPINS
 from stages.lqcd.kernels.transfer import copy_to_host
 from stages.lqcd.lattice.geometry import Lattice
@@ -108,10 +108,10 @@ def spins_as_columns(solutions: Array, start: int, times: int, lattice: Lattice,
 
     Column spin * N + j is spin and column j of the solutions.
     """
-    xp, n = array_module(solutions), solutions.shape[-1]
+    n = solutions.shape[-1]
     slices = solutions.reshape(2, -1, lattice.sites_per_slice, SPINS, COLOURS, n)[:, start : start + times]
     shape = (times, 2, lattice.sites_per_slice, COLOURS, SPINS, n)
-    columns = empty_field(shape, dtype, xp)
+    columns = field_like(solutions, shape, dtype)
     columns[...] = slices.transpose(1, 0, 2, 4, 3, 5)
     return columns.reshape(*shape[:4], SPINS * n)
 

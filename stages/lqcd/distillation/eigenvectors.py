@@ -23,9 +23,9 @@ from stages.errors import InputError
 from stages.lqcd.dirac.laplacian import DIAGONAL, FoldedLaplacian, SpatialHop, check_links
 from stages.lqcd.eigen.batched_lanczos import BatchedLanczos, Progress
 from stages.lqcd.eigen.window import subspace_size
-from stages.lqcd.kernels import batched_basis, random_block, slice_products
-from stages.lqcd.kernels.dispatch import Array, array_module, as_numpy, to_device_like
-from stages.lqcd.kernels.fields import contiguous, empty_field, zero_field
+from stages.lqcd.kernels import batched_basis, block_blas, random_block, slice_products
+from stages.lqcd.kernels.dispatch import Array, as_numpy, to_device_like
+from stages.lqcd.kernels.fields import contiguous, field_like, zero_field
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 from stages.lqcd.lattice.threads import in_threads
 
@@ -118,7 +118,7 @@ class LaplaceSolver:
             )
         method = BatchedLanczos(self.vectors, self.block, self.tolerance, max_restarts=self.max_restarts)
         if method.size(rows) < rows:
-            pairs = method.solve(FoldedLaplacian(hop), slices, array_module(links), progress)
+            pairs = method.solve(FoldedLaplacian(hop), slices, hop.xp, progress)
             values = DIAGONAL - np.sqrt(np.maximum(DIAGONAL**2 - np.sort(pairs.values), 0))
             vectors = _both_parities(hop, pairs.vectors, DIAGONAL - values)
         else:
@@ -188,16 +188,16 @@ def _field(hop: SpatialHop, part: Array) -> Array:
 
 def _both_parities(hop: SpatialHop, even: Array, h: NDArray[np.float64]) -> Array:
     """(u, H u / h) / sqrt 2 of even vectors u ``[T, rows, k]`` with H^2 u = h^2 u."""
-    xp, slices, k = array_module(even), len(even), even.shape[-1]
-    vectors = empty_field((slices, 2, even.shape[1] // 3, 3, k), even.dtype, xp)
+    slices, k = len(even), even.shape[-1]
+    vectors = field_like(even, (slices, 2, even.shape[1] // 3, 3, k))
     shape = (slices, -1, 3, k)
     vectors[:, EVEN] = even.reshape(shape)
-    vectors[:, EVEN] *= 0.5**0.5
+    block_blas.scale(vectors[:, EVEN], 0.5**0.5, vectors[:, EVEN])
     for first in range(0, k, COLUMNS):
         some = slice(first, min(first + COLUMNS, k))
         odd = hop.apply_to(ODD, _field(hop, vectors[:, EVEN, ..., some]))
         odd = odd.reshape(slices, -1, 3, some.stop - first)
-        vectors[:, ODD, ..., some] = odd * to_device_like(1 / h[:, some], odd)[:, None, None]
+        slice_products.slice_scale(odd, to_device_like(1 / h[:, some], odd), vectors[:, ODD, ..., some])
     return vectors
 
 
@@ -240,7 +240,7 @@ def _in_convention(vectors: Array, values: NDArray[np.float64], width: float) ->
     groups = [_groups(row, width) for row in values]
     widest = max(group.stop - group.start for row in groups for group in row)
     columns = contiguous(vectors).reshape(slices, -1, k)
-    references = empty_field((slices, columns.shape[1], widest), vectors.dtype, array_module(vectors))
+    references = field_like(vectors, (slices, columns.shape[1], widest))
     random_block.fill_random(references[0], REFERENCE_SEED, 0)
     references[1:] = references[:1]
     overlaps = as_numpy(batched_basis.project(columns, references))

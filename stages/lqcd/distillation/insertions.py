@@ -17,8 +17,8 @@ import numpy as np
 from stages.errors import InputError
 from stages.lqcd.dirac.displacement import displaced, steps_of
 from stages.lqcd.kernels import slice_products
-from stages.lqcd.kernels.dispatch import Array, array_module, to_device_like
-from stages.lqcd.kernels.fields import empty_field, field_like
+from stages.lqcd.kernels.dispatch import Array, to_device_like
+from stages.lqcd.kernels.fields import field_like
 from stages.lqcd.kernels.gamma import COLOURS
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 
@@ -94,13 +94,12 @@ class Insertions:
         lattice; links: of `links_for`. Sums are complex128 ``[momentum, time, left column, right column]``,
         overwritten by the next.
         """
-        xp = array_module(right)
         gram = slice_products.slice_gram
         steps = [field_like(right) for _ in range(min(2, self.longest))]
         scratch = (steps[0], steps[-1]) if steps else (right, right)
         weighted = field_like(right) if any(map(any, self.momenta)) else right
         shape = (len(self.momenta), len(left), left.shape[-1], right.shape[-1])
-        products = empty_field(shape, np.complex128, xp)
+        products = field_like(right, shape, np.complex128)
         for number, word in enumerate(self.displacements):
             moved = displaced(links, self.lattice, right, word, scratch, first)
             for momentum, product in zip(self.momenta, products, strict=True):

@@ -177,9 +177,7 @@ class _Run:
         """Rayleigh quotients and true residuals of the leading Ritz vectors."""
         for columns, block, image in self._images():
             count = columns.stop - columns.start
-            quotients = (block.conj() * image).real.sum(axis=1, dtype=np.float64)
-            image -= block * quotients[:, None].astype(block.real.dtype)
-            norms2 = (image.real**2 + image.imag**2).sum(axis=1, dtype=np.float64)
+            quotients, norms2 = batched_basis.rayleigh(block, image)
             self.values[:, columns] = as_numpy(quotients)[:, :count]
             self.residuals[:, columns] = np.sqrt(as_numpy(norms2))[:, :count]
 

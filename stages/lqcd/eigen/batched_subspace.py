@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.lqcd.eigen.subspace import GrowingBasis
-from stages.lqcd.kernels import batched_basis, random_block
+from stages.lqcd.kernels import batched_basis, block_blas, random_block
 from stages.lqcd.kernels.dispatch import Array, as_numpy, to_device_like
 from stages.lqcd.kernels.fields import empty_field, field_like
 from stages.lqcd.lattice.threads import in_threads
@@ -137,7 +137,7 @@ class BatchedSubspace(GrowingBasis):
         """Random columns of norm near one."""
         random_block.fill_random(block, self.seed, self.draws)
         self.draws += 1
-        block *= (1.5 / block.shape[1]) ** 0.5
+        block_blas.scale(block, (1.5 / block.shape[1]) ** 0.5, block)
 
     def _project(self, block: Array) -> Matrices:
         return as_numpy(batched_basis.project(self.V[..., : self.used], block))

@@ -50,9 +50,8 @@ def _largest(B: LinearOperator, V: Array) -> float:
     """|B x| of a random unit vector after some power steps: a lower bound, usually by a few per cent."""
     rng = np.random.default_rng(20261121)
     x = to_device_like(rng.normal(size=(*V.shape[:-1], 1)).astype(V.dtype), V)
-    norm = 1.0
     for _ in range(POWER_STEPS):
         x = B.apply(x)
-        norm = float(block_blas.norms(x)[0])
-        x /= norm
-    return norm
+        norms = block_blas.norms(x)
+        lane_blas.lane_divide(x, norms.astype(x.real.dtype), x)
+    return float(norms[0])

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from stages.errors import InputError
 from stages.lqcd.eigen.chebyshev import ChebyshevFilter
 from stages.lqcd.eigen.subspace import Subspace
-from stages.lqcd.kernels.dispatch import array_module
 from stages.lqcd.kernels.fields import contiguous
 from stages.lqcd.kernels.transfer import copy_to_host, to_device
 
@@ -120,7 +119,7 @@ def restored(
 
 
 def _fill(space: Subspace, arrays: dict[str, NDArray], counts: list[int]) -> None:
-    put = (lambda array: array) if array_module(space.V) is np else to_device
+    put = (lambda array: array) if space.xp is np else to_device
     space.locked, space.used, space.draws, space.passes, space.second_passes = counts
     for first in range(0, space.used, COLUMNS):
         space.V[..., first : min(first + COLUMNS, space.used)] = put(arrays[f"vectors_{first}"])

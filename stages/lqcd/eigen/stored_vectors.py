@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.errors import InputError
-from stages.lqcd.kernels.dispatch import Array, array_module
+from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.fields import contiguous, empty_field
 from stages.lqcd.kernels.half_field import decoded, encoded, largest_parts, scale_for
 from stages.lqcd.kernels.transfer import copy_to_host, to_device
@@ -52,7 +52,7 @@ def to_store(vectors: Array, lattice: Lattice, precision: str) -> tuple[NDArray,
     check_precision(precision)
     times, sites, k = lattice.time_extent, lattice.sites_per_slice, vectors.shape[-1]
     scale = np.empty((times, sites, k if precision == "half" else 0), np.float32)
-    if precision == "double" and array_module(vectors) is np:
+    if precision == "double" and isinstance(vectors, np.ndarray):
         return vectors.view(np.float64).reshape(times, sites, 3, k, 2), scale
     parts = np.empty((times, sites, 3, k, 2), DTYPES[precision])
     for t, rows in enumerate(_slices(lattice)):

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.lqcd.kernels import basis, random_block
+from stages.lqcd.kernels import basis, block_blas, random_block
 from stages.lqcd.kernels.cholesky import Matrix
 from stages.lqcd.kernels.dispatch import Array, as_numpy, to_device_like
 from stages.lqcd.kernels.fields import empty_field
@@ -205,6 +205,6 @@ class Subspace(GrowingBasis):
         """Random columns of norm near one from this one of X on."""
         fresh = empty_field((*self.X.shape[:-1], self.block - first), self.X.dtype, self.xp)
         random_block.fill_random(fresh, self.seed, self.draws)
-        fresh *= (1.5 / self.dimension) ** 0.5
+        block_blas.scale(fresh, (1.5 / self.dimension) ** 0.5, fresh)
         self.draws += 1
         self.X[..., first:] = fresh

@@ -23,8 +23,8 @@ from numpy.typing import ArrayLike, NDArray
 from stages.lqcd.dirac.staggered import StaggeredDslash
 from stages.lqcd.estimators.trace import Progress, no_progress
 from stages.lqcd.kernels import basis, block_blas, lane_blas, one_link_current
-from stages.lqcd.kernels.dispatch import Array, array_module, as_numpy, to_device_like
-from stages.lqcd.kernels.fields import contiguous, zero_field
+from stages.lqcd.kernels.dispatch import Array, as_numpy, to_device_like
+from stages.lqcd.kernels.fields import contiguous, zeros_like
 from stages.lqcd.lattice.geometry import EVEN, ODD
 from stages.lqcd.solvers.deflation import Deflation, has_odd_partner
 
@@ -75,10 +75,10 @@ def mode_currents(
 
 def _slabs(vectors: Array, rotation: NDArray) -> Iterator[tuple[slice, Array]]:
     """V Q in slabs of columns, complex128 ``[site, 3, SLAB]`` each: never all of it at a time."""
-    xp, count = array_module(vectors), rotation.shape[1]
+    count = rotation.shape[1]
     for start in range(0, count, SLAB):
         slab = slice(start, min(start + SLAB, count))
-        columns = zero_field((*vectors.shape[:-1], slab.stop - start), np.complex128, xp)
+        columns = zeros_like(vectors, (*vectors.shape[:-1], slab.stop - start), np.complex128)
         basis.add_combination(columns, vectors, contiguous(to_device_like(rotation[:, slab], vectors)))
         yield slab, columns
 

@@ -126,7 +126,7 @@ class LoopTrace:
         M x is 4 m^2 y - D hopped on the sources' parity, and on the other one 2 m (D y - hopped) = 0.
         """
         residual = self.dslash.apply_to(parity, hopped, diagonal=y, a=-4 * self.mass**2)
-        residual += sources
+        block_blas.add(residual, sources)
         return relative_norms(residual, sources)
 
 

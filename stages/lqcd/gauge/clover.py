@@ -13,8 +13,8 @@ from itertools import combinations
 import numpy as np
 
 from stages.lqcd.kernels import field_strength as kernels
-from stages.lqcd.kernels.dispatch import Array, array_module
-from stages.lqcd.kernels.fields import empty_field, zero_field
+from stages.lqcd.kernels.dispatch import Array
+from stages.lqcd.kernels.fields import field_like, zeros_like
 from stages.lqcd.kernels.gamma import sigma
 from stages.lqcd.lattice.geometry import Lattice, T
 
@@ -28,7 +28,7 @@ def field_strength(links: Array, lattice: Lattice, mu: int, nu: int) -> Array:
     Boundary signs in the links cancel in every plaquette; leaves that cross a Dirichlet boundary, whose links
     are zero, vanish.
     """
-    f = empty_field((2, lattice.half_volume, 3, 3), links.dtype, array_module(links))
+    f = field_like(links, (2, lattice.half_volume, 3, 3))
     kernels.field_strength(links, lattice, mu, nu, f)
     return f
 
@@ -38,7 +38,7 @@ def clover_term(links: Array, lattice: Lattice, spatial: float, temporal: float)
 
     spatial, temporal: c_{mu nu} of the planes without t and with it; both csw on an isotropic lattice.
     """
-    term = zero_field((2, lattice.half_volume, 2, 6, 6), links.dtype, array_module(links))
+    term = zeros_like(links, (2, lattice.half_volume, 2, 6, 6))
     for mu, nu in PLANES:
         spins = 0.5j * (temporal if nu == T else spatial) * sigma(mu, nu)  # twice i/4: mu > nu adds the same
         blocks = np.stack([spins[:2, :2], spins[2:, 2:]])

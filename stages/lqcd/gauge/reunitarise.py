@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from stages.errors import InputError
 from stages.lqcd.kernels import projection
-from stages.lqcd.kernels.dispatch import Array, array_module
-from stages.lqcd.kernels.fields import contiguous, empty_field, field_like
+from stages.lqcd.kernels.dispatch import Array
+from stages.lqcd.kernels.fields import contiguous, field_like
 
 LARGEST_DEVIATION = 1e-4
 """Links further than this from SU(3) are no gauge configuration; rounding to 32 bits leaves about 1e-7."""
@@ -52,7 +52,7 @@ def to_u3(v: Array, out: Array | None = None) -> Unitary:
     Analytic by Cayley-Hamilton (arXiv:1004.0342, appendix C); from the singular values, W = A B^dag for
     V = A S B^dag, where V^dag V is nearly singular or the analytic W is not unitary. `out` may be `v`.
     """
-    result = empty_field(v.shape, complex, array_module(v)) if out is None else out
+    result = field_like(v, v.shape, complex) if out is None else out
     matrices = result.reshape(-1, 3, 3)
     flat = contiguous(v).reshape(-1, 3, 3)
     singular = projection.unitary(flat, matrices)

@@ -32,6 +32,15 @@ def rotate_in_place(V: Array, Q: Array) -> None:
     kernel("batched_basis.rotate_in_place", type(V))(V, Q)
 
 
+def rayleigh(block: Array, image: Array) -> tuple[Array, Array]:
+    """Rayleigh quotients of x given the image y = A x, and |y - x quotient|^2: float64 ``[S, N]`` each.
+
+    block, image: x and y ``[S, n, N]``; the image becomes y - x quotient.
+    """
+    _check_batch(block, image)
+    return kernel("batched_basis.rayleigh", type(image))(block, image)
+
+
 def _check_batch(V: Array, x: Array) -> None:
     """Raise InputError unless V ``[S, n, k]``, x ``[S, n, N]`` are leading columns of contiguous arrays."""
     for array in (V, x):

@@ -63,6 +63,27 @@ def difference(x: Array, y: Array, out: Array) -> Array:
     return kernel("block_blas.difference", type(x))(x, y, out)
 
 
+def add(y: Array, x: Array) -> None:
+    """``y += x`` in place; x may be of lower precision."""
+    if x.shape != y.shape:
+        raise InputError(f"x {x.shape} and y {y.shape} must have one shape")
+    kernel("block_blas.add", type(y))(y, x)
+
+
+def scale(x: Array, factor: float, out: Array) -> Array:
+    """``out = factor x`` with a number rounded to the precision of x. Returns `out`, which may be `x`."""
+    if x.shape != out.shape:
+        raise InputError(f"x {x.shape} and out {out.shape} must have one shape")
+    return kernel("block_blas.scale", type(x))(x, float(factor), out)
+
+
+def affine(out: Array, b: float, x: Array, a: float) -> None:
+    """``out = b out + a x`` in place."""
+    if x.shape != out.shape:
+        raise InputError(f"x {x.shape} and out {out.shape} must have one shape")
+    kernel("block_blas.affine", type(x))(out, b, x, a)
+
+
 def norms(x: Array) -> Array:
     """|x| of each right-hand side, float64 ``[N]``."""
     return array_module(x).sqrt(norms2(x))

@@ -19,6 +19,19 @@ def difference(x: Array, y: Array, out: Array) -> Array:
     return array_module(x).subtract(x, y, out=out)
 
 
+def add(y: Array, x: Array) -> None:
+    y += x
+
+
+def scale(x: Array, factor: float, out: Array) -> Array:
+    return array_module(x).multiply(x, factor, out=out)
+
+
+def affine(out: Array, b: float, x: Array, a: float) -> None:
+    out *= b
+    out += a * x
+
+
 def lane_scale(x: Array, factor: Array, out: Array) -> None:
     array_module(x).multiply(x, factor, out=out)
 
@@ -36,9 +49,19 @@ def lane_take(x: Array, lanes: Array) -> Array:
     return xp.take(x, xp.asarray(lanes), axis=-1)
 
 
+def lane_put_add(y: Array, x: Array, lanes: Array) -> None:
+    y[..., lanes] += x
+
+
 def lane_choose(y: Array, x: Array, chosen: Array) -> None:
     xp: Any = array_module(y)
     y[...] = xp.where(xp.asarray(chosen), x, y)
+
+
+def rayleigh(block: Array, image: Array) -> tuple[Array, Array]:
+    quotients = (block.conj() * image).real.sum(axis=1, dtype=np.float64)
+    image -= block * quotients[:, None].astype(block.real.dtype)
+    return quotients, (image.real**2 + image.imag**2).sum(axis=1, dtype=np.float64)
 
 
 def inverse(matrices: Array) -> Array:
@@ -111,6 +134,10 @@ def spatial_links(links: Array, lattice: Lattice, parity: int, out: Array) -> No
 
 def weighted(x: Array, phases: Array, out: Array) -> Array:
     return array_module(x).multiply(x, phases[..., None, None], out=out)
+
+
+def slice_scale(x: Array, factor: Array, out: Array) -> None:
+    array_module(x).multiply(x, factor[:, None, None], out=out)
 
 
 def slice_norms2(x: Array) -> Array:

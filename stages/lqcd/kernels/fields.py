@@ -19,14 +19,16 @@ def zero_field(shape: tuple[int, ...], dtype: DTypeLike, xp: ModuleType) -> Arra
     return xp.zeros(shape, dtype)
 
 
-def field_like(field: Array) -> Array:
-    """A field of the shape, dtype and library of another, not filled."""
-    return empty_field(field.shape, field.dtype, array_module(field))
+def field_like(field: Array, shape: tuple[int, ...] | None = None, dtype: DTypeLike | None = None) -> Array:
+    """A field of the library, and if not said otherwise of the shape and dtype, of another; not filled."""
+    extents = field.shape if shape is None else shape
+    return empty_field(extents, dtype or field.dtype, array_module(field))
 
 
-def zeros_like(field: Array) -> Array:
-    """A field of zeros of the shape, dtype and library of another."""
-    return zero_field(field.shape, field.dtype, array_module(field))
+def zeros_like(field: Array, shape: tuple[int, ...] | None = None, dtype: DTypeLike | None = None) -> Array:
+    """A field of zeros of the library, and if not said otherwise of the shape and dtype, of another."""
+    extents = field.shape if shape is None else shape
+    return zero_field(extents, dtype or field.dtype, array_module(field))
 
 
 def contiguous(field: Array) -> Array:

@@ -59,6 +59,11 @@ def lane_take(x: Array, lanes: Array) -> Array:
     return kernel("lane_blas.lane_take", type(x))(x, lanes)
 
 
+def lane_put_add(y: Array, x: Array, lanes: Array) -> None:
+    """``y[..., lanes] += x`` in place, with x ``[..., number of lanes]``, perhaps of lower precision."""
+    kernel("lane_blas.lane_put_add", type(y))(y, x, lanes)
+
+
 def lane_choose(y: Array, x: Array, chosen: Array) -> None:
     """``y = x`` in the right-hand sides where bool `chosen` ``[N]``, on the host or not, says so."""
     check_array("x", x, y.shape, y.dtype)

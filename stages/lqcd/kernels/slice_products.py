@@ -51,6 +51,13 @@ def weighted(x: Array, phases: Array, out: Array) -> Array:
     return kernel("slice_products.weighted", type(x))(x, phases, out)
 
 
+def slice_scale(x: Array, factor: Array, out: Array) -> None:
+    """``out = factor x``, factor ``[time, column]``, x ``[time, site, 3, column]``; `out` may be `x`."""
+    if x.shape != out.shape:
+        raise InputError(f"x {x.shape} and out {out.shape} must have one shape")
+    kernel("slice_products.slice_scale", type(x))(x, factor, out)
+
+
 def slice_norms2(x: Array) -> Array:
     """|x|^2 of each slice and column of x ``[time, site, 3, column]``: float64 ``[time, column]``."""
     return kernel("slice_products.slice_norms2", type(x))(x)

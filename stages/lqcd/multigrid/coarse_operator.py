@@ -131,7 +131,7 @@ def galerkin(A: LevelOperator, P: Transfer) -> CoarseOperator:
     coarse = P.aggregates.coarse
     columns = P.columns()
     diagonal = P.restrict(A.local(columns))
-    links = empty_field((coarse.sites, HOPS, *diagonal.shape[1:]), diagonal.dtype, array_module(diagonal))
+    links = field_like(diagonal, (coarse.sites, HOPS, *diagonal.shape[1:]))
     signs, factor = gamma5(diagonal), diagonal.real.dtype.type(A.hop_factor)
     for mu in range(4):
         moved = A.forward_hop(mu, columns)

@@ -9,7 +9,7 @@ from types import ModuleType
 import numpy as np
 
 from stages.lqcd.dirac.wilson import WilsonOperator
-from stages.lqcd.kernels import clover, wilson_dslash
+from stages.lqcd.kernels import block_blas, clover, wilson_dslash
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.fields import field_like
 from stages.lqcd.kernels.gamma import COMPONENTS
@@ -60,8 +60,7 @@ class FineOperator:
     def local_on(self, parity: int, x: Array, out: Array) -> Array:
         """A x on the sites of one parity, ``[site, 12, N]``; returns `out`."""
         if self.M.links.clover is None:
-            out[...] = x * x.dtype.type(self.M.constant)
-            return out
+            return block_blas.scale(x, self.M.constant, out)
         return clover.multiply(self.M.clover[parity], x, out)
 
     def _by_parity(self, x: Array) -> Array:

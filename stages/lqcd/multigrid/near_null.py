@@ -10,8 +10,8 @@ from __future__ import annotations
 from numpy.typing import DTypeLike
 
 from stages.lqcd.kernels import block_blas, lane_blas, random_block
-from stages.lqcd.kernels.dispatch import Array, array_module
-from stages.lqcd.kernels.fields import contiguous, empty_field, field_like, zeros_like
+from stages.lqcd.kernels.dispatch import Array
+from stages.lqcd.kernels.fields import contiguous, field_like, zeros_like
 from stages.lqcd.multigrid.cycle import Cycle
 from stages.lqcd.multigrid.smoother import Smoother
 from stages.lqcd.multigrid.system import LevelSystem
@@ -20,7 +20,7 @@ from stages.lqcd.solvers.even_odd import through
 
 def random_fields(shape: tuple[int, ...], dtype: DTypeLike, like: Array, seed: int, draw: int = 0) -> Array:
     """Random fields ``[site, component, count]`` of `dtype` where `like` lives, the same on every backend."""
-    fields = empty_field(shape, dtype, array_module(like))
+    fields = field_like(like, shape, dtype)
     random_block.fill_random(fields, seed, draw)
     return fields
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from stages.errors import InputError
 from stages.lqcd.dirac.operator import LinearOperator
 from stages.lqcd.kernels import block_blas, lane_blas, lane_gram
-from stages.lqcd.kernels.dispatch import Array, array_module
-from stages.lqcd.kernels.fields import empty_field, zeros_like
+from stages.lqcd.kernels.dispatch import Array
+from stages.lqcd.kernels.fields import field_like, zeros_like
 from stages.lqcd.kernels.lane_gram import MOST_FIELDS
 from stages.lqcd.solvers.minimal_residual import Smoothed
 
@@ -53,7 +53,7 @@ class PolynomialSmoother:
 
     def _powers(self, like: Array) -> Array:
         """Room for v_0, v_1, ... of the longest run."""
-        return empty_field((self.runs[0] + 1, *like.shape), like.dtype, array_module(like))
+        return field_like(like, (self.runs[0] + 1, *like.shape))
 
     def _run(self, A: LinearOperator, v: Array, y: Array) -> None:
         """Add to y what the steps find for the residual v_0, which they change."""

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from stages.errors import InputError
 from stages.lqcd.dirac.wilson_schur import WilsonSchur
 from stages.lqcd.kernels import coarse_dslash, matrix_inverse
-from stages.lqcd.kernels.dispatch import Array, array_module, to_device_like
-from stages.lqcd.kernels.fields import contiguous, field_like, zero_field
+from stages.lqcd.kernels.dispatch import Array, to_device_like
+from stages.lqcd.kernels.fields import contiguous, field_like, zeros_like
 from stages.lqcd.kernels.gamma import COMPONENTS
 from stages.lqcd.lattice.geometry import EVEN
 from stages.lqcd.multigrid.coarse_operator import CoarseOperator, gamma5
@@ -101,7 +101,7 @@ class FullSystem:
 def dense_hops(links: Array, neighbours: NDArray, inputs: int) -> Array:
     """Links ``[site, d, n, n]`` to sites of `inputs` as a matrix ``[site, n, inputs, n]``."""
     sites, directions, n, _ = links.shape
-    matrix = zero_field((sites, n, inputs, n), links.dtype, array_module(links))
+    matrix = zeros_like(links, (sites, n, inputs, n))
     for d in range(directions):
         matrix[np.arange(sites), :, neighbours[:, d]] += links[:, d]
     return matrix

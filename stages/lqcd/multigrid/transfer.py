@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from stages.errors import InputError
-from stages.lqcd.kernels import aggregation, matrix_inverse
-from stages.lqcd.kernels.dispatch import Array, array_module, to_device_like
-from stages.lqcd.kernels.fields import empty_field, zero_field
+from stages.lqcd.kernels import aggregation, block_blas, matrix_inverse
+from stages.lqcd.kernels.dispatch import Array, to_device_like
+from stages.lqcd.kernels.fields import field_like, zeros_like
 from stages.lqcd.multigrid.grid import Aggregates
 
 ORTHONORMALISATIONS = 2
@@ -47,7 +47,7 @@ class Transfer:
         """P^H x for x ``[even site, 2 n, N]``, zero on odd sites."""
         if self.aggregates.halved:
             return self._restrict(self._even, x)
-        whole = zero_field((2 * len(x), *x.shape[1:]), x.dtype, array_module(x))
+        whole = zeros_like(x, (2 * len(x), *x.shape[1:]))
         whole[: len(x)] = x
         return self.restrict(whole)
 
@@ -56,15 +56,15 @@ class Transfer:
         if self.aggregates.halved:
             aggregation.add_prolonged(self._even, coarse, out)
             return
-        whole = zero_field((2 * len(out), *out.shape[1:]), out.dtype, array_module(out))
+        whole = zeros_like(out, (2 * len(out), *out.shape[1:]))
         self.add_prolonged(coarse, whole)
-        out += whole[: len(out)]
+        block_blas.add(out, whole[: len(out)])
 
     def columns(self) -> Array:
         """P as fields ``[site, 2 n, 2 k]``: column c k + i is vector i in chirality c, zero in the other."""
         n = self.vectors.shape[2] // self.aggregates.volume
         shape = (self.aggregates.fine.sites, 2 * n, 2 * self.vector_count)
-        fields = zero_field(shape, self.vectors.dtype, array_module(self.vectors))
+        fields = zeros_like(self.vectors, shape)
         aggregation.scattered(self.vectors, to_device_like(self.aggregates.sites, self.vectors), fields)
         return fields
 
@@ -80,7 +80,7 @@ class Transfer:
 
     def _restrict(self, packed: Any, x: Array) -> Array:
         shape = (self.aggregates.coarse.sites, 2 * self.vector_count, x.shape[-1])
-        return aggregation.restrict(packed, x, empty_field(shape, x.dtype, array_module(x)))
+        return aggregation.restrict(packed, x, field_like(x, shape))
 
     def _packed(self, vectors: Array, sites: Array, fine_sites: int | None = None) -> Any:
         table = to_device_like(np.ascontiguousarray(sites), vectors)

@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 from stages.lqcd.dirac.operator import LinearOperator
 from stages.lqcd.kernels import lane_blas, stream
 from stages.lqcd.kernels.cg_update import quotient
-from stages.lqcd.kernels.dispatch import Array, array_module, as_numpy, to_device_like
-from stages.lqcd.kernels.fields import empty_field, zero_field
+from stages.lqcd.kernels.dispatch import Array, as_numpy, to_device_like
+from stages.lqcd.kernels.fields import field_like, zeros_like
 from stages.lqcd.kernels.stream import Reports
 from stages.lqcd.solvers.krylov import BreakdownError, KrylovSolver, Recurrence, Vector
 from stages.lqcd.solvers.solution import SolveStatus
@@ -90,12 +90,11 @@ class _StabilisedRecurrence:
         self.A = A
         self.lag: int = stream.lag(A.xp)
         self.rounding2 = float(np.finfo(A.dtype).eps) ** 2
-        xp, columns = array_module(residual), residual.shape[-1]
-        self.pairs = zero_field((3, *residual.shape), A.dtype, xp)
-        self.ends = empty_field((2, *residual.shape), A.dtype, xp)
-        self.correction = empty_field(residual.shape, A.dtype, xp)
+        self.pairs = zeros_like(residual, (3, *residual.shape), A.dtype)
+        self.ends = field_like(residual, (2, *residual.shape), A.dtype)
+        self.correction = field_like(residual, dtype=A.dtype)
         if directions is None:
-            self.alpha, self.beta, self.omega = xp.zeros((3, columns), complex)
+            self.alpha, self.beta, self.omega = zeros_like(residual, (3, residual.shape[-1]), complex)
             self.ends[1] = residual
             self._begin(residual, target)
             self.rho = self.shadow2 = self.r2
@@ -118,7 +117,7 @@ class _StabilisedRecurrence:
 
     def start(self) -> int:
         """Steps 1 to 4."""
-        xp = array_module(self.r2)
+        xp = self.A.xp
         dots = lane_blas.lane_dots
         if self.lost.any():
             self._renew()
@@ -166,7 +165,7 @@ class _StabilisedRecurrence:
         self.before = as_numpy(self.r2)
         self.stuck = 0
         self.lost = np.zeros(r.shape[-1], bool)
-        self.reports = stream.reports(array_module(r).stack([self.r2, self.r2]))
+        self.reports = stream.reports(self.A.xp.stack([self.r2, self.r2]))
 
     def _conjugation(self, rho: Array, where: Array) -> Array:
         """Coefficient beta of a new rho."""
@@ -175,8 +174,8 @@ class _StabilisedRecurrence:
 
     def _renew(self) -> None:
         """The residual becomes the shadow residual and the direction of the columns that are lost."""
-        xp, (r, shadow) = array_module(self.r2), (self.pairs[1], self.ends[1])
-        lost = xp.asarray(self.lost)
+        xp, (r, shadow) = self.A.xp, (self.pairs[1], self.ends[1])
+        lost = to_device_like(self.lost, r)
         lane_blas.lane_choose(shadow, r, lost)
         self.rho, self.shadow2 = (xp.where(lost, self.r2, values) for values in (self.rho, self.shadow2))
         self.beta = xp.where(lost, 0, self.beta)

@@ -42,8 +42,8 @@ from stages.lqcd.dirac.operator import LinearOperator, application
 from stages.lqcd.kernels import block_blas, block_cg, stream
 from stages.lqcd.kernels.block_cg import BlockCoefficients
 from stages.lqcd.kernels.cholesky import Matrix, cholesky
-from stages.lqcd.kernels.dispatch import Array, array_module, as_numpy, to_device_like
-from stages.lqcd.kernels.fields import contiguous, field_like, zero_field
+from stages.lqcd.kernels.dispatch import Array, as_numpy, to_device_like
+from stages.lqcd.kernels.fields import contiguous, copied, field_like, zeros_like
 from stages.lqcd.solvers.krylov import BreakdownError, KrylovSolver, Recurrence, Vector, next_width
 from stages.lqcd.solvers.orthonormal import NOISE, host_gram, orthonormalise
 from stages.lqcd.solvers.solution import SolveStatus
@@ -79,10 +79,9 @@ class _BlockRecurrence:
     def __init__(self, A: LinearOperator, residual: Array) -> None:
         self.A = A
         self.unit = float(np.finfo(A.dtype).eps)
-        xp, shape = array_module(residual), residual.shape
         C = self._decompose(residual)
-        self.correction = zero_field(shape, A.dtype, xp)
-        self.p, self.ap, self.active = self.q.copy(), field_like(self.q), self.rank  # steps 3, 5
+        self.correction = zeros_like(residual, dtype=A.dtype)
+        self.p, self.ap, self.active = copied(self.q), field_like(self.q), self.rank  # steps 3, 5
         self._renew(C)
         self.reports = stream.reports(self.coefficients.summary)
         self.known: list[Vector] = []

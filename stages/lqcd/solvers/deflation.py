@@ -115,7 +115,8 @@ class Deflation:
 
     def remainder(self, x: Array) -> Array:
         """The part of x ``[*shape, N]`` that is orthogonal to all vectors: x - V (V^H V)^-1 V^H x."""
-        return x - self.within(x)
+        within = self.within(x)
+        return block_blas.difference(x, within, within)
 
     def within(self, x: Array) -> Array:
         """V (V^H V)^-1 V^H x ``[*shape, N]``: the part of x in the span of the vectors."""
@@ -227,7 +228,8 @@ class OddDeflation:
 
     def remainder(self, x: Array) -> Array:
         """The part of x that is orthogonal to all vectors W: x - W (W^H W)^-1 W^H x."""
-        return x - self.within(x)
+        within = self.within(x)
+        return block_blas.difference(x, within, within)
 
     def within(self, x: Array) -> Array:
         """W (W^H W)^-1 W^H x: the part of x in the span of the vectors W."""

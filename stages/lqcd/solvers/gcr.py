@@ -23,8 +23,8 @@ from stages.errors import InputError
 from stages.lqcd.dirac.operator import LinearOperator
 from stages.lqcd.kernels import block_blas, lane_blas, stream
 from stages.lqcd.kernels.cg_update import quotient
-from stages.lqcd.kernels.dispatch import Array, array_module, as_numpy, to_device_like
-from stages.lqcd.kernels.fields import empty_field, field_like, zeros_like
+from stages.lqcd.kernels.dispatch import Array, as_numpy, to_device_like
+from stages.lqcd.kernels.fields import copied, field_like, zeros_like
 from stages.lqcd.solvers.krylov import BreakdownError, KrylovSolver, Recurrence, Vector
 from stages.lqcd.solvers.solution import SolveStatus
 from stages.lqcd.solvers.workspace import Workspace
@@ -91,7 +91,7 @@ def gcr_correction(
     known without waiting: a device does all steps. For the cycles of a multigrid method.
     """
     target2 = tolerance**2 * block_blas.norms2(r)
-    space = GCRSpace(A, r.copy(), steps, preconditioner, target2)
+    space = GCRSpace(A, copied(r), steps, preconditioner, target2)
     for _ in range(steps):
         space.step()
         if stream.surely(space.r2 <= target2):
@@ -114,15 +114,15 @@ class GCRSpace:
         preconditioner: Preconditioner | None,
         target2: Array,
     ) -> None:
-        xp, n = array_module(r), r.shape[-1]
+        n = r.shape[-1]
         self.A, self.preconditioner = A, preconditioner
         self.size, self.taken = size, 0
-        self.z = empty_field((size, *r.shape), r.dtype, xp)
+        self.z = field_like(r, (size, *r.shape))
         self.w = field_like(self.z)
         self.noise = (ROUNDING * float(np.finfo(r.dtype).eps)) ** 2
-        self.inverse_norms2 = xp.empty((size, n))
-        self.combinations = xp.zeros((size, size, n), np.complex128)
-        self.coefficients = xp.zeros((size, n), np.complex128)
+        self.inverse_norms2 = field_like(r, (size, n), np.float64)
+        self.combinations = zeros_like(r, (size, size, n), np.complex128)
+        self.coefficients = zeros_like(r, (size, n), np.complex128)
         self.begin(r, target2)
 
     def begin(self, r: Array, target2: Array) -> None:
@@ -166,7 +166,7 @@ class GCRSpace:
 
     def _direct(self, z: Array) -> None:
         """Step 1: z = K r; powers of two change no digit, and squares of small residuals do not underflow."""
-        xp = array_module(z)
+        xp = self.A.xp
         scale = xp.exp2(-(xp.frexp(self.r2)[1] // 2)).astype(self.r.real.dtype)
         lane_blas.lane_scale(self.r, scale, z)
         if self.preconditioner is not None:

@@ -31,7 +31,7 @@ from stages.errors import InputError
 from stages.lqcd.dirac.operator import LinearOperator
 from stages.lqcd.kernels import block_blas, lane_blas
 from stages.lqcd.kernels.dispatch import Array, as_numpy, to_device_like
-from stages.lqcd.kernels.fields import zeros_like
+from stages.lqcd.kernels.fields import copied, zeros_like
 from stages.lqcd.solvers.solution import NotConverged, Solution, SolveStatus
 from stages.lqcd.solvers.workspace import Workspace
 
@@ -306,9 +306,9 @@ class _ReliableIteration:
     def _start(self, x0: Array | None) -> None:
         if x0 is None:
             self.x = zeros_like(self.b)
-            self.residual = self.b.copy()
+            self.residual = copied(self.b)
             return
-        self.x = x0.copy()
+        self.x = copied(x0)
         self.x[..., np.flatnonzero(self.source == 0)] = 0
         self._measure()
 
@@ -333,7 +333,7 @@ class _ReliableIteration:
         """
         residual = self._hand_over()
         self.unit = self._units()
-        residual *= to_device_like(1 / self.unit, residual)
+        lane_blas.lane_scale(residual, to_device_like(1 / self.unit, residual), residual)
         return residual, SAFETY * self.target[self.columns] / self.unit
 
     def _cycle(self, recurrence: Recurrence, delta: float) -> Vector:
@@ -402,9 +402,11 @@ class _ReliableIteration:
         if not (due & still_open).any():
             return
         residual = self._hand_over()
-        residual *= to_device_like(still_open / unit, residual)
+        lane_blas.lane_scale(residual, to_device_like(still_open / unit, residual), residual)
         correction = self.deflate(residual)
-        self._add(correction * to_device_like(unit.astype(correction.real.dtype), correction))
+        units = to_device_like(unit.astype(correction.real.dtype), correction)
+        lane_blas.lane_scale(correction, units, correction)
+        self._add(correction)
         del residual, correction
         self.deflations += 1
         self._measure()
@@ -442,6 +444,6 @@ class _ReliableIteration:
     def _add(self, correction: Array) -> None:
         """``x += correction`` in the block's columns."""
         if self.columns.size == self.source.size:
-            self.x += correction
+            block_blas.add(self.x, correction)
         else:
-            self.x[..., self.columns] += correction
+            lane_blas.lane_put_add(self.x, correction, self.columns)

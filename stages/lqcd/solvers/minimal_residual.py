@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 from stages.errors import InputError
 from stages.lqcd.dirac.operator import LinearOperator
-from stages.lqcd.kernels import lane_blas
+from stages.lqcd.kernels import block_blas, lane_blas
 from stages.lqcd.kernels.cg_update import quotient
-from stages.lqcd.kernels.dispatch import Array, array_module
-from stages.lqcd.kernels.fields import empty_field, zeros_like
+from stages.lqcd.kernels.dispatch import Array
+from stages.lqcd.kernels.fields import field_like, zeros_like
 
 
 class Smoothed(NamedTuple):
@@ -41,8 +41,7 @@ class MinimalResidual:
 
     def relax(self, A: LinearOperator, r: Array) -> Smoothed:
         """Approximate y of A y = r, from y = 0; r ``[*A.shape, N]`` is kept."""
-        xp = array_module(r)
-        fields = empty_field((2, *r.shape), r.dtype, xp)  # w and r, side by side for one sum
+        fields = field_like(r, (2, *r.shape))  # w and r, side by side for one sum
         y = zeros_like(r)
         fields[1] = r
         w, residual = fields
@@ -56,4 +55,6 @@ class MinimalResidual:
 
     def improve(self, A: LinearOperator, b: Array, x: Array) -> None:
         """Improve x ``[*A.shape, N]`` of A x = b by the steps, in place; b is kept."""
-        x += self.relax(A, b - A.apply(x)).y
+        left = A.apply(x)
+        block_blas.difference(b, left, left)
+        block_blas.add(x, self.relax(A, left).y)

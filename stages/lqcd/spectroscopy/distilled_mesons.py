@@ -138,10 +138,10 @@ def _between(left: Array, phi: Array, right: Array) -> Array:
 
     Of ``[spin, i, n]``, ``[word, i, j]`` and ``[spin, j, m]``.
     """
-    xp, n, m = array_module(phi), left.shape[-1], right.shape[-1]
+    n, m = left.shape[-1], right.shape[-1]
     bra = left.transpose(0, 2, 1).reshape(SPINS * n, -1).conj()
     ket = right.transpose(1, 0, 2).reshape(-1, SPINS * m)
-    products = xp.matmul(bra, phi @ ket).reshape(len(phi), SPINS, n, SPINS, m)
+    products = (bra @ (phi @ ket)).reshape(len(phi), SPINS, n, SPINS, m)
     return products.transpose(0, 1, 3, 2, 4)
 
 

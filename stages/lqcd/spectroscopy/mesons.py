@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from stages.errors import InputError
 from stages.lqcd.kernels import slice_products
-from stages.lqcd.kernels.dispatch import Array, array_module, as_numpy, to_device_like
-from stages.lqcd.kernels.fields import empty_field
+from stages.lqcd.kernels.dispatch import Array, as_numpy, to_device_like
+from stages.lqcd.kernels.fields import field_like
 from stages.lqcd.kernels.gamma import COLOURS, GAMMA, GAMMA5, SPINS
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 from stages.lqcd.spectroscopy.gammas import DIRAC
@@ -68,7 +68,7 @@ def spin_pairs(
 
     All correlators of spin matrices follow from it; it is one 16 x 16 matrix product per slice and momentum.
     """
-    xp, sites, times = array_module(propagator), lattice.sites_per_slice, lattice.time_extent
+    sites, times = lattice.sites_per_slice, lattice.time_extent
     columns = propagator.shape[-1]
     if columns not in (SPINS, SPINS * COLOURS):
         raise InputError(
@@ -78,7 +78,7 @@ def spin_pairs(
     spinors = propagator.reshape(2, times, sites, SPINS, COLOURS, SPINS, -1)
     tables = np.stack([_phases(lattice, place, momentum) for momentum in momenta])
     phases = to_device_like(tables, propagator)
-    pairs = empty_field((len(momenta), times, SPINS**2, SPINS**2), complex, xp)
+    pairs = field_like(propagator, (len(momenta), times, SPINS**2, SPINS**2), complex)
     for time in range(times):
         slice_products.spin_pairs(spinors[:, time], phases[:, time], pairs[:, time])
     return as_numpy(pairs).reshape(len(momenta), times, *4 * (SPINS,))

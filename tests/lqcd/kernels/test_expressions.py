@@ -172,3 +172,39 @@ def test_largest_parts_of_a_site(backend):
     parts = np.random.default_rng(3).normal(size=(5, 3, 4, 2))
     found = backend.host(backend.kernels.half_field.largest_parts(backend.array(parts)))
     assert (found == np.abs(parts).max(axis=(1, 3))).all()
+
+
+def test_sums_and_multiples_of_fields(backend, random):
+    x, y, kernels = random(5, 3, 4), random(5, 3, 4), backend.kernels.block_blas
+    field, out = backend.array(x), backend.array(y)
+    kernels.add(out, field)
+    assert (backend.host(out) == y + x).all()
+    assert kernels.scale(field, 0.75, out) is out and (backend.host(out) == 0.75 * x).all()
+    kernels.affine(out, 2.0, field, -0.5)
+    assert np.allclose(backend.host(out), x, rtol=1e-6)
+    with pytest.raises(InputError, match="one shape"):
+        kernels.add(out, field[:2])
+    backend.kernels.lane_blas.lane_put_add(out, field[..., :2], np.array([3, 1]))
+    assert np.allclose(backend.host(out)[..., [3, 1]], x[..., [3, 1]] + x[..., :2], rtol=1e-5)
+    wide = backend.array(y.astype(complex))
+    kernels.add(wide, field)
+    assert (backend.host(wide) == y.astype(complex) + x).all()
+
+
+def test_multiples_of_slices(backend, random):
+    x, factor = random(3, 10, 3, 4), np.arange(12.0).reshape(3, 4)
+    out = backend.array(np.zeros((3, 2, 10, 3, 4), x.dtype))
+    backend.kernels.slice_products.slice_scale(backend.array(x), backend.array(factor), out[:, 1])
+    assert np.allclose(backend.host(out)[:, 1], x * factor[:, None, None], rtol=1e-6)
+    assert not backend.host(out)[:, 0].any()
+
+
+def test_rayleigh_quotients_and_residuals_of_systems(backend, random):
+    matrix, x = np.diag(np.arange(1.0, 9)), random(3, 8, 2)
+    x /= np.linalg.norm(x, axis=1)[:, None]
+    image = (matrix @ x).astype(x.dtype)
+    quotients, norms2 = backend.kernels.batched_basis.rayleigh(backend.array(x), backend.array(image))
+    expected = np.einsum("snb,n,snb->sb", x.conj(), np.diag(matrix), x).real
+    assert np.allclose(backend.host(quotients), expected, rtol=1e-5)
+    left = matrix @ x - expected[:, None] * x
+    assert np.allclose(backend.host(norms2), (abs(left) ** 2).sum(axis=1), rtol=1e-4)

@@ -25,6 +25,7 @@ from stages.lqcd.kernels.cpu.vector_ir import REGISTER_BYTES, REGISTERS, Emitter
 from stages.lqcd.kernels.expressions import lane_add as lane_add
 from stages.lqcd.kernels.expressions import lane_choose as lane_choose
 from stages.lqcd.kernels.expressions import lane_divide as lane_divide
+from stages.lqcd.kernels.expressions import lane_put_add as lane_put_add
 from stages.lqcd.kernels.expressions import lane_scale as lane_scale
 from stages.lqcd.kernels.expressions import lane_take as lane_take
 

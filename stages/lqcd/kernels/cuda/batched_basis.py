@@ -9,6 +9,7 @@ import cupy
 import numpy as np
 
 from stages.lqcd.kernels.cuda.basis import PARTIAL_BYTES, SINGLE_ROWS, SLAB_BYTES, project_runs
+from stages.lqcd.kernels.expressions import rayleigh as rayleigh
 
 
 def project(V: cupy.ndarray, x: cupy.ndarray) -> cupy.ndarray:

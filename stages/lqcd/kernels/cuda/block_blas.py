@@ -9,7 +9,10 @@ from stages.lqcd.kernels.cuda.compile import run
 from stages.lqcd.kernels.cuda.grid_sums import grid_sums
 from stages.lqcd.kernels.cuda.launch import block_blas as shapes
 from stages.lqcd.kernels.cuda.launch import columns
+from stages.lqcd.kernels.expressions import add as add
+from stages.lqcd.kernels.expressions import affine as affine
 from stages.lqcd.kernels.expressions import difference as difference
+from stages.lqcd.kernels.expressions import scale as scale
 
 CUBLAS_COLUMNS = 24
 """From this width on a double Gram matrix goes through cuBLAS, which uses double-precision tensor cores."""

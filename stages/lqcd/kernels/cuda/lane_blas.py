@@ -11,6 +11,7 @@ from stages.lqcd.kernels.cuda.launch import columns
 from stages.lqcd.kernels.expressions import lane_add as lane_add
 from stages.lqcd.kernels.expressions import lane_choose as lane_choose
 from stages.lqcd.kernels.expressions import lane_divide as lane_divide
+from stages.lqcd.kernels.expressions import lane_put_add as lane_put_add
 from stages.lqcd.kernels.expressions import lane_scale as lane_scale
 from stages.lqcd.kernels.expressions import lane_take as lane_take
 

@@ -14,6 +14,7 @@ from stages.lqcd.kernels.cuda.launch import slice_products as shapes
 from stages.lqcd.kernels.expressions import combination as combination
 from stages.lqcd.kernels.expressions import slice_add as slice_add
 from stages.lqcd.kernels.expressions import slice_norms2 as slice_norms2
+from stages.lqcd.kernels.expressions import slice_scale as slice_scale
 from stages.lqcd.kernels.expressions import spin_pairs as spin_pairs
 from stages.lqcd.kernels.expressions import weighted as weighted
 from stages.lqcd.kernels.gamma import SPINS
