@@ -89,10 +89,10 @@ class _Run:
         self.started = time.perf_counter()
         self.rows = int(np.prod(A.shape)) // systems
         size = method.size(self.rows)
-        self.kept = kept_columns(method.vectors, size, method.block)
-        self.spectrum = estimate_spectrum(A, xp, method.seed, self.kept * systems)
+        self.restart_columns = kept_columns(method.vectors, size, method.block)
+        self.spectrum = estimate_spectrum(A, xp, method.seed, self.restart_columns * systems)
         self.scale = self.spectrum.scale
-        choice = WindowChoice(None, None, self.kept * systems, method.block, GROWTH_OF_MANY)
+        choice = WindowChoice(None, None, self.restart_columns * systems, method.block, GROWTH_OF_MANY)
         self.filter = choice.first(self.spectrum)
         self.restarts, self.matvecs = 0, self.spectrum.steps
         self.values = np.full((systems, method.vectors), np.nan)
@@ -140,7 +140,7 @@ class _Run:
         while not self.space.full:
             self.space.expand(self._apply)
         ritz, vectors = self.space.ritz()
-        self.space.restart(ritz, vectors, self.kept)
+        self.space.restart(ritz, vectors, self.restart_columns)
         self.restarts += 1
         self._measure()
         return ritz
@@ -156,7 +156,7 @@ class _Run:
             self._choose_above()
             return
         lowest = float(self.values.min())
-        edge = float(self.filter.eigenvalues(ritz[:, self.kept - 1]).mean())
+        edge = float(self.filter.eigenvalues(ritz[:, self.restart_columns - 1]).mean())
         edge += ABOVE * (edge - lowest)
         if self.filter.low - lowest > BAD * (edge - lowest):
             self._begin_anew(edge)
@@ -169,7 +169,9 @@ class _Run:
 
     def _begin_anew(self, edge: float) -> None:
         """Begin again with a window from `edge` on, and random combinations of what was found."""
-        choice = WindowChoice((edge, self.filter.high), None, self.kept, self.method.block, GROWTH_OF_MANY)
+        choice = WindowChoice(
+            (edge, self.filter.high), None, self.restart_columns, self.method.block, GROWTH_OF_MANY
+        )
         self.filter = choice.first(self.spectrum)
         self.space.mix()
 

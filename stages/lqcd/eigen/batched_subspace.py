@@ -80,13 +80,13 @@ class BatchedSubspace(GrowingBasis):
         values, vectors = eigh(self.H[:, : self.used, : self.used])
         return values[:, ::-1], vectors[..., ::-1]
 
-    def restart(self, values: NDArray[np.float64], vectors: Matrices, kept: int) -> None:
+    def restart(self, values: NDArray[np.float64], vectors: Matrices, count: int) -> None:
         """V becomes the first so many Ritz vectors; X goes on."""
-        self._rotate(self.V[..., : self.used], vectors[..., :kept])
-        self.used = kept
+        self._rotate(self.V[..., : self.used], vectors[..., :count])
+        self.used = count
         self.H[:] = 0
-        index = np.arange(kept)
-        self.H[:, index, index] = values[:, :kept]
+        index = np.arange(count)
+        self.H[:, index, index] = values[:, :count]
 
     def mix(self) -> None:
         """Begin anew from a block of random combinations of V."""
@@ -154,5 +154,5 @@ def eigh(matrices: Matrices) -> tuple[NDArray[np.float64], Matrices]:
     if matrices.shape[-1] < THREADED:
         values, vectors = np.linalg.eigh(matrices)
         return values, vectors
-    found = in_threads(np.linalg.eigh, matrices)
-    return np.stack([values for values, _ in found]), np.stack([vectors for _, vectors in found])
+    pairs = in_threads(np.linalg.eigh, matrices)
+    return np.stack([values for values, _ in pairs]), np.stack([vectors for _, vectors in pairs])

@@ -144,7 +144,7 @@ class BlockLanczos(Lanczos):
                 f"{subspace_size(self.vectors, self.block, dimension)})"
             )
 
-    def kept(self, subspace: int) -> int:
+    def restart_columns(self, subspace: int) -> int:
         """Columns that a restart keeps."""
         return kept_columns(self.vectors, subspace, self.block)
 
@@ -158,8 +158,8 @@ class _Run:
         self.method, self.A, self.checkpoint = method, A, checkpoint
         self.started = time.perf_counter()
         self.wanted, self.dimension = method.vectors, int(np.prod(A.shape))
-        self.block, self.kept = min(method.block, self.dimension), method.kept(size)
-        self.choice = WindowChoice(method.window, method.degree, self.kept, self.block)
+        self.block, self.restart_columns = min(method.block, self.dimension), method.restart_columns(size)
+        self.choice = WindowChoice(method.window, method.degree, self.restart_columns, self.block)
         self.dense = size == self.dimension
         space = Subspace(xp, A.shape, A.dtype, size, self.block, method.seed)
         self.state = self._diagonalised(space) if self.dense else self._begun(space, xp)
@@ -174,7 +174,7 @@ class _Run:
         if saved is not None:
             present = fingerprint(A, xp, method.seed)
             return restored(saved, space, self._configuration(space.size), present)
-        spectrum = estimate_spectrum(A, xp, method.seed, self.kept)
+        spectrum = estimate_spectrum(A, xp, method.seed, self.restart_columns)
         state = RunState(
             space,
             self.choice.first(spectrum),
@@ -313,7 +313,7 @@ class _Run:
             self.state.restarts += 1
             return
         values, vectors = space.ritz(space.locked)
-        space.restart(space.locked, values, vectors, min(self.kept - space.locked, len(values)))
+        space.restart(space.locked, values, vectors, min(self.restart_columns - space.locked, len(values)))
         self.state.restarts += 1
         gained = self._lock()
         self._move_window(values[gained:])
@@ -344,8 +344,8 @@ class _Run:
         if self.state.space.locked >= self.wanted or self.state.moves == MOST_MOVES or len(ritz) == 0:
             return
         known = self.state.values[np.isfinite(self.state.values)]
-        kept = self.kept - self.state.space.locked
-        moved = self.choice.moved(self.state.filter, np.sort(known), ritz, kept)
+        count = self.restart_columns - self.state.space.locked
+        moved = self.choice.moved(self.state.filter, np.sort(known), ritz, count)
         if moved is not None:
             self.state.filter, self.state.moves = moved, self.state.moves + 1
             self.state.space.combine(slice(self.state.space.locked, self.state.space.used))

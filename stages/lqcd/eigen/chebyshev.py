@@ -59,11 +59,11 @@ class ChebyshevFilter:
 
 def leja_order(points: NDArray[np.float64]) -> NDArray[np.float64]:
     """Distinct points in Leja's order, from the one of largest modulus."""
-    left, ordered = points.copy(), []
-    distances = np.log(np.abs(left) + 1e-300)
-    while left.size:
+    remaining, ordered = points.copy(), []
+    distances = np.log(np.abs(remaining) + 1e-300)
+    while remaining.size:
         best = int(np.argmax(distances))
-        ordered.append(left[best])
-        left, distances = np.delete(left, best), np.delete(distances, best)
-        distances = distances + np.log(np.abs(left - ordered[-1]))
+        ordered.append(remaining[best])
+        remaining, distances = np.delete(remaining, best), np.delete(distances, best)
+        distances = distances + np.log(np.abs(remaining - ordered[-1]))
     return np.array(ordered)

@@ -32,7 +32,9 @@ NARROWEST = 1e-4
 
 @dataclass(frozen=True)
 class SpectrumEstimate:
-    """lowest: an upper bound of the lowest eigenvalue. found, high: a lower and an upper one of the largest.
+    """Bounds and density of an operator's spectrum.
+
+    lowest: an upper bound of the lowest eigenvalue. highest, high: a lower and an upper bound of the largest.
 
     nodes ``[n]`` ascending and counts ``[n]``: about counts[i] eigenvalues lie below nodes[i]. resolution:
     how many eigenvalues the lowest node stands for. steps: applications of the operator.
@@ -40,7 +42,7 @@ class SpectrumEstimate:
     """
 
     lowest: float
-    found: float
+    highest: float
     high: float
     nodes: NDArray[np.float64]
     counts: NDArray[np.float64]
@@ -51,7 +53,7 @@ class SpectrumEstimate:
     @property
     def scale(self) -> float:
         """The largest eigenvalue in modulus."""
-        return max(abs(self.lowest), abs(self.found))
+        return max(abs(self.lowest), abs(self.highest))
 
     def lower_edge(self, count: float) -> float:
         """A point with about so many eigenvalues below it."""
@@ -123,13 +125,13 @@ class _Lanczos:
     def spectrum(self) -> SpectrumEstimate:
         nodes, vectors = eigh_tridiagonal(self.alphas, self.betas[1:-1])
         weights = vectors[0] ** 2 * self.dimension
-        lowest, found = nodes[0], nodes[-1]
-        high = found + self.betas[-1] * abs(vectors[-1, -1])
+        lowest, highest = nodes[0], nodes[-1]
+        high = highest + self.betas[-1] * abs(vectors[-1, -1])
         margin = MARGIN * max(high - lowest, NARROWEST * max(abs(high), abs(lowest)))
         counts = np.cumsum(weights) - weights / 2
         steps = len(self.alphas)
         return SpectrumEstimate(
-            lowest, found, high + margin, nodes, counts, weights[0], steps, self.fingerprint
+            lowest, highest, high + margin, nodes, counts, weights[0], steps, self.fingerprint
         )
 
     def _norm(self, field: Array) -> float:

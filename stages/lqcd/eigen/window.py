@@ -51,8 +51,8 @@ def subspace_size(vectors: int, block: int, dimension: int) -> int:
 
 def kept_columns(vectors: int, subspace: int, block: int) -> int:
     """Columns that a restart keeps; what is left is filled by whole blocks, two at least."""
-    kept = vectors + int(KEPT * (subspace - vectors))
-    steps = max(2, (subspace - kept) // block)
+    columns = vectors + int(KEPT * (subspace - vectors))
+    steps = max(2, (subspace - columns) // block)
     return subspace - steps * block
 
 
@@ -60,12 +60,12 @@ def kept_columns(vectors: int, subspace: int, block: int) -> int:
 class WindowChoice:
     """The wanted filter: window (low, high) and degree, or None to have them chosen.
 
-    kept: columns that a restart keeps; block: width of a block; growth: `GROWTH`, or another one.
+    restart_columns: number that a restart keeps; block: width of a block; growth: `GROWTH`, or another one.
     """
 
     window: tuple[float, float] | None
     degree: int | None
-    kept: int
+    restart_columns: int
     block: int
     growth: float = GROWTH
 
@@ -75,26 +75,31 @@ class WindowChoice:
         Raises InputError for a window that leaves out the upper end, or a degree that rounding forbids.
         """
         if self.window is None:
-            edge = spectrum.lower_edge(self.kept)
+            edge = spectrum.lower_edge(self.restart_columns)
             low = edge + ABOVE * (edge - spectrum.lowest)
             return self._filter(low, spectrum.high, spectrum.lowest, refuse=True)
         low, high = self.window
-        if high < spectrum.found:
+        if high < spectrum.highest:
             raise InputError(
                 f"a filter for the window ({low:g}, {high:g}) amplifies eigenvalues above it, and there are "
-                f"some up to at least {spectrum.found:g}: give an upper end of {spectrum.high:g} or no window"
+                f"some up to at least {spectrum.highest:g}: give an upper end of {spectrum.high:g} or no "
+                "window"
             )
         return self._filter(low, high, min(spectrum.lowest, low), refuse=True)
 
     def moved(
-        self, filter: ChebyshevFilter, found: NDArray[np.float64], ritz: NDArray[np.float64], kept: int
+        self,
+        filter: ChebyshevFilter,
+        quotients: NDArray[np.float64],
+        ritz: NDArray[np.float64],
+        restart_columns: int,
     ) -> ChebyshevFilter | None:
         """A better filter after a restart, or None.
 
-        found: Rayleigh quotients of A for the wanted pairs, ascending. ritz: Ritz values of p(A) that are not
-        locked, descending, of which so many were kept.
+        quotients: Rayleigh quotients of A for the wanted pairs, ascending. ritz: Ritz values of p(A) that are
+        not locked, descending; restart_columns: of these, those that a restart keeps.
         """
-        lowest, top = float(found.min()), float(found.max())
+        lowest, top = float(quotients.min()), float(quotients.max())
         if top > filter.high or ritz[-1] < -1.5:
             y = np.cosh(np.arccosh(np.abs(ritz).max()) / filter.degree)
             reached = max(top, (filter.low + filter.high + y * (filter.high - filter.low)) / 2)
@@ -103,7 +108,7 @@ class WindowChoice:
             return None
         if ritz[0] <= 1:  # all below low are locked, and they are too few
             return self._filter(top + 0.1 * (filter.high - top), filter.high, lowest)
-        edge = float(filter.eigenvalues(ritz[min(kept, len(ritz)) - 1]))
+        edge = float(filter.eigenvalues(ritz[min(restart_columns, len(ritz)) - 1]))
         if self.window is None and filter.low - lowest > 3 * (edge - lowest) and edge > top:
             return self._filter(edge + ABOVE * (edge - lowest), filter.high, lowest)
         return None

@@ -27,7 +27,7 @@ class Anisotropy:
 
     @property
     def weights(self) -> tuple[float, float, float, float]:
-        """w_mu: nu / xi0 in space, 1 in time."""
+        """Weights w_mu of hops: nu / xi0 in space, 1 in time."""
         return (self.nu / self.xi0,) * 3 + (1.0,)
 
 

@@ -150,11 +150,11 @@ class Aggregates:
         ``[aggregate, site of the face]``; over a boundary of the grid it is beyond it also where that
         leads to the same aggregate.
         """
-        found = []
+        tables = []
         for within, extent in zip(self._within, self.extents, strict=True):
             last = [np.flatnonzero(within[order] == extent - 1) for order in self._orders]
-            found.append(np.stack(last).astype(np.int32)[self._origins])
-        return tuple(found)
+            tables.append(np.stack(last).astype(np.int32)[self._origins])
+        return tuple(tables)
 
     @cached_property
     def face_sites(self) -> tuple[NDArray[np.int32], ...]:

@@ -134,8 +134,8 @@ def check_stored(metadata: dict[str, Any], M: WilsonOperator) -> None:
             f"a stored multigrid setup has format {FORMAT}, got {metadata['format']}: build it again"
         )
     if tuple(metadata["extents"]) != M.lattice.extents:
-        found = "x".join(map(str, metadata["extents"]))
-        raise InputError(f"the stored multigrid setup is one of a {found} lattice, not of {M.lattice}")
+        extents = "x".join(map(str, metadata["extents"]))
+        raise InputError(f"the stored multigrid setup is one of a {extents} lattice, not of {M.lattice}")
     distance = abs(complex(*metadata["fingerprint"]) - complex(*fingerprint(M)))
     if not distance < FINGERPRINT_TOLERANCE:
         raise InputError(

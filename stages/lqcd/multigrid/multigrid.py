@@ -132,11 +132,11 @@ class Multigrid:
         """The hierarchy of which these are `arrays` and `metadata`; InputError unless it is one of M."""
         check_stored(metadata, M)
         fine = FineOperator(M.astype(np.complex64))
-        found = self.aggregates(fine.grid)
-        if [list(blocks.extents) for blocks in found] != metadata["aggregates"]:
+        level_aggregates = self.aggregates(fine.grid)
+        if [list(blocks.extents) for blocks in level_aggregates] != metadata["aggregates"]:
             stored = metadata["aggregates"]
             raise InputError(f"the stored multigrid setup has aggregates {stored}, not those of these levels")
-        levels = load_levels(arrays, found, fine.M.links.links)
+        levels = load_levels(arrays, level_aggregates, fine.M.links.links)
         attempts = tuple(Attempt(int(seed), float(rate)) for seed, rate in metadata["attempts"])
         cycle = self.cycle(FineSystem(fine), levels, 0)
         return Hierarchy(M, levels, cycle, attempts, metadata["seconds"])
@@ -152,10 +152,10 @@ class Multigrid:
 
     def aggregates(self, grid: Grid) -> list[Aggregates]:
         """The aggregates of every level; InputError where they do not divide its grid."""
-        found: list[Aggregates] = []
+        chain: list[Aggregates] = []
         for level in self.levels:
-            found.append(aggregates(found[-1].coarse if found else grid, tuple(level.aggregate)))
-        return found
+            chain.append(aggregates(chain[-1].coarse if chain else grid, tuple(level.aggregate)))
+        return chain
 
     def cycle(self, system: LevelSystem, levels: tuple[Level, ...], number: int) -> Cycle:
         """The cycle of level `number`, the first of those given."""
@@ -202,19 +202,19 @@ class _Setup:
         none = [0] * len(below)
         vectors = relaxed(system, self._start(A, above, number), self.multigrid.levels[number].relaxation)
         levels, cycle = self._levels(A, system, vectors, number, none if own else below)
-        for left in reversed(range(own)):
+        for passes in reversed(range(own)):
             vectors = refined(system, vectors, cycle)
-            levels, cycle = self._levels(A, system, vectors, number, none if left else below)
+            levels, cycle = self._levels(A, system, vectors, number, none if passes else below)
         return levels, cycle
 
     def _start(self, A: FineOperator | CoarseOperator, above: Array | None, number: int) -> Array:
         """Restricted vectors as far as there are any, then random ones."""
         count = self.multigrid.levels[number].vectors
-        given = 0 if above is None else min(count, above.shape[-1])
+        restricted = 0 if above is None else min(count, above.shape[-1])
         shape = (A.grid.sites, A.components, count)
         fields = random_fields(shape, A.dtype, self.like, self.seed, draw=number)
         if above is not None:
-            fields[..., :given] = above[..., :given]
+            fields[..., :restricted] = above[..., :restricted]
         return fields
 
     def _levels(
@@ -230,16 +230,16 @@ class _Setup:
         coarse = galerkin(A, P)
         first = Level(replace(P), coarse)  # what P packed for the setup, few cycles read
         below, cycle = coarse_system(coarse), None
-        rest: tuple[Level, ...] = ()
+        deeper: tuple[Level, ...] = ()
         if number + 1 < len(self.multigrid.levels):
-            rest, cycle = self.build(coarse, below, P.restrict(vectors), number + 1, refinements)
-        return (first, *rest), self.multigrid.joined(system, first, below, cycle, number)
+            deeper, cycle = self.build(coarse, below, P.restrict(vectors), number + 1, refinements)
+        return (first, *deeper), self.multigrid.joined(system, first, below, cycle, number)
 
 
 def measured_rate(cycle: Cycle, like: Array, seed: int) -> float:
     """(|r_k| / |r_0|)^(1 / k) of GCR with this cycle on a random residual, k = `RATE_STEPS`; may be NaN."""
     operator = cycle.system.operator
     r = random_fields((*operator.shape, 1), operator.dtype, like, seed, draw=RATE_DRAW)
-    left = r - operator.apply(gcr_correction(operator, r, RATE_STEPS, 0.0, cycle))
-    reduction = float((block_blas.norms2(left) / block_blas.norms2(r))[0])
+    residual = r - operator.apply(gcr_correction(operator, r, RATE_STEPS, 0.0, cycle))
+    reduction = float((block_blas.norms2(residual) / block_blas.norms2(r))[0])
     return float(np.sqrt(reduction) ** (1 / RATE_STEPS))

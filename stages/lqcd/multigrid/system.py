@@ -93,8 +93,8 @@ class FullSystem:
         A = self.operator
         size = A.grid.sites * A.components
         matrix = dense_hops(A.links.astype(np.complex128), A.grid.neighbours, A.grid.sites)
-        here = np.arange(A.grid.sites)
-        matrix[here, :, here] += A.diagonal
+        sites = np.arange(A.grid.sites)
+        matrix[sites, :, sites] += A.diagonal
         return matrix.reshape(size, size)
 
 
@@ -176,9 +176,9 @@ class CoarseSchur:
 
     def dense(self) -> Array:
         size, (even, odd) = int(np.prod(self.shape)), self._scaled_links
-        half, there = len(even), self.A.grid.neighbours % len(even)
-        to_odd = dense_hops(odd, there[half:], half).reshape(size, size)
-        from_odd = dense_hops(even, there[:half], half).reshape(size, size)
+        half, neighbours = len(even), self.A.grid.neighbours % len(even)
+        to_odd = dense_hops(odd, neighbours[half:], half).reshape(size, size)
+        from_odd = dense_hops(even, neighbours[:half], half).reshape(size, size)
         return to_device_like(np.eye(size), to_odd) - from_odd @ to_odd
 
     @cached_property
@@ -204,8 +204,8 @@ class CoarseSchur:
         # a neighbour of an even site is an odd one and the other way round
         table = (self.A.grid.neighbours % half).astype(np.int32).reshape(2, half, HOPS)
         even, odd = (
-            coarse_dslash.pack(links.astype(self.dtype), to_device_like(there, links))
-            for links, there in zip(self._scaled_links, table, strict=True)
+            coarse_dslash.pack(links.astype(self.dtype), to_device_like(neighbours, links))
+            for links, neighbours in zip(self._scaled_links, table, strict=True)
         )
         return even, odd
 

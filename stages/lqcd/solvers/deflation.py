@@ -136,14 +136,14 @@ class Deflation:
                 "this deflation space has no recorded residuals: measure it with Deflation.measured"
             )
         chosen = np.unique(np.linspace(0, len(self) - 1, CHECKED).astype(int))
-        found, recorded = _residuals(*_applied(B, self.vectors, chosen)), self.residuals[chosen]
-        wrong = ~(found <= FOREIGN * recorded + ROUNDING * self.eigenvalues[-1])
+        residuals, recorded = _residuals(*_applied(B, self.vectors, chosen)), self.residuals[chosen]
+        wrong = ~(residuals <= FOREIGN * recorded + ROUNDING * self.eigenvalues[-1])
         if wrong.any():
             n = int(np.argmax(wrong))
             raise InputError(
                 f"the deflation space is not of this operator: vector {chosen[n]} has a residual of "
-                f"{found[n]:.2g}, {recorded[n]:.2g} was recorded; compute the space for this gauge field, "
-                "boundary condition and naik_epsilon"
+                f"{residuals[n]:.2g}, {recorded[n]:.2g} was recorded; compute the space for this gauge "
+                "field, boundary condition and naik_epsilon"
             )
 
     def correction(self, A: LinearOperator) -> Callable[[Array], Array]:
@@ -204,10 +204,10 @@ class StaggeredDeflation:
         squared = even.projected @ np.linalg.solve(even.gram, even.projected)
         if even.residuals is not None:
             squared += np.diag(even.gram.diagonal() * even.residuals**2)
-        kept = even.ritz.rotation[:, has_odd_partner(even.eigenvalues)]
-        gram, projected = (kept.conj().T @ matrix @ kept for matrix in (even.projected, squared))
+        basis = even.ritz.rotation[:, has_odd_partner(even.eigenvalues)]
+        gram, projected = (basis.conj().T @ matrix @ basis for matrix in (even.projected, squared))
         theta, rotation = ritz_pairs(projected, gram)
-        return OddDeflation(self.dslash, RitzVectors(even.vectors, Ritz(theta, kept @ rotation)))
+        return OddDeflation(self.dslash, RitzVectors(even.vectors, Ritz(theta, basis @ rotation)))
 
 
 @dataclass(frozen=True)

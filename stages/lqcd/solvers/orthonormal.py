@@ -49,16 +49,16 @@ def _in_passes(block: Array, G: Matrix, noise: NDArray[np.float64]) -> tuple[int
     S: Matrix = np.eye(len(G), dtype=np.complex128)
     for last in (False,) * (PASSES - 1) + (True,):
         contributions = np.sqrt(G.diagonal().real)[:, None] * np.abs(S)
-        kept = np.flatnonzero((contributions > noise).any(axis=1))
-        factor, inverse, condition = _factors(G[np.ix_(kept, kept)], unit)
+        columns = np.flatnonzero((contributions > noise).any(axis=1))
+        factor, inverse, condition = _factors(G[np.ix_(columns, columns)], unit)
         reduced, T = np.zeros_like(G), np.zeros_like(G)
-        reduced[: kept.size], T[kept, : kept.size] = factor @ S[kept], inverse
+        reduced[: columns.size], T[columns, : columns.size] = factor @ S[columns], inverse
         S = reduced
         block_blas.rotate(block, to_device_like(T, block), block)
         if last or condition * unit < np.sqrt(unit):
             break
         G = _own_gram(block)
-    return kept.size, S
+    return columns.size, S
 
 
 def _factors(G: Matrix, unit: float) -> tuple[Matrix, Matrix, float]:
