@@ -17,7 +17,7 @@ from stages.ensemble import staggered_operator as operators
 from stages.ensemble.configuration import GaugeLinks
 from stages.loops import current_loops as loops
 from stages.lqcd.gauge.heatbath import thermalised
-from stages.lqcd.kernels.cuda.launch.base import Launch
+from stages.lqcd.kernels.cuda.launch import Launch
 from stages.lqcd.kernels.cuda.tuning.choice import Problem, forget_choices, listening, measured_choices
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.noise import Noise

@@ -18,7 +18,7 @@ import cupy
 import numpy as np
 
 from stages.lqcd.kernels.cuda import coarse_dslash as kernel
-from stages.lqcd.kernels.cuda.launch.coarse import ROWS
+from stages.lqcd.kernels.cuda.coarse_dslash import ROWS
 from stages.lqcd.kernels.dispatch import Array
 from workflows.benchmarks.machine import Device, random_field
 from workflows.benchmarks.script import Table, arguments_of

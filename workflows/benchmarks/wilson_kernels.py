@@ -18,7 +18,6 @@ import numpy as np
 
 from stages.lqcd.kernels import clover, half_field, projection, wilson_dslash
 from stages.lqcd.kernels.cuda import wilson_dslash as cuda
-from stages.lqcd.kernels.cuda.launch import wilson as shapes
 from stages.lqcd.kernels.dispatch import Array, as_numpy
 from stages.lqcd.kernels.gamma import COMPONENTS, GAMMA
 from stages.lqcd.lattice.geometry import Lattice
@@ -27,8 +26,8 @@ from workflows.benchmarks.script import LARGE, Table, arguments_of
 from workflows.benchmarks.speed import DTYPES
 from workflows.benchmarks.wilson import CLOVER_NUMBERS, clover_cost
 
-FORMS = (shapes.FULL, shapes.TWELVE, shapes.EIGHT)
-PLACES = (shapes.NO_CLOVER, shapes.HOP_CLOVER, shapes.DIAGONAL_CLOVER)
+FORMS = (cuda.FULL, cuda.TWELVE, cuda.EIGHT)
+PLACES = (cuda.NO_CLOVER, cuda.HOP_CLOVER, cuda.DIAGONAL_CLOVER)
 COLUMNS = ("fields", "N", "reals", "D", "C D", "C' diagonal + D", "error")
 
 
@@ -43,7 +42,7 @@ class Problem:
         blocks = random_field(device, (lattice.half_volume, 2, 6, 6), dtype)
         self.clover = clover.pack(blocks + blocks.conj().swapaxes(2, 3))
 
-    def fields(self, n: int, kind: shapes.Fields) -> tuple[Any, Any, Array]:
+    def fields(self, n: int, kind: cuda.Fields) -> tuple[Any, Any, Array]:
         """Fields x, out and a diagonal."""
         sites = self.lattice.half_volume
         x: Any
@@ -55,24 +54,24 @@ class Problem:
             out = half_field.empty(cupy, sites, n, COMPONENTS)
         return x, out, diagonal
 
-    def works(self, n: int, kind: shapes.Fields, form: shapes.LinksForm) -> Iterator[tuple[Work, float]]:
+    def works(self, n: int, kind: cuda.Fields, form: cuda.LinksForm) -> Iterator[tuple[Work, float]]:
         """D, C D and, where out takes a diagonal, C' diagonal + D; bytes of perfect reuse of each."""
         x, out, diagonal = self.fields(n, kind)
         terms: Any = ((), (None, 0.0, 1.0, self.clover), (diagonal, 0.3, -0.7, self.clover))
         real = self.dtype.itemsize / 2
         fields = sum(2 * COMPONENTS * real if part == "Whole" else 52 for part in (kind.x, kind.out))
         for place, term in zip(PLACES, terms, strict=True):
-            if place == shapes.DIAGONAL_CLOVER and kind.out == "Half":
+            if place == cuda.DIAGONAL_CLOVER and kind.out == "Half":
                 return
-            launch = shapes.wilson_dslash(self.lattice, self.dtype, n, 1, place, form, kind)
+            launch = cuda.wilson_dslash_launch(self.lattice, self.dtype, n, 1, place, form, kind)
             matrices = (16 * form.elements + (2 * CLOVER_NUMBERS if place else 0)) * real / n
-            read = 2 * COMPONENTS * real if place == shapes.DIAGONAL_CLOVER else 0
+            read = 2 * COMPONENTS * real if place == cuda.DIAGONAL_CLOVER else 0
             yield partial(cuda.start, launch, self.packed, form, x, out, *term), matrices + fields + read
 
-    def error(self, n: int, kind: shapes.Fields, form: shapes.LinksForm) -> float:
+    def error(self, n: int, kind: cuda.Fields, form: cuda.LinksForm) -> float:
         """Relative error of D x on random sites."""
         x, out, _ = self.fields(n, kind)
-        launch = shapes.wilson_dslash(self.lattice, self.dtype, n, 1, shapes.NO_CLOVER, form, kind)
+        launch = cuda.wilson_dslash_launch(self.lattice, self.dtype, n, 1, cuda.NO_CLOVER, form, kind)
         cuda.start(launch, self.packed, form, x, out)
         if kind.x == "Half":  # what it was made of: random fields are equal
             x = random_field(self.device, (self.lattice.half_volume, COMPONENTS, n), self.dtype)
@@ -99,7 +98,7 @@ def main() -> None:
     for precision, dtype in DTYPES.items():
         problem = Problem(device, lattice, dtype)
         widths = [n for n in arguments.rhs if n * dtype.itemsize <= 512]
-        kinds = [shapes.WHOLE, *([shapes.HALF, shapes.HALF_TO_SINGLE] if precision == "single" else [])]
+        kinds = [cuda.WHOLE, *([cuda.HALF, cuda.HALF_TO_SINGLE] if precision == "single" else [])]
         table = Table(*COLUMNS)
         for kind, n, form in ((kind, n, form) for kind in kinds for n in widths for form in FORMS):
             cells = [timed(problem, work, n, moved, copy) for work, moved in problem.works(n, kind, form)]
@@ -107,7 +106,7 @@ def main() -> None:
             table.add(f"{precision} {kind}", n, 2 * form.elements, *cells, problem.error(n, kind, form))
         table = Table("fields", "N", "C x", "one direction")
         for n in widths:
-            x, out, _ = problem.fields(n, shapes.WHOLE)
+            x, out, _ = problem.fields(n, cuda.WHOLE)
             product, hop = (
                 partial(clover.multiply, problem.clover, x, x),
                 partial(wilson_dslash.wilson_hop, problem.packed, 6, x, out),

@@ -16,19 +16,34 @@ pytest.importorskip("cupy", reason="compiling the CUDA sources needs cupy and nv
 from nvrtc_compiler import Usage, compile_only
 
 from stages.errors import InputError
+from stages.lqcd.kernels.cuda import (
+    aggregation,
+    block_blas,
+    block_cg,
+    cg_update,
+    clover,
+    coarse_dslash,
+    columns,
+    doubled_links,
+    field_strength,
+    half_field,
+    heatbath,
+    hisq_dslash,
+    lane_blas,
+    lane_gram,
+    long_links,
+    noise,
+    one_link_current,
+    random_block,
+    signs,
+    slice_products,
+    slice_shift,
+    staple,
+    stream,
+    wilson_dslash,
+)
 from stages.lqcd.kernels.cuda.compile import source
-from stages.lqcd.kernels.cuda.launch import aggregation as aggregation_shapes
-from stages.lqcd.kernels.cuda.launch import block_blas as block_shapes
-from stages.lqcd.kernels.cuda.launch import block_cg as block_cg_shapes
-from stages.lqcd.kernels.cuda.launch import coarse as coarse_shapes
-from stages.lqcd.kernels.cuda.launch import columns
-from stages.lqcd.kernels.cuda.launch import dslash as dslash_shapes
-from stages.lqcd.kernels.cuda.launch import gauge as gauge_shapes
-from stages.lqcd.kernels.cuda.launch import random_numbers as random_shapes
-from stages.lqcd.kernels.cuda.launch import slice_products as slice_shapes
-from stages.lqcd.kernels.cuda.launch import slice_shift as shift_shapes
-from stages.lqcd.kernels.cuda.launch import wilson as wilson_shapes
-from stages.lqcd.kernels.cuda.launch.base import MAX_RHS, Launch
+from stages.lqcd.kernels.cuda.launch import MAX_RHS, Launch, matrix_launch
 from stages.lqcd.kernels.cuda.tuning.timing import DELAY
 from stages.lqcd.lattice.geometry import Lattice
 
@@ -44,48 +59,63 @@ BIG = Lattice((32, 32, 32, 48))
 ODD = Lattice((14, 6, 10, 4))
 WIDTHS = (1, 3, 8, 16, 33, 64)
 UNUSUAL = [(1, 1), (3, 3), (7, 33), (64, 1), (1, 64)]
-FORMS = [dslash_shapes.FULL, dslash_shapes.THIRTEEN, dslash_shapes.HALF, dslash_shapes.HALF_TO_SINGLE]
-WILSON_FORMS = [wilson_shapes.FULL, wilson_shapes.TWELVE, wilson_shapes.EIGHT]
+FORMS = [hisq_dslash.FULL, hisq_dslash.THIRTEEN, hisq_dslash.HALF, hisq_dslash.HALF_TO_SINGLE]
+WILSON_FORMS = [wilson_dslash.FULL, wilson_dslash.TWELVE, wilson_dslash.EIGHT]
 ROWS = 3 * BIG.half_volume
 Kernels = Callable[[np.dtype], list[Launch]]
 
 
 def dslashes(dtype: np.dtype, widths: Sequence[int] = WIDTHS) -> list[Launch]:
     """The dslash in the forms that are used."""
-    full = [dslash_shapes.dslash(BIG, 16, dtype, n, dots) for n in widths for dots in (False, True)]
+    full = [hisq_dslash.dslash_launch(BIG, 16, dtype, n, dots) for n in widths for dots in (False, True)]
     if dtype == DOUBLE:
         return full
     forms = (
-        *((n, dslash_shapes.THIRTEEN) for n in (1, 8)),
-        *((16, form) for form in (dslash_shapes.HALF, dslash_shapes.HALF_TO_SINGLE)),
+        *((n, hisq_dslash.THIRTEEN) for n in (1, 8)),
+        *((16, form) for form in (hisq_dslash.HALF, hisq_dslash.HALF_TO_SINGLE)),
     )
-    return [*full, *(dslash_shapes.dslash(BIG, 16, dtype, n, form=form) for n, form in forms)]
+    return [*full, *(hisq_dslash.dslash_launch(BIG, 16, dtype, n, form=form) for n, form in forms)]
 
 
 def wilson(dtype: np.dtype) -> list[Launch]:
     """The Wilson dslash and its relatives in what is used most."""
-    shapes = wilson_shapes
     return [
-        shapes.wilson_dslash(BIG, dtype, 16, 1, shapes.HOP_CLOVER),
-        shapes.wilson_dslash(BIG, dtype, 8, -1, shapes.DIAGONAL_CLOVER, shapes.TWELVE),
-        *([shapes.wilson_dslash(BIG, SINGLE, 16, 1, fields=shapes.HALF)] if dtype == SINGLE else []),
-        shapes.wilson_dslash(ODD, dtype, 1, 1, form=shapes.EIGHT),
-        shapes.wilson_hop(ODD, dtype, 24, 7, -1),
-        shapes.clover_multiply(1000, dtype, 16),
+        wilson_dslash.wilson_dslash_launch(BIG, dtype, 16, 1, wilson_dslash.HOP_CLOVER),
+        wilson_dslash.wilson_dslash_launch(
+            BIG, dtype, 8, -1, wilson_dslash.DIAGONAL_CLOVER, wilson_dslash.TWELVE
+        ),
+        *(
+            [wilson_dslash.wilson_dslash_launch(BIG, SINGLE, 16, 1, fields=wilson_dslash.HALF)]
+            if dtype == SINGLE
+            else []
+        ),
+        wilson_dslash.wilson_dslash_launch(ODD, dtype, 1, 1, form=wilson_dslash.EIGHT),
+        wilson_dslash.wilson_hop_launch(ODD, dtype, 24, 7, -1),
+        clover.clover_multiply_launch(1000, dtype, 16),
     ]
 
 
 def unusual_wilson(dtype: np.dtype) -> list[Launch]:
     """Every width, form and place of clover matrices."""
-    shapes = wilson_shapes
     return [
-        *(shapes.wilson_dslash(BIG, dtype, n, 1, shapes.HOP_CLOVER) for n in WIDTHS),
-        *(shapes.wilson_dslash(BIG, dtype, 16, -1, clover) for clover in (0, 1, 2)),
-        *(shapes.wilson_dslash(ODD, dtype, n, form=form) for n in (1, 3, 8) for form in WILSON_FORMS),
-        *(shapes.wilson_hop(ODD, dtype, 3, direction, 1) for direction in range(8)),
-        *(shapes.clover_multiply(1000, dtype, n) for n in (1, 3, 8)),
-        *(shapes.wilson_dslash(ODD, SINGLE, n, -1, 1, fields=shapes.HALF_TO_SINGLE) for n in (1, 8, 33)),
-        *(dslash_shapes.half_conversion(1000, 12, n, to_half) for n in (1, 6) for to_half in (True, False)),
+        *(wilson_dslash.wilson_dslash_launch(BIG, dtype, n, 1, wilson_dslash.HOP_CLOVER) for n in WIDTHS),
+        *(wilson_dslash.wilson_dslash_launch(BIG, dtype, 16, -1, clover) for clover in (0, 1, 2)),
+        *(
+            wilson_dslash.wilson_dslash_launch(ODD, dtype, n, form=form)
+            for n in (1, 3, 8)
+            for form in WILSON_FORMS
+        ),
+        *(wilson_dslash.wilson_hop_launch(ODD, dtype, 3, direction, 1) for direction in range(8)),
+        *(clover.clover_multiply_launch(1000, dtype, n) for n in (1, 3, 8)),
+        *(
+            wilson_dslash.wilson_dslash_launch(ODD, SINGLE, n, -1, 1, fields=wilson_dslash.HALF_TO_SINGLE)
+            for n in (1, 8, 33)
+        ),
+        *(
+            half_field.half_conversion_launch(1000, 12, n, to_half)
+            for n in (1, 6)
+            for to_half in (True, False)
+        ),
     ]
 
 
@@ -95,35 +125,35 @@ def tuned(
     """The instances whose speed matters: block widths that are multiples of 8, and everything per column."""
     return [
         *dslashes(dtype, widths),
-        *(block_shapes.gram(n, n, dtype, ROWS) for n in blocks if n != 24),
-        *(block_shapes.multiply_add(n, n, dtype, ROWS) for n in blocks if n != 24),
-        *(block_cg_shapes.block_step(n, dtype, ROWS) for n in blocks if n <= 32),
-        *(block_cg_shapes.iteration_grams(n, dtype, ROWS) for n in blocks if n <= 32),
+        *(block_blas.gram_launch(n, n, dtype, ROWS) for n in blocks if n != 24),
+        *(block_blas.multiply_add_launch(n, n, dtype, ROWS) for n in blocks if n != 24),
+        *(block_cg.block_step_launch(n, dtype, ROWS) for n in blocks if n <= 32),
+        *(block_cg.iteration_grams_launch(n, dtype, ROWS) for n in blocks if n <= 32),
         *(columns.reduction(kernel, n, dtype, ROWS) for kernel in columns.REDUCTIONS for n in widths),
-        *(columns.cg_advance(n, dtype, ROWS) for n in widths),
-        *(columns.lane_gram(n, dtype, ROWS, 5) for n in (1, 8, 24, 33)),
-        columns.lane_least_squares(16, 5),
-        *(columns.lane_dots(n, dtype, ROWS, 10) for n in widths),
-        *(columns.lane_update(n, dtype, ROWS, 10) for n in widths),
-        *(columns.lane_polynomial(n, dtype, ROWS, 3) for n in widths),
-        *(columns.one_link_current(ODD, n, dtype) for n in widths),
-        gauge_shapes.add_staple(ODD, dtype),
-        gauge_shapes.long_links(ODD, dtype),
-        gauge_shapes.signs("staggered_phases", ODD, dtype),
-        gauge_shapes.signs("boundary_signs", ODD, dtype),
-        gauge_shapes.doubled_links(ODD, 16, dtype),
-        gauge_shapes.field_strength(ODD, dtype),
-        gauge_shapes.add_clover(1000, dtype),
-        random_shapes.noise("noise_roots", ODD, 5, dtype),
-        random_shapes.noise("noise_gaussian", ODD, 5, dtype),
-        random_shapes.fill_random(1000, dtype),
-        columns.sum_partials(128),
-        slice_shapes.add_runs(8192, 48, dtype),
-        shift_shapes.slice_shift(ODD, dtype, 0, 1, 1680, 64),
-        shift_shapes.slice_shift(ODD, dtype, 2, -1, 1680, 3),
+        *(cg_update.cg_advance_launch(n, dtype, ROWS) for n in widths),
+        *(lane_gram.lane_gram_launch(n, dtype, ROWS, 5) for n in (1, 8, 24, 33)),
+        lane_gram.lane_least_squares_launch(16, 5),
+        *(lane_blas.lane_dots_launch(n, dtype, ROWS, 10) for n in widths),
+        *(lane_blas.lane_update_launch(n, dtype, ROWS, 10) for n in widths),
+        *(lane_blas.lane_polynomial_launch(n, dtype, ROWS, 3) for n in widths),
+        *(one_link_current.one_link_current_launch(ODD, n, dtype) for n in widths),
+        staple.add_staple_launch(ODD, dtype),
+        long_links.long_links_launch(ODD, dtype),
+        signs.signs_launch("staggered_phases", ODD, dtype),
+        signs.signs_launch("boundary_signs", ODD, dtype),
+        doubled_links.doubled_links_launch(ODD, 16, dtype),
+        field_strength.field_strength_launch(ODD, dtype),
+        field_strength.add_clover_launch(1000, dtype),
+        noise.noise_launch("noise_roots", ODD, 5, dtype),
+        noise.noise_launch("noise_gaussian", ODD, 5, dtype),
+        random_block.fill_random_launch(1000, dtype),
+        block_blas.sum_partials_launch(128),
+        slice_products.add_runs_launch(8192, 48, dtype),
+        slice_shift.slice_shift_launch(ODD, dtype, 0, 1, 1680, 64),
+        slice_shift.slice_shift_launch(ODD, dtype, 2, -1, 1680, 3),
         DELAY,
-        columns.REPORT,
-        *(columns.sum_rows(49152, n) for n in widths),
+        stream.REPORT,
+        *(hisq_dslash.sum_rows_launch(49152, n) for n in widths),
     ]
 
 
@@ -135,15 +165,23 @@ def in_single(dtype: np.dtype) -> list[Launch]:
 def unusual(dtype: np.dtype) -> list[Launch]:
     """Instances that must be right rather than fast."""
     return [
-        *(dslash_shapes.dslash(ODD, directions, dtype, n) for directions in (16, 8, 6) for n in (8, 33)),
-        *(dslash_shapes.dslash(ODD, directions, dtype, n, True) for directions in (16, 8) for n in (56, 33)),
-        *(dslash_shapes.dslash(ODD, 16, dtype, n, form=dslash_shapes.THIRTEEN) for n in (1, 8, 33)),
-        *(dslash_shapes.dslash(ODD, 8, SINGLE, n, form=dslash_shapes.HALF) for n in (1, 12, 33)),
-        dslash_shapes.dslash(BIG, 16, SINGLE, 32, form=dslash_shapes.HALF),  # spills 16 bytes on sm_100
-        *(dslash_shapes.half_conversion(1000, 3, n, to_half) for n in (1, 6, 8) for to_half in (True, False)),
-        *(block_shapes.gram(nx, ny, dtype, ROWS) for nx, ny in UNUSUAL),
-        *(block_shapes.multiply_add(nx, ny, dtype, ROWS) for nx, ny in UNUSUAL),
-        *(block_cg_shapes.step_coefficients(n, n) for n in (1, 16, 64)),
+        *(hisq_dslash.dslash_launch(ODD, directions, dtype, n) for directions in (16, 8, 6) for n in (8, 33)),
+        *(
+            hisq_dslash.dslash_launch(ODD, directions, dtype, n, True)
+            for directions in (16, 8)
+            for n in (56, 33)
+        ),
+        *(hisq_dslash.dslash_launch(ODD, 16, dtype, n, form=hisq_dslash.THIRTEEN) for n in (1, 8, 33)),
+        *(hisq_dslash.dslash_launch(ODD, 8, SINGLE, n, form=hisq_dslash.HALF) for n in (1, 12, 33)),
+        hisq_dslash.dslash_launch(BIG, 16, SINGLE, 32, form=hisq_dslash.HALF),  # spills 16 bytes on sm_100
+        *(
+            half_field.half_conversion_launch(1000, 3, n, to_half)
+            for n in (1, 6, 8)
+            for to_half in (True, False)
+        ),
+        *(block_blas.gram_launch(nx, ny, dtype, ROWS) for nx, ny in UNUSUAL),
+        *(block_blas.multiply_add_launch(nx, ny, dtype, ROWS) for nx, ny in UNUSUAL),
+        *(block_cg.step_coefficients_launch(n, n) for n in (1, 16, 64)),
     ]
 
 
@@ -163,13 +201,13 @@ def of_grids(dtype: np.dtype, widths: Sequence[int] = (1, 5, 16, 64)) -> list[La
         return []
     return [
         *(
-            coarse_shapes.coarse_dslash(c, n, 9, v)
+            coarse_dslash.coarse_dslash_launch(c, n, 9, v)
             for c, v in ((20, 4096), (48, 4096), (64, 16))
             for n in widths
         ),
-        *(aggregation_shapes.gram(n, 256) for n in (1, 5, 24, 32)),
-        *(aggregation_shapes.restrict(c, 24, n, a) for c in (6, 24) for n in widths for a in (256, 4096)),
-        *(aggregation_shapes.add_prolonged(c, 24, n, 256, 256) for c in (6, 24) for n in widths),
+        *(aggregation.gram_launch(n, 256) for n in (1, 5, 24, 32)),
+        *(aggregation.restrict_launch(c, 24, n, a) for c in (6, 24) for n in widths for a in (256, 4096)),
+        *(aggregation.add_prolonged_launch(c, 24, n, 256, 256) for c in (6, 24) for n in widths),
     ]
 
 
@@ -184,12 +222,12 @@ def of_gauge_links(dtype: np.dtype) -> list[Launch]:
         []
         if dtype == SINGLE
         else [
-            gauge_shapes.update_links(ODD),
+            heatbath.update_links_launch(ODD),
             *(
-                gauge_shapes.matrices("projection.cu", kernel, 100)
+                matrix_launch("projection.cu", kernel, 100)
                 for kernel in ("special_unitary", "unitary", "without_phase")
             ),
-            gauge_shapes.matrices("stout.cu", "smeared_links", 100),
+            matrix_launch("stout.cu", "smeared_links", 100),
         ]
     )
 
@@ -217,24 +255,26 @@ def test_kernels_compile(kernels: Kernels, spills: int, arch: str, dtype: np.dty
 
 
 CHOICES = [
-    pytest.param(dslash_shapes.dslash, (BIG, 16, SINGLE, 16), marks=pytest.mark.slow),
-    pytest.param(dslash_shapes.dslash, (BIG, 16, DOUBLE, 8), marks=pytest.mark.slow),
+    pytest.param(hisq_dslash.dslash_launch, (BIG, 16, SINGLE, 16), marks=pytest.mark.slow),
+    pytest.param(hisq_dslash.dslash_launch, (BIG, 16, DOUBLE, 8), marks=pytest.mark.slow),
     pytest.param(
-        wilson_shapes.wilson_dslash, (BIG, SINGLE, 16, 1, wilson_shapes.HOP_CLOVER), marks=pytest.mark.slow
+        wilson_dslash.wilson_dslash_launch,
+        (BIG, SINGLE, 16, 1, wilson_dslash.HOP_CLOVER),
+        marks=pytest.mark.slow,
     ),
-    pytest.param(block_shapes.gram, (16, 16, SINGLE, ROWS), marks=pytest.mark.slow),
-    pytest.param(block_shapes.gram, (12, 12, DOUBLE, ROWS), marks=pytest.mark.slow),
-    (block_shapes.multiply_add, (16, 16, SINGLE, ROWS)),
-    pytest.param(block_shapes.multiply_add, (32, 32, DOUBLE, ROWS), marks=pytest.mark.slow),
-    (block_cg_shapes.block_step, (16, DOUBLE, ROWS)),
-    pytest.param(block_cg_shapes.iteration_grams, (16, SINGLE, ROWS), marks=pytest.mark.slow),
+    pytest.param(block_blas.gram_launch, (16, 16, SINGLE, ROWS), marks=pytest.mark.slow),
+    pytest.param(block_blas.gram_launch, (12, 12, DOUBLE, ROWS), marks=pytest.mark.slow),
+    (block_blas.multiply_add_launch, (16, 16, SINGLE, ROWS)),
+    pytest.param(block_blas.multiply_add_launch, (32, 32, DOUBLE, ROWS), marks=pytest.mark.slow),
+    (block_cg.block_step_launch, (16, DOUBLE, ROWS)),
+    pytest.param(block_cg.iteration_grams_launch, (16, SINGLE, ROWS), marks=pytest.mark.slow),
     (columns.reduction, ("dots", 16, SINGLE, ROWS)),
     (columns.reduction, ("norms2", 1, DOUBLE, ROWS)),
-    (columns.cg_advance, (16, SINGLE, ROWS)),
-    (columns.lane_dots, (16, SINGLE, ROWS, 3)),
-    (columns.lane_update, (16, DOUBLE, ROWS, 2)),
-    (columns.lane_polynomial, (16, SINGLE, ROWS, 3)),
-    (columns.one_link_current, (ODD, 16, DOUBLE)),
+    (cg_update.cg_advance_launch, (16, SINGLE, ROWS)),
+    (lane_blas.lane_dots_launch, (16, SINGLE, ROWS, 3)),
+    (lane_blas.lane_update_launch, (16, DOUBLE, ROWS, 2)),
+    (lane_blas.lane_polynomial_launch, (16, SINGLE, ROWS, 3)),
+    (one_link_current.one_link_current_launch, (ODD, 16, DOUBLE)),
 ]
 
 
@@ -249,7 +289,7 @@ def test_every_shape_that_may_be_chosen_compiles(kernel: Callable, arguments: tu
 
 @pytest.mark.parametrize(("dtype", "n", "limit"), [(SINGLE, 16, 128), (SINGLE, 32, 128), (DOUBLE, 16, 128)])
 def test_tuned_dslash_keeps_enough_threads_resident(dtype: np.dtype, n: int, limit: int) -> None:
-    kernel = dslash_shapes.dslash(BIG, 16, dtype, n)
+    kernel = hisq_dslash.dslash_launch(BIG, 16, dtype, n)
     used = compile_only(kernel.file, [kernel.instance], "sm_90")[kernel.instance]
     assert 64 < used.registers <= limit and used.spilled_bytes == 0
 
@@ -259,14 +299,14 @@ def test_tuned_dslash_keeps_enough_threads_resident(dtype: np.dtype, n: int, lim
 )
 def test_dslash_launch_covers_any_lattice(extents: tuple[int, int, int, int]) -> None:
     lattice = Lattice(extents)
-    tile = dslash_shapes.dslash_tile(lattice)
+    tile = hisq_dslash.dslash_tile(lattice)
     halved = (extents[0] // 2, *extents[1:])
     assert all(side % cut == 0 for side, cut in zip(halved, tile, strict=True))
     for dtype in (SINGLE, DOUBLE):
         for n in range(1, MAX_RHS + 1):
             shape, kernel = (
-                dslash_shapes.dslash_shape(lattice, dtype, n),
-                dslash_shapes.dslash(lattice, 16, dtype, n),
+                hisq_dslash.dslash_shape(lattice, dtype, n),
+                hisq_dslash.dslash_launch(lattice, 16, dtype, n),
             )
             assert n % shape.rhs_per_thread == 0 and prod(tile) % shape.sites_per_block == 0
             assert kernel.grid[0] * kernel.threads * shape.rhs_per_thread == lattice.half_volume * n
@@ -278,8 +318,8 @@ def test_matrix_kernels_fit_shared_memory_for_every_shape() -> None:
         for nx in range(1, MAX_RHS + 1):
             for ny in (1, 2, 5, 16, 33, 64):
                 for kernel in (
-                    block_shapes.gram(nx, ny, dtype, 1000),
-                    block_shapes.multiply_add(nx, ny, dtype, 1000),
+                    block_blas.gram_launch(nx, ny, dtype, 1000),
+                    block_blas.multiply_add_launch(nx, ny, dtype, 1000),
                 ):
                     assert kernel.threads <= 1024 and kernel.shared_bytes <= SHARED_BYTES, kernel
 
@@ -288,22 +328,22 @@ def test_block_iteration_fits_an_a100_in_every_candidate() -> None:
     for dtype in (SINGLE, DOUBLE):
         for n in range(1, MAX_RHS + 1):
             steps = [
-                block_cg_shapes.block_step_in_shape(n, dtype, 9999, shape)
-                for shape in block_cg_shapes.step_candidates(n, dtype)
+                block_cg.block_step_in_shape(n, dtype, 9999, shape)
+                for shape in block_cg.step_candidates(n, dtype)
             ]
             grams = [
-                block_cg_shapes.iteration_grams_in_shape(n, dtype, 9999, shape)
-                for shape in block_cg_shapes.grams_candidates(n, dtype)
+                block_cg.iteration_grams_in_shape(n, dtype, 9999, shape)
+                for shape in block_cg.grams_candidates(n, dtype)
             ]
             assert len(steps) <= 12 and len(grams) <= 12
             assert (bool(steps), bool(grams)) == (True, True) or n % 8 or n > 32
-            for kernel in (*steps, *grams, block_cg_shapes.step_coefficients(n, n)):
+            for kernel in (*steps, *grams, block_cg.step_coefficients_launch(n, n)):
                 assert kernel.threads <= 1024 and kernel.shared_bytes <= SHARED_BYTES, kernel
 
 
 def test_too_many_right_hand_sides_are_refused() -> None:
     with pytest.raises(InputError, match="1 to 64 right-hand sides, got 65: split the block"):
-        dslash_shapes.dslash(BIG, 16, SINGLE, 65)
+        hisq_dslash.dslash_launch(BIG, 16, SINGLE, 65)
 
 
 HUGE = Lattice((128, 128, 128, 256))
@@ -315,21 +355,21 @@ def test_fields_beyond_the_index_of_the_dslash_are_refused(dtype: np.dtype, n: i
         rf"{n} right-hand sides on the lattice 128x128x128x256 .* take fewer right-hand sides, {most} at"
     )
     with pytest.raises(InputError, match=message):
-        dslash_shapes.dslash(HUGE, 16, dtype, n)
-    dslash_shapes.dslash(HUGE, 16, dtype, most)
+        hisq_dslash.dslash_launch(HUGE, 16, dtype, n)
+    hisq_dslash.dslash_launch(HUGE, 16, dtype, most)
     with pytest.raises(InputError, match=r"256x256x256x256 .* take a smaller lattice"):
-        dslash_shapes.dslash(Lattice((256, 256, 256, 256)), 16, dtype, n)
+        hisq_dslash.dslash_launch(Lattice((256, 256, 256, 256)), 16, dtype, n)
 
 
 @pytest.mark.parametrize(("dtype", "most"), [(SINGLE, 10), pytest.param(DOUBLE, 5, marks=pytest.mark.slow)])
 def test_kernels_compile_for_a_huge_lattice(dtype: np.dtype, most: int) -> None:
     for kernel in (
-        dslash_shapes.dslash(HUGE, 16, dtype, most),
-        columns.one_link_current(HUGE, most, dtype),
-        gauge_shapes.add_staple(HUGE, dtype),
-        gauge_shapes.update_links(HUGE),
-        gauge_shapes.long_links(HUGE, dtype),
-        gauge_shapes.signs("staggered_phases", HUGE, dtype),
+        hisq_dslash.dslash_launch(HUGE, 16, dtype, most),
+        one_link_current.one_link_current_launch(HUGE, most, dtype),
+        staple.add_staple_launch(HUGE, dtype),
+        heatbath.update_links_launch(HUGE),
+        long_links.long_links_launch(HUGE, dtype),
+        signs.signs_launch("staggered_phases", HUGE, dtype),
     ):
         compile_only(kernel.file, [kernel.instance], "sm_90")
 
@@ -352,15 +392,15 @@ def test_headers_are_expanded_once_and_no_complex_class_is_used() -> None:
 
 
 @pytest.mark.parametrize("form", FORMS, ids=str)
-def test_candidates_of_the_dslash_are_launches_of_one_packing(form: dslash_shapes.Form) -> None:
+def test_candidates_of_the_dslash_are_launches_of_one_packing(form: hisq_dslash.Form) -> None:
     """They start with the shape in use, differ from one another and fit the smallest GPU."""
     for lattice in (BIG, ODD, Lattice((2, 2, 2, 2))):
         for dtype in (SINGLE, DOUBLE) if form.x == "Whole" else (SINGLE,):
             for n in (1, 8, 12, 33, 64):
-                shapes = dslash_shapes.candidates(lattice, 16, dtype, n, form)
-                assert shapes[0] == dslash_shapes.dslash_shape(lattice, dtype, n, form)
+                shapes = hisq_dslash.candidates(lattice, 16, dtype, n, form)
+                assert shapes[0] == hisq_dslash.dslash_shape(lattice, dtype, n, form)
                 assert len(shapes) == len(set(shapes)) <= 12
                 for shape in shapes:
-                    assert shape.tile == dslash_shapes.dslash_tile(lattice)
-                    launch = dslash_shapes.dslash_in_shape(lattice, 16, dtype, n, shape, form=form)
+                    assert shape.tile == hisq_dslash.dslash_tile(lattice)
+                    launch = hisq_dslash.dslash_in_shape(lattice, 16, dtype, n, shape, form=form)
                     assert launch.threads <= 1024 and launch.shared_bytes <= SHARED_BYTES

@@ -12,9 +12,7 @@ import pytest
 pytest.importorskip("cupy", reason="the launch shapes live with the CUDA kernels")
 
 from stages.lqcd.kernels.choices import choices_used, note
-from stages.lqcd.kernels.cuda import block_cg
-from stages.lqcd.kernels.cuda.launch import block_blas, columns
-from stages.lqcd.kernels.cuda.launch import dslash as dslash_shapes
+from stages.lqcd.kernels.cuda import block_blas, block_cg, columns, hisq_dslash
 from stages.lqcd.kernels.cuda.tuning import choice
 from stages.lqcd.kernels.cuda.tuning.choice import Problem, forget_choices, listening, plain_shape
 from stages.lqcd.kernels.cuda.tuning.table import Entry, Table
@@ -34,7 +32,7 @@ def dslash_problem() -> Problem:
         return problem.options.launch(problem.options.shapes[0])
 
     with listening(listener):
-        dslash_shapes.dslash(*DSLASH)
+        hisq_dslash.dslash_launch(*DSLASH)
     (problem,) = asked
     return problem
 
@@ -54,25 +52,25 @@ def table(monkeypatch: pytest.MonkeyPatch) -> Iterator[Table]:
 
 
 def test_without_measurements_the_model_decides(table: Table) -> None:
-    shape = dslash_shapes.dslash_shape(LATTICE, SINGLE, 16)
-    launch = dslash_shapes.dslash(*DSLASH)
-    assert launch == dslash_shapes.dslash_in_shape(*DSLASH, shape) and launch.choice == ""
+    shape = hisq_dslash.dslash_shape(LATTICE, SINGLE, 16)
+    launch = hisq_dslash.dslash_launch(*DSLASH)
+    assert launch == hisq_dslash.dslash_in_shape(*DSLASH, shape) and launch.choice == ""
 
 
 def test_a_measured_shape_is_used_and_named(table: Table) -> None:
     problem = dslash_problem()
     last = problem.options.shapes[-1]
     table[problem.key] = entry(plain_shape(last))
-    launch = dslash_shapes.dslash(*DSLASH)
+    launch = hisq_dslash.dslash_launch(*DSLASH)
     assert launch.instance == problem.options.launch(last).instance
     arguments = "lattice=8x8x8x16 directions=16 dtype=complex64 n=16 dots=False form=Links18-Whole-Whole"
     assert launch.choice.startswith(f"dslash {arguments}: tile=")
-    assert dslash_shapes.dslash(LATTICE, 16, SINGLE, 8).choice == ""  # another problem
+    assert hisq_dslash.dslash_launch(LATTICE, 16, SINGLE, 8).choice == ""  # another problem
 
 
 def test_a_shape_that_is_no_candidate_is_never_started(table: Table) -> None:
     problem = dslash_problem()
-    model = dslash_shapes.dslash(*DSLASH)
+    model = hisq_dslash.dslash_launch(*DSLASH)
     for shape in (
         {},
         {"sites_per_block": 7},
@@ -80,26 +78,26 @@ def test_a_shape_that_is_no_candidate_is_never_started(table: Table) -> None:
     ):
         table[problem.key] = entry(shape)
         forget_choices()
-        assert dslash_shapes.dslash(*DSLASH) == model
+        assert hisq_dslash.dslash_launch(*DSLASH) == model
 
 
 def test_a_changed_source_makes_measurements_void(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     problem = dslash_problem()
     table[problem.key] = entry(plain_shape(problem.options.shapes[-1]))
     monkeypatch.setattr(choice, "source_digest", lambda file: "another")
-    assert dslash_shapes.dslash(*DSLASH).choice == ""
+    assert hisq_dslash.dslash_launch(*DSLASH).choice == ""
 
 
 def test_the_table_is_read_once_for_each_problem(table: Table) -> None:
     problem = dslash_problem()
-    first = dslash_shapes.dslash(*DSLASH)
+    first = hisq_dslash.dslash_launch(*DSLASH)
     table[problem.key] = entry(plain_shape(problem.options.shapes[-1]))
-    assert dslash_shapes.dslash(*DSLASH) is first
+    assert hisq_dslash.dslash_launch(*DSLASH) is first
 
 
 CANDIDATES = (
     [
-        (dslash_shapes.dslash, (lattice, directions, np.dtype(dtype), n))
+        (hisq_dslash.dslash_launch, (lattice, directions, np.dtype(dtype), n))
         for lattice in (LATTICE, Lattice((4, 4, 4, 4)), Lattice((14, 6, 10, 4)))
         for directions in (8, 16)
         for dtype in ("complex64", "complex128")
@@ -113,7 +111,7 @@ CANDIDATES = (
     ]
     + [
         (kernel, (nx, ny, np.dtype(dtype), rows))
-        for kernel in (block_blas.gram, block_blas.multiply_add)
+        for kernel in (block_blas.gram_launch, block_blas.multiply_add_launch)
         for nx, ny in ((1, 1), (3, 3), (1, 64), (7, 33), (16, 16), (12, 16), (64, 64))
         for dtype in ("complex64", "complex128")
         for rows in (384, 2359296)

@@ -11,7 +11,6 @@ from numpy.lib.stride_tricks import as_strided
 
 from stages.errors import InputError
 from stages.lqcd.kernels import reference
-from stages.lqcd.kernels.cuda.launch import slice_products as shapes
 
 SHAPES = [(1, 4, 1, 1), (2, 6, 5, 3), (3, 300, 7, 2), (1, 1100, 2, 1), (2, 32, 33, 16)]
 """Slices, sites of a slice and parity, vectors, right-hand sides."""
@@ -97,6 +96,12 @@ def test_workspace_is_what_is_announced(random, dtype):
             assert 0.2 * announced < peak < announced + 300_000  # NumPy's own buffers of casts
 
 
+@pytest.fixture
+def shapes():
+    pytest.importorskip("cupy", reason="the runs of rows live with the CUDA kernels")
+    return import_module("stages.lqcd.kernels.cuda.slice_products")
+
+
 def products_of_runs(left, right, runs):
     """What cuBLAS computes from these offsets and strides, as NumPy does on views."""
     item, slices, count, groups = left.itemsize, *runs.left.shape
@@ -116,7 +121,7 @@ def products_of_runs(left, right, runs):
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_runs_of_the_device_are_those_of_the_sum(random, dtype, tolerance, shape):
+def test_runs_of_the_device_are_those_of_the_sum(shapes, random, dtype, tolerance, shape):
     times, sites, k, n = shape
     vectors, solutions = random(times, 2, sites, 3, k), random(2, (times + 1) * sites, 12, n)
     runs = shapes.sink_runs(vectors.shape, (times + 1) * sites, n, 1, dtype)
@@ -129,7 +134,7 @@ def test_runs_of_the_device_are_those_of_the_sum(random, dtype, tolerance, shape
 
 
 @pytest.mark.parametrize(("shape", "n"), [((3, 2, 6912, 3, 64), 32), ((2, 2, 55296, 3, 999), 61)])
-def test_chunks_of_runs_cover_all_and_stay_within_the_workspace(dtype, shape, n):
+def test_chunks_of_runs_cover_all_and_stay_within_the_workspace(shapes, dtype, shape, n):
     runs = shapes.sink_runs(shape, shape[0] * shape[2], n, 0, dtype)
     assert runs.rows <= 4096 and runs.left.size * runs.rows == 4 * 3 * 2 * shape[0] * shape[2]
     taken = np.zeros(runs.left.shape[:2], int)
@@ -141,7 +146,7 @@ def test_chunks_of_runs_cover_all_and_stay_within_the_workspace(dtype, shape, n)
     assert (taken == 1).all()
 
 
-def test_run_lengths_divide_the_sites_of_real_slices():
+def test_run_lengths_divide_the_sites_of_real_slices(shapes):
     single, double = np.dtype(np.complex64), np.dtype(np.complex128)
     assert [shapes.run_rows(extent**3 // 2, single) for extent in (2, 16, 24, 32, 48)] == [
         *(4, 1024, 864, 1024, 1024)

@@ -14,7 +14,7 @@ import cupy
 
 from stages.lqcd.kernels import block_blas
 from stages.lqcd.kernels.cuda.compile import run
-from stages.lqcd.kernels.cuda.launch.base import Launch
+from stages.lqcd.kernels.cuda.launch import Launch
 from stages.lqcd.kernels.cuda.tuning.choice import Options, listening, timed_where, tuned
 from stages.lqcd.kernels.cuda.tuning.tuner import Tuner
 

@@ -13,7 +13,6 @@ from stages.errors import InputError
 from stages.lqcd.dirac.doubled_links import doubled_forms
 from stages.lqcd.gauge.wilson_links import Anisotropy, wilson_links
 from stages.lqcd.kernels.cuda import projection, wilson_dslash
-from stages.lqcd.kernels.cuda.launch import wilson as shapes
 from stages.lqcd.kernels.reference import wilson_dslash as reference
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 
@@ -34,12 +33,14 @@ def doubled(random, lattice, parity, boundary, anisotropy):
 def applied(packed, x, form, sign):
     """D x with links in a given form."""
     out = cupy.full_like(x, np.nan)
-    kernel = shapes.wilson_dslash(packed.lattice, packed.dtype, x.shape[2], sign, shapes.NO_CLOVER, form)
+    kernel = wilson_dslash.wilson_dslash_launch(
+        packed.lattice, packed.dtype, x.shape[2], sign, wilson_dslash.NO_CLOVER, form
+    )
     wilson_dslash.start(kernel, packed, form, x, out)
     return cupy.asnumpy(out)
 
 
-@pytest.mark.parametrize("form", [shapes.FULL, shapes.TWELVE, shapes.EIGHT], ids=str)
+@pytest.mark.parametrize("form", [wilson_dslash.FULL, wilson_dslash.TWELVE, wilson_dslash.EIGHT], ids=str)
 @pytest.mark.parametrize(
     "boundary", ["antiperiodic", ("antiperiodic", "periodic", "antiperiodic", "periodic")]
 )
@@ -55,7 +56,7 @@ def test_short_links_are_the_links(random, dtype, tolerance, extents, boundary, 
             reference.pack(links, lattice, parity), x.astype(complex), np.empty(x.shape, complex), sign=sign
         )
         error = np.abs(applied(packed, cupy.asarray(x), form, sign) - exact).max() / np.abs(exact).max()
-        assert error < (tolerance if form != shapes.EIGHT else 8 * np.finfo(dtype).eps ** 0.5)
+        assert error < (tolerance if form != wilson_dslash.EIGHT else 8 * np.finfo(dtype).eps ** 0.5)
 
 
 @pytest.mark.parametrize("boundary", ["dirichlet", "antiperiodic"])
@@ -66,9 +67,9 @@ def test_links_that_are_not_su3_keep_18_reals(random, boundary):
         links[77, 5] *= 1.01
     packed = wilson_dslash.pack(cupy.asarray(links), lattice, EVEN)
     assert packed.with_12_reals is None and packed.with_8_reals is None
-    assert {packed.best_form(n) for n in (1, 8, 16)} == {shapes.FULL}
+    assert {packed.best_form(n) for n in (1, 8, 16)} == {wilson_dslash.FULL}
     with pytest.raises(InputError, match="need 18 reals each"):
-        packed.in_form(shapes.TWELVE)
+        packed.in_form(wilson_dslash.TWELVE)
 
 
 def test_free_links_have_no_form_of_8_reals():

@@ -3,23 +3,37 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
-from math import prod
+from functools import cache, cached_property
+from math import ceil, prod
 
 import cupy
 import numpy as np
 
 from stages.errors import InputError
 from stages.lqcd.kernels import aggregation as contract
+from stages.lqcd.kernels.cuda.coarse_dslash import ROWS, TERMS
 from stages.lqcd.kernels.cuda.compile import run
-from stages.lqcd.kernels.cuda.launch import aggregation as shapes
-from stages.lqcd.kernels.cuda.launch.aggregation import MOST_VECTORS
-from stages.lqcd.kernels.cuda.launch.coarse import ROWS, TERMS
+from stages.lqcd.kernels.cuda.launch import MAX_RHS, MULTIPROCESSORS, Launch, check_rhs
 from stages.lqcd.kernels.expressions import combined as combined
 from stages.lqcd.kernels.expressions import cut as cut
 from stages.lqcd.kernels.expressions import gathered as gathered
 from stages.lqcd.kernels.expressions import inverse_root as inverse_root
 from stages.lqcd.kernels.expressions import scattered as scattered
+
+COLUMNS = 16
+"""Right-hand sides of a block."""
+
+WARPS = 4
+"""Of a block where there are many blocks."""
+
+BLOCKS = 16 * MULTIPROCESSORS
+"""Wished for: a prolongation cuts the rows of aggregates to get them, a restriction adds warps to fewer."""
+
+MOST_VECTORS = MAX_RHS // 2
+"""Of a level: its Galerkin products multiply twice as many fields at once."""
+
+GRAM_TILE = 8
+"""Rows and columns of a Gram matrix that tensor cores sum together."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,20 +79,20 @@ def gram(vectors: cupy.ndarray) -> cupy.ndarray:
         raise InputError(f"a GPU takes at most {MOST_VECTORS} vectors of an aggregate, got {k}")
     result = cupy.empty((*matrices, k, k), np.complex128)
     if result.size:
-        run(shapes.gram(k, prod(matrices)), vectors, result, np.int32(rows))
+        run(gram_launch(k, prod(matrices)), vectors, result, np.int32(rows))
     return result
 
 
 def restrict(packed: PackedVectors, x: cupy.ndarray, out: cupy.ndarray) -> cupy.ndarray:
     count, sites = packed.sites.shape
-    kernel = shapes.restrict(packed.components, packed.vector_count, x.shape[2], count)
+    kernel = restrict_launch(packed.components, packed.vector_count, x.shape[2], count)
     run(kernel, packed.term_tiles, packed.sites, x, out, np.int32(sites))
     return out
 
 
 def add_prolonged(packed: PackedVectors, coarse: cupy.ndarray, out: cupy.ndarray) -> cupy.ndarray:
     count, sites = packed.sites.shape
-    kernel = shapes.add_prolonged(packed.components, packed.vector_count, out.shape[2], count, sites)
+    kernel = add_prolonged_launch(packed.components, packed.vector_count, out.shape[2], count, sites)
     run(kernel, packed.row_tiles, packed.sites, coarse, out, np.int32(sites))
     return out
 
@@ -86,3 +100,30 @@ def add_prolonged(packed: PackedVectors, coarse: cupy.ndarray, out: cupy.ndarray
 def _check_single(vectors: cupy.ndarray) -> None:
     if vectors.dtype != np.complex64:
         raise InputError(f"multigrid on a GPU has complex64 vectors, got {vectors.dtype}: convert them")
+
+
+@cache
+def gram_launch(vectors: int, matrices: int) -> Launch:
+    """Grid (matrices); a block's warps share the rows, each sums the whole Gram matrix in its registers."""
+    tiles = ceil(vectors / GRAM_TILE)
+    sums = WARPS * tiles * (tiles + 1) // 2 * GRAM_TILE**2 * 16
+    return Launch("aggregate_gram.cu", f"aggregate_gram<{vectors}, {WARPS}>", (matrices,), 32 * WARPS, sums)
+
+
+def restrict_launch(components: int, vectors: int, n: int, aggregates: int) -> Launch:
+    """Grid (groups of right-hand sides, 2 aggregates); a block's warps share the rows of an aggregate."""
+    check_rhs(n)
+    columns, warps = min(n, COLUMNS), WARPS if 2 * aggregates >= BLOCKS else 2 * WARPS
+    instance = f"restrict_field<{components}, {vectors}, {n}, {columns}, {warps}>"
+    grid = (ceil(n / columns), 2 * aggregates)
+    return Launch("aggregation.cu", instance, grid, 32 * warps, warps * vectors * columns * 8)
+
+
+def add_prolonged_launch(components: int, vectors: int, n: int, aggregates: int, sites: int) -> Launch:
+    """Grid (groups of right-hand sides, 2 aggregates, parts of the rows); `sites` of an aggregate."""
+    check_rhs(n)
+    columns = min(n, COLUMNS)
+    instance = f"add_prolonged<{components}, {vectors}, {n}, {columns}, {WARPS}>"
+    blocks, most = ceil(n / columns) * 2 * aggregates, ceil(sites * components / (ROWS * WARPS))
+    parts = min(most, ceil(BLOCKS / blocks))
+    return Launch("aggregation.cu", instance, (ceil(n / columns), 2 * aggregates, parts), 32 * WARPS)

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cache
+from itertools import product
+from math import ceil
+
 import cupy
 import numpy as np
 
+from stages.lqcd.kernels.cuda.columns import reduction
 from stages.lqcd.kernels.cuda.compile import run
 from stages.lqcd.kernels.cuda.grid_sums import grid_sums
-from stages.lqcd.kernels.cuda.launch import block_blas as shapes
-from stages.lqcd.kernels.cuda.launch import columns
+from stages.lqcd.kernels.cuda.launch import (
+    BLOCK_SHARED,
+    MULTIPROCESSORS,
+    Launch,
+    check_rhs,
+    instance,
+    power_of_two,
+)
+from stages.lqcd.kernels.cuda.tuning.choice import Options, tuned
 from stages.lqcd.kernels.expressions import add as add
 from stages.lqcd.kernels.expressions import affine as affine
 from stages.lqcd.kernels.expressions import difference as difference
@@ -18,11 +31,30 @@ CUBLAS_COLUMNS = 24
 """From this width on a double Gram matrix goes through cuBLAS, which uses double-precision tensor cores."""
 
 
+@dataclass(frozen=True)
+class GramShape:
+    """Elements of the matrix that a thread sums, threads of a block, bytes of a stage of the ring."""
+
+    x: int
+    y: int
+    threads: int
+    stage_bytes: int
+
+
+@dataclass(frozen=True)
+class ProductShape:
+    """Rows and columns of the result that a thread computes, and threads of a block."""
+
+    thread_rows: int
+    columns: int
+    threads: int
+
+
 def gram(x: cupy.ndarray, y: cupy.ndarray) -> cupy.ndarray:
     rows, nx, ny = _rows(x), x.shape[-1], y.shape[-1]
     if x.dtype == np.complex128 and min(nx, ny) >= CUBLAS_COLUMNS:
         return _gram_cublas(x, y, rows)
-    kernel = shapes.gram(nx, ny, x.dtype, rows)
+    kernel = gram_launch(nx, ny, x.dtype, rows)
     partials = cupy.empty((kernel.grid[0], nx, ny), np.complex128)
     run(kernel, x, y, partials, np.int64(rows))
     return sum_partials(partials)
@@ -50,7 +82,7 @@ def dots(x: cupy.ndarray, y: cupy.ndarray) -> cupy.ndarray:
 def slice_dots(x: cupy.ndarray, y: cupy.ndarray, slices: int) -> cupy.ndarray:
     """conj(x) . y of each right-hand side over `slices` equal runs of rows, complex128 ``[slices, N]``."""
     rows, n = _rows(x) // slices, x.shape[-1]
-    kernel = columns.reduction("dots", n, x.dtype, rows, slices)
+    kernel = reduction("dots", n, x.dtype, rows, slices)
     sums = cupy.empty((slices, n), np.complex128)
     run(kernel, x, y, sums, *grid_sums(kernel, 2 * n), np.int64(rows))
     return sums
@@ -58,7 +90,7 @@ def slice_dots(x: cupy.ndarray, y: cupy.ndarray, slices: int) -> cupy.ndarray:
 
 def norms2(x: cupy.ndarray) -> cupy.ndarray:
     rows, n = _rows(x), x.shape[-1]
-    kernel = columns.reduction("norms2", n, x.dtype, rows)
+    kernel = reduction("norms2", n, x.dtype, rows)
     sums = cupy.empty(n)
     run(kernel, x, sums, *grid_sums(kernel, n), np.int64(rows))
     return sums
@@ -68,7 +100,7 @@ def sum_partials(partials: cupy.ndarray, sums: cupy.ndarray | None = None) -> cu
     """Sum over the first axis of a float64 or complex128 array, in a fixed order; into `sums` if given."""
     sums = cupy.empty(partials.shape[1:], partials.dtype) if sums is None else sums
     count = sums.size * (partials.itemsize // 8)
-    run(columns.sum_partials(count), partials, sums, np.int32(len(partials)), np.int32(count))
+    run(sum_partials_launch(count), partials, sums, np.int32(len(partials)), np.int32(count))
     return sums
 
 
@@ -96,10 +128,86 @@ def multiply_add(
     """``out = base + x a``, or ``x a``; nothing where the first element of `condition`, float64, is zero."""
     coefficients = cupy.ascontiguousarray(a, np.complex128)
     rows = _rows(x)
-    kernel = shapes.multiply_add(x.shape[-1], out.shape[-1], x.dtype, rows)
+    kernel = multiply_add_launch(x.shape[-1], out.shape[-1], x.dtype, rows)
     added, proceed = (np.uintp(0) if array is None else array for array in (base, condition))
     run(kernel, x, coefficients, added, out, proceed, np.int64(rows))
 
 
 def _rows(block: cupy.ndarray) -> int:
     return block.size // block.shape[-1]
+
+
+@tuned
+def gram_launch(nx: int, ny: int, dtype: np.dtype, rows: int) -> Options[GramShape]:
+    """Partial Gram matrices, complex128 ``[grid, nx, ny]``: a ring of 3 stages of rows of x and y.
+
+    Wide blocks are bound by shared-memory reads: 8 x 4 elements a thread; narrow ones by threads: 2 x 2.
+    """
+    check_rhs(nx, ny)
+    single = dtype == np.complex64
+    tile = (8 if nx >= 16 else min(2, nx), 4 if ny >= 16 else min(2, ny))
+    tiles = dict.fromkeys([tile, (min(4, nx), min(4, ny)), (min(2, nx), min(2, ny))])
+    threads = 64 if min(nx, ny) >= 16 else 128
+    stage = 32768 if single and nx + ny > 64 else 16384 if single else 8192
+    shapes = [
+        GramShape(x, y, *sizes)
+        for (x, y), *sizes in product(tiles, (threads, 2 * threads), (stage, stage // 2))
+    ]
+    fitting = [shape for shape in shapes if gram_in_shape(nx, ny, dtype, rows, shape).threads <= 512]
+    return Options(tuple(fitting), lambda shape: gram_in_shape(nx, ny, dtype, rows, shape))
+
+
+def gram_in_shape(nx: int, ny: int, dtype: np.dtype, rows: int, shape: GramShape) -> Launch:
+    """The sums in a given shape; at least one thread for each tile of the matrix."""
+    tiles = ceil(nx / shape.x) * ceil(ny / shape.y)
+    slices = power_of_two(shape.threads // tiles)
+    granule = max(2, slices)
+    row_bytes = (nx + ny) * dtype.itemsize
+    chunk = max(granule, shape.stage_bytes // row_bytes // granule * granule)
+    flush = ceil(16 * slices / chunk) if dtype == np.complex64 else 0
+    ring = 3 * chunk * row_bytes + 8 * dtype.itemsize
+    scratch = 2 * shape.x * shape.y * tiles * slices // 2 * 8
+    return Launch(
+        "gram.cu",
+        instance("gram_partials", dtype, nx, ny, shape.x, shape.y, slices, chunk, flush),
+        (min(ceil(rows / chunk), 4 * MULTIPROCESSORS),),
+        tiles * slices,
+        max(ring, scratch),
+    )
+
+
+@tuned
+def multiply_add_launch(nx: int, ny: int, dtype: np.dtype, rows: int) -> Options[ProductShape]:
+    """``out = base + x a``: 2 x 2 elements a thread for narrow blocks, more where arithmetic limits."""
+    check_rhs(nx, ny)
+    single = dtype == np.complex64
+    columns = min(ny, 4 if single and ny > 16 else 2)
+    thread_rows = 4 if ny > (32 if single else 16) else 2
+    model = ProductShape(thread_rows, columns, 128)
+    others = product((2, 4), (min(ny, 2), min(ny, 4)), (128, 256))
+    shapes = dict.fromkeys([model, *(ProductShape(*sizes) for sizes in others)])
+    fitting = [
+        s for s in shapes if multiply_add_in_shape(nx, ny, dtype, rows, s).shared_bytes <= BLOCK_SHARED
+    ]
+    return Options(tuple(fitting), lambda shape: multiply_add_in_shape(nx, ny, dtype, rows, shape))
+
+
+def multiply_add_in_shape(nx: int, ny: int, dtype: np.dtype, rows: int, shape: ProductShape) -> Launch:
+    """The product in a given shape."""
+    lanes = ceil(ny / shape.columns)
+    stages_per_row = 2 * (nx * dtype.itemsize + 16)
+    most = 72 * 1024 // (shape.thread_rows * stages_per_row)
+    groups = power_of_two(min(shape.threads // lanes, most))
+    return Launch(
+        "multiply_add.cu",
+        instance("multiply_add", dtype, nx, ny, shape.thread_rows, shape.columns, groups),
+        (min(ceil(rows / (groups * shape.thread_rows)), 8 * MULTIPROCESSORS),),
+        lanes * groups,
+        nx * lanes * shape.columns * dtype.itemsize + groups * shape.thread_rows * stages_per_row,
+    )
+
+
+@cache
+def sum_partials_launch(count: int) -> Launch:
+    """The second stage of reductions to `count` doubles, matrices and currents, with few partial sums."""
+    return Launch("sum_partials.cu", "sum_partials", (ceil(count / 32),), 1024)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
+from math import ceil
 
 import cupy
 import numpy as np
 
 from stages.lqcd.kernels.cuda.compile import run
-from stages.lqcd.kernels.cuda.launch import wilson as shapes
+from stages.lqcd.kernels.cuda.launch import BLOCK_THREADS, Launch, check_rhs, instance
 from stages.lqcd.kernels.expressions import plus_constant as plus_constant
 
 
@@ -34,6 +36,15 @@ def pack(blocks: cupy.ndarray) -> PackedClover:
 
 
 def multiply(packed: PackedClover, x: cupy.ndarray, out: cupy.ndarray) -> cupy.ndarray:
-    kernel = shapes.clover_multiply(packed.sites, packed.dtype, x.shape[2])
+    kernel = clover_multiply_launch(packed.sites, packed.dtype, x.shape[2])
     run(kernel, packed.matrices, x, out, np.int32(packed.sites))
     return out
+
+
+@cache
+def clover_multiply_launch(sites: int, dtype: np.dtype, n: int) -> Launch:
+    """Products with clover matrices, a thread per site, chirality and one or two right-hand sides."""
+    check_rhs(n)
+    rhs = 2 if dtype == np.complex64 and n % 2 == 0 else 1
+    blocks = ceil(2 * sites * (n // rhs) / BLOCK_THREADS)
+    return Launch("clover.cu", instance("clover_multiply", dtype, n, rhs), (blocks,), BLOCK_THREADS)

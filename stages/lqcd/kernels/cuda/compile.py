@@ -18,12 +18,13 @@ import cupy
 
 from stages.errors import InputError
 from stages.lqcd.kernels.choices import note
-from stages.lqcd.kernels.cuda.launch.base import Launch
+from stages.lqcd.kernels.cuda.launch import Launch
 
 OPTIONS = ("-std=c++17", "-diag-error=61")
 """61: a constant that overflows, as a stride does on a large lattice, is an error and not a warning."""
 
 DEFAULT_SHARED_BYTES = 48 * 1024
+
 _INCLUDE = re.compile(r'#include "(\w+\.cuh)"')
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import cache
+from math import ceil
+
 import cupy
 import numpy as np
 
 from stages.lqcd.kernels.cuda.compile import run
-from stages.lqcd.kernels.cuda.launch import gauge
+from stages.lqcd.kernels.cuda.launch import WARPS_THREADS, Launch, on_lattice
 from stages.lqcd.kernels.directions import HISQ_DIRECTIONS, NAIVE_DIRECTIONS
 from stages.lqcd.kernels.expressions import spatial_links as spatial_links
 from stages.lqcd.kernels.operands import check_array
@@ -20,5 +23,13 @@ def doubled_links(
         if links is not None:
             check_array(name, links, (4, 2, lattice.half_volume, 3, 3), np.dtype(complex))
     directions = NAIVE_DIRECTIONS if long is None else HISQ_DIRECTIONS
-    kernel = gauge.doubled_links(lattice, directions, out.dtype)
+    kernel = doubled_links_launch(lattice, directions, out.dtype)
     run(kernel, out, fat, np.uintp(0) if long is None else long, np.int32(parity))
+
+
+@cache
+def doubled_links_launch(lattice: Lattice, directions: int, dtype: np.dtype) -> Launch:
+    """Links into the sites of a parity; grid (sites, directions)."""
+    blocks = ceil(lattice.half_volume / WARPS_THREADS)
+    kernel = on_lattice("doubled_links", lattice, dtype)
+    return Launch("doubled_links.cu", kernel, (blocks, directions), WARPS_THREADS)

@@ -2,19 +2,43 @@
 
 from __future__ import annotations
 
+from functools import cache
+from math import ceil
+
 import cupy
 import numpy as np
 from numpy.typing import NDArray
 
 from stages.lqcd.kernels.cuda.compile import run
-from stages.lqcd.kernels.cuda.launch import gauge
+from stages.lqcd.kernels.cuda.launch import (
+    BLOCK_THREADS,
+    MULTIPROCESSORS,
+    WARPS_THREADS,
+    Launch,
+    on_lattice,
+    real_of,
+)
 from stages.lqcd.lattice.geometry import Lattice
 
 
 def field_strength(links: cupy.ndarray, lattice: Lattice, mu: int, nu: int, out: cupy.ndarray) -> None:
-    run(gauge.field_strength(lattice, out.dtype), out, links, np.int32(mu), np.int32(nu))
+    run(field_strength_launch(lattice, out.dtype), out, links, np.int32(mu), np.int32(nu))
 
 
 def add_clover(term: cupy.ndarray, strength: cupy.ndarray, spins: NDArray[np.complex128]) -> None:
     blocks = cupy.asarray(spins.astype(term.dtype))
-    run(gauge.add_clover(term.size, term.dtype), term, strength, blocks, np.uint64(term.size))
+    run(add_clover_launch(term.size, term.dtype), term, strength, blocks, np.uint64(term.size))
+
+
+@cache
+def field_strength_launch(lattice: Lattice, dtype: np.dtype) -> Launch:
+    """The four plaquettes around every site."""
+    blocks = ceil(lattice.volume / WARPS_THREADS)
+    return Launch("field_strength.cu", on_lattice("field_strength", lattice, dtype), (blocks,), WARPS_THREADS)
+
+
+@cache
+def add_clover_launch(elements: int, dtype: np.dtype) -> Launch:
+    """Products of spin and colour matrices, an element of the clover term a thread."""
+    blocks = min(ceil(elements / BLOCK_THREADS), 16 * MULTIPROCESSORS)
+    return Launch("field_strength.cu", f"add_clover<{real_of(dtype)}>", (blocks,), BLOCK_THREADS)

@@ -7,7 +7,7 @@ from functools import cache
 import cupy
 import numpy as np
 
-from stages.lqcd.kernels.cuda.launch.base import Launch
+from stages.lqcd.kernels.cuda.launch import Launch
 
 Workspace = tuple[cupy.ndarray, cupy.ndarray]
 

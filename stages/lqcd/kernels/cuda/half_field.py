@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from functools import cache
+from math import ceil
 from typing import Any
 
 import cupy
 import numpy as np
 
 from stages.lqcd.kernels.cuda.compile import run
-from stages.lqcd.kernels.cuda.launch import dslash as shapes
+from stages.lqcd.kernels.cuda.launch import BLOCK_THREADS, Launch, check_rhs, listed
 from stages.lqcd.kernels.expressions import largest_parts as largest_parts
 from stages.lqcd.kernels.half_field import HalfField, empty
 
@@ -17,14 +19,14 @@ _NULL = np.uintp(0)
 
 def to_half(field: cupy.ndarray, out: HalfField | None = None) -> HalfField:
     out = empty(cupy, len(field), field.shape[2], field.shape[1]) if out is None else out
-    kernel = shapes.half_conversion(*field.shape, to_half=True)
+    kernel = half_conversion_launch(*field.shape, to_half=True)
     run(kernel, field, _NULL, out.codes, out.scales, np.int32(len(field)))
     return out
 
 
 def from_half(field: HalfField, out: cupy.ndarray | None = None) -> cupy.ndarray:
     out = cupy.empty(field.shape, np.complex64) if out is None else out
-    kernel = shapes.half_conversion(*field.shape, to_half=False)
+    kernel = half_conversion_launch(*field.shape, to_half=False)
     run(kernel, field.codes, field.scales, out, _NULL, np.int32(len(out)))
     return out
 
@@ -32,3 +34,15 @@ def from_half(field: HalfField, out: cupy.ndarray | None = None) -> cupy.ndarray
 def codes_and_scales(field: cupy.ndarray | HalfField) -> tuple[Any, Any]:
     """The two arguments that stand for a field, whole or in 16 bits."""
     return (field.codes, field.scales) if isinstance(field, HalfField) else (field, _NULL)
+
+
+@cache
+def half_conversion_launch(sites: int, components: int, n: int, to_half: bool) -> Launch:
+    """complex64 ``[sites, components, n]`` to 16 bits with a scale, or back; 3 or 12 components."""
+    check_rhs(n)
+    rhs = 4 if n % 4 == 0 and components == 3 else 2 if n % 2 == 0 else 1
+    fields, values = ("Field", "ColorVectors") if components == 3 else ("Spinors", "Spinor")
+    kinds = [f"Whole{fields}", f"Half{fields}"]
+    arguments = listed((*(kinds if to_half else kinds[::-1]), f"{values}<float, {rhs}>", n, rhs))
+    blocks = ceil(sites * (n // rhs) / BLOCK_THREADS)
+    return Launch("half_convert.cu", f"convert<{arguments}>", (blocks,), BLOCK_THREADS)

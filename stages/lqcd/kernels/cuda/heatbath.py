@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import cupy
 import numpy as np
 
 from stages.lqcd.kernels.cuda.compile import run
-from stages.lqcd.kernels.cuda.launch import gauge
+from stages.lqcd.kernels.cuda.launch import TILES, Launch, by_warps, listed
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 
 
@@ -19,7 +21,14 @@ def over_relax(links: cupy.ndarray, lattice: Lattice) -> None:
 
 
 def _sweep(links: cupy.ndarray, lattice: Lattice, reflect: bool, weight: float, *random: int) -> None:
-    kernel, words = gauge.update_links(lattice), [np.uint32(word) for word in random]
+    kernel, words = update_links_launch(lattice), [np.uint32(word) for word in random]
     for mu in range(4):
         for parity in (EVEN, ODD):
             run(kernel, links, *map(np.int32, (mu, parity, reflect)), np.float64(weight), *words)
+
+
+@cache
+def update_links_launch(lattice: Lattice) -> Launch:
+    """Heat bath or over-relaxation of the links of one direction and parity."""
+    instance = f"update_links<{listed(lattice.extents)}>"
+    return by_warps("heatbath.cu", instance, lattice.half_volume, TILES, np.dtype(complex))

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+from functools import cache
+from math import ceil
+
 import cupy
 import numpy as np
 
 from stages.lqcd.kernels.cuda.compile import run
-from stages.lqcd.kernels.cuda.launch import gauge
+from stages.lqcd.kernels.cuda.launch import WARPS_THREADS, Launch, on_lattice
 from stages.lqcd.lattice.geometry import Lattice
 
 
 def long_links(links: cupy.ndarray, lattice: Lattice, coefficient: float, out: cupy.ndarray) -> None:
     real = np.float32 if out.dtype == np.complex64 else np.float64
-    run(gauge.long_links(lattice, out.dtype), out, links, real(coefficient))
+    run(long_links_launch(lattice, out.dtype), out, links, real(coefficient))
+
+
+@cache
+def long_links_launch(lattice: Lattice, dtype: np.dtype) -> Launch:
+    """Products of three links in a row; grid (sites, mu)."""
+    blocks = ceil(lattice.volume / WARPS_THREADS)
+    return Launch("long_links.cu", on_lattice("long_links", lattice, dtype), (blocks, 4), WARPS_THREADS)

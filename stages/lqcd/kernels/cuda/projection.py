@@ -8,14 +8,14 @@ import cupy
 import numpy as np
 
 from stages.lqcd.kernels.cuda.compile import run
-from stages.lqcd.kernels.cuda.launch import gauge
+from stages.lqcd.kernels.cuda.launch import matrix_launch
 from stages.lqcd.kernels.projection import LARGEST_UNITARITY_ERROR, SMALLEST_DETERMINANT
 
 
 def special_unitary(links: cupy.ndarray, out: cupy.ndarray) -> float:
     changes = cupy.empty(ceil(len(links) / 32))
     run(
-        gauge.matrices("projection.cu", "special_unitary", len(links)),
+        matrix_launch("projection.cu", "special_unitary", len(links)),
         out,
         links,
         changes,
@@ -27,7 +27,7 @@ def special_unitary(links: cupy.ndarray, out: cupy.ndarray) -> float:
 def unitary(matrices: cupy.ndarray, out: cupy.ndarray) -> cupy.ndarray:
     singular = cupy.empty(len(matrices), bool)
     bounds = np.float64(SMALLEST_DETERMINANT), np.float64(LARGEST_UNITARITY_ERROR)
-    kernel = gauge.matrices("projection.cu", "unitary", len(matrices))
+    kernel = matrix_launch("projection.cu", "unitary", len(matrices))
     run(kernel, out, singular, matrices, *bounds, np.uint32(len(matrices)))
     return singular
 
@@ -41,5 +41,5 @@ def by_singular_values(matrices: cupy.ndarray, chosen: cupy.ndarray) -> int:
 
 
 def without_phase(matrices: cupy.ndarray) -> None:
-    kernel = gauge.matrices("projection.cu", "without_phase", len(matrices))
+    kernel = matrix_launch("projection.cu", "without_phase", len(matrices))
     run(kernel, matrices, np.uint32(len(matrices)))

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+from functools import cache
+from math import ceil
+
 import cupy
 import numpy as np
 
 from stages.lqcd.kernels.cuda.compile import run
-from stages.lqcd.kernels.cuda.launch import random_numbers as shapes
+from stages.lqcd.kernels.cuda.launch import BLOCK_THREADS, MULTIPROCESSORS, Launch, real_of
 from stages.lqcd.kernels.random_block import first_counter
 
 
 def fill_random(block: cupy.ndarray, seed: int, draw: int) -> None:
     if block.size:
-        kernel = shapes.fill_random(block.size, block.dtype)
+        kernel = fill_random_launch(block.size, block.dtype)
         run(kernel, block, np.uint64(block.size), first_counter(seed, draw))
+
+
+@cache
+def fill_random_launch(elements: int, dtype: np.dtype) -> Launch:
+    """Random numbers, on a grid that fills the device."""
+    blocks = min(ceil(elements / BLOCK_THREADS), 16 * MULTIPROCESSORS)
+    return Launch("random_block.cu", f"fill_random<{real_of(dtype)}>", (blocks,), BLOCK_THREADS)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
+from math import ceil
 
 import cupy
 import numpy as np
 
 from stages.lqcd.kernels.cuda.compile import run
-from stages.lqcd.kernels.cuda.launch import gauge
+from stages.lqcd.kernels.cuda.launch import BLOCK_THREADS, MULTIPROCESSORS, Launch, on_lattice
 from stages.lqcd.lattice.geometry import Lattice
 
 
@@ -16,8 +18,15 @@ def boundary_signs(
     links: cupy.ndarray, lattice: Lattice, directions: Sequence[int], out: cupy.ndarray
 ) -> None:
     bits = np.uint32(sum(1 << mu for mu in directions))
-    run(gauge.signs("boundary_signs", lattice, out.dtype), out, links, bits)
+    run(signs_launch("boundary_signs", lattice, out.dtype), out, links, bits)
 
 
 def staggered_phases(links: cupy.ndarray, lattice: Lattice, out: cupy.ndarray) -> None:
-    run(gauge.signs("staggered_phases", lattice, out.dtype), out, links)
+    run(signs_launch("staggered_phases", lattice, out.dtype), out, links)
+
+
+@cache
+def signs_launch(kernel: str, lattice: Lattice, dtype: np.dtype) -> Launch:
+    """`staggered_phases` or `boundary_signs`; grid (elements, mu)."""
+    blocks = min(ceil(9 * lattice.volume / BLOCK_THREADS), 4 * MULTIPROCESSORS)
+    return Launch("signs.cu", on_lattice(kernel, lattice, dtype), (blocks, 4), BLOCK_THREADS)

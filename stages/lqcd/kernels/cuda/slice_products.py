@@ -6,42 +6,88 @@ complex64 sums of up to 1024 terms are in single, of these in double.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from math import ceil
+
 import cupy
 import numpy as np
+from numpy.typing import NDArray
 
 from stages.lqcd.kernels.cuda.compile import run
-from stages.lqcd.kernels.cuda.launch import slice_products as shapes
+from stages.lqcd.kernels.cuda.launch import BLOCK_THREADS, Launch, divisors, instance
 from stages.lqcd.kernels.expressions import combination as combination
 from stages.lqcd.kernels.expressions import slice_add as slice_add
 from stages.lqcd.kernels.expressions import slice_norms2 as slice_norms2
 from stages.lqcd.kernels.expressions import slice_scale as slice_scale
 from stages.lqcd.kernels.expressions import spin_pairs as spin_pairs
 from stages.lqcd.kernels.expressions import weighted as weighted
-from stages.lqcd.kernels.gamma import SPINS
+from stages.lqcd.kernels.gamma import COLOURS, COMPONENTS, SPINS
+
+SINGLE_ROWS, DOUBLE_ROWS = 1024, 4096
+"""Most rows of a run. In single precision it bounds what is summed before sums are added up in double."""
+
+PARTIAL_BYTES = 128 << 20
+"""Of the sums of runs that are held at a time, if one run's fit into it."""
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Products left^H right over runs of `rows` rows, ``[slice, run, group]``: the sum over runs is wanted.
+
+    left, right: offsets of the first rows, int64; left_stride, right_stride: from one row to the next;
+    left_columns, right_columns: of the matrices.
+    """
+
+    rows: int
+    left: NDArray[np.int64]
+    right: NDArray[np.int64]
+    left_stride: int
+    right_stride: int
+    left_columns: int
+    right_columns: int
+
+    def product_bytes(self, dtype: np.dtype) -> int:
+        """Bytes of the results of one run of one slice."""
+        return self.left.shape[2] * self.left_columns * self.right_columns * dtype.itemsize
+
+    def chunks(self, dtype: np.dtype) -> Iterator[tuple[slice, slice]]:
+        """Slices and runs whose results are held together: whole slices, or some runs of one."""
+        slices, runs, _ = self.left.shape
+        fitting = max(1, PARTIAL_BYTES // self.product_bytes(dtype))
+        taken, height = max(1, fitting // runs), min(runs, fitting)
+        for first in range(0, slices, taken):
+            for first_run in range(0, runs, height):
+                yield slice(first, first + taken), slice(first_run, first_run + height)
+
+    def workspace_bytes(self, dtype: np.dtype) -> int:
+        """Results held at a time and three pointers to each product."""
+        slices, runs = next(self.chunks(dtype))
+        count = len(range(len(self.left))[slices]) * len(range(self.left.shape[1])[runs])
+        return count * (self.product_bytes(dtype) + 3 * 8 * self.left.shape[2])
 
 
 def sink_projection(
     vectors: cupy.ndarray, solutions: cupy.ndarray, out: cupy.ndarray, first: int = 0
 ) -> cupy.ndarray:
     _, fields, _, n = solutions.shape
-    return _multiply(
-        vectors, solutions, out, shapes.sink_runs(vectors.shape, fields, n, first, vectors.dtype)
-    )
+    return _multiply(vectors, solutions, out, sink_runs(vectors.shape, fields, n, first, vectors.dtype))
 
 
 def slice_gram(left: cupy.ndarray, right: cupy.ndarray, out: cupy.ndarray) -> cupy.ndarray:
-    return _multiply(left, right, out, shapes.gram_runs(left.shape, right.shape[-1], left.dtype))
+    return _multiply(left, right, out, gram_runs(left.shape, right.shape[-1], left.dtype))
 
 
 def workspace_bytes(vectors: tuple[int, ...], columns: int, dtype: np.dtype) -> int:
-    runs = [shapes.gram_runs(vectors, columns, dtype)]
+    runs = [gram_runs(vectors, columns, dtype)]
     if columns % SPINS == 0:
         fields = vectors[0] * vectors[2]
-        runs.append(shapes.sink_runs(vectors, fields, columns // SPINS, 0, dtype))
+        runs.append(sink_runs(vectors, fields, columns // SPINS, 0, dtype))
     return max(part.workspace_bytes(dtype) for part in runs)
 
 
-def _multiply(left: cupy.ndarray, right: cupy.ndarray, out: cupy.ndarray, runs: shapes.Runs) -> cupy.ndarray:
+def _multiply(left: cupy.ndarray, right: cupy.ndarray, out: cupy.ndarray, runs: Runs) -> cupy.ndarray:
     """out[slice, group] = the sum over runs of left^H right."""
     out.fill(0)
     for slices, part in runs.chunks(left.dtype):
@@ -50,7 +96,7 @@ def _multiply(left: cupy.ndarray, right: cupy.ndarray, out: cupy.ndarray, runs: 
 
 
 def _add_products(
-    left: cupy.ndarray, right: cupy.ndarray, out: cupy.ndarray, runs: shapes.Runs, chunk: tuple[slice, slice]
+    left: cupy.ndarray, right: cupy.ndarray, out: cupy.ndarray, runs: Runs, chunk: tuple[slice, slice]
 ) -> None:
     """Add the sums over the runs of a chunk to `out`; its partial sums are free again when this returns."""
     addresses = np.stack(
@@ -63,10 +109,10 @@ def _add_products(
     partial = cupy.empty((slices, terms, groups, runs.left_columns, runs.right_columns), left.dtype)
     _multiply_runs(addresses.reshape(2, -1), partial, runs)
     results = out.size // slices
-    run(shapes.add_runs(results, slices, left.dtype), partial, out, np.int32(terms), np.int32(results))
+    run(add_runs_launch(results, slices, left.dtype), partial, out, np.int32(terms), np.int32(results))
 
 
-def _multiply_runs(addresses: np.ndarray, partial: cupy.ndarray, runs: shapes.Runs) -> None:
+def _multiply_runs(addresses: np.ndarray, partial: cupy.ndarray, runs: Runs) -> None:
     """partial[slice, run, group] = left^H right from the `addresses` of both, uint64 ``[2, product]``."""
     from cupy.cuda import cublas  # loads a large library that nothing else here needs
 
@@ -81,3 +127,41 @@ def _multiply_runs(addresses: np.ndarray, partial: cupy.ndarray, runs: shapes.Ru
         *(right.data.ptr, runs.right_stride, left.data.ptr, runs.left_stride),
         *(zero.ctypes.data, product.data.ptr, n, count),
     )
+
+
+def sink_runs(vectors: tuple[int, ...], fields: int, n: int, first: int, dtype: np.dtype) -> Runs:
+    """Runs of vectors ``[time, 2, site, 3, k]`` with slices `first`, ... of solutions ``[2, fields, 12, n]``.
+
+    A run has one parity and colour; groups are the spins. Rows are sites: 3 k elements apart in vectors, 12 n
+    in solutions.
+    """
+    times, _, sites, _, k = vectors
+    rows = run_rows(sites, dtype)
+    t, parity, run, colour, spin = np.indices((times, 2, sites // rows, COLOURS, SPINS), dtype=np.int64)
+    site = run * rows
+    left = (((t * 2 + parity) * sites + site) * COLOURS + colour) * k
+    right = ((parity * fields + (first + t) * sites + site) * COMPONENTS + spin * COLOURS + colour) * n
+    shape = (times, -1, SPINS)
+    return Runs(rows, left.reshape(shape), right.reshape(shape), COLOURS * k, COMPONENTS * n, k, n)
+
+
+def gram_runs(left: tuple[int, ...], columns: int, dtype: np.dtype) -> Runs:
+    """Runs of left ``[time, 2, site, 3, k]`` with as many columns of the same rows; there is one group."""
+    times, _, sites, _, k = left
+    rows = run_rows(sites, dtype)
+    start = np.arange(times * 2 * COLOURS * (sites // rows), dtype=np.int64).reshape(times, -1, 1) * rows
+    return Runs(rows, start * k, start * columns, k, columns, k, columns)
+
+
+@cache
+def run_rows(rows: int, dtype: np.dtype) -> int:
+    """The longest run that divides so many rows; a slice's sites have many divisors."""
+    most = SINGLE_ROWS if dtype == np.complex64 else DOUBLE_ROWS
+    return max(height for height in divisors(rows) if height <= most)
+
+
+@cache
+def add_runs_launch(results: int, slices: int, dtype: np.dtype) -> Launch:
+    """Sums over runs of so many results of each slice; grid (results, slices)."""
+    grid = (ceil(results / BLOCK_THREADS), slices)
+    return Launch("slice_products.cu", instance("add_runs", dtype), grid, BLOCK_THREADS)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from functools import cache
+from math import ceil
+
 import cupy
 import numpy as np
 
 from stages.lqcd.kernels.cuda.compile import run
-from stages.lqcd.kernels.cuda.launch import slice_shift as shapes
+from stages.lqcd.kernels.cuda.launch import BLOCK_THREADS, Launch, extents_of, instance, power_of_two
 from stages.lqcd.kernels.expressions import laplacian_step as laplacian_step
 from stages.lqcd.lattice.geometry import Lattice
+
+WARP = 32
 
 
 def slice_shift(
@@ -21,6 +26,16 @@ def slice_shift(
     first: int = 0,
 ) -> cupy.ndarray:
     columns, rows = field.shape[-1], field.size // field.shape[-1] // 3
-    kernel = shapes.slice_shift(lattice, field.dtype, mu, step, rows, columns)
+    kernel = slice_shift_launch(lattice, field.dtype, mu, step, rows, columns)
     run(kernel, links[mu], field, out, np.int32(rows), np.int32(columns), np.int32(first))
     return out
+
+
+@cache
+def slice_shift_launch(
+    lattice: Lattice, dtype: np.dtype, mu: int, step: int, rows: int, columns: int
+) -> Launch:
+    """Launch on so many sites, with up to a warp of threads for the columns of a site."""
+    lanes = power_of_two(min(columns, WARP))
+    kernel = instance("slice_shift", dtype, extents_of(lattice), mu, step, lanes)
+    return Launch("slice_shift.cu", kernel, (ceil(rows / (BLOCK_THREADS // lanes)),), BLOCK_THREADS)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import cupy
 import numpy as np
 
 from stages.lqcd.kernels.cuda.compile import run
-from stages.lqcd.kernels.cuda.launch import gauge
+from stages.lqcd.kernels.cuda.launch import TILES, Launch, by_warps, on_lattice
 from stages.lqcd.lattice.geometry import Lattice
 
 
@@ -20,7 +22,7 @@ def add_staple(
     coefficient: float,
 ) -> None:
     real = np.float32 if out.dtype == np.complex64 else np.float64
-    kernel = gauge.add_staple(lattice, out.dtype)
+    kernel = add_staple_launch(lattice, out.dtype)
     run(kernel, out, field, links_nu, np.int32(mu), np.int32(nu), real(coefficient))
 
 
@@ -35,3 +37,9 @@ def scaled(factor: float, x: cupy.ndarray, out: cupy.ndarray) -> None:
 _weighted_sum = cupy.ElementwiseKernel(
     "T x, T y, float64 a, float64 b", "T out", "out = T(a) * x + T(b) * y", "weighted_sum"
 )
+
+
+@cache
+def add_staple_launch(lattice: Lattice, dtype: np.dtype) -> Launch:
+    """Both staples around every link of a direction."""
+    return by_warps("staple.cu", on_lattice("add_staple", lattice, dtype), lattice.volume, TILES, dtype)

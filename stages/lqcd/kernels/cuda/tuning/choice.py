@@ -14,7 +14,7 @@ from typing import Any, Generic, ParamSpec, TypeVar, cast
 import cupy
 
 from stages.lqcd.kernels.cuda.compile import source
-from stages.lqcd.kernels.cuda.launch.base import Launch
+from stages.lqcd.kernels.cuda.launch import Launch
 from stages.lqcd.kernels.cuda.tuning.table import Device, Table, read_table, table_key, table_path
 
 S = TypeVar("S")
@@ -38,7 +38,7 @@ class Problem:
     """A kernel at one size and precision, with its options."""
 
     name: str
-    """The function in `launch/` and its arguments, as `sum_partials count=32`."""
+    """The kernel and the arguments of its launch function, as `gram nx=16 ny=16 ...`."""
     options: Options[Any]
 
     @property
@@ -73,7 +73,8 @@ def tuned(options: Callable[P, Options[Any]]) -> Callable[P, Launch]:
     """Turn a function that gives the options of a kernel into one that gives the kernel in the best shape.
 
     Nothing is ever measured here, and each problem is looked up once per process: the table is read at the
-    first, and what is written later is for later processes.
+    first, and what is written later is for later processes. A
+    problem is named after the function, `gram_launch` as `gram`.
     """
     signature = inspect.signature(options)
 
@@ -82,7 +83,8 @@ def tuned(options: Callable[P, Options[Any]]) -> Callable[P, Launch]:
         bound = signature.bind(*arguments, **named)
         bound.apply_defaults()
         words = (f"{name}={value}" for name, value in bound.arguments.items())
-        problem = Problem(" ".join((options.__name__, *words)), options(*arguments, **named))
+        kernel = options.__name__.removesuffix("_launch")
+        problem = Problem(" ".join((kernel, *words)), options(*arguments, **named))
         if _listeners:
             return _listeners[-1](problem)
         return problem.launch(problem.measured(measured_choices()))

@@ -10,7 +10,7 @@ import cupy
 import numpy as np
 
 from stages.lqcd.kernels.cuda.compile import run
-from stages.lqcd.kernels.cuda.launch.base import Launch
+from stages.lqcd.kernels.cuda.launch import Launch
 
 Work = Callable[[], object]
 Shape = TypeVar("Shape")

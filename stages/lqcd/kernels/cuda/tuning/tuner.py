@@ -12,7 +12,7 @@ from typing import Any
 import cupy
 
 from stages.lqcd.kernels.cuda.compile import compile_all
-from stages.lqcd.kernels.cuda.launch.base import Launch
+from stages.lqcd.kernels.cuda.launch import Launch
 from stages.lqcd.kernels.cuda.tuning.choice import HAS_WORK, Problem, forget_choices, listening, plain_shape
 from stages.lqcd.kernels.cuda.tuning.operands import agree, arrays_in, distinct, is_single, restore
 from stages.lqcd.kernels.cuda.tuning.table import Entry

@@ -1,4 +1,4 @@
-"""Template arguments, grids and shared memory of every CUDA kernel: arithmetic on shapes, no device needed.
+"""How a kernel is started, and what the launch functions of all families share: no device is needed.
 
 Constants were chosen by measurement on an H200 (docs/cuda_kernels_h200.md). Where a function is `tuned`, they
 give the first of several shapes to choose from (`stages.lqcd.kernels.cuda.tuning`). Nothing here asks the
@@ -8,13 +8,22 @@ device: the same shape adds in the same order on every GPU. Shared memory stays 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
+from math import ceil
 
 import numpy as np
 
 from stages.errors import InputError
 from stages.lqcd.lattice.geometry import Lattice
 
+WARPS_THREADS = 64
+"""More warps a block share nothing; fewer leave the block limit of a multiprocessor in the way."""
+
+TILES = 6
+"""Matrices per lane in shared memory while staples are summed: one staple arrives, one is used."""
+
 MAX_RHS = 64
+
 BLOCK_THREADS = 256
 """Threads of a block where nothing speaks against it."""
 
@@ -39,6 +48,21 @@ class Launch:
     shared_bytes: int = 0
     choice: str = ""
     """Problem and shape where a measurement chose another shape than the model's first."""
+
+
+@cache
+def matrix_launch(file: str, kernel: str, count: int) -> Launch:
+    """A kernel on so many matrices, each by itself: of projections or stout smearing."""
+    return Launch(file, kernel, (ceil(count / WARPS_THREADS),), WARPS_THREADS)
+
+
+def by_warps(file: str, instance: str, sites: int, tiles: int, dtype: np.dtype) -> Launch:
+    shared = WARPS_THREADS * tiles * 9 * dtype.itemsize
+    return Launch(file, instance, (ceil(sites / WARPS_THREADS),), WARPS_THREADS, shared)
+
+
+def on_lattice(kernel: str, lattice: Lattice, dtype: np.dtype) -> str:
+    return f"{kernel}<{real_of(dtype)}, {listed(lattice.extents)}>"
 
 
 def check_rhs(*counts: int) -> None:

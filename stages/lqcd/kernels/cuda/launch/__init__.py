@@ -1,1 +1,0 @@
-"""Launches of the CUDA kernels: template arguments, grids and shared memory, without a device."""
