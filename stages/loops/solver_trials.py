@@ -22,7 +22,7 @@ from stages.lqcd.solvers.even_odd import Method
 from stages.lqcd.solvers.krylov import KrylovSolver
 from stages.lqcd.solvers.named import Solve
 from stages.lqcd.solvers.solution import column_blocks
-from stages.lqcd.solvers.trial import Problem, Trial, check_one_converged, measure, outcome, repeated
+from stages.lqcd.solvers.trial import Trial, TrialSystem, check_one_converged, measure, outcome, repeated
 
 PLAIN = ("batched_cg", "block_cgrq")
 PREFIX = "deflated "
@@ -126,11 +126,13 @@ def _first_block(scheme: Dilution, noise: Array, lattice: Lattice, width: int) -
     return dilute(noise, partition, column_blocks(noise.shape[-1] * len(partition.subsets), width)[0])
 
 
-def _problems(dslash: StaggeredDslash, masses: Masses, solves: TrialSolves, b: Array) -> dict[Kind, Problem]:
+def _problems(
+    dslash: StaggeredDslash, masses: Masses, solves: TrialSolves, b: Array
+) -> dict[Kind, TrialSystem]:
     """Problems to be solved, of each mass and each accuracy that there is."""
     outer = dslash.astype(np.complex128)
     return {
-        (name, accuracy): Problem(
+        (name, accuracy): TrialSystem(
             f"{name} quark, {accuracy}", NormalOperator(outer, mass, EVEN), b, tolerance
         )
         for name, mass in zip(MASSES, (masses.light, masses.strange), strict=True)

@@ -16,7 +16,7 @@ from stages.lqcd.multigrid.levels import multigrid_of
 from stages.lqcd.multigrid.multigrid import PoorSetup
 from stages.lqcd.solvers.even_odd import EvenOdd, Method
 from stages.lqcd.solvers.named import MULTIGRID, REGULAR, OpenSolve
-from stages.lqcd.solvers.trial import FAILURES, Problem, cheapest, check_one_converged, measure
+from stages.lqcd.solvers.trial import FAILURES, TrialSystem, cheapest, check_one_converged, measure
 from stages.mesons.costs import choice_cost
 from stages.mesons.sources import FirstSources, Sources
 
@@ -69,7 +69,7 @@ def solver_choice(
         return EvenOdd(replace(solves, tolerance=tolerance).by(name).of_regular(hierarchy), WilsonSchur)
 
     measured = measure(
-        [Problem("first sources", operator, fields, solves.tolerance)],
+        [TrialSystem("first sources", operator, fields, solves.tolerance)],
         {name: partial(method, name) for name in SOLVERS},
         planned,
         failures=(*FAILURES, PoorSetup),

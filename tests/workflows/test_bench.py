@@ -13,7 +13,7 @@ from stages.errors import InputError
 from stages.lqcd.lattice.geometry import Lattice
 from workflows.benchmarks import machine, staggered, table
 from workflows.benchmarks.families import FAMILIES, bench_of, speeds
-from workflows.benchmarks.speed import Bench, Cost, streaming
+from workflows.benchmarks.speed import Bench, SiteCost, streaming
 
 SMALL = ("--lattice", "4", "4", "4", "4", "--rhs", "2,3")
 
@@ -33,11 +33,11 @@ def backend(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 )
 def test_traffic_models_of_the_dslash(rhs: int, itemsize: int, perfect: float, naive: float) -> None:
     """Links 16 x 9, neighbours once or 16 times, one result."""
-    assert staggered.dslash_cost(rhs, itemsize) == Cost(1146, perfect, naive)
+    assert staggered.dslash_cost(rhs, itemsize) == SiteCost(1146, perfect, naive)
 
 
 def test_half_precision_halves_the_vectors_and_adds_scales() -> None:
-    assert staggered.half_cost(8) == Cost(1146, 144 + 24 + 8, 144 + 17 * 16)
+    assert staggered.half_cost(8) == SiteCost(1146, 144 + 24 + 8, 144 + 17 * 16)
 
 
 @pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
@@ -49,7 +49,7 @@ def test_long_links_of_the_dslash_are_unitary(dtype: type) -> None:
 
 def test_costs_add_up() -> None:
     field = streaming(24, 2, np.dtype(np.complex64))
-    assert field + field == 2 * field == Cost(48, 96, 96)
+    assert field + field == 2 * field == SiteCost(48, 96, 96)
 
 
 def test_numpy_formulations_are_the_dslash() -> None:
@@ -66,7 +66,7 @@ def small_bench() -> Bench:
 
 def test_figures_of_a_line_follow_from_its_time() -> None:
     names = {"family": "f", "kernel": "k", "precision": "single", "unit": "application", "lattice": "4x4x4x6"}
-    speed = small_bench().speed(2e-6, 0.5, Cost(1146, 100, 130), sites=200, rhs=5, **names)
+    speed = small_bench().speed(2e-6, 0.5, SiteCost(1146, 100, 130), sites=200, rhs=5, **names)
     assert speed.picoseconds == pytest.approx(2000)
     assert speed.gflops == pytest.approx(573)
     assert speed.perfect_reuse_bandwidth == pytest.approx(50)

@@ -18,7 +18,7 @@ from stages.ensemble.configuration import GaugeLinks
 from stages.loops import current_loops as loops
 from stages.lqcd.gauge.heatbath import thermalised
 from stages.lqcd.kernels.cuda.launch import Launch
-from stages.lqcd.kernels.cuda.tuning.choice import Problem, forget_choices, listening, measured_choices
+from stages.lqcd.kernels.cuda.tuning.choice import ShapeProblem, forget_choices, listening, measured_choices
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.noise import Noise
 from stages.lqcd.solvers.named import Solve
@@ -64,7 +64,7 @@ def test_every_choice_of_a_run_was_measured(tmp_path: Path, solver: str) -> None
     tuning = tuned(tmp_path, solver)
     asked: set[str] = set()
 
-    def listener(problem: Problem) -> Launch:
+    def listener(problem: ShapeProblem) -> Launch:
         if len(problem.options.shapes) > 1:
             asked.add(problem.name)
         return problem.launch(problem.measured(measured_choices()))

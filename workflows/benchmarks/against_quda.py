@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from workflows.benchmarks.script import Table, arguments_of
+from workflows.benchmarks.script import PrintedTable, arguments_of
 
 WIDTHS = (1, 8, 12, 16, 32, 64)
 Row = tuple[float | None, ...]
@@ -44,7 +44,9 @@ REFERENCES: dict[tuple[str, str, str], tuple[Row, Row]] = {
 
 def main() -> None:
     """Print the lines of a file for which there is something to compare with."""
-    table = Table("kernel", "lattice", "precision", "N", "ps", "prototype, ps", "ratio", "QUDA, ps", "ratio")
+    table = PrintedTable(
+        "kernel", "lattice", "precision", "N", "ps", "prototype, ps", "ratio", "QUDA, ps", "ratio"
+    )
     for line in json.loads(Path(arguments_of(__doc__, "file").file).read_text())["lines"]:
         names = line["kernel"], line["lattice"], line["precision"], line["rhs"]
         rows = REFERENCES.get((names[1], names[0], names[2]), ((), ()))

@@ -10,7 +10,7 @@ from stages.lqcd.kernels import block_blas, cg_update
 from stages.lqcd.kernels.cg_update import CGCoefficients
 from stages.lqcd.kernels.dispatch import Array
 from workflows.benchmarks.machine import Work, random_field
-from workflows.benchmarks.speed import Bench, Cost, Speed, streaming
+from workflows.benchmarks.speed import Bench, SiteCost, Speed, streaming
 
 
 def speeds(bench: Bench) -> Iterator[Speed]:
@@ -30,7 +30,7 @@ def slow_coefficients(field: Array) -> CGCoefficients:
     return coefficients
 
 
-def kernels(bench: Bench, dtype: np.dtype, rhs: int) -> dict[str, tuple[Work, Cost]]:
+def kernels(bench: Bench, dtype: np.dtype, rhs: int) -> dict[str, tuple[Work, SiteCost]]:
     """Each kernel's call and cost; small matrices and coefficients are such that nothing grows."""
     machine, shape = bench.machine, (bench.lattice.half_volume, 3, rhs)
     x, y, p, ap = (random_field(machine, shape, dtype) for _ in range(4))

@@ -22,7 +22,7 @@ from stages.lqcd.eigen.eigenpairs import Eigenpairs
 from stages.lqcd.kernels.directions import HISQ_DIRECTIONS
 from stages.lqcd.kernels.dispatch import around_kernels
 from workflows.benchmarks.machine import Machine
-from workflows.benchmarks.script import SMALL, Table, arguments_of, quenched, staggered
+from workflows.benchmarks.script import SMALL, PrintedTable, arguments_of, quenched, staggered
 from workflows.benchmarks.staggered import FLOPS_PER_SITE
 
 SEED = 271
@@ -102,7 +102,7 @@ def main() -> None:
     copy = machine.copy_bandwidth()
     print(f"{machine.name}, copy {copy:.0f} GB/s; {lattice}, beta = {arguments.beta:g}, ", end="")
     print(f"{arguments.sweeps} sweeps; {arguments.vectors} vectors to {arguments.tolerance:g}")
-    table, spectra, first = Table(*COLUMNS), [], 0.0
+    table, spectra, first = PrintedTable(*COLUMNS), [], 0.0
     for block in arguments.block:
         BlockLanczos(2, block, degree=2, max_restarts=1).solve(operator, machine.xp, on_failure="return")
         products, applications = Meter(machine), Meter(machine)

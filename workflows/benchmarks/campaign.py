@@ -29,7 +29,7 @@ from pipeline import Store, Workflow, plan, run
 from pipeline.running.clusters import Demand
 from pipeline.running.clusters.cuda import Cuda
 from workflows.benchmarks.gpu_activity import Activity, Recorder
-from workflows.benchmarks.script import LARGE, Table, arguments_of
+from workflows.benchmarks.script import LARGE, PrintedTable, arguments_of
 from workflows.catalogue import load_project
 
 WORKFLOW = """\
@@ -173,7 +173,7 @@ def show(activity: Activity, calls: list[Call], begin: float, end: float) -> Non
     total, whole = sum(busy.values()), end - begin
     print(f"\nGPU busy {total:.2f} s, idle {100 * (1 - total / whole):.2f} %; ", end="")
     print(f"of busy in solves {100 * busy['solve'] / total:.2f} %")
-    table = Table("phase", "busy s", "%", "idle s", "%")
+    table = PrintedTable("phase", "busy s", "%", "idle s", "%")
     for name in sorted(wall, key=lambda name: -wall[name]):
         idle = wall[name] - busy[name]
         table.add(name or "(none)", busy[name], 100 * busy[name] / whole, idle, 100 * idle / whole)
@@ -183,7 +183,7 @@ def show(activity: Activity, calls: list[Call], begin: float, end: float) -> Non
     numbers, lengths = activity.number[chosen], (activity.end - activity.start)[chosen]
     counts = np.bincount(numbers, minlength=len(activity.names))
     seconds = np.bincount(numbers, lengths, len(activity.names))
-    table = Table("kernel in solves", "s", "calls", "us each")
+    table = PrintedTable("kernel in solves", "s", "calls", "us each")
     for n in np.argsort(-seconds)[:20]:
         if counts[n]:
             table.add(activity.names[n][:60], seconds[n], counts[n], 1e6 * seconds[n] / counts[n])

@@ -25,7 +25,7 @@ from stages.lqcd.kernels.dispatch import Array, as_numpy
 from stages.lqcd.solvers.cg import BatchedCG
 from workflows.benchmarks.block_blas import slow_coefficients
 from workflows.benchmarks.machine import Device, Work, random_field
-from workflows.benchmarks.script import LARGE, Table, arguments_of
+from workflows.benchmarks.script import LARGE, PrintedTable, arguments_of
 from workflows.benchmarks.solver_iteration import iteration
 from workflows.benchmarks.speed import DTYPES
 from workflows.benchmarks.staggered import random_operator
@@ -43,7 +43,7 @@ def main() -> None:
     arguments = arguments_of(__doc__, lattice=LARGE, options={"rhs": [1, 8, 16, 32]})
     device, lattice = Device(), arguments.lattice
     print(f"{device.name}; {lattice}")
-    table = Table(*COLUMNS)
+    table = PrintedTable(*COLUMNS)
     double = random_operator(device, lattice)
     for precision, dtype in DTYPES.items():
         A = double.astype(dtype)
@@ -56,7 +56,7 @@ def main() -> None:
             unit = 1e12 / (lattice.half_volume * n)
             picoseconds = (unit * seconds for seconds in (whole, *parts))
             table.add(precision, n, *picoseconds, *(1e6 * seconds for seconds in (sum(parts), whole, plain)))
-    reductions = Table("reduction, N = 1", "precision", "GPU us", "until on the host us", "call us")
+    reductions = PrintedTable("reduction, N = 1", "precision", "GPU us", "until on the host us", "call us")
     for precision, dtype in DTYPES.items():
         x, y = (random_field(device, (lattice.half_volume, 3, 1), dtype) for _ in range(2))
         c = slow_coefficients(x)

@@ -21,12 +21,12 @@ from stages.lqcd.kernels.cuda import coarse_dslash as kernel
 from stages.lqcd.kernels.cuda.coarse_dslash import ROWS
 from stages.lqcd.kernels.dispatch import Array
 from workflows.benchmarks.machine import Device, random_field
-from workflows.benchmarks.script import Table, arguments_of
+from workflows.benchmarks.script import PrintedTable, arguments_of
 
 DIRECTIONS = 9
 
 
-class Problem:
+class CoarseProblem:
     """One operator: matrices ``[site, 9, n, n]``, neighbours, and the same packed for the kernel."""
 
     def __init__(self, device: Device, vectors: int, extent: int) -> None:
@@ -74,9 +74,9 @@ def main() -> None:
     arguments, device = arguments_of(__doc__, options=options), Device()
     copy = device.copy_bandwidth()
     print(f"{device.name}, copy {copy:.0f} GB/s")
-    problems = [Problem(device, *sizes) for sizes in product(arguments.vectors, arguments.extents)]
+    problems = [CoarseProblem(device, *sizes) for sizes in product(arguments.vectors, arguments.extents)]
     names = "vectors", "lattice"
-    table = Table(*names, "N", "us", "us / N", "GFLOP/s", "of copy", "error", "cuBLAS / this")
+    table = PrintedTable(*names, "N", "us", "us / N", "GFLOP/s", "of copy", "error", "cuBLAS / this")
     for problem, rhs in product(problems, arguments.rhs):
         seconds = problem.seconds(rhs)
         cublas = device.seconds(partial(problem.with_cublas, problem.fields(rhs)[0]))
@@ -85,7 +85,7 @@ def main() -> None:
         cells = rhs, microseconds, microseconds / rhs, *rates
         table.add(*problem.names, *cells, problem.error(rhs), cublas / seconds)
     more = [rhs for rhs in arguments.rhs if rhs > 8]
-    table = Table(*names, "sites", "+ rows", "+ terms", *(f"N = {rhs}" for rhs in more))
+    table = PrintedTable(*names, "sites", "+ rows", "+ terms", *(f"N = {rhs}" for rhs in more))
     for problem in problems:
         few = (
             problem.seconds(8, ceil(problem.n / ROWS), 1),

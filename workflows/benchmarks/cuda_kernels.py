@@ -20,8 +20,8 @@ from stages.lqcd.kernels.dispatch import Array, as_numpy
 from stages.lqcd.lattice.geometry import Lattice
 from workflows.benchmarks import block_blas as blas_family
 from workflows.benchmarks.machine import Device, Work, random_field
-from workflows.benchmarks.script import LARGE, Table, arguments_of
-from workflows.benchmarks.speed import DTYPES, Bench, Cost, streaming
+from workflows.benchmarks.script import LARGE, PrintedTable, arguments_of
+from workflows.benchmarks.speed import DTYPES, Bench, SiteCost, streaming
 from workflows.benchmarks.staggered import dslash_cost, hisq_like
 
 SMALLEST = Lattice((4, 4, 4, 4))
@@ -40,7 +40,7 @@ def main() -> None:
             for name, (work, cost) in kernels(bench, dtype, rhs).items():
                 fractions.setdefault(name, []).append(fraction_of_copy(bench, work, cost, rhs))
         print(f"\n{precision}: fractions of the copy bandwidth")
-        table = Table("kernel", *(f"N = {rhs}" for rhs in widths))
+        table = PrintedTable("kernel", *(f"N = {rhs}" for rhs in widths))
         for name, row in fractions.items():
             table.add(name, *row)
     out, field, links = (
@@ -57,7 +57,7 @@ def main() -> None:
 def dslash_table(bench: Bench) -> None:
     """Print the first table."""
     device, lattice = bench.machine, bench.lattice
-    table = Table("precision", "N", "ps", "fused, ps", "of copy", "error")
+    table = PrintedTable("precision", "N", "ps", "fused, ps", "of copy", "error")
     for precision, dtype in bench.dtypes.items():
         links = hisq_like(bench, dtype)
         packed = hisq_dslash.pack(links, lattice, 0)
@@ -83,7 +83,7 @@ def dslash_error(lattice: Lattice, links: Array, x: Array, out: Array) -> float:
     return float(np.linalg.norm(as_numpy(out[sites]) - expected) / np.linalg.norm(expected))
 
 
-def kernels(bench: Bench, dtype: np.dtype, rhs: int) -> dict[str, tuple[Work, Cost]]:
+def kernels(bench: Bench, dtype: np.dtype, rhs: int) -> dict[str, tuple[Work, SiteCost]]:
     """Calls and costs of the family's kernels, and of the current, whose links count once a block."""
     device, lattice = bench.machine, bench.lattice
     x, y = (random_field(device, (lattice.half_volume, 3, rhs), dtype) for _ in range(2))
@@ -95,7 +95,7 @@ def kernels(bench: Bench, dtype: np.dtype, rhs: int) -> dict[str, tuple[Work, Co
     }
 
 
-def fraction_of_copy(bench: Bench, work: Work, cost: Cost, rhs: int) -> float:
+def fraction_of_copy(bench: Bench, work: Work, cost: SiteCost, rhs: int) -> float:
     seconds = bench.machine.seconds(work)
     return cost.perfect_bytes * bench.lattice.half_volume * rhs / seconds / 1e9 / bench.copy_bandwidth
 

@@ -28,7 +28,7 @@ from stages.lqcd.solvers.cg import BatchedCG
 from stages.lqcd.solvers.deflation import DeflatedSolver, Deflation, StaggeredDeflation
 from stages.lqcd.solvers.solution import Solution
 from workflows.benchmarks.machine import fastest
-from workflows.benchmarks.script import SMALL, Table, arguments_of, quenched, staggered
+from workflows.benchmarks.script import SMALL, PrintedTable, arguments_of, quenched, staggered
 
 SEED = 271
 MOST = 100_000
@@ -70,7 +70,7 @@ def main() -> None:
     b = noise_vectors(lattice, EVEN, "deflated solves", SEED, range(arguments.rhs), xp=machine.xp)
     for name in arguments.solver:
         print(f"\n## {name}")
-        table = Table(*COLUMNS)
+        table = PrintedTable(*COLUMNS)
         for mass in arguments.mass:
             A, plain = NormalOperator(dslash, mass), 0.0
             for count in arguments.vectors:

@@ -14,7 +14,7 @@ from itertools import pairwise
 
 from pipeline import Store
 from pipeline.running.event_log import read_events, runs
-from workflows.benchmarks.script import Table, arguments_of
+from workflows.benchmarks.script import PrintedTable, arguments_of
 
 
 def main() -> None:
@@ -29,7 +29,7 @@ def main() -> None:
         elif event["event"] == "done":
             span = started[event["key"]], event["time"], event["stage"], event["key"]
             spans[event["worker"]].append(span)
-    table = Table("worker", "chunks", "s in stages", "s committing", "s between")
+    table = PrintedTable("worker", "chunks", "s in stages", "s committing", "s between")
     for worker, chunks in sorted(spans.items()):
         chunks.sort()
         chosen = [chunk for chunk in chunks if chunk[2] == stage]

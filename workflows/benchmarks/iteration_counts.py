@@ -17,7 +17,7 @@ from stages.lqcd.noise.vectors import noise_vectors
 from stages.lqcd.solvers.block_cgrq import BlockCGrQ
 from stages.lqcd.solvers.cg import BatchedCG
 from stages.lqcd.solvers.krylov import KrylovSolver
-from workflows.benchmarks.script import SMALL, Table, arguments_of, quenched, staggered
+from workflows.benchmarks.script import SMALL, PrintedTable, arguments_of, quenched, staggered
 
 SEED, SWEEPS = 271, 40
 METHODS = list(product((BatchedCG, BlockCGrQ), (None, "single")))
@@ -34,7 +34,7 @@ def main() -> None:
     print(f"{lattice}, beta = {arguments.beta:g}, m = {arguments.mass:g}.")
     for tolerance in arguments.tolerance:
         print(f"\n## Tolerance {tolerance:g}")
-        table = Table("N", *TITLES)
+        table = PrintedTable("N", *TITLES)
         for rhs in arguments.rhs:
             table.add(
                 rhs, *(measured(normal, rhs, method(tolerance, inner=inner)) for method, inner in METHODS)

@@ -18,7 +18,7 @@ from stages.lqcd.distillation.eigenvectors import slices_alone
 from stages.lqcd.eigen.batched_lanczos import BatchedLanczos
 from stages.lqcd.gauge.stout import SPATIAL_DIRECTIONS, stout_links
 from stages.lqcd.kernels import directions
-from workflows.benchmarks.script import Table, arguments_of, quenched
+from workflows.benchmarks.script import PrintedTable, arguments_of, quenched
 
 SEED, RHO, STEPS = 273, 0.1, 10
 TOLERANCES = {"double": 1e-10, "single": 1e-5}
@@ -40,7 +40,7 @@ def main() -> None:
     tolerance = arguments.tolerance or TOLERANCES[arguments.precision]
     print(f"{machine.name}, copy {copy:.0f} GB/s; {lattice}, {arguments.sweeps} sweeps at beta = 6, ", end="")
     print(f"{STEPS} steps of stout smearing; {vectors} vectors to {tolerance:g}")
-    table, first = Table(*COLUMNS), 0.0
+    table, first = PrintedTable(*COLUMNS), 0.0
     slices, blocks = [count or lattice.time_extent for count in arguments.slices], arguments.block
     for count, block in [(count, blocks[0]) for count in slices] + [(slices[0], b) for b in blocks[1:]]:
         hop = SpatialHop(*slices_alone(links, lattice, range(count)), DTYPES[arguments.precision])

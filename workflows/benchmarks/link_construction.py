@@ -9,7 +9,7 @@ from stages.lqcd.gauge.heatbath import thermalised
 from stages.lqcd.gauge.hisq import hisq_links
 from stages.lqcd.kernels import heatbath
 from workflows.benchmarks.machine import Work, fastest
-from workflows.benchmarks.speed import Bench, Cost, Speed
+from workflows.benchmarks.speed import Bench, SiteCost, Speed
 
 BETA, REPEATS = 6.0, 2
 PRODUCT = 198
@@ -19,7 +19,7 @@ MATRIX_BYTES = 9 * 16
 STAPLES = 2 * 4 * 12
 """Calls of the staple kernel: two smearing steps, four directions, 12 nested staples each."""
 
-HISQ_COST = Cost(
+HISQ_COST = SiteCost(
     STAPLES * (4 * PRODUCT + 2 * 18) + 4 * 2 * PRODUCT,
     4 * 5 * MATRIX_BYTES,
     (STAPLES * 8 + 4 * 4) * MATRIX_BYTES,
@@ -27,7 +27,7 @@ HISQ_COST = Cost(
 """Per site. Arithmetic of staples and long links; with perfect reuse thin links are read once and the four
 results written; naively each staple reads six matrices and adds to a seventh."""
 
-SWEEP_COST = Cost(4 * (6 * 2 * PRODUCT + 5 * 18), 4 * 2 * MATRIX_BYTES, 4 * 20 * MATRIX_BYTES)
+SWEEP_COST = SiteCost(4 * (6 * 2 * PRODUCT + 5 * 18), 4 * 2 * MATRIX_BYTES, 4 * 20 * MATRIX_BYTES)
 """Per site. Arithmetic of the six staples around each link; with perfect reuse every link is read and written
 once; naively 18 more are read for each."""
 
@@ -43,7 +43,7 @@ def speeds(bench: Bench) -> Iterator[Speed]:
     yield _line(bench, "heat_bath", "sweep", SWEEP_COST, sweep)
 
 
-def _line(bench: Bench, kernel: str, unit: str, cost: Cost, work: Work) -> Speed:
+def _line(bench: Bench, kernel: str, unit: str, cost: SiteCost, work: Work) -> Speed:
     seconds = fastest(bench.machine, work, REPEATS)
     return bench.speed(
         seconds,

@@ -28,7 +28,7 @@ from stages.lqcd.solvers.cg import BatchedCG
 from stages.lqcd.solvers.defect_correction import DefectCorrection
 from stages.lqcd.solvers.normal_equations import NormalEquations
 from stages.lqcd.solvers.solution import SolveStatus
-from workflows.benchmarks.script import SMALL, Table, arguments_of, quenched, wilson
+from workflows.benchmarks.script import SMALL, PrintedTable, arguments_of, quenched, wilson
 
 SEED, SWEEPS = 811, 40
 DELTAS = (0.1, 0.01, 0.001)
@@ -96,7 +96,7 @@ def main() -> None:
     for method in ("BiCGstab", "CG on the normal equations"):
         print(f"\n## {method}")
         columns = list(solvers(method, tolerance, arguments.limit))
-        table = Table("m", *(name for name, _, _ in columns))
+        table = PrintedTable("m", *(name for name, _, _ in columns))
         for mass in arguments.mass:
             A = WilsonSchur(wilson(thin, lattice, mass, arguments.csw))
             table.add(mass, *(iterations(solver, A, half, arguments.rhs) for _, half, solver in columns))

@@ -28,7 +28,7 @@ from stages.lqcd.multigrid.levels import default_levels, multigrid_of
 from stages.lqcd.multigrid.near_null import random_fields
 from stages.lqcd.multigrid.transfer import transfer
 from workflows.benchmarks.machine import Machine, Work
-from workflows.benchmarks.script import Table, arguments_of, quenched, wilson
+from workflows.benchmarks.script import PrintedTable, arguments_of, quenched, wilson
 
 SEED, VECTORS, AGGREGATE = 577, 24, (4, 4, 4, 4)
 PHASES = ("random_fields", "relaxed", "transfer", "galerkin", "coarsest_solve", "refined", "measured_rate")
@@ -40,7 +40,7 @@ def main() -> None:
     machine, lattice = arguments.machine, arguments.lattice
     copy = machine.copy_bandwidth()
     print(f"{machine.name}; {lattice}; copy {copy:.0f} GB/s")
-    table = Table("kernel", "N", "ms", "GFLOP/s", "of copy")
+    table = PrintedTable("kernel", "N", "ms", "GFLOP/s", "of copy")
     for name, rhs, work, flops, size in kernels(machine, lattice):
         seconds = machine.seconds(work)
         table.add(name, rhs, 1e3 * seconds, flops / seconds / 1e9, size / seconds / 1e9 / copy)
@@ -53,7 +53,7 @@ def main() -> None:
     with watched(machine) as spent:
         waiting = multigrid.setup(M).seconds
     print(f"\nsetup: {alone:.3g} s, {waiting:.3g} s with waiting")
-    table = Table("phase", "calls", "ms")
+    table = PrintedTable("phase", "calls", "ms")
     for name, times in spent.items():
         table.add(name, len(times), 1e3 * sum(times))
 

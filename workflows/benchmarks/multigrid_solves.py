@@ -40,7 +40,7 @@ from stages.lqcd.multigrid.system import FineSystem, coarse_system
 from stages.lqcd.solvers.bicgstab import BiCGstab
 from stages.lqcd.solvers.solution import NotConverged
 from workflows.benchmarks.machine import Machine
-from workflows.benchmarks.script import Table, arguments_of, quenched
+from workflows.benchmarks.script import PrintedTable, arguments_of, quenched
 
 SEED, TOLERANCE, EXACT = 577, 1e-10, 1e-13
 EACH = ("its", "ms", "J", "err/res")
@@ -57,12 +57,14 @@ def main() -> None:
     print(f"{arguments.machine.name}; {lattice}, csw = {arguments.csw:g}")
     for level in levels:
         print(", ".join(f"{name} {value}" for name, value in level.items()))
-    table = Table(*COLUMNS)
+    table = PrintedTable(*COLUMNS)
     for mass in arguments.mass:
         of_mass(arguments, table, multigrid, WilsonOperator(dslash, mass))
 
 
-def of_mass(arguments: argparse.Namespace, table: Table, multigrid: Multigrid, M: WilsonOperator) -> None:
+def of_mass(
+    arguments: argparse.Namespace, table: PrintedTable, multigrid: Multigrid, M: WilsonOperator
+) -> None:
     """Print the rows of one mass; nothing of it stays in memory."""
     multigrid.setup(M)
     best = multigrid.setup(M)

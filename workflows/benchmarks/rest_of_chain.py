@@ -33,7 +33,7 @@ from stages.lqcd.lattice.formats import write_ildg
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.noise import Dilution, dilute, noise_vectors
 from workflows.benchmarks.machine import Device, Work
-from workflows.benchmarks.script import LARGE, Table, arguments_of
+from workflows.benchmarks.script import LARGE, PrintedTable, arguments_of
 
 BLOCK = 16
 """Right-hand sides at a time."""
@@ -47,7 +47,7 @@ class Steps:
 
     def __init__(self, device: Device, lattice: Lattice) -> None:
         self.device, self.lattice = device, lattice
-        self.table = Table("step", "first call (s)", "next calls (ms)", "GB/s", "peak (GB)")
+        self.table = PrintedTable("step", "first call (s)", "next calls (ms)", "GB/s", "peak (GB)")
 
     def add(self, name: str, work: Work, moved: float = 0, repeats: int = 3) -> None:
         """moved: bytes to relate the time to, if any."""

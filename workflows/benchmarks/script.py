@@ -72,7 +72,7 @@ def _option(default: Any) -> dict[str, Any]:
     return {"type": type(default), **described}
 
 
-class Table:
+class PrintedTable:
     """A Markdown table whose lines are printed as they are measured."""
 
     def __init__(self, *columns: str) -> None:

@@ -31,7 +31,7 @@ from stages.lqcd.kernels.reference import slice_products as reference
 from stages.lqcd.kernels.transfer import HOST_TO_DEVICE, page_locked
 from stages.lqcd.lattice.geometry import Lattice
 from workflows.benchmarks.machine import Machine, Work, fastest, random_field
-from workflows.benchmarks.script import Table, arguments_of
+from workflows.benchmarks.script import PrintedTable, arguments_of
 from workflows.benchmarks.speed import DTYPES
 
 FLOPS = 8 * COMPONENTS
@@ -54,7 +54,7 @@ class Elsewhere:
         return self.array[part]
 
 
-class Problem:
+class ProjectionProblem:
     """Vectors and solutions on a machine."""
 
     def __init__(self, machine: Machine, lattice: Lattice, k: int, n: int, dtype: np.dtype) -> None:
@@ -146,7 +146,7 @@ def copy_bandwidth(machine: Machine, vectors: Any) -> float:
     return COPY_BYTES / machine.seconds(work) / 1e9
 
 
-def resident(problem: Problem) -> tuple[float, tuple[object, ...]]:
+def resident(problem: ProjectionProblem) -> tuple[float, tuple[object, ...]]:
     """Seconds of the kernel, and its cells of the first table."""
     seconds, (library, count) = problem.seconds(), problem.library_seconds()
     flops = FLOPS * problem.lattice.volume * problem.k * problem.n
@@ -154,7 +154,7 @@ def resident(problem: Problem) -> tuple[float, tuple[object, ...]]:
     return seconds, (*rates, count, library / seconds, problem.error(), problem.singly_seconds() / seconds)
 
 
-def streamed(problem: Problem, kernel_seconds: float) -> tuple[object, ...]:
+def streamed(problem: ProjectionProblem, kernel_seconds: float) -> tuple[object, ...]:
     """Cells of the second table; the problem has no vectors any more."""
     machine, solutions, xp, array = problem.machine, problem.solutions, problem.machine.xp, problem.vectors
     on_device = machine.backend == "cuda"
@@ -181,13 +181,13 @@ def main() -> None:
     arguments = arguments_of(__doc__, lattice=(8, 8, 8, 8), machine="cpu", options=options)
     machine, lattice = arguments.machine, arguments.lattice
     print(f"{machine.name}, {lattice}, {arguments.precision} precision")
-    table, rows = Table(*NAMES, *RESIDENT), []
+    table, rows = PrintedTable(*NAMES, *RESIDENT), []
     for k, n in product(arguments.vectors, arguments.columns):
-        problem = Problem(machine, lattice, k, n, DTYPES[arguments.precision])
+        problem = ProjectionProblem(machine, lattice, k, n, DTYPES[arguments.precision])
         seconds, cells = resident(problem)
         table.add(k, n, *cells)
         rows.append((k, n, *streamed(problem, seconds)))
-    table = Table(*NAMES, *STREAMED)
+    table = PrintedTable(*NAMES, *STREAMED)
     for row in rows:
         table.add(*row)
 

@@ -17,7 +17,7 @@ from stages.lqcd.solvers.block_cgrq import BlockCGrQ
 from stages.lqcd.solvers.cg import BatchedCG
 from stages.lqcd.solvers.krylov import KrylovSolver
 from workflows.benchmarks.machine import Machine, random_field
-from workflows.benchmarks.speed import Bench, Cost, Speed, streaming
+from workflows.benchmarks.speed import Bench, SiteCost, Speed, streaming
 from workflows.benchmarks.staggered import normal_cost, random_operator
 
 SHORT = 5
@@ -53,12 +53,12 @@ def speeds(bench: Bench) -> Iterator[Speed]:
             )
 
 
-def batched_cost(rhs: int, dtype: np.dtype) -> Cost:
+def batched_cost(rhs: int, dtype: np.dtype) -> SiteCost:
     """p^H A p with the operator, the update of x and p (5 fields), that of r with |r|^2 (3)."""
     return normal_cost(rhs, dtype) + streaming(12 + 24 + 24, 8, dtype)
 
 
-def block_cost(rhs: int, dtype: np.dtype) -> Cost:
+def block_cost(rhs: int, dtype: np.dtype) -> SiteCost:
     """Gram matrices of P, A P (2) and of Q (1), updates of X (3) and Q (3), Q S^-1 (2), Q + P S^H (3).
 
     Gram matrices are Hermitian and S is triangular: half the arithmetic of a full matrix.
@@ -66,7 +66,7 @@ def block_cost(rhs: int, dtype: np.dtype) -> Cost:
     return normal_cost(rhs, dtype) + streaming((4 * 0.5 + 2) * 24 * rhs, 14, dtype)
 
 
-METHODS: tuple[tuple[type[KrylovSolver], Callable[[int, np.dtype], Cost]], ...] = (
+METHODS: tuple[tuple[type[KrylovSolver], Callable[[int, np.dtype], SiteCost]], ...] = (
     (BatchedCG, batched_cost),
     (BlockCGrQ, block_cost),
 )

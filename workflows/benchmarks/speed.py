@@ -17,7 +17,7 @@ MOST_RHS = 64
 
 
 @dataclass(frozen=True)
-class Cost:
+class SiteCost:
     """Per site and right-hand side.
 
     perfect_bytes: every number read or written once. naive_bytes: a neighbour is read by each site that it
@@ -28,21 +28,21 @@ class Cost:
     perfect_bytes: float
     naive_bytes: float
 
-    def __add__(self, other: Cost) -> Cost:
-        return Cost(
+    def __add__(self, other: SiteCost) -> SiteCost:
+        return SiteCost(
             self.flops + other.flops,
             self.perfect_bytes + other.perfect_bytes,
             self.naive_bytes + other.naive_bytes,
         )
 
-    def __rmul__(self, factor: float) -> Cost:
-        return Cost(factor * self.flops, factor * self.perfect_bytes, factor * self.naive_bytes)
+    def __rmul__(self, factor: float) -> SiteCost:
+        return SiteCost(factor * self.flops, factor * self.perfect_bytes, factor * self.naive_bytes)
 
 
-def streaming(flops: float, fields: float, dtype: np.dtype) -> Cost:
+def streaming(flops: float, fields: float, dtype: np.dtype) -> SiteCost:
     """Cost of touching each number of `fields` blocks ``[site, 3, N]`` once; `flops` per site."""
     moved = fields * 3 * dtype.itemsize
-    return Cost(flops, moved, moved)
+    return SiteCost(flops, moved, moved)
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class Bench:
             for rhs in self.widths:
                 yield precision, dtype, rhs
 
-    def measured(self, work: Work, cost: Cost, sites: int, **names: Any) -> Speed:
+    def measured(self, work: Work, cost: SiteCost, sites: int, **names: Any) -> Speed:
         """The speed of a kernel that is called again and again, with its energy."""
         seconds = self.machine.seconds(work)
         joules = self.machine.joules(work, seconds)
@@ -111,7 +111,7 @@ class Bench:
         )
 
     def speed(
-        self, seconds: float, joules: float | None, cost: Cost, sites: int, *, rhs: int, **names: Any
+        self, seconds: float, joules: float | None, cost: SiteCost, sites: int, *, rhs: int, **names: Any
     ) -> Speed:
         """The line of one unit that took `seconds`, its cost counted per site of `sites` and per rhs."""
         each = seconds / (sites * rhs) * 1e9

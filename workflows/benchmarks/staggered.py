@@ -17,7 +17,7 @@ from stages.lqcd.kernels.directions import HISQ_DIRECTIONS, neighbour_table
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.lattice.geometry import EVEN, Lattice
 from workflows.benchmarks.machine import Machine, random_field
-from workflows.benchmarks.speed import Bench, Cost, Speed, streaming
+from workflows.benchmarks.speed import Bench, SiteCost, Speed, streaming
 
 MASS = 0.01
 FLOPS_PER_SITE = 16 * 66 + 15 * 6
@@ -27,16 +27,16 @@ NUMPY_WORK = 1 << 20
 """Sites times right-hand sides on which the NumPy formulations are timed: they take microseconds each."""
 
 
-def dslash_cost(rhs: int, itemsize: int) -> Cost:
+def dslash_cost(rhs: int, itemsize: int) -> SiteCost:
     """144 numbers of the links, shared by the block; 16 neighbours or one; the result."""
     links, vector = HISQ_DIRECTIONS * 9 * itemsize / rhs, 3 * itemsize
-    return Cost(FLOPS_PER_SITE, links + 2 * vector, links + (HISQ_DIRECTIONS + 1) * vector)
+    return SiteCost(FLOPS_PER_SITE, links + 2 * vector, links + (HISQ_DIRECTIONS + 1) * vector)
 
 
-def half_cost(rhs: int) -> Cost:
+def half_cost(rhs: int) -> SiteCost:
     """Links in complex64; a vector of 16-bit numbers and its scale, 16 bytes."""
     links, vector = HISQ_DIRECTIONS * 9 * 8 / rhs, 3 * 4 + 4
-    return Cost(FLOPS_PER_SITE, links + 2 * vector, links + (HISQ_DIRECTIONS + 1) * vector)
+    return SiteCost(FLOPS_PER_SITE, links + 2 * vector, links + (HISQ_DIRECTIONS + 1) * vector)
 
 
 def dslash_speeds(bench: Bench) -> Iterator[Speed]:
@@ -75,7 +75,7 @@ def hisq_like(bench: Bench, dtype: np.dtype) -> Array:
     return links.reshape(sites, HISQ_DIRECTIONS, 3, 3).astype(dtype)
 
 
-def _best_of_numpy(bench: Bench, links: NDArray, x: NDArray, cost: Cost, names: dict[str, Any]) -> Speed:
+def _best_of_numpy(bench: Bench, links: NDArray, x: NDArray, cost: SiteCost, names: dict[str, Any]) -> Speed:
     """The fastest of three ways to write the dslash in NumPy, on as many sites as take a moment."""
     sites = min(len(links), max(1, NUMPY_WORK // x.shape[2]))
     neighbours = neighbour_table(bench.lattice, EVEN, HISQ_DIRECTIONS)[:sites]
@@ -114,7 +114,7 @@ def _by_broadcasting(u: NDArray, v: NDArray) -> NDArray:
 PRODUCTS = (np.matmul, _by_einsum, _by_broadcasting)
 
 
-def normal_cost(rhs: int, dtype: np.dtype) -> Cost:
+def normal_cost(rhs: int, dtype: np.dtype) -> SiteCost:
     """Two dslashes and the mass term, which reads the field again."""
     dslash = dslash_cost(rhs, dtype.itemsize)
     return dslash + dslash + streaming(12, 1, dtype)

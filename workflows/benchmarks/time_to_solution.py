@@ -32,7 +32,7 @@ from stages.lqcd.solvers.cg import BatchedCG
 from stages.lqcd.solvers.krylov import KrylovSolver
 from stages.lqcd.solvers.solution import Solution, SolveStatus
 from workflows.benchmarks.machine import Machine
-from workflows.benchmarks.script import SMALL, Table, arguments_of, quenched, staggered
+from workflows.benchmarks.script import SMALL, PrintedTable, arguments_of, quenched, staggered
 from workflows.benchmarks.staggered import FLOPS_PER_SITE
 
 VECTORS, SUBSETS = 24, 8
@@ -160,7 +160,7 @@ def main() -> None:
     for precision in dict.fromkeys(precision for method, precision, _ in wanted if method == "batched"):
         for width in NARROW:
             study.seconds_per_iteration("batched", precision, width, trial=3)
-    table, finished = Table(*COLUMNS), dict[tuple[str, str], Row]()
+    table, finished = PrintedTable(*COLUMNS), dict[tuple[str, str], Row]()
     for method, precision, width in wanted:
         batched = finished.get(("batched", precision))
         row = study.row(method, precision, width, batched.iterations if batched else None)

@@ -17,31 +17,31 @@ from stages.lqcd.kernels.directions import NAIVE_DIRECTIONS
 from stages.lqcd.kernels.gamma import COMPONENTS
 from stages.lqcd.lattice.geometry import EVEN
 from workflows.benchmarks.machine import random_field
-from workflows.benchmarks.speed import Bench, Cost, Speed
+from workflows.benchmarks.speed import Bench, SiteCost, Speed
 
 MASS = 0.1
 CLOVER_NUMBERS = 36
 """Complex numbers that two Hermitian 6 x 6 matrices hold."""
 
 
-def dslash_cost(rhs: int, itemsize: int) -> Cost:
+def dslash_cost(rhs: int, itemsize: int) -> SiteCost:
     """72 numbers of the links, shared by the block; 8 neighbours or one; the result."""
     links, spinor = NAIVE_DIRECTIONS * 9 * itemsize / rhs, COMPONENTS * itemsize
-    return Cost(DSLASH_FLOPS, links + 2 * spinor, links + (NAIVE_DIRECTIONS + 1) * spinor)
+    return SiteCost(DSLASH_FLOPS, links + 2 * spinor, links + (NAIVE_DIRECTIONS + 1) * spinor)
 
 
-def clover_cost(rhs: int, itemsize: int) -> Cost:
+def clover_cost(rhs: int, itemsize: int) -> SiteCost:
     """The matrices and two fields."""
     moved = (CLOVER_NUMBERS / rhs + 2 * COMPONENTS) * itemsize
-    return Cost(CLOVER_FLOPS, moved, moved)
+    return SiteCost(CLOVER_FLOPS, moved, moved)
 
 
-def schur_cost(rhs: int, itemsize: int) -> Cost:
+def schur_cost(rhs: int, itemsize: int) -> SiteCost:
     """Two dslashes, the matrices of both parities in the same passes, and the field once more."""
     dslash, matrices = dslash_cost(rhs, itemsize), CLOVER_NUMBERS * itemsize / rhs
-    clover = Cost(CLOVER_FLOPS, matrices, matrices)
+    clover = SiteCost(CLOVER_FLOPS, matrices, matrices)
     again = COMPONENTS * itemsize
-    return dslash + dslash + clover + clover + Cost(4 * COMPONENTS, again, again)
+    return dslash + dslash + clover + clover + SiteCost(4 * COMPONENTS, again, again)
 
 
 def speeds(bench: Bench) -> Iterator[Speed]:

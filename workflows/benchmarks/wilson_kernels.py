@@ -22,7 +22,7 @@ from stages.lqcd.kernels.dispatch import Array, as_numpy
 from stages.lqcd.kernels.gamma import COMPONENTS, GAMMA
 from stages.lqcd.lattice.geometry import Lattice
 from workflows.benchmarks.machine import Device, Work, random_field
-from workflows.benchmarks.script import LARGE, Table, arguments_of
+from workflows.benchmarks.script import LARGE, PrintedTable, arguments_of
 from workflows.benchmarks.speed import DTYPES
 from workflows.benchmarks.wilson import CLOVER_NUMBERS, clover_cost
 
@@ -31,7 +31,7 @@ PLACES = (cuda.NO_CLOVER, cuda.HOP_CLOVER, cuda.DIAGONAL_CLOVER)
 COLUMNS = ("fields", "N", "reals", "D", "C D", "C' diagonal + D", "error")
 
 
-class Problem:
+class WilsonProblem:
     """Operands of one precision on a lattice; links ``[site, 8, 3, 3]`` are random ones of SU(3)."""
 
     def __init__(self, device: Device, lattice: Lattice, dtype: np.dtype) -> None:
@@ -96,15 +96,15 @@ def main() -> None:
     copy = device.copy_bandwidth()
     print(f"{device.name}, {lattice}, copy {copy:.0f} GB/s")
     for precision, dtype in DTYPES.items():
-        problem = Problem(device, lattice, dtype)
+        problem = WilsonProblem(device, lattice, dtype)
         widths = [n for n in arguments.rhs if n * dtype.itemsize <= 512]
         kinds = [cuda.WHOLE, *([cuda.HALF, cuda.HALF_TO_SINGLE] if precision == "single" else [])]
-        table = Table(*COLUMNS)
+        table = PrintedTable(*COLUMNS)
         for kind, n, form in ((kind, n, form) for kind in kinds for n in widths for form in FORMS):
             cells = [timed(problem, work, n, moved, copy) for work, moved in problem.works(n, kind, form)]
             cells += ["-"] * (len(PLACES) - len(cells))
             table.add(f"{precision} {kind}", n, 2 * form.elements, *cells, problem.error(n, kind, form))
-        table = Table("fields", "N", "C x", "one direction")
+        table = PrintedTable("fields", "N", "C x", "one direction")
         for n in widths:
             x, out, _ = problem.fields(n, cuda.WHOLE)
             product, hop = (
@@ -116,7 +116,7 @@ def main() -> None:
             table.add(precision, n, timed(problem, product, n, moved, copy), unit * device.seconds(hop))
 
 
-def timed(problem: Problem, work: Work, n: int, moved: float, copy: float) -> str:
+def timed(problem: WilsonProblem, work: Work, n: int, moved: float, copy: float) -> str:
     """Picoseconds, and the fraction of the copy bandwidth in GB/s that `moved` bytes make of them."""
     picoseconds = 1e12 / (problem.lattice.half_volume * n) * problem.device.seconds(work)
     return f"{picoseconds:.1f} ({1e3 * moved / picoseconds / copy:.2f})"

@@ -49,7 +49,7 @@ NEAR_ROUNDING = 1e4
 """A run ends if residuals below so many rounding units of the largest eigenvalue rest for so many cycles."""
 
 
-class Checkpoint(Protocol):
+class RestartStore(Protocol):
     """Storage for the state that a run needs to go on after a kill."""
 
     def load(self) -> dict[str, NDArray] | None:
@@ -83,7 +83,7 @@ class BlockLanczos(Lanczos):
         A: LinearOperator,
         xp: Any = np,
         progress: Progress | None = None,
-        checkpoint: Checkpoint | None = None,
+        checkpoint: RestartStore | None = None,
         on_failure: str = "raise",
     ) -> Eigenpairs:
         """The lowest eigenpairs of A, with vectors in arrays of `xp`.
@@ -153,7 +153,7 @@ class _Run:
     """One run, in the numbering of steps above; kept: columns that a restart keeps."""
 
     def __init__(
-        self, method: BlockLanczos, A: LinearOperator, xp: Any, size: int, checkpoint: Checkpoint | None
+        self, method: BlockLanczos, A: LinearOperator, xp: Any, size: int, checkpoint: RestartStore | None
     ) -> None:
         self.method, self.A, self.checkpoint = method, A, checkpoint
         self.started = time.perf_counter()

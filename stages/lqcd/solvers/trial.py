@@ -37,7 +37,7 @@ Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
-class Problem:
+class TrialSystem:
     """Linear systems by name: an operator M, a block of right-hand sides ``[*, N]``, the tolerance."""
 
     name: str
@@ -110,17 +110,17 @@ class Stopwatch:
         return float(np.minimum(steps, PAUSE * np.median(steps)).sum()) if steps.size else 0.0
 
 
-Timing = Callable[[Method, Problem, Stopwatch], Solution]
+Timing = Callable[[Method, TrialSystem, Stopwatch], Solution]
 """How a solve is timed."""
 
 
-def uninterrupted(solver: Method, problem: Problem, watch: Stopwatch) -> Solution:
+def uninterrupted(solver: Method, problem: TrialSystem, watch: Stopwatch) -> Solution:
     """A single solve, timed by its iterations."""
     watch.start()
     return solver.solve(problem.operator, problem.sources, progress=watch)
 
 
-def repeated(solver: Method, problem: Problem, watch: Stopwatch) -> Solution:
+def repeated(solver: Method, problem: TrialSystem, watch: Stopwatch) -> Solution:
     """Two solves, the second one timed as a whole.
 
     For solvers that begin with work which is no iteration, as guesses from low modes.
@@ -132,7 +132,7 @@ def repeated(solver: Method, problem: Problem, watch: Stopwatch) -> Solution:
 
 
 def measure(
-    problems: Sequence[Problem],
+    problems: Sequence[TrialSystem],
     candidates: Mapping[str, Callable[[float], Method]],
     planned: int,
     timing: Timing = uninterrupted,
@@ -161,7 +161,7 @@ def measure(
     return trials
 
 
-def outcome(problems: Sequence[Problem], trials: Sequence[Trial]) -> str:
+def outcome(problems: Sequence[TrialSystem], trials: Sequence[Trial]) -> str:
     """`CONVERGED`, or on which of several problems a candidate failed, and how."""
     last = trials[-1]
     return last.how if last.converged else f"{problems[len(trials) - 1].name}, {last.how}"
@@ -189,7 +189,7 @@ def reason_of(how: str) -> str:
 
 def _tried(
     name: str,
-    problem: Problem,
+    problem: TrialSystem,
     make: Callable[[float], Method],
     watch: Stopwatch,
     timing: Timing,

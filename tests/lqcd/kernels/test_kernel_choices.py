@@ -14,7 +14,7 @@ pytest.importorskip("cupy", reason="the launch shapes live with the CUDA kernels
 from stages.lqcd.kernels.choices import choices_used, note
 from stages.lqcd.kernels.cuda import block_blas, block_cg, columns, hisq_dslash
 from stages.lqcd.kernels.cuda.tuning import choice
-from stages.lqcd.kernels.cuda.tuning.choice import Problem, forget_choices, listening, plain_shape
+from stages.lqcd.kernels.cuda.tuning.choice import ShapeProblem, forget_choices, listening, plain_shape
 from stages.lqcd.kernels.cuda.tuning.table import Entry, Table
 from stages.lqcd.lattice.geometry import Lattice
 
@@ -23,11 +23,11 @@ LATTICE = Lattice((8, 8, 8, 16))
 DSLASH = (LATTICE, 16, SINGLE, 16)
 
 
-def dslash_problem() -> Problem:
+def dslash_problem() -> ShapeProblem:
     """The problem that a dslash asks about."""
     asked = []
 
-    def listener(problem: Problem) -> Any:
+    def listener(problem: ShapeProblem) -> Any:
         asked.append(problem)
         return problem.options.launch(problem.options.shapes[0])
 
@@ -131,9 +131,9 @@ def test_candidates_are_few_and_differ(kernel: Any, arguments: tuple[Any, ...]) 
 
 def test_whether_an_iteration_can_be_repeated_is_no_problem_to_measure(table: Table) -> None:
     """The tuner times the call that asks for a shape, and this one starts no kernel."""
-    asked: list[Problem] = []
+    asked: list[ShapeProblem] = []
 
-    def listener(problem: Problem) -> Any:
+    def listener(problem: ShapeProblem) -> Any:
         asked.append(problem)
         return problem.options.launch(problem.options.shapes[0])
 

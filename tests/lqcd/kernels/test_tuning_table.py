@@ -15,7 +15,7 @@ pytest.importorskip("cupy", reason="the table lives with the CUDA kernels")
 
 from stages.errors import InputError
 from stages.lqcd.kernels.cuda.tuning.table import (
-    Device,
+    DeviceKind,
     Entry,
     cache_folder,
     merge_into_table,
@@ -24,7 +24,7 @@ from stages.lqcd.kernels.cuda.tuning.table import (
     table_path,
 )
 
-H200 = Device("NVIDIA H200", "9.0")
+H200 = DeviceKind("NVIDIA H200", "9.0")
 ENTRY = Entry({"groups": 16, "blocks": 528}, 1e-5, 1.25e-5, "2026-11-21T05:00:00+00:00", "13000", "14.2.0")
 
 
@@ -101,7 +101,7 @@ def test_a_table_that_cannot_be_written_is_one_clear_error(tmp_path: Path) -> No
 
 def test_each_kind_of_device_has_its_own_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("QUARKLINE_CACHE", str(tmp_path))
-    devices = (H200, Device("NVIDIA H200", "9.1"), Device("NVIDIA A100/80GB", "8.0"))
+    devices = (H200, DeviceKind("NVIDIA H200", "9.1"), DeviceKind("NVIDIA A100/80GB", "8.0"))
     names = [table_path(device).relative_to(tmp_path / "tuning").name for device in devices]
     assert names == ["NVIDIA-H200-sm_90.json", "NVIDIA-H200-sm_91.json", "NVIDIA-A100-80GB-sm_80.json"]
 

@@ -11,7 +11,7 @@ import pytest
 from stages.errors import InputError
 from stages.lqcd.solvers import trial
 from stages.lqcd.solvers.solution import NotConverged, Solution, SolveStatus
-from stages.lqcd.solvers.trial import Problem, Trial, check_one_converged, outcome, repeated
+from stages.lqcd.solvers.trial import Trial, TrialSystem, check_one_converged, outcome, repeated
 
 
 @dataclass
@@ -56,11 +56,11 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 OPERATOR: Any = None
-PROBLEMS = [Problem(name, OPERATOR, np.ones((8, 3, 4), complex), 1e-8) for name in ("light", "strange")]
+PROBLEMS = [TrialSystem(name, OPERATOR, np.ones((8, 3, 4), complex), 1e-8) for name in ("light", "strange")]
 
 
 def measure(
-    problems: list[Problem], candidates: dict[str, Any], progress: Any = lambda *_: None
+    problems: list[TrialSystem], candidates: dict[str, Any], progress: Any = lambda *_: None
 ) -> dict[str, list[Trial]]:
     return trial.measure(problems, candidates, 4, repeated, progress=progress)
 

@@ -12,7 +12,7 @@ import pytest
 from stages.errors import InputError
 from stages.lqcd.solvers import trial
 from stages.lqcd.solvers.solution import NotConverged, Solution, SolveStatus
-from stages.lqcd.solvers.trial import Problem, Trial, cheapest, check_one_converged, measure
+from stages.lqcd.solvers.trial import Trial, TrialSystem, cheapest, check_one_converged, measure
 
 
 @dataclass
@@ -64,7 +64,7 @@ def candidate(clock: Clock, setup: float, seconds: float, **options: Any) -> Cal
 
 
 def trials_of(candidates: dict[str, Any], planned: int, **options: Any) -> list[Trial]:
-    problem = Problem("sources", None, np.ones((2, 8, 12, 4), complex), 1e-10)
+    problem = TrialSystem("sources", None, np.ones((2, 8, 12, 4), complex), 1e-10)
     return [trial for (trial,) in measure([problem], candidates, planned, **options).values()]
 
 

@@ -15,7 +15,7 @@ import cupy
 
 from stages.lqcd.kernels.cuda.compile import source
 from stages.lqcd.kernels.cuda.launch import Launch
-from stages.lqcd.kernels.cuda.tuning.table import Device, Table, read_table, table_key, table_path
+from stages.lqcd.kernels.cuda.tuning.table import DeviceKind, Table, read_table, table_key, table_path
 
 S = TypeVar("S")
 P = ParamSpec("P")
@@ -34,7 +34,7 @@ class Options(Generic[S]):
 
 
 @dataclass(frozen=True)
-class Problem:
+class ShapeProblem:
     """A kernel at one size and precision, with its options."""
 
     name: str
@@ -64,7 +64,7 @@ class Problem:
         return f"{self.name}: {' '.join(f'{name}={value}' for name, value in asdict(shape).items())}"
 
 
-Listener = Callable[[Problem], Launch]
+Listener = Callable[[ShapeProblem], Launch]
 _listeners: list[Listener] = []
 _forgetful: list[Callable[[], None]] = []
 
@@ -84,7 +84,7 @@ def tuned(options: Callable[P, Options[Any]]) -> Callable[P, Launch]:
         bound.apply_defaults()
         words = (f"{name}={value}" for name, value in bound.arguments.items())
         kernel = options.__name__.removesuffix("_launch")
-        problem = Problem(" ".join((kernel, *words)), options(*arguments, **named))
+        problem = ShapeProblem(" ".join((kernel, *words)), options(*arguments, **named))
         if _listeners:
             return _listeners[-1](problem)
         return problem.launch(problem.measured(measured_choices()))
@@ -130,10 +130,10 @@ def measured_choices() -> Table:
     return read_table(table_path(current_device())) if cupy.is_available() else {}
 
 
-def current_device() -> Device:
+def current_device() -> DeviceKind:
     """The kind of the current CUDA device."""
     properties = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)
-    return Device(properties["name"].decode(), f"{properties['major']}.{properties['minor']}")
+    return DeviceKind(properties["name"].decode(), f"{properties['major']}.{properties['minor']}")
 
 
 @cache

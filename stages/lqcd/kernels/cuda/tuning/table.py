@@ -25,7 +25,7 @@ CACHE_VARIABLE = "QUARKLINE_CACHE"
 
 
 @dataclass(frozen=True)
-class Device:
+class DeviceKind:
     """A kind of GPU: its name, and its compute capability as in ``9.0``."""
 
     name: str
@@ -64,7 +64,7 @@ def cache_folder() -> Path:
     return (Path(shared) if os.path.isabs(shared) else Path.home() / ".cache") / "quarkline"
 
 
-def table_path(device: Device) -> Path:
+def table_path(device: DeviceKind) -> Path:
     """The file of a kind of device."""
     name = re.sub(r"\W+", "-", device.name).strip("-")
     return cache_folder() / "tuning" / f"{name}-sm_{device.capability.replace('.', '')}.json"
@@ -91,7 +91,7 @@ def read_table(path: Path) -> Table:
     return table
 
 
-def merge_into_table(path: Path, device: Device, new: Mapping[str, Entry]) -> Table:
+def merge_into_table(path: Path, device: DeviceKind, new: Mapping[str, Entry]) -> Table:
     """Add entries to a file and return all that it then holds; for one key, what was measured later stays.
 
     Raises InputError if the file cannot be written.
@@ -116,7 +116,7 @@ def merge_into_table(path: Path, device: Device, new: Mapping[str, Entry]) -> Ta
     return table
 
 
-def _text(device: Device, table: Table) -> str:
+def _text(device: DeviceKind, table: Table) -> str:
     choices = {key: asdict(table[key]) for key in sorted(table)}
     return json.dumps({"format": FORMAT, **asdict(device), "choices": choices}, indent=1) + "\n"
 

@@ -13,7 +13,13 @@ import cupy
 
 from stages.lqcd.kernels.cuda.compile import compile_all
 from stages.lqcd.kernels.cuda.launch import Launch
-from stages.lqcd.kernels.cuda.tuning.choice import HAS_WORK, Problem, forget_choices, listening, plain_shape
+from stages.lqcd.kernels.cuda.tuning.choice import (
+    HAS_WORK,
+    ShapeProblem,
+    forget_choices,
+    listening,
+    plain_shape,
+)
 from stages.lqcd.kernels.cuda.tuning.operands import agree, arrays_in, distinct, is_single, restore
 from stages.lqcd.kernels.cuda.tuning.table import Entry
 from stages.lqcd.kernels.cuda.tuning.timing import Work, fastest_times
@@ -22,7 +28,7 @@ from stages.lqcd.kernels.dispatch import around_kernels
 MARGIN = 0.98
 """A shape must need less than this part of the model's time to replace it: less is noise."""
 
-Announce = Callable[[Problem], None]
+Announce = Callable[[ShapeProblem], None]
 
 
 @dataclass(frozen=True)
@@ -60,7 +66,7 @@ class Tuner:
         """Problems that other calls than those of kernels asked for, or whose copies found no memory."""
         self._announce = announce
         self._chosen: dict[str, Any] = {}
-        self._asked: dict[str, Problem] | None = None
+        self._asked: dict[str, ShapeProblem] | None = None
         self._seen: set[Hashable] = set()
 
     @contextmanager
@@ -69,7 +75,7 @@ class Tuner:
         with listening(self.shape_of), around_kernels(self.measured):
             yield
 
-    def shape_of(self, problem: Problem) -> Launch:
+    def shape_of(self, problem: ShapeProblem) -> Launch:
         """The kernel as far as is known: the answer to `listening`."""
         if problem.name not in self._chosen and len(problem.options.shapes) > 1:
             if self._asked is None:
@@ -102,7 +108,7 @@ class Tuner:
         return call
 
     @contextmanager
-    def _hearing(self) -> Iterator[dict[str, Problem]]:
+    def _hearing(self) -> Iterator[dict[str, ShapeProblem]]:
         """Collects the problems that are asked for in the block and still have to be measured."""
         outer, self._asked = self._asked, {}
         try:
@@ -110,7 +116,7 @@ class Tuner:
         finally:
             self._asked = outer
 
-    def _tune(self, work: Work, arrays: Sequence[cupy.ndarray], asked: dict[str, Problem]) -> None:
+    def _tune(self, work: Work, arrays: Sequence[cupy.ndarray], asked: dict[str, ShapeProblem]) -> None:
         """One problem after the other, and those that a choice brings up: a grid may decide on a kernel."""
         try:
             copies = [array.copy() for array in arrays]
@@ -127,7 +133,11 @@ class Tuner:
             self.unmeasured += asked
 
     def _best_shape(
-        self, problem: Problem, work: Work, arrays: Sequence[cupy.ndarray], copies: Sequence[cupy.ndarray]
+        self,
+        problem: ShapeProblem,
+        work: Work,
+        arrays: Sequence[cupy.ndarray],
+        copies: Sequence[cupy.ndarray],
     ) -> Any:
         """Measure a problem with this work."""
 
@@ -158,7 +168,7 @@ class Tuner:
 
     def _tried(
         self,
-        problem: Problem,
+        problem: ShapeProblem,
         select: Callable[[Any], Any],
         arrays: Sequence[cupy.ndarray],
         copies: Sequence[cupy.ndarray],
