@@ -18,6 +18,12 @@ def quarkline(
     return CommandLine(capsys)
 
 
+@pytest.fixture
+def plain_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Empty figures in the reports of this test: those of the finished runs that it starts from are drawn."""
+    monkeypatch.setattr("pipeline.reading.report.svg", lambda plot: "<svg></svg>")
+
+
 @pytest.fixture(scope="session")
 def cluster(scheduler: str) -> str:
     """For `--cluster`."""

@@ -20,6 +20,8 @@ from stages.loops.correlator import FLAVOURS
 from stages.loops.current_loops import current_loops
 from workflows.catalogue import load_project
 
+pytestmark = pytest.mark.usefixtures("plain_figures")
+
 
 def chunk_times(folder: Path) -> dict[str, int]:
     """When each chunk of the store was written."""
