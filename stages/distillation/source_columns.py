@@ -1,14 +1,20 @@
-"""Transient stages that say which columns the sources of distillation and of stochastic LapH have."""
+"""Transient stages that say which columns the sources of distillation have, and make the first of them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pipeline import At, stage
+from pipeline import At, Keyed, stage
+from stages.distillation.costs import first_sources_cost
+from stages.distillation.laplace_eigenvectors import LaplaceBasis
 from stages.errors import InputError
+from stages.lqcd.dirac.wilson import WilsonOperator
 from stages.lqcd.distillation.columns import FullColumns, StochasticColumns
+from stages.lqcd.distillation.distillation_sources import distillation_sources
 from stages.lqcd.distillation.laph_dilution import LaphDilution
+from stages.lqcd.distillation.projected import library
 from stages.lqcd.spectroscopy.quark_sources import SourcePlace
+from stages.mesons.sources import FirstSources
 
 
 @stage(version="1", over=("config", "source"), transient=True)
@@ -31,6 +37,27 @@ def stochastic_columns(
     sources = tuple((place.time, place.noise or 0) for place in _places(at, noise=True))
     scheme, label = LaphDilution.parse(dilution), str(at.one("config"))
     return StochasticColumns(sources, scheme, time_extent, eigenvectors, label, seed, kind)
+
+
+@stage(
+    version="1",
+    over=("config", "source"),
+    transient=True,
+    keyed=Keyed(without=("block",)),
+    cost=first_sources_cost,
+)
+def first_sources(
+    operator: WilsonOperator,
+    basis: LaplaceBasis,
+    columns: FullColumns | StochasticColumns,
+    *,
+    at: At,
+    block: int,
+) -> FirstSources:
+    """The first `block` columns of a chunk, fewer if it has no more. Raises InputError."""
+    first = range(min(block, len(columns)))
+    lattice, xp = operator.dslash.lattice, library(operator)
+    return FirstSources(distillation_sources(basis.vectors, lattice, columns, first, xp))
 
 
 def _places(at: At, noise: bool) -> list[SourcePlace]:

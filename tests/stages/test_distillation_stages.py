@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from pipeline import At
-from stages.distillation.first_sources import first_sources
 from stages.distillation.laplace_eigenvectors import (
     LaplaceBasis,
     check_times,
@@ -15,7 +14,7 @@ from stages.distillation.laplace_eigenvectors import (
 )
 from stages.distillation.operator_elementals import elementals
 from stages.distillation.perambulator import perambulator, sink_projection
-from stages.distillation.source_columns import full_columns, stochastic_columns
+from stages.distillation.source_columns import first_sources, full_columns, stochastic_columns
 from stages.ensemble.configuration import GaugeLinks
 from stages.ensemble.smeared_links import smeared_links
 from stages.ensemble.wilson_operator import wilson_operator

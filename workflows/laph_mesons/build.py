@@ -18,13 +18,12 @@ from pipeline.declare.coordinates import sorted_unique
 from stages.distillation.costs import columns_of
 from stages.distillation.current_insertion import Currents, current_insertion
 from stages.distillation.distilled_two_point import distilled_mesons, stochastic_mesons
-from stages.distillation.first_sources import first_sources
 from stages.distillation.laph_average import laph_average, laph_levels
 from stages.distillation.laplace_eigenvectors import laplace_basis, laplace_eigenvectors
 from stages.distillation.operator_elementals import elementals
 from stages.distillation.perambulator import perambulator, sink_projection
 from stages.distillation.rehearsal import eigensolver_steps, perambulator_steps
-from stages.distillation.source_columns import full_columns, stochastic_columns
+from stages.distillation.source_columns import first_sources, full_columns, stochastic_columns
 from stages.ensemble.smeared_links import smeared_links
 from stages.lqcd.solvers.named import Solve
 from workflows.laph_mesons.schema import InsertionSection, LaphParameters
