@@ -1,5 +1,7 @@
 """The stages on a CUDA device give the CPU's loops from the same configuration and the same noise."""
 
+from functools import cache
+
 import numpy as np
 import pytest
 from settings import grouped
@@ -18,12 +20,16 @@ from stages.lqcd.solvers.deflation import Deflation, StaggeredDeflation
 pytestmark = pytest.mark.gpu
 LATTICE = Lattice((6, 4, 2, 8))
 OPTIONS = {"hisq": {"naik_epsilon": 0.0}, "asqtad": {"u0": 0.88}, "naive": {}}
-GAUGE = GaugeLinks(thermalised(LATTICE, 5.9, 12, "gpu.1", 6, 1), np.array(LATTICE.extents))
+
+
+@cache
+def gauge():
+    return GaugeLinks(thermalised(LATTICE, 5.9, 12, "gpu.1", 6, 1), np.array(LATTICE.extents))
 
 
 def measure(backend, action="hisq", exact=False, **options):
     at = At(config="gpu.1", noise=(2, 3), backend=backend)
-    dslash = operators.ACTIONS[action].stage(GAUGE, at=at, boundary="antiperiodic", **OPTIONS[action])
+    dslash = operators.ACTIONS[action].stage(gauge(), at=at, boundary="antiperiodic", **OPTIONS[action])
     settings = {"mass": 0.06, "tolerance": 1e-11, "precision": "double-single", **options}
     if exact:
         return loops.exact_loops(dslash, at=at, **grouped(**settings))
@@ -73,7 +79,7 @@ def test_low_modes_and_deflated_split_even_loops(single):
     parts = []
     for backend in ("cpu", "cuda"):
         at = At(config="gpu.1", noise=(2, 3), probe=(0, 1), backend=backend)
-        dslash = operators.hisq_operator(GAUGE, at=at, boundary="antiperiodic", naik_epsilon=0.0)
+        dslash = operators.hisq_operator(gauge(), at=at, boundary="antiperiodic", naik_epsilon=0.0)
         B = SquaredDslash(dslash, 0)
         xp = array_module(dslash.links.thin)
         identity = xp.eye(3 * LATTICE.half_volume, dtype=complex)

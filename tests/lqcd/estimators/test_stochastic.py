@@ -10,17 +10,19 @@ from stages.lqcd.estimators.stochastic import stochastic_loops
 from stages.lqcd.estimators.trace import LoopTrace
 from stages.lqcd.estimators.truncated import Piece, plain_estimate, truncated_estimate, truncated_pieces
 from stages.lqcd.gauge.hisq import hisq_links
+from stages.lqcd.kernels.dispatch import kernels_of
 from stages.lqcd.noise import Dilution, noise_vectors
 from stages.lqcd.solvers.block_cgrq import BlockCGrQ
 from stages.lqcd.solvers.cg import BatchedCG
 
 pytestmark = pytest.mark.usefixtures("reference_kernels")
 
-LINKS = hisq_links(random_links(TINY, 4711), TINY, boundary="antiperiodic", naik_epsilon=0.0)
-DSLASH = StaggeredDslash(LINKS)
-FINE = LoopTrace(DSLASH, LINKS.thin, 0.1, DenseSolver())
-SLOPPY = LoopTrace(DSLASH, LINKS.thin, 0.1, DenseSolver(relative_error=0.2))
-EXACT = exact_loops(FINE, np, width=192)
+with kernels_of("reference"):
+    LINKS = hisq_links(random_links(TINY, 4711), TINY, boundary="antiperiodic", naik_epsilon=0.0)
+    DSLASH = StaggeredDslash(LINKS)
+    FINE = LoopTrace(DSLASH, LINKS.thin, 0.1, DenseSolver())
+    SLOPPY = LoopTrace(DSLASH, LINKS.thin, 0.1, DenseSolver(relative_error=0.2))
+    EXACT = exact_loops(FINE, np, width=192)
 
 
 def noise(seed, indices, kind="z2", label="conf.17"):
