@@ -20,6 +20,7 @@ from stages.lqcd.estimators.stochastic import stochastic_loops
 from stages.lqcd.estimators.trace import LoopTrace
 from stages.lqcd.gauge.heatbath import thermalised
 from stages.lqcd.gauge.hisq import hisq_links
+from stages.lqcd.kernels import expressions
 from stages.lqcd.kernels.dispatch import around_kernels
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.noise import Dilution, noise_vectors
@@ -43,10 +44,16 @@ SOLVERS = ["block_cgrq", "batched_cg"]
 
 @contextmanager
 def recorded() -> Iterator[set[Call]]:
-    """Every call of a kernel in the block, with the shapes and types of its arrays."""
+    """Every call of a kernel in the block, with the shapes and types of its arrays.
+
+    Not of array expressions: they have no launch shapes to choose from.
+    """
     calls: set[Call] = set()
 
     def noted(kernel: Callable[..., Any]) -> Callable[..., Any]:
+        if kernel.__module__ == expressions.__name__:
+            return kernel
+
         @wraps(kernel)
         def call(*arguments: Any, **named: Any) -> Any:
             arrays = [value for value in (*arguments, *named.values()) if isinstance(value, np.ndarray)]

@@ -29,8 +29,7 @@ from stages.lqcd.dirac.wilson import WilsonDslash, WilsonOperator
 from stages.lqcd.gauge.wilson_links import wilson_links
 from stages.lqcd.kernels.dispatch import Array, as_numpy
 from stages.lqcd.lattice.formats import read_gauge
-from stages.lqcd.lattice.geometry import Lattice
-from stages.lqcd.lattice.layout import gauge_to_lexicographic, gauge_to_parity
+from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 from stages.lqcd.multigrid.fine_operator import FineOperator
 from stages.lqcd.multigrid.hierarchy import Hierarchy
 from stages.lqcd.multigrid.levels import default_levels, multigrid_of
@@ -165,9 +164,20 @@ def configuration(arguments: argparse.Namespace) -> tuple[Array, Lattice]:
         chain: dict[str, Any] = {"beta": arguments.beta, "seed": SEED, "sweeps": arguments.sweeps}
         return quenched(lattice, "multigrid", **chain, xp=xp), lattice
     gauge, tile = read_gauge(arguments.gauge), arguments.tile
-    plain = np.tile(gauge_to_lexicographic(gauge.links, gauge.lattice), (tile, tile, tile, tile, 1, 1, 1))
     lattice = Lattice(tuple(tile * extent for extent in gauge.lattice.extents))  # type: ignore[arg-type]
-    return xp.asarray(gauge_to_parity(plain, lattice)), lattice
+    return xp.asarray(tiled(gauge.links, gauge.lattice, lattice)), lattice
+
+
+def tiled(links: Array, lattice: Lattice, larger: Lattice) -> Array:
+    """Links ``[mu, parity, site, 3, 3]`` repeated in all directions on a lattice of even multiples."""
+    fields = []
+    for parity in (EVEN, ODD):
+        sites = np.ravel_multi_index(
+            tuple((larger.coordinates(parity) % np.array(lattice.extents)).T[::-1]), lattice.extents[::-1]
+        )
+        order = np.argsort(lattice.lexicographic(parity))
+        fields.append(links[:, parity, order[np.searchsorted(lattice.lexicographic(parity)[order], sites)]])
+    return np.stack(fields, axis=1)
 
 
 def levels_of(arguments: argparse.Namespace, lattice: Lattice) -> list[dict[str, Any]]:

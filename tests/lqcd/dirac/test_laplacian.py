@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from lexicographic import to_lexicographic, to_parity
 
 from stages.errors import InputError
 from stages.lqcd.dirac.laplacian import FoldedLaplacian, SpatialHop
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
-from stages.lqcd.lattice.layout import to_lexicographic, to_parity
 
 EXTENTS = [(4, 4, 4, 4), (2, 4, 6, 8), (6, 2, 4, 2)]
 

@@ -6,13 +6,13 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from lexicographic import to_lexicographic
 from slice_fields import Elsewhere, moved, solutions, special_unitary, waves
 
 from stages.errors import InputError
 from stages.lqcd.distillation.currents import current_insertions, planned_bytes
 from stages.lqcd.distillation.insertions import Insertions
 from stages.lqcd.lattice.geometry import Lattice
-from stages.lqcd.lattice.layout import to_lexicographic
 from stages.lqcd.spectroscopy.gammas import DIRAC
 
 LATTICE = Lattice((4, 2, 6, 4))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from lexicographic import to_lexicographic, to_parity
 
 from stages.lqcd.lattice.geometry import Lattice
-from stages.lqcd.lattice.layout import to_lexicographic, to_parity
 
 LATTICE = Lattice((6, 4, 2, 8))
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import foreign_writers as foreign
 import numpy as np
 import pytest
+from lexicographic import gauge_to_lexicographic
 from numpy.typing import NDArray
 
 from stages.errors import InputError
@@ -22,7 +23,6 @@ from stages.lqcd.lattice.formats import (
     write_nersc,
 )
 from stages.lqcd.lattice.geometry import Lattice
-from stages.lqcd.lattice.layout import gauge_to_lexicographic
 from stages.lqcd.lattice.plaquette import link_trace, plaquette
 
 FORMATS = ["ildg", "scidac", "nersc", "nersc2", "milc", "openqcd", "ddalphaamg"]

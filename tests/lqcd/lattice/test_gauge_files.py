@@ -10,6 +10,7 @@ from pathlib import Path
 import foreign_writers as foreign
 import numpy as np
 import pytest
+from lexicographic import gauge_to_lexicographic, gauge_to_parity, to_lexicographic
 from numpy.typing import NDArray
 
 from stages.errors import InputError
@@ -24,7 +25,6 @@ from stages.lqcd.lattice.formats import (
 )
 from stages.lqcd.lattice.formats.conversion import convert_gauge
 from stages.lqcd.lattice.geometry import Lattice
-from stages.lqcd.lattice.layout import gauge_to_lexicographic, gauge_to_parity, to_lexicographic
 from stages.lqcd.lattice.plaquette import link_trace, plaquette
 
 DTYPES = {32: np.complex64, 64: np.complex128}

@@ -7,11 +7,11 @@ from collections.abc import Callable
 import numba
 import numpy as np
 import pytest
+from lexicographic import gauge_to_lexicographic
 from numpy.typing import NDArray
 
 from stages.errors import InputError
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
-from stages.lqcd.lattice.layout import gauge_to_lexicographic
 from stages.lqcd.lattice.plaquette import link_statistics, link_trace, plaquette, unitarity_deviation
 
 RandomSU3 = Callable[[tuple[int, ...], int], NDArray]

@@ -1,4 +1,4 @@
-"""How a kernel is started, and what the launch functions of all families share: no device is needed.
+"""Launches of kernels, and what the launch functions of all families share: no device is needed.
 
 Constants were chosen by measurement on an H200 (docs/cuda_kernels_h200.md). Where a function is `tuned`, they
 give the first of several shapes to choose from (`stages.lqcd.kernels.cuda.tuning`). Nothing here asks the
