@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
@@ -15,6 +14,7 @@ import numpy as np
 from pipeline.declare.coordinates import Coordinates
 from pipeline.declare.node import Node
 from pipeline.declare.parameter import flattened
+from pipeline.store.record import canonical_json
 from stages.errors import InputError
 
 SCHEME = 1
@@ -49,11 +49,6 @@ def chunk_key(
     if stage.keyed.backend:
         content["backend"] = backend
     return sha256(canonical_json(content)).hexdigest()
-
-
-def canonical_json(content: Any) -> bytes:
-    """JSON with sorted keys, no spaces, ASCII, shortest floats: equal content gives equal bytes."""
-    return json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")
 
 
 def canonical_parameters(node: Node) -> dict[str, Any]:

@@ -13,8 +13,9 @@ from typing import Any
 
 from pipeline.declare.node import Node
 from pipeline.planning.chunk import Chunk, Position
-from pipeline.planning.key import canonical_json, canonical_parameters
+from pipeline.planning.key import canonical_parameters
 from pipeline.store.durable import write_atomically
+from pipeline.store.record import canonical_json
 from pipeline.store.store import Store
 from stages.errors import InputError, suggestion
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain, islice, product
 from pathlib import Path
@@ -14,7 +14,7 @@ from pipeline.declare.node import Node
 from pipeline.planning.chunk import Chunk
 from pipeline.planning.key import chunk_key
 from pipeline.planning.manifest import Manifest
-from pipeline.planning.reason import Reason, Reasons
+from pipeline.planning.reason import Reason, ReasonKind, Reasons
 from pipeline.planning.workflow import Workflow
 from pipeline.store.files import FileDigests, FileVersion
 from pipeline.store.store import Store
@@ -33,6 +33,13 @@ class Plan:
     reasons: dict[str, Reason]
     expected_seconds: dict[str, float]
     """Mean seconds per chunk and node, where the store has records of that stage."""
+    lacking: tuple[Chunk, ...] = ()
+    """Missing chunks of which the store has something, with files that are empty or gone."""
+
+    def again(self, keys: Collection[str], damaged: Collection[str]) -> Plan:
+        """This plan with these chunks missing, `damaged` ones among them."""
+        reasons = {key: Reason(ReasonKind.DAMAGED) if key in damaged else self.reasons[key] for key in keys}
+        return replace(self, reasons=reasons, lacking=())
 
     @cached_property
     def chunks(self) -> tuple[Chunk, ...]:
@@ -80,19 +87,28 @@ def plan(workflow: Workflow, store: Store, *, backend: str = "cpu") -> Plan:
         chunks = [_chunk(node, at, tables, versions, node.stage.backend(backend)) for at in node.chunks()]
         by_node[node.name] = chunks
         tables[node.name] = _Table(node, chunks)
-    existing = {stage: store.keys(stage) for stage in {node.stage.name for node in workflow.nodes.values()}}
     everything = tuple(chain.from_iterable(by_node.values()))
+    wanted: dict[str, set[str]] = {node.stage.name: set() for node in workflow.nodes.values()}
+    for chunk in everything:
+        wanted[chunk.node.stage.name].add(chunk.key)
+    holdings = {stage: store.holdings(stage, keys) for stage, keys in wanted.items()}
+    existing = {stage: held.whole for stage, held in holdings.items()}
     absent = [
         c for c in everything if not c.node.stage.transient and c.key not in existing[c.node.stage.name]
     ]
+    lacking = {c for c in absent if c.key in holdings[c.node.stage.name].lacking}
     manifest = Manifest.read(store, workflow.name) if absent else None
     reasons = Reasons(manifest, by_node, backend, {chunk.key for chunk in absent})
     return Plan(
         workflow=workflow.name,
         backend=backend,
         everything=everything,
-        reasons={chunk.key: reasons.of(chunk) for chunk in absent},
+        reasons={
+            c.key: Reason(ReasonKind.DAMAGED, "files are gone") if c in lacking else reasons.of(c)
+            for c in absent
+        },
         expected_seconds=_measured(workflow, store, by_node, existing) if absent else {},
+        lacking=tuple(c for c in absent if c in lacking),
     )
 
 
@@ -145,7 +161,10 @@ def _file_versions(workflow: Workflow, store: Store) -> dict[Path, FileVersion]:
 
 
 def _measured(
-    workflow: Workflow, store: Store, chunks: Mapping[str, list[Chunk]], existing: Mapping[str, set[str]]
+    workflow: Workflow,
+    store: Store,
+    chunks: Mapping[str, list[Chunk]],
+    existing: Mapping[str, Collection[str]],
 ) -> dict[str, float]:
     """Mean seconds per chunk of each node: from its own chunks if some exist, else from its stage's."""
     means = {}

@@ -24,6 +24,7 @@ class ReasonKind(StrEnum):
     NEW = "new"
     EXTENDED = "extended"
     UNFINISHED = "unfinished"
+    DAMAGED = "damaged"
     CHANGED_PARAMETER = "changed parameter"
     CHANGED_FILE = "changed file"
     CHANGED_VERSION = "changed version"

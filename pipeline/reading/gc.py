@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from dask.utils import format_bytes
 
 from pipeline.declare.text import counted
+from pipeline.planning.manifest import Manifest, manifests
 from pipeline.planning.plan import plan
 from pipeline.planning.workflow import Workflow
+from pipeline.running.event_log import drop_old_runs
 from pipeline.store.checkpoint import checkpoints, remove_checkpoint
 from pipeline.store.durable import nbytes_of
 from pipeline.store.lock import driver_lock
@@ -28,6 +30,10 @@ class Garbage:
     nbytes: int
     removed: bool
     checkpoints: int = 0
+    others: tuple[str, ...] = ()
+    """Workflows that were run into the store, are not among those given, and lose chunks."""
+    foreign: tuple[str, ...] = ()
+    """Files and folders in the store that are none of its own: they are left alone."""
 
     def __str__(self) -> str:
         verb = "removed" if self.removed else "would be removed"
@@ -36,7 +42,12 @@ class Garbage:
             text += f", {counted(self.checkpoints, 'checkpoint')}"
         if self.nbytes:
             text += f" ({format_bytes(self.nbytes)})"
-        return f"{text} {verb}, {self.kept} kept"
+        lines = [f"{text} {verb}, {self.kept} kept"]
+        if self.others:
+            lines.append(f"some of them belong to {', '.join(self.others)}, not given here")
+        if self.foreign:
+            lines.append(f"left alone, not of this store: {', '.join(self.foreign)}")
+        return "\n".join(lines)
 
 
 def collect_garbage(store: Store, workflows: Iterable[Workflow], *, dry_run: bool = False) -> Garbage:
@@ -61,10 +72,21 @@ def collect_garbage(store: Store, workflows: Iterable[Workflow], *, dry_run: boo
         dropped = sorted(present - reached)
         states = [f for f in checkpoints(store.checkpoints) if (f.parent.name, f.name) not in reached]
         nbytes = sum(map(nbytes_of, [*states, *(store.location(*chunk) for chunk in dropped)]))
+        lost = {key for _, key in dropped}
+        given = {workflow.name for workflow in reaching}
+        others = [m.workflow for m in manifests(store) if m.workflow not in given and _loses(m, lost)]
+        foreign = tuple(str(path.relative_to(store.path)) for path in store.foreign())
         if not dry_run:
             store.sweep()
+            drop_old_runs(store)
             for stage, key in dropped:
                 store.remove(stage, key)
             for folder in states:
                 remove_checkpoint(folder)
-    return Garbage(tuple(dropped), len(present) - len(dropped), nbytes, not dry_run, len(states))
+    return Garbage(
+        tuple(dropped), len(present) - len(dropped), nbytes, not dry_run, len(states), tuple(others), foreign
+    )
+
+
+def _loses(manifest: Manifest, lost: set[str]) -> bool:
+    return any(chunk["key"] in lost for node in manifest.nodes.values() for chunk in node.chunks.values())

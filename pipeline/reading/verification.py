@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 from pipeline.declare.text import counted
 from pipeline.store.group import array_digest
-from pipeline.store.store import Store
+from pipeline.store.lock import driver_lock
+from pipeline.store.record import is_sealed
+from pipeline.store.store import DamagedChunkError, Store
 from stages.errors import InputError
 
 READERS = 4
@@ -28,15 +31,28 @@ class Damage:
 
 @dataclass(frozen=True)
 class Verification:
-    """Number of chunks that were read, and those found damaged."""
+    """Number of chunks that were read, those found damaged, and those that the file system did not give."""
 
     checked: int
     damaged: tuple[Damage, ...]
     removed: bool
+    unreadable: tuple[Damage, ...] = ()
+    unsealed: int = 0
+    """Chunks of format 1, whose record has neither its key nor a digest of its own."""
 
     def __str__(self) -> str:
         ended = f"{len(self.damaged)} damaged{' and removed' if self.removed and self.damaged else ''}"
-        return "\n".join([f"{counted(self.checked, 'chunk')} read, {ended}", *map(str, self.damaged)])
+        lines = [f"{counted(self.checked, 'chunk')} read, {ended}", *map(str, self.damaged)]
+        if self.unreadable:
+            lines.append(
+                f"{counted(len(self.unreadable), 'chunk')} cannot be read now, none of them removed:"
+            )
+            lines += map(str, self.unreadable)
+        if self.unsealed:
+            lines.append(
+                f"{counted(self.unsealed, 'chunk')} of format 1: no key and digest in the record itself"
+            )
+        return "\n".join(lines)
 
 
 def verify(
@@ -46,33 +62,41 @@ def verify(
 
     Args:
         store: the chunks that are read.
-        remove: take damaged chunks away, so that the next run computes them again.
+        remove: take damaged chunks away, so that the next run computes them again. Chunks that cannot be read
+            (I/O errors, permissions) stay. Takes the driver's lock.
         listener: called with (chunks read, all chunks) now and then.
 
     Raises:
-        InputError: there is no store.
+        InputError: there is no store, or `remove` while a run drives it.
     """
     if not store.exists():
         raise InputError(f"there is no store at {store.path}")
-    chunks = [(stage, key) for stage in store.stages() for key in sorted(store.keys(stage))]
-    damaged = []
-    with ThreadPoolExecutor(READERS) as pool:
-        for done, damage in enumerate(pool.map(lambda chunk: _damage(store, *chunk), chunks), start=1):
-            if damage:
-                damaged.append(damage)
-            if listener:
-                listener(done, len(chunks))
-    if remove:
-        for damage in damaged:
+    with driver_lock(store, "verify") if remove else nullcontext():
+        chunks = [(stage, key) for stage in store.stages() for key in sorted(store.keys(stage))]
+        damaged, unreadable, unsealed = [], [], 0
+        with ThreadPoolExecutor(READERS) as pool:
+            for done, found in enumerate(pool.map(lambda chunk: _read(store, *chunk), chunks), start=1):
+                if isinstance(found, bool):
+                    unsealed += not found
+                elif isinstance(found[1], DamagedChunkError):
+                    damaged.append(found[0])
+                else:
+                    unreadable.append(found[0])
+                if listener:
+                    listener(done, len(chunks))
+        for damage in damaged if remove else ():
             store.remove(damage.stage, damage.key)
-    return Verification(len(chunks), tuple(damaged), remove)
+    return Verification(len(chunks), tuple(damaged), remove, tuple(unreadable), unsealed)
 
 
-def _damage(store: Store, stage: str, key: str) -> Damage | None:
+def _read(store: Store, stage: str, key: str) -> bool | tuple[Damage, InputError]:
+    """What is wrong with a chunk; or whether its record is sealed."""
     try:
-        expected = store.record(stage, key)["arrays"]
-        digests = {name: array_digest(array) for name, array in store.arrays(stage, key).items()}
+        record = store.record(stage, key)
+        arrays = store.arrays(stage, key)
+        wrong = [n for n, array in arrays.items() if array_digest(array) != record["arrays"][n]["digest"]]
+        if wrong:
+            raise DamagedChunkError(f"digest of {', '.join(wrong)} differs from the record", stage, key)
+        return is_sealed(record)
     except InputError as error:
-        return Damage(stage, key, str(error.__cause__ or error))
-    wrong = [name for name, digest in digests.items() if digest != expected[name]["digest"]]
-    return Damage(stage, key, f"digest of {', '.join(wrong)} differs from the record") if wrong else None
+        return Damage(stage, key, str(error.__cause__ or error)), error

@@ -16,7 +16,7 @@ from pipeline.planning.manifest import write_manifest
 from pipeline.planning.plan import Plan
 from pipeline.running.clusters import Cluster, Demand
 from pipeline.running.clusters.choose import choose
-from pipeline.running.event_log import EventLog, Listener
+from pipeline.running.event_log import EventLog, Listener, drop_old_runs
 from pipeline.running.graph import TaskPlan, plan_tasks, widest_level
 from pipeline.running.monitor import PLAN_TOPIC
 from pipeline.running.outcome import Outcome
@@ -28,6 +28,9 @@ from pipeline.store.store import Store
 from pipeline.worker.events import ChunkState, EventKind
 from pipeline.worker.work import RunContext
 from stages.errors import InputError
+
+REPAIRS = 5
+"""Times that a run computes damaged chunks again which it finds on its way."""
 
 RESIDENT_SHARE = 0.25
 """Of the machine's memory, shared by its workers, for resident results that lie in it."""
@@ -79,6 +82,9 @@ def run(
     store.create()
     with driver_lock(store, name), EventLog(store, name, listener) as log:
         store.sweep()
+        drop_old_runs(store)
+        for chunk in plan.lacking:
+            _set_aside(store, chunk.node.stage.name, chunk.key, log)
         write_manifest(store, plan.workflow, plan.backend, plan.everything)
         with signals_to(stop):
             outcome = _drive(plan, store, name, chosen, resident_bytes, log, stop)
@@ -113,10 +119,43 @@ def _drive(
         log.note(EventKind.CLUSTER_READY, dashboard=client.dashboard_link)
         session = Session(client, tasks, context, log, stop)
         session.drive()
+        session = _repair(plan, session, client, context, log, stop)
     outcome = _outcome(plan, session, name, stop.reason, time.time() - began)
     ended = {"seconds": outcome.seconds, "stopped": outcome.stopped, "states": outcome.states}
     log.note(EventKind.RUN_ENDED, status=outcome.exit_status, **ended)
     return outcome
+
+
+def _repair(
+    plan: Plan, session: Session, client: Client, context: RunContext, log: EventLog, stop: StopRequest
+) -> Session:
+    """Compute damaged inputs again, and what they blocked; returns the session with all states of the run.
+
+    A few times, for what was damaged together may be found one after the other.
+    """
+    stored = {(chunk.node.stage.name, chunk.key) for chunk in plan.chunks}
+    states, failures, damaged = dict(session.states), list(session.failures), session.damaged & stored
+    for _ in range(REPAIRS):
+        if not damaged or stop.check():
+            break
+        for stage, key in sorted(damaged):
+            _set_aside(context.store, stage, key, log)
+        keys = {key for _, key in damaged}
+        blocked = {key for key, state in states.items() if state == ChunkState.BLOCKED}
+        session = Session(client, plan_tasks(plan.again(keys | blocked, keys)), context, log, stop)
+        session.drive()
+        states = {**states, **dict.fromkeys(blocked, ChunkState.UNFINISHED), **session.states}
+        failures += session.failures
+        damaged = session.damaged & stored
+    session.states, session.failures = states, failures
+    return session
+
+
+def _set_aside(store: Store, stage: str, key: str, log: EventLog) -> None:
+    """Move a damaged chunk out of the way of its successor."""
+    if grave := store.set_aside(stage, key):
+        text = f"chunk {stage}/{key[:12]} is damaged: moved to {grave}, and computed again"
+        log.note(EventKind.DAMAGED, stage=stage, key=key, message=text)
 
 
 def _check_resources(client: Client, tasks: Sequence[TaskPlan]) -> None:

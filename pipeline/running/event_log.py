@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -14,6 +15,12 @@ from pipeline.worker.events import ChunkState, EventKind
 
 Event = dict[str, Any]
 Listener = Callable[[Event], None]
+
+RUNS_KEPT = 50
+"""Logs of runs that a store keeps, the newest."""
+
+LOG_BYTES = 64 << 20
+"""Of the log of a run: beyond it, progress of chunks is shown but not written."""
 
 
 class EventLog:
@@ -43,11 +50,17 @@ class EventLog:
 
     def __call__(self, event: Event) -> None:
         """Write an event and show it to the listener."""
+        if event["event"] == EventKind.PROGRESS and self._file.tell() > LOG_BYTES:
+            self._show(event)
+            return
         line = self._torn + json.dumps(event).encode() + b"\n"
         self._torn = b"\n"
         with suppress(OSError):
             if self._file.write(line) == len(line):
                 self._torn = b""
+        self._show(event)
+
+    def _show(self, event: Event) -> None:
         if self._listener:
             self._listener({name: value for name, value in event.items() if name != "details"})
 
@@ -55,6 +68,12 @@ class EventLog:
 def runs(store: Store) -> list[str]:
     """All runs of a store, oldest first."""
     return sorted(path.parent.name for path in (store.path / ".runs").glob("*/events.jsonl"))
+
+
+def drop_old_runs(store: Store) -> None:
+    """Remove all logs but the newest. Only for the one driver of the store."""
+    for run in runs(store)[:-RUNS_KEPT]:
+        shutil.rmtree(store.path / ".runs" / run, ignore_errors=True)
 
 
 def read_events(store: Store, run: str) -> Iterator[Event]:

@@ -42,6 +42,8 @@ class Session:
         """Nodes whose results no worker keeps, as was said already."""
         self.states: dict[str, ChunkState] = {}
         self.failures: list[Failure] = []
+        self.damaged: set[tuple[str, str]] = set()
+        """Stage and key of stored chunks that tasks found damaged."""
         client.subscribe_topic(context.topic, lambda event: self._inbox.put(event[1]))
 
     def drive(self) -> None:
@@ -120,6 +122,9 @@ class Session:
             self._stop.note_duration(event["time"] - self._started.get(key, event["time"]))
             if kind == ChunkState.FAILED:
                 self.failures.append(Failure(event["node"], event["coordinates"], event["error"]))
+            if event.get("damaged"):
+                stage, damaged_key = event["damaged"]
+                self.damaged.add((stage, damaged_key))
             if event.get("fatal"):
                 self._stop.ask("an error of the store", grace=0.0)
         self._log(event)

@@ -31,6 +31,11 @@ def flush(path: Path) -> None:
         os.close(handle)
 
 
+def flush_all(paths: list[Path]) -> None:
+    """Make several files or folders durable, at the same time."""
+    list(_flushers().map(flush, paths))
+
+
 def flush_group(folder: Path) -> None:
     """Make a Zarr group durable by fsync: all its data, then its record, then the folders.
 
@@ -40,15 +45,15 @@ def flush_group(folder: Path) -> None:
     record = folder / "zarr.json"
     levels = list(os.walk(folder))
     files = [path for parent, _, names in levels for name in names if (path := Path(parent, name)) != record]
-    list(_flushers().map(flush, files))
+    flush_all(files)
     flush(record)
-    list(_flushers().map(flush, [Path(parent) for parent, _, _ in levels]))
+    flush_all([Path(parent) for parent, _, _ in levels])
 
 
 def nbytes_of(folder: Path) -> int:
-    """Bytes of all files in a folder; one that vanishes meanwhile counts nothing."""
+    """Bytes of a file, or of all files in a folder; one that vanishes meanwhile counts nothing."""
     total = 0
-    for path in folder.rglob("*"):
+    for path in (folder, *folder.rglob("*")):
         with suppress(FileNotFoundError):
             total += path.stat().st_size if path.is_file() else 0
     return total

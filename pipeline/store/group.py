@@ -1,26 +1,32 @@
-"""Arrays in a Zarr v3 group on disk: how they are cut into pieces, written, and read in part."""
+"""Arrays in a Zarr v3 group, in a folder or in one file: how they are cut into pieces, written, and read."""
 
 from __future__ import annotations
 
-import json
+import zipfile
 from collections.abc import Iterator, Mapping
 from hashlib import sha256
+from io import BytesIO
 from math import prod
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 import zarr
-from zarr.abc.store import ByteRequest
+from zarr.abc.store import ByteRequest, Store
 from zarr.codecs import Crc32cCodec
 from zarr.core.buffer import Buffer, BufferPrototype
-from zarr.storage import LocalStore
+from zarr.storage import LocalStore, MemoryStore
+
+from pipeline.store.record import sealed
 
 PIECE_BYTES = 16 << 20
 """Larger arrays are cut into pieces of at most this size, which are written and read side by side."""
 
 FLAT = {"name": "default", "separator": "."}
 """Pieces lie side by side in the array's folder: each folder fewer is a flush fewer."""
+
+RECORD = "zarr.json"
+"""The group's metadata, with the chunk's record as its attributes."""
 
 
 class Readable(Protocol):
@@ -37,8 +43,58 @@ class Readable(Protocol):
     def __getitem__(self, part: Any) -> np.ndarray: ...
 
 
-class _WholeStore(LocalStore):
-    """A folder in which a piece whose file is gone is an error: by itself it would read as zeros."""
+class _Sums(dict[str, Any]):
+    """Per file of a group: CRC32C of a piece (its last four bytes), SHA-256 of an array's metadata."""
+
+    def note(self, key: str, content: bytes | memoryview) -> None:
+        if key != RECORD:
+            self[key] = self.of(key, content)
+
+    @staticmethod
+    def of(key: str, content: bytes | memoryview) -> Any:
+        if _is_piece(key):
+            return int.from_bytes(bytes(content[-4:]), "little")
+        return sha256(content).hexdigest()
+
+    def of_array(self, name: str) -> dict[str, Any]:
+        """The entries that stand in the record of one array."""
+        inside = {key.removeprefix(f"{name}/"): s for key, s in self.items() if key.startswith(f"{name}/")}
+        return {"metadata": inside.pop(RECORD), "pieces": dict(sorted(inside.items()))}
+
+
+def recorded_sums(record: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The sums of a chunk's files by its record; None for one of format 1, which does not have them."""
+    sums = {}
+    for name, array in record["arrays"].items():
+        if "pieces" not in array:
+            return None
+        sums[f"{name}/{RECORD}"] = array["metadata"]
+        sums.update({f"{name}/{piece}": crc for piece, crc in array["pieces"].items()})
+    return sums
+
+
+def _checked(key: str, value: Buffer | None, sums: Mapping[str, Any] | None, whole: bool) -> Buffer | None:
+    """What was read of a group, if it is what its record names. Zarr compares a piece with its own CRC32C."""
+    if value is None:
+        if _is_piece(key):
+            raise ValueError(f"piece {key} is gone")  # by itself it would read as zeros
+    elif sums is not None and whole and (_is_piece(key) or (key.endswith(RECORD) and key != RECORD)):
+        content = value[-4:] if _is_piece(key) else value
+        if _Sums.of(key, content.to_bytes()) != sums.get(key):
+            raise ValueError(f"{key} is not the one that its record names")
+    return value
+
+
+def _is_piece(key: str) -> bool:
+    return key.rpartition("/")[2].partition(".")[0] == "c"
+
+
+class _CheckedFolder(LocalStore):
+    """A folder whose files are compared with the record when they are read."""
+
+    def __init__(self, folder: Path, sums: Mapping[str, Any] | None = None) -> None:
+        super().__init__(folder, read_only=True)
+        self._expected = sums
 
     async def get(
         self,
@@ -47,29 +103,129 @@ class _WholeStore(LocalStore):
         byte_range: ByteRequest | None = None,
     ) -> Buffer | None:
         value = await super().get(key, prototype, byte_range)
-        if value is None and key.rpartition("/")[2].partition(".")[0] == "c":
-            raise ValueError(f"piece {key} is gone")
-        return value
+        return _checked(key, value, self._expected, byte_range is None)
 
 
-def open_group(folder: Path) -> zarr.Group:
-    """The group in a folder, read-only."""
-    return zarr.open_group(_WholeStore(folder, read_only=True), mode="r")
+class _CheckedFile(MemoryStore):
+    """The content of a packed group, compared with the record where it is used."""
+
+    def __init__(self, content: dict[str, Buffer], sums: Mapping[str, Any] | None = None) -> None:
+        super().__init__(content, read_only=True)
+        self._expected = sums
+
+    async def get(
+        self, key: str, prototype: BufferPrototype | None = None, byte_range: ByteRequest | None = None
+    ) -> Buffer | None:
+        value = await super().get(key, prototype or zarr.core.buffer.default_buffer_prototype(), byte_range)
+        return _checked(key, value, self._expected, byte_range is None)
 
 
-def create_group(folder: Path, attributes: Mapping[str, Any]) -> zarr.Group:
+class _SummingFolder(LocalStore):
+    """A folder that is written, with the sums of its files."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.sums = _Sums()
+
+    async def set(self, key: str, value: Buffer) -> None:
+        self.sums.note(key, memoryview(value.to_bytes()) if not _is_piece(key) else value[-4:].to_bytes())
+        await super().set(key, value)
+
+
+class _SummingMemory(MemoryStore):
+    """A group that is written to memory, with the sums of what will be its files."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sums = _Sums()
+
+    async def set(self, key: str, value: Buffer, byte_range: tuple[int, int] | None = None) -> None:
+        self.sums.note(key, value.to_bytes())
+        await super().set(key, value, byte_range)
+
+    def packed(self) -> bytes:
+        """The group as an uncompressed ZIP file (its metadata are deflated), equal for equal content."""
+        target = BytesIO()
+        with zipfile.ZipFile(target, "w") as archive:
+            for key in sorted(self._store_dict):
+                how = zipfile.ZIP_STORED if _is_piece(key) else zipfile.ZIP_DEFLATED
+                entry = zipfile.ZipInfo(key)
+                entry.external_attr = 0o644 << 16
+                archive.writestr(entry, self._store_dict[key].to_bytes(), how)
+        return target.getvalue()
+
+
+def unpacked(content: bytes) -> dict[str, bytes]:
+    """The files of a packed group; ValueError where it is not one, or its own checksums differ."""
+    try:
+        with zipfile.ZipFile(BytesIO(content)) as archive:
+            return {name: archive.read(name) for name in archive.namelist()}
+    except Exception as error:  # of whatever kind: the content is in memory, only it can be the cause
+        raise ValueError(f"its file is not whole: {error}") from error
+
+
+def open_group(folder: Path, sums: Mapping[str, Any] | None = None) -> zarr.Group:
+    """The group in a folder, read-only, compared with the sums of its record."""
+    return zarr.open_group(_CheckedFolder(folder, sums), mode="r")
+
+
+def open_packed(content: Mapping[str, bytes], sums: Mapping[str, Any] | None) -> zarr.Group:
+    """The group in a file that was read and unpacked."""
+    buffer = zarr.core.buffer.default_buffer_prototype().buffer
+    held = {name: buffer.from_bytes(part) for name, part in content.items()}
+    return zarr.open_group(_CheckedFile(held, sums), mode="r")
+
+
+def create_group(store: Path | Store, attributes: Mapping[str, Any]) -> zarr.Group:
     """Make a group of format 3 with its attributes."""
-    return zarr.create_group(LocalStore(folder), attributes=dict(attributes), zarr_format=3)
+    target = LocalStore(store) if isinstance(store, Path) else store
+    return zarr.create_group(target, attributes=dict(attributes), zarr_format=3)
 
 
-def record_in(text: str) -> dict[str, Any]:
-    """The record in a group's metadata; ValueError where it is none."""
-    content = json.loads(text)
-    record: Any = content.get("attributes") if isinstance(content, dict) else None
-    arrays = record.get("arrays") if isinstance(record, dict) else None
-    if not isinstance(arrays, dict) or any("digest" not in (array or ()) for array in arrays.values()):
-        raise ValueError("its record does not give its arrays and their digests")
-    return record
+Pieces = Mapping[str, Mapping[str, int]]
+"""Per array, how many entries along some dimensions lie in a piece that is read alone."""
+
+
+def write_packed(
+    arrays: Mapping[str, np.ndarray],
+    dims: Mapping[str, tuple[str, ...]],
+    record: Mapping[str, Any],
+    pieces: Pieces,
+) -> bytes:
+    """A group as the content of one file, its record sealed."""
+    memory = _SummingMemory()
+    _write_sealed(memory, arrays, dims, record, pieces)
+    return memory.packed()
+
+
+def write_folder(
+    folder: Path,
+    arrays: Mapping[str, np.ndarray],
+    dims: Mapping[str, tuple[str, ...]],
+    record: Mapping[str, Any],
+    pieces: Pieces,
+) -> None:
+    """A group as a folder, its record sealed."""
+    _write_sealed(_SummingFolder(folder), arrays, dims, record, pieces)
+
+
+def _write_sealed(
+    store: _SummingFolder | _SummingMemory,
+    arrays: Mapping[str, np.ndarray],
+    dims: Mapping[str, tuple[str, ...]],
+    record: Mapping[str, Any],
+    pieces: Pieces,
+) -> None:
+    group = create_group(store, {})
+    about = {}
+    for name, array in arrays.items():
+        write_array(group, name, array, dims[name], pieces.get(name))
+        about[name] = {
+            "digest": array_digest(array),
+            "dims": list(dims[name]),
+            **store.sums.of_array(name),
+        }
+    group.update_attributes(sealed({**record, "arrays": about}))
 
 
 def write_array(

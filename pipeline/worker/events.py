@@ -33,6 +33,8 @@ class EventKind(StrEnum):
     STARTED = "started"
     PROGRESS = "progress"
     NOTE = "note"
+    DAMAGED = "damaged"
+    """A chunk was moved aside, to be computed again."""
     NOT_KEPT = "not-kept"
     STOPPING = "stopping"
     RUN_ENDED = "run-ended"

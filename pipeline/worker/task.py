@@ -19,7 +19,7 @@ from pipeline.declare.node import Stage
 from pipeline.declare.parameter import flattened
 from pipeline.planning.key import canonical
 from pipeline.store.provenance import code, device, host, plain
-from pipeline.store.store import Store, StoreError
+from pipeline.store.store import DamagedChunkError, Store, StoreError
 from pipeline.worker.energy import energy_meter
 from pipeline.worker.evaluation import Evaluation
 from pipeline.worker.events import LOST, ChunkState, EventKind, sender
@@ -73,6 +73,8 @@ def _run(work: Work, evaluation: Evaluation, context: RunContext) -> ChunkOutcom
     try:
         committed = _compute_and_commit(work, evaluation, context)
         return ChunkOutcome(work.key, ChunkState.DONE if committed else ChunkState.PRESENT)
+    except DamagedChunkError as error:  # the driver moves it aside, and both are computed again
+        return ChunkOutcome(work.key, ChunkState.BLOCKED, str(error), damaged=(error.stage, error.key))
     except Exception as error:
         fatal = isinstance(error, StoreError)
         if not fatal and _is_of_the_infrastructure(error):
@@ -124,6 +126,7 @@ def _stored_inputs(work: Work) -> Iterator[str]:
 
 def _failure(outcome: ChunkOutcome) -> dict[str, Any]:
     about = {"error": outcome.error, "details": outcome.details, "fatal": outcome.fatal}
+    about["damaged"] = outcome.damaged and list(outcome.damaged)
     return {name: value for name, value in about.items() if value}
 
 

@@ -82,3 +82,5 @@ class ChunkOutcome:
     details: str = ""
     fatal: bool = False
     """Nothing later can succeed either (the store cannot be written)."""
+    damaged: tuple[str, str] | None = None
+    """Stage and key of the input whose damage blocked it."""

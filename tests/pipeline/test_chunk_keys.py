@@ -16,8 +16,9 @@ import pytest
 import toy_stages as toys
 
 from pipeline import At, InputError, Place, Store, Workflow, plan, stage
-from pipeline.planning.key import canonical, canonical_json
+from pipeline.planning.key import canonical
 from pipeline.store.files import FileDigests
+from pipeline.store.record import canonical_json
 
 FIELD_TEXT = (
     '{"coordinates":{"config":["conf.1"]},"files":{},"inputs":[],"parameters":{"path":null,"scale":1.0},'

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 import zarr
+from zarr.storage import ZipStore
 
 from pipeline import InputError, Store, verify
 from pipeline.store.group import PIECE_BYTES, array_digest
@@ -57,15 +58,19 @@ def test_what_is_committed_is_read_back(made: Store) -> None:
         assert loaded[name].dtype == array.dtype
     record = made.record("loops", KEY)
     assert record["seconds"] == 1.5
-    assert record["arrays"]["current"] == {
-        "digest": array_digest(ARRAYS["current"]),
-        "dims": ["noise", "direction", "time"],
-    }
+    assert (record["stage"], record["key"]) == ("loops", KEY)
+    current = record["arrays"]["current"]
+    assert current["digest"] == array_digest(ARRAYS["current"])
+    assert current["dims"] == ["noise", "direction", "time"]
+    assert list(current["pieces"]) == ["c.0.0.0"]
 
 
-def test_a_chunk_is_a_zarr_v3_group(made: Store) -> None:
+@pytest.mark.parametrize("packed", [True, False])
+def test_a_chunk_is_a_zarr_v3_group(made: Store, packed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pipeline.store.store.PACKED_BYTES", 1 << 20 if packed else 0)
     made.commit("loops", KEY, ARRAYS, DIMS, {"seconds": 1.5})
-    group = zarr.open_group(made.location("loops", KEY), mode="r")
+    place = made.location("loops", KEY)
+    group = zarr.open_group(ZipStore(place, mode="r") if packed else place, mode="r")
     assert group.metadata.zarr_format == 3
     assert group["current"].metadata.dimension_names == DIMS["current"]
     np.testing.assert_array_equal(group["current"][...], ARRAYS["current"])
@@ -75,6 +80,12 @@ def test_large_arrays_are_cut_so_that_a_part_can_be_read_alone(made: Store) -> N
     large = np.zeros((5, PIECE_BYTES // 16), np.float64)
     made.commit("space", KEY, {"vectors": large}, {"vectors": ("vector", "site")}, {})
     assert made.open("space", KEY)["vectors"].chunks == (2, PIECE_BYTES // 16)
+
+
+@pytest.fixture
+def folders(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small chunks lie as large ones do."""
+    monkeypatch.setattr("pipeline.store.store.PACKED_BYTES", -1)
 
 
 @pytest.fixture
@@ -95,17 +106,20 @@ def test_new_folders_are_flushed_into_their_parents(tmp_path: Path, flushed: lis
     store = Store(tmp_path / "scratch" / "store")
     store.create()
     assert {tmp_path, tmp_path / "scratch", store.path} <= set(flushed)
-    (store.path / "loops").mkdir()  # as another process would, that has not flushed it yet
+    (store.path / "loops" / KEY[:3]).mkdir(
+        parents=True
+    )  # as another process would, that has not flushed it yet
     flushed.clear()
     store.commit("loops", KEY, ARRAYS, DIMS, {})
     assert flushed.count(store.path) == 1 and flushed.index(store.path) < flushed.index(store.path / "loops")
     flushed.clear()
-    store.commit("loops", "a0" * 32, ARRAYS, DIMS, {})
+    store.commit("loops", KEY[:3] + "a" * 61, ARRAYS, DIMS, {})
     assert store.path not in flushed
     store.create()
     assert tmp_path not in flushed
 
 
+@pytest.mark.usefixtures("folders")
 def test_every_file_and_folder_is_flushed_before_it_is_published(made: Store, flushed: list[Path]) -> None:
     made.commit("loops", KEY, {"count": ARRAYS["current"]}, {"count": DIMS["current"]}, {})
     draft = next(
@@ -115,7 +129,17 @@ def test_every_file_and_folder_is_flushed_before_it_is_published(made: Store, fl
     assert sorted(inside[:2]) == ["count/c.0.0.0", "count/zarr.json"]
     assert inside[2] == "zarr.json"
     assert sorted(inside[3:]) == [".", "count"]
-    assert flushed[-1] == made.path / "loops"
+    assert flushed[-1] == made.path / "loops" / KEY[:3]
+
+
+def test_a_small_chunk_is_one_file_that_is_flushed_before_it_has_its_name(
+    made: Store, flushed: list[Path]
+) -> None:
+    made.commit("loops", KEY, ARRAYS, DIMS, {})
+    place = made.path / "loops" / "5e5" / f"{KEY}.zarr.zip"
+    assert made.location("loops", KEY) == place and place.is_file() and place.stat().st_nlink == 1
+    draft = next(path for path in flushed if path.parent == made.temporary)
+    assert flushed.index(draft) < flushed.index(place.parent) == len(flushed) - 1
 
 
 def test_the_first_of_many_writers_wins_and_the_others_leave_nothing(made: Store) -> None:
@@ -201,7 +225,7 @@ def test_a_store_that_cannot_be_written_says_so(made: Store, monkeypatch: pytest
     def read_only(*_: object) -> None:
         raise OSError(errno.EROFS, os.strerror(errno.EROFS))
 
-    monkeypatch.setattr("pipeline.store.store._write_group", read_only)
+    monkeypatch.setattr("pipeline.store.store.write_packed", read_only)
     with pytest.raises(StoreError, match=r"cannot write loops/5e5e.*Read-only file system"):
         made.commit("loops", KEY, ARRAYS, DIMS, {})
 
@@ -209,7 +233,7 @@ def test_a_store_that_cannot_be_written_says_so(made: Store, monkeypatch: pytest
 def test_a_store_of_another_format_is_refused(made: Store) -> None:
     (made.path / "quarkline.json").write_text(json.dumps({"format": FORMAT + 1}))
     with pytest.raises(
-        InputError, match=f"format {FORMAT + 1}, this version .* {FORMAT}: use the version that"
+        InputError, match=f"format {FORMAT + 1}, this version .* {FORMAT} .*: use the version that"
     ):
         Store(made.path)
 
@@ -239,6 +263,7 @@ def test_a_store_that_does_not_exist_yet_holds_nothing(store: Store) -> None:
     assert store.stages() == []
 
 
+@pytest.mark.usefixtures("folders")
 def test_a_missing_piece_does_not_read_as_zeros(made: Store) -> None:
     made.commit("loops", KEY, ARRAYS, DIMS, {})
     (made.location("loops", KEY) / "mask" / "c.0").unlink()
@@ -246,6 +271,7 @@ def test_a_missing_piece_does_not_read_as_zeros(made: Store) -> None:
         made.load("loops", KEY)
 
 
+@pytest.mark.usefixtures("folders")
 @pytest.mark.parametrize("text", ['{"attributes": {}}', '{"attributes": {"arrays": {"mask": null}}}', "[]"])
 def test_a_record_without_arrays_is_damage(made: Store, text: str) -> None:
     made.commit("loops", KEY, ARRAYS, DIMS, {})
@@ -259,9 +285,10 @@ def test_a_record_without_arrays_is_damage(made: Store, text: str) -> None:
 
 def test_a_flipped_bit_is_noticed_when_read(made: Store) -> None:
     made.commit("loops", KEY, ARRAYS, DIMS, {})
-    piece = made.location("loops", KEY) / "current" / "c.0.0.0"
+    place = made.location("loops", KEY)
+    piece = place / "current" / "c.0.0.0" if place.is_dir() else place
     content = bytearray(piece.read_bytes())
-    content[17] ^= 4
+    content[content.index(b"c.0.0.0") + 24 if piece is place else 17] ^= 4
     piece.write_bytes(content)
     with pytest.raises(InputError, match="damaged"):
         made.load("loops", KEY)

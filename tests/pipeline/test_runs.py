@@ -302,10 +302,7 @@ def test_a_corrupted_chunk_is_found_removed_and_computed_again(
 ) -> None:
     compute(ensemble())
     key = sorted(store.keys("field"))[0]
-    piece = store.location("field", key) / "values" / "c.0"
-    content = bytearray(piece.read_bytes())
-    content[5] ^= 1
-    piece.write_bytes(content)
+    damage(store, "field", key)
     found = verify(store)
     assert found.checked == 9
     assert [(damage.stage, damage.key) for damage in found.damaged] == [("field", key)]
@@ -318,13 +315,45 @@ def test_a_corrupted_chunk_is_found_removed_and_computed_again(
     assert not verify(store).damaged
 
 
-def test_a_damaged_input_fails_its_reader_with_the_remedy(compute: Compute, store: Store) -> None:
+def damage(store: Store, stage: str, key: str) -> None:
+    """Flip a bit of a chunk's first array."""
+    place = store.location(stage, key)
+    content = bytearray(place.read_bytes())
+    content[content.index(b"/c.0") + 9] ^= 1
+    place.write_bytes(content)
+
+
+def test_a_damaged_input_is_moved_aside_and_computed_again_in_the_same_run(
+    compute: Compute, executed: Executions, store: Store
+) -> None:
     compute(ensemble())
     key = sorted(store.keys("field"))[0]
-    (store.location("field", key) / "values" / "c.0").unlink()
+    damage(store, "field", key)
+    executed.new()
     outcome = compute(ensemble(mass=0.25))
-    assert outcome.exit_status == 1
-    assert "quarkline verify --remove" in outcome.failures[0].error
+    assert outcome.exit_status == 0
+    assert executed.new()["field"] == 1
+    assert not verify(store).damaged
+    (grave,) = (store.path / ".damaged" / "field").iterdir()
+    assert grave.name.startswith(key)
+    told = [event["message"] for event in read_events(store, outcome.run) if event["event"] == "damaged"]
+    assert len(told) == 1 and "computed again" in told[0]
+
+
+def test_a_purge_that_leaves_folders_or_empty_files_is_seen_by_the_plan(
+    compute: Compute, executed: Executions, store: Store
+) -> None:
+    compute(ensemble())
+    gone, emptied = sorted(store.keys("field"))[:2]
+    store.location("field", gone).unlink()
+    store.location("field", emptied).write_bytes(b"")
+    wanted = plan(ensemble(), store)
+    assert {chunk.key for chunk in wanted.missing} == {gone, emptied}
+    assert str(wanted.reasons[emptied]) == "damaged: files are gone"
+    executed.new()
+    assert compute(ensemble()).exit_status == 0
+    assert executed.new() == {"field": 2}
+    assert not verify(store).damaged
 
 
 def test_events_tell_the_story_of_a_run(compute: Compute, store: Store) -> None:

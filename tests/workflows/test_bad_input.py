@@ -131,7 +131,7 @@ def test_store_of_another_version_is_left_alone(quarkline: CommandLine, project:
     mark.write_text(json.dumps({"format": 99}))
     files = sorted((project.parent / "store").rglob("*"))
     for command in ("run", "plan", "status", "verify", "gc"):
-        refused(quarkline(command, project), "has format 99, this version of quarkline reads and writes 1")
+        refused(quarkline(command, project), "has format 99, this version of quarkline reads 1 and 2")
     assert sorted((project.parent / "store").rglob("*")) == files
 
 

@@ -16,6 +16,7 @@ from tiny_project import TINY, CommandLine, edit
 from pipeline import Store, open_result, run
 from pipeline import plan as make_plan
 from pipeline.running.clusters.choose import choose
+from pipeline.store.record import sealed
 from stages.ensemble.expected_solves import ExpectedSolves
 from stages.loops.solver_trials import DEFLATED, PLAIN, SOLVERS
 from workflows.catalogue import load_project
@@ -56,9 +57,10 @@ def auto(measured: Path, tmp_path: Path) -> Path:
 
 def eigensolve_took(seconds: float, file: Path) -> None:
     """As the record of the deflation space says it from now on."""
-    (path,) = file.parent.glob("store/deflation_space/*/zarr.json")
+    (path,) = file.parent.glob("store/deflation_space/*/*/zarr.json")
     content = json.loads(path.read_text())
     content["attributes"]["statistics"]["eigensolve_seconds"] = seconds
+    content["attributes"] = sealed(content["attributes"])
     path.write_text(json.dumps(content))
 
 

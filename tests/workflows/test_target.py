@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from tiny_project import TINY, CommandLine, edit, refused, run_to_its_end
 
-from pipeline import open_result
+from pipeline import Store, open_result
 
 pytestmark = pytest.mark.usefixtures("plain_figures")
 
@@ -38,7 +38,7 @@ def targeted(reached: Path, tmp_path: Path) -> Path:
 
 
 def chunks(folder: Path) -> set[str]:
-    return {str(path.parent.relative_to(folder)) for path in folder.glob("store/*/*/zarr.json")}
+    return {str(path.relative_to(folder)) for path in folder.glob("store/[!.]*/???/*")}
 
 
 def test_rounds_meet_the_target(targeted: Path) -> None:
@@ -84,19 +84,14 @@ def test_interrupted_round_is_resumed(quarkline: CommandLine, targeted: Path, cl
     """What a kill in the second round leaves: the same decisions lead to the same chunks."""
     everything = chunks(targeted.parent)
     last = open_result(targeted.parent / "store", "allocation").load()
-    pilot = [
-        path.parent
-        for path in targeted.parent.glob("store/trace_allocation/*/zarr.json")
-        if json.loads(path.read_text())["attributes"]["parameters"]["earlier"] == []
-    ]
-    for path in targeted.parent.glob("store/trace_allocation/*"):
-        if path not in pilot:
-            shutil.rmtree(path)
-    lost = max(targeted.parent.glob("store/current_loops/*"))
-    record = json.loads((lost / "zarr.json").read_text())["attributes"]
-    pilots_own = max(record["coordinates"]["noise"]) < 8
+    store = Store(targeted.parent / "store")
+    for key in store.keys("trace_allocation"):
+        if store.record("trace_allocation", key)["parameters"]["earlier"]:
+            store.remove("trace_allocation", key)
+    lost = max(store.keys("current_loops"))
+    pilots_own = max(store.record("current_loops", lost)["coordinates"]["noise"]) < 8
     if not pilots_own:
-        shutil.rmtree(lost)
+        store.remove("current_loops", lost)
     plan = quarkline("plan", targeted)
     assert "round 1, " in plan.out and " 0 to compute" not in plan.out
     status = quarkline("status", targeted).out

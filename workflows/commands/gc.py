@@ -16,10 +16,13 @@ def gc(
     ],
     store: StoreOption = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be removed.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Do not ask before chunks of other workflows are dropped.")
+    ] = False,
 ) -> None:
     """Remove from a store what none of these workflow files, as they are now, would use.
 
-    Give every workflow that shares the store: results of one that is left out are dropped.
+    Give every workflow that shares the store: results of one that is left out are dropped, after a question.
 
     Example: quarkline gc --dry-run workflows/g2_disconnected.yaml
     """
@@ -39,4 +42,9 @@ def gc(
         for backend in BACKENDS
         for each in visited(project, results, backend)
     ]
+    if not dry_run and not yes:
+        found = collect_garbage(results, reached, dry_run=True)
+        if found.others:
+            typer.echo(str(found))
+            typer.confirm("remove them?", abort=True)
     typer.echo(str(collect_garbage(results, reached, dry_run=dry_run)))

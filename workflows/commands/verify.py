@@ -19,7 +19,7 @@ def verify(
 ) -> None:
     """Read every array in a store and compare it with the digest recorded when it was computed.
 
-    The exit code is 1 if anything is damaged.
+    The exit code is 1 if anything is damaged or cannot be read.
 
     Example: quarkline verify g2-store
     """
@@ -44,5 +44,5 @@ def verify(
         typer.echo(dumps(asdict(verification), indent=2))
     else:
         typer.echo(str(verification))
-    if verification.damaged:
+    if verification.damaged or verification.unreadable:
         raise typer.Exit(1)

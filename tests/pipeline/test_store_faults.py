@@ -1,0 +1,302 @@
+"""Faults of the store: swapped, flipped, purged chunks, errors that pass, file systems without locks."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import toy_stages as toys
+
+from pipeline import InputError, Outcome, Place, Store, Workflow, collect_garbage, plan, verify
+from pipeline.running.event_log import RUNS_KEPT, drop_old_runs, runs
+from pipeline.store import lock
+from pipeline.store.lock import current_driver, driver_lock
+from pipeline.store.store import DamagedChunkError, UnreadableChunkError
+
+KEYS = ("3c" * 32, "b7" * 32)
+SMALL = {"current": np.arange(48.0).reshape(2, 3, 8) * (1 - 3j), "total": np.arange(2)}
+DIMS = {"current": ("noise", "direction", "time"), "total": ("noise",)}
+RECORD = {"version": "1", "seconds": 0.25, "statistics": {"iterations": [7, 9], "residual": 3e-9}}
+
+
+@pytest.fixture(params=["packed", "folder"])
+def made(request: pytest.FixtureRequest, store: Store, monkeypatch: pytest.MonkeyPatch) -> Store:
+    """Two chunks of one stage, with the same shapes."""
+    monkeypatch.setattr("pipeline.store.store.PACKED_BYTES", 1 << 20 if request.param == "packed" else -1)
+    store.create()
+    for factor, key in enumerate(KEYS, start=1):
+        store.commit("loops", key, {name: factor * a for name, a in SMALL.items()}, DIMS, RECORD)
+    return store
+
+
+def files_of(place: Path) -> list[Path]:
+    return [path for path in place.rglob("*") if path.is_file()] if place.is_dir() else [place]
+
+
+def test_chunks_that_changed_places_are_seen_by_every_read(made: Store, tmp_path: Path) -> None:
+    one, two = (made.location("loops", key) for key in KEYS)
+    shutil.move(one, tmp_path / "aside")
+    shutil.move(two, one)
+    shutil.move(tmp_path / "aside", two)
+    for read in (made.record, made.load, made.arrays):
+        with pytest.raises(DamagedChunkError, match="that of another chunk, with key"):
+            read("loops", KEYS[0])
+    assert len(verify(made).damaged) == 2
+
+
+def test_pieces_that_changed_places_are_seen_when_they_are_read(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pipeline.store.store.PACKED_BYTES", -1)
+    store.create()
+    for factor, key in enumerate(KEYS, start=1):
+        store.commit("loops", key, {name: factor * a for name, a in SMALL.items()}, DIMS, RECORD)
+    piece = Path("current") / "c.0.0.0"
+    shutil.copy(store.location("loops", KEYS[1]) / piece, store.location("loops", KEYS[0]) / piece)
+    stored = store.arrays("loops", KEYS[0])
+    np.testing.assert_array_equal(stored["total"], SMALL["total"])
+    with pytest.raises(DamagedChunkError, match="is not the one that its record names"):
+        stored["current"][0]
+
+
+@pytest.mark.parametrize("step", [13, pytest.param(1, marks=[pytest.mark.faults, pytest.mark.slow])])
+def test_no_changed_byte_changes_what_is_read(made: Store, step: int) -> None:
+    """Every `step`-th byte of every file: an error, or the very same record and numbers."""
+    record = made.record("loops", KEYS[0])
+    accepted = 0
+    for path in files_of(made.location("loops", KEYS[0])):
+        content = path.read_bytes()
+        for k in range(0, len(content), step):
+            path.write_bytes(content[:k] + bytes([content[k] ^ (1 << k % 8)]) + content[k + 1 :])
+            try:
+                assert made.record("loops", KEYS[0]) == record
+                for name, array in made.load("loops", KEYS[0]).items():
+                    assert array.dtype == SMALL[name].dtype
+                    np.testing.assert_array_equal(array, SMALL[name])
+                accepted += 1
+            except DamagedChunkError:
+                continue
+        path.write_bytes(content)
+    assert made.load("loops", KEYS[0]) and accepted >= 0
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.EACCES, errno.ESTALE, errno.EMFILE])
+def test_what_cannot_be_read_now_is_no_damage(
+    made: Store, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    real = Path.read_bytes
+
+    def failing(path: Path) -> bytes:
+        if KEYS[0] in str(path):
+            raise OSError(code, os.strerror(code))
+        return real(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "read_bytes", failing)
+        with pytest.raises(UnreadableChunkError, match="nothing is said about its content"):
+            made.load("loops", KEYS[0])
+        found = verify(made, remove=True)
+        assert not found.damaged and len(found.unreadable) == 1
+    assert made.keys("loops") == set(KEYS)
+    assert not verify(made).unreadable
+
+
+def test_only_the_one_driver_removes(made: Store) -> None:
+    with driver_lock(made, "run-4"), pytest.raises(InputError, match="is driven by run run-4"):
+        verify(made, remove=True)
+
+
+def test_what_is_purged_is_lacking(made: Store) -> None:
+    assert made.holdings("loops", KEYS).whole == set(KEYS)
+    gone = files_of(made.location("loops", KEYS[0]))[-1]
+    if made.location("loops", KEYS[0]).is_dir():
+        gone.unlink()
+    else:
+        gone.write_bytes(b"")
+    holdings = made.holdings("loops", KEYS)
+    assert (holdings.whole, holdings.lacking) == ({KEYS[1]}, {KEYS[0]})
+    grave = made.set_aside("loops", KEYS[0])
+    assert grave and grave.exists() and made.set_aside("loops", KEYS[0]) is None
+    assert made.commit("loops", KEYS[0], SMALL, DIMS, RECORD)
+    np.testing.assert_array_equal(made.load("loops", KEYS[0])["current"], SMALL["current"])
+
+
+def as_format_1(store: Store, stage: str, key: str) -> Path:
+    """Rewrite a chunk's folder as the first version of the store wrote it."""
+    old = store.path / stage / key
+    shelf = store.location(stage, key)
+    os.rename(shelf, old)
+    content = json.loads((old / "zarr.json").read_text())
+    record = content["attributes"]
+    for name in ("digest", "key"):
+        del record[name]
+    for array in record["arrays"].values():
+        del array["pieces"], array["metadata"]
+    (old / "zarr.json").write_text(json.dumps(content))
+    shelf.parent.rmdir()
+    (store.path / "quarkline.json").write_text('{"format": 1}')
+    return old
+
+
+def test_a_store_of_format_1_is_read_in_place(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr("pipeline.store.store.PACKED_BYTES", -1)
+        store.create()
+        store.commit("loops", KEYS[0], SMALL, DIMS, RECORD)
+    old = as_format_1(store, "loops", KEYS[0])
+    again = Store(store.path)
+    np.testing.assert_array_equal(again.load("loops", KEYS[0])["current"], SMALL["current"])
+    assert again.holdings("loops", KEYS).whole == {KEYS[0]}
+    assert "1 chunk of format 1: no key and digest" in str(verify(again))
+    assert not again.commit("loops", KEYS[0], SMALL, DIMS, RECORD)
+    again.create()
+    assert json.loads((store.path / "quarkline.json").read_text()) == {"format": 2}
+    assert again.commit("loops", KEYS[1], SMALL, DIMS, RECORD)
+    assert again.location("loops", KEYS[1]).is_file() and again.keys("loops") == set(KEYS)
+    (old / "current" / "c.0.0.0").unlink()
+    assert again.holdings("loops", KEYS).lacking == {KEYS[0]}
+    assert not again.foreign()
+
+
+def fields(name: str, configs: str) -> Workflow:
+    w = Workflow(name)
+    w.add(toys.field, place=Place(over={"config": list(configs)}))
+    return w
+
+
+def test_garbage_leaves_what_is_not_the_stores_and_names_whose_chunks_go(
+    compute: Callable[[Workflow], Outcome], store: Store
+) -> None:
+    compute(fields("one", "ab"))
+    compute(fields("two", "bc"))
+    mine = [store.path / "notes" / "deep" / "text", store.path / "field" / "a.milc"]
+    for path in mine:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("precious")
+    found = collect_garbage(store, [fields("one", "ab")])
+    assert len(found.chunks) == 1 and found.others == ("two",)
+    assert set(found.foreign) == {"notes", "field/a.milc"}
+    assert all(path.read_text() == "precious" for path in mine)
+    assert "belong to two" in str(found) and "left alone, not of this store" in str(found)
+    assert not plan(fields("one", "ab"), store).missing
+
+
+def test_old_logs_of_runs_are_dropped(store: Store) -> None:
+    store.create()
+    for k in range(RUNS_KEPT + 3):
+        (store.path / ".runs" / f"2026-{k:03d}").mkdir()
+        (store.path / ".runs" / f"2026-{k:03d}" / "events.jsonl").write_text("")
+    drop_old_runs(store)
+    assert len(runs(store)) == RUNS_KEPT and runs(store)[0] == "2026-003"
+
+
+SHIM = """
+#include <errno.h>
+#include <stdlib.h>
+int flock(int handle, int operation) {
+    int code = atoi(getenv("FLOCK_ERRNO"));
+    if (!code) return 0;                       /* granted to everybody: a lock that is local to a node */
+    errno = code;
+    return -1;
+}
+"""
+
+HOLDER = """
+import sys
+from pipeline import InputError, Store
+from pipeline.store.lock import driver_lock
+try:
+    with driver_lock(Store(sys.argv[1]), sys.argv[2]):
+        print("held", flush=True)
+        sys.stdin.readline()
+except InputError as error:
+    print(error, flush=True)
+"""
+
+
+@pytest.fixture(scope="session")
+def shim(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A library that answers for `flock` in place of the file system."""
+    if not shutil.which("gcc"):
+        pytest.skip("no C compiler")
+    folder = tmp_path_factory.mktemp("shim")
+    (folder / "flock.c").write_text(SHIM)
+    library = folder / "flock.so"
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, folder / "flock.c"], check=True)
+    return library
+
+
+def holder(store: Store, run: str, shim: Path, code: int) -> subprocess.Popen[str]:
+    root = str(Path(__file__).parents[2])
+    environment = {**os.environ, "PYTHONPATH": root, "LD_PRELOAD": str(shim), "FLOCK_ERRNO": str(code)}
+    command = [sys.executable, "-c", HOLDER, str(store.path), run]
+    return subprocess.Popen(
+        command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+
+
+@pytest.mark.parametrize("code", [errno.ENOSYS, errno.ENOLCK, 0])
+def test_a_lease_keeps_a_second_driver_out_where_flock_does_not(store: Store, shim: Path, code: int) -> None:
+    store.create()
+    first = holder(store, "first", shim, code)
+    assert first.stdout and first.stdout.readline() == "held\n"
+    driver = current_driver(store)
+    assert driver and driver.run == "first"
+    second = holder(store, "second", shim, code)
+    assert "is driven by run first" in second.communicate(timeout=60)[0]
+    first.kill()  # a driver that died on this machine is noticed at once
+    first.communicate()
+    third = holder(store, "third", shim, code)
+    assert third.communicate("\n", timeout=60)[0] == "held\n"
+    assert current_driver(store) is None
+    assert not list(store.path.glob(".lease*"))
+
+
+def test_a_lease_of_another_machine_counts_until_it_is_silent(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lock, "STALE", 0.6)
+    monkeypatch.setattr(lock, "BEAT", 0.05)
+    store.create()
+    lease = store.path / ".lease"
+    lease.write_text(json.dumps({"host": "elsewhere", "pid": 17, "run": "far", "boot": "x"}))
+    began = time.monotonic()
+    with driver_lock(store, "here"):
+        assert time.monotonic() - began > 0.4
+        time.sleep(0.15)
+        driver = current_driver(store)
+        assert driver and driver.run == "here"
+    lease.write_text(json.dumps({"host": "elsewhere", "pid": 17, "run": "far", "boot": "x"}))
+    with monkeypatch.context() as patch:
+        patch.setattr(time, "sleep", lambda seconds: os.utime(lease))
+        with pytest.raises(InputError, match=r"is driven by run far \(process 17 on elsewhere\)"):
+            driver_lock(store, "here").__enter__()
+    assert lease.exists()
+
+
+def test_a_small_chunk_takes_one_inode_and_at_most_twice_its_numbers_and_4_kb(store: Store) -> None:
+    """Arrays and record as those of `current_loops` of four noise vectors on 4^4."""
+    store.create()
+    arrays = {
+        "current": np.random.default_rng(7).standard_normal((4, 4, 4, 4)) + 0j,
+        "scalar": np.zeros((4, 4), complex),
+    }
+    dims = {"current": ("noise", "probe", "direction", "time"), "scalar": ("noise", "time")}
+    record = {
+        **RECORD,
+        "parameters": {f"parameter_{k}": k / 7 for k in range(20)},
+        "inputs": [list(KEYS)] * 2,
+    }
+    store.commit("current_loops", KEYS[0], arrays, dims, record)
+    place = store.location("current_loops", KEYS[0])
+    assert place.is_file()
+    assert place.stat().st_size <= 2 * sum(array.nbytes for array in arrays.values()) + 4096
