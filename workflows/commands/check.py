@@ -86,6 +86,7 @@ def _text(report: CheckReport) -> str:
         f"  unitarity    |U^dag U - 1| <= {report.unitarity_deviation:.1e}, "
         f"|det U - 1| <= {report.determinant_deviation:.1e}",
         f"  verified     {held or 'nothing'}",
+        *(f"  NOTE         {note}" for note in report.notes),
         *(f"  WRONG        {failure}" for failure in report.failures),
     ]
     return "\n".join(lines)

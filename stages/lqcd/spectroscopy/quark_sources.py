@@ -106,27 +106,40 @@ def read_source(path: Path, lattice: Lattice) -> NDArray[np.complex128]:
     """
     x, y, z, t = lattice.extents
     shape = (t, z, y, x, SPINS, COLOURS)
-    try:
-        field = np.load(path, allow_pickle=False)
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path} cannot be read as a NumPy file of a source: {error}") from None
-    if not isinstance(field, np.ndarray):
-        raise InputError(f"{path} holds several NumPy arrays: save the source alone, by numpy.save")
+    field = _mapped(path)
     if not np.iscomplexobj(field) or field.shape[:6] != shape or field.ndim > 7:
         raise InputError(
             f"{path} holds {field.dtype} {field.shape}, but a source on {lattice} is complex {shape}, "
             "t z y x spin colour, with a last axis where there are several columns"
         )
-    if not np.isfinite(field).all():
+    with np.errstate(over="ignore", invalid="ignore"):
+        flat = field.reshape(lattice.volume, COMPONENTS, -1).astype(complex)
+    if not np.isfinite(flat).all():
         raise InputError(f"{path} holds numbers that are not finite: write the source again")
-    flat = field.reshape(lattice.volume, COMPONENTS, -1).astype(complex)
     return np.stack([flat[lattice.lexicographic(parity)] for parity in (EVEN, ODD)])
 
 
 def source_columns(path: Path) -> int:
-    """Columns of the source in a NumPy file that `read_source` reads, by its header alone."""
-    shape = np.load(path, mmap_mode="r", allow_pickle=False).shape
+    """Columns of the source in a NumPy file that `read_source` reads, by its header alone. Raises InputError."""
+    shape = _mapped(path).shape
     return int(shape[6]) if len(shape) == 7 else 1
+
+
+def _mapped(path: Path) -> NDArray:
+    """The one array of a NumPy file, not yet read: a damaged header may claim any size."""
+    try:
+        field = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (
+        Exception
+    ) as error:  # NumPy's parser raises whatever Python's does: TokenError, EOFError, TypeError
+        reason = str(error).partition("\n")[0]
+        raise InputError(
+            f"{path} cannot be read as a NumPy file of a source ({type(error).__name__}: {reason[:200]}): "
+            "write it by numpy.save"
+        ) from None
+    if not isinstance(field, np.ndarray):
+        raise InputError(f"{path} holds several NumPy arrays: save the source alone, by numpy.save")
+    return field
 
 
 def first_time(source: NDArray, lattice: Lattice) -> int:

@@ -11,7 +11,7 @@ import math
 from pathlib import Path
 
 from stages.errors import InputError
-from stages.lqcd.lattice.formats.binary import fault
+from stages.lqcd.lattice.formats.binary import fault, warn
 from stages.lqcd.lattice.formats.detect import sources
 from stages.lqcd.lattice.formats.gauge_file import Check, CheckReport, GaugeField, GaugeSource
 from stages.lqcd.lattice.formats.ildg import write_ildg
@@ -40,12 +40,14 @@ def read_gauge(path: str | Path) -> GaugeField:
     """Read a gauge field of any known format, in slabs: peak memory stays below 1.5 times the field.
 
     Raises InputError if the file cannot be read, is truncated or of no known format, if a checksum, plaquette
-    or link trace that it states does not match its links, or if they are not in SU(3).
+    or link trace that it states does not match its links, or if they are not in SU(3). Warns (UserWarning,
+    and in `notes`) of a LIME file without its checksum record.
     """
     field = _load(Path(path))
     for check in field.checks:
         if not check.ok:
             raise fault(field.path, f"{field.format}, {field.lattice}: {check}", check.remedy)
+    warn(field.path, field.notes)
     return field
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator
+import warnings
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, TypeVar
@@ -32,6 +33,12 @@ DAMAGED = "the file is damaged or mislabelled: fetch it again from its source"
 def fault(path: Path, what: str, remedy: str) -> InputError:
     """The error for a file: its name, what is wrong with it, and what to do."""
     return InputError(f"{path}: {what}; {remedy}")
+
+
+def warn(path: Path, notes: Iterable[str]) -> None:
+    """Warn the reader of a file, in the caller's name, of what is not wrong in it but should be known."""
+    for note in notes:
+        warnings.warn(f"{path}: {note}", UserWarning, stacklevel=3)
 
 
 def damaged(path: Path, what: str) -> InputError:

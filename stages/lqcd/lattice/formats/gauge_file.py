@@ -51,6 +51,9 @@ class Claim:
         return Check(self.name, self.value, actual, abs(actual - self.value) <= self.tolerance)
 
 
+UNVERIFIED = "has no checksum record: whether its numbers are those that were written is not known"
+"""Said of a LIME file that lacks what its writers add."""
+
 PLAQUETTE = "plaquette"
 LINK_TRACE = "link trace"
 
@@ -133,6 +136,11 @@ class GaugeField:
     def ok(self) -> bool:
         return all(check.ok for check in self.checks)
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader of the file should know although nothing in it is wrong."""
+        return (UNVERIFIED,) if self.format in ("ILDG", "SciDAC") and not self.checksums else ()
+
     def report(self) -> CheckReport:
         """The report of `check_gauge`: everything but the links."""
         return CheckReport(
@@ -146,6 +154,7 @@ class GaugeField:
             determinant_deviation=self.statistics.determinant_deviation,
             checks=self.checks,
             metadata=self.metadata,
+            notes=self.notes,
         )
 
 
@@ -181,6 +190,8 @@ class CheckReport:
     determinant_deviation: float
     checks: tuple[Check, ...]
     metadata: dict[str, str]
+    notes: tuple[str, ...] = ()
+    """What is not wrong, but should be known: a checksum that is absent."""
 
     @property
     def ok(self) -> bool:
@@ -208,6 +219,7 @@ class CheckReport:
                 for c in self.checks
             ],
             "metadata": dict(self.metadata),
+            "notes": list(self.notes),
         }
 
 

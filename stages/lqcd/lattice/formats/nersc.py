@@ -118,7 +118,8 @@ def complete_third_rows(links: NDArray) -> None:
 
     def one(first: int) -> None:
         block = matrices[first : first + step]
-        block[:, 2] = _third_row(block)
+        with np.errstate(over="ignore", invalid="ignore"):  # damaged rows: their checks say so
+            block[:, 2] = _third_row(block)
 
     in_threads(one, range(0, len(matrices), step))
 

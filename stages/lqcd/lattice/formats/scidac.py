@@ -17,11 +17,12 @@ from numpy.typing import NDArray
 
 from stages.errors import InputError
 from stages.lqcd.lattice.formats import lime
-from stages.lqcd.lattice.formats.binary import WHOLE_NUMBER, damaged, fault, lattice_of
+from stages.lqcd.lattice.formats.binary import WHOLE_NUMBER, damaged, fault, lattice_of, warn
 from stages.lqcd.lattice.formats.checksum import SCIDAC
 from stages.lqcd.lattice.formats.gauge_file import (
     LINK_TRACE,
     PLAQUETTE,
+    UNVERIFIED,
     Check,
     Claim,
     checksum_checks,
@@ -85,11 +86,17 @@ class ScidacField:
     description: str
     checks: tuple[Check, ...]
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader of the file should know although nothing in it is wrong."""
+        return () if self.checks else (UNVERIFIED,)
+
 
 def read_field(path: str | Path, record: int = 0) -> ScidacField:
     """Field number `record` of a SciDAC file, with colour matrices or colour vectors at each site.
 
-    Raises InputError if the file is damaged, has no such field, or its checksum does not match.
+    Raises InputError if the file is damaged, has no such field, or its checksum does not match. Warns
+    (UserWarning, and in `notes`) of a field without its checksum record.
     """
     path = Path(path)
     fields = [message for message in messages(path) if message.record_xml]
@@ -103,7 +110,9 @@ def read_field(path: str | Path, record: int = 0) -> ScidacField:
     for check in checks:
         if not check.ok:
             raise damaged(path, str(check))
-    return ScidacField(path, stored.lattice, values, stored.message.user_xml, checks)
+    field = ScidacField(path, stored.lattice, values, stored.message.user_xml, checks)
+    warn(path, field.notes)
+    return field
 
 
 def messages(path: Path) -> list[Message]:
