@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from types import UnionType
+from typing import Any, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
@@ -170,9 +171,22 @@ def _expected(detail: ErrorDetails) -> str:
 
 def _keys(model: type[FileSection], location: Location) -> list[str]:
     """The keys that the section at `location` of a `model` may have."""
+    annotation: Any = model
     for part in (part for part in location if isinstance(part, str)):  # a list has sections, one a place
-        model = next(_sections(model.model_fields[part].annotation))
-    return list(model.model_fields)
+        inside = (
+            each.model_fields[part].annotation for each in _sections(annotation) if part in each.model_fields
+        )
+        annotation = next(_named_values(annotation), None) or next(inside, annotation)
+    return list(dict.fromkeys(key for each in _sections(annotation) for key in each.model_fields))
+
+
+def _named_values(annotation: Any) -> Iterator[Any]:
+    """Types of the values of mappings whose keys a user chooses, such as the names of alternatives."""
+    if get_origin(annotation) in (dict, Mapping):
+        yield get_args(annotation)[1]
+    elif get_origin(annotation) in (Union, UnionType):
+        for inside in get_args(annotation):
+            yield from _named_values(inside)
 
 
 def _sections(annotation: Any) -> Iterator[type[FileSection]]:

@@ -18,7 +18,11 @@ def position(coordinates: Coordinates) -> Position:
     return tuple((dim, tuple(values)) for dim, values in coordinates.items())
 
 
-@dataclass(frozen=True, eq=False)
+NO_FILES: dict[str, FileVersion] = {}
+"""Files of a chunk that reads none; one object, for a plan may have a million of them."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
 class Chunk:
     """One chunk: a node at some coordinates, with its key and the upstream chunks that it reads."""
 
@@ -26,4 +30,4 @@ class Chunk:
     coordinates: Coordinates
     key: str
     inputs: tuple[tuple[Chunk, ...], ...]
-    files: dict[str, FileVersion] = field(default_factory=dict)
+    files: dict[str, FileVersion] = field(default_factory=lambda: NO_FILES)

@@ -11,7 +11,7 @@ from statistics import fmean
 
 from pipeline.declare.coordinates import Coordinate, Coordinates, natural_order
 from pipeline.declare.node import Node
-from pipeline.planning.chunk import Chunk
+from pipeline.planning.chunk import NO_FILES, Chunk
 from pipeline.planning.key import chunk_key
 from pipeline.planning.manifest import Manifest
 from pipeline.planning.reason import Reason, ReasonKind, Reasons
@@ -118,13 +118,23 @@ class _Table:
     def __init__(self, node: Node, chunks: Iterable[Chunk]) -> None:
         self._node = node
         self._chunks = {tuple(c.coordinates[dim][0] for dim in node.over): c for c in chunks}
+        self._found: dict[tuple[tuple[Coordinate, ...] | None, ...], tuple[Chunk, ...]] = {}
         self._first = {
             dim: {value: c.coordinates[dim][0] for c in self._chunks.values() for value in c.coordinates[dim]}
             for dim in node.over
         }
 
     def holding(self, wanted: Coordinates) -> tuple[Chunk, ...]:
-        """Chunks that hold `wanted`, in coordinate order; all along the dimensions that `wanted` lacks."""
+        """Chunks that hold `wanted`, in coordinate order; all along the dimensions that `wanted` lacks.
+
+        The same tuple for the same coordinates of this node.
+        """
+        place = tuple(wanted.get(dim) for dim in self._node.over)
+        if place not in self._found:
+            self._found[place] = self._holding(wanted)
+        return self._found[place]
+
+    def _holding(self, wanted: Coordinates) -> tuple[Chunk, ...]:
         firsts: list[Iterable[Coordinate]] = []
         for dim in self._node.over:
             first = self._first[dim]
@@ -141,10 +151,12 @@ def _chunk(
     backend: str,
 ) -> Chunk:
     inputs = tuple(tables[upstream.name].holding(coordinates) for upstream in node.inputs)
-    files = {
-        name: versions[paths if isinstance(paths, Path) else paths[coordinates[node.stage.over[0]][0]]]
-        for name, paths in node.files.items()
-    }
+    files = NO_FILES
+    if node.files:
+        files = {
+            name: versions[paths if isinstance(paths, Path) else paths[coordinates[node.stage.over[0]][0]]]
+            for name, paths in node.files.items()
+        }
     keys = [[chunk.key for chunk in chunks] for chunks in inputs]
     digests = {name: version.digest for name, version in files.items()}
     return Chunk(node, coordinates, chunk_key(node, coordinates, keys, digests, backend), inputs, files)

@@ -35,7 +35,7 @@ class ReasonKind(StrEnum):
     UPSTREAM_EXTENDED = "upstream extended"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Reason:
     """Reason why a chunk must be computed."""
 
@@ -44,6 +44,10 @@ class Reason:
 
     def __str__(self) -> str:
         return f"{self.kind}: {self.detail}" if self.detail else self.kind
+
+
+NEW = Reason(ReasonKind.NEW)
+UNFINISHED = Reason(ReasonKind.UNFINISHED)
 
 
 class Reasons:
@@ -71,7 +75,7 @@ class Reasons:
         """The first reason that applies."""
         before = self._before(chunk.node)
         if before is None:
-            return Reason(ReasonKind.NEW)
+            return NEW
         changed = self._node_change(chunk.node, before)
         if changed is not None:
             return self._growth(chunk) if chunk.node.name in self._returned else changed
@@ -79,7 +83,7 @@ class Reasons:
         if old is None:
             return Reason(ReasonKind.EXTENDED, describe(chunk.coordinates))
         if old["key"] == chunk.key:
-            return Reason(ReasonKind.UNFINISHED)
+            return UNFINISHED
         return _changed_file(chunk, old) or self._upstream_change(chunk)
 
     def _before(self, node: Node) -> NodeRecord | None:
@@ -108,7 +112,7 @@ class Reasons:
         """Beyond the coordinates of the chunks that are there, or among them."""
         held = self._held_coordinates(chunk.node)
         if all(held[dim].issuperset(values) for dim, values in chunk.coordinates.items()):
-            return Reason(ReasonKind.UNFINISHED)
+            return UNFINISHED
         return Reason(ReasonKind.EXTENDED, describe(chunk.coordinates))
 
     def _held_coordinates(self, node: Node) -> dict[str, set[Coordinate]]:

@@ -29,7 +29,7 @@ RETRIES = 3
 """Of a task that raises: only faults of the infrastructure do, a stage's own exceptions are reported."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class TaskPlan:
     """One task: its chunks in order, the tasks it waits for, and what Dask is told about it."""
 
@@ -151,14 +151,18 @@ def _fused(missing: Sequence[Chunk], levels: Mapping[str, int]) -> list[list[Chu
     Chunks of one level never depend on each other, so that merging them makes no cycle. Resident results and
     those that are reduced over need no fusion.
     """
-    sets = DisjointSet(chunk.key for chunk in missing)
+    sets = DisjointSet()  # of those that share: what shares nothing is a group of its own
     first: dict[tuple[int, str], str] = {}
     for chunk in missing:
         for source in _fused_inputs(chunk):
-            sets.merge(chunk.key, first.setdefault((levels[chunk.node.name], source.key), chunk.key))
+            other = first.setdefault((levels[chunk.node.name], source.key), chunk.key)
+            if other != chunk.key:
+                sets.add(other)
+                sets.add(chunk.key)
+                sets.merge(chunk.key, other)
     groups: dict[str, list[Chunk]] = {}
     for chunk in missing:
-        groups.setdefault(sets[chunk.key], []).append(chunk)
+        groups.setdefault(sets[chunk.key] if chunk.key in sets else chunk.key, []).append(chunk)
     return list(groups.values())
 
 
