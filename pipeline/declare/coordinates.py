@@ -120,7 +120,8 @@ def natural_order(coordinate: Coordinate) -> tuple[Any, ...]:
 def sorted_unique(dim: str, values: Iterable[Coordinate]) -> tuple[Coordinate, ...]:
     """The coordinates of a dimension in natural order; refuses duplicates and an empty dimension."""
     coordinates = as_tuple(values)
-    ordered = tuple(sorted(coordinates, key=natural_order))
+    plain = all(isinstance(value, int) for value in coordinates)
+    ordered = tuple(sorted(coordinates, key=None if plain else natural_order))  # type: ignore[type-var]
     repeated = [a for a, b in pairwise(ordered) if a == b]
     if repeated:
         raise InputError(f"coordinate {repeated[0]!r} is listed twice along dimension {dim!r}")

@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
 from typing import Any
 
 from pipeline.declare.node import Node
@@ -25,17 +27,23 @@ class NodeRecord:
     """A node as it was when its workflow was last run."""
 
     content: dict[str, Any]
-    chunks: dict[Position, dict[str, Any]]
 
-    @classmethod
-    def read(cls, content: dict[str, Any]) -> NodeRecord:
-        """A node's record from its part of the file."""
-        dims = content["over"]
-        chunks = {
+    @property
+    def keys(self) -> Iterable[str]:
+        """The keys of its chunks, in order."""
+        return (chunk["key"] for chunk in self.content["chunks"])
+
+    def __len__(self) -> int:
+        return len(self.content["chunks"])
+
+    @cached_property
+    def chunks(self) -> dict[Position, dict[str, Any]]:
+        """Its chunks by their coordinates."""
+        dims = self.content["over"]
+        return {
             tuple((dim, tuple(values)) for dim, values in zip(dims, chunk["at"], strict=True)): chunk
-            for chunk in content["chunks"]
+            for chunk in self.content["chunks"]
         }
-        return cls(content, chunks)
 
 
 @dataclass(frozen=True)
@@ -51,7 +59,9 @@ class Manifest:
         path = store.path / ".workflows" / f"{workflow}.json"
         try:
             nodes = json.loads(path.read_text())["nodes"]
-            return cls(workflow, {name: NodeRecord.read(content) for name, content in nodes.items()})
+            for chunk in chain.from_iterable(content["chunks"] for content in nodes.values()):
+                chunk["key"], chunk["at"]
+            return cls(workflow, {name: NodeRecord(content) for name, content in nodes.items()})
         except (OSError, ValueError, KeyError, TypeError):
             return None
 

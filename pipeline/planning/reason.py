@@ -169,11 +169,7 @@ class Reasons:
     @cached_property
     def _grown(self) -> set[str]:
         """Nodes whose coordinates are not those of last time."""
-        sizes = (
-            {name: len(record.chunks) for name, record in self._manifest.nodes.items()}
-            if self._manifest
-            else {}
-        )
+        sizes = {name: len(record) for name, record in self._manifest.nodes.items()} if self._manifest else {}
         return {
             name
             for name, chunks in self._chunks.items()

@@ -15,7 +15,7 @@ from pipeline.declare.signature import Input
 from pipeline.declare.stage import stage_of
 from stages.errors import InputError, suggestion
 
-LARGEST = 1_000_000
+LARGEST = 4_000_000
 """Chunks that a workflow may have, and coordinates along one dimension: a plan holds each in memory, and each
 chunk is a folder."""
 

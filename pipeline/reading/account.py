@@ -55,7 +55,7 @@ def accounts(store: Store, workflow: str) -> list[NodeAccount]:
     nodes = []
     for name, node in _manifest(store, workflow).nodes.items():
         if not node.content["transient"]:
-            keys = tuple(chunk["key"] for chunk in node.chunks.values())
+            keys = tuple(node.keys)
             records = tuple(store.record(node.content["stage"], key) for key in keys)
             nodes.append(NodeAccount(name, node.content["stage"], keys, records))
     return sorted(nodes, key=lambda node: min(record["finished"] for record in node.records))

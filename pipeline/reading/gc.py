@@ -89,4 +89,4 @@ def collect_garbage(store: Store, workflows: Iterable[Workflow], *, dry_run: boo
 
 
 def _loses(manifest: Manifest, lost: set[str]) -> bool:
-    return any(chunk["key"] in lost for node in manifest.nodes.values() for chunk in node.chunks.values())
+    return any(key in lost for node in manifest.nodes.values() for key in node.keys)

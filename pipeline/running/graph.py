@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
 from itertools import chain
 
 from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
@@ -75,15 +76,41 @@ def plan_tasks(plan: Plan) -> list[TaskPlan]:
     return tasks
 
 
+def submission_order(tasks: Sequence[TaskPlan]) -> list[TaskPlan]:
+    """Tasks by priority, but each after all those that it waits for: any first part can be sent alone."""
+    below: dict[str, list[int]] = {}
+    unsent = []
+    names = {task.name for task in tasks}
+    for number, task in enumerate(tasks):
+        above = [name for name in task.after if name in names]
+        unsent.append(len(above))
+        for name in above:
+            below.setdefault(name, []).append(number)
+    ready = [(-task.priority, number) for number, task in enumerate(tasks) if not unsent[number]]
+    heapify(ready)
+    ordered = []
+    while ready:
+        task = tasks[heappop(ready)[1]]
+        ordered.append(task)
+        for number in below.pop(task.name, ()):
+            unsent[number] -= 1
+            if not unsent[number]:
+                heappush(ready, (-tasks[number].priority, number))
+    return ordered
+
+
 def dask_graph(
-    tasks: Sequence[TaskPlan], context: RunContext, lost: frozenset[str] = frozenset()
+    tasks: Sequence[TaskPlan],
+    context: RunContext,
+    lost: frozenset[str] = frozenset(),
+    sent: frozenset[str] = frozenset(),
 ) -> HighLevelGraph:
     """The tasks as a graph, with resources, priorities and retries as annotations.
 
-    What a task should wait for but is not among `tasks` has ended already; `lost` are the keys of those
-    chunks that failed.
+    What a task should wait for but is neither among `tasks` nor `sent`, names of tasks that the scheduler has
+    already, has ended; `lost` are the keys of those chunks that failed.
     """
-    present = {task.name for task in tasks}
+    present = {task.name for task in tasks} | sent
     works = _Works(context.backend)
     layer = {name: DaskTask(name, affinity_anchor) for task in tasks for name in task.homes}
     for task in tasks:
@@ -152,17 +179,20 @@ def _fused(missing: Sequence[Chunk], levels: Mapping[str, int]) -> list[list[Chu
     those that are reduced over need no fusion.
     """
     sets = DisjointSet()  # of those that share: what shares nothing is a group of its own
+    shared: set[str] = set()
     first: dict[tuple[int, str], str] = {}
     for chunk in missing:
         for source in _fused_inputs(chunk):
             other = first.setdefault((levels[chunk.node.name], source.key), chunk.key)
             if other != chunk.key:
-                sets.add(other)
-                sets.add(chunk.key)
+                for key in (other, chunk.key):
+                    sets.add(key)
+                    shared.add(key)
                 sets.merge(chunk.key, other)
     groups: dict[str, list[Chunk]] = {}
     for chunk in missing:
-        groups.setdefault(sets[chunk.key] if chunk.key in sets else chunk.key, []).append(chunk)
+        name = sets[chunk.key] if chunk.key in shared else chunk.key
+        groups.setdefault(name, []).append(chunk)
     return list(groups.values())
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Sequence
 from queue import Empty, SimpleQueue
 
@@ -10,7 +11,7 @@ from distributed import Client, Future, KilledWorker
 
 from pipeline.planning.chunk import Chunk
 from pipeline.running.event_log import Event, EventLog
-from pipeline.running.graph import TaskPlan, dask_graph
+from pipeline.running.graph import TaskPlan, dask_graph, submission_order
 from pipeline.running.outcome import Failure
 from pipeline.running.stopping import StopRequest
 from pipeline.worker.events import ENDED, LOST, ChunkState, EventKind, chunk_identity
@@ -18,6 +19,12 @@ from pipeline.worker.work import RunContext
 
 TICK = 0.2
 """Seconds between two looks at signals and the clock when nothing happens."""
+
+OUTSTANDING = 20_000
+"""Tasks of which the scheduler knows at a time; each takes it and this process about 10 kB."""
+
+WAVE = 5_000
+"""Tasks that are sent together once so many of those have ended."""
 
 
 class Session:
@@ -38,6 +45,8 @@ class Session:
         self._stop = stop
         self._inbox: SimpleQueue[Event | Future] = SimpleQueue()
         self._started: dict[str, float] = {}
+        self._above: dict[str, list[Future]] = {}
+        """Per task that was sent, the tasks that it waits for and that were sent before it."""
         self._too_large: set[str] = set()
         """Nodes whose results no worker keeps, as was said already."""
         self.states: dict[str, ChunkState] = {}
@@ -60,18 +69,39 @@ class Session:
     def _pass(self, names: Sequence[str]) -> list[str]:
         """Submit tasks and wait for them; returns those that lost their workers too often, in order."""
         tasks = [self._tasks[name] for name in names]
-        graph = dask_graph(tasks, self._context, self._lost())
-        futures = self._client.get(graph, list(names), sync=False)
-        running = dict(zip(names, futures, strict=True))
-        for future in futures:
-            future.add_done_callback(self._inbox.put)
-        del futures
+        waiting = deque(submission_order(tasks) if len(tasks) > OUTSTANDING else tasks)
+        running: dict[str, Future] = {}
         errors: dict[str, BaseException] = {}
-        while running and not self._stop.check():
-            self._handle_next(running, errors)
+        while (running or waiting) and not self._stop.check():
+            if waiting and len(running) <= OUTSTANDING - WAVE:
+                wave = [waiting.popleft() for _ in range(min(len(waiting), OUTSTANDING - len(running)))]
+                self._submit(wave, running, errors)
+            elif running:
+                self._handle_next(running, errors)
         if self._stop.check():
             self._wind_down(running, errors)
         return self._classify_errors(names, errors)
+
+    def _submit(
+        self, wave: Sequence[TaskPlan], running: dict[str, Future], errors: dict[str, BaseException]
+    ) -> None:
+        """Send one piece of a pass's graph; what waits for a task that raised shares its error, unsent."""
+        sent: dict[str, TaskPlan] = {}
+        for task in wave:
+            cause = next((errors[above] for above in task.after if above in errors), None)
+            if cause is None:
+                sent[task.name] = task
+            else:
+                errors[task.name] = cause
+        if not sent:
+            return
+        graph = dask_graph(list(sent.values()), self._context, self._lost(), frozenset(running))
+        futures = self._client.get(graph, list(sent), sync=False)
+        for task, future in zip(sent.values(), futures, strict=True):
+            # The scheduler forgets what no future asks for: those above live as long as who waits for them.
+            self._above[task.name] = [running[above] for above in task.after if above in running]
+            future.add_done_callback(self._inbox.put)
+        running.update(zip(sent, futures, strict=True))
 
     def _wind_down(self, running: dict[str, Future], errors: dict[str, BaseException]) -> None:
         """Give up what has not begun; wait, within limits, for what has or begins in this instant."""
@@ -103,6 +133,7 @@ class Session:
         """A task came to its end, of whatever kind."""
         if running.pop(message.key, None) is None:
             return
+        self._above.pop(message.key, None)
         if message.status == "finished":
             self._confirm(self._tasks[message.key])
         elif message.status == "error":

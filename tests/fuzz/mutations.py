@@ -1,4 +1,4 @@
-"""Mutations of healthy files: flips, fills, cuts, splices, sizes, numbers and words of headers, LIME, YAML."""
+"""Mutations of healthy files: flips, fills, cuts, splices, sizes, numbers and words, LIME, YAML."""
 
 from __future__ import annotations
 

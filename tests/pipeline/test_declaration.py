@@ -59,8 +59,8 @@ def test_the_declaration_is_read_from_the_signature() -> None:
 
 def test_a_workflow_beyond_what_a_plan_can_hold_is_refused_before_its_chunks_are_made() -> None:
     w = Workflow("large")
-    field = w.add(toys.field, place=Place(over={"config": list("ab")}))
-    with pytest.raises(InputError, match=r"'loops': 100000000 coordinates along 'noise', at most 1000000"):
+    field = w.add(toys.field, place=Place(over={"config": list("abcdefghi")}))
+    with pytest.raises(InputError, match=r"'loops': 100000000 coordinates along 'noise', at most 4000000"):
         w.add(
             toys.loops,
             field,
@@ -69,8 +69,8 @@ def test_a_workflow_beyond_what_a_plan_can_hold_is_refused_before_its_chunks_are
         )
     w.add(toys.loops, field, place=Place(over={"noise": range(400_000)}, chunk={"noise": 1}), mass=0.5)
     message = (
-        r"node 'more' has 200000 chunks \(2 config x 400000 noise, in chunks of \{config: 1, noise: 4\}\), "
-        r"which makes 1000002 in workflow 'large'; at most 1000000 are possible: use larger chunks"
+        r"node 'more' has 900000 chunks \(9 config x 400000 noise, in chunks of \{config: 1, noise: 4\}\), "
+        r"which makes 4500009 in workflow 'large'; at most 4000000 are possible: use larger chunks"
     )
     with pytest.raises(InputError, match=message):
         w.add(

@@ -57,8 +57,8 @@ def test_every_command_refuses_a_bad_file(quarkline: CommandLine, g2: Path, comm
         ),
         (
             "vectors: 4\n  chunk: 2",
-            "vectors: 1000000\n  chunk: 2",
-            "node 'loops_light' has 1000000 chunks (2 config x 1000000 noise x 1 probe, in chunks of "
+            "vectors: 4000000\n  chunk: 2",
+            "node 'loops_light' has 4000000 chunks (2 config x 4000000 noise x 1 probe, in chunks of "
             "{config: 1, noise: 2, probe: 1}), which makes",
         ),
         ("displacement: 2", "displacement: 3", "does not divide every extent of the lattice 4x4x4x4"),

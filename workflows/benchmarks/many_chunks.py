@@ -9,14 +9,15 @@ for each number. Megabytes are what the process had at most, interpreter and imp
 from __future__ import annotations
 
 import json
+import pickle
 import resource
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from math import isqrt
-from pathlib import Path
 from typing import Annotated, NamedTuple
 
 import numpy as np
@@ -24,7 +25,8 @@ import numpy as np
 from pipeline import At, Dims, Place, Store, Workflow, plan, stage
 from pipeline.planning.manifest import write_manifest
 from pipeline.reading.status import status
-from pipeline.running.graph import dask_graph, plan_tasks
+from pipeline.running.graph import dask_graph, plan_tasks, submission_order
+from pipeline.running.session import OUTSTANDING
 from pipeline.worker.work import RunContext
 from workflows.benchmarks.script import PrintedTable, arguments_of
 
@@ -62,22 +64,82 @@ def workflow_of(chunks: int) -> Workflow:
     return workflow
 
 
-def measured(chunks: int, folder: Path) -> dict[str, float]:
-    """Seconds and megabytes of each step for one number of chunks."""
-    figures: dict[str, float] = {}
+@dataclass
+class Watch:
+    """Seconds of each step of this process, and the megabytes that it had at most by its end."""
 
-    def timed(name: str, step: Callable[[], object]) -> object:
-        began = time.perf_counter()
-        result = step()
-        figures[f"{name} s"] = time.perf_counter() - began
-        figures[f"{name} MB"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        return result
+    began: float = field(default_factory=time.perf_counter)
+    figures: dict[str, float] = field(default_factory=dict)
 
-    store = Store(folder / "store")
+    def note(self, step: str) -> None:
+        """A step has ended, another begins."""
+        self.figures[f"{step} s"] = time.perf_counter() - self.began
+        self.figures[f"{step} MB"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        self.began = time.perf_counter()
+
+
+def first_run(chunks: int, store: Store) -> dict[str, float]:
+    """What a driver does before its first chunk begins, in an empty store."""
     store.create()
-    workflow = workflow_of(chunks)
-    planned = timed("plan", lambda: plan(workflow, store))
-    figures["chunks"] = len(planned.everything)
-    timed("manifest", lambda: write_manifest(store, planned.workflow, "cpu", planned.everything))
-    tasks = timed("tasks", lambda: plan_tasks(planned))
-    return figures
+    watch = Watch()
+    planned = plan(workflow_of(chunks), store)
+    watch.note("plan")
+    write_manifest(store, planned.workflow, planned.backend, planned.everything)
+    watch.note("manifest")
+    tasks = submission_order(plan_tasks(planned))
+    watch.note("tasks")
+    graph = dask_graph(tasks[:OUTSTANDING], RunContext(store, "run", "cpu", 0))
+    sent = len(pickle.dumps(dict(graph.to_dict())))
+    watch.note("piece")
+    return {**watch.figures, "sent MB": sent / 2**20, "chunks": len(planned.everything)}
+
+
+def later(chunks: int, store: Store) -> dict[str, float]:
+    """`status` and a plan where every chunk but the last is in the store."""
+    watch = Watch()
+    status(store)
+    watch.note("status")
+    assert len(plan(workflow_of(chunks), store).missing) == 1
+    watch.note("replan")
+    return watch.figures
+
+
+def fill(chunks: int, store: Store) -> dict[str, float]:
+    """Stand-ins for all chunks but the last: a plan asks whether their files are there and not empty."""
+    for chunk in plan(workflow_of(chunks), store).everything[:-1]:
+        path = store.location(chunk.node.stage.name, chunk.key)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"x")
+    return {}
+
+
+STEPS: dict[str, Callable[[int, Store], dict[str, float]]] = {
+    "first_run": first_run,
+    "fill": fill,
+    "later": later,
+}
+COLUMNS = ("plan", "manifest", "tasks", "piece", "status", "replan")
+
+
+def main() -> None:
+    """Print a line for each number of chunks, or the figures of one step as a process of its own."""
+    counts = [1000, 10_000, 100_000, 1_000_000]
+    arguments = arguments_of(__doc__, options={"chunks": counts, "step": "", "store": "."})
+    if arguments.step:
+        print(json.dumps(STEPS[arguments.step](int(arguments.chunks[0]), Store(arguments.store))))
+        return
+    heads = [f"{name} {unit}" for unit in ("s", "MB") for name in COLUMNS]
+    table = PrintedTable("chunks", *heads, "sent MB")
+    for chunks in arguments.chunks:
+        with tempfile.TemporaryDirectory(dir=arguments.store) as folder:
+            figures: dict[str, float] = {}
+            for step in STEPS:
+                command = [sys.executable, "-m", "workflows.benchmarks.many_chunks", "--step", step]
+                command += ["--chunks", str(chunks), "--store", f"{folder}/store"]
+                figures |= json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+        times, sizes = ([figures[f"{name} {unit}"] for name in COLUMNS] for unit in ("s", "MB"))
+        table.add(int(figures["chunks"]), *times, *sizes, figures["sent MB"])
+
+
+if __name__ == "__main__":
+    main()

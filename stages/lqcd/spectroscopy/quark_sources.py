@@ -120,7 +120,10 @@ def read_source(path: Path, lattice: Lattice) -> NDArray[np.complex128]:
 
 
 def source_columns(path: Path) -> int:
-    """Columns of the source in a NumPy file that `read_source` reads, by its header alone. Raises InputError."""
+    """Columns of the source in a NumPy file that `read_source` reads, by its header alone.
+
+    Raises InputError.
+    """
     shape = _mapped(path).shape
     return int(shape[6]) if len(shape) == 7 else 1
 

@@ -31,8 +31,12 @@ DAMAGED = "the file is damaged or mislabelled: fetch it again from its source"
 
 
 def fault(path: Path, what: str, remedy: str) -> InputError:
-    """The error for a file: its name, what is wrong with it, and what to do."""
-    return InputError(f"{path}: {what}; {remedy}")
+    """The error for a file: its name, what is wrong with it, and what to do.
+
+    A header's text in it cannot command a terminal.
+    """
+    literal = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in what)
+    return InputError(f"{path}: {literal}; {remedy}")
 
 
 def warn(path: Path, notes: Iterable[str]) -> None:
