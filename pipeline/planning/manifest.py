@@ -13,6 +13,7 @@ from functools import cached_property
 from itertools import chain
 from typing import Any
 
+from pipeline.declare.collection import without_collection
 from pipeline.declare.node import Node
 from pipeline.planning.chunk import Chunk, Position
 from pipeline.planning.key import canonical_parameters
@@ -58,7 +59,8 @@ class Manifest:
         """The last manifest of a workflow, None if it was never run or the file is damaged."""
         path = store.path / ".workflows" / f"{workflow}.json"
         try:
-            nodes = json.loads(path.read_text())["nodes"]
+            with without_collection():
+                nodes = json.loads(path.read_bytes())["nodes"]
             for chunk in chain.from_iterable(content["chunks"] for content in nodes.values()):
                 chunk["key"], chunk["at"]
             return cls(workflow, {name: NodeRecord(content) for name, content in nodes.items()})
@@ -95,11 +97,12 @@ def find_node(store: Store, name: str, workflow: str | None = None) -> tuple[str
 def write_manifest(store: Store, workflow: str, backend: str, chunks: Iterable[Chunk]) -> None:
     """Keep this plan's nodes and keys, replacing the workflow's last ones."""
     nodes: dict[str, dict[str, Any]] = {}
-    for chunk in chunks:
-        if chunk.node.name not in nodes:
-            nodes[chunk.node.name] = describe_node(chunk.node, backend)
-        nodes[chunk.node.name]["chunks"].append(_describe_chunk(chunk))
-    text = canonical_json({"workflow": workflow, "nodes": nodes}).decode()
+    with without_collection():
+        for chunk in chunks:
+            if chunk.node.name not in nodes:
+                nodes[chunk.node.name] = describe_node(chunk.node, backend)
+            nodes[chunk.node.name]["chunks"].append(_describe_chunk(chunk))
+        text = canonical_json({"workflow": workflow, "nodes": nodes}).decode()
     path = store.path / ".workflows" / f"{workflow}.json"
     if not path.exists() or path.read_text() != text:
         with store.writing("the plan of its workflow"):

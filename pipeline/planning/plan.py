@@ -9,6 +9,7 @@ from itertools import chain, islice, product
 from pathlib import Path
 from statistics import fmean
 
+from pipeline.declare.collection import without_collection
 from pipeline.declare.coordinates import Coordinate, Coordinates, natural_order
 from pipeline.declare.node import Node
 from pipeline.planning.chunk import NO_FILES, Chunk
@@ -80,6 +81,11 @@ def plan(workflow: Workflow, store: Store, *, backend: str = "cpu") -> Plan:
     Raises:
         InputError: missing files, parameters that cannot be part of a key, chunks that do not align.
     """
+    with without_collection():
+        return _plan(workflow, store, backend)
+
+
+def _plan(workflow: Workflow, store: Store, backend: str) -> Plan:
     versions = _file_versions(workflow, store)
     by_node: dict[str, list[Chunk]] = {}
     tables: dict[str, _Table] = {}

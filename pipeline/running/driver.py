@@ -12,6 +12,7 @@ from datetime import datetime
 from distributed import Client
 from distributed.system import MEMORY_LIMIT
 
+from pipeline.declare.collection import without_collection
 from pipeline.planning.manifest import write_manifest
 from pipeline.planning.plan import Plan
 from pipeline.running.clusters import Cluster, Demand
@@ -108,7 +109,8 @@ def _drive(
     stop: StopRequest,
 ) -> Outcome:
     began = time.time()
-    tasks = plan_tasks(plan)
+    with without_collection():
+        tasks = plan_tasks(plan)
     counts = Counter(chunk.node.name for chunk in plan.missing)
     log.note(EventKind.RUN_STARTED, run=name, workflow=plan.workflow, missing=counts)
     with cluster.open(Demand(widest_level(tasks), plan.memory)) as client:

@@ -171,14 +171,15 @@ class Store:
         """
         whole: set[str] = set()
         lacking: set[str] = set()
-        for key, path in self._entries(stage):
-            (whole if key not in wanted or self._has_files(stage, key, path) else lacking).add(key)
+        for key, entry in self._entries(stage):
+            (whole if key not in wanted or self._has_files(stage, key, entry) else lacking).add(key)
         return Holdings(frozenset(whole), frozenset(lacking))
 
-    def _has_files(self, stage: str, key: str, path: Path) -> bool:
+    def _has_files(self, stage: str, key: str, entry: os.DirEntry[str]) -> bool:
         try:
-            if path.name.endswith(PACKED):
-                return path.stat().st_size > 0
+            if entry.name.endswith(PACKED):
+                return entry.stat().st_size > 0
+            path = Path(entry.path)
             arrays = self.record(stage, key)["arrays"]
             return all(_pieces(path / name, array) <= _names(path / name) for name, array in arrays.items())
         except (OSError, ValueError, KeyError, TypeError, DamagedChunkError):
@@ -202,15 +203,15 @@ class Store:
                     found.append(Path(entry.path))
         return sorted(found)
 
-    def _entries(self, stage: str) -> Iterator[tuple[str, Path]]:
+    def _entries(self, stage: str) -> Iterator[tuple[str, os.DirEntry[str]]]:
         """Key and place of every committed chunk of a stage."""
         for entry in _listed(self.path / stage):
             if _KEY.fullmatch(entry.name):
-                yield entry.name, Path(entry.path)
+                yield entry.name, entry
             elif _SHELF.fullmatch(entry.name):
                 for chunk in _listed(Path(entry.path)):
                     if key := _key_of(chunk.name):
-                        yield key, Path(chunk.path)
+                        yield key, chunk
 
     def commit(
         self,

@@ -9,7 +9,7 @@ from typing import Any
 
 import foreign_writers as foreign
 import numpy as np
-from lexicographic import gauge_to_lexicographic
+from lexicographic import gauge_to_lexicographic, to_lexicographic
 from mutations import Shape
 from numpy.typing import NDArray
 from outcomes import Outcome
@@ -113,25 +113,42 @@ def _scidac(data: bytes, letter: str, count: int) -> bytes:
 
 def _same_gauge(healthy: GaugeField) -> Callable[[GaugeField], Outcome]:
     def judge(field: GaugeField) -> Outcome:
-        if field.lattice == healthy.lattice and np.array_equal(field.links, healthy.links):
+        same = field.lattice == healthy.lattice
+        if same and np.array_equal(field.links, healthy.links):
             return Outcome.IDENTICAL
-        if _same_numbers(_in_file_order(field), _in_file_order(healthy)):
-            return Outcome.HEADER
         if field.notes:
             return Outcome.UNVERIFIED
-        return Outcome.COLLISION if _states_the_same_sum(field, healthy) else Outcome.CHANGED
+        if not same and _same_numbers(_in_file_order(field), _in_file_order(healthy)):
+            return Outcome.HEADER
+        collides = field.checksums and _gauge_sum(field) == _gauge_sum(healthy)
+        return Outcome.COLLISION if collides else Outcome.CHANGED
 
     return judge
 
 
-def _states_the_same_sum(field: GaugeField, healthy: GaugeField) -> bool:
-    """A NERSC file, whose checksum is a sum: the one that is stated is that of other numbers too."""
-    stated = [each.metadata.get("CHECKSUM") for each in (field, healthy)]
-    return stated[0] is not None and int(stated[0], 16) == int(stated[1] or "0", 16)
-
-
 def _in_file_order(field: GaugeField) -> NDArray:
     return gauge_to_lexicographic(field.links, field.lattice).reshape(-1)
+
+
+def _gauge_sum(field: GaugeField) -> tuple[int, ...]:
+    """The checksum of a field's links by plain Python: that of the file, if its reader read it right."""
+    lexicographic = gauge_to_lexicographic(field.links, field.lattice)
+    if field.format == "NERSC":
+        rows = 3 if field.metadata["DATATYPE"].upper().endswith("3X3") else 2
+        return (sum(_words(lexicographic[..., :rows, :])) % 2**32,)
+    if field.format == "MILC v5":
+        return foreign.milc_checksum(tuple(_words(lexicographic)))
+    return _site_sum(lexicographic)
+
+
+def _words(numbers: NDArray) -> list[int]:
+    return np.ascontiguousarray(numbers).view(np.uint32).ravel().tolist()
+
+
+def _site_sum(lexicographic: NDArray) -> tuple[int, ...]:
+    """SciDAC's checksum of numbers ``[t, z, y, x, ...]``."""
+    stored = lexicographic.astype(lexicographic.dtype.newbyteorder(">"))
+    return foreign.scidac_checksum([site.tobytes() for site in stored.reshape(LATTICE.volume, -1)])
 
 
 def _same_field(healthy: ScidacField) -> Callable[[ScidacField], Outcome]:
@@ -140,11 +157,18 @@ def _same_field(healthy: ScidacField) -> Callable[[ScidacField], Outcome]:
             return Outcome.IDENTICAL
         if field.notes:
             return Outcome.UNVERIFIED
-        if np.array_equal(np.sort(field.values.ravel().view("f")), np.sort(healthy.values.ravel().view("f"))):
+        numbers, before = _stored(field), _stored(healthy)
+        if numbers.shape != before.shape and _same_numbers(numbers.ravel(), before.ravel()):
             return Outcome.HEADER
-        return Outcome.CHANGED
+        return Outcome.COLLISION if _site_sum(numbers) == _site_sum(before) else Outcome.CHANGED
 
     return judge
+
+
+def _stored(field: ScidacField) -> NDArray:
+    """The numbers of a field as its file has them, ``[t, z, y, x, datum, ...]``."""
+    matrices = field.values.ndim == 5
+    return to_lexicographic(np.moveaxis(field.values, *((0, 2) if matrices else (3, 2))), field.lattice)
 
 
 def _same_array(healthy: NDArray) -> Callable[[NDArray], Outcome]:

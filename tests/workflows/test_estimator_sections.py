@@ -90,6 +90,10 @@ def test_more_probes_reuse_those_that_are_there(
             [("solves:", "alternatives: {a b: {probes: 2}}\nsolves:")],
             "'a b' is no name: take letters, digits and _",
         ),
+        (
+            [("solves:", "alternatives: {a: {dilution: {displ: 2}}, vectors: {vectros: 2}}\nsolves:")],
+            "unknown key `vectros` in `alternatives.vectors` (line 12): did you mean `vectors`?",
+        ),
         ([("solves:", "alternatives: {a: {vectors: 5}}\nsolves:")], "2 does not divide the 5 noise vectors"),
         (
             [("solves:", "estimator: {difference: exact}\nsolves:")],

@@ -8,6 +8,7 @@ on the same noise, <eta_a(x) eta_b(y)^*> = delta_ab delta_xy, which sums over th
 from __future__ import annotations
 
 import re
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -131,7 +132,8 @@ def source_columns(path: Path) -> int:
 def _mapped(path: Path) -> NDArray:
     """The one array of a NumPy file, not yet read: a damaged header may claim any size."""
     try:
-        field = np.load(path, mmap_mode="r", allow_pickle=False)
+        with warnings.catch_warnings(action="ignore"):  # Python's parser, of a damaged header
+            field = np.load(path, mmap_mode="r", allow_pickle=False)
     except (
         Exception
     ) as error:  # NumPy's parser raises whatever Python's does: TokenError, EOFError, TypeError

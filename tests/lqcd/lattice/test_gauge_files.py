@@ -189,8 +189,18 @@ def test_ildg_without_scidac_records_or_checksum(
 ) -> None:
     data = foreign.lime_record("ildg-binary-data", foreign.ildg_data(lexicographic, precision))
     (tmp_path / "a").write_bytes(foreign.ildg_format(lexicographic, precision) + data)
-    assert_links(tmp_path / "a", links, lattice, precision, "ILDG")
-    assert read_gauge(tmp_path / "a").checksums == ()
+    with pytest.warns(UserWarning, match="a: has no checksum record: whether its numbers"):
+        assert_links(tmp_path / "a", links, lattice, precision, "ILDG")
+    assert check_gauge(tmp_path / "a").ok and len(check_gauge(tmp_path / "a").notes) == 1
+
+
+def test_a_record_of_unknown_type_in_place_of_the_checksum(tmp_path: Path, lexicographic: NDArray) -> None:
+    """One flipped bit in the type of the record: it is no checksum any more."""
+    data, links = foreign.ildg_data(lexicographic, 32), foreign.scidac_headers(lexicographic, 32)
+    content = links + foreign.lime_record("scidac-binary-data", data) + foreign.checksum_record(1, 2)
+    (tmp_path / "a").write_bytes(content.replace(b"scidac-checksum", b"scidac-checksul"))
+    with pytest.warns(UserWarning, match="a: has no checksum record"):
+        assert read_field(tmp_path / "a").notes
 
 
 def test_gauge_field_among_other_messages(

@@ -100,6 +100,13 @@ def test_bad_files_are_refused(tmp_path: Path) -> None:
         np.savez(archive, source=np.ones(3))
     with pytest.raises(InputError, match="several NumPy arrays"):
         sources.read_source(path, LATTICE)
+    np.save(path, good)
+    content = path.read_bytes()
+    for damaged in (b"", content.replace(b")", b"(", 1), content.replace(b"(6, 2", b"(6666666666, 2", 1)):
+        path.write_bytes(damaged)
+        for read in (lambda: sources.read_source(path, LATTICE), lambda: sources.source_columns(path)):
+            with pytest.raises(InputError, match="cannot be read as a NumPy file"):
+                read()
     path.write_text("a source")
     with pytest.raises(InputError, match="cannot be read as a NumPy file"):
         sources.read_source(path, LATTICE)
