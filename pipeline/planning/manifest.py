@@ -31,7 +31,7 @@ class NodeRecord:
 
     @property
     def keys(self) -> Iterable[str]:
-        """The keys of its chunks, in order."""
+        """Keys of the chunks, in order."""
         return (chunk["key"] for chunk in self.content["chunks"])
 
     def __len__(self) -> int:
@@ -39,7 +39,7 @@ class NodeRecord:
 
     @cached_property
     def chunks(self) -> dict[Position, dict[str, Any]]:
-        """Its chunks by their coordinates."""
+        """Chunks by their coordinates."""
         dims = self.content["over"]
         return {
             tuple((dim, tuple(values)) for dim, values in zip(dims, chunk["at"], strict=True)): chunk

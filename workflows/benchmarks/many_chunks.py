@@ -79,7 +79,7 @@ class Watch:
 
 
 def first_run(chunks: int, store: Store) -> dict[str, float]:
-    """What a driver does before its first chunk begins, in an empty store."""
+    """Steps of a driver before its first chunk begins, in an empty store."""
     store.create()
     watch = Watch()
     planned = plan(workflow_of(chunks), store)
@@ -137,8 +137,8 @@ def main() -> None:
                 command = [sys.executable, "-m", "workflows.benchmarks.many_chunks", "--step", step]
                 command += ["--chunks", str(chunks), "--store", f"{folder}/store"]
                 figures |= json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
-        times, sizes = ([figures[f"{name} {unit}"] for name in COLUMNS] for unit in ("s", "MB"))
-        table.add(int(figures["chunks"]), *times, *sizes, figures["sent MB"])
+            times, sizes = ([figures[f"{name} {unit}"] for name in COLUMNS] for unit in ("s", "MB"))
+            table.add(int(figures["chunks"]), *times, *sizes, figures["sent MB"])
 
 
 if __name__ == "__main__":

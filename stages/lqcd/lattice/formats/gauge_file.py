@@ -138,7 +138,7 @@ class GaugeField:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a reader of the file should know although nothing in it is wrong."""
+        """Remarks on the file for its reader, none of which is a fault."""
         return (UNVERIFIED,) if self.format in ("ILDG", "SciDAC") and not self.checksums else ()
 
     def report(self) -> CheckReport:

@@ -88,7 +88,7 @@ class ScidacField:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a reader of the file should know although nothing in it is wrong."""
+        """Remarks on the file for its reader, none of which is a fault."""
         return () if self.checks else (UNVERIFIED,)
 
 
