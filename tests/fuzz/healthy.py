@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from outcomes import Outcome
 
 from stages.lqcd.lattice.formats import ScidacField, read_field, read_gauge, write_ildg, write_nersc
-from stages.lqcd.lattice.formats.gauge_file import GaugeField
+from stages.lqcd.lattice.formats.gauge_file import Check, GaugeField
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.lattice.plaquette import plaquette
 from stages.lqcd.spectroscopy.quark_sources import read_source
@@ -120,10 +120,15 @@ def _same_gauge(healthy: GaugeField) -> Callable[[GaugeField], Outcome]:
             return Outcome.UNVERIFIED
         if not same and _same_numbers(_in_file_order(field), _in_file_order(healthy)):
             return Outcome.HEADER
-        collides = field.checksums and _gauge_sum(field) == _gauge_sum(healthy)
+        collides = field.checksums and _gauge_sum(field) == _stated(field.checksums)
         return Outcome.COLLISION if collides else Outcome.CHANGED
 
     return judge
+
+
+def _stated(checks: tuple[Check, ...]) -> tuple[int, ...]:
+    """The checksum that a file states."""
+    return tuple(int(str(check.expected), 16) for check in checks)
 
 
 def _in_file_order(field: GaugeField) -> NDArray:
@@ -160,7 +165,7 @@ def _same_field(healthy: ScidacField) -> Callable[[ScidacField], Outcome]:
         numbers, before = _stored(field), _stored(healthy)
         if numbers.shape != before.shape and _same_numbers(numbers.ravel(), before.ravel()):
             return Outcome.HEADER
-        return Outcome.COLLISION if _site_sum(numbers) == _site_sum(before) else Outcome.CHANGED
+        return Outcome.COLLISION if _site_sum(numbers) == _stated(field.checks) else Outcome.CHANGED
 
     return judge
 
