@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import datetime
 
@@ -19,14 +19,17 @@ from pipeline.running.clusters import Cluster, Demand
 from pipeline.running.clusters.choose import choose
 from pipeline.running.event_log import EventLog, Listener, drop_old_runs
 from pipeline.running.graph import TaskPlan, plan_tasks, widest_level
+from pipeline.running.limits import LIMITS, Limits
 from pipeline.running.monitor import PLAN_TOPIC
 from pipeline.running.outcome import Outcome
 from pipeline.running.session import Session
 from pipeline.running.shortage import shortage
 from pipeline.running.stopping import GRACE, StopRequest, signals_to
+from pipeline.running.workforce import Workforce
 from pipeline.store.lock import driver_lock
 from pipeline.store.store import Store
 from pipeline.worker.events import ChunkState, EventKind
+from pipeline.worker.sources import sources_of
 from pipeline.worker.work import RunContext
 from stages.errors import InputError
 
@@ -45,6 +48,7 @@ def run(
     time_limit: float | None = None,
     grace: float = GRACE,
     resident_bytes: int | None = None,
+    limits: Limits = LIMITS,
     listener: Listener | None = None,
 ) -> Outcome:
     """Compute the missing chunks of a plan into a store. Starts a cluster only if something is missing.
@@ -53,10 +57,12 @@ def run(
         plan: the chunks that are missing, and those that they read.
         store: where chunks are committed; the plan was made against it.
         cluster: 'local', 'cuda', 'slurm', an address or scheduler file, or a cluster with its options.
-        time_limit: seconds after which the run has ended; SIGINT and SIGTERM end it likewise.
+        time_limit: seconds after which the run has ended, start and close of the cluster included (these are
+            expected to take equally long); SIGINT and SIGTERM end it likewise.
         grace: seconds that running chunks get to finish when the run must stop.
         resident_bytes: bound of each worker's cache of resident results, in host memory and on its GPU; by
             default a share of either.
+        limits: of patience with workers that are lost or silent and with chunks that make no progress.
         listener: called with every event (a dictionary with 'time', 'event' and more), in this thread.
 
     Returns:
@@ -88,7 +94,7 @@ def run(
             _set_aside(store, chunk.node.stage.name, chunk.key, log)
         write_manifest(store, plan.workflow, plan.backend, plan.everything)
         with signals_to(stop):
-            outcome = _drive(plan, store, name, chosen, resident_bytes, log, stop)
+            outcome = _drive(plan, store, name, chosen, resident_bytes, limits, log, stop)
         store.sweep()
         return outcome
 
@@ -105,6 +111,7 @@ def _drive(
     name: str,
     cluster: Cluster,
     resident_bytes: int | None,
+    limits: Limits,
     log: EventLog,
     stop: StopRequest,
 ) -> Outcome:
@@ -114,14 +121,24 @@ def _drive(
     counts = Counter(chunk.node.name for chunk in plan.missing)
     log.note(EventKind.RUN_STARTED, run=name, workflow=plan.workflow, missing=counts)
     with cluster.open(Demand(widest_level(tasks), plan.memory)) as client:
-        _check_resources(client, tasks)
+        workforce = Workforce(client, log, stop, limits, queued=cluster.queued)
+        workforce.wait()
+        stop.note_start(time.time() - began)
+        if workforce.present:
+            _check_resources(client, tasks)
         host_bytes = resident_bytes or _resident_bytes(client)
-        context = RunContext(store, name, plan.backend, host_bytes, resident_bytes)
+        sources = sources_of(chunk.node.stage.function for chunk in plan.everything)
+        context = RunContext(store, name, plan.backend, host_bytes, sources, resident_bytes)
         client.log_event(PLAN_TOPIC, {"run": name, "missing": dict(counts)})
         log.note(EventKind.CLUSTER_READY, dashboard=client.dashboard_link)
-        session = Session(client, tasks, context, log, stop)
+        forecast = plan.expected_seconds
+
+        def session_of(tasks: Sequence[TaskPlan]) -> Session:
+            return Session(client, tasks, context, log, stop, workforce, forecast)
+
+        session = session_of(tasks)
         session.drive()
-        session = _repair(plan, session, client, context, log, stop)
+        session = _repair(plan, session, session_of, context.store, log, stop)
     outcome = _outcome(plan, session, name, stop.reason, time.time() - began)
     ended = {"seconds": outcome.seconds, "stopped": outcome.stopped, "states": outcome.states}
     log.note(EventKind.RUN_ENDED, status=outcome.exit_status, **ended)
@@ -129,7 +146,12 @@ def _drive(
 
 
 def _repair(
-    plan: Plan, session: Session, client: Client, context: RunContext, log: EventLog, stop: StopRequest
+    plan: Plan,
+    session: Session,
+    session_of: Callable[[Sequence[TaskPlan]], Session],
+    store: Store,
+    log: EventLog,
+    stop: StopRequest,
 ) -> Session:
     """Compute damaged inputs again, and what they blocked; returns the session with all states of the run.
 
@@ -141,10 +163,10 @@ def _repair(
         if not damaged or stop.check():
             break
         for stage, key in sorted(damaged):
-            _set_aside(context.store, stage, key, log)
+            _set_aside(store, stage, key, log)
         keys = {key for _, key in damaged}
         blocked = {key for key, state in states.items() if state == ChunkState.BLOCKED}
-        session = Session(client, plan_tasks(plan.again(keys | blocked, keys)), context, log, stop)
+        session = session_of(plan_tasks(plan.again(keys | blocked, keys)))
         session.drive()
         states = {**states, **dict.fromkeys(blocked, ChunkState.UNFINISHED), **session.states}
         failures += session.failures

@@ -158,8 +158,8 @@ class _Works:
 
     def _node(self, node: Node, backend: str) -> NodeWork:
         if (node.name, backend) not in self._nodes:
-            about = (node.name, node.stage.function, node.parameters, node.chunk)
-            self._nodes[node.name, backend] = NodeWork(*about, backend, node.cost.device_memory)
+            about = (node.name, node.stage.function, node.parameters, node.chunk, backend)
+            self._nodes[node.name, backend] = NodeWork(*about, node.stage.version, node.cost.device_memory)
         return self._nodes[node.name, backend]
 
 

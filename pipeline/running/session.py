@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable, Sequence
+import time
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping, Sequence
 from queue import Empty, SimpleQueue
 
-from dask.utils import format_bytes
+from dask.utils import format_bytes, format_time
 from distributed import Client, Future, KilledWorker
 
+from pipeline.declare.coordinates import describe
+from pipeline.declare.text import counted
 from pipeline.planning.chunk import Chunk
 from pipeline.running.event_log import Event, EventLog
 from pipeline.running.graph import TaskPlan, dask_graph, submission_order
 from pipeline.running.outcome import Failure
 from pipeline.running.stopping import StopRequest
+from pipeline.running.workforce import Workforce
 from pipeline.worker.events import ENDED, LOST, ChunkState, EventKind, chunk_identity
 from pipeline.worker.work import RunContext
+
+DIED = "its worker died every time, perhaps out of memory"
+
+TRIALS = 2
+"""Of a task that runs alone and loses its workers, before it is blamed for deaths that nobody saw."""
 
 TICK = 0.2
 """Seconds between two looks at signals and the clock when nothing happens."""
@@ -37,16 +46,30 @@ class Session:
         context: RunContext,
         log: EventLog,
         stop: StopRequest,
+        workforce: Workforce,
+        forecast: Mapping[str, float],
     ) -> None:
         self._client = client
         self._tasks = {task.name: task for task in tasks}
         self._context = context
         self._log = log
         self._stop = stop
+        self._workforce = workforce
+        self._forecast = forecast
+        """Expected seconds of a chunk, by node."""
+        self._chunks = {chunk.key: (task, chunk) for task in tasks for chunk in task.chunks}
         self._inbox: SimpleQueue[Event | Future] = SimpleQueue()
         self._started: dict[str, float] = {}
         self._above: dict[str, list[Future]] = {}
         """Per task that was sent, the tasks that it waits for and that were sent before it."""
+        self._at_work: dict[str, str] = {}
+        """The chunk that each worker computes, by the worker's address."""
+        self._heard: dict[str, tuple[float, bool]] = {}
+        """Per chunk in work, the time of the last news of it by our clock, and if it told its progress."""
+        self._deaths: Counter[str] = Counter()
+        """Workers that died while they computed a chunk, since a task began to run alone."""
+        self._given_up: set[str] = set()
+        """Tasks that were cancelled in this pass, to run in the next one."""
         self._too_large: set[str] = set()
         """Nodes whose results no worker keeps, as was said already."""
         self.states: dict[str, ChunkState] = {}
@@ -56,15 +79,38 @@ class Session:
         client.subscribe_topic(context.topic, lambda event: self._inbox.put(event[1]))
 
     def drive(self) -> None:
-        """Run all tasks to their end, in passes: those whose workers died too often run again, alone."""
+        """Run all tasks to their end, in passes: a chunk whose workers died too often runs again, alone."""
         unfinished = list(self._tasks)
         while unfinished and not self._stop.check():
             suspects = self._pass(unfinished)
             for name in self._first_of(suspects):
-                if self._pass([name]):
-                    self._fail(self._tasks[name], "its worker died every time, perhaps out of memory")
-            self._block_after_failures(suspects)
-            unfinished = [name for name in suspects if not self._has_ended(self._tasks[name])]
+                self._try_alone(name)
+            left = {*suspects, *self._given_up}
+            self._given_up.clear()
+            unfinished = [name for name in unfinished if name in left]
+            self._block_after_failures(unfinished)
+            unfinished = [name for name in unfinished if not self._has_ended(self._tasks[name])]
+
+    def _try_alone(self, name: str) -> None:
+        """Run a task without neighbours that may have taken the memory; it fails by its own deaths alone.
+
+        Dask blames a task for the end of every worker that it was assigned to, begun or not: unless workers
+        were seen to die with one of its chunks under their hands, it gets another trial.
+        """
+        task = self._tasks[name]
+        self._deaths.clear()
+        for _ in range(TRIALS):
+            if self._stop.check() or not self._pass([name]):
+                return
+            if deadly := self._deadly(task):
+                for chunk in deadly:
+                    self._fail_chunk(chunk, DIED)
+                return
+        self._fail(task, DIED)
+
+    def _deadly(self, task: TaskPlan) -> list[Chunk]:
+        limit = self._workforce.limits.deaths
+        return [c for c in task.chunks if c.key not in self.states and self._deaths[c.key] >= limit]
 
     def _pass(self, names: Sequence[str]) -> list[str]:
         """Submit tasks and wait for them; returns those that lost their workers too often, in order."""
@@ -78,6 +124,8 @@ class Session:
                 self._submit(wave, running, errors)
             elif running:
                 self._handle_next(running, errors)
+                self._look(running)
+        self._look(running, now=bool(errors))
         if self._stop.check():
             self._wind_down(running, errors)
         return self._classify_errors(names, errors)
@@ -88,6 +136,8 @@ class Session:
         """Send one piece of a pass's graph; what waits for a task that raised shares its error, unsent."""
         sent: dict[str, TaskPlan] = {}
         for task in wave:
+            if task.name in self._given_up:
+                continue
             cause = next((errors[above] for above in task.after if above in errors), None)
             if cause is None:
                 sent[task.name] = task
@@ -111,6 +161,50 @@ class Session:
         heard = True
         while (heard or running or self._in_flight()) and not self._stop.patience_is_over():
             heard = self._handle_next(running, errors)
+
+    def _look(self, running: dict[str, Future], *, now: bool = False) -> None:
+        """Count the dead, end what makes no progress, and say what is waited for."""
+        for worker in self._workforce.look(self._at_work, now=now):
+            if key := self._at_work.pop(worker, ""):
+                self._deaths[key] += 1
+                _, chunk = self._chunks[key]
+                text = f"the worker died that computed {chunk.node.name} {describe(chunk.coordinates)}"
+                self._log.note(EventKind.NOTE, message=text, key=key, worker=worker)
+        moment = time.monotonic()
+        for worker, key in list(self._at_work.items()):
+            heard, told = self._heard[key]
+            task, chunk = self._chunks[key]
+            silent = moment - heard
+            limit = self._workforce.limits.of_chunk(self._forecast.get(chunk.node.name, 0.0), told)
+            if silent > limit:
+                error = f"no progress for {format_time(silent)}: it was ended with its worker"
+                self._end(task, chunk, worker, error, running)
+        self._say_silence(moment)
+
+    def _say_silence(self, moment: float) -> None:
+        if not self._at_work:
+            return
+        key = min(self._at_work.values(), key=lambda key: self._heard[key][0])
+        silent, (_, chunk) = moment - self._heard[key][0], self._chunks[key]
+        if silent >= self._workforce.limits.saying:
+            which = f"{chunk.node.name} {describe(chunk.coordinates)}"
+            self._workforce.say(
+                f"{self._workforce}, {counted(len(self._at_work), 'chunk')} in work; "
+                f"the longest without news, for {format_time(silent)}: {which}"
+            )
+
+    def _end(self, task: TaskPlan, chunk: Chunk, worker: str, error: str, running: dict[str, Future]) -> None:
+        """End a chunk with its worker. What shares its task or needs it goes on, in the next pass."""
+        del self._at_work[worker]
+        self._fail_chunk(chunk, error)
+        names = {task.name}
+        for other in self._tasks.values():  # upstream before downstream
+            if names.intersection(other.after):
+                names.add(other.name)
+        self._given_up |= names
+        given_up = [running.pop(name) for name in names if name in running]
+        self._client.cancel(given_up, force=True)
+        self._workforce.replace(worker)
 
     def _in_flight(self) -> bool:
         return any(key not in self.states for key in self._started)
@@ -146,9 +240,8 @@ class Session:
         if kind == EventKind.NOT_KEPT:
             self._warn(event)
             return
-        if kind == EventKind.STARTED:
-            self._started[key] = event["time"]
-        elif kind in ENDED and key not in self.states:
+        self._note_work(kind, key, event)
+        if kind in ENDED and key not in self.states:
             self.states[key] = ChunkState(kind)
             self._stop.note_duration(event["time"] - self._started.get(key, event["time"]))
             if kind == ChunkState.FAILED:
@@ -157,8 +250,22 @@ class Session:
                 stage, damaged_key = event["damaged"]
                 self.damaged.add((stage, damaged_key))
             if event.get("fatal"):
-                self._stop.ask("an error of the store", grace=0.0)
+                self._stop.ask(event["fatal"], grace=0.0)
         self._log(event)
+
+    def _note_work(self, kind: str, key: str, event: Event) -> None:
+        """Note what a worker computes, and that it gave news: of its chunk, or of what the chunk needs."""
+        worker, now = event["worker"], time.monotonic()
+        if kind == EventKind.STARTED and key in self._chunks:
+            self._started[key] = event["time"]
+            self._at_work[worker] = key
+            self._heard[key] = (now, False)
+            self._workforce.note_work()
+        elif current := self._at_work.get(worker):
+            self._heard[current] = (now, self._heard[current][1] or kind == EventKind.PROGRESS)
+        if kind in ENDED and self._at_work.get(worker) == key:
+            del self._at_work[worker]
+            self._workforce.note_work()
 
     def _warn(self, event: Event) -> None:
         """Once in a run and for each node: its resident results are made again by every task."""
@@ -180,6 +287,7 @@ class Session:
             task, error = self._tasks[name], errors[name]
             if isinstance(error, KilledWorker) or any(above in suspects for above in task.after):
                 suspects.append(name)
+                self._workforce.note_work()  # its workers did not die in vain: it will run alone, or fail
             elif not any(above in errors for above in task.after):
                 self._fail(task, f"{type(error).__name__}: {error}")
         self._block_after_failures(names)
@@ -191,8 +299,11 @@ class Session:
     def _fail(self, task: TaskPlan, error: str) -> None:
         for chunk in task.chunks:
             if chunk.key not in self.states:
-                self._record_state(chunk, ChunkState.FAILED, error)
-                self.failures.append(Failure(chunk.node.name, chunk.coordinates, error))
+                self._fail_chunk(chunk, error)
+
+    def _fail_chunk(self, chunk: Chunk, error: str) -> None:
+        self._record_state(chunk, ChunkState.FAILED, error)
+        self.failures.append(Failure(chunk.node.name, chunk.coordinates, error))
 
     def _block_after_failures(self, names: Iterable[str]) -> None:
         """Chunks that cannot run because an input failed."""

@@ -27,6 +27,7 @@ class StopRequest:
         self._signals = 0
         self._asked: float | None = None
         self._longest = 0.0
+        self._closing = 0.0
         self.reason = ""
 
     def ask(self, reason: str, *, grace: float | None = None) -> None:
@@ -40,11 +41,18 @@ class StopRequest:
         """Note how long a chunk took: none is begun that would not finish before the time limit."""
         self._longest = max(self._longest, seconds)
 
+    def note_start(self, seconds: float) -> None:
+        """Note how long the cluster took to start: its close is expected to take as long."""
+        self._closing = seconds if self._limit is None else min(seconds, 0.25 * self._limit)
+
     def check(self) -> bool:
         """True if the run must stop."""
-        if self._limit is not None and time.monotonic() - self._started > self._limit - self._margin():
+        if self._limit is not None and self._elapsed() > self._limit - self._margin() - self._closing:
             self.ask(f"time limit of {self._limit:g} s", grace=self._margin())
         return bool(self.reason)
+
+    def _elapsed(self) -> float:
+        return time.monotonic() - self._started
 
     def _margin(self) -> float:
         assert self._limit is not None

@@ -36,6 +36,8 @@ class EventKind(StrEnum):
     DAMAGED = "damaged"
     """A chunk was moved aside, to be computed again."""
     NOT_KEPT = "not-kept"
+    WAITING = "waiting"
+    """The driver says what it waits for."""
     STOPPING = "stopping"
     RUN_ENDED = "run-ended"
 

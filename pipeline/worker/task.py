@@ -25,10 +25,15 @@ from pipeline.worker.evaluation import Evaluation
 from pipeline.worker.events import LOST, ChunkState, EventKind, sender
 from pipeline.worker.lifetime import block_if_leaving, retire_if_broken
 from pipeline.worker.memory import device_pool, trim_heap
+from pipeline.worker.sources import digest_of
 from pipeline.worker.work import ChunkOutcome, RunContext, Work
 from stages.errors import InputError
 
 _INFRASTRUCTURE = {errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.ECONNRESET, errno.EREMOTEIO}
+
+
+class OtherCodeError(InputError):
+    """Error of a worker whose code is not the driver's."""
 
 
 def affinity_anchor() -> list[ChunkOutcome]:
@@ -55,6 +60,9 @@ def execute(
     for work in works:
         if context.store.has(work.node.stage.name, work.key):
             outcome = ChunkOutcome(work.key, ChunkState.PRESENT)
+        elif work.key in lost:  # it failed with its worker: the driver has said so
+            outcomes.append(ChunkOutcome(work.key, ChunkState.FAILED))
+            continue
         elif lost.intersection(_stored_inputs(work)):
             outcome = ChunkOutcome(work.key, ChunkState.BLOCKED, "an input failed")
         else:
@@ -76,11 +84,32 @@ def _run(work: Work, evaluation: Evaluation, context: RunContext) -> ChunkOutcom
     except DamagedChunkError as error:  # the driver moves it aside, and both are computed again
         return ChunkOutcome(work.key, ChunkState.BLOCKED, str(error), damaged=(error.stage, error.key))
     except Exception as error:
-        fatal = isinstance(error, StoreError)
+        fatal = _fatal(error)
         if not fatal and _is_of_the_infrastructure(error):
             raise
         retire_if_broken(work.node.backend)
         return ChunkOutcome(work.key, ChunkState.FAILED, _message(error), traceback.format_exc(), fatal)
+
+
+def _fatal(error: Exception) -> str:
+    if isinstance(error, StoreError):
+        return "an error of the store"
+    return "other code on a worker" if isinstance(error, OtherCodeError) else ""
+
+
+def _check_code(work: Work, context: RunContext) -> None:
+    """Raise OtherCodeError unless this process has the driver's code."""
+    ours, theirs, sources = work.node.stage.version, work.node.version, context.sources
+    if ours != theirs:
+        difference = f"stage {work.node.stage.name} has version {ours!r} there and {theirs!r} in the driver"
+    elif (found := digest_of(sources.names)) != sources.digest:
+        difference = f"sources of {', '.join(sources.names)}: {found[:12]} there, {sources.digest[:12]} here"
+    else:
+        return
+    raise OtherCodeError(
+        f"a worker on {host()} has other code than the driver ({difference}): nothing was computed there; "
+        "start the workers again, with the same installation"
+    )
 
 
 def _compute_and_commit(work: Work, evaluation: Evaluation, context: RunContext) -> bool:
@@ -88,10 +117,11 @@ def _compute_and_commit(work: Work, evaluation: Evaluation, context: RunContext)
     started, joules = time.time(), meter() if meter else 0.0
     if peak:
         peak.restart()
+    _check_code(work, context)
     with closing(evaluation.checkpoint(work)) as checkpoint:
         result, statistics = evaluation.compute(work, checkpoint)
         arrays = host_arrays(stage, result, work.coordinates)
-        record = record_of(work, context.run, statistics, started)
+        record = record_of(work, context, statistics, started)
         record["joules"] = meter() - joules if meter else None
         record["device_bytes"] = peak.bytes if peak else None
         record["transient"] = evaluation.transient_statistics(work)
@@ -125,7 +155,7 @@ def _stored_inputs(work: Work) -> Iterator[str]:
 
 
 def _failure(outcome: ChunkOutcome) -> dict[str, Any]:
-    about = {"error": outcome.error, "details": outcome.details, "fatal": outcome.fatal}
+    about: dict[str, Any] = {"error": outcome.error, "details": outcome.details, "fatal": outcome.fatal}
     about["damaged"] = outcome.damaged and list(outcome.damaged)
     return {name: value for name, value in about.items() if value}
 
@@ -160,7 +190,7 @@ def host_arrays(stage: Stage, result: Any, coordinates: Coordinates) -> dict[str
     return arrays
 
 
-def record_of(work: Work, run: str, statistics: dict[str, Any], started: float) -> dict[str, Any]:
+def record_of(work: Work, context: RunContext, statistics: dict[str, Any], started: float) -> dict[str, Any]:
     """The attributes of a chunk: where every number comes from."""
     node, stage, finished = work.node, work.node.stage, time.time()
     return {
@@ -178,6 +208,6 @@ def record_of(work: Work, run: str, statistics: dict[str, Any], started: float) 
         "seconds": finished - started,
         "finished": datetime.fromtimestamp(finished, UTC).isoformat(),
         "host": host(),
-        "run": run,
-        "code": code(),
+        "run": context.run,
+        "code": {**code(), "sources": context.sources.digest},
     }

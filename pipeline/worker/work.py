@@ -12,6 +12,7 @@ from pipeline.declare.stage import stage_of
 from pipeline.store.files import FileVersion
 from pipeline.store.store import Store
 from pipeline.worker.events import ChunkState, chunk_identity
+from pipeline.worker.sources import Sources
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,8 @@ class NodeWork:
     parameters: dict[str, Any]
     chunk: dict[str, int]
     backend: str
+    version: str
+    """Of the stage, as the driver knows it."""
     device_memory: int = 0
     """Bytes that a task is expected to need on a GPU beside its resident inputs."""
 
@@ -63,6 +66,8 @@ class RunContext:
     """Of the cluster."""
     resident_bytes: int
     """Bound of a worker's resident results in host memory."""
+    sources: Sources
+    """Of the code that the driver runs, and so must its workers."""
     device_resident_bytes: int | None = None
     """Bound of those on its GPU; None is a share of what the GPU has."""
 
@@ -80,7 +85,7 @@ class ChunkOutcome:
     state: ChunkState
     error: str = ""
     details: str = ""
-    fatal: bool = False
-    """Nothing later can succeed either (the store cannot be written)."""
+    fatal: str = ""
+    """Why nothing later can succeed either: the store cannot be written, the worker has other code."""
     damaged: tuple[str, str] | None = None
     """Stage and key of the input whose damage blocked it."""

@@ -13,6 +13,7 @@ from pipeline.running.event_log import Event, read_events
 from pipeline.running.graph import _Works, plan_tasks
 from pipeline.worker.evaluation import Evaluation
 from pipeline.worker.resident import ResidentCache
+from pipeline.worker.sources import Sources
 from pipeline.worker.work import RunContext
 
 
@@ -85,5 +86,5 @@ def test_the_oldest_results_make_room_for_a_task(
     (task,) = plan_tasks(plan(w, store))
     (chunk,) = task.chunks
     work = _Works("cpu").to_compute(chunk)
-    Evaluation([work], RunContext(store, "run", "cpu", 0), lambda event: None).compute(work)
+    Evaluation([work], RunContext(store, "run", "cpu", 0, Sources((), "")), lambda event: None).compute(work)
     assert list(cache._entries) == ["c"]

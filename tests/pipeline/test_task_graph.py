@@ -12,7 +12,10 @@ from pipeline import At, Chunks, Outcome, Place, Resources, Store, Workflow, pla
 from pipeline.running.clusters import Demand
 from pipeline.running.clusters.local import default_workers
 from pipeline.running.graph import RETRIES, TaskPlan, dask_graph, plan_tasks, widest_level
+from pipeline.worker.sources import Sources
 from pipeline.worker.work import RunContext
+
+SOURCES = Sources((), "")
 
 
 def tasks_of(w: Workflow, store: Store) -> list[TaskPlan]:
@@ -129,7 +132,7 @@ def test_what_dask_is_told(store: Store) -> None:
     field = w.add(toys.field, place=Place(over={"config": ["a"]}))
     w.add(toys.loops, field, place=Place(over={"noise": [0]}), mass=1.0)
     tasks = tasks_of(w, store)
-    graph = dask_graph(tasks, RunContext(store, "run", "cpu", 1))
+    graph = dask_graph(tasks, RunContext(store, "run", "cpu", 1, SOURCES))
     (layer,) = graph.layers.values()
     told = {kind: {name: look(name) for name in layer} for kind, look in layer.annotations.items()}
     by_node = {task.chunks[0].node.name: task for task in tasks}
@@ -150,7 +153,7 @@ def test_a_transient_stage_runs_on_the_backend_of_its_consumer(store: Store) -> 
     setup = w.add(toys.setup, field)
     w.add(solve, setup)
     w.add(toys.with_setup, setup, place=Place(over={"noise": [0]}))
-    graph = dask_graph(tasks_of(w, store), RunContext(store, "run", "cuda", 1)).to_dict()
+    graph = dask_graph(tasks_of(w, store), RunContext(store, "run", "cuda", 1, SOURCES)).to_dict()
     found = {}
     for task in graph.values():
         for work in task.args[0] if task.args else ():
@@ -164,7 +167,7 @@ def test_a_task_is_small_on_the_wire(store: Store) -> None:
     w = Workflow("w")
     field = w.add(toys.field, place=Place(over={"config": ["a"]}))
     w.add(toys.loops, field, place=Place(over={"noise": [0]}), mass=1.0)
-    graph = dask_graph(tasks_of(w, store), RunContext(store, "run", "cpu", 1))
+    graph = dask_graph(tasks_of(w, store), RunContext(store, "run", "cpu", 1, SOURCES))
     for task in graph.to_dict().values():
         header, frames = serialize(task)
         assert sum(map(len, frames)) < 3000

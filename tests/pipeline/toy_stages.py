@@ -196,6 +196,27 @@ def deadly(field: Field, *, at: At, bad: tuple[str, ...] = ()) -> Field:
 
 
 @stage(version="1", over=("config",))
+def endless(field: Field, *, at: At, bad: tuple[str, ...] = (), tell: bool = False) -> Field:
+    """Never returns for the bad ones; `tell`: after news of its progress."""
+    executed("endless", at)
+    if tell:
+        at.progress(1, 100)
+    while at.one("config") in bad:
+        time.sleep(1)
+    return Field(field.values + 1)
+
+
+@stage(version="1", over=("config",))
+def freezing(field: Field, *, at: At, bad: tuple[str, ...] = ()) -> Field:
+    """Stops its worker's process, the first time."""
+    before = sum(line["stage"] == "freezing" for line in executions(Path(os.environ[LOG])))
+    executed("freezing", at)
+    if at.one("config") in bad and not before:
+        os.kill(os.getpid(), signal.SIGSTOP)
+    return Field(field.values + 1)
+
+
+@stage(version="1", over=("config",))
 def flaky(*, at: At, wrapped: bool = False) -> Field:
     """Twice the file server does not answer; `wrapped`: which a reader says in words of its own."""
     executed("flaky", at)

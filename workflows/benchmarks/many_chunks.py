@@ -27,6 +27,7 @@ from pipeline.planning.manifest import write_manifest
 from pipeline.reading.status import status
 from pipeline.running.graph import dask_graph, plan_tasks, submission_order
 from pipeline.running.session import OUTSTANDING
+from pipeline.worker.sources import sources_of
 from pipeline.worker.work import RunContext
 from workflows.benchmarks.script import PrintedTable, arguments_of
 
@@ -88,7 +89,8 @@ def first_run(chunks: int, store: Store) -> dict[str, float]:
     watch.note("manifest")
     tasks = submission_order(plan_tasks(planned))
     watch.note("tasks")
-    graph = dask_graph(tasks[:OUTSTANDING], RunContext(store, "run", "cpu", 0))
+    context = RunContext(store, "run", "cpu", 0, sources_of([]))
+    graph = dask_graph(tasks[:OUTSTANDING], context)
     sent = len(pickle.dumps(dict(graph.to_dict())))
     watch.note("piece")
     return {**watch.figures, "sent MB": sent / 2**20, "chunks": len(planned.everything)}

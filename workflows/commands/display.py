@@ -47,7 +47,7 @@ class RunDisplay:
             self._begin(event["missing"])
         elif kind == EventKind.CLUSTER_READY:
             self._say(f"dashboard: {event['dashboard']}")
-        elif kind in (EventKind.NOT_KEPT, EventKind.NOTE, EventKind.DAMAGED):
+        elif kind in (EventKind.NOT_KEPT, EventKind.NOTE, EventKind.DAMAGED, EventKind.WAITING):
             self._say(f"warning: {event['message']}", style="yellow")
         elif kind == EventKind.STOPPING:
             self._say(f"stopping ({event['reason']}): running chunks may finish")

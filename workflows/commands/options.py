@@ -39,12 +39,20 @@ def seconds(text: str) -> float:
     return float(sum(int(number) * _UNITS[unit] for number, unit in re.findall(r"(\d+)([dhms])", text)))
 
 
+def time_limit(text: str) -> float:
+    """A duration in which something can be done."""
+    if not (limit := seconds(text)):
+        raise typer.BadParameter(f"{text!r} leaves no time: give at least 1s, or no limit")
+    return limit
+
+
 TimeLimitOption = Annotated[
     float | None,
     typer.Option(
         "--time-limit",
         metavar="TIME",
-        parser=seconds,
-        help="Stop cleanly after this time (45m, 1h30m, 01:30:00); the same command goes on later.",
+        parser=time_limit,
+        help="Stop cleanly after this time, start and close of the cluster included (45m, 1h30m, 01:30:00); "
+        "the same command goes on later.",
     ),
 ]

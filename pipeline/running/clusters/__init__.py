@@ -46,6 +46,10 @@ class Cluster(Protocol):
         """Bytes that a task alone on its worker's machine may use, None if that is not known here."""
 
     @property
+    def queued(self) -> bool:
+        """True if workers are jobs of a batch system, which may take any time to begin."""
+
+    @property
     def devices(self) -> Devices | None:
         """GPUs of the cluster; None if there are none or they are not known here."""
 

@@ -33,6 +33,11 @@ class Address:
         """None: somebody else chose the machines."""
 
     @property
+    def queued(self) -> bool:
+        """False: whoever started the cluster starts its workers."""
+        return False
+
+    @property
     def devices(self) -> None:
         """None: GPUs of other machines are not known here."""
 

@@ -33,6 +33,11 @@ class Cuda:
         """None: what is projected is the host's and the GPU's memory together."""
 
     @property
+    def queued(self) -> bool:
+        """False: its workers are processes of this machine."""
+        return False
+
+    @property
     def devices(self) -> Devices | None:
         """GPUs of this machine; None where it has none. Asking takes no memory of a GPU."""
         try:

@@ -32,10 +32,15 @@ SETTINGS = {
     "distributed.worker.memory.spill": False,
     "distributed.worker.memory.target": False,
     "distributed.worker.memory.pause": False,
-    "distributed.worker.memory.terminate": False,
+    "distributed.worker.memory.terminate": 0.95,
+    "distributed.deploy.lost-worker-timeout": "120s",
 }
 """Tasks that depend on anything go where that is (by default, not if it is little). Nothing bulky lives in
-Dask's own memory, so that there is nothing to spill."""
+Dask's own memory, so that there is nothing to spill. A worker that takes more memory than its limit is ended
+by its nanny. One that died may take long to start again: Python on a busy file system, a GPU's context."""
+
+LEAK_SHARE = 0.9
+"""Of the memory that this process may use, for all workers together, before one is ended."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +59,11 @@ class Local:
     def memory_limit(self) -> int:
         """Bytes of this machine, or of the container that this process is in."""
         return int(MEMORY_LIMIT)
+
+    @property
+    def queued(self) -> bool:
+        """False: its workers are processes of this machine."""
+        return False
 
     @property
     def devices(self) -> None:
@@ -86,12 +96,14 @@ def started(kind: Any, options: dict[str, Any], environment: dict[str, str]) -> 
     common = {
         "host": "127.0.0.1",
         "dashboard_address": "127.0.0.1:0",
-        "memory_limit": 0,
+        "memory_limit": int(LEAK_SHARE * MEMORY_LIMIT / options["n_workers"]),
         "silence_logs": logging.ERROR,
     }
     wanted = {**environment, "DASK_LOGGING__DISTRIBUTED": "error"}
-    with _restored(wanted):  # Dask sets them here again whenever it replaces a worker
-        with _restored(wanted), dask.config.set({**SETTINGS, "distributed.nanny.pre-spawn-environ": wanted}):
+    settings = {**SETTINGS, "distributed.nanny.pre-spawn-environ": wanted}
+    # Dask sets the variables here again, and asks for the settings, whenever it replaces a worker
+    with _restored(wanted), dask.config.set(settings):
+        with _restored(wanted):
             os.environ.update(wanted)  # Dask prefers what is in this process's environment
             cluster = kind(**common, **options)
         with cluster, Client(cluster, set_as_default=False) as client:

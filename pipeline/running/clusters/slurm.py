@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -24,7 +26,8 @@ class Slurm:
         workers: number of jobs, each one worker; no more than have work.
         cores: CPU cores per job, used by the kernels' own threads.
         memory: per job, as Slurm writes it.
-        walltime: per job; jobs that end are not replaced, chunks in flight are computed by others.
+        walltime: per job; jobs that end while work is left are submitted again, and chunks that were in
+            flight are computed by others.
         queue, account: where to submit.
         backend: 'cuda' if jobs have a GPU each (`directives=("--gpus=1",)` asks for it).
         directives: further `#SBATCH` options.
@@ -46,6 +49,11 @@ class Slurm:
         """None: the batch system watches over the memory of its jobs."""
 
     @property
+    def queued(self) -> bool:
+        """True: its workers are jobs that wait for their turn."""
+        return True
+
+    @property
     def devices(self) -> None:
         """None: GPUs of other machines are not known here."""
 
@@ -56,7 +64,6 @@ class Slurm:
             cluster.scale(jobs=min(self.workers or demand.of_use, demand.of_use))
             client.register_plugin(Watchdog())
             client.register_plugin(Monitor())
-            client.wait_for_workers(1)
             yield client
 
     def options(self) -> dict[str, Any]:
@@ -78,10 +85,13 @@ class Slurm:
 
 
 def _cluster_class() -> Any:
+    interrupt = signal.getsignal(signal.SIGINT)
     try:
         from dask_jobqueue import SLURMCluster
     except ImportError as error:
         raise InputError(
             f"the slurm cluster needs dask-jobqueue ({error}): pip install 'quarkline[slurm]'"
         ) from error
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, interrupt)  # the import takes it away, and ends the process with code 0
     return SLURMCluster

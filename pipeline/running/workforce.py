@@ -1,0 +1,156 @@
+"""The workers of a run as its driver sees them: who is there, who died, who is silent; bringing them back."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+from dask.utils import format_time
+from distributed import Client
+from distributed.comm import CommClosedError
+from distributed.core import Status
+
+from pipeline.declare.text import counted
+from pipeline.running.event_log import EventLog
+from pipeline.running.limits import Limits
+from pipeline.running.stopping import StopRequest
+from pipeline.worker.events import EventKind
+
+INTERVAL = 2.0
+"""Seconds between two looks."""
+
+REVIVAL = 10.0
+"""Seconds between two attempts to bring lost workers back."""
+
+REPLACING = 30.0
+"""Seconds that a worker's nanny gets to replace its process."""
+
+
+class Workforce:
+    """Workers by address; a worker that is replaced has a new address.
+
+    Args:
+        client: of the cluster.
+        log: where is said what is waited for.
+        stop: asked when nobody comes back.
+        limits: of patience.
+        queued: True if workers are jobs of a batch system, which may take any time to begin.
+    """
+
+    def __init__(
+        self, client: Client, log: EventLog, stop: StopRequest, limits: Limits, *, queued: bool = False
+    ) -> None:
+        self._client, self._log, self._stop, self.limits = client, log, stop, limits
+        self._queued = queued
+        now = time.monotonic()
+        self._looked = self._revived = now - REVIVAL
+        self._absent_since: float | None = now
+        self._said = now
+        self._heartbeats: dict[str, tuple[float, float]] = {}
+        """Per worker the time of its last heartbeat by the scheduler's clock, and by ours when it was new."""
+        self._vain = 0
+        self._wanted = 1
+
+    @property
+    def present(self) -> bool:
+        """True if there was a worker when last looked."""
+        return bool(self._heartbeats)
+
+    def wait(self) -> None:
+        """Wait for the first worker, or for a reason to stop."""
+        while not self.present and not self._stop.check():
+            self.look({})
+            time.sleep(0.05)
+
+    def look(self, at_work: Mapping[str, str], *, now: bool = False) -> set[str]:
+        """Look after the workers, at most every `INTERVAL` unless `now`; returns those that died since.
+
+        at_work: the chunk that each worker computes, by address.
+        """
+        moment = time.monotonic()
+        if moment - self._looked < INTERVAL and not now and self.present:
+            return set()
+        self._looked = moment
+        known = set(self._heartbeats)
+        if not self._ask(moment):
+            return set()
+        died = known - set(self._heartbeats)
+        self._wanted = max(self._wanted, len(self._heartbeats))
+        self._count_vain(died, at_work)
+        if len(self._heartbeats) < self._wanted or not self.present:
+            self._revive(moment)
+        self._mind_absence(moment)
+        for worker, (_, heard) in self._heartbeats.items():
+            if moment - heard > self.limits.silence:
+                self._log.note(
+                    EventKind.NOTE,
+                    message=f"worker {worker} gave no sign for {format_time(moment - heard)}: it is replaced",
+                )
+                self.replace(worker)
+        return died
+
+    def note_work(self) -> None:
+        """A chunk was begun or ended: workers are of use."""
+        self._vain = 0
+
+    def replace(self, worker: str) -> None:
+        """End a worker, whatever it does, and have its nanny start another."""
+        try:
+            self._client.restart_workers([worker], timeout=REPLACING, raise_for_error=False)
+        except (OSError, TimeoutError, ValueError, KeyError, RuntimeError) as error:
+            self._log.note(EventKind.NOTE, message=f"worker {worker} cannot be replaced: {error}")
+        known, _ = self._heartbeats.get(worker, (0.0, 0.0))
+        if worker in self._heartbeats:  # not again before it was silent once more
+            self._heartbeats[worker] = (known, time.monotonic())
+
+    def say(self, message: str) -> None:
+        """Say what is waited for, at most once in a while."""
+        moment = time.monotonic()
+        if moment - self._said >= self.limits.saying:
+            self._said = moment
+            self._log.note(EventKind.WAITING, message=message)
+
+    def _ask(self, moment: float) -> bool:
+        """Take the scheduler's list of workers; False if it does not answer (futures then say why)."""
+        try:
+            listed = self._client.scheduler_info(n_workers=-1)["workers"]
+        except (OSError, CommClosedError, TimeoutError, RuntimeError):
+            return False
+        beats: dict[str, tuple[float, float]] = {}
+        for address, worker in listed.items():
+            beat, heard = self._heartbeats.get(address, (-1.0, moment))
+            last = float(worker["last_seen"])
+            beats[address] = (last, moment if last != beat else heard)
+        self._heartbeats = beats
+        return True
+
+    def _count_vain(self, died: set[str], at_work: Mapping[str, str]) -> None:
+        self._vain += sum(worker not in at_work for worker in died)
+        if self._vain > self.limits.vain_deaths * self._wanted:
+            self._stop.ask(f"{self._vain} workers that died before they began a chunk", grace=0.0)
+
+    def _revive(self, moment: float) -> None:
+        """Have the cluster start what it lost: Dask gives up workers that are not back within a while."""
+        cluster = self._client.cluster
+        if cluster is None or moment - self._revived < REVIVAL:
+            return
+        self._revived = moment
+        for name, worker in list(cluster.workers.items()):
+            if getattr(worker, "status", None) in (Status.failed, Status.closed):
+                cluster.workers.pop(name, None)  # Dask would count it for ever
+        cluster.scale(max(self._wanted, len(cluster.worker_spec)))
+
+    def _mind_absence(self, moment: float) -> None:
+        if self.present:
+            self._absent_since = None
+            return
+        if self._absent_since is None:
+            self._absent_since = moment
+        away = moment - self._absent_since
+        where = "; its jobs wait in the queue or were lost, lost ones are submitted again" * self._queued
+        self.say(f"no worker for {format_time(away)}{where}")
+        if away > self.limits.absence and not self._queued:
+            self._stop.ask(f"lack of workers: none for {format_time(away)}", grace=0.0)
+
+    def __str__(self) -> str:
+        return counted(len(self._heartbeats), "worker")

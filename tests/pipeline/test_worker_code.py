@@ -1,0 +1,101 @@
+"""Workers with other code than their driver's, an older version or an edited source: nothing is committed."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from distributed import LocalCluster
+
+from pipeline import Place, Store, Workflow, plan, run
+from pipeline.running.clusters.address import Address
+from pipeline.worker.sources import digest_of, sources_of
+
+STAGE = """
+from typing import Annotated, NamedTuple
+import numpy as np
+from pipeline import At, Dims, stage
+
+class Number(NamedTuple):
+    value: Annotated[np.ndarray, Dims("n")]
+
+@stage(version="{version}", over=("config",))
+def number(*, at: At) -> Number:
+    return Number(np.full(1, {value}))
+"""
+
+
+@pytest.fixture
+def old_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A cluster of which the worker has loaded version 1 of a stage."""
+    folder = tmp_path / "code"
+    folder.mkdir()
+    (folder / "measured_elsewhere.py").write_text(STAGE.format(version=1, value=1.0))
+    monkeypatch.syspath_prepend(str(folder))
+    monkeypatch.delitem(sys.modules, "measured_elsewhere", raising=False)
+    options = {"memory_limit": 0, "dashboard_address": None, "resources": {"device": 1}}
+    cluster = LocalCluster(n_workers=1, threads_per_worker=1, host="127.0.0.1", **options)
+    with cluster:
+        yield cluster.scheduler_address
+
+
+def _load() -> None:
+    import measured_elsewhere  # type: ignore[import-not-found]  # noqa: F401
+
+
+def computed(store: Store, address: str) -> object:
+    from measured_elsewhere import number
+
+    w = Workflow("elsewhere")
+    w.add(number, place=Place(over={"config": ["a", "b"]}))
+    return run(plan(w, store), store, cluster=Address(address))
+
+
+@pytest.mark.parametrize(
+    ("version", "value", "difference"),
+    [("2", 2.0, "stage number has version '1' there and '2' in the driver"), ("1", 2.0, "sources of ")],
+)
+def test_workers_of_other_code_compute_nothing(
+    old_workers: str,
+    tmp_path: Path,
+    store: Store,
+    monkeypatch: pytest.MonkeyPatch,
+    version: str,
+    value: float,
+    difference: str,
+) -> None:
+    file = tmp_path / "code/measured_elsewhere.py"
+    with Address(old_workers)._connect() as client:
+        client.run(_load)
+        client.run(digest_of, ("measured_elsewhere", "pipeline"))
+    file.write_text(STAGE.format(version=version, value=value))
+    digest_of.cache_clear()
+    import measured_elsewhere
+
+    assert measured_elsewhere.number.stage.version == version
+    outcome = computed(store, old_workers)
+    assert outcome.exit_status == 1
+    assert difference in outcome.failures[0].error
+    assert not store.keys("number")
+
+
+def test_the_digest_is_of_every_source_of_a_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "group_code"
+    (package / "deep").mkdir(parents=True)
+    for name in ("__init__.py", "deep/__init__.py", "deep/kernel.cu"):
+        (package / name).write_text("")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    digests = set()
+    for change in ("", "// other", "__global__"):
+        (package / "deep/kernel.cu").write_text(change)
+        digest_of.cache_clear()
+        digests.add(digest_of(("group_code",)))
+    assert len(digests) == 3
+
+
+def test_sources_are_those_of_stages_and_engine() -> None:
+    from stages.loops.correlator import ensemble_average
+
+    assert sources_of([ensemble_average]).names == ("pipeline", "stages")

@@ -1,0 +1,128 @@
+"""Runs whose workers die, stop or hang: each ends, says why, and blames only the chunk that is to blame."""
+
+from __future__ import annotations
+
+import signal
+import time
+from pathlib import Path
+
+import dask
+import pytest
+import toy_stages as toys
+from distributed import LocalCluster
+
+from pipeline import Outcome, Place, Store, Workflow, plan, run
+from pipeline.running.clusters import Demand, local
+from pipeline.running.clusters.address import Address
+from pipeline.running.clusters.local import Local
+from pipeline.running.clusters.slurm import _cluster_class
+from pipeline.running.event_log import read_events
+from pipeline.running.limits import Limits
+from pipeline.running.stopping import StopRequest
+
+
+def fields(names: str, function: object, **parameters: object) -> Workflow:
+    w = Workflow("losses")
+    field = w.add(toys.field, place=Place(over={"config": list(names)}))
+    w.add(function, field, **parameters)  # type: ignore[arg-type]
+    return w
+
+
+def outcome_of(w: Workflow, store: Store, workers: int = 2, **limits: float) -> Outcome:
+    return run(plan(w, store), store, cluster=Local(workers=workers), limits=Limits(**limits))  # type: ignore[arg-type]
+
+
+def messages(store: Store, outcome: Outcome) -> str:
+    return "\n".join(event.get("message", "") for event in read_events(store, outcome.run))
+
+
+def test_one_chunk_that_kills_its_workers_fails_alone(store: Store, log_path: Path) -> None:
+    outcome = outcome_of(fields("abcd", toys.deadly, bad=("b",)), store, deaths=1)
+    assert outcome.states["deadly"] == {"done": 3, "failed": 1}
+    assert [failure.coordinates for failure in outcome.failures] == [{"config": ("b",)}]
+    assert "the worker died that computed deadly config=b" in messages(store, outcome)
+    assert outcome.exit_status == 1
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("bad", ["ace", "abcdef"])
+def test_many_chunks_that_kill_their_workers_fail_and_the_others_end(
+    store: Store, log_path: Path, bad: str
+) -> None:
+    outcome = outcome_of(fields("abcdef", toys.deadly, bad=tuple(bad)), store)
+    assert outcome.states["deadly"]["failed"] == len(bad)
+    assert outcome.states["deadly"]["done"] == 6 - len(bad)
+
+
+def test_a_worker_that_dask_gave_up_is_brought_back(
+    store: Store, log_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pipeline.running.workforce.REVIVAL", 1.0)
+    monkeypatch.setitem(local.SETTINGS, "distributed.deploy.lost-worker-timeout", "10ms")
+    outcome = outcome_of(fields("ab", toys.deadly, bad=("a",)), store, workers=1, deaths=1)
+    assert outcome.states["deadly"] == {"done": 1, "failed": 1}
+
+
+def test_a_chunk_without_progress_is_ended_and_the_others_go_on(store: Store, log_path: Path) -> None:
+    w = fields("abc", toys.endless, bad=("b",), tell=True)
+    w.add(toys.loops, w.nodes["endless"], place=Place(over={"noise": [0]}), mass=1.0)
+    outcome = outcome_of(w, store, stall=2.0, saying=1.0)
+    assert outcome.states["endless"] == {"done": 2, "failed": 1}
+    assert outcome.states["loops"] == {"done": 2, "blocked": 1}
+    assert "no progress for" in outcome.failures[0].error
+    assert "1 chunk in work; the longest without news" in messages(store, outcome)
+
+
+def test_a_stopped_worker_is_replaced_and_its_chunk_computed(store: Store, log_path: Path) -> None:
+    began = time.monotonic()
+    outcome = outcome_of(fields("xyz", toys.freezing, bad=("x", "y", "z")), store, silence=4.0)
+    assert outcome.exit_status == 0
+    assert "gave no sign for" in messages(store, outcome)
+    assert time.monotonic() - began < 60
+
+
+def test_a_cluster_without_workers_ends_the_run(store: Store) -> None:
+    with LocalCluster(n_workers=0, host="127.0.0.1", dashboard_address=None) as empty:
+        outcome = run(
+            plan(fields("a", toys.deadly), store),
+            store,
+            cluster=Address(empty.scheduler_address),
+            limits=Limits(absence=1.0),
+        )
+    assert outcome.exit_status == 3
+    assert "lack of workers" in outcome.stopped
+
+
+def test_the_wait_for_a_first_worker_obeys_the_time_limit(store: Store) -> None:
+    with LocalCluster(n_workers=0, host="127.0.0.1", dashboard_address=None) as empty:
+        began = time.monotonic()
+        outcome = run(
+            plan(fields("a", toys.deadly), store),
+            store,
+            cluster=Address(empty.scheduler_address),
+            time_limit=2.0,
+        )
+    assert outcome.exit_status == 3
+    assert "time limit" in outcome.stopped
+    assert time.monotonic() - began < 10
+
+
+def test_the_time_limit_leaves_room_for_the_close_of_the_cluster() -> None:
+    stop = StopRequest(10.0, grace=2.0)
+    stop.note_start(2.0)
+    stop._started -= 6.5
+    assert stop.check()
+
+
+def test_settings_that_bring_workers_back_hold_while_the_cluster_lives() -> None:
+    before = dask.config.get("distributed.deploy.lost-worker-timeout")
+    with Local(workers=1).open(Demand(1, 0)):
+        assert dask.config.get("distributed.deploy.lost-worker-timeout") == "120s"
+    assert dask.config.get("distributed.deploy.lost-worker-timeout") == before
+
+
+def test_slurm_leaves_the_interrupt_alone() -> None:
+    pytest.importorskip("dask_jobqueue", reason="dask-jobqueue is not installed")
+    before = signal.getsignal(signal.SIGINT)
+    _cluster_class()
+    assert signal.getsignal(signal.SIGINT) is before
