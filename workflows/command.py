@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 import typer
 
+from pipeline.declare.text import literal_lines
 from stages.errors import InputError
 from workflows.commands import bench, check, convert, export, gc, plan, report, run, status, tune, verify
 
@@ -40,6 +41,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except SystemExit as exit_request:
         return int(exit_request.code or 0)
     except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(literal_lines(f"error: {error}"), file=sys.stderr)
         return 2
     return 0

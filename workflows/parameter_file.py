@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,6 +57,10 @@ class ParameterFile:
             return InputError(f"{self.path}: {problems[0]}")
         listed = "\n".join(f"  - {problem}" for problem in problems)
         return InputError(f"{self.path}: {len(problems)} problems\n{listed}")
+
+    def warnings(self, doubts: Iterable[Problem]) -> tuple[str, ...]:
+        """Messages on what may be meant, and rarely is."""
+        return tuple(f"{self.path}: {self.name(*location)}: {text}" for location, text in doubts)
 
     def refuse(self, problems: Iterable[Problem]) -> None:
         """Raise one InputError where there are `problems`."""
@@ -134,12 +139,15 @@ def _problem(file: ParameterFile, model: type[FileSection], detail: ErrorDetails
         return f"unknown key `{location[-1]}` {where} (line {file.line(location)}){hint}"
     if kind == "invalid_key":
         line = file.line((*location[:-1], detail["input"]))
-        return f"unknown key {_shown(detail['input'])} {where} (line {line}): a key is a word"
+        fault = f"unknown key {_shown(detail['input'])} {where} (line {line}): a key is a word"
+        of_a_comma = type(detail["input"]) is int and section  # {light: 0,1} has the keys light and 1
+        return f"{fault}, and a number has a decimal point: 0.1" if of_a_comma else fault
     if kind == "missing":
         return f"missing key `{location[-1]}` {where} (line {file.line(location)})"
     if kind == "value_error":
         return f"{file.name(*location)}: {detail['ctx']['error']}"
-    return f"{file.name(*location)} is {_shown(detail['input'])}, expected {_expected(detail)}"
+    hint = _decimal_point(detail["input"]) if kind in ("float_type", "int_type") else ""
+    return f"{file.name(*location)} is {_shown(detail['input'])}, expected {_expected(detail)}{hint}"
 
 
 _EXPECTED = {
@@ -167,6 +175,13 @@ def _expected(detail: ErrorDetails) -> str:
     if detail["type"] in _EXPECTED:
         return _EXPECTED[detail["type"]].format(**detail.get("ctx", {}))
     return str(detail["msg"])
+
+
+def _decimal_point(value: object) -> str:
+    """A remedy where a number has a decimal comma."""
+    if not isinstance(value, str) or not re.fullmatch(r"[-+]?\d+,\d+([eE][-+]?\d+)?", value):
+        return ""
+    return f", with a decimal point: {value.replace(',', '.')}"
 
 
 def _keys(model: type[FileSection], location: Location) -> list[str]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pipeline import plan as make_plan
+from workflows.shared.ensemble import refuse_copies
 
 if TYPE_CHECKING:
     from pipeline import Outcome, Plan, Store
@@ -33,6 +34,7 @@ def visited(project: Project, store: Store, backend: str) -> Iterator[Round]:
     following: Project | None = project
     while following:
         planned = make_plan(following.workflow, store, backend=backend)
+        refuse_copies(planned)
         complete = following.follow is not None and not planned.missing
         step = following.follow(planned, store) if following.follow and complete else None
         yield Round(following, planned, step)

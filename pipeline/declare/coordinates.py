@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from pipeline.declare.text import literal
 from stages.errors import InputError, suggestion
 
 if TYPE_CHECKING:
@@ -153,4 +154,4 @@ def describe_values(values: Sequence[Coordinate]) -> str:
         first, last = int(values[0]), int(values[-1])
         if last - first == len(values) - 1:
             return f"{first}..{last}"
-    return ",".join(str(value) for value in values)
+    return ",".join(literal(str(value)) for value in values)

@@ -1,8 +1,9 @@
-"""Text for people: aligned tables and counts. Sizes and durations are those of `dask.utils`."""
+"""Text for people: tables, counts, names as they are. Sizes and durations are those of `dask.utils`."""
 
 from __future__ import annotations
 
 import io
+import unicodedata
 from collections.abc import Collection, Sequence
 
 
@@ -20,6 +21,7 @@ def text_table(
         left: numbers of the columns that are set flush left; the others are set flush right.
         margin: what each line begins with.
     """
+    columns, rows = [literal(name) for name in columns], [[literal(cell) for cell in row] for row in rows]
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -33,6 +35,34 @@ def text_table(
     page = io.StringIO()
     Console(file=page, force_terminal=False, color_system=None, width=2 * width).print(table)
     return [f"{margin}{line}".rstrip() for line in page.getvalue().splitlines()]
+
+
+def literal(text: str) -> str:
+    """A name on one line of plain text: what would act on a terminal or a page is spelled, as `\\x1b`.
+
+    That is control and formatting characters, separators of lines, and bytes of file names that are no text.
+    """
+    if text.isprintable():
+        return text
+    return "".join(_spelled(c) if unicodedata.category(c) in _ACTING else c for c in text)
+
+
+def literal_lines(text: str) -> str:
+    """Plain text of several lines, each of them literal."""
+    return "\n".join(map(literal, text.split("\n")))
+
+
+def figure_text(text: str) -> str:
+    """A name for a figure of matplotlib: no part of it is a formula, and a legend does not leave it out."""
+    shown = literal(text).replace("$", r"\$")
+    return f" {shown}" if shown.startswith("_") else shown
+
+
+_ACTING = ("Cc", "Cf", "Cs", "Zl", "Zp")
+
+
+def _spelled(character: str) -> str:
+    return ascii(character)[1:-1]
 
 
 def counted(number: int, noun: str) -> str:

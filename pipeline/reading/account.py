@@ -11,7 +11,7 @@ from dask.utils import format_time
 from matplotlib.figure import Figure as Plot
 
 from pipeline.declare.coordinates import describe
-from pipeline.declare.text import counted
+from pipeline.declare.text import counted, figure_text
 from pipeline.planning.manifest import Manifest
 from pipeline.reading.report import Details, Figure, Section, Table
 from pipeline.store.store import Store
@@ -112,7 +112,8 @@ def time_section(nodes: Sequence[NodeAccount]) -> Section:
 def _time_plot(nodes: Sequence[NodeAccount]) -> Plot:
     plot = Plot(figsize=(8, 0.35 * len(nodes) + 0.8))
     axes = plot.subplots()
-    axes.barh([node.name for node in nodes], [node.seconds for node in nodes], color="#1f5fa8", height=0.6)
+    names, seconds = [figure_text(node.name) for node in nodes], [node.seconds for node in nodes]
+    axes.barh(names, seconds, color="#1f5fa8", height=0.6)
     axes.invert_yaxis()
     axes.set_xlabel("seconds of work")
     axes.spines[["top", "right"]].set_visible(False)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from jinja2 import Environment, StrictUndefined
 
-from pipeline.declare.text import text_table
+from pipeline.declare.text import literal, literal_lines, text_table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Plot
@@ -118,7 +118,7 @@ def cell_text(value: object, digits: int = 6) -> str:
         return "-"
     if isinstance(value, float):
         return f"{value:.{digits}g}"
-    return str(value)
+    return literal(str(value))
 
 
 def value_with_error(value: float, error: float) -> str:
@@ -159,5 +159,5 @@ def svg(plot: Plot) -> str:
 
 def _replace(path: Path, text: str) -> Path:
     partial = path.with_suffix(path.suffix + ".partial")
-    partial.write_text(text, encoding="utf-8")
+    partial.write_text(literal_lines(text), encoding="utf-8")
     return partial.replace(path)

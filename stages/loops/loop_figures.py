@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike
 
+from pipeline.declare.text import figure_text
 from stages.loops.correlator import FLAVOURS
 from stages.lqcd.analysis.budget import error_budget
 from stages.lqcd.lattice.geometry import DIRECTIONS
@@ -87,7 +88,7 @@ def estimator_cost_figure(
     axes = figure.subplots()
     for number, (name, (work, error)) in enumerate(curves.items()):
         colour, style = f"C{number % 10}", "--" if number % 2 else "-"
-        axes.loglog(work, error, style, color=colour, label=name)
+        axes.loglog(work, error, style, color=colour, label=figure_text(name))
         axes.plot(*measured[name], "o", color=colour)
     axes.set_xlabel("seconds of work per configuration")
     axes.set_ylabel("stochastic error of $C(t)$")
@@ -102,7 +103,7 @@ def plaquette_figure(plaquette: ArrayLike, labels: Sequence[str]) -> Figure:
     for plane, name in enumerate(("total", "spatial", "temporal")):
         axes.plot(np.asarray(plaquette)[:, plane], MARKERS[plane], color=COLOURS[plane], label=name)
     shown = range(0, len(labels), -(-len(labels) // 12))
-    axes.set_xticks(list(shown), [labels[number] for number in shown], rotation=30, ha="right")
+    axes.set_xticks(list(shown), [figure_text(labels[number]) for number in shown], rotation=30, ha="right")
     axes.set_ylabel("plaquette")
     axes.legend(frameon=False, ncols=3)
     return figure
@@ -115,7 +116,7 @@ def spectrum_figure(eigenvalue: ArrayLike, masses: Mapping[str, float]) -> Figur
     for values in np.asarray(eigenvalue):
         axes.semilogy(np.arange(1, len(values) + 1), values, "-", color=COLOURS[0], linewidth=0.8)
     for (name, mass), colour in zip(masses.items(), COLOURS[1:], strict=False):
-        axes.axhline(4 * mass**2, linestyle="--", color=colour, label=f"$4m^2$, {name}")
+        axes.axhline(4 * mass**2, linestyle="--", color=colour, label=f"$4m^2$, {figure_text(name)}")
     axes.set_xlabel("eigenvector")
     axes.set_ylabel("eigenvalue of $-D^2$")
     axes.legend(frameon=False)
@@ -127,7 +128,7 @@ def convergence_figure(histories: Mapping[str, Sequence[float]]) -> Figure:
     figure = Figure(figsize=(7, 3.8), layout="constrained")
     axes = figure.subplots()
     for number, (name, history) in enumerate(histories.items()):
-        axes.semilogy(history, color=COLOURS[number % len(COLOURS)], label=name)
+        axes.semilogy(history, color=COLOURS[number % len(COLOURS)], label=figure_text(name))
     axes.set_xlabel("iterations")
     axes.set_ylabel("$|b - Ax|/|b|$, worst right-hand side")
     axes.legend(frameon=False)

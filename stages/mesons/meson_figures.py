@@ -10,6 +10,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 
+from pipeline.declare.text import figure_text
+
 
 def meson_figure(correlator: ArrayLike, error: ArrayLike, names: Sequence[str]) -> Figure:
     """|C(t)| with errors, ``[channel, time]``, on a logarithmic scale; open where C < 0."""
@@ -32,7 +34,7 @@ def meson_figure(correlator: ArrayLike, error: ArrayLike, names: Sequence[str]) 
                     markersize=4,
                     capsize=2,
                     linewidth=1,
-                    label=name if fill == colour or not positive.any() else None,
+                    label=figure_text(name) if fill == colour or not positive.any() else None,
                 )
     axes.set_yscale("log", nonpositive="clip")
     axes.set_xlabel("$t/a$")
@@ -85,5 +87,5 @@ def _draw_masses(axes: Axes, values: NDArray, errors: NDArray, labels: Sequence[
             markersize=4,
             capsize=2,
             linewidth=1,
-            label=label,
+            label=figure_text(label),
         )

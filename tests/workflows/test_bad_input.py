@@ -11,7 +11,7 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
-from tiny_project import TINY, CommandLine, edit, refused
+from tiny_project import TINY, CommandLine, edit, missing, refused
 
 from stages.lqcd.gauge.heatbath import thermalised
 from stages.lqcd.lattice.formats import write_ildg
@@ -148,6 +148,68 @@ def test_report_that_cannot_be_written(quarkline: CommandLine, project: Path) ->
         answer = quarkline(command, project)
         assert answer.code == 2 and "Traceback" not in answer.err
         assert f"error: cannot write into {project}/report: Not a directory" in answer.err
+
+
+def test_report_that_cannot_be_written_loses_nothing(quarkline: CommandLine, project: Path) -> None:
+    edit(project, ("report: report", "report: g2.yaml/report"))
+    answer = quarkline("run", project)
+    assert f"; all results are in {project.parent}/store: once that is mended, quarkline report" in answer.err
+    answer = quarkline("run", project, "--json")
+    content = json.loads(answer.out)
+    assert answer.code == 2 and content["report"] is None and "Not a directory" in content["error"]
+    assert quarkline("report", edit(project, ("report: g2.yaml/report", "report: report"))).code == 0
+
+
+@pytest.mark.parametrize("refusal", [PermissionError(13, "Permission denied"), OSError(28, "No space left")])
+def test_report_folder_that_refuses(
+    quarkline: CommandLine, project: Path, monkeypatch: pytest.MonkeyPatch, refusal: OSError
+) -> None:
+    def refuse(*arguments: object, **options: object) -> None:
+        raise refusal
+
+    monkeypatch.setattr("pipeline.reading.report._replace", refuse)
+    answer = quarkline("run", project)
+    assert answer.code == 2 and f"cannot write into {project.parent}/report: {refusal.strerror}" in answer.err
+
+
+@pytest.mark.parametrize("command", ["run", "plan", "status", "verify"])
+def test_stage_folder_that_cannot_be_listed(
+    quarkline: CommandLine, project: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    listed, folder = os.scandir, project.parent / "store" / "current_loops"
+
+    def scandir(path: Path) -> object:
+        if Path(path) == folder:
+            raise PermissionError(13, "Permission denied", str(path))
+        return listed(path)
+
+    monkeypatch.setattr("os.scandir", scandir)
+    refused(quarkline(command, project), f"{folder} cannot be listed: Permission denied; a store reads all")
+
+
+@pytest.mark.parametrize("command", ["run", "plan", "report", "export"])
+def test_relative_store_of_another_folder(
+    quarkline: CommandLine, project: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    elsewhere = project.parent / "sub" / "folder"
+    elsewhere.mkdir(parents=True)
+    monkeypatch.chdir(elsewhere)
+    refused(
+        quarkline(command, project),
+        f"the store 'store' would be {elsewhere}/store, but results of this file are in "
+        f"{project.parent}/store: run it in {project.parent}, or say which one by --store FOLDER",
+    )
+    assert not (elsewhere / "store").exists()
+    assert missing(quarkline, project, "--store", "store")
+    assert not missing(quarkline, project, "--store", "../../store")
+    assert missing(quarkline, edit(project, ("seed: 977", "seed: 978")))  # of no use there
+
+
+def test_few_file_handles(quarkline: CommandLine, g2: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("resource.getrlimit", lambda kind: (30, 30))
+    answer = quarkline("run", g2, "--workers", "2")
+    assert answer.code == 2 and "Traceback" not in answer.err
+    assert "this process may open 30 files, and 2 workers take about 48 in it: ulimit -n 1024" in answer.err
 
 
 def write_configuration(path: Path, extents: tuple[int, int, int, int], seed: int) -> None:

@@ -26,7 +26,9 @@ def test_the_last_round_is_the_last_that_is_run(
     """Also where the store has all of it from a file that began there: results are those of the last run."""
 
     def planned(workflow: str, store: object, backend: str) -> Any:
-        return SimpleNamespace(workflow=workflow, missing=[] if workflow in held else [workflow])
+        return SimpleNamespace(
+            workflow=workflow, everything=(), missing=[] if workflow in held else [workflow]
+        )
 
     def compute(plan: Any) -> Any:
         held.add(plan.workflow)

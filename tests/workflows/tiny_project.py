@@ -54,9 +54,9 @@ class CommandLine:
         return Answer(code, *self.capture.readouterr())
 
 
-def missing(quarkline: CommandLine, file: Path) -> dict[str, int]:
+def missing(quarkline: CommandLine, file: Path, *options: str) -> dict[str, int]:
     """Number of chunks per node that `plan` says are missing."""
-    answer = quarkline("plan", file, "--json")
+    answer = quarkline("plan", file, "--json", *options)
     assert answer.code == 0, answer.err
     nodes = [chunk["node"] for chunk in json.loads(answer.out)["missing"]]
     return {node: nodes.count(node) for node in nodes}

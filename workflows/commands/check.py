@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from workflows.commands.options import say
+
 if TYPE_CHECKING:
     from stages.lqcd.lattice.formats import CheckReport
 
@@ -34,9 +36,9 @@ def check(
         _print_json(files, reports, errors)
     else:
         for report in reports:
-            typer.echo(_text(report))
+            say(_text(report))
     for error in errors.values():
-        typer.echo(f"error: {error}", err=True)
+        say(f"error: {error}", err=True)
     if errors:
         raise typer.Exit(2)
 

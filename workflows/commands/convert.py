@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from workflows.commands.options import say
+
 if TYPE_CHECKING:
     from stages.lqcd.lattice.formats import GaugeField
 
@@ -38,10 +40,10 @@ def convert(
     from stages.lqcd.lattice.formats.conversion import convert_gauge
 
     done = convert_gauge(source, target, format=format, precision=precision, overwrite=overwrite)
-    typer.echo(_text(source, done.source))
-    typer.echo(_text(target, done.target))
+    say(_text(source, done.source))
+    say(_text(target, done.target))
     changed = f"rounded, by {done.rounding:.1e} at most" if done.rounding else "unchanged"
-    typer.echo(f"  numbers      {changed}")
+    say(f"  numbers      {changed}")
 
 
 def _text(path: Path, field: GaugeField) -> str:

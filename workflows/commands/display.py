@@ -7,9 +7,10 @@ from types import TracebackType
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from pipeline.declare.text import counted
+from pipeline.declare.text import counted, literal, literal_lines
 from pipeline.worker.events import ENDED, ChunkState, EventKind
 
 
@@ -61,7 +62,7 @@ class RunDisplay:
         for node, chunks in missing.items():
             self._shares[node] = {}
             self._tasks[node] = self.bars.add_task(
-                node.ljust(width), total=chunks, chunks=chunks, ended=0, note="", start=False
+                escape(literal(node).ljust(width)), total=chunks, chunks=chunks, ended=0, note="", start=False
             )
 
     def _share(self, event: dict[str, Any], share: float, note: str) -> None:
@@ -85,7 +86,7 @@ class RunDisplay:
 
     def _say(self, text: str, style: str | None = None) -> None:
         """A line above the bars, as it is."""
-        self._console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
+        self._console.print(literal_lines(text), style=style, markup=False, highlight=False, soft_wrap=True)
 
     def _total(self, task: TaskID) -> int:
         return self.bars.tasks[task].fields["chunks"]
@@ -117,7 +118,7 @@ class TuningDisplay:
         self.bar.stop()
 
     def __call__(self, done: int, total: int, kernel: str) -> None:
-        self.bar.update(self._task, completed=done, total=total or None, kernel=kernel)
+        self.bar.update(self._task, completed=done, total=total or None, kernel=escape(literal(kernel)))
 
 
 def _note(event: dict[str, Any]) -> str:

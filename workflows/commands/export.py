@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from workflows.commands.options import StoreOption, WorkflowFile
+from workflows.commands.options import StoreOption, WorkflowFile, say
+from workflows.commands.target import store_of
 
 if TYPE_CHECKING:
     from pipeline import Store
@@ -32,12 +33,12 @@ def export(
 
     Example: quarkline export workflows/g2_disconnected.yaml --format hdf5
     """
-    from pipeline import Store, export_hdf5
+    from pipeline import export_hdf5
     from workflows.catalogue import load_project
     from workflows.commands.report import complete, writing_into
 
     project = load_project(workflow)
-    results = Store(store or project.store)
+    results = store_of(project, workflow, store)
     project = complete(project, results, workflow)
     folder = output or project.report
     writers: dict[str, Callable[..., Path]] = {"zarr": export_zarr, "hdf5": export_hdf5}
@@ -45,7 +46,7 @@ def export(
         for name, kind in product(result or project.results, writers):
             if format in (kind, "both"):
                 target = folder / f"{name}.{SUFFIX[kind]}"
-                typer.echo(str(writers[kind](results, name, target, workflow=project.workflow.name)))
+                say(str(writers[kind](results, name, target, workflow=project.workflow.name)))
 
 
 SUFFIX = {"zarr": "zarr", "hdf5": "h5"}

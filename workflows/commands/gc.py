@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from workflows.commands.options import StoreOption
+from workflows.commands.options import StoreOption, say
 
 
 def gc(
@@ -45,6 +45,6 @@ def gc(
     if not dry_run and not yes:
         found = collect_garbage(results, reached, dry_run=True)
         if found.others:
-            typer.echo(str(found))
+            say(str(found))
             typer.confirm("remove them?", abort=True)
-    typer.echo(str(collect_garbage(results, reached, dry_run=dry_run)))
+    say(str(collect_garbage(results, reached, dry_run=dry_run)))

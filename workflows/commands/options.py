@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from pipeline.declare.text import literal_lines
+
 WorkflowFile = Annotated[Path, typer.Argument(metavar="WORKFLOW", help="The workflow's YAML file.")]
 StoreOption = Annotated[
     Path | None,
@@ -44,6 +46,11 @@ def time_limit(text: str) -> float:
     if not (limit := seconds(text)):
         raise typer.BadParameter(f"{text!r} leaves no time: give at least 1s, or no limit")
     return limit
+
+
+def say(text: str, *, err: bool = False) -> None:
+    """Write lines to the terminal, with names of files and configurations as they are."""
+    typer.echo(literal_lines(text), err=err)
 
 
 TimeLimitOption = Annotated[

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from workflows.commands.options import ClusterOption, JsonOption, StoreOption, WorkflowFile
+from workflows.commands.options import ClusterOption, JsonOption, StoreOption, WorkflowFile, say
+from workflows.commands.target import store_of
 
 if TYPE_CHECKING:
     from pipeline import Plan
@@ -25,14 +26,14 @@ def plan(
 
     Example: quarkline plan workflows/g2_disconnected.yaml
     """
-    from pipeline import Store, explain
+    from pipeline import explain
     from pipeline.running.clusters.choose import choose
     from pipeline.running.shortage import device_memory, device_projection, shortage
     from workflows.catalogue import load_project
     from workflows.rounds import visited
 
     project = load_project(workflow)
-    results = Store(store or project.store)
+    results = store_of(project, workflow, store)
     chosen = choose(cluster)
     rounds = list(visited(project, results, chosen.backend))
     planned, steps = rounds[-1].plan, [each.step.text for each in rounds if each.step]
@@ -43,15 +44,17 @@ def plan(
         on_devices = chosen.devices or chosen.backend == "cuda"
         needed = device_memory(planned, chosen.devices) if on_devices else None
         content = {"store": str(results.path), **as_dict(planned), "device_memory_bytes": needed}
-        typer.echo(dumps({**content, "rounds": steps, "warning": short}, indent=2))
+        typer.echo(
+            dumps({**content, "rounds": steps, "warning": short, "warnings": project.warnings}, indent=2)
+        )
     else:
         for step in steps:
-            typer.echo(step)
-        typer.echo(explain(planned))
+            say(step)
+        say(explain(planned))
         if line := device_projection(planned, chosen):
-            typer.echo(line)
-        if short:
-            typer.echo(f"warning: {short}")
+            say(line)
+        for warning in (*([short] if short else []), *project.warnings):
+            say(f"warning: {warning}")
 
 
 def as_dict(plan: Plan) -> dict[str, Any]:

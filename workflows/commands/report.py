@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from workflows.commands.options import StoreOption, WorkflowFile
+from workflows.commands.options import StoreOption, WorkflowFile, say
+from workflows.commands.target import store_of
 
 if TYPE_CHECKING:
     from pipeline import Store
+    from pipeline.reading.report import Section
     from workflows.rounds import Round
     from workflows.shared.definition import Project
 
@@ -24,12 +26,11 @@ def report(workflow: WorkflowFile, store: StoreOption = None) -> None:
 
     Example: quarkline report workflows/g2_disconnected.yaml
     """
-    from pipeline import Store
     from workflows.catalogue import load_project
 
     project = load_project(workflow)
-    results = Store(store or project.store)
-    typer.echo(f"report: {publish(complete(project, results, workflow), results)}")
+    results = store_of(project, workflow, store)
+    say(f"report: {publish(complete(project, results, workflow), results)}")
 
 
 def complete(project: Project, store: Store, file: Path) -> Project:
@@ -49,7 +50,7 @@ def complete(project: Project, store: Store, file: Path) -> Project:
     best = min(paths, key=_left)[-1]
     if best.plan.missing:
         missing = counted(len(best.plan.missing), "chunk")
-        typer.echo(f"error: {missing} missing in {store.path}: quarkline run {file}", err=True)
+        say(f"error: {missing} missing in {store.path}: quarkline run {file}", err=True)
         raise typer.Exit(1)
     run(best.plan, store, cluster=Local(backend=best.plan.backend))
     return best.project
@@ -67,9 +68,17 @@ def publish(project: Project, store: Store) -> Path:
     from pipeline.reading.report import write_report
 
     name, texts = project.workflow.name, project.texts(store)
-    sections = [*project.sections(store), *account(store, name)]
+    sections = [*_warnings(project), *project.sections(store), *account(store, name)]
     with writing_into(project.report) as folder:
         return write_report(folder, project.title, summary(store, name), sections, texts)
+
+
+def _warnings(project: Project) -> list[Section]:
+    from pipeline.reading.report import Section, Table
+
+    rows = [[warning] for warning in project.warnings]
+    text = "Input that may be meant, and rarely is; it stands on every plan and run, too."
+    return [Section("Warnings", text, [Table(["warning"], rows)])] if rows else []
 
 
 @contextmanager

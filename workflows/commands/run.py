@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from workflows.commands.options import ClusterOption, JsonOption, StoreOption, TimeLimitOption, WorkflowFile
+from workflows.commands.options import (
+    ClusterOption,
+    JsonOption,
+    StoreOption,
+    TimeLimitOption,
+    WorkflowFile,
+    say,
+)
+from workflows.commands.target import store_of
 
 if TYPE_CHECKING:
     from pipeline import Outcome, Plan
@@ -48,32 +56,42 @@ def run(
 
     Example: quarkline run my.yaml --cluster cuda --time-limit 11h30m
     """
-    from pipeline import Store, explain
+    from pipeline import InputError, explain
     from pipeline import run as run_plan
     from workflows.catalogue import load_project
     from workflows.commands.display import RunDisplay
     from workflows.commands.report import publish
     from workflows.rounds import drive
 
-    def say(text: str) -> None:
+    def tell(text: str) -> None:
         if not json:
-            typer.echo(text)
+            say(text)
 
     def compute(plan: Plan) -> Outcome:
-        say(_headline(explain(plan)))
+        tell(_headline(explain(plan)))
         remaining = None if time_limit is None else max(1.0, time_limit - (monotonic() - began))
         with RunDisplay(quiet=json) as display:
             outcome = run_plan(plan, results, cluster=chosen, time_limit=remaining, listener=display)
-        say(outcome.table())
+        tell(outcome.table())
         return outcome
 
     began, project = monotonic(), load_project(workflow)
-    chosen, results = _cluster(cluster, workers), Store(store or project.store)
-    driven = drive(project, results, chosen.backend, compute, say)
-    page = None if driven.outcomes[-1].exit_status else publish(driven.last.project, results)
+    chosen, results = _cluster(cluster, workers), store_of(project, workflow, store)
+    for warning in project.warnings:
+        tell(f"warning: {warning}")
+    driven = drive(project, results, chosen.backend, compute, tell)
+    page, fault = None, ""
+    if not driven.outcomes[-1].exit_status:
+        try:
+            page = publish(driven.last.project, results)
+        except InputError as error:
+            fault = str(error)
     if json:
-        _print_json(driven, page)
-    say(f"report: {page}" if page else f"store: {results.path}")
+        _print_json(driven, page, fault)
+    if fault:
+        remedy = f"once that is mended, quarkline report {workflow} writes it"
+        raise InputError(f"{fault}; all results are in {results.path}: {remedy}")
+    tell(f"report: {page}" if page else f"store: {results.path}")
     raise typer.Exit(_exit_code(driven))
 
 
@@ -95,7 +113,7 @@ def _headline(explained: str) -> str:
     return f"{first}\n{last}" if last.startswith("projected") else first
 
 
-def _print_json(driven: Driven, page: Path | None) -> None:
+def _print_json(driven: Driven, page: Path | None, fault: str) -> None:
     """The outcome of the last round, and what its results lead to."""
     from json import dumps
 
@@ -108,7 +126,10 @@ def _print_json(driven: Driven, page: Path | None) -> None:
         "stopped": outcome.stopped,
         "seconds": sum(each.seconds for each in driven.outcomes),
         "report": str(page) if page else None,
+        "warnings": driven.last.project.warnings,
     }
+    if fault:
+        result["error"] = fault
     if step:
         result |= {"target_met": step.met, "target": step.text}
     typer.echo(dumps(result, indent=2))

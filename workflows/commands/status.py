@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from workflows.commands.options import JsonOption
+from workflows.commands.options import JsonOption, say
 from workflows.commands.target import Target
 
 
@@ -29,4 +29,4 @@ def status(target: Target, json: JsonOption = False) -> None:
 
         typer.echo(dumps({**asdict(state), "targets": targets}, indent=2))
     else:
-        typer.echo("\n".join([str(state), *targets]))
+        say("\n".join([str(state), *targets]))

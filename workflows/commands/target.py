@@ -9,6 +9,7 @@ import typer
 
 if TYPE_CHECKING:
     from pipeline import Store
+    from workflows.shared.definition import Project
 
 Target = Annotated[
     Path, typer.Argument(metavar="STORE", help="A store's folder, or the workflow file that names it.")
@@ -22,3 +23,42 @@ def open_store(target: Path) -> Store:
 
     is_file = target.is_file() or target.suffix in (".yaml", ".yml")
     return Store(load_project(target).store if is_file else target)
+
+
+def store_of(project: Project, file: Path, chosen: Path | None) -> Store:
+    """The store of a workflow file's results, or the one that an option chose instead.
+
+    Raises:
+        InputError: the file's store is relative and has nothing of what the file asks for, while the one seen
+            from a folder above this one, or above the file, has.
+    """
+    from pipeline import InputError, Store
+
+    store = Store(chosen or project.store)
+    if chosen or project.store.is_absolute():
+        return store
+    for folder in dict.fromkeys([*Path.cwd().parents, *file.resolve().parents]):
+        other = folder / project.store
+        if other.resolve() != store.path.resolve() and _has_results(project, other):
+            if _has_results(project, store.path):
+                break
+            raise InputError(
+                f"the store {str(project.store)!r} would be {store.path}, but results of this file are in "
+                f"{other}: run it in {folder}, or say which one by --store FOLDER"
+            )
+    return store
+
+
+def _has_results(project: Project, folder: Path) -> bool:
+    """True if a folder is a store with chunks that a project asks for."""
+    from pipeline import InputError, Store, plan
+    from pipeline.reading.gc import BACKENDS
+
+    try:
+        store = Store(folder)
+        if not store.exists():
+            return False
+        plans = (plan(project.workflow, store, backend=backend) for backend in BACKENDS)
+        return any(len(each.missing) < len(each.chunks) for each in plans)
+    except InputError:  # it cannot be read, or is none
+        return False

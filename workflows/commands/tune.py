@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from workflows.commands.options import JsonOption, WorkflowFile
+from workflows.commands.options import JsonOption, WorkflowFile, say
 
 
 def tune(workflow: WorkflowFile, json: JsonOption = False) -> None:
@@ -30,4 +30,4 @@ def tune(workflow: WorkflowFile, json: JsonOption = False) -> None:
 
         typer.echo(dumps(tuning.as_dict(), indent=2))
     else:
-        typer.echo(tuning_text(tuning))
+        say(tuning_text(tuning))

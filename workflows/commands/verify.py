@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from workflows.commands.options import JsonOption
+from workflows.commands.options import JsonOption, say
 from workflows.commands.target import Target
 
 
@@ -43,6 +43,6 @@ def verify(
 
         typer.echo(dumps(asdict(verification), indent=2))
     else:
-        typer.echo(str(verification))
+        say(str(verification))
     if verification.damaged or verification.unreadable:
         raise typer.Exit(1)

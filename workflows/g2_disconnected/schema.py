@@ -30,6 +30,8 @@ from workflows.shared.sections import AnalysisSection, Seed, WorkflowParameters
 
 PREFIX = re.compile(r"[A-Za-z]\w*")
 """Of an alternative estimator: it begins the names of nodes."""
+THREE_HOPS = 3
+"""Of Naik links, which the actions but the naive one have: an extent below is wound around."""
 EXACT_SITES = 6**4
 """Largest lattice for an exact trace: three solves per site."""
 
@@ -185,8 +187,23 @@ class G2Parameters(WorkflowParameters):
             if changed.estimator.low_modes and not self.deflation:
                 yield ("alternatives", name), "`low_modes` needs a section `deflation`"
 
+    def doubts(self) -> Iterator[Problem]:
+        """Masses that may be meant, and rarely are."""
+        light, strange = self.masses.light, self.masses.strange
+        if light > strange:
+            text = f"{light:g} is heavier than strange, {strange:g}: are the two exchanged?"
+            yield ("masses", "light"), text
+        if light == strange:
+            yield ("masses", "light"), f"is that of strange, {strange:g}: their difference is zero"
+
     def misfits(self, lattice: Lattice) -> Iterator[Problem]:
         """Problems with the lattice."""
+        if min(lattice.extents) < THREE_HOPS and self.links.action != "naive":
+            yield (
+                ("links", "action"),
+                f"{self.links.action} has links of three hops, which wind around an extent of 2 of the "
+                f"lattice {lattice}: take at least 4 sites in each direction, or action naive",
+            )
         yield from noise_misfits(self.noise, lattice)
         for name, changed in alternatives(self):
             for _, problem in noise_misfits(changed.noise, lattice):

@@ -17,7 +17,7 @@ from stages.lqcd.kernels.gamma import SPINS
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.spectroscopy.operators import BASES, MesonOperator, words_of
 from workflows.parameter_file import FileSection, Problem
-from workflows.shared.quark_sections import QuarkParameters, QuarkSolves, Times, Triples
+from workflows.shared.quark_sections import QuarkParameters, QuarkSolves, Times, Triples, aliases
 from workflows.shared.sections import Seed
 
 Words = Annotated[tuple[str, ...], Field(strict=False, min_length=1)]
@@ -207,6 +207,7 @@ class LaphParameters(QuarkParameters):
 
     def misfits(self, lattice: Lattice) -> Iterator[Problem]:
         """Problems with the lattice."""
+        yield from aliases(self.operators.momenta, lattice, "operators", "momenta")
         space, slices = 6 * lattice.sites_per_slice, self.distillation.slices
         if (wanted := self.distillation.vectors) > space:
             yield (
@@ -248,6 +249,7 @@ def insertion_faults(section: InsertionSection, noise: bool) -> Iterator[Problem
 
 def insertion_misfits(section: InsertionSection, lattice: Lattice) -> Iterator[Problem]:
     """Problems of `insertions` with the lattice."""
+    yield from aliases(section.momenta, lattice, "insertions", "momenta")
     for separation in section.separations:
         if not 1 <= separation < lattice.time_extent:
             yield ("insertions", "separations"), f"{separation} is none of 1 to {lattice.time_extent - 1}"

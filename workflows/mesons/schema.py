@@ -12,7 +12,7 @@ from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.spectroscopy.quark_sources import SourcePlace, check_place
 from workflows.mesons.sources import file_misfits
 from workflows.parameter_file import FileSection, Problem
-from workflows.shared.quark_sections import QuarkParameters, Times, Triples
+from workflows.shared.quark_sections import QuarkParameters, Times, Triples, aliases
 from workflows.shared.sections import Seed
 
 WALLS = ("wall", "z2_wall")
@@ -98,6 +98,7 @@ class MesonParameters(QuarkParameters):
 
     def misfits(self, lattice: Lattice) -> Iterator[Problem]:
         """Problems with the lattice."""
+        yield from aliases(self.mesons.momenta, lattice, "mesons", "momenta")
         for place in self.sources.places():
             try:
                 check_place(lattice, place)

@@ -41,6 +41,8 @@ class Project:
     """Text files to stand beside the page, by name."""
     rehearse: Callable[[ModuleType], Iterator[tuple[int, int]]]
     """What a run asks of kernels for arrays of a library, briefly; yields parts done and parts in all."""
+    warnings: tuple[str, ...] = ()
+    """About input that may be meant, and rarely is."""
     follow: Callable[[Plan, Store], Step] | None = None
     """What comes after a complete plan of this workflow, where it is one of several rounds."""
 
@@ -72,6 +74,8 @@ class Campaign(Generic[Parameters]):
 
     parameters: Parameters
     ensemble: Configurations
+    warnings: tuple[str, ...] = ()
+    """About the file's parameters."""
     decisions: tuple[Any, ...] = ()
     """Of earlier rounds, where a workflow has rounds."""
     undecided: Parameters | None = None
@@ -167,7 +171,7 @@ class Definition(ABC, Generic[Parameters]):
         ensemble = configurations(file, parameters.ensemble)
         if parameters.ensemble.files:  # what is generated has been checked with the parameters
             file.refuse(parameters.problems_with(ensemble.lattice, len(ensemble.labels)))
-        return Campaign(parameters, ensemble)
+        return Campaign(parameters, ensemble, file.warnings(parameters.doubts()))
 
     def project(self, campaign: Campaign[Parameters]) -> Project:
         """The project of one round."""
@@ -181,6 +185,7 @@ class Definition(ABC, Generic[Parameters]):
             sections=partial(self._reported, "sections", parameters),
             texts=partial(self._reported, "texts", parameters),
             rehearse=partial(self.rehearse, campaign),
+            warnings=campaign.warnings,
             follow=self.follow(campaign),
         )
 

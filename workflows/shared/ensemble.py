@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from glob import glob
 from pathlib import Path
 
-from pipeline import Node, Place, Workflow
+from pipeline import Node, Place, Plan, Workflow
+from pipeline.declare.stage import stage_of
 from stages.ensemble.configuration import file_configuration, heatbath_configuration
 from stages.errors import InputError
 from stages.lqcd.lattice.formats import read_extents
@@ -52,6 +53,22 @@ def add_configuration(workflow: Workflow, section: EnsembleSection, ensemble: Co
         return workflow.add(file_configuration, place=place, extents=ensemble.lattice.extents)
     options = heatbath.model_dump(exclude={"configurations"})
     return workflow.add(heatbath_configuration, place=Place("configuration", over), **options)
+
+
+def refuse_copies(plan: Plan) -> None:
+    """Raise InputError if files of the same content are planned as several configurations."""
+    paths: dict[str, list[str]] = {}
+    reads_files = stage_of(file_configuration)
+    for chunk in plan.everything:
+        if chunk.node.stage is reads_files:
+            paths.setdefault(chunk.files["path"].digest, []).append(chunk.files["path"].path)
+    for digest, copies in paths.items():
+        if (count := len(copies)) > 1:
+            raise InputError(
+                f"{', '.join(copies[:-1])} and {copies[-1]} have the same content (SHA-256 {digest[:12]}): "
+                f"one configuration under {count} names counts {count} times, and errors come out too small: "
+                "keep one of them"
+            )
 
 
 def _generated(heatbath: HeatbathSection) -> Configurations:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
@@ -22,6 +22,19 @@ Number = Annotated[int, Field(ge=-LARGEST_MOMENTUM, le=LARGEST_MOMENTUM)]
 Triple = Annotated[tuple[Number, ...], Field(strict=False, min_length=3, max_length=3)]
 Times = Annotated[tuple[int, ...], Field(strict=False, min_length=1)]
 Triples = Annotated[tuple[Triple, ...], Field(strict=False, min_length=1)]
+
+
+def aliases(momenta: Iterable[Sequence[int]], lattice: Lattice, *location: str) -> Iterator[Problem]:
+    """Momenta that are another one by their plane wave on the lattice; location: of them in the file."""
+    for momentum in momenta:
+        for name, number, sites in zip("xyz", momentum, lattice.extents[:3], strict=True):
+            if abs(number) > (most := sites // 2):
+                same = (number + most) % sites - most
+                yield (
+                    location,
+                    f"{number} along {name} of {list(momentum)} is {same} on {sites} sites: take numbers "
+                    f"from {-most} to {most}",
+                )
 
 
 class StoutSection(FileSection):
@@ -67,7 +80,32 @@ class QuarkSection(FileSection):
             kappa_of_mass(self.mass) if self.mass is not None else mass_of_kappa(self.kappa or 0.0)
         except InputError as error:
             raise ValueError(str(error)) from None
+        if self.bare_mass < -self.hopping / 2:
+            raise ValueError(
+                f"{self.shown_mass} lies beyond the critical mass {-self.hopping / 2:g} of the strongest "
+                "coupling: no ensemble has light quarks there"
+            )
         return self
+
+    @property
+    def bare_mass(self) -> float:
+        """m, however it is given."""
+        return self.mass if self.mass is not None else mass_of_kappa(self.kappa or 0.0)
+
+    @property
+    def shown_mass(self) -> str:
+        """The mass for people, as it is given and as the other."""
+        if self.mass is None:
+            return f"kappa = {self.kappa:g} (mass {self.bare_mass:g})"
+        return f"mass = {self.mass:g} (kappa {kappa_of_mass(self.mass):g})"
+
+    @property
+    def hopping(self) -> float:
+        """Sum of the weights of directions, 4 on isotropic lattices.
+
+        Minus its half is the critical mass in the limit of strong coupling; that of free quarks is 0.
+        """
+        return 1 + 3 * self.nu / self.xi0
 
     @property
     def clover(self) -> float | tuple[float, float]:
@@ -124,6 +162,15 @@ class QuarkParameters(WorkflowParameters):
     def solver_is_open(self) -> bool:
         """True if trials choose the solver."""
         return self.solves.solver == "auto"
+
+    def doubts(self) -> Iterator[Problem]:
+        """A mass that may be meant, and rarely is."""
+        if self.quark.bare_mass < -self.quark.hopping / 4:
+            yield (
+                ("quark",),
+                f"{self.quark.shown_mass} lies beyond the critical mass of common ensembles (kappa 0.125 "
+                "free, about 0.17 at beta 5.7): solves may not converge, or give no pion",
+            )
 
     def misfits(self, lattice: Lattice) -> Iterator[Problem]:
         """Levels of multigrid that do not fit the lattice, where multigrid may solve."""

@@ -96,6 +96,10 @@ class WorkflowParameters(FileSection):
         """Problems with the lattice."""
         return ()
 
+    def doubts(self) -> Iterable[Problem]:
+        """Input that may be meant, and rarely is: a plan, a run and its report warn about it."""
+        return ()
+
     @property
     def solver_is_open(self) -> bool:
         """True if trials choose the solver."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import resource
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from dask.system import CPU_COUNT
 from distributed import Client, LocalCluster
 from distributed.system import MEMORY_LIMIT
 
+from pipeline.declare.text import counted
 from pipeline.running.clusters import Demand
 from pipeline.running.monitor import Monitor
 from pipeline.worker.lifetime import Watchdog
@@ -41,6 +43,10 @@ by its nanny. One that died may take long to start again: Python on a busy file 
 
 LEAK_SHARE = 0.9
 """Of the memory that this process may use, for all workers together, before one is ended."""
+
+
+HANDLES, HANDLES_OF_A_WORKER = 24, 12
+"""Files that a driver has open, measured: on its own, and for each worker that it owns."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +99,7 @@ def started(kind: Any, options: dict[str, Any], environment: dict[str, str]) -> 
 
     environment: of its workers.
     """
+    _open_handles(options["n_workers"])
     common = {
         "host": "127.0.0.1",
         "dashboard_address": "127.0.0.1:0",
@@ -110,6 +117,19 @@ def started(kind: Any, options: dict[str, Any], environment: dict[str, str]) -> 
             client.register_plugin(Watchdog())
             client.register_plugin(Monitor())
             yield client
+
+
+def _open_handles(workers: int) -> None:
+    """Let this process open the files that connections to its workers take; InputError where it may not."""
+    needed = HANDLES + HANDLES_OF_A_WORKER * workers
+    limit, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if most == resource.RLIM_INFINITY or most >= 2 * needed > limit:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(limit, 2 * needed), most))
+    elif limit < needed:
+        raise InputError(
+            f"this process may open {limit} files, and {counted(workers, 'worker')} take about {needed} in "
+            "it: ulimit -n 1024, or fewer workers"
+        )
 
 
 def worker_environment(threads: int, backend: str) -> dict[str, str]:
