@@ -97,6 +97,15 @@ def test_names_on_a_run(quarkline: CommandLine, files: Path, cluster: str) -> No
     json.loads(quarkline("plan", files, "--json").out)
 
 
+def test_name_that_is_no_text(quarkline: CommandLine, files: Path) -> None:
+    (files.parent / "confs" / HOSTILE[0]).rename(files.parent / "confs" / HOSTILE[-1])
+    answer = quarkline("plan", files)
+    refused(
+        answer, r"confs/\udcff.ildg has a name that is no UTF-8, and it is the configuration's label: rename"
+    )
+    assert harmless(answer.err)
+
+
 def test_names_in_errors(quarkline: CommandLine, tmp_path: Path) -> None:
     (tmp_path / HOSTILE[1]).write_text("bring milk")
     answer = quarkline("check", HOSTILE[1])

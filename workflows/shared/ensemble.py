@@ -81,6 +81,9 @@ def _faults(pattern: str, paths: Sequence[Path]) -> Iterator[Problem]:
         yield ("ensemble", "files"), f"no file matches {pattern!r}, looking from {Path.cwd()}"
     first: dict[str, Path] = {}
     for path in paths:
+        if any("\ud800" <= character <= "\udfff" for character in path.name):
+            text = f"{path} has a name that is no UTF-8, and it is the configuration's label: rename it"
+            yield ("ensemble", "files"), text
         other = first.setdefault(path.name, path)
         if other is not path:
             yield (
