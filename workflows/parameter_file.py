@@ -15,6 +15,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.constructor import DuplicateKeyError
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.events import AliasEvent, CollectionEndEvent, CollectionStartEvent, ScalarEvent
 
 from stages.errors import InputError, nearest, suggestion
 
@@ -72,10 +73,14 @@ def read_parameter_file(path: Path) -> ParameterFile:
     """The values and lines of the YAML mapping in `path`.
 
     Raises:
-        InputError: no such file, not text, not YAML (with the line), a key given twice, or not a mapping.
+        InputError: no such file, not text, not YAML (with the line), a key given twice, tags, nesting or
+            aliases beyond what a parameter file needs, or not a mapping.
     """
     try:
-        tree = YAML(typ="rt").load(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        if problem := _unreadable(text):
+            raise InputError(f"{path}: {problem}")
+        tree = YAML(typ="rt").load(text)
     except FileNotFoundError:
         raise InputError(f"{path}: no such workflow file{_similar_file(path)}") from None
     except (OSError, UnicodeDecodeError) as error:
@@ -211,6 +216,60 @@ def _sections(annotation: Any) -> Iterator[type[FileSection]]:
         yield from _sections(inside)
 
 
+MOST_LEVELS = 40
+"""Sections within sections: a workflow has about five."""
+MOST_VALUES = 100_000
+"""Of a file, with its aliases written out."""
+MOST_DIGITS = 300
+"""Of a number; a double has 309 before its point at most."""
+_LONG_NUMBER = re.compile(rf"[-+]?[0-9_]{{{MOST_DIGITS + 1},}}(\.[0-9_]*)?")
+
+
+def _unreadable(text: str) -> str | None:
+    """What in a YAML text no parameter file needs, with its line, before any of it is constructed."""
+    counts: list[int] = [0]
+    opened: list[str | None] = []
+    sizes: dict[str | None, int] = {}
+    for event in YAML(typ="rt").parse(text):
+        line = f"line {event.start_mark.line + 1}"
+        if isinstance(event, CollectionEndEvent):
+            size, anchor = counts.pop(), opened.pop()
+            sizes[anchor] = size
+            counts[-1] += size
+            continue
+        if isinstance(event, AliasEvent):
+            if event.anchor in opened:
+                return (
+                    f"{line}: the alias *{event.anchor} stands within its own section: write the values out"
+                )
+            counts[-1] += sizes.get(event.anchor, 1)
+        elif isinstance(event, ScalarEvent | CollectionStartEvent):
+            if event.tag is not None:
+                return f"{line}: a parameter file has no tags, got {_shown(str(event.tag))}: remove it"
+            counts[-1] += 1
+            sizes[event.anchor] = 1
+        if isinstance(event, ScalarEvent):
+            if "\0" in event.value:
+                return f"{line}: the text {_shown(event.value)} has a NUL character: remove it"
+            if event.style is None and _LONG_NUMBER.fullmatch(event.value):
+                return (
+                    f"{line}: a number of {len(event.value)} digits: at most {MOST_DIGITS} are read; "
+                    "put text into quotes"
+                )
+        elif isinstance(event, CollectionStartEvent):
+            counts.append(0)
+            opened.append(event.anchor)
+            if len(opened) > MOST_LEVELS:
+                return (
+                    f"{line}: more than {MOST_LEVELS} sections or lists within each other: close the brackets"
+                )
+        if sum(counts) > MOST_VALUES:
+            return (
+                f"{line}: with its aliases the file has more than {MOST_VALUES} values: write fewer aliases"
+            )
+    return None
+
+
 def _plain(node: Any) -> Any:
     """Ordinary Python values of a round-trip YAML tree (whose numbers and strings are subclasses)."""
     if isinstance(node, CommentedMap):
@@ -223,15 +282,17 @@ def _plain(node: Any) -> Any:
     return node
 
 
-def _lines(node: Any, location: Location) -> Iterator[tuple[Location, int]]:
-    if isinstance(node, CommentedMap):
-        for key, value in node.items():
-            yield (*location, key), node.lc.key(key)[0] + 1
-            yield from _lines(value, (*location, key))
-    elif isinstance(node, CommentedSeq):
-        for index, value in enumerate(node):
-            yield (*location, index), node.lc.item(index)[0] + 1
-            yield from _lines(value, (*location, index))
+def _lines(node: Any, location: Location, line: int = 1) -> Iterator[tuple[Location, int]]:
+    """Lines of the values in a node; those that a merge key `<<` brings have that of their section."""
+    values: Iterable[tuple[Any, Any]] = ()
+    places: Mapping[Any, Any] = {}
+    if isinstance(node, CommentedMap | CommentedSeq):
+        values = node.items() if isinstance(node, CommentedMap) else enumerate(node)
+        places = node.lc.data or {}
+    for key, value in values:
+        at = places[key][0] + 1 if key in places else line
+        yield (*location, key), at
+        yield from _lines(value, (*location, key), at)
 
 
 def _marked(error: YAMLError) -> str:

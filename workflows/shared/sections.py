@@ -83,7 +83,7 @@ class WorkflowParameters(FileSection):
 
     def check(self, file: ParameterFile) -> None:
         """Raise InputError for sections that do not fit each other, or a lattice that is generated."""
-        problems = [*self.contradictions(), *self._misplaced_report()]
+        problems = [*self.contradictions(), *self._misplaced_report(), *self._unexpanded()]
         if heatbath := self.ensemble.heatbath:
             problems += self.problems_with(heatbath.lattice, heatbath.configurations)
         file.refuse(problems)
@@ -121,6 +121,12 @@ class WorkflowParameters(FileSection):
             yield ("report",), "is empty: name a folder"
         elif _resolved(self.report).is_relative_to(_resolved(self.store)):
             yield ("report",), f"{self.report!r} lies in the store {self.store!r}: name another folder"
+
+    def _unexpanded(self) -> Iterator[Problem]:
+        """Folders named by a variable of the shell, which no one expands."""
+        for key, folder in (("store", self.store), ("report", self.report)):
+            if "$" in folder:
+                yield (key,), f"{folder!r} has a `$`, and variables are not expanded: write the folder out"
 
 
 def _resolved(folder: str) -> Path:

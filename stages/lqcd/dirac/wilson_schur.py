@@ -101,6 +101,11 @@ class WilsonSchur:
 
     @cached_property
     def _constant(self) -> float:
+        if self.M.constant == 0:
+            raise InputError(
+                "a Wilson operator without clover term has no even-odd form if its diagonal m + 4 vanishes, "
+                f"at mass {self.M.mass}: change the mass"
+            )
         return 1 / self.M.constant
 
     def _inverted(self, parity: int, factor: float) -> dict[str, Any]:

@@ -16,6 +16,9 @@ from stages.lqcd.kernels.cholesky import Matrix
 from stages.lqcd.kernels.dispatch import Array, to_device_like
 from stages.lqcd.kernels.fields import zeros_like
 
+DEPENDENT = 1e-13
+"""Lowest eigenvalue of the Gram matrix of unit vectors that are dependent in double precision."""
+
 
 class Ritz(NamedTuple):
     """theta ``[n]`` ascending and Q ``[k, n]``: Q^H V^H V Q = 1 and Q^H V^H B V Q = theta for k vectors V.
@@ -36,8 +39,11 @@ def ritz_pairs(projected: Matrix, gram: Matrix) -> Ritz:
         return Ritz(np.empty(0), np.empty((0, 0), complex))
     norms = np.sqrt(gram.diagonal().real)
     scale = np.outer(norms, norms)
+    unit = _hermitian(gram / scale)
     try:
-        values, rotation = scipy.linalg.eigh(_hermitian(projected / scale), _hermitian(gram / scale))
+        if not np.linalg.eigvalsh(unit)[0] > DEPENDENT:
+            raise np.linalg.LinAlgError
+        values, rotation = scipy.linalg.eigh(_hermitian(projected / scale), unit)
     except (np.linalg.LinAlgError, ValueError) as error:
         raise InputError(
             f"the {len(gram)} vectors of the deflation space are linearly dependent or not finite: "

@@ -1,0 +1,56 @@
+"""YAML that no workflow needs is refused with its line; what sharing sections needs is read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tiny_project import TINY
+
+from stages.errors import InputError
+from workflows.g2_disconnected.schema import G2Parameters
+from workflows.parameter_file import read_parameter_file
+
+
+def read(tmp_path: Path, text: str):
+    file = tmp_path / "g2.yaml"
+    file.write_text(text)
+    return read_parameter_file(file)
+
+
+def test_merge_keys_share_a_section(tmp_path: Path) -> None:
+    file = read(tmp_path, "a: &a\n  x: 1\n  y: {z: 2}\nb:\n  <<: *a\n  x: 3\n")
+    assert file.values == {"a": {"x": 1, "y": {"z": 2}}, "b": {"x": 3, "y": {"z": 2}}}
+    assert file.line(("b", "x")) == 6
+    assert file.line(("b", "y")) in (4, 5)
+
+
+BOMB = "a0: &a0 [1, 1]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 10))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a: 1\nb: !!set {x, y}\n", "line 2: a parameter file has no tags"),
+        ("a: !!omap [x: 1]\n", "line 1: a parameter file has no tags"),
+        ("a: 1\nb: !mine 3\n", "line 2: a parameter file has no tags"),
+        ('a: 1\nstore: "x\\0y"\n', "line 2: the text 'x\\x00y' has a NUL character: remove it"),
+        (f"a: {'7' * 5000}\n", "line 1: a number of 5000 digits: at most 300 are read"),
+        ("a: " + "[" * 3000 + "]" * 3000, "line 1: more than 40 sections or lists within each other"),
+        (BOMB, "with its aliases the file has more than 100000 values: write fewer aliases"),
+        ("a: &a [*a]\n", "line 1: the alias *a stands within its own section: write the values out"),
+    ],
+    ids=["set", "omap", "tag", "nul", "digits", "nesting", "bomb", "cycle"],
+)
+def test_refused_with_its_line(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(InputError) as error:
+        read(tmp_path, text)
+    assert message in str(error.value)
+
+
+def test_variables_of_the_shell_name_no_store(tmp_path: Path) -> None:
+    old = next(line for line in TINY.splitlines() if line.startswith("store:"))
+    with pytest.raises(
+        InputError, match=r"`store` \(line \d+\): '\$SCRATCH/x' has a `\$`.*write the folder out"
+    ):
+        G2Parameters.read(read(tmp_path, TINY.replace(old, "store: $SCRATCH/x")))
