@@ -219,9 +219,9 @@ def _sections(annotation: Any) -> Iterator[type[FileSection]]:
 MOST_LEVELS = 40
 """Sections within sections: a workflow has about five."""
 MOST_VALUES = 100_000
-"""Of a file, with its aliases written out."""
+"""Limit of a file, with its aliases written out."""
 MOST_DIGITS = 300
-"""Of a number; a double has 309 before its point at most."""
+"""Limit of a number; a double has 309 before its point at most."""
 _LONG_NUMBER = re.compile(rf"[-+]?[0-9_]{{{MOST_DIGITS + 1},}}(\.[0-9_]*)?")
 
 
