@@ -130,7 +130,7 @@ def ensemble_average(correlators: Chunks[Correlator], *, at: At, jackknife_bin: 
     )
 
 
-@stage(version="1", labels={"flavour": FLAVOURS}, cost=average_cost)
+@stage(version="2", labels={"flavour": FLAVOURS}, cost=average_cost)
 def bootstrap_average(
     correlators: Chunks[Correlator], *, at: At, samples: int, seed: int, jackknife_bin: int = 1
 ) -> BootstrapAverage:
@@ -141,7 +141,7 @@ def bootstrap_average(
     binned = binned_by_name(correlators, jackknife_bin)["correlator"]
     drawn = jackknife.bootstrap_samples(binned, samples, seed)
     at.record(**_counts(correlators, len(binned), jackknife_bin))
-    return BootstrapAverage(binned.mean(axis=0), jackknife.bootstrap_error(drawn), drawn)
+    return BootstrapAverage(binned.mean(axis=0), jackknife.bootstrap_error(drawn, len(binned)), drawn)
 
 
 def _counts(correlators: Chunks[Correlator], bins: int, width: int) -> dict[str, int]:

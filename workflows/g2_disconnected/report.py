@@ -19,6 +19,7 @@ from stages.loops.loop_figures import (
 )
 from stages.lqcd.analysis.budget import error_budget
 from stages.lqcd.analysis.disconnected import NOT_INCLUDED
+from stages.lqcd.analysis.jackknife import few_degrees_of_freedom
 from stages.lqcd.analysis.table import correlator_table
 from workflows.g2_disconnected.estimators_report import estimators_section, loops_of, wanted
 from workflows.g2_disconnected.schema import G2Parameters
@@ -48,8 +49,10 @@ def sections(parameters: G2Parameters, store: Store) -> list[Section]:
 def texts(parameters: G2Parameters, store: Store) -> dict[str, str]:
     """Text files beside the page: the correlator with all its digits, for plotting programs."""
     average = _result(store, parameters, "average")
+    freedom = _degrees_of_freedom(store, parameters)
     metadata = {
         "C(t)": "(1/3) sum_i (1/T) sum_t0 J_i(t0 + t) J_i(t0), lattice units, jackknife errors",
+        **({"errors": freedom} if freedom else {}),
         "masses": f"light {parameters.masses.light}, strange {parameters.masses.strange}",
         **{f"not included, {name}": what for name, what in NOT_INCLUDED.items()},
     }
@@ -68,11 +71,13 @@ def correlator_section(store: Store, parameters: G2Parameters) -> Section:
             f"{name}, bootstrap": _with_errors(bootstrap, "correlator", k) for k, name in enumerate(FLAVOURS)
         }
     times = range(average.sizes["time"])
+    freedom = _degrees_of_freedom(store, parameters)
     table = Table(["t/a", *columns], list(zip(times, *columns.values(), strict=True)))
     left_out = Table(["factor", "what it is"], list(NOT_INCLUDED.items()), "Not included")
     text = (
         "C(t) = (1/3) sum over i = x, y, z of (1/T) sum over t0 of J_i(t0 + t) J_i(t0), from loops of "
-        f"different noise vectors, averaged over {_configurations(store, parameters)} with jackknife errors. "
+        f"different noise vectors, averaged over {_configurations(store, parameters)} with jackknife errors"
+        f"{f' ({freedom})' if freedom else ''}. "
         "Lattice units, MILC's sign and normalisation of the loops."
     )
     figure = Figure(
@@ -156,6 +161,13 @@ def _configurations(store: Store, parameters: G2Parameters) -> str:
     if used == configurations:
         return counted(configurations, "configuration")
     return f"{used} of {counted(configurations, 'configuration')} (the rest fills no jackknife bin)"
+
+
+def _degrees_of_freedom(store: Store, parameters: G2Parameters) -> str:
+    """The degrees of freedom of errors from few bins, in words; nothing for many."""
+    (average,) = (node for node in accounts(store, parameters.workflow) if node.name == "average")
+    (bins,) = average.statistics("bins")
+    return few_degrees_of_freedom(int(bins))
 
 
 def _with_errors(data: xarray.Dataset, name: str, flavour: int) -> list[str]:

@@ -9,8 +9,24 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import stdtrit
 
 from stages.errors import InputError
+
+FEW = 20
+"""Bins below which errors are far enough from a Gaussian's to say so."""
+
+
+def few_degrees_of_freedom(bins: int) -> str:
+    """The degrees of freedom of an error from fewer than `FEW` bins, in words; '' for more.
+
+    The interval of 68 % is Student's: value and error times its quantile.
+    """
+    if bins >= FEW:
+        return ""
+    factor = stdtrit(bins - 1, 0.5 + 0.6827 / 2)
+    degrees = "1 degree" if bins == 2 else f"{bins - 1} degrees"
+    return f"errors have {degrees} of freedom: 68 % lie within {factor:.2f} of them"
 
 
 def bin_means(data: ArrayLike, width: int) -> NDArray:
@@ -55,6 +71,10 @@ def bootstrap_samples(data: ArrayLike, samples: int, seed: int) -> NDArray:
     return np.tensordot(weights, array, axes=1)
 
 
-def bootstrap_error(samples: ArrayLike) -> NDArray:
-    """Standard deviation over bootstrap samples."""
-    return np.asarray(samples).std(axis=0, ddof=1)
+def bootstrap_error(samples: ArrayLike, drawn: int) -> NDArray:
+    """sqrt(n / (n - 1)) times the standard deviation over bootstrap samples, each of n = `drawn` averaged.
+
+    The factor makes the variance of a mean unbiased, as that of the jackknife is. The samples keep their
+    spread.
+    """
+    return np.sqrt(drawn / (drawn - 1)) * np.asarray(samples).std(axis=0, ddof=1)

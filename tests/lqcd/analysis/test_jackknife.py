@@ -8,6 +8,7 @@ from stages.lqcd.analysis.jackknife import (
     bin_means,
     bootstrap_error,
     bootstrap_samples,
+    few_degrees_of_freedom,
     jackknife_covariance,
     jackknife_error,
     jackknife_samples,
@@ -68,11 +69,13 @@ def test_refuses_fewer_than_two_bins(count, width):
         bin_means(np.zeros(count), width)
 
 
-def test_bootstrap_error_of_a_mean():
-    data = RNG.normal(size=(50, 4))
+@pytest.mark.parametrize("count", [3, 4, 50])
+def test_bootstrap_error_of_a_mean(count):
+    """That of the jackknife, from few configurations too."""
+    data = RNG.normal(size=(count, 4))
     samples = bootstrap_samples(data, 4000, seed=77)
-    expected = data.std(axis=0, ddof=0) / np.sqrt(50)
-    assert np.allclose(bootstrap_error(samples), expected, rtol=5 / np.sqrt(2 * 4000))
+    expected = data.std(axis=0, ddof=1) / np.sqrt(count)
+    assert np.allclose(bootstrap_error(samples, count), expected, rtol=5 / np.sqrt(2 * 4000))
     assert np.allclose(samples.mean(axis=0), data.mean(axis=0), atol=5 * expected.max() / np.sqrt(4000))
 
 
@@ -80,3 +83,12 @@ def test_bootstrap_is_reproducible_and_seeded():
     data = RNG.normal(size=(9, 2))
     assert np.array_equal(bootstrap_samples(data, 20, seed=5), bootstrap_samples(data, 20, seed=5))
     assert not np.array_equal(bootstrap_samples(data, 20, seed=5), bootstrap_samples(data, 20, seed=6))
+
+
+@pytest.mark.parametrize(
+    ("bins", "words"), [(2, "1 degree of freedom: 68 % lie within 1.84 "), (4, "3 degrees"), (20, "")]
+)
+def test_degrees_of_freedom_are_said_for_few_bins(bins, words):
+    """Student's quantile: 1.84 with one degree of freedom, the Cauchy distribution's tan(0.6827 pi / 2)."""
+    assert words in few_degrees_of_freedom(bins)
+    assert bool(words) == bool(few_degrees_of_freedom(bins))
