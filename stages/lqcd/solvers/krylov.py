@@ -12,6 +12,10 @@ the recurrence believes to have converged; with a single-precision recurrence, a
 when the residual of any right-hand side has fallen by the method's `update_at` since the last time. True
 residuals alone finish a solve.
 
+Where the estimates in one precision have fallen far and then rest (`_Rest`), rounding is suspected: the
+recurrence begins anew from the true residual, which is then replaced as often as in mixed precision, and a
+correction that raises a residual is taken back. Solves that converge do not come to this.
+
 A deflated solve corrects x by what a subspace says of the true residual, at the start and at replacements:
 x += V (V^H A V)^-1 V^H (b - A x). Low modes that rounding or inexact vectors have let grow are gone again,
 also in double precision, where vectors stored in single would otherwise help only at the beginning.
@@ -43,6 +47,9 @@ SAFETY = 0.999
 
 STALLED_CYCLES = 3
 """So many cycles in a row whose true residuals neither follow the estimates nor halve are the end."""
+
+PATIENCE, PATIENT = 200, 2
+"""Estimates rest if none has halved for so many iterations, and for so many times those before that."""
 
 DIVERGED_AT = 1e6
 """Growth of an estimated residual over that at the start and that of x = 0 which ends a solve."""
@@ -171,10 +178,11 @@ class KrylovSolver:
     ) -> Solution:
         """The solution of A x = b for all right-hand sides: b is ``[*A.shape, N]`` in the dtype of A.
 
-        x0: first guess, zero by default. on_failure: 'raise' NotConverged, or 'return' the best x, with its
-        status. deflate: an approximate y of A y = r for low modes, of the true residual r at the start and
-        after each replacement (`stages.lqcd.solvers.deflation`). Right-hand sides may be zero (giving zero)
-        or linearly dependent. Raises InputError if the method cannot take A or if b or x0 does not fit it.
+        x0: first guess, zero by default. on_failure: 'raise' NotConverged, or 'return' x with its status: of
+        the last two true residuals the lesser, and zero where that is above |b|. deflate: an approximate y of
+        A y = r for low modes, of the true residual r at the start and after each replacement
+        (`stages.lqcd.solvers.deflation`). Right-hand sides may be zero (giving zero) or linearly dependent.
+        Raises InputError if the method cannot take A or if b or x0 does not fit it.
         """
         self.check_operator(A)
         return iterated(self, self.begin, A, b, x0, on_failure, progress, deflate)
@@ -216,6 +224,31 @@ def column_norms(field: Array) -> Vector:
     return np.sqrt(as_numpy(block_blas.norms2(field)))
 
 
+class _Rest:
+    """Watch over the estimates of a cycle; over: they rest.
+
+    norms: at the beginning. patience: iterations without a halving, 0 while rounding is not suspected: then
+    every estimate must first have fallen near the rounding of this dtype (None: they never rest).
+    """
+
+    def __init__(self, norms: Vector, patience: int, dtype: np.dtype | None) -> None:
+        self.least, self.patience, self.over = norms.copy(), patience, False
+        near = 0.0 if dtype is None else float(np.finfo(dtype).eps) ** 0.4
+        self.floor = np.inf if patience else near * norms
+        self.fallen_at: int | None = None
+
+    def after(self, iterations: int, estimate: Vector, still_open: NDArray[np.bool_]) -> bool:
+        """True if estimates that are open after so many iterations of the solve no longer fall."""
+        halved = still_open & (estimate < 0.5 * self.least)
+        self.least = np.where(halved, estimate, self.least)
+        if self.fallen_at is None or halved.any():
+            self.fallen_at = iterations
+        patience = self.patience or max(PATIENCE, PATIENT * self.fallen_at)
+        if iterations - self.fallen_at >= patience and (self.least < self.floor)[still_open].all():
+            self.over, self.patience = True, patience
+        return self.over
+
+
 class _ReliableIteration:
     """One solve: x, the true residual norms of all right-hand sides, and the columns that are being iterated.
 
@@ -239,6 +272,7 @@ class _ReliableIteration:
         self.norms = self.source.copy()
         self.deflated = np.full_like(self.source, np.inf)  # norms after the last deflation
         self.iterations = self.matvecs = self.replacements = self.deflations = 0
+        self.patience = 0  # iterations, once rounding is suspected
         self.columns = np.arange(b.shape[-1])
         self._start(x0)
         self._deflate()
@@ -270,18 +304,32 @@ class _ReliableIteration:
                     recurrence = None  # its fields are free before there are others
                     recurrence = begin(A, *self._scaled(), directions)
                     del directions
-                estimate = self._cycle(recurrence, delta)
+                rest = _Rest(self.norms[self.columns], self.patience, A.dtype if delta == 0 else None)
+                estimate = self._cycle(recurrence, delta, rest)
             except BreakdownError as breakdown:
                 return self._break_off(recurrence, breakdown.status)
-            self._absorb(recurrence.correction)
-            stalled = 0 if self._gained(best, still_open) or self._follows(estimate) else stalled + 1
+            correction, before = recurrence.correction, self.norms.copy()
+            self._absorb(correction)
+            followed = self._follows(estimate) and not self.patience
+            stalled = 0 if self._gained(best, still_open) or followed else stalled + 1
+            limited = self.iterations >= self.solver.max_iterations
+            if rest.over or self.patience or limited or stalled == STALLED_CYCLES:
+                self._take_back(correction, before)
+            if rest.over:
+                recurrence, delta = None, self.solver.update_at
+                self.patience = rest.patience
+            del correction
             best = np.minimum(best, self.norms)
             self._deflate(estimate)
             narrowed = self._narrow()
         return SolveStatus.NOT_FINITE
 
     def solution(self, status: SolveStatus, seconds: float) -> Solution:
-        """Solution with its residuals, this status and duration."""
+        """Solution with its residuals, this status and duration; zero where what there is is worse."""
+        worse = self.norms > self.source
+        if worse.any():
+            self.x[..., np.flatnonzero(worse)] = 0
+            self.norms = np.where(worse, self.source, self.norms)
         return Solution(
             self.x,
             status,
@@ -336,7 +384,7 @@ class _ReliableIteration:
         lane_blas.lane_scale(residual, to_device_like(1 / self.unit, residual), residual)
         return residual, SAFETY * self.target[self.columns] / self.unit
 
-    def _cycle(self, recurrence: Recurrence, delta: float) -> Vector:
+    def _cycle(self, recurrence: Recurrence, delta: float, rest: _Rest) -> Vector:
         """Step 3: iterate until the residual wants replacing; the estimated norms of the block's columns.
 
         Iterations that are under way then count like any other, unless every column has converged: they
@@ -353,7 +401,8 @@ class _ReliableIteration:
             estimate = recurrence.estimate() * self.unit
             under_way -= 1
             self._record(estimate)
-            ceiling = np.maximum(ceiling, estimate)
+            if not self.patience:
+                ceiling = np.maximum(ceiling, estimate)
             if (estimate > DIVERGED_AT * self.largest[self.columns]).any():
                 raise BreakdownError(SolveStatus.DIVERGED)
             still_open = estimate > SAFETY * target
@@ -362,6 +411,7 @@ class _ReliableIteration:
                 break
             ending |= (
                 self.iterations >= self.solver.max_iterations
+                or rest.after(self.iterations, estimate, still_open)
                 or recurrence.full
                 or (self.solver.narrows and next_width(count, target.size) < target.size)
                 or bool((still_open & (estimate < delta * ceiling)).any())
@@ -382,9 +432,18 @@ class _ReliableIteration:
         self.replacements += 1
         self._measure()
 
+    def _take_back(self, correction: Array, before: Vector) -> None:
+        """Undo the last correction of open columns whose true residual it raised."""
+        raised = (self.open & ~(self.norms <= before))[self.columns]
+        if raised.any():
+            self._add(correction * to_device_like(-self.unit * raised, correction))
+            self._measure()
+
     def _break_off(self, recurrence: Recurrence | None, status: SolveStatus) -> SolveStatus:
         if recurrence is not None and status not in (SolveStatus.NOT_FINITE, SolveStatus.DIVERGED):
-            self._absorb(recurrence.correction)
+            correction, before = recurrence.correction, self.norms.copy()
+            self._absorb(correction)
+            self._take_back(correction, before)
         return status if self.open.any() else SolveStatus.CONVERGED
 
     def _deflate(self, estimate: Vector | None = None) -> None:

@@ -67,7 +67,7 @@ class Solution:
 
 
 class NotConverged(RuntimeError):  # noqa: N818 - it reads as the status it is
-    """A solve that missed its tolerance; `solution` holds the best x and says why."""
+    """A solve that missed its tolerance; `solution` holds x, no worse than zero, and says why."""
 
     def __init__(self, solution: Solution, tolerance: float) -> None:
         residual = solution.residual
@@ -75,9 +75,16 @@ class NotConverged(RuntimeError):  # noqa: N818 - it reads as the status it is
         super().__init__(
             f"{missed} of {residual.size} right-hand sides missed the tolerance {tolerance:g} "
             f"(largest residual {np.max(residual, initial=0):.2g} after {solution.iterations} iterations): "
-            f"{solution.status.value}"
+            f"{solution.status.value}{_within_reach(solution)}"
         )
         self.solution = solution
+
+
+def _within_reach(solution: Solution) -> str:
+    """The tolerance that a solve which stagnated can reach."""
+    if solution.status is not SolveStatus.STAGNATED:
+        return ""
+    return f"; this precision reaches about {2 * np.max(solution.residual):.1g} here"
 
 
 @dataclass

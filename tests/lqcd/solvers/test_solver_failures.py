@@ -5,6 +5,7 @@ import pytest
 
 from stages.errors import InputError
 from stages.lqcd.dirac.full_lattice import StaggeredOperator
+from stages.lqcd.solvers.bicgstab import BiCGstab
 from stages.lqcd.solvers.block_cgrq import BlockCGrQ
 from stages.lqcd.solvers.cg import BatchedCG
 from stages.lqcd.solvers.solution import NotConverged, SolveStatus
@@ -96,3 +97,47 @@ def test_system_is_checked(method, staggered, random_block):
         method().solve(A, b, x0=b[..., :1])
     with pytest.raises(InputError, match="on_failure must be 'raise' or 'return', got 'ignore'"):
         method().solve(A, b, on_failure="ignore")
+
+
+def skewed(dense, seed, low, angle, coupling):
+    """An operator of eigenvalues in a sector, with eigenvectors that are far from orthogonal."""
+    rng = np.random.default_rng(seed)
+    A = dense(seed, np.geomspace(low, 1, 48) * np.exp(1j * rng.uniform(-angle, angle, 48)))
+    basis = np.linalg.eig(A.matrix)[1]
+    A.matrix = A.matrix + coupling * low * basis @ np.triu(rng.normal(size=(48, 48)), 1) @ np.linalg.inv(
+        basis
+    )
+    A.hermitian = A.positive_definite = False
+    return A
+
+
+@pytest.mark.parametrize(("seed", "angle", "low"), [(2, 2.0, 0.5), (1, 1.5, 0.8), (0, 1.5, 0.8)])
+def test_estimates_that_rest_above_the_tolerance_end_the_solve(dense, random_block, seed, angle, low):
+    """In one precision; without an end the residual of the recurrence wanders to the limit of iterations."""
+    A = skewed(dense, seed, low, angle, 1.0)
+    b = random_block(22, *A.shape, 2)
+    with pytest.raises(
+        NotConverged, match=r"stopped falling .*this precision reaches about \de-1\d here"
+    ) as e:
+        BiCGstab(1e-15, max_iterations=20_000).solve(A, b)
+    solution = e.value.solution
+    assert solution.status is SolveStatus.STAGNATED and solution.iterations < 2000
+    assert (solution.residual < 1e-9).all()
+    difference = np.linalg.norm((b - A.apply(solution.x)).reshape(-1, 2), axis=0)
+    np.testing.assert_allclose(
+        solution.residual, difference / np.linalg.norm(b.reshape(-1, 2), axis=0), rtol=0.1
+    )
+
+
+@pytest.mark.parametrize("inner", [None, "single"])
+@pytest.mark.parametrize("limit", [5, 60, 150])
+def test_no_solution_is_worse_than_zero(dense, random_block, inner, limit):
+    A = skewed(dense, 3, 0.01, 3.1, 0.0)
+    b = random_block(23, *A.shape, 3)
+    solution = BiCGstab(1e-8, max_iterations=limit, inner=inner).solve(A, b, on_failure="return")
+    assert solution.status is not SolveStatus.CONVERGED
+    assert (solution.residual <= 1).all()
+    difference = np.linalg.norm((b - A.apply(solution.x)).reshape(-1, 3), axis=0)
+    np.testing.assert_allclose(
+        solution.residual, difference / np.linalg.norm(b.reshape(-1, 3), axis=0), rtol=1e-8
+    )
