@@ -43,10 +43,14 @@ from stages.lqcd.eigen.window import MOST_MOVES, WindowChoice, kept_columns, sub
 from stages.lqcd.kernels import lane_blas
 from stages.lqcd.kernels.dispatch import Array, to_device_like
 from stages.lqcd.kernels.fields import contiguous
+from stages.lqcd.solvers.krylov import BreakdownError
 
 PATIENCE = 20
 NEAR_ROUNDING = 1e4
 """A run ends if residuals below so many rounding units of the largest eigenvalue rest for so many cycles."""
+
+STALLED_CYCLES = 60
+"""A run ends if at any height no residual halves its least and no pair converges for so many cycles."""
 
 
 class RestartStore(Protocol):
@@ -97,8 +101,14 @@ class BlockLanczos(Lanczos):
         self._check(A, on_failure)
         available = available_bytes(xp)
         check_memory(self.memory(A), available, self.vectors, self.fitting(A, available))
-        run = _Run(self, A, xp, self._subspace(A, self.vectors), checkpoint)
-        eigenpairs = run.eigenpairs(run.iterate(progress))
+        try:
+            run = _Run(self, A, xp, self._subspace(A, self.vectors), checkpoint)
+            eigenpairs = run.eigenpairs(run.iterate(progress))
+        except BreakdownError as breakdown:
+            raise InputError(
+                f"squares of what {type(A).__name__} gives are no numbers in {A.dtype}: check the gauge "
+                "links, or multiply the operator by a number that brings its largest eigenvalue near one"
+            ) from breakdown
         if eigenpairs.status is not EigenStatus.CONVERGED and on_failure == "raise":
             raise EigenpairsNotConverged(eigenpairs, run.limit)
         return eigenpairs
@@ -236,6 +246,8 @@ class _Run:
                 return EigenStatus.RESTART_LIMIT
             if self._held_up():
                 return EigenStatus.PRECISION
+            if self._stalled():
+                return EigenStatus.STALLED
             self._cycle()
             self._report(progress)
             if self.checkpoint is not None:
@@ -252,6 +264,21 @@ class _Run:
         near = NEAR_ROUNDING * float(np.finfo(self.A.dtype).eps) * self.state.scale
         return before == now and first / 2 <= last <= near
 
+    def _stalled(self) -> bool:
+        """True if the least largest residual has not halved, and no pair was locked, in so many cycles."""
+        if len(self.state.history) <= STALLED_CYCLES or self.converged == self.wanted:
+            return False
+        before, last = self.state.history[:-STALLED_CYCLES], self.state.history[-STALLED_CYCLES:]
+        least = min(residual for _, _, residual in before)
+        locked = before[-1][1] == last[-1][1]
+        return locked and min(residual for _, _, residual in last) > least / 2
+
+    def _advised(self) -> int:
+        """Vectors to ask for: those before the widest gap of the filter's values beyond the wanted ones."""
+        p = np.maximum(self.state.space.ritz(0)[0], 1.0)
+        beyond = p[self.wanted - 1 :]
+        return self.wanted + int(np.argmax(beyond[:-1] / beyond[1:])) if len(beyond) > 1 else self.wanted
+
     def _report(self, progress: Progress | None) -> None:
         largest = float(self.state.residuals.max())
         self.state.history.append((self.state.restarts, self.converged, largest))
@@ -261,6 +288,7 @@ class _Run:
     def eigenpairs(self, status: EigenStatus) -> Eigenpairs:
         """Step 7."""
         space, k = self.state.space, self.wanted
+        advised = {"ask_for": self._advised()} if status is EigenStatus.STALLED else {}
         space.X = space.spare = space.third[..., :0]
         vectors = space.V[..., :k]
         if not self.dense:
@@ -284,7 +312,12 @@ class _Run:
             (self.state.filter.low, self.state.filter.high),
             self.state.filter.degree,
             self.state.history,
-            {"subspace": space.size, "second_passes": space.second_passes, "moved_windows": self.state.moves},
+            {
+                "subspace": space.size,
+                "second_passes": space.second_passes,
+                "moved_windows": self.state.moves,
+                **advised,
+            },
         )
 
     def _finished(self) -> bool:

@@ -24,6 +24,10 @@ class EigenStatus(Enum):
         "residuals no longer fall, as rounding in the precision of the vectors holds them up: loosen the "
         "tolerance (it is relative to the largest eigenvalue), or work in complex128"
     )
+    STALLED = (
+        "residuals no longer fall above rounding, as where the wanted vectors cut a cluster of eigenvalues "
+        "that the filter does not tell apart"
+    )
     RESIDUAL = (
         "pairs that had converged miss the tolerance in the residuals computed at the end: check that the "
         "operator is Hermitian and the same in every application, or loosen the tolerance"
@@ -78,6 +82,13 @@ class BatchedEigenpairs:
     seconds: float
 
 
+def _advice(eigenpairs: Eigenpairs | BatchedEigenpairs) -> str:
+    if not isinstance(eigenpairs, Eigenpairs) or "ask_for" not in eigenpairs.extras:
+        return ""
+    advised, wanted = eigenpairs.extras["ask_for"], eigenpairs.values.size
+    return f": ask for {advised if advised > wanted else 2 * wanted} vectors instead of {wanted}"
+
+
 class EigenpairsNotConverged(RuntimeError):  # noqa: N818 - it reads as the status it is
     """A run that missed its tolerance; `eigenpairs` holds what was found and says why."""
 
@@ -86,6 +97,6 @@ class EigenpairsNotConverged(RuntimeError):  # noqa: N818 - it reads as the stat
         super().__init__(
             f"{missed} of {eigenpairs.values.size} eigenpairs missed the residual {limit:.3g} "
             f"(largest {np.max(eigenpairs.residuals, initial=0):.2g} after {eigenpairs.restarts} restarts): "
-            f"{eigenpairs.status.value}"
+            f"{eigenpairs.status.value}{_advice(eigenpairs)}"
         )
         self.eigenpairs = eigenpairs

@@ -90,3 +90,24 @@ def test_a_degree_that_overflows_is_refused_with_the_largest_that_is_not():
     most = int(str(refused.value).split("at most ")[1].split(",")[0])
     pairs = BlockLanczos(10, 4, degree=most).solve(A)
     np.testing.assert_allclose(pairs.values, UNIFORM[:10], rtol=1e-9)
+
+
+def test_numbers_whose_squares_underflow_are_refused():
+    with pytest.raises(InputError, match="squares of what DenseOperator gives are no numbers in complex128"):
+        BlockLanczos(10, 4).solve(DenseOperator(1e-170 * hermitian(1, UNIFORM)))
+
+
+def test_residuals_that_rest_far_above_rounding_end_the_run():
+    class Noisy(DenseOperator):
+        noise = np.random.default_rng(7)
+
+        def apply(self, x, out=None):
+            result = super().apply(x, out)
+            result += 1e-9 * self.noise.normal(size=result.shape)
+            return result
+
+    with pytest.raises(
+        EigenpairsNotConverged, match=r"no longer fall above rounding.*: ask for \d+ vectors"
+    ) as e:
+        BlockLanczos(8, 4, tolerance=1e-11).solve(Noisy(hermitian(1, UNIFORM)))
+    assert e.value.eigenpairs.status is EigenStatus.STALLED and e.value.eigenpairs.restarts < 120
