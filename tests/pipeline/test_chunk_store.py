@@ -111,7 +111,7 @@ def test_new_folders_are_flushed_into_their_parents(tmp_path: Path, flushed: lis
     )  # as another process would, that has not flushed it yet
     flushed.clear()
     store.commit("loops", KEY, ARRAYS, DIMS, {})
-    assert flushed.count(store.path) == 1 and flushed.index(store.path) < flushed.index(store.path / "loops")
+    assert flushed.count(store.path) == 1
     flushed.clear()
     store.commit("loops", KEY[:3] + "a" * 61, ARRAYS, DIMS, {})
     assert store.path not in flushed

@@ -60,7 +60,7 @@ class Cuda:
         workers = min(wanted, demand.of_use)
         environment = worker_environment(max(1, CPU_COUNT // workers), self.backend)
         options = {"n_workers": workers, "threads_per_worker": 1, "resources": {"device": 1}}
-        no_spilling = {"protocol": "tcp", "device_memory_limit": 0}
+        no_spilling = {"device_memory_limit": 0}
         with started(cluster, {**options, **no_spilling}, environment) as client:
             yield client
 

@@ -13,6 +13,7 @@ from typing import Any
 import dask
 from dask.system import CPU_COUNT
 from distributed import Client, LocalCluster
+from distributed.security import Security
 from distributed.system import MEMORY_LIMIT
 
 from pipeline.declare.text import counted
@@ -97,6 +98,9 @@ def default_workers(cores: int, demand: Demand) -> int:
 def started(kind: Any, options: dict[str, Any], environment: dict[str, str]) -> Iterator[Client]:
     """A cluster that this process owns, with a client; both end with the block.
 
+    It listens on this machine alone, and talks to those who hold certificates that are made here, for this
+    cluster: whoever reaches a scheduler could else run code as its user.
+
     environment: of its workers.
     """
     _open_handles(options["n_workers"])
@@ -105,6 +109,8 @@ def started(kind: Any, options: dict[str, Any], environment: dict[str, str]) -> 
         "dashboard_address": "127.0.0.1:0",
         "memory_limit": int(LEAK_SHARE * MEMORY_LIMIT / options["n_workers"]),
         "silence_logs": logging.ERROR,
+        "security": Security.temporary(),
+        "protocol": "tls",
     }
     wanted = {**environment, "DASK_LOGGING__DISTRIBUTED": "error"}
     settings = {**SETTINGS, "distributed.nanny.pre-spawn-environ": wanted}

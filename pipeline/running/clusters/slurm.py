@@ -22,6 +22,9 @@ from stages.errors import InputError
 class Slurm:
     """One job per worker; the scheduler is in the driver, on the login or batch node that runs it.
 
+    Both talk to those alone who hold the run's certificates, which jobs read from files of mode 600 in the
+    folder where the driver was started. The dashboard listens on the driver's machine alone.
+
     Args:
         workers: number of jobs, each one worker; no more than have work.
         cores: CPU cores per job, used by the kernels' own threads.
@@ -78,6 +81,8 @@ class Slurm:
             "queue": self.queue,
             "account": self.account,
             "death_timeout": PATIENCE,
+            "security": True,
+            "scheduler_options": {"dashboard_address": "127.0.0.1:0"},
             "job_extra_directives": list(self.directives),
             "job_script_prologue": [*exports, *self.prologue],
             "worker_extra_args": ["--nthreads", "1", "--resources", "device=1", "--memory-limit", "0"],
