@@ -89,6 +89,13 @@ def read_parameter_file(path: Path) -> ParameterFile:
         raise InputError(f"{path}: {_marked(error)}: remove one of the two") from None
     except YAMLError as error:
         raise InputError(f"{path}: not valid YAML: {_marked(error)}") from None
+    except InputError:
+        raise
+    except (
+        TypeError,
+        ValueError,
+    ) as error:  # what the parser lets through: a list as a key, a date without day
+        raise InputError(f"{path}: not valid YAML: {error}; keys are words, values numbers or text") from None
     if tree is None:
         raise InputError(f"{path}: the file is empty; start from workflows/g2_disconnected.yaml")
     if not isinstance(tree, CommentedMap):

@@ -22,7 +22,7 @@ class Limits:
 
     stall: float = 600.0
     mute: float = 3600.0
-    absence: float = 120.0
+    absence: float = 240.0
     silence: float = 120.0
     deaths: int = 3
     vain_deaths: int = 5

@@ -36,11 +36,12 @@ SETTINGS = {
     "distributed.worker.memory.target": False,
     "distributed.worker.memory.pause": False,
     "distributed.worker.memory.terminate": 0.95,
-    "distributed.deploy.lost-worker-timeout": "120s",
+    "distributed.deploy.lost-worker-timeout": "45s",
 }
 """Tasks that depend on anything go where that is (by default, not if it is little). Nothing bulky lives in
 Dask's own memory, so that there is nothing to spill. A worker that takes more memory than its limit is ended
-by its nanny. One that died may take long to start again: Python on a busy file system, a GPU's context."""
+by its nanny. One that died may take long to start again (Python on a busy file system, a GPU's context): after
+this time Dask gives its nanny up, and the run starts another."""
 
 LEAK_SHARE = 0.9
 """Of the memory that this process may use, for all workers together, before one is ended."""

@@ -239,11 +239,11 @@ def of_gauge_links(dtype: np.dtype) -> list[Launch]:
     [
         (in_single, 0),
         pytest.param(tuned, 0, marks=pytest.mark.slow),
-        (wilson, 192),
+        pytest.param(wilson, 192, marks=pytest.mark.slow),
         pytest.param(unusual_wilson, 256, marks=pytest.mark.slow),
         pytest.param(unusual, 64, marks=pytest.mark.slow),
         (of_gauge_links, 0),
-        (of_grids_in_few, 0),
+        pytest.param(of_grids_in_few, 0, marks=pytest.mark.slow),
         pytest.param(of_grids, 0, marks=pytest.mark.slow),
     ],
 )

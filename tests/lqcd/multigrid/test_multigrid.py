@@ -63,7 +63,9 @@ def relative(M: WilsonOperator, x: Any, b: Any) -> Any:
     return xp_norm(left, axis=0) / xp_norm(as_numpy(b).reshape(-1, b.shape[-1]), axis=0)
 
 
-@pytest.mark.parametrize("kernels", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+@pytest.mark.parametrize(
+    "kernels", [pytest.param("cpu", marks=pytest.mark.slow), pytest.param("cuda", marks=pytest.mark.gpu)]
+)
 def test_solves_the_system(gauge: Any, kernels: str) -> None:
     """Against CG on the normal equations, on the 4^4 configuration, for every right-hand side."""
     xp = pytest.importorskip("cupy") if kernels == "cuda" else np
