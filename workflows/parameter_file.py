@@ -94,7 +94,7 @@ def read_parameter_file(path: Path) -> ParameterFile:
     except (
         TypeError,
         ValueError,
-    ) as error:  # what the parser lets through: a list as a key, a date without day
+    ) as error:  # such as a list for a key
         raise InputError(f"{path}: not valid YAML: {error}; keys are words, values numbers or text") from None
     if tree is None:
         raise InputError(f"{path}: the file is empty; start from workflows/g2_disconnected.yaml")

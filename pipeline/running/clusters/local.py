@@ -40,8 +40,8 @@ SETTINGS = {
 }
 """Tasks that depend on anything go where that is (by default, not if it is little). Nothing bulky lives in
 Dask's own memory, so that there is nothing to spill. A worker that takes more memory than its limit is ended
-by its nanny. One that died may take long to start again (Python on a busy file system, a GPU's context): after
-this time Dask gives its nanny up, and the run starts another."""
+by its nanny. One that died may take long to start again (Python on a busy file system, a GPU's context):
+after this time Dask gives its nanny up, and the run starts another."""
 
 LEAK_SHARE = 0.9
 """Of the memory that this process may use, for all workers together, before one is ended."""
