@@ -91,10 +91,7 @@ def read_parameter_file(path: Path) -> ParameterFile:
         raise InputError(f"{path}: not valid YAML: {_marked(error)}") from None
     except InputError:
         raise
-    except (
-        TypeError,
-        ValueError,
-    ) as error:  # such as a list for a key
+    except (TypeError, ValueError) as error:  # such as a list for a key
         raise InputError(f"{path}: not valid YAML: {error}; keys are words, values numbers or text") from None
     if tree is None:
         raise InputError(f"{path}: the file is empty; start from workflows/g2_disconnected.yaml")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ssl
-
 import pytest
 from distributed import Client
 
@@ -19,7 +17,9 @@ def test_strangers_reach_neither_scheduler_nor_workers() -> None:
         for address in (scheduler, worker):
             assert address.startswith("tls://127.0.0.1:")
             for plain in (address, address.replace("tls", "tcp")):
-                with pytest.raises((OSError, ssl.SSLError, ValueError, TypeError, RuntimeError)):
+                with pytest.raises(
+                    (OSError, ValueError, TypeError, RuntimeError, AssertionError)
+                ):  # Dask's, all
                     Client(plain, timeout=1, set_as_default=False)
         assert client.submit(sum, [1, 2]).result() == 3
         assert client.dashboard_link.startswith("http://127.0.0.1:")
