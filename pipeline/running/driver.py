@@ -28,7 +28,7 @@ from pipeline.running.stopping import GRACE, StopRequest, signals_to
 from pipeline.running.workforce import Workforce
 from pipeline.store.lock import driver_lock
 from pipeline.store.store import Store
-from pipeline.worker.events import ChunkState, EventKind
+from pipeline.worker.events import OTHER_CODE, ChunkState, EventKind
 from pipeline.worker.sources import sources_of
 from pipeline.worker.work import RunContext
 from stages.errors import InputError
@@ -206,6 +206,5 @@ def _outcome(plan: Plan, session: Session, name: str, reason: str, seconds: floa
         counts = states.setdefault(chunk.node.name, Counter())
         counts[session.states.get(chunk.key, ChunkState.UNFINISHED)] += 1
     unfinished = any(counts[ChunkState.UNFINISHED] for counts in states.values())
-    return Outcome(
-        name, plan.workflow, states, tuple(session.failures), reason if unfinished else "", seconds
-    )
+    stopped = reason if unfinished or reason == OTHER_CODE else ""
+    return Outcome(name, plan.workflow, states, tuple(session.failures), stopped, seconds)

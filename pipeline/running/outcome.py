@@ -10,10 +10,10 @@ from dask.utils import format_time
 
 from pipeline.declare.coordinates import Coordinates, describe
 from pipeline.declare.text import counted, text_table
-from pipeline.worker.events import ChunkState
+from pipeline.worker.events import OTHER_CODE, ChunkState
 
-COMPLETE, FAILED, STOPPED = 0, 1, 3
-"""Exit statuses. (2 is bad usage, as everywhere.)"""
+COMPLETE, FAILED, REFUSED, STOPPED = 0, 1, 2, 3
+"""Exit statuses. (2 is bad usage, as everywhere: here of workers that have other code.)"""
 
 
 ALWAYS_SHOWN = (ChunkState.DONE, ChunkState.FAILED)
@@ -51,6 +51,8 @@ class Outcome:
     @property
     def exit_status(self) -> int:
         """The command's exit code."""
+        if self.stopped == OTHER_CODE:
+            return REFUSED
         if self.failures or self.count(ChunkState.BLOCKED):
             return FAILED
         return STOPPED if self.count(ChunkState.UNFINISHED) else COMPLETE

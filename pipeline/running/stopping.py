@@ -56,7 +56,8 @@ class StopRequest:
 
     def _margin(self) -> float:
         assert self._limit is not None
-        return min(max(self._grace, 1.5 * self._longest), 0.5 * self._limit)
+        usable = max(0.0, self._limit - 2 * self._closing)
+        return min(max(self._grace, 1.5 * self._longest), 0.5 * usable)
 
     def patience_is_over(self) -> bool:
         """True if running chunks need not be waited for any longer."""

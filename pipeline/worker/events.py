@@ -48,6 +48,9 @@ LOST = (ChunkState.FAILED, ChunkState.BLOCKED)
 ENDED = (ChunkState.DONE, ChunkState.PRESENT, *LOST)
 """States in which a chunk needs nothing more of its run; kinds of the events that say so."""
 
+OTHER_CODE = "other code on a worker"
+"""Why a run was stopped whose workers would compute something else than its driver means."""
+
 Send = Callable[[dict[str, Any]], None]
 
 PROGRESS_INTERVAL = 0.5

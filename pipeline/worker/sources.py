@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import cache
 from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
@@ -25,22 +24,39 @@ class Sources:
 
 
 def sources_of(functions: Iterable[Callable[..., Any]]) -> Sources:
-    """Sources of the packages that these functions stand in, as this process found them at first."""
+    """Sources of the packages that these functions stand in, as this process runs them."""
     names = tuple(sorted({ENGINE, *(function.__module__.partition(".")[0] for function in functions)}))
     return Sources(names, digest_of(names))
 
 
-@cache
-def digest_of(names: tuple[str, ...]) -> str:
-    """SHA-256 over names and contents of all source files of packages and modules.
+def digest_of(names: Iterable[str]) -> str:
+    """SHA-256 over names and contents of all source files of packages and modules, as this process runs them.
 
-    Computed once in a process, before or while the code is loaded: what is edited later is not what runs.
+    A package is read when it is first asked for, and again, in case it was edited meanwhile, whenever more of
+    its modules were loaded: code of two states has a digest that no other process has.
     """
+    return sha256("\n".join(f"{name} {_digest(name)}" for name in names).encode()).hexdigest()
+
+
+_digests: dict[str, tuple[str, int]] = {}
+"""Of each package, its digest and the number of its modules that were loaded when it was read."""
+
+
+def _digest(name: str) -> str:
+    digest, before = _digests.get(name, ("", -1))
+    loaded = sum(module == name or module.startswith(f"{name}.") for module in list(sys.modules))
+    if loaded != before:
+        on_disk = _read(name)
+        digest = on_disk if digest in ("", on_disk) else f"{digest}, edited: {on_disk}"
+        _digests[name] = digest, loaded
+    return digest
+
+
+def _read(name: str) -> str:
     summed = sha256()
-    for name in names:
-        for relative, path in sorted(_files(name)):
-            content = path.read_bytes()
-            summed.update(f"{name}/{relative} {len(content)}\n".encode() + content)
+    for relative, path in sorted(_files(name)):
+        content = path.read_bytes()
+        summed.update(f"{relative} {len(content)}\n".encode() + content)
     return summed.hexdigest()
 
 
@@ -51,7 +67,7 @@ def _files(name: str) -> Iterator[tuple[str, Path]]:
     folders = [Path(folder) for folder in (spec.submodule_search_locations or ())] if spec else []
     for folder in folders:
         for path in folder.rglob("*"):
-            if path.suffix in SUFFIXES:
+            if path.suffix in SUFFIXES and path.is_file():  # editors leave links to nowhere
                 yield path.relative_to(folder).as_posix(), path
     file = (spec.origin if spec else None) or getattr(module, "__file__", None)
     if not folders and file and Path(file).is_file():

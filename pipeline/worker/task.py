@@ -22,7 +22,7 @@ from pipeline.store.provenance import code, device, host, plain
 from pipeline.store.store import DamagedChunkError, Store, StoreError
 from pipeline.worker.energy import energy_meter
 from pipeline.worker.evaluation import Evaluation
-from pipeline.worker.events import LOST, ChunkState, EventKind, sender
+from pipeline.worker.events import LOST, OTHER_CODE, ChunkState, EventKind, sender
 from pipeline.worker.lifetime import block_if_leaving, retire_if_broken
 from pipeline.worker.memory import device_pool, trim_heap
 from pipeline.worker.sources import digest_of
@@ -94,7 +94,7 @@ def _run(work: Work, evaluation: Evaluation, context: RunContext) -> ChunkOutcom
 def _fatal(error: Exception) -> str:
     if isinstance(error, StoreError):
         return "an error of the store"
-    return "other code on a worker" if isinstance(error, OtherCodeError) else ""
+    return OTHER_CODE if isinstance(error, OtherCodeError) else ""
 
 
 def _check_code(work: Work, context: RunContext) -> None:
@@ -103,12 +103,13 @@ def _check_code(work: Work, context: RunContext) -> None:
     if ours != theirs:
         difference = f"stage {work.node.stage.name} has version {ours!r} there and {theirs!r} in the driver"
     elif (found := digest_of(sources.names)) != sources.digest:
-        difference = f"sources of {', '.join(sources.names)}: {found[:12]} there, {sources.digest[:12]} here"
+        which = ", ".join(sources.names)
+        difference = f"sources of {which}: {found[:12]} there, {sources.digest[:12]} in the driver"
     else:
         return
     raise OtherCodeError(
         f"a worker on {host()} has other code than the driver ({difference}): nothing was computed there; "
-        "start the workers again, with the same installation"
+        "start driver and workers again, from one installation, and do not edit it during a run"
     )
 
 
@@ -120,6 +121,7 @@ def _compute_and_commit(work: Work, evaluation: Evaluation, context: RunContext)
     _check_code(work, context)
     with closing(evaluation.checkpoint(work)) as checkpoint:
         result, statistics = evaluation.compute(work, checkpoint)
+        _check_code(work, context)  # what was loaded on the way may have been edited since
         arrays = host_arrays(stage, result, work.coordinates)
         record = record_of(work, context, statistics, started)
         record["joules"] = meter() - joules if meter else None

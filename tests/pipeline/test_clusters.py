@@ -31,7 +31,7 @@ def started_workers(monkeypatch: pytest.MonkeyPatch, module: str, cluster: Any, 
     asked: list[int] = []
 
     @contextmanager
-    def noted(_: Any, options: dict[str, Any], __: int) -> Iterator[None]:
+    def noted(_: Any, options: dict[str, Any], *__: object) -> Iterator[None]:
         asked.append(options["n_workers"])
         yield None
 

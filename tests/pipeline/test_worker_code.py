@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ from distributed import LocalCluster
 
 from pipeline import Place, Store, Workflow, plan, run
 from pipeline.running.clusters.address import Address
+from pipeline.worker import sources
 from pipeline.worker.sources import digest_of, sources_of
 
 STAGE = """
@@ -71,12 +73,13 @@ def test_workers_of_other_code_compute_nothing(
         client.run(_load)
         client.run(digest_of, ("measured_elsewhere", "pipeline"))
     file.write_text(STAGE.format(version=version, value=value))
-    digest_of.cache_clear()
+    monkeypatch.setattr(sources, "_digests", {})
     import measured_elsewhere
 
     assert measured_elsewhere.number.stage.version == version
     outcome = computed(store, old_workers)
-    assert outcome.exit_status == 1
+    assert outcome.exit_status == 2
+    assert outcome.stopped == "other code on a worker"
     assert difference in outcome.failures[0].error
     assert not store.keys("number")
 
@@ -90,9 +93,48 @@ def test_the_digest_is_of_every_source_of_a_package(tmp_path: Path, monkeypatch:
     digests = set()
     for change in ("", "// other", "__global__"):
         (package / "deep/kernel.cu").write_text(change)
-        digest_of.cache_clear()
+        monkeypatch.setattr(sources, "_digests", {})
         digests.add(digest_of(("group_code",)))
     assert len(digests) == 3
+
+
+def test_a_process_that_loaded_old_code_never_has_the_digest_of_the_new(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "loaded_early.py").write_text("number = 1")
+    (tmp_path / "another_module.py").write_text("")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    old = digest_of(("loaded_early",))
+    (tmp_path / "loaded_early.py").write_text("number = 2")
+    assert digest_of(("loaded_early",)) == old
+    held = digest_of(("another_module", "loaded_early"))
+    monkeypatch.setattr(sources, "_digests", {})
+    assert digest_of(("another_module", "loaded_early")) != held
+
+
+def test_code_that_was_edited_before_all_of_it_was_loaded_is_nobodys(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "loaded_lazily"
+    package.mkdir()
+    for name in ("__init__.py", "kernel.py"):
+        (package / name).write_text("")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    old = digest_of(("loaded_lazily",))
+    (package / "kernel.py").write_text("number = 2")
+    importlib.import_module("loaded_lazily.kernel")
+    held = digest_of(("loaded_lazily",))
+    monkeypatch.setattr(sources, "_digests", {})
+    assert held not in (old, digest_of(("loaded_lazily",)))
+
+
+def test_an_editors_lock_file_is_no_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "edited_now"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / ".#kernel.py").symlink_to("somebody@somewhere")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert digest_of(("edited_now",))
 
 
 def test_sources_are_those_of_stages_and_engine() -> None:

@@ -116,6 +116,30 @@ def test_the_time_limit_leaves_room_for_the_close_of_the_cluster() -> None:
     assert stop.check()
 
 
+def test_a_short_time_limit_leaves_time_to_compute() -> None:
+    stop = StopRequest(8.0)
+    stop.note_start(3.3)
+    stop._started -= 3.3
+    assert not stop.check()
+
+
+def test_a_worker_may_take_what_the_plan_projects() -> None:
+    few, many = local.worker_memory(2, 0), local.worker_memory(8, 0)
+    assert many == few // 4
+    assert local.worker_memory(8, few) > few
+    assert 2 * few < local.worker_memory(8, 2 * few) <= local.MEMORY_LIMIT
+
+
+@pytest.mark.faults
+def test_a_worker_that_leaks_is_ended_and_its_chunk_fails_alone(
+    store: Store, log_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local, "worker_memory", lambda workers, needed: 600_000_000)
+    outcome = outcome_of(fields("ab", toys.leaking, bad=("b",)), store, workers=1, deaths=1)
+    assert outcome.states["leaking"] == {"done": 1, "failed": 1}
+    assert "perhaps out of memory" in outcome.failures[0].error
+
+
 def test_settings_that_bring_workers_back_hold_while_the_cluster_lives() -> None:
     before = dask.config.get("distributed.deploy.lost-worker-timeout")
     with Local(workers=1).open(Demand(1, 0)):

@@ -207,6 +207,17 @@ def endless(field: Field, *, at: At, bad: tuple[str, ...] = (), tell: bool = Fal
 
 
 @stage(version="1", over=("config",))
+def leaking(field: Field, *, at: At, bad: tuple[str, ...] = ()) -> Field:
+    """Takes ever more memory for the bad ones."""
+    executed("leaking", at)
+    held = []
+    while at.one("config") in bad:
+        held.append(np.ones(4_000_000))
+        time.sleep(0.05)
+    return Field(field.values + 1)
+
+
+@stage(version="1", over=("config",))
 def freezing(field: Field, *, at: At, bad: tuple[str, ...] = ()) -> Field:
     """Stops its worker's process, the first time."""
     before = sum(line["stage"] == "freezing" for line in executions(Path(os.environ[LOG])))

@@ -61,7 +61,7 @@ class Cuda:
         environment = worker_environment(max(1, CPU_COUNT // workers), self.backend)
         options = {"n_workers": workers, "threads_per_worker": 1, "resources": {"device": 1}}
         no_spilling = {"device_memory_limit": 0}
-        with started(cluster, {**options, **no_spilling}, environment) as client:
+        with started(cluster, {**options, **no_spilling}, environment, demand) as client:
             yield client
 
 

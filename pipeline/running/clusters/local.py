@@ -46,6 +46,9 @@ after this time Dask gives its nanny up, and the run starts another."""
 LEAK_SHARE = 0.9
 """Of the memory that this process may use, for all workers together, before one is ended."""
 
+MARGIN = 1.25
+"""Of a task's projected memory: what its worker takes beside it."""
+
 
 HANDLES, HANDLES_OF_A_WORKER = 24, 12
 """Files that a driver has open, measured: on its own, and for each worker that it owns."""
@@ -85,7 +88,7 @@ class Local:
         workers = min(self.workers, demand.of_use) if self.workers else default_workers(CPU_COUNT, demand)
         options: dict[str, Any] = {"n_workers": workers, "threads_per_worker": 1, "resources": {"device": 1}}
         environment = worker_environment(max(1, CPU_COUNT // workers), self.backend)
-        with started(LocalCluster, options, environment) as client:
+        with started(LocalCluster, options, environment, demand) as client:
             yield client
 
 
@@ -96,7 +99,9 @@ def default_workers(cores: int, demand: Demand) -> int:
 
 
 @contextmanager
-def started(kind: Any, options: dict[str, Any], environment: dict[str, str]) -> Iterator[Client]:
+def started(
+    kind: Any, options: dict[str, Any], environment: dict[str, str], demand: Demand
+) -> Iterator[Client]:
     """A cluster that this process owns, with a client; both end with the block.
 
     It listens on this machine alone, and talks to those who hold certificates that are made here, for this
@@ -108,7 +113,7 @@ def started(kind: Any, options: dict[str, Any], environment: dict[str, str]) -> 
     common = {
         "host": "127.0.0.1",
         "dashboard_address": "127.0.0.1:0",
-        "memory_limit": int(LEAK_SHARE * MEMORY_LIMIT / options["n_workers"]),
+        "memory_limit": worker_memory(options["n_workers"], demand.memory),
         "silence_logs": logging.ERROR,
         "security": Security.temporary(),
         "protocol": "tls",
@@ -124,6 +129,15 @@ def started(kind: Any, options: dict[str, Any], environment: dict[str, str]) -> 
             client.register_plugin(Watchdog())
             client.register_plugin(Monitor())
             yield client
+
+
+def worker_memory(workers: int, needed: int) -> int:
+    """Bytes that each of these workers may take before it is ended.
+
+    Its share of the machine; or what the largest task needs and some, where workers that a user asked for
+    are so many that only some tasks find room side by side.
+    """
+    return max(int(LEAK_SHARE * MEMORY_LIMIT / workers), min(int(MARGIN * needed), int(MEMORY_LIMIT)))
 
 
 def _open_handles(workers: int) -> None:
