@@ -13,6 +13,10 @@ GRACE = 10.0
 """Seconds that running chunks get to finish after a stop was asked for."""
 
 
+CLOSING = 5.0
+"""Seconds that a cluster takes at least to end workers that are still busy."""
+
+
 class StopRequest:
     """Reasons to stop a run; `reason` is the first one, empty while the run may go on.
 
@@ -42,8 +46,9 @@ class StopRequest:
         self._longest = max(self._longest, seconds)
 
     def note_start(self, seconds: float) -> None:
-        """Note how long the cluster took to start: its close is expected to take as long."""
-        self._closing = seconds if self._limit is None else min(seconds, 0.25 * self._limit)
+        """Note how long the cluster took to start: its close is expected to take as long, or `CLOSING`."""
+        expected = max(seconds, CLOSING)
+        self._closing = expected if self._limit is None else min(expected, 0.25 * self._limit)
 
     def check(self) -> bool:
         """True if the run must stop."""
