@@ -120,12 +120,15 @@ class Node:
 
     def chunk_count(self) -> int:
         """Number of chunks, without making them."""
-        return prod(len(blocks(values, self.chunk[dim])) for dim, values in self.over.items())
+        return prod(map(len, self.blocks()))
+
+    def blocks(self) -> list[list[tuple[Coordinate, ...]]]:
+        """Per dimension, the coordinates of each chunk along it."""
+        return [blocks(values, self.chunk[dim]) for dim, values in self.over.items()]
 
     def chunks(self) -> list[Coordinates]:
-        """The coordinates of every chunk, first dimension slowest."""
-        cut = [blocks(values, self.chunk[dim]) for dim, values in self.over.items()]
-        return [dict(zip(self.over, block, strict=True)) for block in product(*cut)]
+        """The coordinates of every chunk: all combinations of blocks, first dimension slowest."""
+        return [dict(zip(self.over, block, strict=True)) for block in product(*self.blocks())]
 
     def __repr__(self) -> str:
         extents = ", ".join(f"{dim}={describe_values(values)}" for dim, values in self.over.items())

@@ -21,34 +21,33 @@ SCHEME = 1
 """Version of the recipe below; a change of it makes every chunk a new one."""
 
 
-def chunk_key(
-    node: Node,
-    coordinates: Coordinates,
-    inputs: Sequence[Sequence[str]],
-    files: Mapping[str, str],
-    backend: str,
-) -> str:
-    """Key of one chunk: 64 hexadecimal digits.
+class KeyRecipe:
+    """Everything but coordinates, inputs and files that enters the keys of a node's chunks.
 
-    Stage name, version, parameters (but those keyed without), coordinates, keys of the upstream chunks
-    (per input, in coordinate order) and digests of files; chunk size and backend only for the stages that
+    Stage name, version, parameters (but those keyed without); chunk size and backend only for the stages that
     declare them to matter. Node names, paths, resources and clusters stay out.
     """
-    stage = node.stage
-    content: dict[str, Any] = {
-        "scheme": SCHEME,
-        "stage": stage.name,
-        "version": stage.version,
-        "parameters": canonical_parameters(node),
-        "coordinates": {dim: list(values) for dim, values in coordinates.items()},
-        "inputs": [list(keys) for keys in inputs],
-        "files": dict(files),
-    }
-    if stage.keyed.chunk:
-        content["chunk"] = node.chunk
-    if stage.keyed.backend:
-        content["backend"] = backend
-    return sha256(canonical_json(content)).hexdigest()
+
+    def __init__(self, node: Node, backend: str) -> None:
+        stage = node.stage
+        self._content: dict[str, Any] = {
+            "scheme": SCHEME,
+            "stage": stage.name,
+            "version": stage.version,
+            "parameters": canonical_parameters(node),
+        }
+        if stage.keyed.chunk:
+            self._content["chunk"] = node.chunk
+        if stage.keyed.backend:
+            self._content["backend"] = backend
+
+    def key(self, coordinates: Coordinates, inputs: Sequence[Sequence[str]], files: Mapping[str, str]) -> str:
+        """Key of one chunk, 64 hexadecimal digits.
+
+        inputs: per input, keys of the upstream chunks in coordinate order; files: digests by parameter.
+        """
+        content = {**self._content, "coordinates": coordinates, "inputs": inputs, "files": files}
+        return sha256(canonical_json(content)).hexdigest()
 
 
 def canonical_parameters(node: Node) -> dict[str, Any]:

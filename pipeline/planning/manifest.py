@@ -7,10 +7,11 @@ whether a chunk exists is asked of the store alone.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain
+from itertools import groupby, product
+from math import prod
 from typing import Any
 
 from pipeline.declare.collection import without_collection
@@ -22,29 +23,78 @@ from pipeline.store.record import canonical_json
 from pipeline.store.store import Store
 from stages.errors import InputError, suggestion
 
+DIGITS = 64
+"""Of a key."""
+
+
+class KeyTable(Mapping[Position, str]):
+    """Keys of a node's chunks by their coordinates: all combinations of its blocks, in order."""
+
+    def __init__(self, over: Sequence[str], blocks: Iterable[Iterable[Sequence[Any]]], keys: str) -> None:
+        self._over = tuple(over)
+        self._blocks = [[tuple(block) for block in along] for along in blocks]
+        self._keys = keys
+        if len(self._blocks) != len(self._over) or len(keys) != DIGITS * len(self):
+            raise ValueError(f"{len(keys)} digits of keys for {len(self)} chunks")
+
+    def __len__(self) -> int:
+        return prod(map(len, self._blocks))
+
+    def __iter__(self) -> Iterator[Position]:
+        return (tuple(zip(self._over, place, strict=True)) for place in product(*self._blocks))
+
+    def __getitem__(self, place: Position) -> str:
+        if tuple(dim for dim, _ in place) != self._over:
+            raise KeyError(place)
+        number = 0
+        for (_, block), numbers in zip(place, self._numbers, strict=True):
+            number = number * len(numbers) + numbers[block]
+        return self._keys[DIGITS * number : DIGITS * (number + 1)]
+
+    def first(self, place: Position) -> int:
+        """Number of a chunk's block along the first dimension."""
+        return self._numbers[0][place[0][1]] if place else 0
+
+    @cached_property
+    def _numbers(self) -> list[dict[tuple[Any, ...], int]]:
+        return [{block: number for number, block in enumerate(along)} for along in self._blocks]
+
+    def in_order(self) -> Iterator[str]:
+        """The keys, in the order of their coordinates."""
+        return (self._keys[first : first + DIGITS] for first in range(0, len(self._keys), DIGITS))
+
 
 @dataclass(frozen=True)
 class NodeRecord:
     """A node as it was when its workflow was last run."""
 
     content: dict[str, Any]
+    chunks: KeyTable
 
-    @property
-    def keys(self) -> Iterable[str]:
-        """Keys of the chunks, in order."""
-        return (chunk["key"] for chunk in self.content["chunks"])
+    @classmethod
+    def of(cls, content: dict[str, Any]) -> NodeRecord:
+        """The node that a manifest describes; KeyError, TypeError or ValueError where it is damaged."""
+        content = content if "keys" in content else _from_list(content)
+        return cls(content, KeyTable(content["over"], content["blocks"], content["keys"]))
 
-    def __len__(self) -> int:
-        return len(self.content["chunks"])
+    def files(self, place: Position) -> dict[str, str]:
+        """Digests of the files that a chunk reads, by parameter."""
+        first = self.chunks.first(place)
+        return {name: digests[first] for name, digests in self.content["files"].items()}
 
-    @cached_property
-    def chunks(self) -> dict[Position, dict[str, Any]]:
-        """Chunks by their coordinates."""
-        dims = self.content["over"]
-        return {
-            tuple((dim, tuple(values)) for dim, values in zip(dims, chunk["at"], strict=True)): chunk
-            for chunk in self.content["chunks"]
-        }
+
+def _from_list(content: dict[str, Any]) -> dict[str, Any]:
+    """A node of a manifest that lists chunk by chunk, as they were written until 2026-11."""
+    chunks = content.pop("chunks")
+    places = zip(*(map(tuple, chunk["at"]) for chunk in chunks), strict=True)
+    blocks = [list(dict.fromkeys(along)) for along in places]
+    firsts = chunks[:: len(chunks) // len(blocks[0]) if blocks else 1]
+    return {
+        **content,
+        "blocks": blocks,
+        "keys": "".join(chunk["key"] for chunk in chunks),
+        "files": {name: [chunk["files"][name] for chunk in firsts] for name in firsts[0].get("files", {})},
+    }
 
 
 @dataclass(frozen=True)
@@ -61,10 +111,8 @@ class Manifest:
         try:
             with without_collection():
                 nodes = json.loads(path.read_bytes())["nodes"]
-            for chunk in chain.from_iterable(content["chunks"] for content in nodes.values()):
-                chunk["key"], chunk["at"]
-            return cls(workflow, {name: NodeRecord(content) for name, content in nodes.items()})
-        except (OSError, ValueError, KeyError, TypeError):
+                return cls(workflow, {name: NodeRecord.of(content) for name, content in nodes.items()})
+        except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError):
             return None
 
 
@@ -96,13 +144,11 @@ def find_node(store: Store, name: str, workflow: str | None = None) -> tuple[str
 
 def write_manifest(store: Store, workflow: str, backend: str, chunks: Iterable[Chunk]) -> None:
     """Keep this plan's nodes and keys, replacing the workflow's last ones."""
-    nodes: dict[str, dict[str, Any]] = {}
-    with without_collection():
-        for chunk in chunks:
-            if chunk.node.name not in nodes:
-                nodes[chunk.node.name] = describe_node(chunk.node, backend)
-            nodes[chunk.node.name]["chunks"].append(_describe_chunk(chunk))
-        text = canonical_json({"workflow": workflow, "nodes": nodes}).decode()
+    nodes = {
+        node.name: {**describe_node(node, backend), **_describe_chunks(node, list(group))}
+        for node, group in groupby(chunks, key=lambda chunk: chunk.node)
+    }
+    text = canonical_json({"workflow": workflow, "nodes": nodes}).decode()
     path = store.path / ".workflows" / f"{workflow}.json"
     if not path.exists() or path.read_text() != text:
         with store.writing("the plan of its workflow"):
@@ -123,10 +169,15 @@ def describe_node(node: Node, backend: str) -> dict[str, Any]:
         "outputs": {output.name: list(output.dims) for output in stage.outputs},
         "labels": stage.labels,
         "inputs": [upstream.name for upstream in node.inputs],
-        "chunks": [],
     }
 
 
-def _describe_chunk(chunk: Chunk) -> dict[str, Any]:
-    files = {name: version.digest for name, version in chunk.files.items()}
-    return {"at": list(chunk.coordinates.values()), "key": chunk.key, **({"files": files} if files else {})}
+def _describe_chunks(node: Node, chunks: Sequence[Chunk]) -> dict[str, Any]:
+    """Keys of all chunks as one text; digests of files, by block of the first dimension."""
+    blocks = node.blocks()
+    firsts = chunks[:: len(chunks) // len(blocks[0]) if blocks else 1]
+    return {
+        "blocks": blocks,
+        "keys": "".join(chunk.key for chunk in chunks),
+        "files": {name: [chunk.files[name].digest for chunk in firsts] for name in node.files},
+    }

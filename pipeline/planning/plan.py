@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain, islice, product
@@ -13,12 +13,12 @@ from pipeline.declare.collection import without_collection
 from pipeline.declare.coordinates import Coordinate, Coordinates, natural_order
 from pipeline.declare.node import Node
 from pipeline.planning.chunk import NO_FILES, Chunk
-from pipeline.planning.key import chunk_key
+from pipeline.planning.key import KeyRecipe
 from pipeline.planning.manifest import Manifest
 from pipeline.planning.reason import Reason, ReasonKind, Reasons
 from pipeline.planning.workflow import Workflow
 from pipeline.store.files import FileDigests, FileVersion
-from pipeline.store.store import Store
+from pipeline.store.store import Gaps, Store
 from stages.errors import InputError
 
 SAMPLED_RECORDS = 8
@@ -90,19 +90,18 @@ def _plan(workflow: Workflow, store: Store, backend: str) -> Plan:
     by_node: dict[str, list[Chunk]] = {}
     tables: dict[str, _Table] = {}
     for node in workflow.nodes.values():
-        chunks = [_chunk(node, at, tables, versions, node.stage.backend(backend)) for at in node.chunks()]
+        recipe = KeyRecipe(node, node.stage.backend(backend))
+        chunks = [_chunk(node, recipe, at, tables, versions) for at in node.chunks()]
         by_node[node.name] = chunks
         tables[node.name] = _Table(node, chunks)
     everything = tuple(chain.from_iterable(by_node.values()))
-    wanted: dict[str, set[str]] = {node.stage.name: set() for node in workflow.nodes.values()}
+    wanted: dict[str, list[str]] = {}
     for chunk in everything:
-        wanted[chunk.node.stage.name].add(chunk.key)
-    holdings = {stage: store.holdings(stage, keys) for stage, keys in wanted.items()}
-    existing = {stage: held.whole for stage, held in holdings.items()}
-    absent = [
-        c for c in everything if not c.node.stage.transient and c.key not in existing[c.node.stage.name]
-    ]
-    lacking = {c for c in absent if c.key in holdings[c.node.stage.name].lacking}
+        if not chunk.node.stage.transient:
+            wanted.setdefault(chunk.node.stage.name, []).append(chunk.key)
+    gaps = {stage: store.gaps(stage, keys) for stage, keys in wanted.items()}
+    absent = [c for c in everything if not c.node.stage.transient and c.key in gaps[c.node.stage.name].absent]
+    lacking = {c for c in absent if c.key in gaps[c.node.stage.name].lacking}
     manifest = Manifest.read(store, workflow.name) if absent else None
     reasons = Reasons(manifest, by_node, backend, {chunk.key for chunk in absent})
     return Plan(
@@ -113,7 +112,7 @@ def _plan(workflow: Workflow, store: Store, backend: str) -> Plan:
             c.key: Reason(ReasonKind.DAMAGED, "files are gone") if c in lacking else reasons.of(c)
             for c in absent
         },
-        expected_seconds=_measured(workflow, store, by_node, existing) if absent else {},
+        expected_seconds=_measured(workflow, store, by_node, gaps) if absent else {},
         lacking=tuple(c for c in absent if c in lacking),
     )
 
@@ -121,13 +120,22 @@ def _plan(workflow: Workflow, store: Store, backend: str) -> Plan:
 class _Table:
     """Finds the chunks of a node that hold given coordinates."""
 
-    def __init__(self, node: Node, chunks: Iterable[Chunk]) -> None:
+    def __init__(self, node: Node, chunks: Sequence[Chunk]) -> None:
         self._node = node
-        self._chunks = {tuple(c.coordinates[dim][0] for dim in node.over): c for c in chunks}
+        self._all = chunks
         self._found: dict[tuple[tuple[Coordinate, ...] | None, ...], tuple[Chunk, ...]] = {}
-        self._first = {
-            dim: {value: c.coordinates[dim][0] for c in self._chunks.values() for value in c.coordinates[dim]}
-            for dim in node.over
+
+    @cached_property
+    def _chunks(self) -> dict[tuple[Coordinate, ...], Chunk]:
+        """Chunks by their first coordinate along each dimension."""
+        return {tuple(c.coordinates[dim][0] for dim in self._node.over): c for c in self._all}
+
+    @cached_property
+    def _first(self) -> dict[str, dict[Coordinate, Coordinate]]:
+        """Per dimension, the first coordinate of the chunk that holds a coordinate."""
+        return {
+            dim: {value: block[0] for block in along for value in block}
+            for dim, along in zip(self._node.over, self._node.blocks(), strict=True)
         }
 
     def holding(self, wanted: Coordinates) -> tuple[Chunk, ...]:
@@ -151,10 +159,10 @@ class _Table:
 
 def _chunk(
     node: Node,
+    recipe: KeyRecipe,
     coordinates: Coordinates,
     tables: Mapping[str, _Table],
     versions: Mapping[Path, FileVersion],
-    backend: str,
 ) -> Chunk:
     inputs = tuple(tables[upstream.name].holding(coordinates) for upstream in node.inputs)
     files = NO_FILES
@@ -165,7 +173,7 @@ def _chunk(
         }
     keys = [[chunk.key for chunk in chunks] for chunks in inputs]
     digests = {name: version.digest for name, version in files.items()}
-    return Chunk(node, coordinates, chunk_key(node, coordinates, keys, digests, backend), inputs, files)
+    return Chunk(node, coordinates, recipe.key(coordinates, keys, digests), inputs, files)
 
 
 def _file_versions(workflow: Workflow, store: Store) -> dict[Path, FileVersion]:
@@ -179,17 +187,17 @@ def _file_versions(workflow: Workflow, store: Store) -> dict[Path, FileVersion]:
 
 
 def _measured(
-    workflow: Workflow,
-    store: Store,
-    chunks: Mapping[str, list[Chunk]],
-    existing: Mapping[str, Collection[str]],
+    workflow: Workflow, store: Store, chunks: Mapping[str, list[Chunk]], gaps: Mapping[str, Gaps]
 ) -> dict[str, float]:
     """Mean seconds per chunk of each node: from its own chunks if some exist, else from its stage's."""
     means = {}
     for node in workflow.nodes.values():
-        stored = existing[node.stage.name]
-        own = (chunk.key for chunk in chunks[node.name] if chunk.key in stored)
-        keys = list(islice(own, SAMPLED_RECORDS)) or list(islice(stored, SAMPLED_RECORDS))
+        if node.stage.transient:
+            continue
+        absent = gaps[node.stage.name].absent
+        own = (chunk.key for chunk in chunks[node.name] if chunk.key not in absent)
+        keys = list(islice(own, SAMPLED_RECORDS))
+        keys = keys or list(islice(store.each_key(node.stage.name), SAMPLED_RECORDS))
         seconds = [value for key in keys if (value := _seconds(store, node.stage.name, key)) is not None]
         if seconds:
             means[node.name] = fmean(seconds)

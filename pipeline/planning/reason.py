@@ -79,12 +79,13 @@ class Reasons:
         changed = self._node_change(chunk.node, before)
         if changed is not None:
             return self._growth(chunk) if chunk.node.name in self._returned else changed
-        old = before.chunks.get(position(chunk.coordinates))
+        place = position(chunk.coordinates)
+        old = before.chunks.get(place)
         if old is None:
             return Reason(ReasonKind.EXTENDED, describe(chunk.coordinates))
-        if old["key"] == chunk.key:
+        if old == chunk.key:
             return UNFINISHED
-        return _changed_file(chunk, old) or self._upstream_change(chunk)
+        return _changed_file(chunk, before.files(place)) or self._upstream_change(chunk)
 
     def _before(self, node: Node) -> NodeRecord | None:
         record = self._manifest.nodes.get(node.name) if self._manifest else None
@@ -164,12 +165,16 @@ class Reasons:
         if before is None or self._node_change(chunk.node, before):
             return True
         old = before.chunks.get(position(chunk.coordinates))
-        return old is not None and old["key"] != chunk.key
+        return old is not None and old != chunk.key
 
     @cached_property
     def _grown(self) -> set[str]:
         """Nodes whose coordinates are not those of last time."""
-        sizes = {name: len(record) for name, record in self._manifest.nodes.items()} if self._manifest else {}
+        sizes = (
+            {name: len(record.chunks) for name, record in self._manifest.nodes.items()}
+            if self._manifest
+            else {}
+        )
         return {
             name
             for name, chunks in self._chunks.items()
@@ -212,7 +217,6 @@ def _differences(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "
     return lines
 
 
-def _changed_file(chunk: Chunk, old: Mapping[str, Any]) -> Reason | None:
-    before = old.get("files", {})
+def _changed_file(chunk: Chunk, before: Mapping[str, str]) -> Reason | None:
     changed = [version.path for name, version in chunk.files.items() if before.get(name) != version.digest]
     return Reason(ReasonKind.CHANGED_FILE, ", ".join(changed)) if changed else None

@@ -55,7 +55,7 @@ def accounts(store: Store, workflow: str) -> list[NodeAccount]:
     nodes = []
     for name, node in _manifest(store, workflow).nodes.items():
         if not node.content["transient"]:
-            keys = tuple(node.keys)
+            keys = tuple(node.chunks.in_order())
             records = tuple(store.record(node.content["stage"], key) for key in keys)
             nodes.append(NodeAccount(name, node.content["stage"], keys, records))
     return sorted(nodes, key=lambda node: min(record["finished"] for record in node.records))
@@ -163,8 +163,8 @@ def _key_lines(node: NodeAccount) -> Iterator[str]:
 
 def _file_lines(manifest: Manifest) -> Iterator[str]:
     for name, node in manifest.nodes.items():
-        for place, chunk in node.chunks.items():
-            for digest in chunk.get("files", {}).values():
+        for place in node.chunks if node.content["files"] else ():
+            for digest in node.files(place).values():
                 yield f"{digest}  {name} {describe(dict(place))}"
 
 

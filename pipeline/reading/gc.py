@@ -89,4 +89,4 @@ def collect_garbage(store: Store, workflows: Iterable[Workflow], *, dry_run: boo
 
 
 def _loses(manifest: Manifest, lost: set[str]) -> bool:
-    return any(key in lost for node in manifest.nodes.values() for key in node.keys)
+    return any(key in lost for node in manifest.nodes.values() for key in node.chunks.in_order())

@@ -18,7 +18,8 @@ import xarray
 from pipeline.declare.coordinates import Coordinate, natural_order
 from pipeline.declare.node import Node
 from pipeline.planning.manifest import NodeRecord, find_node
-from pipeline.store.store import Store, StoredArray
+from pipeline.store.store import Store
+from pipeline.store.stored_array import StoredArray
 from stages.errors import InputError
 
 _KEPT = ("stage", "version", "parameters", "code", "backend")
@@ -55,7 +56,7 @@ def open_result(
     label, node = find_node(store, name.name if isinstance(name, Node) else name, workflow)
     stage = node.content["stage"]
     stored = store.keys(stage)
-    chunks = {at: chunk["key"] for at, chunk in node.chunks.items() if chunk["key"] in stored}
+    chunks = {at: key for at, key in zip(node.chunks, node.chunks.in_order(), strict=True) if key in stored}
     if not chunks or (len(chunks) < len(node.chunks) and not partial):
         raise InputError(
             f"result {label!r} has {len(chunks)} of {len(node.chunks)} chunks in store {store.path}: "

@@ -91,8 +91,8 @@ def status(store: Store) -> Status:
 def _node_status(workflow: str, name: str, record: NodeRecord, existing: dict[str, set[str]]) -> NodeStatus:
     stage = record.content["stage"]
     keys = existing.get(stage, set())
-    stored = sum(key in keys for key in record.keys)
-    return NodeStatus(workflow, name, stage, len(record), stored)
+    stored = sum(map(keys.__contains__, record.chunks.in_order()))
+    return NodeStatus(workflow, name, stage, len(record.chunks), stored)
 
 
 def run_status(store: Store, run: str) -> RunStatus:

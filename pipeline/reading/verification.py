@@ -8,10 +8,11 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 
 from pipeline.declare.text import counted
+from pipeline.store.errors import DamagedChunkError
 from pipeline.store.group import array_digest
 from pipeline.store.lock import driver_lock
 from pipeline.store.record import is_sealed
-from pipeline.store.store import DamagedChunkError, Store
+from pipeline.store.store import Store
 from stages.errors import InputError
 
 READERS = 4

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -57,6 +59,31 @@ def nbytes_of(folder: Path) -> int:
         with suppress(FileNotFoundError):
             total += path.stat().st_size if path.is_file() else 0
     return total
+
+
+def give_name(draft: Path, target: Path) -> None:
+    """Link a file to its name, or rename it where the file system has no links.
+
+    Raises:
+        FileExistsError: the name is taken.
+    """
+    try:
+        os.link(draft, target)
+    except OSError as error:
+        if error.errno not in (errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.EMLINK):
+            raise
+        if target.exists():
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST)) from error
+        os.rename(draft, target)
+
+
+def delete(path: Path) -> None:
+    """Remove a file or a folder, as far as that can be done."""
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with suppress(OSError):
+            path.unlink(missing_ok=True)
 
 
 @cache

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zipfile
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from hashlib import sha256
 from io import BytesIO
 from math import prod
@@ -186,46 +187,41 @@ Pieces = Mapping[str, Mapping[str, int]]
 """Per array, how many entries along some dimensions lie in a piece that is read alone."""
 
 
-def write_packed(
-    arrays: Mapping[str, np.ndarray],
-    dims: Mapping[str, tuple[str, ...]],
-    record: Mapping[str, Any],
-    pieces: Pieces,
-) -> bytes:
+@dataclass(frozen=True)
+class GroupContent:
+    """Arrays by name, on the host, with the names of their dimensions, their record and how they are cut."""
+
+    arrays: Mapping[str, np.ndarray]
+    dims: Mapping[str, tuple[str, ...]]
+    record: Mapping[str, Any]
+    pieces: Pieces
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays."""
+        return sum(array.nbytes for array in self.arrays.values())
+
+
+def write_packed(content: GroupContent) -> bytes:
     """A group as the content of one file, its record sealed."""
     memory = _SummingMemory()
-    _write_sealed(memory, arrays, dims, record, pieces)
+    _write_sealed(memory, content)
     return memory.packed()
 
 
-def write_folder(
-    folder: Path,
-    arrays: Mapping[str, np.ndarray],
-    dims: Mapping[str, tuple[str, ...]],
-    record: Mapping[str, Any],
-    pieces: Pieces,
-) -> None:
+def write_folder(folder: Path, content: GroupContent) -> None:
     """A group as a folder, its record sealed."""
-    _write_sealed(_SummingFolder(folder), arrays, dims, record, pieces)
+    _write_sealed(_SummingFolder(folder), content)
 
 
-def _write_sealed(
-    store: _SummingFolder | _SummingMemory,
-    arrays: Mapping[str, np.ndarray],
-    dims: Mapping[str, tuple[str, ...]],
-    record: Mapping[str, Any],
-    pieces: Pieces,
-) -> None:
+def _write_sealed(store: _SummingFolder | _SummingMemory, content: GroupContent) -> None:
     group = create_group(store, {})
     about = {}
-    for name, array in arrays.items():
-        write_array(group, name, array, dims[name], pieces.get(name))
-        about[name] = {
-            "digest": array_digest(array),
-            "dims": list(dims[name]),
-            **store.sums.of_array(name),
-        }
-    group.update_attributes(sealed({**record, "arrays": about}))
+    for name, array in content.arrays.items():
+        dims = content.dims[name]
+        write_array(group, name, array, dims, content.pieces.get(name))
+        about[name] = {"digest": array_digest(array), "dims": list(dims), **store.sums.of_array(name)}
+    group.update_attributes(sealed({**content.record, "arrays": about}))
 
 
 def write_array(

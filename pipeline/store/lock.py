@@ -21,7 +21,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from pipeline.store.store import Store, StoreError
+from pipeline.store.errors import StoreError
+from pipeline.store.store import Store
 from stages.errors import InputError
 
 ATTEMPTS = 3

@@ -7,10 +7,12 @@ from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any
 
+_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
+
 
 def canonical_json(content: Any) -> bytes:
     """JSON with sorted keys, no spaces, ASCII, shortest floats: equal content gives equal bytes."""
-    return json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")
+    return _ENCODER.encode(content).encode("ascii")
 
 
 def sealed(record: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,17 +8,13 @@ chunk as a folder `<store>/<stage>/<key>/`: it is read as it lies.
 from __future__ import annotations
 
 import errno
-import json
 import os
-import re
-import shutil
 import socket
 import uuid
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
-from math import prod
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +22,10 @@ import numpy as np
 import zarr
 
 from pipeline.store.checkpoint import checkpoints, remove_checkpoint
-from pipeline.store.durable import flush, flush_all, flush_group, write_atomically
+from pipeline.store.durable import delete, flush, flush_all, flush_group, give_name
+from pipeline.store.errors import DamagedChunkError, StoreError, StoreFullError, UnreadableChunkError
 from pipeline.store.group import (
+    GroupContent,
     Pieces,
     open_group,
     open_packed,
@@ -36,20 +34,23 @@ from pipeline.store.group import (
     write_folder,
     write_packed,
 )
+from pipeline.store.mark import FORMAT, MARK, format_of, mark
 from pipeline.store.record import record_in
+from pipeline.store.shelves import (
+    PACKED,
+    chunk_entries,
+    has_pieces,
+    is_stage,
+    listed,
+    place_of,
+    shelf_of,
+    strangers,
+)
+from pipeline.store.stored_array import StoredArray
 from stages.errors import InputError
-
-FORMAT = 2
-READABLE = (1, 2)
-MARK = "quarkline.json"
 
 PACKED_BYTES = 1 << 20
 """Arrays of a chunk that take no more lie in one file, unless pieces were asked for: one inode, one flush."""
-
-PACKED = ".zarr.zip"
-
-_KEY = re.compile(r"[0-9a-f]{64}")
-_SHELF = re.compile(r"[0-9a-f]{3}")
 
 _flushed_entries: set[Path] = set()
 """Folders of stages whose entry in their store this process has flushed; who made them may not have yet."""
@@ -57,33 +58,12 @@ _flushed_entries: set[Path] = set()
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
-class StoreError(InputError):
-    """The store cannot be written: nothing later in a run can be committed either."""
-
-
-class StoreFullError(StoreError):
-    """Error of a store without room to write."""
-
-
-class DamagedChunkError(InputError):
-    """A committed chunk whose content is not what was written: files that are gone, sums that differ."""
-
-    def __init__(self, message: str, stage: str = "", key: str = "") -> None:
-        super().__init__(message)
-        self.stage = stage
-        self.key = key
-
-
-class UnreadableChunkError(InputError):
-    """A committed chunk that cannot be read now (I/O error, permission), whatever its content."""
-
-
 @dataclass(frozen=True)
-class Holdings:
-    """Keys of a stage's committed chunks; `lacking` are those with files that a purge emptied or took."""
+class Gaps:
+    """Keys among those wanted that a store does not hold whole; `lacking`: it has a part of them."""
 
-    whole: frozenset[str]
-    lacking: frozenset[str]
+    absent: Set[str]
+    lacking: Set[str]
 
 
 @dataclass(frozen=True)
@@ -94,33 +74,7 @@ class Store:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         object.__setattr__(self, "path", Path(path).absolute())
-        self._check_format()
-
-    def _check_format(self) -> None:
-        """Refuse what is not a store of this format; a folder that does not exist yet is a new store."""
-        try:
-            written = json.loads((self.path / MARK).read_text())["format"]
-        except FileNotFoundError:
-            if self.path.is_dir() and any(self.path.iterdir()):
-                raise InputError(
-                    f"{self.path} is a folder, but not a quarkline store: choose another"
-                ) from None
-            return
-        except OSError as error:
-            raise InputError(f"store {self.path} cannot be read: {error.strerror}") from error
-        except (ValueError, KeyError, TypeError) as error:
-            raise InputError(f"store {self.path}: {MARK} is damaged; it should say {_mark()}") from error
-        if written not in READABLE:
-            raise InputError(
-                f"store {self.path} has format {written}, this version of quarkline reads 1 and {FORMAT} "
-                "and writes the latter: use the version that wrote it, or another store"
-            )
-
-    def _format(self) -> int | None:
-        try:
-            return int(json.loads((self.path / MARK).read_text())["format"])
-        except FileNotFoundError:
-            return None
+        format_of(self.path)
 
     def exists(self) -> bool:
         """True if the folder is a store already."""
@@ -128,12 +82,13 @@ class Store:
 
     def create(self) -> None:
         """Make the folder ready to be written; does nothing to a store that exists."""
+        written = format_of(self.path)
         new = [folder for folder in (self.path, *self.path.parents) if not folder.exists()]
         with self.writing("its folder"):
             for folder in (self.path, self.temporary, self.path / ".runs", self.path / ".workflows"):
                 folder.mkdir(parents=True, exist_ok=True)
-            if self._format() != FORMAT:  # older versions then refuse it, instead of computing all again
-                write_atomically(self.path / MARK, _mark())
+            if written != FORMAT:
+                mark(self.path)
             for folder in new:
                 flush(folder.parent)
 
@@ -144,11 +99,7 @@ class Store:
 
     def location(self, stage: str, key: str) -> Path:
         """The file or folder of a chunk; where there is none, the file that a small one would be."""
-        shelf = self.path / stage / key[:3]
-        for path in (shelf / key, self.path / stage / key):
-            if path.is_dir():
-                return path
-        return shelf / f"{key}{PACKED}"
+        return place_of(self.path / stage, key)
 
     @property
     def checkpoints(self) -> Path:
@@ -161,27 +112,33 @@ class Store:
 
     def keys(self, stage: str) -> set[str]:
         """The keys of all committed chunks of a stage, by listing its folders."""
-        return {key for key, _ in self._entries(stage)}
+        return set(self.each_key(stage))
 
-    def holdings(self, stage: str, wanted: Collection[str]) -> Holdings:
-        """The committed chunks of a stage, those among `wanted` looked at for files that are empty or gone.
+    def each_key(self, stage: str) -> Iterator[str]:
+        """The keys of all committed chunks of a stage, one by one, while its folders are listed."""
+        return (key for key, _ in chunk_entries(self.path / stage))
+
+    def gaps(self, stage: str, wanted: Iterable[str]) -> Gaps:
+        """Chunks of a stage that are not there, or have files that a purge emptied or took.
 
         A packed chunk costs one `stat`; a folder its record and a listing of each array. Nothing else is
         read: content that was changed is noticed when it is used.
         """
-        whole: set[str] = set()
-        lacking: set[str] = set()
-        for key, entry in self._entries(stage):
-            (whole if key not in wanted or self._has_files(stage, key, entry) else lacking).add(key)
-        return Holdings(frozenset(whole), frozenset(lacking))
+        absent, lacking = set(wanted), set[str]()
+        for key, entry in chunk_entries(self.path / stage):
+            if key in absent:
+                if self._has_files(stage, key, entry):
+                    absent.remove(key)
+                else:
+                    lacking.add(key)
+        return Gaps(absent, lacking)
 
     def _has_files(self, stage: str, key: str, entry: os.DirEntry[str]) -> bool:
         try:
             if entry.name.endswith(PACKED):
                 return entry.stat().st_size > 0
-            path = Path(entry.path)
             arrays = self.record(stage, key)["arrays"]
-            return all(_pieces(path / name, array) <= _names(path / name) for name, array in arrays.items())
+            return all(has_pieces(Path(entry.path, name), array) for name, array in arrays.items())
         except (OSError, ValueError, KeyError, TypeError, DamagedChunkError):
             return False
         except UnreadableChunkError:
@@ -189,29 +146,14 @@ class Store:
 
     def stages(self) -> list[str]:
         """Names of the stages that have chunks."""
-        return sorted(item.name for item in _listed(self.path) if _is_stage(item))
+        return sorted(entry.name for entry in listed(self.path) if is_stage(entry))
 
     def foreign(self) -> list[Path]:
         """Files and folders inside the store's that are none of its own: nothing here touches them."""
-        items = [item for item in _listed(self.path) if item.name[0] != "." and item.name != MARK]
-        found = [Path(item.path) for item in items if not _is_stage(item)]
-        for stage in filter(_is_stage, items):
-            for entry in _listed(Path(stage.path)):
-                if _SHELF.fullmatch(entry.name) and entry.is_dir():
-                    found += [Path(e.path) for e in _listed(Path(entry.path)) if not _key_of(e.name)]
-                elif not _KEY.fullmatch(entry.name):
-                    found.append(Path(entry.path))
-        return sorted(found)
-
-    def _entries(self, stage: str) -> Iterator[tuple[str, os.DirEntry[str]]]:
-        """Key and place of every committed chunk of a stage."""
-        for entry in _listed(self.path / stage):
-            if _KEY.fullmatch(entry.name):
-                yield entry.name, entry
-            elif _SHELF.fullmatch(entry.name):
-                for chunk in _listed(Path(entry.path)):
-                    if key := _key_of(chunk.name):
-                        yield key, chunk
+        entries = [entry for entry in listed(self.path) if entry.name[0] != "." and entry.name != MARK]
+        others = [Path(entry.path) for entry in entries if not is_stage(entry)]
+        inside = (strangers(Path(entry.path)) for entry in entries if is_stage(entry))
+        return sorted(chain(others, *inside))
 
     def commit(
         self,
@@ -245,25 +187,26 @@ class Store:
         draft = (
             self.temporary / f"{stage}-{key[:12]}-{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
         )
-        about = {**record, "stage": stage, "key": key}
+        shelf = shelf_of(self.path / stage, key)
+        content = GroupContent(arrays, dims, {**record, "stage": stage, "key": key}, pieces or {})
         with self.writing(f"{stage}/{key[:12]}"):
             try:
-                nbytes = sum(array.nbytes for array in arrays.values())
-                if nbytes <= PACKED_BYTES and not any((pieces or {}).values()):
-                    draft.write_bytes(write_packed(arrays, dims, about, pieces or {}))
-                    flush_all([draft, *self._new_entries(stage, key)])
-                    return self._publish(draft, stage, key, _link)
-                write_folder(draft, arrays, dims, about, pieces or {})
-                flush_all(self._new_entries(stage, key))
+                if content.nbytes <= PACKED_BYTES and not any(content.pieces.values()):
+                    draft.write_bytes(write_packed(content))
+                    flush_all([draft, *self._new_entries(shelf)])
+                    return self._publish(draft, shelf / f"{key}{PACKED}", give_name)
+                write_folder(draft, content)
+                flush_all(self._new_entries(shelf))
                 flush_group(draft)
-                return self._publish(draft, stage, key, os.rename)
+                return self._publish(draft, shelf / key, os.rename)
             finally:
-                _delete(draft)
+                delete(draft)
 
-    def _publish(self, draft: Path, stage: str, key: str, move: Callable[[Path, Path], None]) -> bool:
-        shelf = self.path / stage / key[:3]
+    def _publish(self, draft: Path, target: Path, move: Callable[[Path, Path], None]) -> bool:
+        """Give a draft its place; False if that is taken."""
+        shelf = target.parent
         try:
-            move(draft, shelf / (f"{key}{PACKED}" if move is _link else key))
+            move(draft, target)
         except OSError as error:
             if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
                 return False
@@ -272,9 +215,8 @@ class Store:
         _flushed_entries.update((shelf, shelf.parent))
         return True
 
-    def _new_entries(self, stage: str, key: str) -> list[Path]:
+    def _new_entries(self, shelf: Path) -> list[Path]:
         """Make the folders that will hold a chunk; returns those above them that are to be flushed."""
-        shelf = self.path / stage / key[:3]
         new = [f for f in (shelf.parent, shelf) if f not in _flushed_entries or not f.is_dir()]
         for folder in new:
             folder.mkdir(exist_ok=True)  # perhaps by another process, which has not flushed it yet
@@ -375,7 +317,7 @@ class Store:
         grave = self.temporary / f"removed-{uuid.uuid4().hex}"
         with self.writing(f"{stage}/{key[:12]}"):
             os.rename(self.location(stage, key), grave)
-        _delete(grave)
+        delete(grave)
 
     def sweep(self) -> int:
         """Remove what interrupted writers left; returns how many. Only for the one driver of the store.
@@ -384,131 +326,8 @@ class Store:
         """
         drafts = list(self.temporary.iterdir()) if self.temporary.is_dir() else []
         for draft in drafts:
-            _delete(draft)
+            delete(draft)
         for folder in checkpoints(self.checkpoints):
             if self.has(folder.parent.name, folder.name):
                 remove_checkpoint(folder)
         return len(drafts)
-
-
-def _mark() -> str:
-    return json.dumps({"format": FORMAT})
-
-
-def _link(draft: Path, target: Path) -> None:
-    """Give a file its name, unless that is taken; by a rename where the file system has no links."""
-    try:
-        os.link(draft, target)
-    except OSError as error:
-        if error.errno not in (errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.EMLINK):
-            raise
-        if target.exists():
-            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST)) from error
-        os.rename(draft, target)
-
-
-def _delete(path: Path) -> None:
-    if path.is_dir():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        with suppress(OSError):
-            path.unlink(missing_ok=True)
-
-
-def _listed(folder: Path) -> list[os.DirEntry[str]]:
-    """Entries of a folder, none where there is no folder."""
-    try:
-        with os.scandir(folder) as entries:
-            return list(entries)
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    except OSError as error:
-        raise InputError(
-            f"{folder} cannot be listed: {error.strerror}; a store reads all its folders"
-        ) from error
-
-
-def _key_of(name: str) -> str:
-    """The key of a chunk by the name of its file or folder, empty where it is none."""
-    key = name.removesuffix(PACKED)
-    return key if _KEY.fullmatch(key) else ""
-
-
-def _is_stage(item: os.DirEntry[str]) -> bool:
-    if item.name[0] == "." or not item.is_dir():
-        return False
-    return any(
-        _KEY.fullmatch(entry.name)
-        or (_SHELF.fullmatch(entry.name) and any(_key_of(e.name) for e in _listed(Path(entry.path))))
-        for entry in _listed(Path(item.path))
-    )
-
-
-def _names(folder: Path) -> set[str]:
-    """Names of the files of a folder that are not empty."""
-    with os.scandir(folder) as entries:
-        return {entry.name for entry in entries if entry.stat().st_size > 0}
-
-
-def _pieces(folder: Path, array: Mapping[str, Any]) -> set[str]:
-    """Names of the files of an array, by its record, or by its metadata where the record is of format 1."""
-    if "pieces" in array:
-        return {"zarr.json", *array["pieces"]}
-    metadata = json.loads((folder / "zarr.json").read_bytes())
-    shape, piece = metadata["shape"], metadata["chunk_grid"]["configuration"]["chunk_shape"]
-    counts = [-(-n // length) for n, length in zip(shape, piece, strict=True)]
-    if not prod(counts):
-        return {"zarr.json"}
-    return {"zarr.json", *(".".join(["c", *map(str, at)]) for at in np.ndindex(*counts))}
-
-
-@dataclass(frozen=True)
-class StoredArray:
-    """An array of a committed chunk, read by slices: ``vectors[:4]``; ``np.asarray(vectors)`` reads all.
-
-    Nothing is kept in memory. A piece that is damaged or gone raises DamagedChunkError when it is read.
-    """
-
-    store: Store
-    stage: str
-    key: str
-    name: str
-
-    @cached_property
-    def _array(self) -> zarr.Array:
-        group = self.store.open(self.stage, self.key)
-        with self.store.reading(self.stage, self.key):
-            if self.name not in group.attrs["arrays"]:  # type: ignore[operator]
-                raise KeyError(f"its record names no array {self.name}")
-            return group[self.name]
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Lengths of the axes."""
-        return tuple(self._array.shape)
-
-    @property
-    def ndim(self) -> int:
-        """Number of axes."""
-        return len(self.shape)
-
-    @property
-    def dtype(self) -> np.dtype:
-        """Type of the numbers."""
-        return np.dtype(self._array.dtype)
-
-    @property
-    def chunks(self) -> tuple[int, ...]:
-        """Shape of a piece, as Zarr and Dask call it."""
-        return tuple(self._array.chunks)
-
-    def __len__(self) -> int:
-        return self.shape[0]
-
-    def __getitem__(self, part: Any) -> np.ndarray:
-        array = self._array
-        with self.store.reading(self.stage, self.key):
-            return np.asarray(array[part])
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        return np.asarray(self[...], dtype=dtype)

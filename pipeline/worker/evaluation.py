@@ -15,7 +15,7 @@ from pipeline.declare.node import Stage
 from pipeline.declare.signature import Input, Output
 from pipeline.store.checkpoint import FolderCheckpoint
 from pipeline.store.provenance import plain
-from pipeline.store.store import StoredArray
+from pipeline.store.stored_array import StoredArray
 from pipeline.worker.events import EventKind, Send, rate_limited
 from pipeline.worker.memory import device_pool
 from pipeline.worker.resident import ResidentCache, nbytes, process_cache

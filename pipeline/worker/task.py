@@ -18,8 +18,9 @@ from pipeline.declare.coordinates import Coordinates
 from pipeline.declare.node import Stage
 from pipeline.declare.parameter import flattened
 from pipeline.planning.key import canonical
+from pipeline.store.errors import DamagedChunkError, StoreError
 from pipeline.store.provenance import code, device, host, plain
-from pipeline.store.store import DamagedChunkError, Store, StoreError
+from pipeline.store.store import Store
 from pipeline.worker.energy import energy_meter
 from pipeline.worker.evaluation import Evaluation
 from pipeline.worker.events import LOST, OTHER_CODE, ChunkState, EventKind, sender

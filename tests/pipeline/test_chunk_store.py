@@ -19,8 +19,9 @@ import zarr
 from zarr.storage import ZipStore
 
 from pipeline import InputError, Store, verify
+from pipeline.store.errors import DamagedChunkError, StoreError, StoreFullError
 from pipeline.store.group import PIECE_BYTES, array_digest
-from pipeline.store.store import FORMAT, DamagedChunkError, StoreError, StoreFullError
+from pipeline.store.mark import FORMAT
 
 KEY = "5e" * 32
 ARRAYS = {

@@ -13,8 +13,9 @@ import toy_stages as toys
 
 from pipeline import At, Dims, InputError, Outcome, Place, Store, Workflow, open_result, verify
 from pipeline.declare.stage import stage
+from pipeline.store.errors import DamagedChunkError
 from pipeline.store.group import PIECE_BYTES, array_digest
-from pipeline.store.store import DamagedChunkError, StoredArray
+from pipeline.store.stored_array import StoredArray
 
 KEY = "7a" * 32
 DIMS = {"vectors": ("time", "site", "vector")}

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import textwrap
 from collections.abc import Callable, Iterable
+from itertools import product
 from pathlib import Path
 
+import pytest
 import toy_stages as toys
 
-from pipeline import Outcome, Place, Store, Workflow, explain, plan, stage
+from pipeline import Outcome, Place, Store, Workflow, explain, open_result, plan, stage
 from pipeline.declare.coordinates import At
+from pipeline.planning.manifest import Manifest
 
 Compute = Callable[[Workflow], Outcome]
 
@@ -139,18 +144,66 @@ def test_a_new_version_says_so_and_what_follows_names_it(store: Store, compute: 
     }
 
 
-def test_a_changed_file_is_named(store: Store, compute: Compute, tmp_path: Path) -> None:
-    path = tmp_path / "numbers.txt"
+@pytest.mark.parametrize("listed", [False, True])
+def test_a_changed_file_is_named(store: Store, compute: Compute, tmp_path: Path, listed: bool) -> None:
+    paths = {config: tmp_path / f"{config}.txt" for config in "ab"}
 
     def reading() -> Workflow:
         w = Workflow("reading")
-        w.add(toys.field, place=Place(over={"config": ["a"]}, files={"path": {"a": path}}))
+        w.add(toys.field, place=Place(over={"config": list("ab")}, files={"path": paths}))
         return w
 
-    path.write_text("1")
+    for path in paths.values():
+        path.write_text("1")
     compute(reading())
-    path.write_text("2")
-    assert reasons(reading(), store) == {"field": {f"changed file: {path}"}}
+    if listed:
+        list_chunk_by_chunk(store, "reading")
+    paths["b"].write_text("2")
+    assert reasons(reading(), store) == {"field": {f"changed file: {paths['b']}"}}
+
+
+def list_chunk_by_chunk(store: Store, workflow: str) -> None:
+    """Rewrite a manifest as versions wrote it that listed each chunk with its coordinates."""
+    path = store.path / ".workflows" / f"{workflow}.json"
+    manifest = json.loads(path.read_text())
+    for node in manifest["nodes"].values():
+        keys, files = iter(textwrap.wrap(node.pop("keys"), 64)), node.pop("files")
+        node["chunks"] = []
+        for at in product(*map(enumerate, node.pop("blocks"))):
+            chunk = {"at": [block for _, block in at], "key": next(keys)}
+            first = at[0][0] if at else 0
+            held = {"files": {name: digests[first] for name, digests in files.items()}} if files else {}
+            node["chunks"].append({**chunk, **held})
+    path.write_text(json.dumps(manifest))
+
+
+def test_a_manifest_of_an_older_version_says_the_same(store: Store, compute: Compute) -> None:
+    compute(workflow())
+    path = store.path / ".workflows" / "demo.json"
+    written = path.read_text()
+    result, extended = open_result(store, "loops_light").load(), reasons(workflow(noise=6), store)
+    list_chunk_by_chunk(store, "demo")
+    assert '"chunks":' in path.read_text().replace(" ", "") and path.read_text() != written
+    assert open_result(store, "loops_light").load().identical(result)
+    assert reasons(workflow(noise=6), store) == extended
+    compute(workflow())  # nothing to do but to write it as it is written today
+    assert path.read_text() == written
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("keys", "0" * 63), ("over", ["noise"]), ("blocks", 7), ("chunks", [])]
+)
+def test_a_damaged_manifest_is_none(store: Store, compute: Compute, name: str, value: object) -> None:
+    compute(workflow())
+    path = store.path / ".workflows" / "demo.json"
+    manifest = json.loads(path.read_text())
+    node = manifest["nodes"]["loops_light"]
+    node[name] = value
+    if name == "chunks":
+        del node["keys"]
+    assert Manifest.read(store, "demo")
+    path.write_text(json.dumps(manifest))
+    assert Manifest.read(store, "demo") is None
 
 
 def test_a_plan_changes_nothing(store: Store) -> None:

@@ -27,7 +27,7 @@ from pipeline import (
 )
 from pipeline.store.group import unpacked
 from pipeline.store.lock import driver_lock
-from pipeline.store.store import StoredArray
+from pipeline.store.stored_array import StoredArray
 from pipeline.worker.resident import ResidentCache, nbytes, process_cache
 
 Compute = Callable[[Workflow], Outcome]

@@ -19,8 +19,8 @@ import toy_stages as toys
 from pipeline import InputError, Outcome, Place, Store, Workflow, collect_garbage, plan, verify
 from pipeline.running.event_log import RUNS_KEPT, drop_old_runs, runs
 from pipeline.store import lock
+from pipeline.store.errors import DamagedChunkError, UnreadableChunkError
 from pipeline.store.lock import current_driver, driver_lock
-from pipeline.store.store import DamagedChunkError, UnreadableChunkError
 
 KEYS = ("3c" * 32, "b7" * 32)
 SMALL = {"current": np.arange(48.0).reshape(2, 3, 8) * (1 - 3j), "total": np.arange(2)}
@@ -116,14 +116,14 @@ def test_only_the_one_driver_removes(made: Store) -> None:
 
 
 def test_what_is_purged_is_lacking(made: Store) -> None:
-    assert made.holdings("loops", KEYS).whole == set(KEYS)
+    assert not made.gaps("loops", KEYS).absent
     gone = files_of(made.location("loops", KEYS[0]))[-1]
     if made.location("loops", KEYS[0]).is_dir():
         gone.unlink()
     else:
         gone.write_bytes(b"")
-    holdings = made.holdings("loops", KEYS)
-    assert (holdings.whole, holdings.lacking) == ({KEYS[1]}, {KEYS[0]})
+    gaps = made.gaps("loops", KEYS)
+    assert gaps.absent == gaps.lacking == {KEYS[0]}
     grave = made.set_aside("loops", KEYS[0])
     assert grave and grave.exists() and made.set_aside("loops", KEYS[0]) is None
     assert made.commit("loops", KEYS[0], SMALL, DIMS, RECORD)
@@ -155,7 +155,7 @@ def test_a_store_of_format_1_is_read_in_place(store: Store, monkeypatch: pytest.
     old = as_format_1(store, "loops", KEYS[0])
     again = Store(store.path)
     np.testing.assert_array_equal(again.load("loops", KEYS[0])["current"], SMALL["current"])
-    assert again.holdings("loops", KEYS).whole == {KEYS[0]}
+    assert again.gaps("loops", KEYS).absent == {KEYS[1]}
     assert "1 chunk of format 1: no key and digest" in str(verify(again))
     assert not again.commit("loops", KEYS[0], SMALL, DIMS, RECORD)
     again.create()
@@ -163,7 +163,7 @@ def test_a_store_of_format_1_is_read_in_place(store: Store, monkeypatch: pytest.
     assert again.commit("loops", KEYS[1], SMALL, DIMS, RECORD)
     assert again.location("loops", KEYS[1]).is_file() and again.keys("loops") == set(KEYS)
     (old / "current" / "c.0.0.0").unlink()
-    assert again.holdings("loops", KEYS).lacking == {KEYS[0]}
+    assert again.gaps("loops", KEYS).lacking == {KEYS[0]}
     assert not again.foreign()
 
 

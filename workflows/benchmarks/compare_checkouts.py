@@ -165,7 +165,7 @@ def compared_node(
         if at not in ours.chunks or at not in theirs.chunks:
             comparison.missing.append(f"chunk {label} only {'before' if at in ours.chunks else 'after'}")
             continue
-        keys = ours.chunks[at]["key"], theirs.chunks[at]["key"]
+        keys = ours.chunks[at], theirs.chunks[at]
         equal = keys[0] == keys[1] and stage[0] == stage[1]
         comparison.counts["equal keys" if equal else "changed keys"] += 1
         stored = before.has(stage[0], keys[0]), after.has(stage[1], keys[1])

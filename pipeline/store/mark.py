@@ -1,0 +1,44 @@
+"""The file that makes a folder a store, and says in which format."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from pipeline.store.durable import write_atomically
+from stages.errors import InputError
+
+FORMAT = 2
+READABLE = (1, 2)
+MARK = "quarkline.json"
+
+_TEXT = json.dumps({"format": FORMAT})
+
+
+def format_of(store: Path) -> int | None:
+    """The format of the store in a folder; None where a new one may be made: no folder, or an empty one.
+
+    Raises:
+        InputError: the folder is no store, cannot be read, or is a store of a format unknown here.
+    """
+    try:
+        written = json.loads((store / MARK).read_text())["format"]
+    except FileNotFoundError:
+        if store.is_dir() and any(store.iterdir()):
+            raise InputError(f"{store} is a folder, but not a quarkline store: choose another") from None
+        return None
+    except OSError as error:
+        raise InputError(f"store {store} cannot be read: {error.strerror}") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputError(f"store {store}: {MARK} is damaged; it should say {_TEXT}") from error
+    if written not in READABLE:
+        raise InputError(
+            f"store {store} has format {written}, this version of quarkline reads 1 and {FORMAT} "
+            "and writes the latter: use the version that wrote it, or another store"
+        )
+    return int(written)
+
+
+def mark(store: Path) -> None:
+    """Make a folder a store of this format. Older versions then refuse it, instead of computing all again."""
+    write_atomically(store / MARK, _TEXT)
