@@ -16,6 +16,7 @@ from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.constructor import DuplicateKeyError
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.events import AliasEvent, CollectionEndEvent, CollectionStartEvent, ScalarEvent
+from ruamel.yaml.scanner import Scanner
 
 from stages.errors import InputError, nearest, suggestion
 
@@ -80,7 +81,7 @@ def read_parameter_file(path: Path) -> ParameterFile:
         text = path.read_text(encoding="utf-8")
         if problem := _unreadable(text):
             raise InputError(f"{path}: {problem}")
-        tree = YAML(typ="rt").load(text)
+        tree = _reader().load(text)
     except FileNotFoundError:
         raise InputError(f"{path}: no such workflow file{_similar_file(path)}") from None
     except (OSError, UnicodeDecodeError) as error:
@@ -229,12 +230,19 @@ MOST_DIGITS = 300
 _LONG_NUMBER = re.compile(rf"[-+]?[0-9_]{{{MOST_DIGITS + 1},}}(\.[0-9_]*)?")
 
 
+def _reader() -> YAML:
+    """A reader that knows lines and skips comments: collecting them, as for writing, fails at some places."""
+    reader = YAML(typ="rt")
+    reader.Scanner = Scanner
+    return reader
+
+
 def _unreadable(text: str) -> str | None:
     """What in a YAML text no parameter file needs, with its line, before any of it is constructed."""
     counts: list[int] = [0]
     opened: list[str | None] = []
     sizes: dict[str | None, int] = {}
-    for event in YAML(typ="rt").parse(text):
+    for event in _reader().parse(text):
         line = f"line {event.start_mark.line + 1}"
         if isinstance(event, CollectionEndEvent):
             size, anchor = counts.pop(), opened.pop()

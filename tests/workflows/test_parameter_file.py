@@ -25,6 +25,12 @@ def test_merge_keys_share_a_section(tmp_path: Path) -> None:
     assert file.line(("b", "y")) in (4, 5)
 
 
+def test_comments_may_stand_anywhere(tmp_path: Path) -> None:
+    file = read(tmp_path, "b: 1\na: # of what\n  0.5\n\nc: 2\n")
+    assert file.values == {"b": 1, "a": 0.5, "c": 2}
+    assert file.line(("c",)) == 5
+
+
 BOMB = "a0: &a0 [1, 1]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 10))
 
 
@@ -38,9 +44,10 @@ BOMB = "a0: &a0 [1, 1]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 1
         (f"a: {'7' * 5000}\n", "line 1: a number of 5000 digits: at most 300 are read"),
         ("a: " + "[" * 3000 + "]" * 3000, "line 1: more than 40 sections or lists within each other"),
         (BOMB, "with its aliases the file has more than 100000 values: write fewer aliases"),
+        ("# x\n> # y\n\na: 1\n", "holds `key: value` lines, found '\\na: 1\\n'"),
         ("a: &a [*a]\n", "line 1: the alias *a stands within its own section: write the values out"),
     ],
-    ids=["set", "omap", "tag", "nul", "digits", "nesting", "bomb", "cycle"],
+    ids=["set", "omap", "tag", "nul", "digits", "nesting", "bomb", "text", "cycle"],
 )
 def test_refused_with_its_line(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(InputError) as error:
