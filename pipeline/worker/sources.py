@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 SUFFIXES = {".py", ".cu", ".cuh"}
 
@@ -38,18 +38,37 @@ def digest_of(names: Iterable[str]) -> str:
     return sha256("\n".join(f"{name} {_digest(name)}" for name in names).encode()).hexdigest()
 
 
-_digests: dict[str, tuple[str, int]] = {}
-"""Of each package, its digest and the number of its modules that were loaded when it was read."""
+_Loaded = tuple[int, int]
+
+
+class _Reading(NamedTuple):
+    """A package's digest, its modules that were loaded when it was read, and what was loaded in all."""
+
+    digest: str
+    modules: frozenset[str]
+    loaded: _Loaded
+
+
+_digests: dict[str, _Reading] = {}
 
 
 def _digest(name: str) -> str:
-    digest, before = _digests.get(name, ("", -1))
-    loaded = sum(module == name or module.startswith(f"{name}.") for module in list(sys.modules))
-    if loaded != before:
+    before, loaded = _digests.get(name), _loaded()
+    if before and before.loaded == loaded:
+        return before.digest
+    modules = frozenset(each for each in list(sys.modules) if each == name or each.startswith(f"{name}."))
+    digest = before.digest if before else ""
+    if not before or not modules <= before.modules:
         on_disk = _read(name)
         digest = on_disk if digest in ("", on_disk) else f"{digest}, edited: {on_disk}"
-        _digests[name] = digest, loaded
+    _digests[name] = _Reading(digest, modules, loaded)
     return digest
+
+
+def _loaded() -> _Loaded:
+    """Number of all loaded modules and the last one: as they were, unless modules were loaded or dropped."""
+    modules = list(sys.modules.values())
+    return len(modules), id(modules[-1])
 
 
 def _read(name: str) -> str:

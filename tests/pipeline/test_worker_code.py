@@ -128,6 +128,22 @@ def test_code_that_was_edited_before_all_of_it_was_loaded_is_nobodys(
     assert held not in (old, digest_of(("loaded_lazily",)))
 
 
+def test_a_module_in_the_place_of_another_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many modules are loaded as before, and as many of the package."""
+    package = tmp_path / "loaded_in_turn"
+    package.mkdir()
+    for name in ("__init__.py", "first.py"):
+        (package / name).write_text("")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    importlib.import_module("loaded_in_turn.first")
+    old, loaded = digest_of(("loaded_in_turn",)), len(sys.modules)
+    (package / "second.py").write_text("number = 2")
+    monkeypatch.delitem(sys.modules, "loaded_in_turn.first")
+    importlib.import_module("loaded_in_turn.second")
+    assert len(sys.modules) == loaded
+    assert digest_of(("loaded_in_turn",)) != old
+
+
 def test_an_editors_lock_file_is_no_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     package = tmp_path / "edited_now"
     package.mkdir()

@@ -205,6 +205,36 @@ def test_relative_store_of_another_folder(
     assert missing(quarkline, edit(project, ("seed: 977", "seed: 978")))  # of no use there
 
 
+@pytest.mark.parametrize("copied", [False, True], ids=["the file", "a copy"])
+def test_relative_store_of_a_folder_beside(
+    quarkline: CommandLine, project: Path, cluster: str, monkeypatch: pytest.MonkeyPatch, copied: bool
+) -> None:
+    """Two folders in which one workflow is run have a store each: allowed, and said where one is new."""
+    before, beside = project.parent / "before", project.parent / "beside"
+    for folder in (before, beside, project.parent / "closed"):
+        folder.mkdir()
+    os.rename(project.parent / "store", before / "store")
+    file = beside / "g2.yaml" if copied else project
+    os.rename(project, file)
+    monkeypatch.chdir(beside)
+    said = (
+        f"the store 'store' is {beside}/store and holds nothing of this file, results of which are in "
+        f"{before}/store: to go on from them, run it in {before}, or say --store {before}/store"
+    )
+    assert f"warning: {said}" in quarkline("plan", file).out.replace("\n", " ")
+    assert json.loads(quarkline("plan", file, "--json").out)["warnings"] == [said]
+    if copied:
+        limited = quarkline("run", file, "--json", "--cluster", cluster, "--time-limit", "1s")
+        assert json.loads(limited.out)["warnings"] == [said]
+    for options in (("--store", "store"), ("--store", "../before/store")):
+        assert "warning" not in quarkline("plan", file, *options).out
+    monkeypatch.chdir(before)
+    assert "warning" not in quarkline("plan", file).out
+    edit(file, ("seed: 977", "seed: 978"))
+    monkeypatch.chdir(beside)
+    assert "warning" not in quarkline("plan", file).out
+
+
 def test_few_file_handles(quarkline: CommandLine, g2: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("resource.getrlimit", lambda kind: (30, 30))
     answer = quarkline("run", g2, "--workers", "2")

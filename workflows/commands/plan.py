@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from workflows.commands.options import ClusterOption, JsonOption, StoreOption, WorkflowFile, say
-from workflows.commands.target import store_of
+from workflows.commands.target import remarks, store_of
 
 if TYPE_CHECKING:
     from pipeline import Plan
@@ -38,22 +38,21 @@ def plan(
     rounds = list(visited(project, results, chosen.backend))
     planned, steps = rounds[-1].plan, [each.step.text for each in rounds if each.step]
     short = shortage(planned, chosen)
+    warnings = [*project.warnings, *remarks(planned, project, workflow, store)]
     if json:
         from json import dumps
 
         on_devices = chosen.devices or chosen.backend == "cuda"
         needed = device_memory(planned, chosen.devices) if on_devices else None
         content = {"store": str(results.path), **as_dict(planned), "device_memory_bytes": needed}
-        typer.echo(
-            dumps({**content, "rounds": steps, "warning": short, "warnings": project.warnings}, indent=2)
-        )
+        typer.echo(dumps({**content, "rounds": steps, "warning": short, "warnings": warnings}, indent=2))
     else:
         for step in steps:
             say(step)
         say(explain(planned))
         if line := device_projection(planned, chosen):
             say(line)
-        for warning in (*([short] if short else []), *project.warnings):
+        for warning in (*([short] if short else []), *warnings):
             say(f"warning: {warning}")
 
 

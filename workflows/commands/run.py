@@ -16,7 +16,7 @@ from workflows.commands.options import (
     WorkflowFile,
     say,
 )
-from workflows.commands.target import store_of
+from workflows.commands.target import remarks, store_of
 
 if TYPE_CHECKING:
     from pipeline import Outcome, Plan
@@ -68,6 +68,9 @@ def run(
             say(text)
 
     def compute(plan: Plan) -> Outcome:
+        for remark in remarks(plan, project, workflow, store):
+            tell(f"warning: {remark}")
+            said.append(remark)
         tell(_headline(explain(plan)))
         remaining = None if time_limit is None else max(1.0, time_limit - (monotonic() - began))
         with RunDisplay(quiet=json) as display:
@@ -75,7 +78,7 @@ def run(
         tell(outcome.table())
         return outcome
 
-    began, project = monotonic(), load_project(workflow)
+    began, project, said = monotonic(), load_project(workflow), list[str]()
     chosen, results = _cluster(cluster, workers), store_of(project, workflow, store)
     for warning in project.warnings:
         tell(f"warning: {warning}")
@@ -87,7 +90,7 @@ def run(
         except InputError as error:
             fault = str(error)
     if json:
-        _print_json(driven, page, fault)
+        _print_json(driven, [*driven.last.project.warnings, *said], page, fault)
     if fault:
         remedy = f"once that is mended, quarkline report {workflow} writes it"
         raise InputError(f"{fault}; all results are in {results.path}: {remedy}")
@@ -113,7 +116,7 @@ def _headline(explained: str) -> str:
     return f"{first}\n{last}" if last.startswith("projected") else first
 
 
-def _print_json(driven: Driven, page: Path | None, fault: str) -> None:
+def _print_json(driven: Driven, warnings: list[str], page: Path | None, fault: str) -> None:
     """The outcome of the last round, and what its results lead to."""
     from json import dumps
 
@@ -126,7 +129,7 @@ def _print_json(driven: Driven, page: Path | None, fault: str) -> None:
         "stopped": outcome.stopped,
         "seconds": sum(each.seconds for each in driven.outcomes),
         "report": str(page) if page else None,
-        "warnings": driven.last.project.warnings,
+        "warnings": warnings,
     }
     if fault:
         result["error"] = fault

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 if TYPE_CHECKING:
-    from pipeline import Store
+    from pipeline import Plan, Store
     from workflows.shared.definition import Project
 
 Target = Annotated[
@@ -47,6 +50,44 @@ def store_of(project: Project, file: Path, chosen: Path | None) -> Store:
                 f"{other}: run it in {folder}, or say which one by --store FOLDER"
             )
     return store
+
+
+def remarks(planned: Plan, project: Project, file: Path, chosen: Path | None) -> list[str]:
+    """A warning where the file's store is new, while one beside it has results that are planned.
+
+    Folders above are `store_of`'s to refuse; one beside this one, or the file's, may well have its own store.
+    """
+    if chosen or project.store.is_absolute() or len(planned.missing) < len(planned.chunks):
+        return []
+    for folder in _beside(Path.cwd(), file.resolve().parent):
+        if _holds(other := folder / project.store, planned):
+            return [
+                f"the store {str(project.store)!r} is {project.store.absolute()} and holds nothing of this "
+                f"file, results of which are in {other}: to go on from them, run it in {folder}, or say "
+                f"--store {other}"
+            ]
+    return []
+
+
+def _beside(*folders: Path) -> Iterator[Path]:
+    """Folders that lie beside these."""
+    for parent in dict.fromkeys(folder.parent for folder in folders):
+        with suppress(OSError):
+            yield from sorted(each for each in parent.iterdir() if each not in folders)
+
+
+def _holds(folder: Path, planned: Plan) -> bool:
+    """True if a folder is a store with some node's first chunk."""
+    from pipeline import InputError, Store
+
+    firsts = {chunk.node.name: chunk for chunk in reversed(planned.chunks)}.values()
+    try:
+        if not os.path.isdir(folder):
+            return False
+        store = Store(folder)
+        return any(store.has(chunk.node.stage.name, chunk.key) for chunk in firsts)
+    except (InputError, OSError):  # it cannot be read, or is none
+        return False
 
 
 def _has_results(project: Project, folder: Path) -> bool:
