@@ -21,8 +21,8 @@ from stages.lqcd.gauge.hisq import StaggeredLinks
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 from stages.lqcd.noise import Dilution
-from stages.lqcd.solvers.krylov import WIDTHS
 from stages.lqcd.solvers.named import POSITIVE, Solve
+from stages.lqcd.solvers.recurrence import WIDTHS
 from stages.lqcd.solvers.solution import column_blocks
 from stages.shared.costs import lattice_of
 from stages.shared.rehearsal import MASS, TOLERANCE, Step, nodes_of, unit_links

@@ -14,8 +14,8 @@ from stages.lqcd.gauge.wilson_links import wilson_links
 from stages.lqcd.kernels.gamma import COMPONENTS
 from stages.lqcd.multigrid.levels import multigrid_of
 from stages.lqcd.solvers.even_odd import EvenOdd, propagate
-from stages.lqcd.solvers.krylov import WIDTHS
 from stages.lqcd.solvers.named import MULTIGRID, REGULAR, Solve
+from stages.lqcd.solvers.recurrence import WIDTHS
 from stages.mesons.costs import chunk_columns
 from stages.mesons.propagator import propagator
 from stages.shared.costs import lattice_of

@@ -43,7 +43,7 @@ from stages.lqcd.eigen.window import MOST_MOVES, WindowChoice, kept_columns, sub
 from stages.lqcd.kernels import lane_blas
 from stages.lqcd.kernels.dispatch import Array, to_device_like
 from stages.lqcd.kernels.fields import contiguous
-from stages.lqcd.solvers.krylov import BreakdownError
+from stages.lqcd.solvers.recurrence import BreakdownError
 
 PATIENCE = 20
 NEAR_ROUNDING = 1e4

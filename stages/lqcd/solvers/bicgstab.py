@@ -26,7 +26,8 @@ from stages.lqcd.kernels.cg_update import quotient
 from stages.lqcd.kernels.dispatch import Array, as_numpy, to_device_like
 from stages.lqcd.kernels.fields import field_like, zeros_like
 from stages.lqcd.kernels.stream import Reports
-from stages.lqcd.solvers.krylov import BreakdownError, KrylovSolver, Recurrence, Vector
+from stages.lqcd.solvers.krylov import KrylovSolver
+from stages.lqcd.solvers.recurrence import BreakdownError, Recurrence, Vector
 from stages.lqcd.solvers.solution import SolveStatus
 from stages.lqcd.solvers.workspace import Workspace
 

@@ -44,8 +44,9 @@ from stages.lqcd.kernels.block_cg import BlockCoefficients
 from stages.lqcd.kernels.cholesky import Matrix, cholesky
 from stages.lqcd.kernels.dispatch import Array, as_numpy, to_device_like
 from stages.lqcd.kernels.fields import contiguous, copied, field_like, zeros_like
-from stages.lqcd.solvers.krylov import BreakdownError, KrylovSolver, Recurrence, Vector, next_width
+from stages.lqcd.solvers.krylov import KrylovSolver
 from stages.lqcd.solvers.orthonormal import NOISE, host_gram, orthonormalise
+from stages.lqcd.solvers.recurrence import BreakdownError, Recurrence, Vector, next_width
 from stages.lqcd.solvers.solution import SolveStatus
 
 

@@ -27,7 +27,8 @@ from stages.lqcd.kernels.cg_update import CGCoefficients, quotient
 from stages.lqcd.kernels.dispatch import Array, as_numpy, to_device_like
 from stages.lqcd.kernels.fields import field_like, zeros_like
 from stages.lqcd.kernels.stream import Reports
-from stages.lqcd.solvers.krylov import BreakdownError, KrylovSolver, Recurrence, Vector
+from stages.lqcd.solvers.krylov import KrylovSolver
+from stages.lqcd.solvers.recurrence import BreakdownError, Recurrence, Vector
 from stages.lqcd.solvers.solution import SolveStatus
 
 
@@ -36,7 +37,7 @@ class BatchedCG(KrylovSolver):
     """Batched CG: the right-hand sides share the operator's links, nothing else.
 
     A right-hand side that has converged is frozen, and leaves the block as soon as one of the fixed widths
-    holds the others (`stages.lqcd.solvers.krylov.WIDTHS`).
+    holds the others (`stages.lqcd.solvers.recurrence.WIDTHS`).
     """
 
     narrows: ClassVar[bool] = True

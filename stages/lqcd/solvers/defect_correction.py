@@ -16,15 +16,9 @@ from numpy.typing import NDArray
 
 from stages.lqcd.dirac.operator import LinearOperator, Solver
 from stages.lqcd.kernels.dispatch import Array, to_device_like
-from stages.lqcd.solvers.krylov import (
-    BreakdownError,
-    KrylovSolver,
-    Progress,
-    Recurrence,
-    Vector,
-    column_norms,
-    iterated,
-)
+from stages.lqcd.solvers.krylov import iterated
+from stages.lqcd.solvers.recurrence import BreakdownError, Recurrence, Vector, column_norms
+from stages.lqcd.solvers.reliable_updates import Progress, ReliableUpdates
 from stages.lqcd.solvers.solution import Solution, SolveStatus
 
 GOES_ON = (SolveStatus.CONVERGED, SolveStatus.ITERATION_LIMIT, SolveStatus.STAGNATED)
@@ -54,15 +48,15 @@ class DefectCorrection:
         on_failure: str = "raise",
         progress: Progress | None = None,
     ) -> Solution:
-        """The solution of A x = b, as `KrylovSolver.solve`; `replacements` in `extras` counts corrections.
+        """The solution of A x = b, as of a `KrylovSolver`; `replacements` in `extras` counts corrections.
 
         progress: called for the iterations of a correction when that is done.
         """
         return iterated(self._frame, self._begin, A, b, x0, on_failure, progress)
 
     @property
-    def _frame(self) -> KrylovSolver:
-        return KrylovSolver(self.tolerance, self.max_iterations, "single")
+    def _frame(self) -> ReliableUpdates:
+        return ReliableUpdates(self.tolerance, self.max_iterations, "single")
 
     def _begin(self, A: LinearOperator, residual: Array, target: Vector, directions: Any) -> Recurrence:
         return _Corrections(self.solver, A, residual, target)

@@ -32,7 +32,8 @@ from stages.lqcd.kernels import basis, block_blas, lane_blas
 from stages.lqcd.kernels.cholesky import Matrix
 from stages.lqcd.kernels.dispatch import Array, as_numpy
 from stages.lqcd.lattice.geometry import EVEN, ODD
-from stages.lqcd.solvers.krylov import KrylovSolver, Progress
+from stages.lqcd.solvers.krylov import KrylovSolver
+from stages.lqcd.solvers.reliable_updates import Progress
 from stages.lqcd.solvers.ritz import Ritz, RitzVectors, ritz_pairs
 from stages.lqcd.solvers.solution import Solution
 

@@ -13,7 +13,7 @@ from stages.lqcd.dirac.operator import LinearOperator, Solver
 from stages.lqcd.kernels import block_blas
 from stages.lqcd.kernels.dispatch import Array, as_numpy
 from stages.lqcd.kernels.fields import contiguous, field_like
-from stages.lqcd.solvers.krylov import Progress as Iterations
+from stages.lqcd.solvers.reliable_updates import Progress as Iterations
 from stages.lqcd.solvers.solution import Solution, SolveStatistics, column_blocks
 
 Progress = Callable[[int, int], None]

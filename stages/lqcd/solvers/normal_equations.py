@@ -17,7 +17,9 @@ from numpy.typing import NDArray
 
 from stages.lqcd.dirac.operator import LinearOperator, Product
 from stages.lqcd.kernels.dispatch import Array
-from stages.lqcd.solvers.krylov import KrylovSolver, Progress, Recurrence, Vector, column_norms, iterated
+from stages.lqcd.solvers.krylov import KrylovSolver, iterated
+from stages.lqcd.solvers.recurrence import Recurrence, Vector, column_norms
+from stages.lqcd.solvers.reliable_updates import Progress
 from stages.lqcd.solvers.solution import Solution
 from stages.lqcd.solvers.workspace import Workspace
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from stages.lqcd.kernels import block_blas
 from stages.lqcd.kernels.cholesky import Matrix, cholesky
 from stages.lqcd.kernels.dispatch import Array, as_numpy, to_device_like
-from stages.lqcd.solvers.krylov import BreakdownError
+from stages.lqcd.solvers.recurrence import BreakdownError
 from stages.lqcd.solvers.solution import SolveStatus
 
 PASSES = 5

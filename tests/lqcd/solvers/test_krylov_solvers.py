@@ -10,7 +10,7 @@ from stages.lqcd.kernels.dispatch import array_module, as_numpy, kernels_of, to_
 from stages.lqcd.solvers.block_cgrq import BlockCGrQ
 from stages.lqcd.solvers.cg import BatchedCG
 from stages.lqcd.solvers.inverse import inverse
-from stages.lqcd.solvers.krylov import WIDTHS
+from stages.lqcd.solvers.recurrence import WIDTHS
 from stages.lqcd.solvers.solution import SolveStatus
 
 pytestmark = pytest.mark.usefixtures("reference_kernels")

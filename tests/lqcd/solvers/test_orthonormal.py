@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from stages.lqcd.kernels.dispatch import kernels_of
-from stages.lqcd.solvers.krylov import BreakdownError
 from stages.lqcd.solvers.orthonormal import orthonormalise
+from stages.lqcd.solvers.recurrence import BreakdownError
 from stages.lqcd.solvers.solution import SolveStatus
 
 ROWS = 200

@@ -1,0 +1,352 @@
+"""Reliable updates: an inner recurrence for a correction, an outer true residual.
+
+The recurrence (CG, BiCGstab, GCR, ...) works on A y = r, possibly in lower precision:
+
+    1  r = b - A x                 in the precision of b; done where |r| <= tolerance |b| for all columns
+    2  hand r to the recurrence    which starts again at y = 0 and keeps its search directions
+    3  iterate                     until the estimates are below the tolerance, or r is to be replaced
+    4  x += y, and 1 again
+
+("reliable updates"; Sleijpen and van der Vorst, Computing 56 (1996) 141.) In one precision step 3 ends when
+the recurrence believes to have converged; with a single-precision recurrence, and in a deflated solve, also
+when the residual of any right-hand side has fallen by the method's `update_at` since the last time. True
+residuals alone finish a solve.
+
+Where the estimates in one precision have fallen far and then rest (`Rest`), rounding is suspected: the
+recurrence begins anew from the true residual, which is then replaced as often as in mixed precision, and a
+correction that raises a residual is taken back. Solves that converge do not come to this.
+
+A deflated solve corrects x by what a subspace says of the true residual, at the start and at replacements:
+x += V (V^H A V)^-1 V^H (b - A x). Low modes that rounding or inexact vectors have let grow are gone again,
+also in double precision, where vectors stored in single would otherwise help only at the beginning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stages.errors import InputError
+from stages.lqcd.dirac.operator import LinearOperator
+from stages.lqcd.kernels import block_blas, lane_blas
+from stages.lqcd.kernels.dispatch import Array, to_device_like
+from stages.lqcd.kernels.fields import copied, zeros_like
+from stages.lqcd.solvers.recurrence import Begin, BreakdownError, Recurrence, Vector, column_norms, next_width
+from stages.lqcd.solvers.solution import Solution, SolveStatus
+from stages.lqcd.solvers.stagnation import Rest
+
+SAFETY = 0.999
+"""The recurrence aims at this part of the tolerance, so that rounding alone does not cost another cycle."""
+
+STALLED_CYCLES = 3
+"""So many cycles in a row whose true residuals neither follow the estimates nor halve are the end."""
+
+DIVERGED_AT = 1e6
+"""Growth of an estimated residual over that at the start and that of x = 0 which ends a solve."""
+
+DEFLATE_AT = 1e-2
+"""Fall of a true residual after which the block is deflated again. At each replacement would double the
+products with the vectors and save no iteration; with vectors in half precision batched CG needs up to 1.3
+times the iterations at 1e-3, and up to 2.7 times at 1e-4.
+"""
+
+Progress = Callable[[int, Vector], None]
+"""Called after each iteration with its number and the estimated relative residuals ``[N]``."""
+
+Deflate = Callable[[Array], Array]
+"""An approximate y of A y = r for a block of residuals r, exact in a subspace."""
+
+
+@dataclass(frozen=True)
+class ReliableUpdates:
+    """Frozen configuration of a solve: when it ends, and in what precision it iterates.
+
+    tolerance: on the true |b - A x| / |b| of every right-hand side. max_iterations: of the whole solve.
+    inner: 'single' iterates in complex64 with reliable updates in the precision of b; None iterates in that
+    of b. delta: the fall of a residual, from its largest norm after a replacement, that asks for the next in
+    mixed precision; None: the method's own.
+    """
+
+    tolerance: float = 1e-10
+    max_iterations: int = 10_000
+    inner: str | None = None
+    delta: float | None = None
+
+    narrows: ClassVar[bool] = False
+    """Whether converged columns are to be taken out as soon as a narrower block holds the others."""
+
+    update_at: ClassVar[float] = 0.0
+    """Fall of a residual that asks for its next replacement in single precision and in deflated solves."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.tolerance < 1:
+            raise InputError(f"tolerance must lie between 0 and 1, got {self.tolerance}")
+        if self.max_iterations < 1:
+            raise InputError(f"max_iterations must be at least 1, got {self.max_iterations}")
+        if self.inner not in (None, "single"):
+            raise InputError(f"inner must be 'single', or None for the precision of b; got {self.inner!r}")
+        if self.delta is not None and not 0 < self.delta < 1:
+            raise InputError(f"delta must lie between 0 and 1, got {self.delta}")
+
+
+class ReliableIteration:
+    """One solve: x, the true residual norms of all right-hand sides, and the columns that are being iterated.
+
+    residual: of those columns; there is none while a recurrence or a deflation has it (`_hand_over`).
+    """
+
+    def __init__(
+        self,
+        solver: ReliableUpdates,
+        A: LinearOperator,
+        b: Array,
+        x0: Array | None,
+        progress: Progress | None,
+        deflate: Deflate | None,
+    ) -> None:
+        self.solver, self.A, self.b, self.progress, self.deflate = solver, A, b, progress, deflate
+        self.source = column_norms(b)
+        self.scale = np.where(self.source > 0, self.source, 1)
+        self.target = solver.tolerance * self.source
+        self.unit = np.ones_like(self.source)
+        self.norms = self.source.copy()
+        self.deflated = np.full_like(self.source, np.inf)  # norms after the last deflation
+        self.iterations = self.matvecs = self.replacements = self.deflations = 0
+        self.patience = 0  # iterations, once rounding is suspected
+        self.columns = np.arange(b.shape[-1])
+        self._start(x0)
+        self._deflate()
+        self.largest = np.maximum(self.norms, self.source)
+        self.history = [self.relative(self.norms)]
+
+    def run(self, begin: Begin) -> SolveStatus:
+        """Iterate to the end; x, norms, history and counts are then final."""
+        A = self.A.astype(np.complex64) if self.solver.inner == "single" else self.A
+        often = A.dtype != self.A.dtype or self.deflate is not None
+        delta = (self.solver.delta or self.solver.update_at) if often else 0.0
+        recurrence: Recurrence | None = None
+        stalled, best, narrowed = 0, self.norms.copy(), self._narrow()
+        while np.isfinite(self.norms).all():
+            if not self.open.any():
+                return SolveStatus.CONVERGED
+            if stalled == STALLED_CYCLES:
+                return SolveStatus.STAGNATED
+            if self.iterations >= self.solver.max_iterations:
+                return SolveStatus.ITERATION_LIMIT
+            still_open = self.open
+            try:
+                if recurrence is None:
+                    recurrence = begin(A, *self._scaled(), None)
+                elif narrowed is None:
+                    recurrence.replace(*self._scaled())
+                else:
+                    directions = recurrence.directions(narrowed)
+                    recurrence = None  # its fields are free before there are others
+                    recurrence = begin(A, *self._scaled(), directions)
+                    del directions
+                rest = Rest(self.norms[self.columns], self.patience, A.dtype if delta == 0 else None)
+                estimate = self._cycle(recurrence, delta, rest)
+            except BreakdownError as breakdown:
+                return self._break_off(recurrence, breakdown.status)
+            correction, before = recurrence.correction, self.norms.copy()
+            self._absorb(correction)
+            followed = self._follows(estimate) and not self.patience
+            stalled = 0 if self._gained(best, still_open) or followed else stalled + 1
+            limited = self.iterations >= self.solver.max_iterations
+            if rest.over or self.patience or limited or stalled == STALLED_CYCLES:
+                self._take_back(correction, before)
+            if rest.over:
+                recurrence, delta = None, self.solver.update_at
+                self.patience = rest.patience
+            del correction
+            best = np.minimum(best, self.norms)
+            self._deflate(estimate)
+            narrowed = self._narrow()
+        return SolveStatus.NOT_FINITE
+
+    def solution(self, status: SolveStatus, seconds: float) -> Solution:
+        """Solution with its residuals, this status and duration; zero where what there is is worse."""
+        worse = self.norms > self.source
+        if worse.any():
+            self.x[..., np.flatnonzero(worse)] = 0
+            self.norms = np.where(worse, self.source, self.norms)
+        return Solution(
+            self.x,
+            status,
+            self.iterations,
+            self.relative(self.norms),
+            np.stack(self.history),
+            self.matvecs,
+            seconds,
+            {"replacements": self.replacements, "deflations": self.deflations},
+        )
+
+    def relative(self, norms: Vector) -> Vector:
+        """Norms ``[N]`` relative to those of b; where b is zero as they are."""
+        with np.errstate(invalid="ignore"):  # infinite right-hand sides: reported as NOT_FINITE
+            return norms / self.scale
+
+    @property
+    def open(self) -> NDArray[np.bool_]:
+        """Right-hand sides whose true residual misses the tolerance, bool ``[N]``."""
+        return ~(self.norms <= self.target)
+
+    def _start(self, x0: Array | None) -> None:
+        if x0 is None:
+            self.x = zeros_like(self.b)
+            self.residual = copied(self.b)
+            return
+        self.x = copied(x0)
+        self.x[..., np.flatnonzero(self.source == 0)] = 0
+        self._measure()
+
+    def _measure(self) -> None:
+        """Step 1: the true residual b - A x of the block's columns, and its norms."""
+        residual = self.A.apply(self._block_of(self.x))
+        block_blas.difference(self._block_of(self.b), residual, residual)
+        self.residual = residual
+        self.norms[self.columns] = column_norms(residual)
+        self.matvecs += self.columns.size
+
+    def _hand_over(self) -> Array:
+        residual = self.residual
+        del self.residual
+        return residual
+
+    def _scaled(self) -> tuple[Array, Vector]:
+        """Step 2: the true residual, scaled, and the norms to reach.
+
+        Each column times a power of two that brings its norm near one, because squares of small residuals
+        would underflow in single precision.
+        """
+        residual = self._hand_over()
+        self.unit = self._units()
+        lane_blas.lane_scale(residual, to_device_like(1 / self.unit, residual), residual)
+        return residual, SAFETY * self.target[self.columns] / self.unit
+
+    def _cycle(self, recurrence: Recurrence, delta: float, rest: Rest) -> Vector:
+        """Step 3: iterate until the residual wants replacing; the estimated norms of the block's columns.
+
+        Iterations that are under way then count like any other, unless every column has converged: they
+        change nothing any more.
+        """
+        ceiling = self.norms[self.columns]
+        target = self.target[self.columns]
+        under_way, ending = 0, False
+        while under_way or not ending:
+            limit = min(1 + recurrence.lag, self.solver.max_iterations - self.iterations)
+            while under_way < limit and not ending:
+                self.matvecs += recurrence.start()
+                under_way += 1
+            estimate = recurrence.estimate() * self.unit
+            under_way -= 1
+            self._record(estimate)
+            if not self.patience:
+                ceiling = np.maximum(ceiling, estimate)
+            if (estimate > DIVERGED_AT * self.largest[self.columns]).any():
+                raise BreakdownError(SolveStatus.DIVERGED)
+            still_open = estimate > SAFETY * target
+            count = int(still_open.sum())
+            if count == 0:
+                break
+            ending |= (
+                self.iterations >= self.solver.max_iterations
+                or rest.after(self.iterations, estimate, still_open)
+                or recurrence.full
+                or (self.solver.narrows and next_width(count, target.size) < target.size)
+                or bool((still_open & (estimate < delta * ceiling)).any())
+            )
+        return estimate
+
+    def _record(self, estimate: Vector) -> None:
+        self.iterations += 1
+        row = self.history[-1].copy()
+        row[self.columns] = estimate / self.scale[self.columns]
+        self.history.append(row)
+        if self.progress is not None:
+            self.progress(self.iterations, row)
+
+    def _absorb(self, correction: Array) -> None:
+        """Step 4: x += y, in the units of x, then the true residual."""
+        self._add(correction * to_device_like(self.unit, correction))
+        self.replacements += 1
+        self._measure()
+
+    def _take_back(self, correction: Array, before: Vector) -> None:
+        """Undo the last correction of open columns whose true residual it raised."""
+        raised = (self.open & ~(self.norms <= before))[self.columns]
+        if raised.any():
+            self._add(correction * to_device_like(-self.unit * raised, correction))
+            self._measure()
+
+    def _break_off(self, recurrence: Recurrence | None, status: SolveStatus) -> SolveStatus:
+        if recurrence is not None and status not in (SolveStatus.NOT_FINITE, SolveStatus.DIVERGED):
+            correction, before = recurrence.correction, self.norms.copy()
+            self._absorb(correction)
+            self._take_back(correction, before)
+        return status if self.open.any() else SolveStatus.CONVERGED
+
+    def _deflate(self, estimate: Vector | None = None) -> None:
+        """Correct the block in the subspace where a column is due; then the true residual again.
+
+        Due are columns that have fallen by `DEFLATE_AT` since the last time, and those whose residual is not
+        what the recurrence believed. Columns that are done are left alone: inexact vectors may raise them.
+        """
+        if self.deflate is None or not np.isfinite(self.norms).all():
+            return
+        norms, still_open, unit = self.norms[self.columns], self.open[self.columns], self._units()
+        due = norms < DEFLATE_AT * self.deflated[self.columns]
+        if estimate is not None:
+            due |= norms > 2 * estimate
+        if not (due & still_open).any():
+            return
+        residual = self._hand_over()
+        lane_blas.lane_scale(residual, to_device_like(still_open / unit, residual), residual)
+        correction = self.deflate(residual)
+        units = to_device_like(unit.astype(correction.real.dtype), correction)
+        lane_blas.lane_scale(correction, units, correction)
+        self._add(correction)
+        del residual, correction
+        self.deflations += 1
+        self._measure()
+        self.deflated[self.columns] = self.norms[self.columns]
+
+    def _narrow(self) -> NDArray[np.intp] | None:
+        """Leave converged columns out if a narrower block holds the others; positions of those that stay."""
+        unfinished = self.open[self.columns]
+        width = next_width(int(unfinished.sum()), self.columns.size)
+        if not self.solver.narrows or width == self.columns.size:
+            return None
+        staying = np.sort(np.argsort(~unfinished, kind="stable")[:width])
+        self.columns = self.columns[staying]
+        self.residual = lane_blas.lane_take(self.residual, staying)
+        return staying
+
+    def _gained(self, best: Vector, still_open: NDArray[np.bool_]) -> bool:
+        """True if a right-hand side was finished or has halved its best residual."""
+        return bool((still_open & (~self.open | (self.norms < 0.5 * best))).any())
+
+    def _follows(self, estimate: Vector) -> bool:
+        """True if true residuals that miss the tolerance are what the recurrence believed, or twice that."""
+        missed = self.open[self.columns]
+        return bool((self.norms[self.columns] < 2 * estimate)[missed].all())
+
+    def _units(self) -> Vector:
+        """Powers of two that bring the norms of the block's columns near one."""
+        norms = self.norms[self.columns]
+        return np.exp2(np.floor(np.log2(np.where(norms > 0, norms, 1))))
+
+    def _block_of(self, field: Array) -> Array:
+        whole = self.columns.size == field.shape[-1]
+        return field if whole else lane_blas.lane_take(field, self.columns)
+
+    def _add(self, correction: Array) -> None:
+        """``x += correction`` in the block's columns."""
+        if self.columns.size == self.source.size:
+            block_blas.add(self.x, correction)
+        else:
+            lane_blas.lane_put_add(self.x, correction, self.columns)
