@@ -27,7 +27,7 @@ IDLE_CLUSTERS = {
 }
 """Dask measures itself all the time: 16 % of a processor for two idle workers, 7 % with these settings."""
 
-WAITING = {"pipeline", "workflows"}
+WAITING = {"pipeline", "workflows", "faults"}
 """Folders of tests that wait for clusters and commands."""
 
 LONG = (
@@ -47,7 +47,7 @@ LONG = (
     "test_wilson_solvers.py",
     "test_g2_choice.py",
     "test_rehearsal.py",
-    "test_checkpoint_faults.py",
+    "test_fault_suite.py",
 )
 """Files that take more than ten seconds, which begin first."""
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import time
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from queue import Empty, SimpleQueue
 
 from dask.utils import format_bytes, format_time
 from distributed import Client, Future, KilledWorker
+from distributed.client import ClosedClientError
 
 from pipeline.declare.coordinates import describe
 from pipeline.declare.text import counted
@@ -80,16 +82,20 @@ class Session:
 
     def drive(self) -> None:
         """Run all tasks to their end, in passes: a chunk whose workers died too often runs again, alone."""
-        unfinished = list(self._tasks)
-        while unfinished and not self._stop.check():
-            suspects = self._pass(unfinished)
-            for name in self._first_of(suspects):
-                self._try_alone(name)
-            left = {*suspects, *self._given_up}
-            self._given_up.clear()
-            unfinished = [name for name in unfinished if name in left]
-            self._block_after_failures(unfinished)
-            unfinished = [name for name in unfinished if not self._has_ended(self._tasks[name])]
+        try:
+            unfinished = list(self._tasks)
+            while unfinished and not self._stop.check():
+                suspects = self._pass(unfinished)
+                for name in self._first_of(suspects):
+                    self._try_alone(name)
+                left = {*suspects, *self._given_up}
+                self._given_up.clear()
+                unfinished = [name for name in unfinished if name in left]
+                self._block_after_failures(unfinished)
+                unfinished = [name for name in unfinished if not self._has_ended(self._tasks[name])]
+        finally:
+            with suppress(ClosedClientError):  # the scheduler complains of events that nobody takes any more
+                self._client.unsubscribe_topic(self._context.topic)
 
     def _try_alone(self, name: str) -> None:
         """Run a task without neighbours that may have taken the memory; it fails by its own deaths alone.

@@ -33,10 +33,18 @@ class FolderCheckpoint:
     At most one process uses a folder at a time, by a lock that dies with it. A computation is never stopped
     by its checkpoint: one that is damaged counts as none, one that cannot be written is left out, and `tell`
     is given a sentence for people.
+
+    Args:
+        folder: made when something is saved.
+        tell: given a sentence for people where something is left out.
+        within: a folder that is never made, the store's: what is gone with its file system stays gone.
     """
 
-    def __init__(self, folder: Path, tell: Callable[[str], None] = lambda text: None) -> None:
+    def __init__(
+        self, folder: Path, tell: Callable[[str], None] = lambda text: None, within: Path | None = None
+    ) -> None:
         self._folder = folder
+        self._within = within
         self._tell = tell
         self._handle: IO[bytes] | None = None
         """Closed with this object, if it is dropped."""
@@ -67,7 +75,9 @@ class FolderCheckpoint:
         began = time.monotonic()
         draft = self._folder / f"draft-{uuid.uuid4().hex}"
         try:
-            _write(draft, state())
+            arrays = state()
+            draft.mkdir()  # not its parents: a store that vanished is not made anew
+            _write(draft, arrays)
             self._publish(draft)
         except OSError as error:
             self._tell(f"the checkpoint {self._folder} cannot be written: {error.strerror or error}")
@@ -109,6 +119,8 @@ class FolderCheckpoint:
         if self._refused:
             return False
         try:
+            if self._within is not None:
+                self._within.stat()
             self._handle = _locked(self._folder)
         except OSError as error:
             self._tell(f"the checkpoint {self._folder} cannot be used: {error.strerror or error}")

@@ -195,6 +195,7 @@ class Store:
                     draft.write_bytes(write_packed(content))
                     flush_all([draft, *self._new_entries(shelf)])
                     return self._publish(draft, shelf / f"{key}{PACKED}", give_name)
+                draft.mkdir()  # not its parents: a store that vanished is not made anew
                 write_folder(draft, content)
                 flush_all(self._new_entries(shelf))
                 flush_group(draft)
@@ -304,7 +305,8 @@ class Store:
         path = self.location(stage, key)
         grave = self.path / ".damaged" / stage / f"{path.name}-{uuid.uuid4().hex[:8]}"
         with self.writing(f"{stage}/{key[:12]}"):
-            grave.parent.mkdir(parents=True, exist_ok=True)
+            for parent in (grave.parents[1], grave.parent):
+                parent.mkdir(exist_ok=True)
             try:
                 os.rename(path, grave)
             except FileNotFoundError:

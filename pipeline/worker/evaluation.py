@@ -59,7 +59,8 @@ class Evaluation:
         """The checkpoint of a chunk's computation; no folder is made before it is used."""
         note = {"event": EventKind.NOTE, **work.identity}
         folder = self._store.checkpoints / work.node.stage.name / work.key
-        return FolderCheckpoint(folder, lambda text: self._send({**note, "message": text}))
+        within = self._store.path
+        return FolderCheckpoint(folder, lambda text: self._send({**note, "message": text}), within)
 
     def keep(self, work: Work, result: Any) -> None:
         """Hold a result that was just committed as if it had been loaded, if its stage is resident."""

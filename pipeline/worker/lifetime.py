@@ -38,7 +38,7 @@ class Watchdog(WorkerPlugin):
         """Begin to watch."""
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGINT, signal.SIG_IGN)
-        logging.getLogger("distributed.worker").addFilter(_about_more_than_a_lost_scheduler)
+        logging.getLogger("distributed.worker").addFilter(_not_said_by_the_run)
         watch = self._watch_driver if socket.gethostname() == self._host else self._watch_scheduler
         threading.Thread(target=watch, args=(worker,), name="watchdog", daemon=True).start()
 
@@ -64,9 +64,10 @@ class Watchdog(WorkerPlugin):
         os._exit(1)
 
 
-def _about_more_than_a_lost_scheduler(record: logging.LogRecord) -> bool:
-    """A heartbeat that meets no scheduler, as happens when a run ends, is the watchdog's matter."""
-    return "communicate with scheduler during heartbeat" not in str(record.msg)
+def _not_said_by_the_run(record: logging.LogRecord) -> bool:
+    """False for a heartbeat without scheduler, the watchdog's matter, and a task that raised, the run's."""
+    text = str(record.msg)
+    return "communicate with scheduler during heartbeat" not in text and not text.startswith("Compute Failed")
 
 
 DELAY = 0.5

@@ -23,7 +23,7 @@ from pipeline.store.provenance import code, device, host, plain
 from pipeline.store.store import Store
 from pipeline.worker.energy import energy_meter
 from pipeline.worker.evaluation import Evaluation
-from pipeline.worker.events import LOST, OTHER_CODE, ChunkState, EventKind, sender
+from pipeline.worker.events import LOST, OTHER_CODE, ChunkState, EventKind, Send, sender
 from pipeline.worker.lifetime import block_if_leaving, retire_if_broken
 from pipeline.worker.memory import device_pool, trim_heap
 from pipeline.worker.sources import digest_of
@@ -68,7 +68,7 @@ def execute(
             outcome = ChunkOutcome(work.key, ChunkState.BLOCKED, "an input failed")
         else:
             send({"event": EventKind.STARTED, **work.identity})
-            outcome = _run(work, evaluation, context)
+            outcome = _run(work, evaluation, context, send)
             trim_heap()
         if outcome.state in LOST:
             lost.add(work.key)
@@ -77,7 +77,7 @@ def execute(
     return outcomes
 
 
-def _run(work: Work, evaluation: Evaluation, context: RunContext) -> ChunkOutcome:
+def _run(work: Work, evaluation: Evaluation, context: RunContext, send: Send) -> ChunkOutcome:
     """Exceptions of the stage go into the outcome; faults of the infrastructure are Dask's to retry."""
     try:
         committed = _compute_and_commit(work, evaluation, context)
@@ -87,6 +87,7 @@ def _run(work: Work, evaluation: Evaluation, context: RunContext) -> ChunkOutcom
     except Exception as error:
         fatal = _fatal(error)
         if not fatal and _is_of_the_infrastructure(error):
+            send({"event": EventKind.NOTE, **work.identity, "message": f"{_message(error)} (tried again)"})
             raise
         retire_if_broken(work.node.backend)
         return ChunkOutcome(work.key, ChunkState.FAILED, _message(error), traceback.format_exc(), fatal)

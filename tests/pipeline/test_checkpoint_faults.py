@@ -1,4 +1,4 @@
-"""A long stage is killed: it goes on from its checkpoint, and its result is the same."""
+"""A long stage is killed: it goes on from its checkpoint, with the same result. (In short: tests/faults.)"""
 
 from __future__ import annotations
 
@@ -66,7 +66,8 @@ def last_attempts(campaign: Campaign) -> list[int]:
     return list({config: number for (config, _), number in steps.items()}.values())
 
 
-@pytest.mark.parametrize("victim", ["driver", pytest.param("worker", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("victim", ["driver", "worker"])
 def test_only_the_tail_is_computed_again(
     campaign: Campaign, undisturbed: dict[str, dict[str, str]], victim: str
 ) -> None:

@@ -50,6 +50,20 @@ def test_the_last_state_is_read_back(folder: Path) -> None:
     assert sorted(path.name for path in folder.iterdir()) == ["lock", "state-00000002"]
 
 
+@pytest.mark.usefixtures("always")
+@pytest.mark.parametrize("saved_before", [True, False])
+def test_a_store_that_vanished_is_not_made_anew(folder: Path, saved_before: bool) -> None:
+    store, told = folder.parents[2], list[str]()
+    store.mkdir()
+    with closing(FolderCheckpoint(folder, told.append, within=store)) as made:
+        if saved_before:
+            made.save(lambda: STATE)
+        store.rename(store.with_name("away"))
+        made.save(lambda: STATE)
+    assert "No such file or directory" in told[0]
+    assert not store.exists()
+
+
 def test_nothing_saved_is_none_and_makes_no_folder(folder: Path) -> None:
     fresh = FolderCheckpoint(folder)
     assert fresh.load() is None

@@ -1,0 +1,104 @@
+"""Damage of committed chunks: flipped bytes, pages of zeros, torn, purged and swapped files."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+from fault_campaign import Campaign
+from verdict import differences
+
+from pipeline import Store, verify
+
+
+def flip(file: Path, other: Path, choice: Random) -> None:
+    content = bytearray(file.read_bytes())
+    content[choice.randrange(len(content))] ^= 1 << choice.randrange(8)
+    file.write_bytes(content)
+
+
+def zeros(file: Path, other: Path, choice: Random) -> None:
+    """A page, from anywhere on, as a file system gives that lost its caches."""
+    content = bytearray(file.read_bytes())
+    begin = choice.randrange(len(content)) // 512 * 512
+    length = min(4096, len(content) - begin)
+    content[begin : begin + length] = bytes(length)
+    file.write_bytes(content)
+
+
+def tear(file: Path, other: Path, choice: Random) -> None:
+    content = file.read_bytes()
+    file.write_bytes(content[: choice.randrange(len(content))])
+
+
+def purge(file: Path, other: Path, choice: Random) -> None:
+    file.unlink()
+
+
+def empty(file: Path, other: Path, choice: Random) -> None:
+    file.write_bytes(b"")
+
+
+def swap(file: Path, other: Path, choice: Random) -> None:
+    aside = file.with_name("aside")
+    file.rename(aside)
+    other.rename(file)
+    aside.rename(other)
+
+
+def copy(file: Path, other: Path, choice: Random) -> None:
+    shutil.copyfile(other, file)
+
+
+KINDS: dict[str, Callable[[Path, Path, Random], None]] = {
+    "flipped bit": flip,
+    "page of zeros": zeros,
+    "torn file": tear,
+    "purged file": purge,
+    "emptied file": empty,
+    "two chunks swapped": swap,
+    "one chunk over another": copy,
+}
+
+
+def damaged_and_read(campaign: Campaign) -> str:
+    """Damaged before a run that reads them: it computes them again."""
+    campaign.order("SIGKILL of the driver", "kill", "compute", match="mean", target="driver")
+    campaign.run()
+    campaign.withdraw()
+    for stage in campaign.choice.sample(["loops", "loops", "space", "space"], 3):
+        damage(campaign, stage, "read by the next run")
+    ended = campaign.run()
+    assert ended.status in (0, None), ended
+    return ""
+
+
+def damaged_and_verified(campaign: Campaign) -> str:
+    """Damaged in a store that is complete: after `verify --remove`, all that is left is right."""
+    campaign.run()
+    for stage in ("field", "loops", "space", "first", "steps"):
+        damage(campaign, stage, "in a complete store")
+    verify(Store(campaign.store), remove=True)
+    left = differences(campaign.store, set(), complete=False)
+    assert not left, left
+    return ""
+
+
+def damage(campaign: Campaign, stage: str, place: str, kind: str = "") -> None:
+    """Damage one chunk of a stage that is whole so far, or two of them; in any way if no kind is given."""
+    choice = campaign.choice
+    chunks = sorted((campaign.store / stage).glob("*/*"))
+    chunk, other = choice.sample([path for path in chunks if path.name not in campaign.spoiled], 2)
+    kind = kind or choice.choice(list(KINDS))
+    files = [path for path in chunk.rglob("*") if path.is_file()] if chunk.is_dir() else [chunk]
+    file = choice.choice(sorted(files))
+    content = file.read_bytes()
+    KINDS[kind](file, other / file.relative_to(chunk) if chunk.is_dir() else other, choice)
+    if not file.exists() or file.read_bytes() != content:
+        campaign.spoiled |= {chunk.name} | ({other.name} if kind == "two chunks swapped" else set())
+        campaign.note(kind, place, str(file.relative_to(campaign.store)))
+
+
+CASES = {damaged_and_read: 12, damaged_and_verified: 8}
