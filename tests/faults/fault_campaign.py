@@ -154,12 +154,19 @@ class Campaign:
             during(driver)
             time.sleep(0.02)
         if status is None:
+            for pid in set(session(driver.pid)) & set(self.enlisted()):
+                os.kill(pid, signal.SIGUSR1)
+            time.sleep(1)
             kill_session(driver.pid)
             driver.wait(10)
         self._wait_for_silence(driver.pid)
         disturbed = Disturbed(status, driver.output.read_text(), driver.errors.read_text())
         self.ended.append(disturbed)
         return disturbed
+
+    def enlisted(self) -> list[int]:
+        """Processes that say where they are when they are asked by SIGUSR1."""
+        return [pid for role in ("driver", "worker") for pid in strikes.enlisted(self.orders, role)]
 
     def _wake(self) -> None:
         """Let processes go on that were stopped for a moment."""
@@ -179,11 +186,12 @@ class Campaign:
             kill_session(leader)
             self.ended.append(Disturbed(None, "", f"orphans of a driver that ended: {left}"))
 
-    def close(self) -> None:
+    def close(self, *, keep: bool = False) -> None:
         self.withdraw()
         for leader in self.leaders:
             kill_session(leader)
-        shutil.rmtree(self.folder, ignore_errors=True)
+        if not keep:
+            shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def session(leader: int) -> list[int]:

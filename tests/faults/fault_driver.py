@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import faulthandler
+import signal
 import sys
 from multiprocessing import get_context
 from pathlib import Path
@@ -25,7 +27,7 @@ LIMITS = Limits(stall=30.0, mute=30.0, absence=20.0, silence=5.0, saying=5.0)
 def cluster_of(options: dict[str, Any]) -> Cluster:
     if address := options.get("cluster"):
         return Address(address, options.get("backend", "cpu"))
-    return Local(options.get("workers", 2))
+    return Local(options.get("workers", 2), options.get("backend", "cpu"))
 
 
 def share_imports() -> None:
@@ -37,6 +39,9 @@ def share_imports() -> None:
 
 def main(store_path: str, options: dict[str, Any]) -> int:
     """Plan and run; prints the closing table, or the error."""
+    faulthandler.register(signal.SIGUSR1)  # the suite asks a run that hangs where it is
+    if path := options.get("path"):
+        sys.path.insert(0, path)  # of the workers: here all is imported already
     if options.get("warm"):
         share_imports()
     strikes.enlist("driver")

@@ -8,7 +8,9 @@ waits until the suite has done what it does from outside. Each strike is one lin
 
 from __future__ import annotations
 
+import faulthandler
 import json
+import multiprocessing
 import os
 import re
 import signal
@@ -16,6 +18,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -88,6 +91,12 @@ def _lives(pid: int) -> bool:
         return False
 
 
+def kill(pid: int) -> None:
+    """End a process at once, if it is still there."""
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
 def committed(store: str) -> list[str]:
     """Files and folders of the chunks of a store, by their names alone."""
     shelves = Path(store).glob("[a-z]*/[0-9a-f][0-9a-f][0-9a-f]")
@@ -150,6 +159,9 @@ def _wait(leave: Path) -> None:
 def install() -> None:
     """Watch this process's opens, renames, links, locks and flushes from now on."""
     sys.addaudithook(_on_event)
+    if multiprocessing.parent_process() is not None:
+        enlist("worker")
+        faulthandler.register(signal.SIGUSR1)
     flush, write = os.fsync, Path.write_bytes
 
     def flushing(handle: int) -> None:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
 
+import company_faults
 import damage_faults
 import disk_faults
 import process_faults
@@ -29,7 +30,7 @@ from zygote import Started, Zygote
 Fault = Callable[[Campaign], str]
 
 SEED = int(os.environ.get("QUARKLINE_FAULT_SEED", "26101"))
-MODULES = (process_faults, damage_faults, disk_faults)
+MODULES = (process_faults, damage_faults, disk_faults, company_faults)
 WANTED = 300
 """Faults that must have struck in the long form."""
 
@@ -53,7 +54,7 @@ class Suite:
     def strike(self, fault: Fault, seed: int) -> int:
         """Do one case: returns the number of its faults that struck. Asserts its verdict."""
         campaign = Campaign(self.zygote, self.folder / f"{fault.__name__}-{seed}", random.Random(seed))
-        began = time.monotonic()
+        began, verdict = time.monotonic(), Verdict.UNCLEAR
         try:
             refusals = fault(campaign)
             verdict, why = campaign.verdict or judge(campaign, refusals)
@@ -62,7 +63,7 @@ class Suite:
             raise
         finally:
             strikes = campaign.strikes()
-            campaign.close()
+            campaign.close(keep=verdict in BAD)
         struck = self.table.note(strikes, verdict)
         kinds = sorted({f"{s['kind']} at {s['place']}" for s in strikes})
         print(
