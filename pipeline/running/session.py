@@ -31,6 +31,9 @@ TRIALS = 2
 TICK = 0.2
 """Seconds between two looks at signals and the clock when nothing happens."""
 
+UNDONE = ("lost", "pending")
+"""States of a task that had ended, whose worker died with what it returned: Dask runs it again."""
+
 OUTSTANDING = 20_000
 """Tasks of which the scheduler knows at a time; each takes it and this process about 10 kB."""
 
@@ -231,8 +234,12 @@ class Session:
         self, message: Future, running: dict[str, Future], errors: dict[str, BaseException]
     ) -> None:
         """A task came to its end, of whatever kind."""
-        if running.pop(message.key, None) is None:
+        if message.key not in running:
             return
+        if message.status in UNDONE:
+            message.add_done_callback(self._inbox.put)
+            return
+        del running[message.key]
         self._above.pop(message.key, None)
         if message.status == "finished":
             self._confirm(self._tasks[message.key])

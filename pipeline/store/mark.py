@@ -12,11 +12,14 @@ FORMAT = 2
 READABLE = (1, 2)
 MARK = "quarkline.json"
 
+_BEGUN = {".tmp", ".runs", ".workflows"}
+"""Folders that a store has before it has its mark, if the process ended that was making it."""
+
 _TEXT = json.dumps({"format": FORMAT})
 
 
 def format_of(store: Path) -> int | None:
-    """The format of the store in a folder; None where a new one may be made: no folder, or an empty one.
+    """The format of the store in a folder; None where a new one may be made.
 
     Raises:
         InputError: the folder is no store, cannot be read, or is a store of a format unknown here.
@@ -24,7 +27,7 @@ def format_of(store: Path) -> int | None:
     try:
         written = json.loads((store / MARK).read_text())["format"]
     except FileNotFoundError:
-        if store.is_dir() and any(store.iterdir()):
+        if store.is_dir() and not all(_is_begun(item.name) for item in store.iterdir()):
             raise InputError(f"{store} is a folder, but not a quarkline store: choose another") from None
         return None
     except OSError as error:
@@ -37,6 +40,10 @@ def format_of(store: Path) -> int | None:
             "and writes the latter: use the version that wrote it, or another store"
         )
     return int(written)
+
+
+def _is_begun(name: str) -> bool:
+    return name in _BEGUN or name.startswith(f".{MARK}.")
 
 
 def mark(store: Path) -> None:

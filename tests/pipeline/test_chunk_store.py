@@ -252,6 +252,16 @@ def test_a_folder_that_is_no_store_is_refused(tmp_path: Path) -> None:
         Store(tmp_path)
 
 
+def test_a_store_whose_making_was_ended_is_made_anew(store: Store) -> None:
+    for name in (".tmp", ".runs"):
+        (store.path / name).mkdir(parents=True)
+    (store.path / ".quarkline.json.4711-5e1f").write_text('{"for')
+    again = Store(store.path)
+    assert not again.exists()
+    again.create()
+    assert Store(store.path).exists()
+
+
 def test_a_file_is_no_store(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="Not a directory"):

@@ -9,7 +9,7 @@ from pathlib import Path
 import dask
 import pytest
 import toy_stages as toys
-from distributed import LocalCluster
+from distributed import Future, LocalCluster
 
 from pipeline import Outcome, Place, Store, Workflow, plan, run
 from pipeline.running.clusters import Demand, local
@@ -18,6 +18,7 @@ from pipeline.running.clusters.local import Local
 from pipeline.running.clusters.slurm import _cluster_class
 from pipeline.running.event_log import read_events
 from pipeline.running.limits import Limits
+from pipeline.running.session import Session
 from pipeline.running.stopping import StopRequest
 
 
@@ -42,6 +43,29 @@ def test_one_chunk_that_kills_its_workers_fails_alone(store: Store, log_path: Pa
     assert [failure.coordinates for failure in outcome.failures] == [{"config": ("b",)}]
     assert "the worker died that computed deadly config=b" in messages(store, outcome)
     assert outcome.exit_status == 1
+
+
+def test_a_result_that_died_with_its_worker_is_no_loss_of_the_scheduler(
+    store: Store, log_path: Path, cluster: Address, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Dask says that the task ended, and then, before that is heard, that it runs it again."""
+    finish, lost = Session._finish_task, list[str]()
+
+    def losing(session: Session, message: Future, *about: dict) -> None:
+        if lost:
+            finish(session, message, *about)
+            return
+        lost.append(message.key)
+        session._client.loop.add_callback(message._state.lose)
+        while message.status != "lost":
+            time.sleep(0.01)
+        finish(session, message, *about)
+        session._client.loop.add_callback(message._state.finish)
+
+    monkeypatch.setattr(Session, "_finish_task", losing)
+    w = fields("ab", toys.fragile)
+    outcome = run(plan(w, store), store, cluster=cluster)
+    assert (outcome.exit_status, outcome.stopped) == (0, "") and lost
 
 
 @pytest.mark.faults
