@@ -52,8 +52,8 @@ class KrylovSolver(ReliableUpdates):
         """The solution of A x = b for all right-hand sides: b is ``[*A.shape, N]`` in the dtype of A.
 
         x0: first guess, zero by default. on_failure: 'raise' NotConverged, or 'return' x with its status: of
-        the last two true residuals the lesser, and zero where that is above |b|. deflate: an approximate y of
-        A y = r for low modes, of the true residual r at the start and after each replacement
+        each right-hand side that of the least true residual, or zero where that is above |b|. deflate: an
+        approximate y of A y = r for low modes, of the true residual r at the start and after each replacement
         (`stages.lqcd.solvers.deflation`). Right-hand sides may be zero (giving zero) or linearly dependent.
         Raises InputError if the method cannot take A or if b or x0 does not fit it.
         """

@@ -12,9 +12,10 @@ the recurrence believes to have converged; with a single-precision recurrence, a
 when the residual of any right-hand side has fallen by the method's `update_at` since the last time. True
 residuals alone finish a solve.
 
-Where the estimates in one precision have fallen far and then rest (`Rest`), rounding is suspected: the
-recurrence begins anew from the true residual, which is then replaced as often as in mixed precision, and a
-correction that raises a residual is taken back. Solves that converge do not come to this.
+Where the estimates in one precision have fallen far and then rest, or residuals in another solve rest for
+long (`Rest`), rounding is suspected: the recurrence begins anew from the true residual, which is then
+replaced as often as in mixed precision, and what raises a residual is taken back. Solves that converge do not
+come to this. A solve that misses the tolerance gives the x of the least residuals (`LeastResidual`).
 
 A deflated solve corrects x by what a subspace says of the true residual, at the start and at replacements:
 x += V (V^H A V)^-1 V^H (b - A x). Low modes that rounding or inexact vectors have let grow are gone again,
@@ -37,7 +38,7 @@ from stages.lqcd.kernels.dispatch import Array, to_device_like
 from stages.lqcd.kernels.fields import copied, zeros_like
 from stages.lqcd.solvers.recurrence import Begin, BreakdownError, Recurrence, Vector, column_norms, next_width
 from stages.lqcd.solvers.solution import Solution, SolveStatus
-from stages.lqcd.solvers.stagnation import Rest
+from stages.lqcd.solvers.stagnation import LeastResidual, Rest
 
 SAFETY = 0.999
 """The recurrence aims at this part of the tolerance, so that rounding alone does not cost another cycle."""
@@ -119,6 +120,7 @@ class ReliableIteration:
         self.patience = 0  # iterations, once rounding is suspected
         self.columns = np.arange(b.shape[-1])
         self._start(x0)
+        self.least = LeastResidual(self.norms)
         self._deflate()
         self.largest = np.maximum(self.norms, self.source)
         self.history = [self.relative(self.norms)]
@@ -129,7 +131,7 @@ class ReliableIteration:
         often = A.dtype != self.A.dtype or self.deflate is not None
         delta = (self.solver.delta or self.solver.update_at) if often else 0.0
         recurrence: Recurrence | None = None
-        stalled, best, narrowed = 0, self.norms.copy(), self._narrow()
+        stalled, gained_at, narrowed = 0, 0, self._narrow()
         while np.isfinite(self.norms).all():
             if not self.open.any():
                 return SolveStatus.CONVERGED
@@ -137,7 +139,7 @@ class ReliableIteration:
                 return SolveStatus.STAGNATED
             if self.iterations >= self.solver.max_iterations:
                 return SolveStatus.ITERATION_LIMIT
-            still_open = self.open
+            still_open, best = self.open, self.least.norms
             try:
                 if recurrence is None:
                     recurrence = begin(A, *self._scaled(), None)
@@ -148,29 +150,28 @@ class ReliableIteration:
                     recurrence = None  # its fields are free before there are others
                     recurrence = begin(A, *self._scaled(), directions)
                     del directions
-                rest = Rest(self.norms[self.columns], self.patience, A.dtype if delta == 0 else None)
+                rest = self._rest(gained_at if often else None, A.dtype)
                 estimate = self._cycle(recurrence, delta, rest)
             except BreakdownError as breakdown:
                 return self._break_off(recurrence, breakdown.status)
-            correction, before = recurrence.correction, self.norms.copy()
-            self._absorb(correction)
+            self._absorb(recurrence.correction)
+            gained = self._gained(best, still_open)
             followed = self._follows(estimate) and not self.patience
-            stalled = 0 if self._gained(best, still_open) or followed else stalled + 1
-            limited = self.iterations >= self.solver.max_iterations
-            if rest.over or self.patience or limited or stalled == STALLED_CYCLES:
-                self._take_back(correction, before)
+            gained_at = self.iterations if gained else gained_at
+            stalled = 0 if gained or followed else stalled + 1
             if rest.over:
                 recurrence, delta = None, self.solver.update_at
                 self.patience = rest.patience
-            del correction
-            best = np.minimum(best, self.norms)
+            if self.patience:
+                self._restore()
             self._deflate(estimate)
             narrowed = self._narrow()
         return SolveStatus.NOT_FINITE
 
     def solution(self, status: SolveStatus, seconds: float) -> Solution:
         """Solution with its residuals, this status and duration; zero where what there is is worse."""
-        worse = self.norms > self.source
+        self._restore()
+        worse = ~(self.norms <= self.source)
         if worse.any():
             self.x[..., np.flatnonzero(worse)] = 0
             self.norms = np.where(worse, self.source, self.norms)
@@ -272,22 +273,35 @@ class ReliableIteration:
 
     def _absorb(self, correction: Array) -> None:
         """Step 4: x += y, in the units of x, then the true residual."""
-        self._add(correction * to_device_like(self.unit, correction))
+        self._add(self.x, correction * to_device_like(self.unit, correction))
         self.replacements += 1
         self._measure()
+        self._keep_least(correction, self.unit)
 
-    def _take_back(self, correction: Array, before: Vector) -> None:
-        """Undo the last correction of open columns whose true residual it raised."""
-        raised = (self.open & ~(self.norms <= before))[self.columns]
-        if raised.any():
-            self._add(correction * to_device_like(-self.unit * raised, correction))
+    def _keep_least(self, correction: Array, unit: Vector) -> None:
+        """Note the norms, and where this correction has raised them, x without it."""
+        risen = self.least.enter(self.norms, self.open, self.x)[self.columns]
+        if risen.any() and self.least.x is not None:
+            self._add(self.least.x, correction * to_device_like(-unit * risen, correction))
+
+    def _restore(self) -> None:
+        """The x of the least true residuals, and these."""
+        if self.least.restore(self.x):
             self._measure()
+            self.least.enter(self.norms, self.norms < 0, self.x)
+
+    def _rest(self, gained_at: int | None, dtype: np.dtype) -> Rest:
+        """Watch over a cycle; gained_at: iterations before the last gain, None in one precision."""
+        norms = self.norms[self.columns]
+        if self.patience:
+            return Rest.suspected(norms, self.patience)
+        if gained_at is None:
+            return Rest.near_rounding(norms, dtype)
+        return Rest.anywhere(self.least.norms[self.columns], gained_at)
 
     def _break_off(self, recurrence: Recurrence | None, status: SolveStatus) -> SolveStatus:
         if recurrence is not None and status not in (SolveStatus.NOT_FINITE, SolveStatus.DIVERGED):
-            correction, before = recurrence.correction, self.norms.copy()
-            self._absorb(correction)
-            self._take_back(correction, before)
+            self._absorb(recurrence.correction)
         return status if self.open.any() else SolveStatus.CONVERGED
 
     def _deflate(self, estimate: Vector | None = None) -> None:
@@ -309,10 +323,11 @@ class ReliableIteration:
         correction = self.deflate(residual)
         units = to_device_like(unit.astype(correction.real.dtype), correction)
         lane_blas.lane_scale(correction, units, correction)
-        self._add(correction)
-        del residual, correction
+        self._add(self.x, correction)
+        del residual
         self.deflations += 1
         self._measure()
+        self._keep_least(correction, np.ones_like(unit))
         self.deflated[self.columns] = self.norms[self.columns]
 
     def _narrow(self) -> NDArray[np.intp] | None:
@@ -344,9 +359,9 @@ class ReliableIteration:
         whole = self.columns.size == field.shape[-1]
         return field if whole else lane_blas.lane_take(field, self.columns)
 
-    def _add(self, correction: Array) -> None:
+    def _add(self, x: Array, correction: Array) -> None:
         """``x += correction`` in the block's columns."""
         if self.columns.size == self.source.size:
-            block_blas.add(self.x, correction)
+            block_blas.add(x, correction)
         else:
-            lane_blas.lane_put_add(self.x, correction, self.columns)
+            lane_blas.lane_put_add(x, correction, self.columns)

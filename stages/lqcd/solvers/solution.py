@@ -32,9 +32,9 @@ class SolveStatus(Enum):
     )
     DIVERGED = (
         "the residual grew without limit: the operator has eigenvalues with negative real part, as Wilson "
-        "quarks beyond their critical kappa, or the method does not suit it: use a larger mass (a smaller "
-        "kappa), or the normal equations (NormalEquations, `cgnr` in a file), which need a regular operator "
-        "and nothing else"
+        "quarks beyond their critical kappa, or the method or its inner precision does not suit it: use a "
+        "larger mass (a smaller kappa), or the normal equations (NormalEquations, `cgnr` in a file), which "
+        "need a regular operator and nothing else"
     )
     INDEFINITE = (
         "a search direction has p^H A p <= 0, so the operator is not positive definite: conjugate gradients "
@@ -84,7 +84,8 @@ def _within_reach(solution: Solution) -> str:
     """The tolerance that a solve which stagnated can reach."""
     if solution.status is not SolveStatus.STAGNATED:
         return ""
-    return f"; this precision reaches about {2 * np.max(solution.residual):.1g} here"
+    reached = 2 * np.max(solution.residual)
+    return f"; this precision reaches about {reached:.1g} here" if reached < 1 else ""
 
 
 @dataclass

@@ -1,28 +1,46 @@
-"""The end of solves that no longer fall: estimates that rest."""
+"""Solves that no longer fall: when one is over, and the x of the least true residual on the way."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
 
+from stages.lqcd.kernels import lane_blas
+from stages.lqcd.kernels.dispatch import Array, to_device_like
+from stages.lqcd.kernels.fields import copied
 from stages.lqcd.solvers.recurrence import Vector
 
-PATIENCE, PATIENT = 200, 2
-"""Estimates rest if none has halved for so many iterations, and for so many times those before that."""
+PATIENCE, LONG_PATIENCE, PATIENT = 200, 1000, 2
+"""Residuals rest if none has halved for so many iterations, the first number near rounding and the second
+elsewhere, and for so many times those before that."""
 
 
 class Rest:
-    """Watch over the estimates of a cycle; over: they rest.
+    """Watch over the estimates of a cycle; over: they rest, for `patience` iterations.
 
-    norms: at the beginning. patience: iterations without a halving, 0 while rounding is not suspected: then
-    every estimate must first have fallen near the rounding of this dtype (None: they never rest).
+    least: norms to halve. floor: norms that every estimate must have fallen below.
     """
 
-    def __init__(self, norms: Vector, patience: int, dtype: np.dtype | None) -> None:
-        self.least, self.patience, self.over = norms.copy(), patience, False
-        near = 0.0 if dtype is None else float(np.finfo(dtype).eps) ** 0.4
-        self.floor = np.inf if patience else near * norms
-        self.fallen_at: int | None = None
+    def __init__(self, least: Vector, patience: int, floor: Vector, fallen_at: int | None = None) -> None:
+        self.least, self.patience, self.floor, self.fallen_at = least.copy(), patience, floor, fallen_at
+        self.over, self.grows = False, True
+
+    @classmethod
+    def near_rounding(cls, norms: Vector, dtype: np.dtype) -> Rest:
+        """Of a cycle in one precision, which begins with these norms."""
+        return cls(norms, PATIENCE, float(np.finfo(dtype).eps) ** 0.4 * norms)
+
+    @classmethod
+    def anywhere(cls, least: Vector, gained_at: int) -> Rest:
+        """Of a cycle among many; the last gain on these true norms came after so many iterations."""
+        return cls(least, LONG_PATIENCE, np.full_like(least, np.inf), gained_at)
+
+    @classmethod
+    def suspected(cls, norms: Vector, patience: int) -> Rest:
+        """Of a cycle after one that rested for so many iterations."""
+        rest = cls(norms, patience, np.full_like(norms, np.inf))
+        rest.grows = False
+        return rest
 
     def after(self, iterations: int, estimate: Vector, still_open: NDArray[np.bool_]) -> bool:
         """True if estimates that are open after so many iterations of the solve no longer fall."""
@@ -30,7 +48,40 @@ class Rest:
         self.least = np.where(halved, estimate, self.least)
         if self.fallen_at is None or halved.any():
             self.fallen_at = iterations
-        patience = self.patience or max(PATIENCE, PATIENT * self.fallen_at)
+        patience = max(self.patience, PATIENT * self.fallen_at if self.grows else 0)
         if iterations - self.fallen_at >= patience and (self.least < self.floor)[still_open].all():
             self.over, self.patience = True, patience
         return self.over
+
+
+class LeastResidual:
+    """The least true residuals so far, norms ``[N]``, and x of the columns that have risen since.
+
+    x is copied at the first rise only, so that solves which fall at each replacement need no memory for it.
+    """
+
+    def __init__(self, norms: Vector) -> None:
+        self.norms = norms.copy()
+        self.risen = np.zeros(norms.size, bool)
+        self.x: Array | None = None
+
+    def enter(self, norms: Vector, still_open: NDArray[np.bool_], x: Array) -> NDArray[np.bool_]:
+        """Take note of the norms of x; columns that have risen just now, of which x is copied as it is."""
+        risen = still_open & ~(norms <= self.norms)
+        first = risen & ~self.risen
+        self.norms, self.risen = np.where(risen, self.norms, norms), risen
+        if not risen.any():
+            self.x = None
+        elif first.any():
+            self.x = copied(x) if self.x is None else self.x
+            lane_blas.lane_choose(self.x, x, to_device_like(first, x))
+        return first
+
+    def restore(self, x: Array) -> bool:
+        """Put the x of the least residuals back into the columns that have risen; False if there are none."""
+        if self.x is None:
+            return False
+        lane_blas.lane_choose(x, self.x, to_device_like(self.risen, x))
+        self.x = None
+        self.risen[:] = False
+        return True

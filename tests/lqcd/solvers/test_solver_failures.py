@@ -141,3 +141,42 @@ def test_no_solution_is_worse_than_zero(dense, random_block, inner, limit):
     np.testing.assert_allclose(
         solution.residual, difference / np.linalg.norm(b.reshape(-1, 3), axis=0), rtol=1e-8
     )
+
+
+def deflation(A, vectors, noise, seed):
+    """Correction in the span of so many lowest eigenvectors with noise."""
+    rng = np.random.default_rng(seed)
+    modes = np.linalg.eigh(A.matrix)[1][:, :vectors]
+    V = np.linalg.qr(modes + noise * rng.normal(size=modes.shape))[0]
+    inverse = np.linalg.inv(V.conj().T @ A.matrix @ V)
+    return lambda r: (V @ (inverse @ (V.conj().T @ r.reshape(len(V), -1)))).reshape(r.shape)
+
+
+@pytest.mark.parametrize(
+    ("solver", "noise"),
+    [(BatchedCG, None), (BatchedCG, 1e-3), (BlockCGrQ, None), (BlockCGrQ, 1e-3), (BiCGstab, None)],
+)
+def test_mixed_and_deflated_solves_end_with_the_least_residual(dense, random_block, solver, noise):
+    """The inner precision does not resolve the lowest modes: single, of a condition of 1e8."""
+    A = dense(1, np.geomspace(1e-8, 1, 48))
+    b = random_block(24, *A.shape, 3)
+    apply, seen = A.apply, [np.ones(3)]
+
+    def noting(x, out=None):
+        result = apply(x, out)
+        seen.append(
+            np.linalg.norm((b - result).reshape(-1, 3), axis=0) / np.linalg.norm(b.reshape(-1, 3), axis=0)
+        )
+        return result
+
+    A.apply = noting  # the outer operator: each application is a true residual
+    deflate = None if noise is None else deflation(A, 6, noise, 3)
+    options = {"max_iterations": 20_000, "inner": "single"}
+    solution = solver(1e-10, **options).solve(A, b, on_failure="return", deflate=deflate)
+    expected = SolveStatus.DIVERGED if solver is BiCGstab else SolveStatus.STAGNATED
+    assert solution.status is expected and solution.iterations < 8_000
+    assert (solution.residual <= 1.01 * np.min(seen, axis=0)).all()
+    difference = np.linalg.norm((b - apply(solution.x)).reshape(-1, 3), axis=0)
+    np.testing.assert_allclose(
+        solution.residual, difference / np.linalg.norm(b.reshape(-1, 3), axis=0), rtol=1e-6
+    )
