@@ -33,6 +33,7 @@ from stages.lqcd.eigen.batched_subspace import BatchedSubspace, Matrices, eigh
 from stages.lqcd.eigen.confirmation import largest_cluster
 from stages.lqcd.eigen.eigenpairs import BatchedEigenpairs, EigenpairsNotConverged, EigenStatus
 from stages.lqcd.eigen.lanczos import SAFETY, TIE, Lanczos, Progress
+from stages.lqcd.eigen.resting import History, above_rounding, at_rounding, vectors_to_ask_for
 from stages.lqcd.eigen.spectrum import estimate_spectrum
 from stages.lqcd.eigen.window import ABOVE, GROWTH_OF_MANY, WindowChoice, kept_columns, subspace_size
 from stages.lqcd.kernels import batched_basis
@@ -59,7 +60,8 @@ class BatchedLanczos(Lanczos):
         """The lowest eigenpairs of the `systems` equal diagonal blocks of A, with vectors in arrays of `xp`.
 
         Raises InputError where A is not Hermitian or zero, systems do not divide it or are so small that the
-        basis would span their space, or the tolerance is below rounding; EigenpairsNotConverged.
+        basis would span their space, or the tolerance is below rounding; EigenpairsNotConverged, also for
+        residuals that no longer fall.
         """
         self.check_operator(A)
         dimension = int(np.prod(A.shape))
@@ -95,6 +97,7 @@ class _Run:
         choice = WindowChoice(None, None, self.restart_columns * systems, method.block, GROWTH_OF_MANY)
         self.filter = choice.first(self.spectrum)
         self.restarts, self.matvecs = 0, self.spectrum.steps
+        self.history: History = []  # of cycles that left something to do, since the filter was chosen
         self.values = np.full((systems, method.vectors), np.nan)
         self.residuals = np.full(self.values.shape, np.inf)
         self.space = BatchedSubspace(xp, systems, self.rows, A.dtype, size, method.block, method.seed)
@@ -114,7 +117,13 @@ class _Run:
             if progress is not None:
                 done = int((self.residuals <= self.limit).sum())
                 progress(self.restarts, done, self.values.size, float(self.residuals.max()))
-            if not (self.residuals <= SAFETY * self.limit).all():
+            small = self.residuals <= SAFETY * self.limit
+            if not small.all():
+                self.history.append((self.restarts, int(small.sum()), float(self.residuals.max())))
+                if at_rounding(self.history, self.A.dtype, self.scale):
+                    return EigenStatus.PRECISION
+                if above_rounding(self.history):
+                    return EigenStatus.STALLED
                 if self.restarts == 1:
                     self._choose_again(ritz)
                 continue
@@ -173,6 +182,7 @@ class _Run:
             (edge, self.filter.high), None, self.restart_columns, self.method.block, GROWTH_OF_MANY
         )
         self.filter = choice.first(self.spectrum)
+        self.history.clear()
         self.space.mix()
 
     def _measure(self) -> None:
@@ -200,6 +210,11 @@ class _Run:
     def eigenpairs(self, status: EigenStatus) -> BatchedEigenpairs:
         """The wanted pairs: eigenvectors of V^H A V, measured once more."""
         space, k = self.space, self.method.vectors
+        extras = {}
+        if status is EigenStatus.STALLED:
+            worst = int(self.residuals.max(axis=1).argmax())
+            estimates = self.filter.eigenvalues(np.maximum(space.ritz()[0][worst], 1))
+            extras["ask_for"] = vectors_to_ask_for(estimates, k)
         vectors = space.V[..., :k]
         projected: Matrices = np.empty((self.systems, k, k), complex)
         for columns, _, image in self._images():
@@ -219,4 +234,5 @@ class _Run:
             self.matvecs,
             self.filter.degree,
             time.perf_counter() - self.started,
+            extras,
         )

@@ -36,6 +36,7 @@ from stages.lqcd.eigen.eigenpairs import Eigenpairs, EigenpairsNotConverged, Eig
 from stages.lqcd.eigen.lanczos import SAFETY, TIE, Lanczos, Progress
 from stages.lqcd.eigen.memory import available_bytes, check_memory, needed_bytes
 from stages.lqcd.eigen.rayleigh import measure, rotate_to_eigenvectors
+from stages.lqcd.eigen.resting import above_rounding, at_rounding, vectors_to_ask_for
 from stages.lqcd.eigen.saved import RunState, restored
 from stages.lqcd.eigen.spectrum import estimate_spectrum, fingerprint
 from stages.lqcd.eigen.subspace import Subspace
@@ -44,13 +45,6 @@ from stages.lqcd.kernels import lane_blas
 from stages.lqcd.kernels.dispatch import Array, to_device_like
 from stages.lqcd.kernels.fields import contiguous
 from stages.lqcd.solvers.recurrence import BreakdownError
-
-PATIENCE = 20
-NEAR_ROUNDING = 1e4
-"""A run ends if residuals below so many rounding units of the largest eigenvalue rest for so many cycles."""
-
-STALLED_CYCLES = 60
-"""A run ends if at any height no residual halves its least and no pair converges for so many cycles."""
 
 
 class RestartStore(Protocol):
@@ -244,10 +238,11 @@ class _Run:
         while not self._finished():
             if self.state.restarts >= self.method.max_restarts:
                 return EigenStatus.RESTART_LIMIT
-            if self._held_up():
-                return EigenStatus.PRECISION
-            if self._stalled():
-                return EigenStatus.STALLED
+            if self.converged < self.wanted:
+                if at_rounding(self.state.history, self.A.dtype, self.state.scale):
+                    return EigenStatus.PRECISION
+                if above_rounding(self.state.history):
+                    return EigenStatus.STALLED
             self._cycle()
             self._report(progress)
             if self.checkpoint is not None:
@@ -255,29 +250,6 @@ class _Run:
                     lambda: self.state.arrays(self._configuration(self.state.space.size), self.seconds)
                 )
         return EigenStatus.CONVERGED
-
-    def _held_up(self) -> bool:
-        """Residuals near rounding that did not halve, and no pair locked, in so many cycles."""
-        if len(self.state.history) <= PATIENCE or self.converged == self.wanted:
-            return False
-        (_, before, first), (_, now, last) = self.state.history[-PATIENCE - 1], self.state.history[-1]
-        near = NEAR_ROUNDING * float(np.finfo(self.A.dtype).eps) * self.state.scale
-        return before == now and first / 2 <= last <= near
-
-    def _stalled(self) -> bool:
-        """True if the least largest residual has not halved, and no pair was locked, in so many cycles."""
-        if len(self.state.history) <= STALLED_CYCLES or self.converged == self.wanted:
-            return False
-        before, last = self.state.history[:-STALLED_CYCLES], self.state.history[-STALLED_CYCLES:]
-        least = min(residual for _, _, residual in before)
-        locked = before[-1][1] == last[-1][1]
-        return locked and min(residual for _, _, residual in last) > least / 2
-
-    def _advised(self) -> int:
-        """Vectors to ask for: those before the widest gap of the filter's values beyond the wanted ones."""
-        p = np.maximum(self.state.space.ritz(0)[0], 1.0)
-        beyond = p[self.wanted - 1 :]
-        return self.wanted + int(np.argmax(beyond[:-1] / beyond[1:])) if len(beyond) > 1 else self.wanted
 
     def _report(self, progress: Progress | None) -> None:
         largest = float(self.state.residuals.max())
@@ -288,7 +260,10 @@ class _Run:
     def eigenpairs(self, status: EigenStatus) -> Eigenpairs:
         """Step 7."""
         space, k = self.state.space, self.wanted
-        advised = {"ask_for": self._advised()} if status is EigenStatus.STALLED else {}
+        advised = {}
+        if status is EigenStatus.STALLED:
+            estimates = self.state.filter.eigenvalues(np.maximum(space.ritz(0)[0], 1))
+            advised["ask_for"] = vectors_to_ask_for(estimates, k)
         space.X = space.spare = space.third[..., :0]
         vectors = space.V[..., :k]
         if not self.dense:

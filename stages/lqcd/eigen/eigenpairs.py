@@ -47,7 +47,8 @@ class Eigenpairs:
     (low, high) and degree: those of the filter at the end; where the basis spans the whole space there is
     none, and they are the ends of the spectrum and 0. history: (restart, converged, largest residual of the
     wanted pairs) after each restart cycle. extras: columns of the subspace, further passes of
-    orthogonalisation, windows that had to be moved.
+    orthogonalisation, windows that had to be moved; of a run that stalled, `ask_for`: a number of vectors
+    that does not cut a cluster.
     """
 
     values: NDArray[np.float64]
@@ -69,7 +70,8 @@ class BatchedEigenpairs:
 
     values: ascending to rounding, ``[S, k]``. vectors: orthonormal in each system, ``[S, n, k]``. residuals:
     |A v - lambda v| recomputed, ``[S, k]``. restarts: cycles. matvecs: applications of A to one right-hand
-    side of all systems. degree: of the filter at the end. seconds: of the run.
+    side of all systems. degree: of the filter at the end. seconds: of the run. extras: of a run that
+    stalled, `ask_for`: a number of vectors that does not cut a cluster.
     """
 
     values: NDArray[np.float64]
@@ -80,13 +82,14 @@ class BatchedEigenpairs:
     matvecs: int
     degree: int
     seconds: float
+    extras: dict[str, Any] = field(default_factory=dict)
 
 
 def _advice(eigenpairs: Eigenpairs | BatchedEigenpairs) -> str:
-    if not isinstance(eigenpairs, Eigenpairs) or "ask_for" not in eigenpairs.extras:
+    if "ask_for" not in eigenpairs.extras:
         return ""
-    advised, wanted = eigenpairs.extras["ask_for"], eigenpairs.values.size
-    return f": ask for {advised if advised > wanted else 2 * wanted} vectors instead of {wanted}"
+    wanted = eigenpairs.values.shape[-1]
+    return f": ask for {eigenpairs.extras['ask_for']} vectors instead of {wanted}"
 
 
 class EigenpairsNotConverged(RuntimeError):  # noqa: N818 - it reads as the status it is

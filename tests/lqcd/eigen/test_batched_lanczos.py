@@ -156,3 +156,30 @@ def test_refusals():
         lanczos(4, 1, tolerance=1e-15).solve(A, 2)
     with pytest.raises(InputError, match="gives zero"):
         lanczos(4, 1).solve(Blocks(np.zeros((2, 64, 64), complex)), 2)
+
+
+@dataclass(frozen=True)
+class Noisy(Blocks):
+    """Blocks whose applications err by so much."""
+
+    noise: float = 0.0
+    rng = np.random.default_rng(7)
+
+    def apply(self, x, out=None):
+        result = super().apply(x, out)
+        result += self.noise * self.rng.normal(size=result.shape)
+        return result
+
+
+@pytest.mark.parametrize(
+    ("noise", "status", "message"),
+    [
+        (1e-9, EigenStatus.STALLED, r"no longer fall above rounding.*: ask for \d+ vectors instead of 4"),
+        (1e-12, EigenStatus.PRECISION, "rounding in the precision of the vectors holds them up"),
+    ],
+)
+def test_residuals_that_no_longer_fall_end_the_run(noise, status, message):
+    A = blocks([np.linspace(0.1, 10, 64)] * 2)
+    with pytest.raises(EigenpairsNotConverged, match=message) as e:
+        lanczos(4, 2, tolerance=2e-14).solve(Noisy(A.matrices, noise=noise), 2)
+    assert e.value.eigenpairs.status is status and e.value.eigenpairs.restarts < 90

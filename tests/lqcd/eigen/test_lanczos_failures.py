@@ -10,6 +10,7 @@ from test_block_lanczos import Checkpoint
 from stages.errors import InputError
 from stages.lqcd.eigen.block_lanczos import BlockLanczos
 from stages.lqcd.eigen.eigenpairs import EigenpairsNotConverged, EigenStatus
+from stages.lqcd.eigen.resting import vectors_to_ask_for
 
 UNIFORM = np.sort(np.random.default_rng(0).uniform(0.01, 10, 300))
 
@@ -111,3 +112,30 @@ def test_residuals_that_rest_far_above_rounding_end_the_run():
     ) as e:
         BlockLanczos(8, 4, tolerance=1e-11).solve(Noisy(hermitian(1, UNIFORM)))
     assert e.value.eigenpairs.status is EigenStatus.STALLED and e.value.eigenpairs.restarts < 120
+
+
+@pytest.mark.parametrize(
+    ("eigenvalues", "wanted", "advised"),
+    [
+        (np.r_[0.5 + 1e-8 * np.sqrt(np.arange(24)), 1.0:4:16j], 8, 24),
+        (np.r_[np.full(24, 0.5), 1.0:4:16j], 8, 24),
+        (0.5 + 1e-8 * np.sqrt(np.arange(24)), 8, 16),  # the cluster goes on behind what is known
+        (np.r_[0.5 + 1e-8 * np.sqrt(np.arange(8)), 1.0:4:16j], 8, 16),
+        (np.linspace(1, 4, 8), 8, 16),
+    ],
+)
+def test_number_of_vectors_that_does_not_cut_a_cluster(eigenvalues, wanted, advised):
+    assert vectors_to_ask_for(eigenvalues, wanted) == advised
+
+
+@pytest.mark.slow
+def test_vectors_that_cut_a_cluster_end_the_run():
+    """Three of twelve eigenvalues within 1e-4, in a basis that does not hold them all."""
+    rng = np.random.default_rng(3)
+    spectrum = np.sort(np.concatenate([0.5 + 1e-4 * rng.uniform(size=12), rng.uniform(3, 10, 36)]))
+    A = DenseOperator(hermitian(5, spectrum))
+    with pytest.raises(
+        EigenpairsNotConverged, match=r"cut a cluster.*: ask for \d+ vectors instead of 3"
+    ) as e:
+        BlockLanczos(3, 1, tolerance=1e-12).solve(A)
+    assert e.value.eigenpairs.restarts < 100 and e.value.eigenpairs.extras["ask_for"] > 3
