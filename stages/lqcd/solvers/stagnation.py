@@ -27,17 +27,17 @@ class Rest:
 
     @classmethod
     def near_rounding(cls, norms: Vector, dtype: np.dtype) -> Rest:
-        """Of a cycle in one precision, which begins with these norms."""
+        """A watch over a cycle in one precision, which begins with these norms."""
         return cls(norms, PATIENCE, float(np.finfo(dtype).eps) ** 0.4 * norms)
 
     @classmethod
     def anywhere(cls, least: Vector, gained_at: int) -> Rest:
-        """Of a cycle among many; the last gain on these true norms came after so many iterations."""
+        """A watch over one cycle of many; the last gain on these true norms came after so many iterations."""
         return cls(least, LONG_PATIENCE, np.full_like(least, np.inf), gained_at)
 
     @classmethod
     def suspected(cls, norms: Vector, patience: int) -> Rest:
-        """Of a cycle after one that rested for so many iterations."""
+        """A watch over a cycle after one that rested for so many iterations."""
         rest = cls(norms, patience, np.full_like(norms, np.inf))
         rest.grows = False
         return rest
