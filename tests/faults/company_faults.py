@@ -98,5 +98,5 @@ def faked_cuda(campaign: Campaign) -> str:
     return ""
 
 
-CASES = {second_driver: 8, other_workers: 5, old_code: 4, edited_code: 5, faked_cuda: 4}
+CASES = {second_driver: 4, other_workers: 3, old_code: 2, edited_code: 3, faked_cuda: 3}
 """How often each is done in the long form."""

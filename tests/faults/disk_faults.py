@@ -121,9 +121,9 @@ def vanished(campaign: Campaign) -> str:
     return REFUSALS
 
 
-def waiting_order(campaign: Campaign, kind: str) -> Order:
+def waiting_order(campaign: Campaign, kind: str, **details: str) -> Order:
     where = campaign.choice.choice(("compute", "draft", "write", "flush", "commit", "published", "read"))
-    return campaign.order(kind, "wait", where, after=campaign.choice.randrange(10))
+    return campaign.order(kind, "wait", where, after=campaign.choice.randrange(10), **details)
 
 
 def once_struck(campaign: Campaign, order: Order, act: Callable[[], object]) -> Callable[[Started], None]:
@@ -158,5 +158,5 @@ def small_disk(folder: Path, kilobytes: int) -> Iterator[Callable[[int, str], No
         libc.umount2(os.fsencode(folder), DETACH)
 
 
-CASES = {errors: 14, bookkeeping: 6, locks: 2, full: 6, read_only: 6, vanished: 6}
+CASES = {errors: 8, bookkeeping: 5, locks: 2, full: 4, read_only: 3, vanished: 4}
 """How often each is done in the long form."""

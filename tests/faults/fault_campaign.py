@@ -53,6 +53,8 @@ class Campaign:
     options: dict[str, Any] = field(default_factory=dict)
     sleep: float = 0.02
     store: Path = Path()
+    below: Path = Path()
+    """The store where it really lies, while a file system of the suite's stands before it."""
     environment: dict[str, str] = field(default_factory=dict)
     spoiled: set[str] = field(default_factory=set)
     """Files of chunks that a fault damaged or took away."""
@@ -93,7 +95,8 @@ class Campaign:
     def order(self, kind: str, act: str, place: str, **details: Any) -> Order:
         """Give an order to whoever passes that place next."""
         self.orders_given += 1
-        order = Order(f"{self.orders_given:03d}", kind, act, place, str(self.store), **details)
+        about = {"store": str(self.store), **details}
+        order = Order(f"{self.orders_given:03d}", kind, act, place, **about)
         order.give(self.orders)
         return order
 

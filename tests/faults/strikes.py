@@ -41,7 +41,7 @@ class Order:
     Args:
         name: of the order, unique in its folder.
         kind: of the fault, in the table of outcomes.
-        act: 'kill', 'stop', 'end' (SIGTERM), 'error' or 'wait'.
+        act: 'kill', 'stop', 'end' (SIGTERM), 'error' or 'wait'; others are for whoever passes.
         place: where it strikes: 'start', 'compute', 'draft', 'write', 'flush', 'commit', 'published', 'read',
             'notes' (the driver's own files), 'lock' or 'end'.
         store: path of the store whose work is struck.
@@ -105,9 +105,15 @@ def committed(store: str) -> list[str]:
 
 def passing(place: str, what: str) -> None:
     """Pass a place: whatever is ordered for it strikes."""
-    folder = os.environ.get(FOLDER)
+    if _role != "file-system":
+        due(place, what)
+
+
+def due(place: str, what: str) -> Order | None:
+    """Carry out the orders for a place; the last one of them is returned."""
+    folder, struck = os.environ.get(FOLDER), None
     if not folder or getattr(_guard, "on", False):
-        return
+        return None
     _guard.on = True
     try:
         for path in sorted(Path(folder).glob("*.order")):
@@ -117,8 +123,10 @@ def passing(place: str, what: str) -> None:
                 continue
             if order.place == place and order.match in what and _is_due(Path(folder), order):
                 _strike(Path(folder), order, what)
+                struck = order
     finally:
         _guard.on = False
+    return struck
 
 
 def _is_due(folder: Path, order: Order) -> bool:
@@ -146,7 +154,7 @@ def _strike(folder: Path, order: Order, what: str) -> None:
         raise OSError(order.code, os.strerror(order.code), what)
     if order.act == "wait":
         _wait(folder / f"{order.name}.go")
-    else:
+    elif order.act in _SIGNALS:
         os.kill(targets[0], _SIGNALS[order.act])
 
 
