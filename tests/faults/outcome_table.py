@@ -42,7 +42,7 @@ BAD = (Verdict.UNCLEAR, Verdict.LOST, Verdict.WRONG, Verdict.HUNG)
 
 @dataclass(frozen=True)
 class Record:
-    """A file with one line per case, so that the long form may be done in parts; a case's last line counts."""
+    """A file with a line per case, so that the long form may be done in parts; a case's last line counts."""
 
     path: Path
 

@@ -16,6 +16,8 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+import clock_faults
+import cluster_faults
 import company_faults
 import damage_faults
 import disk_faults
@@ -31,7 +33,15 @@ from zygote import Started, Zygote
 Fault = Callable[[Campaign], str]
 
 SEED = int(os.environ.get("QUARKLINE_FAULT_SEED", "26101"))
-MODULES = (process_faults, damage_faults, disk_faults, mount_faults, company_faults)
+MODULES = (
+    process_faults,
+    cluster_faults,
+    damage_faults,
+    disk_faults,
+    mount_faults,
+    company_faults,
+    clock_faults,
+)
 WANTED = 300
 """Faults that must have struck in the long form."""
 
@@ -39,7 +49,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "faults.md"
 
 
 RECORD = os.environ.get("QUARKLINE_FAULT_RECORD", "")
-"""A file that keeps outcomes, where the long form is done in parts; by default they live as long as the test."""
+"""A file that keeps outcomes where the long form is done in parts."""
 
 Case = tuple[Fault, int]
 

@@ -44,11 +44,11 @@ class Started:
 class Zygote:
     """The warm process, seen from the suite."""
 
-    def __init__(self, *modules: str) -> None:
+    def __init__(self, *modules: str, **environment: str) -> None:
         path = os.pathsep.join([str(HERE.parents[1]), str(HERE), os.environ.get("PYTHONPATH", "")])
         self._process = subprocess.Popen(
             [sys.executable, str(HERE / "zygote.py"), *modules],
-            env={**os.environ, "PYTHONPATH": path},
+            env={**os.environ, "PYTHONPATH": path, **environment},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
