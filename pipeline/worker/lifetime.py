@@ -64,10 +64,16 @@ class Watchdog(WorkerPlugin):
         os._exit(1)
 
 
+SAID_BY_THE_RUN = (
+    "Failed to communicate with scheduler during heartbeat",
+    "Compute Failed",
+    "Worker stream died during communication",
+)
+"""Complaints of Dask's workers, with tracebacks, about what a run says in a line and survives."""
+
+
 def _not_said_by_the_run(record: logging.LogRecord) -> bool:
-    """False for a heartbeat without scheduler, the watchdog's matter, and a task that raised, the run's."""
-    text = str(record.msg)
-    return "communicate with scheduler during heartbeat" not in text and not text.startswith("Compute Failed")
+    return not str(record.msg).startswith(SAID_BY_THE_RUN)
 
 
 DELAY = 0.5

@@ -1,4 +1,4 @@
-"""Clocks that jump in the middle of a run, for every process of it, by a library that is loaded before libc."""
+"""Clocks that jump during a run, for every process of it, by a library that is loaded before libc."""
 
 from __future__ import annotations
 

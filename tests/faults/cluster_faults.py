@@ -10,7 +10,7 @@ from zygote import Started
 
 
 def storm(campaign: Campaign) -> str:
-    """Workers and a nanny are lost, scheduler and nanny stand still for a second; then the driver is killed."""
+    """Workers and a nanny die, scheduler and nanny stand still for a second; then the driver is killed."""
     assemble(campaign)
     choice = campaign.choice
     for role in ("scheduler", "nanny"):

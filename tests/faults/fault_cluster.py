@@ -1,4 +1,4 @@
-"""A cluster of separate processes, as somebody else starts it: a scheduler, and nannies with a worker each."""
+"""A cluster of separate processes, as somebody else starts it: a scheduler, and nannies of a worker each."""
 
 from __future__ import annotations
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 import time
+from asyncio import CancelledError
+from collections.abc import Callable
 from pathlib import Path
 
 import dask
@@ -12,7 +15,7 @@ import toy_stages as toys
 from distributed import Future, LocalCluster
 
 from pipeline import Outcome, Place, Store, Workflow, plan, run
-from pipeline.running.clusters import Demand, local
+from pipeline.running.clusters import Demand, address, local
 from pipeline.running.clusters.address import Address
 from pipeline.running.clusters.local import Local
 from pipeline.running.clusters.slurm import _cluster_class
@@ -20,6 +23,7 @@ from pipeline.running.event_log import read_events
 from pipeline.running.limits import Limits
 from pipeline.running.session import Session
 from pipeline.running.stopping import StopRequest
+from pipeline.worker import lifetime
 
 
 def fields(names: str, function: object, **parameters: object) -> Workflow:
@@ -66,6 +70,18 @@ def test_a_result_that_died_with_its_worker_is_no_loss_of_the_scheduler(
     w = fields("ab", toys.fragile)
     outcome = run(plan(w, store), store, cluster=cluster)
     assert (outcome.exit_status, outcome.stopped) == (0, "") and lost
+
+
+def test_tracebacks_of_dask_about_what_a_run_survives_are_not_shown() -> None:
+    def shown(said: Callable[[logging.LogRecord], bool], message: str, error: BaseException) -> bool:
+        about = (type(error), error, None)
+        return said(logging.LogRecord("distributed", logging.ERROR, "", 0, message, (), about))
+
+    died = "Worker stream died during communication: %s"
+    assert not shown(lifetime._not_said_by_the_run, died, OSError())
+    assert shown(lifetime._not_said_by_the_run, "Scratch folder is full", OSError())
+    assert not shown(address._not_of_reconnecting, "", CancelledError())
+    assert shown(address._not_of_reconnecting, "", OSError())
 
 
 @pytest.mark.faults

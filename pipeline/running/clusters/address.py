@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+from asyncio import CancelledError
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -44,6 +46,7 @@ class Address:
     @contextmanager
     def open(self, demand: Demand) -> Iterator[Client]:
         """Join the cluster; it stays when the run leaves."""
+        logging.getLogger("distributed.client").addFilter(_not_of_reconnecting)
         with self._connect() as client:
             yield client
 
@@ -57,3 +60,8 @@ class Address:
             return Client(scheduler_file=self.where, timeout=TIMEOUT, set_as_default=False)
         except (OSError, ValueError) as error:
             raise InputError(f"no Dask scheduler answers at {self.where}: {error}") from error
+
+
+def _not_of_reconnecting(record: logging.LogRecord) -> bool:
+    """False for the traceback of a client that gives up a lost scheduler, which the run says in a line."""
+    return not (record.exc_info and isinstance(record.exc_info[1], CancelledError))
