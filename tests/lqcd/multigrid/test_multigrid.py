@@ -15,7 +15,7 @@ from stages.lqcd.dirac.wilson import WilsonDslash, WilsonOperator
 from stages.lqcd.dirac.wilson_schur import WilsonSchur
 from stages.lqcd.gauge.heatbath import thermalised
 from stages.lqcd.gauge.wilson_links import WilsonLinks, wilson_links
-from stages.lqcd.kernels.dispatch import as_numpy
+from stages.lqcd.kernels.dispatch import as_numpy, kernels_of
 from stages.lqcd.lattice.formats import read_gauge
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.multigrid import multigrid as multigrid_module
@@ -27,6 +27,8 @@ from stages.lqcd.solvers.bicgstab import BiCGstab
 from stages.lqcd.solvers.cg import BatchedCG
 from stages.lqcd.solvers.gcr import GCR
 from stages.lqcd.solvers.minimal_residual import MinimalResidual
+
+pytestmark = pytest.mark.usefixtures("reference_kernels")
 
 SMALL = Multigrid((LevelParameters(aggregate=(2, 2, 2, 2), vectors=8),))
 DEEP = Multigrid(
@@ -69,18 +71,19 @@ def relative(M: WilsonOperator, x: Any, b: Any) -> Any:
 def test_solves_the_system(gauge: Any, kernels: str) -> None:
     """Against CG on the normal equations, on the 4^4 configuration, for every right-hand side."""
     xp = pytest.importorskip("cupy") if kernels == "cuda" else np
-    M = operator(gauge(4), -0.4, xp)
-    hierarchy = SMALL.setup(M)
-    S, b = hierarchy.system, source(M, 8, xp)
-    assert hierarchy.shape == S.shape and hierarchy.dtype == np.complex64
-    solution = hierarchy.solver().solve(S, S.prepare(b)[0])
-    x = S.reconstruct(solution.x, b)
-    assert solution.residual.max() <= 1e-10
-    assert relative(M, x, b).max() < 3e-10
-    normal = Product(S.adjoint, S)
-    other = BatchedCG(tolerance=1e-13).solve(normal, S.adjoint.apply(S.prepare(b)[0]), on_failure="return").x
-    assert np.abs(as_numpy(solution.x - other)).max() < 1e-8 * np.abs(as_numpy(other)).max()
-    assert solution.iterations < 20
+    with kernels_of("cpu"):
+        M = operator(gauge(4), -0.4, xp)
+        hierarchy = SMALL.setup(M)
+        S, b = hierarchy.system, source(M, 8, xp)
+        assert hierarchy.shape == S.shape and hierarchy.dtype == np.complex64
+        solution = hierarchy.solver().solve(S, S.prepare(b)[0])
+        x = S.reconstruct(solution.x, b)
+        assert solution.residual.max() <= 1e-10
+        assert relative(M, x, b).max() < 3e-10
+        normal, right = Product(S.adjoint, S), S.adjoint.apply(S.prepare(b)[0])
+        other = BatchedCG(tolerance=1e-13).solve(normal, right, on_failure="return").x
+        assert np.abs(as_numpy(solution.x - other)).max() < 1e-8 * np.abs(as_numpy(other)).max()
+        assert solution.iterations < 20
 
 
 def test_deep_hierarchies_of_odd_and_tiny_grids(wilson: Any, draw: Any) -> None:

@@ -18,6 +18,8 @@ from stages.lqcd.spectroscopy.distilled_mesons import correlation_matrix, peramb
 from stages.lqcd.spectroscopy.gammas import DIRAC
 from stages.lqcd.spectroscopy.operators import BASES, MesonOperator, words_of
 
+pytestmark = pytest.mark.usefixtures("reference_kernels")
+
 MOMENTA = ((0, 0, 0), (1, 0, 0), (-1, 0, 1))
 WORDS = ("", "+x", "-x", "+y-z", "+z-y")
 TIMES, SITES = LATTICE.time_extent, LATTICE.sites_per_slice

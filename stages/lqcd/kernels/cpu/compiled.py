@@ -1,8 +1,7 @@
 """Compilation of the CPU kernels: a Numba function per (kernel, right-hand sides, dtype), cached on disk.
 
 A kernel is compiled as a plain loop over its items, in a third of the time that Numba takes for a parallel
-one. The threads, each with a share of the items, are those of one short function for all kernels that take
-arguments of the same types.
+one. The threads, each with a share of the items, are those of one parallel loop for all kernels.
 
 Numba's cache file is chosen by the function's name; its index is not locked, and it does not notice a
 change in a module that the function uses. So every specialisation gets a file of its own, named for the
@@ -23,7 +22,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fcntl import LOCK_EX, flock
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from tempfile import gettempdir
 from typing import Any
@@ -31,6 +30,7 @@ from zlib import crc32
 
 import llvmlite.binding as llvm
 import numpy as np
+from llvmlite import ir
 from numba import get_num_threads, njit, prange, types
 from numba.core import cgutils
 from numba.core.compiler import CompilerBase, DefaultPassBuilder
@@ -65,10 +65,10 @@ def compiled(function: Callable[..., None], name: str, signature: Any, items: Ca
     code that it has just compiled and for the same code read back from the cache, and results would depend
     on who compiled. Kernels that live on fused products ask for each (`vector_ir`).
     """
-    share = _cached(function, name, types.void(types.uintp, types.uintp, *signature.args))
-    (result,) = share.overloads.values()
-    address = result.library.get_pointer_to_function(result.fndesc.llvm_func_name)
-    return Kernel(share, address, items, _launcher(types.Tuple(signature.args)))
+    share = _cached(
+        function, name, types.void(types.uintp, types.uintp, *signature.args), pipeline_class=_CalledByAddress
+    )
+    return Kernel(share, _address(share), items, _launcher(types.Tuple(signature.args)))
 
 
 def compiled_parallel(function: Callable[..., None], name: str, signature: Any) -> Callable[..., None]:
@@ -76,48 +76,102 @@ def compiled_parallel(function: Callable[..., None], name: str, signature: Any) 
     return _cached(function, name, signature, parallel=True)
 
 
-def _cached(function: Callable[..., None], name: str, signature: Any, *, parallel: bool = False) -> Any:
+def _cached(function: Callable[..., None], name: str, signature: Any, **options: Any) -> Any:
     function.__name__ = function.__qualname__ = f"{name}_{_digest()}"
     with _turn(function.__name__):
-        pipeline = {} if parallel else {"pipeline_class": _Loop}
-        return njit(signature, parallel=parallel, cache=True, error_model="numpy", **pipeline)(function)
+        return njit(signature, cache=True, error_model="numpy", **options)(function)
 
 
-class _Loop(CompilerBase):
-    """Numba's compiler, told what it assumes in its own parallel loops: arguments do not overlap."""
+class _CalledByAddress(CompilerBase):
+    """Numba's compiler for what Python does not call: no wrappers, and arguments do not overlap."""
 
     def define_pipelines(self) -> list[Any]:
-        self.state.flags.noalias = True
+        flags = self.state.flags
+        flags.noalias = flags.no_cpython_wrapper = flags.no_cfunc_wrapper = True
         return [DefaultPassBuilder.define_nopython_pipeline(self.state)]
 
 
 @cache
 def _launcher(arguments: Any) -> Callable[..., None]:
-    """Calls the compiled function at an address with (low, high, *arguments) from so many threads."""
+    """Calls the compiled function at an address with (low, high, *arguments) from so many threads.
 
-    def launch(address: int, items: int, threads: int, arguments: tuple) -> None:
-        for thread in prange(threads):
-            _call(address, items * thread // threads, items * (thread + 1) // threads, arguments)
+    Numba takes as long for a parallel loop as for a kernel. So there is one, for arguments of any types, and
+    what is compiled for theirs only lays them where the threads read them.
+    """
+
+    def launch(loop: int, address: int, items: int, threads: int, arguments: tuple) -> None:
+        _lay_out(loop, address, items, threads, arguments)
 
     digest = crc32(str(arguments).encode())
-    signature = types.void(types.intp, types.intp, types.intp, arguments)
-    return _cached(launch, f"launch_{digest:08x}", signature, parallel=True)
+    signature = types.void(*4 * [types.intp], arguments)
+    return partial(_cached(launch, f"launch_{digest:08x}", signature), _address(_thread_loop()))
+
+
+@cache
+def _thread_loop() -> Any:
+    """Calls the function at an address with (low, high, place of its arguments) from so many threads."""
+
+    def loop(address: int, place: int, items: int, threads: int) -> None:
+        for thread in prange(threads):
+            _call(address, items * thread // threads, items * (thread + 1) // threads, place)
+
+    return _cached(loop, "thread_loop", types.void(*4 * [types.intp]), parallel=True)
+
+
+def _address(function: Any) -> int:
+    """Of the one specialisation of a compiled function."""
+    (result,) = function.overloads.values()
+    return result.library.get_pointer_to_function(result.fndesc.llvm_func_name)
 
 
 @intrinsic
-def _call(typing: Any, address: Any, low: Any, high: Any, arguments: Any) -> Any:
-    """Call of a compiled function that raises nothing."""
-    parameters = (types.uintp, types.uintp, *arguments.types)
+def _lay_out(typing: Any, loop: Any, address: Any, items: Any, threads: Any, arguments: Any) -> Any:
+    """Call of the loop at `loop` over a taker of `arguments` from the stack for what is at `address`."""
+    parameters = (types.intp, types.intp, *arguments.types)
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        convention, (place, first, last, others) = context.call_conv, values
-        kind = convention.get_function_type(types.void, parameters)
-        function = builder.inttoptr(place, kind.as_pointer())
-        inner = [first, last, *cgutils.unpack_tuple(builder, others)]
-        convention.call_function(builder, function, types.void, parameters, inner)
+        start, function, count, share, others = values
+        laid = cgutils.pack_struct(builder, [function, *cgutils.unpack_tuple(builder, others)])
+        place = cgutils.alloca_once_value(builder, laid)
+        take = _taker(context, builder.module, laid.type, parameters)
+        whole = [builder.ptrtoint(pointer, count.type) for pointer in (take, place)]
+        _call_at(context, builder, start, 4 * (types.intp,), [*whole, count, share])
         return context.get_dummy_value()
 
-    return types.void(types.intp, types.uintp, types.uintp, arguments), generate
+    return types.void(*4 * (types.intp,), arguments), generate
+
+
+def _taker(context: Any, module: Any, laid: ir.Type, parameters: tuple) -> ir.Function:
+    """(low, high, place): calls the function whose address and arguments lie at a place."""
+    convention = context.call_conv
+    kind = convention.get_function_type(types.void, 3 * (types.intp,))
+    function = ir.Function(module, kind, module.get_unique_name("take"))
+    function.linkage = "internal"
+    builder = ir.IRBuilder(function.append_basic_block())
+    low, high, place = convention.get_arguments(function)
+    address, *others = cgutils.unpack_tuple(builder, builder.load(builder.inttoptr(place, laid.as_pointer())))
+    _call_at(context, builder, address, parameters, [low, high, *others])
+    convention.return_value(builder, context.get_dummy_value())
+    return function
+
+
+@intrinsic
+def _call(typing: Any, address: Any, low: Any, high: Any, place: Any) -> Any:
+    """Call of a compiled function of three integers."""
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        _call_at(context, builder, values[0], signature.args[1:], values[1:])
+        return context.get_dummy_value()
+
+    return types.void(*4 * (types.intp,)), generate
+
+
+def _call_at(context: Any, builder: Any, address: Any, parameters: tuple, values: list) -> None:
+    """Call of the compiled function at an address, one that raises nothing."""
+    convention = context.call_conv
+    kind = convention.get_function_type(types.void, parameters)
+    function = builder.inttoptr(address, kind.as_pointer())
+    convention.call_function(builder, function, types.void, parameters, values)
 
 
 @contextmanager
