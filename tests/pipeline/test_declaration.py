@@ -59,7 +59,7 @@ def test_the_declaration_is_read_from_the_signature() -> None:
 
 def test_a_workflow_beyond_what_a_plan_can_hold_is_refused_before_its_chunks_are_made() -> None:
     w = Workflow("large")
-    field = w.add(toys.field, place=Place(over={"config": list("abcdefghi")}))
+    field = w.add(toys.field, place=Place(over={"config": range(900)}))
     with pytest.raises(InputError, match=r"'loops': 100000000 coordinates along 'noise', at most 4000000"):
         w.add(
             toys.loops,
@@ -67,16 +67,16 @@ def test_a_workflow_beyond_what_a_plan_can_hold_is_refused_before_its_chunks_are
             place=Place(over={"noise": range(100_000_000)}, chunk={"noise": 10_000}),
             mass=0.5,
         )
-    w.add(toys.loops, field, place=Place(over={"noise": range(400_000)}, chunk={"noise": 1}), mass=0.5)
+    w.add(toys.loops, field, place=Place(over={"noise": range(4000)}, chunk={"noise": 1}), mass=0.5)
     message = (
-        r"node 'more' has 900000 chunks \(9 config x 400000 noise, in chunks of \{config: 1, noise: 4\}\), "
-        r"which makes 4500009 in workflow 'large'; at most 4000000 are possible: use larger chunks"
+        r"node 'more' has 900000 chunks \(900 config x 4000 noise, in chunks of \{config: 1, noise: 4\}\), "
+        r"which makes 4500900 in workflow 'large'; at most 4000000 are possible: use larger chunks"
     )
     with pytest.raises(InputError, match=message):
         w.add(
             toys.loops,
             field,
-            place=Place(name="more", over={"noise": range(400_000)}, chunk={"noise": 4}),
+            place=Place(name="more", over={"noise": range(4000)}, chunk={"noise": 4}),
             mass=0.25,
         )
     assert list(w.nodes) == ["field", "loops"]

@@ -21,6 +21,8 @@ pytestmark = pytest.mark.usefixtures("plain_figures")
 
 COMMAND = [sys.executable, "-c", "import sys; from workflows.command import main; sys.exit(main())"]
 ROOT = Path(__file__).parents[2]
+SIZES = TINY[TINY.index("configurations: 2") : TINY.index("  dilution")]
+"""Numbers of configurations and noise vectors, and what stands between them."""
 
 
 @pytest.fixture
@@ -56,9 +58,9 @@ def test_every_command_refuses_a_bad_file(quarkline: CommandLine, g2: Path, comm
             "`ensemble.heatbath.configurations` (line 3) is 1000000000",
         ),
         (
-            "vectors: 4\n  chunk: 2",
-            "vectors: 4000000\n  chunk: 2",
-            "node 'loops_light' has 4000000 chunks (2 config x 4000000 noise x 1 probe, in chunks of "
+            SIZES,
+            SIZES.replace("configurations: 2", "configurations: 2000").replace("vectors: 4", "vectors: 4000"),
+            "node 'loops_light' has 4000000 chunks (2000 config x 4000 noise x 1 probe, in chunks of "
             "{config: 1, noise: 2, probe: 1}), which makes",
         ),
         ("displacement: 2", "displacement: 3", "does not divide every extent of the lattice 4x4x4x4"),

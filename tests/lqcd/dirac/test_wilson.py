@@ -170,7 +170,7 @@ def test_single_precision_is_double_rounded(rough_links: Any, csw: float) -> Non
         M.adjoint,
         *(S for kind in KINDS for S in (WilsonSchur(M, kind), WilsonSchur(M, kind).adjoint)),
     ):
-        x = random_field(*A.shape, 5)
+        x = random_field(*A.shape, 3)
         double, single = A.apply(x), A.astype(np.complex64).apply(x.astype(np.complex64))
         assert single.dtype == np.complex64
         assert 1e-9 < np.linalg.norm(single - double) / np.linalg.norm(double) < 3e-7
