@@ -30,7 +30,7 @@ def gauge():
     )
 
 
-@pytest.mark.parametrize("action", ["hisq", "naive"])
+@pytest.mark.parametrize("action", ["hisq", "asqtad", "naive"])
 @pytest.mark.parametrize("solver", ["block_cgrq", "batched_cg"])
 @pytest.mark.parametrize(
     ("precision", "block"), [("double-single", 32), ("double-single", 16), ("double", 32)]
@@ -42,12 +42,14 @@ def test_projection(gauge, action, solver, precision, block):
     pool.restart()
     if action == "hisq":
         dslash = operators.hisq_operator(gauge, at=at, boundary="antiperiodic", naik_epsilon=0.0)
+    elif action == "asqtad":
+        dslash = operators.asqtad_operator(gauge, at=at, boundary="antiperiodic", u0=0.88)
     else:
         dslash = operators.naive_operator(gauge, at=at, boundary="antiperiodic")
     pool.release_unused()
     solve, noise = Solve(solver, 1e-8, precision, block=block), Noise(3, "z2", {"displacement": 2})
     loops.current_loops(dslash, at=at, mass=0.5, solve=solve, noise=noise)
-    directions = 16 if action == "hisq" else 8
+    directions = 8 if action == "naive" else 16
     least, most = (
         operator_bytes(LATTICE, directions, precision, expected.narrow)
         + device_solving_bytes(LATTICE, directions, expected, 4)

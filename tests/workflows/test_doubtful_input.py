@@ -7,13 +7,16 @@ import shutil
 from pathlib import Path
 
 import pytest
+import xarray
 from tiny_laph import LAPH
 from tiny_mesons import MESONS
 from tiny_project import TINY, CommandLine, edit, refused
 
 from stages.lqcd.gauge.heatbath import thermalised
-from stages.lqcd.lattice.formats import write_ildg
+from stages.lqcd.lattice.formats import read_gauge, write_ildg
 from stages.lqcd.lattice.geometry import Lattice
+from stages.lqcd.lattice.plaquette import link_statistics, plaquette
+from workflows.shared.report_sections import equal_fields
 
 pytestmark = pytest.mark.usefixtures("plain_figures")
 TEXTS = {"g2": TINY, "mesons": MESONS, "laph": LAPH}
@@ -158,3 +161,24 @@ def test_one_configuration_under_several_names(quarkline: CommandLine, tmp_path:
         "one configuration under 3 names counts 3 times, and errors come out too small: keep one of them",
     )
     assert not (tmp_path / "store").exists()
+
+
+def test_one_field_in_two_precisions(tmp_path: Path) -> None:
+    """The files have nothing in common, so that it shows in what is measured on them."""
+    lattice = Lattice((4, 4, 4, 4))
+    fields = {name: thermalised(lattice, 6.0, seed, "a", 2, 1) for name, seed in (("one", 70), ("two", 71))}
+    read = {}
+    for name, field, bits in (("one", "one", 64), ("two", "two", 64), ("copy", "one", 32)):
+        write_ildg(tmp_path / name, fields[field], lattice, bits)
+        read[name] = read_gauge(tmp_path / name).links
+    observed = xarray.Dataset(
+        {
+            "plaquette": (("config", "plane"), [plaquette(links, lattice) for links in read.values()]),
+            "link_trace": ("config", [link_statistics(links).trace for links in read.values()]),
+        },
+        {"config": list(read)},
+    )
+    text = equal_fields(observed)
+    assert text.startswith(("Warning: one and copy agree in plaq", "Warning: copy and one agree in plaq"))
+    assert text.endswith("errors come out too small. Keep one of them.")
+    assert not equal_fields(observed.isel(config=[0, 1]))

@@ -74,6 +74,7 @@ def test_the_report(ran: Path) -> None:
         "Solves",
     ]
     assert "4 lowest Laplace eigenvectors" in page
+    assert "with jackknife errors (errors have 1 degree of freedom" in page
     assert (ran / "report" / "mesons.txt").read_text().count("Identity p=") == 2
 
 

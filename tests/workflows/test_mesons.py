@@ -67,6 +67,8 @@ def test_the_report(ran: Path) -> None:
         "Where the time went",
         "Provenance",
     ]
+    assert "with jackknife errors (errors have 1 degree of freedom: 68 % lie within 1.84 of them)" in page
+    assert "of freedom" in (ran / "report" / "mesons.txt").read_text()
     tables = (ran / "report" / "tables.txt").read_text()
     assert re.search(r"\ncgnr +48 +\d+ / [\d.]+ / \d+ +1e-06", tables)
     columns = np.loadtxt(ran / "report" / "mesons.txt")

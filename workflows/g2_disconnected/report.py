@@ -19,13 +19,12 @@ from stages.loops.loop_figures import (
 )
 from stages.lqcd.analysis.budget import error_budget
 from stages.lqcd.analysis.disconnected import NOT_INCLUDED
-from stages.lqcd.analysis.jackknife import few_degrees_of_freedom
 from stages.lqcd.analysis.table import correlator_table
 from workflows.g2_disconnected.estimators_report import estimators_section, loops_of, wanted
 from workflows.g2_disconnected.schema import G2Parameters
 from workflows.g2_disconnected.solves_report import choice_sections, solves_section, spectrum_section
 from workflows.g2_disconnected.target_report import target_section
-from workflows.shared.report_sections import gauge_section
+from workflows.shared.report_sections import degrees_of_freedom, gauge_section
 
 SPATIAL = slice(0, 3)
 
@@ -49,7 +48,7 @@ def sections(parameters: G2Parameters, store: Store) -> list[Section]:
 def texts(parameters: G2Parameters, store: Store) -> dict[str, str]:
     """Text files beside the page: the correlator with all its digits, for plotting programs."""
     average = _result(store, parameters, "average")
-    freedom = _degrees_of_freedom(store, parameters)
+    freedom = degrees_of_freedom(store, parameters.workflow)
     metadata = {
         "C(t)": "(1/3) sum_i (1/T) sum_t0 J_i(t0 + t) J_i(t0), lattice units, jackknife errors",
         **({"errors": freedom} if freedom else {}),
@@ -71,7 +70,7 @@ def correlator_section(store: Store, parameters: G2Parameters) -> Section:
             f"{name}, bootstrap": _with_errors(bootstrap, "correlator", k) for k, name in enumerate(FLAVOURS)
         }
     times = range(average.sizes["time"])
-    freedom = _degrees_of_freedom(store, parameters)
+    freedom = degrees_of_freedom(store, parameters.workflow)
     table = Table(["t/a", *columns], list(zip(times, *columns.values(), strict=True)))
     left_out = Table(["factor", "what it is"], list(NOT_INCLUDED.items()), "Not included")
     text = (
@@ -161,13 +160,6 @@ def _configurations(store: Store, parameters: G2Parameters) -> str:
     if used == configurations:
         return counted(configurations, "configuration")
     return f"{used} of {counted(configurations, 'configuration')} (the rest fills no jackknife bin)"
-
-
-def _degrees_of_freedom(store: Store, parameters: G2Parameters) -> str:
-    """The degrees of freedom of errors from few bins, in words; nothing for many."""
-    (average,) = (node for node in accounts(store, parameters.workflow) if node.name == "average")
-    (bins,) = average.statistics("bins")
-    return few_degrees_of_freedom(int(bins))
 
 
 def _with_errors(data: xarray.Dataset, name: str, flavour: int) -> list[str]:

@@ -56,7 +56,7 @@ def texts(parameters: LaphParameters, store: Store) -> dict[str, str]:
         "smearing": parameters.smearing.model_dump(exclude_none=True),
         "distillation": parameters.distillation.model_dump(exclude_none=True),
     }
-    return {"mesons.txt": correlator_text(_result(store, parameters, "average"), metadata)}
+    return {"mesons.txt": correlator_text(store, parameters.workflow, metadata)}
 
 
 def level_sections(parameters: LaphParameters, levels: xarray.Dataset) -> Iterator[Section]:

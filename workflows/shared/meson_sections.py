@@ -17,7 +17,7 @@ from pipeline.reading.report import Figure, Section, Table, value_with_error
 from stages.loops.loop_figures import convergence_figure
 from stages.lqcd.analysis.table import correlator_table
 from stages.mesons.meson_figures import effective_mass_figure, meson_figure
-from workflows.shared.report_sections import Measured, choice_section
+from workflows.shared.report_sections import Measured, choice_section, degrees_of_freedom
 
 
 def correlator_section(average: xarray.Dataset, store: Store, workflow: str, of: str = "") -> Section:
@@ -32,11 +32,13 @@ def correlator_section(average: xarray.Dataset, store: Store, workflow: str, of:
     ]
     table = Table(["t/a", *names], list(zip(range(at_rest.sizes["time"]), *columns, strict=True)))
     sizes = open_result(store, "mesons", workflow=workflow).sizes
+    freedom = degrees_of_freedom(store, workflow)
     text = (
         f"Means over {counted(sizes['source'], 'source')} and {counted(sizes['config'], 'configuration')} "
-        "with jackknife errors; t counts from the source. Each channel is the mean of the Dirac matrices "
-        f"that belong to it; all sixteen, and all momenta, are in mesons.txt. {of}Lattice units, without "
-        "renormalisation; the quark-line disconnected part is no part of these flavour-non-singlet mesons."
+        f"with jackknife errors{f' ({freedom})' if freedom else ''}; t counts from the source. Each channel "
+        "is the mean of the Dirac matrices that belong to it; all sixteen, and all momenta, are in "
+        f"mesons.txt. {of}Lattice units, without renormalisation; the quark-line disconnected part is no part "
+        "of these flavour-non-singlet mesons."
     )
     figure = Figure(
         meson_figure(at_rest.channel_correlator, at_rest.channel_error, names),
@@ -130,12 +132,14 @@ def choice_sections(store: Store, workflow: str) -> Iterator[Section]:
         yield choice_section(measured, statistics["chosen"], statistics["planned"], statistics["columns"])
 
 
-def correlator_text(average: xarray.Dataset, metadata: Mapping[str, Any]) -> str:
+def correlator_text(store: Store, workflow: str, metadata: Mapping[str, Any]) -> str:
     """All correlators at all momenta with all their digits, for plotting programs."""
+    average = open_result(store, "average", workflow=workflow).load()
+    freedom = degrees_of_freedom(store, workflow)
     names = [f"{g} p={momentum_text(p)}" for g in average.gamma.values for p in average.momentum.values]
     times = average.sizes["time"]
     values, errors = (average[name].values.reshape(-1, times) for name in ("correlator", "correlator_error"))
-    return correlator_table(values, errors, names, dict(metadata))
+    return correlator_table(values, errors, names, {**metadata, **({"errors": freedom} if freedom else {})})
 
 
 def mass_text(mass: float, error: float) -> str | None:

@@ -1,14 +1,23 @@
-"""Sections that the reports of all workflows share: gauge configurations, and the choice of a solver."""
+"""Sections that the reports of all workflows share: configurations, errors, the choice of a solver."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+import xarray
+
 from pipeline import Store, open_result
+from pipeline.reading.account import accounts
 from pipeline.reading.report import Figure, Section, Table
 from stages.loops.loop_figures import plaquette_figure
+from stages.lqcd.analysis.jackknife import few_degrees_of_freedom
 from stages.lqcd.solvers.trial import CONVERGED, reason_of
+
+ONE_FIELD = 1e-8
+"""Difference of mean plaquettes and link traces below which configurations are taken as one: more than
+links stored in single precision change."""
 
 
 def gauge_section(store: Store, workflow: str) -> Section:
@@ -27,7 +36,30 @@ def gauge_section(store: Store, workflow: str) -> Section:
     ]
     columns = ["configuration", "plaquette", "spatial", "temporal", "link trace", "|U^dag U - 1|"]
     figure = Figure(plaquette_figure(observed.plaquette, labels), "Plaquettes, normalised to 1.")
-    return Section("Gauge configurations", parts=[figure, Table(columns, rows)])
+    return Section("Gauge configurations", equal_fields(observed), [figure, Table(columns, rows)])
+
+
+def equal_fields(observed: xarray.Dataset) -> str:
+    """A warning of configurations that are one field in files of different content, or nothing."""
+    numbers = np.column_stack([observed.plaquette.values, observed.link_trace.values])
+    order = np.lexsort(numbers.T[::-1])
+    labels = [str(label) for label in observed.config.values[order]]
+    close = np.isclose(numbers[order][1:], numbers[order][:-1], rtol=0, atol=ONE_FIELD).all(axis=1)
+    pairs = [f"{labels[k]} and {labels[k + 1]}" for k in np.flatnonzero(close)]
+    if not pairs:
+        return ""
+    return (
+        f"Warning: {', '.join(pairs)} agree in plaquettes and link trace to {ONE_FIELD:g}, as the same links "
+        "do in two formats or precisions: one configuration under several names counts several times, and "
+        "errors come out too small. Keep one of them."
+    )
+
+
+def degrees_of_freedom(store: Store, workflow: str) -> str:
+    """The degrees of freedom of errors from few jackknife bins, in words; nothing for many."""
+    (average,) = (node for node in accounts(store, workflow) if node.name == "average")
+    (bins,) = average.statistics("bins")
+    return few_degrees_of_freedom(int(bins))
 
 
 @dataclass(frozen=True)
