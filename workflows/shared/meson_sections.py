@@ -37,8 +37,8 @@ def correlator_section(average: xarray.Dataset, store: Store, workflow: str, of:
         f"Means over {counted(sizes['source'], 'source')} and {counted(sizes['config'], 'configuration')} "
         f"with jackknife errors{f' ({freedom})' if freedom else ''}; t counts from the source. Each channel "
         "is the mean of the Dirac matrices that belong to it; all sixteen, and all momenta, are in "
-        f"mesons.txt. {of}Lattice units, without renormalisation; the quark-line disconnected part is no part "
-        "of these flavour-non-singlet mesons."
+        f"mesons.txt. {of}Lattice units, without renormalisation; the quark-line disconnected part is no "
+        "part of these flavour-non-singlet mesons."
     )
     figure = Figure(
         meson_figure(at_rest.channel_correlator, at_rest.channel_error, names),

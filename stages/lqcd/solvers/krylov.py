@@ -74,6 +74,8 @@ def iterated(
     """The solution of A x = b by a recurrence, with the tolerance, limits and precisions of a solver."""
     if b.shape[:-1] != A.shape or b.dtype != A.dtype:
         raise InputError(f"b must be {A.dtype} {(*A.shape, 'N')} like the operator, got {b.dtype} {b.shape}")
+    if not b.shape[-1]:
+        raise InputError(f"b has no right-hand side: its shape is {b.shape}")
     if x0 is not None and (x0.shape != b.shape or x0.dtype != b.dtype):
         raise InputError(f"x0 must be {b.dtype} {b.shape} like b, got {x0.dtype} {x0.shape}")
     if on_failure not in ("raise", "return"):

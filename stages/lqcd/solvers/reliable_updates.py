@@ -49,6 +49,9 @@ STALLED_CYCLES = 3
 DIVERGED_AT = 1e6
 """Growth of an estimated residual over that at the start and that of x = 0 which ends a solve."""
 
+TINY = 1e-150
+"""Norms below are sums of squares that have underflowed, if they are not zero."""
+
 DEFLATE_AT = 1e-2
 """Fall of a true residual after which the block is deflated again. At each replacement would double the
 products with the vectors and save no iteration; with vectors in half precision batched CG needs up to 1.3
@@ -111,6 +114,7 @@ class ReliableIteration:
     ) -> None:
         self.solver, self.A, self.b, self.progress, self.deflate = solver, A, b, progress, deflate
         self.source = column_norms(b)
+        self._refuse_underflow()
         self.scale = np.where(self.source > 0, self.source, 1)
         self.target = solver.tolerance * self.source
         self.unit = np.ones_like(self.source)
@@ -204,6 +208,18 @@ class ReliableIteration:
         self.x = copied(x0)
         self.x[..., np.flatnonzero(self.source == 0)] = 0
         self._measure()
+
+    def _refuse_underflow(self) -> None:
+        """Raise InputError for right-hand sides that are not zero, of whose norms little is left."""
+        small = np.flatnonzero(self.source < TINY)
+        if small.size and self.b.dtype == np.complex128:
+            columns = lane_blas.lane_take(self.b, small)
+            block_blas.scale(columns, 1 / TINY, columns)
+            for number in small[column_norms(columns) > 0]:
+                raise InputError(
+                    f"right-hand side {number} is so small that its squares underflow: scale it, and the "
+                    "solution back"
+                )
 
     def _measure(self) -> None:
         """Step 1: the true residual b - A x of the block's columns, and its norms."""
