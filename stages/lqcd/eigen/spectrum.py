@@ -30,6 +30,10 @@ NARROWEST = 1e-4
 """Width of a spectrum at least, relative to its largest value: a filter tells smaller differences badly."""
 
 
+LEAST_SCALE = 1e-135
+"""Largest eigenvalue below which squares of small residuals underflow, which then count as zero."""
+
+
 @dataclass(frozen=True)
 class SpectrumEstimate:
     """Bounds and density of an operator's spectrum.
@@ -64,7 +68,7 @@ def estimate_spectrum(A: LinearOperator, xp: Any, seed: int, count: int) -> Spec
     """Estimate of a spectrum by Lanczos without reorthogonalisation from a random vector.
 
     Until `count` eigenvalues can be told from the rest, or `MOST_STEPS`. Raises InputError for an operator
-    that gives zero.
+    that gives zero, or so little that squares of residuals underflow.
     """
     run, most = _Lanczos(A, xp, seed), min(MOST_STEPS, int(np.prod(A.shape)))
     while True:
@@ -76,6 +80,11 @@ def estimate_spectrum(A: LinearOperator, xp: Any, seed: int, count: int) -> Spec
     if spectrum.scale == 0:
         raise InputError(
             f"{type(A).__name__} gives zero: every vector has the eigenvalue 0; check the gauge links"
+        )
+    if spectrum.scale < LEAST_SCALE:
+        raise InputError(
+            f"squares of what {type(A).__name__} gives are no numbers in {A.dtype}, as its largest "
+            f"eigenvalue is {spectrum.scale:.2g}: multiply it by a number that brings that near one"
         )
     return spectrum
 

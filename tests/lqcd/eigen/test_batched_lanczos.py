@@ -154,6 +154,8 @@ def test_refusals():
         lanczos(4, 1).solve(A, 3)
     with pytest.raises(InputError, match="stay above about 1e-14"):
         lanczos(4, 1, tolerance=1e-15).solve(A, 2)
+    with pytest.raises(InputError, match="squares of what Blocks gives are no numbers in complex128"):
+        lanczos(4, 1).solve(Blocks(1e-170 * A.matrices), 2)
     with pytest.raises(InputError, match="gives zero"):
         lanczos(4, 1).solve(Blocks(np.zeros((2, 64, 64), complex)), 2)
 

@@ -93,9 +93,10 @@ def test_a_degree_that_overflows_is_refused_with_the_largest_that_is_not():
     np.testing.assert_allclose(pairs.values, UNIFORM[:10], rtol=1e-9)
 
 
-def test_numbers_whose_squares_underflow_are_refused():
+@pytest.mark.parametrize("scale", [1e-160, 1e-170])
+def test_numbers_whose_squares_underflow_are_refused(scale):
     with pytest.raises(InputError, match="squares of what DenseOperator gives are no numbers in complex128"):
-        BlockLanczos(10, 4).solve(DenseOperator(1e-170 * hermitian(1, UNIFORM)))
+        BlockLanczos(10, 4).solve(DenseOperator(scale * hermitian(1, UNIFORM)))
 
 
 def test_residuals_that_rest_far_above_rounding_end_the_run():
