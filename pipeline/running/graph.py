@@ -104,8 +104,12 @@ def dask_graph(
     context: RunContext,
     lost: frozenset[str] = frozenset(),
     sent: frozenset[str] = frozenset(),
+    attempt: str = "",
 ) -> HighLevelGraph:
     """The tasks as a graph, with resources, priorities and retries as annotations.
+
+    `attempt` ends their names: a scheduler that still holds what a task of the same name returned would not
+    run it again.
 
     What a task should wait for but is neither among `tasks` nor `sent`, names of tasks that the scheduler has
     already, has ended; `lost` are the keys of those chunks that failed.
@@ -114,13 +118,15 @@ def dask_graph(
     works = _Works(context.backend)
     layer = {name: DaskTask(name, affinity_anchor) for task in tasks for name in task.homes}
     for task in tasks:
-        waits = [TaskRef(name) for name in (*task.after, *task.homes) if name in present or name in layer]
+        above = [f"{name}{attempt}" for name in task.after if name in present]
+        waits = map(TaskRef, (*above, *task.homes))
         computed = [works.to_compute(chunk) for chunk in task.chunks]
-        layer[task.name] = DaskTask(task.name, execute, computed, context, lost, *waits)
+        name = f"{task.name}{attempt}"
+        layer[name] = DaskTask(name, execute, computed, context, lost, *waits)
     annotations = {
-        "priority": {task.name: task.priority for task in tasks}.get,
-        "retries": {task.name: RETRIES for task in tasks}.get,
-        "resources": {task.name: {"device": task.device} for task in tasks if task.device}.get,
+        "priority": {f"{task.name}{attempt}": task.priority for task in tasks}.get,
+        "retries": {f"{task.name}{attempt}": RETRIES for task in tasks}.get,
+        "resources": {f"{t.name}{attempt}": {"device": t.device} for t in tasks if t.device}.get,
     }
     return HighLevelGraph({"chunks": MaterializedLayer(layer, annotations=annotations)}, {"chunks": set()})
 

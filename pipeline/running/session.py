@@ -7,6 +7,7 @@ from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from queue import Empty, SimpleQueue
+from secrets import token_hex
 
 from dask.utils import format_bytes, format_time
 from distributed import Client, Future, KilledWorker
@@ -33,6 +34,9 @@ TICK = 0.2
 
 UNDONE = ("lost", "pending")
 """States of a task that had ended, whose worker died with what it returned: Dask runs it again."""
+
+ATTEMPT = "~"
+"""What stands between a task's name and that of the pass it is sent in."""
 
 OUTSTANDING = 20_000
 """Tasks of which the scheduler knows at a time; each takes it and this process about 10 kB."""
@@ -65,6 +69,8 @@ class Session:
         self._chunks = {chunk.key: (task, chunk) for task in tasks for chunk in task.chunks}
         self._inbox: SimpleQueue[Event | Future] = SimpleQueue()
         self._started: dict[str, float] = {}
+        self._attempt = ""
+        """The end of the names of tasks that are sent in this pass."""
         self._above: dict[str, list[Future]] = {}
         """Per task that was sent, the tasks that it waits for and that were sent before it."""
         self._at_work: dict[str, str] = {}
@@ -123,6 +129,7 @@ class Session:
 
     def _pass(self, names: Sequence[str]) -> list[str]:
         """Submit tasks and wait for them; returns those that lost their workers too often, in order."""
+        self._attempt = f"{ATTEMPT}{token_hex(4)}"
         tasks = [self._tasks[name] for name in names]
         waiting = deque(submission_order(tasks) if len(tasks) > OUTSTANDING else tasks)
         running: dict[str, Future] = {}
@@ -154,8 +161,9 @@ class Session:
                 errors[task.name] = cause
         if not sent:
             return
-        graph = dask_graph(list(sent.values()), self._context, self._lost(), frozenset(running))
-        futures = self._client.get(graph, list(sent), sync=False)
+        tasks, attempt = list(sent.values()), self._attempt
+        graph = dask_graph(tasks, self._context, self._lost(), frozenset(running), attempt)
+        futures = self._client.get(graph, [f"{name}{attempt}" for name in sent], sync=False)
         for task, future in zip(sent.values(), futures, strict=True):
             # The scheduler forgets what no future asks for: those above live as long as who waits for them.
             self._above[task.name] = [running[above] for above in task.after if above in running]
@@ -234,17 +242,18 @@ class Session:
         self, message: Future, running: dict[str, Future], errors: dict[str, BaseException]
     ) -> None:
         """A task came to its end, of whatever kind."""
-        if message.key not in running:
+        name = message.key.rpartition(ATTEMPT)[0]
+        if name not in running or running[name].key != message.key:
             return
         if message.status in UNDONE:
             message.add_done_callback(self._inbox.put)
             return
-        del running[message.key]
-        self._above.pop(message.key, None)
+        del running[name]
+        self._above.pop(name, None)
         if message.status == "finished":
-            self._confirm(self._tasks[message.key])
+            self._confirm(self._tasks[name])
         elif message.status == "error":
-            errors[message.key] = message.exception()
+            errors[name] = message.exception()
         else:
             self._stop.ask("loss of the scheduler", grace=0.0)
 

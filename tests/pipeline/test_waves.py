@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 import toy_stages as toys
+from distributed import Client
 from executions import Executions
 from test_runs import ensemble
 
@@ -61,3 +62,29 @@ def test_any_first_part_can_be_sent_alone_and_configurations_come_one_after_the_
     order = [f"{t.chunks[0].node.name} {t.chunks[0].coordinates.get('config', ('',))[0]}" for t in tasks]
     assert order[:4] == ["field a", "loops a", "loops a", "config_mean a"]
     assert order.index("field b") > order.index("loops a") and order.index("mean ") > order.index("field c")
+
+
+def test_a_scheduler_that_still_holds_what_a_task_returned_runs_it_again(
+    compute: Compute, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Futures of the first attempt are not released, as when that message comes late."""
+
+    def loops(mass: float) -> Workflow:
+        w = Workflow("again")
+        field = w.add(toys.field, place=Place(over={"config": ["a"]}))
+        w.add(toys.loops, field, place=Place(over={"noise": [0]}), mass=mass)
+        return w
+
+    compute(loops(1.0))
+    (key,) = store.keys("field")
+    store.location("field", key).write_text("damaged")
+    sent, held = Client.get, list[object]()
+
+    def holding(client: Client, *about: object, **options: object) -> object:
+        held.append(sent(client, *about, **options))
+        return held[-1]
+
+    monkeypatch.setattr(Client, "get", holding)
+    outcome = compute(loops(2.0))
+    assert outcome.exit_status == 0, outcome.table()
+    assert len(held) == 2
