@@ -289,16 +289,17 @@ class ReliableIteration:
 
     def _absorb(self, correction: Array) -> None:
         """Step 4: x += y, in the units of x, then the true residual."""
-        self._add(self.x, correction * to_device_like(self.unit, correction))
+        self._add(correction * to_device_like(self.unit, correction))
         self.replacements += 1
         self._measure()
         self._keep_least(correction, self.unit)
 
     def _keep_least(self, correction: Array, unit: Vector) -> None:
         """Note the norms, and where this correction has raised them, x without it."""
-        risen = self.least.enter(self.norms, self.open, self.x)[self.columns]
-        if risen.any() and self.least.x is not None:
-            self._add(self.least.x, correction * to_device_like(-unit * risen, correction))
+        for column in self.least.enter(self.norms, self.open, self.x):
+            place = np.flatnonzero(self.columns == column)
+            share = lane_blas.lane_take(correction, place)
+            block_blas.add(self.least.x[column], share * -float(unit[place[0]]))
 
     def _restore(self) -> None:
         """The x of the least true residuals, and these."""
@@ -339,7 +340,7 @@ class ReliableIteration:
         correction = self.deflate(residual)
         units = to_device_like(unit.astype(correction.real.dtype), correction)
         lane_blas.lane_scale(correction, units, correction)
-        self._add(self.x, correction)
+        self._add(correction)
         del residual
         self.deflations += 1
         self._measure()
@@ -375,9 +376,9 @@ class ReliableIteration:
         whole = self.columns.size == field.shape[-1]
         return field if whole else lane_blas.lane_take(field, self.columns)
 
-    def _add(self, x: Array, correction: Array) -> None:
+    def _add(self, correction: Array) -> None:
         """``x += correction`` in the block's columns."""
         if self.columns.size == self.source.size:
-            block_blas.add(x, correction)
+            block_blas.add(self.x, correction)
         else:
-            lane_blas.lane_put_add(x, correction, self.columns)
+            lane_blas.lane_put_add(self.x, correction, self.columns)

@@ -6,8 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.lqcd.kernels import lane_blas
-from stages.lqcd.kernels.dispatch import Array, to_device_like
-from stages.lqcd.kernels.fields import copied
+from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.solvers.recurrence import Vector
 
 PATIENCE, LONG_PATIENCE, PATIENT = 200, 1000, 2
@@ -57,31 +56,27 @@ class Rest:
 class LeastResidual:
     """The least true residuals so far, norms ``[N]``, and x of the columns that have risen since.
 
-    x is copied at the first rise only, so that solves which fall at each replacement need no memory for it.
+    x ``[..., 1]``, by column, is copied at a rise only: solves that fall at each replacement take no memory.
     """
 
     def __init__(self, norms: Vector) -> None:
         self.norms = norms.copy()
-        self.risen = np.zeros(norms.size, bool)
-        self.x: Array | None = None
+        self.x: dict[int, Array] = {}
 
-    def enter(self, norms: Vector, still_open: NDArray[np.bool_], x: Array) -> NDArray[np.bool_]:
+    def enter(self, norms: Vector, still_open: NDArray[np.bool_], x: Array) -> list[int]:
         """Take note of the norms of x; columns that have risen just now, of which x is copied as it is."""
         risen = still_open & ~(norms <= self.norms)
-        first = risen & ~self.risen
-        self.norms, self.risen = np.where(risen, self.norms, norms), risen
-        if not risen.any():
-            self.x = None
-        elif first.any():
-            self.x = copied(x) if self.x is None else self.x
-            lane_blas.lane_choose(self.x, x, to_device_like(first, x))
+        self.norms = np.where(risen, self.norms, norms)
+        columns = np.flatnonzero(risen).tolist()
+        first = [column for column in columns if column not in self.x]
+        self.x = {column: self.x[column] for column in columns if column in self.x}
+        self.x |= {column: lane_blas.lane_take(x, np.array([column])) for column in first}
         return first
 
     def restore(self, x: Array) -> bool:
         """Put the x of the least residuals back into the columns that have risen; False if there are none."""
-        if self.x is None:
-            return False
-        lane_blas.lane_choose(x, self.x, to_device_like(self.risen, x))
-        self.x = None
-        self.risen[:] = False
-        return True
+        for column, least in self.x.items():
+            x[..., column : column + 1] = least
+        restored = bool(self.x)
+        self.x = {}
+        return restored
