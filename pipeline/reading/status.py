@@ -11,6 +11,7 @@ from dask.utils import format_bytes, format_time
 
 from pipeline.declare.text import text_table
 from pipeline.planning.manifest import NodeRecord, manifests
+from pipeline.running.clusters.jobs import job_lists
 from pipeline.running.event_log import Event, read_events, runs
 from pipeline.store.checkpoint import checkpoints
 from pipeline.store.durable import nbytes_of
@@ -55,6 +56,8 @@ class Status:
     last_run: RunStatus | None
     checkpoints: tuple[tuple[str, int], ...] = ()
     """Stage and bytes of each chunk in flight whose state is kept."""
+    left_jobs: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """Runs whose driver is gone, with the batch jobs that they may have left in the queue."""
 
     def __str__(self) -> str:
         driven = f"driven by {self.driver}" if self.driver else "not driven by any run"
@@ -63,6 +66,11 @@ class Status:
         lines = [f"store {self.store}: {driven}", *text_table(head, rows, left=(0, 1, 2))]
         lines += [
             f"in flight: {stage}, checkpoint of {format_bytes(nbytes)}" for stage, nbytes in self.checkpoints
+        ]
+        lines += [
+            f"jobs {', '.join(jobs)} of run {run}, whose driver is gone, may be queued still: "
+            "the next run cancels them"
+            for run, jobs in self.left_jobs
         ]
         return "\n".join([*lines, *_describe_run(self.last_run, self.driver)])
 
@@ -85,7 +93,13 @@ def status(store: Store) -> Status:
     known = runs(store)
     last = run_status(store, known[-1]) if known else None
     in_flight = tuple((folder.parent.name, nbytes_of(folder)) for folder in checkpoints(store.checkpoints))
-    return Status(str(store.path), current_driver(store), nodes, last, in_flight)
+    driver = current_driver(store)
+    left = tuple(
+        (jobs.folder.name, tuple(jobs.ids()))
+        for jobs in job_lists(store)
+        if not driver or driver.run != jobs.folder.name
+    )
+    return Status(str(store.path), driver, nodes, last, in_flight, left)
 
 
 def _node_status(workflow: str, name: str, record: NodeRecord, existing: dict[str, set[str]]) -> NodeStatus:

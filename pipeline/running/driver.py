@@ -5,8 +5,8 @@ from __future__ import annotations
 import secrets
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from datetime import datetime
 
 from distributed import Client
@@ -15,19 +15,21 @@ from distributed.system import MEMORY_LIMIT
 from pipeline.declare.collection import without_collection
 from pipeline.planning.manifest import write_manifest
 from pipeline.planning.plan import Plan
-from pipeline.running.clusters import Cluster, Demand
+from pipeline.running.clusters import Cluster, Demand, StartInterruptedError
 from pipeline.running.clusters.choose import choose
+from pipeline.running.clusters.jobs import JobList, cancel_left_jobs
 from pipeline.running.event_log import EventLog, Listener, drop_old_runs
 from pipeline.running.graph import TaskPlan, plan_tasks, widest_level
 from pipeline.running.limits import LIMITS, Limits
 from pipeline.running.monitor import PLAN_TOPIC
-from pipeline.running.outcome import Outcome
+from pipeline.running.outcome import Failure, Outcome
 from pipeline.running.session import Session
 from pipeline.running.shortage import shortage
 from pipeline.running.stopping import GRACE, StopRequest, signals_to
 from pipeline.running.workforce import Workforce
 from pipeline.store.lock import driver_lock
 from pipeline.store.store import Store
+from pipeline.worker.code_check import CodeCheck, OtherCodeError
 from pipeline.worker.events import OTHER_CODE, ChunkState, EventKind
 from pipeline.worker.sources import sources_of
 from pipeline.worker.work import RunContext
@@ -89,6 +91,8 @@ def run(
     store.create()
     with driver_lock(store, name), EventLog(store, name, listener) as log:
         store.sweep()
+        for message in cancel_left_jobs(store):
+            log.note(EventKind.NOTE, message=message)
         drop_old_runs(store)
         for chunk in plan.lacking:
             _set_aside(store, chunk.node.stage.name, chunk.key, log)
@@ -120,7 +124,9 @@ def _drive(
         tasks = plan_tasks(plan)
     counts = Counter(chunk.node.name for chunk in plan.missing)
     log.note(EventKind.RUN_STARTED, run=name, workflow=plan.workflow, missing=counts)
-    with cluster.open(Demand(widest_level(tasks), plan.memory)) as client:
+    states, failures = dict[str, ChunkState](), list[Failure]()
+    demand = Demand(widest_level(tasks), plan.memory, stop.check, JobList(store.path / ".runs" / name))
+    with suppress(StartInterruptedError), cluster.open(demand) as client:
         workforce = Workforce(client, log, stop, limits, queued=cluster.queued)
         workforce.wait()
         stop.note_start(time.time() - began)
@@ -137,12 +143,31 @@ def _drive(
             return Session(client, tasks, context, log, stop, workforce, forecast)
 
         session = session_of(tasks)
-        session.drive()
-        session = _repair(plan, session, session_of, context.store, log, stop)
-    outcome = _outcome(plan, session, name, stop.reason, time.time() - began)
+        with _same_code(client, context, session):
+            session.drive()
+            session = _repair(plan, session, session_of, context.store, log, stop)
+        states, failures = session.states, session.failures
+    outcome = _outcome(plan, states, failures, name, stop.reason, time.time() - began)
     ended = {"seconds": outcome.seconds, "stopped": outcome.stopped, "states": outcome.states}
     log.note(EventKind.RUN_ENDED, status=outcome.exit_status, **ended)
     return outcome
+
+
+@contextmanager
+def _same_code(client: Client, context: RunContext, session: Session) -> Iterator[None]:
+    """Have all workers compare their code with the driver's, now or when they come."""
+    check = CodeCheck(context)
+    try:
+        client.register_plugin(check)
+    except OtherCodeError as error:
+        session.refuse(str(error))
+    except (ImportError, AttributeError) as error:  # of an installation that does not have the comparison
+        session.refuse(f"a worker has another version of quarkline than the driver: {error}")
+    try:
+        yield
+    finally:
+        with suppress(OSError, ValueError):
+            client.unregister_worker_plugin(check.name)
 
 
 def _repair(
@@ -200,11 +225,19 @@ def _resident_bytes(client: Client) -> int:
     return int(RESIDENT_SHARE * MEMORY_LIMIT / workers)
 
 
-def _outcome(plan: Plan, session: Session, name: str, reason: str, seconds: float) -> Outcome:
+def _outcome(
+    plan: Plan,
+    ends: Mapping[str, ChunkState],
+    failures: Sequence[Failure],
+    name: str,
+    reason: str,
+    seconds: float,
+) -> Outcome:
+    """ends: of chunks by key, as far as they came to one."""
     states: dict[str, Counter[ChunkState]] = {}
     for chunk in plan.missing:
         counts = states.setdefault(chunk.node.name, Counter())
-        counts[session.states.get(chunk.key, ChunkState.UNFINISHED)] += 1
+        counts[ends.get(chunk.key, ChunkState.UNFINISHED)] += 1
     unfinished = any(counts[ChunkState.UNFINISHED] for counts in states.values())
     stopped = reason if unfinished or reason == OTHER_CODE else ""
-    return Outcome(name, plan.workflow, states, tuple(session.failures), stopped, seconds)
+    return Outcome(name, plan.workflow, states, tuple(failures), stopped, seconds)

@@ -23,6 +23,10 @@ LOG_BYTES = 64 << 20
 """Of the log of a run: beyond it, progress of chunks is shown but not written."""
 
 
+SECRET = {"dashboard"}
+"""What is shown to the listener alone: others may read the store."""
+
+
 class EventLog:
     """The log of one run: every event is written, and shown to the listener.
 
@@ -53,7 +57,8 @@ class EventLog:
         if event["event"] == EventKind.PROGRESS and self._file.tell() > LOG_BYTES:
             self._show(event)
             return
-        line = self._torn + json.dumps(event).encode() + b"\n"
+        written = {name: value for name, value in event.items() if name not in SECRET}
+        line = self._torn + json.dumps(written).encode() + b"\n"
         self._torn = b"\n"
         with suppress(OSError):
             if self._file.write(line) == len(line):

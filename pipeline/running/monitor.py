@@ -7,35 +7,28 @@ from typing import Any
 
 from distributed import SchedulerPlugin
 
+from pipeline.running.dashboard import Dashboard
 from pipeline.running.monitor_view import RunView
 
 PLAN_TOPIC = "quarkline-plan"
 """The driver says here what is missing, before it begins."""
 
-PATH = "/quarkline"
-"""Of the page, below the dashboard's address."""
-
 
 class Monitor(SchedulerPlugin):
-    """Plugin of the scheduler that follows the events of runs and serves the page."""
+    """Plugin of the scheduler that follows the events of runs and serves the dashboard with their page."""
 
     name = "quarkline-monitor"
 
-    def __init__(self) -> None:
+    def __init__(self, dashboard: Dashboard | None = None) -> None:
+        self._dashboard = dashboard
         self.view = RunView()
 
     async def start(self, scheduler: Any) -> None:
-        """Add the page to the scheduler's web server, if it has a dashboard."""
-        if not hasattr(scheduler.http_application, "add_application"):
-            return
-        from distributed.dashboard.core import BokehApplication
-        from tornado.ioloop import IOLoop
+        """Open the dashboard, if there is one."""
+        if self._dashboard:
+            from pipeline.running.monitor_page import page
 
-        from pipeline.running.monitor_page import page
-
-        application = BokehApplication({PATH: partial(page, lambda: self.view)}, scheduler)
-        scheduler.http_application.add_application(application)
-        application.initialize(IOLoop.current())
+            self._dashboard.serve(scheduler, partial(page, lambda: self.view))
 
     def log_event(self, topic: str, msg: Any) -> None:
         """Take an event of a run, or the beginning of another run, from Dask's event log."""

@@ -21,7 +21,7 @@ from pipeline.running.graph import TaskPlan, dask_graph, submission_order
 from pipeline.running.outcome import Failure
 from pipeline.running.stopping import StopRequest
 from pipeline.running.workforce import Workforce
-from pipeline.worker.events import ENDED, LOST, ChunkState, EventKind, chunk_identity
+from pipeline.worker.events import ENDED, LOST, OTHER_CODE, ChunkState, EventKind, chunk_identity
 from pipeline.worker.work import RunContext
 
 DIED = "its worker died every time, perhaps out of memory"
@@ -37,6 +37,9 @@ UNDONE = ("lost", "pending")
 
 ATTEMPT = "~"
 """What stands between a task's name and that of the pass it is sent in."""
+
+INTERVAL = 2.0
+"""Seconds between two looks at the workers and at what they compute."""
 
 OUTSTANDING = 20_000
 """Tasks of which the scheduler knows at a time; each takes it and this process about 10 kB."""
@@ -83,6 +86,10 @@ class Session:
         """Tasks that were cancelled in this pass, to run in the next one."""
         self._too_large: set[str] = set()
         """Nodes whose results no worker keeps, as was said already."""
+        self._looked = time.monotonic()
+        """When the workers were last looked after."""
+        self._lost: set[str] = set()
+        """Chunks whose result is missing for those who need it."""
         self.states: dict[str, ChunkState] = {}
         self.failures: list[Failure] = []
         self.damaged: set[tuple[str, str]] = set()
@@ -140,8 +147,10 @@ class Session:
                 self._submit(wave, running, errors)
             elif running:
                 self._handle_next(running, errors)
-                self._look(running)
-        self._look(running, now=bool(errors))
+                if time.monotonic() - self._looked >= INTERVAL:
+                    self._look(running)
+        if errors:
+            self._look(running)
         if self._stop.check():
             self._wind_down(running, errors)
         return self._classify_errors(names, errors)
@@ -162,7 +171,7 @@ class Session:
         if not sent:
             return
         tasks, attempt = list(sent.values()), self._attempt
-        graph = dask_graph(tasks, self._context, self._lost(), frozenset(running), attempt)
+        graph = dask_graph(tasks, self._context, frozenset(self._lost), frozenset(running), attempt)
         futures = self._client.get(graph, [f"{name}{attempt}" for name in sent], sync=False)
         for task, future in zip(sent.values(), futures, strict=True):
             # The scheduler forgets what no future asks for: those above live as long as who waits for them.
@@ -179,9 +188,10 @@ class Session:
         while (heard or running or self._in_flight()) and not self._stop.patience_is_over():
             heard = self._handle_next(running, errors)
 
-    def _look(self, running: dict[str, Future], *, now: bool = False) -> None:
+    def _look(self, running: dict[str, Future]) -> None:
         """Count the dead, end what makes no progress, and say what is waited for."""
-        for worker in self._workforce.look(self._at_work, now=now):
+        self._looked = time.monotonic()
+        for worker in self._workforce.look(self._at_work):
             if key := self._at_work.pop(worker, ""):
                 self._deaths[key] += 1
                 _, chunk = self._chunks[key]
@@ -258,13 +268,16 @@ class Session:
             self._stop.ask("loss of the scheduler", grace=0.0)
 
     def _handle_event(self, event: Event) -> None:
+        if event["event"] == EventKind.REFUSED:
+            self.refuse(event["error"])
+            return
         kind, key = event["event"], event["key"]
         if kind == EventKind.NOT_KEPT:
             self._warn(event)
             return
         self._note_work(kind, key, event)
         if kind in ENDED and key not in self.states:
-            self.states[key] = ChunkState(kind)
+            self._set_state(key, ChunkState(kind))
             self._stop.note_duration(event["time"] - self._started.get(key, event["time"]))
             if kind == ChunkState.FAILED:
                 self.failures.append(Failure(event["node"], event["coordinates"], event["error"]))
@@ -274,6 +287,12 @@ class Session:
             if event.get("fatal"):
                 self._stop.ask(event["fatal"], grace=0.0)
         self._log(event)
+
+    def refuse(self, error: str) -> None:
+        """End the run for a worker of other code; several of them are one refusal."""
+        if not self._stop.reason:
+            self.failures.append(Failure("workers", {}, error))
+            self._stop.ask(OTHER_CODE, grace=0.0)
 
     def _note_work(self, kind: str, key: str, event: Event) -> None:
         """Note what a worker computes, and that it gave news: of its chunk, or of what the chunk needs."""
@@ -300,7 +319,7 @@ class Session:
         """A task that returned has reported its chunks, unless its worker died just then: ask the store."""
         for chunk in task.chunks:
             if chunk.key not in self.states and self._context.store.has(chunk.node.stage.name, chunk.key):
-                self.states[chunk.key] = ChunkState.DONE
+                self._set_state(chunk.key, ChunkState.DONE)
 
     def _classify_errors(self, names: Sequence[str], errors: dict[str, BaseException]) -> list[str]:
         """Tasks that raised: those after another one are no cause; the rest failed, or lost their workers."""
@@ -329,15 +348,15 @@ class Session:
 
     def _block_after_failures(self, names: Iterable[str]) -> None:
         """Chunks that cannot run because an input failed."""
-        lost = set(self._lost())
         for task in (self._tasks[name] for name in names):
             for chunk in task.chunks:
-                if chunk.key not in self.states and lost.intersection(task.needs[chunk.key]):
+                if chunk.key not in self.states and self._lost.intersection(task.needs[chunk.key]):
                     self._record_state(chunk, ChunkState.BLOCKED, "an input failed")
-                    lost.add(chunk.key)
 
-    def _lost(self) -> frozenset[str]:
-        return frozenset(key for key, state in self.states.items() if state in LOST)
+    def _set_state(self, key: str, state: ChunkState) -> None:
+        self.states[key] = state
+        if state in LOST:
+            self._lost.add(key)
 
     def _has_ended(self, task: TaskPlan) -> bool:
         return all(chunk.key in self.states for chunk in task.chunks)
@@ -346,7 +365,7 @@ class Session:
         return any(chunk.key in self._started for chunk in task.chunks)
 
     def _record_state(self, chunk: Chunk, state: ChunkState, error: str) -> None:
-        self.states[chunk.key] = state
+        self._set_state(chunk.key, state)
         about = chunk_identity(chunk.node.name, chunk.node.stage.name, chunk.key, chunk.coordinates)
         self._log.note(state, **about, error=error)
 

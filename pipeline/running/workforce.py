@@ -16,8 +16,8 @@ from pipeline.running.limits import Limits
 from pipeline.running.stopping import StopRequest
 from pipeline.worker.events import EventKind
 
-INTERVAL = 2.0
-"""Seconds between two looks."""
+WAITING = 0.2
+"""Seconds between two looks while there is no worker."""
 
 REVIVAL = 10.0
 """Seconds between two attempts to bring lost workers back."""
@@ -43,7 +43,7 @@ class Workforce:
         self._client, self._log, self._stop, self.limits = client, log, stop, limits
         self._queued = queued
         now = time.monotonic()
-        self._looked = self._revived = now - REVIVAL
+        self._revived = now - REVIVAL
         self._absent_since: float | None = now
         self._said = now
         self._heartbeats: dict[str, tuple[float, float]] = {}
@@ -60,17 +60,14 @@ class Workforce:
         """Wait for the first worker, or for a reason to stop."""
         while not self.present and not self._stop.check():
             self.look({})
-            time.sleep(0.05)
+            time.sleep(WAITING)
 
-    def look(self, at_work: Mapping[str, str], *, now: bool = False) -> set[str]:
-        """Look after the workers, at most every `INTERVAL` unless `now`; returns those that died since.
+    def look(self, at_work: Mapping[str, str]) -> set[str]:
+        """Look after the workers; returns those that died since the last look.
 
         at_work: the chunk that each worker computes, by address.
         """
         moment = time.monotonic()
-        if moment - self._looked < INTERVAL and not now and self.present:
-            return set()
-        self._looked = moment
         known = set(self._heartbeats)
         if not self._ask(moment):
             return set()
@@ -126,8 +123,11 @@ class Workforce:
 
     def _count_vain(self, died: set[str], at_work: Mapping[str, str]) -> None:
         self._vain += sum(worker not in at_work for worker in died)
-        if self._vain > self.limits.vain_deaths * self._wanted:
-            self._stop.ask(f"{self._vain} workers that died before they began a chunk", grace=0.0)
+        self._mind_vain(self._wanted)
+
+    def _mind_vain(self, wanted: int) -> None:
+        if self._vain > self.limits.vain_deaths * wanted:
+            self._stop.ask(f"{self._vain} workers that ended before they began a chunk", grace=0.0)
 
     def _revive(self, moment: float) -> None:
         """Have the cluster start what it lost: Dask gives up workers that are not back within a while."""
@@ -138,6 +138,14 @@ class Workforce:
         for name, worker in list(cluster.workers.items()):
             if getattr(worker, "status", None) in (Status.failed, Status.closed):
                 cluster.workers.pop(name, None)  # Dask would count it for ever
+        if self._queued and (lost := cluster.lost_jobs()):
+            for name in lost:
+                cluster.workers.pop(name, None)
+            why = "; ".join(sorted(set(lost.values())))
+            message = f"{counted(len(lost), 'job')} submitted again, which Slurm does not have ({why})"
+            self._log.note(EventKind.NOTE, message=message)
+            self._vain += len(lost)
+            self._mind_vain(max(self._wanted, len(cluster.worker_spec)))
         cluster.scale(max(self._wanted, len(cluster.worker_spec)))
 
     def _mind_absence(self, moment: float) -> None:

@@ -35,6 +35,8 @@ class EventKind(StrEnum):
     NOTE = "note"
     DAMAGED = "damaged"
     """A chunk was moved aside, to be computed again."""
+    REFUSED = "refused"
+    """A worker has other code than the driver."""
     NOT_KEPT = "not-kept"
     WAITING = "waiting"
     """The driver says what it waits for."""

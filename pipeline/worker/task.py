@@ -21,20 +21,16 @@ from pipeline.planning.key import canonical
 from pipeline.store.errors import DamagedChunkError, StoreError
 from pipeline.store.provenance import code, device, host, plain
 from pipeline.store.store import Store
+from pipeline.worker.code_check import OtherCodeError, check_sources, refusal
 from pipeline.worker.energy import energy_meter
 from pipeline.worker.evaluation import Evaluation
 from pipeline.worker.events import LOST, OTHER_CODE, ChunkState, EventKind, Send, sender
 from pipeline.worker.lifetime import block_if_leaving, retire_if_broken
 from pipeline.worker.memory import device_pool, trim_heap
-from pipeline.worker.sources import digest_of
 from pipeline.worker.work import ChunkOutcome, RunContext, Work
 from stages.errors import InputError
 
 _INFRASTRUCTURE = {errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.ECONNRESET, errno.EREMOTEIO}
-
-
-class OtherCodeError(InputError):
-    """Error of a worker whose code is not the driver's."""
 
 
 def affinity_anchor() -> list[ChunkOutcome]:
@@ -101,18 +97,10 @@ def _fatal(error: Exception) -> str:
 
 def _check_code(work: Work, context: RunContext) -> None:
     """Raise OtherCodeError unless this process has the driver's code."""
-    ours, theirs, sources = work.node.stage.version, work.node.version, context.sources
+    ours, theirs = work.node.stage.version, work.node.version
     if ours != theirs:
-        difference = f"stage {work.node.stage.name} has version {ours!r} there and {theirs!r} in the driver"
-    elif (found := digest_of(sources.names)) != sources.digest:
-        which = ", ".join(sources.names)
-        difference = f"sources of {which}: {found[:12]} there, {sources.digest[:12]} in the driver"
-    else:
-        return
-    raise OtherCodeError(
-        f"a worker on {host()} has other code than the driver ({difference}): nothing was computed there; "
-        "start driver and workers again, from one installation, and do not edit it during a run"
-    )
+        raise refusal(f"stage {work.node.stage.name} has version {ours!r} there and {theirs!r} in the driver")
+    check_sources(context)
 
 
 def _compute_and_commit(work: Work, evaluation: Evaluation, context: RunContext) -> bool:

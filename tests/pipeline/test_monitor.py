@@ -12,7 +12,7 @@ from bokeh.models import ColumnDataSource
 
 from pipeline import Place, Store, Workflow, plan, run
 from pipeline.running.clusters.local import Local
-from pipeline.running.monitor import PATH, PLAN_TOPIC, Monitor, RunView
+from pipeline.running.monitor import PLAN_TOPIC, Monitor, RunView
 from pipeline.running.monitor_page import page
 
 
@@ -81,7 +81,7 @@ def test_the_page_is_served_during_a_run(store: Store) -> None:
 
     def listen(heard: dict[str, Any]) -> None:
         if heard["event"] == "cluster-ready":
-            address = heard["dashboard"].removesuffix("/status") + PATH
+            address = heard["dashboard"].replace("/status", "/quarkline")
             with urllib.request.urlopen(address, timeout=20) as answer:
                 pages.append(answer.read().decode())
 

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import http.client
+import os
+import socket
+import ssl
+from collections.abc import Callable, Iterator
 
 import pytest
+import toy_stages as toys
+from distributed import Client
 from distributed.core import rpc
 
+from pipeline import InputError, Place, Store, Workflow, plan, run
 from pipeline.running.clusters import Demand
+from pipeline.running.clusters.address import Address
 from pipeline.running.clusters.local import Local
 from pipeline.running.clusters.slurm import Slurm
+from pipeline.running.event_log import read_events
 
 
 async def answer(address: str) -> object:
@@ -22,18 +32,153 @@ async def answer(address: str) -> object:
         return await asyncio.wait_for(stranger.identity(), 2)
 
 
-def test_strangers_reach_neither_scheduler_nor_workers() -> None:
+@pytest.fixture(scope="module")
+def client() -> Iterator[Client]:
     with Local(workers=1).open(Demand(1, 0)) as client:
-        scheduler = client.scheduler.address
-        (worker,) = client.scheduler_info()["workers"]
-        for address in (scheduler, worker):
-            assert address.startswith("tls://127.0.0.1:")
-            with pytest.raises((TypeError, RuntimeError)):  # no certificate to show
-                asyncio.run(answer(address))
-            with pytest.raises(OSError):  # not in clear text either
-                asyncio.run(answer(address.replace("tls", "tcp")))
-        assert client.submit(sum, [1, 2]).result() == 3
-        assert client.dashboard_link.startswith("http://127.0.0.1:")
+        yield client
+
+
+def status_of(port: int, path: str, **headers: str) -> int:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    try:
+        connection.request("GET", path, headers=headers)
+        return connection.getresponse().status
+    finally:
+        connection.close()
+
+
+def dashboard_of(client: Client) -> tuple[int, str]:
+    address, token, page = client.dashboard_link.removeprefix("http://").split("/")
+    assert page == "status"
+    assert address.startswith("127.0.0.1:")
+    return int(address.rpartition(":")[2]), token
+
+
+def as_somebody_else(act: Callable[[], object]) -> str:
+    """What an action leads to under another account of this machine: the name of its error, or nothing."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can act under another account")
+    theirs, ours = os.pipe()
+    if not (child := os.fork()):
+        try:
+            os.setgroups([])
+            os.setgid(65534)
+            os.setuid(65534)
+            act()
+        except BaseException as error:
+            os.write(ours, type(error).__name__.encode())
+        finally:
+            os._exit(0)
+    os.close(ours)
+    with open(theirs) as answer:
+        text = answer.read()
+    os.waitpid(child, 0)
+    return text
+
+
+def test_strangers_reach_neither_scheduler_nor_workers(client: Client) -> None:
+    scheduler = client.scheduler.address
+    (worker,) = client.scheduler_info()["workers"]
+    for address in (scheduler, worker):
+        assert address.startswith("tls://127.0.0.1:")
+        with pytest.raises((TypeError, RuntimeError)):  # no certificate to show
+            asyncio.run(answer(address))
+        with pytest.raises(OSError):  # not in clear text either
+            asyncio.run(answer(address.replace("tls", "tcp")))
+    assert client.submit(sum, [1, 2]).result() == 3
+
+
+def test_another_account_is_refused_by_scheduler_and_workers(client: Client) -> None:
+    """TLS 1.3 tells who comes without a certificate when he reads, not when he connects."""
+    (worker,) = client.scheduler_info()["workers"]
+    for address in (client.scheduler.address, worker):
+        port = int(address.rpartition(":")[2])
+
+        def knock(port: int = port) -> None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+            plain = socket.create_connection(("127.0.0.1", port), 10)
+            with plain, context.wrap_socket(plain) as encrypted:
+                assert encrypted.read(1)
+
+        assert as_somebody_else(knock) in ("SSLError", "ConnectionResetError", "SSLEOFError")
+
+
+def test_another_account_is_refused_by_the_dashboard(client: Client) -> None:
+    port, _ = dashboard_of(client)
+
+    def look() -> None:
+        assert status_of(port, "/status") != 403
+
+    assert as_somebody_else(look) == "AssertionError"
+
+
+def test_every_page_of_the_dashboard_asks_for_the_secret(client: Client) -> None:
+    port, token = dashboard_of(client)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    connection.request("GET", f"/{token}/status")
+    assert connection.getresponse().status == 200
+    routes = client.run_on_scheduler(_routes)
+    assert {"/status", "/quarkline", "/individual-progress", "/status/ws"} <= set(routes)
+    assert any(route.startswith("/info") for route in routes)
+    assert any(route.startswith("/metrics") for route in routes)
+    others = [
+        "/",
+        "//",
+        "",
+        "/sitemap.json",
+        f"/{token[:-1]}/status",
+        f"/x/../{token}/status",
+        "/json/counts.json",
+    ]
+    for path in [*routes, *others, f"/?token={token}"]:
+        assert status_of(port, path or "*") in (400, 403), path
+    websocket = {"Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Version": "13"}
+    for path in ("/status/ws", "/quarkline/ws"):
+        assert status_of(port, path, **websocket, **{"Sec-WebSocket-Key": "MDEyMzQ1Njc4OWFiY2RlZg=="}) == 403
+    for path in (
+        "/quarkline",
+        "/info/main/workers.html",
+        "/metrics",
+        "/json/counts.json",
+        "/individual-progress",
+    ):
+        assert status_of(port, f"/{token}{path}") == 200, path
+
+
+def _routes(dask_scheduler: object) -> list[str]:
+    """All paths that the scheduler's web server knows, as they would be without the secret."""
+    application = dask_scheduler.http_application  # type: ignore[attr-defined]
+    found = []
+    for each in (application, *application.applications):
+        for rule in (*each.default_router.rules, *each.wildcard_router.rules):
+            inner = getattr(rule.target, "rules", [rule])
+            found += [one.matcher.regex.pattern for one in inner if hasattr(one.matcher, "regex")]
+    return ["/" + path.strip("/$?").partition("/")[2] for path in found]
+
+
+def test_web_servers_of_workers_have_nothing_to_say(client: Client) -> None:
+    (info,) = client.scheduler_info()["workers"].values()
+    port = info["services"]["dashboard"]
+    assert [status_of(port, path) for path in ("/", "/metrics", "/health", "/info")] == [404] * 4
+
+
+def test_a_port_that_is_taken_is_named_before_workers_start() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        refused = pytest.raises(InputError, match=f"cannot listen on port {port} of 127.0.0.1 .*in use")
+        with refused, Local(workers=1, dashboard_port=port).open(Demand(1, 0)):
+            pass
+
+
+def test_the_secret_of_the_dashboard_is_not_in_the_store(store: Store, cluster: Address) -> None:
+    w, heard = Workflow("w"), []
+    w.add(toys.field, place=Place(over={"config": ["a"]}))
+    outcome = run(plan(w, store), store, cluster=cluster, listener=heard.append)
+    assert any("dashboard" in event for event in heard)
+    assert not any("dashboard" in event for event in read_events(store, outcome.run))
 
 
 def test_jobs_of_slurm_get_certificates() -> None:

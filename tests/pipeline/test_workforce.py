@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import signal
+import threading
 import time
 from asyncio import CancelledError
 from collections.abc import Callable
@@ -15,7 +16,7 @@ import toy_stages as toys
 from distributed import Future, LocalCluster
 
 from pipeline import Outcome, Place, Store, Workflow, plan, run
-from pipeline.running.clusters import Demand, address, local
+from pipeline.running.clusters import Demand, StartInterruptedError, address, local
 from pipeline.running.clusters.address import Address
 from pipeline.running.clusters.local import Local
 from pipeline.running.clusters.slurm import _cluster_class
@@ -104,7 +105,10 @@ def test_a_worker_that_dask_gave_up_is_brought_back(
     assert outcome.states["deadly"] == {"done": 1, "failed": 1}
 
 
-def test_a_chunk_without_progress_is_ended_and_the_others_go_on(store: Store, log_path: Path) -> None:
+def test_a_chunk_without_progress_is_ended_and_the_others_go_on(
+    store: Store, log_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pipeline.running.session.INTERVAL", 0.2)
     w = fields("abc", toys.endless, bad=("b",), tell=True)
     w.add(toys.loops, w.nodes["endless"], place=Place(over={"noise": [0]}), mass=1.0)
     outcome = outcome_of(w, store, stall=2.0, saying=1.0)
@@ -147,6 +151,35 @@ def test_the_wait_for_a_first_worker_obeys_the_time_limit(store: Store) -> None:
     assert outcome.exit_status == 3
     assert "time limit" in outcome.stopped
     assert time.monotonic() - began < 10
+
+
+def test_the_start_of_a_cluster_that_takes_too_long_is_not_waited_for() -> None:
+    let_go, closed = threading.Event(), threading.Event()
+
+    class Slow:
+        def __init__(self) -> None:
+            assert let_go.wait(20)
+
+        def close(self) -> None:
+            closed.set()
+
+    with pytest.raises(StartInterruptedError):
+        local.unless_stopped(Slow, lambda: True)
+    let_go.set()
+    assert closed.wait(20)
+
+
+def test_a_run_whose_cluster_does_not_start_in_time_ends_with_what_it_has(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> object:
+        raise StartInterruptedError
+
+    monkeypatch.setattr(local, "unless_stopped", interrupted)
+    outcome = run(plan(fields("a", toys.deadly), store), store, cluster=Local(workers=1), time_limit=1.0)
+    assert outcome.states == {"field": {"unfinished": 1}, "deadly": {"unfinished": 1}}
+    assert outcome.exit_status == 3
+    assert [event["event"] for event in read_events(store, outcome.run)] == ["run-started", "run-ended"]
 
 
 def test_the_time_limit_leaves_room_for_the_close_of_the_cluster() -> None:

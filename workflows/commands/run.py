@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,9 +20,10 @@ from workflows.commands.options import (
 from workflows.commands.target import remarks, store_of
 
 if TYPE_CHECKING:
-    from pipeline import Outcome, Plan
+    from pipeline import Outcome, Plan, Store
     from pipeline.running.clusters import Cluster
     from workflows.rounds import Driven
+    from workflows.shared.definition import Project
 
 INTERRUPTED = 130
 SIGNALS = ("SIGINT", "SIGTERM")
@@ -39,6 +41,16 @@ def run(
         ),
     ] = None,
     time_limit: TimeLimitOption = None,
+    dashboard_port: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            max=65535,
+            metavar="PORT",
+            help="Port of the dashboard on 127.0.0.1, for an ssh tunnel; refused where it is taken.",
+            show_default="any free port",
+        ),
+    ] = 0,
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -56,57 +68,88 @@ def run(
 
     Example: quarkline run my.yaml --cluster cuda --time-limit 11h30m
     """
-    from pipeline import InputError, explain
-    from pipeline import run as run_plan
+    from pipeline import InputError
     from workflows.catalogue import load_project
-    from workflows.commands.display import RunDisplay
-    from workflows.commands.report import publish
     from workflows.rounds import drive
 
-    def tell(text: str) -> None:
-        if not json:
-            say(text)
-
-    def compute(plan: Plan) -> Outcome:
-        for remark in remarks(plan, project, workflow, store):
-            tell(f"warning: {remark}")
-            said.append(remark)
-        tell(_headline(explain(plan)))
-        remaining = None if time_limit is None else max(1.0, time_limit - (monotonic() - began))
-        with RunDisplay(quiet=json) as display:
-            outcome = run_plan(plan, results, cluster=chosen, time_limit=remaining, listener=display)
-        tell(outcome.table())
-        return outcome
-
-    began, project, said = monotonic(), load_project(workflow), list[str]()
-    chosen, results = _cluster(cluster, workers), store_of(project, workflow, store)
+    began, project = monotonic(), load_project(workflow)
+    chosen, results = _cluster(cluster, workers, dashboard_port), store_of(project, workflow, store)
+    limit = None if time_limit is None else began + time_limit
+    one_round = _Round(project, workflow, store, results, chosen, limit, quiet=json)
     for warning in project.warnings:
-        tell(f"warning: {warning}")
-    driven = drive(project, results, chosen.backend, compute, tell)
-    page, fault = None, ""
-    if not driven.outcomes[-1].exit_status:
-        try:
-            page = publish(driven.last.project, results)
-        except InputError as error:
-            fault = str(error)
+        one_round.tell(f"warning: {warning}")
+    driven = drive(project, results, chosen.backend, one_round, one_round.tell)
+    page, fault = _publish(driven, results)
     if json:
-        _print_json(driven, [*driven.last.project.warnings, *said], page, fault)
+        _print_json(driven, [*driven.last.project.warnings, *one_round.remarks], page, fault)
     if fault:
         remedy = f"once that is mended, quarkline report {workflow} writes it"
         raise InputError(f"{fault}; all results are in {results.path}: {remedy}")
-    tell(f"report: {page}" if page else f"store: {results.path}")
+    one_round.tell(f"report: {page}" if page else f"store: {results.path}")
     raise typer.Exit(_exit_code(driven))
 
 
-def _cluster(name: str, workers: int | None) -> Cluster:
+@dataclass
+class _Round:
+    """Computing one plan after the other, and telling a person how it goes."""
+
+    project: Project
+    workflow: Path
+    wanted: Path | None
+    """The store that was asked for instead of the file's."""
+    results: Store
+    cluster: Cluster
+    end: float | None
+    """By the monotonic clock, of all rounds together."""
+    quiet: bool
+    remarks: list[str] = field(default_factory=list)
+    """What was warned about, for who reads no text."""
+
+    def __call__(self, plan: Plan) -> Outcome:
+        from pipeline import explain
+        from pipeline import run as run_plan
+        from workflows.commands.display import RunDisplay
+
+        for remark in remarks(plan, self.project, self.workflow, self.wanted):
+            self.tell(f"warning: {remark}")
+            self.remarks.append(remark)
+        self.tell(_headline(explain(plan)))
+        left = None if self.end is None else max(1.0, self.end - monotonic())
+        with RunDisplay(quiet=self.quiet) as display:
+            outcome = run_plan(plan, self.results, cluster=self.cluster, time_limit=left, listener=display)
+        self.tell(outcome.table())
+        return outcome
+
+    def tell(self, text: str) -> None:
+        if not self.quiet:
+            say(text)
+
+
+def _publish(driven: Driven, results: Store) -> tuple[Path | None, str]:
+    """Write the report of a run that ended well; its page, or why it could not be written."""
+    from pipeline import InputError
+    from workflows.commands.report import publish
+
+    if driven.outcomes[-1].exit_status:
+        return None, ""
+    try:
+        return publish(driven.last.project, results), ""
+    except InputError as error:
+        return None, str(error)
+
+
+def _cluster(name: str, workers: int | None, dashboard_port: int) -> Cluster:
     from pipeline import InputError
     from pipeline.running.clusters.choose import choose
 
+    asked = {"workers": workers, "dashboard_port": dashboard_port}
+    options = {option: value for option, value in asked.items() if value}
     try:
-        return choose(name, **({} if workers is None else {"workers": workers}))
+        return choose(name, **options)
     except TypeError:
+        named = " ".join(f"--{option.replace('_', '-')} {value}" for option, value in options.items())
         raise InputError(
-            f"--workers {workers}: the workers of {name} are started elsewhere; leave it out"
+            f"{named}: the workers of {name} are started elsewhere, and its dashboard too; leave it out"
         ) from None
 
 

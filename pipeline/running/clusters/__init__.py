@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from distributed import Client
+
+    from pipeline.running.clusters.jobs import JobList
+
+
+class StartInterruptedError(Exception):
+    """Error of a cluster whose start took longer than the run may last."""
 
 
 @dataclass(frozen=True)
@@ -18,6 +25,10 @@ class Demand:
     """Tasks that could at most run side by side."""
     memory: int
     """Bytes that the largest task needs, 0 if unknown."""
+    stopped: Callable[[], bool] = lambda: False
+    """True once the run must end: the start of workers is then not waited for."""
+    jobs: JobList | None = None
+    """Where jobs are written down that outlive a driver which is killed."""
 
     @property
     def of_use(self) -> int:

@@ -12,6 +12,7 @@ from distributed import Client
 
 from pipeline.running.clusters import Demand, Devices
 from pipeline.running.clusters.local import started, worker_environment
+from pipeline.running.dashboard import Dashboard
 from stages.errors import InputError
 
 INSTALL = "pip install 'quarkline[cuda13]' (or [cuda12])"
@@ -23,10 +24,12 @@ class Cuda:
 
     Args:
         workers: number of GPUs to use, all visible ones by default; no more than have work.
+        dashboard_port: where the dashboard listens on 127.0.0.1, any free port by default.
     """
 
     workers: int | None = None
     backend: str = "cuda"
+    dashboard_port: int = 0
 
     @property
     def memory_limit(self) -> None:
@@ -61,7 +64,8 @@ class Cuda:
         environment = worker_environment(max(1, CPU_COUNT // workers), self.backend)
         options = {"n_workers": workers, "threads_per_worker": 1, "resources": {"device": 1}}
         no_spilling = {"device_memory_limit": 0}
-        with started(cluster, {**options, **no_spilling}, environment, demand) as client:
+        dashboard = Dashboard(self.dashboard_port)
+        with started(cluster, {**options, **no_spilling}, environment, demand, dashboard) as client:
             yield client
 
 

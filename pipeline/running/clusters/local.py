@@ -5,9 +5,12 @@ from __future__ import annotations
 import logging
 import os
 import resource
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, wait
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import dask
@@ -17,7 +20,8 @@ from distributed.security import Security
 from distributed.system import MEMORY_LIMIT
 
 from pipeline.declare.text import counted
-from pipeline.running.clusters import Demand
+from pipeline.running.clusters import Demand, StartInterruptedError
+from pipeline.running.dashboard import HOST, Dashboard
 from pipeline.running.monitor import Monitor
 from pipeline.worker.lifetime import Watchdog
 from pipeline.worker.memory import REUSING
@@ -50,6 +54,9 @@ MARGIN = 1.25
 """Of a task's projected memory: what its worker takes beside it."""
 
 
+LOOK = 0.1
+"""Seconds between two looks at the run's reasons to stop while its cluster starts."""
+
 HANDLES, HANDLES_OF_A_WORKER = 24, 12
 """Files that a driver has open, measured: on its own, and for each worker that it owns."""
 
@@ -61,10 +68,12 @@ class Local:
     Args:
         workers: number of worker processes, no more of which start than have work; by default as many as
             have work and memory.
+        dashboard_port: where the dashboard listens on 127.0.0.1, any free port by default.
     """
 
     workers: int | None = None
     backend: str = "cpu"
+    dashboard_port: int = 0
 
     @property
     def memory_limit(self) -> int:
@@ -88,7 +97,8 @@ class Local:
         workers = min(self.workers, demand.of_use) if self.workers else default_workers(CPU_COUNT, demand)
         options: dict[str, Any] = {"n_workers": workers, "threads_per_worker": 1, "resources": {"device": 1}}
         environment = worker_environment(max(1, CPU_COUNT // workers), self.backend)
-        with started(LocalCluster, options, environment, demand) as client:
+        dashboard = Dashboard(self.dashboard_port)
+        with started(LocalCluster, options, environment, demand, dashboard) as client:
             yield client
 
 
@@ -100,7 +110,7 @@ def default_workers(cores: int, demand: Demand) -> int:
 
 @contextmanager
 def started(
-    kind: Any, options: dict[str, Any], environment: dict[str, str], demand: Demand
+    kind: Any, options: dict[str, Any], environment: dict[str, str], demand: Demand, dashboard: Dashboard
 ) -> Iterator[Client]:
     """A cluster that this process owns, with a client; both end with the block.
 
@@ -109,26 +119,58 @@ def started(
 
     environment: of its workers.
     """
-    _open_handles(options["n_workers"])
-    common = {
-        "host": "127.0.0.1",
-        "dashboard_address": "127.0.0.1:0",
-        "memory_limit": worker_memory(options["n_workers"], demand.memory),
-        "silence_logs": logging.ERROR,
-        "security": Security.temporary(),
-        "protocol": "tls",
-    }
-    wanted = {**environment, "DASK_LOGGING__DISTRIBUTED": "error"}
-    settings = {**SETTINGS, "distributed.nanny.pre-spawn-environ": wanted}
-    # Dask sets the variables here again, and asks for the settings, whenever it replaces a worker
-    with _restored(wanted), dask.config.set(settings):
-        with _restored(wanted):
-            os.environ.update(wanted)  # Dask prefers what is in this process's environment
-            cluster = kind(**common, **options)
-        with cluster, Client(cluster, set_as_default=False) as client:
-            client.register_plugin(Watchdog())
-            client.register_plugin(Monitor())
-            yield client
+    with closing(dashboard):
+        _open_handles(options["n_workers"])
+        common = {
+            "host": HOST,
+            "scheduler_kwargs": scheduler_options(dashboard),
+            "memory_limit": worker_memory(options["n_workers"], demand.memory),
+            "silence_logs": logging.ERROR,
+            "security": Security.temporary(),
+            "protocol": "tls",
+        }
+        wanted = {**environment, "DASK_LOGGING__DISTRIBUTED": "error"}
+        settings = {**SETTINGS, **dashboard.settings, "distributed.nanny.pre-spawn-environ": wanted}
+        # Dask sets the variables here again, and asks for the settings, whenever it replaces a worker
+        with _restored(wanted), dask.config.set(settings):
+            with _restored(wanted):
+                os.environ.update(wanted)  # Dask prefers what is in this process's environment
+                cluster = unless_stopped(partial(kind, **common, **options), demand.stopped)
+            with cluster, Client(cluster, set_as_default=False) as client:
+                client.register_plugin(Watchdog())
+                yield client
+
+
+def scheduler_options(dashboard: Dashboard) -> dict[str, Any]:
+    """Options of a scheduler with this dashboard in the place of Dask's own, which all users may read."""
+    return {"dashboard": False, "dashboard_address": f"{HOST}:0", "plugins": [Monitor(dashboard)]}
+
+
+def unless_stopped(make: Callable[[], Any], stopped: Callable[[], bool]) -> Any:
+    """A cluster, made in a thread; if the run must end meanwhile, it is closed once it is there.
+
+    Raises:
+        StartInterruptedError: the run must end, and it was not there yet.
+    """
+    result: Future[Any] = Future()
+
+    def begin() -> None:
+        try:
+            result.set_result(make())
+        except BaseException as error:
+            result.set_exception(error)
+
+    threading.Thread(target=begin, name="start of the cluster", daemon=True).start()
+    while not wait([result], timeout=LOOK).done:
+        if stopped():
+            result.add_done_callback(_close)
+            raise StartInterruptedError
+    return result.result()
+
+
+def _close(result: Future[Any]) -> None:
+    if not result.exception():
+        result.result().close()
 
 
 def worker_memory(workers: int, needed: int) -> int:

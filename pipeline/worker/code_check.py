@@ -1,0 +1,49 @@
+"""Comparison of a worker's code with its driver's when the worker starts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from distributed import WorkerPlugin
+
+from pipeline.store.provenance import host
+from pipeline.worker.events import EventKind
+from pipeline.worker.sources import digest_of
+from pipeline.worker.work import RunContext
+from stages.errors import InputError
+
+
+class OtherCodeError(InputError):
+    """Error of a worker whose code is not the driver's."""
+
+
+def refusal(difference: str) -> OtherCodeError:
+    """The error of a worker on this machine; difference: between its code and the driver's."""
+    return OtherCodeError(
+        f"a worker on {host()} has other code than the driver ({difference}): nothing was computed there; "
+        "start driver and workers again, from one installation, and do not edit it during a run"
+    )
+
+
+def check_sources(context: RunContext) -> None:
+    """Raise OtherCodeError unless the sources of engine and stages are those that the driver runs."""
+    sources = context.sources
+    if (found := digest_of(sources.names)) != sources.digest:
+        which = ", ".join(sources.names)
+        raise refusal(f"sources of {which}: {found[:12]} there, {sources.digest[:12]} in the driver")
+
+
+class CodeCheck(WorkerPlugin):
+    """Plugin of each worker that is there or comes later: one of other code raises, and tells the run."""
+
+    def __init__(self, context: RunContext) -> None:
+        self.name = f"quarkline-code-{context.run}"
+        self._context = context
+
+    def setup(self, worker: Any) -> None:
+        """Compare."""
+        try:
+            check_sources(self._context)
+        except OtherCodeError as error:
+            worker.log_event(self._context.topic, {"event": str(EventKind.REFUSED), "error": str(error)})
+            raise
