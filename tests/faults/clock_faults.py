@@ -93,5 +93,5 @@ def library(folder: Path) -> Path:
     return made
 
 
-CASES = {jump: 4}
+CASES = {jump: 3}
 """How often it is done in the long form."""

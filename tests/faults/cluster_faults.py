@@ -69,5 +69,5 @@ def disband(campaign: Campaign) -> None:
     del campaign.options["cluster"]
 
 
-CASES = {storm: 6, lost_scheduler: 4}
+CASES = {storm: 5, lost_scheduler: 3}
 """How often each is done in the long form."""

@@ -98,5 +98,5 @@ def faked_cuda(campaign: Campaign) -> str:
     return ""
 
 
-CASES = {second_driver: 4, other_workers: 3, old_code: 2, edited_code: 3, faked_cuda: 3}
+CASES = {second_driver: 3, other_workers: 2, old_code: 2, edited_code: 3, faked_cuda: 2}
 """How often each is done in the long form."""

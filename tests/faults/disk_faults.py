@@ -158,5 +158,5 @@ def small_disk(folder: Path, kilobytes: int) -> Iterator[Callable[[int, str], No
         libc.umount2(os.fsencode(folder), DETACH)
 
 
-CASES = {errors: 8, bookkeeping: 5, locks: 2, full: 4, read_only: 3, vanished: 4}
+CASES = {errors: 8, bookkeeping: 4, locks: 2, full: 3, read_only: 2, vanished: 3}
 """How often each is done in the long form."""
