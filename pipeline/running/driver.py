@@ -209,7 +209,7 @@ def _set_aside(store: Store, stage: str, key: str, log: EventLog) -> None:
 
 def _check_resources(client: Client, tasks: Sequence[TaskPlan]) -> None:
     """A task whose resources nobody has would wait for ever."""
-    workers = client.scheduler_info(n_workers=-1)["workers"].values()
+    workers = client.scheduler_info(n_workers=-1).get("workers", {}).values()
     offered = max((worker["resources"].get("device", 0) for worker in workers), default=0)
     for task in tasks:
         if task.device > offered:
@@ -221,7 +221,7 @@ def _check_resources(client: Client, tasks: Sequence[TaskPlan]) -> None:
 
 
 def _resident_bytes(client: Client) -> int:
-    workers = max(1, len(client.scheduler_info(n_workers=-1)["workers"]))
+    workers = max(1, len(client.scheduler_info(n_workers=-1).get("workers", {})))
     return int(RESIDENT_SHARE * MEMORY_LIMIT / workers)
 
 

@@ -113,6 +113,8 @@ class Workforce:
             listed = self._client.scheduler_info(n_workers=-1)["workers"]
         except (OSError, CommClosedError, TimeoutError, RuntimeError):
             return False
+        except KeyError:  # the client has given the scheduler up
+            return False
         beats: dict[str, tuple[float, float]] = {}
         for address, worker in listed.items():
             beat, heard = self._heartbeats.get(address, (-1.0, moment))

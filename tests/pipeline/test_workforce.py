@@ -9,6 +9,7 @@ import time
 from asyncio import CancelledError
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import dask
 import pytest
@@ -20,10 +21,11 @@ from pipeline.running.clusters import Demand, StartInterruptedError, address, lo
 from pipeline.running.clusters.address import Address
 from pipeline.running.clusters.local import Local
 from pipeline.running.clusters.slurm import _cluster_class
-from pipeline.running.event_log import read_events
+from pipeline.running.event_log import EventLog, read_events
 from pipeline.running.limits import Limits
 from pipeline.running.session import Session
 from pipeline.running.stopping import StopRequest
+from pipeline.running.workforce import Workforce
 from pipeline.worker import lifetime
 
 
@@ -71,6 +73,14 @@ def test_a_result_that_died_with_its_worker_is_no_loss_of_the_scheduler(
     w = fields("ab", toys.fragile)
     outcome = run(plan(w, store), store, cluster=cluster)
     assert (outcome.exit_status, outcome.stopped) == (0, "") and lost
+
+
+def test_a_client_that_gave_its_scheduler_up_is_no_error_of_its_own(store: Store) -> None:
+    store.create()
+    client = SimpleNamespace(scheduler_info=lambda n_workers: {"type": "Scheduler"}, cluster=None)
+    with EventLog(store, "lost") as log:
+        workforce = Workforce(client, log, StopRequest(), Limits())  # type: ignore[arg-type]
+        assert not workforce.look({}, now=True)
 
 
 def test_tracebacks_of_dask_about_what_a_run_survives_are_not_shown() -> None:
