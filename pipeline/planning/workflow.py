@@ -17,7 +17,7 @@ from stages.errors import InputError, suggestion
 
 LARGEST = 4_000_000
 """Chunks that a workflow may have, and coordinates along one dimension: a plan holds each in memory, and each
-chunk is a folder."""
+chunk is a file or a folder."""
 
 Files = Mapping[str, Mapping[Any, Path] | Path]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,12 +11,12 @@ from dask.utils import format_bytes, format_time
 from pipeline.declare.text import text_table
 from pipeline.planning.manifest import NodeRecord, manifests
 from pipeline.running.clusters.jobs import job_lists
-from pipeline.running.event_log import Event, read_events, runs
+from pipeline.running.event_log import runs, tally_of
 from pipeline.store.checkpoint import checkpoints
 from pipeline.store.durable import nbytes_of
 from pipeline.store.lock import Driver, current_driver
 from pipeline.store.store import Store
-from pipeline.worker.events import ENDED, EventKind
+from pipeline.worker.events import EventKind
 from stages.errors import InputError
 
 
@@ -111,26 +110,16 @@ def _node_status(workflow: str, name: str, record: NodeRecord, existing: dict[st
 
 def run_status(store: Store, run: str) -> RunStatus:
     """State of a run that ended or goes on."""
-    first: Event = {}
-    last: Event = {}
-    ends: Counter[str] = Counter()
-    running: dict[str, Event] = {}
-    for event in read_events(store, run):
-        first, last = first or event, event
-        if event["event"] in (EventKind.STARTED, EventKind.PROGRESS):
-            running[event["key"]] = {**running.get(event["key"], {}), **event}
-        elif event["event"] in ENDED:
-            running.pop(event["key"], None)
-            ends[event["event"]] += 1
-    over = last.get("event") == EventKind.RUN_ENDED
+    tally = tally_of(store, run)
+    over = tally.last.get("event") == EventKind.RUN_ENDED
     return RunStatus(
         run=run,
-        workflow=first.get("workflow", "?"),
-        started=first.get("time", 0.0),
-        ended=last["time"] if over else None,
-        stopped=last.get("stopped", "") if over else "",
-        counts=dict(ends),
-        running=() if over else tuple(running.values()),
+        workflow=tally.first.get("workflow", "?"),
+        started=tally.first.get("time", 0.0),
+        ended=tally.last["time"] if over else None,
+        stopped=tally.last.get("stopped", "") if over else "",
+        counts=tally.ends,
+        running=() if over else tuple(tally.running.values()),
     )
 
 

@@ -3,24 +3,55 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from pipeline.store.store import Store
-from pipeline.worker.events import ChunkState, EventKind
+from pipeline.worker.events import ENDED, ChunkState, EventKind
 
 Event = dict[str, Any]
 Listener = Callable[[Event], None]
+
+LOG, TALLY = "events.jsonl", "tally.json"
 
 RUNS_KEPT = 50
 """Logs of runs that a store keeps, the newest."""
 
 LOG_BYTES = 64 << 20
-"""Of the log of a run: beyond it, progress of chunks is shown but not written."""
+"""Of the log of a run: beyond it, what goes well with a chunk is shown and counted but not written."""
+
+TALLY_BYTES = 1 << 20
+TALLY_INTERVAL = 5.0
+"""A log that is longer has a tally beside it, so that nobody need read all of it; seconds between two."""
+
+GOES_WELL = (EventKind.STARTED, EventKind.PROGRESS, ChunkState.DONE, ChunkState.PRESENT)
+
+
+@dataclass
+class Tally:
+    """Counts of the events of a run."""
+
+    first: Event = field(default_factory=dict)
+    last: Event = field(default_factory=dict)
+    ends: dict[str, int] = field(default_factory=dict)
+    """Number of chunks by how they ended."""
+    running: dict[str, Event] = field(default_factory=dict)
+    """By key, the last event of each chunk that has begun and not ended."""
+
+    def add(self, event: Event) -> None:
+        """Count the next event."""
+        self.first, self.last = self.first or event, event
+        if event["event"] in (EventKind.STARTED, EventKind.PROGRESS):
+            self.running[event["key"]] = {**self.running.get(event["key"], {}), **event}
+        elif event["event"] in ENDED:
+            self.running.pop(event["key"], None)
+            self.ends[event["event"]] = self.ends.get(event["event"], 0) + 1
 
 
 SECRET = {"dashboard"}
@@ -34,10 +65,13 @@ class EventLog:
     """
 
     def __init__(self, store: Store, run: str, listener: Listener | None = None) -> None:
-        folder = store.path / ".runs" / run
+        folder = _folder(store, run)
+        self._path = folder / TALLY
         with store.writing("the log of the run"):
             folder.mkdir(parents=True, exist_ok=True)
-            self._file = open(folder / "events.jsonl", "ab", buffering=0)  # noqa: SIM115 (closed by __exit__)
+            self._file = open(folder / LOG, "ab", buffering=0)  # noqa: SIM115 (closed by __exit__)
+        self._tally = Tally()
+        self._tallied = time.monotonic()
         self._listener = listener
         self._torn = b""
         """What ends a line that was written in part."""
@@ -46,6 +80,7 @@ class EventLog:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._keep_tally()
         self._file.close()
 
     def note(self, kind: EventKind | ChunkState, **values: Any) -> None:
@@ -54,37 +89,63 @@ class EventLog:
 
     def __call__(self, event: Event) -> None:
         """Write an event and show it to the listener."""
-        if event["event"] == EventKind.PROGRESS and self._file.tell() > LOG_BYTES:
-            self._show(event)
-            return
         written = {name: value for name, value in event.items() if name not in SECRET}
-        line = self._torn + json.dumps(written).encode() + b"\n"
+        self._tally.add(written)
+        if event["event"] not in GOES_WELL or self._file.tell() <= LOG_BYTES:
+            self._write(written)
+        if time.monotonic() - self._tallied > TALLY_INTERVAL:
+            self._keep_tally()
+        if self._listener:
+            self._listener({name: value for name, value in event.items() if name != "details"})
+
+    def _write(self, event: Event) -> None:
+        line = self._torn + json.dumps(event).encode() + b"\n"
         self._torn = b"\n"
         with suppress(OSError):
             if self._file.write(line) == len(line):
                 self._torn = b""
-        self._show(event)
 
-    def _show(self, event: Event) -> None:
-        if self._listener:
-            self._listener({name: value for name, value in event.items() if name != "details"})
+    def _keep_tally(self) -> None:
+        """Replace the tally; a machine that goes down leaves an old one, or one that is not read."""
+        self._tallied, size = time.monotonic(), self._file.tell()
+        draft = self._path.with_suffix(".draft")
+        with suppress(OSError):
+            if size > TALLY_BYTES:
+                draft.write_text(json.dumps({"read": size, **asdict(self._tally)}))
+                os.replace(draft, self._path)
 
 
 def runs(store: Store) -> list[str]:
     """All runs of a store, oldest first."""
-    return sorted(path.parent.name for path in (store.path / ".runs").glob("*/events.jsonl"))
+    return sorted(path.parent.name for path in (store.path / ".runs").glob(f"*/{LOG}"))
+
+
+def _folder(store: Store, run: str) -> Path:
+    return store.path / ".runs" / run
 
 
 def drop_old_runs(store: Store) -> None:
     """Remove all logs but the newest. Only for the one driver of the store."""
     for run in runs(store)[:-RUNS_KEPT]:
-        shutil.rmtree(store.path / ".runs" / run, ignore_errors=True)
+        shutil.rmtree(_folder(store, run), ignore_errors=True)
 
 
-def read_events(store: Store, run: str) -> Iterator[Event]:
-    """The events of a run, in order; a last line that was cut off is skipped."""
-    path: Path = store.path / ".runs" / run / "events.jsonl"
-    with open(path) as lines:
+def tally_of(store: Store, run: str) -> Tally:
+    """Counts of the events of a run until now."""
+    try:
+        content = json.loads((_folder(store, run) / TALLY).read_bytes())
+        read, tally = content.pop("read"), Tally(**content)
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        read, tally = 0, Tally()
+    for event in read_events(store, run, read):
+        tally.add(event)
+    return tally
+
+
+def read_events(store: Store, run: str, first: int = 0) -> Iterator[Event]:
+    """The events of a run that were written, in order, from a byte on; a line that was cut off is skipped."""
+    with open(_folder(store, run) / LOG, "rb") as lines:
+        lines.seek(first)
         for line in lines:
             try:
                 yield json.loads(line)

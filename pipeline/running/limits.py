@@ -12,9 +12,7 @@ class Limits:
     Args:
         stall: without news of a chunk that has told its progress before; or ten times the chunk's forecast,
             if that is longer. It is then ended and fails.
-        mute: likewise of a chunk that has never told its progress. In the library those are setups of
-            multigrid, smearing of links, two-point functions of propagators, sources and averages; any stage
-            before its first block or restart is done.
+        mute: likewise of a chunk that has never told its progress.
         absence: without any worker. The run then stops; workers that a batch queue still owes are waited for.
         silence: without a heartbeat of a worker, which is then replaced. Its chunk is computed by another.
         deaths: workers that die with a chunk under their hands, nothing else running, before it fails.

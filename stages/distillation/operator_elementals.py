@@ -60,9 +60,7 @@ def elementals(
     check_links(links, basis)
     insertions = Insertions(lattice, tuple(momenta), tuple(displacements))
     free = int(SHARE * available_bytes(xp))
-    values = products.elementals(
-        basis.vectors, links.links, insertions, xp, free, progress=lambda *done: at.progress(*done)
-    )
+    values = products.elementals(basis.vectors, links.links, insertions, xp, free)
     return Elementals(values, np.array(momenta, np.int64))
 
 

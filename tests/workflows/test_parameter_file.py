@@ -55,9 +55,14 @@ def test_refused_with_its_line(tmp_path: Path, text: str, message: str) -> None:
     assert message in str(error.value)
 
 
-def test_variables_of_the_shell_name_no_store(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("folder", "message"),
+    [
+        ("$SCRATCH/x", r"'\$SCRATCH/x' has a `\$`.*write the folder out"),
+        ("~nobody-known/x", "'~nobody-known/x' is in the home of nobody known here: write the folder out"),
+    ],
+)
+def test_a_store_whose_folder_no_one_expands(tmp_path: Path, folder: str, message: str) -> None:
     old = next(line for line in TINY.splitlines() if line.startswith("store:"))
-    with pytest.raises(
-        InputError, match=r"`store` \(line \d+\): '\$SCRATCH/x' has a `\$`.*write the folder out"
-    ):
-        G2Parameters.read(read(tmp_path, TINY.replace(old, "store: $SCRATCH/x")))
+    with pytest.raises(InputError, match=rf"`store` \(line \d+\): {message}"):
+        G2Parameters.read(read(tmp_path, TINY.replace(old, f"store: {folder}")))

@@ -25,8 +25,10 @@ import numpy as np
 from pipeline import At, Dims, Place, Store, Workflow, plan, stage
 from pipeline.planning.manifest import write_manifest
 from pipeline.reading.status import status
+from pipeline.running.event_log import EventLog
 from pipeline.running.graph import dask_graph, plan_tasks, submission_order
 from pipeline.running.session import OUTSTANDING
+from pipeline.worker.events import ChunkState, EventKind, chunk_identity
 from pipeline.worker.sources import sources_of
 from pipeline.worker.work import RunContext
 from workflows.benchmarks.script import PrintedTable, arguments_of
@@ -107,11 +109,18 @@ def later(chunks: int, store: Store) -> dict[str, float]:
 
 
 def fill(chunks: int, store: Store) -> dict[str, float]:
-    """Stand-ins for all chunks but the last: a plan asks whether their files are there and not empty."""
-    for chunk in plan(workflow_of(chunks), store).everything[:-1]:
-        path = store.location(chunk.node.stage.name, chunk.key)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(b"x")
+    """Stand-ins for all chunks but the last, and the log of their run.
+
+    A plan asks whether the files are there and not empty.
+    """
+    with EventLog(store, "run") as log:
+        for chunk in plan(workflow_of(chunks), store).everything[:-1]:
+            path = store.location(chunk.node.stage.name, chunk.key)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(b"x")
+            about = chunk_identity(chunk.node.name, chunk.node.stage.name, chunk.key, chunk.coordinates)
+            for kind in (EventKind.STARTED, ChunkState.DONE):
+                log.note(kind, worker="tls://127.0.0.1:40000", **about)
     return {}
 
 

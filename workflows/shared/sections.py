@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Self
@@ -123,11 +124,13 @@ class WorkflowParameters(FileSection):
             yield ("report",), f"{self.report!r} lies in the store {self.store!r}: name another folder"
 
     def _unexpanded(self) -> Iterator[Problem]:
-        """Folders named by a variable of the shell, which no one expands."""
+        """Folders named by a variable of the shell, which no one expands, or in an unknown home."""
         for key, folder in (("store", self.store), ("report", self.report)):
             if "$" in folder:
                 yield (key,), f"{folder!r} has a `$`, and variables are not expanded: write the folder out"
+            elif folder.startswith("~") and os.path.expanduser(folder) == folder:
+                yield (key,), f"{folder!r} is in the home of nobody known here: write the folder out"
 
 
 def _resolved(folder: str) -> Path:
-    return Path(folder).expanduser().resolve()
+    return Path(os.path.expanduser(folder)).resolve()

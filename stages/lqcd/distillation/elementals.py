@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from types import ModuleType
 
 import numpy as np
@@ -23,7 +22,6 @@ def elementals(
     xp: ModuleType,
     device_bytes: int,
     first: int = 0,
-    progress: Callable[[int, int], None] | None = None,
 ) -> NDArray[np.complex128]:
     """v_i^dag e^{ipx} D v_j of all pairs, complex128 ``[time, momentum, displacement, i, j]`` on the host.
 
@@ -31,8 +29,7 @@ def elementals(
     first, first + 1, ... of the lattice, in `xp` or anywhere (`streamed`); links: those of the displacements
     in `xp`, ``[mu, parity, site, 3, 3]``, or None where there are none. device_bytes: bound on what is
     allocated beside arrays of `xp` (`planned_bytes`). The adjoint of an elemental is that of -p and the path
-    back, times e^{-ipd} with d the displacement's end. progress(slices done, slices in all), after each tile.
-    Raises InputError.
+    back, times e^{-ipd} with d the displacement's end. Raises InputError.
     """
     times, k = _checked(vectors, insertions, first), vectors.shape[-1]
     field = SlicedField(vectors, 0, 1)
@@ -49,8 +46,6 @@ def elementals(
     for part in streamed([field], times, tile, xp):
         out = result[part.first : part.first + part.count]
         _fill(out, part.parts[0], paths, insertions, first + part.first)
-        if progress:
-            progress(part.first + part.count, times)
     return result
 
 

@@ -1,0 +1,68 @@
+"""Logs of runs: bounded in bytes, with a tally that says what all events come to."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline import Store
+from pipeline.reading.status import run_status
+from pipeline.running import event_log
+from pipeline.running.event_log import EventLog, Tally, read_events, tally_of
+
+
+def events(chunks: int) -> list[dict[str, Any]]:
+    """A run of so many chunks, of which the last but one fails and the last is in work."""
+    listed: list[dict[str, Any]] = [{"event": "run-started", "time": 0.0, "workflow": "w"}]
+    for number in range(chunks):
+        listed.append({"event": "started", "time": float(number), "key": f"{number:064x}"})
+        listed.append({**listed[-1], "event": "progress", "done": 1, "total": 2})
+        if number < chunks - 1:
+            listed.append({**listed[-2], "event": "failed" if number == chunks - 2 else "done"})
+    return listed
+
+
+@pytest.mark.parametrize("log_bytes", [0, 2000, 1 << 20])
+@pytest.mark.parametrize("interval", [-1.0, 1e9])
+def test_a_tally_counts_what_the_log_leaves_out(
+    store: Store, monkeypatch: pytest.MonkeyPatch, log_bytes: int, interval: float
+) -> None:
+    monkeypatch.setattr(event_log, "LOG_BYTES", log_bytes)
+    monkeypatch.setattr(event_log, "TALLY_BYTES", 0)
+    monkeypatch.setattr(event_log, "TALLY_INTERVAL", interval)
+    store.create()
+    expected, shown = Tally(), list[dict[str, Any]]()
+    with EventLog(store, "run", shown.append) as log:
+        for event in events(30):
+            log(event)
+            expected.add(event)
+        if interval < 0:  # the driver may be killed now
+            assert tally_of(store, "run") == expected
+    assert tally_of(store, "run") == expected
+    assert expected.ends == {"done": 28, "failed": 1} and len(expected.running) == 1
+    assert shown == events(30)
+    written = list(read_events(store, "run"))
+    assert len(written) == len(shown) if log_bytes == 1 << 20 else len(written) < len(shown)
+    assert [event["event"] for event in written].count("failed") == 1
+    status = run_status(store, "run")
+    assert (status.workflow, status.counts, len(status.running)) == ("w", {"done": 28, "failed": 1}, 1)
+
+
+@pytest.mark.parametrize("content", ["", "{}", "[]", '{"read": 0, "more": 1}'])
+def test_a_tally_that_cannot_be_read_is_none(
+    store: Store, monkeypatch: pytest.MonkeyPatch, content: str
+) -> None:
+    monkeypatch.setattr(event_log, "TALLY_BYTES", 0)
+    store.create()
+    with EventLog(store, "run") as log:
+        for event in events(5):
+            log(event)
+        log({"event": "cluster-ready", "time": 9.0, "dashboard": "a token"})
+    path: Path = store.path / ".runs" / "run" / "tally.json"
+    assert json.loads(path.read_text())["ends"] == {"done": 3, "failed": 1}
+    assert "a token" not in path.read_text()
+    path.write_text(content)
+    assert tally_of(store, "run").ends == {"done": 3, "failed": 1}
