@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -121,7 +122,15 @@ class _CheckedFile(MemoryStore):
         return _checked(key, value, self._expected, byte_range is None)
 
 
-class _SummingFolder(LocalStore):
+class _ExistingFolder(LocalStore):
+    """A folder that is written and never made anew: it vanishes with the store that it is in."""
+
+    async def set(self, key: str, value: Buffer) -> None:
+        os.stat(self.root)
+        await super().set(key, value)
+
+
+class _SummingFolder(_ExistingFolder):
     """A folder that is written, with the sums of its files."""
 
     def __init__(self, folder: Path) -> None:
@@ -179,7 +188,7 @@ def open_packed(content: Mapping[str, bytes], sums: Mapping[str, Any] | None) ->
 
 def create_group(store: Path | Store, attributes: Mapping[str, Any]) -> zarr.Group:
     """Make a group of format 3 with its attributes."""
-    target = LocalStore(store) if isinstance(store, Path) else store
+    target = _ExistingFolder(store) if isinstance(store, Path) else store
     return zarr.create_group(target, attributes=dict(attributes), zarr_format=3)
 
 

@@ -15,11 +15,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import toy_stages as toys
+from zarr.storage import LocalStore
 
 from pipeline import InputError, Outcome, Place, Store, Workflow, collect_garbage, plan, verify
 from pipeline.running.event_log import RUNS_KEPT, drop_old_runs, runs
 from pipeline.store import lock
-from pipeline.store.errors import DamagedChunkError, UnreadableChunkError
+from pipeline.store.errors import DamagedChunkError, StoreError, UnreadableChunkError
 from pipeline.store.lock import current_driver, driver_lock
 
 KEYS = ("3c" * 32, "b7" * 32)
@@ -242,6 +243,25 @@ def holder(store: Store, run: str, shim: Path, code: int) -> subprocess.Popen[st
     return subprocess.Popen(
         command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
+
+
+def test_a_store_that_vanishes_while_a_folder_is_written_is_not_made_anew(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pipeline.store.store.PACKED_BYTES", -1)
+    store.create()
+    write, written = LocalStore._set, list[str]()
+
+    async def vanishing(folder: LocalStore, key: str, *about: object, **options: object) -> None:
+        await write(folder, key, *about, **options)  # type: ignore[arg-type]
+        written.append(key)
+        if len(written) == 2:
+            store.path.rename(store.path.with_name("away"))
+
+    monkeypatch.setattr(LocalStore, "_set", vanishing)
+    with pytest.raises(StoreError, match="No such file or directory"):
+        store.commit("loops", KEYS[0], SMALL, DIMS, RECORD)
+    assert not store.path.exists()
 
 
 @pytest.mark.parametrize("code", [errno.ENOSYS, errno.ENOLCK, 0])
