@@ -1,6 +1,6 @@
 """Time and memory of plans, task graphs and `status` for workflows of 10^3 to 10^6 chunks.
 
-    python -m workflows.benchmarks.many_chunks [--chunks 1000,10000,100000,1000000]
+    python -m workflows.benchmarks.many_chunks [--chunks 1000 10000 100000 1000000]
 
 Configurations x noise chunks of a toy stage over one gauge field each, an empty store, a process of its own
 for each number. Megabytes are what the process had at most, interpreter and imports included.
