@@ -85,19 +85,31 @@ def pytest_configure(config: pytest.Config) -> None:
             os.environ.setdefault(f"{library}_NUM_THREADS", "1")
 
 
-@pytest.hookimpl(trylast=True)
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files whose tests start processes and wait for them alternate with those that compute, so that test
-    processes leave the processors neither idle nor to each other; long files are not left for the end.
+    """Each file goes to one test process, and all that need the warm workers to the same one, which starts
+    with them: one cluster is enough. Of the others, files that start processes and wait for them alternate
+    with those that compute, so that test processes leave the processors neither idle nor to each other; long
+    files are not left for the end.
     """
     files: dict[Path, list[pytest.Item]] = {}
     for item in items:
         files.setdefault(item.path, []).append(item)
+    warm = {path for path, tests in files.items() if any("scheduler" in _fixtures(test) for test in tests)}
+    for path, tests in files.items():
+        for test in tests:
+            test.add_marker(pytest.mark.xdist_group("warm" if path in warm else str(path)))
     names = sorted(files, key=lambda path: LONG.index(path.name) if path.name in LONG else len(LONG))
-    waiting = [path for path in names if path.name == "test_house.py" or WAITING & set(path.parts)]
-    computing = [path for path in names if path not in waiting]
-    order = chain.from_iterable(zip_longest(waiting, computing))
+    others = [path for path in names if path not in warm]
+    waiting = [path for path in others if path.name == "test_house.py" or WAITING & set(path.parts)]
+    computing = [path for path in others if path not in waiting]
+    order = chain(filter(warm.__contains__, names), *zip_longest(waiting, computing))
     items[:] = [item for path in order if path for item in files[path]]
+
+
+def _fixtures(item: pytest.Item) -> list[str]:
+    """All that a test takes, and what these take."""
+    return item.fixturenames if isinstance(item, pytest.Function) else []
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

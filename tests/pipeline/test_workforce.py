@@ -80,7 +80,7 @@ def test_a_client_that_gave_its_scheduler_up_is_no_error_of_its_own(store: Store
     client = SimpleNamespace(scheduler_info=lambda n_workers: {"type": "Scheduler"}, cluster=None)
     with EventLog(store, "lost") as log:
         workforce = Workforce(client, log, StopRequest(), Limits())  # type: ignore[arg-type]
-        assert not workforce.look({}, now=True)
+        assert not workforce.look({})
 
 
 def test_tracebacks_of_dask_about_what_a_run_survives_are_not_shown() -> None:

@@ -16,7 +16,7 @@ from stages.lqcd.gauge.hisq import naive_links
 from stages.lqcd.solvers.deflation import Deflation, StaggeredDeflation
 
 EXTENTS = (4, 4, 4, 4)
-SOLVE = {"mass": 0.08, "current_links": "thin", "solver": "block_cgrq", "precision": "double"}
+SOLVE = {"mass": 0.08, "current_links": "thin", "solver": "block_cgrq", "precision": "double", "block": 8}
 NOISE = {"seed": 2718, "noise": "z2", "dilution": {"displacement": 2}}
 
 
@@ -78,14 +78,14 @@ def test_full_dilution_with_real_solves_is_the_exact_trace(staggered, exact):
     assert at.statistics["rhs"] == 3 * 256
     assert at.statistics["residual_max"] <= 1e-11
     assert at.statistics["full_residual_max"] <= 2e-11
-    assert at.reports[-1]["done"] == at.reports[-1]["total"] == 48
+    assert at.reports[-1]["done"] == at.reports[-1]["total"] == 96
     assert at.statistics["history"][0] == 1.0
 
 
 @pytest.mark.parametrize(
     ("solver", "precision", "block"),
     [
-        ("batched_cg", "double-single", 4),
+        ("batched_cg", "double-single", 8),
         pytest.param("batched_cg", "double-single", 7, marks=pytest.mark.slow),
         pytest.param("batched_cg", "double", 7, marks=pytest.mark.slow),
         pytest.param("block_cgrq", "double-single", 7, marks=pytest.mark.slow),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -118,7 +119,9 @@ def test_refused(
 def test_warned_about_by_plan(
     quarkline: CommandLine, tmp_path: Path, workflow: str, before: str, after: str, message: str
 ) -> None:
-    file = tmp_path / "file.yaml"
+    file = tmp_path / "alone" / "file.yaml"  # folders of other tests, with results, are not beside it
+    file.parent.mkdir()
+    os.chdir(file.parent)
     file.write_text(TEXTS[workflow])
     assert "warning" not in quarkline("plan", file).out
     assert json.loads(quarkline("plan", file, "--json").out)["warnings"] == []

@@ -18,7 +18,8 @@ def arrays(path: Path) -> dict[str, dict[str, Any]]:
     return {key: store.record(stage, key)["arrays"] for stage, key in chunks}
 
 
-@pytest.mark.parametrize("workers", [1, *(pytest.param(n, marks=pytest.mark.slow) for n in (3, 4))])
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [1, 3, 4])
 def test_any_number_of_workers_gives_the_same_bits(
     quarkline: CommandLine, project: Path, workers: int
 ) -> None:

@@ -158,8 +158,10 @@ def tuned(
 
 
 def in_single(dtype: np.dtype) -> list[Launch]:
-    """Those of `tuned` in the precision that most of the time goes to, in few widths: for the quick run."""
-    return tuned(dtype, (33,), (16,)) if dtype == SINGLE else []
+    """One instance of each kernel of `tuned`, in the precision that most time goes to: for the quick run."""
+    if dtype != SINGLE:
+        return []
+    return list({launch.instance.partition("<")[0]: launch for launch in tuned(dtype, (33,), (16,))}.values())
 
 
 def unusual(dtype: np.dtype) -> list[Launch]:

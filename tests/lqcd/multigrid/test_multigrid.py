@@ -119,7 +119,10 @@ def flat(gauge: Any, multigrid: Multigrid, masses: tuple[float, ...], rhs: int) 
     return hierarchy, b
 
 
-@pytest.mark.parametrize("multigrid", [SMALL, DEEP], ids=["one level", "three levels"])
+@pytest.mark.parametrize(
+    "multigrid",
+    [pytest.param(SMALL, id="one level", marks=pytest.mark.slow), pytest.param(DEEP, id="three levels")],
+)
 def test_stored_setup_gives_the_same_bits(gauge: Any, multigrid: Multigrid) -> None:
     M = operator(gauge(4), -0.4)
     hierarchy = multigrid.setup(M)
