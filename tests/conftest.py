@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from itertools import chain, zip_longest
 from pathlib import Path
@@ -29,6 +31,9 @@ IDLE_CLUSTERS = {
 
 WAITING = {"pipeline", "workflows", "faults"}
 """Folders of tests that wait for clusters and commands."""
+
+WARM = re.compile(r"\b(scheduler|cluster|project|finished|compute): (str|Path|Address|Callable|Compute)\b")
+"""A fixture by which a test takes the warm workers."""
 
 LONG = (
     "test_house.py",
@@ -85,31 +90,39 @@ def pytest_configure(config: pytest.Config) -> None:
             os.environ.setdefault(f"{library}_NUM_THREADS", "1")
 
 
-@pytest.hookimpl(tryfirst=True)
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Each file goes to one test process, and all that need the warm workers to the same one, which starts
-    with them: one cluster is enough. Of the others, files that start processes and wait for them alternate
-    with those that compute, so that test processes leave the processors neither idle nor to each other; long
-    files are not left for the end.
+    """Files that need the warm workers come first. Of the others, those that start processes and wait
+    alternate with those that compute, so that test processes leave the processors neither idle nor to each
+    other; long files are not left for the end.
     """
     files: dict[Path, list[pytest.Item]] = {}
     for item in items:
         files.setdefault(item.path, []).append(item)
-    warm = {path for path, tests in files.items() if any("scheduler" in _fixtures(test) for test in tests)}
-    for path, tests in files.items():
-        for test in tests:
-            test.add_marker(pytest.mark.xdist_group("warm" if path in warm else str(path)))
     names = sorted(files, key=lambda path: LONG.index(path.name) if path.name in LONG else len(LONG))
-    others = [path for path in names if path not in warm]
+    others = [path for path in names if not needs_workers(path)]
     waiting = [path for path in others if path.name == "test_house.py" or WAITING & set(path.parts)]
     computing = [path for path in others if path not in waiting]
-    order = chain(filter(warm.__contains__, names), *zip_longest(waiting, computing))
+    order = chain(filter(needs_workers, names), *zip_longest(waiting, computing))
     items[:] = [item for path in order if path for item in files[path]]
 
 
-def _fixtures(item: pytest.Item) -> list[str]:
-    """All that a test takes, and what these take."""
-    return item.fixturenames if isinstance(item, pytest.Function) else []
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Each file goes to one test process, and all that need the warm workers to the same one: one cluster."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class Scheduling(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = nodeid.partition("::")[0]
+            return "warm" if needs_workers(config.rootpath / file) else file
+
+    return Scheduling(config, log)
+
+
+@cache
+def needs_workers(file: Path) -> bool:
+    """Whether tests of a file take the warm workers, or a project that has run on them."""
+    return WARM.search(file.read_text()) is not None
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

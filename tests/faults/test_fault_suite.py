@@ -30,6 +30,8 @@ from outcome_table import BAD, OutcomeTable, Record
 from verdict import Verdict, judge
 from zygote import Started, Zygote
 
+from pipeline import Store, verify
+
 Fault = Callable[[Campaign], str]
 
 SEED = int(os.environ.get("QUARKLINE_FAULT_SEED", "26101"))
@@ -116,8 +118,9 @@ def several(campaign: Campaign) -> str:
     campaign.run(disk_faults.once_struck(campaign, second, refuse))
     assert "is driven by run" in refused[0].errors.read_text()
     assert list(campaign.store.glob(".checkpoints/*/*/state-*"))
-    for kind in ("flipped bit", "purged file"):
-        damage_faults.damage(campaign, "field", "read by the next run", kind)
+    damage_faults.damage(campaign, "field", "in an incomplete store", "flipped bit")
+    assert verify(Store(campaign.store), remove=True).damaged  # what is left to compute may not read it
+    damage_faults.damage(campaign, "field", "read by the next run", "purged file")
     return ""
 
 
