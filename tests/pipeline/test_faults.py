@@ -62,6 +62,7 @@ def test_sigterm_ends_a_run_cleanly_and_it_resumes(
     assert_complete(campaign, undisturbed)
 
 
+@pytest.mark.slow
 def test_an_interrupt_from_the_keyboard_lets_running_chunks_finish(campaign: Campaign) -> None:
     """The terminal sends it to the workers too."""
     driver = campaign.start()

@@ -68,6 +68,7 @@ def dense_dslash(links):
     return matrix
 
 
+@pytest.mark.slow
 def test_exact_loops_are_the_traces_of_the_dense_inverse(dslash):
     """J_mu(t) = - sum_x Im tr[U_mu(x) {D (4 m^2 - D^2)^-1}(x+mu, x)], phases and signs in thin links U."""
     links, lattice = dslash.links, dslash.links.lattice

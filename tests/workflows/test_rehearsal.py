@@ -95,7 +95,7 @@ def run_briefly(parameters: G2Parameters, tolerance: float, gauge: Any, sources:
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
-@pytest.mark.parametrize("precision", ["double", "double-single"])
+@pytest.mark.parametrize("precision", [pytest.param("double", marks=pytest.mark.slow), "double-single"])
 def test_a_run_calls_nothing_that_was_not_rehearsed(tmp_path: Path, solver: str, precision: str) -> None:
     changes = (("solver: block_cgrq", f"solver: {solver}"), ("double-single", f"{precision}\n  block: 12"))
     parameters = parameters_of(tmp_path, *changes)

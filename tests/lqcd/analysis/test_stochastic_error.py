@@ -33,7 +33,7 @@ def held(counts):
 
 
 @pytest.mark.parametrize("counts", [(5, 0), (12, 5)])
-@pytest.mark.parametrize("scale", [0.0, 1.0])
+@pytest.mark.parametrize("scale", [pytest.param(0.0, marks=pytest.mark.slow), 1.0])
 def test_predicted_variance_is_the_scatter(counts, scale):
     """Where the mean loop vanishes all of it is from pairs, where it is large most is linear in the noise."""
     rng, loops = np.random.default_rng(31), replace(waving(scale), bias=0.0)
@@ -54,7 +54,7 @@ def test_predicted_variance_is_the_scatter_for_many_counts(counts, scale, skewed
     assert np.mean(ratio) == pytest.approx(1.0, abs=0.2 if skewed else 0.1)
 
 
-@pytest.mark.parametrize("scale", [0.0, 1.0])
+@pytest.mark.parametrize("scale", [pytest.param(0.0, marks=pytest.mark.slow), 1.0])
 def test_quoted_errors_of_single_configurations_by_chi_squared(scale):
     """Each from its own 16 vectors; too safe where all is from pairs, as a linear part is never negative."""
     rng, loops = np.random.default_rng(39), replace(waving(scale), bias=0.0)
@@ -74,6 +74,7 @@ def test_moments_of_pairs_have_no_bias():
     assert np.mean(few[0, 1, 0, 1] / many[0, 1, 0, 1]) == pytest.approx(1.0, abs=0.2)
 
 
+@pytest.mark.slow
 def test_moments_of_pilots_predict_other_counts():
     """Of more sloppy vectors, and of fine ones."""
     wanted = (24, 12)

@@ -90,7 +90,7 @@ def test_a_single_mode():
     check(solver(1).solve(links, ROUGH), links, ROUGH, 1e-9)
 
 
-@pytest.mark.parametrize("block", [1, 8])
+@pytest.mark.parametrize("block", [pytest.param(1, marks=pytest.mark.slow), 8])
 def test_lanczos_on_rough_slices(block):
     links = rough(WIDE)
     told = []

@@ -106,6 +106,7 @@ def check_errors(seeds, **settings):
             assert abs(chi_squared - 1) < 6 * np.sqrt(2 / (seeds * exact.size))
 
 
+@pytest.mark.slow
 def test_errors_of_plain_and_truncated_estimates():
     check_errors(seeds=40, vectors=12, fine_vectors=6, kind="z2", dilution=Dilution(displacement=2))
 

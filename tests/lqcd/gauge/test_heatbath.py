@@ -204,6 +204,7 @@ def test_weak_coupling(xp):
     assert abs(mean - (1 - 2 / beta - 1.2208 / beta**2)) < 4 * error + 2 / (beta * lattice.volume)
 
 
+@pytest.mark.slow
 def test_plaquette_at_beta_6(xp):
     lattice = Lattice((8, 8, 8, 8))
     links = thermalised(lattice, 6.0, 4713, "short", sweeps=40, overrelaxation=1, xp=xp)

@@ -34,7 +34,7 @@ def test_an_iteration_after_convergence_changes_no_bit(late, staggered, random_b
     assert solution.matvecs == expected.matvecs + 1
 
 
-@pytest.mark.parametrize("inner", [None, "single"])
+@pytest.mark.parametrize("inner", [pytest.param(None, marks=pytest.mark.slow), "single"])
 def test_narrowing_and_replacements_cost_few_iterations(late, staggered, random_block, inner):
     A = staggered("naive", 0.02)
     b = random_block(93, *A.shape, 16)
