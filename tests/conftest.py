@@ -107,6 +107,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items[:] = [item for path in order if path for item in files[path]]
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Each file goes to one test process, and all that need the warm workers to the same one: one cluster."""
     from xdist.scheduler import LoadFileScheduling
