@@ -111,10 +111,8 @@ class Workforce:
         """Take the scheduler's list of workers; False if it does not answer (futures then say why)."""
         try:
             listed = self._client.scheduler_info(n_workers=-1)["workers"]
-        except (OSError, CommClosedError, TimeoutError, RuntimeError):
-            return False
-        except KeyError:  # the client has given the scheduler up
-            return False
+        except (OSError, CommClosedError, TimeoutError, RuntimeError, KeyError):
+            return False  # KeyError: the client has given the scheduler up
         beats: dict[str, tuple[float, float]] = {}
         for address, worker in listed.items():
             beat, heard = self._heartbeats.get(address, (-1.0, moment))

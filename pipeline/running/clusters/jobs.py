@@ -71,9 +71,11 @@ def cancel_left_jobs(store: Store) -> Iterator[str]:
 
     Only jobs that a run of this store wrote down, and that still have this run's name.
     """
-    for jobs in job_lists(store):
-        queued, written = queued_jobs(), ", ".join(jobs.ids())
+    lists = job_lists(store)
+    queued = queued_jobs() if lists else None
+    for jobs in lists:
         if queued is None:
+            written = ", ".join(jobs.ids())
             yield f"jobs {written} of run {jobs.folder.name} may be queued still, and squeue does not answer"
             continue
         left = [job for job in jobs.ids() if queued.get(job) == jobs.name]
