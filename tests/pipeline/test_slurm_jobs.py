@@ -11,10 +11,12 @@ import pytest
 import toy_stages as toys
 
 from pipeline import Place, Store, Workflow, plan, run, status
+from pipeline.running.clusters import Demand
 from pipeline.running.clusters.jobs import JobList, cancel_left_jobs, job_lists
 from pipeline.running.clusters.slurm import Slurm
 from pipeline.running.event_log import read_events
 from pipeline.running.limits import Limits
+from stages.errors import InputError
 
 COMMANDS = {
     "sbatch": """#!/bin/sh
@@ -92,6 +94,16 @@ def left_behind(store: Store, run: str, *jobs: int) -> JobList:
         left.add(str(job))
     (folder / ".dask-jobqueue.worker.key.x").write_text("a secret")
     return left
+
+
+def test_a_machine_without_slurm_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("dask_jobqueue", reason="dask-jobqueue is not installed")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with (
+        pytest.raises(InputError, match="by sbatch, which is not on this machine's PATH"),
+        Slurm().open(Demand(1, 0)),
+    ):
+        pass
 
 
 def test_pending_jobs_are_ended_with_their_run(drive: Callable, store: Store, queue: Queue) -> None:

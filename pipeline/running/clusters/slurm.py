@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import signal
 import threading
 from collections.abc import Iterator
@@ -73,8 +74,17 @@ class Slurm:
 
     @contextmanager
     def open(self, demand: Demand) -> Iterator[Client]:
-        """Submit the jobs of the workers, and end them with the block."""
+        """Submit the jobs of the workers, and end them with the block.
+
+        Raises:
+            InputError: dask-jobqueue is not installed, or Slurm is not here.
+        """
         kind = _cluster_class()
+        if shutil.which("sbatch") is None:
+            raise InputError(
+                "the slurm cluster submits jobs by sbatch, which is not on this machine's PATH: start the "
+                "run where jobs are submitted, or on this machine's own processors with --workers N"
+            )
         with closing(Dashboard(self.dashboard_port)) as dashboard, dask.config.set(dashboard.settings):
             options = self.options(dashboard, demand.jobs)
             cluster = unless_stopped(partial(kind, demand.jobs, **options), demand.stopped)
