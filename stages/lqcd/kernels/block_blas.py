@@ -7,9 +7,16 @@ operands that do not fit each other.
 
 from __future__ import annotations
 
+from types import ModuleType
+
 from stages.errors import InputError
 from stages.lqcd.kernels.dispatch import Array, array_module, kernel
 from stages.lqcd.kernels.operands import check_array, check_blocks, check_coefficients
+
+
+def widest(xp: ModuleType) -> int:
+    """The most columns of a block that kernels for arrays of `xp` take."""
+    return kernel("block_blas.widest", xp.ndarray)()
 
 
 def gram(x: Array, y: Array) -> Array:

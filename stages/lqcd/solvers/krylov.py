@@ -8,7 +8,9 @@ from typing import Any, ClassVar
 
 from stages.errors import InputError
 from stages.lqcd.dirac.operator import LinearOperator
+from stages.lqcd.kernels import block_blas
 from stages.lqcd.kernels.dispatch import Array
+from stages.lqcd.solvers.parts import solved_in_parts
 from stages.lqcd.solvers.recurrence import Begin, Recurrence, Vector
 from stages.lqcd.solvers.reliable_updates import Deflate, Progress, ReliableIteration, ReliableUpdates
 from stages.lqcd.solvers.solution import NotConverged, Solution, SolveStatus
@@ -54,7 +56,8 @@ class KrylovSolver(ReliableUpdates):
         x0: first guess, zero by default. on_failure: 'raise' NotConverged, or 'return' x with its status: of
         each right-hand side that of the least true residual, or zero where that is above |b|. deflate: an
         approximate y of A y = r for low modes, of the true residual r at the start and after each replacement
-        (`stages.lqcd.solvers.deflation`). Right-hand sides may be zero (giving zero) or linearly dependent.
+        (`stages.lqcd.solvers.deflation`). Right-hand sides may be zero (giving zero) or linearly dependent;
+        more than a GPU takes at once, 64, are solved in equal parts (`stages.lqcd.solvers.parts`).
         Raises InputError if the method cannot take A or if b or x0 does not fit it.
         """
         self.check_operator(A)
@@ -80,10 +83,14 @@ def iterated(
         raise InputError(f"x0 must be {b.dtype} {b.shape} like b, got {x0.dtype} {x0.shape}")
     if on_failure not in ("raise", "return"):
         raise InputError(f"on_failure must be 'raise' or 'return', got {on_failure!r}")
-    started = time.perf_counter()
-    iteration = ReliableIteration(solver, A, b, x0, progress, deflate)
-    status = iteration.run(begin)
-    solution = iteration.solution(status, time.perf_counter() - started)
-    if status is not SolveStatus.CONVERGED and on_failure == "raise":
+
+    def solve(b: Array, x0: Array | None, progress: Progress | None) -> Solution:
+        started = time.perf_counter()
+        iteration = ReliableIteration(solver, A, b, x0, progress, deflate)
+        status = iteration.run(begin)
+        return iteration.solution(status, time.perf_counter() - started)
+
+    solution = solved_in_parts(solve, b, x0, progress, block_blas.widest(A.xp))
+    if solution.status is not SolveStatus.CONVERGED and on_failure == "raise":
         raise NotConverged(solution, solver.tolerance)
     return solution

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from functools import cache
 from math import ceil
@@ -24,6 +25,10 @@ GRAM_ROWS = 128
 
 PRODUCT_ROWS = 48
 """Rows of a product done together: a multiple of every tile's height."""
+
+
+def widest() -> int:
+    return sys.maxsize
 
 
 def gram(x: NDArray, y: NDArray) -> NDArray[np.complex128]:

@@ -15,6 +15,7 @@ from stages.lqcd.kernels.cuda.compile import run
 from stages.lqcd.kernels.cuda.grid_sums import grid_sums
 from stages.lqcd.kernels.cuda.launch import (
     BLOCK_SHARED,
+    MAX_RHS,
     MULTIPROCESSORS,
     Launch,
     check_rhs,
@@ -48,6 +49,10 @@ class ProductShape:
     thread_rows: int
     columns: int
     threads: int
+
+
+def widest() -> int:
+    return MAX_RHS
 
 
 def gram(x: cupy.ndarray, y: cupy.ndarray) -> cupy.ndarray:
