@@ -2,8 +2,9 @@
 
 The method is `stages.lqcd.solvers.block_cgrq`.
 
-Blocks ``[..., w]`` are the orthonormal Q, the directions P and A P; X is ``[..., N]``. On a GPU nothing here
-waits for the host, and what is not ordinary stops itself: all can be queued ahead.
+Blocks ``[..., w]`` are the orthonormal Q, the directions P and A P; X is ``[..., N]`` of their precision, or
+in double: then P a.x is computed in double, too. On a GPU nothing here waits for the host, and what is not
+ordinary stops itself: all can be queued ahead.
 """
 
 from __future__ import annotations
@@ -29,8 +30,11 @@ class BlockCoefficients:
     """Matrices of a block of width w for N right-hand sides; all complex128 but the last.
 
     grams ``[3, w, w]``: P^H A P, (A P)^H A P, Q^H Q. c ``[w, N]``: C. x ``[w, N]``: alpha C. q (upper
-    triangular), ap, p ``[w, w]``: T, -alpha T, beta. summary, float64 ``[1 + N]``: 1 if the iteration is an
-    ordinary one, then the norms of the columns of the new C; if it is 0, x, q, ap and p mean nothing.
+    triangular), ap, p ``[w, w]``: T, -alpha T, beta. target, float64 ``[N]``: norms to reach. remains,
+    float64 ``[w]``: the product of the diagonals of all S of these coefficients. summary, float64 ``[2 +
+    N]``: 1 if the iteration is an ordinary one, the least element of `remains` of the rows of the new C that
+    hold more than the target in any column, and the norms of its columns; if the first is 0, x, q, ap and p
+    mean nothing.
     """
 
     grams: Array
@@ -39,16 +43,19 @@ class BlockCoefficients:
     q: Array
     ap: Array
     p: Array
+    target: Array
+    remains: Array
     summary: Array
     _buffers: dict[tuple[str, tuple[int, ...]], Array] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def of(cls, c: Array, like: Array) -> BlockCoefficients:
-        """Coefficients with a copy of this C, in the library of `like`."""
+    def of(cls, c: Array, target: Array, like: Array) -> BlockCoefficients:
+        """Coefficients with copies of this C and these norms to reach, in the library of `like`."""
         xp, (w, n) = array_module(like), c.shape
         squares, rows = xp.zeros((6, w, w), np.complex128), xp.zeros((2, w, n), np.complex128)
         rows[0] = xp.asarray(c)
-        return cls(squares[:3], rows[0], rows[1], squares[3], squares[4], squares[5], xp.zeros(1 + n))
+        numbers = xp.array(target, float), xp.ones(w), xp.ones(2 + n)
+        return cls(squares[:3], rows[0], rows[1], squares[3], squares[4], squares[5], *numbers)
 
     def workspace(self, purpose: str, shape: tuple[int, ...], dtype: DTypeLike = np.complex128) -> Array:
         """Room of this shape, the same array whenever it is asked for: a captured graph may hold it.
@@ -73,7 +80,9 @@ def iteration_grams(p: Array, ap: Array, q: Array, a: BlockCoefficients) -> None
 
 
 def step_coefficients(a: BlockCoefficients, rank: int, unit: float) -> None:
-    """The coefficients that follow from a.grams and a.c; a.c becomes the new C if the iteration is ordinary.
+    """The coefficients that follow from a.grams and a.c.
+
+    a.c becomes the new C, and a.remains follows S, if the iteration is ordinary.
 
     rank: columns of the blocks and rows of C that are not zero; unit: rounding unit of the blocks.
     """
@@ -87,8 +96,11 @@ def block_step(x: Array, q: Array, p: Array, ap: Array, a: BlockCoefficients) ->
 
 
 def _check_step(a: BlockCoefficients, *, p: Array, **blocks: Array) -> None:
-    """Raise InputError unless p, q, ap are blocks of one shape, x has their rows and dtype, and `a` fits."""
+    """Raise InputError unless p, q, ap are blocks of one shape and dtype, x has their rows, and `a` fits."""
     check_blocks(p=p)
-    shape, width = (*p.shape[:-1], a.c.shape[1]), a.c.shape[0]
+    width, rhs = a.c.shape
     for name, block in {"p": p, **blocks}.items():
-        check_array(name, block, shape if name == "x" else (*p.shape[:-1], width), p.dtype)
+        if name == "x":
+            check_array(name, block, (*p.shape[:-1], rhs), np.result_type(p.dtype, block.dtype))
+        else:
+            check_array(name, block, (*p.shape[:-1], width), p.dtype)

@@ -49,6 +49,13 @@ from stages.lqcd.solvers.orthonormal import NOISE, host_gram, orthonormalise
 from stages.lqcd.solvers.recurrence import BreakdownError, Recurrence, Vector, next_width
 from stages.lqcd.solvers.solution import SolveStatus
 
+REMAINS = 0.03
+"""What may be left of a combination of right-hand sides, by the diagonals of S, before the residuals are
+replaced in mixed precision. What rounding has added since the last time is then still below that combination
+and perturbs its direction a little; later it would be the direction. Combinations below the tolerance do not
+count.
+"""
+
 
 @dataclass(frozen=True)
 class BlockCGrQ(KrylovSolver):
@@ -59,36 +66,42 @@ class BlockCGrQ(KrylovSolver):
     """
 
     update_at: ClassVar[float] = 1e-3
-    """Residuals are replaced less often than in batched CG: those combinations of right-hand sides that have
-    converged furthest become noise in a replaced block, and their search directions are lost with them.
-    """
+    """Of columns, in deflated solves in one precision; in mixed precision `REMAINS` asks earlier."""
 
     def begin(self, A: LinearOperator, residual: Array, target: Vector, directions: Any = None) -> Recurrence:
-        return _BlockRecurrence(A, residual)
+        return _BlockRecurrence(A, residual, target)
 
 
 class _BlockRecurrence:
-    """Q, P, A P ``[..., w]`` of the inner precision and C ``[w, N]``.
+    """Q, P, A P ``[..., w]`` of the inner precision, C ``[w, N]``, and the correction ``[..., N]``.
 
-    w is the rank of the residual block, rounded up to one of the fixed widths; what is beyond it is zero.
+    The correction has the precision of the residual, because what rounding it leaves out is multiplied by A
+    in the next true residual: in single precision it would be most of what a replacement finds. w is the rank
+    of the residual block, rounded up to one of the fixed widths; what is beyond it is zero.
     known: norms of the iteration begun last, where they will not be reported.
     """
 
-    full = False
     lag = 0  # the pass over the blocks hides the host
 
-    def __init__(self, A: LinearOperator, residual: Array) -> None:
-        self.A = A
+    def __init__(self, A: LinearOperator, residual: Array, target: Vector) -> None:
+        self.A, self.target = A, target
         self.unit = float(np.finfo(A.dtype).eps)
+        self.low = A.dtype != residual.dtype
         C = self._decompose(residual)
-        self.correction = zeros_like(residual, dtype=A.dtype)
+        self.correction = zeros_like(residual)
         self.p, self.ap, self.active = copied(self.q), field_like(self.q), self.rank  # steps 3, 5
         self._renew(C)
         self.reports = stream.reports(self.coefficients.summary)
         self.known: list[Vector] = []
         self.replaced = False
 
+    @property
+    def full(self) -> bool:
+        """True if a combination of right-hand sides has fallen so far that rounding takes its place."""
+        return self.low and self.remains < REMAINS
+
     def replace(self, residual: Array, target: Vector) -> None:
+        self.target = target
         self._renew(self._decompose(residual))
         self.correction[...] = 0
         self.replaced = True
@@ -112,7 +125,7 @@ class _BlockRecurrence:
     def estimate(self) -> Vector:
         if self.known:
             return self.known.pop()
-        ordinary, *norms = self.reports.receive()
+        ordinary, self.remains, *norms = self.reports.receive()
         return np.array(norms) if ordinary else self._step_by_step()
 
     def _decompose(self, residual: Array) -> Matrix:
@@ -124,7 +137,8 @@ class _BlockRecurrence:
 
     def _renew(self, C: Matrix) -> None:
         """Coefficients for this C, and other arrays than those of the iteration before."""
-        self.coefficients = BlockCoefficients.of(C, self.q)
+        self.coefficients = BlockCoefficients.of(C, self.target, self.q)
+        self.remains = 1.0
         self.__dict__.pop("ordinary", None)
 
     @cached_property
@@ -151,7 +165,8 @@ class _BlockRecurrence:
         """
         inverse = _inverse(host_gram(self.p, self.ap), self.active, self.unit)
         alpha, C = inverse @ host_gram(self.p, self.q), as_numpy(self.coefficients.c)
-        block_blas.update(self.correction, self.p, to_device_like(alpha @ C, self.p))
+        p = self.p.astype(self.correction.dtype, copy=False)
+        block_blas.update(self.correction, p, to_device_like(alpha @ C, p))
         block_blas.update(self.q, self.ap, to_device_like(-alpha, self.q))
         self.rank, S = orthonormalise(self.q, floor=1.0)
         C = self._narrowed(S) @ C

@@ -98,6 +98,5 @@ class _NormalRecurrence:
         r = residual.astype(self.adjoint.dtype, copy=False)
         normal_residual = self.adjoint.apply(r)
         norms, normal_norms = column_norms(r), column_norms(normal_residual)
-        return normal_residual, np.divide(
-            norms, normal_norms, out=np.ones_like(norms), where=normal_norms > 0
-        )
+        ratio = np.divide(norms, normal_norms, out=np.ones_like(norms), where=normal_norms > 0)
+        return normal_residual.astype(residual.dtype, copy=False), ratio

@@ -127,7 +127,7 @@ def tuned(
         *dslashes(dtype, widths),
         *(block_blas.gram_launch(n, n, dtype, ROWS) for n in blocks if n != 24),
         *(block_blas.multiply_add_launch(n, n, dtype, ROWS) for n in blocks if n != 24),
-        *(block_cg.block_step_launch(n, dtype, ROWS) for n in blocks if n <= 32),
+        *(block_cg.block_step_launch(n, dtype, ROWS, True) for n in blocks if n <= 32),
         *(block_cg.iteration_grams_launch(n, dtype, ROWS) for n in blocks if n <= 32),
         *(columns.reduction(kernel, n, dtype, ROWS) for kernel in columns.REDUCTIONS for n in widths),
         *(cg_update.cg_advance_launch(n, dtype, ROWS) for n in widths),
@@ -268,7 +268,9 @@ CHOICES = [
     pytest.param(block_blas.gram_launch, (12, 12, DOUBLE, ROWS), marks=pytest.mark.slow),
     (block_blas.multiply_add_launch, (16, 16, SINGLE, ROWS)),
     pytest.param(block_blas.multiply_add_launch, (32, 32, DOUBLE, ROWS), marks=pytest.mark.slow),
-    (block_cg.block_step_launch, (16, DOUBLE, ROWS)),
+    (block_cg.block_step_launch, (16, DOUBLE, ROWS, True)),
+    (block_cg.block_step_launch, (16, SINGLE, ROWS, False)),
+    (block_blas.multiply_add_launch, (16, 16, SINGLE, ROWS, DOUBLE)),
     pytest.param(block_cg.iteration_grams_launch, (16, SINGLE, ROWS), marks=pytest.mark.slow),
     (columns.reduction, ("dots", 16, SINGLE, ROWS)),
     (columns.reduction, ("norms2", 1, DOUBLE, ROWS)),
@@ -330,7 +332,7 @@ def test_block_iteration_fits_an_a100_in_every_candidate() -> None:
     for dtype in (SINGLE, DOUBLE):
         for n in range(1, MAX_RHS + 1):
             steps = [
-                block_cg.block_step_in_shape(n, dtype, 9999, shape)
+                block_cg.block_step_in_shape(n, dtype, 9999, True, shape)
                 for shape in block_cg.step_candidates(n, dtype)
             ]
             grams = [

@@ -49,8 +49,10 @@ def step_coefficients(a: BlockCoefficients, rank: int, unit: float) -> None:
     a.x[...], a.q[...], a.ap[...] = alpha @ a.c, T, -alpha @ T
     a.p[...] = 2 * S.conj().T - q2 @ S.conj().T  # M^-1 S^H, M being near one
     a.c[...] = S @ a.c
-    a.summary[1:] = np.sqrt((a.c.real**2 + a.c.imag**2).sum(axis=0))
-    a.summary[0] = 1
+    a.remains[...] *= S.diagonal().real
+    sizes2 = a.c.real**2 + a.c.imag**2
+    a.summary[0], a.summary[1] = 1, a.remains[(sizes2 > a.target**2).any(axis=1)].min(initial=1)
+    a.summary[2:] = np.sqrt(sizes2.sum(axis=0))
 
 
 def _amplification(advance: Matrix, T: Matrix) -> float:
@@ -60,9 +62,11 @@ def _amplification(advance: Matrix, T: Matrix) -> float:
 
 def block_step(x: NDArray, q: NDArray, p: NDArray, ap: NDArray, a: BlockCoefficients) -> None:
     if a.summary[0]:
-        matrices = (real_rows(np.ascontiguousarray(m, p.dtype)) for m in (a.x, a.q, a.ap, a.p))
-        kernel = _step_kernel(p.shape[-1], x.shape[-1], p.itemsize // 2)
-        kernel(real_rows(x), real_rows(q), real_rows(p), real_rows(ap), *matrices, np.zeros(2 * p.shape[-1]))
+        for_x = real_rows(np.ascontiguousarray(a.x, x.dtype))
+        matrices = (real_rows(np.ascontiguousarray(m, p.dtype)) for m in (a.q, a.ap, a.p))
+        kernel = _step_kernel(p.shape[-1], x.shape[-1], p.itemsize // 2, x.itemsize // 2)
+        fields = (real_rows(field) for field in (x, q, p, ap))
+        kernel(*fields, for_x, *matrices, np.zeros(2 * p.shape[-1]))
 
 
 @cache
@@ -117,13 +121,16 @@ def _grams_kernel(n: int, itemsize: int) -> Callable[..., None]:
 
 
 @cache
-def _step_kernel(n: int, rhs: int, itemsize: int) -> Callable[..., None]:
+def _step_kernel(n: int, rhs: int, itemsize: int, x_itemsize: int) -> Callable[..., None]:
     """The sweep, PRODUCT_ROWS rows at a time; rows beyond the end are in the copies alone.
+
+    itemsize: of the reals of the blocks; x_itemsize: of those of X, whose product is computed in them.
 
     Copies are loops: assignments of slices take Numba five seconds to compile.
     """
     element = 2 * itemsize
-    row_bytes, x_bytes = n * element, rhs * element
+    row_bytes, x_bytes, x_element = n * element, rhs * 2 * x_itemsize, 2 * x_itemsize
+    p_bytes = n * x_element
 
     def step(
         low: int, high: int, 
@@ -134,10 +141,11 @@ def _step_kernel(n: int, rhs: int, itemsize: int) -> Callable[..., None]:
         for_x, for_q, for_ap, for_p = a_x.ctypes.data, a_q.ctypes.data, a_ap.ctypes.data, a_p.ctypes.data
         for block in prange(low, high):
             fields = np.zeros((3, PRODUCT_ROWS, 2 * n), p.dtype)
-            solution = np.zeros((PRODUCT_ROWS, 2 * rhs), p.dtype)
+            directions = np.zeros((PRODUCT_ROWS, 2 * n), x.dtype)
+            solution = np.zeros((PRODUCT_ROWS, 2 * rhs), x.dtype)
             new = np.empty((PRODUCT_ROWS, 2 * n), p.dtype)
             old_q, old_p, old_ap = fields[0].ctypes.data, fields[1].ctypes.data, fields[2].ctypes.data
-            new_x, new_q = solution.ctypes.data, new.ctypes.data
+            new_x, new_q, p_of_x = solution.ctypes.data, new.ctypes.data, directions.ctypes.data
             end = min(rows, (block + 1) * BLOCK_ROWS)
             for first in range(block * BLOCK_ROWS, end, PRODUCT_ROWS):
                 count = min(PRODUCT_ROWS, end - first)
@@ -145,12 +153,13 @@ def _step_kernel(n: int, rhs: int, itemsize: int) -> Callable[..., None]:
                     for lane in range(2 * n):
                         fields[0, row, lane] = q[first + row, lane]
                         fields[1, row, lane] = p[first + row, lane]
+                        directions[row, lane] = p[first + row, lane]
                         fields[2, row, lane] = ap[first + row, lane]
                     for lane in range(2 * rhs):
                         solution[row, lane] = x[first + row, lane]
                 matrix_product(
-                    old_p, for_x, new_x, x_bytes, new_x, n,
-                    itemsize, PRODUCT_ROWS, rhs, row_bytes, element, x_bytes, 0,
+                    p_of_x, for_x, new_x, x_bytes, new_x, n,
+                    x_itemsize, PRODUCT_ROWS, rhs, p_bytes, x_element, x_bytes, 0,
                 )  # fmt: skip
                 matrix_product(
                     old_q, for_q, added, 0, new_q, n,
@@ -173,6 +182,8 @@ def _step_kernel(n: int, rhs: int, itemsize: int) -> Callable[..., None]:
 
     real = f"f{itemsize}"
     read, written = array_type(real, 2), array_type(real, 2, writable=True)
-    signature = types.void(written, written, written, read, read, read, read, read, array_type("f8", 1))
-    name = f"block_step_{n}_{rhs}_{8 * itemsize}"
+    real_x = f"f{x_itemsize}"
+    of_x = array_type(real_x, 2, writable=True), array_type(real_x, 2)
+    signature = types.void(of_x[0], written, written, read, of_x[1], read, read, read, array_type("f8", 1))
+    name = f"block_step_{n}_{rhs}_{8 * itemsize}_{8 * x_itemsize}"
     return compiled(step, name, signature, lambda x, *others: ceil(len(x) / BLOCK_ROWS))

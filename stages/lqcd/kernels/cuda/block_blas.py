@@ -21,6 +21,7 @@ from stages.lqcd.kernels.cuda.launch import (
     check_rhs,
     instance,
     power_of_two,
+    real_of,
 )
 from stages.lqcd.kernels.cuda.tuning.choice import Options, tuned
 from stages.lqcd.kernels.expressions import add as add
@@ -130,10 +131,13 @@ def multiply_add(
     out: cupy.ndarray,
     condition: cupy.ndarray | None = None,
 ) -> None:
-    """``out = base + x a``, or ``x a``; nothing where the first element of `condition`, float64, is zero."""
+    """``out = base + x a``, or ``x a``; nothing where the first element of `condition`, float64, is zero.
+
+    base and out may be double where x is single.
+    """
     coefficients = cupy.ascontiguousarray(a, np.complex128)
     rows = _rows(x)
-    kernel = multiply_add_launch(x.shape[-1], out.shape[-1], x.dtype, rows)
+    kernel = multiply_add_launch(x.shape[-1], out.shape[-1], x.dtype, rows, out.dtype)
     added, proceed = (np.uintp(0) if array is None else array for array in (base, condition))
     run(kernel, x, coefficients, added, out, proceed, np.int64(rows))
 
@@ -182,22 +186,32 @@ def gram_in_shape(nx: int, ny: int, dtype: np.dtype, rows: int, shape: GramShape
 
 
 @tuned
-def multiply_add_launch(nx: int, ny: int, dtype: np.dtype, rows: int) -> Options[ProductShape]:
-    """``out = base + x a``: 2 x 2 elements a thread for narrow blocks, more where arithmetic limits."""
+def multiply_add_launch(
+    nx: int, ny: int, dtype: np.dtype, rows: int, out_dtype: np.dtype | None = None
+) -> Options[ProductShape]:
+    """``out = base + x a``, out of the dtype of x unless given.
+
+    2 x 2 elements a thread for narrow blocks, more where arithmetic limits.
+    """
     check_rhs(nx, ny)
-    single = dtype == np.complex64
+    out_dtype = out_dtype or dtype
+    single = out_dtype == np.complex64
     columns = min(ny, 4 if single and ny > 16 else 2)
     thread_rows = 4 if ny > (32 if single else 16) else 2
     model = ProductShape(thread_rows, columns, 128)
     others = product((2, 4), (min(ny, 2), min(ny, 4)), (128, 256))
     shapes = dict.fromkeys([model, *(ProductShape(*sizes) for sizes in others)])
     fitting = [
-        s for s in shapes if multiply_add_in_shape(nx, ny, dtype, rows, s).shared_bytes <= BLOCK_SHARED
+        s
+        for s in shapes
+        if multiply_add_in_shape(nx, ny, dtype, rows, out_dtype, s).shared_bytes <= BLOCK_SHARED
     ]
-    return Options(tuple(fitting), lambda shape: multiply_add_in_shape(nx, ny, dtype, rows, shape))
+    return Options(tuple(fitting), lambda shape: multiply_add_in_shape(nx, ny, dtype, rows, out_dtype, shape))
 
 
-def multiply_add_in_shape(nx: int, ny: int, dtype: np.dtype, rows: int, shape: ProductShape) -> Launch:
+def multiply_add_in_shape(
+    nx: int, ny: int, dtype: np.dtype, rows: int, out_dtype: np.dtype, shape: ProductShape
+) -> Launch:
     """The product in a given shape."""
     lanes = ceil(ny / shape.columns)
     stages_per_row = 2 * (nx * dtype.itemsize + 16)
@@ -205,10 +219,10 @@ def multiply_add_in_shape(nx: int, ny: int, dtype: np.dtype, rows: int, shape: P
     groups = power_of_two(min(shape.threads // lanes, most))
     return Launch(
         "multiply_add.cu",
-        instance("multiply_add", dtype, nx, ny, shape.thread_rows, shape.columns, groups),
+        instance("multiply_add", dtype, real_of(out_dtype), nx, ny, shape.thread_rows, shape.columns, groups),
         (min(ceil(rows / (groups * shape.thread_rows)), 8 * MULTIPROCESSORS),),
         lanes * groups,
-        nx * lanes * shape.columns * dtype.itemsize + groups * shape.thread_rows * stages_per_row,
+        nx * lanes * shape.columns * out_dtype.itemsize + groups * shape.thread_rows * stages_per_row,
     )
 
 

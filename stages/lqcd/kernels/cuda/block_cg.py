@@ -75,7 +75,8 @@ def step_coefficients(a: BlockCoefficients, rank: int, unit: float) -> None:
     workspace = a.workspace("small algebra", (small_elements(w),)) if w > IN_SHARED else np.uintp(0)
     run(
         step_coefficients_launch(w, n),
-        *(a.grams, a.c, a.x, a.q, a.ap, a.p, a.workspace("new c", (w, n)), a.summary, workspace),
+        *(a.grams, a.c, a.x, a.q, a.ap, a.p, a.workspace("new c", (w, n))),
+        *(a.target, a.remains, a.summary, workspace),
         *(np.int32(rank), np.float64(unit), np.float64(DRIFT), np.float64(CONDITION)),
     )
 
@@ -85,28 +86,32 @@ def block_step(
     x: cupy.ndarray, q: cupy.ndarray, p: cupy.ndarray, ap: cupy.ndarray, a: BlockCoefficients
 ) -> None:
     n, rows = p.shape[-1], p.size // p.shape[-1]
-    if x.shape == p.shape and step_candidates(n, p.dtype):
-        kernel = block_step_launch(n, p.dtype, rows)
+    alike = x.shape == p.shape and x.dtype == p.dtype
+    if not alike:
+        multiply_add(p, a.x, x, x, a.summary)
+    if step_candidates(n, p.dtype):
+        kernel = block_step_launch(n, p.dtype, rows, alike)
         run(kernel, x, q, p, ap, a.x, a.q, a.ap, a.p, a.summary, np.int64(rows))
         return
-    multiply_add(p, a.x, x, x, a.summary)
+    if alike:
+        multiply_add(p, a.x, x, x, a.summary)
     multiply_add(q, a.q, None, q, a.summary)
     multiply_add(ap, a.ap, q, q, a.summary)
     multiply_add(p, a.p, q, p, a.summary)
 
 
 @tuned
-def block_step_launch(n: int, dtype: np.dtype, rows: int) -> Options[StepShape]:
-    """The sweep of `block_step.cu`, for blocks that have `step_candidates`."""
+def block_step_launch(n: int, dtype: np.dtype, rows: int, with_x: bool) -> Options[StepShape]:
+    """The sweep of `block_step.cu`, with or without that of X, for blocks that have `step_candidates`."""
     check_rhs(n)
     shapes = tuple(step_candidates(n, dtype))
-    return Options(shapes, lambda shape: block_step_in_shape(n, dtype, rows, shape))
+    return Options(shapes, lambda shape: block_step_in_shape(n, dtype, rows, with_x, shape))
 
 
 @cache
-def block_step_in_shape(n: int, dtype: np.dtype, rows: int, shape: StepShape) -> Launch:
+def block_step_in_shape(n: int, dtype: np.dtype, rows: int, with_x: bool, shape: StepShape) -> Launch:
     tile_rows = 32 * shape.lane_rows
-    arguments = (n, shape.lane_rows, shape.warp_columns, shape.resident)
+    arguments = (n, shape.lane_rows, shape.warp_columns, shape.resident, int(with_x))
     return Launch(
         "block_step.cu",
         instance("block_step", dtype, *arguments),

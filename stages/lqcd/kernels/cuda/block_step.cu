@@ -2,6 +2,8 @@
 //
 //     X += P a_x,   Q = Q a_q + A P a_ap,   P = Q + P a_p        (a_q upper triangular)
 //
+// or without X, which may be of another precision or width.
+//
 // Blocks of threads take 32 TR rows at a time to shared memory. A lane owns TR rows and its warp TC columns: the
 // coefficients, in shared memory in working precision, then reach a whole warp in one broadcast, and a product is
 // bound by arithmetic. What was computed goes back through shared memory, so that all of device memory is read and
@@ -99,7 +101,7 @@ template <class Real, int N, int TR, int TC> struct StepTile {
 };
 
 // Nothing is done where summary[0] is zero: the coefficients then mean nothing.
-template <class Real, int N, int TR, int TC, int MIN_BLOCKS>
+template <class Real, int N, int TR, int TC, int MIN_BLOCKS, bool WITH_X>
 __global__ void __launch_bounds__(32 * (N / TC), MIN_BLOCKS)
     block_step(Complex<Real>* x, Complex<Real>* q, Complex<Real>* p, const Complex<Real>* ap, const double2* a_x,
                const double2* a_q, const double2* a_ap, const double2* a_p, const double* summary, long long rows) {
@@ -110,7 +112,7 @@ __global__ void __launch_bounds__(32 * (N / TC), MIN_BLOCKS)
 
     auto* for_q = reinterpret_cast<Complex<Real>*>(shared);
     Complex<Real>*for_ap = for_q + N * N, *for_p = for_ap + N * N, *for_x = for_p + N * N;
-    Tile::load_coefficients(for_x, a_x);
+    if (WITH_X) Tile::load_coefficients(for_x, a_x);
     Tile::load_coefficients(for_q, a_q);
     Tile::load_coefficients(for_ap, a_ap);
     Tile::load_coefficients(for_p, a_p);
@@ -125,14 +127,14 @@ __global__ void __launch_bounds__(32 * (N / TC), MIN_BLOCKS)
         commit_copies();
         wait_for_copies<1>();
         __syncthreads();
-        Real re[2][TR][TC] = {}, im[2][TR][TC] = {};  // Q, later P, and X
+        Real re[1 + WITH_X][TR][TC] = {}, im[1 + WITH_X][TR][TC] = {};  // Q, later P, and X
         {
             Real q_re[1][TR][TC] = {}, q_im[1][TR][TC] = {};
             Tile::multiply<1>(q_tile, for_q, Tile::column() + TC, q_re, q_im);
             Tile::multiply<1>(ap_tile, for_ap, N, q_re, q_im);
             wait_for_copies<0>();
             __syncthreads();  // Q and A P have been read
-            Tile::fetch(x_tile, x, first, rows);
+            if (WITH_X) Tile::fetch(x_tile, x, first, rows);
             commit_copies();
             Tile::put<false>(q_tile, q_re[0], q_im[0]);
             #pragma unroll
@@ -140,15 +142,15 @@ __global__ void __launch_bounds__(32 * (N / TC), MIN_BLOCKS)
                 #pragma unroll
                 for (int j = 0; j < TC; j++) re[0][r][j] = q_re[0][r][j], im[0][r][j] = q_im[0][r][j];
         }
-        Tile::multiply<2>(p_tile, for_p, N, re, im);
+        Tile::multiply<1 + WITH_X>(p_tile, for_p, N, re, im);
         wait_for_copies<0>();
         __syncthreads();  // P has been read
         Tile::put<false>(p_tile, re[0], im[0]);
-        Tile::put<true>(x_tile, re[1], im[1]);
+        if (WITH_X) Tile::put<true>(x_tile, re[WITH_X], im[WITH_X]);
         __syncthreads();
         Tile::store(q, q_tile, first, rows);
         Tile::store(p, p_tile, first, rows);
-        Tile::store(x, x_tile, first, rows);
+        if (WITH_X) Tile::store(x, x_tile, first, rows);
         __syncthreads();
     }
 }

@@ -1,25 +1,26 @@
-// out = base + x a for tall-skinny blocks: x [rows][NX], a [NX][NY] (complex doubles), base and out [rows][NY];
+// out = base + x a for tall-skinny blocks: x [rows][NX], a [NX][NY] (complex doubles), base and out [rows][NY] in the
+// precision of the arithmetic, that of x or higher;
 // without a base, out = x a. Nothing is done where `condition` points to zero. `out` may be `base`, and `x` if NX = NY:
 // a block of threads has read its rows of x before it writes them.
 //
-// a stays in shared memory in working precision; blocks of GROUPS * TR rows of x pass through two shared-memory
+// a stays in shared memory in that precision; blocks of GROUPS * TR rows of x pass through two shared-memory
 // stages. A thread owns TR rows (`group`, `group` + GROUPS, ...) times TC columns of out.
 
 #include "complex.cuh"
 #include "async_copy.cuh"
 
-template <class Real, int NX, int NY, int TR, int TC, int GROUPS>
+template <class Real, class Sum, int NX, int NY, int TR, int TC, int GROUPS>
 __global__ void __launch_bounds__(ceil_div(NY, TC) * GROUPS)
-    multiply_add(const Complex<Real>* x, const double2* a, const Complex<Real>* base, Complex<Real>* out,
+    multiply_add(const Complex<Real>* x, const double2* a, const Complex<Sum>* base, Complex<Sum>* out,
                  const double* condition, long long rows) {
     if (condition && *condition == 0) return;
     constexpr int lanes = ceil_div(NY, TC), threads = lanes * GROUPS, block_rows = GROUPS * TR;
-    constexpr int width = vector_width<Real>(NY, TC), columns = lanes * TC;
+    constexpr int width = vector_width<Sum>(NY, TC), columns = lanes * TC;
     constexpr int x_width = vector_width<Real>(NX, 2), row_bytes = NX * sizeof(Complex<Real>);
     constexpr int unit = row_bytes % 16 ? 8 : 16, row_stride = row_bytes + 16;  // padded against bank conflicts
     extern __shared__ __align__(16) unsigned char shared[];
-    auto* a_shared = reinterpret_cast<Complex<Real>*>(shared);
-    unsigned char* x_shared = shared + NX * columns * sizeof(Complex<Real>);
+    auto* a_shared = reinterpret_cast<Complex<Sum>*>(shared);
+    unsigned char* x_shared = shared + NX * columns * sizeof(Complex<Sum>);
 
     const int lane = threadIdx.x % lanes, group = threadIdx.x / lanes;
     const long long blocks = (rows + block_rows - 1) / block_rows;
@@ -40,20 +41,20 @@ __global__ void __launch_bounds__(ceil_div(NY, TC) * GROUPS)
     for (int i = threadIdx.x; i < NX * columns; i += threads) {
         const int j = i % columns;
         const double2 value = j < NY ? a[i / columns * NY + j] : double2{0, 0};
-        a_shared[i] = {Real(value.x), Real(value.y)};
+        a_shared[i] = {Sum(value.x), Sum(value.y)};
     }
     int stage = 0;
     for (long long block = blockIdx.x; block < blocks; block += gridDim.x, stage ^= 1) {
         fetch_rows(block + gridDim.x, stage ^ 1);
         const long long first = block * block_rows + group;
-        Real re[TR][TC] = {}, im[TR][TC] = {};
+        Sum re[TR][TC] = {}, im[TR][TC] = {};
         if (base)
             #pragma unroll
             for (int r = 0; r < TR; r++)
                 #pragma unroll
                 for (int j = 0; j < TC; j += width)
                     if (first + r * GROUPS < rows && column(j) < NY)
-                        unpack(__ldcs(reinterpret_cast<const Vector<Real, width>*>(base + (first + r * GROUPS) * NY +
+                        unpack(__ldcs(reinterpret_cast<const Vector<Sum, width>*>(base + (first + r * GROUPS) * NY +
                                                                                   column(j))),
                                &re[r][j], &im[r][j]);
         wait_for_copies<1>();
@@ -69,10 +70,10 @@ __global__ void __launch_bounds__(ceil_div(NY, TC) * GROUPS)
                        xr[r], xi[r]);
             #pragma unroll
             for (int kk = 0; kk < x_width; kk++) {
-                Real ar[TC], ai[TC];
+                Sum ar[TC], ai[TC];
                 #pragma unroll
                 for (int j = 0; j < TC; j += width)
-                    unpack(*reinterpret_cast<const Vector<Real, width>*>(a_shared + (k + kk) * columns + column(j)),
+                    unpack(*reinterpret_cast<const Vector<Sum, width>*>(a_shared + (k + kk) * columns + column(j)),
                            ar + j, ai + j);
                 #pragma unroll
                 for (int r = 0; r < TR; r++)
@@ -90,9 +91,9 @@ __global__ void __launch_bounds__(ceil_div(NY, TC) * GROUPS)
             #pragma unroll
             for (int j = 0; j < TC; j += width)
                 if (first + r * GROUPS < rows && column(j) < NY) {
-                    Vector<Real, width> v;
+                    Vector<Sum, width> v;
                     pack(v, &re[r][j], &im[r][j]);
-                    __stcs(reinterpret_cast<Vector<Real, width>*>(out + (first + r * GROUPS) * NY + column(j)), v);
+                    __stcs(reinterpret_cast<Vector<Sum, width>*>(out + (first + r * GROUPS) * NY + column(j)), v);
                 }
         __syncthreads();
     }

@@ -1,6 +1,7 @@
 // The small algebra of a block CGrQ iteration in one block of threads, complex doubles throughout: from
 // grams = {P^H A P, (A P)^H A P, Q^H Q} [3][N][N] and C [N][NX] to the coefficients of `block_step.cu`, the new C in
-// place of the old, and the summary {1, norms of the new C's columns}. Where the iteration is not an ordinary one,
+// place of the old, and the summary {1, least of what remains, norms of the new C's columns}. `remains` is the product
+// of the diagonals of S; rows of C that no column has more than its target in do not count. Where it is not ordinary,
 // summary[0] = 0 and nothing else is written. Without a workspace of 5 N^2 numbers, shared memory is used. The same
 // arithmetic as in `reference/block_cg.py`, where it is explained.
 
@@ -84,8 +85,8 @@ template <int N, int THREADS> struct SmallAlgebra {
 template <int N, int NX, int THREADS>
 __global__ void __launch_bounds__(THREADS)
     step_coefficients(const double2* grams, double2* c, double2* for_x, double2* for_q, double2* for_ap,
-                      double2* for_p, double2* c_new, double* summary, double2* workspace, int rank, double unit,
-                      double drift, double condition_limit) {
+                      double2* for_p, double2* c_new, const double* target, double* remains, double* summary,
+                      double2* workspace, int rank, double unit, double drift, double condition_limit) {
     extern __shared__ __align__(16) unsigned char shared[];
     double *scratch = reinterpret_cast<double*>(shared), *sizes = scratch + THREADS / 2;
     double2* a = workspace ? workspace : reinterpret_cast<double2*>(sizes + N + N % 2);
@@ -153,7 +154,18 @@ __global__ void __launch_bounds__(THREADS)
             c[i * NX + j] = c_new[i * NX + j];
             sum += norm2(c_new[i * NX + j]);
         }
-        summary[1 + j] = sqrt(sum);
+        summary[2 + j] = sqrt(sum);
     }
-    if (threadIdx.x == 0) summary[0] = 1;
+    for (int i = threadIdx.x; i < N; i += THREADS) {
+        bool large = false;
+        for (int j = 0; j < NX; j++) large = large || norm2(c_new[i * NX + j]) > target[j] * target[j];
+        remains[i] *= s[i * N + i].x;
+        sizes[i] = large ? remains[i] : 1;
+    }
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        double least = 1;
+        for (int i = 0; i < N; i++) least = min(least, sizes[i]);
+        summary[0] = 1, summary[1] = least;
+    }
 }
