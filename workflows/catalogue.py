@@ -10,17 +10,9 @@ from typing import Any
 
 from pipeline import Store
 from stages.errors import InputError, suggestion
+from workflows.names import GROUP, OWN, workflow_names
 from workflows.parameter_file import read_parameter_file
 from workflows.shared.definition import Definition, Project
-
-OWN = {
-    "g2_disconnected": "workflows.g2_disconnected.build",
-    "laph_mesons": "workflows.laph_mesons.build",
-    "mesons": "workflows.mesons.build",
-}
-"""Name in a file's `workflow`: the module whose `WORKFLOW` is its definition."""
-GROUP = "quarkline.workflows"
-"""Of entry points by which other packages register theirs: name = module, or module:definition."""
 
 
 def load_project(path: Path) -> Project:
@@ -40,17 +32,14 @@ def load_project(path: Path) -> Project:
     return definition_of(name).prepare(file)
 
 
-def workflow_names() -> list[str]:
-    """All that a file may name, those of this package first."""
-    return list(dict.fromkeys([*OWN, *sorted(entry.name for entry in entry_points(group=GROUP))]))
-
-
 def definition_of(name: str) -> Definition[Any]:
-    """The workflow of a name that is known.
+    """The workflow of a name.
 
     Raises:
-        InputError: several packages have one of that name, or its package gives none.
+        InputError: no such workflow, several packages have one of that name, or its package gives none.
     """
+    if name not in (known := workflow_names()):
+        raise InputError(f"no workflow is named {name!r}{suggestion(name, known, mark='`')}")
     entries = list(entry_points(group=GROUP, name=name))
     owners = [*(["quarkline"] if name in OWN else []), *map(_package, entries)]
     if len(owners) > 1:

@@ -8,25 +8,64 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from importlib.metadata import version
+from typing import Annotated
 
 import typer
 
 from pipeline.declare.text import literal_lines
 from stages.errors import InputError
-from workflows.commands import bench, check, convert, export, gc, plan, report, run, status, tune, verify
+from workflows.commands import (
+    bench,
+    check,
+    convert,
+    export,
+    gc,
+    init,
+    plan,
+    report,
+    run,
+    schema,
+    status,
+    tune,
+    verify,
+)
+from workflows.names import workflow_names
+
+
+def show_version(asked: bool) -> None:
+    """Print the version, where it is asked for, and end."""
+    if asked:
+        typer.echo(f"quarkline {version('quarkline')}")
+        raise typer.Exit
+
 
 app = typer.Typer(
     name="quarkline",
-    help="Lattice-QCD analysis pipeline: from gauge configurations to disconnected loops with error bars.",
-    epilog="Begin with: quarkline run workflows/g2_disconnected.yaml",
+    help="Lattice-QCD analysis pipeline: from gauge configurations to disconnected loops, mesons and their "
+    "energies with error bars.",
+    epilog=f"Workflows: {', '.join(workflow_names())}. Begin with: quarkline init g2_disconnected",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+@app.callback()
+def options(
+    _: Annotated[
+        bool,
+        typer.Option(
+            "--version", "-V", help="Show the version and exit.", callback=show_version, is_eager=True
+        ),
+    ] = False,
+) -> None:
+    """Options of the command itself."""
+
+
 PANELS: dict[str, tuple[Callable[..., None], ...]] = {
-    "Workflows": (run.run, plan.plan, status.status, report.report, export.export),
+    "Workflows": (init.init, run.run, plan.plan, status.status, report.report, export.export, schema.schema),
     "Files, stores, speed": (check.check, convert.convert, verify.verify, gc.gc, tune.tune, bench.bench),
 }
 for panel, commands in PANELS.items():

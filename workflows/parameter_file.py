@@ -28,7 +28,9 @@ Problem = tuple[Location, str]
 class FileSection(BaseModel):
     """A mapping of a parameter file: no key but those declared, no value of another type, never altered."""
 
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(
+        strict=True, extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True
+    )
 
 
 Sections = TypeVar("Sections", bound=FileSection)
@@ -95,7 +97,7 @@ def read_parameter_file(path: Path) -> ParameterFile:
     except (TypeError, ValueError) as error:  # such as a list for a key
         raise InputError(f"{path}: not valid YAML: {error}; keys are words, values numbers or text") from None
     if tree is None:
-        raise InputError(f"{path}: the file is empty; start from workflows/g2_disconnected.yaml")
+        raise InputError(f"{path}: the file is empty; start from one that `quarkline init` writes")
     if not isinstance(tree, CommentedMap):
         raise InputError(f"{path}: a workflow file holds `key: value` lines, found {_shown(_plain(tree))}")
     return ParameterFile(path, _plain(tree), {(): 1, **dict(_lines(tree, ()))})

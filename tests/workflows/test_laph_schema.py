@@ -51,6 +51,7 @@ def laph(tmp_path: Path) -> Path:
         ("[1, 0, 0]", "[1, 0, 0.5]", "`operators.momenta` (line 9) is 0.5, expected a whole"),
         ("[1, 0, 0]", "[0, 0, 0]", "`operators.momenta` (line 9): names one twice"),
         ("[[Gamma5]]", "[[Gama5]]", "`operators.bases` (line 9): "),
+        ("[[Gamma5]]", "[Gamma5, Gamma5]", "`operators.bases` (line 9): a basis is a list of rows"),
         ("[[Gamma5]]", "[['Gamma5[+w]']]", "`operators.bases` (line 9): "),
         ("[[Gamma5]]", "kaon", "no basis is named 'kaon': take pion, rho, or rows of operators"),
         ("[GammaX]", "[GammaX, SigmaXT]", "rows have one length and no operator twice"),
@@ -137,3 +138,19 @@ def test_the_section_that_the_example_leaves_out(tmp_path: Path) -> None:
         "momenta": ((0, 0, 0), (1, 0, 0)),
         "displacements": ("", "+x"),
     }
+
+
+def test_alternatives_in_the_shipped_file_work_when_typed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shipped = (Path(workflows.__file__).parent / "laph_mesons.yaml").read_text()
+    typed = re.sub(r"^  bases: .*\n  # bases:", "  bases:", shipped, flags=re.MULTILINE)
+    typed = re.sub(
+        r"^# (insertions:|  (?:separations|momenta|displacements):)", r"\1", typed, flags=re.MULTILINE
+    )
+    assert typed.count("\n") == shipped.count("\n") - 1
+    Path("typed.yaml").write_text(typed)
+    parameters = LaphParameters.read(read_parameter_file(Path("typed.yaml")))
+    assert parameters.operators.bases[1] == (("Gamma5", "Gamma5[+x+x] + Gamma5[-x-x]"),)
+    assert parameters.insertions is not None and parameters.insertions.displacements == ("", "+x")

@@ -20,9 +20,11 @@ class DilutionSection(FileSection):
     """Components of a noise vector that are solved separately."""
 
     color: bool = False
+    """Whether colours are solved for separately."""
     time: Any = None
-    """A number of slices, or "full"; `Dilution` says what is wrong with anything else."""
+    """Time slices that are solved for separately: a number of interlaced sets, or full."""
     displacement: int | None = None
+    """d: the d^4 subsets of sites whose coordinates are alike modulo d, 8 even and 8 odd ones for d = 2."""
 
     @model_validator(mode="after")
     def _known(self) -> DilutionSection:
@@ -42,10 +44,15 @@ class NoiseSection(FileSection):
     """Stochastic sources: their kind, how many, how diluted or probed, and how many are solved together."""
 
     kind: Literal["z2", "z4", "u1", "gaussian"]
+    """Distribution of the noise: +-1; +-1 and +-i; phases; or Gaussian numbers."""
     seed: Seed
+    """Of the noise, which depends on it, the configuration's label and the vector's number alone."""
     vectors: int
+    """Noise vectors per configuration; raise it later, and only the new ones are computed."""
     chunk: int = Field(ge=1)
+    """Noise vectors that are solved, committed and repeated together."""
     dilution: DilutionSection = DilutionSection()
+    """Components of a noise vector that are solved for separately."""
     probes: int = Field(default=1, ge=1)
     """Hadamard vectors that each noise vector is multiplied by; a power of two."""
     probe_chunk: int = Field(default=1, ge=1)
@@ -67,6 +74,7 @@ class EstimatorSection(FileSection):
     """Estimators of loops and of their difference."""
 
     difference: Literal["plain", "split_even"] = "plain"
+    """Light minus strange from two loops, or split-even: from one product (arXiv:1903.10447)."""
     low_modes: bool = False
     """The modes of the section `deflation` exactly, noise on what they leave."""
 
@@ -75,14 +83,21 @@ class AlternativeSection(FileSection):
     """Another estimator on the same configurations; what is not given is as in the main sections."""
 
     vectors: int | None = Field(default=None, ge=4, le=LARGEST)
+    """As in `noise`."""
     chunk: int | None = Field(default=None, ge=1)
+    """As in `noise`."""
     dilution: DilutionSection | None = None
+    """As in `noise`."""
     probes: int | None = Field(default=None, ge=1)
+    """As in `noise`."""
     probe_chunk: int | None = Field(default=None, ge=1)
+    """As in `noise`."""
     difference: Literal["plain", "split_even"] | None = None
+    """As in `estimator`."""
     low_modes: bool | None = None
+    """As in `estimator`."""
     deflation: bool = True
-    """False: neither low modes nor deflated solves."""
+    """Whether low modes and deflated solves are used, as in the main sections."""
 
     def noise(self, main: NoiseSection) -> NoiseSection:
         """The main noise with what is said here."""

@@ -44,9 +44,11 @@ class LinksSection(FileSection):
     """The fermion's links."""
 
     action: Literal["hisq", "asqtad", "naive"]
+    """Fermion action: HISQ, asqtad, or naive staggered quarks on thin links."""
     boundary: Literal["periodic", "antiperiodic"]
+    """Boundary condition of the quarks in time."""
     naik_epsilon: float = 0.0
-    """Of hisq."""
+    """Of hisq: epsilon of the Naik term, a correction for heavy quarks."""
     u0: Annotated[float, Field(gt=0)] | None = None
     """Of asqtad, which needs it: the tadpole factor, the fourth root of the ensemble's mean plaquette."""
 
@@ -68,7 +70,9 @@ class MassesSection(FileSection):
     """Quark masses m of M = 2 m + D, in lattice units."""
 
     light: Mass
+    """Mass of the light quarks."""
     strange: Mass
+    """Mass of the strange quark."""
 
     @field_validator("light", "strange")
     @classmethod
@@ -82,73 +86,98 @@ class DeflationSection(FileSection):
     """The lowest eigenvectors of each configuration, computed once for all masses and noise vectors."""
 
     vectors: int = Field(ge=1)
+    """Eigenvectors of the normal operator on even sites; partners on odd sites follow from them."""
     block: int = Field(default=8, ge=1, le=32)
-    """Of the eigensolver."""
+    """Vectors that the eigensolver works on at a time."""
     tolerance: float = Field(default=1e-8, ge=1e-13, le=1e-2)
-    """Of residuals, relative to the largest eigenvalue."""
+    """Of the residuals of the eigenvectors, relative to the largest eigenvalue."""
     precision: Literal["double", "single", "half"] = "double"
-    """In which the vectors are stored."""
+    """Precision in which the vectors are stored."""
 
 
 class SloppySection(FileSection):
     """The solves of all noise vectors."""
 
     tolerance: float = Field(gt=0, lt=1)
+    """|b - A x| / |b| of the solves of all noise vectors."""
 
 
 class FineSection(FileSection):
     """The few solves that correct the sloppy ones' bias: the first `vectors` noise vectors."""
 
     tolerance: float = Field(ge=1e-14, lt=1)
+    """|b - A x| / |b| of the solves that remove the sloppy ones' bias."""
     vectors: int = Field(ge=2)
+    """Noise vectors that are solved for again, the first ones."""
 
 
 class SolvesSection(FileSection):
     """Solution of the linear systems, `block` right-hand sides at a time."""
 
     solver: Literal["auto", "block_cgrq", "batched_cg"]
+    """The method; auto measures both on the first configuration and takes the cheapest."""
     precision: Literal["double", "double-single"]
+    """Double throughout, or iterations in single with residuals recomputed in double."""
     max_iterations: int = Field(default=20_000, ge=1)
+    """A solve that has not converged by then fails."""
     block: int = Field(default=16, ge=1, le=64)
+    """Right-hand sides that are solved together."""
     sloppy: SloppySection
+    """The solves of every noise vector."""
     fine: FineSection | None = None
+    """Solves of the first few vectors again, to remove the sloppy bias; none unless given."""
 
 
 class CurrentSection(FileSection):
     """The one-link vector current."""
 
     links: Literal["thin", "smeared", "fat"]
+    """Links of the one-link current: the configuration's own (thin), those of HISQ after its first smearing
+    (smeared), or the operator's one-hop links (fat).
+    """
 
 
 class BootstrapSection(FileSection):
     """Resampling of configurations with replacement."""
 
     samples: int = Field(ge=10)
+    """Number of resampled ensembles."""
     seed: Seed
+    """Of the resampling."""
 
 
 class ResampledAnalysis(AnalysisSection):
     """The errors of the ensemble average, by jackknife and, where asked for, by bootstrap."""
 
     bootstrap: BootstrapSection | None = None
+    """Bootstrap errors beside those of the jackknife; none unless given."""
 
 
 class G2Parameters(WorkflowParameters):
     """Parameters of the disconnected light-strange vector-current correlator."""
 
     links: LinksSection
+    """The fermion action and its links."""
     masses: MassesSection
+    """Quark masses m of M = 2 m + D, lattice units."""
     noise: NoiseSection
+    """Stochastic sources."""
     deflation: DeflationSection | None = None
+    """Lowest eigenvectors of each configuration, for deflation and exact low modes; none unless given."""
     estimator: EstimatorSection = EstimatorSection()
+    """How loops and their difference are estimated."""
     alternatives: dict[str, AlternativeSection] = Field(default={})
     """Other estimators on the same configurations, by name, for the report to compare."""
     solves: SolvesSection
+    """Solution of the linear systems."""
     current: CurrentSection
+    """The vector current."""
     analysis: ResampledAnalysis = ResampledAnalysis()
+    """Errors of the ensemble average."""
     exact: bool = False
+    """Also the exact trace from every point source, to test the estimators: lattices of at most 6^4 sites."""
     target: TargetSection | None = None
-    """Instead of `noise.vectors` and `solves.fine.vectors`."""
+    """A stochastic error to reach, instead of numbers of noise vectors."""
 
     @classmethod
     def read(cls, file: ParameterFile) -> G2Parameters:

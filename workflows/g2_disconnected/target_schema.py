@@ -25,15 +25,21 @@ class TargetSection(FileSection):
     """
 
     loops: float | None = Field(default=None, gt=0)
+    """Error of one spatial J_i(t) of one configuration."""
     correlator: float | None = Field(default=None, gt=0)
+    """Error of C(t) of one configuration, for t in `window`."""
     stochastic_to_gauge: float | None = Field(default=None, gt=0)
+    """Error of C(t) as a fraction of its gauge noise, over `window`."""
     window: tuple[int, int] | None = Field(default=None, strict=False)
     """First and last t; of a ratio 1 to T/2 unless given."""
     flavour: Literal["light", "strange", "light - strange"] = "light - strange"
+    """The loops or correlator that the error is of."""
     eigenvectors: tuple[int, ...] | None = Field(default=None, strict=False, min_length=1)
     """Numbers of eigenvectors to try beside all of them in the pilot; the cheapest is taken."""
     pilot: int | None = Field(default=None, ge=LEAST_VECTORS)
+    """Noise vectors of the first round, which the number of all is chosen from; 8 or a chunk unless given."""
     most_vectors: int = Field(default=1024, ge=LEAST_VECTORS, le=LARGEST)
+    """Noise vectors per configuration that are never exceeded."""
 
     @model_validator(mode="after")
     def _one_target(self) -> TargetSection:

@@ -30,11 +30,13 @@ class LinkSmearingSection(FileSection):
     """Smearing in space of the links of the Laplacian and of displacements."""
 
     kind: Literal["stout", "ape", "hyp"]
+    """Smearing in space of the links of the Laplacian and of displacements."""
     steps: int = Field(ge=0)
+    """How often the links are smeared."""
     rho: float | None = None
-    """Of stout smearing."""
+    """Weight of stout smearing."""
     alpha: float | Annotated[tuple[float, ...], Field(strict=False, min_length=2, max_length=2)] | None = None
-    """Of APE smearing, or [alpha2, alpha3] of HYP smearing."""
+    """Weight of APE smearing, or [alpha2, alpha3] of HYP smearing."""
 
     @model_validator(mode="after")
     def _weights(self) -> LinkSmearingSection:
@@ -49,11 +51,13 @@ class DistillationSection(FileSection):
     """The space of the quark fields: the lowest eigenvectors of the Laplacian on each time slice."""
 
     vectors: int = Field(ge=1)
+    """Lowest eigenvectors of the Laplacian on each time slice."""
     tolerance: float = Field(default=1e-8, ge=1e-13, le=1e-2)
     """Of residuals of the squared operator, relative to 36, its largest possible eigenvalue."""
     precision: Literal["double", "single"] = "double"
+    """Precision in which the vectors are stored."""
     block: int = Field(default=8, ge=1, le=32)
-    """Of the eigensolver."""
+    """Vectors that the eigensolver works on at a time."""
     slices: int | None = Field(default=None, ge=2)
     """Time slices that are solved for, committed and repeated together; all of them unless given."""
 
@@ -62,7 +66,7 @@ class LaphSourceSection(FileSection):
     """Sources of quarks: time slices, and noise if there is any."""
 
     times: Times
-    """Slices; of noise that is not fully diluted in time, subsets of slices."""
+    """Source slices; of noise that is not fully diluted in time, subsets of slices."""
     chunk: int = Field(default=1, ge=1)
     """Sources that are solved for, committed and repeated together."""
 
@@ -71,18 +75,24 @@ class LaphDilutionSection(FileSection):
     """Each index: full, interlace-n or none."""
 
     time: str = "full"
+    """Of times: full, interlace-n or none."""
     spin: str = "full"
+    """Of spins: full, interlace-n or none."""
     eigenvector: str = "none"
+    """Of eigenvectors: full, interlace-n or none."""
 
 
 class LaphNoiseSection(FileSection):
     """Stochastic LapH instead of full distillation: noise on times, spins and eigenvectors, diluted."""
 
     kind: Literal["z2", "z4", "u1"]
+    """Distribution of the noise: +-1; +-1 and +-i; or phases."""
     seed: Seed
+    """Of the noise."""
     vectors: int = Field(ge=2)
-    """Each of the two quark lines of a meson takes another one."""
+    """Noise vectors; each of the two quark lines of a meson takes another one."""
     dilution: LaphDilutionSection = LaphDilutionSection()
+    """Subsets of times, spins and eigenvectors that are solved for separately."""
 
     def subsets(self, lattice: Lattice, eigenvectors: int) -> Subsets:
         """Subsets of each index. Raises InputError where one does not divide."""
@@ -93,19 +103,21 @@ class LaphSolves(QuarkSolves):
     """Solution for perambulators, `block` right-hand sides at a time."""
 
     block: int = Field(default=32, ge=1, le=64)
+    """Right-hand sides that are solved together."""
 
 
 class OperatorSection(FileSection):
     """Measured operators: always all sixteen Dirac matrices, and levels of correlation matrices."""
 
     momenta: Triples = ((0, 0, 0),)
-    """In units of 2 pi / L."""
+    """Momenta of mesons, in units of 2 pi / L."""
     bases: Bases = ((("Gamma5",),),)
     """Of generalised eigenvalue problems: pion, rho (`stages.lqcd.spectroscopy.operators.BASES`), or rows of
     operators, whose matrices are averaged. Operators are sums of Dirac matrices with displacements, as
     0.5 Identity[+x] - 0.5 Identity[-x].
     """
     t0: int = Field(default=1, ge=0)
+    """Reference time of the generalised eigenvalue problem."""
 
     @field_validator("bases", mode="before")
     @classmethod
@@ -117,6 +129,10 @@ class OperatorSection(FileSection):
         if unknown:
             raise ValueError(
                 f"no basis is named {unknown[0]!r}: take {', '.join(BASES)}, or rows of operators"
+            )
+        if any(isinstance(row, str) for basis in bases if isinstance(basis, list) for row in basis):
+            raise ValueError(
+                "a basis is a list of rows, each a list of operators: put [ ] around the operators"
             )
         return [BASES[basis] if isinstance(basis, str) else basis for basis in bases]
 
@@ -140,9 +156,9 @@ class InsertionSection(FileSection):
     """Currents between a source and a sink of distillation, always of all sixteen Dirac matrices."""
 
     separations: Times
-    """Slices from source to sink."""
+    """Time slices from source to sink."""
     momenta: Triples = ((0, 0, 0),)
-    """Of the current, in units of 2 pi / L."""
+    """Momenta of the current, in units of 2 pi / L."""
     displacements: Words = ("",)
     """Words of steps such as +x-y; "" is none."""
 
@@ -161,14 +177,19 @@ class LaphParameters(QuarkParameters):
     """Parameters of mesons by distillation."""
 
     smearing: LinkSmearingSection
+    """Smearing of the links that the Laplacian and displacements take."""
     distillation: DistillationSection
+    """The space of the quark fields."""
     sources: LaphSourceSection
+    """Sources of quarks."""
     noise: LaphNoiseSection | None = None
-    """Every eigenvector and spin is a source unless given."""
+    """Stochastic LapH; every eigenvector and spin is a source unless given."""
     solves: LaphSolves
+    """Solution for perambulators."""
     operators: OperatorSection = OperatorSection()
+    """Measured operators and correlation matrices."""
     insertions: InsertionSection | None = None
-    """Of currents on quark lines from source to sink; of full distillation alone."""
+    """Currents on quark lines from source to sink; of full distillation alone."""
 
     def columns(self, lattice: Lattice) -> int:
         """Right-hand sides of a chunk of sources. Raises InputError for a dilution that does not divide."""

@@ -22,27 +22,35 @@ class WallNoiseSection(FileSection):
     """The noise of walls."""
 
     seed: Seed
+    """Of the noise."""
     vectors: int = Field(default=1, ge=1)
+    """Noise vectors per time."""
 
 
 class SourceSmearingSection(FileSection):
     """Gaussian smearing on the source's time slice (`stages.lqcd.spectroscopy.smearing`)."""
 
     width: float = Field(gt=0)
+    """Width of the Gaussian, in sites."""
     steps: int = Field(ge=1)
+    """Steps that approximate it."""
 
 
 class SourceSection(FileSection):
     """Sources of quarks."""
 
     kind: Literal["point", "smeared", "wall", "z2_wall", "file"]
+    """Point, Gaussian-smeared point, wall, wall of Z2 noise, or fields from files."""
     times: Times | None = None
+    """Time slices of the sources."""
     points: Triples | None = None
-    """In space; the origin unless given."""
+    """Their places [x, y, z]; the origin unless given."""
     noise: WallNoiseSection | None = None
+    """Of z2_wall sources."""
     smearing: SourceSmearingSection | None = None
+    """Of smeared sources."""
     files: str | None = None
-    """NumPy files [t, z, y, x, spin, colour, column], the same for every configuration."""
+    """NumPy files [t, z, y, x, spin, colour, column], the same for every configuration: a shell pattern."""
     chunk: int = Field(default=1, ge=1)
     """Sources that are solved for, committed and repeated together."""
 
@@ -62,14 +70,16 @@ class MesonSection(FileSection):
     """The two-point functions; all sixteen Dirac matrices are always measured."""
 
     momenta: Triples = ((0, 0, 0),)
-    """Of the sink, in units of 2 pi / L."""
+    """Momenta of the sink, in units of 2 pi / L."""
 
 
 class MesonParameters(QuarkParameters):
     """Parameters of Wilson-clover propagators and meson two-point functions."""
 
     sources: SourceSection
+    """Where quarks start: points, walls, or fields from files."""
     mesons: MesonSection = MesonSection()
+    """Two-point functions; all sixteen Dirac matrices are always measured."""
     keep_propagators: bool = False
     """Commit propagators to the store, too; otherwise they live as long as their contractions."""
 

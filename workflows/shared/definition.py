@@ -119,7 +119,7 @@ class Nodes(ABC, Generic[Parameters]):
 class Definition(ABC, Generic[Parameters]):
     """A workflow: its schema, its nodes, and what is reported of its results.
 
-    A new one derives from this, and is named in `workflows.catalogue` or, outside of this package, by an
+    A new one derives from this, and is named in `workflows.names` or, outside of this package, by an
     entry point of the group `quarkline.workflows`.
     """
 
@@ -131,6 +131,8 @@ class Definition(ABC, Generic[Parameters]):
     """Nodes that `quarkline export` writes, where there are any."""
     report: ClassVar[str]
     """Module with `sections(parameters, store)` and `texts(parameters, store)`, loaded for reports alone."""
+    starter: ClassVar[Path | None] = None
+    """A commented parameter file that `quarkline init` copies; those of this package lie in `workflows`."""
     rehearsals: ClassVar[tuple[Rehearsal, ...]] = ()
     """What `quarkline tune` rehearses of the nodes."""
     schema: type[Parameters]

@@ -41,9 +41,11 @@ class StoutSection(FileSection):
     """Stout smearing of the quark's links."""
 
     rho: float = Field(gt=0)
+    """Weight of the staples."""
     steps: int = Field(ge=1)
+    """How often the links are smeared."""
     spatial: bool = False
-    """Links in time neither smeared nor used."""
+    """Whether links in time are neither smeared nor used."""
 
     @model_validator(mode="after")
     def _stable(self) -> StoutSection:
@@ -57,16 +59,23 @@ class QuarkSection(FileSection):
     """A Wilson-clover quark, as Chroma defines it."""
 
     kappa: float | None = None
+    """Hopping parameter, 1 / (2 mass + 8); give it or the mass."""
     mass: float | None = None
     """m = 1 / (2 kappa) - 4, lattice units; usually negative for light quarks."""
     csw: float | None = None
+    """Clover coefficient of all planes; none is Wilson's action."""
     csw_r: float | None = None
+    """Clover coefficient of spatial planes, instead of csw."""
     csw_t: float | None = None
-    """Of the spatial and the temporal planes, instead of csw."""
+    """Clover coefficient of temporal planes, instead of csw."""
     xi0: float = Field(default=1.0, gt=0)
+    """Bare anisotropy."""
     nu: float = Field(default=1.0, gt=0)
+    """Chroma's nu: spatial hops have the weight nu / xi0."""
     stout: StoutSection | None = None
+    """Smearing of the quark's links; none unless given."""
     boundary: Literal["periodic", "antiperiodic", "dirichlet"]
+    """Boundary condition in time."""
 
     @model_validator(mode="after")
     def _one_of_each(self) -> QuarkSection:
@@ -119,21 +128,30 @@ class QuarkSolves(FileSection):
     """Solution for propagators, `block` right-hand sides at a time."""
 
     solver: Literal["auto", "multigrid", "bicgstab", "cgnr", "block_cgrq", "gcr"]
+    """The method, or auto: all are measured on the first configuration, the cheapest is taken."""
     precision: Literal["double", "double-single"] = "double-single"
+    """Double throughout, or iterations in single with residuals recomputed in double."""
     tolerance: float = Field(ge=1e-14, lt=1)
+    """|b - A x| / |b| of the even-odd system."""
     max_iterations: int = Field(default=20_000, ge=1)
+    """A solve that has not converged by then fails."""
     block: int = Field(default=24, ge=1, le=64)
+    """Right-hand sides that are solved together."""
 
 
 class LevelSection(FileSection):
     """A grid of multigrid that is not the coarsest."""
 
     aggregate: Extents
+    """Sites along x, y, z and t of an aggregate, which becomes a site of the next grid."""
     vectors: int = Field(default=24, ge=1)
+    """Test vectors, which aggregates are spanned by."""
     refinements: int = Field(default=2, ge=0)
+    """Setup passes in which the hierarchy improves its own test vectors."""
     smoothing: int = Field(default=6, ge=1)
     """Steps before and after each coarse correction."""
     steps: int = Field(default=3, ge=1)
+    """Most steps of GCR on the grid below in each cycle."""
     tolerance: float = Field(default=0.1, ge=0, lt=1)
     """Of GCR on the grid below in each cycle, whichever comes first."""
 
@@ -142,7 +160,9 @@ class MultigridSection(FileSection):
     """The hierarchy of `solver: multigrid`; levels that suit the lattice unless given."""
 
     levels: Annotated[tuple[LevelSection, ...], Field(strict=False, min_length=1)] | None = None
+    """Grids from the finest to the last but one; levels that suit the lattice unless given."""
     seed: Seed = 20090311
+    """Of the first test vectors."""
 
     def options(self, lattice: Lattice) -> dict[str, Any]:
         """Levels and seed, as stages take them."""
@@ -155,8 +175,11 @@ class QuarkParameters(WorkflowParameters):
     """Parameters in the file of a workflow with Wilson-clover quarks."""
 
     quark: QuarkSection
+    """The quark's action and mass."""
     solves: QuarkSolves
+    """Solution for propagators."""
     multigrid: MultigridSection = MultigridSection()
+    """Hierarchy of `solver: multigrid`."""
 
     @property
     def solver_is_open(self) -> bool:

@@ -23,11 +23,17 @@ class HeatbathSection(FileSection):
     """A quenched ensemble made on the spot: an independent, thermalised chain per configuration."""
 
     extents: Extents
+    """Sites along x, y, z and t: four even numbers."""
     beta: float = Field(gt=0)
+    """Coupling beta = 6 / g^2 of the Wilson gauge action."""
     configurations: int = Field(ge=2, le=LARGEST)
+    """Number of configurations; raise it later, and only the new ones are computed."""
     sweeps: int = Field(ge=1)
+    """Heat-bath sweeps from a hot start to each configuration."""
     overrelaxation: int = Field(ge=0)
+    """Over-relaxation steps after each heat-bath sweep."""
     seed: Seed
+    """Of the random numbers; a configuration is made of it and its number alone."""
 
     @field_validator("extents")
     @classmethod
@@ -44,7 +50,9 @@ class EnsembleSection(FileSection):
     """Gauge configurations: generated, or files matched by shell patterns."""
 
     heatbath: HeatbathSection | None = None
+    """A quenched ensemble made here, instead of files."""
     files: str | None = None
+    """Shell pattern of gauge files in any format that `quarkline check` reads."""
 
     @model_validator(mode="after")
     def _one_source(self) -> EnsembleSection:
@@ -57,6 +65,7 @@ class AnalysisSection(FileSection):
     """The errors of the ensemble average."""
 
     jackknife_bin: int = Field(default=1, ge=1)
+    """Configurations in a jackknife bin, in the order of their labels."""
 
 
 class WorkflowParameters(FileSection):
@@ -66,10 +75,15 @@ class WorkflowParameters(FileSection):
     """
 
     workflow: str
+    """Name of the workflow that the file is for."""
     ensemble: EnsembleSection
+    """Gauge configurations: generated, or read from files."""
     analysis: AnalysisSection = AnalysisSection()
+    """Errors of the ensemble average."""
     store: str
+    """Folder that keeps every finished piece; relative to where the command runs."""
     report: str
+    """Folder of the report, its tables and exported files."""
 
     @classmethod
     def read(cls, file: ParameterFile) -> Self:

@@ -1,0 +1,51 @@
+"""`quarkline init`: a commented parameter file to start from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from workflows.commands.options import say
+from workflows.starters import starter, starter_names
+
+
+def init(
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="WORKFLOW",
+            help=f"{', '.join(starter_names())}.",
+            autocompletion=starter_names,
+        ),
+    ],
+    file: Annotated[
+        Path | None, typer.Argument(metavar="FILE", help="Where.", show_default="WORKFLOW.yaml")
+    ] = None,
+    files: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--files",
+            metavar="PATTERN",
+            help="Your gauge configurations, a quoted shell pattern; may be given several times.",
+            show_default="a small quenched ensemble made on the spot",
+        ),
+    ] = None,
+) -> None:
+    """Write a commented parameter file to start from; never replaces one.
+
+    Example: quarkline init g2_disconnected my.yaml --files 'confs/*.ildg'
+    """
+    from stages.errors import InputError
+
+    path = file or Path(f"{name}.yaml")
+    text = starter(name, path, files or ())
+    try:
+        with path.open("x", encoding="utf-8") as target:
+            target.write(text)
+    except FileExistsError:
+        raise InputError(f"{path} exists: give another name, or remove it first") from None
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror or error}") from None
+    say(f"{path} written. What it would do: quarkline plan {path}; to do it: quarkline run {path}")
