@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -70,19 +71,19 @@ class Plan:
         return sum(self.expected_seconds[chunk.node.name] for chunk in self.missing)
 
 
-def plan(workflow: Workflow, store: Store, *, backend: str = "cpu") -> Plan:
+def plan(workflow: Workflow, store: Store | str | os.PathLike[str], *, backend: str = "cpu") -> Plan:
     """Compare a workflow with a store. Reads input files only if they are new, computes nothing.
 
     Args:
         workflow: the nodes that are wanted.
-        store: the chunks that exist.
+        store: the chunks that exist, or their folder.
         backend: that of the cluster ('cpu' or 'cuda'); enters the keys of the stages that say so.
 
     Raises:
         InputError: missing files, parameters that cannot be part of a key, chunks that do not align.
     """
     with without_collection():
-        return _plan(workflow, store, backend)
+        return _plan(workflow, Store.at(store), backend)
 
 
 def _plan(workflow: Workflow, store: Store, backend: str) -> Plan:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -50,7 +51,9 @@ class Garbage:
         return "\n".join(lines)
 
 
-def collect_garbage(store: Store, workflows: Iterable[Workflow], *, dry_run: bool = False) -> Garbage:
+def collect_garbage(
+    store: Store | str | os.PathLike[str], workflows: Iterable[Workflow], *, dry_run: bool = False
+) -> Garbage:
     """Remove the chunks that none of the workflows reaches, on any backend, and what interrupted runs left.
 
     Raises:
@@ -59,8 +62,7 @@ def collect_garbage(store: Store, workflows: Iterable[Workflow], *, dry_run: boo
     reaching = list(workflows)
     if not reaching:
         raise InputError("collecting garbage needs the workflows whose results are to be kept")
-    if not store.exists():
-        raise InputError(f"there is no store at {store.path}")
+    store = Store.existing(store)
     with driver_lock(store, "gc"):
         reached = {
             (chunk.node.stage.name, chunk.key)

@@ -50,9 +50,7 @@ def open_result(
     Raises:
         InputError: no such store or result, or an incomplete one.
     """
-    store = store if isinstance(store, Store) else Store(store)
-    if not store.exists():
-        raise InputError(f"there is no store at {store.path}")
+    store = Store.existing(store)
     label, node = find_node(store, name.name if isinstance(name, Node) else name, workflow)
     stage = node.content["stage"]
     stored = store.keys(stage)

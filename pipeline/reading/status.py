@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +18,6 @@ from pipeline.store.durable import nbytes_of
 from pipeline.store.lock import Driver, current_driver
 from pipeline.store.store import Store
 from pipeline.worker.events import EventKind
-from stages.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -74,14 +74,13 @@ class Status:
         return "\n".join([*lines, *_describe_run(self.last_run, self.driver)])
 
 
-def status(store: Store) -> Status:
+def status(store: Store | str | os.PathLike[str]) -> Status:
     """The state of a store.
 
     Raises:
         InputError: there is no store.
     """
-    if not store.exists():
-        raise InputError(f"there is no store at {store.path}")
+    store = Store.existing(store)
     existing = {stage: store.keys(stage) for stage in store.stages()}
     nodes = tuple(
         _node_status(manifest.workflow, name, record, existing)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
@@ -57,12 +58,15 @@ class Verification:
 
 
 def verify(
-    store: Store, *, remove: bool = False, listener: Callable[[int, int], None] | None = None
+    store: Store | str | os.PathLike[str],
+    *,
+    remove: bool = False,
+    listener: Callable[[int, int], None] | None = None,
 ) -> Verification:
     """Read every array of every chunk and compare it with the digest in its record.
 
     Args:
-        store: the chunks that are read.
+        store: the chunks that are read, or their folder.
         remove: take damaged chunks away, so that the next run computes them again. Chunks that cannot be read
             (I/O errors, permissions) stay. Takes the driver's lock.
         listener: called with (chunks read, all chunks) now and then.
@@ -70,8 +74,7 @@ def verify(
     Raises:
         InputError: there is no store, or `remove` while a run drives it.
     """
-    if not store.exists():
-        raise InputError(f"there is no store at {store.path}")
+    store = Store.existing(store)
     with driver_lock(store, "verify") if remove else nullcontext():
         chunks = [(stage, key) for stage in store.stages() for key in sorted(store.keys(stage))]
         damaged, unreadable, unsealed = [], [], 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import time
 from collections import Counter
@@ -17,6 +18,7 @@ from pipeline.planning.manifest import write_manifest
 from pipeline.planning.plan import Plan
 from pipeline.running.clusters import Cluster, Demand, StartInterruptedError
 from pipeline.running.clusters.choose import choose
+from pipeline.running.clusters.guard import refuse_repeated_script
 from pipeline.running.clusters.jobs import JobList, cancel_left_jobs
 from pipeline.running.event_log import EventLog, Listener, drop_old_runs
 from pipeline.running.graph import TaskPlan, plan_tasks, widest_level
@@ -44,7 +46,7 @@ RESIDENT_SHARE = 0.25
 
 def run(
     plan: Plan,
-    store: Store,
+    store: Store | str | os.PathLike[str],
     *,
     cluster: str | Cluster = "local",
     time_limit: float | None = None,
@@ -57,7 +59,7 @@ def run(
 
     Args:
         plan: the chunks that are missing, and those that they read.
-        store: where chunks are committed; the plan was made against it.
+        store: where chunks are committed, or its folder; the plan was made against it.
         cluster: 'local', 'cuda', 'slurm', an address or scheduler file, or a cluster with its options.
         time_limit: seconds after which the run has ended, start and close of the cluster included (these are
             expected to take equally long); SIGINT and SIGTERM end it likewise.
@@ -73,8 +75,10 @@ def run(
     Raises:
         InputError: the store is driven by another process or cannot be written, the cluster cannot be started
             or does not offer what the stages ask for (memory among it), the plan was made for another
-            backend.
+            backend, a script calls this without a guard.
     """
+    refuse_repeated_script()
+    store = Store.at(store)
     stop = StopRequest(time_limit, grace)
     chosen = choose(cluster) if isinstance(cluster, str) else cluster
     if plan.backend != chosen.backend:

@@ -76,6 +76,18 @@ class Store:
         object.__setattr__(self, "path", Path(path).absolute())
         format_of(self.path)
 
+    @classmethod
+    def at(cls, place: Store | str | os.PathLike[str]) -> Store:
+        """The store itself, or the one in a folder that may not exist yet."""
+        return place if isinstance(place, Store) else cls(place)
+
+    @classmethod
+    def existing(cls, place: Store | str | os.PathLike[str]) -> Store:
+        """The store, or that in a folder. Raises InputError where there is none yet."""
+        if not (store := cls.at(place)).exists():
+            raise InputError(f"there is no store at {store.path}")
+        return store
+
     def exists(self) -> bool:
         """True if the folder is a store already."""
         return (self.path / MARK).exists()

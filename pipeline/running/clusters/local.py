@@ -21,6 +21,7 @@ from distributed.system import MEMORY_LIMIT
 
 from pipeline.declare.text import counted
 from pipeline.running.clusters import Demand, StartInterruptedError
+from pipeline.running.clusters.guard import remedy_of_failed_start
 from pipeline.running.dashboard import HOST, Dashboard
 from pipeline.running.monitor import Monitor
 from pipeline.worker.lifetime import Watchdog
@@ -135,7 +136,11 @@ def started(
         with _restored(wanted), dask.config.set(settings):
             with _restored(wanted):
                 os.environ.update(wanted)  # Dask prefers what is in this process's environment
-                cluster = unless_stopped(partial(kind, **common, **options), demand.stopped)
+                try:
+                    cluster = unless_stopped(partial(kind, **common, **options), demand.stopped)
+                except RuntimeError as error:
+                    cause = f"no worker could be started ({error.__cause__ or error})"
+                    raise InputError(f"{cause}: {remedy_of_failed_start()}") from None
             with cluster, Client(cluster, set_as_default=False) as client:
                 client.register_plugin(Watchdog())
                 yield client
