@@ -46,7 +46,8 @@ def test_a_worker_does_not_run_its_script(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(current_process(), "_inheriting", True, raising=False)
     with pytest.raises(SystemExit):
         refuse_repeated_script()
-    assert "__main__" in remedy_of_failed_start()
+    monkeypatch.setattr(sys.modules["__main__"], "__file__", "script.py", raising=False)
+    assert "import script.py" in remedy_of_failed_start() and "__main__" in remedy_of_failed_start()
 
 
 @pytest.mark.slow
