@@ -37,6 +37,7 @@ from stages.lqcd.eigen.resting import History, above_rounding, at_rounding, vect
 from stages.lqcd.eigen.spectrum import estimate_spectrum
 from stages.lqcd.eigen.window import ABOVE, GROWTH_OF_MANY, WindowChoice, kept_columns, subspace_size
 from stages.lqcd.kernels import batched_basis
+from stages.lqcd.kernels.blas_threads import in_one_blas_thread
 from stages.lqcd.kernels.dispatch import Array, as_numpy, to_device_like
 from stages.lqcd.kernels.fields import contiguous, field_like
 
@@ -54,6 +55,7 @@ class BatchedLanczos(Lanczos):
         """Columns of the basis of a system with so many rows; as many as rows where it spans the space."""
         return subspace_size(self.vectors, self.block, rows)
 
+    @in_one_blas_thread
     def solve(
         self, A: LinearOperator, systems: int, xp: Any = np, progress: Progress | None = None
     ) -> BatchedEigenpairs:

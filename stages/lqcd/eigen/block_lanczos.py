@@ -42,6 +42,7 @@ from stages.lqcd.eigen.spectrum import estimate_spectrum, fingerprint
 from stages.lqcd.eigen.subspace import Subspace
 from stages.lqcd.eigen.window import MOST_MOVES, WindowChoice, kept_columns, subspace_size
 from stages.lqcd.kernels import lane_blas
+from stages.lqcd.kernels.blas_threads import in_one_blas_thread
 from stages.lqcd.kernels.dispatch import Array, to_device_like
 from stages.lqcd.kernels.fields import contiguous
 from stages.lqcd.solvers.recurrence import BreakdownError
@@ -76,6 +77,7 @@ class BlockLanczos(Lanczos):
         if self.window is not None and not self.window[0] < self.window[1]:
             raise InputError(f"the Chebyshev window must have low < high, got {self.window}")
 
+    @in_one_blas_thread
     def solve(
         self,
         A: LinearOperator,

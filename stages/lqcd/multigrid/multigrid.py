@@ -19,6 +19,7 @@ import numpy as np
 from stages.errors import InputError
 from stages.lqcd.dirac.wilson import WilsonOperator
 from stages.lqcd.kernels import aggregation, block_blas
+from stages.lqcd.kernels.blas_threads import in_one_blas_thread
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.multigrid.coarse_operator import CoarseOperator, galerkin
 from stages.lqcd.multigrid.cycle import Cycle, GridSolve, KrylovSolve, Smoother, coarsest_solve
@@ -102,6 +103,7 @@ class Multigrid:
         if not 0 < self.largest_rate < 1:
             raise InputError(f"largest_rate must lie between 0 and 1, got {self.largest_rate}")
 
+    @in_one_blas_thread
     def setup(self, M: WilsonOperator) -> Hierarchy:
         """The hierarchy of M, built in complex64.
 
