@@ -79,7 +79,8 @@ def test_files_instead_of_heatbath(tmp_path: Path) -> None:
     file = tmp_path / "g2.yaml"
     file.write_text(re.sub(r"ensemble:\n  heatbath:.*\n", snippet, TINY))
     ensemble = G2Parameters.read(read_parameter_file(file)).ensemble
-    assert ensemble.files == YAML(typ="safe").load(snippet)["ensemble"]["files"]
+    section = YAML(typ="safe").load(snippet)["ensemble"]
+    assert ensemble.files == tuple(section["files"]) and ensemble.exclude == tuple(section["exclude"])
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from glob import glob
 from pathlib import Path
@@ -10,7 +10,7 @@ from pathlib import Path
 from pipeline import Node, Place, Plan, Workflow
 from pipeline.declare.stage import stage_of
 from stages.ensemble.configuration import file_configuration, heatbath_configuration
-from stages.errors import InputError
+from stages.errors import InputError, suggestion
 from stages.lqcd.lattice.formats import read_extents
 from stages.lqcd.lattice.geometry import Lattice
 from workflows.parameter_file import ParameterFile, Problem
@@ -33,13 +33,20 @@ def configurations(file: ParameterFile, ensemble: EnsembleSection) -> Configurat
     """Configurations of the ensemble section of a file; reads the headers of gauge files.
 
     Raises:
-        InputError: no file, an unreadable one, two of the same name, or lattices that differ.
+        InputError: a pattern without a file, an unreadable file, two of the same name, lattices that differ,
+            a label to leave out that there is not, or nothing left.
     """
     if ensemble.heatbath:
-        return _generated(ensemble.heatbath)
-    assert ensemble.files is not None
-    paths = [Path(name) for name in sorted(glob(str(Path(ensemble.files).expanduser()), recursive=True))]
-    file.refuse(_faults(ensemble.files, paths))
+        labels = _generated(ensemble.heatbath)
+        file.refuse(_misnamed(ensemble.exclude, labels))
+        kept = tuple(label for label in labels if label not in ensemble.exclude)
+        return Configurations(kept, ensemble.heatbath.lattice)
+    matches = {pattern: _matches(pattern) for pattern in ensemble.files or ()}
+    everything = sorted({path for paths in matches.values() for path in paths}, key=str)
+    file.refuse(_unmatched(matches))
+    file.refuse(_misnamed(ensemble.exclude, [path.name for path in everything]))
+    paths = [path for path in everything if path.name not in ensemble.exclude]
+    file.refuse(_faults(paths))
     lattices = {path: _lattice(file, path) for path in paths}
     file.refuse(_strangers(lattices))
     return Configurations(tuple(p.name for p in paths), lattices[paths[0]], {p.name: p for p in paths})
@@ -71,14 +78,32 @@ def refuse_copies(plan: Plan) -> None:
             )
 
 
-def _generated(heatbath: HeatbathSection) -> Configurations:
-    labels = tuple(f"heatbath-{number}" for number in range(heatbath.configurations))
-    return Configurations(labels, heatbath.lattice)
+def _generated(heatbath: HeatbathSection) -> list[str]:
+    return [f"heatbath-{number}" for number in range(heatbath.configurations)]
 
 
-def _faults(pattern: str, paths: Sequence[Path]) -> Iterator[Problem]:
-    if not paths:
-        yield ("ensemble", "files"), f"no file matches {pattern!r}, looking from {Path.cwd()}"
+def _matches(pattern: str) -> list[Path]:
+    return [Path(name) for name in glob(str(Path(pattern).expanduser()), recursive=True)]
+
+
+def _unmatched(matches: Mapping[str, Sequence[Path]]) -> Iterator[Problem]:
+    for pattern, paths in matches.items():
+        if not paths:
+            yield ("ensemble", "files"), f"no file matches {pattern!r}, looking from {Path.cwd()}"
+
+
+def _misnamed(excluded: Sequence[str], labels: Sequence[str]) -> Iterator[Problem]:
+    """Labels to leave out that no configuration has, and too many of them."""
+    known = set(labels)
+    for label in excluded:
+        if label not in known:
+            text = f"{label!r} is the label of no configuration{suggestion(label, known)}"
+            yield ("ensemble", "exclude"), text
+    if known <= set(excluded):
+        yield ("ensemble", "exclude"), "leaves no configuration: name fewer"
+
+
+def _faults(paths: Sequence[Path]) -> Iterator[Problem]:
     first: dict[str, Path] = {}
     for path in paths:
         if any("\ud800" <= character <= "\udfff" for character in path.name):
@@ -96,7 +121,7 @@ def _lattice(file: ParameterFile, path: Path) -> Lattice:
     try:
         return read_extents(path)
     except InputError as error:
-        raise file.error(f"{file.name('ensemble', 'files')}: {error}") from None
+        raise file.error(f"{file.name('ensemble', 'files')}: {error}; `exclude` leaves it out") from None
 
 
 def _strangers(lattices: dict[Path, Lattice]) -> Iterator[Problem]:

@@ -17,6 +17,7 @@ from workflows.parameter_file import FileSection, ParameterFile, Problem, valida
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
 Extents = Annotated[tuple[int, ...], Field(strict=False, min_length=4, max_length=4)]
 """x, y, z, t."""
+Texts = Annotated[tuple[str, ...], Field(strict=False)]
 
 
 class HeatbathSection(FileSection):
@@ -47,12 +48,23 @@ class HeatbathSection(FileSection):
 
 
 class EnsembleSection(FileSection):
-    """Gauge configurations: generated, or files matched by shell patterns."""
+    """Gauge configurations: generated, or files matched by shell patterns; some may be left out."""
 
     heatbath: HeatbathSection | None = None
-    """A quenched ensemble made here, instead of files."""
-    files: str | None = None
-    """Shell pattern of gauge files in any format that `quarkline check` reads."""
+    files: tuple[str, ...] | None = None
+    """Shell pattern, or a list of such, of gauge files in any format that `quarkline check` reads."""
+    exclude: Texts = ()
+    """Labels of configurations that are left out; the files of those are not opened."""
+
+    @field_validator("files", mode="before")
+    @classmethod
+    def _patterns(cls, files: object) -> tuple[str, ...] | None:
+        patterns = [files] if isinstance(files, str) else files
+        if patterns is None:
+            return None
+        if not isinstance(patterns, list) or not patterns or not all(isinstance(p, str) for p in patterns):
+            raise ValueError(f"a pattern in quotes or a list of such is expected, got {files!r}")
+        return tuple(patterns)
 
     @model_validator(mode="after")
     def _one_source(self) -> EnsembleSection:
@@ -100,7 +112,8 @@ class WorkflowParameters(FileSection):
         """Raise InputError for sections that do not fit each other, or a lattice that is generated."""
         problems = [*self.contradictions(), *self._misplaced_report(), *self._unexpanded()]
         if heatbath := self.ensemble.heatbath:
-            problems += self.problems_with(heatbath.lattice, heatbath.configurations)
+            kept = heatbath.configurations - len(set(self.ensemble.exclude))
+            problems += self.problems_with(heatbath.lattice, max(1, kept))
         file.refuse(problems)
 
     def contradictions(self) -> Iterable[Problem]:

@@ -1,0 +1,83 @@
+"""The `ensemble` section: lists of patterns, and configurations that are left out."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from tiny_project import TINY, CommandLine, edit, missing, refused
+
+from stages.lqcd.gauge.heatbath import thermalised
+from stages.lqcd.lattice.formats import write_ildg
+from stages.lqcd.lattice.geometry import Lattice
+from workflows.catalogue import load_project
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    """A workflow file, and configurations a.1, a.2 in `a`, b.1 in `b`."""
+    for number, name in enumerate(("a.1", "a.2", "b.1")):
+        folder = tmp_path / name[0]
+        folder.mkdir(exist_ok=True)
+        lattice = Lattice((4, 4, 4, 4))
+        write_ildg(folder / f"{name}.ildg", thermalised(lattice, 6.0, number, name, 1, 0), lattice, 64)
+    file = tmp_path / "g2.yaml"
+    source = re.search(r"  heatbath: .*\n", TINY)
+    assert source
+    file.write_text(TINY.replace(source[0], '  files: ["a/*.ildg", "b/*.ildg"]\n'))
+    return file
+
+
+def labels(file: Path) -> tuple[object, ...]:
+    return load_project(file).workflow.nodes["configuration"].over["config"]
+
+
+def test_patterns_in_a_list_are_one_ensemble(quarkline: CommandLine, files: Path) -> None:
+    assert labels(files) == ("a.1.ildg", "a.2.ildg", "b.1.ildg")
+    edit(files, ('["a/*.ildg", "b/*.ildg"]', '["*/*.ildg", "a/*.ildg"]'))
+    assert labels(files) == ("a.1.ildg", "a.2.ildg", "b.1.ildg"), "a file that matches twice counts once"
+
+
+def test_each_pattern_must_match(quarkline: CommandLine, files: Path) -> None:
+    edit(files, ("b/*.ildg", "c/*.ildg"))
+    refused(quarkline("plan", files), "`ensemble.files` (line 3): no file matches 'c/*.ildg', looking from")
+
+
+@pytest.mark.parametrize("given", ["5", "[]", "[a, 5]"])
+def test_what_is_no_pattern_is_refused(quarkline: CommandLine, files: Path, given: str) -> None:
+    edit(files, ('["a/*.ildg", "b/*.ildg"]', given))
+    refused(quarkline("plan", files), "`ensemble.files` (line 3): a pattern in quotes or a list of such")
+
+
+def test_what_is_excluded_is_not_opened(quarkline: CommandLine, files: Path) -> None:
+    (files.parent / "b" / "b.2.ildg").write_text("bring milk")
+    refused(quarkline("plan", files), "b/b.2.ildg", "`exclude` leaves it out")
+    edit(files, ('b/*.ildg"]', 'b/*.ildg"]\n  exclude: [b.2.ildg]'))
+    assert labels(files) == ("a.1.ildg", "a.2.ildg", "b.1.ildg")
+
+
+def test_of_two_files_of_one_name_neither_counts_when_excluded(quarkline: CommandLine, files: Path) -> None:
+    (files.parent / "b" / "a.2.ildg").write_bytes((files.parent / "a" / "a.2.ildg").read_bytes())
+    edit(files, ('b/*.ildg"]', 'b/*.ildg"]\n  exclude: [a.2.ildg]'))
+    assert labels(files) == ("a.1.ildg", "b.1.ildg")
+
+
+def test_excluded_labels_must_exist(quarkline: CommandLine, files: Path) -> None:
+    edit(files, ('b/*.ildg"]', 'b/*.ildg"]\n  exclude: [b.1.lidg]'))
+    refused(
+        quarkline("plan", files),
+        "`ensemble.exclude` (line 4): 'b.1.lidg' is the label of no configuration: did you mean 'b.1.ildg'?",
+    )
+    edit(files, ("[b.1.lidg]", "[a.1.ildg, a.2.ildg, b.1.ildg]"))
+    refused(quarkline("plan", files), "`ensemble.exclude` (line 4): leaves no configuration")
+
+
+def test_generated_configurations_are_excluded_too(quarkline: CommandLine, project: Path) -> None:
+    """The rest is what it was: nothing but the average is another one."""
+    edit(
+        project,
+        ("configurations: 2", "configurations: 3"),
+        ("seed: 977}", "seed: 977}\n  exclude: [heatbath-2]"),
+    )
+    assert missing(quarkline, project) == {}
