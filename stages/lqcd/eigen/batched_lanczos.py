@@ -33,7 +33,7 @@ from stages.lqcd.eigen.batched_subspace import BatchedSubspace, Matrices, eigh
 from stages.lqcd.eigen.confirmation import largest_cluster
 from stages.lqcd.eigen.eigenpairs import BatchedEigenpairs, EigenpairsNotConverged, EigenStatus
 from stages.lqcd.eigen.lanczos import SAFETY, TIE, Lanczos, Progress
-from stages.lqcd.eigen.resting import History, above_rounding, at_rounding, vectors_to_ask_for
+from stages.lqcd.eigen.resting import PATIENCE, History, above_rounding, at_rounding, vectors_to_ask_for
 from stages.lqcd.eigen.spectrum import estimate_spectrum
 from stages.lqcd.eigen.window import ABOVE, GROWTH_OF_MANY, WindowChoice, kept_columns, subspace_size
 from stages.lqcd.kernels import batched_basis
@@ -43,6 +43,9 @@ from stages.lqcd.kernels.fields import contiguous, field_like
 
 BAD = 1.6
 """A filter is chosen again if its window begins this many times as far from the lowest value as it should."""
+
+LATE = 0.75
+"""Part of the basis in use from which on a cycle looks whether it is done: before, it hardly ever is."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +118,7 @@ class _Run:
         self.space.start()
         confirmed: NDArray[np.float64] | None = None
         while self.restarts < self.method.max_restarts:
-            ritz = self._cycle()
+            ritz = self._cycle(look=confirmed is None)
             if progress is not None:
                 done = int((self.residuals <= self.limit).sum())
                 progress(self.restarts, done, self.values.size, float(self.residuals.max()))
@@ -126,6 +129,8 @@ class _Run:
                     return EigenStatus.PRECISION
                 if above_rounding(self.history):
                     return EigenStatus.STALLED
+                if len(self.history) > PATIENCE and (ritz[:, self.method.vectors - 1] <= 1).any():
+                    return EigenStatus.WINDOW
                 if self.restarts == 1:
                     self._choose_again(ritz)
                 continue
@@ -146,15 +151,36 @@ class _Run:
         """True if no system has as many equal eigenvalues as a block has columns."""
         return all(largest_cluster(each, TIE * self.limit) < self.method.block for each in values)
 
-    def _cycle(self) -> NDArray[np.float64]:
-        """Steps 2 to 4; all Ritz values ``[S, used]``."""
-        while not self.space.full:
-            self.space.expand(self._apply)
-        ritz, vectors = self.space.ritz()
-        self.space.restart(ritz, vectors, self.restart_columns)
+    def _cycle(self, look: bool) -> NDArray[np.float64]:
+        """Steps 2 to 4; all Ritz values ``[S, used]``. look: end as soon as all wanted pairs seem to be good.
+
+        One system is looked at after each step, the others where it seems to be done.
+        """
+        space, one, every = self.space, slice(1), slice(None)
+        while not space.full:
+            space.expand(self._apply)
+            if not look or space.full or space.used < LATE * space.size:
+                continue
+            if self._seems_done(*space.ritz(one), one) and self._seems_done(*space.ritz(), every):
+                break
+        ritz, vectors = space.ritz()
+        space.restart(ritz, vectors, min(self.restart_columns, space.used))
         self.restarts += 1
         self._measure()
         return ritz
+
+    def _seems_done(self, ritz: NDArray[np.float64], vectors: Matrices, systems: slice) -> bool:
+        """True if residuals of A are below the limit by those of the filter F.
+
+        A y - lambda y has a part along each eigenvector that is (lambda_j - lambda) / (f_j - theta) times
+        that of F y - theta y: largest at the upper end of the spectrum, where |f_j| <= 1.
+        """
+        k = self.method.vectors
+        if (ritz[:, :k] <= 1).any():
+            return False
+        ratio = (self.filter.high - self.filter.eigenvalues(ritz[:, :k])) / (ritz[:, :k] - 1)
+        estimates = ratio * self.space.residuals(vectors[..., :k], systems)
+        return bool((estimates <= SAFETY * self.limit).all())
 
     def _apply(self, x: Array, spare: Array) -> tuple[Array, Array]:
         self.matvecs += x.shape[-1] * self.filter.degree
@@ -167,7 +193,7 @@ class _Run:
             self._choose_above()
             return
         lowest = float(self.values.min())
-        edge = float(self.filter.eigenvalues(ritz[:, self.restart_columns - 1]).mean())
+        edge = float(self.filter.eigenvalues(ritz[:, self.space.used - 1]).mean())
         edge += ABOVE * (edge - lowest)
         if self.filter.low - lowest > BAD * (edge - lowest):
             self._begin_anew(edge)

@@ -59,6 +59,8 @@ class BatchedSubspace(GrowingBasis):
         self.V = empty_field((systems, rows, size), dtype, xp)
         self.X, self.spare = (empty_field((systems, rows, block), dtype, xp) for _ in range(2))
         self.H = np.zeros((systems, size, size), complex)
+        self.G: Matrices = np.zeros((systems, block, block), complex)
+        """Gram matrices of what the last expansion left of F X beside V: of residuals of Ritz vectors."""
 
     def start(self, used: int = 0) -> None:
         """A fresh random block, orthogonal to the first columns of V, which alone are kept."""
@@ -72,13 +74,23 @@ class BatchedSubspace(GrowingBasis):
         C = self._project(self.X)
         self.enter(first, C)
         self._subtract(C)
-        self._orthonormalise()
+        self.G = self._gram()
+        self._orthonormalise(self.G)
         self._complete(1)
 
-    def ritz(self) -> tuple[NDArray[np.float64], Matrices]:
-        """Ritz values of F, descending, ``[S, used]``, and their vectors in terms of V."""
-        values, vectors = eigh(self.H[:, : self.used, : self.used])
+    def ritz(self, systems: slice = slice(None)) -> tuple[NDArray[np.float64], Matrices]:
+        """Ritz values of F of these systems, descending, ``[S, used]``, and their vectors in terms of V."""
+        values, vectors = eigh(self.H[systems, : self.used, : self.used])
         return values[:, ::-1], vectors[..., ::-1]
+
+    def residuals(self, vectors: Matrices, systems: slice = slice(None)) -> NDArray[np.float64]:
+        """Norms |F y - theta y| of Ritz vectors after an expansion, ``[S, columns]``.
+
+        All of F V that lies outside of V comes from its last block (as in a Lanczos recurrence, but to
+        rounding only, for the projections are computed).
+        """
+        last = vectors[:, self.used - self.block :]
+        return np.sqrt(np.einsum("sik,sij,sjk->sk", last.conj(), self.G[systems], last).real.clip(0))
 
     def restart(self, values: NDArray[np.float64], vectors: Matrices, count: int) -> None:
         """V becomes the first so many Ritz vectors; X goes on."""
@@ -112,19 +124,21 @@ class BatchedSubspace(GrowingBasis):
                 self._subtract(C)
                 if np.linalg.norm(C, axis=(1, 2)).max() > OVERLAP:
                     passes = max(passes, 1)
-            lost = self._orthonormalise()
+            lost = self._orthonormalise(self._gram())
             if lost.any():
                 fresh = field_like(self.X)
                 self._fill(fresh)
                 self.X += fresh * to_device_like(lost[:, None].astype(fresh.real.dtype), fresh)
                 passes = 2
 
-    def _orthonormalise(self) -> NDArray[np.bool_]:
+    def _gram(self) -> Matrices:
+        return as_numpy(batched_basis.project(self.X, self.X))
+
+    def _orthonormalise(self, G: Matrices) -> NDArray[np.bool_]:
         """X becomes orthonormal in each system; ``[S, b]``: True for columns that depended on others, now 0.
 
-        By eigenvectors of the Gram matrix (Stathopoulos and Wu, SIAM J. Sci. Comput. 23 (2002) 2165).
+        G: X^H X, by whose eigenvectors it goes (Stathopoulos and Wu, SIAM J. Sci. Comput. 23 (2002) 2165).
         """
-        G = as_numpy(batched_basis.project(self.X, self.X))
         norms = np.sqrt(np.einsum("sii->si", G).real)
         inverse = np.divide(1, norms, out=np.zeros_like(norms), where=norms > TINY)
         values, vectors = eigh(inverse[:, :, None] * G * inverse[:, None, :])

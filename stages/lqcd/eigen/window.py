@@ -23,7 +23,7 @@ from stages.lqcd.eigen.spectrum import MARGIN, SpectrumEstimate
 
 GROWTH = 1.8
 """exp of this is what a filter amplifies the lowest eigenvalue by, for single vectors on a large system."""
-GROWTH_OF_MANY = 6.0
+GROWTH_OF_MANY = 8.0
 """The same for systems so small that many of their eigenvectors are wanted: products with the basis take
 most of the time there, and a higher degree saves steps, at as many applications of the operator."""
 GROWTH_PER_BLOCK = 0.3
