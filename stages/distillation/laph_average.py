@@ -44,8 +44,8 @@ def laph_average(
 ) -> MesonAverage:
     """Means over sources, then over configurations, as `stages.mesons.two_point.meson_average` has them.
 
-    momenta: those of the mesons. An incomplete last bin is left out. Raises InputError where fewer than two
-    bins are left.
+    momenta: those of the mesons. An incomplete last bin is left out; errors of one bin are NaN. Raises
+    InputError where no bin is left.
     """
     return average_of(((where, each.correlator) for where, each in mesons), at, momenta, jackknife_bin)
 
@@ -66,7 +66,7 @@ def laph_levels(
     The method is that of `stages.lqcd.analysis.gevp`.
 
     momenta, operators: those of the mesons; bases: of some of the operators. Raises InputError where a
-    correlation matrix is not positive definite at t0, and where fewer than two bins are left.
+    correlation matrix is not positive definite at t0, and where no bin is left. Errors of one bin are NaN.
     """
     rows = [_rows(basis, operators) for basis in bases]
     matrices = means_of_configurations((where, each.matrix) for where, each in mesons)

@@ -111,7 +111,8 @@ def ensemble_average(correlators: Chunks[Correlator], *, at: At, jackknife_bin: 
     """Means over configurations; errors, samples and covariance by jackknife over bins of `jackknife_bin`.
 
     An incomplete last bin is left out of the means too; the record says how many configurations were used
-    and given. Raises InputError where fewer than two bins are left.
+    and given. One bin has no errors, samples and covariance: they are NaN. Raises InputError where no bin is
+    left.
     """
     binned = binned_by_name(correlators, jackknife_bin)
     samples = {name: jackknife.jackknife_samples(values) for name, values in binned.items()}
@@ -136,7 +137,7 @@ def bootstrap_average(
 ) -> BootstrapAverage:
     """The mean correlator with errors from `samples` drawings, with replacement, of bins of configurations.
 
-    An incomplete last bin is left out. Raises InputError where fewer than two bins are left.
+    An incomplete last bin is left out; errors of one bin are NaN. Raises InputError where no bin is left.
     """
     binned = binned_by_name(correlators, jackknife_bin)["correlator"]
     drawn = jackknife.bootstrap_samples(binned, samples, seed)

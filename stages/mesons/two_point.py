@@ -101,8 +101,8 @@ def meson_average(
 ) -> MesonAverage:
     """Means over sources, then over configurations; errors by jackknife over bins of `jackknife_bin`.
 
-    momenta: those of the correlators. An incomplete last bin is left out. Raises InputError where
-    fewer than two bins are left.
+    momenta: those of the correlators. An incomplete last bin is left out; errors of one bin are
+    NaN. Raises InputError where no bin is left.
     """
     return average_of(((where, each.correlator) for where, each in correlators), at, momenta, jackknife_bin)
 

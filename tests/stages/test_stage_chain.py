@@ -256,8 +256,11 @@ def test_ensemble_and_bootstrap_average(measured):
     drawn = correlator.bootstrap_average(ensemble, at=at, samples=500, seed=31)
     assert np.allclose(drawn.correlator, average.correlator, rtol=1e-12)
     assert np.allclose(drawn.correlator_error, np.std([1, 2, 3, 6]) / 2 * np.abs(one.correlator), rtol=0.2)
-    with pytest.raises(InputError, match="1 configurations in bins of 1 leave fewer than two bins"):
-        correlator.ensemble_average(ensemble[:1], at=at)
+    single = correlator.ensemble_average(ensemble[:1], at=at)
+    assert np.allclose(single.correlator, one.correlator, rtol=1e-12)
+    assert np.isnan(single.correlator_error).all() and np.isnan(single.correlator_covariance).all()
+    with pytest.raises(InputError, match="1 configurations in bins of 2 leave no bin"):
+        correlator.ensemble_average(ensemble[:1], at=at, jackknife_bin=2)
 
 
 @pytest.fixture(scope="module")

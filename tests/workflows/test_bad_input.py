@@ -289,9 +289,11 @@ def test_file_that_is_no_configuration(quarkline: CommandLine, files: Path) -> N
     refused(quarkline("run", files), "`ensemble.files` (line 3): confs/notes.ildg")
 
 
-def test_one_file_is_no_ensemble(quarkline: CommandLine, files: Path) -> None:
+def test_one_file_fills_no_bin_of_two(quarkline: CommandLine, files: Path) -> None:
     (files.parent / "confs" / "conf.2.ildg").unlink()
-    refused(quarkline("run", files), "1 configuration in bins of 1 leave fewer than two bins")
+    assert quarkline("plan", files).code == 0
+    edit(files, ("report: report", "report: report\nanalysis: {jackknife_bin: 2}"))
+    refused(quarkline("run", files), "1 configuration in bins of 2 leave fewer than two bins")
 
 
 def test_damaged_configuration_costs_only_itself(quarkline: CommandLine, files: Path, cluster: str) -> None:

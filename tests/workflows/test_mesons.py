@@ -78,6 +78,22 @@ def test_the_report(ran: Path) -> None:
     )
 
 
+def test_a_single_configuration_is_measured_without_errors(
+    quarkline: CommandLine, mesons: Path, cluster: str
+) -> None:
+    before = open_result(mesons.parent / "store", "mesons").load()
+    edit(mesons, ("configurations: 2", "configurations: 1"))
+    assert missing(quarkline, mesons) == {"average": 1}
+    assert quarkline("run", mesons, "--cluster", cluster).code == 0
+    average = open_result(mesons.parent / "store", "average").load()
+    np.testing.assert_allclose(average.correlator, before.correlator[0].real.mean(axis=0), rtol=1e-13)
+    assert np.isnan(average.correlator_error).all() and np.isnan(average.effective_mass_error).all()
+    text = (mesons.parent / "report" / "index.html").read_text()
+    assert "errors are not given: they need two bins of configurations" in text and ">nan" not in text
+    columns = np.loadtxt(mesons.parent / "report" / "mesons.txt")
+    assert np.isfinite(columns[:, 1::2]).all() and np.isnan(columns[:, 2::2]).all()
+
+
 def test_more_sources_and_configurations_repeat_nothing(quarkline: CommandLine, mesons: Path) -> None:
     assert missing(quarkline, mesons) == {}
     edit(mesons, ("times: [0, 2]", "times: [0, 1, 2]"), ("configurations: 2", "configurations: 3"))

@@ -213,6 +213,17 @@ def test_mistakes(quarkline: CommandLine, tmp_path: Path, before: str, after: st
     refused(quarkline("plan", edit(file, (before, after))), message)
 
 
+def test_one_configuration_has_no_gauge_noise(quarkline: CommandLine, tmp_path: Path) -> None:
+    (tmp_path / "g2.yaml").write_text(TARGETED)
+    file = edit(tmp_path / "g2.yaml", ("configurations: 2", "configurations: 1"))
+    assert quarkline("plan", file).code == 0
+    edit(file, ("{loops: 0.2}", "{stochastic_to_gauge: 0.5}"))
+    refused(
+        quarkline("plan", file),
+        "`target.stochastic_to_gauge` (line 19): one configuration has no gauge noise",
+    )
+
+
 def test_an_empty_section_is_no_target(quarkline: CommandLine, tmp_path: Path) -> None:
     file = tmp_path / "g2.yaml"
     file.write_text(TINY)

@@ -129,7 +129,8 @@ def budget_section(store: Store, parameters: G2Parameters) -> Section:
     rows = []
     for name, pieces in flavours.items():
         budget = error_budget(*pieces)
-        rows.append([name, len(budget.vectors), budget.sloppy[-1], budget.correction, budget.gauge])
+        gauge = budget.gauge if np.isfinite(budget.gauge) else None  # a single configuration has no spread
+        rows.append([name, len(budget.vectors), budget.sloppy[-1], budget.correction, gauge])
     columns = ["flavour", "noise vectors", "sloppy solves", "correction", "spread over configurations"]
     text = (
         "Truncated solver method: many sloppy solves give the value, the fine ones of a few noise "

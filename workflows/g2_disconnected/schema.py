@@ -229,6 +229,15 @@ class G2Parameters(WorkflowParameters):
         if light == strange:
             yield ("masses", "light"), f"is that of strange, {strange:g}: their difference is zero"
 
+    def problems_with(self, lattice: Lattice, configurations: int) -> Iterator[Problem]:
+        """Problems with the ensemble: its lattice, its number of configurations."""
+        yield from super().problems_with(lattice, configurations)
+        if self.target and self.target.stochastic_to_gauge and configurations < 2:
+            yield (
+                ("target", "stochastic_to_gauge"),
+                "one configuration has no gauge noise: take two or more, or an absolute error",
+            )
+
     def misfits(self, lattice: Lattice) -> Iterator[Problem]:
         """Problems with the lattice."""
         if min(lattice.extents) < THREE_HOPS and self.links.action != "naive":

@@ -27,7 +27,7 @@ class HeatbathSection(FileSection):
     """Sites along x, y, z and t: four even numbers."""
     beta: float = Field(gt=0)
     """Coupling beta = 6 / g^2 of the Wilson gauge action."""
-    configurations: int = Field(ge=2, le=LARGEST)
+    configurations: int = Field(ge=1, le=LARGEST)
     """Number of configurations; raise it later, and only the new ones are computed."""
     sweeps: int = Field(ge=1)
     """Heat-bath sweeps from a hot start to each configuration."""
@@ -136,7 +136,11 @@ class WorkflowParameters(FileSection):
     def problems_with(self, lattice: Lattice, configurations: int) -> Iterator[Problem]:
         """Problems with the ensemble: its lattice, its number of configurations."""
         yield from self.misfits(lattice)
-        if configurations < 2 * (width := self.analysis.jackknife_bin):
+        width = self.analysis.jackknife_bin
+        if configurations < 2 * width and (configurations, width) != (
+            1,
+            1,
+        ):  # one has no error, which is said
             yield (
                 ("analysis", "jackknife_bin"),
                 f"{counted(configurations, 'configuration')} in bins of {width} leave fewer than two bins: "

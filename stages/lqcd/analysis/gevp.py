@@ -46,9 +46,13 @@ class Energies(NamedTuple):
 def spectrum(correlator: ArrayLike, samples: ArrayLike, t0: int) -> Energies:
     """Energies of a mean ``[operator, operator, time]`` and its jackknife samples ``[sample, ...]``.
 
-    Levels of the samples are numbered as those of the mean are. Raises InputError as `levels_of` does.
+    Levels of the samples are numbered as those of the mean are. Errors are NaN where samples are, of a single
+    configuration. Raises InputError as `levels_of` does.
     """
     mean = levels_of(correlator, t0)
+    if np.isnan(samples).all():
+        unknown = np.full_like(mean.values, np.nan)
+        return Energies(mean.values, unknown, effective_mass(mean.values), unknown)
     each = levels_of(samples, t0, mean.vectors[t0 + 1])
     return Energies(
         mean.values,

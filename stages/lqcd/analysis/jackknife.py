@@ -20,10 +20,12 @@ FEW = 20
 def few_degrees_of_freedom(bins: int) -> str:
     """The degrees of freedom of an error from fewer than `FEW` bins, in words; '' for more.
 
-    The interval of 68 % is Student's: value and error times its quantile.
+    The interval of 68 % is Student's: value and error times its quantile. One bin has no error.
     """
     if bins >= FEW:
         return ""
+    if bins < 2:
+        return "errors are not given: they need two bins of configurations"
     factor = stdtrit(bins - 1, 0.5 + 0.6827 / 2)
     degrees = "1 degree" if bins == 2 else f"{bins - 1} degrees"
     return f"errors have {degrees} of freedom: 68 % lie within {factor:.2f} of them"
@@ -32,21 +34,26 @@ def few_degrees_of_freedom(bins: int) -> str:
 def bin_means(data: ArrayLike, width: int) -> NDArray:
     """Means of `width` consecutive configurations, ``[bin, ...]``, of data ``[config, ...]``.
 
-    An incomplete last bin is dropped. Raises InputError where fewer than two bins are left.
+    An incomplete last bin is dropped. Raises InputError where no bin is left.
     """
     array = np.asarray(data)
     bins = len(array) // max(width, 1)
-    if width < 1 or bins < 2:
+    if width < 1 or bins < 1:
         raise InputError(
-            f"{len(array)} configurations in bins of {width} leave fewer than two bins, and an error needs "
-            "two: add configurations or take smaller bins"
+            f"{len(array)} configurations in bins of {width} leave no bin: add configurations or take "
+            "smaller bins"
         )
     return array[: bins * width].reshape(bins, width, *array.shape[1:]).mean(axis=1)
 
 
 def jackknife_samples(data: ArrayLike) -> NDArray:
-    """Averages without one configuration (or bin) each: (sum_j x_j - x_i) / (n - 1), ``[n, ...]``."""
+    """Averages without one configuration (or bin) each: (sum_j x_j - x_i) / (n - 1), ``[n, ...]``.
+
+    NaN for n = 1, and so is every error that is made of it.
+    """
     array = np.asarray(data)
+    if len(array) < 2:
+        return np.full(array.shape, np.nan)
     return (array.sum(axis=0) - array) / (len(array) - 1)
 
 
@@ -75,6 +82,8 @@ def bootstrap_error(samples: ArrayLike, drawn: int) -> NDArray:
     """sqrt(n / (n - 1)) times the standard deviation over bootstrap samples, each of n = `drawn` averaged.
 
     The factor makes the variance of a mean unbiased, as that of the jackknife is. The samples keep their
-    spread.
+    spread. NaN for n = 1.
     """
+    if drawn < 2:
+        return np.full_like(np.asarray(samples)[0], np.nan)
     return np.sqrt(drawn / (drawn - 1)) * np.asarray(samples).std(axis=0, ddof=1)

@@ -45,6 +45,14 @@ def test_periodic_lattice_has_the_energy_of_the_cosh() -> None:
     assert found.energy_error[0, 1:-1].max() < 1e-10
 
 
+def test_a_single_configuration_has_energies_and_no_errors() -> None:
+    C = correlator(amplitudes(3, 3), ENERGIES[:3], 14)
+    found = spectrum(C, jackknife_samples(C[None]), 2)
+    np.testing.assert_array_equal(found.eigenvalue, levels_of(C, 2).values)
+    assert np.isfinite(found.energy[:, 1:-1]).all()
+    assert np.isnan(found.energy_error).all() and np.isnan(found.eigenvalue_error).all()
+
+
 def corrections(level: int, pairs: list[tuple[int, int]]) -> NDArray:
     """|E_n(t, t0) - E_n| with two operators and four states, at some (t, t0)."""
     C = correlator(amplitudes(2, 4), ENERGIES, 60)

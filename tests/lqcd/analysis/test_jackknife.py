@@ -61,12 +61,19 @@ def test_binning_recovers_the_error_of_correlated_data():
     assert np.allclose(jackknife_error(jackknife_samples(doubled)), honest / np.sqrt(2), rtol=1e-2)
 
 
-@pytest.mark.parametrize(("count", "width"), [(1, 1), (3, 2), (4, 0)])
-def test_refuses_fewer_than_two_bins(count, width):
-    with pytest.raises(
-        InputError, match=f"{count} configurations in bins of {width} leave fewer than two bins"
-    ):
+@pytest.mark.parametrize(("count", "width"), [(0, 1), (1, 2), (4, 0)])
+def test_refuses_what_leaves_no_bin(count, width):
+    with pytest.raises(InputError, match=f"{count} configurations in bins of {width} leave no bin"):
         bin_means(np.zeros(count), width)
+
+
+def test_one_bin_has_a_mean_and_no_error():
+    data = bin_means(RNG.normal(size=(3, 4)), 2)
+    samples = jackknife_samples(data)
+    assert data.shape == samples.shape == (1, 4)
+    assert np.isnan(jackknife_error(samples)).all() and np.isnan(jackknife_covariance(samples)).all()
+    assert np.isnan(bootstrap_error(bootstrap_samples(data, 5, seed=3), 1)).all()
+    assert few_degrees_of_freedom(1) == "errors are not given: they need two bins of configurations"
 
 
 @pytest.mark.parametrize("count", [3, 4, 50])
