@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from functools import partial
+from math import ceil
 
 from pipeline import Cost, Node
 from stages.ensemble.expected_solves import ExpectedSolves
@@ -37,10 +38,11 @@ def split_even_cost(node: Node, lattice: Lattice) -> Cost:
 
 @of_lattice
 def trials_cost(node: Node, lattice: Lattice) -> Cost:
-    """Cost of trials on the first noise vectors and probes."""
+    """Cost of trials on the first noise vectors and probes, of which a block of either parity is kept."""
     options = options_of(node)
+    columns = max(options["vectors"] * options["probes"], ceil(options["block"] / 2))
     solver = "block_cgrq" if set(options["candidates"]) <= {"block_cgrq"} else "batched_cg"
-    working = _working(node, lattice, options["vectors"] * options["probes"], solver)
+    working = _working(node, lattice, columns, solver)
     return Cost(*working, RECORD)
 
 

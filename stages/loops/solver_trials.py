@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Annotated, NamedTuple
 
 import numpy as np
@@ -14,7 +15,7 @@ from stages.loops.costs import trials_cost
 from stages.loops.current_loops import MASSES, Masses
 from stages.lqcd.dirac.staggered import NormalOperator, StaggeredDslash
 from stages.lqcd.kernels.dispatch import Array
-from stages.lqcd.lattice.geometry import EVEN, Lattice
+from stages.lqcd.lattice.geometry import PARITIES
 from stages.lqcd.noise import Dilution, Noise, dilute, noise_vectors
 from stages.lqcd.noise.probing import probed
 from stages.lqcd.solvers.deflation import DeflatedSolver, StaggeredDeflation
@@ -32,8 +33,8 @@ SOLVERS = (*PLAIN, *DEFLATED)
 ACCURACIES = ("sloppy", "fine")
 
 
-Kind = tuple[str, str]
-"""A mass and an accuracy, by name."""
+Kind = tuple[str, str, str]
+"""A mass, an accuracy and a parity, by name."""
 
 
 @dataclass(frozen=True)
@@ -63,18 +64,18 @@ class NoiseSample:
 class SolverTrials(NamedTuple):
     """Costs of each solver for a block of noise; NaN where it was not tried, or failed, as records say."""
 
-    seconds_per_rhs: Annotated[np.ndarray, Dims("solver", "mass", "accuracy")]
-    iterations: Annotated[np.ndarray, Dims("solver", "mass", "accuracy")]
-    residual: Annotated[np.ndarray, Dims("solver", "mass", "accuracy")]
+    seconds_per_rhs: Annotated[np.ndarray, Dims("solver", "mass", "accuracy", "parity")]
+    iterations: Annotated[np.ndarray, Dims("solver", "mass", "accuracy", "parity")]
+    residual: Annotated[np.ndarray, Dims("solver", "mass", "accuracy", "parity")]
     """Largest |b - A x| / |b|."""
 
 
 @stage(
-    version="1",
+    version="2",
     over=("config",),
     resources=Resources(device=1),
     keyed=Keyed(without=("planned", "max_iterations"), backend=True),
-    labels={"solver": SOLVERS, "mass": MASSES, "accuracy": ACCURACIES},
+    labels={"solver": SOLVERS, "mass": MASSES, "accuracy": ACCURACIES, "parity": PARITIES},
     cost=trials_cost,
 )
 def solver_trials(
@@ -90,53 +91,58 @@ def solver_trials(
 ) -> SolverTrials:
     """Seconds of `candidates`, some of `SOLVERS`, on the first right-hand sides of a campaign.
 
-    Those are a block of the first noise vectors and probes, on even sites, for each mass and each tolerance;
-    noise as for `stages.loops.current_loops.current_loops`. What is planned is recorded as right-hand sides
-    of one mass and is in no key: a choice that follows from this stands when the campaign grows. Eigenvectors
-    are prepared elsewhere, and their seconds are no part of these. Timings are not reproducible. Raises
+    Those are a block of the first noise vectors and probes on even sites, and one on odd sites, where low
+    modes are less exact, for each mass and each tolerance; noise as for
+    `stages.loops.current_loops.current_loops`. What is planned is recorded as right-hand sides of one mass
+    and is in no key: a choice that follows from this stands when the campaign grows. Eigenvectors are
+    prepared elsewhere, and their seconds are no part of these. Timings are not reproducible. Raises
     InputError where no candidate reaches all tolerances.
     """
-    scheme = Dilution.parse(noise.dilution)
-    fields = _fields(dslash, str(at.one("config")), noise, sample)
-    b = _first_block(scheme, fields, dslash.lattice, solves.block)
+    scheme, label = Dilution.parse(noise.dilution), str(at.one("config"))
+    blocks = [_first_block(dslash, parity, label, noise, sample, solves.block) for parity in range(2)]
     if sample.deflated_noise:
-        b = _required(deflation).on(EVEN).remainder(b)
-    problems = _problems(dslash, masses, solves, b)
+        space = _required(deflation)
+        blocks = [space.on(parity).remainder(b) for parity, b in enumerate(blocks)]
+    problems = _problems(dslash, masses, solves, blocks)
     solvers = {name: _candidate(name, solves, deflation) for name in candidates}
-    kinds = list(problems.values())
-    trials = measure(kinds, solvers, b.shape[-1], repeated, progress=lambda *done: at.progress(*done))
+    kinds, columns = list(problems.values()), blocks[0].shape[-1]
+    trials = measure(kinds, solvers, columns, repeated, progress=lambda *done: at.progress(*done))
     how = {name: outcome(kinds, each) for name, each in trials.items()}
     check_one_converged(how, "use a larger mass")
     subsets = len(scheme.subsets(dslash.lattice))
     rhs = {name: count * subsets for name, count in zip(ACCURACIES, solves.planned, strict=True)}
-    at.record(how=how, planned=rhs, columns=b.shape[-1])
+    at.record(how=how, planned=rhs, columns=columns)
     return _table(list(problems), trials)
 
 
-def _fields(dslash: StaggeredDslash, label: str, noise: Noise, sample: NoiseSample) -> Array:
-    """The first noise vectors times probes on the even sites, ``[site, 3, vectors * probes]``."""
+def _first_block(
+    dslash: StaggeredDslash, parity: int, label: str, noise: Noise, sample: NoiseSample, width: int
+) -> Array:
+    """The first diluted right-hand sides of a campaign on a parity, ``[site, 3, N]``, N up to `width`."""
     lattice, xp = dslash.lattice, dslash.xp
-    fields = noise_vectors(lattice, EVEN, label, noise.seed, range(sample.vectors), noise.kind, xp=xp)
-    return probed(fields, lattice, EVEN, range(sample.probes))
-
-
-def _first_block(scheme: Dilution, noise: Array, lattice: Lattice, width: int) -> Array:
-    """The first diluted right-hand sides, up to `width`, of noise ``[site, 3, N]`` on the even sites."""
-    partition = scheme.partition(lattice, EVEN)
-    return dilute(noise, partition, column_blocks(noise.shape[-1] * len(partition.subsets), width)[0])
+    vectors = noise_vectors(lattice, parity, label, noise.seed, range(sample.vectors), noise.kind, xp=xp)
+    fields = probed(vectors, lattice, parity, range(sample.probes))
+    partition = Dilution.parse(noise.dilution).partition(lattice, parity)
+    return dilute(fields, partition, column_blocks(fields.shape[-1] * len(partition.subsets), width)[0])
 
 
 def _problems(
-    dslash: StaggeredDslash, masses: Masses, solves: TrialSolves, b: Array
+    dslash: StaggeredDslash, masses: Masses, solves: TrialSolves, blocks: Sequence[Array]
 ) -> dict[Kind, TrialSystem]:
-    """Problems to be solved, of each mass and each accuracy that there is."""
+    """Problems to be solved, of each mass, each accuracy that there is, and each parity; blocks by parity."""
     outer = dslash.astype(np.complex128)
+    of_mass = zip(MASSES, (masses.light, masses.strange), strict=True)
+    of_accuracy = zip(ACCURACIES, (solves.sloppy, solves.fine), strict=True)
     return {
-        (name, accuracy): TrialSystem(
-            f"{name} quark, {accuracy}", NormalOperator(outer, mass, EVEN), b, tolerance
+        (name, accuracy, PARITIES[parity]): TrialSystem(
+            f"{name} quark, {accuracy}, {PARITIES[parity]} sites",
+            NormalOperator(outer, mass, parity),
+            b,
+            tolerance,
         )
-        for name, mass in zip(MASSES, (masses.light, masses.strange), strict=True)
-        for accuracy, tolerance in zip(ACCURACIES, (solves.sloppy, solves.fine), strict=True)
+        for (name, mass), (accuracy, tolerance), (parity, b) in product(
+            of_mass, of_accuracy, enumerate(blocks)
+        )
         if tolerance is not None
     }
 
@@ -164,12 +170,12 @@ def _required(deflation: StaggeredDeflation | None) -> StaggeredDeflation:
 
 def _table(kinds: Sequence[Kind], trials: Mapping[str, Sequence[Trial]]) -> SolverTrials:
     """Trials of each solver on the first of these kinds of systems."""
-    shape = (len(SOLVERS), len(MASSES), len(ACCURACIES))
+    shape = (len(SOLVERS), len(MASSES), len(ACCURACIES), len(PARITIES))
     table = SolverTrials(*(np.full(shape, np.nan) for _ in SolverTrials._fields))
     for name, of_solver in trials.items():
-        for (mass, accuracy), trial in zip(kinds, of_solver, strict=False):
-            where = SOLVERS.index(name), MASSES.index(mass), ACCURACIES.index(accuracy)
+        for (mass, accuracy, parity), trial in zip(kinds, of_solver, strict=False):
+            kind = MASSES.index(mass), ACCURACIES.index(accuracy), PARITIES.index(parity)
             if trial.converged:
                 for field, array in table._asdict().items():
-                    array[where] = getattr(trial, field)
+                    array[SOLVERS.index(name), *kind] = getattr(trial, field)
     return table

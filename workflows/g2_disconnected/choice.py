@@ -3,8 +3,8 @@
 Batched CG and block CGrQ are measured, each with and without the low modes of a section `deflation`; only
 with them where an estimator averages them, or a target tries numbers of them: there they are needed anyway.
 What a solver costs is the eigensolve of its low modes, as that configuration's took, and its seconds for all
-right-hand sides planned per configuration. The campaign that follows is that of a file that names the solver,
-without a section `deflation` if it is cheaper to solve without.
+right-hand sides planned per configuration, half of them on either parity. The campaign that follows is that
+of a file that names the solver, without a section `deflation` if it is cheaper to solve without.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import numpy as np
 
 from pipeline import Plan, Store
 from stages.loops.solver_trials import ACCURACIES, DEFLATED, PLAIN, PREFIX, SOLVERS, SolverTrials
+from stages.lqcd.lattice.geometry import PARITIES
 from stages.lqcd.solvers.trial import CONVERGED
 from workflows.g2_disconnected.loops import SPACE
 from workflows.g2_disconnected.schema import G2Parameters, low_modes_wanted
@@ -46,7 +47,7 @@ def cheapest(cost: Mapping[str, float]) -> str:
 
 def costs(trials: SolverTrials, statistics: Mapping[str, Any], setup: float) -> dict[str, float]:
     """Seconds per configuration of each solver that converged; `setup` comes on top of deflated ones."""
-    planned = np.array([statistics["planned"][accuracy] for accuracy in ACCURACIES])
+    planned = np.array([[statistics["planned"][accuracy] / len(PARITIES)] for accuracy in ACCURACIES])
     return {
         name: (setup if name in DEFLATED else 0.0) + float(np.nansum(seconds * planned))
         for name, seconds in zip(SOLVERS, trials.seconds_per_rhs, strict=True)
