@@ -71,8 +71,11 @@ def _added(plan: Plan, chunks: Sequence[Chunk]) -> str:
     return " ".join(parts)
 
 
+BESIDE = "not counting the start of workers and their first compilation of kernels"
+
+
 def _projection(plan: Plan) -> str:
-    work = "time unknown" if plan.seconds is None else f"about {format_time(plan.seconds)} of work"
+    work = "time unknown" if plan.seconds is None else f"about {format_time(plan.seconds)} of work, {BESIDE}"
     return f"projected: {_size(plan.memory)} per task, {_size(plan.stored)} to store, {work}"
 
 

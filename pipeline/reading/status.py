@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
 from dask.utils import format_bytes, format_time
 
-from pipeline.declare.text import text_table
+from pipeline.declare.text import counted, text_table
 from pipeline.planning.manifest import NodeRecord, manifests
+from pipeline.reading.pace import part_done, time_left
 from pipeline.running.clusters.jobs import job_lists
-from pipeline.running.event_log import runs, tally_of
+from pipeline.running.event_log import Tally, log_of, runs, tally_of
+from pipeline.running.failures import Failures
 from pipeline.store.checkpoint import checkpoints
 from pipeline.store.durable import nbytes_of
 from pipeline.store.lock import Driver, current_driver
 from pipeline.store.store import Store
-from pipeline.worker.events import EventKind
+from pipeline.worker.events import ChunkState, EventKind
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,14 @@ class RunStatus:
     counts: dict[str, int]
     running: tuple[dict[str, Any], ...]
     """The last event of each chunk that has begun and not ended."""
+    missing: int = 0
+    """Chunks that it set out to compute."""
+    part: float = 0.0
+    """Of its work that is done, by the seconds that chunks took before where these are known."""
+    failures: tuple[str, ...] = ()
+    """What failed and why, in lines for people; errors that differ in numbers alone are one."""
+    log: str = ""
+    """File with all events, tracebacks among them."""
 
 
 @dataclass(frozen=True)
@@ -111,6 +122,9 @@ def run_status(store: Store, run: str) -> RunStatus:
     """State of a run that ended or goes on."""
     tally = tally_of(store, run)
     over = tally.last.get("event") == EventKind.RUN_ENDED
+    missing, finished = tally.first.get("missing", {}), Counter[str](tally.ended)
+    for event in tally.running.values():
+        finished[event["node"]] += event.get("done", 0) / max(event.get("total", 1), 1)
     return RunStatus(
         run=run,
         workflow=tally.first.get("workflow", "?"),
@@ -119,18 +133,41 @@ def run_status(store: Store, run: str) -> RunStatus:
         stopped=tally.last.get("stopped", "") if over else "",
         counts=tally.ends,
         running=() if over else tuple(tally.running.values()),
+        missing=sum(missing.values()),
+        part=part_done(missing, tally.first.get("seconds", {}), finished),
+        failures=tuple(_failures(tally)),
+        log=str(log_of(store, run)),
     )
+
+
+def _failures(tally: Tally) -> list[str]:
+    failures = Failures()
+    for event in tally.failed:
+        failures.add(event["node"], event["coordinates"], event["error"])
+    left = tally.ends.get(ChunkState.FAILED, 0) - len(tally.failed)
+    return [*failures.lines(), *([f"failed: {counted(left, 'chunk')} more, see the log"] if left else [])]
 
 
 def _describe_run(run: RunStatus | None, driver: Driver | None) -> list[str]:
     if run is None:
         return []
     counts = ", ".join(f"{number} {state}" for state, number in run.counts.items()) or "nothing yet"
+    counts += f", of {counted(run.missing, 'chunk')}" if run.missing else ""
+    details = [*run.failures, f"log: {run.log}"]
     if run.ended is not None:
         how = f"stopped by {run.stopped}" if run.stopped else "ended"
-        return [f"last run {run.run} {how} after {format_time(run.ended - run.started)}: {counts}"]
+        return [f"last run {run.run} {how} after {format_time(run.ended - run.started)}: {counts}", *details]
     if driver is None or driver.run != run.run:
-        return [f"last run {run.run} was interrupted: {counts}"]
+        return [f"last run {run.run} was interrupted: {counts}", *details]
+    age = time.time() - run.started
+    left = time_left(age, run.part)
     return [
-        f"run {run.run} is {format_time(time.time() - run.started)} old: {counts}, {len(run.running)} running"
+        ", ".join(
+            filter(
+                None,
+                [f"run {run.run} is {format_time(age)} old: {counts}", f"{len(run.running)} running", left],
+            )
+        ),
+        *details,
+        "dashboard: its address, which holds a secret, is in what the run prints",
     ]

@@ -41,8 +41,8 @@ class Dashboard:
 
     @property
     def link(self) -> str:
-        """The address of Dask's first page, with the secret."""
-        return f"http://{HOST}:{self.port}/{self.token}/status"
+        """The address of the run's page, with the secret; Dask's own begin at `status` instead."""
+        return f"http://{HOST}:{self.port}/{self.token}/quarkline"
 
     @property
     def settings(self) -> dict[str, Any]:

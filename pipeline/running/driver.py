@@ -21,10 +21,11 @@ from pipeline.running.clusters.choose import choose
 from pipeline.running.clusters.guard import refuse_repeated_script
 from pipeline.running.clusters.jobs import JobList, cancel_left_jobs
 from pipeline.running.event_log import EventLog, Listener, drop_old_runs
+from pipeline.running.failures import Failure
 from pipeline.running.graph import TaskPlan, plan_tasks, widest_level
 from pipeline.running.limits import LIMITS, Limits
 from pipeline.running.monitor import PLAN_TOPIC
-from pipeline.running.outcome import Failure, Outcome
+from pipeline.running.outcome import Outcome
 from pipeline.running.session import Session
 from pipeline.running.shortage import shortage
 from pipeline.running.stopping import GRACE, StopRequest, signals_to
@@ -127,7 +128,8 @@ def _drive(
     with without_collection():
         tasks = plan_tasks(plan)
     counts = Counter(chunk.node.name for chunk in plan.missing)
-    log.note(EventKind.RUN_STARTED, run=name, workflow=plan.workflow, missing=counts)
+    forecast = {node: plan.expected_seconds[node] for node in counts if node in plan.expected_seconds}
+    log.note(EventKind.RUN_STARTED, run=name, workflow=plan.workflow, missing=counts, seconds=forecast)
     states, failures = dict[str, ChunkState](), list[Failure]()
     demand = Demand(widest_level(tasks), plan.memory, stop.check, JobList(store.path / ".runs" / name))
     with suppress(StartInterruptedError), cluster.open(demand) as client:

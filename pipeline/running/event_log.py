@@ -26,6 +26,9 @@ RUNS_KEPT = 50
 LOG_BYTES = 64 << 20
 """Of the log of a run: beyond it, what goes well with a chunk is shown and counted but not written."""
 
+FAILURES_KEPT = 1000
+"""Failures that a tally holds, the first ones."""
+
 TALLY_BYTES = 1 << 20
 TALLY_INTERVAL = 5.0
 """A log that is longer has a tally beside it, so that nobody need read all of it; seconds between two."""
@@ -43,6 +46,10 @@ class Tally:
     """Number of chunks by how they ended."""
     running: dict[str, Event] = field(default_factory=dict)
     """By key, the last event of each chunk that has begun and not ended."""
+    ended: dict[str, int] = field(default_factory=dict)
+    """Number of chunks that ended, by node."""
+    failed: list[Event] = field(default_factory=list)
+    """The first failures, up to `FAILURES_KEPT`."""
 
     def add(self, event: Event) -> None:
         """Count the next event."""
@@ -52,6 +59,9 @@ class Tally:
         elif event["event"] in ENDED:
             self.running.pop(event["key"], None)
             self.ends[event["event"]] = self.ends.get(event["event"], 0) + 1
+            self.ended[event["node"]] = self.ended.get(event["node"], 0) + 1
+            if event["event"] == ChunkState.FAILED and len(self.failed) < FAILURES_KEPT:
+                self.failed.append({name: event[name] for name in ("node", "coordinates", "error")})
 
 
 SECRET = {"dashboard"}
@@ -118,6 +128,11 @@ class EventLog:
 def runs(store: Store) -> list[str]:
     """All runs of a store, oldest first."""
     return sorted(path.parent.name for path in (store.path / ".runs").glob(f"*/{LOG}"))
+
+
+def log_of(store: Store, run: str) -> Path:
+    """File with the events of a run."""
+    return _folder(store, run) / LOG
 
 
 def _folder(store: Store, run: str) -> Path:

@@ -1,12 +1,13 @@
-"""The page on Dask's dashboard: progress of nodes, residual histories, throughput."""
+"""The page on the dashboard: progress of nodes, failures, residual histories, throughput."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
+from bokeh.core.templates import FILE
 from bokeh.layouts import column, row
-from bokeh.models import ColumnDataSource, FactorRange
+from bokeh.models import ColumnDataSource, FactorRange, PreText
 from bokeh.palettes import Category10
 from bokeh.plotting import figure
 
@@ -18,22 +19,43 @@ COLOURS = ("#3b7d4f", "#b03a2e", "#d9a441", "#3f6fa8", "#d8d8d8")
 REFRESH = 1000
 """Milliseconds."""
 
+TEMPLATE = FILE.environment.from_string(
+    """{% extends base %}
+{% block preamble %}<meta name="viewport" content="width=device-width, initial-scale=1">{% endblock %}
+"""
+)
+"""Of the page: phones show it at their own width."""
+
 
 def page(current: Callable[[], RunView], scheduler: Any, extra: dict[str, Any], document: Any) -> None:
     """Fill a Bokeh document and keep it up to date with the current run."""
-    progress, residuals, speed = _Progress(), _Residuals(), _Speed()
+    progress, residuals, speed, failures = _Progress(), _Residuals(), _Speed(), _Failures()
 
     def update() -> None:
         view = current()
         progress.update(view)
         residuals.update(view)
         speed.update(view)
+        failures.update(view)
 
     update()
     document.title = "quarkline"
-    below = row(residuals.figure, speed.figure, sizing_mode="stretch_width")
-    document.add_root(column(progress.figure, below, sizing_mode="stretch_width"))
+    document.template = TEMPLATE
+    wrapping = {"flex-wrap": "wrap"}  # on a phone below each other
+    below = row(residuals.figure, speed.figure, sizing_mode="stretch_width", styles=wrapping)
+    document.add_root(column(progress.figure, failures.text, below, sizing_mode="stretch_width"))
     document.add_periodic_callback(update, REFRESH)
+
+
+class _Failures:
+    """What failed and why, errors alike on one line; nothing while all goes well."""
+
+    def __init__(self) -> None:
+        wrapped = {"color": COLOURS[1], "white-space": "pre-wrap"}
+        self.text = PreText(text="", sizing_mode="stretch_width", styles=wrapped)
+
+    def update(self, view: RunView) -> None:
+        self.text.text = "\n".join(view.failures.lines())
 
 
 class _Progress:
@@ -68,11 +90,18 @@ class _Residuals:
 
     def __init__(self) -> None:
         self._source = ColumnDataSource({"done": [], "residual": [], "label": [], "colour": []})
-        self.figure = figure(y_axis_type="log", height=320, sizing_mode="stretch_width", title="residuals")
+        self.figure = figure(
+            y_axis_type="log",
+            height=320,
+            min_width=320,
+            sizing_mode="stretch_width",
+            title="residuals of solves",
+        )
         self.figure.multi_line(
-            "done", "residual", line_color="colour", line_width=2, legend_group="label", source=self._source
+            "done", "residual", line_color="colour", line_width=2, legend_field="label", source=self._source
         )
         self.figure.xaxis.axis_label = "iterations"
+        self.figure.yaxis.axis_label = "largest relative residual"
 
     def update(self, view: RunView) -> None:
         palette = Category10[10]
@@ -91,10 +120,10 @@ class _Speed:
     def __init__(self) -> None:
         self._source = ColumnDataSource({"time": [], "value": [], "label": [], "colour": []})
         self.figure = figure(
-            x_axis_type="datetime", height=320, sizing_mode="stretch_width", title="throughput"
+            x_axis_type="datetime", height=320, min_width=320, sizing_mode="stretch_width", title="throughput"
         )
         self.figure.multi_line(
-            "time", "value", line_color="colour", line_width=2, legend_group="label", source=self._source
+            "time", "value", line_color="colour", line_width=2, legend_field="label", source=self._source
         )
 
     def update(self, view: RunView) -> None:

@@ -6,6 +6,7 @@ from collections import Counter, deque
 from collections.abc import Mapping
 from typing import Any
 
+from pipeline.running.failures import Failures
 from pipeline.worker.events import ENDED, LOST, ChunkState, EventKind
 
 SHOWN_CHUNKS = 12
@@ -22,10 +23,11 @@ class RunView:
         self.ended: dict[str, Counter[ChunkState]] = {}
         self.running: dict[str, str] = {}
         self.histories: dict[str, list[tuple[float, float]]] = {}
-        """Residuals that a chunk reported: (units done, residual)."""
+        """Residuals of the solve that a chunk reported last: (iterations, residual), or units done."""
         self.rates: dict[str, deque[tuple[float, float]]] = {}
         """What chunks reported of their speed (any value named like flops): (time, value)."""
         self.finished: deque[float] = deque(maxlen=10_000)
+        self.failures = Failures()
 
     def add(self, event: dict[str, Any]) -> None:
         """Take an event of a worker into account."""
@@ -39,12 +41,17 @@ class RunView:
             state = ChunkState.DONE if kind == ChunkState.PRESENT else ChunkState(kind)
             self.ended.setdefault(node, Counter())[state] += 1
             self.finished.append(event["time"])
+            if kind == ChunkState.FAILED:
+                self.failures.add(node, event["coordinates"], event.get("error", ""))
 
     def _add_progress(self, event: dict[str, Any]) -> None:
         label = " ".join([event["node"], *(str(values[0]) for values in event["coordinates"].values())])
         residual = event.get("residual")
         if isinstance(residual, (int, float)) and residual > 0:
-            self.histories.setdefault(label, []).append((event["done"], residual))
+            history, place = self.histories.setdefault(label, []), event.get("iterations", event["done"])
+            if history and place <= history[-1][0]:  # another block
+                history.clear()
+            history.append((place, residual))
             while len(self.histories) > SHOWN_CHUNKS:
                 self.histories.pop(next(iter(self.histories)))
         for name, value in event.items():

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from dask.utils import format_time
 
-from pipeline.declare.coordinates import Coordinates, describe
 from pipeline.declare.text import counted, text_table
+from pipeline.running.failures import Failure, Failures
 from pipeline.worker.events import OTHER_CODE, ChunkState
 
 COMPLETE, FAILED, REFUSED, STOPPED = 0, 1, 2, 3
@@ -18,18 +17,6 @@ COMPLETE, FAILED, REFUSED, STOPPED = 0, 1, 2, 3
 
 ALWAYS_SHOWN = (ChunkState.DONE, ChunkState.FAILED)
 """Columns of the closing table that are there even if no chunk ended so."""
-
-
-@dataclass(frozen=True)
-class Failure:
-    """A chunk whose computation failed."""
-
-    node: str
-    coordinates: Coordinates
-    error: str
-
-    def __str__(self) -> str:
-        return f"{self.node} {describe(self.coordinates)}: {self.error}".replace(" :", ":")
 
 
 @dataclass(frozen=True)
@@ -64,23 +51,13 @@ class Outcome:
         shown = [each for each in ChunkState if each in ALWAYS_SHOWN or self.count(each)]
         rows = [[node, *(str(counts[state]) for state in shown)] for node, counts in self.states.items()]
         lines = [self._headline(), *text_table(["node", *shown], rows)]
-        lines += self._failures_by_error()
+        failures = Failures()
+        for failure in self.failures:
+            failures.add(failure.node, failure.coordinates, failure.error)
+        lines += failures.lines()
         if self.exit_status != COMPLETE:
             lines.append("what is missing is computed by the same command, once its cause is gone")
         return "\n".join(lines)
-
-    def _failures_by_error(self) -> Iterator[str]:
-        """Each error once, with its chunks: one damaged file fails every chunk that reads it."""
-        by_error: dict[str, dict[str, list[Coordinates]]] = {}
-        for failure in self.failures:
-            by_error.setdefault(failure.error, {}).setdefault(failure.node, []).append(failure.coordinates)
-        for error, nodes in by_error.items():
-            if len(nodes) == 1:
-                ((node, chunks),) = nodes.items()
-                yield f"failed: {_share(node, chunks)}: {error}"
-            else:
-                yield f"failed: {counted(sum(map(len, nodes.values())), 'chunk')}: {error}"
-                yield from (f"  {_share(node, chunks)}" for node, chunks in nodes.items())
 
     def _headline(self) -> str:
         missing = (
@@ -90,11 +67,3 @@ class Outcome:
         unfinished = f", {counted(missing, 'chunk')} missing" if missing else ""
         computed = f"{counted(self.count(ChunkState.DONE), 'chunk')} computed"
         return f"run {self.run} {ended} after {format_time(self.seconds)}: {computed}{unfinished}"
-
-
-def _share(node: str, chunks: Sequence[Coordinates]) -> str:
-    """`loops config=b (2 chunks)`: a node, the coordinates that its failed chunks share, their number."""
-    first, *others = chunks
-    shared = {dim: values for dim, values in first.items() if all(at[dim] == values for at in others)}
-    named = f"{node} {describe(shared)}".rstrip()
-    return f"{named} ({counted(len(chunks), 'chunk')})" if others else named

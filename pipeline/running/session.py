@@ -17,8 +17,8 @@ from pipeline.declare.coordinates import describe
 from pipeline.declare.text import counted
 from pipeline.planning.chunk import Chunk
 from pipeline.running.event_log import Event, EventLog
+from pipeline.running.failures import Failure
 from pipeline.running.graph import TaskPlan, dask_graph, submission_order
-from pipeline.running.outcome import Failure
 from pipeline.running.stopping import StopRequest
 from pipeline.running.workforce import Workforce
 from pipeline.worker.events import ENDED, LOST, OTHER_CODE, ChunkState, EventKind, chunk_identity

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pipeline import At, Dims, Keyed, Resources, stage
 from stages.errors import InputError
@@ -15,7 +16,7 @@ from stages.lqcd.dirac.staggered import StaggeredDslash
 from stages.lqcd.estimators.exact import exact_loops as exact_trace
 from stages.lqcd.estimators.split_even import SplitEvenTrace
 from stages.lqcd.estimators.stochastic import Loops, stochastic_loops
-from stages.lqcd.estimators.trace import LoopTrace, Progress
+from stages.lqcd.estimators.trace import LoopTrace
 from stages.lqcd.estimators.trace import current_links as choose_links
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.lattice.geometry import DIRECTIONS, EVEN, ODD, PARITIES
@@ -97,12 +98,12 @@ def current_loops(
     tolerances are relative to (1 - P) eta. Raises InputError, and NotConverged where a solve misses its
     tolerance.
     """
+    reports = SolveReports(at)
     trace = loop_trace(dslash, mass, current_links, solve.of_positive(), deflation, deflated_noise)
+    trace = replace(trace, iterated=reports.iteration)
     vectors = sources(dslash, at, noise)
     with recorded_choices(at):
-        loops = stochastic_loops(
-            trace, vectors, Dilution.parse(noise.dilution), solve.block, progress_of(at, trace)
-        )
+        loops = stochastic_loops(trace, vectors, Dilution.parse(noise.dilution), solve.block, reports.block)
     _record(at, solve, trace)
     return CurrentLoops(*by_probe(loops, at))
 
@@ -133,12 +134,15 @@ def split_even_loops(
     (`stages.lqcd.estimators.split_even`). Raises as `current_loops`.
     """
     common = (current_links, solve.of_positive(), deflation, deflated_noise)
-    traces = [loop_trace(dslash, mass, *common) for mass in (masses.light, masses.strange)]
+    reports = SolveReports(at)
+    traces = [
+        replace(loop_trace(dslash, mass, *common), iterated=reports.iteration)
+        for mass in (masses.light, masses.strange)
+    ]
     vectors = sources(dslash, at, noise)
     with recorded_choices(at):
-        report = progress_of(at, *traces)
         loops = stochastic_loops(
-            SplitEvenTrace(*traces), vectors, Dilution.parse(noise.dilution), solve.block, report
+            SplitEvenTrace(*traces), vectors, Dilution.parse(noise.dilution), solve.block, reports.block
         )
     _record(at, solve, *traces)
     return FlavourLoops(*by_probe(loops, at))
@@ -171,9 +175,10 @@ def exact_loops(
 
     Raises InputError above 6^4 sites.
     """
-    trace = loop_trace(dslash, mass, current_links, solve.of_positive())
+    reports = SolveReports(at)
+    trace = replace(loop_trace(dslash, mass, current_links, solve.of_positive()), iterated=reports.iteration)
     with recorded_choices(at):
-        loops = exact_trace(trace, dslash.xp, solve.block, progress_of(at, trace))
+        loops = exact_trace(trace, dslash.xp, solve.block, reports.block)
     _record(at, solve, trace)
     return ExactLoops(loops.current[0], loops.density[0])
 
@@ -216,15 +221,20 @@ def by_probe(loops: Loops, at: At) -> Iterator[np.ndarray]:
     return (array.reshape(-1, len(probes(at)), *array.shape[1:]) for array in loops)
 
 
-def progress_of(at: At, *traces: LoopTrace) -> Progress:
-    """Reports blocks done, with the iterations of the latest and the largest residual so far."""
+class SolveReports:
+    """Progress of a chunk's solves: blocks done, and of the block in hand iterations and largest residual."""
 
-    def report(done: int, total: int) -> None:
-        iterations = traces[0].statistics.iterations[-1]
-        residual = max(trace.statistics.residual_max for trace in traces)
-        at.progress(done, total, iterations=iterations, residual=residual)
+    def __init__(self, at: At) -> None:
+        self.at, self.done, self.total = at, 0, 1
 
-    return report
+    def block(self, done: int, total: int) -> None:
+        """Report that a block is done."""
+        self.done, self.total = done, total
+        self.at.progress(done, total)
+
+    def iteration(self, number: int, residuals: NDArray[np.float64]) -> None:
+        """Report an iteration of the block in hand."""
+        self.at.progress(self.done, self.total, iterations=number, residual=float(residuals.max()))
 
 
 def _record(at: At, solve: Solve, *traces: LoopTrace) -> None:

@@ -19,6 +19,7 @@ def events(chunks: int) -> list[dict[str, Any]]:
     listed: list[dict[str, Any]] = [{"event": "run-started", "time": 0.0, "workflow": "w"}]
     for number in range(chunks):
         listed.append({"event": "started", "time": float(number), "key": f"{number:064x}"})
+        listed[-1].update(node="loops", coordinates={"config": ["a"]}, error="")
         listed.append({**listed[-1], "event": "progress", "done": 1, "total": 2})
         if number < chunks - 1:
             listed.append({**listed[-2], "event": "failed" if number == chunks - 2 else "done"})

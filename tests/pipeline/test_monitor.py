@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import toy_stages as toys
 from bokeh.document import Document
-from bokeh.models import ColumnDataSource
+from bokeh.models import ColumnDataSource, PreText
 
 from pipeline import Place, Store, Workflow, plan, run
 from pipeline.running.clusters.local import Local
@@ -52,6 +52,24 @@ def test_the_view_counts_chunks(view: RunView) -> None:
     assert view.throughput() == [(1000.0, 0.1), (1010.0, 0.1)]
 
 
+def test_a_history_is_that_of_the_block_in_hand() -> None:
+    made = RunView("run-1", {"loops": 1})
+    for done, iterations, residual in ((0, 10, 1e-1), (0, 20, 1e-3), (1, 10, 1e-2)):
+        made.add(event("progress", "p", done=done, total=2, iterations=iterations, residual=residual))
+    assert made.histories == {"loops a": [(10, 1e-2)]}
+
+
+def test_failures_are_listed_by_likeness(view: RunView) -> None:
+    for key, residual in (("r", "1.5e-9"), ("s", "3.0e-9")):
+        view.add(event("failed", key, error=f"residual {residual}"))
+    lines = view.failures.lines()
+    assert lines[-1] == "failed: loops config=a (2 chunks): residual 1.5e-9 (other chunks: other numbers)"
+    document = Document()
+    page(lambda: view, None, {}, document)
+    shown = [model.text for model in document.roots[0].select({"type": PreText})]
+    assert shown == ["\n".join(lines)]
+
+
 def test_a_new_run_starts_afresh() -> None:
     monitor = Monitor()
     monitor.log_event(PLAN_TOPIC, {"run": "run-1", "missing": {"loops": 2}})
@@ -81,9 +99,8 @@ def test_the_page_is_served_during_a_run(store: Store) -> None:
 
     def listen(heard: dict[str, Any]) -> None:
         if heard["event"] == "cluster-ready":
-            address = heard["dashboard"].replace("/status", "/quarkline")
-            with urllib.request.urlopen(address, timeout=20) as answer:
+            with urllib.request.urlopen(heard["dashboard"], timeout=20) as answer:
                 pages.append(answer.read().decode())
 
     run(plan(w, store), store, cluster=Local(workers=1), listener=listen)
-    assert "<title>quarkline</title>" in pages[0]
+    assert "<title>quarkline</title>" in pages[0] and '<meta name="viewport"' in pages[0]

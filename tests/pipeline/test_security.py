@@ -49,7 +49,7 @@ def status_of(port: int, path: str, **headers: str) -> int:
 
 def dashboard_of(client: Client) -> tuple[int, str]:
     address, token, page = client.dashboard_link.removeprefix("http://").split("/")
-    assert page == "status"
+    assert page == "quarkline"
     assert address.startswith("127.0.0.1:")
     return int(address.rpartition(":")[2]), token
 

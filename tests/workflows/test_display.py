@@ -72,5 +72,57 @@ def test_bars_on_a_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pyt
     assert "failed: loops_light: conf.1: [Errno 5] Input/output error" in text
 
 
+def test_a_line_a_minute_where_there_is_no_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [0.0]
+    monkeypatch.setattr("workflows.commands.display.time.monotonic", lambda: clock[0])
+    with RunDisplay() as display:
+        display({"event": "run-started", "missing": {"a": 2, "b": 1}, "seconds": {"a": 10.0, "b": 80.0}})
+        display({"event": "cluster-ready", "dashboard": "x"})
+        for clock[0], event in (
+            (30.0, {"event": "done", "node": "a", "key": "k", **PLACE}),
+            (62.0, {"event": "done", "node": "a", "key": "l", **PLACE}),
+            (63.0, {"event": "progress", "node": "b", "key": "m", "done": 1, "total": 4, **PLACE}),
+            (
+                130.0,
+                {
+                    "event": "progress",
+                    "node": "b",
+                    "key": "m",
+                    "done": 2,
+                    "total": 4,
+                    "iterations": 7,
+                    **PLACE,
+                },
+            ),
+        ):
+            display(event)
+    assert capsys.readouterr().err.splitlines() == [
+        "dashboard: x",
+        "a: 2 chunks",
+        "2 of 3 chunks after 62.00 s, about 248.00 s left, a",
+        "2 of 3 chunks after 130.00 s, about 86.67 s left, b iterations 7",
+    ]
+
+
+def test_the_bar_of_all(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "120")
+    assert re.search(r"all +[━╸╺]+ 2/3 ", shown(capsys))
+
+
+def test_failures_of_one_kind_are_told_three_times(capsys: pytest.CaptureFixture[str]) -> None:
+    with RunDisplay() as display:
+        display({"event": "run-started", "missing": {"a": 9}})
+        for number in range(5):
+            display(
+                {"event": "failed", "node": "a", "key": str(number), "error": f"residual {number}", **PLACE}
+            )
+    assert [line for line in capsys.readouterr().err.splitlines() if "residual" in line] == [
+        f"failed: a: residual {number}" for number in range(3)
+    ]
+
+
 def test_quiet_display_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     assert shown(capsys, quiet=True) == ""

@@ -2,20 +2,38 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from types import TracebackType
 from typing import Any
 
+from dask.utils import format_time
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from pipeline.declare.text import counted, literal, literal_lines
+from pipeline.reading.pace import part_done, time_left
+from pipeline.running.failures import Failure, Failures
 from pipeline.worker.events import ENDED, ChunkState, EventKind
+
+ALL = "all"
+"""Name of the bar of a whole run."""
+
+MINUTE = 60.0
+"""Seconds between two lines on how far a run is, where there is no terminal."""
+
+
+TOLD = 3
+"""Failures of one kind that are told at once."""
 
 
 class RunDisplay:
-    """A bar per node on a terminal; elsewhere a line when a node is complete. Called with each event."""
+    """A bar per node and one of all on a terminal; elsewhere a line a minute, and when a node is complete.
+
+    Called with each event. All is weighted by the seconds that chunks of each node took before, where those
+    of every node are known; what is left is the time since workers began, times the part that is left.
+    """
 
     def __init__(self, *, quiet: bool = False) -> None:
         self._console = Console(stderr=True, quiet=quiet)
@@ -31,7 +49,13 @@ class RunDisplay:
         )
         self._tasks: dict[str, TaskID] = {}
         self._shares: dict[str, dict[str, float]] = {}
+        self._done: dict[str, float] = {}
+        """Chunks of a node that have ended, with parts of those in work."""
         self._ended: Counter[str] = Counter()
+        self._failures = Failures()
+        self._missing: dict[str, int] = {}
+        self._seconds: dict[str, float] = {}
+        self._began = self._said = time.monotonic()
 
     def __enter__(self) -> RunDisplay:
         self.bars.start()
@@ -45,8 +69,9 @@ class RunDisplay:
     def __call__(self, event: dict[str, Any]) -> None:
         kind = event["event"]
         if kind == EventKind.RUN_STARTED:
-            self._begin(event["missing"])
+            self._begin(event["missing"], event.get("seconds", {}))
         elif kind == EventKind.CLUSTER_READY:
+            self._began = self._said = time.monotonic()
             self._say(f"dashboard: {event['dashboard']}")
         elif kind in (EventKind.NOT_KEPT, EventKind.NOTE, EventKind.DAMAGED, EventKind.WAITING):
             self._say(f"warning: {event['message']}", style="yellow")
@@ -56,21 +81,39 @@ class RunDisplay:
             self._share(event, event["done"] / max(event["total"], 1), _note(event))
         elif kind in ENDED:
             self._end(event)
+        if self._missing:
+            self._tell_of_all(event)
 
-    def _begin(self, missing: dict[str, int]) -> None:
-        width = max(map(len, missing), default=0)
-        for node, chunks in missing.items():
-            self._shares[node] = {}
+    def _begin(self, missing: dict[str, int], seconds: dict[str, float]) -> None:
+        self._missing, self._seconds = missing, seconds
+        width = max(map(len, [ALL, *missing]))
+        for node, chunks in {**missing, ALL: sum(missing.values())}.items():
+            self._shares[node], self._done[node] = {}, 0.0
             self._tasks[node] = self.bars.add_task(
                 escape(literal(node).ljust(width)), total=chunks, chunks=chunks, ended=0, note="", start=False
             )
+        self.bars.start_task(self._tasks[ALL])
+
+    def _tell_of_all(self, event: dict[str, Any]) -> None:
+        """The bar of all, or a line a minute where there is no terminal."""
+        part = part_done(self._missing, self._seconds, self._done)
+        chunks, ended = sum(self._missing.values()), self._ended.total()
+        left = time_left(time.monotonic() - self._began, part)
+        self.bars.update(self._tasks[ALL], completed=part * chunks, ended=ended, note=left)
+        if not self._console.is_terminal and time.monotonic() - self._said >= MINUTE:
+            self._said = time.monotonic()
+            lately = " ".join(filter(None, [event.get("node", ""), _note(event)]))
+            elapsed = format_time(self._said - self._began)
+            parts = [f"{ended} of {counted(chunks, 'chunk')} after {elapsed}", left, lately]
+            self._say(", ".join(filter(None, parts)))
 
     def _share(self, event: dict[str, Any], share: float, note: str) -> None:
         """`share` of a chunk is finished."""
-        node = event["node"]
-        self._shares[node][event["key"]] = share
+        node, shares = event["node"], self._shares[event["node"]]
+        self._done[node] += share - shares.get(event["key"], 0.0)
+        shares[event["key"]] = share
         self.bars.start_task(self._tasks[node])
-        self.bars.update(self._tasks[node], completed=sum(self._shares[node].values()), note=note)
+        self.bars.update(self._tasks[node], completed=self._done[node], note=note)
 
     def _end(self, event: dict[str, Any]) -> None:
         node, task = event["node"], self._tasks[event["node"]]
@@ -78,11 +121,20 @@ class RunDisplay:
         self._ended[node] += 1
         self.bars.update(task, ended=self._ended[node])
         if event["event"] == ChunkState.FAILED:
-            self._say(f"failed: {node}: {event['error']}", style="red")
+            self._tell_of_failure(event)
         if self._ended[node] == len(self._shares[node]) == self._total(task):
             self.bars.stop_task(task)
             if not self._console.is_terminal:
                 self._say(f"{node}: {counted(self._ended[node], 'chunk')}")
+
+    def _tell_of_failure(self, event: dict[str, Any]) -> None:
+        """The first few failures whose errors differ in numbers at most; the closing table counts all."""
+        failure = Failure(event["node"], event["coordinates"], event["error"])
+        alike = self._failures.add(failure.node, failure.coordinates, failure.error)
+        if alike <= TOLD:
+            self._say(f"failed: {failure}", style="red")
+        if alike == TOLD:
+            self._say("failures like these are counted from here on, and listed at the end", style="red")
 
     def _say(self, text: str, style: str | None = None) -> None:
         """A line above the bars, as it is."""

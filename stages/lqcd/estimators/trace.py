@@ -73,6 +73,8 @@ class LoopTrace:
     solver: Solver
     deflation: ModeProjection | None = None
     statistics: SolveStatistics = field(default_factory=SolveStatistics)
+    iterated: Callable[[int, NDArray[np.float64]], None] | None = None
+    """Called after each iteration of a solve with its number and the relative residuals."""
 
     flavours = ()
 
@@ -101,7 +103,8 @@ class LoopTrace:
 
     def solve(self, parity: int, sources: Array) -> tuple[Array, Array]:
         """Solution y = A^-1 eta on `parity` and D y on the opposite one, ``[site, 3, N]`` each."""
-        solution = self.solver.solve(NormalOperator(self.dslash, self.mass, parity), sources)
+        A = NormalOperator(self.dslash, self.mass, parity)
+        solution = self.solver.solve(A, sources, progress=self.iterated)
         hopped = self.dslash.apply_to(1 - parity, solution.x)
         self.statistics.add(solution, self._full_residual(parity, sources, solution.x, hopped))
         return solution.x, hopped

@@ -1,0 +1,93 @@
+"""Failures of chunks in few lines: one damaged file, or a solver that misses its tolerance, fails many."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from pipeline.declare.coordinates import Coordinate, Coordinates, describe, describe_values
+from pipeline.declare.text import counted
+
+NUMBER = re.compile(r"(?<![\w.])[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?(?![\w.]*\w)", re.IGNORECASE)
+"""A number that is no part of a name."""
+
+NAMED = 6
+"""Coordinates that a line names of many."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A chunk whose computation failed."""
+
+    node: str
+    coordinates: Coordinates
+    error: str
+
+    def __str__(self) -> str:
+        return f"{self.node} {describe(self.coordinates)}: {self.error}".replace(" :", ":")
+
+
+@dataclass
+class Share:
+    """Failed chunks of one node: their number, and the coordinates met along each dimension."""
+
+    chunks: int = 0
+    met: dict[str, dict[Coordinate, None]] = field(default_factory=dict)
+
+    def add(self, coordinates: Mapping[str, Iterable[Coordinate]]) -> None:
+        """Count another chunk."""
+        self.chunks += 1
+        for dim, values in coordinates.items():
+            self.met.setdefault(dim, {}).update(dict.fromkeys(values))
+
+    def named(self, node: str) -> str:
+        """`loops config=a,b noise=0..3 (3 chunks)`: where the chunks lie, and their number."""
+        parts = [f"{dim}={_listed(list(values))}" for dim, values in self.met.items()]
+        number = f" ({counted(self.chunks, 'chunk')})" if self.chunks > 1 else ""
+        return " ".join([node, *parts]) + number
+
+
+@dataclass
+class FailureGroup:
+    """Failures whose errors differ in numbers at most; error: the first."""
+
+    error: str
+    alike: bool = True
+    """Whether all errors are the first one."""
+    shares: dict[str, Share] = field(default_factory=dict)
+
+    def lines(self) -> Iterator[str]:
+        """A line for people, and one for each node where there are several."""
+        error = self.error if self.alike else f"{self.error} (other chunks: other numbers)"
+        if len(self.shares) == 1:
+            ((node, share),) = self.shares.items()
+            yield f"failed: {share.named(node)}: {error}"
+        else:
+            yield f"failed: {counted(sum(share.chunks for share in self.shares.values()), 'chunk')}: {error}"
+            yield from (f"  {share.named(node)}" for node, share in self.shares.items())
+
+
+@dataclass
+class Failures:
+    """All failures of a run, by likeness of their errors."""
+
+    groups: dict[str, FailureGroup] = field(default_factory=dict)
+
+    def add(self, node: str, coordinates: Mapping[str, Iterable[Coordinate]], error: str) -> int:
+        """Take a failed chunk into account; returns the number of those like it."""
+        group = self.groups.setdefault(NUMBER.sub("#", error), FailureGroup(error))
+        group.alike = group.alike and error == group.error
+        group.shares.setdefault(node, Share()).add(coordinates)
+        return sum(share.chunks for share in group.shares.values())
+
+    def lines(self) -> list[str]:
+        """Lines for people, one error after the other."""
+        return [line for group in self.groups.values() for line in group.lines()]
+
+
+def _listed(values: list[Coordinate]) -> str:
+    if all(isinstance(value, int) for value in values):
+        return describe_values(sorted(values))  # type: ignore[type-var]
+    shown = describe_values(values[:NAMED])
+    return shown if len(values) <= NAMED else f"{shown} and {counted(len(values) - NAMED, 'other')}"
