@@ -193,7 +193,7 @@ def test_status_tells_what_failed_and_where_the_log_is(
     store: Store, compute: Callable[[Workflow], Outcome]
 ) -> None:
     w = Workflow("w")
-    fragile = w.add(toys.fragile, w.add(toys.field, place=Place(over={"config": ["a", "b"]})))
+    fragile = w.add(toys.fragile, w.add(toys.field, place=Place(over={"config": ["a", "b"]})), bad=("b",))
     w.add(toys.loops, fragile, place=Place(over={"noise": [0, 1]}), mass=1.0)
     compute(w)
     text, last = str(status(store)), status(store).last_run

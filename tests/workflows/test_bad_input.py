@@ -308,7 +308,7 @@ def test_damaged_configuration_costs_only_itself(quarkline: CommandLine, files: 
     assert len(re.findall(r"^failed: 7 chunks: .*conf\.2\.ildg.*checksum", answer.out, re.MULTILINE)) == 1
     assert (
         answer.out.count("failed: ") == 1
-        and "\n  loops_light config=conf.2.ildg probe=0 (2 chunks)" in answer.out
+        and "\n  loops_light config=conf.2.ildg noise=0..3 probe=0 (2 chunks)" in answer.out
     )
     assert re.search(r"loops_light +2 +2\b", answer.out) and re.search(r"correlator +1 +0 +1\b", answer.out)
     damaged.write_bytes(good)

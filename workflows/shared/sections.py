@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, WithJsonSchema, field_validator, model_validator
 
 from pipeline.declare.text import counted
 from pipeline.planning.workflow import LARGEST
@@ -47,11 +47,16 @@ class HeatbathSection(FileSection):
         return Lattice((x, y, z, t))
 
 
+ONE_OR_MORE = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}
+"""JSON schema of a text or a list of such."""
+
+
 class EnsembleSection(FileSection):
     """Gauge configurations: generated, or files matched by shell patterns; some may be left out."""
 
     heatbath: HeatbathSection | None = None
-    files: tuple[str, ...] | None = None
+    """A quenched ensemble made here, instead of files."""
+    files: Annotated[tuple[str, ...], WithJsonSchema(ONE_OR_MORE)] | None = None
     """Shell pattern, or a list of such, of gauge files in any format that `quarkline check` reads."""
     exclude: Texts = ()
     """Labels of configurations that are left out; the files of those are not opened."""
