@@ -26,6 +26,9 @@ from stages.errors import InputError, suggestion
 DIGITS = 64
 """Of a key."""
 
+PART = ".partial"
+"""End of the name of a workflow that is another one's part: on those coordinates that are complete."""
+
 
 class KeyTable(Mapping[Position, str]):
     """Keys of a node's chunks by their coordinates: all combinations of its blocks, in order."""
@@ -103,6 +106,8 @@ class Manifest:
 
     workflow: str
     nodes: dict[str, NodeRecord]
+    about: dict[str, Any]
+    """What all results say of themselves."""
 
     @classmethod
     def read(cls, store: Store, workflow: str) -> Manifest | None:
@@ -110,26 +115,28 @@ class Manifest:
         path = store.path / ".workflows" / f"{workflow}.json"
         try:
             with without_collection():
-                nodes = json.loads(path.read_bytes())["nodes"]
-                return cls(workflow, {name: NodeRecord.of(content) for name, content in nodes.items()})
+                content = json.loads(path.read_bytes())
+                nodes = {name: NodeRecord.of(node) for name, node in content["nodes"].items()}
+                return cls(workflow, nodes, content.get("about", {}))
         except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError):
             return None
 
 
 def manifests(store: Store) -> list[Manifest]:
-    """The manifests of all workflows that were run into a store."""
+    """The manifests of all workflows that were run into a store; parts of them are left out."""
     names = sorted(path.stem for path in (store.path / ".workflows").glob("[!.]*.json"))
+    names = [name for name in names if not name.endswith(PART)]
     return [manifest for name in names if (manifest := Manifest.read(store, name))]
 
 
-def find_node(store: Store, name: str, workflow: str | None = None) -> tuple[str, NodeRecord]:
-    """The node of that name, or the only one of that stage, with its name.
+def find_node(store: Store, name: str, workflow: str | None = None) -> tuple[Manifest, str]:
+    """The node of that name, or the only one of that stage: its manifest, and its name there.
 
     Raises:
         InputError: there is none; or there are several, and `workflow` or the node's name must say which.
     """
-    known = [each for each in manifests(store) if workflow in (None, each.workflow)]
-    nodes = [(each.workflow, label, node) for each in known for label, node in each.nodes.items()]
+    known = manifests(store) if workflow is None else filter(None, [Manifest.read(store, workflow)])
+    nodes = [(each, label, node) for each in known for label, node in each.nodes.items()]
     stored = [item for item in nodes if not item[2].content["transient"]]
     holding = [item for item in stored if item[1] == name]
     holding = holding or [item for item in stored if item[2].content["stage"] == name]
@@ -137,18 +144,21 @@ def find_node(store: Store, name: str, workflow: str | None = None) -> tuple[str
         names = {label for _, label, _ in stored}
         raise InputError(f"store {store.path} has no result named {name!r}{suggestion(name, names)}")
     if len(holding) > 1:
-        places = ", ".join(sorted(f"{label} of workflow {owner}" for owner, label, _ in holding))
+        places = ", ".join(sorted(f"{label} of workflow {owner.workflow}" for owner, label, _ in holding))
         raise InputError(f"{name!r} may be {places}: say which, by node name and workflow=...")
-    return holding[0][1:]
+    return holding[0][:2]
 
 
-def write_manifest(store: Store, workflow: str, backend: str, chunks: Iterable[Chunk]) -> None:
+def write_manifest(
+    store: Store, workflow: str, backend: str, chunks: Iterable[Chunk], about: Mapping[str, Any]
+) -> None:
     """Keep this plan's nodes and keys, replacing the workflow's last ones."""
     nodes = {
         node.name: {**describe_node(node, backend), **_describe_chunks(node, list(group))}
         for node, group in groupby(chunks, key=lambda chunk: chunk.node)
     }
-    text = canonical_json({"workflow": workflow, "nodes": nodes}).decode()
+    content = {"workflow": workflow, "nodes": nodes, **({"about": about} if about else {})}
+    text = canonical_json(content).decode()
     path = store.path / ".workflows" / f"{workflow}.json"
     if not path.exists() or path.read_text() != text:
         with store.writing("the plan of its workflow"):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain, islice, product
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 from pipeline.declare.collection import without_collection
 from pipeline.declare.coordinates import Coordinate, Coordinates, natural_order
@@ -37,8 +38,10 @@ class Plan:
     """Mean seconds per chunk and node, where the store has records of that stage."""
     lacking: tuple[Chunk, ...] = ()
     """Missing chunks of which the store has something, with files that are empty or gone."""
+    about: Mapping[str, Any] = field(default_factory=dict)
+    """What all results say of themselves, see `Workflow`."""
 
-    def again(self, keys: Collection[str], damaged: Collection[str]) -> Plan:
+    def again(self, keys: Collection[str], damaged: Collection[str] = ()) -> Plan:
         """This plan with these chunks missing, `damaged` ones among them."""
         reasons = {key: Reason(ReasonKind.DAMAGED) if key in damaged else self.reasons[key] for key in keys}
         return replace(self, reasons=reasons, lacking=())
@@ -115,6 +118,7 @@ def _plan(workflow: Workflow, store: Store, backend: str) -> Plan:
         },
         expected_seconds=_measured(workflow, store, by_node, gaps) if absent else {},
         lacking=tuple(c for c in absent if c in lacking),
+        about=workflow.about,
     )
 
 

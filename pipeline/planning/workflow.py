@@ -23,12 +23,18 @@ Files = Mapping[str, Mapping[Any, Path] | Path]
 
 
 class Workflow:
-    """A directed graph of nodes, in the order in which they were added."""
+    """A directed graph of nodes, in the order in which they were added.
 
-    def __init__(self, name: str) -> None:
+    Args:
+        name: of the workflow, in the store.
+        about: what all its results say of themselves beside their own parameters, in JSON's types; in no key.
+    """
+
+    def __init__(self, name: str, about: Mapping[str, Any] | None = None) -> None:
         if not name or "/" in name or name.startswith("."):
             raise InputError(f"workflow name must be a plain word, got {name!r}")
         self.name = name
+        self.about = dict(about or {})
         self.nodes: dict[str, Node] = {}
 
     def add(

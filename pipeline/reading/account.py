@@ -47,15 +47,17 @@ class NodeAccount:
 
 
 def accounts(store: Store, workflow: str) -> list[NodeAccount]:
-    """The nodes of the workflow as last run into the store, in order of work; transient ones left out.
+    """The nodes of the workflow as last run into the store, in order of work.
+
+    Those that are transient, and those of which chunks are missing, are left out.
 
     Raises:
         InputError: it was never run into this store, or a record cannot be read.
     """
     nodes = []
     for name, node in _manifest(store, workflow).nodes.items():
-        if not node.content["transient"]:
-            keys = tuple(node.chunks.in_order())
+        keys = tuple(node.chunks.in_order())
+        if not node.content["transient"] and store.keys(node.content["stage"]).issuperset(keys):
             records = tuple(store.record(node.content["stage"], key) for key in keys)
             nodes.append(NodeAccount(name, node.content["stage"], keys, records))
     return sorted(nodes, key=lambda node: min(record["finished"] for record in node.records))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from math import floor, log10
 from pathlib import Path
@@ -88,11 +88,16 @@ def write_report(
     subtitle: str,
     sections: Sequence[Section],
     texts: Mapping[str, str] | None = None,
+    mark: str = "",
 ) -> Path:
     """Write `index.html`, `tables.txt` and the text files `texts` (by name) into `folder`; return the page.
 
-    Each file is replaced as a whole.
+    Each file is replaced as a whole. A mark, such as '5 of 6 configurations', stands in the title, beside
+    every table and figure, and above every text, as a line that begins with '#'.
     """
+    if mark:
+        title, sections = f"{title}: {mark}", [_marked(section, mark) for section in sections]
+        texts = {name: f"# {mark}\n{text}" for name, text in (texts or {}).items()}
     folder.mkdir(parents=True, exist_ok=True)
     template = files("pipeline.reading").joinpath("report.html").read_text(encoding="utf-8")
     environment = Environment(autoescape=True, trim_blocks=True, undefined=StrictUndefined)
@@ -102,6 +107,15 @@ def write_report(
     for name, text in (texts or {}).items():
         _replace(folder / name, text)
     return _replace(folder / "index.html", page)
+
+
+def _marked(section: Section, mark: str) -> Section:
+    """A section whose tables and figures have a mark in their captions."""
+    parts = [
+        part if isinstance(part, Details) else replace(part, caption=f"{part.caption} ({mark})".lstrip())
+        for part in section.parts
+    ]
+    return replace(section, parts=parts)
 
 
 def table_text(table: Table) -> str:

@@ -17,13 +17,17 @@ import xarray
 
 from pipeline.declare.coordinates import Coordinate, natural_order
 from pipeline.declare.node import Node
-from pipeline.planning.manifest import NodeRecord, find_node
+from pipeline.planning.manifest import PART, NodeRecord, find_node
 from pipeline.store.store import Store
 from pipeline.store.stored_array import StoredArray
 from stages.errors import InputError
 
 _KEPT = ("stage", "version", "parameters", "code", "backend")
 """Parts of the chunks' records that the dataset carries."""
+
+
+class IncompleteError(InputError):
+    """A result of which chunks are missing."""
 
 
 def open_result(
@@ -40,25 +44,32 @@ def open_result(
         name: the node, or its name in the workflow that was last run into the store; or the stage's, if only
             one node is of that stage.
         workflow: which one, if several have a node of that name.
-        partial: take the chunks that exist; what is missing reads as NaN or 0.
+        partial: take the chunks that exist; what is missing reads as NaN or 0. Of an average that is missing,
+            take that of the coordinates that were complete when a run failed, if it was made.
 
     Returns:
         Named dimensions with coordinates along those of the stage and those that it declares labels for;
         dimensions of the stage that an array does not name come first. Attributes: stage, version,
-        parameters, code, backend, and the number of chunks.
+        parameters, code, backend, the number of chunks, and what the workflow says of all its results:
+        `partial` is, for example, '5 of 6 configurations'.
 
     Raises:
-        InputError: no such store or result, or an incomplete one.
+        InputError: no such store or result, or an incomplete one (`IncompleteError`).
     """
     store = Store.existing(store)
-    label, node = find_node(store, name.name if isinstance(name, Node) else name, workflow)
+    manifest, label = find_node(store, name.name if isinstance(name, Node) else name, workflow)
+    node = manifest.nodes[label]
     stage = node.content["stage"]
     stored = store.keys(stage)
     chunks = {at: key for at, key in zip(node.chunks, node.chunks.in_order(), strict=True) if key in stored}
+    part = f"{manifest.workflow}{PART}"
+    averaged = not chunks and (store.path / ".workflows" / f"{part}.json").exists()
+    if averaged and partial:
+        return open_result(store, label, workflow=part)
     if not chunks or (len(chunks) < len(node.chunks) and not partial):
-        raise InputError(
+        raise IncompleteError(
             f"result {label!r} has {len(chunks)} of {len(node.chunks)} chunks in store {store.path}: "
-            "run its workflow" + (", or open what is there with partial=True" if chunks else "")
+            "run its workflow" + (", or open what is there with partial=True" if chunks or averaged else "")
         )
     grid = _Grid(node)
     record = store.record(stage, next(iter(chunks.values())))
@@ -67,6 +78,7 @@ def open_result(
         for output, dims in node.content["outputs"].items()
     }
     attributes = {name: _attribute(record[name]) for name in _KEPT if name in record}
+    attributes |= {name: _attribute(value) for name, value in manifest.about.items()}
     coordinates = {**node.content.get("labels", {}), **grid.coordinates()}
     return xarray.Dataset(arrays, coordinates, {**attributes, "node": label, "chunks": len(chunks)})
 

@@ -101,7 +101,7 @@ def run(
         drop_old_runs(store)
         for chunk in plan.lacking:
             _set_aside(store, chunk.node.stage.name, chunk.key, log)
-        write_manifest(store, plan.workflow, plan.backend, plan.everything)
+        write_manifest(store, plan.workflow, plan.backend, plan.everything, plan.about)
         with signals_to(stop):
             outcome = _drive(plan, store, name, chosen, resident_bytes, limits, log, stop)
         store.sweep()
@@ -111,7 +111,7 @@ def run(
 def _keep_manifest(plan: Plan, store: Store, name: str) -> None:
     """A plan without anything to do may still give new names to chunks that exist."""
     with driver_lock(store, name):
-        write_manifest(store, plan.workflow, plan.backend, plan.everything)
+        write_manifest(store, plan.workflow, plan.backend, plan.everything, plan.about)
 
 
 def _drive(

@@ -63,6 +63,34 @@ def test_levels_of_one_operator_are_its_correlator(ran: Path) -> None:
     assert levels.basis.values.tolist() == [0, 1]
 
 
+@pytest.mark.usefixtures("plain_figures")
+def test_one_analysis_that_fails_leaves_the_rest(quarkline: CommandLine, laph: Path, cluster: str) -> None:
+    """A correlation matrix that is not positive: report and export of all else, until the file is mended."""
+    dependent = (
+        "[[[Gamma5]], [[GammaX], [GammaY], [GammaZ]]]",
+        "[[[Gamma5, GammaTGamma5, Identity, GammaT]]]",
+    )
+    edit(laph, dependent, ("t0: 0", "t0: 2"))
+    answer = quarkline("run", laph, "--cluster", cluster)
+    assert answer.code == 1 and "is not positive definite" in answer.out
+    assert "report (without levels): " in answer.out
+    page = (laph.parent / "report" / "index.html").read_text()
+    headings = re.findall(r"<h2>(.*?)</h2>", page)
+    assert headings[:4] == [
+        "What is missing",
+        "Meson correlators",
+        "Effective masses",
+        "Laplace eigenvectors",
+    ]
+    assert "without levels</h1>" in page
+    answer = quarkline("export", laph, "--format", "hdf5", "--output", "out")
+    written = {path.stem for path in (laph.parent / "out").iterdir()}
+    assert answer.code == 1 and "not written: out/levels.h5: result 'levels' has 0 of 1 chunks" in answer.err
+    assert {"average", "mesons", "elementals"} < written and "levels" not in written
+    edit(laph, dependent[::-1], ("t0: 2", "t0: 0"))
+    assert quarkline("run", laph, "--cluster", cluster).code == 0
+
+
 def test_the_report(ran: Path) -> None:
     page = (ran / "report" / "index.html").read_text()
     assert re.findall(r"<h2>(.*?)</h2>", page)[:6] == [

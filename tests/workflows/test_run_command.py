@@ -225,11 +225,11 @@ def test_report_says_which_configurations_fill_no_bin(
     assert "averaged over 4 of 5 configurations (the rest fills no" in page.read_text()
 
 
-def test_incomplete_run_has_no_report(quarkline: CommandLine, project: Path) -> None:
-    edit(project, ("configurations: 2", "configurations: 3"))
+def test_a_run_that_has_not_begun_has_no_report(quarkline: CommandLine, project: Path) -> None:
+    edit(project, ("light: 0.1", "light: 0.2"), ("seed: 977", "seed: 978"))
     for command in ("report", "export"):
         answer = quarkline(command, project)
-        assert answer.code == 1 and "10 chunks missing in" in answer.err
+        assert answer.code == 1 and "19 chunks missing in" in answer.err and "error: " in answer.err
 
 
 def test_report_is_of_the_file_as_it_is_now(quarkline: CommandLine, project: Path, cluster: str) -> None:

@@ -87,7 +87,7 @@ def first_run(chunks: int, store: Store) -> dict[str, float]:
     watch = Watch()
     planned = plan(workflow_of(chunks), store)
     watch.note("plan")
-    write_manifest(store, planned.workflow, planned.backend, planned.everything)
+    write_manifest(store, planned.workflow, planned.backend, planned.everything, planned.about)
     watch.note("manifest")
     tasks = submission_order(plan_tasks(planned))
     watch.note("tasks")

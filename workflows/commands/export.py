@@ -29,24 +29,33 @@ def export(
     ] = None,
     store: StoreOption = None,
 ) -> None:
-    """Write a finished run's results, one file per node, with named dimensions and their provenance.
+    """Write a run's results, one file per node, with named dimensions and their provenance.
+
+    Of a run that is not complete, they are those of the configurations that are, and the attribute `partial`
+    of each file says so; averages of them are computed, nothing else. The exit code is 1 then.
 
     Example: quarkline export workflows/g2_disconnected.yaml --format hdf5
     """
     from pipeline import export_hdf5
+    from pipeline.reading.result import IncompleteError
     from workflows.catalogue import load_project
-    from workflows.commands.report import complete, writing_into
+    from workflows.commands.report import results_of, writing_into
 
     project = load_project(workflow)
     results = store_of(project, workflow, store)
-    project = complete(project, results, workflow)
+    part = results_of(project, results, workflow)
+    project = part.project
     folder = output or project.report
     writers: dict[str, Callable[..., Path]] = {"zarr": export_zarr, "hdf5": export_hdf5}
     with writing_into(folder):
         for name, kind in product(result or project.results, writers):
             if format in (kind, "both"):
                 target = folder / f"{name}.{SUFFIX[kind]}"
-                say(str(writers[kind](results, name, target, workflow=project.workflow.name)))
+                try:
+                    say(str(writers[kind](results, name, target, workflow=project.workflow.name)))
+                except IncompleteError as error:
+                    say(f"not written: {target}: {error}", err=True)
+    raise typer.Exit(int(bool(part.whole.missing)))
 
 
 SUFFIX = {"zarr": "zarr", "hdf5": "h5"}

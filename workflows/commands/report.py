@@ -15,14 +15,16 @@ from workflows.commands.target import store_of
 if TYPE_CHECKING:
     from pipeline import Store
     from pipeline.reading.report import Section
+    from workflows.partial import Part
     from workflows.rounds import Round
     from workflows.shared.definition import Project
 
 
 def report(workflow: WorkflowFile, store: StoreOption = None) -> None:
-    """Write the HTML report and its text tables again, from a finished run; computes nothing.
+    """Write the HTML report and its text tables again, from what is in the store.
 
-    The exit code is 1 if the run is not complete.
+    Of a run that is not complete, the report is of those configurations that are, and says so; averages of
+    them are computed, nothing else. The exit code is 1 then.
 
     Example: quarkline report workflows/g2_disconnected.yaml
     """
@@ -30,30 +32,36 @@ def report(workflow: WorkflowFile, store: StoreOption = None) -> None:
 
     project = load_project(workflow)
     results = store_of(project, workflow, store)
-    say(f"report: {publish(complete(project, results, workflow), results)}")
+    part = results_of(project, results, workflow)
+    say(f"report: {publish(part, results)}")
+    raise typer.Exit(int(bool(part.whole.missing)))
 
 
-def complete(project: Project, store: Store, file: Path) -> Project:
-    """The project, of its last round where it has several.
+def results_of(project: Project, store: Store, file: Path) -> Part:
+    """Results of a project, of its last round where it has several: all, or of complete configurations.
 
-    Ends the command with exit code 1 if chunks are missing on every backend.
+    Ends the command with exit code 1 if there are none.
 
-    Otherwise the store's results get the names that this file, as it is now, gives them.
+    The store's results get the names that this file, as it is now, gives them.
     """
     from pipeline import run
     from pipeline.declare.text import counted
     from pipeline.reading.gc import BACKENDS
     from pipeline.running.clusters.local import Local
+    from workflows.partial import complete_part
     from workflows.rounds import visited
 
     paths = [list(visited(project, store, backend)) for backend in BACKENDS]
     best = min(paths, key=_left)[-1]
-    if best.plan.missing:
-        missing = counted(len(best.plan.missing), "chunk")
-        say(f"error: {missing} missing in {store.path}: quarkline run {file}", err=True)
+    part = complete_part(best.project, best.plan, store)
+    missing = f"{counted(len(best.plan.missing), 'chunk')} missing in {store.path}: quarkline run {file}"
+    if part is None:
+        say(f"error: {missing}", err=True)
         raise typer.Exit(1)
-    run(best.plan, store, cluster=Local(backend=best.plan.backend))
-    return best.project
+    run(part.plan, store, cluster=Local(workers=1, backend=best.plan.backend))
+    if best.plan.missing:
+        say(f"warning: {missing} computes them; until then: {part.mark(store)}", err=True)
+    return part
 
 
 def _left(rounds: Sequence[Round]) -> tuple[bool, int, int]:
@@ -62,15 +70,21 @@ def _left(rounds: Sequence[Round]) -> tuple[bool, int, int]:
     return missing > 0, -len(rounds), missing
 
 
-def publish(project: Project, store: Store) -> Path:
+def publish(part: Part, store: Store) -> Path:
     """Writes the workflow's own sections and the engine's account; returns the page."""
     from pipeline.reading.account import account, summary
     from pipeline.reading.report import write_report
+    from pipeline.reading.result import IncompleteError
 
-    name, texts = project.workflow.name, project.texts(store)
-    sections = [*_warnings(project), *project.sections(store), *account(store, name)]
+    project = part.project
+    name = project.workflow.name
+    try:
+        texts = project.texts(store)
+    except IncompleteError:  # of the average, which could not be made
+        texts = {}
+    sections = [*_warnings(project), *part.sections(), *project.sections(store), *account(store, name)]
     with writing_into(project.report) as folder:
-        return write_report(folder, project.title, summary(store, name), sections, texts)
+        return write_report(folder, project.title, summary(store, name), sections, texts, part.mark(store))
 
 
 def _warnings(project: Project) -> list[Section]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any
@@ -22,6 +22,7 @@ from workflows.commands.target import remarks, store_of
 if TYPE_CHECKING:
     from pipeline import Outcome, Plan, Store
     from pipeline.running.clusters import Cluster
+    from workflows.partial import Part
     from workflows.rounds import Driven
     from workflows.shared.definition import Project
 
@@ -57,7 +58,8 @@ def run(
     """Compute what a workflow file asks for and the store does not hold yet, then write the report.
 
     Interrupt it, kill it, or edit the file: the same command goes on with exactly what is missing. A failed
-    piece does not stop the others.
+    piece does not stop the others: averages and the report are then of the configurations that are complete,
+    and say so on every page.
 
     A file with a `target` runs in rounds, each with more noise vectors, until the error is small enough.
 
@@ -79,13 +81,16 @@ def run(
     for warning in project.warnings:
         one_round.tell(f"warning: {warning}")
     driven = drive(project, results, chosen.backend, one_round, one_round.tell)
-    page, fault = _publish(driven, results)
+    part = _results(driven, results, one_round)
+    page, fault = _publish(part, results)
     if json:
-        _print_json(driven, [*driven.last.project.warnings, *one_round.remarks], page, fault)
+        warnings = [*driven.last.project.warnings, *one_round.remarks]
+        _print_json(driven, warnings, page, fault, part.mark(results) if part else "")
     if fault:
         remedy = f"once that is mended, quarkline report {workflow} writes it"
         raise InputError(f"{fault}; all results are in {results.path}: {remedy}")
-    one_round.tell(f"report: {page}" if page else f"store: {results.path}")
+    of = part.mark(results) if part else ""
+    one_round.tell(f"report{of and f' ({of})'}: {page}" if page else f"store: {results.path}")
     raise typer.Exit(_exit_code(driven))
 
 
@@ -125,15 +130,40 @@ class _Round:
             say(text)
 
 
-def _publish(driven: Driven, results: Store) -> tuple[Path | None, str]:
-    """Write the report of a run that ended well; its page, or why it could not be written."""
+def _results(driven: Driven, results: Store, compute: _Round) -> Part | None:
+    """Results to report of a run that ended with its work or failures: all, or those of some configurations.
+
+    Averages of what did not fail are computed, on this machine where the cluster's workers wait in a queue.
+    """
+    from pipeline import plan
+    from pipeline.running.clusters.local import Local
+    from pipeline.running.outcome import COMPLETE, FAILED
+    from workflows.partial import complete_part
+
+    last, outcome = driven.last, driven.outcomes[-1]
+    if outcome.stopped or outcome.exit_status not in (COMPLETE, FAILED):
+        return None
+    if outcome.exit_status == COMPLETE:
+        return complete_part(last.project, last.plan.again(()), results)
+    part = complete_part(
+        last.project, plan(last.project.workflow, results, backend=last.plan.backend), results
+    )
+    if part and part.project.mark:
+        compute.tell(f"results of {part.project.mark}:")
+        here = Local(workers=1, backend=last.plan.backend) if compute.cluster.queued else compute.cluster
+        replace(compute, cluster=here)(part.plan)
+    return part
+
+
+def _publish(part: Part | None, results: Store) -> tuple[Path | None, str]:
+    """Write the report of what there is; its page, or why it could not be written."""
     from pipeline import InputError
     from workflows.commands.report import publish
 
-    if driven.outcomes[-1].exit_status:
+    if part is None:
         return None, ""
     try:
-        return publish(driven.last.project, results), ""
+        return publish(part, results), ""
     except InputError as error:
         return None, str(error)
 
@@ -159,7 +189,7 @@ def _headline(explained: str) -> str:
     return f"{first}\n{last}" if last.startswith("projected") else first
 
 
-def _print_json(driven: Driven, warnings: list[str], page: Path | None, fault: str) -> None:
+def _print_json(driven: Driven, warnings: list[str], page: Path | None, fault: str, mark: str) -> None:
     """The outcome of the last round, and what its results lead to."""
     from json import dumps
 
@@ -174,6 +204,8 @@ def _print_json(driven: Driven, warnings: list[str], page: Path | None, fault: s
         "report": str(page) if page else None,
         "warnings": warnings,
     }
+    if mark:
+        result["partial"] = mark
     if fault:
         result["error"] = fault
     if step:

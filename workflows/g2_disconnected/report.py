@@ -24,7 +24,7 @@ from workflows.g2_disconnected.estimators_report import estimators_section, loop
 from workflows.g2_disconnected.schema import G2Parameters
 from workflows.g2_disconnected.solves_report import choice_sections, solves_section, spectrum_section
 from workflows.g2_disconnected.target_report import target_section
-from workflows.shared.report_sections import degrees_of_freedom, gauge_section
+from workflows.shared.report_sections import available, degrees_of_freedom, gauge_section
 
 SPATIAL = slice(0, 3)
 
@@ -32,17 +32,17 @@ SPATIAL = slice(0, 3)
 def sections(parameters: G2Parameters, store: Store) -> list[Section]:
     """The sections of a finished run."""
     solves = [node for node in accounts(store, parameters.workflow) if node.statistics("iterations")]
-    return [
-        correlator_section(store, parameters),
-        loops_section(store, parameters),
-        *([budget_section(store, parameters)] if parameters.solves.fine else []),
-        *([estimators_section(store, parameters)] if wanted(parameters) else []),
-        *([target_section(store, parameters.workflow)] if parameters.target else []),
-        solves_section(solves),
-        *choice_sections(store, parameters.workflow),
-        *([spectrum_section(store, parameters)] if parameters.deflation else []),
-        gauge_section(store, parameters.workflow),
-    ]
+    return available(
+        lambda: correlator_section(store, parameters),
+        lambda: loops_section(store, parameters),
+        lambda: budget_section(store, parameters) if parameters.solves.fine else (),
+        lambda: estimators_section(store, parameters) if wanted(parameters) else (),
+        lambda: target_section(store, parameters.workflow) if parameters.target else (),
+        lambda: solves_section(solves) if solves else (),
+        lambda: choice_sections(store, parameters.workflow),
+        lambda: spectrum_section(store, parameters) if parameters.deflation else (),
+        lambda: gauge_section(store, parameters.workflow),
+    )
 
 
 def texts(parameters: G2Parameters, store: Store) -> dict[str, str]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from pipeline import InputError, Store, open_result
-from pipeline.planning.manifest import manifests
+from pipeline.planning.manifest import Manifest, manifests
 from pipeline.reading.account import accounts
 from pipeline.reading.report import Section, Table, table_text
 from stages.loops.noise_allocation import TraceAllocation
@@ -96,12 +96,8 @@ def rounds_before(earlier: Sequence[Mapping[str, Any]]) -> list[Sequence[object]
 
 def seconds_of_loops(store: Store, workflow: str) -> float:
     """Work for the loops of all noise vectors of the target's estimator."""
-    nodes = {
-        name: node.content
-        for manifest in manifests(store)
-        if manifest.workflow == workflow
-        for name, node in manifest.nodes.items()
-    }
+    manifest = Manifest.read(store, workflow)
+    nodes = {name: node.content for name, node in manifest.nodes.items()} if manifest else {}
 
     def solving(name: str) -> set[str]:
         if "noise" in nodes[name]["over"] and not nodes[name]["transient"]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 import xarray
@@ -22,7 +23,7 @@ from workflows.shared.meson_sections import (
     setup_sections,
     solves_section,
 )
-from workflows.shared.report_sections import gauge_section
+from workflows.shared.report_sections import available, gauge_section
 
 SOLVED = ("perambulator", "sink_projection", "current_insertion")
 """Stages that solve."""
@@ -30,22 +31,22 @@ SOLVED = ("perambulator", "sink_projection", "current_insertion")
 
 def sections(parameters: LaphParameters, store: Store) -> list[Section]:
     """The sections of a finished run."""
-    average = _result(store, parameters, "average")
+    workflow, result = parameters.workflow, partial(_result, store, parameters)
     vectors, noise = parameters.distillation.vectors, parameters.noise
     of = f"Quark fields are those of the {vectors} lowest Laplace eigenvectors of each time slice"
     of += f", estimated with {noise.vectors} noise vectors. " if noise else ". "
     solves = [node for node in accounts(store, parameters.workflow) if node.stage in SOLVED]
     statistics = [record["statistics"] for node in solves for record in node.records]
-    return [
-        correlator_section(average, store, parameters.workflow, of),
-        mass_section(average),
-        *level_sections(parameters, _result(store, parameters, "levels")),
-        modes_section(_result(store, parameters, "laplace_eigenvectors")),
-        solves_section(statistics, parameters.solves.tolerance),
-        *setup_sections(store, parameters.workflow),
-        *choice_sections(store, parameters.workflow),
-        gauge_section(store, parameters.workflow),
-    ]
+    return available(
+        lambda: correlator_section(result("average"), store, workflow, of),
+        lambda: mass_section(result("average")),
+        lambda: level_sections(parameters, result("levels")),
+        lambda: modes_section(result("laplace_eigenvectors")),
+        lambda: solves_section(statistics, parameters.solves.tolerance),
+        lambda: setup_sections(store, workflow),
+        lambda: choice_sections(store, workflow),
+        lambda: gauge_section(store, workflow),
+    )
 
 
 def texts(parameters: LaphParameters, store: Store) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from pipeline import Store, open_result
@@ -17,20 +18,21 @@ from workflows.shared.meson_sections import (
     setup_sections,
     solves_section,
 )
-from workflows.shared.report_sections import gauge_section
+from workflows.shared.report_sections import available, gauge_section
 
 
 def sections(parameters: MesonParameters, store: Store) -> list[Section]:
     """The sections of a finished run."""
-    average = open_result(store, "average", workflow=parameters.workflow).load()
-    return [
-        correlator_section(average, store, parameters.workflow),
-        mass_section(average),
-        solves_section(list(_solves(store, parameters.workflow)), parameters.solves.tolerance),
-        *setup_sections(store, parameters.workflow),
-        *choice_sections(store, parameters.workflow),
-        gauge_section(store, parameters.workflow),
-    ]
+    workflow = parameters.workflow
+    average = partial(open_result, store, "average", workflow=workflow)
+    return available(
+        lambda: correlator_section(average().load(), store, workflow),
+        lambda: mass_section(average().load()),
+        lambda: solves_section(list(_solves(store, workflow)), parameters.solves.tolerance),
+        lambda: setup_sections(store, workflow),
+        lambda: choice_sections(store, workflow),
+        lambda: gauge_section(store, workflow),
+    )
 
 
 def texts(parameters: MesonParameters, store: Store) -> dict[str, str]:

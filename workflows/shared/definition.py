@@ -12,6 +12,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from pipeline import Node, Place, Plan, Store, Workflow
+from pipeline.declare.text import counted
+from pipeline.planning.manifest import PART
 from stages.ensemble.configuration import gauge_observables
 from stages.lqcd.lattice.geometry import Lattice
 from stages.shared.rehearsal import Rehearsal, rehearsed
@@ -45,6 +47,10 @@ class Project:
     """About input that may be meant, and rarely is."""
     follow: Callable[[Plan, Store], Step] | None = None
     """What comes after a complete plan of this workflow, where it is one of several rounds."""
+    among: Callable[[Sequence[str]], Project] | None = None
+    """This project on some of its configurations, by their labels; None where it only chooses a solver."""
+    mark: str = ""
+    """Of a project on some configurations: `5 of 6 configurations`."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +86,8 @@ class Campaign(Generic[Parameters]):
     """Of earlier rounds, where a workflow has rounds."""
     undecided: Parameters | None = None
     """The file's own parameters, where trials chose the solver of `parameters`."""
+    mark: str = ""
+    """Of a campaign that is a part of another one: `5 of 6 configurations`."""
 
     @property
     def lattice(self) -> Lattice:
@@ -88,6 +96,16 @@ class Campaign(Generic[Parameters]):
     def first_configuration(self) -> Campaign[Parameters]:
         """This campaign on one configuration alone."""
         return replace(self, ensemble=replace(self.ensemble, labels=self.ensemble.labels[:1]))
+
+    def among(self, labels: Sequence[str]) -> Campaign[Parameters]:
+        """This campaign on some of its configurations, with a name of its own in the store."""
+        return replace(
+            self,
+            parameters=self.parameters.model_copy(update={"workflow": f"{self.parameters.workflow}{PART}"}),
+            ensemble=replace(self.ensemble, labels=tuple(labels)),
+            undecided=None,
+            mark=f"{len(labels)} of {counted(len(self.ensemble.labels), 'configuration')}",
+        )
 
 
 class Nodes(ABC, Generic[Parameters]):
@@ -189,11 +207,18 @@ class Definition(ABC, Generic[Parameters]):
             rehearse=partial(self.rehearse, campaign),
             warnings=campaign.warnings,
             follow=self.follow(campaign),
+            among=partial(self._among, campaign),
+            mark=campaign.mark,
         )
+
+    def _among(self, campaign: Campaign[Parameters], labels: Sequence[str]) -> Project:
+        """The project of a part of a campaign, after which no round follows."""
+        return replace(self.project(campaign.among(labels)), follow=None)
 
     def build(self, campaign: Campaign[Parameters]) -> Workflow:
         """Workflow of a campaign with all nodes, wired."""
-        workflow = Workflow(self.name)
+        about = {"partial": campaign.mark} if campaign.mark else {}
+        workflow = Workflow(campaign.parameters.workflow, about)
         nodes = self.nodes(workflow, campaign)
         nodes.build()
         if campaign.undecided is not None:
@@ -209,7 +234,7 @@ class Definition(ABC, Generic[Parameters]):
         workflow = Workflow(self.name)
         self.nodes(workflow, campaign.first_configuration()).trials(campaign.parameters)
         follow = partial(self._after_trials, campaign)
-        return replace(self.project(campaign), workflow=workflow, results=(), follow=follow)
+        return replace(self.project(campaign), workflow=workflow, results=(), follow=follow, among=None)
 
     def _after_trials(self, campaign: Campaign[Parameters], plan: Plan, store: Store) -> Step:
         """The campaign, whose keys are those of a file that names the solver itself."""

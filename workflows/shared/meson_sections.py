@@ -68,8 +68,10 @@ def mass_section(average: xarray.Dataset) -> Section:
     return Section("Effective masses", text, [figure, Table(["t/a", *labels], rows)])
 
 
-def solves_section(statistics: Sequence[Mapping[str, Any]], tolerance: float) -> Section:
-    """Iterations, residuals and cost of propagators; statistics: what each chunk of them recorded."""
+def solves_section(statistics: Sequence[Mapping[str, Any]], tolerance: float) -> Iterator[Section]:
+    """Iterations, residuals and cost of propagators, if there are any; statistics: as each chunk recorded."""
+    if not statistics:
+        return
     iterations = [number for each in statistics for number in each["iterations"]]
     rhs = sum(each["rhs"] for each in statistics)
     seconds = sum(each["solve_seconds"] for each in statistics)
@@ -88,7 +90,7 @@ def solves_section(statistics: Sequence[Mapping[str, Any]], tolerance: float) ->
         "Residuals are |b - A x| / |b| of the even-odd system, and |b - M x| / |b| of the full operator, "
         "recomputed in double precision, the largest of all columns. Those of every column are in the store."
     )
-    return Section("Solves", text, [figure, table])
+    yield Section("Solves", text, [figure, table])
 
 
 def setup_sections(store: Store, workflow: str) -> Iterator[Section]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +12,7 @@ import xarray
 from pipeline import Store, open_result
 from pipeline.reading.account import accounts
 from pipeline.reading.report import Figure, Section, Table
+from pipeline.reading.result import IncompleteError
 from stages.loops.loop_figures import plaquette_figure
 from stages.lqcd.analysis.jackknife import few_degrees_of_freedom
 from stages.lqcd.solvers.trial import CONVERGED, reason_of
@@ -18,6 +20,16 @@ from stages.lqcd.solvers.trial import CONVERGED, reason_of
 ONE_FIELD = 1e-8
 """Difference of mean plaquettes and link traces below which configurations are taken as one: more than
 links stored in single precision change."""
+
+
+def available(*makers: Callable[[], Section | Iterable[Section]]) -> list[Section]:
+    """Sections in their order, without those whose results are not complete."""
+    sections: list[Section] = []
+    for maker in makers:
+        with suppress(IncompleteError):
+            made = maker()
+            sections += [made] if isinstance(made, Section) else made
+    return sections
 
 
 def gauge_section(store: Store, workflow: str) -> Section:
