@@ -9,6 +9,7 @@ import cupy
 import numpy as np
 from numpy.typing import NDArray
 
+from stages.lqcd.kernels.cuda.compile import narrowing as narrowing
 from stages.lqcd.kernels.cuda.compile import run
 from stages.lqcd.kernels.cuda.launch import Launch
 
