@@ -1,0 +1,126 @@
+"""The documentation: the site builds without network, the tutorial runs as typed, stores merge as it says."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ruamel.yaml import YAML
+
+from pipeline import Place, Store, Workflow, plan, run, verify
+from stages.ensemble.configuration import gauge_observables, heatbath_configuration
+from workflows.catalogue import definition_of
+from workflows.names import OWN
+from workflows.shared.key_reference import key_reference
+
+ROOT = Path(__file__).parents[2]
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site, built where nothing can be fetched."""
+    pytest.importorskip("mkdocs", reason="mkdocs is not installed")
+    folder = tmp_path_factory.mktemp("site")
+    nowhere = dict.fromkeys(("http_proxy", "https_proxy", "all_proxy"), "http://127.0.0.1:9")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
+    environment = {**os.environ, **nowhere, "NO_MKDOCS_2_WARNING": "1"}
+    built = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=200)
+    assert built.returncode == 0, built.stderr[-2000:]
+    return folder
+
+
+def test_pages_take_nothing_from_elsewhere(site: Path) -> None:
+    pages = list(site.glob("*.html"))
+    assert len(pages) > 25
+    for page in pages:
+        text = page.read_text()
+        assert not re.findall(r'(?:src|href)="(?:https?:)?//[^"]*\.(?:js|css|woff2?|png)"', text), page.name
+        assert '<meta name="viewport"' in text
+
+
+def test_sources_are_no_broken_links(site: Path) -> None:
+    for page in set(site.glob("*.html")) - {site / "404.html"}:
+        for target in re.findall(r'href="([^"#:?]+)[#?"]', page.read_text()):
+            assert (page.parent / target).exists(), f"{page.name} leads to {target}"
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_the_reference_has_every_key(site: Path, name: str) -> None:
+    text = (site / f"keys_{name}.html").read_text()
+    schema = definition_of(name).schema.model_json_schema()
+    for section in (schema, *schema["$defs"].values()):
+        for key in section.get("properties", {}):
+            assert f"<code>{key}</code>" in text, key
+
+
+def test_a_table_of_keys() -> None:
+    lines = key_reference(definition_of("laph_mesons").schema.model_json_schema()).splitlines()
+    assert "## `smearing`" in lines
+    assert "| `kind` | `stout`, `ape`, `hyp` | needed | " in "\n".join(lines)
+    at = lines.index("## `distillation`")
+    rows = [line for line in lines[at:] if line.startswith("| `vectors` ")]
+    assert rows[0].startswith("| `vectors` | whole number, at least 1 | needed | Lowest eigenvectors")
+
+
+@pytest.mark.slow
+def test_the_tutorial_as_typed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All blocks in order, commands in a shell, Python in one session."""
+    monkeypatch.chdir(tmp_path)
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT)}
+    session: dict[str, Any] = {}
+    shown = []
+    for kind, code in BLOCK.findall((ROOT / "docs" / "tutorial.md").read_text()):
+        if kind == "python":
+            exec(compile(code, "docs/tutorial.md", "exec", dont_inherit=True), session)
+            shown.append(capsys.readouterr().out)
+            continue
+        command = ["bash", "-euc", code]
+        ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=280)
+        assert ended.returncode == 0, f"{code}\n{ended.stdout[-2000:]}\n{ended.stderr[-2000:]}"
+        shown.append(ended.stdout)
+    assert Path("report-g2/index.html").exists() and Path("exported/average.h5").exists()
+    assert re.search(r"C\(1\) = -?\d\.\d\de-\d\d \+- \d\.\de-\d\d", "".join(shown))
+    assert "conf.0400" in shown[-1] and "report: " in shown[-1]
+
+
+def ensemble(configurations: list[str]) -> Workflow:
+    """Small configurations and their observables."""
+    workflow = Workflow("merged")
+    place, chain = Place("gauge", over={"config": configurations}), {"seed": 3, "sweeps": 1}
+    gauge = workflow.add(
+        heatbath_configuration, place=place, extents=(4, 4, 4, 2), beta=5.9, overrelaxation=0, **chain
+    )
+    workflow.add(gauge_observables, gauge, place=Place("observables"))
+    return workflow
+
+
+def test_stores_are_merged_by_copying(tmp_path: Path, scheduler: str) -> None:
+    here, there = Store(tmp_path / "here"), Store(tmp_path / "there")
+    for store, configurations in ((here, ["a", "b"]), (there, ["b", "c"])):
+        assert run(plan(ensemble(configurations), store), store, cluster=scheduler).exit_status == 0
+    for path in sorted(there.path.rglob("*")):
+        inside = path.relative_to(there.path)
+        target = here.path / inside
+        if path.is_file() and not inside.parts[0].startswith(".") and not target.exists():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(path, target)
+    assert not plan(ensemble(["a", "b", "c"]), here).missing
+    assert verify(here).checked == 6 and not verify(here).damaged
+
+
+def test_how_to_leave_configurations_out() -> None:
+    snippets = BLOCK.findall((ROOT / "docs" / "howto.md").read_text())
+    (section,) = (YAML(typ="safe").load(code)["ensemble"] for kind, code in snippets if kind == "yaml")
+    from workflows.shared.sections import EnsembleSection
+
+    assert EnsembleSection(**section).exclude == ("conf.0120.ildg",)
