@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from pipeline.planning.plan import Plan, plan
     from pipeline.planning.workflow import Workflow
     from pipeline.reading.gc import collect_garbage
-    from pipeline.reading.result import export_hdf5, open_result
+    from pipeline.reading.hdf5 import export_hdf5
+    from pipeline.reading.result import open_result
     from pipeline.reading.status import status
     from pipeline.reading.verification import verify
     from pipeline.running.driver import Outcome, run
@@ -34,7 +35,7 @@ _LAZY = {
     "Workflow": "planning.workflow",
     "collect_garbage": "reading.gc",
     "explain": "planning.explain",
-    "export_hdf5": "reading.result",
+    "export_hdf5": "reading.hdf5",
     "open_result": "reading.result",
     "plan": "planning.plan",
     "run": "running.driver",

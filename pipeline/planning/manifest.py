@@ -15,6 +15,7 @@ from math import prod
 from typing import Any
 
 from pipeline.declare.collection import without_collection
+from pipeline.declare.long_names import long_names
 from pipeline.declare.node import Node
 from pipeline.planning.chunk import Chunk, Position
 from pipeline.planning.key import canonical_parameters
@@ -178,6 +179,7 @@ def describe_node(node: Node, backend: str) -> dict[str, Any]:
         "transient": stage.transient,
         "outputs": {output.name: list(output.dims) for output in stage.outputs},
         "labels": stage.labels,
+        "long_names": long_names(stage.result) if stage.outputs else {},
         "inputs": [upstream.name for upstream in node.inputs],
     }
 

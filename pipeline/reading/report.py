@@ -89,24 +89,41 @@ def write_report(
     sections: Sequence[Section],
     texts: Mapping[str, str] | None = None,
     mark: str = "",
+    about: Mapping[str, object] | None = None,
 ) -> Path:
     """Write `index.html`, `tables.txt` and the text files `texts` (by name) into `folder`; return the page.
 
     Each file is replaced as a whole. A mark, such as '5 of 6 configurations', stands in the title, beside
-    every table and figure, and above every text, as a line that begins with '#'.
+    every table and figure, and above every text, as a line that begins with '#'. What all results are of,
+    by name, stands in the head of the page and of each text.
     """
+    head = {name.replace("_", " "): _in_words(value) for name, value in (about or {}).items()}
+    lines = "".join(f"# {name}: {text}\n" for name, text in head.items())
+    texts = {name: f"{lines}{text}" for name, text in (texts or {}).items()}
     if mark:
         title, sections = f"{title}: {mark}", [_marked(section, mark) for section in sections]
-        texts = {name: f"# {mark}\n{text}" for name, text in (texts or {}).items()}
+        texts = {name: f"# {mark}\n{text}" for name, text in texts.items()}
     folder.mkdir(parents=True, exist_ok=True)
     template = files("pipeline.reading").joinpath("report.html").read_text(encoding="utf-8")
     environment = Environment(autoescape=True, trim_blocks=True, undefined=StrictUndefined)
     environment.filters["svg"] = svg
-    page = environment.from_string(template).render(title=title, subtitle=subtitle, sections=sections)
-    _replace(folder / "tables.txt", "\n\n".join([title, subtitle, *_tables(sections)]) + "\n")
-    for name, text in (texts or {}).items():
+    page = environment.from_string(template).render(
+        title=title, subtitle=subtitle, head=head, sections=sections
+    )
+    top = [title, subtitle, *([lines.rstrip()] if lines else [])]
+    _replace(folder / "tables.txt", "\n\n".join([*top, *_tables(sections)]) + "\n")
+    for name, text in texts.items():
         _replace(folder / name, text)
     return _replace(folder / "index.html", page)
+
+
+def _in_words(value: object) -> str:
+    """Text of a value, of a list's items, or of a dictionary's names and values."""
+    if isinstance(value, Mapping):
+        return "; ".join(f"{name}: {_in_words(each)}" for name, each in value.items())
+    if isinstance(value, (list, tuple)):
+        return ", ".join(_in_words(each) for each in value)
+    return str(value)
 
 
 def _marked(section: Section, mark: str) -> Section:

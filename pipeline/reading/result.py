@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import dask.array
-import h5py
 import numpy as np
 import xarray
 
@@ -48,10 +44,11 @@ def open_result(
             take that of the coordinates that were complete when a run failed, if it was made.
 
     Returns:
-        Named dimensions with coordinates along those of the stage and those that it declares labels for;
-        dimensions of the stage that an array does not name come first. Attributes: stage, version,
-        parameters, code, backend, the number of chunks, and what the workflow says of all its results:
-        `partial` is, for example, '5 of 6 configurations'.
+        Named dimensions with coordinates: those of the stage, labels that it declares, else numbers from 0;
+        dimensions of the stage that an array does not name come first. Each array has a `long_name`.
+        Attributes: stage, version, parameters, code, backend, the number of chunks, and what the workflow
+        says of all its results, such as ensemble, masses, and what is not included. `partial` is '5 of 6
+        configurations' where the others are missing.
 
     Raises:
         InputError: no such store or result, or an incomplete one (`IncompleteError`).
@@ -77,43 +74,18 @@ def open_result(
         output: _joined(store, stage, output, tuple(dims), grid, chunks)
         for output, dims in node.content["outputs"].items()
     }
-    attributes = {name: _attribute(record[name]) for name in _KEPT if name in record}
-    attributes |= {name: _attribute(value) for name, value in manifest.about.items()}
+    for output, text in node.content.get("long_names", {}).items():
+        arrays[output].attrs["long_name"] = text
+    provenance = {name: record[name] for name in _KEPT if name in record}
+    attributes = {"node": label, **manifest.about, **provenance, "chunks": len(chunks)}
     coordinates = {**node.content.get("labels", {}), **grid.coordinates()}
-    return xarray.Dataset(arrays, coordinates, {**attributes, "node": label, "chunks": len(chunks)})
+    return _numbered(xarray.Dataset(arrays, coordinates, attributes))
 
 
-def export_hdf5(
-    store: Store | str | os.PathLike[str],
-    name: str | Node,
-    path: str | os.PathLike[str],
-    *,
-    workflow: str | None = None,
-) -> Path:
-    """Write a node's joined result to one HDF5 file: arrays and coordinates, provenance as attributes.
-
-    Folders that are missing are made. Raises InputError for a result that is incomplete or damaged, and for a
-    file that cannot be written.
-    """
-    data = open_result(store, name, workflow=workflow)
-    target = Path(path)
-    draft = target.with_name(f".{target.name}.{os.getpid()}")
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with h5py.File(draft, "w") as file:
-            file.attrs.update(data.attrs)
-            for label, values in data.coords.items():
-                file[str(label)] = _storable(values.values)
-            for label, array in data.data_vars.items():
-                file[str(label)] = array.values
-                file[str(label)].attrs["dims"] = [str(dim) for dim in array.dims]
-        os.replace(draft, target)
-    except OSError as error:
-        raise InputError(f"cannot write {target}: {error}") from error
-    finally:
-        with suppress(OSError):
-            draft.unlink()
-    return target
+def _numbered(data: xarray.Dataset) -> xarray.Dataset:
+    """The same with numbers along dimensions without coordinates, but those that an array is named after."""
+    bare = [dim for dim in data.sizes if dim not in data.variables]
+    return data.assign_coords({dim: np.arange(data.sizes[dim]) for dim in bare})
 
 
 class _Grid:
@@ -178,13 +150,3 @@ class _Block:
     def __getitem__(self, part: tuple[Any, ...]) -> np.ndarray:
         lead = self.ndim - self.stored.ndim
         return self.stored[part[lead:]][(None,) * lead][(*part[:lead], ...)]
-
-
-def _attribute(value: Any) -> Any:
-    """Numbers and text as they are, anything nested as JSON."""
-    return value if isinstance(value, (str, int, float)) else json.dumps(value)
-
-
-def _storable(values: np.ndarray) -> Any:
-    """Labels as HDF5 strings."""
-    return values if values.dtype.kind in "biufc" else [str(value) for value in values]

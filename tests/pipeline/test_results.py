@@ -49,7 +49,7 @@ def test_a_result_is_a_labelled_array(compute: Compute, store: Store) -> None:
     assert list(data.config) == ["a", "b"]
     assert list(data.noise) == [0, 1, 2, 3]
     assert data.attrs["node"] == "loops"
-    assert json.loads(data.attrs["parameters"]) == {"mass": 0.5}
+    assert data.attrs["parameters"] == {"mass": 0.5}
     fields = open_result(store, "field")
     assert fields["values"].dims == ("config", "site")
     np.testing.assert_array_equal(fields["values"].sel(config="b"), np.arange(6) + ord("b"))
@@ -110,7 +110,7 @@ def test_unknown_and_ambiguous_names_are_refused(compute: Compute, store: Store,
         InputError, match="'loops' may be loops of workflow one, loops of workflow two: say which"
     ):
         open_result(store, "loops")
-    assert json.loads(open_result(store, "loops", workflow="two").attrs["parameters"]) == {"mass": 0.25}
+    assert open_result(store, "loops", workflow="two").attrs["parameters"] == {"mass": 0.25}
     with pytest.raises(InputError, match="there is no store at"):
         open_result(tmp_path / "nowhere", "loops")
 
@@ -125,6 +125,33 @@ def test_a_result_may_be_called_by_its_stage(compute: Compute, store: Store) -> 
     with pytest.raises(InputError, match="gauge of workflow demo, other of workflow demo: say which"):
         open_result(store, "field")
     assert open_result(store, field).attrs["node"] == "gauge"
+
+
+def test_results_say_what_the_workflow_says_of_them(compute: Compute, store: Store, tmp_path: Path) -> None:
+    """Nested values as values, and in HDF5 as JSON, however long; none of them is in a key."""
+    labels = [f"configuration {number:060d}" for number in range(2000)]
+    w, plain = (Workflow("demo", about) for about in ({"labels": labels, "factors": {"Z": "squared"}}, {}))
+    for each in (w, plain):
+        each.add(
+            toys.mean,
+            each.add(
+                toys.loops,
+                each.add(toys.field, place=Place(over={"config": "ab"})),
+                place=Place(over={"noise": range(2)}),
+                mass=0.5,
+            ),
+        )
+    compute(plain)
+    assert not plan(w, store).missing
+    compute(w)
+    data = open_result(store, "loops")
+    assert data.attrs["labels"] == labels and data.attrs["factors"] == {"Z": "squared"}
+    assert data.current.attrs["long_name"] == "current" and list(data.time.values) == list(
+        range(data.sizes["time"])
+    )
+    with h5py.File(export_hdf5(store, "loops", tmp_path / "loops.h5")) as file:
+        assert list(file.attrs["labels"]) == labels and json.loads(file.attrs["factors"]) == {"Z": "squared"}
+        assert [file["current"].dims[k][0].name for k in range(3)] == ["/config", "/noise", "/time"]
 
 
 def test_export_to_hdf5(compute: Compute, store: Store, tmp_path: Path) -> None:

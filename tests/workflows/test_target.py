@@ -159,9 +159,8 @@ def test_rounds_go_on_with_the_cheapest_number(quarkline: CommandLine, tmp_path:
     """Which one is the cheapest is for the clock to say; the rounds after the pilot have that one alone."""
     answer = quarkline("run", with_modes(tmp_path / "g2.yaml"), "--cluster", cluster)
     assert answer.code == 0 and "target met" in answer.out
-    decisions = json.loads(
-        open_result(tmp_path / "store", "allocation", workflow="g2_disconnected").attrs["parameters"]
-    )["earlier"]
+    allocation = open_result(tmp_path / "store", "allocation", workflow="g2_disconnected")
+    decisions = allocation.attrs["parameters"]["earlier"]
     assert decisions and decisions[0]["eigenvectors"] in (None, 2, 6)
     assert len({decision["eigenvectors"] for decision in decisions}) == 1
     modes = open_result(tmp_path / "store", "low_modes").sizes["eigenvector"]

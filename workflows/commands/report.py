@@ -75,6 +75,7 @@ def publish(part: Part, store: Store) -> Path:
     from pipeline.reading.account import account, summary
     from pipeline.reading.report import write_report
     from pipeline.reading.result import IncompleteError
+    from workflows.shared.definition import FILE
 
     project = part.project
     name = project.workflow.name
@@ -82,9 +83,12 @@ def publish(part: Part, store: Store) -> Path:
         texts = project.texts(store)
     except IncompleteError:  # of the average, which could not be made
         texts = {}
+    about = {name: value for name, value in project.workflow.about.items() if name not in ("title", FILE)}
     sections = [*_warnings(project), *part.sections(), *project.sections(store), *account(store, name)]
     with writing_into(project.report) as folder:
-        return write_report(folder, project.title, summary(store, name), sections, texts, part.mark(store))
+        return write_report(
+            folder, project.title, summary(store, name), sections, texts, part.mark(store), about
+        )
 
 
 def _warnings(project: Project) -> list[Section]:

@@ -15,14 +15,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
+from typing import Any
 
 from pipeline import Node, Place, Plan, Store
+from stages.ensemble.staggered_operator import ACTIONS
 from stages.loops.correlator import bootstrap_average, disconnected_correlator, ensemble_average
 from stages.loops.current_loops import Masses
 from stages.loops.deflation_space import deflation, spectrum
 from stages.loops.noise_allocation import ErrorTarget, loop_noise, trace_allocation
 from stages.loops.rehearsal import loop_steps
 from stages.loops.solver_trials import NoiseSample, TrialSolves, solver_trials
+from stages.lqcd.analysis.disconnected import NOT_INCLUDED
 from stages.lqcd.noise import Noise
 from workflows.g2_disconnected.choice import TRIALS, candidates, chosen_solver, named
 from workflows.g2_disconnected.loops import LoopNodes
@@ -159,6 +162,37 @@ class G2Workflow(Definition[G2Parameters]):
     )
     schema = G2Parameters
     nodes = G2Nodes
+
+    def physics(self, parameters: G2Parameters) -> dict[str, Any]:
+        """Action, masses, current and its sign, noise, solves, and the factors that are not included."""
+        links, masses, noise, solves = (
+            parameters.links,
+            parameters.masses,
+            parameters.noise,
+            parameters.solves,
+        )
+        options = "".join(f", {key} = {getattr(links, key)}" for key in ACTIONS[links.action].options)
+        fine = solves.fine
+        accuracy = f"residuals at most {solves.sloppy.tolerance:g}"
+        if fine:
+            accuracy += (
+                f", and {fine.tolerance:g} for the first {fine.vectors} noise vectors, which correct it"
+            )
+        modes = parameters.deflation
+        return {
+            "action": f"{links.action} staggered quarks{options}, M = 2 m + D as MILC defines it",
+            "masses": f"light {masses.light:g}, strange {masses.strange:g}: m of M = 2 m + D",
+            "boundary": f"{links.boundary} in time, periodic in space",
+            "operator": f"J_mu, the one-link vector current on {parameters.current.links} links; flavours "
+            "light, strange, light - strange",
+            "definition": "C(t) = (1/3) sum_i (1/T) sum_t0 J_i(t0 + t) J_i(t0), i = x, y, z, pairs of "
+            "different noise vectors",
+            "sign": "MILC's sign and normalisation of the loops",
+            "not_included": NOT_INCLUDED,
+            "noise": noise.model_dump(mode="json", exclude={"chunk", "probe_chunk"}),
+            "low_modes": f"{modes.vectors} eigenvectors" if modes else "none",
+            "solver": f"{solves.solver}, {solves.precision}, {accuracy}",
+        }
 
     def choice(self, parameters: G2Parameters, plan: Plan, store: Store) -> Choice[G2Parameters]:
         """The cheapest solver for all right-hand sides planned, eigenvectors included."""

@@ -49,12 +49,7 @@ def texts(parameters: G2Parameters, store: Store) -> dict[str, str]:
     """Text files beside the page: the correlator with all its digits, for plotting programs."""
     average = _result(store, parameters, "average")
     freedom = degrees_of_freedom(store, parameters.workflow)
-    metadata = {
-        "C(t)": "(1/3) sum_i (1/T) sum_t0 J_i(t0 + t) J_i(t0), lattice units, jackknife errors",
-        **({"errors": freedom} if freedom else {}),
-        "masses": f"light {parameters.masses.light}, strange {parameters.masses.strange}",
-        **{f"not included, {name}": what for name, what in NOT_INCLUDED.items()},
-    }
+    metadata = {"degrees of freedom": freedom} if freedom else {}
     return {
         "correlator.txt": correlator_table(average.correlator, average.correlator_error, FLAVOURS, metadata)
     }

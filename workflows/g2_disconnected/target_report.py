@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -49,7 +48,7 @@ def allocation_in(store: Store, workflow: str) -> tuple[TraceAllocation, dict[st
     """The last round's result, and the target as its parameters say it."""
     dataset = open_result(store, ALL.allocation, workflow=workflow).load()
     arrays = TraceAllocation(*(dataset[name].values for name in TraceAllocation._fields))
-    return arrays, json.loads(dataset.attrs["parameters"])
+    return arrays, dataset.attrs["parameters"]
 
 
 def outcome(allocation: TraceAllocation, parameters: dict[str, Any]) -> str:

@@ -186,5 +186,22 @@ class LaphWorkflow(QuarkDefinition[LaphParameters]):
     schema = LaphParameters
     nodes = LaphNodes
 
+    def physics(self, parameters: LaphParameters) -> dict[str, Any]:
+        """The quark, the smearing of its field, and the operators with their sign."""
+        options: dict[str, Any] = {"mode": "json", "exclude_none": True}
+        noise = parameters.noise
+        return {
+            **super().physics(parameters),
+            "operator": "psibar G psi of quark fields in the space of the lowest Laplace eigenvectors of "
+            "each time slice; Dirac matrices G in the DeGrand-Rossi basis",
+            "smearing": parameters.smearing.model_dump(**options),
+            "distillation": parameters.distillation.model_dump(**options, exclude={"block", "slices"}),
+            "noise": noise.model_dump(**options) if noise else "none: exact distillation",
+            "sources": parameters.sources.model_dump(**options, exclude={"chunk"}),
+            "definition": "C_G(p, t) = <O_G(p, t0 + t) O_G(p, t0)^dag>, p in units of 2 pi / L, summed over "
+            "the source's slice, mean over sources",
+            "sign": "that of <O O^dag>: the pion's is positive; t counts from the source",
+        }
+
 
 WORKFLOW = LaphWorkflow()

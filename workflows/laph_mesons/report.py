@@ -51,13 +51,7 @@ def sections(parameters: LaphParameters, store: Store) -> list[Section]:
 
 def texts(parameters: LaphParameters, store: Store) -> dict[str, str]:
     """Text files beside the page: all correlators with all their digits, for plotting programs."""
-    metadata = {
-        "C_G(p, t)": "<O_G(p, t0+t) O_G(p, t0)^dag> of smeared quark fields, lattice units, jackknife errors",
-        "quark": parameters.quark.model_dump(exclude_none=True),
-        "smearing": parameters.smearing.model_dump(exclude_none=True),
-        "distillation": parameters.distillation.model_dump(exclude_none=True),
-    }
-    return {"mesons.txt": correlator_text(store, parameters.workflow, metadata)}
+    return {"mesons.txt": correlator_text(store, parameters.workflow)}
 
 
 def level_sections(parameters: LaphParameters, levels: xarray.Dataset) -> Iterator[Section]:

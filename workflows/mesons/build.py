@@ -118,5 +118,18 @@ class MesonsWorkflow(QuarkDefinition[MesonParameters]):
     schema = MesonParameters
     nodes = MesonNodes
 
+    def physics(self, parameters: MesonParameters) -> dict[str, Any]:
+        """The quark, its sources, and the operators with their sign."""
+        sources = parameters.sources.model_dump(mode="json", exclude_none=True, exclude={"chunk"})
+        return {
+            **super().physics(parameters),
+            "operator": "O_G = psibar_2 G psi_1, point at the sink; Dirac matrices G in the DeGrand-Rossi "
+            "basis",
+            "sources": sources,
+            "definition": "C_G(p, t) = sum_x exp(-i p (x - x0)) <O_G(x, t0 + t) O_G(x0, t0)^dag>, p in units "
+            "of 2 pi / L, mean over sources",
+            "sign": "that of <O O^dag>: the pion's is positive; t counts from the source",
+        }
+
 
 WORKFLOW = MesonsWorkflow()

@@ -37,11 +37,7 @@ def sections(parameters: MesonParameters, store: Store) -> list[Section]:
 
 def texts(parameters: MesonParameters, store: Store) -> dict[str, str]:
     """Text files beside the page: all correlators with all their digits, for plotting programs."""
-    metadata = {
-        "C_G(p, t)": "sum_x exp(-ip(x-x0)) <O_G(x, t0+t) O_G(x0, t0)^dag>, lattice units, jackknife errors",
-        "quark": parameters.quark.model_dump(exclude_none=True),
-    }
-    return {"mesons.txt": correlator_text(store, parameters.workflow, metadata)}
+    return {"mesons.txt": correlator_text(store, parameters.workflow)}
 
 
 def _solves(store: Store, workflow: str) -> Iterator[dict[str, Any]]:

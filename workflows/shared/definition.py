@@ -18,13 +18,16 @@ from stages.ensemble.configuration import gauge_observables
 from stages.lqcd.lattice.geometry import Lattice
 from stages.shared.rehearsal import Rehearsal, rehearsed
 from workflows.parameter_file import ParameterFile
-from workflows.shared.ensemble import Configurations, add_configuration, configurations
+from workflows.shared.ensemble import Configurations, add_configuration, configurations, described, errors_of
 from workflows.shared.sections import WorkflowParameters
 
 if TYPE_CHECKING:
     from pipeline.reading.report import Section
 
 Parameters = TypeVar("Parameters", bound=WorkflowParameters)
+
+FILE = "parameter_file"
+"""Name under which results have the sections of their parameter file."""
 
 
 @dataclass(frozen=True)
@@ -215,10 +218,30 @@ class Definition(ABC, Generic[Parameters]):
         """The project of a part of a campaign, after which no round follows."""
         return replace(self.project(campaign.among(labels)), follow=None)
 
+    def physics(self, parameters: Parameters) -> dict[str, Any]:
+        """Action, masses, operator, sign, factors and the like, by name, for readers of a result alone.
+
+        In JSON's types.
+        """
+        return {}
+
+    def about(self, campaign: Campaign[Parameters]) -> dict[str, Any]:
+        """Attributes of all results of a campaign: in files, in notebooks, in the report's head."""
+        parameters, ensemble = campaign.parameters, campaign.ensemble
+        file = parameters.model_dump(mode="json", exclude_none=True, exclude={"store", "report", "workflow"})
+        return {
+            "title": self.title,
+            **({"partial": campaign.mark} if campaign.mark else {}),
+            **described(parameters.ensemble, ensemble),
+            **self.physics(parameters),
+            "units": "lattice units, a = 1",
+            "errors": errors_of(len(ensemble.labels), parameters.analysis.jackknife_bin),
+            FILE: file,
+        }
+
     def build(self, campaign: Campaign[Parameters]) -> Workflow:
         """Workflow of a campaign with all nodes, wired."""
-        about = {"partial": campaign.mark} if campaign.mark else {}
-        workflow = Workflow(campaign.parameters.workflow, about)
+        workflow = Workflow(campaign.parameters.workflow, self.about(campaign))
         nodes = self.nodes(workflow, campaign)
         nodes.build()
         if campaign.undecided is not None:

@@ -6,9 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from glob import glob
 from pathlib import Path
+from typing import Any
 
 from pipeline import Node, Place, Plan, Workflow
 from pipeline.declare.stage import stage_of
+from pipeline.declare.text import counted
 from stages.ensemble.configuration import file_configuration, heatbath_configuration
 from stages.errors import InputError, suggestion
 from stages.lqcd.lattice.formats import read_extents
@@ -60,6 +62,33 @@ def add_configuration(workflow: Workflow, section: EnsembleSection, ensemble: Co
         return workflow.add(file_configuration, place=place, extents=ensemble.lattice.extents)
     options = heatbath.model_dump(exclude={"configurations"})
     return workflow.add(heatbath_configuration, place=Place("configuration", over), **options)
+
+
+def described(section: EnsembleSection, ensemble: Configurations) -> dict[str, Any]:
+    """Origin of the configurations, lattice and labels, for people."""
+    if heatbath := section.heatbath:
+        origin = (
+            f"quenched, Wilson gauge action, beta = {heatbath.beta:g}, made by heat bath: {heatbath.sweeps} "
+            f"sweeps, {heatbath.overrelaxation} over-relaxation steps after each, seed {heatbath.seed}"
+        )
+    else:
+        origin = f"files {', '.join(section.files or ())}"
+    return {
+        "ensemble": origin,
+        "lattice": f"{ensemble.lattice} (x, y, z, t)",
+        "configurations": list(ensemble.labels),
+    }
+
+
+def errors_of(configurations: int, width: int) -> str:
+    """The kind of errors of averages."""
+    if configurations < 2 * width:
+        return "not given: they need two bins of configurations"
+    bins = counted(configurations // width, "bin")
+    return (
+        f"jackknife, one standard deviation, over {bins} of {counted(width, 'configuration')}; sample k is "
+        "the average without bin k"
+    )
 
 
 def refuse_copies(plan: Plan) -> None:

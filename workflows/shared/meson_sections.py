@@ -134,14 +134,14 @@ def choice_sections(store: Store, workflow: str) -> Iterator[Section]:
         yield choice_section(measured, statistics["chosen"], statistics["planned"], statistics["columns"])
 
 
-def correlator_text(store: Store, workflow: str, metadata: Mapping[str, Any]) -> str:
+def correlator_text(store: Store, workflow: str) -> str:
     """All correlators at all momenta with all their digits, for plotting programs."""
     average = open_result(store, "average", workflow=workflow).load()
     freedom = degrees_of_freedom(store, workflow)
     names = [f"{g} p={momentum_text(p)}" for g in average.gamma.values for p in average.momentum.values]
     times = average.sizes["time"]
     values, errors = (average[name].values.reshape(-1, times) for name in ("correlator", "correlator_error"))
-    return correlator_table(values, errors, names, {**metadata, **({"errors": freedom} if freedom else {})})
+    return correlator_table(values, errors, names, {"degrees of freedom": freedom} if freedom else {})
 
 
 def mass_text(mass: float, error: float) -> str | None:

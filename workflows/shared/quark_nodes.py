@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from functools import cached_property
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pipeline import Node, Place, Plan, Store
 from stages.ensemble.expected_solves import ExpectedSolves
@@ -21,6 +21,12 @@ from workflows.shared.quark_sections import QuarkParameters
 
 CHOICE = "solver_choice"
 """Name of the node of trials."""
+
+NOT_INCLUDED = {
+    "renormalisation": "of the operators: Z factors and improvement terms",
+    "disconnected": "quark-line disconnected parts, which flavour-non-singlet mesons do not have",
+}
+"""What a physical correlator takes besides, in words."""
 
 Quarks = TypeVar("Quarks", bound=QuarkParameters)
 
@@ -75,6 +81,23 @@ class QuarkNodes(Nodes[Quarks]):
 
 class QuarkDefinition(Definition[Quarks]):
     """A workflow with Wilson-clover quarks."""
+
+    def physics(self, parameters: Quarks) -> dict[str, Any]:
+        """Action, mass, boundary and solves of the quark, and what its mesons leave out."""
+        quark, solves = parameters.quark, parameters.solves
+        links = f"stout links, {quark.stout.model_dump()}" if quark.stout else "the configuration's links"
+        clover = f"csw = {quark.clover}" if quark.clover else "no clover term"
+        return {
+            "action": f"Wilson-clover as Chroma defines it, {clover}, xi0 = {quark.xi0:g}, nu = {quark.nu:g}"
+            f", on {links}",
+            "masses": quark.shown_mass,
+            "boundary": f"{quark.boundary} in time, periodic in space",
+            "solver": f"{solves.solver}, {solves.precision}, residuals at most {solves.tolerance:g} of the "
+            "even-odd system",
+            "normalisation": "propagators are M^-1 with the mass plus the weights of hops (4 if isotropic) "
+            "on the diagonal of M: 2 kappa times those of the hopping-parameter form",
+            "not_included": NOT_INCLUDED,
+        }
 
     def choice(self, parameters: Quarks, plan: Plan, store: Store) -> Choice[Quarks]:
         """The method that complete trials found cheapest."""
