@@ -46,7 +46,7 @@ def surely(conditions: Array) -> bool:
 
 
 def finish(like: Array) -> None:
-    """Return when the work queued where this array lives is done."""
+    """Return when the work queued where this array lives, and for it elsewhere, is done."""
     kernel("stream.finish", type(like))(like)
 
 

@@ -66,9 +66,13 @@ def narrowing(widths: Sequence[int]) -> Iterator[None]:
     finally:
         _widths = before
         if not before:
-            for key in [key for key, future in _ahead.items() if future.cancel()]:
+            for key in [key for key, future in _ahead.items() if future.cancel() or future.done()]:
                 del _ahead[key]
-                _started.cache_clear()  # to be begun anew in the next block
+
+
+def settle() -> None:
+    """Return when nothing is being compiled ahead."""
+    wait(list(_ahead.values()))
 
 
 @cache
