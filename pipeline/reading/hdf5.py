@@ -33,8 +33,13 @@ def export_hdf5(
     Attributes are those of `open_result`, what is nested as JSON text. Folders that are missing are made.
     Raises InputError for a result that is incomplete or damaged, and for a file that cannot be written.
     """
-    data = open_result(store, name, workflow=workflow)
     target = Path(path)
+    write_hdf5(open_result(store, name, workflow=workflow), target)
+    return target
+
+
+def write_hdf5(data: xarray.Dataset, target: Path) -> None:
+    """Write a dataset as `export_hdf5` does."""
     draft = target.with_name(f".{target.name}.{os.getpid()}")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -46,19 +51,21 @@ def export_hdf5(
     finally:
         with suppress(OSError):
             draft.unlink()
-    return target
 
 
 def _write(file: h5py.File, data: xarray.Dataset) -> None:
+    """Arrays and the scales of their dimensions; coordinates of several dimensions (momenta) are arrays."""
     _describe(file, data.attrs)
     scales: dict[str, h5py.Dataset] = {}
     for dim, size in data.sizes.items():
-        named = dim not in data.data_vars
-        scale = str(dim) if named else f"{dim}_number"
-        file[scale] = _storable(data.coords[dim].values) if named else np.arange(size)
+        labelled = dim in data.coords and data.coords[dim].ndim == 1
+        scale = str(dim) if labelled else f"{dim}_number"
+        file[scale] = _storable(data.coords[dim].values) if labelled else np.arange(size)
         file[scale].make_scale(scale)
         scales[str(dim)] = file[scale]
-    for label, array in data.data_vars.items():
+    for label, array in data.variables.items():
+        if str(label) in file:
+            continue
         file[str(label)] = array.values
         for axis, dim in enumerate(array.dims):
             file[str(label)].dims[axis].attach_scale(scales[str(dim)])

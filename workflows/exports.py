@@ -1,0 +1,161 @@
+"""Files of results for other programs: tables for spreadsheets, correlators for gvar and pyerrors."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray
+from numpy.typing import NDArray
+
+from pipeline import InputError, Store, export_hdf5, open_result
+from stages.lqcd.analysis.jackknife import jackknife_covariance
+
+SAMPLES = "_samples"
+"""End of the name of an array's jackknife samples, ``[sample, ...]``."""
+BOOTSTRAP = "bootstrap_average"
+"""Stage whose samples are no jackknife's."""
+ENSEMBLE = "quarkline"
+"""Name of the ensemble in files of pyerrors."""
+LARGEST = 5000
+"""Numbers in one covariance matrix, of 200 MB."""
+
+
+def export_zarr(store: Store, name: str, path: Path, *, workflow: str) -> Path:
+    """Write a node's joined result to one Zarr v3 group, replacing what is there."""
+    data = open_result(store, name, workflow=workflow).load()
+    text = {label: values.astype(object) for label, values in data.coords.items() if values.dtype.kind == "U"}
+    data.assign_coords(text).to_zarr(path, mode="w", zarr_format=3, consolidated=False)
+    return path
+
+
+def export_csv(store: Store, name: str, path: Path, *, workflow: str) -> Path:
+    """Write a node's joined result to one table, a line for each number.
+
+    Columns: the array, a column for each dimension, the value, and its imaginary part where there is one.
+    Attributes stand above, behind '#'.
+    """
+    write_csv(open_result(store, name, workflow=workflow), path)
+    return path
+
+
+def export_gvar(store: Store, name: str, path: Path, *, workflow: str) -> Path:
+    """Write averages with their covariance to a file of `gvar.load`: a dictionary of arrays ``[time]``.
+
+    Keys are labels of the other dimensions, `about` holds the attributes. Raises InputError for a result
+    without jackknife samples, or with more numbers than one covariance matrix should have.
+    """
+    data = open_result(store, name, workflow=workflow).load()
+    write_gvar(data, path)
+    return path
+
+
+def export_pyerrors(store: Store, name: str, path: Path, *, workflow: str) -> Path:
+    """Write averages to a file of `pyerrors.input.json.load_json_dict`: a dictionary of `Corr`.
+
+    Keys are labels of the other dimensions; the attributes are the description. The ensemble is called
+    `ENSEMBLE`. Raises InputError for a result without jackknife samples.
+    """
+    data = open_result(store, name, workflow=workflow).load()
+    write_pyerrors(data, path)
+    return path
+
+
+WRITERS: dict[str, Callable[..., Path]] = {
+    "zarr": export_zarr,
+    "hdf5": export_hdf5,
+    "csv": export_csv,
+    "gvar": export_gvar,
+    "pyerrors": export_pyerrors,
+}
+"""Function that writes each kind of file."""
+SUFFIX = {
+    "zarr": ".zarr",
+    "hdf5": ".h5",
+    "csv": ".csv",
+    "gvar": ".gvar.json",
+    "pyerrors": ".pyerrors.json.gz",
+}
+"""End of its name."""
+
+
+def write_csv(data: xarray.Dataset, path: Path) -> None:
+    """Write a dataset as `export_csv` does."""
+    dims = list(dict.fromkeys(str(dim) for array in data.data_vars.values() for dim in array.dims))
+    with path.open("w", newline="", encoding="utf-8") as file:
+        for name, value in data.attrs.items():
+            file.write(f"# {name}: {value if isinstance(value, str) else json.dumps(value)}\n")
+        table = csv.writer(file)
+        table.writerow(["array", *dims, "value", "imaginary"])
+        for name, array in data.data_vars.items():
+            own = [_labels(data, dim) if dim in array.dims else [""] for dim in dims]
+            numbers = array.transpose(*(dim for dim in dims if dim in array.dims)).values.ravel()
+            for place, number in zip(product(*own), numbers, strict=True):
+                imaginary = repr(float(number.imag)) if np.iscomplexobj(number) else ""
+                table.writerow([name, *place, repr(number.real.item()), imaginary])
+
+
+def write_gvar(data: xarray.Dataset, path: Path) -> None:
+    """Write a dataset as `export_gvar` does."""
+    gvar = _library("gvar")
+    keys, means, samples = _correlators(data)
+    if means.size > LARGEST:
+        raise InputError(
+            f"{data.attrs['node']} has {means.size} correlated numbers, and a file of gvar holds their whole "
+            f"covariance, at most {LARGEST}: export to hdf5 or pyerrors, or measure fewer momenta"
+        )
+    covariance = jackknife_covariance(samples.reshape(len(samples), -1))
+    values = gvar.gvar(means.ravel(), covariance).reshape(means.shape)
+    gvar.dump({**dict(zip(keys, values, strict=True)), "about": data.attrs}, str(path))
+
+
+def write_pyerrors(data: xarray.Dataset, path: Path) -> None:
+    """Write a dataset as `export_pyerrors` does."""
+    pyerrors = _library("pyerrors")
+    keys, means, samples = _correlators(data)
+    both = np.concatenate([means[None], samples])
+    correlators = {
+        key: pyerrors.Corr([pyerrors.import_jackknife(both[:, k, t], ENSEMBLE) for t in range(both.shape[2])])
+        for k, key in enumerate(keys)
+    }
+    name = str(path).removesuffix(".json.gz")
+    pyerrors.input.json.dump_dict_to_json(correlators, name, description=dict(data.attrs))
+
+
+def _correlators(data: xarray.Dataset) -> tuple[list[str], NDArray, NDArray]:
+    """Keys, averages ``[key, time]`` and jackknife samples ``[sample, key, time]`` of all sampled arrays."""
+    name = next((str(each) for each in data.data_vars if f"{each}{SAMPLES}" in data), None)
+    if name is None or data.attrs["stage"] == BOOTSTRAP:
+        raise InputError(f"{data.attrs['node']} has no jackknife samples: export it to hdf5, zarr or csv")
+    mean = data[name]
+    samples = data[f"{name}{SAMPLES}"].transpose("sample", *mean.dims).values
+    if np.isnan(samples).all():
+        raise InputError(f"{data.attrs['node']} has no errors: they need two bins of configurations")
+    times = mean.shape[-1]
+    return list(_keys(data, mean)), mean.values.reshape(-1, times), samples.reshape(len(samples), -1, times)
+
+
+def _keys(data: xarray.Dataset, mean: xarray.DataArray) -> Iterator[str]:
+    """`Gamma5 1,0,0`: labels along all dimensions but the last."""
+    return map(" ".join, product(*(_labels(data, str(dim)) for dim in mean.dims[:-1])))
+
+
+def _labels(data: xarray.Dataset, dim: str) -> list[str]:
+    """Labels along a dimension; a momentum's are its components."""
+    if dim not in data.coords:
+        return [str(number) for number in range(data.sizes[dim])]
+    rows = data.coords[dim].values.reshape(data.sizes[dim], -1)
+    return [",".join(map(str, row)) for row in rows]
+
+
+def _library(name: str) -> Any:
+    try:
+        return import_module(name)
+    except ImportError as error:
+        raise InputError(f"export to {name} needs {name}: pip install {name}") from error
