@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable
 from types import ModuleType
 from typing import Protocol
 
@@ -46,13 +45,8 @@ def surely(conditions: Array) -> bool:
 
 
 def finish(like: Array) -> None:
-    """Return when the work queued where this array lives, and for it elsewhere, is done."""
+    """Return when the work queued where this array lives is done."""
     kernel("stream.finish", type(like))(like)
-
-
-def narrowing(widths: Sequence[int], xp: ModuleType) -> AbstractContextManager[None]:
-    """A context in which blocks may narrow to these widths: what that needs is made ready meanwhile."""
-    return kernel("stream.narrowing", xp.ndarray)(widths)
 
 
 def repeated(step: Callable[[], None], xp: ModuleType) -> Callable[[], None]:

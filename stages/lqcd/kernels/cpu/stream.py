@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,10 +39,6 @@ def surely(conditions: NDArray) -> bool:
 
 def finish(like: NDArray) -> None:
     """Everything is done at once."""
-
-
-def narrowing(widths: Sequence[int]) -> AbstractContextManager[None]:
-    return nullcontext()
 
 
 def repeated(step: Callable[[], None]) -> Callable[[], None]:

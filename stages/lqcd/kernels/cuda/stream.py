@@ -9,8 +9,7 @@ import cupy
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.lqcd.kernels.cuda.compile import narrowing as narrowing
-from stages.lqcd.kernels.cuda.compile import run, settle
+from stages.lqcd.kernels.cuda.compile import run
 from stages.lqcd.kernels.cuda.launch import Launch
 
 LAG = 1
@@ -68,7 +67,6 @@ def surely(conditions: cupy.ndarray) -> bool:
 
 
 def finish(like: cupy.ndarray) -> None:
-    settle()
     cupy.cuda.get_current_stream().synchronize()
 
 
