@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import isfinite
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import lapack
@@ -14,12 +16,12 @@ def cholesky(G: Matrix) -> tuple[Matrix, Matrix, float]:
 
     The condition is that of Frobenius norms, N^2 times too large at most; infinite where G is not positive.
     """
-    with np.errstate(invalid="ignore", divide="ignore"):
+    with np.errstate(all="ignore"):
         norms = np.sqrt(G.diagonal().real)
-        scaled = G / norms / norms[:, None]
-    upper, fault = lapack.zpotrf(scaled, lower=0, clean=1)
-    if fault or not np.isfinite(upper).all():
-        return upper, upper, np.inf
-    inverse, _ = lapack.ztrtri(upper, lower=0)
-    condition = np.vdot(upper, upper).real * np.vdot(inverse, inverse).real
-    return upper * norms, inverse / norms[:, None], condition
+        inverses = 1 / norms
+        upper, fault = lapack.zpotrf(G * (inverses[:, None] * inverses), lower=0, clean=1)
+        if fault:
+            return upper, upper, np.inf
+        inverse, _ = lapack.ztrtri(upper, lower=0)
+        condition = float(np.vdot(upper, upper).real * np.vdot(inverse, inverse).real)
+        return upper * norms, inverse * inverses[:, None], condition if isfinite(condition) else np.inf

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import numba
 import numpy as np
 import pytest
 from widths import widths
 
-from stages.lqcd.kernels.block_cg import BlockCoefficients
+from stages.lqcd.kernels.block_cg import BlockCoefficients, block_step, iteration_grams, step_coefficients
 from stages.lqcd.kernels.dispatch import as_numpy
 
 WIDTHS = widths((3, 16), (1, 8, 12, 24, 32, 33, 64))
@@ -138,6 +139,27 @@ def test_unusual_iterations_change_nothing(backend, random, ordinary, n, case):
     assert backend.host(a.summary)[0] == 0 and np.array_equal(backend.host(a.c), c)
     for block, unchanged in zip(blocks, before, strict=True):
         assert np.array_equal(backend.host(block), unchanged)
+
+
+def test_threads_share_a_small_lattice_and_change_no_bit(ordinary):
+    rng, n, rows = np.random.default_rng(7741), 3, 3 * 8**4 // 2
+    blocks = rng.normal(size=(4, rows, n)) + 1j * rng.normal(size=(4, rows, n))
+    everyone, results = numba.get_num_threads(), []
+    for threads in (1, everyone):
+        numba.set_num_threads(threads)
+        x, q, p, ap = (block.copy() for block in blocks)
+        a = BlockCoefficients.of(np.ones((n, n)), np.zeros(n), p)
+        iteration_grams(p, ap, q, a)
+        sums = a.grams.copy()
+        a.grams[...] = ordinary(n) if not results else results[0][1]
+        used = a.grams.copy()
+        step_coefficients(a, n, 1e-16)
+        block_step(x, q, p, ap, a)
+        results.append((sums, used, x, q, p))
+    numba.set_num_threads(everyone)
+    assert all(np.array_equal(*pair) for pair in zip(*results, strict=True))
+    assert not np.array_equal(results[0][2], blocks[0])
+    assert [len(buffer) for buffer in a._buffers.values()] == [24]
 
 
 @pytest.mark.parametrize("rows", [1, 63, 2048, 6151])

@@ -12,10 +12,16 @@ from numpy.typing import NDArray
 
 from stages.lqcd.kernels.block_cg import CONDITION, DRIFT, BlockCoefficients
 from stages.lqcd.kernels.cholesky import Matrix, cholesky
-from stages.lqcd.kernels.cpu.block_blas import GRAM_ROWS, PRODUCT_ROWS
+from stages.lqcd.kernels.cpu.block_blas import GRAM_ROWS
 from stages.lqcd.kernels.cpu.compiled import array_type, compiled
 from stages.lqcd.kernels.cpu.matrix_product import matrix_product
 from stages.lqcd.kernels.cpu.rows import BLOCK_ROWS, block_count, real_rows
+
+SUMS = 32
+"""Partial sums of a small lattice, about: every thread then has as many as any other."""
+
+STEP_ROWS = 24
+"""Rows of a sweep done together: they stay in the first cache, and are a multiple of every tile's height."""
 
 
 def repeatable(width: int, dtype: np.dtype) -> bool:
@@ -24,19 +30,40 @@ def repeatable(width: int, dtype: np.dtype) -> bool:
 
 def iteration_grams(p: NDArray, ap: NDArray, q: NDArray, a: BlockCoefficients) -> None:
     rows, n = real_rows(p), p.shape[-1]
-    partial = a.workspace("partial sums", (block_count(len(rows)), 3, n, 2 * n), np.float64)
+    together = _rows_of_a_sum(len(rows))
+    partial = a.workspace("partial sums", (block_count(len(rows), together), 3, n, 2 * n), np.float64)
     zeros = np.zeros(2 * n, rows.dtype)
-    _grams_kernel(n, rows.itemsize)(rows, real_rows(ap), real_rows(q), zeros, partial)
+    _grams_kernel(n, rows.itemsize)(rows, real_rows(ap), real_rows(q), zeros, together, partial)
     sums = partial.sum(axis=0).view(np.complex128)
-    upper = np.triu(sums, 1)
-    a.grams[...] = upper + upper.conj().swapaxes(-1, -2) + np.eye(n) * sums.real
+    a.grams[...] = sums
+    np.copyto(a.grams, sums.conj().swapaxes(-1, -2), where=_below(n))
+    np.einsum("mii->mi", a.grams.imag)[...] = 0
+
+
+def _rows_of_a_sum(rows: int) -> int:
+    """Rows of one partial sum: fewer where there are few, so that all threads have some."""
+    return min(BLOCK_ROWS, ceil(rows / (SUMS * GRAM_ROWS)) * GRAM_ROWS)
+
+
+@cache
+def _below(n: int) -> NDArray[np.bool_]:
+    """True below the diagonal of a matrix."""
+    return np.tri(n, k=-1, dtype=bool)
+
+
+@cache
+def _one(n: int) -> Matrix:
+    return np.eye(n, dtype=np.complex128)
 
 
 def step_coefficients(a: BlockCoefficients, rank: int, unit: float) -> None:
-    padding = np.diag(np.arange(len(a.c)) >= rank)  # makes columns of zeros stay what they are
-    pap, ap2, q2 = a.grams + np.array([1, 2, 1])[:, None, None] * padding
+    one = _one(len(a.c))
+    pap, ap2, q2 = a.grams
+    if rank < len(one):
+        padding = one * (np.arange(len(one)) >= rank)  # makes columns of zeros stay what they are
+        pap, ap2, q2 = pap + padding, ap2 + 2 * padding, q2 + padding
     a.summary[0] = 0
-    if not abs(q2 - np.eye(len(q2))).max() < DRIFT:
+    if not abs(q2 - one).max() < DRIFT:
         return
     _, root, condition = cholesky(pap)
     if not condition * unit < CONDITION:
@@ -63,7 +90,8 @@ def _amplification(advance: Matrix, T: Matrix) -> float:
 def block_step(x: NDArray, q: NDArray, p: NDArray, ap: NDArray, a: BlockCoefficients) -> None:
     if a.summary[0]:
         for_x = real_rows(np.ascontiguousarray(a.x, x.dtype))
-        matrices = (real_rows(np.ascontiguousarray(m, p.dtype)) for m in (a.q, a.ap, a.p))
+        pair = np.concatenate((a.q, a.ap), dtype=p.dtype, casting="same_kind")
+        matrices = real_rows(pair), real_rows(np.ascontiguousarray(a.p, p.dtype))
         kernel = _step_kernel(p.shape[-1], x.shape[-1], p.itemsize // 2, x.itemsize // 2)
         fields = (real_rows(field) for field in (x, q, p, ap))
         kernel(*fields, for_x, *matrices, np.zeros(2 * p.shape[-1]))
@@ -71,7 +99,7 @@ def block_step(x: NDArray, q: NDArray, p: NDArray, ap: NDArray, a: BlockCoeffici
 
 @cache
 def _grams_kernel(n: int, itemsize: int) -> Callable[..., None]:
-    """partial[block, m] = upper triangle of the m-th matrix over each block of rows; the rest is anything.
+    """partial[block, m] = upper triangle of the m-th matrix over each `together` rows; the rest is anything.
 
     Of the four quarters of a matrix the lower left one is left out. `zeros`: see `block_blas._gram_kernel`.
     """
@@ -79,8 +107,9 @@ def _grams_kernel(n: int, itemsize: int) -> Callable[..., None]:
     row_bytes, corner = n * element, half * (n + 1) * element
 
     def grams(
-        low: int, high: int, p: NDArray, ap: NDArray, q: NDArray, zeros: NDArray, partial: NDArray
-    ) -> None:
+        low: int, high: int,
+        p: NDArray, ap: NDArray, q: NDArray, zeros: NDArray, together: int, partial: NDArray,
+    ) -> None:  # fmt: skip
         rows, added = len(p), zeros.ctypes.data
         p_start, ap_start, q_start = p.ctypes.data, ap.ctypes.data, q.ctypes.data
         for block in prange(low, high):
@@ -93,8 +122,8 @@ def _grams_kernel(n: int, itemsize: int) -> Callable[..., None]:
             for i in range(n):
                 for lane in range(2 * n):
                     sums[i, lane] = 0
-            end = min(rows, (block + 1) * BLOCK_ROWS)
-            for first in range(block * BLOCK_ROWS, end, GRAM_ROWS):
+            end = min(rows, (block + 1) * together)
+            for first in range(block * together, end, GRAM_ROWS):
                 terms, shift = min(GRAM_ROWS, end - first), first * row_bytes
                 for m in range(3):
                     x = (p_start if m == 0 else ap_start if m == 1 else q_start) + shift
@@ -114,7 +143,7 @@ def _grams_kernel(n: int, itemsize: int) -> Callable[..., None]:
 
     real = f"f{itemsize}"
     block_type, result_type = array_type(real, 2), array_type("f8", 4, writable=True)
-    signature = types.void(block_type, block_type, block_type, array_type(real, 1), result_type)
+    signature = types.void(*3 * (block_type,), array_type(real, 1), types.intp, result_type)
     return compiled(
         grams, f"iteration_grams_{n}_{8 * itemsize}", signature, lambda *arguments: len(arguments[-1])
     )
@@ -122,68 +151,67 @@ def _grams_kernel(n: int, itemsize: int) -> Callable[..., None]:
 
 @cache
 def _step_kernel(n: int, rhs: int, itemsize: int, x_itemsize: int) -> Callable[..., None]:
-    """The sweep, PRODUCT_ROWS rows at a time; rows beyond the end are in the copies alone.
+    """The sweep in place, STEP_ROWS rows at a time; what fewer at the end become is written to copies first.
 
-    itemsize: of the reals of the blocks; x_itemsize: of those of X, whose product is computed in them.
+    Q and A P are copied side by side, so that one product gives the new Q. itemsize: of the reals of the
+    blocks; x_itemsize: of those of X, whose product is computed in them.
 
     Copies are loops: assignments of slices take Numba five seconds to compile.
     """
-    element = 2 * itemsize
-    row_bytes, x_bytes, x_element = n * element, rhs * 2 * x_itemsize, 2 * x_itemsize
-    p_bytes = n * x_element
+    mixed, element, x_element = x_itemsize != itemsize, 2 * itemsize, 2 * x_itemsize
+    row_bytes, x_bytes, p_bytes, pair_bytes = n * element, rhs * x_element, n * x_element, 2 * n * element
 
     def step(
-        low: int, high: int, 
+        low: int, high: int,
         x: NDArray, q: NDArray, p: NDArray, ap: NDArray,
-        a_x: NDArray, a_q: NDArray, a_ap: NDArray, a_p: NDArray, zeros: NDArray,
+        for_x: NDArray, for_q: NDArray, for_p: NDArray, zeros: NDArray,
     ) -> None:  # fmt: skip
-        rows, added = len(p), zeros.ctypes.data
-        for_x, for_q, for_ap, for_p = a_x.ctypes.data, a_q.ctypes.data, a_ap.ctypes.data, a_p.ctypes.data
-        for block in prange(low, high):
-            fields = np.zeros((3, PRODUCT_ROWS, 2 * n), p.dtype)
-            directions = np.zeros((PRODUCT_ROWS, 2 * n), x.dtype)
-            solution = np.zeros((PRODUCT_ROWS, 2 * rhs), x.dtype)
-            new = np.empty((PRODUCT_ROWS, 2 * n), p.dtype)
-            old_q, old_p, old_ap = fields[0].ctypes.data, fields[1].ctypes.data, fields[2].ctypes.data
-            new_x, new_q, p_of_x = solution.ctypes.data, new.ctypes.data, directions.ctypes.data
-            end = min(rows, (block + 1) * BLOCK_ROWS)
-            for first in range(block * BLOCK_ROWS, end, PRODUCT_ROWS):
-                count = min(PRODUCT_ROWS, end - first)
-                for row in range(count):
-                    for lane in range(2 * n):
-                        fields[0, row, lane] = q[first + row, lane]
-                        fields[1, row, lane] = p[first + row, lane]
-                        directions[row, lane] = p[first + row, lane]
-                        fields[2, row, lane] = ap[first + row, lane]
-                    for lane in range(2 * rhs):
-                        solution[row, lane] = x[first + row, lane]
-                matrix_product(
-                    p_of_x, for_x, new_x, x_bytes, new_x, n,
-                    x_itemsize, PRODUCT_ROWS, rhs, p_bytes, x_element, x_bytes, 0,
-                )  # fmt: skip
-                matrix_product(
-                    old_q, for_q, added, 0, new_q, n,
-                    itemsize, PRODUCT_ROWS, n, row_bytes, element, row_bytes, 0,
-                )  # fmt: skip
-                matrix_product(
-                    old_ap, for_ap, new_q, row_bytes, new_q, n,
-                    itemsize, PRODUCT_ROWS, n, row_bytes, element, row_bytes, 0,
-                )  # fmt: skip
-                matrix_product(
-                    old_p, for_p, new_q, row_bytes, old_q, n,
-                    itemsize, PRODUCT_ROWS, n, row_bytes, element, row_bytes, 0,
-                )  # fmt: skip
+        pairs, old_p = np.zeros((STEP_ROWS, 4 * n), p.dtype), np.zeros((STEP_ROWS, 2 * n), p.dtype)
+        wide_p, last_x = np.zeros((STEP_ROWS, 2 * n), x.dtype), np.zeros((STEP_ROWS, 2 * rhs), x.dtype)
+        last_q, last_p = np.zeros((STEP_ROWS, 2 * n), p.dtype), np.zeros((STEP_ROWS, 2 * n), p.dtype)
+        p_of_x = wide_p.ctypes.data if mixed else old_p.ctypes.data
+        for first in range(low * STEP_ROWS, min(len(p), high * STEP_ROWS), STEP_ROWS):
+            count = min(STEP_ROWS, len(p) - first)
+            for row in range(count):
+                for lane in range(2 * n):
+                    pairs[row, lane] = q[first + row, lane]
+                    pairs[row, 2 * n + lane] = ap[first + row, lane]
+                    old_p[row, lane] = p[first + row, lane]
+                    if mixed:
+                        wide_p[row, lane] = p[first + row, lane]
+            new_x = np.intp(x.ctypes.data + first * x_bytes)
+            new_q = np.intp(q.ctypes.data + first * row_bytes)
+            new_p = np.intp(p.ctypes.data + first * row_bytes)
+            if count < STEP_ROWS:
+                new_x = np.intp(last_x.ctypes.data)
+                new_q, new_p = np.intp(last_q.ctypes.data), np.intp(last_p.ctypes.data)
                 for row in range(count):
                     for lane in range(2 * rhs):
-                        x[first + row, lane] = solution[row, lane]
+                        last_x[row, lane] = x[first + row, lane]
+            matrix_product(
+                p_of_x, for_x.ctypes.data, new_x, x_bytes, new_x, n,
+                x_itemsize, STEP_ROWS, rhs, p_bytes, x_element, x_bytes, 0,
+            )  # fmt: skip
+            matrix_product(
+                pairs.ctypes.data, for_q.ctypes.data, zeros.ctypes.data, 0, new_q, 2 * n,
+                itemsize, STEP_ROWS, n, pair_bytes, element, row_bytes, 0,
+            )  # fmt: skip
+            matrix_product(
+                old_p.ctypes.data, for_p.ctypes.data, new_q, row_bytes, new_p, n,
+                itemsize, STEP_ROWS, n, row_bytes, element, row_bytes, 0,
+            )  # fmt: skip
+            if count < STEP_ROWS:
+                for row in range(count):
+                    for lane in range(2 * rhs):
+                        x[first + row, lane] = last_x[row, lane]
                     for lane in range(2 * n):
-                        q[first + row, lane] = new[row, lane]
-                        p[first + row, lane] = fields[0, row, lane]
+                        q[first + row, lane] = last_q[row, lane]
+                        p[first + row, lane] = last_p[row, lane]
 
     real = f"f{itemsize}"
     read, written = array_type(real, 2), array_type(real, 2, writable=True)
     real_x = f"f{x_itemsize}"
     of_x = array_type(real_x, 2, writable=True), array_type(real_x, 2)
-    signature = types.void(of_x[0], written, written, read, of_x[1], read, read, read, array_type("f8", 1))
+    signature = types.void(of_x[0], written, written, read, of_x[1], read, read, array_type("f8", 1))
     name = f"block_step_{n}_{rhs}_{8 * itemsize}_{8 * x_itemsize}"
-    return compiled(step, name, signature, lambda x, *others: ceil(len(x) / BLOCK_ROWS))
+    return compiled(step, name, signature, lambda x, *others: ceil(len(x) / STEP_ROWS))
