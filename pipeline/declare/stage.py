@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
+from pipeline.declare.brief import brief
 from pipeline.declare.coordinates import Coordinate, sorted_unique
 from pipeline.declare.node import Cost, Keyed, Node, Resources, Stage
 from pipeline.declare.parameter import check_parameters
@@ -44,6 +45,8 @@ def stage(
     A parameter that is a frozen dataclass stands in keys and records field by field, each under its own name
     (or that of `field(metadata={"key": ...})`): a stage may gather loose parameters and keep its keys.
 
+    The result's class gets a `repr` that shows types and shapes of arrays instead of their numbers.
+
     Raises:
         InputError: at import, when the signature does not fit the declaration.
     """
@@ -70,6 +73,8 @@ def stage(
             cost=cost,
         )
         _check(declared)
+        if declared.outputs:
+            result.__repr__ = brief
         function.stage = declared  # type: ignore[attr-defined]
         return function
 

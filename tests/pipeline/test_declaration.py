@@ -278,3 +278,8 @@ def test_many_inputs_of_one_kind() -> None:
     strange = w.add(toys.loops, field, place=Place(name="strange", over={"noise": [0]}), mass=2.0)
     node = w.add(total, light, strange)
     assert [argument.name for argument, _ in node.arguments()] == ["loops", "loops"]
+
+
+def test_a_result_shows_its_shapes_and_not_its_numbers() -> None:
+    found = toys.Loops(np.zeros((2, 5)), np.zeros(2, complex))
+    assert repr(found) == "Loops(current=float64 [2, 5], total=complex128 [2])"
