@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Self
 
 import numpy as np
@@ -148,15 +148,14 @@ class Deflation:
             )
 
     def correction(self, A: LinearOperator) -> Callable[[Array], Array]:
-        """A function of residuals to `deflate` solves of A = B + A.shift with, in the precision of V."""
+        """A function of residuals to `deflate` solves of A = B + A.shift with, in their precision."""
         if A.shape != self.vectors.shape[:-1]:
             raise InputError(
                 f"the deflation space has fields {self.vectors.shape[:-1]}, the operator {A.shape}"
             )
         if not isinstance(A, Shifted):
             raise InputError(f"deflation needs an operator that says its shift, got {type(A).__name__}")
-        shift, precision = A.shift, self.vectors.dtype
-        return lambda residual: self.guess(shift, residual.astype(precision, copy=False))
+        return partial(self.guess, A.shift)
 
     @cached_property
     def _ritz_vectors(self) -> RitzVectors:
@@ -190,14 +189,15 @@ class StaggeredDeflation:
         self.even.check(SquaredDslash(self.dslash, EVEN))
 
     def correction(self, A: NormalOperator) -> Callable[[Array], Array]:
-        """A function of residuals to `deflate` solves of A with.
+        """A function of residuals to `deflate` solves of A with, in their precision whatever that of V.
 
+        Rounding that differs from one call to the next would not be of a subspace: of a combination z of V it
+        is as large as that of V, but D_oe takes it to up to |D| / sqrt(lambda) times as much of D_oe z.
         Raises InputError where A has other links that make the vectors none of its eigenvectors.
         """
         if A.dslash.links is not self.dslash.links:
             self.even.check(SquaredDslash(A.dslash, EVEN))
-        guess, precision = self.on(A.parity).guess, self.even.vectors.dtype
-        return lambda residual: guess(A.shift, residual.astype(precision, copy=False))
+        return partial(self.on(A.parity).guess, A.shift)
 
     @cached_property
     def _odd(self) -> OddDeflation:

@@ -171,6 +171,19 @@ def test_every_true_residual_reaches_the_tolerance(
             assert solution.iterations < 0.6 * plain_iterations
 
 
+@pytest.mark.parametrize("rounding", ROUNDINGS)
+@pytest.mark.parametrize("parity", [EVEN, ODD])
+def test_corrections_in_double_lie_within_rounded_vectors(deflation, dslash, random_block, rounding, parity):
+    """In single precision a correction on the odd sites would leave their space by |D| / sqrt(lambda) times
+    its rounding.
+    """
+    A, space = NormalOperator(dslash, MASS, parity), deflation(rounding)
+    correction = space.correction(A)(random_block(67, *A.shape, 4))
+    outside = space.on(parity).remainder(correction)
+    assert correction.dtype == np.complex128
+    assert np.linalg.norm(outside) < 1e-11 * np.linalg.norm(correction)
+
+
 def test_vectors_rounded_to_single_need_deflation_on_the_way(deflation, dslash, random_block):
     """An initial guess alone leaves what rounding mixed in: the low modes are found after all."""
     A = NormalOperator(dslash, MASS)
