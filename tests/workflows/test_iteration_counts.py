@@ -1,4 +1,4 @@
-"""The table of iterations: every cell of the parts asked for, stopped solves scaled and without a residual."""
+"""The table of iterations: every cell of the parts asked for; stopped solves scaled, without a residual."""
 
 from __future__ import annotations
 

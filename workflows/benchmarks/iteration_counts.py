@@ -44,7 +44,7 @@ TRIAL, MOST = 20, 100_000
 
 @dataclass(frozen=True)
 class Cell:
-    """What a cell of the table tells of, but for the number of right-hand sides."""
+    """Method, precision, mass and deflating vectors of a cell of the table."""
 
     method: str
     precision: str
