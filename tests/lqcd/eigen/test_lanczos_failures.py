@@ -58,7 +58,7 @@ def test_residuals_are_compared_with_the_limit_at_the_end():
 
 
 def test_a_tolerance_below_rounding_ends_the_run_soon():
-    pairs = BlockLanczos(10, 4, tolerance=1.2e-14).solve(
+    pairs = BlockLanczos(30, 8, tolerance=1.2e-14).solve(
         DenseOperator(hermitian(1, np.sort(np.random.default_rng(0).uniform(0.01, 10, 600)))),
         on_failure="return",
     )
