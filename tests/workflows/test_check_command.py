@@ -86,3 +86,10 @@ def test_reference_configurations(quarkline: CommandLine, reference_data: Path) 
     answer = quarkline("check", "--json", *files)
     assert answer.code == 0
     assert [entry["format"] for entry in json.loads(answer.out)] == ["MILC v5", "NERSC"]
+
+
+def test_a_broken_file_prints_no_number_of_hundreds_of_digits() -> None:
+    from workflows.commands.check import _ten_digits
+
+    assert _ten_digits(0.5934567890123) == "0.5934567890" and _ten_digits(-3.25) == "-3.2500000000"
+    assert _ten_digits(7.24e300) == "7.24e+300" and _ten_digits(float("nan")) == "nan"

@@ -103,6 +103,12 @@ def test_refused(
         ),
         (
             "mesons",
+            "csw: 1.2",
+            "csw: 1.2, stout: {rho: 0.22, steps: 1}",
+            "`quark.stout` (line 4): rho = 0.22 lets short waves grow, which at most 0.125 damps",
+        ),
+        (
+            "mesons",
             "kappa: 0.11",
             "kappa: 0.2",
             "`quark` (line 4): kappa = 0.2 (mass -1.5) lies beyond the critical mass of common ensembles "

@@ -49,11 +49,6 @@ SOURCES = "{kind: point, times: [0, 2]}"
         ("solver: cgnr", "solver: cg", "`solves.solver` (line 6) is 'cg', expected"),
         ("[1, 0, 0]", "[1, 0]", "expected 3 values"),
         (
-            "csw: 1.2",
-            "csw: 1.2, stout: {rho: 0.13, steps: 2}",
-            "`quark.stout` (line 4): rho = 0.13 lets short waves grow: take at most 0.125",
-        ),
-        (
             "solver: cgnr, tolerance: 1.0e-6}",
             "solver: auto, tolerance: 1.0e-6}\nmultigrid: {levels: [{aggregate: [3, 2, 2, 2]}]}",
             "`multigrid.levels` (line 7): aggregates of 3 sites do not divide the 4 sites of the 4x4x4x4",

@@ -77,14 +77,19 @@ def _print_json(files: Sequence[Path], reports: Sequence[CheckReport], errors: d
     typer.echo(dumps(listed, indent=2))
 
 
+def _ten_digits(value: float) -> str:
+    """Ten decimals; a few digits of what a damaged file may give."""
+    return f"{value:.10f}" if abs(value) < 1e3 else f"{value:.3g}"
+
+
 def _text(report: CheckReport) -> str:
     """A file's report for people."""
-    total, spatial, temporal = (f"{value:.10f}" for value in report.plaquette)
+    total, spatial, temporal = (_ten_digits(value) for value in report.plaquette)
     held = ", ".join(check.name for check in report.checks if check.ok)
     lines = [
         f"{report.path}: {report.format}, {report.lattice}, {report.precision} bit",
         f"  plaquette    {total} (spatial {spatial}, temporal {temporal})",
-        f"  link trace   {report.link_trace:.10f}",
+        f"  link trace   {_ten_digits(report.link_trace)}",
         f"  unitarity    |U^dag U - 1| <= {report.unitarity_deviation:.1e}, "
         f"|det U - 1| <= {report.determinant_deviation:.1e}",
         f"  verified     {held or 'nothing'}",

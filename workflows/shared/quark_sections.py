@@ -47,12 +47,10 @@ class StoutSection(FileSection):
     spatial: bool = False
     """Whether links in time are neither smeared nor used."""
 
-    @model_validator(mode="after")
-    def _stable(self) -> StoutSection:
-        """A mode of lattice momentum p is damped by 1 - rho p^2, with p^2 up to 16, or 12 in space."""
-        if self.rho > (most := 1 / 6 if self.spatial else 1 / 8):
-            raise ValueError(f"rho = {self.rho} lets short waves grow: take at most {most:.4g}")
-        return self
+    @property
+    def stable(self) -> float:
+        """The largest rho that damps all waves: those of momentum p by 1 - rho p^2, p^2 up to 16 or 12."""
+        return 1 / 6 if self.spatial else 1 / 8
 
 
 class QuarkSection(FileSection):
@@ -187,7 +185,13 @@ class QuarkParameters(WorkflowParameters):
         return self.solves.solver == "auto"
 
     def doubts(self) -> Iterator[Problem]:
-        """A mass that may be meant, and rarely is."""
+        """A mass that may be meant, and rarely is; smearing that roughens."""
+        stout = self.quark.stout
+        if stout and stout.rho > stout.stable:
+            yield (
+                ("quark", "stout"),
+                f"rho = {stout.rho} lets short waves grow, which at most {stout.stable:.4g} damps",
+            )
         if self.quark.bare_mass < -self.quark.hopping / 4:
             yield (
                 ("quark",),
