@@ -11,7 +11,7 @@ from typing import Any
 from dask.utils import format_bytes, format_time
 
 from pipeline.declare.text import counted, text_table
-from pipeline.planning.manifest import NodeRecord, manifests
+from pipeline.planning.manifest import PART, NodeRecord, manifests
 from pipeline.reading.pace import part_done, time_left
 from pipeline.running.clusters.jobs import job_lists
 from pipeline.running.event_log import Tally, log_of, runs, tally_of
@@ -99,8 +99,7 @@ def status(store: Store | str | os.PathLike[str]) -> Status:
         for name, record in manifest.nodes.items()
         if not record.content["transient"]
     )
-    known = runs(store)
-    last = run_status(store, known[-1]) if known else None
+    last = _last_run(store)
     in_flight = tuple((folder.parent.name, nbytes_of(folder)) for folder in checkpoints(store.checkpoints))
     driver = current_driver(store)
     left = tuple(
@@ -116,6 +115,12 @@ def _node_status(workflow: str, name: str, record: NodeRecord, existing: dict[st
     keys = existing.get(stage, set())
     stored = sum(map(keys.__contains__, record.chunks.in_order()))
     return NodeStatus(workflow, name, stage, len(record.chunks), stored)
+
+
+def _last_run(store: Store) -> RunStatus | None:
+    """The last run, or the one before where that only averaged what it left complete."""
+    known = (run_status(store, run) for run in reversed(runs(store)))
+    return next((run for run in known if run.ended is None or not run.workflow.endswith(PART)), None)
 
 
 def run_status(store: Store, run: str) -> RunStatus:
