@@ -15,7 +15,7 @@ from pipeline.planning.manifest import PART, NodeRecord, manifests
 from pipeline.reading.pace import part_done, time_left
 from pipeline.running.clusters.jobs import job_lists
 from pipeline.running.event_log import Tally, log_of, runs, tally_of
-from pipeline.running.failures import Failures
+from pipeline.running.failures import Failure, Failures
 from pipeline.store.checkpoint import checkpoints
 from pipeline.store.durable import nbytes_of
 from pipeline.store.lock import Driver, current_driver
@@ -146,11 +146,9 @@ def run_status(store: Store, run: str) -> RunStatus:
 
 
 def _failures(tally: Tally) -> list[str]:
-    failures = Failures()
-    for event in tally.failed:
-        failures.add(event["node"], event["coordinates"], event["error"])
+    lines = Failures.of(Failure(**event) for event in tally.failed).lines()
     left = tally.ends.get(ChunkState.FAILED, 0) - len(tally.failed)
-    return [*failures.lines(), *([f"failed: {counted(left, 'chunk')} more, see the log"] if left else [])]
+    return [*lines, *([f"failed: {counted(left, 'chunk')} more, see the log"] if left else [])]
 
 
 def _describe_run(run: RunStatus | None, driver: Driver | None) -> list[str]:
@@ -166,13 +164,9 @@ def _describe_run(run: RunStatus | None, driver: Driver | None) -> list[str]:
         return [f"last run {run.run} was interrupted: {counts}", *details]
     age = time.time() - run.started
     left = time_left(age, run.part)
+    now = f"{counts}, {len(run.running)} running{f', {left}' if left else ''}"
     return [
-        ", ".join(
-            filter(
-                None,
-                [f"run {run.run} is {format_time(age)} old: {counts}", f"{len(run.running)} running", left],
-            )
-        ),
+        f"run {run.run} is {format_time(age)} old: {now}",
         *details,
         "dashboard: its address, which holds a secret, is in what the run prints",
     ]

@@ -74,11 +74,20 @@ class Failures:
 
     groups: dict[str, FailureGroup] = field(default_factory=dict)
 
-    def add(self, node: str, coordinates: Mapping[str, Iterable[Coordinate]], error: str) -> int:
+    @classmethod
+    def of(cls, failures: Iterable[Failure]) -> Failures:
+        """All of these."""
+        gathered = cls()
+        for failure in failures:
+            gathered.add(failure)
+        return gathered
+
+    def add(self, failure: Failure) -> int:
         """Take a failed chunk into account; returns the number of those like it."""
+        error = failure.error
         group = self.groups.setdefault(NUMBER.sub("#", error), FailureGroup(error))
         group.alike = group.alike and error == group.error
-        group.shares.setdefault(node, Share()).add(coordinates)
+        group.shares.setdefault(failure.node, Share()).add(failure.coordinates)
         return sum(share.chunks for share in group.shares.values())
 
     def lines(self) -> list[str]:

@@ -6,7 +6,7 @@ from collections import Counter, deque
 from collections.abc import Mapping
 from typing import Any
 
-from pipeline.running.failures import Failures
+from pipeline.running.failures import Failure, Failures
 from pipeline.worker.events import ENDED, LOST, ChunkState, EventKind
 
 SHOWN_CHUNKS = 12
@@ -42,7 +42,7 @@ class RunView:
             self.ended.setdefault(node, Counter())[state] += 1
             self.finished.append(event["time"])
             if kind == ChunkState.FAILED:
-                self.failures.add(node, event["coordinates"], event.get("error", ""))
+                self.failures.add(Failure(node, event["coordinates"], event.get("error", "")))
 
     def _add_progress(self, event: dict[str, Any]) -> None:
         label = " ".join([event["node"], *(str(values[0]) for values in event["coordinates"].values())])

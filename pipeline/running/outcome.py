@@ -51,10 +51,7 @@ class Outcome:
         shown = [each for each in ChunkState if each in ALWAYS_SHOWN or self.count(each)]
         rows = [[node, *(str(counts[state]) for state in shown)] for node, counts in self.states.items()]
         lines = [self._headline(), *text_table(["node", *shown], rows)]
-        failures = Failures()
-        for failure in self.failures:
-            failures.add(failure.node, failure.coordinates, failure.error)
-        lines += failures.lines()
+        lines += Failures.of(self.failures).lines()
         if self.exit_status != COMPLETE:
             lines.append("what is missing is computed by the same command, once its cause is gone")
         return "\n".join(lines)

@@ -130,7 +130,7 @@ class RunDisplay:
     def _tell_of_failure(self, event: dict[str, Any]) -> None:
         """The first few failures whose errors differ in numbers at most; the closing table counts all."""
         failure = Failure(event["node"], event["coordinates"], event["error"])
-        alike = self._failures.add(failure.node, failure.coordinates, failure.error)
+        alike = self._failures.add(failure)
         if alike <= TOLD:
             self._say(f"failed: {failure}", style="red")
         if alike == TOLD:
