@@ -117,5 +117,6 @@ def test_export_to_other_programs(
     rows = csv.DictReader(line for line in text.splitlines() if not line.startswith("#"))
     (row,) = (r for r in rows if (r["array"], r["flavour"], r["time"]) == ("correlator", "light", "2"))
     assert float(row["value"]) == float(correlator[0, 2])
+    refused(quarkline("export", project, "--to", "csv", "--format", "hdf5"), "--format hdf5 beside --to")
     monkeypatch.setitem(sys.modules, "gvar", None)
     refused(quarkline("export", project, "--to", "gvar"), "export to gvar needs gvar: pip install gvar")

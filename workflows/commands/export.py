@@ -61,6 +61,7 @@ def export(
 
     Example: quarkline export my.yaml --to gvar --to csv --result average
     """
+    from pipeline import InputError
     from pipeline.reading.result import IncompleteError
     from workflows.catalogue import load_project
     from workflows.commands.report import results_of, writing_into
@@ -71,6 +72,8 @@ def export(
     part = results_of(project, results, workflow)
     project = part.project
     folder = output or project.report
+    if to and format != "both":
+        raise InputError(f"--format {format} beside --to: name all kinds by --to")
     kinds = to or ([Kind.ZARR, Kind.HDF5] if format == "both" else [Kind(format)])
     sampled = result or [AVERAGE]
     with writing_into(folder):
