@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated, NamedTuple
 
 import numpy as np
@@ -99,8 +99,7 @@ def current_loops(
     tolerance.
     """
     reports = SolveReports(at)
-    trace = loop_trace(dslash, mass, current_links, solve.of_positive(), deflation, deflated_noise)
-    trace = replace(trace, iterated=reports.iteration)
+    trace = loop_trace(dslash, mass, current_links, solve.of_positive(), reports, deflation, deflated_noise)
     vectors = sources(dslash, at, noise)
     with recorded_choices(at):
         loops = stochastic_loops(trace, vectors, Dilution.parse(noise.dilution), solve.block, reports.block)
@@ -133,12 +132,9 @@ def split_even_loops(
     solved gives the plain difference as well: entries 0 - 1 along `flavour`, beside entry 2
     (`stages.lqcd.estimators.split_even`). Raises as `current_loops`.
     """
-    common = (current_links, solve.of_positive(), deflation, deflated_noise)
     reports = SolveReports(at)
-    traces = [
-        replace(loop_trace(dslash, mass, *common), iterated=reports.iteration)
-        for mass in (masses.light, masses.strange)
-    ]
+    common = (current_links, solve.of_positive(), reports, deflation, deflated_noise)
+    traces = [loop_trace(dslash, mass, *common) for mass in (masses.light, masses.strange)]
     vectors = sources(dslash, at, noise)
     with recorded_choices(at):
         loops = stochastic_loops(
@@ -176,7 +172,7 @@ def exact_loops(
     Raises InputError above 6^4 sites.
     """
     reports = SolveReports(at)
-    trace = replace(loop_trace(dslash, mass, current_links, solve.of_positive()), iterated=reports.iteration)
+    trace = loop_trace(dslash, mass, current_links, solve.of_positive(), reports)
     with recorded_choices(at):
         loops = exact_trace(trace, dslash.xp, solve.block, reports.block)
     _record(at, solve, trace)
@@ -188,6 +184,7 @@ def loop_trace(
     mass: float,
     choice: str,
     solver: KrylovSolver,
+    reports: SolveReports,
     deflation: StaggeredDeflation | None = None,
     deflated_noise: bool = False,
 ) -> LoopTrace:
@@ -197,7 +194,8 @@ def loop_trace(
     deflated = solver if deflation is None else DeflatedSolver(solver, deflation)
     links = choose_links(dslash.links, choice)
     projection = deflation if deflated_noise else None
-    return LoopTrace(dslash.astype(np.complex128), links, mass, deflated, projection)
+    outer = dslash.astype(np.complex128)
+    return LoopTrace(outer, links, mass, deflated, projection, iterated=reports.iteration)
 
 
 def sources(dslash: StaggeredDslash, at: At, noise: Noise) -> list[Array]:

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.fields import contiguous, field_like
 from stages.lqcd.solvers.recurrence import Vector
+from stages.lqcd.solvers.reliable_updates import Progress
 from stages.lqcd.solvers.solution import Solution, SolveStatus
 
-Progress = Callable[[int, Vector], None]
 SolvePart = Callable[[Array, Array | None, Progress | None], Solution]
 """The solution of a part, whatever its status, of (b, x0, progress)."""
 
