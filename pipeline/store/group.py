@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import asyncio
 import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -126,8 +126,12 @@ class _ExistingFolder(LocalStore):
     """A folder that is written and never made anew: it vanishes with the store that it is in."""
 
     async def set(self, key: str, value: Buffer) -> None:
-        os.stat(self.root)
-        await super().set(key, value)
+        await asyncio.to_thread(self._write, self.root / key, value)
+
+    def _write(self, path: Path, value: Buffer) -> None:
+        if path.parent != self.root:
+            path.parent.mkdir(exist_ok=True)  # not its parents, as the base class does
+        path.write_bytes(value.as_buffer_like())
 
 
 class _SummingFolder(_ExistingFolder):

@@ -11,15 +11,15 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import toy_stages as toys
-from zarr.storage import LocalStore
 
 from pipeline import InputError, Outcome, Place, Store, Workflow, collect_garbage, plan, verify
 from pipeline.running.event_log import RUNS_KEPT, drop_old_runs, runs
-from pipeline.store import lock
+from pipeline.store import group, lock
 from pipeline.store.errors import DamagedChunkError, StoreError, UnreadableChunkError
 from pipeline.store.lock import current_driver, driver_lock
 
@@ -250,15 +250,15 @@ def test_a_store_that_vanishes_while_a_folder_is_written_is_not_made_anew(
 ) -> None:
     monkeypatch.setattr("pipeline.store.store.PACKED_BYTES", -1)
     store.create()
-    write, written = LocalStore._set, list[str]()
+    write, begun = group._ExistingFolder._write, list[Path]()
 
-    async def vanishing(folder: LocalStore, key: str, *about: object, **options: object) -> None:
-        await write(folder, key, *about, **options)  # type: ignore[arg-type]
-        written.append(key)
-        if len(written) == 2:
+    def vanishing(folder: group._ExistingFolder, path: Path, value: Any) -> None:
+        begun.append(path)  # by several threads: files of one chunk are written side by side
+        if len(begun) == 3:
             store.path.rename(store.path.with_name("away"))
+        write(folder, path, value)
 
-    monkeypatch.setattr(LocalStore, "_set", vanishing)
+    monkeypatch.setattr(group._ExistingFolder, "_write", vanishing)
     with pytest.raises(StoreError, match="No such file or directory"):
         store.commit("loops", KEYS[0], SMALL, DIMS, RECORD)
     assert not store.path.exists()
