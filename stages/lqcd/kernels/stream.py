@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from types import ModuleType
 from typing import Protocol
 
@@ -45,8 +46,13 @@ def surely(conditions: Array) -> bool:
 
 
 def finish(like: Array) -> None:
-    """Return when the work queued where this array lives is done."""
+    """Return when the work queued where this array lives, and for it elsewhere, is done."""
     kernel("stream.finish", type(like))(like)
+
+
+def narrowing(widths: Sequence[int], xp: ModuleType) -> AbstractContextManager[None]:
+    """A context in which blocks may narrow to these widths: what that needs is made ready meanwhile."""
+    return kernel("stream.narrowing", xp.ndarray)(widths)
 
 
 def repeated(step: Callable[[], None], xp: ModuleType) -> Callable[[], None]:

@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 
 from stages.errors import InputError
 from stages.lqcd.dirac.operator import LinearOperator
-from stages.lqcd.kernels import block_blas
+from stages.lqcd.kernels import block_blas, stream
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.solvers.parts import solved_in_parts
-from stages.lqcd.solvers.recurrence import Begin, Recurrence, Vector
+from stages.lqcd.solvers.recurrence import WIDTHS, Begin, Recurrence, Vector
 from stages.lqcd.solvers.reliable_updates import Deflate, Progress, ReliableIteration, ReliableUpdates
 from stages.lqcd.solvers.solution import NotConverged, Solution, SolveStatus
 from stages.lqcd.solvers.workspace import Workspace
@@ -90,7 +90,8 @@ def iterated(
         status = iteration.run(begin)
         return iteration.solution(status, time.perf_counter() - started)
 
-    solution = solved_in_parts(solve, b, x0, progress, block_blas.widest(A.xp))
+    with stream.narrowing(WIDTHS if solver.narrows else (), A.xp):
+        solution = solved_in_parts(solve, b, x0, progress, block_blas.widest(A.xp))
     if solution.status is not SolveStatus.CONVERGED and on_failure == "raise":
         raise NotConverged(solution, solver.tolerance)
     return solution

@@ -1,13 +1,16 @@
 """More right-hand sides than a backend takes at once are solved in equal parts, with one Solution."""
 
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 
-from stages.lqcd.kernels import block_blas
+from stages.lqcd.kernels import block_blas, stream
 from stages.lqcd.kernels.dispatch import as_numpy, to_device_like
 from stages.lqcd.solvers.block_cgrq import BlockCGrQ
 from stages.lqcd.solvers.cg import BatchedCG
 from stages.lqcd.solvers.parts import equal_parts
+from stages.lqcd.solvers.recurrence import WIDTHS
 from stages.lqcd.solvers.solution import NotConverged, SolveStatus
 
 EXTRAS = {"replacements", "deflations"}
@@ -28,6 +31,14 @@ def test_parts_are_equal_and_hold_every_column_once(columns, widest, widths):
     assert sorted(part.stop - part.start for part in parts) == widths
     assert [part.start for part in parts] == [0, *(part.stop for part in parts[:-1])]
     assert parts[-1].stop == columns
+
+
+@pytest.mark.parametrize(("method", "widths"), [(BatchedCG, WIDTHS), (BlockCGrQ, ())])
+def test_kernels_are_told_what_a_block_may_narrow_to(dense, method, widths, monkeypatch):
+    told = []
+    monkeypatch.setattr(stream, "narrowing", lambda widths, xp: nullcontext(told.append((widths, xp))))
+    method().solve(dense(8, np.linspace(1, 2, 6)), np.ones((2, 3, 7), complex))
+    assert told == [(widths, np)]
 
 
 @pytest.mark.usefixtures("reference_kernels", "at_most_five")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +40,10 @@ def surely(conditions: NDArray) -> bool:
 
 def finish(like: NDArray) -> None:
     """Everything is done at once."""
+
+
+def narrowing(widths: Sequence[int]) -> AbstractContextManager[None]:
+    return nullcontext()
 
 
 def repeated(step: Callable[[], None]) -> Callable[[], None]:

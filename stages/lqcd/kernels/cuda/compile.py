@@ -1,20 +1,23 @@
 """Run-time compilation of the package's `.cu` files through NVRTC, on a device or without one.
 
 Kernels are C++17 templates; an instance such as ``gram_partials<float, 8, 8, ...>`` is compiled on first use
-and kept per device. CuPy keeps the binaries on disk, keyed by source text, options and instance.
+and kept per device. CuPy keeps the binaries on disk, keyed by source text, options and instance. What a solve
+may need later, kernels for a narrower block, is compiled in other threads meanwhile (`narrowing`).
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
 import cupy
+from cupy.cuda import nvrtc
 
 from stages.errors import InputError
 from stages.lqcd.kernels.choices import note
@@ -24,6 +27,10 @@ OPTIONS = ("-std=c++17", "-diag-error=61")
 """61: a constant that overflows, as a stride does on a large lattice, is an error and not a warning."""
 
 DEFAULT_SHARED_BYTES = 48 * 1024
+
+_widths: tuple[int, ...] = ()
+_ahead: dict[tuple[Launch, int], Future[Any]] = {}
+"""Compilations in other threads, by launch and device, until the kernel starts for the first time."""
 
 _INCLUDE = re.compile(r'#include "(\w+\.cuh)"')
 
@@ -41,8 +48,58 @@ def run(launch: Launch, *arguments: Any) -> None:
             )
     if launch.choice:
         note(launch.choice)
-    function = _function(launch, cupy.cuda.get_device_id())
+    function = _started(launch, cupy.cuda.get_device_id(), _widths)
     function(launch.grid, (launch.threads,), arguments, shared_mem=launch.shared_bytes)
+
+
+@contextmanager
+def narrowing(widths: Sequence[int]) -> Iterator[None]:
+    """While the block runs, kernels that start are compiled ahead for all narrower ones of these widths.
+
+    That takes place in other threads; compilers leave the interpreter to the one that solves. What has not
+    begun when the outermost block ends is left out. Not for use by two threads.
+    """
+    global _widths
+    before, _widths = _widths, tuple(widths)
+    try:
+        yield
+    finally:
+        _widths = before
+        if not before:
+            for key in [key for key, future in _ahead.items() if future.cancel() or future.done()]:
+                del _ahead[key]
+
+
+def settle() -> None:
+    """Return when nothing is being compiled ahead."""
+    wait(list(_ahead.values()))
+
+
+@cache
+def _started(launch: Launch, device: int, widths: tuple[int, ...]) -> Any:
+    """The driver's function of a kernel that starts for the first time in a block of `narrowing`."""
+    if widths and launch.narrower is not None:
+        for other in reversed(launch.narrower(widths)):  # the next one first
+            if (other, device) not in _ahead:
+                _ahead[other, device] = _threads().submit(_compiled, other, device)
+    ahead = _ahead.pop((launch, device), None)
+    if ahead is not None and not ahead.cancel():
+        wait([ahead])
+    return _function(launch, device)
+
+
+@cache
+def _threads() -> ThreadPoolExecutor:
+    """Threads for NVRTC, which fails where two use it for the first time at once: this one does so alone."""
+    empty = nvrtc.createProgram("", "empty.cu", (), ())
+    nvrtc.compileProgram(empty, ())
+    nvrtc.destroyProgram(empty)
+    return ThreadPoolExecutor(len(os.sched_getaffinity(0)), "compilation")
+
+
+def _compiled(launch: Launch, device: int) -> None:
+    with cupy.cuda.Device(device):
+        _function(launch, device)
 
 
 @cache
@@ -60,15 +117,14 @@ def compile_all(launches: Sequence[Launch]) -> list[Launch]:
     device = cupy.cuda.get_device_id()
 
     def compiled(launch: Launch) -> bool:
-        with cupy.cuda.Device(device):
-            try:
-                _function(launch, device)
-            except (cupy.cuda.compiler.CompileException, cupy.cuda.driver.CUDADriverError):
-                return False
+        try:
+            _compiled(launch, device)
+        except (cupy.cuda.compiler.CompileException, cupy.cuda.driver.CUDADriverError):
+            return False
         return True
 
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        return [launch for launch, fits in zip(launches, pool.map(compiled, launches), strict=True) if fits]
+    fitting = zip(launches, _threads().map(compiled, launches), strict=True)
+    return [launch for launch, fits in fitting if fits]
 
 
 @cache

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from math import ceil, prod
 from typing import Any
 
@@ -27,7 +27,7 @@ from stages.lqcd.kernels.cuda.launch import (
     power_of_two,
 )
 from stages.lqcd.kernels.cuda.tiles import INDEX_LIMIT, Box, DslashShape, chunk, nearest_box
-from stages.lqcd.kernels.cuda.tuning.choice import Options, tuned
+from stages.lqcd.kernels.cuda.tuning.choice import Arguments, Options, tuned
 from stages.lqcd.kernels.directions import HISQ_DIRECTIONS
 from stages.lqcd.kernels.half_field import HalfField
 from stages.lqcd.lattice.geometry import Lattice
@@ -304,7 +304,14 @@ def links_form(dtype: np.dtype, n: int) -> Form:
     return THIRTEEN if dtype == np.complex64 and n <= 8 else FULL
 
 
-@tuned
+def _narrowed(arguments: Arguments) -> Arguments:
+    """With the form that HISQ's links take for the number of right-hand sides among these."""
+    if arguments["directions"] != HISQ_DIRECTIONS or arguments["form"].x == "Half":
+        return arguments
+    return {**arguments, "form": links_form(arguments["dtype"], arguments["n"])}
+
+
+@partial(tuned, narrowed=_narrowed)
 def dslash_launch(
     lattice: Lattice, directions: int, dtype: np.dtype, n: int, dots: bool = False, form: Form = FULL
 ) -> Options[DslashShape]:

@@ -7,7 +7,8 @@ device: the same shape adds in the same order on every GPU. Shared memory stays 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from math import ceil
 
@@ -48,6 +49,8 @@ class Launch:
     shared_bytes: int = 0
     choice: str = ""
     """Problem and shape where a measurement chose another shape than the model's first."""
+    narrower: Callable[[Sequence[int]], list[Launch]] | None = field(default=None, compare=False, repr=False)
+    """This kernel for those of some numbers of right-hand sides that are less than its own."""
 
 
 @cache

@@ -9,7 +9,8 @@ import cupy
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.lqcd.kernels.cuda.compile import run
+from stages.lqcd.kernels.cuda.compile import narrowing as narrowing
+from stages.lqcd.kernels.cuda.compile import run, settle
 from stages.lqcd.kernels.cuda.launch import Launch
 
 LAG = 1
@@ -67,6 +68,7 @@ def surely(conditions: cupy.ndarray) -> bool:
 
 
 def finish(like: cupy.ndarray) -> None:
+    settle()
     cupy.cuda.get_current_stream().synchronize()
 
 

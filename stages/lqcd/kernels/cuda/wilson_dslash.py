@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from math import ceil, prod
 from typing import Any
 
@@ -27,7 +27,7 @@ from stages.lqcd.kernels.cuda.launch import (
 )
 from stages.lqcd.kernels.cuda.su3_links import ShortLinks, edges, eight_reals, two_rows
 from stages.lqcd.kernels.cuda.tiles import INDEX_LIMIT, Box, DslashShape, chunk, nearest_box
-from stages.lqcd.kernels.cuda.tuning.choice import Options, tuned
+from stages.lqcd.kernels.cuda.tuning.choice import Arguments, Options, tuned
 from stages.lqcd.kernels.directions import NAIVE_DIRECTIONS
 from stages.lqcd.kernels.gamma import COMPONENTS
 from stages.lqcd.kernels.half_field import HalfField
@@ -284,7 +284,12 @@ def candidates(
     return tuple(dict.fromkeys(fitting))[:12]
 
 
-@tuned
+def _narrowed(arguments: Arguments) -> Arguments:
+    """With the form that links of SU(3) take for the number of right-hand sides among these."""
+    return {**arguments, "form": links_form(arguments["dtype"], arguments["n"], arguments["fields"])}
+
+
+@partial(tuned, narrowed=_narrowed)
 def wilson_dslash_launch(
     lattice: Lattice,
     dtype: np.dtype,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import cache, wraps
@@ -69,12 +69,20 @@ _listeners: list[Listener] = []
 _forgetful: list[Callable[[], None]] = []
 
 
-def tuned(options: Callable[P, Options[Any]]) -> Callable[P, Launch]:
+Arguments = dict[str, Any]
+
+
+def tuned(
+    options: Callable[P, Options[Any]], narrowed: Callable[[Arguments], Arguments] = dict
+) -> Callable[P, Launch]:
     """Turn a function that gives the options of a kernel into one that gives the kernel in the best shape.
 
     Nothing is ever measured here, and each problem is looked up once per process: the table is read at the
     first, and what is written later is for later processes. A
     problem is named after the function, `gram_launch` as `gram`.
+
+    A function of a number n of right-hand sides also gives the kernel for fewer (`Launch.narrower`), with its
+    other arguments as they are, or what `narrowed` makes of them.
     """
     signature = inspect.signature(options)
 
@@ -87,7 +95,15 @@ def tuned(options: Callable[P, Options[Any]]) -> Callable[P, Launch]:
         problem = ShapeProblem(" ".join((kernel, *words)), options(*arguments, **named))
         if _listeners:
             return _listeners[-1](problem)
-        return problem.launch(problem.measured(measured_choices()))
+        launch = problem.launch(problem.measured(measured_choices()))
+        if "n" not in bound.arguments:
+            return launch
+        given = dict(bound.arguments)
+
+        def narrower(widths: Sequence[int]) -> list[Launch]:
+            return [best(**narrowed({**given, "n": n})) for n in widths if n < given["n"]]
+
+        return replace(launch, narrower=narrower)
 
     _forgetful.append(best.cache_clear)
     return cast(Callable[P, Launch], wraps(options)(best))
