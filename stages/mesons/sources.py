@@ -11,6 +11,7 @@ import numpy as np
 
 from pipeline import At, Dims, stage
 from stages.ensemble.configuration import GaugeLinks
+from stages.ensemble.smeared_links import SmearedLinks
 from stages.lqcd.kernels.dispatch import Array, array_module_of
 from stages.lqcd.kernels.transfer import to_backend
 from stages.lqcd.spectroscopy import quark_sources as sources
@@ -46,13 +47,16 @@ def point_sources(gauge: GaugeLinks, *, at: At) -> Sources:
 
 
 @stage(version="1", over=("config", "source"), transient=True)
-def smeared_sources(gauge: GaugeLinks, *, at: At, width: float, steps: int) -> Sources:
-    """Point sources smeared on their time slice with the configuration's own links. Raises InputError.
+def smeared_sources(
+    gauge: GaugeLinks, smeared_links: SmearedLinks | None = None, *, at: At, width: float, steps: int
+) -> Sources:
+    """Point sources smeared on their time slice, with smeared links or the configuration's own.
 
     chi <- chi + width^2 / (4 steps) Laplacian chi, `steps` times (`stages.lqcd.spectroscopy.smearing`).
+    Raises InputError.
     """
     xp, lattice = array_module_of(at.backend), gauge.lattice
-    links = to_backend(gauge.links, at.backend)
+    links = smeared_links.links if smeared_links else to_backend(gauge.links, at.backend)
 
     def smeared(place: SourcePlace) -> Array:
         point = sources.point_source(lattice, place, xp)

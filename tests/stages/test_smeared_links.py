@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from pipeline import At
 from stages.ensemble.configuration import GaugeLinks
@@ -17,6 +18,8 @@ from stages.lqcd.gauge.reunitarise import polar_su3, to_su3
 from stages.lqcd.gauge.stout import stout_links
 from stages.lqcd.lattice.geometry import Lattice, T
 from stages.lqcd.lattice.plaquette import plaquette
+from stages.lqcd.spectroscopy.quark_sources import SourcePlace
+from stages.mesons.sources import smeared_sources
 
 AT = {"config": "smooth.3"}
 LATTICE = Lattice((4, 4, 4, 2))
@@ -51,6 +54,55 @@ def test_smeared_in_space_and_reunitarised(
     np.testing.assert_array_equal(made.links, function(thin, LATTICE, weight, parameters["steps"], SPACE))
     np.testing.assert_array_equal(made.links[T], thin[T])
     assert plaquette(made.links, LATTICE).spatial > plaquette(thin, LATTICE).spatial + 0.1
+
+
+def transported(links: NDArray, field: NDArray, axis: int, step: int) -> NDArray:
+    """U_j(x) f(x + j) or U_j(x - j)^dag f(x - j) of fields ``[t, z, y, x, 3, column]``."""
+    if step > 0:
+        return links @ np.roll(field, -1, axis)
+    return np.roll(links.conj().swapaxes(-1, -2) @ field, 1, axis)
+
+
+def test_sources_on_smeared_links(gauge: GaugeLinks) -> None:
+    """Against NumPy on the whole lattice: APE links of staples, then steps of the Laplacian on them."""
+    thin = [lexicographic(links) for links in to_su3(gauge.links.astype(complex)).links[:3]]
+    axes, place = (3, 2, 1), SourcePlace(1, (2, 0, 1))
+    ape = []
+    for mu in SPACE:
+        staples = np.zeros_like(thin[mu])
+        for nu in SPACE:
+            if nu != mu:
+                up, down = thin[nu], np.roll(thin[nu], 1, axes[nu])
+                staples += up @ np.roll(thin[mu], -1, axes[nu]) @ dagger(np.roll(up, -1, axes[mu]))
+                low = np.roll(thin[mu], 1, axes[nu])
+                staples += dagger(down) @ low @ np.roll(down, -1, axes[mu])
+        ape.append(polar_su3(0.4 * thin[mu] + 0.6 / 4 * staples))
+    x, y, z, t = LATTICE.extents
+    field = np.zeros((t, z, y, x, 3, 3), complex)
+    field[1, 1, 0, 2] = np.eye(3)
+    for _ in range(3):
+        hops = sum(transported(ape[mu], field, axes[mu], step) for mu in SPACE for step in (1, -1))
+        field = field + 1.2**2 / 12 * (hops - 6 * field)
+    at = At(**AT, source=place.label)
+    smeared = smeared_links(gauge, at=at, kind="ape", alpha=0.6, steps=1)
+    made = smeared_sources(gauge, smeared, at=at, width=1.2, steps=3)
+    columns = lexicographic(made.fields[..., 0, :]).reshape(t, z, y, x, 4, 3, 4, 3)
+    expected = np.einsum("tzyxab,sr->tzyxsarb", field, np.eye(4))
+    np.testing.assert_allclose(columns, expected, atol=1e-13)
+    on_thin = smeared_sources(gauge, at=at, width=1.2, steps=3)
+    assert np.abs(on_thin.fields - made.fields).max() > 0.01
+
+
+def lexicographic(field: NDArray) -> NDArray:
+    """A field ``[parity, site, ...]`` as ``[t, z, y, x, ...]``."""
+    out = np.empty((LATTICE.volume, *field.shape[2:]), field.dtype)
+    for parity in range(2):
+        out[LATTICE.lexicographic(parity)] = field[parity]
+    return out.reshape(*LATTICE.extents[::-1], *field.shape[2:])
+
+
+def dagger(links: NDArray) -> NDArray:
+    return links.conj().swapaxes(-1, -2)
 
 
 @pytest.mark.parametrize(

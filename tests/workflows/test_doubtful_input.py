@@ -115,6 +115,19 @@ def test_refused(
             "(kappa 0.125 free, about 0.17 at beta 5.7): solves may not converge, or give no pion",
         ),
         (
+            "mesons",
+            "kind: point",
+            "kind: smeared, smearing: {width: 1.0, steps: 4, links: {kind: ape, steps: 2, alpha: 0.7}}",
+            "`sources.smearing.links` (line 5): alpha = 0.7 lets short waves grow, which at most 0.6667 "
+            "damps",
+        ),
+        (
+            "laph",
+            "rho: 0.1",
+            "rho: 0.2",
+            "`smearing` (line 5): rho = 0.2 lets short waves grow, which at most 0.1667 damps",
+        ),
+        (
             "laph",
             "kappa: 0.11",
             "mass: -1.1",

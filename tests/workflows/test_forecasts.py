@@ -66,6 +66,16 @@ VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
             "sources": {"kind": "smeared", "smearing": {"width": 2.0, "steps": 8}},
             "quark": {"stout": {"rho": 0.1, "steps": 2}, "csw": None, "csw_r": 1.1, "csw_t": 1.2},
         },
+        "smeared links": {
+            "sources": {
+                "kind": "smeared",
+                "smearing": {
+                    "width": 2.0,
+                    "steps": 8,
+                    "links": {"kind": "ape", "steps": 3, "alpha": 0.5},
+                },
+            },
+        },
         "wall": {
             "sources": {"kind": "wall"},
             "mesons": {"momenta": [[0, 0, 0]]},

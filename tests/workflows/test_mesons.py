@@ -11,8 +11,15 @@ import pytest
 from tiny_mesons import MESONS
 from tiny_project import CommandLine, edit, missing, run_to_its_end
 
-from pipeline import open_result
+from pipeline import At, open_result
+from stages.ensemble.configuration import heatbath_configuration
+from stages.ensemble.smeared_links import smeared_links
+from stages.ensemble.wilson_operator import wilson_operator
+from stages.lqcd.solvers.named import Solve
 from stages.lqcd.spectroscopy.gammas import NAMES
+from stages.mesons.propagator import propagator
+from stages.mesons.sources import smeared_sources
+from stages.mesons.two_point import meson_two_point
 
 PION = NAMES.index("Gamma5")
 
@@ -134,6 +141,34 @@ def test_propagators_that_are_kept(quarkline: CommandLine, mesons: Path, cluster
     np.testing.assert_array_equal(after.correlator, before.correlator)
     pion = after.correlator.values[:, 0, PION, 0].real
     np.testing.assert_allclose(pion, norms[..., 0], rtol=1e-12)
+
+
+def test_sources_on_smeared_links(quarkline: CommandLine, mesons: Path, cluster: str) -> None:
+    """The correlators of the file are those of the same steps in Python, and not those on thin links."""
+    smearing = "smearing: {width: 1.5, steps: 4, links: {kind: ape, steps: 2, alpha: 0.5}}"
+    edit(
+        mesons,
+        ("kind: point", f"kind: smeared, {smearing}"),
+        ("[0, 2]", "[2]"),
+        ("configurations: 2", "configurations: 1"),
+    )
+    assert quarkline("run", mesons, "--cluster", cluster).code == 0
+    result = open_result(mesons.parent / "store", "mesons").load()
+    at = At(config=str(result.config.values[0]), source="x0y0z0t2")
+    gauge = heatbath_configuration(
+        at=at, extents=(4, 4, 4, 4), beta=6.0, seed=977, sweeps=3, overrelaxation=1
+    )
+    links = smeared_links(gauge, at=at, kind="ape", steps=2, alpha=0.5)
+    operator = wilson_operator(gauge, at=at, boundary="antiperiodic", kappa=0.11, csw=1.2)
+    momenta, pions = ((0, 0, 0), (1, 0, 0)), []
+    for given in (links, None):
+        sources = smeared_sources(gauge, given, at=at, width=1.5, steps=4)
+        solved = propagator(operator, sources, at=at, solve=Solve("cgnr", 1e-6))
+        pions.append(
+            meson_two_point(solved, at=at, extents=(4, 4, 4, 4), momenta=momenta).correlator[0, PION]
+        )
+    np.testing.assert_allclose(result.correlator[0, 0, PION], pions[0], rtol=1e-4, atol=1e-9)
+    assert abs(pions[1][0, 1] / pions[0][0, 1] - 1) > 0.01
 
 
 def test_status_and_export(quarkline: CommandLine, mesons: Path) -> None:

@@ -40,6 +40,16 @@ SOURCES = "{kind: point, times: [0, 2]}"
         ("kind: point", "kind: spot", "`sources.kind` (line 5) is 'spot', expected 'point', 'smeared'"),
         ("kind: point", "kind: smeared", "sources of kind smeared need `smearing`"),
         ("kind: point", "kind: z2_wall", "sources of kind z2_wall need `noise`"),
+        (
+            "kind: point",
+            "kind: smeared, smearing: {width: 1, steps: 2, links: {kind: ape, steps: 2, rho: 0.1}}",
+            "`sources.smearing.links` (line 5): ape smearing takes alpha and nothing else, got rho",
+        ),
+        (
+            "kind: point",
+            "kind: smeared, smearing: {width: 1, steps: 2, links: {kind: hex, steps: 2}}",
+            "`sources.smearing.links.kind` (line 5) is 'hex', expected 'stout', 'ape' or 'hyp'",
+        ),
         ("[0, 2]", "[0], noise: {seed: 3}", "`sources.noise` (line 5): does not belong to sources of kind"),
         (
             "kind: point",

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator
 
-from stages.ensemble.smeared_links import check_weights
 from stages.errors import InputError
 from stages.lqcd.dirac.displacement import steps_of
 from stages.lqcd.distillation.eigenvectors import DTYPES
@@ -17,6 +16,7 @@ from stages.lqcd.kernels.gamma import SPINS
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.spectroscopy.operators import BASES, MesonOperator, words_of
 from workflows.parameter_file import FileSection, Problem
+from workflows.shared.link_smearing import LinkSmearingSection
 from workflows.shared.quark_sections import QuarkParameters, QuarkSolves, Times, Triples, aliases
 from workflows.shared.sections import Seed
 
@@ -24,27 +24,6 @@ Words = Annotated[tuple[str, ...], Field(strict=False, min_length=1)]
 Row = Annotated[tuple[str, ...], Field(strict=False, min_length=1)]
 Basis = Annotated[tuple[Row, ...], Field(strict=False, min_length=1)]
 Bases = Annotated[tuple[Basis, ...], Field(strict=False, min_length=1)]
-
-
-class LinkSmearingSection(FileSection):
-    """Smearing in space of the links of the Laplacian and of displacements."""
-
-    kind: Literal["stout", "ape", "hyp"]
-    """Smearing in space of the links of the Laplacian and of displacements."""
-    steps: int = Field(ge=0)
-    """How often the links are smeared."""
-    rho: float | None = None
-    """Weight of stout smearing."""
-    alpha: float | Annotated[tuple[float, ...], Field(strict=False, min_length=2, max_length=2)] | None = None
-    """Weight of APE smearing, or [alpha2, alpha3] of HYP smearing."""
-
-    @model_validator(mode="after")
-    def _weights(self) -> LinkSmearingSection:
-        try:
-            check_weights(self.kind, rho=self.rho, alpha=self.alpha)
-        except InputError as error:
-            raise ValueError(str(error)) from None
-        return self
 
 
 class DistillationSection(FileSection):
@@ -198,6 +177,11 @@ class LaphParameters(QuarkParameters):
             subsets = self.noise.subsets(lattice, k)
             each = subsets.spin * subsets.eigenvector
         return each * self.sources.chunk
+
+    def doubts(self) -> Iterator[Problem]:
+        """Smearing that roughens, and what is odd about the quark."""
+        yield from self.smearing.doubts("smearing")
+        yield from super().doubts()
 
     def contradictions(self) -> Iterator[Problem]:
         """Problems that no single value shows: sections that do not fit each other."""

@@ -2,6 +2,7 @@
 
 configuration -> observables
               -> operator, sources -> propagator (-> kept_propagator) -> mesons -> average
+              (-> smeared_links -> sources)
                                    -> solver_choice
 """
 
@@ -14,6 +15,7 @@ from typing import Any
 
 from pipeline import Node, Place
 from pipeline.declare.coordinates import sorted_unique
+from stages.ensemble.smeared_links import smeared_links
 from stages.lqcd.solvers.named import Solve
 from stages.mesons.costs import columns_of
 from stages.mesons.propagator import kept_propagator, propagator
@@ -72,12 +74,21 @@ class MesonNodes(QuarkNodes[MesonParameters]):
 
     def _sources(self, name: str, labels: Sequence[str]) -> Node:
         section = self.parameters.sources
-        options: dict[str, Any] = section.smearing.model_dump() if section.smearing else {}
+        options: dict[str, Any] = section.smearing.model_dump(exclude={"links"}) if section.smearing else {}
         if section.noise:
             options["seed"] = section.noise.seed
         files = {"path": self.files} if self.files else {}
         place = Place(name, {"source": labels}, {"source": section.chunk}, files)
-        return self.workflow.add(SOURCES[section.kind], self.configuration, place=place, **options)
+        upstream = [self.configuration, *self.source_links]
+        return self.workflow.add(SOURCES[section.kind], *upstream, place=place, **options)
+
+    @cached_property
+    def source_links(self) -> list[Node]:
+        """Smeared links of the sources' Laplacian, where a file asks for them."""
+        smearing = self.parameters.sources.smearing
+        if not smearing or not smearing.links:
+            return []
+        return [self.workflow.add(smeared_links, self.configuration, **smearing.links.model_dump())]
 
     def propagators(self) -> Node:
         """Propagators that mesons are made of: in memory, or those that are kept."""

@@ -12,6 +12,7 @@ from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.spectroscopy.quark_sources import SourcePlace, check_place
 from workflows.mesons.sources import file_misfits
 from workflows.parameter_file import FileSection, Problem
+from workflows.shared.link_smearing import LinkSmearingSection
 from workflows.shared.quark_sections import QuarkParameters, Times, Triples, aliases
 from workflows.shared.sections import Seed
 
@@ -34,6 +35,8 @@ class SourceSmearingSection(FileSection):
     """Width of the Gaussian, in sites."""
     steps: int = Field(ge=1)
     """Steps that approximate it."""
+    links: LinkSmearingSection | None = None
+    """Smearing of the Laplacian's links; the configuration's own unless given."""
 
 
 class SourceSection(FileSection):
@@ -82,6 +85,13 @@ class MesonParameters(QuarkParameters):
     """Two-point functions; all sixteen Dirac matrices are always measured."""
     keep_propagators: bool = False
     """Commit propagators to the store, too; otherwise they live as long as their contractions."""
+
+    def doubts(self) -> Iterator[Problem]:
+        """Smearing that roughens, and what is odd about the quark."""
+        smearing = self.sources.smearing
+        if smearing and smearing.links:
+            yield from smearing.links.doubts("sources", "smearing", "links")
+        yield from super().doubts()
 
     def contradictions(self) -> Iterator[Problem]:
         """Problems that no single value shows: sections that do not fit each other."""

@@ -1,0 +1,46 @@
+"""Section of a parameter file on links smeared in space: of a Laplacian, of displacements, of sources."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from stages.ensemble.smeared_links import check_weights
+from stages.errors import InputError
+from workflows.parameter_file import FileSection, Problem
+
+STABLE = {"stout": 1 / 6, "ape": 2 / 3}
+"""The largest weight in space that damps all waves: those of momentum p, p^2 up to 12, by 1 - rho p^2, or by
+1 - alpha p^2 / 4 and the share of the projection."""
+
+
+class LinkSmearingSection(FileSection):
+    """Smearing of links in space; those in time are neither smeared nor used."""
+
+    kind: Literal["stout", "ape", "hyp"]
+    """Stout with `rho`, APE with `alpha`, or HYP with two `alpha`."""
+    steps: int = Field(ge=0)
+    """How often the links are smeared."""
+    rho: float | None = None
+    """Weight of stout smearing."""
+    alpha: float | Annotated[tuple[float, ...], Field(strict=False, min_length=2, max_length=2)] | None = None
+    """Weight of APE smearing, or [alpha2, alpha3] of HYP smearing."""
+
+    @model_validator(mode="after")
+    def _weights(self) -> LinkSmearingSection:
+        try:
+            check_weights(self.kind, rho=self.rho, alpha=self.alpha)
+        except InputError as error:
+            raise ValueError(str(error)) from None
+        return self
+
+    def doubts(self, *location: str) -> Iterator[Problem]:
+        """A weight that roughens; location: of the section in the file."""
+        name, weight = ("rho", self.rho) if self.kind == "stout" else ("alpha", self.alpha)
+        if isinstance(weight, float) and weight > STABLE.get(self.kind, weight):
+            yield (
+                location,
+                f"{name} = {weight} lets short waves grow, which at most {STABLE[self.kind]:.4g} damps",
+            )
