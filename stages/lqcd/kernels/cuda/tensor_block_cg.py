@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from itertools import product
@@ -21,6 +22,8 @@ NARROWEST = 16
 """Below, bandwidth is the limit and tiles of 16 columns are half empty."""
 
 TENSOR_STEP = "tensor_step.cu"
+
+SINGLE = np.dtype(np.complex64)
 
 REGISTERS = 65536
 """Of a multiprocessor."""
@@ -44,48 +47,65 @@ class TensorGramsShape:
     resident: int
 
 
-def coefficient_tiles_launch(n: int, dtype: np.dtype) -> Launch:
-    """The four matrices of a step in the order that `tensor_step` reads, ``[4 N^2]`` of this type."""
-    return Launch(TENSOR_STEP, instance("coefficient_tiles", dtype, n), (ceil(4 * n * n / 256),), 256)
+def coefficient_tiles_launch(n: int, dtype: np.dtype, matrices: int) -> Launch:
+    """So many matrices in the order that the kernels here read, ``[matrices, N^2]`` of this type."""
+    return Launch(TENSOR_STEP, instance("coefficient_tiles", dtype, n), (ceil(n * n / 256), matrices), 256)
 
 
 @cache
 def tensor_step_in_shape(n: int, dtype: np.dtype, rows: int, shape: TensorStepShape) -> Launch:
-    arguments = (n, shape.row_tiles, shape.column_tiles, shape.resident)
-    return Launch(
-        TENSOR_STEP,
-        instance("tensor_step", dtype, *arguments),
-        (min(ceil(rows / (16 * shape.row_tiles)), shape.resident * MULTIPROCESSORS),),
-        32 * n // 8 // shape.column_tiles,
-        _step_shared(n, dtype, shape.row_tiles),
-    )
+    """The pass over Q, P and A P, in double over X as well."""
+    kernel = instance("tensor_step", dtype, n, shape.row_tiles, shape.column_tiles, shape.resident)
+    return _sweep(kernel, n, rows, shape, 3 * _tile_bytes(n, dtype, shape.row_tiles))
+
+
+@cache
+def tensor_solution_in_shape(n: int, rows: int, shape: TensorStepShape) -> Launch:
+    """X in double from P in single precision."""
+    kernel = f"tensor_solution<{n}, {shape.row_tiles}, {shape.column_tiles}, {shape.resident}>"
+    return _sweep(kernel, n, rows, shape, _tile_bytes(n, SINGLE, shape.row_tiles))
+
+
+def _sweep(kernel: str, n: int, rows: int, shape: TensorStepShape, shared: int) -> Launch:
+    blocks = min(ceil(rows / (16 * shape.row_tiles)), shape.resident * MULTIPROCESSORS)
+    return Launch(TENSOR_STEP, kernel, (blocks,), 4 * n // shape.column_tiles, shared)
 
 
 @cache
 def tensor_step_candidates(n: int, dtype: np.dtype) -> list[TensorStepShape]:
     """Shapes worth timing, the best guess first; none for widths that are no multiples of 8."""
+    return _candidates(n, lambda rows: 3 * _tile_bytes(n, dtype, rows), dtype.itemsize // 8, dtype.itemsize // 8)
+
+
+@cache
+def tensor_solution_candidates(n: int) -> list[TensorStepShape]:
+    """Likewise."""
+    return _candidates(n, lambda rows: _tile_bytes(n, SINGLE, rows), 1, 2)
+
+
+def _candidates(n: int, shared_of: Callable[[int], int], products: int, words: int) -> list[TensorStepShape]:
+    """Shapes for a lane that holds the sums of so many products of numbers of so many words."""
     if n % 8 or n < NARROWEST:
         return []
-    words = dtype.itemsize // 8
     shapes = []
     for rows, columns in ((2, 1), (4, 1), (1, 2), (2, 2), (1, 1)):
-        threads, shared = 4 * n // columns, _step_shared(n, dtype, rows)
-        registers = _step_registers(rows * columns, columns, words)
+        threads, shared = 4 * n // columns, shared_of(rows)
+        registers = _registers(rows * columns, columns, products, words)
         resident = min(MULTIPROCESSOR_SHARED // (shared + 1024), REGISTERS // (threads * registers), 16)
         if n // 8 % columns == 0 and resident and shared <= BLOCK_SHARED and registers <= 255:
             shapes.append(TensorStepShape(rows, columns, resident))
     return shapes
 
 
-def _step_registers(tiles: int, columns: int, words: int) -> int:
-    """Sums of two products, coefficients of now and of next, rows, and the rest."""
-    return 16 * words * tiles + 16 * words * columns + 24 * words + (88 if words == 1 else 56)
+def _registers(tiles: int, columns: int, products: int, words: int) -> int:
+    """Sums, coefficients of now and of next, rows, and the rest."""
+    return 8 * products * words * tiles + 8 * products * words * columns + 24 * words + (88 if words == 1 else 56)
 
 
-def _step_shared(n: int, dtype: np.dtype, row_tiles: int) -> int:
-    """Rows of three blocks, with the padding of `StepWarp`."""
+def _tile_bytes(n: int, dtype: np.dtype, row_tiles: int) -> int:
+    """Rows of a block, with the padding of `StepWarp`."""
     apart, row = 16 if dtype == np.complex128 else 64, n * dtype.itemsize
-    return 3 * 16 * row_tiles * (row + (apart - row) % 128)
+    return 16 * row_tiles * (row + (apart - row) % 128)
 
 
 @cache

@@ -2,6 +2,8 @@
 //
 //     X += P a_x,   Q = Q a_q + A P a_ap,   P = Q + P a_p        (a_q upper triangular)
 //
+// X is double. In double precision all is one sweep; in single precision X has its own.
+//
 // Blocks of threads take 16 M rows at a time to shared memory; a warp computes 8 C columns of them. Coefficients are
 // read through the caches, in the order in which lanes need them: all blocks of threads read the same ones, and M row
 // tiles share what is read. A lane takes the columns 2t and 2t + 1 of 8 for the terms t and t + 4 of a product, so
@@ -36,20 +38,19 @@ template <> __device__ __forceinline__ Fragment<double> fragment<double>(const d
     return {{__ldg(tile + threadIdx.x % WARP), __ldg(tile + WARP + threadIdx.x % WARP)}};
 }
 
-// The coefficients in that order: tiles [matrix][row / 8][column / 8], matrices a_q, a_ap, a_p, a_x.
+// So many matrices as blockIdx.y counts in that order: tiles [matrix][row / 8][column / 8].
 template <class Real, int N>
 __global__ void __launch_bounds__(256)
-    coefficient_tiles(const double2* a_q, const double2* a_ap, const double2* a_p, const double2* a_x,
-                      Complex<Real>* out) {
+    coefficient_tiles(const double2* a, const double2* b, const double2* c, const double2* d, Complex<Real>* out) {
     constexpr int width = 16 / sizeof(Complex<Real>);
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= 4 * N * N) return;
-    const int tile = i / 64 % (N * N / 64), vector = i % 64 / width, lane = vector % WARP;
+    if (i >= N * N) return;
+    const int tile = i / 64, vector = i % 64 / width, lane = vector % WARP;
     const int second = vector / WARP * width + i % width;
     const int row = tile / (N / 8) * 8 + lane % 4 * 2 + second, column = tile % (N / 8) * 8 + lane / 4;
-    const double2* matrices[4] = {a_q, a_ap, a_p, a_x};
-    const double2 a = matrices[i / (N * N)][row * N + column];
-    out[i] = {Real(a.x), Real(a.y)};
+    const double2* matrices[4] = {a, b, c, d};
+    const double2 value = matrices[blockIdx.y][row * N + column];
+    out[blockIdx.y * N * N + i] = {Real(value.x), Real(value.y)};
 }
 
 template <class Real, int N, int M, int C> struct StepWarp {
@@ -60,8 +61,8 @@ template <class Real, int N, int M, int C> struct StepWarp {
     using Rows = RowTile<Real, N, 16 * M, STRIDE, THREADS>;
     using Vector = ::Vector<Real, VECTOR>;
 
-    struct Sums {
-        Real re[M][C][4] = {}, im[M][C][4] = {};
+    template <class To> struct Sums {
+        To re[M][C][4] = {}, im[M][C][4] = {};
     };
 
     // The first tile of columns of this warp.
@@ -79,34 +80,36 @@ template <class Real, int N, int M, int C> struct StepWarp {
             unpack(*reinterpret_cast<const Vector*>(at + i * sizeof(Complex<Real>)), re + i, im + i);
     }
 
-    static __device__ __forceinline__ ComplexOperand<Real, 4> rows_of(const unsigned char* tile, int row_tile, int k) {
+    template <class To>
+    static __device__ __forceinline__ ComplexOperand<To, 4> rows_of(const unsigned char* tile, int row_tile, int k) {
         Real re[2][2], im[2][2];
         load_pair(tile + place(row_tile, 0, k), re[0], im[0]);
         load_pair(tile + place(row_tile, 1, k), re[1], im[1]);
-        return {{re[0][0], re[1][0], re[0][1], re[1][1]}, {im[0][0], im[1][0], im[0][1], im[1][1]}};
+        return {{To(re[0][0]), To(re[1][0]), To(re[0][1]), To(re[1][1])},
+                {To(im[0][0]), To(im[1][0]), To(im[0][1]), To(im[1][1])}};
     }
 
     // sums += x a for this warp's columns and each of the matrices one after another in `a`, the first `terms` tiles
     // of terms. Coefficients are asked for one tile ahead.
-    template <int MATRICES>
-    static __device__ __forceinline__ void multiply(const unsigned char* x, const Complex<Real>* a, int terms,
-                                                    Sums (&sums)[MATRICES]) {
-        Fragment<Real> next[MATRICES][C];
+    template <int MATRICES, class To>
+    static __device__ __forceinline__ void multiply(const unsigned char* x, const Complex<To>* a, int terms,
+                                                    Sums<To> (&sums)[MATRICES]) {
+        Fragment<To> next[MATRICES][C];
         const auto ask = [&](int k) {
             #pragma unroll
             for (int i = 0; i < MATRICES * C; i++)
-                next[i / C][i % C] = fragment<Real>(a + i / C * N * N + (k * TILES + column_tile() + i % C) * 64);
+                next[i / C][i % C] = fragment<To>(a + i / C * N * N + (k * TILES + column_tile() + i % C) * 64);
         };
         ask(0);
         #pragma unroll 1
         for (int k = 0; k < terms; k++) {
-            Fragment<Real> now[MATRICES][C];
+            Fragment<To> now[MATRICES][C];
             #pragma unroll
             for (int i = 0; i < MATRICES * C; i++) now[i / C][i % C] = next[i / C][i % C];
             if (k + 1 < terms) ask(k + 1);
             #pragma unroll
             for (int r = 0; r < M; r++) {
-                const ComplexOperand<Real, 4> rows = rows_of(x, r, k);
+                const ComplexOperand<To, 4> rows = rows_of<To>(x, r, k);
                 #pragma unroll
                 for (int m = 0; m < MATRICES; m++)
                     #pragma unroll
@@ -116,35 +119,60 @@ template <class Real, int N, int M, int C> struct StepWarp {
         }
     }
 
-    // This warp's columns of a tile: set, or added to what is there.
-    template <bool ADD> static __device__ __forceinline__ void put(unsigned char* tile, const Sums& sums) {
+    // This warp's columns of a tile.
+    static __device__ __forceinline__ void put(unsigned char* tile, const Sums<Real>& sums) {
         #pragma unroll
         for (int i = 0; i < M * C * 2; i++) {
             const int r = i / 2 / C, c = i / 2 % C, half = i % 2;
             unsigned char* at = tile + place(r, half, column_tile() + c);
-            Real re[2] = {}, im[2] = {};
-            if (ADD) load_pair(at, re, im);
-            #pragma unroll
-            for (int j = 0; j < 2; j++) re[j] += sums.re[r][c][2 * half + j], im[j] += sums.im[r][c][2 * half + j];
             #pragma unroll
             for (int j = 0; j < 2; j += VECTOR)
-                pack(*reinterpret_cast<Vector*>(at + j * sizeof(Complex<Real>)), re + j, im + j);
+                pack(*reinterpret_cast<Vector*>(at + j * sizeof(Complex<Real>)), sums.re[r][c] + 2 * half + j,
+                     sums.im[r][c] + 2 * half + j);
         }
+    }
+
+    // body(element, row tile, column tile, element of the sums) for this warp's columns of X in device memory, whose
+    // eight of a tile are a whole line.
+    template <class Body>
+    static __device__ __forceinline__ void each(double2* x, long long first, long long rows, Body body) {
+        const int lane = threadIdx.x % WARP;
+        #pragma unroll
+        for (int i = 0; i < M * C * 2; i++) {
+            const int r = i / 2 / C, c = i / 2 % C, half = i % 2;
+            const long long row = first + 16 * r + 8 * half + lane / 4;
+            double2* at = x + row * N + 8 * (column_tile() + c) + lane % 4 * 2;
+            if (row < rows) body(at, r, c, 2 * half), body(at + 1, r, c, 2 * half + 1);
+        }
+    }
+
+    static __device__ __forceinline__ void load(double2* x, long long first, long long rows, Sums<double>& sums) {
+        each(x, first, rows, [&](const double2* at, int r, int c, int i) {
+            unpack(__ldcs(at), &sums.re[r][c][i], &sums.im[r][c][i]);
+        });
+    }
+
+    static __device__ __forceinline__ void store(double2* x, long long first, long long rows, const Sums<double>& sums) {
+        each(x, first, rows, [&](double2* at, int r, int c, int i) {
+            __stcs(at, double2{sums.re[r][c][i], sums.im[r][c][i]});
+        });
     }
 };
 
-// Nothing is done where summary[0] is zero: the coefficients then mean nothing.
+// Nothing is done where summary[0] is zero: the coefficients then mean nothing. `coefficients` are those of Q, A P, P
+// and, in double precision, X.
 template <class Real, int N, int M, int C, int MIN_BLOCKS>
 __global__ void __launch_bounds__(WARP* N / 8 / C, MIN_BLOCKS)
-    tensor_step(Complex<Real>* x, Complex<Real>* q, Complex<Real>* p, const Complex<Real>* ap,
+    tensor_step(double2* x, Complex<Real>* q, Complex<Real>* p, const Complex<Real>* ap,
                 const Complex<Real>* __restrict__ coefficients, const double* summary, long long rows) {
     static_assert(N % (8 * C) == 0, "a warp owns whole tiles");
+    constexpr bool with_x = sizeof(Real) == sizeof(double);
     using Warp = StepWarp<Real, N, M, C>;
     using Tile = typename Warp::Rows;
     extern __shared__ __align__(16) unsigned char shared[];
     if (summary[0] == 0) return;
 
-    unsigned char *p_tile = shared, *q_tile = p_tile + Tile::BYTES, *ap_tile = q_tile + Tile::BYTES, *x_tile = ap_tile;
+    unsigned char *p_tile = shared, *q_tile = p_tile + Tile::BYTES, *ap_tile = q_tile + Tile::BYTES;
     const long long all = (long long)gridDim.x * Tile::COUNT;
     for (long long first = (long long)blockIdx.x * Tile::COUNT; first < rows; first += all) {
         Tile::fetch(q_tile, q, first, rows);
@@ -154,27 +182,48 @@ __global__ void __launch_bounds__(WARP* N / 8 / C, MIN_BLOCKS)
         commit_copies();
         wait_for_copies<1>();
         __syncthreads();
-        typename Warp::Sums sums[2];  // P, and X
+        typename Warp::template Sums<Real> sums[1 + with_x];  // Q, later P, and X
         {
-            typename Warp::Sums new_q[1];
-            Warp::template multiply<1>(q_tile, coefficients, Warp::column_tile() + C, new_q);
-            Warp::template multiply<1>(ap_tile, coefficients + N * N, Warp::TILES, new_q);
+            typename Warp::template Sums<Real> new_q[1];
+            Warp::multiply(q_tile, coefficients, Warp::column_tile() + C, new_q);
+            Warp::multiply(ap_tile, coefficients + N * N, Warp::TILES, new_q);
+            if constexpr (with_x) Warp::load(x, first, rows, sums[1]);
             wait_for_copies<0>();
             __syncthreads();  // Q and A P have been read
-            Tile::fetch(x_tile, x, first, rows);
-            commit_copies();
-            Warp::template put<false>(q_tile, new_q[0]);
+            Warp::put(q_tile, new_q[0]);
             sums[0] = new_q[0];
         }
-        Warp::template multiply<2>(p_tile, coefficients + 2 * N * N, Warp::TILES, sums);
-        wait_for_copies<0>();
+        Warp::multiply(p_tile, coefficients + 2 * N * N, Warp::TILES, sums);
+        if constexpr (with_x) Warp::store(x, first, rows, sums[1]);
         __syncthreads();  // P has been read
-        Warp::template put<false>(p_tile, sums[0]);
-        Warp::template put<true>(x_tile, sums[1]);
+        Warp::put(p_tile, sums[0]);
         __syncthreads();
         Tile::store(q, q_tile, first, rows);
         Tile::store(p, p_tile, first, rows);
-        Tile::store(x, x_tile, first, rows);
+        __syncthreads();
+    }
+}
+
+// X += P a_x for P in single precision.
+template <int N, int M, int C, int MIN_BLOCKS>
+__global__ void __launch_bounds__(WARP* N / 8 / C, MIN_BLOCKS)
+    tensor_solution(double2* x, const float2* p, const double2* __restrict__ coefficients, const double* summary,
+                    long long rows) {
+    using Warp = StepWarp<float, N, M, C>;
+    using Tile = typename Warp::Rows;
+    extern __shared__ __align__(16) unsigned char shared[];
+    if (summary[0] == 0) return;
+
+    const long long all = (long long)gridDim.x * Tile::COUNT;
+    for (long long first = (long long)blockIdx.x * Tile::COUNT; first < rows; first += all) {
+        Tile::fetch(shared, p, first, rows);
+        commit_copies();
+        typename Warp::template Sums<double> sums[1];
+        Warp::load(x, first, rows, sums[0]);
+        wait_for_copies<0>();
+        __syncthreads();
+        Warp::multiply(shared, coefficients, Warp::TILES, sums);
+        Warp::store(x, first, rows, sums[0]);
         __syncthreads();
     }
 }
