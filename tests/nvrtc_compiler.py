@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from cupy.cuda import nvrtc
 
 from stages.lqcd.kernels.cuda.compile import OPTIONS, source
+from stages.lqcd.kernels.cuda.launch import Launch
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,16 @@ def compile_only(file: str, instances: Sequence[str], arch: str) -> dict[str, Us
         raise
     finally:
         nvrtc.destroyProgram(program)
+
+
+def usages(kernels: Iterable[Launch], arch: str) -> Iterator[tuple[Launch, Usage]]:
+    """Compile kernels for an architecture, one program a file, and pair them with what they use."""
+    by_file = defaultdict(list)
+    for kernel in kernels:
+        by_file[kernel.file].append(kernel)
+    for file, instances in by_file.items():
+        usage = compile_only(file, [kernel.instance for kernel in instances], arch)
+        yield from ((kernel, usage[kernel.instance]) for kernel in instances)
 
 
 def _usage(log: str, mangled: str) -> Usage:

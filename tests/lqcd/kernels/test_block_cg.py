@@ -176,9 +176,13 @@ def test_sweep_of_a_narrowed_block(backend, random, ordinary, tolerance, n, rhs)
     sweep(backend, random, ordinary, tolerance, n, rhs, 700)
 
 
-@pytest.mark.parametrize("n", [3, 16, pytest.param(64, marks=pytest.mark.slow)])
-def test_sweep_with_a_solution_in_double(backend, random, ordinary, tolerance, n):
-    sweep(backend, random, ordinary, tolerance, n, n + 2 if n < 64 else n, 700, np.complex128)
+@pytest.mark.parametrize(
+    ("n", "rhs"),
+    [(3, 5), (16, 18), *(pytest.param(n, n, marks=pytest.mark.slow) for n in (16, 24, 40, 48, 64))],
+)
+@pytest.mark.parametrize("rows", [700, pytest.param(6151, marks=pytest.mark.slow)])
+def test_sweep_with_a_solution_in_double(backend, random, ordinary, tolerance, n, rhs, rows):
+    sweep(backend, random, ordinary, tolerance, n, rhs, rows, np.complex128)
 
 
 def sweep(backend, random, ordinary, tolerance, n, rhs, rows, of_x=None):

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from importlib.resources import files
 from inspect import unwrap
 from math import ceil, prod
@@ -13,7 +12,7 @@ import pytest
 
 pytest.importorskip("cupy", reason="compiling the CUDA sources needs cupy and nvidia-cuda-nvrtc")
 
-from nvrtc_compiler import Usage, compile_only
+from nvrtc_compiler import compile_only, usages
 
 from stages.errors import InputError
 from stages.lqcd.kernels.cuda import (
@@ -187,16 +186,6 @@ def unusual(dtype: np.dtype) -> list[Launch]:
     ]
 
 
-def usages(kernels: list[Launch], arch: str) -> Iterator[tuple[Launch, Usage]]:
-    """Compile kernels for an architecture, one program a file, and pair them with what they use."""
-    by_file = defaultdict(list)
-    for kernel in kernels:
-        by_file[kernel.file].append(kernel)
-    for file, instances in by_file.items():
-        usage = compile_only(file, [kernel.instance for kernel in instances], arch)
-        yield from ((kernel, usage[kernel.instance]) for kernel in instances)
-
-
 def of_grids(dtype: np.dtype, widths: Sequence[int] = (1, 5, 16, 64)) -> list[Launch]:
     """Kernels of multigrid, which exist in single precision alone."""
     if dtype == DOUBLE:
@@ -326,23 +315,6 @@ def test_matrix_kernels_fit_shared_memory_for_every_shape() -> None:
                     block_blas.multiply_add_launch(nx, ny, dtype, 1000),
                 ):
                     assert kernel.threads <= 1024 and kernel.shared_bytes <= SHARED_BYTES, kernel
-
-
-def test_block_iteration_fits_an_a100_in_every_candidate() -> None:
-    for dtype in (SINGLE, DOUBLE):
-        for n in range(1, MAX_RHS + 1):
-            steps = [
-                block_cg.block_step_in_shape(n, dtype, 9999, True, shape)
-                for shape in block_cg.step_candidates(n, dtype)
-            ]
-            grams = [
-                block_cg.iteration_grams_in_shape(n, dtype, 9999, shape)
-                for shape in block_cg.grams_candidates(n, dtype)
-            ]
-            assert len(steps) <= 12 and len(grams) <= 12
-            assert (bool(steps), bool(grams)) == (True, True) or n % 8 or n > 32
-            for kernel in (*steps, *grams, block_cg.step_coefficients_launch(n, n)):
-                assert kernel.threads <= 1024 and kernel.shared_bytes <= SHARED_BYTES, kernel
 
 
 def test_too_many_right_hand_sides_are_refused() -> None:

@@ -17,19 +17,20 @@ from stages.lqcd.kernels.cuda.launch import (
     BLOCK_SHARED,
     MULTIPROCESSOR_SHARED,
     MULTIPROCESSORS,
+    REGISTERS,
     Launch,
     check_rhs,
     instance,
     power_of_two,
 )
+from stages.lqcd.kernels.cuda.tensor_block_cg import (
+    takes_step,
+    tensor_grams_candidates,
+    tensor_grams_launch,
+    tensor_step,
+    working_rows,
+)
 from stages.lqcd.kernels.cuda.tuning.choice import Options, timed_where, tuned
-
-REGISTERS = 65536
-"""Of a multiprocessor."""
-
-WORKING_ROWS = 512
-"""Rows that a thread of `iteration_grams` sums in working precision up to N = 16; beyond, more in proportion
-to N^2, so that partial sums stay small beside the blocks."""
 
 IN_SHARED = 32
 """Up to this width the small algebra takes place in shared memory, beyond in a workspace."""
@@ -55,16 +56,20 @@ class GramsShape:
 
 
 def repeatable(width: int, dtype: np.dtype) -> bool:
-    return bool(grams_candidates(width, np.dtype(dtype)))
+    dtype = np.dtype(dtype)
+    return bool(tensor_grams_candidates(width, dtype) or grams_candidates(width, dtype))
 
 
 def iteration_grams(p: cupy.ndarray, ap: cupy.ndarray, q: cupy.ndarray, a: BlockCoefficients) -> None:
     n, rows = p.shape[-1], p.size // p.shape[-1]
-    if not grams_candidates(n, p.dtype):
+    if tensor_grams_candidates(n, p.dtype):
+        kernel = tensor_grams_launch(n, p.dtype, rows)
+    elif grams_candidates(n, p.dtype):
+        kernel = iteration_grams_launch(n, p.dtype, rows)
+    else:
         pap = gram(p, ap)
         a.grams[...] = cupy.stack([(pap + pap.conj().T) / 2, gram(ap, ap), gram(q, q)])
         return
-    kernel = iteration_grams_launch(n, p.dtype, rows)
     partials = a.workspace("partial sums", (kernel.grid[0], 3, n, n))
     run(kernel, p, ap, q, partials, np.int64(rows))
     sum_partials(partials, a.grams)
@@ -85,6 +90,9 @@ def step_coefficients(a: BlockCoefficients, rank: int, unit: float) -> None:
 def block_step(
     x: cupy.ndarray, q: cupy.ndarray, p: cupy.ndarray, ap: cupy.ndarray, a: BlockCoefficients
 ) -> None:
+    if takes_step(x, p):
+        tensor_step(x, q, p, ap, a)
+        return
     n, rows = p.shape[-1], p.size // p.shape[-1]
     alike = x.shape == p.shape and x.dtype == p.dtype
     if not alike:
@@ -155,7 +163,7 @@ def iteration_grams_launch(n: int, dtype: np.dtype, rows: int) -> Options[GramsS
 @cache
 def iteration_grams_in_shape(n: int, dtype: np.dtype, rows: int, shape: GramsShape) -> Launch:
     arguments = (n, shape.tile, shape.slices, shape.chunk, shape.resident)
-    most = WORKING_ROWS * max(1, n * n // 256) * shape.slices
+    most = working_rows(n) * shape.slices
     at_once = shape.resident * MULTIPROCESSORS
     blocks = ceil(rows / (most * at_once)) * at_once
     return Launch(

@@ -37,6 +37,9 @@ BLOCK_SHARED = 163 * 1024
 MULTIPROCESSOR_SHARED = 227 * 1024
 """Shared memory of a multiprocessor; it bounds how many blocks can be resident."""
 
+REGISTERS = 65536
+"""Of a multiprocessor, likewise."""
+
 
 @dataclass(frozen=True)
 class Launch:

@@ -1,32 +1,38 @@
-"""Launches of the pass and the sums of block CGrQ on tensor cores: widths that are multiples of 8."""
+"""The pass and the sums of block CGrQ on tensor cores: widths that are multiples of 8."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import product
 from math import ceil
 
+import cupy
 import numpy as np
 
+from stages.lqcd.kernels.block_cg import BlockCoefficients
+from stages.lqcd.kernels.cuda.block_blas import multiply_add
+from stages.lqcd.kernels.cuda.compile import run
 from stages.lqcd.kernels.cuda.launch import (
     BLOCK_SHARED,
     MULTIPROCESSOR_SHARED,
     MULTIPROCESSORS,
+    REGISTERS,
     Launch,
     instance,
 )
+from stages.lqcd.kernels.cuda.tuning.choice import Options, tuned
 
 NARROWEST = 16
 """Below, bandwidth is the limit and tiles of 16 columns are half empty."""
 
+LANE_REGISTERS = {"complex128": 168, "complex64": 128}
+"""Of a lane, by the type of numbers. Some shapes spill then; the threads that get room gain more."""
+
 TENSOR_STEP = "tensor_step.cu"
 
-SINGLE = np.dtype(np.complex64)
-
-REGISTERS = 65536
-"""Of a multiprocessor."""
+SINGLE, DOUBLE = np.dtype(np.complex64), np.dtype(np.complex128)
 
 
 @dataclass(frozen=True)
@@ -47,21 +53,64 @@ class TensorGramsShape:
     resident: int
 
 
+def takes_step(x: cupy.ndarray, p: cupy.ndarray) -> bool:
+    """True if `tensor_step` is for these X and P: X in double, beside P in double of its own width."""
+    fitting = p.dtype == SINGLE or x.shape == p.shape
+    return x.dtype == DOUBLE and fitting and bool(tensor_step_candidates(p.shape[-1], p.dtype))
+
+
+def tensor_step(
+    x: cupy.ndarray, q: cupy.ndarray, p: cupy.ndarray, ap: cupy.ndarray, a: BlockCoefficients
+) -> None:
+    """`block_step` where `takes_step`."""
+    n, rows, dtype = p.shape[-1], np.int64(p.size // p.shape[-1]), p.dtype
+    if dtype == SINGLE and x.shape == p.shape:
+        tiles = a.workspace("tiles for X", (n, n))
+        run(coefficient_tiles_launch(n, DOUBLE, 1), a.x, a.x, a.x, a.x, tiles)
+        run(tensor_solution_launch(n, int(rows)), x, p, tiles, a.summary, rows)
+    elif dtype == SINGLE:
+        multiply_add(p, a.x, x, x, a.summary)
+    matrices = 4 if dtype == DOUBLE else 3
+    tiles = a.workspace("tiles", (matrices, n, n), dtype)
+    run(coefficient_tiles_launch(n, dtype, matrices), a.q, a.ap, a.p, a.x, tiles)
+    run(tensor_step_launch(n, dtype, int(rows)), x, q, p, ap, tiles, a.summary, rows)
+
+
+@cache
 def coefficient_tiles_launch(n: int, dtype: np.dtype, matrices: int) -> Launch:
     """So many matrices in the order that the kernels here read, ``[matrices, N^2]`` of this type."""
     return Launch(TENSOR_STEP, instance("coefficient_tiles", dtype, n), (ceil(n * n / 256), matrices), 256)
 
 
+@tuned
+def tensor_step_launch(n: int, dtype: np.dtype, rows: int) -> Options[TensorStepShape]:
+    """The pass over Q, P and A P, in double over X as well, for widths with `tensor_step_candidates`."""
+    shapes = tuple(tensor_step_candidates(n, dtype))
+    return Options(shapes, lambda shape: tensor_step_in_shape(n, dtype, rows, shape))
+
+
+@tuned
+def tensor_solution_launch(n: int, rows: int) -> Options[TensorStepShape]:
+    """X in double from P in single precision, for widths with `tensor_step_candidates`."""
+    shapes = tuple(tensor_solution_candidates(n))
+    return Options(shapes, lambda shape: tensor_solution_in_shape(n, rows, shape))
+
+
+@tuned
+def tensor_grams_launch(n: int, dtype: np.dtype, rows: int) -> Options[TensorGramsShape]:
+    """The sums of `tensor_grams.cu`, for widths with `tensor_grams_candidates`."""
+    shapes = tuple(tensor_grams_candidates(n, dtype))
+    return Options(shapes, lambda shape: tensor_grams_in_shape(n, dtype, rows, shape))
+
+
 @cache
 def tensor_step_in_shape(n: int, dtype: np.dtype, rows: int, shape: TensorStepShape) -> Launch:
-    """The pass over Q, P and A P, in double over X as well."""
     kernel = instance("tensor_step", dtype, n, shape.row_tiles, shape.column_tiles, shape.resident)
     return _sweep(kernel, n, rows, shape, 3 * _tile_bytes(n, dtype, shape.row_tiles))
 
 
 @cache
 def tensor_solution_in_shape(n: int, rows: int, shape: TensorStepShape) -> Launch:
-    """X in double from P in single precision."""
     kernel = f"tensor_solution<{n}, {shape.row_tiles}, {shape.column_tiles}, {shape.resident}>"
     return _sweep(kernel, n, rows, shape, _tile_bytes(n, SINGLE, shape.row_tiles))
 
@@ -74,45 +123,50 @@ def _sweep(kernel: str, n: int, rows: int, shape: TensorStepShape, shared: int) 
 @cache
 def tensor_step_candidates(n: int, dtype: np.dtype) -> list[TensorStepShape]:
     """Shapes worth timing, the best guess first; none for widths that are no multiples of 8."""
-    return _candidates(n, lambda rows: 3 * _tile_bytes(n, dtype, rows), dtype.itemsize // 8, dtype.itemsize // 8)
+    if dtype == DOUBLE:
+        return sorted(
+            _candidates(n, dtype, 3, ((2, 1), (1, 2), (1, 1))), key=lambda shape: shape.resident == 1
+        )
+    return _candidates(n, dtype, 3, ((2, 2), (1, 2), (2, 1), (4, 1), (1, 1)))
 
 
 @cache
 def tensor_solution_candidates(n: int) -> list[TensorStepShape]:
     """Likewise."""
-    return _candidates(n, lambda rows: _tile_bytes(n, SINGLE, rows), 1, 2)
+    return _candidates(n, SINGLE, 1, ((1, 2), (1, 1), (2, 1)))
 
 
-def _candidates(n: int, shared_of: Callable[[int], int], products: int, words: int) -> list[TensorStepShape]:
-    """Shapes for a lane that holds the sums of so many products of numbers of so many words."""
+def _candidates(
+    n: int, dtype: np.dtype, fields: int, sizes: Sequence[tuple[int, int]]
+) -> list[TensorStepShape]:
+    """Shapes of these row and column tiles for a kernel that keeps rows of so many fields."""
     if n % 8 or n < NARROWEST:
         return []
     shapes = []
-    for rows, columns in ((2, 1), (4, 1), (1, 2), (2, 2), (1, 1)):
-        threads, shared = 4 * n // columns, shared_of(rows)
-        registers = _registers(rows * columns, columns, products, words)
-        resident = min(MULTIPROCESSOR_SHARED // (shared + 1024), REGISTERS // (threads * registers), 16)
-        if n // 8 % columns == 0 and resident and shared <= BLOCK_SHARED and registers <= 255:
+    for rows, columns in sizes:
+        threads, shared = 4 * n // columns, fields * _tile_bytes(n, dtype, rows)
+        resident = _resident(threads, shared, dtype)
+        if n // 8 % columns == 0 and resident and shared <= BLOCK_SHARED:
             shapes.append(TensorStepShape(rows, columns, resident))
     return shapes
 
 
-def _registers(tiles: int, columns: int, products: int, words: int) -> int:
-    """Sums, coefficients of now and of next, rows, and the rest."""
-    return 8 * products * words * tiles + 8 * products * words * columns + 24 * words + (88 if words == 1 else 56)
+def _resident(threads: int, shared: int, dtype: np.dtype) -> int:
+    """Blocks of threads that a multiprocessor has room for."""
+    registers = threads * LANE_REGISTERS[dtype.name]
+    return min(MULTIPROCESSOR_SHARED // (shared + 1024), REGISTERS // registers, 16)
 
 
 def _tile_bytes(n: int, dtype: np.dtype, row_tiles: int) -> int:
     """Rows of a block, with the padding of `StepWarp`."""
-    apart, row = 16 if dtype == np.complex128 else 64, n * dtype.itemsize
+    apart, row = 16 if dtype == DOUBLE else 64, n * dtype.itemsize
     return 16 * row_tiles * (row + (apart - row) % 128)
 
 
 @cache
-def tensor_grams_in_shape(n: int, dtype: np.dtype, rows: int, shape: TensorGramsShape, most: int) -> Launch:
-    """The sums in a shape; `most`: rows that a warp adds up in single precision."""
+def tensor_grams_in_shape(n: int, dtype: np.dtype, rows: int, shape: TensorGramsShape) -> Launch:
     at_once = shape.resident * MULTIPROCESSORS
-    blocks = ceil(rows / (most * shape.warp_slices * at_once)) * at_once
+    blocks = ceil(rows / (working_rows(n) * shape.warp_slices * at_once)) * at_once
     return Launch(
         "tensor_grams.cu",
         instance("tensor_grams", dtype, n, shape.warp_slices, shape.chunk, shape.resident),
@@ -127,16 +181,22 @@ def tensor_grams_candidates(n: int, dtype: np.dtype) -> list[TensorGramsShape]:
     """Shapes worth timing, the best guess first; none for widths that are no multiples of 8."""
     if n % 8 or n < NARROWEST:
         return []
-    words, pairs = dtype.itemsize // 8, ceil(n / 16) // 2 + 1
     shapes = []
     for slices, steps in product((1, 2, 4), (2, 1, 4)):
         chunk, threads = 8 * slices * steps, 32 * _warps(n) * slices
         shared = _grams_shared(n, dtype, slices, chunk)
-        registers = words * (16 * pairs + 24) + (64 if words == 1 else 48)
-        resident = min(MULTIPROCESSOR_SHARED // (shared + 1024), REGISTERS // (threads * registers), 8)
+        resident = _resident(threads, shared, dtype)
         if shared <= BLOCK_SHARED and threads <= 768 and resident:
             shapes.append(TensorGramsShape(slices, chunk, resident))
     return shapes
+
+
+def working_rows(n: int) -> int:
+    """Rows that a thread or warp sums in working precision.
+
+    512 up to N = 16; beyond, more in proportion to N^2, so that partial sums stay small beside the blocks.
+    """
+    return 512 * max(1, n * n // 256)
 
 
 def _warps(n: int) -> int:
