@@ -55,7 +55,8 @@ def test_tensor_cores_take_all_multiples_of_8_from_16_on(dtype: np.dtype) -> Non
     for n in range(1, MAX_RHS + 1):
         steps = tensor_block_cg.tensor_step_candidates(n, dtype)
         assert bool(steps) == bool(tensor_block_cg.tensor_solution_candidates(n)) == (n in MULTIPLES)
-        assert bool(tensor_block_cg.tensor_grams_candidates(n, dtype)) == (n in MULTIPLES)
+        summed = n in MULTIPLES and (n == 64 or (dtype == DOUBLE and n != 24))
+        assert bool(tensor_block_cg.tensor_grams_candidates(n, dtype)) == summed
         assert block_cg.repeatable(n, dtype) or n not in MULTIPLES
 
 
