@@ -6,6 +6,7 @@ from importlib.metadata import entry_points
 
 OWN = {
     "g2_disconnected": "workflows.g2_disconnected.build",
+    "hisq_mesons": "workflows.hisq_mesons.build",
     "laph_mesons": "workflows.laph_mesons.build",
     "mesons": "workflows.mesons.build",
 }

@@ -52,6 +52,18 @@ class Cost:
 
 
 @dataclass(frozen=True)
+class FromParameter:
+    """Labels along a dimension that a parameter of the stage lists: names, or rows of numbers.
+
+    axis, components: of rows, such as momenta, the second dimension and its names.
+    """
+
+    parameter: str
+    axis: str = ""
+    components: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Stage:
     """A declared stage. The function stays an ordinary function; this travels beside it."""
 
@@ -68,7 +80,7 @@ class Stage:
     takes_at: bool
     result: Any
     outputs: tuple[Output, ...]
-    labels: dict[str, tuple[Coordinate, ...]]
+    labels: dict[str, tuple[Coordinate, ...] | FromParameter]
     cost: Callable[[Node], Cost] | None
 
     def backend(self, cluster: str) -> str:

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from pipeline.declare.brief import brief
 from pipeline.declare.coordinates import Coordinate, sorted_unique
-from pipeline.declare.node import Cost, Keyed, Node, Resources, Stage
+from pipeline.declare.node import Cost, FromParameter, Keyed, Node, Resources, Stage
 from pipeline.declare.parameter import check_parameters
 from pipeline.declare.signature import Output, arguments_of, hints_of, outputs_of
 from stages.errors import InputError, suggestion
@@ -25,7 +25,7 @@ def stage(
     keyed: Keyed = PLAINLY,
     transient: bool = False,
     resident: bool = False,
-    labels: Mapping[str, Sequence[Coordinate]] | None = None,
+    labels: Mapping[str, Sequence[Coordinate] | FromParameter] | None = None,
     cost: Callable[[Node], Cost] | None = None,
 ) -> Callable[[Function], Function]:
     """Declare a function as a stage.
@@ -39,7 +39,8 @@ def stage(
             backend. Such a stage may return any object.
         resident: workers keep its results in a cache bounded in bytes and keyed by content.
         labels: names along dimensions of the outputs that the stage is not mapped over, such as
-            `{"parity": ("even", "odd")}`: the coordinates of whoever reads a result. They enter no key.
+            `{"parity": ("even", "odd")}`, or `FromParameter("operators")` where a parameter lists them: the
+            coordinates of whoever reads a result. They enter no key.
         cost: bytes that a node of this stage takes, from its parameters, chunk sizes and upstream nodes.
 
     A parameter that is a frozen dataclass stands in keys and records field by field, each under its own name
@@ -69,7 +70,10 @@ def stage(
             takes_at=takes_at,
             result=result,
             outputs=outputs_of(name, result, optional=transient),
-            labels={dim: tuple(names) for dim, names in (labels or {}).items()},
+            labels={
+                dim: names if isinstance(names, FromParameter) else tuple(names)
+                for dim, names in (labels or {}).items()
+            },
             cost=cost,
         )
         _check(declared)
@@ -133,4 +137,12 @@ def _check_labels(declared: Stage) -> None:
                 f"stage {declared.name}: labels along {dim!r}, which is no dimension of its outputs alone"
                 f"{suggestion(dim, free)}"
             )
-        sorted_unique(dim, names)
+        if isinstance(names, FromParameter):
+            known = [parameter.name for parameter in declared.parameters]
+            if names.parameter not in known:
+                raise InputError(
+                    f"stage {declared.name}: labels along {dim!r} from {names.parameter!r}, which is none of "
+                    f"its parameters{suggestion(names.parameter, known)}"
+                )
+        else:
+            sorted_unique(dim, names)

@@ -16,7 +16,7 @@ from typing import Any
 
 from pipeline.declare.collection import without_collection
 from pipeline.declare.long_names import long_names
-from pipeline.declare.node import Node
+from pipeline.declare.node import FromParameter, Node
 from pipeline.planning.chunk import Chunk, Position
 from pipeline.planning.key import canonical_parameters
 from pipeline.store.durable import write_atomically
@@ -178,10 +178,24 @@ def describe_node(node: Node, backend: str) -> dict[str, Any]:
         "backend": stage.backend(backend) if stage.keyed.backend else None,
         "transient": stage.transient,
         "outputs": {output.name: list(output.dims) for output in stage.outputs},
-        "labels": stage.labels,
+        "labels": labels_of(node),
         "long_names": long_names(stage.result) if stage.outputs else {},
         "inputs": [upstream.name for upstream in node.inputs],
     }
+
+
+def labels_of(node: Node) -> dict[str, Any]:
+    """Labels by dimension: a list of names, or of rows of numbers with the axis of the rows and its names."""
+    labels: dict[str, Any] = {}
+    for dim, names in node.stage.labels.items():
+        if not isinstance(names, FromParameter):
+            labels[dim] = names
+        elif names.axis:
+            rows = [list(row) for row in node.parameters[names.parameter]]
+            labels[dim] = {"rows": rows, "axis": names.axis, "components": names.components}
+        else:
+            labels[dim] = list(node.parameters[names.parameter])
+    return labels
 
 
 def _describe_chunks(node: Node, chunks: Sequence[Chunk]) -> dict[str, Any]:

@@ -78,7 +78,7 @@ def open_result(
         arrays[output].attrs["long_name"] = text
     provenance = {name: record[name] for name in _KEPT if name in record}
     attributes = {"node": label, **manifest.about, **provenance, "chunks": len(chunks)}
-    coordinates = {**node.content.get("labels", {}), **grid.coordinates()}
+    coordinates = {**_labels(node.content.get("labels", {})), **grid.coordinates()}
     return _numbered(xarray.Dataset(arrays, coordinates, attributes))
 
 
@@ -86,6 +86,18 @@ def _numbered(data: xarray.Dataset) -> xarray.Dataset:
     """The same with numbers along dimensions without coordinates, but those that an array is named after."""
     bare = [dim for dim in data.sizes if dim not in data.variables]
     return data.assign_coords({dim: np.arange(data.sizes[dim]) for dim in bare})
+
+
+def _labels(labels: Mapping[str, Any]) -> dict[str, Any]:
+    """Coordinates of a manifest's labels: names along a dimension, or rows along it and another one."""
+    coordinates: dict[str, Any] = {}
+    for dim, names in labels.items():
+        if isinstance(names, Mapping):
+            coordinates[dim] = ((dim, names["axis"]), np.array(names["rows"]))
+            coordinates[names["axis"]] = list(names["components"])
+        else:
+            coordinates[dim] = names
+    return coordinates
 
 
 class _Grid:

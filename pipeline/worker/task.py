@@ -165,7 +165,8 @@ def host_arrays(stage: Stage, result: Any, coordinates: Coordinates) -> dict[str
             f"stage {stage.name} must return {stage.result.__name__}, it returned {type(result).__name__}"
         )
     arrays = {}
-    known = {**stage.labels, **coordinates}
+    fixed = {dim: names for dim, names in stage.labels.items() if isinstance(names, tuple)}
+    known = {**fixed, **coordinates}
     for output, value in zip(stage.outputs, result, strict=True):
         array = np.asarray(value.get() if hasattr(value, "get") else value)
         expected = [len(known[dim]) if dim in known else None for dim in output.dims]

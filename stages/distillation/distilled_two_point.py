@@ -10,7 +10,7 @@ from typing import Annotated, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline import At, Chunks, Dims, Resources, stage
+from pipeline import At, Chunks, Dims, FromParameter, Resources, stage
 from stages.distillation.costs import distilled_cost, stochastic_cost
 from stages.distillation.operator_elementals import Elementals
 from stages.distillation.perambulator import Perambulator, SinkProjection
@@ -27,9 +27,18 @@ from stages.lqcd.spectroscopy.distilled_mesons import (
 from stages.lqcd.spectroscopy.elemental_table import ElementalTable
 from stages.lqcd.spectroscopy.gammas import NAMES
 from stages.lqcd.spectroscopy.operators import MesonOperator, words_of
+from stages.mesons.two_point import MOMENTA
 
 Momenta = Sequence[tuple[int, int, int]]
 LINES = ("quark", "antiquark")
+OPERATORS = FromParameter("operators")
+LABELS: dict[str, Sequence[str] | FromParameter] = {
+    "gamma": NAMES,
+    "line": LINES,
+    "momentum": MOMENTA,
+    "operator": OPERATORS,
+    "source_operator": OPERATORS,
+}
 
 
 class LaphMesons(NamedTuple):
@@ -52,7 +61,7 @@ class LaphMesons(NamedTuple):
     version="1",
     over=("config", "source"),
     resources=Resources(device=1),
-    labels={"gamma": NAMES, "line": LINES},
+    labels=LABELS,
     cost=distilled_cost,
 )
 def distilled_mesons(
@@ -89,7 +98,7 @@ def distilled_mesons(
     version="1",
     over=("config",),
     resources=Resources(device=1),
-    labels={"gamma": NAMES, "line": LINES},
+    labels=LABELS,
     cost=stochastic_cost,
 )
 def stochastic_mesons(

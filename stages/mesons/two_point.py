@@ -7,7 +7,7 @@ from typing import Annotated, NamedTuple
 
 import numpy as np
 
-from pipeline import At, Chunks, Dims, Resources, stage
+from pipeline import At, Chunks, Dims, FromParameter, Resources, stage
 from stages.lqcd.analysis import jackknife
 from stages.lqcd.analysis.effective_mass import effective_mass
 from stages.lqcd.kernels.transfer import to_backend
@@ -18,6 +18,7 @@ from stages.lqcd.spectroscopy.quark_sources import SourcePlace
 from stages.mesons.costs import average_cost, two_point_cost
 from stages.mesons.propagator import Propagator
 
+MOMENTA = FromParameter("momenta", "direction", ("x", "y", "z"))
 AVERAGE_LABELS = {"gamma": NAMES, "channel": tuple(CHANNELS)}
 
 
@@ -57,7 +58,7 @@ class MesonAverage(NamedTuple):
     version="1",
     over=("config", "source"),
     resources=Resources(device=1),
-    labels={"gamma": NAMES},
+    labels={"gamma": NAMES, "momentum": MOMENTA},
     cost=two_point_cost,
 )
 def meson_two_point(

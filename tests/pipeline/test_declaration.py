@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import toy_stages as toys
 
-from pipeline import At, Chunks, Dims, InputError, Keyed, Node, Place, Workflow, stage
+from pipeline import At, Chunks, Dims, FromParameter, InputError, Keyed, Node, Place, Workflow, stage
 from pipeline.declare.coordinates import blocks, describe_values, sorted_unique
 from pipeline.declare.stage import stage_of
 from pipeline.planning.plan import plan
@@ -94,6 +94,8 @@ def test_labels_are_of_dimensions_of_the_outputs_alone() -> None:
         declared(made, labels={"tme": (1, 2)})
     with pytest.raises(InputError, match="labels along 'noise'"):
         declared(made, over=("noise",), labels={"noise": (1, 2)})
+    with pytest.raises(InputError, match="labels along 'time' from 'times', which is none of its parameters"):
+        declared(made, labels={"time": FromParameter("times")})
     with pytest.raises(InputError, match="'t0' is listed twice along dimension 'time'"):
         declared(made, labels={"time": ("t0", "t0")})
 

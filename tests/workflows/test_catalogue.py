@@ -56,7 +56,10 @@ def test_a_workflow_of_another_package(
 def test_suggestions_know_it(quarkline: CommandLine, tmp_path: Path, install: Install) -> None:
     install("outside_b", "own_mesons = outside_b")
     refused(plan_of(quarkline, tmp_path, "own_meson"), "did you mean `own_mesons`?")
-    refused(plan_of(quarkline, tmp_path, "xyz"), "known: g2_disconnected, laph_mesons, mesons, own_mesons")
+    refused(
+        plan_of(quarkline, tmp_path, "xyz"),
+        "known: g2_disconnected, hisq_mesons, laph_mesons, mesons, own_mesons",
+    )
 
 
 def test_a_name_that_quarkline_has(quarkline: CommandLine, tmp_path: Path, install: Install) -> None:

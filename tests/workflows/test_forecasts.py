@@ -21,7 +21,7 @@ from workflows.parameter_file import read_parameter_file
 
 SHIPPED = Path(__file__).parents[2] / "workflows"
 GOLDEN = Path(__file__).parent / "golden" / "forecasts.json"
-FILES = ("g2_disconnected", "g2_low_modes", "mesons", "laph_mesons")
+FILES = ("g2_disconnected", "g2_low_modes", "mesons", "hisq_mesons", "laph_mesons")
 LARGE = {"heatbath": {"extents": [24, 24, 24, 48]}}
 LEVELS = [{"aggregate": [4, 4, 4, 4], "vectors": 16}, {"aggregate": [2, 2, 2, 2], "vectors": 20}]
 BASIS = [[["Gamma5"], ["0.5 Identity[+x] - 0.5 Identity[-x]"]]]
@@ -80,6 +80,18 @@ VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
             "sources": {"kind": "wall"},
             "mesons": {"momenta": [[0, 0, 0]]},
             "solves": {"solver": "cgnr"},
+        },
+    },
+    "hisq_mesons": {
+        "points": {
+            "sources": {"kind": "point", "noise": None, "chunk": 2},
+            "mesons": {"operators": ["pion5", "rhoi"], "momenta": [[0, 0, 0], [0, 0, 1]]},
+            "solves": {"solver": "batched_cg", "precision": "double"},
+        },
+        "corner": {
+            "sources": {"kind": "corner_wall", "noise": None},
+            "mesons": {"links": {"kind": "ape", "steps": 2, "alpha": 0.5}},
+            "ensemble": LARGE,
         },
     },
     "laph_mesons": {

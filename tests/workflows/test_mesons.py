@@ -43,6 +43,11 @@ def test_results_have_names(ran: Path) -> None:
     found = open_result(ran / "store", "mesons")
     assert found.correlator.dims == ("config", "source", "gamma", "momentum", "time")
     assert tuple(found.gamma.values) == NAMES
+    assert found.momentum.values.tolist() == [[0, 0, 0], [1, 0, 0]] and list(found.direction) == [
+        "x",
+        "y",
+        "z",
+    ]
     assert list(found.source.values) == ["x0y0z0t0", "x0y0z0t2"]
     assert float(found.residual.max()) <= 1e-6 and found.residual.shape == (2, 2, 12)
     pion = found.correlator.values[:, :, PION, 0]

@@ -11,6 +11,7 @@ from ruamel.yaml import YAML
 from tiny_project import TINY
 
 from workflows.g2_disconnected.schema import G2Parameters
+from workflows.hisq_mesons.schema import HisqMesonParameters
 from workflows.laph_mesons.schema import LaphParameters
 from workflows.mesons.schema import MesonParameters
 from workflows.parameter_file import read_parameter_file
@@ -63,6 +64,17 @@ def test_a_file_of_mesons(tmp_path: Path) -> None:
     file = tmp_path / "mesons.yaml"
     file.write_text(snippet)
     assert MesonParameters.read(read_parameter_file(file)).solves.solver == "auto"
+
+
+def test_a_file_of_hisq_mesons(tmp_path: Path) -> None:
+    (snippet,) = (text for text in YAML_SNIPPETS if text.startswith("workflow: hisq_mesons"))
+    file = tmp_path / "hisq.yaml"
+    for text in (
+        snippet,
+        *re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "hisq_mesons.md").read_text(), re.DOTALL),
+    ):
+        file.write_text(text)
+        assert HisqMesonParameters.read(read_parameter_file(file)).mesons.displaced
 
 
 @pytest.mark.parametrize("section", ["noise", "insertions"])

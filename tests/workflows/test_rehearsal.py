@@ -10,9 +10,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tiny_hisq_mesons import HISQ_MESONS
 from tiny_laph import LAPH
 from tiny_project import TINY
 
+from pipeline import At
+from stages.ensemble.configuration import GaugeLinks
+from stages.ensemble.smeared_links import SmearedLinks
+from stages.ensemble.staggered_operator import hisq_operator
 from stages.loops.rehearsal import LOOPS, block_widths, free_links
 from stages.lqcd.dirac.staggered import SquaredDslash, StaggeredDslash
 from stages.lqcd.eigen.block_lanczos import BlockLanczos
@@ -26,9 +31,12 @@ from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.noise import Dilution, noise_vectors
 from stages.lqcd.solvers.named import REGULAR as METHODS
 from stages.lqcd.solvers.named import Solve
+from stages.mesons.staggered_propagator import staggered_propagator, staggered_sources
 from stages.shared.rehearsal import nodes_of
 from workflows.g2_disconnected.build import WORKFLOW as G2
 from workflows.g2_disconnected.schema import G2Parameters
+from workflows.hisq_mesons.build import WORKFLOW as HISQ_WORKFLOW
+from workflows.hisq_mesons.schema import HisqMesonParameters
 from workflows.laph_mesons.build import WORKFLOW as LAPH_WORKFLOW
 from workflows.laph_mesons.schema import LaphParameters
 from workflows.parameter_file import read_parameter_file
@@ -161,6 +169,21 @@ def test_the_dslash_of_an_eigensolve_is_rehearsed(tmp_path: Path) -> None:
         next(G2.rehearse(campaign(parameters), np))
     applications = {call for call in asked if call[0] == "hisq_dslash"}
     assert applications and applications <= rehearsed, applications - rehearsed
+
+
+def test_staggered_mesons_call_nothing_that_was_not_rehearsed(tmp_path: Path) -> None:
+    (tmp_path / "hisq.yaml").write_text(HISQ_MESONS)
+    parameters = HisqMesonParameters.read(read_parameter_file(tmp_path / "hisq.yaml"))
+    gauge = GaugeLinks(thermalised(LATTICE, 6.0, 3, "a", 3, 1), np.array(LATTICE.extents))
+    at, labels = At(config="a", source="x0y0z0t3"), parameters.mesons.labels
+    dslash = hisq_operator(gauge, at=at, boundary="antiperiodic", naik_epsilon=0.0)
+    sources = staggered_sources(gauge, SmearedLinks(gauge.links, LATTICE), at=at, operators=labels)
+    with recorded() as asked:
+        staggered_propagator(dslash, sources, at=at, mass=0.3, solve=Solve("block_cgrq", 1e-8, block=24))
+    with recorded() as rehearsed:
+        *_, last = HISQ_WORKFLOW.rehearse(campaign(parameters), np)
+    assert last[0] == last[1] and len(asked) > 20
+    assert asked <= rehearsed, asked - rehearsed
 
 
 def test_every_width_of_a_block_is_rehearsed(tmp_path: Path) -> None:

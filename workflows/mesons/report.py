@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
-from typing import Any
 
 from pipeline import Store, open_result
-from pipeline.reading.account import accounts
 from pipeline.reading.report import Section
 from workflows.mesons.schema import MesonParameters
 from workflows.shared.meson_sections import (
@@ -16,6 +13,7 @@ from workflows.shared.meson_sections import (
     correlator_text,
     mass_section,
     setup_sections,
+    solves_of,
     solves_section,
 )
 from workflows.shared.report_sections import available, gauge_section
@@ -28,7 +26,7 @@ def sections(parameters: MesonParameters, store: Store) -> list[Section]:
     return available(
         lambda: correlator_section(average().load(), store, workflow),
         lambda: mass_section(average().load()),
-        lambda: solves_section(list(_solves(store, workflow)), parameters.solves.tolerance),
+        lambda: solves_section(list(solves_of(store, workflow, "propagator")), parameters.solves.tolerance),
         lambda: setup_sections(store, workflow),
         lambda: choice_sections(store, workflow),
         lambda: gauge_section(store, workflow),
@@ -38,14 +36,3 @@ def sections(parameters: MesonParameters, store: Store) -> list[Section]:
 def texts(parameters: MesonParameters, store: Store) -> dict[str, str]:
     """Text files beside the page: all correlators with all their digits, for plotting programs."""
     return {"mesons.txt": correlator_text(store, parameters.workflow)}
-
-
-def _solves(store: Store, workflow: str) -> Iterator[dict[str, Any]]:
-    """Records of the solves of each chunk of propagators: kept with what was made of it."""
-    seen = set()
-    for node in accounts(store, workflow):
-        for record in node.records:
-            for each in record["transient"]:
-                if each["stage"] == "propagator" and each["key"] not in seen:
-                    seen.add(each["key"])
-                    yield each["statistics"]

@@ -13,19 +13,9 @@ from stages.lqcd.spectroscopy.quark_sources import SourcePlace, check_place
 from workflows.mesons.sources import file_misfits
 from workflows.parameter_file import FileSection, Problem
 from workflows.shared.link_smearing import LinkSmearingSection
-from workflows.shared.quark_sections import QuarkParameters, Times, Triples, aliases
-from workflows.shared.sections import Seed
+from workflows.shared.quark_sections import QuarkParameters, Times, Triples, WallNoiseSection, aliases
 
 WALLS = ("wall", "z2_wall")
-
-
-class WallNoiseSection(FileSection):
-    """The noise of walls."""
-
-    seed: Seed
-    """Of the noise."""
-    vectors: int = Field(default=1, ge=1)
-    """Noise vectors per time."""
 
 
 class SourceSmearingSection(FileSection):

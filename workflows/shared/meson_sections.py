@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
@@ -20,7 +21,22 @@ from stages.mesons.meson_figures import effective_mass_figure, meson_figure
 from workflows.shared.report_sections import Measured, choice_section, degrees_of_freedom
 
 
-def correlator_section(average: xarray.Dataset, store: Store, workflow: str, of: str = "") -> Section:
+@dataclass(frozen=True)
+class Words:
+    """Sentences on channels: which correlators make one, and what effective masses are of."""
+
+    members: str = "Each channel is the mean of the Dirac matrices that belong to it; all sixteen"
+    masses: str = (
+        "cosh m(t) = [C(t - 1) + C(t + 1)] / [2 C(t)], which is exact for one state, forwards and backwards. "
+    )
+
+
+DIRAC = Words()
+
+
+def correlator_section(
+    average: xarray.Dataset, store: Store, workflow: str, of: str = "", words: Words = DIRAC
+) -> Section:
     """C(t) of the channels at the first momentum; of: more that the text says of them."""
     at_rest = average.isel(momentum=0)
     names = [str(name) for name in at_rest.channel.values]
@@ -35,10 +51,9 @@ def correlator_section(average: xarray.Dataset, store: Store, workflow: str, of:
     freedom = degrees_of_freedom(store, workflow)
     text = (
         f"Means over {counted(sizes['source'], 'source')} and {counted(sizes['config'], 'configuration')} "
-        f"with jackknife errors{f' ({freedom})' if freedom else ''}; t counts from the source. Each channel "
-        "is the mean of the Dirac matrices that belong to it; all sixteen, and all momenta, are in "
-        f"mesons.txt. {of}Lattice units, without renormalisation; the quark-line disconnected part is no "
-        "part of these flavour-non-singlet mesons."
+        f"with jackknife errors{f' ({freedom})' if freedom else ''}; t counts from the source. "
+        f"{words.members}, and all momenta, are in mesons.txt. {of}Lattice units, without "
+        "renormalisation; the quark-line disconnected part is no part of these flavour-non-singlet mesons."
     )
     figure = Figure(
         meson_figure(at_rest.channel_correlator, at_rest.channel_error, names),
@@ -47,9 +62,10 @@ def correlator_section(average: xarray.Dataset, store: Store, workflow: str, of:
     return Section("Meson correlators", text, [figure, table])
 
 
-def mass_section(average: xarray.Dataset) -> Section:
-    """Effective masses of pion and rho, and effective energies at the other momenta."""
-    names = ("pion", "rho")
+def mass_section(
+    average: xarray.Dataset, names: Sequence[str] = ("pion", "rho"), words: Words = DIRAC
+) -> Section:
+    """Effective masses of some channels, and effective energies at the other momenta."""
     labels = [f"{name}, p = {momentum_text(p)}" for name in names for p in average.momentum.values]
     chosen = average.sel(channel=list(names))
     times = average.sizes["time"]
@@ -60,10 +76,7 @@ def mass_section(average: xarray.Dataset) -> Section:
         [t, *(mass_text(float(m), float(e)) for m, e in zip(mass[:, t], error[:, t], strict=True))]
         for t in range(1, times // 2 + 1)
     ]
-    text = (
-        "cosh m(t) = [C(t - 1) + C(t + 1)] / [2 C(t)], which is exact for one state, forwards and backwards. "
-        "It falls towards the ground state's energy as t grows."
-    )
+    text = f"{words.masses}It falls towards the ground state's energy as t grows."
     figure = Figure(effective_mass_figure(mass, error, labels), "Effective masses, jackknife errors.")
     return Section("Effective masses", text, [figure, Table(["t/a", *labels], rows)])
 
@@ -134,11 +147,22 @@ def choice_sections(store: Store, workflow: str) -> Iterator[Section]:
         yield choice_section(measured, statistics["chosen"], statistics["planned"], statistics["columns"])
 
 
-def correlator_text(store: Store, workflow: str) -> str:
-    """All correlators at all momenta with all their digits, for plotting programs."""
+def solves_of(store: Store, workflow: str, stage: str) -> Iterator[dict[str, Any]]:
+    """Records of a transient stage that solves, each chunk once: they are kept with what was made of it."""
+    seen = set()
+    for node in accounts(store, workflow):
+        for record in node.records:
+            for each in record["transient"]:
+                if each["stage"] == stage and each["key"] not in seen:
+                    seen.add(each["key"])
+                    yield each["statistics"]
+
+
+def correlator_text(store: Store, workflow: str, axis: str = "gamma") -> str:
+    """All correlators at all momenta with all their digits, for plotting programs; axis: of operators."""
     average = open_result(store, "average", workflow=workflow).load()
     freedom = degrees_of_freedom(store, workflow)
-    names = [f"{g} p={momentum_text(p)}" for g in average.gamma.values for p in average.momentum.values]
+    names = [f"{g} p={momentum_text(p)}" for g in average[axis].values for p in average.momentum.values]
     times = average.sizes["time"]
     values, errors = (average[name].values.reshape(-1, times) for name in ("correlator", "correlator_error"))
     return correlator_table(values, errors, names, {"degrees of freedom": freedom} if freedom else {})

@@ -37,6 +37,15 @@ def aliases(momenta: Iterable[Sequence[int]], lattice: Lattice, *location: str) 
                 )
 
 
+class WallNoiseSection(FileSection):
+    """The noise of walls."""
+
+    seed: Seed
+    """Of the noise."""
+    vectors: int = Field(default=1, ge=1)
+    """Noise vectors per time."""
+
+
 class StoutSection(FileSection):
     """Stout smearing of the quark's links."""
 

@@ -76,7 +76,7 @@ def spin_pairs(
             "give the source as many"
         )
     spinors = propagator.reshape(2, times, sites, SPINS, COLOURS, SPINS, -1)
-    tables = np.stack([_phases(lattice, place, momentum) for momentum in momenta])
+    tables = np.stack([momentum_phases(lattice, place, momentum) for momentum in momenta])
     phases = to_device_like(tables, propagator)
     pairs = field_like(propagator, (len(momenta), times, SPINS**2, SPINS**2), complex)
     for time in range(times):
@@ -84,7 +84,7 @@ def spin_pairs(
     return as_numpy(pairs).reshape(len(momenta), times, *4 * (SPINS,))
 
 
-def _phases(lattice: Lattice, place: SourcePlace, momentum: Momentum) -> NDArray[np.complex128]:
+def momentum_phases(lattice: Lattice, place: SourcePlace, momentum: Momentum) -> NDArray[np.complex128]:
     """exp(-i p (x - x0)) ``[time, parity * site of a slice]``; x0 = 0 for a source without a point."""
     angle = np.zeros((2, lattice.half_volume))
     for mu, number in enumerate(momentum):

@@ -1,0 +1,55 @@
+"""Costs of the stages of staggered mesons: bytes on the host, on a GPU and in the store."""
+
+from __future__ import annotations
+
+from pipeline import Cost, Node
+from stages.ensemble.staggered_operator import directions_of
+from stages.lqcd.dirac.staggered import operator_bytes
+from stages.lqcd.gauge.hisq import DEVICE_LINK_FIELDS
+from stages.lqcd.kernels.gamma import COLOURS
+from stages.lqcd.lattice.geometry import Lattice
+from stages.lqcd.lattice.sizes import COMPLEX, LINK_FIELDS, MATRIX, half_field_bytes, links_bytes
+from stages.lqcd.solvers.named import POSITIVE, workspace_of
+from stages.lqcd.spectroscopy.quark_sources import SourcePlace
+from stages.lqcd.spectroscopy.staggered_mesons import source_sign
+from stages.lqcd.spectroscopy.staggered_operators import SpinTaste
+from stages.shared.costs import PROCESS, RECORD, of_lattice, options_of
+
+CONTRACTED = 7
+"""Fields of a contraction on both parities: quark, antiquark, both by slice, and those of a displacement."""
+
+
+@of_lattice
+def staggered_two_point_cost(node: Node, lattice: Lattice) -> Cost:
+    """Cost of two-point functions, in whose tasks the solutions are made."""
+    solved = node.inputs[0]
+    columns, options, operator = chunk_columns(solved), options_of(solved), solved.inputs[0]
+    space = workspace_of(options["solver"], POSITIVE)
+    half, block = half_field_bytes(lattice, COLOURS), min(options["block"], columns)
+    fields = 4 * columns + 2 * CONTRACTED * COLOURS
+    doubled = 16 * MATRIX * lattice.volume
+    links = max(LINK_FIELDS * links_bytes(lattice), 3 * links_bytes(lattice) + doubled + doubled // 2)
+    host = PROCESS + links + int(half * (fields + space.host * block))
+    precision, solves = options["precision"], operator.parameters["solves"]
+    device = int(half * (fields + space.on_device(precision) * block))
+    kept = operator_bytes(lattice, directions_of(operator), precision, solves.narrow)
+    device = max(device, int(DEVICE_LINK_FIELDS[precision] * links_bytes(lattice)) - kept)
+    numbers = len(node.parameters["operators"]) * len(node.parameters["momenta"]) * lattice.time_extent
+    return Cost(host, device, COMPLEX * numbers * node.chunk["source"] + 24 * columns + RECORD)
+
+
+@of_lattice
+def staggered_average_cost(node: Node, lattice: Lattice) -> Cost:
+    """Cost of means, errors and samples, and of the channels' effective masses."""
+    options = options_of(node)
+    samples = len(node.inputs[0].over["config"]) // options["jackknife_bin"]
+    numbers = len(options["operators"]) * (2 + samples) + 4 * len(options["channels"])
+    return Cost(stored=8 * len(options["momenta"]) * lattice.time_extent * numbers + RECORD)
+
+
+def chunk_columns(solved: Node) -> int:
+    """Right-hand sides of a chunk of the node that solves: all sources of a workflow are of one kind."""
+    place = SourcePlace.parse(str(solved.over["source"][0]))
+    operators = [SpinTaste.parse(each) for each in solved.inputs[1].parameters["operators"]]
+    fields = 1 + sum(source_sign(operator, place) is None for operator in operators)
+    return (COLOURS if place.noise is None else 1) * fields * solved.chunk["source"]

@@ -1,0 +1,150 @@
+"""Stages of staggered meson two-point functions: of each source, and averaged over the ensemble."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, NamedTuple
+
+import numpy as np
+
+from pipeline import At, Chunks, Dims, FromParameter, Resources, stage
+from stages.ensemble.smeared_links import SmearedLinks
+from stages.lqcd.analysis import jackknife
+from stages.lqcd.analysis.effective_mass import effective_mass, without_oscillation
+from stages.lqcd.kernels.fields import contiguous
+from stages.lqcd.lattice.geometry import Lattice
+from stages.lqcd.spectroscopy.quark_sources import SourcePlace
+from stages.lqcd.spectroscopy.staggered_mesons import source_sign, staggered_correlator
+from stages.lqcd.spectroscopy.staggered_operators import MULTIPLETS, SpinTaste, operators_of
+from stages.mesons.staggered_costs import staggered_average_cost, staggered_two_point_cost
+from stages.mesons.staggered_propagator import StaggeredPropagators
+from stages.mesons.two_point import MOMENTA, means_of_configurations
+
+Momenta = Sequence[tuple[int, int, int]]
+
+
+class StaggeredCorrelators(NamedTuple):
+    """C(p, t) of one configuration for each operator, lattice units; t counts from the source.
+
+    Operators, signs and normalisation: `stages.lqcd.spectroscopy.staggered_mesons`.
+    """
+
+    correlator: Annotated[np.ndarray, Dims("source", "operator", "momentum", "time")]
+    """complex128."""
+    residual: Annotated[np.ndarray, Dims("source", "column")]
+    """Of the solutions, of which operators take theirs in order."""
+    full_residual: Annotated[np.ndarray, Dims("source", "column")]
+    iterations: Annotated[np.ndarray, Dims("source", "column")]
+
+
+class StaggeredAverage(NamedTuple):
+    """Averages over sources and configurations with jackknife errors, float64, lattice units."""
+
+    correlator: Annotated[np.ndarray, Dims("operator", "momentum", "time")]
+    """Re C(p, t): the imaginary part averages to zero."""
+    correlator_error: Annotated[np.ndarray, Dims("operator", "momentum", "time")]
+    correlator_samples: Annotated[np.ndarray, Dims("sample", "operator", "momentum", "time")]
+    """The same without one bin of configurations each."""
+    channel_correlator: Annotated[np.ndarray, Dims("channel", "momentum", "time")]
+    """Mean over the operators of a multiplet."""
+    channel_error: Annotated[np.ndarray, Dims("channel", "momentum", "time")]
+    effective_mass: Annotated[np.ndarray, Dims("channel", "momentum", "time")]
+    """Of [C(t-1) + 2 C(t) + C(t+1)] / 4 of the channel, in which the oscillating state is suppressed; NaN
+    where there is none."""
+    effective_mass_error: Annotated[np.ndarray, Dims("channel", "momentum", "time")]
+    momentum: Annotated[np.ndarray, Dims("momentum", "direction")]
+    """int64, p in units of 2 pi / L."""
+
+
+@stage(
+    version="1",
+    over=("config", "source"),
+    resources=Resources(device=1),
+    labels={"operator": FromParameter("operators"), "momentum": MOMENTA},
+    cost=staggered_two_point_cost,
+)
+def staggered_two_point(
+    propagators: StaggeredPropagators,
+    links: SmearedLinks | None = None,
+    *,
+    at: At,
+    extents: tuple[int, int, int, int],
+    operators: Sequence[str],
+    momenta: Momenta = ((0, 0, 0),),
+) -> StaggeredCorrelators:
+    """Two-point functions of operators such as 'GX-G1', the same at source and sink, source by source.
+
+    extents: of the lattice, x y z t. operators: those of the sources, in their order. links: of
+    displacements. momenta: of the sink, in units of 2 pi / L. Raises InputError.
+    """
+    lattice, parsed = Lattice(extents), [SpinTaste.parse(each) for each in operators]
+    measured = np.empty((len(at["source"]), len(parsed), len(momenta), lattice.time_extent), complex)
+    for number, label in enumerate(at["source"]):
+        place = SourcePlace.parse(str(label))
+        signs = [source_sign(each, place) for each in parsed]
+        solved = propagators.propagator[..., number, :]
+        columns = solved.shape[-1] // (1 + signs.count(None))
+        blocks = iter(range(columns, solved.shape[-1], columns))
+        quark = contiguous(solved[..., :columns])
+        for k, (operator, sign) in enumerate(zip(parsed, signs, strict=True)):
+            first = next(blocks) if sign is None else 0
+            antiquark = contiguous(solved[..., first : first + columns])
+            correlator = staggered_correlator(
+                quark, antiquark, operator, links.links if links else None, lattice, place, momenta
+            )
+            measured[number, k] = correlator if sign is None else sign * correlator
+    return StaggeredCorrelators(
+        measured,
+        np.asarray(propagators.residual),
+        np.asarray(propagators.full_residual),
+        np.asarray(propagators.iterations),
+    )
+
+
+@stage(
+    version="1",
+    labels={
+        "operator": FromParameter("operators"),
+        "channel": FromParameter("channels"),
+        "direction": ("x", "y", "z"),
+    },
+    cost=staggered_average_cost,
+)
+def staggered_average(
+    correlators: Chunks[StaggeredCorrelators],
+    *,
+    at: At,
+    operators: Sequence[str],
+    channels: Sequence[str],
+    momenta: Momenta,
+    jackknife_bin: int = 1,
+) -> StaggeredAverage:
+    """Means over sources, then over configurations; errors by jackknife over bins of `jackknife_bin`.
+
+    operators, momenta: those of the correlators, of all operators of the channels, which are names of
+    `stages.lqcd.spectroscopy.staggered_operators.MULTIPLETS`. An incomplete last bin is left out; errors of
+    one bin are NaN. Raises InputError where no bin is left.
+    """
+    means = means_of_configurations((where, np.real(each.correlator)) for where, each in correlators)
+    binned = jackknife.bin_means(means, jackknife_bin)
+    samples, mean = jackknife.jackknife_samples(binned), binned.mean(axis=0)
+    channel, channel_samples = (channel_means(each, channels) for each in (mean, samples))
+    masses, mass_samples = (effective_mass(without_oscillation(each)) for each in (channel, channel_samples))
+    at.record(configurations=len(binned) * jackknife_bin, configurations_given=len(means), bins=len(binned))
+    return StaggeredAverage(
+        mean,
+        jackknife.jackknife_error(samples),
+        samples,
+        channel,
+        jackknife.jackknife_error(channel_samples),
+        masses,
+        jackknife.jackknife_error(mass_samples),
+        np.array(momenta),
+    )
+
+
+def channel_means(correlator: np.ndarray, channels: Sequence[str]) -> np.ndarray:
+    """Means of correlators ``[..., operator, momentum, time]`` of all operators over each multiplet's."""
+    labels = operators_of(channels)
+    rows = [[labels.index(label) for label in MULTIPLETS[name]] for name in channels]
+    return np.stack([correlator[..., row, :, :].mean(axis=-3) for row in rows], axis=-3)

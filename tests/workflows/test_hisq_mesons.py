@@ -1,0 +1,197 @@
+"""The workflow `hisq_mesons` through the command line: run, extend, change, mistakes, MILC's pion."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tiny_hisq_mesons import HISQ_MESONS
+from tiny_project import CommandLine, edit, missing, refused, run_to_its_end
+
+from pipeline import At, open_result
+from stages.ensemble.configuration import heatbath_configuration
+from stages.ensemble.smeared_links import smeared_links
+from stages.ensemble.staggered_operator import hisq_operator
+from stages.lqcd.analysis.effective_mass import effective_mass, without_oscillation
+from stages.lqcd.kernels.dispatch import kernels_of
+from stages.lqcd.solvers.named import Solve
+from stages.mesons.staggered_propagator import staggered_propagator, staggered_sources
+from stages.mesons.staggered_two_point import staggered_two_point
+
+OPERATORS = ("G5-G5", "GX-GX", "GY-GY", "GZ-GZ", "GX-G1", "GY-G1", "GZ-G1")
+EXTENTS = (4, 4, 4, 4)
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory, cluster: str) -> Path:
+    """A folder in which `hisq.yaml` has run to its end. Only to be copied."""
+    folder = tmp_path_factory.mktemp("hisq")
+    (folder / "hisq.yaml").write_text(HISQ_MESONS)
+    return run_to_its_end(folder, cluster, "hisq.yaml")
+
+
+@pytest.fixture
+def hisq(ran: Path, tmp_path: Path) -> Path:
+    """A copy of the finished run; its workflow file."""
+    shutil.copytree(ran, tmp_path, dirs_exist_ok=True)
+    return tmp_path / "hisq.yaml"
+
+
+def test_results_are_those_of_the_stages(ran: Path) -> None:
+    found = open_result(ran / "store", "mesons").load()
+    assert found.correlator.dims == ("config", "source", "operator", "momentum", "time")
+    assert tuple(found.operator.values) == OPERATORS
+    assert found.momentum.values.tolist() == [[0, 0, 0], [1, 0, 0]] and list(found.direction) == [
+        "x",
+        "y",
+        "z",
+    ]
+    assert float(found.residual.max()) <= 1e-8 and found.residual.shape == (2, 2, 12)
+    with kernels_of("reference"):  # nothing is compiled
+        expected = of_stages()
+    np.testing.assert_allclose(found.correlator[1, 1], expected, atol=1e-8)
+    pion = found.correlator.sel(operator="G5-G5").isel(momentum=0).values
+    assert (pion.real > 0).all() and np.abs(pion.imag).max() < 1e-14
+
+
+def of_stages() -> np.ndarray:
+    """Correlators of a source of the second configuration, by the stages as functions."""
+    at = At(config="heatbath-1", source="x0y0z0t3")
+    gauge = heatbath_configuration(at=at, extents=EXTENTS, beta=6.0, seed=977, sweeps=3, overrelaxation=1)
+    links = smeared_links(gauge, at=at, kind="ape", alpha=0.0, steps=0)
+    sources = staggered_sources(gauge, links, at=at, operators=OPERATORS)
+    dslash = hisq_operator(gauge, at=at, boundary="antiperiodic", naik_epsilon=0.0)
+    solved = staggered_propagator(dslash, sources, at=at, mass=0.3, solve=Solve("batched_cg", 1e-12))
+    momenta = ((0, 0, 0), (1, 0, 0))
+    return staggered_two_point(
+        solved, links, at=at, extents=EXTENTS, operators=OPERATORS, momenta=momenta
+    ).correlator[0]
+
+
+def test_averages_are_those_of_the_correlators(ran: Path) -> None:
+    each, average = (open_result(ran / "store", name).load() for name in ("mesons", "average"))
+    of_config = each.correlator.values.real.mean(axis=1)
+    np.testing.assert_allclose(average.correlator, of_config.mean(axis=0), rtol=1e-13)
+    error = np.abs(of_config[0] - of_config[1]) / 2
+    np.testing.assert_allclose(average.correlator_error, error, rtol=1e-7, atol=1e-15)
+    assert list(average.channel.values) == ["pion5", "rhoi", "rhois"]
+    rho = of_config.mean(axis=0)[4:].mean(axis=0)
+    np.testing.assert_allclose(average.sel(channel="rhois").channel_correlator, rho, rtol=1e-12)
+    np.testing.assert_allclose(
+        average.sel(channel="rhois").effective_mass, effective_mass(without_oscillation(rho))
+    )
+    assert (
+        "hisq staggered quarks" in average.attrs["action"]
+        and "4" in average.attrs["not_included"]["normalisation"]
+    )
+
+
+def test_the_report_and_exports(quarkline: CommandLine, hisq: Path) -> None:
+    page = (hisq.parent / "report" / "index.html").read_text()
+    assert re.findall(r"<h2>(.*?)</h2>", page) == [
+        "Meson correlators",
+        "Effective masses",
+        "Solves",
+        "Gauge configurations",
+        "Where the time went",
+        "Provenance",
+    ]
+    assert "spin-taste operators" in page and "block_cgrq" in page
+    columns = np.loadtxt(hisq.parent / "report" / "mesons.txt")
+    average = open_result(hisq.parent / "store", "average")
+    np.testing.assert_allclose(
+        columns[:, 1::2].T.reshape(7, 2, 4), average.correlator, rtol=1e-14, atol=1e-20
+    )
+    assert quarkline("export", hisq, "--output", "out", "--to", "csv").code == 0
+    assert "G5-G5" in (hisq.parent / "out" / "average.csv").read_text()
+
+
+def test_what_repeats_what(quarkline: CommandLine, hisq: Path) -> None:
+    assert missing(quarkline, hisq) == {}
+    edit(hisq, ("tolerance: 1.0e-8", "tolerance: 1.0e-8, block: 5, max_iterations: 900"))
+    assert missing(quarkline, hisq) == {}
+    edit(hisq, ("times: [0, 3]", "times: [0, 1, 3]"))
+    assert missing(quarkline, hisq) == {"mesons": 2, "average": 1}
+    edit(hisq, ("mass: 0.3", "mass: 0.31"))
+    assert missing(quarkline, hisq) == {"mesons": 6, "average": 1}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        ("mass: 0.3", "mass: 0", "`quark.mass` (line 4) is 0, expected a number above 0"),
+        ("rhois]", "rhos]", "no staggered meson is named 'rhos': did you mean 'rhois'?"),
+        ("rhois]", "rhoi]", "`mesons.operators` (line 6): names one twice"),
+        ("[0, 3]", "[0, 4]", "`sources.times` (line 5): a source at t = 4 is outside the lattice 4x4x4x4"),
+        ("[0, 3]", "[0, 0]", "`sources.times` (line 5): names one twice"),
+        ("[0, 3]", "[0], points: [[0, 9, 0]]", "`sources.points` (line 5): a source at y = 9 is outside"),
+        (
+            "[0, 3]",
+            "[0], noise: {seed: 3}",
+            "`sources.noise` (line 5): does not belong to sources of kind point",
+        ),
+        ("kind: point", "kind: corner_wall", "a corner_wall source projects to zero momentum, and [1, 0, 0]"),
+        ("kind: point", "kind: random_wall", "sources of kind random_wall need `noise`"),
+        ("[1, 0, 0]", "[3, 0, 0]", "`mesons.momenta` (line 6): 3 along x of [3, 0, 0] is -1 on 4 sites"),
+        ("[4, 4, 4, 4]", "[4, 2, 4, 4]", "`quark` (line 4): HISQ has links of three hops"),
+        (
+            "[pion5, rhoi, rhois]",
+            "[pion5], links: {kind: ape, steps: 2, alpha: 0.5}",
+            "`mesons.links` (line 6): local operators have no links",
+        ),
+    ],
+)
+def test_mistakes(quarkline: CommandLine, tmp_path: Path, before: str, after: str, message: str) -> None:
+    file = tmp_path / "hisq.yaml"
+    file.write_text(HISQ_MESONS)
+    refused(quarkline("plan", edit(file, (before, after))), message)
+
+
+@pytest.mark.slow
+def test_walls_and_smeared_links(quarkline: CommandLine, hisq: Path, cluster: str) -> None:
+    """A corner wall, and noise with smeared links of operators: columns of each, and errors of the noise."""
+    edit(
+        hisq,
+        (", momenta: [[0, 0, 0], [1, 0, 0]]", ""),
+        ("kind: point, times: [0, 3]", "kind: corner_wall, times: [1]"),
+    )
+    assert quarkline("run", hisq, "--cluster", cluster).code == 0
+    wall = open_result(hisq.parent / "store", "mesons").load()
+    assert list(wall.source.values) == ["t1"] and wall.residual.shape == (2, 1, 12)
+    edit(
+        hisq,
+        ("corner_wall, times: [1]", "random_wall, times: [0, 3], noise: {seed: 5, vectors: 60}, chunk: 60"),
+    )
+    edit(hisq, ("rhois]", "rhois], links: {kind: stout, steps: 2, rho: 0.1}"))
+    assert quarkline("run", hisq, "--cluster", cluster).code == 0
+    noisy = open_result(hisq.parent / "store", "mesons").load()
+    assert noisy.residual.shape == (2, 120, 7)
+    pion = noisy.correlator.sel(operator="G5-G5").values.real[:, :, 0]
+    error = pion.std(axis=1) / np.sqrt(120)
+    assert (pion > 0).all() and (error < 0.05 * pion.mean(axis=1)).all()
+
+
+@pytest.mark.slow
+def test_milcs_pion(
+    quarkline: CommandLine, tmp_path: Path, cluster: str, reference_data: Path, expected: dict[str, dict]
+) -> None:
+    """The point pion that MILC printed of its 8^4 sample, to the digits printed."""
+    values = expected["hisq:pion_l8888"]
+    file = tmp_path / "hisq.yaml"
+    text = re.sub(
+        r"  heatbath:.*\n", f"  files: {reference_data / 'milc' / 'lat.sample.l8888'}\n", HISQ_MESONS
+    )
+    file.write_text(text)
+    edit(
+        file,
+        ("mass: 0.3", f"mass: {values['values']['mass']}"),
+        ("[0, 3]", "[0]"),
+        ("[pion5, rhoi, rhois], momenta: [[0, 0, 0], [1, 0, 0]]", "[pion5]"),
+        ("1.0e-8", "1.0e-10"),
+    )
+    assert quarkline("run", file, "--cluster", cluster).code == 0
+    made = open_result(tmp_path / "store", "mesons").correlator.values.real.ravel()
+    np.testing.assert_allclose(made, values["values"]["corr"], rtol=values["rtol"])

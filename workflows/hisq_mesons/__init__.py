@@ -1,0 +1,1 @@
+"""Workflow: pion and rho correlators of HISQ quarks, of all tastes."""

@@ -1,0 +1,138 @@
+"""Pions and rhos of HISQ quarks: from parameters to a workflow.
+
+configuration -> observables
+              -> operator, sources (-> smeared_links, where operators have links) -> propagator
+              -> mesons -> average
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+from pipeline import Node, Place
+from stages.ensemble.expected_solves import ExpectedSolves
+from stages.ensemble.smeared_links import smeared_links
+from stages.ensemble.staggered_operator import hisq_operator
+from stages.lqcd.solvers.named import Solve
+from stages.mesons.staggered_propagator import staggered_propagator, staggered_sources
+from stages.mesons.staggered_rehearsal import staggered_steps
+from stages.mesons.staggered_two_point import staggered_average, staggered_two_point
+from workflows.hisq_mesons.schema import HisqMesonParameters
+from workflows.shared.definition import Definition, Nodes
+
+THIN: dict[str, Any] = {"kind": "stout", "steps": 0, "rho": 0.0}
+"""Smearing that leaves the configuration's links, made unitary, as they are."""
+
+
+class HisqMesonNodes(Nodes[HisqMesonParameters]):
+    """The nodes of the workflow `hisq_mesons`."""
+
+    def build(self) -> None:
+        """Add all nodes of the campaign."""
+        self.observables()
+        mesons, momenta = self.parameters.mesons, self.parameters.mesons.momenta
+        correlators = self.workflow.add(
+            staggered_two_point,
+            self.propagators(),
+            *self.links,
+            place=Place("mesons"),
+            extents=self.lattice.extents,
+            operators=mesons.labels,
+            momenta=momenta,
+        )
+        self.workflow.add(
+            staggered_average,
+            correlators,
+            place=Place("average"),
+            operators=mesons.labels,
+            channels=mesons.operators,
+            momenta=momenta,
+            jackknife_bin=self.parameters.analysis.jackknife_bin,
+        )
+
+    @cached_property
+    def operator(self) -> Node:
+        """The HISQ operator of each configuration."""
+        quark, solves = self.parameters.quark, self.parameters.solves
+        return self.workflow.add(
+            hisq_operator,
+            self.configuration,
+            place=Place("operator"),
+            boundary=quark.boundary,
+            naik_epsilon=quark.naik_epsilon,
+            solves=ExpectedSolves(solves.solver, solves.precision, solves.block),
+        )
+
+    @cached_property
+    def links(self) -> list[Node]:
+        """Links of operators, where one is displaced."""
+        mesons = self.parameters.mesons
+        if not mesons.displaced:
+            return []
+        smearing = mesons.links.model_dump() if mesons.links else THIN
+        return [self.workflow.add(smeared_links, self.configuration, **smearing)]
+
+    def propagators(self) -> Node:
+        """Solutions for all sources and operators."""
+        section = self.parameters.sources
+        labels = [place.label for place in section.places()]
+        sources = self.workflow.add(
+            staggered_sources,
+            self.configuration,
+            *self.links,
+            place=Place("sources", {"source": labels}, {"source": section.chunk}),
+            operators=self.parameters.mesons.labels,
+            seed=section.noise.seed if section.noise else None,
+        )
+        solve = Solve(**self.parameters.solves.model_dump())
+        return self.workflow.add(
+            staggered_propagator,
+            self.operator,
+            sources,
+            place=Place("propagator"),
+            mass=self.parameters.quark.mass,
+            solve=solve,
+        )
+
+
+class HisqMesonsWorkflow(Definition[HisqMesonParameters]):
+    """Pions and rhos of HISQ quarks."""
+
+    name = "hisq_mesons"
+    title = "Pions and rhos of HISQ quarks"
+    report = "workflows.hisq_mesons.report"
+    rehearsals = (staggered_steps,)
+    results = ("observables", "mesons", "average")
+    schema = HisqMesonParameters
+    nodes = HisqMesonNodes
+
+    def physics(self, parameters: HisqMesonParameters) -> dict[str, Any]:
+        """The quark, its sources, and the operators with their sign and normalisation."""
+        quark, solves, mesons = parameters.quark, parameters.solves, parameters.mesons
+        options: dict[str, Any] = {"mode": "json", "exclude_none": True}
+        return {
+            "action": f"hisq staggered quarks, naik_epsilon = {quark.naik_epsilon}, M = 2 m + D as MILC "
+            "defines it",
+            "masses": f"m = {quark.mass:g} of M = 2 m + D",
+            "boundary": f"{quark.boundary} in time, periodic in space",
+            "operator": "O of spin and taste, the same at source and sink, GX-G1 for gamma_x and the taste "
+            "singlet; MILC's phases",
+            "operator_links": mesons.links.model_dump(**options) if mesons.links else "the configuration's",
+            "sources": parameters.sources.model_dump(**options, exclude={"chunk"}),
+            "definition": "C(p, t) = Tr [exp(-i p (x - x0)) P_t0+t O G P_t0 O^dag G] over colour and space, "
+            "G = M^-1, p in units of 2 pi / L, mean over sources; a random wall gives the mean over the "
+            "points of its slice",
+            "sign": "that of <O O^dag>: that of the state that an operator is named after is positive, its "
+            "partner of other parity has (-1)^t; t counts from the source",
+            "solver": f"{solves.solver}, {solves.precision}, residuals at most {solves.tolerance:g} of the "
+            "even sites' system",
+            "not_included": {
+                "normalisation": "2 G is the propagator of m + D / 2: a factor 4; 1/4 for tastes",
+                "renormalisation": "of the operators: Z factors",
+                "disconnected": "quark-line disconnected parts, which flavour-non-singlet mesons do not have",
+            },
+        }
+
+
+WORKFLOW = HisqMesonsWorkflow()

@@ -1,0 +1,42 @@
+"""Report of the workflow `hisq_mesons`: correlators, effective masses, solves, gauge fields."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from pipeline import Store, open_result
+from pipeline.reading.report import Section
+from workflows.hisq_mesons.schema import HisqMesonParameters
+from workflows.shared.meson_sections import (
+    Words,
+    correlator_section,
+    correlator_text,
+    mass_section,
+    solves_of,
+    solves_section,
+)
+from workflows.shared.report_sections import available, gauge_section
+
+WORDS = Words(
+    members="Each channel is the mean of the spin-taste operators that belong to it; all operators",
+    masses="cosh m(t) = [S(t - 1) + S(t + 1)] / [2 S(t)] of S(t) = [C(t - 1) + 2 C(t) + C(t + 1)] / 4, in "
+    "which the partner of other parity, (-1)^t exp(-m' t), is suppressed by (1 - cosh m') / (1 + cosh m). ",
+)
+
+
+def sections(parameters: HisqMesonParameters, store: Store) -> list[Section]:
+    """The sections of a finished run."""
+    workflow = parameters.workflow
+    average = partial(open_result, store, "average", workflow=workflow)
+    solved = partial(solves_of, store, workflow, "staggered_propagator")
+    return available(
+        lambda: correlator_section(average().load(), store, workflow, words=WORDS),
+        lambda: mass_section(average().load(), parameters.mesons.operators, WORDS),
+        lambda: solves_section(list(solved()), parameters.solves.tolerance),
+        lambda: gauge_section(store, workflow),
+    )
+
+
+def texts(parameters: HisqMesonParameters, store: Store) -> dict[str, str]:
+    """Text files beside the page: all correlators with all their digits, for plotting programs."""
+    return {"mesons.txt": correlator_text(store, parameters.workflow, "operator")}

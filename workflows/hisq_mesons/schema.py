@@ -1,0 +1,163 @@
+"""Schema of a file of the workflow `hisq_mesons`: its sections, their limits, and what must fit together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Literal
+
+from pydantic import Field, field_validator
+
+from stages.errors import InputError, suggestion
+from stages.lqcd.lattice.geometry import Lattice
+from stages.lqcd.spectroscopy.quark_sources import SourcePlace, check_place
+from stages.lqcd.spectroscopy.staggered_operators import MULTIPLETS, SpinTaste, operators_of
+from workflows.parameter_file import FileSection, Problem
+from workflows.shared.link_smearing import LinkSmearingSection
+from workflows.shared.quark_sections import Times, Triples, WallNoiseSection, aliases
+from workflows.shared.sections import WorkflowParameters
+
+THREE_HOPS = 3
+"""Of Naik links: an extent below is wound around."""
+Names = Annotated[tuple[str, ...], Field(strict=False, min_length=1)]
+
+
+class HisqSection(FileSection):
+    """A HISQ quark, as MILC defines it."""
+
+    mass: float = Field(gt=0)
+    """m of M = 2 m + D, lattice units."""
+    naik_epsilon: float = 0.0
+    """Epsilon of the Naik term, a correction for heavy quarks."""
+    boundary: Literal["periodic", "antiperiodic"]
+    """Boundary condition in time."""
+
+
+class StaggeredSourceSection(FileSection):
+    """Sources of quarks."""
+
+    kind: Literal["point", "corner_wall", "random_wall"]
+    """Point, ones on all sites of even x, y and z of a slice (for a fixed gauge), or Z2 noise on a slice."""
+    times: Times
+    """Time slices of the sources."""
+    points: Triples | None = None
+    """Of points: their places [x, y, z]; the origin unless given."""
+    noise: WallNoiseSection | None = None
+    """Of random walls."""
+    chunk: int = Field(default=1, ge=1)
+    """Sources that are solved for, committed and repeated together."""
+
+    def places(self) -> list[SourcePlace]:
+        """Places of all sources."""
+        if self.kind == "point":
+            points = [(p[0], p[1], p[2]) for p in self.points or ((0, 0, 0),)]
+            return [SourcePlace(time, point) for time in self.times for point in points]
+        if self.kind == "random_wall":
+            vectors = self.noise.vectors if self.noise else 1
+            return [SourcePlace(time, None, number) for time in self.times for number in range(vectors)]
+        return [SourcePlace(time) for time in self.times]
+
+
+class StaggeredMesonSection(FileSection):
+    """The measured mesons."""
+
+    operators: Names = ("pion5", "pion05", "rhoi", "rhoi0")
+    """Mesons by MILC's names: pion5, pion05, rhoi, rhoi0, which are local, pioni5, pionij, rhois, rho0, of
+    one link, pioni, pioni0, of two, and pions, pion0, of three.
+    """
+    momenta: Triples = ((0, 0, 0),)
+    """Momenta of the sink, in units of 2 pi / L."""
+    links: LinkSmearingSection | None = None
+    """Smearing of the links in operators; the configuration's own unless given."""
+
+    @field_validator("operators")
+    @classmethod
+    def _known(cls, operators: tuple[str, ...]) -> tuple[str, ...]:
+        for name in operators:
+            if name not in MULTIPLETS:
+                raise ValueError(f"no staggered meson is named {name!r}{suggestion(name, MULTIPLETS)}")
+        return operators
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """All operators, spin-taste."""
+        return operators_of(self.operators)
+
+    @property
+    def displaced(self) -> bool:
+        """True if an operator has links."""
+        return any(SpinTaste.parse(label).shifts for label in self.labels)
+
+
+class StaggeredSolves(FileSection):
+    """Solution of the linear systems, `block` right-hand sides at a time."""
+
+    solver: Literal["block_cgrq", "batched_cg"] = "block_cgrq"
+    """Conjugate gradients with one Krylov space for a block, or column by column."""
+    precision: Literal["double", "double-single"] = "double-single"
+    """Double throughout, or iterations in single with residuals recomputed in double."""
+    tolerance: float = Field(ge=1e-14, lt=1)
+    """|b - A x| / |b| of the even sites' system."""
+    max_iterations: int = Field(default=20_000, ge=1)
+    """A solve that has not converged by then fails."""
+    block: int = Field(default=24, ge=1, le=64)
+    """Right-hand sides that are solved together."""
+
+
+class HisqMesonParameters(WorkflowParameters):
+    """Parameters of pions and rhos of HISQ quarks."""
+
+    quark: HisqSection
+    """The quark's mass and boundary condition."""
+    sources: StaggeredSourceSection
+    """Where quarks start: points or walls."""
+    mesons: StaggeredMesonSection = StaggeredMesonSection()
+    """The measured mesons, their momenta, and links of operators."""
+    solves: StaggeredSolves
+    """Solution of the linear systems."""
+
+    def doubts(self) -> Iterator[Problem]:
+        """Smearing that roughens."""
+        if self.mesons.links:
+            yield from self.mesons.links.doubts("mesons", "links")
+
+    def contradictions(self) -> Iterator[Problem]:
+        """Problems that no single value shows: sections that do not fit each other."""
+        sources, mesons = self.sources, self.mesons
+        kind = sources.kind
+        if kind == "random_wall" and not sources.noise:
+            yield ("sources",), "sources of kind random_wall need `noise`"
+        for key, owner in (("points", "point"), ("noise", "random_wall")):
+            if getattr(sources, key) is not None and kind != owner:
+                yield ("sources", key), f"does not belong to sources of kind {kind}: leave it out"
+        for location, values in (
+            (("sources", "times"), sources.times),
+            (("sources", "points"), sources.points or ()),
+            (("mesons", "operators"), mesons.operators),
+            (("mesons", "momenta"), mesons.momenta),
+        ):
+            if len(set(values)) < len(values):
+                yield location, "names one twice"
+        if mesons.links and not mesons.displaced:
+            yield ("mesons", "links"), "local operators have no links: leave it out, or add such as rhois"
+        moving = [list(p) for p in mesons.momenta if any(p)]
+        if kind != "point" and moving:
+            yield (
+                ("mesons", "momenta"),
+                f"a {kind} source projects to zero momentum, and {moving[0]} would be noise alone: "
+                "leave it out",
+            )
+
+    def misfits(self, lattice: Lattice) -> Iterator[Problem]:
+        """Problems with the lattice."""
+        if min(lattice.extents) < THREE_HOPS:
+            yield (
+                ("quark",),
+                f"HISQ has links of three hops, which wind around an extent of 2 of the lattice {lattice}: "
+                "take at least 4 sites in each direction",
+            )
+        yield from aliases(self.mesons.momenta, lattice, "mesons", "momenta")
+        for place in self.sources.places():
+            try:
+                check_place(lattice, place)
+            except InputError as error:
+                yield ("sources", "points" if 0 <= place.time < lattice.time_extent else "times"), str(error)
