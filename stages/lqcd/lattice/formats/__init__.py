@@ -14,7 +14,7 @@ from stages.errors import InputError
 from stages.lqcd.lattice.formats.binary import fault, warn
 from stages.lqcd.lattice.formats.detect import sources
 from stages.lqcd.lattice.formats.gauge_file import Check, CheckReport, GaugeField, GaugeSource
-from stages.lqcd.lattice.formats.ildg import write_ildg
+from stages.lqcd.lattice.formats.ildg import LimeGaugeFile, write_ildg
 from stages.lqcd.lattice.formats.milc import write_milc
 from stages.lqcd.lattice.formats.nersc import write_nersc
 from stages.lqcd.lattice.formats.scidac import ScidacField, read_field
@@ -41,7 +41,7 @@ def read_gauge(path: str | Path) -> GaugeField:
 
     Raises InputError if the file cannot be read, is truncated or of no known format, if a checksum, plaquette
     or link trace that it states does not match its links, or if they are not in SU(3). Warns (UserWarning,
-    and in `notes`) of a LIME file without its checksum record.
+    and in `notes`) of a LIME file without its checksum record, or with stray bytes after its last record.
     """
     field = _load(Path(path))
     for check in field.checks:
@@ -86,8 +86,9 @@ def _load(path: Path) -> GaugeField:
 
 def _field(source: GaugeSource) -> GaugeField:
     links, checksums = source.load()
+    remarks = source.remarks if isinstance(source, LimeGaugeFile) else ()
     return GaugeField(
-        source.path, source.format, source.lattice, links, source.metadata, source.claims, checksums
+        source.path, source.format, source.lattice, links, source.metadata, source.claims, checksums, remarks
     )
 
 

@@ -111,6 +111,8 @@ class GaugeField:
     metadata: dict[str, str]
     claims: tuple[Claim, ...]
     checksums: tuple[Check, ...]
+    remarks: tuple[str, ...] = ()
+    """What its reader noticed beside that."""
 
     @property
     def precision(self) -> int:
@@ -139,7 +141,8 @@ class GaugeField:
     @property
     def notes(self) -> tuple[str, ...]:
         """Remarks on the file for its reader, none of which is a fault."""
-        return (UNVERIFIED,) if self.format in ("ILDG", "SciDAC") and not self.checksums else ()
+        unverified = self.format in ("ILDG", "SciDAC") and not self.checksums
+        return (*((UNVERIFIED,) if unverified else ()), *self.remarks)
 
     def report(self) -> CheckReport:
         """The report of `check_gauge`: everything but the links."""

@@ -3,10 +3,12 @@
 Format (ILDG binary file format 1.1): record 'ildg-format' with precision and extents, record
 'ildg-binary-data' with the links, big-endian, sites lexicographic, directions x y z t, rows then columns.
 `write_ildg` adds QIO's records, so that SciDAC software reads the file as well, and the SciDAC checksum.
+tmLQCD's record 'xlf-info' before them states the mean plaquette, normalised to 1: `plaquette = 5.8807e-01`.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -18,11 +20,19 @@ from stages.lqcd.lattice.formats import lime
 from stages.lqcd.lattice.formats.atomic import replacing
 from stages.lqcd.lattice.formats.binary import damaged, fault, lattice_of
 from stages.lqcd.lattice.formats.checksum import SCIDAC
-from stages.lqcd.lattice.formats.gauge_file import Check, Claim, links_to_write, time_stamp
+from stages.lqcd.lattice.formats.gauge_file import (
+    PLAQUETTE,
+    Check,
+    Claim,
+    links_to_write,
+    printed_claim,
+    time_stamp,
+)
 from stages.lqcd.lattice.formats.lexicographic import encoded_slabs
 from stages.lqcd.lattice.formats.scidac import (
     LINKS_REALS,
     MATRIX,
+    TMLQCD,
     Message,
     StoredField,
     dimensions,
@@ -34,6 +44,7 @@ from stages.lqcd.lattice.formats.scidac import (
 )
 from stages.lqcd.lattice.geometry import Lattice
 
+STATED_PLAQUETTE = re.compile(r"\bplaquette\s*=\s*([^\s,;]+)")
 XML = '<?xml version="1.0" encoding="UTF-8"?>'
 
 
@@ -44,6 +55,8 @@ class LimeGaugeFile:
     stored: StoredField
     format: str
     metadata: dict[str, str]
+    remarks: tuple[str, ...] = ()
+    """What is odd about it and no fault."""
 
     @property
     def path(self) -> Path:
@@ -55,7 +68,10 @@ class LimeGaugeFile:
 
     @property
     def claims(self) -> tuple[Claim, ...]:
-        return usqcd_claims(self.stored.message, self.stored.precision)
+        precision, info = self.stored.precision, self.metadata.get(TMLQCD, "")
+        stated = STATED_PLAQUETTE.search(info)
+        of_tmlqcd = (printed_claim(self.path, PLAQUETTE, stated[1], precision),) if stated else ()
+        return (*usqcd_claims(self.stored.message, precision), *of_tmlqcd)
 
     def load(self) -> tuple[NDArray, tuple[Check, ...]]:
         dtype = np.complex64 if self.stored.precision == 32 else np.complex128
@@ -71,9 +87,15 @@ def open_lime(path: Path) -> LimeGaugeFile:
         what = f"a LIME file with {len(gauge)} gauge fields (its records: {kinds})"
         raise fault(path, what, "use a file of one gauge field")
     message = gauge[0].message
-    texts = {"record": message.user_xml, "file": message.file_xml, "ildg-format": message.ildg_xml}
+    texts = {
+        "record": message.user_xml,
+        "file": message.file_xml,
+        "ildg-format": message.ildg_xml,
+        TMLQCD: message.xlf_info,
+    }
     metadata = {name: xml for name, xml in texts.items() if xml}
-    return LimeGaugeFile(gauge[0], "ILDG" if message.ildg_xml else "SciDAC", metadata)
+    format = "ILDG" if message.ildg_xml else "SciDAC"
+    return LimeGaugeFile(gauge[0], format, metadata, lime.remarks(path))
 
 
 def _gauge_field(message: Message) -> StoredField | None:

@@ -31,18 +31,39 @@ class Record:
     offset: int
     length: int
 
+    @property
+    def end(self) -> int:
+        """Byte after its payload and padding."""
+        return self.offset + (self.length + 7) // 8 * 8
+
 
 def records(path: Path) -> list[Record]:
-    """All records of a LIME file, from their headers only; InputError where the chain of headers breaks."""
+    """All records of a LIME file, from their headers only; InputError where the chain of headers breaks.
+
+    A few bytes after the last record that begin no header are passed over: `remarks` tells of them.
+    """
     chain: list[Record] = []
     position = 0
     with opened(path) as file:
         size = os.fstat(file.fileno()).st_size
-        while position < size:
+        while position < size and not (chain and _is_stray(file, position)):
             record = _record_at(path, file, position, size)
             chain.append(record)
-            position = record.offset + (record.length + 7) // 8 * 8
+            position = record.end
     return chain
+
+
+def remarks(path: Path) -> tuple[str, ...]:
+    """What is odd about a LIME file and no fault: bytes after its last record."""
+    stray = path.stat().st_size - max((record.end for record in records(path)), default=0)
+    return (f"has {stray} stray byte{'s' * (stray > 1)} after its last record",) if stray > 0 else ()
+
+
+def _is_stray(file: BinaryIO, position: int) -> bool:
+    """True if less than a header follows, and it does not begin as one: no record has lost its end here."""
+    file.seek(position)
+    rest = file.read(HEADER.size)
+    return len(rest) < HEADER.size and not rest.startswith(struct.pack(">I", MAGIC)[: len(rest)])
 
 
 def _record_at(path: Path, file: BinaryIO, position: int, size: int) -> Record:

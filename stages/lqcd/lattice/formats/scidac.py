@@ -37,6 +37,9 @@ MATRIX, VECTOR = 18, 6
 LINKS_REALS = 4 * MATRIX
 """Reals of a site's four links."""
 
+TMLQCD = "xlf-info"
+"""Record in which tmLQCD describes the data that follow, as lines of text."""
+
 BINARY = ("scidac-binary-data", "ildg-binary-data")
 
 
@@ -50,6 +53,7 @@ class Message:
     record_xml: str
     user_xml: str
     ildg_xml: str
+    xlf_info: str = ""
     checksum: tuple[int, int] | None = None
 
 
@@ -85,18 +89,20 @@ class ScidacField:
     values: NDArray
     description: str
     checks: tuple[Check, ...]
+    remarks: tuple[str, ...] = ()
+    """What its reader noticed beside that."""
 
     @property
     def notes(self) -> tuple[str, ...]:
         """Remarks on the file for its reader, none of which is a fault."""
-        return () if self.checks else (UNVERIFIED,)
+        return (*(() if self.checks else (UNVERIFIED,)), *self.remarks)
 
 
 def read_field(path: str | Path, record: int = 0) -> ScidacField:
     """Field number `record` of a SciDAC file, with colour matrices or colour vectors at each site.
 
     Raises InputError if the file is damaged, has no such field, or its checksum does not match. Warns
-    (UserWarning, and in `notes`) of a field without its checksum record.
+    (UserWarning, and in `notes`) of a field without its checksum record, and of stray bytes.
     """
     path = Path(path)
     fields = [message for message in messages(path) if message.record_xml]
@@ -110,7 +116,7 @@ def read_field(path: str | Path, record: int = 0) -> ScidacField:
     for check in checks:
         if not check.ok:
             raise damaged(path, str(check))
-    field = ScidacField(path, stored.lattice, values, stored.message.user_xml, checks)
+    field = ScidacField(path, stored.lattice, values, stored.message.user_xml, checks, lime.remarks(path))
     warn(path, field.notes)
     return field
 
@@ -125,7 +131,7 @@ def messages(path: Path) -> list[Message]:
             texts = {kind: xml for kind, xml in texts.items() if kind == "scidac-private-file-xml"}
         elif record.kind == "scidac-checksum" and blocks:
             blocks[-1] = replace(blocks[-1], checksum=_checksum(path, lime.text(path, record)))
-        elif record.kind.endswith(("-xml", "-format")):
+        elif record.kind == TMLQCD or record.kind.endswith(("-xml", "-format")):
             texts[record.kind] = lime.text(path, record)
     return blocks
 
@@ -220,6 +226,7 @@ def _message(path: Path, data: lime.Record, texts: dict[str, str]) -> Message:
         record_xml=texts.get("scidac-private-record-xml", ""),
         user_xml=texts.get("scidac-record-xml", ""),
         ildg_xml=texts.get("ildg-format", ""),
+        xlf_info=texts.get(TMLQCD, ""),
     )
 
 
