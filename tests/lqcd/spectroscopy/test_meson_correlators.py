@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -53,6 +56,44 @@ def test_all_sixteen_are_wick_contractions(inverse: NDArray) -> None:
         for k, momentum in enumerate(MOMENTA):
             expected = wick(inverse, PLACE, name, momentum)
             assert np.abs(found[number, k] - expected).max() < 1e-13, (name, momentum)
+
+
+def chromas(number: int) -> NDArray:
+    """Chroma's Gamma(n): the product, in this order, of gamma_x, y, z, t whose bits 1, 2, 4, 8 are set."""
+    matrix = np.eye(4, dtype=complex)
+    for mu, gamma in enumerate(GAMMA):
+        matrix = matrix @ gamma if number >> mu & 1 else matrix
+    return matrix
+
+
+def test_the_table_beside_chromas_correlators(inverse: NDArray) -> None:
+    """Of docs/conventions.md: tr [(gamma5 S gamma5)^dag Gamma S Gamma] with exp(+ipx), and no minus sign."""
+    text = (Path(__file__).parents[3] / "docs" / "conventions.md").read_text()
+    rows = re.findall(r"^\| `(\w+)` \| (\d+) \| ([+-]) \| ([+-]) \|$", text, re.MULTILINE)
+    assert [row[0] for row in rows] == list(NAMES)
+    column, momenta = column_of(inverse, PLACE), ((0, 0, 0), (1, 0, -1))
+    found = meson_correlators(column, LATTICE, PLACE, NAMES, momenta)
+    S = np.concatenate(column).reshape(-1, 4, 3, 4, 3)
+    sites = np.concatenate([LATTICE.coordinates(parity) for parity in (0, 1)])
+    five = np.einsum("ab,xbicj,cd->xaidj", chromas(15), S, chromas(15))
+    for k, (name, number, multiple, sign) in enumerate(rows):
+        gamma = chromas(int(number))
+        np.testing.assert_array_equal(DIRAC[name], float(f"{multiple}1") * gamma)
+        trace = np.einsum("xaibj,ac,xcidj,db->x", five.conj(), gamma, S, gamma, optimize=True)
+        for number, momentum in enumerate(momenta):
+            angle = 2 * np.pi * (sites[:, :3] * momentum / LATTICE.extents[:3]).sum(axis=1)
+            start = 2 * np.pi * np.sum(np.array(PLACE.point) * momentum / LATTICE.extents[:3])
+            terms = trace * np.exp(1j * (start - angle))  # Chroma's momentum is -p, its phase begins at 0
+            times = (sites[:, 3] - PLACE.time) % LATTICE.time_extent
+            sums = [terms[times == t].sum() for t in range(LATTICE.time_extent)]
+            np.testing.assert_allclose(found[k, number], float(f"{sign}1") * np.array(sums), atol=1e-13)
+
+
+def test_charge_conjugation_as_chroma_has_it() -> None:
+    C = chromas(10)
+    for gamma in GAMMA:
+        np.testing.assert_array_equal(C @ gamma, -gamma.T @ C)
+    np.testing.assert_array_equal(C @ chromas(15), chromas(5))
 
 
 def test_pion_is_the_norm_of_the_propagator(inverse: NDArray) -> None:

@@ -54,7 +54,7 @@ def records(path: Path) -> list[Record]:
 
 
 def remarks(path: Path) -> tuple[str, ...]:
-    """What is odd about a LIME file and no fault: bytes after its last record."""
+    """Oddities of a LIME file that are no fault: bytes after its last record."""
     stray = path.stat().st_size - max((record.end for record in records(path)), default=0)
     return (f"has {stray} stray byte{'s' * (stray > 1)} after its last record",) if stray > 0 else ()
 
