@@ -132,7 +132,7 @@ def tensor_step_candidates(n: int, dtype: np.dtype) -> list[TensorStepShape]:
 
 @cache
 def tensor_solution_candidates(n: int) -> list[TensorStepShape]:
-    """Likewise."""
+    """Shapes worth timing for X in double from P in single precision, the best guess first."""
     return _candidates(n, SINGLE, 1, ((1, 2), (1, 1), (2, 1)))
 
 
