@@ -16,7 +16,10 @@ from stages.lqcd.spectroscopy.staggered_operators import SpinTaste
 from stages.shared.costs import PROCESS, RECORD, of_lattice, options_of
 
 CONTRACTED = 7
-"""Fields of a contraction on both parities: quark, antiquark, both by slice, and those of a displacement."""
+"""Fields of a contraction on both parities: quark, antiquark, both by slice, and those of a displacement.
+
+While blocks are solved there are instead a block's right-hand sides, its solutions and their residuals.
+"""
 
 
 @of_lattice
@@ -26,7 +29,7 @@ def staggered_two_point_cost(node: Node, lattice: Lattice) -> Cost:
     columns, options, operator = chunk_columns(solved), options_of(solved), solved.inputs[0]
     space = workspace_of(options["solver"], POSITIVE)
     half, block = half_field_bytes(lattice, COLOURS), min(options["block"], columns)
-    fields = 4 * columns + 2 * CONTRACTED * COLOURS
+    fields = 4 * columns + max(5 * block, 2 * CONTRACTED * COLOURS)
     doubled = 16 * MATRIX * lattice.volume
     links = max(LINK_FIELDS * links_bytes(lattice), 3 * links_bytes(lattice) + doubled + doubled // 2)
     host = PROCESS + links + int(half * (fields + space.host * block))

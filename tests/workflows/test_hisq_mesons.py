@@ -151,6 +151,7 @@ def test_mistakes(quarkline: CommandLine, tmp_path: Path, before: str, after: st
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("plain_figures")
 def test_walls_and_smeared_links(quarkline: CommandLine, hisq: Path, cluster: str) -> None:
     """A corner wall, and noise with smeared links of operators: columns of each, and errors of the noise."""
     edit(
