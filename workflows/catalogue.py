@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import Any
 
 from pipeline import Store
-from stages.errors import InputError, suggestion
+from stages.errors import InputError, nearest, suggestion
 from workflows.names import GROUP, OWN, workflow_names
 from workflows.parameter_file import read_parameter_file
 from workflows.shared.definition import Definition, Project
@@ -25,6 +25,11 @@ def load_project(path: Path) -> Project:
     name = file.values.get("workflow")
     known = workflow_names()
     if not isinstance(name, str) or name not in known:
+        if similar := nearest("workflow", () if "workflow" in file.values else file.values):
+            line = file.line((similar,))
+            raise file.error(
+                f"unknown key `{similar}` at the top level (line {line}): did you mean `workflow`?"
+            )
         fault = (
             f"`workflow` (line {file.line(('workflow',))}) is {name!r}" if name else "missing key `workflow`"
         )

@@ -9,9 +9,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from pipeline.declare.text import literal_lines
 from stages.errors import InputError
@@ -40,8 +41,21 @@ def show_version(asked: bool) -> None:
         raise typer.Exit
 
 
+class Commands(TyperGroup):
+    """The subcommands; what is wrong with an option is told without a type checker's words."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run a subcommand."""
+        try:
+            return super().invoke(ctx)
+        except typer.BadParameter as error:
+            error.message = error.message.removeprefix("Value error, ")
+            raise
+
+
 app = typer.Typer(
     name="quarkline",
+    cls=Commands,
     help="Lattice-QCD analysis pipeline: from gauge configurations to disconnected loops, mesons and their "
     "energies with error bars.",
     epilog=f"Workflows: {', '.join(workflow_names())}. Begin with: quarkline init g2_disconnected",

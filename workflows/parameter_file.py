@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from types import UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin
@@ -86,7 +87,16 @@ def read_parameter_file(path: Path) -> ParameterFile:
         tree = _reader().load(text)
     except FileNotFoundError:
         raise InputError(f"{path}: no such workflow file{_similar_file(path)}") from None
-    except (OSError, UnicodeDecodeError) as error:
+    except IsADirectoryError:
+        raise InputError(
+            f"{path}: cannot be read as a text file: it is a folder, name a file in it"
+        ) from None
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"{path}: cannot be read as a text file: byte {error.object[error.start]:#04x} at {error.start} "
+            "is no UTF-8; write the file in UTF-8, and give gauge configurations to `quarkline check`"
+        ) from None
+    except OSError as error:
         raise InputError(f"{path}: cannot be read as a text file: {error}") from None
     except DuplicateKeyError as error:
         raise InputError(f"{path}: {_marked(error)}: remove one of the two") from None
@@ -99,7 +109,11 @@ def read_parameter_file(path: Path) -> ParameterFile:
     if tree is None:
         raise InputError(f"{path}: the file is empty; start from one that `quarkline init` writes")
     if not isinstance(tree, CommentedMap):
-        raise InputError(f"{path}: a workflow file holds `key: value` lines, found {_shown(_plain(tree))}")
+        found = _shown(_plain(tree))
+        raise InputError(
+            f"{path}: a workflow file holds `key: value` lines, found {found}; start from one that "
+            "`quarkline init` writes"
+        )
     return ParameterFile(path, _plain(tree), {(): 1, **dict(_lines(tree, ()))})
 
 
@@ -113,9 +127,8 @@ def validated(file: ParameterFile, model: type[Sections]) -> Sections:
         return model.model_validate(file.values)
     except ValidationError as error:
         details = sorted(error.errors(), key=lambda detail: file.line(detail["loc"]))
-        raise file.error(
-            *(_problem(file, model, detail) for detail in _without_echoes(model, details))
-        ) from None
+        problems = [_problem(file, model, detail) for detail in _without_echoes(model, details)]
+        raise file.error(*dict.fromkeys(problems)) from None  # of several values in a list one may be enough
 
 
 def _without_echoes(model: type[FileSection], details: list[ErrorDetails]) -> list[ErrorDetails]:
@@ -149,17 +162,19 @@ def _problem(file: ParameterFile, model: type[FileSection], detail: ErrorDetails
     if kind == "extra_forbidden":
         hint = suggestion(location[-1], _keys(model, location[:-1]), mark="`")
         return f"unknown key `{location[-1]}` {where} (line {file.line(location)}){hint}"
-    if kind == "invalid_key":
+    if kind == "invalid_key" or location[-1:] == ("[key]",):
         line = file.line((*location[:-1], detail["input"]))
-        fault = f"unknown key {_shown(detail['input'])} {where} (line {line}): a key is a word"
+        key = "null" if detail["input"] is None else _shown(detail["input"])
+        fault = f"unknown key {key} {where} (line {line}): a key is a word"
         of_a_comma = type(detail["input"]) is int and section  # {light: 0,1} has the keys light and 1
         return f"{fault}, and a number has a decimal point: 0.1" if of_a_comma else fault
     if kind == "missing":
         return f"missing key `{location[-1]}` {where} (line {file.line(location)})"
     if kind == "value_error":
         return f"{file.name(*location)}: {detail['ctx']['error']}"
-    hint = _decimal_point(detail["input"]) if kind in ("float_type", "int_type") else ""
-    return f"{file.name(*location)} is {_shown(detail['input'])}, expected {_expected(detail)}{hint}"
+    return (
+        f"{file.name(*location)} is {_shown(detail['input'])}, expected {_expected(detail)}{_remedy(detail)}"
+    )
 
 
 _EXPECTED = {
@@ -170,7 +185,8 @@ _EXPECTED = {
     "string_type": "text",
     "bool_type": "true or false",
     "model_type": "a section of `key: value` lines",
-    "tuple_type": "a list",
+    "tuple_type": "a list in [ ]",
+    "dict_type": "a section of `key: value` lines",
     "too_long": "{max_length} values",
     "too_short": "{min_length} values",
     "greater_than": "a number above {gt}",
@@ -189,11 +205,22 @@ def _expected(detail: ErrorDetails) -> str:
     return str(detail["msg"])
 
 
-def _decimal_point(value: object) -> str:
-    """A remedy where a number has a decimal comma."""
-    if not isinstance(value, str) or not re.fullmatch(r"[-+]?\d+,\d+([eE][-+]?\d+)?", value):
+def _remedy(detail: ErrorDetails) -> str:
+    """A number that is written otherwise, as it must be written; a list that stands within no list."""
+    kind, value = detail["type"], detail["input"]
+    if kind == "tuple_type" and isinstance(detail["loc"][-1], int):
+        return " of its own within the list"
+    if kind == "int_type" and isinstance(value, float) and value.is_integer():
+        return f": {int(value)}"
+    if kind not in ("float_type", "int_type") or not isinstance(value, str):
         return ""
-    return f", with a decimal point: {value.replace(',', '.')}"
+    if re.fullmatch(r"[-+]?\d+,\d+([eE][-+]?\d+)?", value):
+        return f", with a decimal point: {value.replace(',', '.')}"
+    if re.fullmatch(r"[-+]?\d+\.?\d*[dD][-+]?\d+", value):
+        return f", with an e: {value.lower().replace('d', 'e')}"
+    if re.fullmatch(r"[-+]?\d+" if kind == "int_type" else r"[-+]?\d+\.?\d*([eE][-+]?\d+)?", value):
+        return f", without quotes: {value}"
+    return ""
 
 
 def _keys(model: type[FileSection], location: Location) -> list[str]:
@@ -309,15 +336,40 @@ def _lines(node: Any, location: Location, line: int = 1) -> Iterator[tuple[Locat
         yield from _lines(value, (*location, key), at)
 
 
+_YAML_REMEDIES = {
+    "character '\\t'": "indent with blanks, not with tabs",
+    "cannot start any token": "put the text into quotes",
+    "mapping values are not allowed": "write one `key: value` a line, all keys of a section equally far in",
+    "could not find expected ':'": "the line above lacks a colon, or a blank after it",
+    "unexpected end of stream": "close the quotes",
+    "',' or '": "close the brackets",
+    "found another document": "the line --- begins a second one: remove it and all that follows",
+    "undefined alias": "define it above by &, or put text that begins with * into quotes",
+    "unknown escape": "put the text into single quotes",
+    "for merging": "give `<<` the alias of a section",
+    "not allowed": "remove the character",
+    "incompatible": "remove the line %YAML",
+}
+"""What to do about a fault of YAML, by words of the parser's message."""
+
+
 def _marked(error: YAMLError) -> str:
-    """The fault and its line, without the parser's excerpts."""
-    if not isinstance(error, MarkedYAMLError) or error.problem_mark is None:
-        return str(error).splitlines()[0]
-    return f"line {error.problem_mark.line + 1}: {error.problem}"
+    """The fault, its line and the remedy, without the parser's excerpts."""
+    if isinstance(error, MarkedYAMLError) and error.problem_mark is not None:
+        fault = f"line {error.problem_mark.line + 1}: {str(error.problem).removeprefix('but ')}"
+    else:
+        fault = str(error).splitlines()[0]
+    remedy = next((remedy for words, remedy in _YAML_REMEDIES.items() if words in fault), "")
+    return f"{fault}: {remedy}" if remedy else fault
 
 
 def _shown(value: object) -> str:
-    text = repr(value)
+    """A value as a file has it."""
+    if value is None or isinstance(value, bool):
+        return {None: "empty", True: "true", False: "false"}[value]
+    text = (
+        str(value) if isinstance(value, date) else repr(dict(value) if isinstance(value, Mapping) else value)
+    )
     return text if len(text) <= 60 else text[:57] + "..."
 
 

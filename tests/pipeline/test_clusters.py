@@ -69,7 +69,7 @@ def test_names_and_addresses(tmp_path: Path) -> None:
     assert choose("cuda") == Cuda()
     assert choose("slurm", cores=8) == Slurm(cores=8)
     assert choose("tcp://host:8786") == Address("tcp://host:8786")
-    (tmp_path / "scheduler.json").write_text("{}")
+    (tmp_path / "scheduler.json").write_text('{"address": "tcp://host:8786"}')
     assert choose(str(tmp_path / "scheduler.json")) == Address(str(tmp_path / "scheduler.json"))
     with pytest.raises(InputError, match="no cluster 'loca': did you mean 'local'"):
         choose("loca")

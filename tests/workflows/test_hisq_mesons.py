@@ -124,9 +124,9 @@ def test_what_repeats_what(quarkline: CommandLine, hisq: Path) -> None:
     [
         ("mass: 0.3", "mass: 0", "`quark.mass` (line 4) is 0, expected a number above 0"),
         ("rhois]", "rhos]", "no staggered meson is named 'rhos': did you mean 'rhois'?"),
-        ("rhois]", "rhoi]", "`mesons.operators` (line 6): names one twice"),
+        ("rhois]", "rhoi]", "`mesons.operators` (line 6): names rhoi twice: leave one out"),
         ("[0, 3]", "[0, 4]", "`sources.times` (line 5): a source at t = 4 is outside the lattice 4x4x4x4"),
-        ("[0, 3]", "[0, 0]", "`sources.times` (line 5): names one twice"),
+        ("[0, 3]", "[0, 0]", "`sources.times` (line 5): names 0 twice: leave one out"),
         ("[0, 3]", "[0], points: [[0, 9, 0]]", "`sources.points` (line 5): a source at y = 9 is outside"),
         (
             "[0, 3]",

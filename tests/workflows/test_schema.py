@@ -126,7 +126,7 @@ MISTAKES = {
     ),
     "chunk that does not divide": (
         ("chunk: 2", "chunk: 3"),
-        "`noise.chunk` (line 18): 3 does not divide the 4 noise vectors",
+        "`noise.chunk` (line 18): 3 does not divide the 4 noise vectors: change one of the two",
     ),
     "fine vectors that no whole chunks make up": (
         ("vectors: 2}", "vectors: 3}"),
@@ -139,7 +139,7 @@ MISTAKES = {
     ),
     "more fine vectors than vectors": (
         ("vectors: 2}", "vectors: 8}"),
-        "`solves.fine.vectors` (line 24): 8 fine vectors, but `noise.vectors` is 4",
+        "`solves.fine.vectors` (line 24): 8 fine vectors, but `noise.vectors` is 4: at most that",
     ),
     "both sources": (
         ("ensemble:", 'ensemble:\n  files: "*.ildg"'),
@@ -167,7 +167,10 @@ MISTAKES = {
         ("kind: z4", "kind: z4\n  [a, b]: 3"),
         "unknown key ('a', 'b') in `noise` (line 16): a key is a word",
     ),
-    "not YAML": (("vectors: 4", "vectors: [4"), "not valid YAML: line 18: expected ',' or ']', but got ':'"),
+    "not YAML": (
+        ("vectors: 4", "vectors: [4"),
+        "not valid YAML: line 18: expected ',' or ']', but got ':': close the brackets",
+    ),
 }
 
 

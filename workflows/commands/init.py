@@ -47,5 +47,6 @@ def init(
     except FileExistsError:
         raise InputError(f"{path} exists: give another name, or remove it first") from None
     except OSError as error:
-        raise InputError(f"cannot write {path}: {error.strerror or error}") from None
+        remedy = "" if path.parent.is_dir() else f": make the folder {path.parent} first"
+        raise InputError(f"cannot write {path}: {error.strerror or error}{remedy}") from None
     say(f"{path} written. What it would do: quarkline plan {path}; to do it: quarkline run {path}")

@@ -26,6 +26,7 @@ ClusterOption = Annotated[
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 
+LAST_PORT = 65535
 _UNITS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
 
 
@@ -39,6 +40,20 @@ def seconds(text: str) -> float:
     if not re.fullmatch(r"(\d+[dhms])+", text):
         raise typer.BadParameter(f"{text!r} is no duration; write 90s, 45m, 1h30m or 01:30:00")
     return float(sum(int(number) * _UNITS[unit] for number, unit in re.findall(r"(\d+)([dhms])", text)))
+
+
+def workers_count(text: str) -> int:
+    """Number of workers."""
+    if not (text.isdecimal() and int(text)):
+        raise typer.BadParameter(f"{text!r} is no number of workers: give a whole number of at least 1")
+    return int(text)
+
+
+def port(text: str) -> int:
+    """Port of this machine; 0 for any."""
+    if not (text.isdecimal() and int(text) <= LAST_PORT):
+        raise typer.BadParameter(f"{text!r} is no port: give 1 to {LAST_PORT}, or 0 for any free one")
+    return int(text)
 
 
 def time_limit(text: str) -> float:

@@ -15,7 +15,9 @@ from workflows.commands.options import (
     StoreOption,
     TimeLimitOption,
     WorkflowFile,
+    port,
     say,
+    workers_count,
 )
 from workflows.commands.target import remarks, store_of
 
@@ -36,22 +38,22 @@ def run(
     workers: Annotated[
         int | None,
         typer.Option(
-            min=1,
+            metavar="N",
+            parser=workers_count,
             help="Worker processes, GPUs or jobs; no more start than the plan has work for at a time.",
             show_default="as many as are of use",
         ),
     ] = None,
     time_limit: TimeLimitOption = None,
     dashboard_port: Annotated[
-        int,
+        int | None,
         typer.Option(
-            min=0,
-            max=65535,
             metavar="PORT",
+            parser=port,
             help="Port of the dashboard on 127.0.0.1, for an ssh tunnel; refused where it is taken.",
             show_default="any free port",
         ),
-    ] = 0,
+    ] = None,
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -168,7 +170,7 @@ def _publish(part: Part | None, results: Store) -> tuple[Path | None, str]:
         return None, str(error)
 
 
-def _cluster(name: str, workers: int | None, dashboard_port: int) -> Cluster:
+def _cluster(name: str, workers: int | None, dashboard_port: int | None) -> Cluster:
     from pipeline import InputError
     from pipeline.running.clusters.choose import choose
 

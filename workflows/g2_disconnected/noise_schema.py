@@ -120,10 +120,11 @@ def noise_faults(noise: NoiseSection, fine_vectors: int | None) -> Iterator[Prob
     if fine_vectors and fine_vectors > noise.vectors:
         yield (
             ("solves", "fine", "vectors"),
-            f"{fine_vectors} fine vectors, but `noise.vectors` is {noise.vectors}",
+            f"{fine_vectors} fine vectors, but `noise.vectors` is {noise.vectors}: at most that",
         )
     if noise.vectors % noise.chunk:
-        yield ("noise", "chunk"), f"{noise.chunk} does not divide the {noise.vectors} noise vectors"
+        text = f"{noise.chunk} does not divide the {noise.vectors} noise vectors: change one of the two"
+        yield ("noise", "chunk"), text
     elif fine_vectors and fine_vectors % noise.chunk:
         yield (
             ("solves", "fine", "vectors"),
@@ -131,7 +132,8 @@ def noise_faults(noise: NoiseSection, fine_vectors: int | None) -> Iterator[Prob
             f"{noise.chunk} at a time, change one of the two",
         )
     if noise.probes % noise.probe_chunk:
-        yield ("noise", "probe_chunk"), f"{noise.probe_chunk} does not divide the {noise.probes} probes"
+        text = f"{noise.probe_chunk} does not divide the {noise.probes} probes: change one of the two"
+        yield ("noise", "probe_chunk"), text
     if noise.probes > 1 and noise.dilution.displacement:
         yield (
             ("noise", "probes"),

@@ -218,7 +218,10 @@ class G2Parameters(WorkflowParameters):
             for _, problem in noise_faults(changed.noise, fine_vectors):
                 yield ("alternatives", name), problem
             if changed.estimator.low_modes and not self.deflation:
-                yield ("alternatives", name), "`low_modes` needs a section `deflation`"
+                yield (
+                    ("alternatives", name),
+                    "`low_modes` needs a section `deflation`: add it, with `vectors`",
+                )
 
     def doubts(self) -> Iterator[Problem]:
         """Masses that may be meant, and rarely are."""

@@ -30,7 +30,7 @@ class TargetSection(FileSection):
     """Error of C(t) of one configuration, for t in `window`."""
     stochastic_to_gauge: float | None = Field(default=None, gt=0)
     """Error of C(t) as a fraction of its gauge noise, over `window`."""
-    window: tuple[int, int] | None = Field(default=None, strict=False)
+    window: tuple[int, ...] | None = Field(default=None, strict=False, min_length=2, max_length=2)
     """First and last t; of a ratio 1 to T/2 unless given."""
     flavour: Literal["light", "strange", "light - strange"] = "light - strange"
     """The loops or correlator that the error is of."""
@@ -67,7 +67,10 @@ class TargetSection(FileSection):
 
     def times(self, lattice: Lattice) -> tuple[int, int]:
         """The window."""
-        return self.window or (1, max(1, lattice.time_extent // 2))
+        if self.window is None:
+            return 1, max(1, lattice.time_extent // 2)
+        first, last = self.window
+        return first, last
 
     def vectors_of_the_pilot(self, chunk: int) -> tuple[int, int]:
         """Sloppy and fine, in whole chunks."""
@@ -113,10 +116,12 @@ def _section(file: ParameterFile, location: Location) -> dict[str, object]:
 def faults(target: TargetSection, chunk: int) -> Iterator[Problem]:
     """Problems with the number of noise vectors that are solved together."""
     if target.pilot and target.pilot % chunk:
-        yield ("target", "pilot"), f"{target.pilot} is no multiple of `noise.chunk`, {chunk}"
+        text = f"{target.pilot} is no multiple of `noise.chunk`, {chunk}: change one of the two"
+        yield ("target", "pilot"), text
     pilot, _ = target.vectors_of_the_pilot(chunk)
     if target.most_vectors < pilot:
-        yield ("target", "most_vectors"), f"{target.most_vectors} are fewer than the pilot's {pilot}"
+        text = f"{target.most_vectors} are fewer than the pilot's {pilot}: raise it, or lower `pilot`"
+        yield ("target", "most_vectors"), text
 
 
 def outside(target: TargetSection, lattice: Lattice) -> Iterator[Problem]:

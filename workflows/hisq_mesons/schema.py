@@ -13,7 +13,7 @@ from stages.lqcd.spectroscopy.quark_sources import SourcePlace, check_place
 from stages.lqcd.spectroscopy.staggered_operators import MULTIPLETS, SpinTaste, operators_of
 from workflows.parameter_file import FileSection, Problem
 from workflows.shared.link_smearing import LinkSmearingSection
-from workflows.shared.quark_sections import Times, Triples, WallNoiseSection, aliases
+from workflows.shared.quark_sections import Times, Triples, WallNoiseSection, aliases, repeated
 from workflows.shared.sections import WorkflowParameters
 
 THREE_HOPS = 3
@@ -135,8 +135,7 @@ class HisqMesonParameters(WorkflowParameters):
             (("mesons", "operators"), mesons.operators),
             (("mesons", "momenta"), mesons.momenta),
         ):
-            if len(set(values)) < len(values):
-                yield location, "names one twice"
+            yield from ((location, text) for text in repeated(values))
         if mesons.links and not mesons.displaced:
             yield ("mesons", "links"), "local operators have no links: leave it out, or add such as rhois"
         moving = [list(p) for p in mesons.momenta if any(p)]

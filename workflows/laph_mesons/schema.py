@@ -17,7 +17,7 @@ from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.spectroscopy.operators import BASES, MesonOperator, words_of
 from workflows.parameter_file import FileSection, Problem
 from workflows.shared.link_smearing import LinkSmearingSection
-from workflows.shared.quark_sections import QuarkParameters, QuarkSolves, Times, Triples, aliases
+from workflows.shared.quark_sections import QuarkParameters, QuarkSolves, Times, Triples, aliases, repeated
 from workflows.shared.sections import Seed
 
 Words = Annotated[tuple[str, ...], Field(strict=False, min_length=1)]
@@ -194,8 +194,7 @@ class LaphParameters(QuarkParameters):
             (("sources", "times"), times),
             (("operators", "momenta"), operators.momenta),
         ):
-            if len(set(values)) < len(values):
-                yield location, "names one twice"
+            yield from ((location, text) for text in repeated(values))
         for text in operators.operators:
             try:
                 MesonOperator.parse(text)
@@ -243,8 +242,7 @@ class LaphParameters(QuarkParameters):
 def insertion_faults(section: InsertionSection, noise: bool) -> Iterator[Problem]:
     """Problems within `insertions`, or with the sources; noise: whether these are of stochastic LapH."""
     for name, values in section:
-        if len(set(values)) < len(values):
-            yield ("insertions", name), "names one twice"
+        yield from ((("insertions", name), text) for text in repeated(values))
     if noise:
         yield (
             ("insertions",),

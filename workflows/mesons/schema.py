@@ -13,7 +13,14 @@ from stages.lqcd.spectroscopy.quark_sources import SourcePlace, check_place
 from workflows.mesons.sources import file_misfits
 from workflows.parameter_file import FileSection, Problem
 from workflows.shared.link_smearing import LinkSmearingSection
-from workflows.shared.quark_sections import QuarkParameters, Times, Triples, WallNoiseSection, aliases
+from workflows.shared.quark_sections import (
+    QuarkParameters,
+    Times,
+    Triples,
+    WallNoiseSection,
+    aliases,
+    repeated,
+)
 
 WALLS = ("wall", "z2_wall")
 
@@ -93,11 +100,12 @@ class MesonParameters(QuarkParameters):
             yield ("sources", key), f"does not belong to sources of kind {kind}: leave it out"
         if kind == "file" and sources.chunk > 1:
             yield ("sources", "chunk"), "sources in files are solved for one at a time: leave it out"
-        for key, values in (("times", sources.times or ()), ("points", sources.points or ())):
-            if len(set(values)) < len(values):
-                yield ("sources", key), "names a source twice"
-        if len(set(self.mesons.momenta)) < len(self.mesons.momenta):
-            yield ("mesons", "momenta"), "names a momentum twice"
+        for location, values in (
+            (("sources", "times"), sources.times or ()),
+            (("sources", "points"), sources.points or ()),
+            (("mesons", "momenta"), self.mesons.momenta),
+        ):
+            yield from ((location, text) for text in repeated(values))
         moving = [list(p) for p in self.mesons.momenta if any(p)]
         if kind in WALLS and moving:
             yield (
@@ -115,7 +123,7 @@ class MesonParameters(QuarkParameters):
             except InputError as error:
                 yield ("sources", "points" if 0 <= place.time < lattice.time_extent else "times"), str(error)
         yield from super().misfits(lattice)
-        if self.sources.files:
+        if self.sources.kind == "file" and self.sources.files:
             yield from file_misfits(self.sources.files, lattice)
 
 

@@ -118,7 +118,17 @@ def _matches(pattern: str) -> list[Path]:
 def _unmatched(matches: Mapping[str, Sequence[Path]]) -> Iterator[Problem]:
     for pattern, paths in matches.items():
         if not paths:
-            yield ("ensemble", "files"), f"no file matches {pattern!r}, looking from {Path.cwd()}"
+            text = f"no file matches {pattern!r}, looking from {Path.cwd()}{_not_expanded(pattern)}"
+            yield ("ensemble", "files"), text
+
+
+def _not_expanded(pattern: str) -> str:
+    """A remedy where a pattern has what shells expand, and nothing here does."""
+    if "$" in pattern:
+        return "; variables are not expanded: write the folder out"
+    if "{" in pattern:
+        return "; braces are not expanded: give a list of patterns"
+    return ""
 
 
 def _misnamed(excluded: Sequence[str], labels: Sequence[str]) -> Iterator[Problem]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from stages.ensemble.smeared_links import check_weights
 from stages.errors import InputError
@@ -16,6 +16,10 @@ STABLE = {"stout": 1 / 6, "ape": 2 / 3}
 1 - alpha p^2 / 4 and the share of the projection."""
 
 
+def _is_weight(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
+
+
 class LinkSmearingSection(FileSection):
     """Smearing of links in space; those in time are neither smeared nor used."""
 
@@ -23,10 +27,20 @@ class LinkSmearingSection(FileSection):
     """Stout with `rho`, APE with `alpha`, or HYP with two `alpha`."""
     steps: int = Field(ge=0)
     """How often the links are smeared."""
-    rho: float | None = None
+    rho: Annotated[float, Field(ge=0)] | None = None
     """Weight of stout smearing."""
     alpha: float | Annotated[tuple[float, ...], Field(strict=False, min_length=2, max_length=2)] | None = None
     """Weight of APE smearing, or [alpha2, alpha3] of HYP smearing."""
+
+    @field_validator("alpha", mode="before")
+    @classmethod
+    def _numbers(cls, alpha: object) -> object:
+        values: list[object] = alpha if isinstance(alpha, list) and len(alpha) == 2 else [alpha]
+        if alpha is not None and not all(_is_weight(value) for value in values):
+            raise ValueError(
+                f"a number of at least 0 is expected, or two of hyp smearing, [alpha2, alpha3], got {alpha!r}"
+            )
+        return alpha
 
     @model_validator(mode="after")
     def _weights(self) -> LinkSmearingSection:

@@ -24,6 +24,17 @@ Times = Annotated[tuple[int, ...], Field(strict=False, min_length=1)]
 Triples = Annotated[tuple[Triple, ...], Field(strict=False, min_length=1)]
 
 
+def repeated(values: Iterable[object]) -> Iterator[str]:
+    """Problem of a list that names something twice, with the first such value."""
+    seen: set[object] = set()
+    for value in values:
+        if value in seen:
+            shown = list(value) if isinstance(value, tuple) else value
+            yield f"names {shown} twice: leave one out"
+            return
+        seen.add(value)
+
+
 def aliases(momenta: Iterable[Sequence[int]], lattice: Lattice, *location: str) -> Iterator[Problem]:
     """Momenta that are another one by their plane wave on the lattice; location: of them in the file."""
     for momentum in momenta:

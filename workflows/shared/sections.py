@@ -115,7 +115,7 @@ class WorkflowParameters(FileSection):
 
     def check(self, file: ParameterFile) -> None:
         """Raise InputError for sections that do not fit each other, or a lattice that is generated."""
-        problems = [*self.contradictions(), *self._misplaced_report(), *self._unexpanded()]
+        problems = [*self.contradictions(), *self._misplaced(), *self._unexpanded()]
         if heatbath := self.ensemble.heatbath:
             kept = heatbath.configurations - len(set(self.ensemble.exclude))
             problems += self.problems_with(heatbath.lattice, max(1, kept))
@@ -152,11 +152,12 @@ class WorkflowParameters(FileSection):
                 "take more configurations or smaller bins",
             )
 
-    def _misplaced_report(self) -> Iterator[Problem]:
-        """A report that has no folder, or one in the store."""
-        if not self.report:
-            yield ("report",), "is empty: name a folder"
-        elif _resolved(self.report).is_relative_to(_resolved(self.store)):
+    def _misplaced(self) -> Iterator[Problem]:
+        """A store or a report that has no folder, or a report in the store."""
+        empty = [key for key in ("store", "report") if not getattr(self, key)]
+        for key in empty:
+            yield (key,), "is empty: name a folder"
+        if not empty and _resolved(self.report).is_relative_to(_resolved(self.store)):
             yield ("report",), f"{self.report!r} lies in the store {self.store!r}: name another folder"
 
     def _unexpanded(self) -> Iterator[Problem]:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from asyncio import CancelledError
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from distributed import Client
 
 from pipeline.running.clusters import Demand
 from stages.errors import InputError
 
+NETWORKS = ("tcp", "tls", "ucx", "ws", "wss")
+"""Protocols whose addresses have a port."""
 TIMEOUT = 10.0
 """Seconds to wait for the scheduler to answer."""
 
@@ -29,6 +33,13 @@ class Address:
 
     where: str
     backend: str = "cpu"
+
+    def __post_init__(self) -> None:
+        """Raise InputError where nothing can be meant."""
+        if "://" in self.where:
+            _check_port(self.where)
+        else:
+            _check_file(Path(self.where))
 
     @property
     def memory_limit(self) -> None:
@@ -51,15 +62,38 @@ class Address:
             yield client
 
     def _connect(self) -> Client:
-        by_address = "://" in self.where
-        if not by_address and not Path(self.where).is_file():
-            raise InputError(f"cluster {self.where!r} is neither an address (tcp://host:port) nor a file")
         try:
-            if by_address:
+            if "://" in self.where:
                 return Client(self.where, timeout=TIMEOUT, set_as_default=False)
             return Client(scheduler_file=self.where, timeout=TIMEOUT, set_as_default=False)
         except (OSError, ValueError) as error:
             raise InputError(f"no Dask scheduler answers at {self.where}: {error}") from error
+
+
+def _check_port(address: str) -> None:
+    """Raise InputError for an address of a network that has no port."""
+    parts = urlsplit(address)
+    try:
+        reachable = parts.scheme not in NETWORKS or parts.port
+    except ValueError:  # a port beyond 65535, or none in digits
+        reachable = False
+    if not reachable:
+        raise InputError(f"cluster {address!r} has no port of 1 to 65535: write it as tcp://host:8786")
+
+
+def _check_file(path: Path) -> None:
+    """Raise InputError for what is no file that a Dask scheduler has written."""
+    if not path.is_file():
+        raise InputError(f"cluster {str(path)!r} is neither an address (tcp://host:port) nor a file")
+    try:
+        content = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        content = None
+    if not isinstance(content, dict) or not isinstance(content.get("address"), str):
+        raise InputError(
+            f"cluster {str(path)!r} is no scheduler file: give the one that "
+            "`dask scheduler --scheduler-file` writes, or tcp://host:port"
+        )
 
 
 def _not_of_reconnecting(record: logging.LogRecord) -> bool:
