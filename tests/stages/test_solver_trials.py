@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -26,10 +26,10 @@ from stages.loops.solver_trials import (
     solver_trials,
 )
 from stages.lqcd.dirac.staggered import NormalOperator, StaggeredDslash
-from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.lattice.geometry import EVEN
 from stages.lqcd.noise import Noise
 from stages.lqcd.solvers import trial
+from stages.lqcd.solvers.corrections import Correction
 from stages.lqcd.solvers.deflation import StaggeredDeflation
 from stages.lqcd.solvers.even_odd import Method
 from stages.lqcd.solvers.named import Solve
@@ -125,8 +125,9 @@ def iterations_as_seconds(solver: Method, problem: trial.TrialSystem, watch: tri
 class WithoutOddPartners(StaggeredDeflation):
     """A deflation that serves the even sites alone."""
 
-    def correction(self, A: NormalOperator) -> Callable[[Array], Array]:
-        return super().correction(A) if A.parity == EVEN else np.zeros_like
+    def correction(self, A: NormalOperator) -> Correction:
+        correction = super().correction(A)
+        return correction if A.parity == EVEN else replace(correction, shift=1e30)
 
 
 def test_vectors_that_fail_on_odd_sites_are_not_chosen(

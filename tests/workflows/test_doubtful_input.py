@@ -102,6 +102,13 @@ def test_refused(
             "`masses.light` (line 5): is that of strange, 0.3: their difference is zero",
         ),
         (
+            "g2",
+            "solves:",
+            "deflation: {vectors: 4, tolerance: 1.0e-2}\nsolves:",
+            "`deflation.tolerance` (line 12): 0.01 leaves vectors that solves on odd sites may gain nothing "
+            "from: take at most 0.0001; the default is 1e-8",
+        ),
+        (
             "mesons",
             "csw: 1.2",
             "csw: 1.2, stout: {rho: 0.22, steps: 1}",

@@ -82,6 +82,10 @@ class MassesSection(FileSection):
         return mass
 
 
+COARSE_VECTORS = 1e-4
+"""Tolerance of eigenvectors above which deflation loses its gain first (`docs/deflation.md`)."""
+
+
 class DeflationSection(FileSection):
     """The lowest eigenvectors of each configuration, computed once for all masses and noise vectors."""
 
@@ -224,13 +228,19 @@ class G2Parameters(WorkflowParameters):
                 )
 
     def doubts(self) -> Iterator[Problem]:
-        """Masses that may be meant, and rarely are."""
+        """Masses and tolerances that may be meant, and rarely are."""
         light, strange = self.masses.light, self.masses.strange
         if light > strange:
             text = f"{light:g} is heavier than strange, {strange:g}: are the two exchanged?"
             yield ("masses", "light"), text
         if light == strange:
             yield ("masses", "light"), f"is that of strange, {strange:g}: their difference is zero"
+        if self.deflation and self.deflation.tolerance > COARSE_VECTORS:
+            yield (
+                ("deflation", "tolerance"),
+                f"{self.deflation.tolerance:g} leaves vectors that solves on odd sites may gain nothing "
+                f"from: take at most {COARSE_VECTORS:g}; the default is 1e-8",
+            )
 
     def problems_with(self, lattice: Lattice, configurations: int) -> Iterator[Problem]:
         """Problems with the ensemble: its lattice, its number of configurations."""

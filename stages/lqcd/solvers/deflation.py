@@ -17,9 +17,8 @@ each replacement it also removes the low modes that rounding has let grow.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -28,17 +27,15 @@ from numpy.typing import NDArray
 from stages.errors import InputError
 from stages.lqcd.dirac.operator import LinearOperator, Shifted
 from stages.lqcd.dirac.staggered import NormalOperator, SquaredDslash, StaggeredDslash
-from stages.lqcd.kernels import basis, block_blas, lane_blas
+from stages.lqcd.kernels import basis, lane_blas
 from stages.lqcd.kernels.cholesky import Matrix
 from stages.lqcd.kernels.dispatch import Array, as_numpy
 from stages.lqcd.lattice.geometry import EVEN, ODD
+from stages.lqcd.solvers.corrections import Correction
 from stages.lqcd.solvers.krylov import KrylovSolver
 from stages.lqcd.solvers.reliable_updates import Progress
-from stages.lqcd.solvers.ritz import Ritz, RitzVectors, ritz_pairs
+from stages.lqcd.solvers.ritz import WIDTH, Ritz, RitzSpace, RitzVectors, residual_norms, ritz_pairs
 from stages.lqcd.solvers.solution import Solution
-
-WIDTH = 16
-"""Vectors that B is applied to at a time."""
 
 CHECKED = 3
 """Vectors whose residual is measured again by `Deflation.check`."""
@@ -56,7 +53,7 @@ rounding leaves 4e-15.
 
 
 @dataclass(frozen=True)
-class Deflation:
+class Deflation(RitzSpace):
     """vectors V ``[*shape, k]``, complex64 or complex128 where they compute, and what is known of them.
 
     gram = V^H V and projected = V^H B V: complex128 ``[k, k]`` on the host. residuals: float64 ``[k]``,
@@ -91,7 +88,7 @@ class Deflation:
                 as_numpy(project(vectors, v)),
                 as_numpy(project(vectors, bv)),
             )
-            residuals[columns] = _residuals(v, bv)
+            residuals[columns] = residual_norms(v, bv)
         return cls(vectors, gram, projected, residuals)
 
     def __len__(self) -> int:
@@ -107,21 +104,11 @@ class Deflation:
         """Ritz values theta and rotation Q. Raises InputError if the vectors are linearly dependent."""
         return ritz_pairs(self.projected, self.gram)
 
-    def guess(self, shift: float, b: Array) -> Array:
-        """V (V^H A V)^-1 V^H b for A = B + shift, of the shape and dtype of b ``[*shape, N]``.
+    def components(self, x: Array) -> Array:
+        return self._ritz_vectors.components(x)
 
-        Raises InputError unless V^H A V is positive definite, and for another number of rows.
-        """
-        return self._ritz_vectors.guess(shift, b)
-
-    def remainder(self, x: Array) -> Array:
-        """The part of x ``[*shape, N]`` that is orthogonal to all vectors: x - V (V^H V)^-1 V^H x."""
-        within = self.within(x)
-        return block_blas.difference(x, within, within)
-
-    def within(self, x: Array) -> Array:
-        """V (V^H V)^-1 V^H x ``[*shape, N]``: the part of x in the span of the vectors."""
-        return self._ritz_vectors.within(x)
+    def combination(self, components: Array, like: Array) -> Array:
+        return self._ritz_vectors.combination(components, like)
 
     def check(self, B: LinearOperator) -> None:
         """Raises InputError unless B v = rho v holds for some of the vectors about as well as was recorded.
@@ -137,7 +124,7 @@ class Deflation:
                 "this deflation space has no recorded residuals: measure it with Deflation.measured"
             )
         chosen = np.unique(np.linspace(0, len(self) - 1, CHECKED).astype(int))
-        residuals, recorded = _residuals(*_applied(B, self.vectors, chosen)), self.residuals[chosen]
+        residuals, recorded = residual_norms(*_applied(B, self.vectors, chosen)), self.residuals[chosen]
         wrong = ~(residuals <= FOREIGN * recorded + ROUNDING * self.eigenvalues[-1])
         if wrong.any():
             n = int(np.argmax(wrong))
@@ -147,15 +134,15 @@ class Deflation:
                 "field, boundary condition and naik_epsilon"
             )
 
-    def correction(self, A: LinearOperator) -> Callable[[Array], Array]:
-        """A function of residuals to `deflate` solves of A = B + A.shift with, in their precision."""
+    def correction(self, A: LinearOperator) -> Correction:
+        """Corrections for solves of A = B + A.shift; A is applied to each vector."""
         if A.shape != self.vectors.shape[:-1]:
             raise InputError(
                 f"the deflation space has fields {self.vectors.shape[:-1]}, the operator {A.shape}"
             )
         if not isinstance(A, Shifted):
             raise InputError(f"deflation needs an operator that says its shift, got {type(A).__name__}")
-        return partial(self.guess, A.shift)
+        return Correction(self, A.shift, self.ritz_residuals(A, self.vectors))
 
     @cached_property
     def _ritz_vectors(self) -> RitzVectors:
@@ -188,16 +175,26 @@ class StaggeredDeflation:
         """Raises InputError unless the vectors are eigenvectors of this dslash as well as was recorded."""
         self.even.check(SquaredDslash(self.dslash, EVEN))
 
-    def correction(self, A: NormalOperator) -> Callable[[Array], Array]:
-        """A function of residuals to `deflate` solves of A with, in their precision whatever that of V.
+    def correction(self, A: NormalOperator) -> Correction:
+        """Corrections for solves of A; the first call for either parity applies B to each vector.
 
-        Rounding that differs from one call to the next would not be of a subspace: of a combination z of V it
-        is as large as that of V, but D_oe takes it to up to |D| / sqrt(lambda) times as much of D_oe z.
-        Raises InputError where A has other links that make the vectors none of its eigenvectors.
+        They are computed in the precision of the residual, whatever that of V. Rounding that differs
+        from one to the next would not be of a subspace: of a combination z of V it is as large as that of V,
+        but D_oe takes it to up to |D| / sqrt(lambda) times as much of D_oe z. Raises InputError where A has
+        other links that make the vectors none of its eigenvectors.
         """
         if A.dslash.links is not self.dslash.links:
             self.even.check(SquaredDslash(A.dslash, EVEN))
-        return partial(self.on(A.parity).guess, A.shift)
+        residuals = self._even_residuals if A.parity == EVEN else self._odd_residuals
+        return Correction(self.on(A.parity), A.shift, residuals)
+
+    @cached_property
+    def _even_residuals(self) -> NDArray[np.float64]:
+        return self.even.ritz_residuals(SquaredDslash(self.dslash, EVEN), self.even.vectors)
+
+    @cached_property
+    def _odd_residuals(self) -> NDArray[np.float64]:
+        return self._odd.ritz_residuals(SquaredDslash(self.dslash, ODD), self.even.vectors)
 
     @cached_property
     def _odd(self) -> OddDeflation:
@@ -212,7 +209,7 @@ class StaggeredDeflation:
 
 
 @dataclass(frozen=True)
-class OddDeflation:
+class OddDeflation(RitzSpace):
     """Deflation on the odd sites in the space of W = D_oe V; lifted: V Q with orthonormal D_oe V Q."""
 
     dslash: StaggeredDslash
@@ -223,18 +220,12 @@ class OddDeflation:
         """Ritz values of -D_oe D_eo, one for each vector with an odd partner, ascending."""
         return self.lifted.pairs.values
 
-    def guess(self, shift: float, b: Array) -> Array:
-        """W (W^H A W)^-1 W^H b for W = D_oe V, as `Deflation.guess`; W^H = -V^H D_eo."""
-        return self._hop(ODD, self.lifted.guess(shift, -self._hop(EVEN, b)))
+    def components(self, x: Array) -> Array:
+        """W^H x = -V^H D_eo x, of orthonormal W."""
+        return self.lifted.components(-self._hop(EVEN, x))
 
-    def remainder(self, x: Array) -> Array:
-        """The part of x that is orthogonal to all vectors W: x - W (W^H W)^-1 W^H x."""
-        within = self.within(x)
-        return block_blas.difference(x, within, within)
-
-    def within(self, x: Array) -> Array:
-        """W (W^H W)^-1 W^H x: the part of x in the span of the vectors W."""
-        return self._hop(ODD, self.lifted.within(-self._hop(EVEN, x)))
+    def combination(self, components: Array, like: Array) -> Array:
+        return self._hop(ODD, self.lifted.combination(components, like))
 
     def _hop(self, parity: int, x: Array) -> Array:
         return self.dslash.astype(x.dtype).apply_to(parity, x)
@@ -271,10 +262,3 @@ def _applied(B: LinearOperator, vectors: Array, chosen: NDArray[np.intp]) -> tup
     """The chosen columns v of vectors ``[*B.shape, k]`` and B v, in double precision."""
     v = lane_blas.lane_take(vectors, chosen).astype(np.complex128)
     return v, B.astype(np.complex128).apply(v)
-
-
-def _residuals(v: Array, bv: Array) -> NDArray[np.float64]:
-    """|B v - rho v| / |v| with rho = v^H B v / v^H v, of each column; overwrites bv."""
-    norms2 = block_blas.norms2(v)
-    lane_blas.lane_add(bv, v, -(block_blas.dots(v, bv).real / norms2))
-    return np.sqrt(as_numpy(block_blas.norms2(bv) / norms2))

@@ -10,9 +10,10 @@ from stages.errors import InputError
 from stages.lqcd.dirac.operator import LinearOperator
 from stages.lqcd.kernels import block_blas, stream
 from stages.lqcd.kernels.dispatch import Array
+from stages.lqcd.solvers.corrections import Deflate
 from stages.lqcd.solvers.parts import solved_in_parts
 from stages.lqcd.solvers.recurrence import WIDTHS, Begin, Recurrence, Vector
-from stages.lqcd.solvers.reliable_updates import Deflate, Progress, ReliableIteration, ReliableUpdates
+from stages.lqcd.solvers.reliable_updates import Progress, ReliableIteration, ReliableUpdates
 from stages.lqcd.solvers.solution import NotConverged, Solution, SolveStatus
 from stages.lqcd.solvers.workspace import Workspace
 

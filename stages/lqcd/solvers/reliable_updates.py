@@ -19,7 +19,8 @@ come to this. A solve that misses the tolerance gives the x of the least residua
 
 A deflated solve corrects x by what a subspace says of the true residual, at the start and at replacements:
 x += V (V^H A V)^-1 V^H (b - A x). Low modes that rounding or inexact vectors have let grow are gone again,
-also in double precision, where vectors stored in single would otherwise help only at the beginning.
+also in double precision, where vectors stored in single would otherwise help only at the beginning
+(`stages.lqcd.solvers.corrections`).
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from stages.lqcd.dirac.operator import LinearOperator
 from stages.lqcd.kernels import block_blas, lane_blas
 from stages.lqcd.kernels.dispatch import Array, to_device_like
 from stages.lqcd.kernels.fields import copied, zeros_like
+from stages.lqcd.solvers.corrections import Corrections, Deflate, Disturbance
 from stages.lqcd.solvers.recurrence import Begin, BreakdownError, Recurrence, Vector, column_norms, next_width
 from stages.lqcd.solvers.solution import Solution, SolveStatus
 from stages.lqcd.solvers.stagnation import LeastResidual, Rest
@@ -52,17 +54,8 @@ DIVERGED_AT = 1e6
 TINY = 1e-150
 """Norms below are sums of squares that have underflowed, if they are not zero."""
 
-DEFLATE_AT = 1e-2
-"""Fall of a true residual after which the block is deflated again. At each replacement would double the
-products with the vectors and save no iteration; with vectors in half precision batched CG needs up to 1.3
-times the iterations at 1e-3, and up to 2.7 times at 1e-4.
-"""
-
 Progress = Callable[[int, Vector], None]
 """Called after each iteration with its number and the estimated relative residuals ``[N]``."""
-
-Deflate = Callable[[Array], Array]
-"""An approximate y of A y = r for a block of residuals r, exact in a subspace."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +78,10 @@ class ReliableUpdates:
 
     update_at: ClassVar[float] = 0.0
     """Fall of a residual that asks for its next replacement in single precision and in deflated solves."""
+
+    def endures(self, disturbance: Disturbance) -> bool:
+        """True if a correction in a deflation space saves more iterations than its disturbance costs."""
+        return disturbance.relative <= 1
 
     def __post_init__(self) -> None:
         if not 0 < self.tolerance < 1:
@@ -112,15 +109,15 @@ class ReliableIteration:
         progress: Progress | None,
         deflate: Deflate | None,
     ) -> None:
-        self.solver, self.A, self.b, self.progress, self.deflate = solver, A, b, progress, deflate
+        self.solver, self.A, self.b, self.progress = solver, A, b, progress
         self.source = column_norms(b)
         self._refuse_underflow()
         self.scale = np.where(self.source > 0, self.source, 1)
         self.target = solver.tolerance * self.source
         self.unit = np.ones_like(self.source)
         self.norms = self.source.copy()
-        self.deflated = np.full_like(self.source, np.inf)  # norms after the last deflation
-        self.iterations = self.matvecs = self.replacements = self.deflations = 0
+        self.corrections = Corrections(deflate, solver.endures, self.source.size)
+        self.iterations = self.matvecs = self.replacements = 0
         self.patience = 0  # iterations, once rounding is suspected
         self.columns = np.arange(b.shape[-1])
         self._start(x0)
@@ -132,8 +129,7 @@ class ReliableIteration:
     def run(self, begin: Begin) -> SolveStatus:
         """Iterate to the end; x, norms, history and counts are then final."""
         A = self.A.astype(np.complex64) if self.solver.inner == "single" else self.A
-        often = A.dtype != self.A.dtype or self.deflate is not None
-        delta = (self.solver.delta or self.solver.update_at) if often else 0.0
+        mixed = A.dtype != self.A.dtype
         recurrence: Recurrence | None = None
         stalled, gained_at, narrowed = 0, 0, self._narrow()
         while np.isfinite(self.norms).all():
@@ -154,8 +150,8 @@ class ReliableIteration:
                     recurrence = None  # its fields are free before there are others
                     recurrence = begin(A, *self._scaled(), directions)
                     del directions
-                rest = self._rest(gained_at if often else None, A.dtype)
-                estimate = self._cycle(recurrence, delta, rest)
+                rest = self._rest(gained_at if mixed or self.corrections.go_on else None, A.dtype)
+                estimate = self._cycle(recurrence, self._delta(mixed), rest)
             except BreakdownError as breakdown:
                 return self._break_off(recurrence, breakdown.status)
             self._absorb(recurrence.correction)
@@ -164,8 +160,7 @@ class ReliableIteration:
             gained_at = self.iterations if gained else gained_at
             stalled = 0 if gained or followed else stalled + 1
             if rest.over:
-                recurrence, delta = None, self.solver.update_at
-                self.patience = rest.patience
+                recurrence, self.patience = None, rest.patience
             if self.patience:
                 self._restore()
             self._deflate(estimate)
@@ -187,7 +182,7 @@ class ReliableIteration:
             np.stack(self.history),
             self.matvecs,
             seconds,
-            {"replacements": self.replacements, "deflations": self.deflations},
+            {"replacements": self.replacements, "deflations": self.corrections.made},
         )
 
     def relative(self, norms: Vector) -> Vector:
@@ -279,6 +274,15 @@ class ReliableIteration:
             )
         return estimate
 
+    def _delta(self, mixed: bool) -> float:
+        """Fall of a residual that asks for its next replacement; 0 for one at the end alone."""
+        if self.patience:
+            return self.solver.update_at
+        delta = self.solver.delta or self.solver.update_at
+        if mixed:
+            return delta
+        return max(delta, self.corrections.replaced_at) if self.corrections.go_on else 0.0
+
     def _record(self, estimate: Vector) -> None:
         self.iterations += 1
         row = self.history[-1].copy()
@@ -324,28 +328,29 @@ class ReliableIteration:
     def _deflate(self, estimate: Vector | None = None) -> None:
         """Correct the block in the subspace where a column is due; then the true residual again.
 
-        Due are columns that have fallen by `DEFLATE_AT` since the last time, and those whose residual is not
-        what the recurrence believed. Columns that are done are left alone: inexact vectors may raise them.
+        Due are columns that have fallen far enough since the last time, and those whose residual is not what
+        the recurrence believed. Columns that are done are left alone: inexact vectors may raise them.
         """
-        if self.deflate is None or not np.isfinite(self.norms).all():
+        if not (self.corrections.go_on and np.isfinite(self.norms).all()):
             return
         norms, still_open, unit = self.norms[self.columns], self.open[self.columns], self._units()
-        due = norms < DEFLATE_AT * self.deflated[self.columns]
+        due = self.corrections.due(norms, self.columns)
         if estimate is not None:
             due |= norms > 2 * estimate
         if not (due & still_open).any():
             return
         residual = self._hand_over()
         lane_blas.lane_scale(residual, to_device_like(still_open / unit, residual), residual)
-        correction = self.deflate(residual)
-        units = to_device_like(unit.astype(correction.real.dtype), correction)
-        lane_blas.lane_scale(correction, units, correction)
-        self._add(correction)
+        correction = self.corrections.of(residual, norms / unit, self.target[self.columns] / unit)
         del residual
-        self.deflations += 1
+        if correction is not None:
+            units = to_device_like(unit.astype(correction.real.dtype), correction)
+            lane_blas.lane_scale(correction, units, correction)
+            self._add(correction)
         self._measure()
-        self._keep_least(correction, np.ones_like(unit))
-        self.deflated[self.columns] = self.norms[self.columns]
+        if correction is not None:
+            self._keep_least(correction, np.ones_like(unit))
+        self.corrections.enter(self.norms[self.columns], self.columns)
 
     def _narrow(self) -> NDArray[np.intp] | None:
         """Leave converged columns out if a narrower block holds the others; positions of those that stay."""

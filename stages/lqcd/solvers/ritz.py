@@ -1,4 +1,9 @@
-"""Rayleigh and Ritz: the inverse of B + shift within the span of vectors, by one small diagonalisation."""
+"""Rayleigh and Ritz: the inverse of B + shift within the span of vectors, by one small diagonalisation.
+
+Ritz vectors q are V Q, or their images; q_i^H q_j = 1 for i = j and else 0. In their span
+
+    guess(b) = sum_q q (theta + shift)^-1 q^H b,   within(x) = sum_q q q^H x,   remainder(x) = x - within(x).
+"""
 
 from __future__ import annotations
 
@@ -11,10 +16,14 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from stages.errors import InputError
-from stages.lqcd.kernels import basis
+from stages.lqcd.dirac.operator import LinearOperator
+from stages.lqcd.kernels import basis, block_blas, lane_blas
 from stages.lqcd.kernels.cholesky import Matrix
-from stages.lqcd.kernels.dispatch import Array, to_device_like
+from stages.lqcd.kernels.dispatch import Array, as_numpy, to_device_like
 from stages.lqcd.kernels.fields import zeros_like
+
+WIDTH = 16
+"""Vectors that B is applied to at a time."""
 
 DEPENDENT = 1e-13
 """Lowest eigenvalue of the Gram matrix of unit vectors that are dependent in double precision."""
@@ -52,38 +61,91 @@ def ritz_pairs(projected: Matrix, gram: Matrix) -> Ritz:
     return Ritz(values, rotation / norms[:, None])
 
 
-@dataclass(frozen=True)
-class RitzVectors:
-    """V Q for vectors V ``[*shape, k]``, never stored; blocks are ``[*shape, N]``, sums taken in double."""
+class RitzSpace:
+    """The span of Ritz vectors q; blocks are ``[*shape, N]``, components q^H x ``[n, N]`` on their device."""
 
-    vectors: Array
-    pairs: Ritz
+    @property
+    def eigenvalues(self) -> NDArray[np.float64]:
+        """Ritz values theta of B, float64 ``[n]``, ascending."""
+        raise NotImplementedError
 
-    def guess(self, shift: float, b: Array) -> Array:
-        """V Q (theta + shift)^-1 Q^H V^H b, of the dtype of b. Raises InputError if theta + shift <= 0."""
-        theta = self.pairs.values
+    def components(self, x: Array) -> Array:
+        """q^H x ``[n, N]``, complex128: sums are taken in double."""
+        raise NotImplementedError
+
+    def combination(self, components: Array, like: Array) -> Array:
+        """The sum of q times its component, of the shape and dtype of `like`."""
+        raise NotImplementedError
+
+    def inverse(self, shift: float) -> NDArray[np.float64]:
+        """1 / (theta + shift) ``[n]``. Raises InputError unless all are positive."""
+        theta = self.eigenvalues
         if not (theta + shift > 0).all():
             raise InputError(
                 f"the operator is not positive on its deflation space: the lowest eigenvalue {theta[0]:.3g} "
                 f"and the shift {shift:.3g} add up to {theta[0] + shift:.3g}; take a larger mass"
             )
-        return self._combination(1 / (theta + shift), b)
+        return 1 / (theta + shift)
+
+    def guess(self, shift: float, b: Array) -> Array:
+        """The x of least error, in the norm of A = B + shift, of A x = b; of the dtype of b.
+
+        Raises InputError unless A is positive in this space, and for another number of rows.
+        """
+        components = self.components(b)
+        components *= to_device_like(self.inverse(shift), b)[:, None]
+        return self.combination(components, b)
 
     def within(self, x: Array) -> Array:
-        """V Q Q^H V^H x."""
-        return self._combination(np.ones(len(self.pairs.values)), x)
+        """The part of x ``[*shape, N]`` in this space."""
+        return self.combination(self.components(x), x)
 
-    def _combination(self, weights: NDArray[np.float64], x: Array) -> Array:
-        """V Q weights Q^H V^H x."""
-        components = self._rotation.conj().T @ basis.project(self.vectors, x)
-        components *= to_device_like(weights, x)[:, None]
-        out = zeros_like(x)
+    def remainder(self, x: Array) -> Array:
+        """The part of x that is orthogonal to this space."""
+        within = self.within(x)
+        return block_blas.difference(x, within, within)
+
+    def ritz_residuals(self, B: LinearOperator, like: Array) -> NDArray[np.float64]:
+        """Norms |B q - theta q| of the Ritz vectors, float64 ``[n]``; like: n such fields or more."""
+        n = len(self.eigenvalues)
+        residuals = np.empty(n)
+        for first in range(0, n, WIDTH):
+            chosen = slice(first, min(first + WIDTH, n))
+            units = to_device_like(np.eye(n, dtype=complex)[:, chosen], like)
+            q = self.combination(units, like[..., chosen].astype(np.complex128))
+            residuals[chosen] = residual_norms(q, B.astype(np.complex128).apply(q))
+        return residuals
+
+
+@dataclass(frozen=True)
+class RitzVectors(RitzSpace):
+    """V Q for vectors V ``[*shape, k]``, never stored."""
+
+    vectors: Array
+    pairs: Ritz
+
+    @property
+    def eigenvalues(self) -> NDArray[np.float64]:
+        return self.pairs.values
+
+    def components(self, x: Array) -> Array:
+        return self._rotation.conj().T @ basis.project(self.vectors, x)
+
+    def combination(self, components: Array, like: Array) -> Array:
+        out = zeros_like(like)
         basis.add_combination(out, self.vectors, self._rotation @ components)
         return out
 
     @cached_property
     def _rotation(self) -> Array:
         return to_device_like(self.pairs.rotation, self.vectors)
+
+
+def residual_norms(v: Array, bv: Array) -> NDArray[np.float64]:
+    """|B v - rho v| / |v| with rho = v^H B v / v^H v, of each column; overwrites bv."""
+    norms2 = block_blas.norms2(v)
+    lane_blas.lane_add(bv, v, -(block_blas.dots(v, bv).real / norms2))
+    return np.sqrt(as_numpy(block_blas.norms2(bv) / norms2))
 
 
 def _hermitian(matrix: Matrix) -> Matrix:
