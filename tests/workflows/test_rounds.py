@@ -37,9 +37,9 @@ def test_the_last_round_is_the_last_that_is_run(
 
     done: list[str] = []
     monkeypatch.setattr(rounds, "make_plan", planned)
-    campaign = SimpleNamespace(workflow="campaign", follow=None)
+    campaign = SimpleNamespace(workflow="campaign", follow=None, elsewhere=None)
     step = SimpleNamespace(text="chosen", met=True, project=campaign)
-    choice: Any = SimpleNamespace(workflow="choice", follow=lambda *_: step)
+    choice: Any = SimpleNamespace(workflow="choice", follow=lambda *_: step, elsewhere=None)
     store: Any = None
     driven = drive(choice, store, "cpu", compute, lambda _: None)
     assert done == ran and driven.last.project is campaign

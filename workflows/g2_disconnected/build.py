@@ -114,8 +114,8 @@ class G2Nodes(LoopNodes):
             )
 
     def trials(self, parameters: G2Parameters) -> None:
-        """The solvers on the first noise of the first configuration, with its low modes."""
-        first = {"config": self.operator.over["config"][:1]}
+        """The solvers on the first noise of one configuration, with its low modes."""
+        first = {"config": (self.campaign.trial_configuration,)}
         solves, noise, fine = parameters.solves, parameters.noise, parameters.solves.fine
         upstream = [self.operator]
         if section := parameters.deflation:

@@ -31,6 +31,18 @@ FILE = "parameter_file"
 
 
 @dataclass(frozen=True)
+class Elsewhere:
+    """Measurement of solvers on the next configuration, for where the file of this one is damaged."""
+
+    file: Path
+    """This configuration's."""
+    next: str
+    """Label of the next one."""
+    project: Callable[[], Project]
+    """The round that measures on it."""
+
+
+@dataclass(frozen=True)
 class Project:
     """A workflow file made ready: what to compute, where it goes, how it is reported."""
 
@@ -54,6 +66,8 @@ class Project:
     """This project on some of its configurations, by their labels; None where it only chooses a solver."""
     mark: str = ""
     """Of a project on some configurations: `5 of 6 configurations`."""
+    elsewhere: Elsewhere | None = None
+    """Of a round that chooses a solver on a configuration in a file."""
 
 
 @dataclass(frozen=True)
@@ -91,14 +105,21 @@ class Campaign(Generic[Parameters]):
     """The file's own parameters, where trials chose the solver of `parameters`."""
     mark: str = ""
     """Of a campaign that is a part of another one: `5 of 6 configurations`."""
+    trial: int = 0
+    """Number of the configuration that solvers are measured on: the first with a file that can be read."""
 
     @property
     def lattice(self) -> Lattice:
         return self.ensemble.lattice
 
-    def first_configuration(self) -> Campaign[Parameters]:
-        """This campaign on one configuration alone."""
-        return replace(self, ensemble=replace(self.ensemble, labels=self.ensemble.labels[:1]))
+    @property
+    def trial_configuration(self) -> str:
+        """Label of the configuration that solvers are measured on."""
+        return self.ensemble.labels[self.trial]
+
+    def of_trials(self) -> Campaign[Parameters]:
+        """This campaign on the configuration alone that solvers are measured on."""
+        return replace(self, ensemble=replace(self.ensemble, labels=(self.trial_configuration,)), trial=0)
 
     def among(self, labels: Sequence[str]) -> Campaign[Parameters]:
         """This campaign on some of its configurations, with a name of its own in the store."""
@@ -107,6 +128,7 @@ class Campaign(Generic[Parameters]):
             parameters=self.parameters.model_copy(update={"workflow": f"{self.parameters.workflow}{PART}"}),
             ensemble=replace(self.ensemble, labels=tuple(labels)),
             undecided=None,
+            trial=0,
             mark=f"{len(labels)} of {counted(len(self.ensemble.labels), 'configuration')}",
         )
 
@@ -124,7 +146,7 @@ class Nodes(ABC, Generic[Parameters]):
         """Add all nodes of the campaign."""
 
     def trials(self, parameters: Parameters) -> None:
-        """Add what measures solvers on the first configuration; parameters: those that leave the choice."""
+        """Add what measures solvers on one configuration; parameters: those that leave the choice."""
         raise NotImplementedError
 
     @cached_property
@@ -255,9 +277,25 @@ class Definition(ABC, Generic[Parameters]):
     def _choosing(self, campaign: Campaign[Parameters]) -> Project:
         """The project of the round that chooses a solver."""
         workflow = Workflow(self.name)
-        self.nodes(workflow, campaign.first_configuration()).trials(campaign.parameters)
+        self.nodes(workflow, campaign.of_trials()).trials(campaign.parameters)
         follow = partial(self._after_trials, campaign)
-        return replace(self.project(campaign), workflow=workflow, results=(), follow=follow, among=None)
+        return replace(
+            self.project(campaign),
+            workflow=workflow,
+            results=(),
+            follow=follow,
+            among=None,
+            elsewhere=self._elsewhere(campaign),
+        )
+
+    def _elsewhere(self, campaign: Campaign[Parameters]) -> Elsewhere | None:
+        """The same round on the next configuration, if there is one in a file."""
+        ensemble, later = campaign.ensemble, campaign.trial + 1
+        if not ensemble.files or later == len(ensemble.labels):
+            return None
+        file = ensemble.files[campaign.trial_configuration]
+        project = partial(self._choosing, replace(campaign, trial=later))
+        return Elsewhere(file, ensemble.labels[later], project)
 
     def _after_trials(self, campaign: Campaign[Parameters], plan: Plan, store: Store) -> Step:
         """The campaign, whose keys are those of a file that names the solver itself."""

@@ -66,13 +66,13 @@ class QuarkNodes(Nodes[Quarks]):
         """Right-hand sides of a configuration; first: the first sources."""
 
     def trials(self, parameters: Quarks) -> None:
-        """The solvers on the first chunk of sources of the first configuration."""
+        """The solvers on the first chunk of sources of one configuration."""
         first = self.first_sources()
         self.workflow.add(
             solver_choice,
             self.operator,
             first,
-            place=Place(CHOICE, {"config": self.operator.over["config"][:1]}),
+            place=Place(CHOICE, {"config": (self.campaign.trial_configuration,)}),
             planned=self.planned_columns(first),
             solves=OpenSolve(**parameters.solves.model_dump(exclude={"solver"})),
             **parameters.multigrid.options(self.lattice),
