@@ -106,7 +106,7 @@ def choice_section(
     header = ["solver", "iterations", "setup, s", "ms per rhs", f"s for {planned} rhs", ""]
     of_each = f" Of each solver: {' / '.join(kinds)}." if kinds else ""
     text = (
-        f"Measured on {columns} right-hand sides of the first configuration. The last column of "
+        f"Measured on {columns} right-hand sides of one configuration. The last column of "
         "figures counts the right-hand sides that were planned per configuration, and one setup; its "
         f"smallest was taken. The choice stands while the campaign grows.{of_each}"
     )
