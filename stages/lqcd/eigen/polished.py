@@ -15,8 +15,9 @@ from stages.lqcd.dirac.operator import LinearOperator
 from stages.lqcd.eigen.chebyshev import ChebyshevFilter
 from stages.lqcd.kernels import block_blas, lane_blas
 from stages.lqcd.kernels.fields import contiguous, field_like
-from stages.lqcd.solvers.deflation import WIDTH, Deflation
+from stages.lqcd.solvers.deflation import Deflation
 from stages.lqcd.solvers.low_pass import upper_bound
+from stages.lqcd.solvers.ritz import WIDTH
 
 SUPPRESSION = 2000.0
 """Of modes above the wanted ones, against those near zero."""

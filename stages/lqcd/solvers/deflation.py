@@ -29,10 +29,11 @@ from stages.lqcd.dirac.operator import LinearOperator, Shifted
 from stages.lqcd.dirac.staggered import NormalOperator, SquaredDslash, StaggeredDslash
 from stages.lqcd.kernels import basis, lane_blas
 from stages.lqcd.kernels.cholesky import Matrix
-from stages.lqcd.kernels.dispatch import Array, as_numpy
+from stages.lqcd.kernels.dispatch import Array, as_numpy, to_device_like
 from stages.lqcd.lattice.geometry import EVEN, ODD
 from stages.lqcd.solvers.corrections import Correction
 from stages.lqcd.solvers.krylov import KrylovSolver
+from stages.lqcd.solvers.low_pass import LowPass, upper_bound
 from stages.lqcd.solvers.reliable_updates import Progress
 from stages.lqcd.solvers.ritz import WIDTH, Ritz, RitzSpace, RitzVectors, residual_norms, ritz_pairs
 from stages.lqcd.solvers.solution import Solution
@@ -50,6 +51,12 @@ ZERO_MODE = 1e-12
 """Eigenvalues of B up to this are zero, and D_oe v vanishes: of a free naive field, where the largest is 16,
 rounding leaves 4e-15.
 """
+
+SMOOTHING = 4
+"""Degree of the polynomial of B that smooths vectors in single precision before and after a hop."""
+
+KEPT = 0.5
+"""What it leaves of a deflated mode at least."""
 
 
 @dataclass(frozen=True)
@@ -159,6 +166,9 @@ class StaggeredDeflation:
 
     and B^2 within the span of V is projected gram^-1 projected, beside what B takes out of it, of which the
     diagonal is known: the squares of the residuals. Zero modes have no odd partner, and W none of them.
+
+    D_oe multiplies what rounding has mixed into v of high modes by up to |D| / sqrt(lambda): where V is in
+    single precision a low-pass polynomial of B takes it out again, at each use.
     """
 
     dslash: StaggeredDslash
@@ -205,15 +215,28 @@ class StaggeredDeflation:
         basis = even.ritz.rotation[:, has_odd_partner(even.eigenvalues)]
         gram, projected = (basis.conj().T @ matrix @ basis for matrix in (even.projected, squared))
         theta, rotation = ritz_pairs(projected, gram)
-        return OddDeflation(self.dslash, RitzVectors(even.vectors, Ritz(theta, basis @ rotation)))
+        lifted = RitzVectors(even.vectors, Ritz(theta, basis @ rotation))
+        return OddDeflation(self.dslash, lifted, self._low_pass(theta))
+
+    def _low_pass(self, theta: NDArray[np.float64]) -> LowPass | None:
+        """For vectors in single precision, unless eigenvalues reach so high that it would take modes out."""
+        if self.even.vectors.dtype == np.complex128:
+            return None
+        B = SquaredDslash(self.dslash.astype(np.complex128), EVEN)
+        low_pass = LowPass(upper_bound(B, self.even.vectors), SMOOTHING)
+        return low_pass if (low_pass.values(theta) > KEPT).all() else None
 
 
 @dataclass(frozen=True)
 class OddDeflation(RitzSpace):
-    """Deflation on the odd sites in the space of W = D_oe V; lifted: V Q with orthonormal D_oe V Q."""
+    """Deflation on the odd sites in the space of W = D_oe V; lifted: V Q with orthonormal D_oe V Q.
+
+    low_pass: if given, W = D_oe p(B) V, in which eigenvectors of B are the same but for the factor p(theta).
+    """
 
     dslash: StaggeredDslash
     lifted: RitzVectors
+    low_pass: LowPass | None = None
 
     @property
     def eigenvalues(self) -> NDArray[np.float64]:
@@ -222,10 +245,24 @@ class OddDeflation(RitzSpace):
 
     def components(self, x: Array) -> Array:
         """W^H x = -V^H D_eo x, of orthonormal W."""
-        return self.lifted.components(-self._hop(EVEN, x))
+        components = self.lifted.components(self._smoothed(-self._hop(EVEN, x)))
+        return self._divided(components)
 
     def combination(self, components: Array, like: Array) -> Array:
-        return self._hop(ODD, self.lifted.combination(components, like))
+        lifted = self.lifted.combination(self._divided(components), like)
+        return self._hop(ODD, self._smoothed(lifted))
+
+    def _smoothed(self, x: Array) -> Array:
+        """p(B) x on the even sites; x is overwritten."""
+        if self.low_pass is None:
+            return x
+        return self.low_pass.apply(SquaredDslash(self.dslash, EVEN).astype(x.dtype), x)
+
+    def _divided(self, components: Array) -> Array:
+        """Without the factors p(theta) of the vectors."""
+        if self.low_pass is None:
+            return components
+        return components / to_device_like(self.low_pass.values(self.eigenvalues), components)[:, None]
 
     def _hop(self, parity: int, x: Array) -> Array:
         return self.dslash.astype(x.dtype).apply_to(parity, x)
