@@ -17,7 +17,7 @@ each replacement it also removes the low modes that rounding has let grow.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Self
 
@@ -168,7 +168,7 @@ class StaggeredDeflation:
     diagonal is known: the squares of the residuals. Zero modes have no odd partner, and W none of them.
 
     D_oe multiplies what rounding has mixed into v of high modes by up to |D| / sqrt(lambda): where V is in
-    single precision a low-pass polynomial of B takes it out again, at each use.
+    single precision, corrections take it out again by a low-pass polynomial of B.
     """
 
     dslash: StaggeredDslash
@@ -195,8 +195,9 @@ class StaggeredDeflation:
         """
         if A.dslash.links is not self.dslash.links:
             self.even.check(SquaredDslash(A.dslash, EVEN))
-        residuals = self._even_residuals if A.parity == EVEN else self._odd_residuals
-        return Correction(self.on(A.parity), A.shift, residuals)
+        if A.parity == EVEN:
+            return Correction(self.even, A.shift, self._even_residuals)
+        return Correction(self._smooth_odd, A.shift, self._odd_residuals)
 
     @cached_property
     def _even_residuals(self) -> NDArray[np.float64]:
@@ -204,7 +205,7 @@ class StaggeredDeflation:
 
     @cached_property
     def _odd_residuals(self) -> NDArray[np.float64]:
-        return self._odd.ritz_residuals(SquaredDslash(self.dslash, ODD), self.even.vectors)
+        return self._smooth_odd.ritz_residuals(SquaredDslash(self.dslash, ODD), self.even.vectors)
 
     @cached_property
     def _odd(self) -> OddDeflation:
@@ -215,23 +216,25 @@ class StaggeredDeflation:
         basis = even.ritz.rotation[:, has_odd_partner(even.eigenvalues)]
         gram, projected = (basis.conj().T @ matrix @ basis for matrix in (even.projected, squared))
         theta, rotation = ritz_pairs(projected, gram)
-        lifted = RitzVectors(even.vectors, Ritz(theta, basis @ rotation))
-        return OddDeflation(self.dslash, lifted, self._low_pass(theta))
+        return OddDeflation(self.dslash, RitzVectors(even.vectors, Ritz(theta, basis @ rotation)))
 
-    def _low_pass(self, theta: NDArray[np.float64]) -> LowPass | None:
-        """For vectors in single precision, unless eigenvalues reach so high that it would take modes out."""
+    @cached_property
+    def _smooth_odd(self) -> OddDeflation:
+        """With a low-pass, unless V is double or has modes that it would take out."""
         if self.even.vectors.dtype == np.complex128:
-            return None
+            return self._odd
         B = SquaredDslash(self.dslash.astype(np.complex128), EVEN)
         low_pass = LowPass(upper_bound(B, self.even.vectors), SMOOTHING)
-        return low_pass if (low_pass.values(theta) > KEPT).all() else None
+        kept = low_pass.values(self._odd.eigenvalues) > KEPT
+        return replace(self._odd, low_pass=low_pass) if kept.all() else self._odd
 
 
 @dataclass(frozen=True)
 class OddDeflation(RitzSpace):
     """Deflation on the odd sites in the space of W = D_oe V; lifted: V Q with orthonormal D_oe V Q.
 
-    low_pass: if given, W = D_oe p(B) V, in which eigenvectors of B are the same but for the factor p(theta).
+    low_pass: if given, W = D_oe p(B) V: with eigenvectors the same but for the factor p(theta). Those of
+    rounded vectors are orthonormal up to their rounding.
     """
 
     dslash: StaggeredDslash

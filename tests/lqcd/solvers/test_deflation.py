@@ -171,17 +171,28 @@ def test_every_true_residual_reaches_the_tolerance(
             assert solution.iterations < 0.6 * plain_iterations
 
 
-@pytest.mark.parametrize("rounding", ROUNDINGS)
-@pytest.mark.parametrize("parity", [EVEN, ODD])
+@pytest.mark.parametrize(
+    ("parity", "rounding"), [(ODD, "double"), *((EVEN, rounding) for rounding in ROUNDINGS)]
+)
 def test_corrections_in_double_lie_within_rounded_vectors(deflation, dslash, random_block, rounding, parity):
-    """In single precision a correction on the odd sites would leave their space by |D| / sqrt(lambda) times
-    its rounding.
-    """
     A, space = NormalOperator(dslash, MASS, parity), deflation(rounding)
     correction, _ = space.correction(A)(random_block(67, *A.shape, 4))
     outside = space.on(parity).remainder(correction)
     assert correction.dtype == np.complex128
     assert np.linalg.norm(outside) < 1e-11 * np.linalg.norm(correction)
+
+
+@pytest.mark.parametrize("rounding", ["single", "half"])
+def test_a_low_pass_takes_rounding_out_of_odd_partners(deflation, dslash, random_block, rounding):
+    """Residuals of the partners fall, and what 16 bits lose of low modes stays."""
+    A, rounded = NormalOperator(dslash, MASS, ODD), deflation(rounding)
+    b = random_block(67, *A.shape, 4)
+    before = rounded.on(ODD).ritz_residuals(SquaredDslash(dslash, ODD), rounded.even.vectors)
+    exact, _ = deflation("double").correction(A)(b)
+    plain, correction = rounded.on(ODD).guess(A.shift, b), rounded.correction(A)
+    assert (correction.residuals < 0.4 * before).all()
+    if rounding == "single":
+        assert np.linalg.norm(correction(b)[0] - exact) < 0.5 * np.linalg.norm(plain - exact)
 
 
 def test_vectors_rounded_to_single_need_deflation_on_the_way(deflation, dslash, random_block):
