@@ -57,10 +57,17 @@ def test_results_are_those_of_the_stages(ran: Path) -> None:
     assert (pion.real > 0).all() and np.abs(pion.imag).max() < 1e-14
 
 
-def of_stages() -> np.ndarray:
+@pytest.mark.gpu
+def test_a_device_gives_the_numbers_of_the_host() -> None:
+    pytest.importorskip("cupy")
+    np.testing.assert_allclose(of_stages("cuda"), of_stages(), atol=1e-11)
+
+
+def of_stages(backend: str = "cpu") -> np.ndarray:
     """Correlators of a source of the second configuration, by the stages as functions."""
-    at = At(config="heatbath-1", source="x0y0z0t3")
-    gauge = heatbath_configuration(at=at, extents=EXTENTS, beta=6.0, seed=977, sweeps=3, overrelaxation=1)
+    host = At(config="heatbath-1")
+    at = At(config="heatbath-1", source="x0y0z0t3", backend=backend)
+    gauge = heatbath_configuration(at=host, extents=EXTENTS, beta=6.0, seed=977, sweeps=3, overrelaxation=1)
     links = smeared_links(gauge, at=at, kind="ape", alpha=0.0, steps=0)
     sources = staggered_sources(gauge, links, at=at, operators=OPERATORS)
     dslash = hisq_operator(gauge, at=at, boundary="antiperiodic", naik_epsilon=0.0)
