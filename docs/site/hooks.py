@@ -46,8 +46,8 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
             return f"[{text}](index.md{anchor or ''})"
         if path.name == "schema.py" and path.parent.name in OWN:
             return f"[{text}](keys_{path.parent.name}.md)"
-        if path.parent == ROOT / "docs":
-            return f"{image}[{text}]({path.name}{anchor or ''})"
+        if path.is_relative_to(ROOT / "docs"):
+            return f"{image}[{text}]({path.relative_to(ROOT / 'docs')}{anchor or ''})"
         return text
 
     return LINK.sub(replaced, markdown)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import cycle
 from typing import Any
 
 from bokeh.core.templates import FILE
 from bokeh.layouts import column, row
-from bokeh.models import ColumnDataSource, FactorRange, PreText
+from bokeh.models import ColumnDataSource, FactorRange, HoverTool, Legend, PreText
 from bokeh.palettes import Category10
 from bokeh.plotting import figure
 
@@ -63,7 +64,14 @@ class _Progress:
 
     def __init__(self) -> None:
         self._source = ColumnDataSource({"node": [], **{state: [] for state in SHOWN_STATES}})
-        self.figure = figure(y_range=FactorRange(), height=260, sizing_mode="stretch_width", title="chunks")
+        self.figure = figure(
+            y_range=FactorRange(),
+            height=300,
+            sizing_mode="stretch_width",
+            title="chunks",
+            toolbar_location=None,
+        )
+        _legend_below(self.figure, 3)
         self.figure.hbar_stack(
             list(SHOWN_STATES),
             y="node",
@@ -72,8 +80,6 @@ class _Progress:
             source=self._source,
             legend_label=list(SHOWN_STATES),
         )
-        self.figure.legend.orientation = "horizontal"
-        self.figure.legend.location = "bottom_right"
 
     def update(self, view: RunView) -> None:
         nodes = list(view.missing)
@@ -81,36 +87,35 @@ class _Progress:
         self._source.data = {"node": nodes, **view.counts()}
         done = sum(sum(counts.values()) for counts in view.ended.values())
         self.figure.title.text = (
-            f"run {view.name}: {done} of {view.missing.total()} chunks" if view.name else "no run"
+            f"{done} of {view.missing.total()} chunks, run {view.name}" if view.name else "no run"
         )
 
 
 class _Residuals:
-    """Residual histories of the chunks that reported last."""
+    """Residual histories of the chunks that reported last, in the colour of their node."""
 
     def __init__(self) -> None:
-        self._source = ColumnDataSource({"done": [], "residual": [], "label": [], "colour": []})
-        self.figure = figure(
-            y_axis_type="log",
-            height=320,
-            min_width=320,
-            sizing_mode="stretch_width",
-            title="residuals of solves",
+        self._source = ColumnDataSource(
+            {name: [] for name in ("done", "residual", "node", "label", "colour")}
         )
+        self.figure = _figure("residuals of solves", y_axis_type="log")
         self.figure.multi_line(
-            "done", "residual", line_color="colour", line_width=2, legend_field="label", source=self._source
+            "done", "residual", line_color="colour", line_width=2, legend_field="node", source=self._source
         )
+        self.figure.add_tools(HoverTool(tooltips=[("chunk", "@label"), ("residual", "$y{0.0e}")]))
         self.figure.xaxis.axis_label = "iterations"
         self.figure.yaxis.axis_label = "largest relative residual"
 
     def update(self, view: RunView) -> None:
-        palette = Category10[10]
-        histories = list(view.histories.values())[-SHOWN_CHUNKS:]
+        labels = list(view.histories)[-SHOWN_CHUNKS:]
+        nodes = [label.partition(" ")[0] for label in labels]
+        colours = dict(zip(dict.fromkeys(view.missing), cycle(Category10[10]), strict=False))
         self._source.data = {
-            "done": [[done for done, _ in points] for points in histories],
-            "residual": [[residual for _, residual in points] for points in histories],
-            "label": list(view.histories)[-SHOWN_CHUNKS:],
-            "colour": [palette[k % len(palette)] for k in range(len(histories))],
+            "done": [[done for done, _ in view.histories[label]] for label in labels],
+            "residual": [[residual for _, residual in view.histories[label]] for label in labels],
+            "node": nodes,
+            "label": labels,
+            "colour": [colours[node] for node in nodes],
         }
 
 
@@ -119,9 +124,7 @@ class _Speed:
 
     def __init__(self) -> None:
         self._source = ColumnDataSource({"time": [], "value": [], "label": [], "colour": []})
-        self.figure = figure(
-            x_axis_type="datetime", height=320, min_width=320, sizing_mode="stretch_width", title="throughput"
-        )
+        self.figure = _figure("throughput", x_axis_type="datetime")
         self.figure.multi_line(
             "time", "value", line_color="colour", line_width=2, legend_field="label", source=self._source
         )
@@ -135,3 +138,23 @@ class _Speed:
             "label": list(lines),
             "colour": [palette[k % len(palette)] for k in range(len(lines))],
         }
+
+
+def _figure(title: str, **axes: str) -> Any:
+    """One of the lower figures."""
+    made = figure(
+        height=360,
+        min_width=320,
+        sizing_mode="stretch_width",
+        title=title,
+        toolbar_location="above",
+        **axes,
+    )
+    _legend_below(made, 2)
+    return made
+
+
+def _legend_below(made: Any, columns: int) -> None:
+    """Where it covers nothing, in so many columns: a phone has room for them."""
+    look = {"location": "center", "label_text_font_size": "9pt", "border_line_alpha": 0, "margin": 0}
+    made.add_layout(Legend(ncols=columns, **look), "below")

@@ -85,7 +85,7 @@ def test_the_page_shows_the_view(view: RunView) -> None:
     document = Document()
     page(lambda: view, None, {}, document)
     tables = [source.data for source in document.select({"type": ColumnDataSource})]
-    progress = next(data for data in tables if "node" in data)
+    progress = next(data for data in tables if "waiting" in data)
     assert progress["node"] == ["loops", "mean"]
     assert progress["done"] == [1, 0]
     assert any(data.get("residual") == [[1e-3, 1e-7]] for data in tables)

@@ -1,12 +1,17 @@
-"""Fixtures of the command-line tests: a command runner, workers that stay warm, and one finished tiny run."""
+"""Fixtures of the command-line tests: a command runner, warm workers, one finished tiny run, the site."""
 
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from tiny_project import TINY, CommandLine, run_to_its_end
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -43,3 +48,16 @@ def project(finished: Path, tmp_path: Path) -> Path:
     """A copy of the finished run in the test's own folder; its workflow file."""
     shutil.copytree(finished, tmp_path, dirs_exist_ok=True)
     return tmp_path / "g2.yaml"
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site, built where nothing can be fetched."""
+    pytest.importorskip("mkdocs", reason="mkdocs is not installed")
+    folder = tmp_path_factory.mktemp("site")
+    nowhere = dict.fromkeys(("http_proxy", "https_proxy", "all_proxy"), "http://127.0.0.1:9")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
+    environment = {**os.environ, **nowhere, "NO_MKDOCS_2_WARNING": "1"}
+    built = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=200)
+    assert built.returncode == 0, built.stderr[-2000:]
+    return folder

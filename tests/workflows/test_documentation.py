@@ -23,19 +23,6 @@ ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site, built where nothing can be fetched."""
-    pytest.importorskip("mkdocs", reason="mkdocs is not installed")
-    folder = tmp_path_factory.mktemp("site")
-    nowhere = dict.fromkeys(("http_proxy", "https_proxy", "all_proxy"), "http://127.0.0.1:9")
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
-    environment = {**os.environ, **nowhere, "NO_MKDOCS_2_WARNING": "1"}
-    built = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=200)
-    assert built.returncode == 0, built.stderr[-2000:]
-    return folder
-
-
 def test_pages_take_nothing_from_elsewhere(site: Path) -> None:
     pages = list(site.glob("*.html"))
     assert len(pages) > 25
@@ -49,6 +36,11 @@ def test_sources_are_no_broken_links(site: Path) -> None:
     for page in set(site.glob("*.html")) - {site / "404.html"}:
         for target in re.findall(r'href="([^"#:?]+)[#?"]', page.read_text()):
             assert (page.parent / target).exists(), f"{page.name} leads to {target}"
+
+
+def test_pictures_are_in_the_site(site: Path) -> None:
+    pictures = re.findall(r'<img[^>]* src="([^"]+)"', (site / "pages.html").read_text())
+    assert len(pictures) == 6 and all((site / picture).is_file() for picture in pictures)
 
 
 @pytest.mark.parametrize("name", OWN)
