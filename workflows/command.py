@@ -7,9 +7,10 @@ by the time limit, 130 interrupted.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib.metadata import version
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from typer.core import TyperGroup
@@ -31,6 +32,7 @@ from workflows.commands import (
     tune,
     verify,
 )
+from workflows.commands.exits import EXIT_CODES, FailedError
 from workflows.names import workflow_names
 
 
@@ -41,16 +43,59 @@ def show_version(asked: bool) -> None:
         raise typer.Exit
 
 
+USAGE_ERROR: Any = typer.BadParameter.__base__
+"""Error of all mistakes in a command line, of Typer's own copy of Click where it has one."""
+
+
 class Commands(TyperGroup):
-    """The subcommands; what is wrong with an option is told without a type checker's words."""
+    """The subcommands; under `--json` what ends one without a result is a document on standard output."""
+
+    wants_json = False
+    """Whether the command line that is at work asks for JSON."""
+
+    def make_context(self, info_name: str | None, args: list[str], *others: Any, **options: Any) -> Any:
+        """Read the options of the command itself."""
+        self.wants_json = "--json" in args
+        with self._telling():
+            return super().make_context(info_name, args, *others, **options)
 
     def invoke(self, ctx: Any) -> Any:
         """Run a subcommand."""
-        try:
+        with self._telling():
             return super().invoke(ctx)
+
+    @contextmanager
+    def _telling(self) -> Iterator[None]:
+        """Errors go on; what is wrong with an option is told without a type checker's words."""
+        try:
+            yield
         except typer.BadParameter as error:
             error.message = error.message.removeprefix("Value error, ")
+            self._tell(error.format_message(), "mistake")
             raise
+        except FailedError as error:
+            self._tell(str(error), "failed")
+            raise
+        except InputError as error:
+            self._tell(str(error), "mistake")
+            raise
+        except KeyboardInterrupt:
+            self._tell("interrupted", "interrupted")
+            raise
+        except USAGE_ERROR as error:
+            self._tell(str(error), "mistake")
+            raise
+        except (typer.Exit, typer.Abort):
+            raise
+        except Exception as error:
+            self._tell(f"{type(error).__name__}: {error}", "fault")
+            raise
+
+    def _tell(self, text: str, kind: Literal["mistake", "failed", "interrupted", "fault"]) -> None:
+        if self.wants_json:
+            from workflows.outputs.output import ErrorOutput
+
+            ErrorOutput(error=text, kind=kind, exit_code=EXIT_CODES.get(kind, 1)).print()
 
 
 app = typer.Typer(
@@ -95,5 +140,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return int(exit_request.code or 0)
     except InputError as error:
         print(literal_lines(f"error: {error}"), file=sys.stderr)
-        return 2
+        return EXIT_CODES["failed" if isinstance(error, FailedError) else "mistake"]
     return 0

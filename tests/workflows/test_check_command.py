@@ -74,7 +74,7 @@ def test_json_has_an_object_per_file_in_order(
 ) -> None:
     answer = quarkline("check", "--json", bad[0], good[0], bad[1])
     assert answer.code == 2
-    short, fine, flipped = json.loads(answer.out)
+    short, fine, flipped = json.loads(answer.out)["files"]
     assert [entry["path"] for entry in (short, fine, flipped)] == [str(bad[0]), str(good[0]), str(bad[1])]
     assert (short["ok"], fine["ok"], flipped["ok"]) == (False, True, False)
     assert fine["error"] is None and fine["lattice"] == [4, 4, 4, 6] and fine["format"] == "ILDG"
@@ -85,7 +85,7 @@ def test_reference_configurations(quarkline: CommandLine, reference_data: Path) 
     files = [reference_data / name for name in ("milc/lat.sample.l4448", "chroma/t_nersc.cfg")]
     answer = quarkline("check", "--json", *files)
     assert answer.code == 0
-    assert [entry["format"] for entry in json.loads(answer.out)] == ["MILC v5", "NERSC"]
+    assert [entry["format"] for entry in json.loads(answer.out)["files"]] == ["MILC v5", "NERSC"]
 
 
 def test_a_broken_file_prints_no_number_of_hundreds_of_digits() -> None:

@@ -50,8 +50,6 @@ def bench(
 
     Example: quarkline bench --backend cuda --json > gpu.json
     """
-    from json import dumps
-
     from workflows.benchmarks import table
     from workflows.benchmarks.families import bench_of, speeds
 
@@ -63,7 +61,9 @@ def bench(
         lines.append(speed)
         typer.echo(table.row(speed), err=json)
     if json:
-        typer.echo(dumps(table.as_json(asked, lines), indent=2))
+        from workflows.outputs.machines import BenchOutput
+
+        BenchOutput(**table.as_json(asked, lines)).print()
 
 
 def _chosen(option: str, text: str, known: Sequence[str]) -> list[str]:

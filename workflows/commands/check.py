@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def check(
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Gauge configurations, any format.")],
-    json: Annotated[bool, typer.Option("--json", help="Print a JSON list, one object per file.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON, one entry per file.")] = False,
 ) -> None:
     """Verify gauge configurations: format, checksums, header values, plaquette, unitarity.
 
@@ -68,13 +68,13 @@ def _progress(files: Sequence[Path], *, quiet: bool) -> Iterable[Path]:
 
 
 def _print_json(files: Sequence[Path], reports: Sequence[CheckReport], errors: dict[Path, str]) -> None:
-    from json import dumps
+    from workflows.outputs.files import CheckedFile, CheckOutput
 
     known = {report.path: report.as_dict() for report in reports}
     listed = [
-        {**known.get(path, {"path": str(path), "ok": False}), "error": errors.get(path)} for path in files
+        CheckedFile(**known.get(path, {"path": path, "ok": False}), error=errors.get(path)) for path in files
     ]
-    typer.echo(dumps(listed, indent=2))
+    CheckOutput(files=listed).print()
 
 
 def _ten_digits(value: float) -> str:

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from workflows.commands.options import say
+from workflows.commands.options import JsonOption, say
 
 if TYPE_CHECKING:
     from stages.lqcd.lattice.formats import GaugeField
+    from workflows.outputs.files import GaugeFile
 
 
 def convert(
@@ -25,6 +26,7 @@ def convert(
         typer.Option(help="Of the numbers in OUT.", show_default="that of IN; milc: single"),
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace OUT if it exists.")] = False,
+    json: JsonOption = False,
 ) -> None:
     """Write a gauge configuration in another format: ILDG (with SciDAC's checksum), NERSC, or MILC v5.
 
@@ -40,10 +42,29 @@ def convert(
     from stages.lqcd.lattice.formats.conversion import convert_gauge
 
     done = convert_gauge(source, target, format=format, precision=precision, overwrite=overwrite)
+    if json:
+        from workflows.outputs.files import ConvertOutput
+
+        files = {"source": _facts(source, done.source), "target": _facts(target, done.target)}
+        ConvertOutput(**files, rounding=done.rounding).print()
+        return
     say(_text(source, done.source))
     say(_text(target, done.target))
     changed = f"rounded, by {done.rounding:.1e} at most" if done.rounding else "unchanged"
     say(f"  numbers      {changed}")
+
+
+def _facts(path: Path, field: GaugeField) -> GaugeFile:
+    from workflows.outputs.files import GaugeFile
+
+    return GaugeFile(
+        path=path,
+        format=field.format,
+        lattice=list(field.lattice.extents),
+        precision=field.precision,
+        plaquette=field.plaquette.total,
+        link_trace=field.statistics.trace,
+    )
 
 
 def _text(path: Path, field: GaugeField) -> str:

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from workflows.commands.options import StoreOption, WorkflowFile, say
+from workflows.commands.options import JsonOption, StoreOption, WorkflowFile, say
 from workflows.commands.target import store_of
 
 
@@ -51,6 +51,7 @@ def export(
         typer.Option(metavar="NODE", help="Only these nodes.", show_default="the workflow's results"),
     ] = None,
     store: StoreOption = None,
+    json: JsonOption = False,
 ) -> None:
     """Write a run's results, one file per node, with named dimensions and what they are of.
 
@@ -76,13 +77,23 @@ def export(
         raise InputError(f"--format {format} beside --to: name all kinds by --to")
     kinds = to or ([Kind.ZARR, Kind.HDF5] if format == "both" else [Kind(format)])
     sampled = result or [AVERAGE]
+    written, missed = [], []
     with writing_into(folder):
         for name, kind in product(result or project.results, kinds):
             if kind in SAMPLED and name not in sampled:
                 continue
             target = folder / f"{name}{SUFFIX[kind]}"
             try:
-                say(str(WRITERS[kind](results, name, target, workflow=project.workflow.name)))
+                written.append(WRITERS[kind](results, name, target, workflow=project.workflow.name))
             except IncompleteError as error:
+                missed.append((target, str(error)))
                 say(f"not written: {target}: {error}", err=True)
+            else:
+                say(str(written[-1]), err=json)
+    if json:
+        from workflows.outputs.campaigns import ExportOutput, NotWritten
+
+        left = [NotWritten(file=file, reason=reason) for file, reason in missed]
+        mark, missing = part.mark(results), len(part.whole.missing)
+        ExportOutput(files=written, not_written=left, partial=mark, missing=missing).print()
     raise typer.Exit(int(bool(part.whole.missing)))

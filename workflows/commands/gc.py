@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from workflows.commands.options import StoreOption, say
+from workflows.commands.options import JsonOption, StoreOption, say
 
 
 def gc(
@@ -19,6 +19,7 @@ def gc(
     yes: Annotated[
         bool, typer.Option("--yes", help="Do not ask before chunks of other workflows are dropped.")
     ] = False,
+    json: JsonOption = False,
 ) -> None:
     """Remove from a store what none of these workflow files, as they are now, would use.
 
@@ -44,7 +45,18 @@ def gc(
     ]
     if not dry_run and not yes:
         found = collect_garbage(results, reached, dry_run=True)
+        if found.others and json:
+            raise InputError(
+                f"{results.path}: chunks of {', '.join(found.others)} would be dropped, which are not given: "
+                "give their files, too, or --yes; --dry-run shows what would go"
+            )
         if found.others:
             say(str(found))
             typer.confirm("remove them?", abort=True)
-    say(str(collect_garbage(results, reached, dry_run=dry_run)))
+    garbage = collect_garbage(results, reached, dry_run=dry_run)
+    if json:
+        from workflows.outputs.files import GcOutput
+
+        GcOutput(**vars(garbage)).print()
+    else:
+        say(str(garbage))

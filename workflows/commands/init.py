@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from workflows.commands.options import say
+from workflows.commands.options import JsonOption, say
 from workflows.starters import starter, starter_names
 
 
@@ -32,6 +32,7 @@ def init(
             show_default="a small quenched ensemble made on the spot",
         ),
     ] = None,
+    json: JsonOption = False,
 ) -> None:
     """Write a commented parameter file to start from; never replaces one.
 
@@ -49,4 +50,9 @@ def init(
     except OSError as error:
         remedy = "" if path.parent.is_dir() else f": make the folder {path.parent} first"
         raise InputError(f"cannot write {path}: {error.strerror or error}{remedy}") from None
+    if json:
+        from workflows.outputs.campaigns import InitOutput
+
+        InitOutput(file=path).print()
+        return
     say(f"{path} written. What it would do: quarkline plan {path}; to do it: quarkline run {path}")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from workflows.commands.options import ClusterOption, JsonOption, StoreOption, WorkflowFile, say
 from workflows.commands.target import remarks, store_of
 
@@ -40,12 +38,12 @@ def plan(
     short = shortage(planned, chosen)
     warnings = [*project.warnings, *remarks(planned, project, workflow, store)]
     if json:
-        from json import dumps
+        from workflows.outputs.campaigns import PlanOutput
 
         on_devices = chosen.devices or chosen.backend == "cuda"
         needed = device_memory(planned, chosen.devices) if on_devices else None
-        content = {"store": str(results.path), **as_dict(planned), "device_memory_bytes": needed}
-        typer.echo(dumps({**content, "rounds": steps, "warning": short, "warnings": warnings}, indent=2))
+        content = {"store": results.path, **as_dict(planned), "device_memory_bytes": needed}
+        PlanOutput(**content, rounds=steps, warning=short or None, warnings=warnings).print()
     else:
         for step in steps:
             say(step)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from workflows.commands.options import StoreOption, WorkflowFile, say
+from workflows.commands.options import JsonOption, StoreOption, WorkflowFile, say
 from workflows.commands.target import store_of
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from workflows.shared.definition import Project
 
 
-def report(workflow: WorkflowFile, store: StoreOption = None) -> None:
+def report(workflow: WorkflowFile, store: StoreOption = None, json: JsonOption = False) -> None:
     """Write the HTML report and its text tables again, from what is in the store.
 
     Of a run that is not complete, the report is of those configurations that are, and says so; averages of
@@ -33,21 +33,29 @@ def report(workflow: WorkflowFile, store: StoreOption = None) -> None:
     project = load_project(workflow)
     results = store_of(project, workflow, store)
     part = results_of(project, results, workflow)
-    say(f"report: {publish(part, results)}")
+    page = publish(part, results)
+    if json:
+        from workflows.outputs.campaigns import ReportOutput
+
+        ReportOutput(report=page, partial=part.mark(results), missing=len(part.whole.missing)).print()
+    else:
+        say(f"report: {page}")
     raise typer.Exit(int(bool(part.whole.missing)))
 
 
 def results_of(project: Project, store: Store, file: Path) -> Part:
     """Results of a project, of its last round where it has several: all, or of complete configurations.
 
-    Ends the command with exit code 1 if there are none.
-
     The store's results get the names that this file, as it is now, gives them.
+
+    Raises:
+        FailedError: there are none.
     """
     from pipeline import run
     from pipeline.declare.text import counted
     from pipeline.reading.gc import BACKENDS
     from pipeline.running.clusters.local import Local
+    from workflows.commands.exits import FailedError
     from workflows.partial import complete_part
     from workflows.rounds import visited
 
@@ -56,8 +64,7 @@ def results_of(project: Project, store: Store, file: Path) -> Part:
     part = complete_part(best.project, best.plan, store)
     missing = f"{counted(len(best.plan.missing), 'chunk')} missing in {store.path}: quarkline run {file}"
     if part is None:
-        say(f"error: {missing}", err=True)
-        raise typer.Exit(1)
+        raise FailedError(missing)
     run(part.plan, store, cluster=Local(workers=1, backend=best.plan.backend))
     if best.plan.missing:
         say(f"warning: {missing} computes them; until then: {part.mark(store)}", err=True)

@@ -90,7 +90,11 @@ def run(
         _print_json(driven, warnings, page, fault, part.mark(results) if part else "")
     if fault:
         remedy = f"once that is mended, quarkline report {workflow} writes it"
-        raise InputError(f"{fault}; all results are in {results.path}: {remedy}")
+        error = f"{fault}; all results are in {results.path}: {remedy}"
+        if not json:
+            raise InputError(error)
+        say(f"error: {error}", err=True)
+        raise typer.Exit(2)
     of = part.mark(results) if part else ""
     one_round.tell(f"report{of and f' ({of})'}: {page}" if page else f"store: {results.path}")
     raise typer.Exit(_exit_code(driven))
@@ -193,7 +197,7 @@ def _headline(explained: str) -> str:
 
 def _print_json(driven: Driven, warnings: list[str], page: Path | None, fault: str, mark: str) -> None:
     """The outcome of the last round, and what its results lead to."""
-    from json import dumps
+    from workflows.outputs.campaigns import RunOutput
 
     outcome, step = driven.outcomes[-1], driven.last.step
     result: dict[str, Any] = {
@@ -203,16 +207,14 @@ def _print_json(driven: Driven, warnings: list[str], page: Path | None, fault: s
         "failures": [str(failure) for failure in outcome.failures],
         "stopped": outcome.stopped,
         "seconds": sum(each.seconds for each in driven.outcomes),
-        "report": str(page) if page else None,
+        "report": page,
         "warnings": warnings,
+        "partial": mark or None,
+        "error": fault or None,
     }
-    if mark:
-        result["partial"] = mark
-    if fault:
-        result["error"] = fault
     if step:
         result |= {"target_met": step.met, "target": step.text}
-    typer.echo(dumps(result, indent=2))
+    RunOutput(**result).print()
 
 
 def _exit_code(driven: Driven) -> int:

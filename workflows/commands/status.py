@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import typer
-
 from workflows.commands.options import JsonOption, say
 from workflows.commands.target import Target
 
@@ -24,9 +22,8 @@ def status(target: Target, json: JsonOption = False) -> None:
     store = open_store(target)
     state, targets = find_status(store), status_lines(store)
     if json:
-        from dataclasses import asdict
-        from json import dumps
+        from workflows.outputs.campaigns import StatusOutput
 
-        typer.echo(dumps({**asdict(state), "targets": targets}, indent=2))
+        StatusOutput(**vars(state), targets=targets).print()
     else:
         say("\n".join([str(state), *targets]))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import typer
-
 from workflows.commands.options import JsonOption, WorkflowFile, say
 
 
@@ -26,8 +24,8 @@ def tune(workflow: WorkflowFile, json: JsonOption = False) -> None:
     with TuningDisplay(quiet=json) as display:
         tuning = measure(project, display)
     if json:
-        from json import dumps
+        from workflows.outputs.machines import TuneOutput
 
-        typer.echo(dumps(tuning.as_dict(), indent=2))
+        TuneOutput(**tuning.as_dict()).print()
     else:
         say(tuning_text(tuning))

@@ -38,10 +38,9 @@ def verify(
             listener=lambda done, total: progress.update(task, completed=done, total=total),
         )
     if json:
-        from dataclasses import asdict
-        from json import dumps
+        from workflows.outputs.files import VerifyOutput
 
-        typer.echo(dumps(asdict(verification), indent=2))
+        VerifyOutput(**vars(verification)).print()
     else:
         say(str(verification))
     if verification.damaged or verification.unreadable:

@@ -1,0 +1,136 @@
+"""Documents of the commands about workflows: init, run, plan, status, report, export, schema."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, ClassVar
+
+from pydantic import BaseModel
+
+from pipeline.reading.status import NodeStatus, RunStatus
+from pipeline.store.lock import Driver
+from workflows.outputs.output import PRINTED, Output
+
+
+class InitOutput(Output):
+    """The parameter file that was written."""
+
+    command: ClassVar[str] = "init"
+
+    file: Path
+
+
+class RunOutput(Output):
+    """The outcome of a run, of its last round where it has several; `seconds` is of all rounds."""
+
+    command: ClassVar[str] = "run"
+
+    run: str
+    workflow: str
+    states: dict[str, dict[str, int]]
+    """Per node, how many of its missing chunks ended in each state."""
+    failures: list[str]
+    stopped: str
+    """Why the run ended before its work did; empty where it did not."""
+    seconds: float
+    report: Path | None
+    warnings: list[str]
+    partial: str | None = None
+    """Configurations that the results are of, where they are not of all."""
+    error: str | None = None
+    """Why the report could not be written."""
+    target_met: bool | None = None
+    """Of a workflow with a target whose round is complete."""
+    target: str | None = None
+
+
+class MissingChunk(BaseModel):
+    """A chunk that is to be computed, and why."""
+
+    model_config = PRINTED
+
+    node: str
+    stage: str
+    key: str
+    coordinates: dict[str, list[Any]]
+    reason: str
+    detail: str
+
+
+class PlanOutput(Output):
+    """Work that a run would do; memory and bytes of what is missing, seconds where earlier chunks tell."""
+
+    command: ClassVar[str] = "plan"
+
+    store: Path
+    workflow: str
+    backend: str
+    chunks: int
+    missing: list[MissingChunk]
+    memory_bytes: int | None
+    stored_bytes: int | None
+    seconds: float | None
+    device_memory_bytes: int | None
+    rounds: list[str]
+    warning: str | None
+    """What the cluster is short of."""
+    warnings: list[str]
+
+
+class StatusOutput(Output):
+    """The state of a store."""
+
+    command: ClassVar[str] = "status"
+
+    store: str
+    driver: Driver | None
+    nodes: list[NodeStatus]
+    last_run: RunStatus | None
+    checkpoints: list[tuple[str, int]]
+    """Stage and bytes of each chunk in flight whose state is kept."""
+    left_jobs: list[tuple[str, list[str]]]
+    """Runs whose driver is gone, with batch jobs that may be queued still."""
+    targets: list[str]
+
+
+class ReportOutput(Output):
+    """The report that was written."""
+
+    command: ClassVar[str] = "report"
+
+    report: Path
+    partial: str
+    """Configurations that it is of; empty for all."""
+    missing: int
+    """Chunks that are not computed yet."""
+
+
+class NotWritten(BaseModel):
+    """A file that could not be written, and why."""
+
+    model_config = PRINTED
+
+    file: Path
+    reason: str
+
+
+class ExportOutput(Output):
+    """The files that were written."""
+
+    command: ClassVar[str] = "export"
+
+    files: list[Path]
+    not_written: list[NotWritten]
+    partial: str
+    """Configurations that they are of; empty for all."""
+    missing: int
+    """Chunks that are not computed yet."""
+
+
+class SchemaOutput(Output):
+    """A JSON schema: of a workflow's parameter file, or of a command's JSON."""
+
+    command: ClassVar[str] = "schema"
+
+    of: str
+    content: dict[str, Any]

@@ -1,0 +1,36 @@
+"""Every command's JSON document, by the command's name."""
+
+from __future__ import annotations
+
+from workflows.outputs.campaigns import (
+    ExportOutput,
+    InitOutput,
+    PlanOutput,
+    ReportOutput,
+    RunOutput,
+    SchemaOutput,
+    StatusOutput,
+)
+from workflows.outputs.files import CheckOutput, ConvertOutput, GcOutput, VerifyOutput
+from workflows.outputs.machines import BenchOutput, TuneOutput
+from workflows.outputs.output import ErrorOutput, Output
+
+OUTPUTS: dict[str, type[Output]] = {
+    output.command: output
+    for output in (
+        InitOutput,
+        RunOutput,
+        PlanOutput,
+        StatusOutput,
+        ReportOutput,
+        ExportOutput,
+        SchemaOutput,
+        CheckOutput,
+        ConvertOutput,
+        VerifyOutput,
+        GcOutput,
+        TuneOutput,
+        BenchOutput,
+        ErrorOutput,
+    )
+}
