@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pipeline.reading.status import status
     from pipeline.reading.verification import verify
     from pipeline.running.driver import Outcome, run
+    from pipeline.running.sharing import Share
     from pipeline.store.checkpoint import FolderCheckpoint
     from pipeline.store.store import Store
 
@@ -32,6 +33,7 @@ _LAZY = {
     "FolderCheckpoint": "store.checkpoint",
     "Outcome": "running.driver",
     "Plan": "planning.plan",
+    "Share": "running.sharing",
     "Store": "store.store",
     "Workflow": "planning.workflow",
     "collect_garbage": "reading.gc",
@@ -58,6 +60,7 @@ __all__ = [
     "Place",
     "Plan",
     "Resources",
+    "Share",
     "Store",
     "Workflow",
     "collect_garbage",

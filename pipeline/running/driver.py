@@ -7,7 +7,7 @@ import secrets
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from datetime import datetime
 
 from distributed import Client
@@ -27,10 +27,13 @@ from pipeline.running.limits import LIMITS, Limits
 from pipeline.running.monitor import PLAN_TOPIC
 from pipeline.running.outcome import Outcome
 from pipeline.running.session import Session
+from pipeline.running.sharing import Homes, Share, Sharing
 from pipeline.running.shortage import shortage
 from pipeline.running.stopping import GRACE, StopRequest, signals_to
+from pipeline.running.witness import job_has_ended
 from pipeline.running.workforce import Workforce
-from pipeline.store.lock import driver_lock
+from pipeline.store.claims import Claims, remove_claims
+from pipeline.store.lock import alone_for_a_moment, driver_lock, shared_lock
 from pipeline.store.store import Store
 from pipeline.worker.code_check import CodeCheck, OtherCodeError
 from pipeline.worker.events import OTHER_CODE, ChunkState, EventKind
@@ -55,6 +58,7 @@ def run(
     resident_bytes: int | None = None,
     limits: Limits = LIMITS,
     listener: Listener | None = None,
+    share: Share | None = None,
 ) -> Outcome:
     """Compute the missing chunks of a plan into a store. Starts a cluster only if something is missing.
 
@@ -69,6 +73,8 @@ def run(
             default a share of either.
         limits: of patience with workers that are lost or silent and with chunks that make no progress.
         listener: called with every event (a dictionary with 'time', 'event' and more), in this thread.
+        share: to be one of several drivers of the store, each with its share of the chunks; by default this
+            process is the only one.
 
     Returns:
         What was done; failures of chunks are in it, and not raised.
@@ -94,23 +100,47 @@ def run(
             _keep_manifest(plan, store, name)
         return Outcome(name, plan.workflow, {})
     store.create()
-    with driver_lock(store, name), EventLog(store, name, listener) as log:
-        store.sweep()
-        for message in cancel_left_jobs(store):
+    with _lock(store, name, share) as claims, EventLog(store, name, listener) as log:
+        for message in cancel_left_jobs(store, _runs_of_others(claims)):
             log.note(EventKind.NOTE, message=message)
-        drop_old_runs(store)
+        _sweep(store, claims)
+        sharing = Sharing(claims, Homes(plan), share.waits) if claims and share else None
         for chunk in plan.lacking:
             _set_aside(store, chunk.node.stage.name, chunk.key, log)
         write_manifest(store, plan.workflow, plan.backend, plan.everything, plan.about)
         with signals_to(stop):
-            outcome = _drive(plan, store, name, chosen, resident_bytes, limits, log, stop)
-        store.sweep()
+            outcome = _drive(plan, store, name, chosen, resident_bytes, limits, log, stop, sharing)
+        _sweep(store, claims)
         return outcome
+
+
+@contextmanager
+def _lock(store: Store, name: str, share: Share | None) -> Iterator[Claims | None]:
+    """Be the store's only driver, or one of several, which then has claims."""
+    if share:
+        with shared_lock(store, name, job_has_ended) as claims:
+            yield claims
+    else:
+        with driver_lock(store, name, job_has_ended):
+            yield None
+
+
+def _runs_of_others(claims: Claims | None) -> set[str]:
+    return {driver.run for driver in claims.others()} if claims else set()
+
+
+def _sweep(store: Store, claims: Claims | None) -> None:
+    """Remove what ended drivers left, unless another one is at work."""
+    with alone_for_a_moment(store) if claims else nullcontext(True) as alone:
+        if alone:
+            store.sweep()
+            drop_old_runs(store)
+            remove_claims(store)
 
 
 def _keep_manifest(plan: Plan, store: Store, name: str) -> None:
     """A plan without anything to do may still give new names to chunks that exist."""
-    with driver_lock(store, name):
+    with driver_lock(store, name, job_has_ended):
         write_manifest(store, plan.workflow, plan.backend, plan.everything, plan.about)
 
 
@@ -123,6 +153,7 @@ def _drive(
     limits: Limits,
     log: EventLog,
     stop: StopRequest,
+    sharing: Sharing | None,
 ) -> Outcome:
     began = time.time()
     with without_collection():
@@ -146,7 +177,7 @@ def _drive(
         forecast = plan.expected_seconds
 
         def session_of(tasks: Sequence[TaskPlan]) -> Session:
-            return Session(client, tasks, context, log, stop, workforce, forecast)
+            return Session(client, tasks, context, log, stop, workforce, forecast, sharing)
 
         session = session_of(tasks)
         with _same_code(client, context, session):

@@ -11,8 +11,9 @@ from pipeline.declare.text import counted, text_table
 from pipeline.running.failures import Failure, Failures
 from pipeline.worker.events import OTHER_CODE, ChunkState
 
-COMPLETE, FAILED, REFUSED, STOPPED = 0, 1, 2, 3
-"""Exit statuses. (2 is bad usage, as everywhere: here of workers that have other code.)"""
+COMPLETE, FAILED, REFUSED, STOPPED, ELSEWHERE = 0, 1, 2, 3, 4
+"""Exit statuses. (2 is bad usage, as everywhere: here of workers that have other code. 4: the rest is in work
+by other drivers of the store.)"""
 
 
 ALWAYS_SHOWN = (ChunkState.DONE, ChunkState.FAILED)
@@ -42,7 +43,9 @@ class Outcome:
             return REFUSED
         if self.failures or self.count(ChunkState.BLOCKED):
             return FAILED
-        return STOPPED if self.count(ChunkState.UNFINISHED) else COMPLETE
+        if self.count(ChunkState.UNFINISHED):
+            return STOPPED
+        return ELSEWHERE if self.count(ChunkState.ELSEWHERE) else COMPLETE
 
     def table(self) -> str:
         """The closing table: what was computed, what is missing and why."""
@@ -52,14 +55,16 @@ class Outcome:
         rows = [[node, *(str(counts[state]) for state in shown)] for node, counts in self.states.items()]
         lines = [self._headline(), *text_table(["node", *shown], rows)]
         lines += Failures.of(self.failures).lines()
-        if self.exit_status != COMPLETE:
+        if elsewhere := self.count(ChunkState.ELSEWHERE):
+            lines.append(
+                f"{counted(elsewhere, 'chunk')} in work by other drivers: the last of them ends the run"
+            )
+        if self.exit_status not in (COMPLETE, ELSEWHERE):
             lines.append("what is missing is computed by the same command, once its cause is gone")
         return "\n".join(lines)
 
     def _headline(self) -> str:
-        missing = (
-            self.count(ChunkState.FAILED) + self.count(ChunkState.BLOCKED) + self.count(ChunkState.UNFINISHED)
-        )
+        missing = sum(map(self.count, (ChunkState.FAILED, ChunkState.BLOCKED, ChunkState.UNFINISHED)))
         ended = f"stopped by {self.stopped}" if self.stopped else "ended"
         unfinished = f", {counted(missing, 'chunk')} missing" if missing else ""
         computed = f"{counted(self.count(ChunkState.DONE), 'chunk')} computed"

@@ -6,6 +6,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from itertools import chain
 from queue import Empty, SimpleQueue
 from secrets import token_hex
 
@@ -19,6 +20,7 @@ from pipeline.planning.chunk import Chunk
 from pipeline.running.event_log import Event, EventLog
 from pipeline.running.failures import Failure
 from pipeline.running.graph import TaskPlan, dask_graph, submission_order
+from pipeline.running.sharing import Elsewhere, Sharing
 from pipeline.running.stopping import StopRequest
 from pipeline.running.workforce import Workforce
 from pipeline.worker.events import ENDED, LOST, OTHER_CODE, ChunkState, EventKind, chunk_identity
@@ -47,6 +49,12 @@ OUTSTANDING = 20_000
 WAVE = 5_000
 """Tasks that are sent together once so many of those have ended."""
 
+QUEUED = 2
+"""Tasks for each worker of a driver that shares the store: what it has claimed no other computes."""
+
+HERE = (ChunkState.DONE, ChunkState.PRESENT)
+"""States of a chunk that is in the store."""
+
 
 class Session:
     """The state of a run in its driver."""
@@ -60,6 +68,7 @@ class Session:
         stop: StopRequest,
         workforce: Workforce,
         forecast: Mapping[str, float],
+        sharing: Sharing | None = None,
     ) -> None:
         self._client = client
         self._tasks = {task.name: task for task in tasks}
@@ -69,6 +78,7 @@ class Session:
         self._workforce = workforce
         self._forecast = forecast
         """Expected seconds of a chunk, by node."""
+        self._elsewhere = Elsewhere(sharing, self._tasks, self._is_done) if sharing else None
         self._chunks = {chunk.key: (task, chunk) for task in tasks for chunk in task.chunks}
         self._inbox: SimpleQueue[Event | Future] = SimpleQueue()
         self._started: dict[str, float] = {}
@@ -109,6 +119,8 @@ class Session:
                 unfinished = [name for name in unfinished if name in left]
                 self._block_after_failures(unfinished)
                 unfinished = [name for name in unfinished if not self._has_ended(self._tasks[name])]
+                if not unfinished and self._elsewhere:
+                    unfinished = self._from_elsewhere(self._elsewhere)
         finally:
             with suppress(ClosedClientError):  # the scheduler complains of events that nobody takes any more
                 self._client.unsubscribe_topic(self._context.topic)
@@ -142,9 +154,8 @@ class Session:
         running: dict[str, Future] = {}
         errors: dict[str, BaseException] = {}
         while (running or waiting) and not self._stop.check():
-            if waiting and len(running) <= OUTSTANDING - WAVE:
-                wave = [waiting.popleft() for _ in range(min(len(waiting), OUTSTANDING - len(running)))]
-                self._submit(wave, running, errors)
+            if waiting and (room := self._room(len(running))):
+                self._submit(self._wave(waiting, room), running, errors)
             elif running:
                 self._handle_next(running, errors)
                 if time.monotonic() - self._looked >= INTERVAL:
@@ -154,6 +165,45 @@ class Session:
         if self._stop.check():
             self._wind_down(running, errors)
         return self._classify_errors(names, errors)
+
+    def _room(self, running: int) -> int:
+        """How many tasks to send now: many at a time, or what keeps the workers busy where others claim."""
+        if self._elsewhere:
+            return max(0, QUEUED * max(1, self._workforce.count) - running)
+        return OUTSTANDING - running if running <= OUTSTANDING - WAVE else 0
+
+    def _wave(self, waiting: deque[TaskPlan], room: int) -> list[TaskPlan]:
+        """The next tasks to send, at most `room`; those of other drivers are left to them."""
+        wave: list[TaskPlan] = []
+        while waiting and len(wave) < room:
+            task = waiting.popleft()
+            if not self._elsewhere or self._elsewhere.takes(task):
+                wave.append(task)
+        return wave
+
+    def _from_elsewhere(self, elsewhere: Elsewhere) -> list[str]:
+        """What other drivers leave to this one; waits for that, if it should."""
+        look = None
+        while elsewhere.has_tasks and not self._stop.check():
+            if look := elsewhere.look():
+                for chunk in chain.from_iterable(task.chunks for task in look.ended):
+                    self._set_state(chunk.key, ChunkState.PRESENT)
+                if look.free or not elsewhere.is_waited_for:
+                    break
+            self._workforce.say(f"{elsewhere}")
+            self._handle_next({}, {})
+        if look and look.free:
+            return look.free
+        for chunk in elsewhere.chunks():
+            self._set_state(chunk.key, ChunkState.ELSEWHERE)
+        return []
+
+    def _is_done(self, task: TaskPlan) -> bool:
+        store = self._context.store
+        return all(
+            self.states.get(chunk.key) in HERE or store.has(chunk.node.stage.name, chunk.key)
+            for chunk in task.chunks
+        )
 
     def _submit(
         self, wave: Sequence[TaskPlan], running: dict[str, Future], errors: dict[str, BaseException]

@@ -74,13 +74,17 @@ class StopRequest:
         self.ask(signal.Signals(number).name)
 
 
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
+"""Signals that ask for a clean end; batch systems send the last two before they end a job."""
+
+
 @contextmanager
 def signals_to(stop: StopRequest) -> Iterator[None]:
-    """SIGINT and SIGTERM ask for a stop while the block runs; outside the main thread nothing changes."""
+    """`SIGNALS` ask for a stop while the block runs; outside the main thread nothing changes."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {number: signal.signal(number, stop.on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, stop.on_signal) for number in SIGNALS}
     try:
         yield
     finally:

@@ -52,9 +52,14 @@ class Workforce:
         self._wanted = 1
 
     @property
+    def count(self) -> int:
+        """Number of workers when last looked."""
+        return len(self._heartbeats)
+
+    @property
     def present(self) -> bool:
         """True if there was a worker when last looked."""
-        return bool(self._heartbeats)
+        return self.count > 0
 
     def wait(self) -> None:
         """Wait for the first worker, or for a reason to stop."""

@@ -1,112 +1,105 @@
-"""The driver's lock on a store: held by the operating system, and by a lease file that its holder renews.
+"""Locks of a store for its driver: one process alone, or several that share it and claim their work.
 
-`flock` is gone with its process, but some file systems do not have it, and on some it holds on one node
-alone. The lease is therefore taken beside it, always: a file made with O_EXCL, whose time is renewed all
-the while. Times that are compared are of the file system's own clock. A lease of a process that is dead on
-this very machine, or that nobody renewed for `STALE` seconds, is taken over.
+The operating system's `flock` says it at once and is gone with its process; leases say it where that does not
+hold. One driver alone has the lease `.lease`, each of several its own below `.drivers/`.
 """
 
 from __future__ import annotations
 
 import errno
 import fcntl
-import json
 import os
-import socket
-import threading
 import time
-import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
+from pipeline.store import lease
+from pipeline.store.claims import Claims
+from pipeline.store.driver import Driver, Witness, no_witness, read_driver, this_driver
 from pipeline.store.errors import StoreError
+from pipeline.store.lease import HeldError
 from pipeline.store.store import Store
 from stages.errors import InputError
 
 ATTEMPTS = 3
 
-BEAT = 5.0
-"""Seconds between two signs of life of a lease's holder."""
-
-STALE = 60.0
-"""Seconds without one after which a lease counts for nothing."""
-
 _NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
 
 
-@dataclass(frozen=True)
-class Driver:
-    """The process that drives a store."""
-
-    host: str
-    pid: int
-    run: str
-    boot: str = ""
-
-    def __str__(self) -> str:
-        return f"run {self.run} (process {self.pid} on {self.host})"
-
-    @property
-    def is_dead(self) -> bool:
-        """True if it ran on this machine, as it was booted, and does not any more."""
-        if (self.host, self.boot) != (socket.gethostname(), _boot()):
-            return False
-        with suppress(OSError):
-            if Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX":
-                return True  # it ended, and its parent did not ask for its status yet
-        try:
-            os.kill(self.pid, 0)
-        except ProcessLookupError:
-            return True
-        except PermissionError:
-            return False
-        return False
-
-
 @contextmanager
-def driver_lock(store: Store, run: str) -> Iterator[Driver]:
+def driver_lock(store: Store, run: str, witness: Witness = no_witness) -> Iterator[Driver]:
     """Be the one driver of a store while the block runs.
 
-    Waits up to `STALE` seconds for the lease of a driver of another machine that gives no sign of life.
+    Waits up to a minute for the lease of a driver of another machine that gives no sign of life.
 
     Raises:
         InputError: another driver holds it; names that one.
         StoreError: the lock cannot be written.
     """
-    driver = Driver(socket.gethostname(), os.getpid(), run, _boot())
-    try:
-        handle = os.open(store.path / ".lock", os.O_RDWR | os.O_CREAT, 0o666)
-    except OSError as error:
-        raise StoreError(f"store {store.path} cannot be written: {error.strerror}") from error
-    try:
-        if not _lock_soon(store, handle):
-            raise _driven(store)
-        lease = _acquire_lease(store, driver)
-        ended = threading.Event()
-        beating = threading.Thread(target=_beat, args=(store, lease, ended), daemon=True)
-        beating.start()
+    driver = this_driver(run)
+    with ExitStack() as stack:
+        _lock(store, stack, fcntl.LOCK_EX)
+        with _telling(store):
+            stack.enter_context(lease.held(_lease(store), driver, witness))
+            for other in _leases(store):
+                lease.clear(other, witness)
+        yield driver
+
+
+@contextmanager
+def shared_lock(store: Store, run: str, witness: Witness = no_witness) -> Iterator[Claims]:
+    """Be one of several drivers of a store while the block runs; claims say whose work is whose.
+
+    Raises:
+        InputError: a driver holds it alone; names that one.
+        StoreError: the lock cannot be written.
+    """
+    driver, folder = this_driver(run), _drivers(store)
+    with ExitStack() as stack:
+        with store.writing("its lock"):
+            folder.mkdir(exist_ok=True)
+        _lock(store, stack, fcntl.LOCK_SH)
+        with _telling(store):
+            stack.enter_context(lease.held(folder / run, driver, witness))
+            lease.clear(_lease(store), witness)
+            _wait_for_housekeeping(store)
+        claims = Claims(store, run, folder, witness)
+        stack.callback(claims.close)
+        yield claims
+
+
+@contextmanager
+def alone_for_a_moment(store: Store) -> Iterator[bool]:
+    """True while no other driver, alone or sharing, can begin or be at work; for housekeeping.
+
+    Only for who has the shared lock of a store, and by leases, which hold everywhere.
+    """
+    with ExitStack() as stack:
         try:
-            yield driver
-        finally:
-            ended.set()
-            beating.join()
-            if _is_at(lease, _lease(store)):
-                with suppress(OSError):
-                    _lease(store).unlink()
-            os.close(lease)
-    finally:
-        os.close(handle)
+            stack.enter_context(lease.held(_housekeeping(store), this_driver("housekeeping"), no_witness))
+        except HeldError:
+            yield False
+        else:
+            yield len(_leases(store)) <= 1
+
+
+def current_drivers(store: Store) -> list[Driver]:
+    """The drivers of a store at this moment."""
+    return [driver for path in (_lease(store), *_leases(store)) if (driver := _at_work(path))]
 
 
 def current_driver(store: Store) -> Driver | None:
-    """The driver of a store at this moment, if there is one."""
+    """The driver of a store at this moment, or the first of several, if there is one."""
+    return next(iter(current_drivers(store)), None)
+
+
+def _at_work(path: Path) -> Driver | None:
     with suppress(OSError):
-        driver = _read(_lease(store))
+        driver = read_driver(path)
         if driver is None or driver.is_dead:
             return None
-        return driver if time.time() - _lease(store).stat().st_mtime < 2 * STALE else None
+        return driver if time.time() - path.stat().st_mtime < 2 * lease.STALE else None
     return None
 
 
@@ -114,18 +107,62 @@ def _lease(store: Store) -> Path:
     return store.path / ".lease"
 
 
-def _driven(store: Store) -> InputError:
-    return InputError(
-        f"store {store.path} is driven by {_read(_lease(store)) or 'another run'}: "
-        "wait until it ends, stop it, or use another store"
-    )
+def _drivers(store: Store) -> Path:
+    return store.path / ".drivers"
 
 
-def _lock_soon(store: Store, handle: int) -> bool:
+def _housekeeping(store: Store) -> Path:
+    return store.path / ".housekeeping"
+
+
+def _wait_for_housekeeping(store: Store) -> None:
+    """Wait until nobody removes what drivers left: it could be this one's next."""
+    while _housekeeping(store).exists():
+        with suppress(HeldError):
+            lease.clear(_housekeeping(store), no_witness)
+        time.sleep(0.05)
+
+
+def _leases(store: Store) -> list[Path]:
+    """Leases of drivers that share the store."""
+    return sorted(path for path in _drivers(store).glob("*") if path.name[0] != ".")
+
+
+@contextmanager
+def _telling(store: Store) -> Iterator[None]:
+    """Turn what a lease raises while it is taken into one clear message."""
+    try:
+        yield
+    except HeldError as error:
+        raise _driven(store, error.holder) from None
+    except OSError as error:
+        raise StoreError(f"store {store.path} cannot be written: {error.strerror}") from error
+
+
+def _driven(store: Store, holder: Driver | None) -> InputError:
+    remedy = "wait until it ends, stop it, or use another store"
+    if holder and holder.job and not holder.is_here:
+        files = f"{_lease(store)} or {_drivers(store) / holder.run}"
+        remedy += f"; if its batch system cannot be asked from here and it has ended, remove {files}"
+    return InputError(f"store {store.path} is driven by {holder or 'another run'}: {remedy}")
+
+
+def _lock(store: Store, stack: ExitStack, kind: int) -> None:
+    """Take the operating system's lock, where there is one."""
+    try:
+        handle = os.open(store.path / ".lock", os.O_RDWR | os.O_CREAT, 0o666)
+    except OSError as error:
+        raise StoreError(f"store {store.path} cannot be written: {error.strerror}") from error
+    stack.callback(os.close, handle)
+    if not _lock_soon(store, handle, kind):
+        raise _driven(store, current_driver(store))
+
+
+def _lock_soon(store: Store, handle: int, kind: int) -> bool:
     """Tries a few times; True where the file system has no such locks, for the lease holds there."""
     for _ in range(ATTEMPTS):
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(handle, kind | fcntl.LOCK_NB)
             return True
         except BlockingIOError:
             time.sleep(0.05)
@@ -137,88 +174,3 @@ def _lock_soon(store: Store, handle: int) -> bool:
                 "(Lustre) or a running lock service (NFS), or use another file system"
             ) from error
     return False
-
-
-def _acquire_lease(store: Store, driver: Driver) -> int:
-    """An open lease file that is this driver's."""
-    path = _lease(store)
-    while True:
-        try:
-            handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
-        except FileExistsError:
-            _take_away(store)
-            continue
-        except OSError as error:
-            raise StoreError(f"store {store.path} cannot be written: {error.strerror}") from error
-        with suppress(OSError):  # a name for others to read; garbage is collected on a full disk too
-            os.pwrite(handle, json.dumps(asdict(driver)).encode(), 0)
-        return handle
-
-
-def _take_away(store: Store) -> None:
-    """Remove a lease that counts for nothing, after watching it as long as that takes; else InputError."""
-    path = _lease(store)
-    try:
-        seen = path.stat()
-        holder = _read(path)
-        if not (holder and holder.is_dead):
-            here = holder is not None and (holder.host, holder.boot) == (socket.gethostname(), _boot())
-            _watch(store, seen, 0.0 if here else STALE)
-        grave = path.with_name(f".lease-{uuid.uuid4().hex[:8]}")
-        os.rename(path, grave)
-        if not os.path.samestat(grave.stat(), seen):  # somebody was faster, and drives the store now
-            with suppress(OSError):
-                os.link(grave, path)
-            grave.unlink()
-            raise _driven(store)
-        grave.unlink()
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise StoreError(f"store {store.path}: its lease cannot be read: {error.strerror}") from error
-
-
-def _watch(store: Store, seen: os.stat_result, patience: float) -> None:
-    """Wait until a lease is stale; InputError as soon as it is renewed, or where that takes too long."""
-    probe = store.path / f".lease-{uuid.uuid4().hex[:8]}"
-    probe.touch()
-    try:
-        silent = probe.stat().st_mtime - seen.st_mtime
-    finally:
-        probe.unlink()
-    if STALE - silent > patience + BEAT:
-        raise _driven(store)
-    deadline = time.monotonic() + STALE - max(0.0, silent)
-    while time.monotonic() < deadline:
-        time.sleep(min(BEAT, max(0.01, deadline - time.monotonic())))
-        if _lease(store).stat().st_mtime_ns != seen.st_mtime_ns:
-            raise _driven(store)
-
-
-def _beat(store: Store, lease: int, ended: threading.Event) -> None:
-    """Renew the lease while it is this process's."""
-    while not ended.wait(BEAT):
-        with suppress(OSError):
-            if not _is_at(lease, _lease(store)):
-                return
-            os.utime(lease)
-
-
-def _is_at(handle: int, path: Path) -> bool:
-    with suppress(OSError):
-        return os.path.samestat(os.fstat(handle), path.stat())
-    return False
-
-
-def _boot() -> str:
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return ""
-
-
-def _read(path: Path) -> Driver | None:
-    try:
-        return Driver(**json.loads(path.read_text()))
-    except (OSError, ValueError, TypeError):
-        return None

@@ -23,6 +23,8 @@ class ChunkState(StrEnum):
     """An input failed."""
     UNFINISHED = "unfinished"
     """The run ended before."""
+    ELSEWHERE = "elsewhere"
+    """Another driver of the store has it in work."""
 
 
 class EventKind(StrEnum):

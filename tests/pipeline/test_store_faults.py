@@ -19,7 +19,7 @@ import toy_stages as toys
 
 from pipeline import InputError, Outcome, Place, Store, Workflow, collect_garbage, plan, verify
 from pipeline.running.event_log import RUNS_KEPT, drop_old_runs, runs
-from pipeline.store import group, lock
+from pipeline.store import group, lease
 from pipeline.store.errors import DamagedChunkError, StoreError, UnreadableChunkError
 from pipeline.store.lock import current_driver, driver_lock
 
@@ -284,23 +284,23 @@ def test_a_lease_keeps_a_second_driver_out_where_flock_does_not(store: Store, sh
 def test_a_lease_of_another_machine_counts_until_it_is_silent(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lock, "STALE", 0.6)
-    monkeypatch.setattr(lock, "BEAT", 0.05)
+    monkeypatch.setattr(lease, "STALE", 0.6)
+    monkeypatch.setattr(lease, "BEAT", 0.05)
     store.create()
-    lease = store.path / ".lease"
-    lease.write_text(json.dumps({"host": "elsewhere", "pid": 17, "run": "far", "boot": "x"}))
+    file = store.path / ".lease"
+    file.write_text(json.dumps({"host": "elsewhere", "pid": 17, "run": "far", "boot": "x"}))
     began = time.monotonic()
     with driver_lock(store, "here"):
         assert time.monotonic() - began > 0.4
         time.sleep(0.15)
         driver = current_driver(store)
         assert driver and driver.run == "here"
-    lease.write_text(json.dumps({"host": "elsewhere", "pid": 17, "run": "far", "boot": "x"}))
+    file.write_text(json.dumps({"host": "elsewhere", "pid": 17, "run": "far", "boot": "x"}))
     with monkeypatch.context() as patch:
-        patch.setattr(time, "sleep", lambda seconds: os.utime(lease))
+        patch.setattr(time, "sleep", lambda seconds: os.utime(file))
         with pytest.raises(InputError, match=r"is driven by run far \(process 17 on elsewhere\)"):
             driver_lock(store, "here").__enter__()
-    assert lease.exists()
+    assert file.exists()
 
 
 def test_a_small_chunk_takes_one_inode_and_at_most_twice_its_numbers_and_4_kb(store: Store) -> None:

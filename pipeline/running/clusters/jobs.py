@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import getpass
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -66,12 +66,13 @@ def queued_jobs() -> dict[str, str] | None:
     return dict(line.split(maxsplit=1) for line in answer.stdout.splitlines() if len(line.split()) > 1)
 
 
-def cancel_left_jobs(store: Store) -> Iterator[str]:
-    """Cancel what dead drivers left in the queue, and tell it. Only for the one driver of the store.
+def cancel_left_jobs(store: Store, at_work: Set[str] = frozenset()) -> Iterator[str]:
+    """Cancel what dead drivers left in the queue, and tell it. Only for drivers of the store.
 
-    Only jobs that a run of this store wrote down, and that still have this run's name.
+    Only jobs that a run of this store wrote down, and that still have this run's name. at_work: runs of
+    other drivers that share the store.
     """
-    lists = job_lists(store)
+    lists = [jobs for jobs in job_lists(store) if jobs.folder.name not in at_work]
     queued = queued_jobs() if lists else None
     for jobs in lists:
         if queued is None:

@@ -1,0 +1,96 @@
+"""Processes that drive a store: who they are, and whether they are known to be dead."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+JOBS = {"slurm": "SLURM_JOB_ID", "pbs": "PBS_JOBID", "lsf": "LSB_JOBID", "sge": "JOB_ID"}
+"""Variables in which batch systems name the job that a process belongs to."""
+
+RESTARTS = "SLURM_RESTART_COUNT"
+"""Variable with the number of times that the job was put back into the queue, absent at first."""
+
+
+@dataclass(frozen=True)
+class Driver:
+    """A process that drives a store."""
+
+    host: str
+    pid: int
+    run: str
+    boot: str = ""
+    """Id of the machine's start, '' if it has none."""
+    system: str = ""
+    """Batch system of its job, '' outside of one."""
+    job: str = ""
+    restart: int = 0
+    """Times that its job was put back into the queue before."""
+
+    def __str__(self) -> str:
+        of = f", job {self.job}" if self.job else ""
+        return f"run {self.run} (process {self.pid} on {self.host}{of})"
+
+    @property
+    def is_here(self) -> bool:
+        """True if it ran on this machine, as it was booted."""
+        return (self.host, self.boot) == (socket.gethostname(), _boot())
+
+    @property
+    def is_dead(self) -> bool:
+        """True if it ran on this machine and does not any more, or in an earlier life of this very job."""
+        if self.job and (self.system, self.job) == (own := own_job())[:2] and self.restart < own[2]:
+            return True
+        if not self.is_here:
+            return False
+        with suppress(OSError):
+            if Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX":
+                return True  # it ended, and its parent did not ask for its status yet
+        try:
+            os.kill(self.pid, 0)
+        except ProcessLookupError:
+            return True
+        except PermissionError:
+            return False
+        return False
+
+
+Witness = Callable[[Driver], bool | None]
+"""Tells whether the job of a driver has ended, by the word of its batch system; None: it does not answer."""
+
+
+def no_witness(driver: Driver) -> None:
+    """No batch system is asked."""
+
+
+def this_driver(run: str) -> Driver:
+    """This process as the driver of a run."""
+    return Driver(socket.gethostname(), os.getpid(), run, _boot(), *own_job())
+
+
+def own_job() -> tuple[str, str, int]:
+    """Batch system, id and earlier lives of the job that this process belongs to; '' outside of one."""
+    for system, variable in JOBS.items():
+        if job := os.environ.get(variable, ""):
+            return system, job, int(os.environ.get(RESTARTS, "0") or 0)
+    return "", "", 0
+
+
+def read_driver(path: Path) -> Driver | None:
+    """The driver that a file names; None where it is none, or is being written."""
+    try:
+        return Driver(**json.loads(path.read_text()))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def _boot() -> str:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""

@@ -1,0 +1,142 @@
+"""A lease: a file that names a driver, made with O_EXCL, whose time its holder renews all the while.
+
+`flock` is gone with its process, but some file systems do not have it, and on some it holds on one node
+alone; a lease holds everywhere. Times that are compared are of the file system's own clock. A lease counts
+for nothing once its holder is dead on this very machine, or its batch system says that its job has ended;
+of a holder that is in no job, once nobody renewed it for `STALE` seconds.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict
+from pathlib import Path
+
+from pipeline.store.driver import Driver, Witness, read_driver
+
+BEAT = 5.0
+"""Seconds between two signs of life of a lease's holder."""
+
+STALE = 60.0
+"""Seconds without one after which the lease of a holder that is in no job counts for nothing."""
+
+
+class HeldError(Exception):
+    """Error of who wants a lease that another driver holds; `holder` is None where it cannot be read."""
+
+    def __init__(self, holder: Driver | None) -> None:
+        super().__init__()
+        self.holder = holder
+
+
+@contextmanager
+def held(path: Path, driver: Driver, witness: Witness) -> Iterator[None]:
+    """Hold the lease while the block runs; waits up to `STALE` seconds for one that nobody renews.
+
+    Raises:
+        HeldError: another driver has it.
+        OSError: it cannot be written.
+    """
+    handle = _acquire(path, driver, witness)
+    ended = threading.Event()
+    beating = threading.Thread(target=_beat, args=(path, handle, ended), daemon=True)
+    beating.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        beating.join()
+        if _is_at(handle, path):
+            with suppress(OSError):
+                path.unlink()
+        os.close(handle)
+
+
+def clear(path: Path, witness: Witness, patience: float | None = None) -> None:
+    """Remove a lease that counts for nothing, after watching it as long as that takes.
+
+    patience: seconds that it may take to see that nobody renews it, `STALE` by default.
+
+    Raises:
+        HeldError: it counts.
+    """
+    try:
+        seen, holder = path.stat(), read_driver(path)
+        if not is_over(holder, witness):
+            if holder and holder.job and not holder.is_here:
+                raise HeldError(holder)  # its batch system has the word, not its age
+            here = holder is not None and holder.is_here
+            _watch(path, seen, 0.0 if here else STALE if patience is None else patience)
+        grave = path.with_name(f".lease-{uuid.uuid4().hex[:8]}")
+        os.rename(path, grave)
+        if not os.path.samestat(grave.stat(), seen):  # somebody was faster, and holds it now
+            with suppress(OSError):
+                os.link(grave, path)
+            grave.unlink()
+            raise HeldError(read_driver(path))
+        grave.unlink()
+    except FileNotFoundError:
+        return
+
+
+def is_over(holder: Driver | None, witness: Witness) -> bool:
+    """True if a driver is proven dead."""
+    if holder is None:
+        return False
+    return holder.is_dead or (bool(holder.job) and witness(holder) is True)
+
+
+def _acquire(path: Path, driver: Driver, witness: Witness) -> int:
+    """An open lease file that is this driver's."""
+    while True:
+        try:
+            handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
+        except FileExistsError:
+            clear(path, witness)
+            continue
+        with suppress(OSError):  # a name for others to read; garbage is collected on a full disk too
+            os.pwrite(handle, json.dumps(asdict(driver)).encode(), 0)
+        return handle
+
+
+def _watch(path: Path, seen: os.stat_result, patience: float) -> None:
+    """Wait until a lease is stale; HeldError as soon as it is renewed, or where that takes too long."""
+    silent = age(path, seen)
+    if STALE - silent > patience + BEAT:
+        raise HeldError(read_driver(path))
+    deadline = time.monotonic() + STALE - max(0.0, silent)
+    while time.monotonic() < deadline:
+        time.sleep(min(BEAT, max(0.01, deadline - time.monotonic())))
+        if path.stat().st_mtime_ns != seen.st_mtime_ns:
+            raise HeldError(read_driver(path))
+
+
+def age(path: Path, seen: os.stat_result) -> float:
+    """Seconds since a file was changed, by its file system's clock."""
+    probe = path.with_name(f".lease-{uuid.uuid4().hex[:8]}")
+    probe.touch()
+    try:
+        return probe.stat().st_mtime - seen.st_mtime
+    finally:
+        probe.unlink()
+
+
+def _beat(path: Path, handle: int, ended: threading.Event) -> None:
+    """Renew the lease while it is this process's."""
+    while not ended.wait(BEAT):
+        with suppress(OSError):
+            if not _is_at(handle, path):
+                return
+            os.utime(handle)
+
+
+def _is_at(handle: int, path: Path) -> bool:
+    with suppress(OSError):
+        return os.path.samestat(os.fstat(handle), path.stat())
+    return False

@@ -1,0 +1,171 @@
+"""Locks and claims of drivers that share a store: whose work is whose, and when a claim is void."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline import InputError, Store
+from pipeline.running.witness import job_has_ended
+from pipeline.store import claims as claims_module
+from pipeline.store import lease
+from pipeline.store.claims import Claims, remove_claims
+from pipeline.store.driver import Driver, Witness, no_witness, this_driver
+from pipeline.store.lock import alone_for_a_moment, current_drivers, driver_lock, shared_lock
+
+FAR = Driver("elsewhere", 17, "far", "x", "slurm", "4711")
+
+
+@pytest.fixture
+def made(store: Store) -> Store:
+    store.create()
+    return store
+
+
+@pytest.fixture
+def stack() -> Iterator[ExitStack]:
+    with ExitStack() as entered:
+        yield entered
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(claims_module, "KNOWN", 0.0)
+
+
+def sharing(stack: ExitStack, store: Store, run: str, witness: Witness = no_witness) -> Claims:
+    return stack.enter_context(shared_lock(store, run, witness))
+
+
+def far_driver(store: Store, piece: str, driver: Driver = FAR) -> Path:
+    """Another machine's driver with a claim."""
+    drivers = store.path / ".drivers"
+    drivers.mkdir(exist_ok=True)
+    (drivers / driver.run).write_text(json.dumps(asdict(driver)))
+    assert Claims(store, driver.run, drivers, no_witness).take([piece])
+    return drivers / driver.run
+
+
+def test_a_piece_is_of_one_driver_until_that_one_ends(made: Store, stack: ExitStack) -> None:
+    first = sharing(stack, made, "first")
+    with ExitStack() as inner:
+        second = sharing(inner, made, "second")
+        assert second.take(["b"]) and second.has("b")
+        assert not first.take(["a", "b"])  # and then `a` is not kept from others
+        assert second.take(["a"])
+        assert [driver.run for driver in first.others()] == ["second"]
+        assert [driver.run for driver in current_drivers(made)] == ["first", "second"]
+    assert first.take(["a", "b"])
+    assert not first.others()
+
+
+@pytest.mark.parametrize("code", [errno.EPERM, errno.EMLINK])
+def test_claims_hold_where_links_are_refused(
+    made: Store, stack: ExitStack, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    real, refused = os.link, 0
+
+    def refusing(source: Any, target: Any) -> None:
+        nonlocal refused
+        refused += 1
+        if code == errno.EPERM or refused % 2:  # the limit on links of a file is gone with a new one
+            raise OSError(code, os.strerror(code))
+        real(source, target)
+
+    monkeypatch.setattr(os, "link", refusing)
+    first, second = sharing(stack, made, "first"), sharing(stack, made, "second")
+    assert first.take(["a"])
+    assert not second.take(["a"])
+    assert refused
+
+
+def test_a_claim_of_a_job_is_freed_by_the_word_of_its_batch_system_alone(
+    made: Store, stack: ExitStack
+) -> None:
+    word: dict[str, bool | None] = {}
+    mine = sharing(stack, made, "mine", lambda driver: word["job"] if driver.job == FAR.job else None)
+    file = far_driver(made, "a")
+    os.utime(file, (1.0, 1.0))  # silent for half a century
+    for answer in (None, False):
+        word["job"] = answer
+        assert not mine.take(["a"])
+    word["job"] = True
+    assert mine.take(["a"])
+
+
+def test_a_claim_outside_of_jobs_is_void_once_nobody_renews_it(made: Store, stack: ExitStack) -> None:
+    mine = sharing(stack, made, "mine")
+    file = far_driver(made, "a", replace(FAR, system="", job=""))
+    assert not mine.take(["a"])
+    old = time.time() - 2 * lease.STALE
+    os.utime(file, (old, old))
+    assert mine.take(["a"])
+
+
+def test_a_job_that_was_requeued_knows_its_former_life_to_be_over(
+    made: Store, stack: ExitStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLURM_JOB_ID", FAR.job)
+    monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
+    far_driver(made, "a")
+    assert sharing(stack, made, "mine").take(["a"])
+    assert not this_driver("mine").is_dead
+
+
+def test_one_driver_alone_keeps_sharing_ones_out_and_the_other_way_round(made: Store) -> None:
+    with driver_lock(made, "alone"), pytest.raises(InputError, match="is driven by run alone"):
+        shared_lock(made, "second").__enter__()
+    with shared_lock(made, "sharing"), pytest.raises(InputError, match="is driven by run sharing"):
+        driver_lock(made, "second").__enter__()
+    far_driver(made, "a")
+    with pytest.raises(InputError, match=r"is driven by run far .*job 4711.*and it has ended, remove .*far"):
+        driver_lock(made, "second").__enter__()
+    with driver_lock(made, "second", lambda driver: True):
+        pass
+    assert not current_drivers(made)
+
+
+def test_housekeeping_is_for_who_is_alone(made: Store, stack: ExitStack) -> None:
+    first = sharing(stack, made, "first")
+    assert first.take(["a"])
+    with alone_for_a_moment(made) as alone:
+        assert alone
+        with alone_for_a_moment(made) as again:
+            assert not again
+    sharing(stack, made, "second")
+    with alone_for_a_moment(made) as alone:
+        assert not alone
+    remove_claims(made)
+    assert not list((made.path / ".claims").glob("[!.]*"))
+
+
+@pytest.mark.parametrize(
+    ("output", "error", "code", "ended"),
+    [
+        ("RUNNING\n", "", 0, False),
+        ("PENDING\n", "", 0, False),
+        ("COMPLETING\n", "", 0, False),
+        ("CANCELLED\n", "", 0, True),
+        ("NODE_FAIL\n", "", 0, True),
+        ("", "", 0, True),
+        ("", "slurm_load_jobs error: Invalid job id specified\n", 1, True),
+        ("", "slurm_load_jobs error: Unable to contact slurm controller\n", 1, None),
+    ],
+)
+def test_the_word_of_slurm(
+    monkeypatch: pytest.MonkeyPatch, output: str, error: str, code: int, ended: bool | None
+) -> None:
+    answer = subprocess.CompletedProcess([], code, output, error)
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: answer)
+    assert job_has_ended(FAR) is ended
+    assert job_has_ended(replace(FAR, system="")) is None
