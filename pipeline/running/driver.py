@@ -103,14 +103,14 @@ def run(
     with _lock(store, name, share) as claims, EventLog(store, name, listener) as log:
         for message in cancel_left_jobs(store, _runs_of_others(claims)):
             log.note(EventKind.NOTE, message=message)
-        _sweep(store, claims)
+        _sweep(store, name, claims)
         sharing = Sharing(claims, Homes(plan), share.waits) if claims and share else None
         for chunk in plan.lacking:
             _set_aside(store, chunk.node.stage.name, chunk.key, log)
         write_manifest(store, plan.workflow, plan.backend, plan.everything, plan.about)
         with signals_to(stop):
             outcome = _drive(plan, store, name, chosen, resident_bytes, limits, log, stop, sharing)
-        _sweep(store, claims)
+        _sweep(store, name, claims)
         return outcome
 
 
@@ -129,13 +129,13 @@ def _runs_of_others(claims: Claims | None) -> set[str]:
     return {driver.run for driver in claims.others()} if claims else set()
 
 
-def _sweep(store: Store, claims: Claims | None) -> None:
+def _sweep(store: Store, run: str, claims: Claims | None) -> None:
     """Remove what ended drivers left, unless another one is at work."""
     with alone_for_a_moment(store) if claims else nullcontext(True) as alone:
         if alone:
             store.sweep()
             drop_old_runs(store)
-            remove_claims(store)
+            remove_claims(store, run)
 
 
 def _keep_manifest(plan: Plan, store: Store, name: str) -> None:

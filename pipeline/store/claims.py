@@ -143,10 +143,11 @@ class Claims:
             os.replace(draft, path)
 
 
-def remove_claims(store: Store) -> None:
-    """Remove all claims. Only while no driver that shares the store begins or has work."""
-    for path in (store.path / CLAIMS).glob("[!.]*"):
-        delete(path)
+def remove_claims(store: Store, run: str) -> None:
+    """Remove all claims. Only for the driver of that run, while no other one begins or has work."""
+    for path in (store.path / CLAIMS).glob("*"):
+        if path.name != f".{run}":
+            delete(path)
 
 
 def _written(path: Path, text: str) -> bool:

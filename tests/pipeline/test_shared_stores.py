@@ -67,7 +67,8 @@ def test_two_drivers_share_a_store(campaign: Campaign, cluster: Address, tmp_pat
 @pytest.mark.slow
 def test_who_waits_sees_the_end(campaign: Campaign, cluster: Address, tmp_path_factory) -> None:
     drivers = [campaign.start("workers=1", "share=wait", f"configs={MANY}") for _ in range(3)]
-    assert [code for code, _ in outputs(drivers)] == [0, 0, 0]
+    ended = outputs(drivers)
+    assert [code for code, _ in ended] == [0, 0, 0], ended
     assert_nothing_twice(campaign)
     assert_complete(campaign, MANY, cluster, Campaign(tmp_path_factory.mktemp("undisturbed")))
 
