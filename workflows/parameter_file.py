@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
 from types import UnionType
@@ -44,11 +44,19 @@ class ParameterFile:
     path: Path
     values: dict[str, Any]
     lines: Mapping[Location, int]
+    options: Mapping[Location, str] = field(default_factory=dict)
+    """Options of a command that gave values instead of the file."""
 
     def name(self, *location: str | int) -> str:
         """Name of a value in messages: "`noise.vectors` (line 12)"."""
         keys = ".".join(str(part) for part in location if isinstance(part, str))
-        return f"`{keys}` (line {self.line(location)})"
+        return f"`{keys}` ({self.place(location)})"
+
+    def place(self, location: Location) -> str:
+        """Place of a value, or of the nearest section above it: "line 12", or an option."""
+        while location not in self.options and location not in self.lines and location:
+            location = location[:-1]
+        return self.options.get(location) or f"line {self.line(location)}"
 
     def line(self, location: Location) -> int:
         """The line of a value, or of the nearest section above it that the file has."""
@@ -161,7 +169,7 @@ def _problem(file: ParameterFile, model: type[FileSection], detail: ErrorDetails
     where = f"in `{section}`" if section else "at the top level"
     if kind == "extra_forbidden":
         hint = suggestion(location[-1], _keys(model, location[:-1]), mark="`")
-        return f"unknown key `{location[-1]}` {where} (line {file.line(location)}){hint}"
+        return f"unknown key `{location[-1]}` {where} ({file.place(location)}){hint}"
     if kind == "invalid_key" or location[-1:] == ("[key]",):
         line = file.line((*location[:-1], detail["input"]))
         key = "null" if detail["input"] is None else _shown(detail["input"])
@@ -169,7 +177,7 @@ def _problem(file: ParameterFile, model: type[FileSection], detail: ErrorDetails
         of_a_comma = type(detail["input"]) is int and section  # {light: 0,1} has the keys light and 1
         return f"{fault}, and a number has a decimal point: 0.1" if of_a_comma else fault
     if kind == "missing":
-        return f"missing key `{location[-1]}` {where} (line {file.line(location)})"
+        return f"missing key `{location[-1]}` {where} ({file.place(location)})"
     if kind == "value_error":
         return f"{file.name(*location)}: {detail['ctx']['error']}"
     return (

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from pipeline.declare.duration import seconds as duration
 from pipeline.declare.text import literal_lines
 
 WorkflowFile = Annotated[Path, typer.Argument(metavar="WORKFLOW", help="The workflow's YAML file.")]
@@ -27,19 +27,14 @@ ClusterOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 
 LAST_PORT = 65535
-_UNITS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
 
 
 def seconds(text: str) -> float:
     """A duration such as 90, 90s, 45m, 1h30m or 2d; or HH:MM:SS, as batch systems write it."""
-    if match := re.fullmatch(r"(\d+):(\d\d):(\d\d)", text):
-        hours, minutes, remainder = map(int, match.groups())
-        return 3600 * hours + 60 * minutes + remainder
-    if text.isdigit():
-        return float(text)
-    if not re.fullmatch(r"(\d+[dhms])+", text):
-        raise typer.BadParameter(f"{text!r} is no duration; write 90s, 45m, 1h30m or 01:30:00")
-    return float(sum(int(number) * _UNITS[unit] for number, unit in re.findall(r"(\d+)([dhms])", text)))
+    try:
+        return float(duration(text))
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
 
 
 def workers_count(text: str) -> int:

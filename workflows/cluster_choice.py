@@ -1,0 +1,110 @@
+"""The cluster that a command uses: of the workflow file, of a file of its own, or named; with changes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+
+from pipeline.running.clusters.site import KINDS, Site
+from stages.errors import InputError, nearest, suggestion
+from workflows.parameter_file import Location, ParameterFile, read_parameter_file
+from workflows.shared.cluster_section import read_cluster
+
+SECTION = "cluster"
+SUFFIXES = (".yaml", ".yml")
+"""Of a file about a cluster; another file is one that a Dask scheduler wrote."""
+
+
+def chosen_site(workflow: Path, cluster: str | None = None, changes: Sequence[str] = ()) -> Site:
+    """The cluster that a command uses.
+
+    Args:
+        workflow: a workflow file, whose section is taken unless another cluster is named.
+        cluster: a kind, an address, a scheduler file, or a YAML file with the keys of a section.
+        changes: `cluster.KEY=VALUE`, the last word.
+
+    Raises:
+        InputError: no such cluster, or every problem of its section, with its place.
+    """
+    source = _section_of(workflow) if cluster is None else _named(cluster)
+    return read_cluster(_changed(source, changes))
+
+
+def _section_of(workflow: Path) -> ParameterFile:
+    """The part of a workflow file about the cluster; this machine's processors, if there is none."""
+    file = read_parameter_file(workflow)
+    if file.values.get(SECTION) is None:
+        return ParameterFile(workflow, {SECTION: {"kind": "local"}}, {(): 1})
+    lines = {location: line for location, line in file.lines.items() if location[:1] in ((), (SECTION,))}
+    return ParameterFile(workflow, {SECTION: file.values[SECTION]}, lines)
+
+
+def _named(cluster: str) -> ParameterFile:
+    path = Path(cluster)
+    if cluster.endswith(SUFFIXES) and "://" not in cluster:
+        if not path.is_file():
+            close = nearest(path.name, (each.name for each in path.parent.glob("*.y*ml")))
+            hint = f": did you mean {path.parent / close}?" if close else ""
+            raise InputError(f"there is no cluster file {cluster!r}{hint}")
+        return _cluster_file(path)
+    if "://" in cluster or path.is_file():
+        values = {"kind": "address", "where": cluster}
+    elif cluster in KINDS and cluster not in ("ssh", "address"):
+        values = {"kind": cluster}
+    else:
+        raise InputError(
+            f"no cluster {cluster!r}{suggestion(cluster, [*KINDS[:-2]])} (a cluster that runs already: "
+            "tcp://host:port or the path of its scheduler file; one of your own: a YAML file)"
+        )
+    options: dict[Location, str] = dict.fromkeys(((), (SECTION,)), f"--cluster {cluster}")
+    return ParameterFile(Path("--cluster"), {SECTION: values}, {(): 1}, options)
+
+
+def _cluster_file(path: Path) -> ParameterFile:
+    file = read_parameter_file(path)
+    if "workflow" in file.values:
+        raise InputError(
+            f"{path} is a workflow file: its own section `cluster` is used where --cluster is left out"
+        )
+    if list(file.values) == [SECTION]:
+        return file
+    lines = {(SECTION, *location): line for location, line in file.lines.items()}
+    return ParameterFile(path, {SECTION: file.values}, {(): 1, **lines})
+
+
+def _changed(file: ParameterFile, changes: Sequence[str]) -> ParameterFile:
+    """The same with values that options of the command give."""
+    options = dict(file.options)
+    values: Any = {SECTION: file.values[SECTION]}
+    for change in changes:
+        location, value = _change(change)
+        values = _with(values, location, value, change)
+        options[location] = f"--set {change}"
+    return ParameterFile(file.path, values, file.lines, options)
+
+
+def _change(change: str) -> tuple[Location, Any]:
+    key, equals, text = change.partition("=")
+    location = tuple(key.split("."))
+    if not equals or location[0] != SECTION or len(location) < 2 or not all(location):
+        raise InputError(
+            f"--set {change}: write cluster.KEY=VALUE, such as cluster.walltime=04:00:00; other keys are "
+            "changed in the workflow file"
+        )
+    try:
+        return location, YAML(typ="safe").load(text)
+    except YAMLError:
+        raise InputError(f"--set {change}: {text!r} is no value of YAML: put it into quotes") from None
+
+
+def _with(section: Any, location: Location, value: Any, change: str) -> Any:
+    """A section, not altered itself, with another value at a place in it."""
+    first, *rest = location
+    if not isinstance(section, dict):
+        raise InputError(f"--set {change}: `{first}` is set in what is no section: set the whole of it")
+    inner = value if not rest else _with(section.get(first, {}), tuple(rest), value, change)
+    return {**section, first: inner}
