@@ -24,6 +24,7 @@ from workflows.commands import (
     export,
     gc,
     init,
+    merge,
     plan,
     report,
     run,
@@ -126,6 +127,7 @@ def options(
 PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     "Workflows": (init.init, run.run, plan.plan, status.status, report.report, export.export, schema.schema),
     "Files, stores, speed": (check.check, convert.convert, verify.verify, gc.gc, tune.tune, bench.bench),
+    "Moving": (merge.merge,),
 }
 for panel, commands in PANELS.items():
     for command in commands:

@@ -46,6 +46,7 @@ class ParameterFile:
     lines: Mapping[Location, int]
     options: Mapping[Location, str] = field(default_factory=dict)
     """Options of a command that gave values instead of the file."""
+    text: str = ""
 
     def name(self, *location: str | int) -> str:
         """Name of a value in messages: "`noise.vectors` (line 12)"."""
@@ -122,7 +123,7 @@ def read_parameter_file(path: Path) -> ParameterFile:
             f"{path}: a workflow file holds `key: value` lines, found {found}; start from one that "
             "`quarkline init` writes"
         )
-    return ParameterFile(path, _plain(tree), {(): 1, **dict(_lines(tree, ()))})
+    return ParameterFile(path, _plain(tree), {(): 1, **dict(_lines(tree, ()))}, text=text)
 
 
 def validated(file: ParameterFile, model: type[Sections]) -> Sections:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby, product
 from math import prod
+from pathlib import Path
 from typing import Any
 
 from pipeline.declare.collection import without_collection
@@ -19,6 +20,7 @@ from pipeline.declare.long_names import long_names
 from pipeline.declare.node import FromParameter, Node
 from pipeline.planning.chunk import Chunk, Position
 from pipeline.planning.key import canonical_parameters
+from pipeline.planning.workflow import Source
 from pipeline.store.durable import write_atomically
 from pipeline.store.record import canonical_json
 from pipeline.store.store import Store
@@ -109,6 +111,8 @@ class Manifest:
     nodes: dict[str, NodeRecord]
     about: dict[str, Any]
     """What all results say of themselves."""
+    source: dict[str, str] = field(default_factory=dict)
+    """Path of the file that it was made of, and the folder where its paths begin."""
 
     @classmethod
     def read(cls, store: Store, workflow: str) -> Manifest | None:
@@ -118,7 +122,7 @@ class Manifest:
             with without_collection():
                 content = json.loads(path.read_bytes())
                 nodes = {name: NodeRecord.of(node) for name, node in content["nodes"].items()}
-                return cls(workflow, nodes, content.get("about", {}))
+                return cls(workflow, nodes, content.get("about", {}), content.get("source", {}))
         except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError):
             return None
 
@@ -151,17 +155,29 @@ def find_node(store: Store, name: str, workflow: str | None = None) -> tuple[Man
 
 
 def write_manifest(
-    store: Store, workflow: str, backend: str, chunks: Iterable[Chunk], about: Mapping[str, Any]
+    store: Store,
+    workflow: str,
+    backend: str,
+    chunks: Iterable[Chunk],
+    about: Mapping[str, Any],
+    source: Source | None = None,
 ) -> None:
-    """Keep this plan's nodes and keys, replacing the workflow's last ones."""
+    """Keep this plan's nodes and keys, and its parameter file, replacing the workflow's last ones."""
     nodes = {
         node.name: {**describe_node(node, backend), **_describe_chunks(node, list(group))}
         for node, group in groupby(chunks, key=lambda chunk: chunk.node)
     }
     content = {"workflow": workflow, "nodes": nodes, **({"about": about} if about else {})}
-    text = canonical_json(content).decode()
-    path = store.path / ".workflows" / f"{workflow}.json"
-    if not path.exists() or path.read_text() != text:
+    folder = store.path / ".workflows"
+    if source:
+        content["source"] = {"path": source.path, "folder": source.folder}
+        if not workflow.endswith(PART):
+            _keep(store, folder / f"{workflow}.yaml", source.text)
+    _keep(store, folder / f"{workflow}.json", canonical_json(content).decode())
+
+
+def _keep(store: Store, path: Path, text: str) -> None:
+    if not path.exists() or path.read_text(encoding="utf-8") != text:
         with store.writing("the plan of its workflow"):
             write_atomically(path, text)
 

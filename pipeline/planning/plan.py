@@ -18,7 +18,7 @@ from pipeline.planning.chunk import NO_FILES, Chunk
 from pipeline.planning.key import KeyRecipe
 from pipeline.planning.manifest import Manifest
 from pipeline.planning.reason import Reason, ReasonKind, Reasons
-from pipeline.planning.workflow import Workflow
+from pipeline.planning.workflow import Source, Workflow
 from pipeline.store.files import FileDigests, FileVersion
 from pipeline.store.store import Gaps, Store
 from stages.errors import InputError
@@ -40,6 +40,8 @@ class Plan:
     """Missing chunks of which the store has something, with files that are empty or gone."""
     about: Mapping[str, Any] = field(default_factory=dict)
     """What all results say of themselves, see `Workflow`."""
+    source: Source | None = None
+    """The file that the workflow was made of."""
 
     def again(self, keys: Collection[str], damaged: Collection[str] = ()) -> Plan:
         """This plan with these chunks missing, `damaged` ones among them."""
@@ -119,6 +121,7 @@ def _plan(workflow: Workflow, store: Store, backend: str) -> Plan:
         expected_seconds=_measured(workflow, store, by_node, gaps) if absent else {},
         lacking=tuple(c for c in absent if c in lacking),
         about=workflow.about,
+        source=workflow.source,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sized
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from numbers import Integral
 from pathlib import Path
 from typing import Any
@@ -22,19 +22,32 @@ chunk is a file or a folder."""
 Files = Mapping[str, Mapping[Any, Path] | Path]
 
 
+@dataclass(frozen=True)
+class Source:
+    """The parameter file that a workflow was made of: its text, its path, and where its paths begin."""
+
+    text: str
+    path: str
+    folder: str
+
+
 class Workflow:
     """A directed graph of nodes, in the order in which they were added.
 
     Args:
         name: of the workflow, in the store.
         about: what all its results say of themselves beside their own parameters, in JSON's types; in no key.
+        source: the file that it was made of, which a run keeps in the store.
     """
 
-    def __init__(self, name: str, about: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self, name: str, about: Mapping[str, Any] | None = None, source: Source | None = None
+    ) -> None:
         if not name or "/" in name or name.startswith("."):
             raise InputError(f"workflow name must be a plain word, got {name!r}")
         self.name = name
         self.about = dict(about or {})
+        self.source = source
         self.nodes: dict[str, Node] = {}
 
     def add(

@@ -107,7 +107,7 @@ def run(
         sharing = Sharing(claims, Homes(plan), share.waits) if claims and share else None
         for chunk in plan.lacking:
             _set_aside(store, chunk.node.stage.name, chunk.key, log)
-        write_manifest(store, plan.workflow, plan.backend, plan.everything, plan.about)
+        write_manifest(store, plan.workflow, plan.backend, plan.everything, plan.about, plan.source)
         with signals_to(stop):
             outcome = _drive(plan, store, name, chosen, resident_bytes, limits, log, stop, sharing)
         _sweep(store, name, claims)
@@ -141,7 +141,7 @@ def _sweep(store: Store, run: str, claims: Claims | None) -> None:
 def _keep_manifest(plan: Plan, store: Store, name: str) -> None:
     """A plan without anything to do may still give new names to chunks that exist."""
     with driver_lock(store, name, job_has_ended):
-        write_manifest(store, plan.workflow, plan.backend, plan.everything, plan.about)
+        write_manifest(store, plan.workflow, plan.backend, plan.everything, plan.about, plan.source)
 
 
 def _drive(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -52,7 +52,11 @@ class Ledger:
         Raises:
             StoreError: it cannot be written.
         """
-        line = json.dumps({"format": FORMAT, "time": time.time(), "event": event, **facts})
+        self.bring({"format": FORMAT, "time": time.time(), "event": event, **facts})
+
+    def bring(self, entry: Mapping[str, Any]) -> None:
+        """Append an entry of another ledger as it is, durably. Raises StoreError."""
+        line = json.dumps(entry)
         with self.store.writing("its ledger"):
             handle = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
             try:

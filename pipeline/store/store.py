@@ -199,21 +199,30 @@ class Store:
         draft = (
             self.temporary / f"{stage}-{key[:12]}-{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
         )
-        shelf = shelf_of(self.path / stage, key)
         content = GroupContent(arrays, dims, {**record, "stage": stage, "key": key}, pieces or {})
         with self.writing(f"{stage}/{key[:12]}"):
             try:
                 if content.nbytes <= PACKED_BYTES and not any(content.pieces.values()):
                     draft.write_bytes(write_packed(content))
-                    flush_all([draft, *self._new_entries(shelf)])
-                    return self._publish(draft, shelf / f"{key}{PACKED}", give_name)
-                draft.mkdir()  # not its parents: a store that vanished is not made anew
-                write_folder(draft, content)
-                flush_all(self._new_entries(shelf))
-                flush_group(draft)
-                return self._publish(draft, shelf / key, os.rename)
+                else:
+                    draft.mkdir()  # not its parents: a store that vanished is not made anew
+                    write_folder(draft, content)
+                return self.publish(stage, key, draft)
             finally:
                 delete(draft)
+
+    def publish(self, stage: str, key: str, draft: Path) -> bool:
+        """Flush a draft, a file or a folder in this store, and make it the chunk; False if there is one.
+
+        A file stays under the draft's name, too. Raises OSError.
+        """
+        shelf = shelf_of(self.path / stage, key)
+        if not draft.is_dir():
+            flush_all([draft, *self._new_entries(shelf)])
+            return self._publish(draft, shelf / f"{key}{PACKED}", give_name)
+        flush_all(self._new_entries(shelf))
+        flush_group(draft)
+        return self._publish(draft, shelf / key, os.rename)
 
     def _publish(self, draft: Path, target: Path, move: Callable[[Path, Path], None]) -> bool:
         """Give a draft its place; False if that is taken."""

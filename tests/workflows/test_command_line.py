@@ -13,7 +13,20 @@ from workflows.catalogue import load_project
 from workflows.commands.options import seconds
 
 ROOT = Path(__file__).parents[2]
-COMMANDS = ["run", "plan", "status", "report", "export", "check", "convert", "verify", "gc", "tune", "bench"]
+COMMANDS = [
+    "run",
+    "plan",
+    "status",
+    "report",
+    "export",
+    "check",
+    "convert",
+    "verify",
+    "gc",
+    "merge",
+    "tune",
+    "bench",
+]
 
 
 def test_help_names_every_command(quarkline: CommandLine) -> None:

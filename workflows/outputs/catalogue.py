@@ -13,6 +13,7 @@ from workflows.outputs.campaigns import (
 )
 from workflows.outputs.files import CheckOutput, ConvertOutput, GcOutput, VerifyOutput
 from workflows.outputs.machines import BenchOutput, TuneOutput
+from workflows.outputs.moving import MergeOutput
 from workflows.outputs.output import ErrorOutput, Output
 
 OUTPUTS: dict[str, type[Output]] = {
@@ -31,6 +32,7 @@ OUTPUTS: dict[str, type[Output]] = {
         GcOutput,
         TuneOutput,
         BenchOutput,
+        MergeOutput,
         ErrorOutput,
     )
 }

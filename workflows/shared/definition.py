@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 from pipeline import Node, Place, Plan, Store, Workflow
 from pipeline.declare.text import counted
 from pipeline.planning.manifest import PART
+from pipeline.planning.workflow import Source
 from stages.ensemble.configuration import gauge_observables
 from stages.lqcd.lattice.geometry import Lattice
 from stages.shared.rehearsal import Rehearsal, rehearsed
@@ -105,6 +106,8 @@ class Campaign(Generic[Parameters]):
     """The file's own parameters, where trials chose the solver of `parameters`."""
     mark: str = ""
     """Of a campaign that is a part of another one: `5 of 6 configurations`."""
+    source: Source | None = None
+    """The file itself."""
     trial: int = 0
     """Number of the configuration that solvers are measured on: the first with a file that can be read."""
 
@@ -216,7 +219,8 @@ class Definition(ABC, Generic[Parameters]):
         ensemble = configurations(file, parameters.ensemble)
         if parameters.ensemble.files:  # what is generated has been checked with the parameters
             file.refuse(parameters.problems_with(ensemble.lattice, len(ensemble.labels)))
-        return Campaign(parameters, ensemble, file.warnings(parameters.doubts()))
+        source = Source(file.text, str(file.path.absolute()), str(Path.cwd()))
+        return Campaign(parameters, ensemble, file.warnings(parameters.doubts()), source=source)
 
     def project(self, campaign: Campaign[Parameters]) -> Project:
         """The project of one round."""
@@ -263,7 +267,7 @@ class Definition(ABC, Generic[Parameters]):
 
     def build(self, campaign: Campaign[Parameters]) -> Workflow:
         """Workflow of a campaign with all nodes, wired."""
-        workflow = Workflow(campaign.parameters.workflow, self.about(campaign))
+        workflow = Workflow(campaign.parameters.workflow, self.about(campaign), campaign.source)
         nodes = self.nodes(workflow, campaign)
         nodes.build()
         if campaign.undecided is not None:
@@ -276,7 +280,7 @@ class Definition(ABC, Generic[Parameters]):
 
     def _choosing(self, campaign: Campaign[Parameters]) -> Project:
         """The project of the round that chooses a solver."""
-        workflow = Workflow(self.name)
+        workflow = Workflow(self.name, source=campaign.source)
         self.nodes(workflow, campaign.of_trials()).trials(campaign.parameters)
         follow = partial(self._after_trials, campaign)
         return replace(

@@ -1,0 +1,70 @@
+"""Chunks that come from another store: where drafts lie, and how they are compared with digests."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from pipeline.store.durable import delete
+from pipeline.store.group import RECORD, array_digest, open_group, open_packed, recorded_sums, unpacked
+from pipeline.store.record import record_in
+from pipeline.store.store import Store
+from stages.errors import InputError
+
+ARRIVALS = ".incoming"
+"""Folder of a store in which what arrives lies until it is published; drivers do not look at it."""
+
+_NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
+
+
+@contextmanager
+def arrivals(store: Store) -> Iterator[Path]:
+    """The folder for what arrives, of one transfer at a time; it is removed where all went well.
+
+    What an interrupted transfer left stays for the next one, which may use it.
+
+    Raises:
+        InputError: another transfer into this store is at work.
+    """
+    folder = store.path / ARRIVALS
+    with store.writing("its folder of arrivals"):
+        folder.mkdir(exist_ok=True)
+        handle = os.open(store.path / f"{ARRIVALS}.lock", os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InputError(
+                f"something is brought into store {store.path} at this moment: wait until that has ended"
+            ) from None
+        except OSError as error:
+            if error.errno not in _NO_LOCKS:
+                raise
+        yield folder
+        delete(folder)
+    finally:
+        os.close(handle)
+
+
+def whole_record(path: Path, stage: str, key: str) -> dict[str, Any]:
+    """The record of the chunk in a file or folder, after every array of it was read and compared.
+
+    Raises:
+        ValueError, OSError, KeyError, TypeError: it is not what was written, or cannot be read.
+    """
+    if path.is_dir():
+        record = record_in((path / RECORD).read_bytes(), stage, key)
+        group = open_group(path, recorded_sums(record))
+    else:
+        files = unpacked(path.read_bytes())
+        record = record_in(files[RECORD], stage, key)
+        group = open_packed(files, recorded_sums(record))
+    for name, about in record["arrays"].items():
+        if array_digest(group[name]) != about["digest"]:  # type: ignore[arg-type]
+            raise ValueError(f"digest of {name} differs from the record")
+    return record

@@ -1,0 +1,1 @@
+"""Stores in motion: merging them, bringing them from elsewhere, sending them there."""

@@ -1,0 +1,99 @@
+"""Plans of workflows, parameter files, histories of runs, a ledger: all that a store has beside chunks.
+
+Checkpoints, lists of jobs, budgets and locks belong to the campaign where they lie, and stay there.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from hashlib import sha256
+
+from pipeline.declare.text import counted
+from pipeline.planning.manifest import PART, Manifest
+from pipeline.planning.union import united
+from pipeline.running.event_log import LOG, TALLY, runs
+from pipeline.store.durable import flush, write_atomically
+from pipeline.store.ledger import Ledger, LedgerEvent
+from pipeline.store.store import Store
+
+ORIGIN = "from"
+"""Name under which an entry of a ledger says which store it was brought from."""
+
+
+def bring_belongings(source: Store, target: Store) -> list[str]:
+    """Bring what people read beside the chunks; returns lines on what became of it."""
+    with target.writing("plans and histories of another store"):
+        notes = list(_bring_plans(source, target))
+        _bring_parameter_files(source, target)
+        histories = sum(_bring_run(source, target, run) for run in runs(source))
+        entries = _bring_ledger(source, target)
+    if histories:
+        notes.append(f"{counted(histories, 'run')} of {source.path} added to the history")
+    if entries:
+        notes.append(f"{counted(entries, 'job')} of {source.path} added to the ledger")
+    return notes
+
+
+def _bring_plans(source: Store, target: Store) -> Iterator[str]:
+    """Plans name chunks for people: the target's own is kept, and made to name what both have."""
+    for path in sorted((source.path / ".workflows").glob("[!.]*.json")):
+        name = path.stem
+        theirs, ours = Manifest.read(source, name), Manifest.read(target, name)
+        if theirs is None or name.endswith(PART):
+            continue
+        place = target.path / ".workflows" / path.name
+        if ours is None:
+            write_atomically(place, path.read_text())
+        elif (text := united(place.read_bytes(), path.read_bytes())) is None:
+            yield f"{name}: plans differ in more than coordinates; that of {target.path} names results"
+        elif text != place.read_text():
+            write_atomically(place, text)
+            yield f"{name}: results are of both stores; averages of them by quarkline run"
+
+
+def _bring_parameter_files(source: Store, target: Store) -> None:
+    """Each text once, under its workflow's name; a second one has a part of its digest in its name."""
+    for path in sorted((source.path / ".workflows").glob("[!.]*.yaml")):
+        text = path.read_text()
+        held = {other.read_text() for other in (target.path / ".workflows").glob("*.yaml")}
+        if text not in held:
+            place = target.path / ".workflows" / path.name
+            if place.exists():
+                digest = sha256(text.encode()).hexdigest()[:8]
+                place = place.with_name(f"{path.stem}-{digest}.yaml")
+            write_atomically(place, text)
+
+
+def _bring_run(source: Store, target: Store, run: str) -> bool:
+    """Bring the log of a run, or more of it than there was before; never a list of jobs."""
+    theirs, ours = (store.path / ".runs" / run for store in (source, target))
+    if (ours / LOG).exists() and (ours / LOG).stat().st_size >= (theirs / LOG).stat().st_size:
+        return False
+    ours.mkdir(exist_ok=True)
+    for name in (LOG, TALLY):
+        if (theirs / name).exists():
+            draft = ours / f".{name}.incoming"
+            shutil.copyfile(theirs / name, draft)
+            flush(draft)
+            os.replace(draft, ours / name)
+    flush(ours)
+    return True
+
+
+def _bring_ledger(source: Store, target: Store) -> int:
+    """Append what ended jobs cost; who else submits, and with what budget, is the target's own affair."""
+    ledger = Ledger(target)
+    held = {_identity(entry) for entry in ledger.entries()}
+    added = 0
+    for entry in Ledger(source).entries():
+        if entry["event"] == LedgerEvent.ENDED and _identity(entry) not in held:
+            ledger.bring({ORIGIN: str(source.path), **entry})
+            added += 1
+    return added
+
+
+def _identity(entry: dict[str, object]) -> str:
+    return json.dumps({name: value for name, value in entry.items() if name != ORIGIN}, sort_keys=True)

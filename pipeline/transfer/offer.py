@@ -1,0 +1,102 @@
+"""Chunks that a store can give, with their places and sizes: all or some of them."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from pipeline.planning.manifest import Manifest
+from pipeline.store.durable import nbytes_of
+from pipeline.store.shelves import PACKED, chunk_entries
+from pipeline.store.store import Store
+from stages.errors import InputError, suggestion
+
+Chunk = tuple[str, str]
+"""Stage and key."""
+
+_PLACE = re.compile(
+    rf"(?P<place>(?P<stage>[^/.][^/]*)/(?:[0-9a-f]{{3}}/)?(?P<key>[0-9a-f]{{64}})({re.escape(PACKED)})?)(/.+)?"
+)
+
+
+@dataclass(frozen=True)
+class Offer:
+    """A chunk of a store, its place below the store's folder, and its bytes."""
+
+    stage: str
+    key: str
+    place: str
+    nbytes: int
+
+    @property
+    def chunk(self) -> Chunk:
+        """Stage and key."""
+        return self.stage, self.key
+
+    def __str__(self) -> str:
+        return f"{self.stage}/{self.key[:12]}"
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The chunks that are wanted: those of some stages, and those that are small; all, where neither is said.
+
+    names: of stages, or of nodes of a workflow. small: chunks of at most a mebibyte are wanted, too.
+    """
+
+    names: tuple[str, ...] = ()
+    small: bool = False
+
+    def of(self, offers: Iterable[Offer], manifests: Collection[Manifest]) -> list[Offer]:
+        """The offers that are wanted.
+
+        Raises:
+            InputError: a name that is none of a stage or a node.
+        """
+        offers = list(offers)
+        if not self.names and not self.small:
+            return offers
+        nodes = {label: node for manifest in manifests for label, node in manifest.nodes.items()}
+        stages = {offer.stage for offer in offers}
+        wanted: set[str] = set()
+        for name in self.names:
+            if name not in stages and name not in nodes:
+                raise InputError(f"no stage or node is named {name!r}{suggestion(name, {*stages, *nodes})}")
+            if name in stages:
+                wanted.update(offer.key for offer in offers if offer.stage == name)
+            else:
+                wanted.update(nodes[name].chunks.in_order())
+        return [each for each in offers if each.key in wanted or (self.small and each.place.endswith(PACKED))]
+
+
+EVERYTHING = Selection()
+
+
+def offers_of(store: Store) -> list[Offer]:
+    """All chunks of a store, by listing it.
+
+    Raises:
+        InputError: it cannot be listed.
+    """
+    return [
+        Offer(stage, key, os.path.relpath(entry.path, store.path), _nbytes(entry))
+        for stage in store.stages()
+        for key, entry in chunk_entries(store.path / stage)
+    ]
+
+
+def _nbytes(entry: os.DirEntry[str]) -> int:
+    return entry.stat().st_size if entry.name.endswith(PACKED) else nbytes_of(Path(entry.path))
+
+
+def offers_in(files: Iterable[tuple[str, int]]) -> Iterator[Offer]:
+    """The chunks that files are of, by their paths below a store's folder and their bytes."""
+    found: dict[tuple[str, str, str], int] = {}
+    for path, nbytes in files:
+        if match := _PLACE.fullmatch(path):
+            chunk = (match["stage"], match["key"], match["place"])
+            found[chunk] = found.get(chunk, 0) + nbytes
+    return (Offer(*chunk, nbytes) for chunk, nbytes in found.items())

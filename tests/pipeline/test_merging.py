@@ -1,0 +1,233 @@
+"""Merging stores: the same chunk once, nothing replaced, nothing damaged brought, killed and gone on."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from stores import demo, digests, filled, tree
+
+from pipeline import InputError, Store, open_result, plan, status, verify
+from pipeline.planning.manifest import Manifest
+from pipeline.running.event_log import runs
+from pipeline.store import arrival
+from pipeline.store.errors import StoreFullError
+from pipeline.store.ledger import Ledger, LedgerEvent
+from pipeline.transfer import receive as receiving
+from pipeline.transfer.offer import Selection
+from pipeline.transfer.receive import Terms, receive
+
+Pair = tuple[Store, Store]
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Pair:
+    """Two stores of one workflow, which share the configuration b."""
+    first = filled(tmp_path / "first", demo("ab"), run="20261101-000000-aaaa", jobs=["7"])
+    second = filled(tmp_path / "second", demo("bc"), run="20261102-000000-bbbb", jobs=["8", "9"])
+    return first, second
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Store:
+    return Store(tmp_path / "target")
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_merged_stores_hold_what_each_held_once(pair: Pair, target: Store, links: bool) -> None:
+    before = [tree(store.path) for store in pair]
+    receipt = receive(pair, target, Terms(links=links))
+    assert digests(target) == {**digests(pair[0]), **digests(pair[1])}
+    assert (receipt.brought, receipt.linked, receipt.is_whole) == (11, 11 if links else 0, True)
+    assert verify(target).damaged == ()
+    assert [tree(store.path) for store in pair] == before
+    assert not (target.path / arrival.ARRIVALS).exists()
+    again = receive(pair, target, Terms(links=links))
+    assert (again.brought, again.present, again.notes) == (0, 11, [])
+
+
+def test_plans_name_the_results_of_both_and_only_averages_are_computed_again(
+    pair: Pair, target: Store
+) -> None:
+    receive(pair, target, Terms())
+    loops = open_result(target, "loops")
+    assert list(loops.config) == ["a", "b", "c"] and loops.attrs["ensemble"] == "toy"
+    assert "configurations" not in loops.attrs  # it was that of either store
+    np.testing.assert_array_equal(
+        loops.current.sel(config="c"), open_result(pair[1], "loops").current.sel(config="c")
+    )
+    with pytest.raises(InputError, match="no result named 'mean'"):
+        open_result(target, "mean")
+    missing = plan(demo("abc"), target).missing
+    assert [chunk.node.name for chunk in missing] == ["mean"]
+
+
+def test_the_plan_of_everything_is_not_replaced_by_that_of_a_part(pair: Pair, tmp_path: Path) -> None:
+    whole = filled(tmp_path / "whole", demo("abc"), run="20261103-000000-cccc")
+    before = (whole.path / ".workflows" / "demo.json").read_bytes()
+    receive(pair, whole, Terms())
+    assert (whole.path / ".workflows" / "demo.json").read_bytes() == before
+    assert sorted(open_result(whole, "mean").data_vars) == ["count", "mean"]
+
+
+def test_plans_that_differ_in_parameters_stay_as_they_are(pair: Pair, tmp_path: Path) -> None:
+    other = filled(tmp_path / "other", demo("ab", mass=0.7), run="20261103-000000-cccc")
+    receipt = receive([other], pair[0], Terms())
+    assert any("differ in more than coordinates" in note for note in receipt.notes)
+    manifest = Manifest.read(pair[0], "demo")
+    assert manifest is not None and manifest.nodes["loops"].content["parameters"]["mass"] == 0.5
+    assert len(plan(demo("ab", mass=0.7), pair[0]).missing) == 0
+
+
+def test_histories_parameter_files_and_what_jobs_cost_come_along_and_nothing_that_steers(
+    pair: Pair, target: Store
+) -> None:
+    (pair[1].path / ".runs" / runs(pair[1])[0] / "jobs").write_text("4711\n")
+    Ledger(pair[1]).add(LedgerEvent.BUDGET, node_hours=1.0, joules=None)
+    receive(pair, target, Terms())
+    receive(pair, target, Terms())
+    assert runs(target) == [*runs(pair[0]), *runs(pair[1])]
+    assert status(target).left_jobs == ()
+    entries = list(Ledger(target).entries())
+    assert [entry["job"] for entry in entries] == ["7", "8", "9"]
+    assert {entry["from"] for entry in entries[1:]} == {str(pair[1].path)}
+    files = sorted((target.path / ".workflows").glob("*.yaml"))
+    assert [file.read_text() for file in files] == ["configs: bc\n", "configs: ab\n"]
+    assert files[1].name == "demo.yaml"
+
+
+def change(store: Store, stage: str, amount: float) -> str:
+    """Replace a chunk by one of other numbers under the same key, as another device might compute it."""
+    key = min(store.keys(stage))
+    record, arrays = store.record(stage, key), store.load(stage, key)
+    store.remove(stage, key)
+    dims = {name: tuple(about["dims"]) for name, about in record["arrays"].items()}
+    record["device"] = "another device"
+    store.commit(stage, key, {name: value * (1 + amount) for name, value in arrays.items()}, dims, record)
+    return key
+
+
+def test_other_numbers_under_one_key_are_named_and_nothing_is_brought(
+    pair: Pair, target: Store, tmp_path: Path
+) -> None:
+    twin = filled(tmp_path / "twin", demo("ab"), run="20261103-000000-cccc")
+    key = change(twin, "loops", 1e-12)
+    with pytest.raises(InputError) as refusal:
+        receive([pair[0], twin], target, Terms())
+    text = str(refusal.value)
+    assert (
+        f"loops/{key[:12]}: current, total in {pair[0].path} (cpu) and {twin.path} (another device)" in text
+    )
+    assert "at most 1.0e-12" in text and "--keep-first" in text
+    assert not target.exists()
+    receipt = receive([twin, pair[0]], target, Terms(keep_first=True))
+    assert len(receipt.conflicts) == 1 and receipt.is_whole
+    assert digests(target) == digests(twin)
+
+
+def test_what_the_target_holds_is_never_replaced(pair: Pair, tmp_path: Path) -> None:
+    twin = filled(tmp_path / "twin", demo("ab"), run="20261103-000000-cccc")
+    change(twin, "loops", 1e-12)
+    before = digests(twin)
+    receive([pair[0]], twin, Terms(keep_first=True))
+    assert digests(twin) == before
+
+
+def damage(store: Store, stage: str) -> str:
+    """Change a byte in the middle of a chunk's numbers."""
+    key = min(store.keys(stage))
+    path = store.location(stage, key)
+    file = next(path.rglob("c.*")) if path.is_dir() else path
+    content = bytearray(file.read_bytes())
+    content[len(content) // 4 if not path.is_dir() else 3] ^= 1
+    os.unlink(file)
+    file.write_bytes(content)
+    return key
+
+
+@pytest.mark.parametrize("stage", ["field", "loops"])
+def test_a_damaged_chunk_is_not_brought_and_is_taken_from_where_it_is_whole(
+    pair: Pair, target: Store, tmp_path: Path, stage: str
+) -> None:
+    twin = filled(tmp_path / "twin", demo("ab"), run="20261101-000000-aaaa")
+    expected = digests(pair[0])
+    key = damage(pair[0], stage)
+    receipt = receive([pair[0]], target, Terms())
+    assert not receipt.is_whole and f"{stage}/{key[:12]} in {pair[0].path}" in receipt.damaged[0]
+    assert not target.has(stage, key) and receipt.brought == 6
+    assert verify(target).damaged == ()
+    assert receive([twin], target, Terms()).brought == 1
+    assert digests(target) == expected
+
+
+def test_a_merge_that_ends_anywhere_goes_on(
+    pair: Pair, target: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checked: Callable[..., object] = receiving.whole_record
+    calls: list[str] = []
+
+    def interrupted(path: Path, stage: str, key: str) -> object:
+        calls.append(key)
+        if len(calls) > 4:
+            raise KeyboardInterrupt
+        return checked(path, stage, key)
+
+    monkeypatch.setattr(receiving, "whole_record", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        receive(pair, target, Terms(links=False))
+    monkeypatch.undo()
+    come = sum(len(target.keys(stage)) for stage in target.stages())
+    assert 0 < come < 11 and verify(target).damaged == ()
+    assert receive(pair, target, Terms(links=False)).brought == 11 - come
+    assert not (target.path / arrival.ARRIVALS).exists()
+
+
+def test_chunks_of_format_1_find_their_place(pair: Pair, target: Store) -> None:
+    source = pair[0]
+    for key in source.keys("field"):
+        os.rename(source.location("field", key), source.path / "field" / key)
+    expected = digests(source)
+    receive([source], target, Terms())
+    assert digests(target) == expected
+    assert all(target.location("field", key).parent.name == key[:3] for key in target.keys("field"))
+
+
+def test_parts_of_a_store(pair: Pair, target: Store, tmp_path: Path) -> None:
+    receive([pair[0]], target, Terms(Selection(names=("loops",))))
+    assert target.stages() == ["loops"]
+    small = Store(tmp_path / "small")
+    receive([pair[0]], small, Terms(Selection(small=True)))
+    assert small.stages() == ["loops", "mean"]
+    with pytest.raises(InputError, match="no stage or node is named 'loosp': did you mean 'loops'"):
+        receive([pair[0]], target, Terms(Selection(names=("loosp",))))
+
+
+def test_stores_in_each_other_or_named_twice_are_refused(pair: Pair, tmp_path: Path) -> None:
+    link = tmp_path / "link"
+    link.symlink_to(pair[0].path)
+    for sources, target, text in [
+        ([pair[0], Store(link)], tmp_path / "new", "is named twice"),
+        ([pair[0]], pair[0].path, "is both a source and the target"),
+        ([pair[0]], pair[0].path / "inside", "lie in each other"),
+    ]:
+        with pytest.raises(InputError, match=text):
+            receive(sources, Store(target), Terms())
+
+
+def test_too_little_room_is_said_before_anything_is_copied(
+    pair: Pair, target: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(receiving.shutil, "disk_usage", lambda path: type("Usage", (), {"free": 100}))
+    with pytest.raises(StoreFullError, match="100 B are free: make room"):
+        receive(pair, target, Terms(links=False))
+    assert target.stages() == []
+    assert receive(pair, target, Terms()).linked == 11  # which takes no room
+
+
+def test_two_transfers_into_one_store_do_not_meet(pair: Pair, target: Store) -> None:
+    target.create()
+    with arrival.arrivals(target), pytest.raises(InputError, match="wait until that has ended"):
+        receive(pair, target, Terms())

@@ -1,0 +1,60 @@
+"""`quarkline merge`: bring several stores into one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from workflows.commands.moving import (
+    JsonOption,
+    ResultsOption,
+    StageOption,
+    bar,
+    selection,
+    show,
+)
+
+
+def merge(
+    stores: Annotated[list[Path], typer.Argument(metavar="STORE...", help="Stores to bring together.")],
+    into: Annotated[
+        Path,
+        typer.Option("--into", metavar="STORE", help="The store that gets everything, new or not."),
+    ],
+    keep_first: Annotated[
+        bool,
+        typer.Option(
+            "--keep-first",
+            help="Where stores hold different numbers of one chunk, keep those of --into, else of the store "
+            "named first, instead of refusing.",
+        ),
+    ] = False,
+    copy: Annotated[
+        bool, typer.Option("--copy", help="Copy files that could be hard links to those of the stores.")
+    ] = False,
+    stage: StageOption = None,
+    results: ResultsOption = False,
+    json: JsonOption = False,
+) -> None:
+    """Bring the chunks of several stores into one, with their plans, histories and ledgers.
+
+    Every chunk is read and compared with its digests on the way. The stores are only read, and may be at
+    work; nothing in --into is replaced. Interrupted, the same command goes on. On one file system chunks
+    become hard links, which take no room.
+
+    Chunks are named by what determines them: equal names are the same chunk, kept once. Where two stores hold
+    different numbers under one name, nothing is brought, and the chunks are named.
+
+    The exit code is 1 if a chunk is damaged; it stays where it is, the others are brought.
+
+    Example: quarkline merge laptop-store cluster-store --into g2-store
+    """
+    from pipeline import Store
+    from pipeline.transfer.receive import Terms, receive
+
+    sources = [Store.existing(path) for path in stores]
+    wanted = selection(stage, results, sources)
+    with bar("merging", quiet=json) as listener:
+        show(receive(sources, Store(into), Terms(wanted, keep_first, not copy), listener), "merge", json=json)
