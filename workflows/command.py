@@ -26,6 +26,8 @@ from workflows.commands import (
     init,
     merge,
     plan,
+    pull,
+    push,
     report,
     run,
     schema,
@@ -127,7 +129,7 @@ def options(
 PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     "Workflows": (init.init, run.run, plan.plan, status.status, report.report, export.export, schema.schema),
     "Files, stores, speed": (check.check, convert.convert, verify.verify, gc.gc, tune.tune, bench.bench),
-    "Moving": (merge.merge,),
+    "Moving": (merge.merge, pull.pull, push.push),
 }
 for panel, commands in PANELS.items():
     for command in commands:

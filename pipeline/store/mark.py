@@ -15,7 +15,8 @@ MARK = "quarkline.json"
 _BEGUN = {".tmp", ".runs", ".workflows"}
 """Folders that a store has before it has its mark, if the process ended that was making it."""
 
-_TEXT = json.dumps({"format": FORMAT})
+TEXT = json.dumps({"format": FORMAT})
+"""Content of the mark."""
 
 
 def format_of(store: Path) -> int | None:
@@ -25,15 +26,26 @@ def format_of(store: Path) -> int | None:
         InputError: the folder is no store, cannot be read, or is a store of a format unknown here.
     """
     try:
-        written = json.loads((store / MARK).read_text())["format"]
+        text = (store / MARK).read_text()
     except FileNotFoundError:
         if store.is_dir() and not all(_is_begun(item.name) for item in store.iterdir()):
             raise InputError(f"{store} is a folder, but not a quarkline store: choose another") from None
         return None
     except OSError as error:
         raise InputError(f"store {store} cannot be read: {error.strerror}") from error
+    return format_in(text, str(store))
+
+
+def format_in(text: str, store: str) -> int:
+    """The format that the mark of a store names.
+
+    Raises:
+        InputError: it is damaged, or of a format unknown here.
+    """
+    try:
+        written = json.loads(text)["format"]
     except (ValueError, KeyError, TypeError) as error:
-        raise InputError(f"store {store}: {MARK} is damaged; it should say {_TEXT}") from error
+        raise InputError(f"store {store}: {MARK} is damaged; it should say {TEXT}") from error
     if written not in READABLE:
         raise InputError(
             f"store {store} has format {written}, this version of quarkline reads 1 and {FORMAT} "
@@ -48,4 +60,4 @@ def _is_begun(name: str) -> bool:
 
 def mark(store: Path) -> None:
     """Make a folder a store of this format. Older versions then refuse it, instead of computing all again."""
-    write_atomically(store / MARK, _TEXT)
+    write_atomically(store / MARK, TEXT)

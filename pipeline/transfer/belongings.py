@@ -23,17 +23,21 @@ ORIGIN = "from"
 """Name under which an entry of a ledger says which store it was brought from."""
 
 
-def bring_belongings(source: Store, target: Store) -> list[str]:
-    """Bring what people read beside the chunks; returns lines on what became of it."""
+def bring_belongings(source: Store, target: Store, origin: str | None = None) -> list[str]:
+    """Bring what people read beside the chunks; returns lines on what became of it.
+
+    origin: the source's name for people, if it is not its folder's.
+    """
+    origin = origin or str(source.path)
     with target.writing("plans and histories of another store"):
         notes = list(_bring_plans(source, target))
         _bring_parameter_files(source, target)
         histories = sum(_bring_run(source, target, run) for run in runs(source))
-        entries = _bring_ledger(source, target)
+        entries = _bring_ledger(source, target, origin)
     if histories:
-        notes.append(f"{counted(histories, 'run')} of {source.path} added to the history")
+        notes.append(f"{counted(histories, 'run')} of {origin} added to the history")
     if entries:
-        notes.append(f"{counted(entries, 'job')} of {source.path} added to the ledger")
+        notes.append(f"{counted(entries, 'job')} of {origin} added to the ledger")
     return notes
 
 
@@ -48,7 +52,7 @@ def _bring_plans(source: Store, target: Store) -> Iterator[str]:
         if ours is None:
             write_atomically(place, path.read_text())
         elif (text := united(place.read_bytes(), path.read_bytes())) is None:
-            yield f"{name}: plans differ in more than coordinates; that of {target.path} names results"
+            yield f"{name}: plans differ in more than coordinates; that of the target names results"
         elif text != place.read_text():
             write_atomically(place, text)
             yield f"{name}: results are of both stores; averages of them by quarkline run"
@@ -83,14 +87,14 @@ def _bring_run(source: Store, target: Store, run: str) -> bool:
     return True
 
 
-def _bring_ledger(source: Store, target: Store) -> int:
+def _bring_ledger(source: Store, target: Store, origin: str) -> int:
     """Append what ended jobs cost; who else submits, and with what budget, is the target's own affair."""
     ledger = Ledger(target)
     held = {_identity(entry) for entry in ledger.entries()}
     added = 0
     for entry in Ledger(source).entries():
         if entry["event"] == LedgerEvent.ENDED and _identity(entry) not in held:
-            ledger.bring({ORIGIN: str(source.path), **entry})
+            ledger.bring({ORIGIN: origin, **entry})
             added += 1
     return added
 

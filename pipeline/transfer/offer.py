@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,13 +42,14 @@ class Offer:
 
 @dataclass(frozen=True)
 class Selection:
-    """The chunks that are wanted: those of some stages, and those that are small; all, where neither is said.
+    """Chunks that are wanted: those of some stages, or of results; all, where neither is said.
 
-    names: of stages, or of nodes of a workflow. small: chunks of at most a mebibyte are wanted, too.
+    names: of stages, or of nodes of a workflow. results: which nodes of the plans are results; their chunks
+    are wanted, and all that are files, which have at most a mebibyte.
     """
 
     names: tuple[str, ...] = ()
-    small: bool = False
+    results: Callable[[Collection[Manifest]], tuple[str, ...]] | None = None
 
     def of(self, offers: Iterable[Offer], manifests: Collection[Manifest]) -> list[Offer]:
         """The offers that are wanted.
@@ -57,19 +58,18 @@ class Selection:
             InputError: a name that is none of a stage or a node.
         """
         offers = list(offers)
-        if not self.names and not self.small:
+        if not self.names and self.results is None:
             return offers
-        nodes = {label: node for manifest in manifests for label, node in manifest.nodes.items()}
+        nodes = [(label, node) for manifest in manifests for label, node in manifest.nodes.items()]
         stages = {offer.stage for offer in offers}
         wanted: set[str] = set()
-        for name in self.names:
-            if name not in stages and name not in nodes:
-                raise InputError(f"no stage or node is named {name!r}{suggestion(name, {*stages, *nodes})}")
-            if name in stages:
-                wanted.update(offer.key for offer in offers if offer.stage == name)
-            else:
-                wanted.update(nodes[name].chunks.in_order())
-        return [each for each in offers if each.key in wanted or (self.small and each.place.endswith(PACKED))]
+        for name in (*self.names, *(self.results(manifests) if self.results else ())):
+            if name not in (known := {*stages, *(label for label, _ in nodes)}):
+                raise InputError(f"no stage or node is named {name!r}{suggestion(name, known)}")
+            wanted.update(offer.key for offer in offers if offer.stage == name)
+            wanted.update(*(node.chunks.in_order() for label, node in nodes if label == name))
+        small = self.results is not None
+        return [each for each in offers if each.key in wanted or (small and each.place.endswith(PACKED))]
 
 
 EVERYTHING = Selection()

@@ -24,6 +24,8 @@ COMMANDS = [
     "verify",
     "gc",
     "merge",
+    "pull",
+    "push",
     "tune",
     "bench",
 ]

@@ -8,13 +8,13 @@ from typing import Annotated
 import typer
 
 from workflows.commands.moving import (
-    JsonOption,
     ResultsOption,
     StageOption,
     bar,
     selection,
     show,
 )
+from workflows.commands.options import JsonOption
 
 
 def merge(
@@ -55,6 +55,6 @@ def merge(
     from pipeline.transfer.receive import Terms, receive
 
     sources = [Store.existing(path) for path in stores]
-    wanted = selection(stage, results, sources)
+    wanted = selection(stage, results)
     with bar("merging", quiet=json) as listener:
         show(receive(sources, Store(into), Terms(wanted, keep_first, not copy), listener), "merge", json=json)

@@ -8,15 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from workflows.commands.options import JsonOption, say
+from workflows.commands.options import say
 
 if TYPE_CHECKING:
-    from pipeline import Store
     from pipeline.planning.manifest import Manifest
     from pipeline.transfer.offer import Selection
     from pipeline.transfer.receipt import Receipt
-
-__all__ = ["JsonOption", "ResultsOption", "StageOption", "bar", "results_of", "selection", "show"]
 
 StageOption = Annotated[
     list[str] | None,
@@ -24,6 +21,15 @@ StageOption = Annotated[
         metavar="NAME",
         help="Only chunks of this stage or node; may be given several times.",
         show_default="all",
+    ),
+]
+SshOption = Annotated[
+    str,
+    typer.Option(
+        "--ssh",
+        metavar="COMMAND",
+        envvar="RSYNC_RSH",
+        help="The command that connects, with its options: 'ssh -p 2222 -i KEY'.",
     ),
 ]
 ResultsOption = Annotated[
@@ -36,15 +42,11 @@ ResultsOption = Annotated[
 ]
 
 
-def selection(stage: Sequence[str] | None, results: bool, sources: Iterable[Store]) -> Selection:
+def selection(stage: Sequence[str] | None, results: bool) -> Selection:
     """The chunks that options ask for."""
-    from itertools import chain
-
-    from pipeline.planning.manifest import manifests
     from pipeline.transfer.offer import Selection
 
-    known = results_of(chain.from_iterable(map(manifests, sources))) if results else ()
-    return Selection((*(stage or ()), *known), small=results)
+    return Selection(tuple(stage or ()), results_of if results else None)
 
 
 def results_of(known: Iterable[Manifest]) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from workflows.outputs.campaigns import (
 )
 from workflows.outputs.files import CheckOutput, ConvertOutput, GcOutput, VerifyOutput
 from workflows.outputs.machines import BenchOutput, TuneOutput
-from workflows.outputs.moving import MergeOutput
+from workflows.outputs.moving import MergeOutput, PullOutput, PushOutput
 from workflows.outputs.output import ErrorOutput, Output
 
 OUTPUTS: dict[str, type[Output]] = {
@@ -33,6 +33,8 @@ OUTPUTS: dict[str, type[Output]] = {
         TuneOutput,
         BenchOutput,
         MergeOutput,
+        PullOutput,
+        PushOutput,
         ErrorOutput,
     )
 }

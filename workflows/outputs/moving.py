@@ -29,6 +29,18 @@ class MovedOutput(Output):
     """Chunks that were brought, by stage."""
 
 
+class PullOutput(MovedOutput):
+    """A store brought from elsewhere."""
+
+    command: ClassVar[str] = "pull"
+
+
+class PushOutput(MovedOutput):
+    """A store sent elsewhere."""
+
+    command: ClassVar[str] = "push"
+
+
 class MergeOutput(MovedOutput):
     """Several stores brought into one."""
 

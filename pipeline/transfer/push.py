@@ -1,0 +1,115 @@
+"""Sending a store, or a part of it, to another machine, which need not have quarkline."""
+
+from __future__ import annotations
+
+import socket
+import tempfile
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from hashlib import sha256
+from pathlib import Path
+
+from dask.utils import format_bytes
+
+from pipeline.planning.manifest import manifests
+from pipeline.store.arrival import ARRIVALS, whole_record
+from pipeline.store.errors import StoreError, StoreFullError
+from pipeline.store.ledger import Ledger
+from pipeline.store.shelves import PACKED
+from pipeline.store.store import Store
+from pipeline.transfer.belongings import bring_belongings
+from pipeline.transfer.host import Host
+from pipeline.transfer.offer import EVERYTHING, Offer, Selection, offers_in, offers_of
+from pipeline.transfer.pull import CHECKERS, Progress, batches
+from pipeline.transfer.receipt import Listener, Receipt
+
+
+def push(
+    source: Store, host: Host, selection: Selection = EVERYTHING, listener: Listener | None = None
+) -> Receipt:
+    """Send chunks that a store on another machine does not hold, with plans and histories.
+
+    Each is compared with its digests before it is sent, and the bytes that lie there with those here before
+    they get their name. Chunks that both hold are not compared. The source is only read.
+
+    Raises:
+        InputError: no connection, a folder there that is no store, or one of another format.
+        StoreError: the store there cannot be written, or has too little room.
+    """
+    offers = selection.of(offers_of(source), manifests(source))
+    stored = {offer.chunk for offer in offers_in(host.files())} if host.has_store() else set()
+    missing = [offer for offer in offers if offer.chunk not in stored]
+    receipt = Receipt(str(host.place), present=len(offers) - len(missing))
+    inside = f"{ARRIVALS}/{sha256(f'{socket.gethostname()}:{source.path}'.encode()).hexdigest()[:12]}"
+    free, wanted = host.create(inside), sum(offer.nbytes for offer in missing)
+    if wanted > free:
+        raise StoreFullError(
+            f"{host.place}: {format_bytes(wanted)} are to be sent, {format_bytes(free)} are free there: "
+            "make room, send some stages by --stage, or what analysis needs by --results"
+        )
+    progress = Progress(wanted, listener)
+    with ThreadPoolExecutor(CHECKERS) as pool:
+        for batch in batches(missing):
+            problems = dict(zip(batch, pool.map(lambda offer: _problem(source, offer), batch), strict=True))
+            receipt.damaged += filter(None, problems.values())
+            _send(source, host, inside, [offer for offer in batch if not problems[offer]], progress)
+            for offer in batch:
+                if not problems[offer]:
+                    receipt.add(offer.stage, offer.nbytes, linked=False)
+    receipt.notes = _send_belongings(source, host)
+    host.remove(inside)
+    return receipt
+
+
+def _problem(source: Store, offer: Offer) -> str:
+    """The reason why a chunk is not sent, if it is not whole."""
+    try:
+        whole_record(source.path / offer.place, *offer.chunk)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        return f"{offer} in {source.path}: {error}"
+    return ""
+
+
+def _send(source: Store, host: Host, inside: str, batch: Sequence[Offer], progress: Progress) -> None:
+    places = [offer.place for offer in batch]
+    host.send(places, source.path, inside, progress.add)
+    if differing := host.differing(places, source.path, inside):
+        raise StoreError(
+            f"{host.place}: {differing[0]} arrived with other bytes than were sent and got no name: see to "
+            "the disk there, and give the same command again"
+        )
+    host.publish(inside, [(offer.place, _shelved(offer)) for offer in batch])
+
+
+def _shelved(offer: Offer) -> str:
+    """Place of a chunk in a store of this format."""
+    end = PACKED if offer.place.endswith(PACKED) else ""
+    return f"{offer.stage}/{offer.key[:3]}/{offer.key}{end}"
+
+
+def _send_belongings(source: Store, host: Host) -> list[str]:
+    """Unite plans and histories with those there, here in a folder, and send what is new."""
+    with tempfile.TemporaryDirectory() as folder:
+        about = Store(folder)
+        about.create()
+        host.bring_about(about.path)
+        before, lines = _contents(about.path), len(_lines(about))
+        notes = bring_belongings(source, about)
+        changed = [name for name, content in _contents(about.path).items() if before.get(name) != content]
+        if changed:
+            host.send(changed, about.path, "", lambda nbytes: None)
+        if new := _lines(about)[lines:]:
+            host.append(".ledger.jsonl", "".join(f"{line}\n" for line in new))
+        return notes
+
+
+def _lines(about: Store) -> list[str]:
+    path = Ledger(about).path
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def _contents(folder: Path) -> dict[str, bytes]:
+    files = (
+        path for part in (".workflows", ".runs") for path in (folder / part).rglob("*") if path.is_file()
+    )
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}

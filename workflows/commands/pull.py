@@ -1,0 +1,56 @@
+"""`quarkline pull`: bring a store from elsewhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from workflows.commands.moving import (
+    ResultsOption,
+    SshOption,
+    StageOption,
+    bar,
+    selection,
+    show,
+)
+from workflows.commands.options import JsonOption
+
+
+def pull(
+    source: Annotated[
+        str, typer.Argument(metavar="SOURCE", help="A store as user@host:/folder, or a folder within reach.")
+    ],
+    store: Annotated[Path, typer.Argument(metavar="STORE", help="The store here, new or not.")],
+    stage: StageOption = None,
+    results: ResultsOption = False,
+    ssh: SshOption = "ssh",
+    json: JsonOption = False,
+) -> None:
+    """Bring the chunks that a store here does not hold from one elsewhere, with its plans and histories.
+
+    Over SSH by the system's ssh and rsync, with their configuration and one login. Every chunk is compared
+    with its digests before it gets its name. Interrupted, the same command goes on where it was. Nothing that
+    is here is replaced, and a run may write the source meanwhile.
+
+    The exit code is 1 if a chunk is damaged; the others are brought.
+
+    Example: quarkline pull me@cluster.example.org:/scratch/g2-store g2-store
+
+    Example: quarkline pull cluster:/scratch/g2-store g2-store --results
+    """
+    from pipeline import Store
+    from pipeline.transfer.host import Host, place_in
+    from pipeline.transfer.pull import pull as bring
+    from pipeline.transfer.receive import Terms, receive
+
+    wanted, place = selection(stage, results), place_in(source)
+    with bar("bringing", quiet=json) as listener:
+        if place is None:
+            receipt = receive([Store.existing(source)], Store(store), Terms(wanted, links=False), listener)
+        else:
+            target = Store(store)
+            with Host(place, ssh) as host:
+                receipt = bring(host, target, wanted, listener)
+    show(receipt, "pull", json=json)

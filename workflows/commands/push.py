@@ -1,0 +1,57 @@
+"""`quarkline push`: send a store elsewhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from workflows.commands.moving import (
+    ResultsOption,
+    SshOption,
+    StageOption,
+    bar,
+    selection,
+    show,
+)
+from workflows.commands.options import JsonOption
+
+
+def push(
+    store: Annotated[Path, typer.Argument(metavar="STORE", help="The store here.")],
+    target: Annotated[
+        str,
+        typer.Argument(
+            metavar="TARGET", help="A store, new or not: user@host:/folder, or a folder in reach."
+        ),
+    ],
+    stage: StageOption = None,
+    results: ResultsOption = False,
+    ssh: SshOption = "ssh",
+    json: JsonOption = False,
+) -> None:
+    """Send the chunks that a store elsewhere does not hold, with plans and histories.
+
+    Over SSH by the system's ssh and rsync; quarkline need not be there. Every chunk is compared with its
+    digests before it is sent, and the bytes that arrived with those that were sent before they get their
+    name. Interrupted, the same command goes on where it was. Nothing that is there is replaced.
+
+    The exit code is 1 if a chunk is damaged; the others are sent.
+
+    Example: quarkline push g2-store me@archive.example.org:/data/g2-store
+    """
+    from pipeline import Store
+    from pipeline.transfer.host import Host, place_in
+    from pipeline.transfer.push import push as send
+    from pipeline.transfer.receive import Terms, receive
+
+    wanted, place = selection(stage, results), place_in(target)
+    source = Store.existing(store)
+    with bar("sending", quiet=json) as listener:
+        if place is None:
+            receipt = receive([source], Store(target), Terms(wanted, links=False), listener)
+        else:
+            with Host(place, ssh) as host:
+                receipt = send(source, host, wanted, listener)
+    show(receipt, "push", json=json)
