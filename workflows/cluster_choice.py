@@ -9,7 +9,7 @@ from typing import Any
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from pipeline.running.clusters.site import KINDS, Site
+from pipeline.running.clusters.site import NAMED, Site
 from stages.errors import InputError, nearest, suggestion
 from workflows.parameter_file import Location, ParameterFile, read_parameter_file
 from workflows.shared.cluster_section import read_cluster
@@ -53,11 +53,11 @@ def _named(cluster: str) -> ParameterFile:
         return _cluster_file(path)
     if "://" in cluster or path.is_file():
         values = {"kind": "address", "where": cluster}
-    elif cluster in KINDS and cluster not in ("ssh", "address"):
+    elif cluster in NAMED:
         values = {"kind": cluster}
     else:
         raise InputError(
-            f"no cluster {cluster!r}{suggestion(cluster, [*KINDS[:-2]])} (a cluster that runs already: "
+            f"no cluster {cluster!r}{suggestion(cluster, NAMED)} (a cluster that runs already: "
             "tcp://host:port or the path of its scheduler file; one of your own: a YAML file)"
         )
     options: dict[Location, str] = dict.fromkeys(((), (SECTION,)), f"--cluster {cluster}")

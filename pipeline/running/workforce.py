@@ -11,6 +11,7 @@ from distributed.comm import CommClosedError
 from distributed.core import Status
 
 from pipeline.declare.text import counted
+from pipeline.running.elastic import Elastic
 from pipeline.running.event_log import EventLog
 from pipeline.running.limits import Limits
 from pipeline.running.stopping import StopRequest
@@ -48,8 +49,11 @@ class Workforce:
         self._said = now
         self._heartbeats: dict[str, tuple[float, float]] = {}
         """Per worker the time of its last heartbeat by the scheduler's clock, and by ours when it was new."""
+        self._dismissed: set[str] = set()
+        """Workers that left because there was no work."""
         self._vain = 0
         self._wanted = 1
+        self._elastic = Elastic(client, log) if queued and client.cluster.bounds.elastic else None
 
     @property
     def count(self) -> int:
@@ -76,11 +80,15 @@ class Workforce:
         known = set(self._heartbeats)
         if not self._ask(moment):
             return set()
-        died = known - set(self._heartbeats)
-        self._wanted = max(self._wanted, len(self._heartbeats))
+        died = known - set(self._heartbeats) - self._dismissed
+        cluster = self._client.cluster
+        wanted = cluster.wanted * cluster.each if self._queued else len(self._heartbeats)
+        self._wanted = wanted if self._queued else max(self._wanted, wanted)
         self._count_vain(died, at_work)
         if len(self._heartbeats) < self._wanted or not self.present:
             self._revive(moment)
+        if self._elastic:
+            self._dismissed |= self._elastic.adjust(moment)
         self._mind_absence(moment)
         for worker, (_, heard) in self._heartbeats.items():
             if moment - heard > self.limits.silence:
@@ -143,15 +151,20 @@ class Workforce:
         for name, worker in list(cluster.workers.items()):
             if getattr(worker, "status", None) in (Status.failed, Status.closed):
                 cluster.workers.pop(name, None)  # Dask would count it for ever
-        if self._queued and (lost := cluster.lost_jobs()):
+                if refusal := getattr(worker, "refusal", ""):
+                    self._log.note(EventKind.NOTE, message=f"{refusal}; it is tried again")
+        if not self._queued:
+            cluster.scale(max(self._wanted, len(cluster.worker_spec)))
+            return
+        if lost := cluster.lost_jobs():
             for name in lost:
                 cluster.workers.pop(name, None)
             why = "; ".join(sorted(set(lost.values())))
-            message = f"{counted(len(lost), 'job')} submitted again, which Slurm does not have ({why})"
+            message = f"{counted(len(lost), 'job')} submitted again, which the queue does not have ({why})"
             self._log.note(EventKind.NOTE, message=message)
             self._vain += len(lost)
-            self._mind_vain(max(self._wanted, len(cluster.worker_spec)))
-        cluster.scale(max(self._wanted, len(cluster.worker_spec)))
+            self._mind_vain(self._wanted)
+        cluster.restore()
 
     def _mind_absence(self, moment: float) -> None:
         if self.present:

@@ -156,11 +156,11 @@ HEADS = {
 #SBATCH --nodes=2
 #SBATCH --ntasks-per-node=1
 #SBATCH --cpus-per-task=32
-#SBATCH --gres=gpu:4
 #SBATCH --mem=204800M
 #SBATCH --time=04:00:30
 #SBATCH --partition=gpu
 #SBATCH --account=lqcd
+#SBATCH --gres=gpu:4
 #SBATCH --exclusive""",
     "pbs": """#PBS -N name
 #PBS -o log

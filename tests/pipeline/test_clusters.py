@@ -19,8 +19,9 @@ from pipeline.running.clusters import Demand
 from pipeline.running.clusters.address import Address
 from pipeline.running.clusters.choose import choose
 from pipeline.running.clusters.cuda import Cuda
+from pipeline.running.clusters.jobqueue import JobQueue
 from pipeline.running.clusters.local import Local, worker_environment
-from pipeline.running.clusters.slurm import Slurm
+from pipeline.running.clusters.site import Site, Workers
 from pipeline.worker.memory import REUSING
 
 DEMAND = Demand(tasks=4, memory=0)
@@ -67,7 +68,7 @@ def without(monkeypatch: pytest.MonkeyPatch, package: str) -> None:
 def test_names_and_addresses(tmp_path: Path) -> None:
     assert choose("local", workers=3) == Local(workers=3)
     assert choose("cuda") == Cuda()
-    assert choose("slurm", cores=8) == Slurm(cores=8)
+    assert choose("slurm", workers=8) == JobQueue(Site("slurm", workers=Workers(8, 8)))
     assert choose("tcp://host:8786") == Address("tcp://host:8786")
     (tmp_path / "scheduler.json").write_text('{"address": "tcp://host:8786"}')
     assert choose(str(tmp_path / "scheduler.json")) == Address(str(tmp_path / "scheduler.json"))
@@ -95,12 +96,16 @@ def test_cuda_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_slurm_without_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
     without(monkeypatch, "dask_jobqueue")
-    with pytest.raises(InputError, match=r"pip install 'quarkline\[slurm\]'"), Slurm().open(DEMAND):
+    with (
+        pytest.raises(InputError, match=r"pip install 'quarkline\[slurm\]'"),
+        JobQueue(Site("slurm")).open(DEMAND),
+    ):
         pass
 
 
 def test_slurm_jobs_know_their_threads() -> None:
-    options = Slurm(cores=16, directives=("--gpus=1",), prologue=("module load cuda",)).options()
+    site = Site("slurm", cores=16, directives=("--gpus=1",), prologue=("module load cuda",))
+    options = JobQueue(site).options()
     assert "export NUMBA_NUM_THREADS=16" in options["job_script_prologue"]
     assert "export MALLOC_MMAP_MAX_=0" in options["job_script_prologue"]
     assert options["job_script_prologue"][-1] == "module load cuda"

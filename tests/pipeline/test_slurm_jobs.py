@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -12,8 +11,9 @@ import toy_stages as toys
 
 from pipeline import Place, Store, Workflow, plan, run, status
 from pipeline.running.clusters import Demand
+from pipeline.running.clusters.jobqueue import JobQueue
 from pipeline.running.clusters.jobs import JobList, cancel_left_jobs, job_lists
-from pipeline.running.clusters.slurm import Slurm
+from pipeline.running.clusters.site import Site, Workers
 from pipeline.running.event_log import read_events
 from pipeline.running.limits import Limits
 from stages.errors import InputError
@@ -28,12 +28,18 @@ echo "Submitted batch job $id"
 """,
     "squeue": """#!/bin/sh
 echo "$@" > {folder}/asked
-for file in {folder}/queued.*; do [ -f "$file" ] && echo "${{file##*.}} $(cat $file)"; done; true
+for file in {folder}/queued.*; do
+    [ -f "$file" ] || continue
+    id=${{file##*.}}; echo "$id|$id|$id|RUNNING|$(cat $file)"
+done
 """,
     "scancel": """#!/bin/sh
 for id in "$@"; do echo $id >> {folder}/cancelled; rm -f {folder}/queued.$id; done
 """,
 }
+
+
+SITE = Site("slurm", cores=1, memory=4 * 10**9, walltime=3600, workers=Workers(2, 2))
 
 
 class Queue:
@@ -81,7 +87,7 @@ def drive(store: Store, queue: Queue) -> Callable[..., object]:
     w.add(toys.field, place=Place(over={"config": ["a", "b"]}))
 
     def begin(**options: object) -> object:
-        return run(plan(w, store), store, cluster=Slurm(workers=2), **options)  # type: ignore[arg-type]
+        return run(plan(w, store), store, cluster=JobQueue(SITE), **options)  # type: ignore[arg-type]
 
     return begin
 
@@ -91,7 +97,7 @@ def left_behind(store: Store, run: str, *jobs: int) -> JobList:
     folder.mkdir(parents=True)
     left = JobList(folder)
     for job in jobs:
-        left.add(str(job))
+        left.add("slurm", str(job))
     (folder / ".dask-jobqueue.worker.key.x").write_text("a secret")
     return left
 
@@ -101,7 +107,7 @@ def test_a_machine_without_slurm_is_said(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setenv("PATH", str(tmp_path))
     with (
         pytest.raises(InputError, match="by sbatch, which is not on this machine's PATH"),
-        Slurm().open(Demand(1, 0)),
+        JobQueue(SITE).open(Demand(1, 0)),
     ):
         pass
 
@@ -141,7 +147,7 @@ def test_jobs_that_were_cancelled_are_submitted_again_within_a_budget(
     assert "workers that ended before they began a chunk" in outcome.stopped
     assert 4 <= queue.submitted <= 8
     said = [event.get("message", "") for event in read_events(store, outcome.run)]
-    assert any("submitted again, which Slurm does not have (cancelled" in message for message in said)
+    assert any("submitted again, which the queue does not have (cancelled" in message for message in said)
 
 
 def test_jobs_of_a_dead_driver_are_named_and_cancelled_by_number_and_name(store: Store, queue: Queue) -> None:
@@ -154,7 +160,7 @@ def test_jobs_of_a_dead_driver_are_named_and_cancelled_by_number_and_name(store:
     (said,) = cancel_left_jobs(store)
     assert said == "cancelled jobs 7, which run 20260101-000000-abcd had left in the queue"
     assert set(queue.jobs) == {8, 10}
-    assert f"--user={getpass.getuser()}" in (queue._folder / "asked").read_text()
+    assert "-j 7,8,9 " in (queue._folder / "asked").read_text()
     assert not job_lists(store)
     assert not list(left.folder.glob(".dask*"))
     assert "whose driver is gone" not in str(status(store))

@@ -19,8 +19,8 @@ from distributed import Future, LocalCluster
 from pipeline import Outcome, Place, Store, Workflow, plan, run
 from pipeline.running.clusters import Demand, StartInterruptedError, address, local
 from pipeline.running.clusters.address import Address
+from pipeline.running.clusters.jobqueue import cluster_class
 from pipeline.running.clusters.local import Local
-from pipeline.running.clusters.slurm import _cluster_class
 from pipeline.running.event_log import EventLog, read_events
 from pipeline.running.limits import Limits
 from pipeline.running.session import Session
@@ -233,5 +233,5 @@ def test_settings_that_bring_workers_back_hold_while_the_cluster_lives() -> None
 def test_slurm_leaves_the_interrupt_alone() -> None:
     pytest.importorskip("dask_jobqueue", reason="dask-jobqueue is not installed")
     before = signal.getsignal(signal.SIGINT)
-    _cluster_class()
+    cluster_class("slurm")
     assert signal.getsignal(signal.SIGINT) is before

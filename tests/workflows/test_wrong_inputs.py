@@ -51,6 +51,13 @@ def said(content: bytes) -> str:
     return "accepted"
 
 
+def test_sections_about_a_cluster() -> None:
+    entries = YAML(typ="safe").load(TABLES / "cluster.yaml")
+    first, *rest = TINY.splitlines()
+    found = {each["put"]: said("\n".join([first, each["put"], *rest]).encode()) for each in entries}
+    assert found == {each["put"]: each["says"] for each in entries}
+
+
 @pytest.mark.parametrize("name", TINY_FILES)
 def test_changes_of_a_file(name: str) -> None:
     tiny = TINY_FILES[name]
@@ -163,7 +170,11 @@ def test_configurations_in_files() -> None:
 
 OF_WORKERS = "is no number of workers: give a whole number of at least 1"
 OF_PORTS = "is no port: give 1 to 65535, or 0 for any free one"
-OF_CLUSTERS = "(a cluster that runs already: tcp://host:port or the path of its scheduler file)"
+OF_CLUSTERS = (
+    "(a cluster that runs already: tcp://host:port or the path of its scheduler file; one of your own: a "
+    "YAML file)"
+)
+KINDS = "known: local, cuda, slurm, pbs, lsf, sge, htcondor, oar"
 NO_PORT = "has no port of 1 to 65535: write it as tcp://host:8786"
 COMMANDS = {
     "run g2.yaml --workers 0": f"Invalid value for '--workers': '0' {OF_WORKERS}",
@@ -176,15 +187,32 @@ COMMANDS = {
     "or no limit",
     "run g2.yaml --time-limit 2days": "Invalid value for '--time-limit': '2days' is no duration; write 90s, "
     "45m, 1h30m or 01:30:00",
-    "run g2.yaml --cluster pbs": f"error: no cluster 'pbs'; known: local, cuda, slurm {OF_CLUSTERS}",
-    "run g2.yaml --cluster ''": f"error: no cluster ''; known: local, cuda, slurm {OF_CLUSTERS}",
-    "run g2.yaml --cluster tcp:1": f"error: no cluster 'tcp:1'; known: local, cuda, slurm {OF_CLUSTERS}",
+    "run g2.yaml --cluster batch": f"error: no cluster 'batch'; {KINDS} {OF_CLUSTERS}",
+    "run g2.yaml --cluster ''": f"error: no cluster ''; {KINDS} {OF_CLUSTERS}",
+    "run g2.yaml --cluster tcp:1": f"error: no cluster 'tcp:1'; {KINDS} {OF_CLUSTERS}",
     "plan g2.yaml --cluster cuda:9": f"error: no cluster 'cuda:9': did you mean 'cuda'? {OF_CLUSTERS}",
     "run g2.yaml --cluster tcp://nowhere": f"error: cluster 'tcp://nowhere' {NO_PORT}",
     "run g2.yaml --cluster tcp://nowhere:port": f"error: cluster 'tcp://nowhere:port' {NO_PORT}",
     "run g2.yaml --cluster tcp://nowhere:99999": f"error: cluster 'tcp://nowhere:99999' {NO_PORT}",
-    "run g2.yaml --cluster g2.yaml": "error: cluster 'g2.yaml' is no scheduler file: give the one that `dask "
-    "scheduler --scheduler-file` writes, or tcp://host:port",
+    "run g2.yaml --cluster g2.yaml": "error: g2.yaml is a workflow file: its own section `cluster` is used "
+    "where --cluster is left out",
+    "run g2.yaml --cluster good.ildg": "error: cluster 'good.ildg' is no scheduler file: give the one that "
+    "`dask scheduler --scheduler-file` writes, or tcp://host:port",
+    "run g2.yaml --cluster sit.yaml": "error: there is no cluster file 'sit.yaml': did you mean site.yaml?",
+    "plan g2.yaml --cluster site.yaml": "error: site.yaml: `cluster.gpus` (line 2) is 'two', expected a "
+    "whole number",
+    "run g2.yaml --set walltime=2h": "error: --set walltime=2h: write cluster.KEY=VALUE, such as "
+    "cluster.walltime=04:00:00; other keys are changed in the workflow file",
+    "run g2.yaml --cluster site.yaml --set cluster.gpus=2 --set cluster.wall=2h": "error: site.yaml: unknown "
+    "key `wall` in `cluster` (--set cluster.wall=2h): did you mean `walltime`?",
+    "run g2.yaml --set cluster.gpus=2": "error: g2.yaml: `cluster.gpus` (--set cluster.gpus=2): kind local "
+    "takes no `gpus`: leave it out",
+    "run g2.yaml --set cluster.gpus=[2": "error: --set cluster.gpus=[2: '[2' is no value of YAML: put it "
+    "into quotes",
+    "run g2.yaml --cluster tcp://h:8786 --workers 2": "error: --workers 2: the workers of tcp://h:8786 are "
+    "given elsewhere; leave it out",
+    "run g2.yaml --cluster tcp://h:8786 --dashboard-port 2": "error: --dashboard-port 2: the dashboard of "
+    "tcp://h:8786 is started elsewhere; leave it out",
     "run g2.yaml --store g2.yaml": "error: store HERE/g2.yaml cannot be read: Not a directory",
     "run .": "error: .: cannot be read as a text file: it is a folder, name a file in it",
     "plan nothing.yaml": "error: nothing.yaml: no such workflow file: did you mean g2.yaml?",
@@ -227,6 +255,7 @@ COMMANDS = {
 def test_commands(quarkline: CommandLine) -> None:
     write_configuration("good.ildg")
     Path("g2.yaml").write_text(TINY)
+    Path("site.yaml").write_text("kind: slurm\ngpus: two\n")
     Path("two.yaml").write_text(TINY.replace("store: store", "store: two"))
     expected = {line: text.replace("HERE", str(Path.cwd())) for line, text in COMMANDS.items()}
     assert {line: answered(quarkline, line) for line in expected} == expected

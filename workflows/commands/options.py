@@ -16,12 +16,23 @@ StoreOption = Annotated[
     typer.Option("--store", metavar="FOLDER", help="Where results are kept, instead of the file's `store`."),
 ]
 ClusterOption = Annotated[
-    str,
+    str | None,
     typer.Option(
         "--cluster",
         metavar="CLUSTER",
-        help="local (CPU), cuda (one worker per GPU), slurm, tcp://HOST:PORT of a running scheduler, "
+        help="A YAML file about a cluster (quarkline init slurm_gpu writes one), local (CPU), cuda (one "
+        "worker per GPU), slurm, pbs, lsf or another batch system, tcp://HOST:PORT of a running scheduler, "
         "or its scheduler file.",
+        show_default="the file's section `cluster`, or local",
+    ),
+]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="cluster.KEY=VALUE",
+        help="Another value in the cluster's section, this once, such as cluster.walltime=04:00:00; may be "
+        "given several times.",
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]

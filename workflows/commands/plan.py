@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from workflows.commands.options import ClusterOption, JsonOption, StoreOption, WorkflowFile, say
+from workflows.commands.options import ClusterOption, JsonOption, SetOption, StoreOption, WorkflowFile, say
 from workflows.commands.target import remarks, store_of
 
 if TYPE_CHECKING:
@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 def plan(
     workflow: WorkflowFile,
-    cluster: ClusterOption = "local",
+    cluster: ClusterOption = None,
+    changes: SetOption = None,
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -25,14 +26,15 @@ def plan(
     Example: quarkline plan workflows/g2_disconnected.yaml
     """
     from pipeline import explain
-    from pipeline.running.clusters.choose import choose
+    from pipeline.running.clusters.choose import cluster_of
     from pipeline.running.shortage import device_memory, device_projection, shortage
     from workflows.catalogue import load_project
+    from workflows.cluster_choice import chosen_site
     from workflows.rounds import visited
 
     project = load_project(workflow)
     results = store_of(project, workflow, store)
-    chosen = choose(cluster)
+    chosen = cluster_of(chosen_site(workflow, cluster, changes or ()))
     rounds = list(visited(project, results, chosen.backend))
     planned, steps = rounds[-1].plan, [each.step.text for each in rounds if each.step]
     short = shortage(planned, chosen)

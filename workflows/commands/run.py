@@ -12,6 +12,7 @@ import typer
 from workflows.commands.options import (
     ClusterOption,
     JsonOption,
+    SetOption,
     StoreOption,
     TimeLimitOption,
     WorkflowFile,
@@ -24,6 +25,7 @@ from workflows.commands.target import remarks, store_of
 if TYPE_CHECKING:
     from pipeline import Outcome, Plan, Store
     from pipeline.running.clusters import Cluster
+    from pipeline.running.clusters.site import Site
     from workflows.partial import Part
     from workflows.rounds import Driven
     from workflows.shared.definition import Project
@@ -34,14 +36,15 @@ SIGNALS = ("SIGINT", "SIGTERM")
 
 def run(
     workflow: WorkflowFile,
-    cluster: ClusterOption = "local",
+    cluster: ClusterOption = None,
+    changes: SetOption = None,
     workers: Annotated[
         int | None,
         typer.Option(
             metavar="N",
             parser=workers_count,
-            help="Worker processes, GPUs or jobs; no more start than the plan has work for at a time.",
-            show_default="as many as are of use",
+            help="Worker processes or GPUs; no more start than the plan has work for at a time.",
+            show_default="as in the cluster's section, or as many as are of use",
         ),
     ] = None,
     time_limit: TimeLimitOption = None,
@@ -71,13 +74,17 @@ def run(
     Example: quarkline run workflows/g2_disconnected.yaml
 
     Example: quarkline run my.yaml --cluster cuda --time-limit 11h30m
+
+    Example: quarkline run my.yaml --cluster site.yaml --set cluster.walltime=02:00:00
     """
     from pipeline import InputError
     from workflows.catalogue import load_project
+    from workflows.cluster_choice import chosen_site
     from workflows.rounds import drive
 
     began, project = monotonic(), load_project(workflow)
-    chosen, results = _cluster(cluster, workers, dashboard_port), store_of(project, workflow, store)
+    site = chosen_site(workflow, cluster, changes or ())
+    chosen, results = _cluster(site, workers, dashboard_port), store_of(project, workflow, store)
     limit = None if time_limit is None else began + time_limit
     one_round = _Round(project, workflow, store, results, chosen, limit, quiet=json)
     for warning in project.warnings:
@@ -174,19 +181,21 @@ def _publish(part: Part | None, results: Store) -> tuple[Path | None, str]:
         return None, str(error)
 
 
-def _cluster(name: str, workers: int | None, dashboard_port: int | None) -> Cluster:
+def _cluster(site: Site, workers: int | None, dashboard_port: int | None) -> Cluster:
     from pipeline import InputError
-    from pipeline.running.clusters.choose import choose
+    from pipeline.running.clusters.choose import cluster_of
+    from pipeline.running.clusters.site import Workers
 
-    asked = {"workers": workers, "dashboard_port": dashboard_port}
-    options = {option: value for option, value in asked.items() if value}
-    try:
-        return choose(name, **options)
-    except TypeError:
-        named = " ".join(f"--{option.replace('_', '-')} {value}" for option, value in options.items())
+    if workers and site.kind in ("address", "ssh"):
+        where = site.where or "hosts"
+        raise InputError(f"--workers {workers}: the workers of {where} are given elsewhere; leave it out")
+    if dashboard_port and site.kind == "address":
         raise InputError(
-            f"{named}: the workers of {name} are started elsewhere, and its dashboard too; leave it out"
-        ) from None
+            f"--dashboard-port {dashboard_port}: the dashboard of {site.where} is started elsewhere; leave "
+            "it out"
+        )
+    number = Workers(workers, workers) if workers else site.workers
+    return cluster_of(replace(site, workers=number, dashboard_port=dashboard_port or 0))
 
 
 def _headline(explained: str) -> str:

@@ -154,6 +154,8 @@ class ClusterSection(FileSection):
             yield ("kind",), "kind address needs `where`: tcp://host:port, or the path of a scheduler file"
         if self.gpus and self.processes:
             yield ("processes",), "jobs with `gpus` have a worker for each: leave `processes` out"
+        if self.kind == "htcondor" and (self.gpus or 1) > 1:
+            yield ("gpus",), "htcondor jobs have one GPU each here: write 1, and more `workers`"
         if self.cores and self.cores < (each := self.gpus or self.processes or 1):
             yield ("cores",), f"{self.cores} cores are too few for {each} workers of a job: one each at least"
         if self.workers and self.workers.min > self.workers.max:

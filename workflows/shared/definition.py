@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 Parameters = TypeVar("Parameters", bound=WorkflowParameters)
 
+ELSEWHERE = {"store", "report", "workflow", "cluster"}
+"""Keys of a parameter file that are about no result."""
+
 FILE = "parameter_file"
 """Name under which results have the sections of their parameter file."""
 
@@ -254,7 +257,7 @@ class Definition(ABC, Generic[Parameters]):
     def about(self, campaign: Campaign[Parameters]) -> dict[str, Any]:
         """Attributes of all results of a campaign: in files, in notebooks, in the report's head."""
         parameters, ensemble = campaign.parameters, campaign.ensemble
-        file = parameters.model_dump(mode="json", exclude_none=True, exclude={"store", "report", "workflow"})
+        file = parameters.model_dump(mode="json", exclude_none=True, exclude=ELSEWHERE)
         return {
             "title": self.title,
             **({"partial": campaign.mark} if campaign.mark else {}),

@@ -13,6 +13,7 @@ from pipeline.declare.text import counted
 from pipeline.planning.workflow import LARGEST
 from stages.lqcd.lattice.geometry import Lattice
 from workflows.parameter_file import FileSection, ParameterFile, Problem, validated
+from workflows.shared.cluster_section import ClusterSection
 
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
 Extents = Annotated[tuple[int, ...], Field(strict=False, min_length=4, max_length=4)]
@@ -97,6 +98,8 @@ class WorkflowParameters(FileSection):
     """Gauge configurations: generated, or read from files."""
     analysis: AnalysisSection = AnalysisSection()
     """Errors of the ensemble average."""
+    cluster: ClusterSection | None = None
+    """Where workers run, unless a command says otherwise; processors of this machine unless given."""
     store: str
     """Folder that keeps every finished piece; relative to where the command runs."""
     report: str
@@ -116,6 +119,8 @@ class WorkflowParameters(FileSection):
     def check(self, file: ParameterFile) -> None:
         """Raise InputError for sections that do not fit each other, or a lattice that is generated."""
         problems = [*self.contradictions(), *self._misplaced(), *self._unexpanded()]
+        if self.cluster:
+            problems += [(("cluster", *location), text) for location, text in self.cluster.problems()]
         if heatbath := self.ensemble.heatbath:
             kept = heatbath.configurations - len(set(self.ensemble.exclude))
             problems += self.problems_with(heatbath.lattice, max(1, kept))

@@ -1,4 +1,4 @@
-"""Choice of a cluster from what a person writes (`--cluster cuda`)."""
+"""Choice of a cluster: from what a person writes (`cuda`), or from a cluster's configuration."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.running.clusters import Cluster
+from pipeline.running.clusters.batch import KINDS as BATCH_KINDS
+from pipeline.running.clusters.site import NAMED, Site, Workers
 from stages.errors import InputError, suggestion
-
-KINDS = ("local", "cuda", "slurm")
 
 
 def choose(name: str, **options: Any) -> Cluster:
@@ -18,22 +18,35 @@ def choose(name: str, **options: Any) -> Cluster:
         InputError: no such cluster.
     """
     if "://" in name or Path(name).is_file():
-        from pipeline.running.clusters.address import Address
-
-        return Address(name, **options)
-    if name == "local":
-        from pipeline.running.clusters.local import Local
-
-        return Local(**options)
-    if name == "cuda":
-        from pipeline.running.clusters.cuda import Cuda
-
-        return Cuda(**options)
-    if name == "slurm":
-        from pipeline.running.clusters.slurm import Slurm
-
-        return Slurm(**options)
+        return cluster_of(Site("address", where=name, **options))
+    if name in NAMED:
+        number = options.pop("workers", None)
+        return cluster_of(Site(name, workers=number and Workers(number, number), **options))
     raise InputError(
-        f"no cluster {name!r}{suggestion(name, KINDS)} "
+        f"no cluster {name!r}{suggestion(name, NAMED)} "
         "(a cluster that runs already: tcp://host:port or the path of its scheduler file)"
     )
+
+
+def cluster_of(site: Site) -> Cluster:
+    """The cluster of a configuration. Raises InputError for an address or file where nothing can be meant."""
+    if site.kind == "address":
+        from pipeline.running.clusters.address import Address
+
+        return Address(site.where, site.backend)
+    workers = site.workers.max if site.workers else None
+    if site.kind == "local":
+        from pipeline.running.clusters.local import Local
+
+        return Local(workers, dashboard_port=site.dashboard_port)
+    if site.kind == "cuda":
+        from pipeline.running.clusters.cuda import Cuda
+
+        return Cuda(workers, dashboard_port=site.dashboard_port)
+    if site.kind in BATCH_KINDS:
+        from pipeline.running.clusters.jobqueue import JobQueue
+
+        return JobQueue(site)
+    from pipeline.running.clusters.hosts import Hosts
+
+    return Hosts(site)

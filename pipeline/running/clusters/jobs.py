@@ -1,48 +1,63 @@
-"""Jobs of Slurm that a run submitted, written down: those of a driver that was killed are cancelled later."""
+"""Jobs that a run submitted, written down: those of a driver that was killed are cancelled later."""
 
 from __future__ import annotations
 
-import getpass
-import subprocess
+import re
 from collections.abc import Iterator, Set
 from dataclasses import dataclass
 from pathlib import Path
 
+from pipeline.running.clusters.batch import KINDS, State, batch_system
 from pipeline.store.store import Store
-
-ANSWER = 30.0
-"""Seconds that Slurm gets to answer."""
 
 CERTIFICATES = ".dask-jobqueue.worker.*"
 """Files that jobs read, which dask-jobqueue removes at the end of a driver that is not killed."""
 
+LINE = re.compile(rf"(?:({'|'.join(KINDS)}) )?(\d+(?:\.\d+)?)", flags=re.ASCII)
+"""Batch system and id; lines of earlier versions name no batch system, which was Slurm."""
+
 
 @dataclass(frozen=True)
 class JobList:
-    """Jobs that a run submitted, `<store>/.runs/<run>/jobs`, one id a line."""
+    """Jobs that a run submitted, `<store>/.runs/<run>/jobs`, a batch system and an id a line."""
 
     folder: Path
 
     @property
     def name(self) -> str:
-        """The jobs' name in Slurm, of this run alone."""
+        """The jobs' name in the queue, of this run alone."""
         return f"quarkline-{self.folder.name}"
+
+    @property
+    def logs(self) -> Path:
+        """Where jobs write what they print."""
+        return self.folder / "logs"
 
     @property
     def _path(self) -> Path:
         return self.folder / "jobs"
 
-    def add(self, job: str) -> None:
-        """Write down a job that was submitted."""
+    def add(self, kind: str, job: str) -> None:
+        """Write down a job that was submitted to a batch system."""
         with open(self._path, "a") as lines:
-            lines.write(f"{job}\n")
+            lines.write(f"{kind} {job}\n")
 
     def ids(self) -> list[str]:
-        """Ids that were written down; a line that was cut off or is no number is none."""
+        """Ids that were written down; a line that was cut off or is no job is none."""
+        return [job for _, job in self._lines()]
+
+    def kind(self) -> str:
+        """The batch system that the jobs were submitted to."""
+        return next((kind for kind, _ in self._lines()), "slurm")
+
+    def _lines(self) -> Iterator[tuple[str, str]]:
         try:
-            return [line for line in self._path.read_text().splitlines() if line.isascii() and line.isdigit()]
+            lines = self._path.read_text().splitlines()
         except OSError:
-            return []
+            return
+        for line in lines:
+            if match := LINE.fullmatch(line):
+                yield match[1] or "slurm", match[2]
 
     def clear(self) -> None:
         """Forget the jobs, once none of them is queued, and remove the certificates that they had."""
@@ -56,40 +71,27 @@ def job_lists(store: Store) -> list[JobList]:
     return [JobList(path.parent) for path in sorted((store.path / ".runs").glob("*/jobs"))]
 
 
-def queued_jobs() -> dict[str, str] | None:
-    """Names of this user's jobs, by id; None if Slurm does not answer or is not here."""
-    command = ["squeue", "--noheader", f"--user={getpass.getuser()}", "--format=%i %j"]
-    try:
-        answer = subprocess.run(command, capture_output=True, text=True, timeout=ANSWER, check=True)
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return dict(line.split(maxsplit=1) for line in answer.stdout.splitlines() if len(line.split()) > 1)
-
-
 def cancel_left_jobs(store: Store, at_work: Set[str] = frozenset()) -> Iterator[str]:
     """Cancel what dead drivers left in the queue, and tell it. Only for drivers of the store.
 
     Only jobs that a run of this store wrote down, and that still have this run's name. at_work: runs of
     other drivers that share the store.
     """
-    lists = [jobs for jobs in job_lists(store) if jobs.folder.name not in at_work]
-    queued = queued_jobs() if lists else None
-    for jobs in lists:
-        if queued is None:
-            written = ", ".join(jobs.ids())
-            yield f"jobs {written} of run {jobs.folder.name} may be queued still, and squeue does not answer"
+    for jobs in job_lists(store):
+        if jobs.folder.name in at_work:
             continue
-        left = [job for job in jobs.ids() if queued.get(job) == jobs.name]
-        if left and not _cancelled(left):
-            yield f"jobs {', '.join(left)} of run {jobs.folder.name} are queued still, and scancel fails"
+        system = batch_system(jobs.kind())
+        seen = system.look(jobs.ids())
+        silent = [job for job, each in seen.items() if each.state == State.UNKNOWN]
+        left = [job for job, each in seen.items() if each.state == State.ALIVE and each.name == jobs.name]
+        run = jobs.folder.name
+        if left and not system.cancel(left):
+            yield f"jobs {', '.join(left)} of run {run} are queued still, and {system.cancellation} fails"
             continue
         if left:
-            yield f"cancelled jobs {', '.join(left)}, which run {jobs.folder.name} had left in the queue"
+            yield f"cancelled jobs {', '.join(left)}, which run {run} had left in the queue"
+        if silent:
+            why = "does not answer" if system.can_be_asked else "is not asked which jobs live"
+            yield f"jobs {', '.join(silent)} of run {run} may be queued still, and {system.kind} {why}"
+            continue
         jobs.clear()
-
-
-def _cancelled(jobs: list[str]) -> bool:
-    try:
-        return not subprocess.run(["scancel", *jobs], capture_output=True, timeout=ANSWER).returncode
-    except (OSError, subprocess.SubprocessError):
-        return False

@@ -17,7 +17,8 @@ from pipeline.running.clusters.batch import KINDS as BATCH_KINDS
 from pipeline.running.clusters.batch import BatchSystem, Wish, batch_system
 from stages.errors import InputError
 
-KINDS = ("local", "cuda", *BATCH_KINDS, "ssh", "address")
+NAMED = ("local", "cuda", *BATCH_KINDS)
+"""Kinds that need no more than their name, given a site's configuration of its batch system."""
 
 
 @dataclass(frozen=True)

@@ -97,6 +97,19 @@ class BatchSystem(ABC):
     def options(self, wish: Wish) -> list[str]:
         """Options for the head of a job's script. Raises InputError for what this system has no words for."""
 
+    def gpu_directives(self, wish: Wish) -> list[str]:
+        """Options that ask for the GPUs, unless the further ones do.
+
+        Raises:
+            InputError: each site has its own name for them, and no further option is given.
+        """
+        if wish.gpus and not wish.directives:
+            raise InputError(
+                f"{self.kind} has no common name for GPUs: ask for {wish.gpus} in `directives`, as the site "
+                f"names them (often `-l gpu={wish.gpus}`)"
+            )
+        return []
+
     def head(self, wish: Wish) -> list[str]:
         """Lines for the head of a job's script."""
         return [f"{self.prefix} {option}" for option in (*self.options(wish), *wish.directives)]

@@ -24,6 +24,11 @@ class HtCondor(BatchSystem):
         """None: a job is described by another kind of file."""
         raise InputError("htcondor takes no job scripts with a head: let the driver submit its workers")
 
+    def gpu_directives(self, wish: Wish) -> list[str]:
+        """GPUs of a job, unless a directive asks for them."""
+        named = wish.asks("request_gpus")
+        return [f"request_gpus = {wish.gpus}"] if wish.gpus and not named else []
+
     def submit(self, script: Path, after: str | None = None) -> str:
         """Refuse: a job is described by another kind of file."""
         raise InputError(f"htcondor takes no job scripts such as {script}: let the driver submit its workers")

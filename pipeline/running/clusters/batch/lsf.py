@@ -36,13 +36,13 @@ class Lsf(BatchSystem):
     job_variable = "LSB_JOBID"
 
     def options(self, wish: Wish) -> list[str]:
-        """Options of bsub. GPUs are asked for as `-gpu "num=N"` of a host, unless a directive does."""
+        """Options of bsub."""
         if wish.tasks:
             raise InputError("array jobs of lsf are not known here: submit single jobs")
         cores = wish.cores or 1
         options = [f"-J {wish.name}", f"-o {wish.output}", f"-n {cores * wish.nodes}"]
         options += [f'-R "span[ptile={cores}]"']
-        options += [gpu_request(wish)] * bool(gpu_request(wish))
+        options += self.gpu_directives(wish)
         wanted = {
             "-M": f"{mebibytes(wish.memory)}MB" if wish.memory else None,
             "-W": f"{-(-wish.walltime // 60)}" if wish.walltime else None,
@@ -50,6 +50,11 @@ class Lsf(BatchSystem):
             "-P": wish.account,
         }
         return [*options, *(f"{option} {value}" for option, value in wanted.items() if value is not None)]
+
+    def gpu_directives(self, wish: Wish) -> list[str]:
+        """GPUs of each host, unless a directive names them."""
+        named = wish.asks("-gpu", "ngpus")
+        return [f'-gpu "num={wish.gpus}"'] if wish.gpus and not named else []
 
     def on_each_node(self, wish: Wish) -> str:
         """Once on each host of the job."""
@@ -73,11 +78,6 @@ class Lsf(BatchSystem):
         shown = {job: Seen(STATES.get(stat, State.UNKNOWN), name) for job, stat, name in rows}
         denied = set(re.findall(r"Job <(\d+)> is not found", answer.err))
         return {job: shown.get(job, OVER if job in denied else UNSEEN) for job in jobs}
-
-
-def gpu_request(wish: Wish) -> str:
-    """GPUs of each host, unless there are none or a directive names them."""
-    return f'-gpu "num={wish.gpus}"' if wish.gpus and not wish.asks("-gpu", "ngpus") else ""
 
 
 SYSTEM = Lsf()

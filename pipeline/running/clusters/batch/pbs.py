@@ -50,6 +50,10 @@ class Pbs(BatchSystem):
         }
         return [*options, *(f"{option}{value}" for option, value in wanted.items() if value is not None)]
 
+    def gpu_directives(self, wish: Wish) -> list[str]:
+        """A selection of one node with GPUs, unless a directive has one."""
+        return [f"-l {selection(wish)}"] if wish.gpus and not wish.asks("select=") else []
+
     def on_each_node(self, wish: Wish) -> str:
         """Once for each chunk of the selection; the command's environment is a bare one."""
         return "pbsdsh --" if wish.nodes > 1 else ""

@@ -33,11 +33,7 @@ class Sge(BatchSystem):
         """Options of qsub."""
         if wish.tasks:
             raise InputError("array jobs of sge are not known here: submit single jobs")
-        if wish.gpus and not wish.directives:
-            raise InputError(
-                f"sge has no common name for GPUs: ask for {wish.gpus} in `directives`, as the site names "
-                f"them (often `-l gpu={wish.gpus}`)"
-            )
+        self.gpu_directives(wish)
         wanted = {
             "-l h_rt=": clock(wish.walltime) if wish.walltime else None,
             "-q ": wish.partition,

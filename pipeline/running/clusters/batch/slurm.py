@@ -45,21 +45,26 @@ class Slurm(BatchSystem):
     job_variable = "SLURM_JOB_ID"
 
     def options(self, wish: Wish) -> list[str]:
-        """Options of sbatch. GPUs are asked for as `--gres=gpu:N`, unless a directive does."""
+        """Options of sbatch."""
         wanted = {
             "job-name": wish.name,
             "output": wish.output,
             "nodes": wish.nodes,
             "ntasks-per-node": 1,
             "cpus-per-task": wish.cores,
-            "gres": gpu_request(wish),
             "mem": f"{mebibytes(wish.memory)}M" if wish.memory else None,
             "time": clock(wish.walltime) if wish.walltime else None,
             "partition": wish.partition,
             "account": wish.account,
             "array": f"0-{wish.tasks - 1}" if wish.tasks else None,
         }
-        return [f"--{option}={value}" for option, value in wanted.items() if value is not None]
+        asked = [f"--{option}={value}" for option, value in wanted.items() if value is not None]
+        return [*asked, *self.gpu_directives(wish)]
+
+    def gpu_directives(self, wish: Wish) -> list[str]:
+        """Generic resources of a node, unless a directive names them."""
+        named = wish.asks("--gres", "--gpus", "-G ")
+        return [f"--gres=gpu:{wish.gpus}"] if wish.gpus and not named else []
 
     def on_each_node(self, wish: Wish) -> str:
         """A step of one task on each node, beside other steps."""
@@ -84,11 +89,6 @@ class Slurm(BatchSystem):
             if state not in ENDED:
                 seen |= dict.fromkeys(ids, Seen(State.ALIVE, name))
         return {job: seen.get(job, OVER) for job in jobs}
-
-
-def gpu_request(wish: Wish) -> str | None:
-    """Generic resources, unless there are none or a directive names them."""
-    return f"gpu:{wish.gpus}" if wish.gpus and not wish.asks("--gres", "--gpus", "-G ") else None
 
 
 SYSTEM = Slurm()

@@ -1,0 +1,187 @@
+"""Workers on other hosts, started by ssh; the scheduler is in the driver."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shlex
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import dask
+from distributed import Client, Scheduler
+from distributed.core import Status
+from distributed.deploy.spec import ProcessInterface, SpecCluster
+from distributed.security import Security
+
+from pipeline.running.clusters import Demand
+from pipeline.running.clusters.jobqueue import WORKER_ARGUMENTS, exports, one_per_gpu
+from pipeline.running.clusters.local import SETTINGS, scheduler_options, unless_stopped
+from pipeline.running.clusters.site import Site
+from pipeline.running.dashboard import Dashboard
+from pipeline.worker.lifetime import PATIENCE, Watchdog
+from stages.errors import InputError
+
+SSH = ("ssh", "-tt", "-o", "BatchMode=yes", "-o", "ConnectTimeout=15")
+"""A terminal, so that what runs there ends with the connection; no question is asked."""
+
+
+@dataclass(frozen=True)
+class Hosts:
+    """Hosts with this package and the store in reach, each of one worker, or of one worker per GPU.
+
+    Scheduler and workers talk by mutual TLS; certificates lie in files of mode 600 in the run's folder of the
+    store.
+
+    Args:
+        site: hosts, and what is written of each.
+    """
+
+    site: Site
+
+    @property
+    def backend(self) -> str:
+        """'cuda' if the workers have a GPU each."""
+        return self.site.backend
+
+    @property
+    def memory_limit(self) -> None:
+        """None: memory of other machines is not known here."""
+
+    @property
+    def queued(self) -> bool:
+        """False: its workers start at once."""
+        return False
+
+    @property
+    def devices(self) -> None:
+        """None: GPUs of other machines are not known here."""
+
+    @contextmanager
+    def open(self, demand: Demand) -> Iterator[Client]:
+        """Start the workers, and end them with the block."""
+        folder = demand.jobs.folder if demand.jobs else Path.cwd()
+        security = Security.temporary()
+        hosts = self.site.hosts[: -(-demand.of_use // self.site.each)]
+        with (
+            closing(Dashboard(self.site.dashboard_port)) as dashboard,
+            dask.config.set({**SETTINGS, **dashboard.settings}),
+            certificates(security, folder) as files,
+        ):
+            make = partial(_Cluster, self.site, hosts, files, security, dashboard)
+            cluster = unless_stopped(make, demand.stopped)
+            with cluster, Client(cluster, set_as_default=False) as client:
+                client.register_plugin(Watchdog())
+                yield client
+
+
+def command(site: Site, host: str, scheduler: str, files: dict[str, str]) -> str:
+    """Line of a shell that starts the workers of a host.
+
+    Args:
+        site: what is written of each host.
+        host: name of the worker, or the beginning of the names of several.
+        scheduler: address.
+        files: options of a worker on certificates.
+    """
+    words = ["-m", "distributed.cli.dask_worker", scheduler, "--nanny", *WORKER_ARGUMENTS]
+    words += ["--death-timeout", f"{PATIENCE:g}", "--name", host]
+    words += ["--interface", site.interface] if site.interface else []
+    words += [word for option, file in files.items() for word in (option, file)]
+    words += ["--nworkers", str(site.each)] if site.each > 1 and not site.gpus else []
+    worker = f"{site.interpreter} {shlex.join(words)}"
+    start = one_per_gpu(worker, host, site.gpus) if site.gpus and site.gpus > 1 else worker
+    return "; ".join([f"cd {shlex.quote(os.getcwd())}", *exports(site), *(site.prologue or ()), start])
+
+
+@contextmanager
+def certificates(security: Security, folder: Path) -> Iterator[dict[str, str]]:
+    """Options of a worker that name files with its certificates, which none but this user reads."""
+    written = {
+        f"--tls-{key.replace('_', '-')}": text
+        for key, text in security.get_tls_config_for_role("worker").items()
+        if key != "ciphers" and text
+    }
+    with tempfile.TemporaryDirectory(prefix=".certificates-", dir=folder) as private:  # of mode 700
+        files = {}
+        for option, text in written.items():
+            path = Path(private).absolute() / option.strip("-")
+            handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with open(handle, "w") as file:
+                file.write(text)
+            files[option] = str(path)
+        yield files
+
+
+class _Host(ProcessInterface):  # type: ignore[misc]
+    """The connection to a host, in which its workers run."""
+
+    status: Status
+
+    def __init__(self, scheduler: str, name: str, site: Site, files: dict[str, str]) -> None:
+        super().__init__()
+        self._host, self._command = name, command(site, name, scheduler, files)
+        self._process: asyncio.subprocess.Process | None = None
+        self._watch: asyncio.Task[None] | None = None
+        self.refusal = ""
+        """Last line of a connection that ended on its own."""
+
+    async def start(self) -> None:
+        pipes: dict[str, Any] = {"stdin": asyncio.subprocess.DEVNULL, "stdout": asyncio.subprocess.PIPE}
+        pipes["stderr"] = asyncio.subprocess.STDOUT
+        try:
+            self._process = await asyncio.create_subprocess_exec(
+                *SSH, self._host, self._command, start_new_session=True, **pipes
+            )
+        except OSError as error:
+            raise InputError(f"ssh cannot be started: {error}") from None
+        self._watch = asyncio.ensure_future(self._wait(self._process))
+        await super().start()
+
+    async def _wait(self, process: asyncio.subprocess.Process) -> None:
+        """Mark this host as failed once its connection ends."""
+        last = ""
+        assert process.stdout is not None
+        while line := await process.stdout.readline():
+            last = line.decode(errors="replace").strip() or last
+        code = await process.wait()
+        if self.status == Status.running:
+            self.refusal = f"{self._host}: ssh ended with code {code}: {last}"
+            self.status = Status.failed
+
+    async def close(self) -> None:
+        await super().close()
+        if self._process is not None:
+            with suppress(ProcessLookupError):
+                self._process.terminate()
+            await self._process.wait()
+
+
+class _Cluster(SpecCluster):  # type: ignore[misc]
+    """A scheduler here, and the hosts' connections."""
+
+    def __init__(
+        self,
+        site: Site,
+        hosts: tuple[str, ...],
+        files: dict[str, str],
+        security: Security,
+        dashboard: Dashboard,
+    ) -> None:
+        options = {"site": site, "files": files}
+        listening = {"protocol": "tls", "security": security, "interface": site.interface}
+        super().__init__(
+            scheduler={"cls": Scheduler, "options": {**listening, **scheduler_options(dashboard)}},
+            workers={host: {"cls": _Host, "options": options} for host in hosts},
+            security=security,
+            silence_logs="error",
+        )
+
+    def scale(self, n: int = 0, memory: object = None, cores: object = None) -> None:
+        """Connect again to hosts that were lost; there are no others."""
+        self.loop.add_callback(self._correct_state)

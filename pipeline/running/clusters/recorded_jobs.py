@@ -1,0 +1,107 @@
+"""Clusters of dask-jobqueue whose jobs are written down, missed when they are lost, and held in bounds."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from distributed.core import Status
+
+from pipeline.running.clusters.batch import ANSWER, State, batch_system
+from pipeline.running.clusters.jobs import JobList
+from pipeline.running.clusters.site import Workers
+
+
+def recorded(base: Any, kind: str) -> Any:
+    """A class of clusters made of one of dask-jobqueue's."""
+    from pipeline.running.clusters.jobqueue import one_per_gpu
+
+    system = batch_system(kind)
+
+    class RecordedJob(base.job_cls):  # type: ignore[misc]
+        """A job that is written down once it is submitted."""
+
+        jobs: JobList | None = None
+        gpus = 1
+        refusal = ""
+        _command_template: str
+
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            super().__init__(*arguments, **options)
+            if self.gpus > 1:
+                self._command_template = one_per_gpu(self._command_template, self.name, self.gpus)
+
+        async def start(self) -> None:
+            try:
+                await asyncio.wait_for(super().start(), ANSWER)
+            except (RuntimeError, OSError, ValueError, TimeoutError) as error:
+                self.refusal = " ".join(str(error).split()) or f"no answer within {ANSWER:g} s"
+                self.status = Status.running  # as Dask wants it; `lost_jobs` tells what became of it
+            if self.jobs and self.job_id:
+                self.jobs.add(kind, self.job_id)
+
+        async def close(self) -> None:
+            await super().close()
+            self.status = Status.closed
+
+    class Jobs(base):  # type: ignore[misc]
+        """Jobs of one run, each with `each` workers."""
+
+        new_spec: dict[str, Any]
+
+        def __init__(self, jobs: JobList | None, each: int, **options: Any) -> None:
+            self.each, self.bounds, self.wanted = each, Workers(0, 0), 0
+            self._missing: set[str] = set()
+            gpus = each if options["processes"] == 1 else 1
+            job = type("Job", (RecordedJob,), {"jobs": jobs, "gpus": gpus})
+            super().__init__(job_cls=job, **options)
+            if gpus > 1:
+                self.new_spec = {**self.new_spec, "group": [f"-{number}" for number in range(gpus)]}
+
+        def hold(self, bounds: Workers) -> None:
+            """Hold a number of workers, as many as may be to begin with."""
+            self.bounds = bounds
+            self.want(bounds.max)
+
+        def want(self, workers: int) -> None:
+            """Submit jobs for so many workers, where there are fewer; none is ended."""
+            self.wanted = max(len(self.worker_spec), -(-workers // self.each))
+            self.scale(jobs=self.wanted)
+
+        def restore(self) -> None:
+            """Submit again what is wanted and has no job."""
+            self.scale(jobs=self.wanted)
+
+        def members(self) -> dict[str, set[str]]:
+            """Names of the workers of each job that is wanted."""
+            return {
+                name: {f"{name}{suffix}" for suffix in spec.get("group", ("",))}
+                for name, spec in self.worker_spec.items()
+            }
+
+        def dismiss(self, names: set[str]) -> None:
+            """End jobs that are not wanted any more."""
+            self.wanted -= len(names & self.worker_spec.keys())
+            for name in names:
+                self.worker_spec.pop(name, None)
+            self.scale(jobs=self.wanted)
+
+        def lost_jobs(self) -> dict[str, str]:
+            """Workers without a job, and why: refused, or over at two looks in a row."""
+            lost = {name: job.refusal for name, job in self.workers.items() if job.refusal}
+            ids = {name: job.job_id for name, job in self.workers.items() if job.job_id}
+            seen = system.look(list(ids.values()))
+            missing = {name for name, job in ids.items() if seen[job].state == State.ENDED}
+            lost |= dict.fromkeys(sorted(missing & self._missing), "cancelled, or ended early")
+            self._missing = missing
+            for name in lost:
+                self.workers[name].status = Status.failed
+            return lost
+
+        def remove_certificates(self) -> None:
+            """Remove the files that jobs read, of which this object holds the handles."""
+            for name, file in vars(self).items():
+                if name.startswith("_job_") and hasattr(file, "close"):
+                    file.close()
+
+    return Jobs
