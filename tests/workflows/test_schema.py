@@ -47,8 +47,9 @@ MISTAKES = {
     ),
     "unknown key": (
         ("current: {links: thin}", "current: {links: thin}\nbananas: 3"),
-        "unknown key `bananas` at the top level (line 26); known: workflow, ensemble, analysis, cluster, store, "
-        "report, links, masses, noise, deflation, estimator, alternatives, solves, current, exact, target",
+        "unknown key `bananas` at the top level (line 26); known: workflow, ensemble, analysis, "
+        "cluster, store, report, links, masses, noise, deflation, estimator, alternatives, solves, "
+        "current, exact, target",
     ),
     "misspelt section": (
         ("noise:", "noises:"),

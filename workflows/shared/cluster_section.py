@@ -34,7 +34,7 @@ NAME = re.compile(r"[A-Za-z_]\w*", flags=re.ASCII)
 NUMBER_OR_BOUNDS = {
     "anyOf": [
         {"type": "integer", "minimum": 1},
-        {"type": "object", "properties": {"min": {"type": "integer"}, "max": {"type": "integer"}}},
+        {"type": "object", "additionalProperties": {"type": "integer"}},
     ]
 }
 

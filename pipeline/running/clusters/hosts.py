@@ -20,9 +20,9 @@ from distributed.deploy.spec import ProcessInterface, SpecCluster
 from distributed.security import Security
 
 from pipeline.running.clusters import Demand
-from pipeline.running.clusters.jobqueue import WORKER_ARGUMENTS, exports, one_per_gpu
 from pipeline.running.clusters.local import SETTINGS, scheduler_options, unless_stopped
 from pipeline.running.clusters.site import Site
+from pipeline.running.clusters.worker_command import WORKER_ARGUMENTS, exports, one_per_gpu
 from pipeline.running.dashboard import Dashboard
 from pipeline.worker.lifetime import PATIENCE, Watchdog
 from stages.errors import InputError

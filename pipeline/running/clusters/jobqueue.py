@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import signal
 import threading
 from collections.abc import Iterator
@@ -17,14 +16,13 @@ from distributed import Client
 from pipeline.running.clusters import Demand
 from pipeline.running.clusters.batch import Wish, batch_system, clock
 from pipeline.running.clusters.jobs import JobList
-from pipeline.running.clusters.local import scheduler_options, unless_stopped, worker_environment
+from pipeline.running.clusters.local import scheduler_options, unless_stopped
+from pipeline.running.clusters.recorded_jobs import recorded
 from pipeline.running.clusters.site import Site, Workers
+from pipeline.running.clusters.worker_command import WORKER_ARGUMENTS, exports
 from pipeline.running.dashboard import HOST, Dashboard
 from pipeline.worker.lifetime import Watchdog
 from stages.errors import InputError
-
-SILENT_WORKER = "DASK_DISTRIBUTED__WORKER__HTTP__ROUTES"
-"""Of a worker's web server, which listens whether it has something to say or not."""
 
 CLASSES = {
     "slurm": "SLURMCluster",
@@ -137,37 +135,10 @@ class JobQueue:
         }
 
 
-WORKER_ARGUMENTS = (
-    *("--nthreads", "1", "--resources", "device=1", "--memory-limit", "0"),
-    *("--no-dashboard", "--dashboard-address", f"{HOST}:0"),
-)
-
-
 def within(workers: Workers, of_use: int) -> Workers:
     """Bounds that hold no worker who would never have work."""
     most = min(workers.max, of_use)
     return Workers(min(workers.min, most), most)
-
-
-def exports(site: Site) -> list[str]:
-    """Lines of a shell that set the environment of a job's or host's workers; what is written goes last."""
-    variables = worker_environment(max(1, (site.cores or 1) // site.each), site.backend)
-    ours = {**variables, SILENT_WORKER: "[]"}
-    return [*(f"export {name}={value}" for name, value in ours.items()), *site.exports]
-
-
-def one_per_gpu(command: str, name: str, gpus: int) -> str:
-    """A line of a shell that starts a worker for each GPU, which sees it alone, and waits for all.
-
-    The GPUs are those that the batch system lets the job see, or the first ones where it says nothing.
-    """
-    numbers = range(gpus)
-    visible = ",".join(map(str, numbers))
-    begin = (
-        f"set -- {' '.join(map(str, numbers))}; IFS=,; for device in ${{CUDA_VISIBLE_DEVICES:-{visible}}}; do"
-    )
-    alone = f'unset IFS; [ $# -gt 0 ] || break; CUDA_VISIBLE_DEVICES="$device" {command}'
-    return f"{begin} {alone} --name {shlex.quote(name)}-$1 & shift; done; wait"
 
 
 def _request(site: Site, jobs: JobList | None) -> dict[str, Any]:
@@ -205,6 +176,4 @@ def cluster_class(kind: str) -> Any:
         ) from error
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, interrupt)  # the import takes it away, and ends the process with code 0
-    from pipeline.running.clusters.recorded_jobs import recorded
-
     return recorded(getattr(dask_jobqueue, CLASSES[kind]), kind)

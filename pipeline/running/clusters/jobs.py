@@ -30,7 +30,7 @@ class JobList:
 
     @property
     def logs(self) -> Path:
-        """Where jobs write what they print."""
+        """Folder of what jobs print."""
         return self.folder / "logs"
 
     @property

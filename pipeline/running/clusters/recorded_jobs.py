@@ -10,12 +10,11 @@ from distributed.core import Status
 from pipeline.running.clusters.batch import ANSWER, State, batch_system
 from pipeline.running.clusters.jobs import JobList
 from pipeline.running.clusters.site import Workers
+from pipeline.running.clusters.worker_command import one_per_gpu
 
 
 def recorded(base: Any, kind: str) -> Any:
     """A class of clusters made of one of dask-jobqueue's."""
-    from pipeline.running.clusters.jobqueue import one_per_gpu
-
     system = batch_system(kind)
 
     class RecordedJob(base.job_cls):  # type: ignore[misc]
