@@ -13,6 +13,7 @@ from matplotlib.figure import Figure as Plot
 from pipeline.declare.coordinates import describe
 from pipeline.declare.text import counted, figure_text
 from pipeline.planning.manifest import Manifest
+from pipeline.reading.energy import energy_text
 from pipeline.reading.report import Details, Figure, Section, Table
 from pipeline.store.store import Store
 from stages.errors import InputError
@@ -36,7 +37,7 @@ class NodeAccount:
 
     @property
     def joules(self) -> float | None:
-        """Energy that GPUs drew for the chunks; None unless every record has it."""
+        """Energy that devices drew for the chunks; None unless every record has it."""
         drawn = [record["joules"] for record in self.records if record.get("joules") is not None]
         return sum(drawn) if len(drawn) == len(self.records) else None
 
@@ -87,7 +88,7 @@ def _manifest(store: Store, workflow: str) -> Manifest:
 
 
 def time_section(nodes: Sequence[NodeAccount]) -> Section:
-    """Seconds per node, as a plot and a table; joules of those that GPUs computed."""
+    """Seconds per node, as a plot and a table; joules of those whose devices have counters."""
     total = sum(node.seconds for node in nodes) or 1.0
     rows = [
         [
@@ -104,7 +105,12 @@ def time_section(nodes: Sequence[NodeAccount]) -> Section:
     if any(node.joules is not None for node in nodes):
         columns.append("joules")
         rows = [[*row, node.joules and f"{node.joules:.0f}"] for row, node in zip(rows, nodes, strict=True)]
-        text += " Joules are what the GPUs drew meanwhile, by their own counters."
+        known = [node.joules for node in nodes if node.joules is not None]
+        text += (
+            f" Joules are what the devices drew meanwhile, by their own counters: {energy_text(sum(known))}"
+        )
+        unknown = sum(len(node.records) for node in nodes if node.joules is None)
+        text += f", without {counted(unknown, 'chunk')} that nothing measured." if unknown else " in all."
     table = Table(columns, rows)
     return Section(
         "Where the time went", text, [Figure(_time_plot(nodes), "Seconds of work per node."), table]

@@ -12,6 +12,7 @@ from dask.utils import format_bytes, format_time
 
 from pipeline.declare.text import counted, text_table
 from pipeline.planning.manifest import PART, NodeRecord, manifests
+from pipeline.reading.energy import StageEnergy, energies, energy_lines
 from pipeline.reading.pace import part_done, time_left
 from pipeline.running.clusters.jobs import job_lists
 from pipeline.running.event_log import Tally, log_of, runs, tally_of
@@ -68,6 +69,8 @@ class Status:
     """Stage and bytes of each chunk in flight whose state is kept."""
     left_jobs: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """Runs whose driver is gone, with the batch jobs that they may have left in the queue."""
+    energy: tuple[StageEnergy, ...] = ()
+    """Of all runs whose logs are kept."""
 
     def __str__(self) -> str:
         driven = f"driven by {self.driver}" if self.driver else "not driven by any run"
@@ -82,6 +85,7 @@ class Status:
             "the next run cancels them"
             for run, jobs in self.left_jobs
         ]
+        lines += energy_lines(self.energy)
         return "\n".join([*lines, *_describe_run(self.last_run, self.driver)])
 
 
@@ -107,7 +111,11 @@ def status(store: Store | str | os.PathLike[str]) -> Status:
         for jobs in job_lists(store)
         if not driver or driver.run != jobs.folder.name
     )
-    return Status(str(store.path), driver, nodes, last, in_flight, left)
+    return Status(str(store.path), driver, nodes, last, in_flight, left, _energy(store))
+
+
+def _energy(store: Store) -> tuple[StageEnergy, ...]:
+    return energies(tally_of(store, run) for run in runs(store))
 
 
 def _node_status(workflow: str, name: str, record: NodeRecord, existing: dict[str, set[str]]) -> NodeStatus:

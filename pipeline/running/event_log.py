@@ -48,6 +48,12 @@ class Tally:
     """By key, the last event of each chunk that has begun and not ended."""
     ended: dict[str, int] = field(default_factory=dict)
     """Number of chunks that ended, by node."""
+    joules: dict[str, float] = field(default_factory=dict)
+    """Energy of the chunks that were computed, by stage."""
+    measured: dict[str, int] = field(default_factory=dict)
+    """Number of chunks that it is of, by stage."""
+    unmeasured: dict[str, int] = field(default_factory=dict)
+    """Number of those whose energy nothing measured, by stage."""
     failed: list[Event] = field(default_factory=list)
     """The first failures, up to `FAILURES_KEPT`."""
 
@@ -60,8 +66,17 @@ class Tally:
             self.running.pop(event["key"], None)
             self.ends[event["event"]] = self.ends.get(event["event"], 0) + 1
             self.ended[event["node"]] = self.ended.get(event["node"], 0) + 1
+            if event["event"] == ChunkState.DONE:
+                self._add_energy(event["stage"], event.get("joules"))
             if event["event"] == ChunkState.FAILED and len(self.failed) < FAILURES_KEPT:
                 self.failed.append({name: event[name] for name in ("node", "coordinates", "error")})
+
+    def _add_energy(self, stage: str, joules: float | None) -> None:
+        if joules is None:
+            self.unmeasured[stage] = self.unmeasured.get(stage, 0) + 1
+        else:
+            self.joules[stage] = self.joules.get(stage, 0.0) + joules
+            self.measured[stage] = self.measured.get(stage, 0) + 1
 
 
 SECRET = {"dashboard"}

@@ -19,6 +19,7 @@ from pipeline.store.stored_array import StoredArray
 from pipeline.worker.events import EventKind, Send, rate_limited
 from pipeline.worker.memory import device_pool
 from pipeline.worker.resident import ResidentCache, nbytes, process_cache
+from pipeline.worker.stopwatch import Stopwatch
 from pipeline.worker.work import RunContext, Work
 
 Evaluated = tuple[Any, dict[str, Any]]
@@ -35,6 +36,7 @@ class Evaluation:
         self._uses = _uses(works)
         self._shared: dict[str, Evaluated] = {}
         self._statistics: dict[str, dict[str, Any]] = {}
+        self.stopwatch = Stopwatch()
         self._chunk: dict[str, Any] = {}
         """Names what is to be committed: what transient stages report on the way is its progress."""
 
@@ -50,7 +52,8 @@ class Evaluation:
         services = {"at": at} if stage.takes_at else {}
         if not stage.transient:
             self._make_room(work)
-        result = stage.function(*arguments, **services, **work.node.parameters, **files)
+        with self.stopwatch.running(work.node.name, stage.name):
+            result = stage.function(*arguments, **services, **work.node.parameters, **files)
         for version in work.files.values():
             version.check()  # what was read is what the key says only if it is still there
         return result, at.statistics

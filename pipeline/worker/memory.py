@@ -13,6 +13,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 REUSING = {"MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": "-1"}
@@ -70,3 +71,26 @@ def _process_pool() -> DevicePool:
     peak = DevicePool(cupy.get_default_memory_pool())
     cupy.cuda.set_allocator(peak.malloc)
     return peak
+
+
+class HostPeak:
+    """High-water mark of this process's memory on the host, as Linux counts it."""
+
+    def __init__(self) -> None:
+        try:
+            Path("/proc/self/clear_refs").write_text("5")  # begins the mark anew
+        except OSError:
+            self.known = False
+        else:
+            self.known = True
+
+    def bytes(self) -> int | None:
+        """Of resident pages since this was made; None where the mark cannot be begun anew."""
+        return _high_water() if self.known else None
+
+
+def _high_water() -> int | None:
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) << 10
+    return None

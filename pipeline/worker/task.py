@@ -26,7 +26,8 @@ from pipeline.worker.energy import energy_meter
 from pipeline.worker.evaluation import Evaluation
 from pipeline.worker.events import LOST, OTHER_CODE, ChunkState, EventKind, Send, sender
 from pipeline.worker.lifetime import block_if_leaving, retire_if_broken
-from pipeline.worker.memory import device_pool, trim_heap
+from pipeline.worker.memory import HostPeak, device_pool, trim_heap
+from pipeline.worker.stopwatch import PROCESS, earlier
 from pipeline.worker.work import ChunkOutcome, RunContext, Work
 from stages.errors import InputError
 
@@ -68,7 +69,8 @@ def execute(
             trim_heap()
         if outcome.state in LOST:
             lost.add(work.key)
-        send({"event": outcome.state, **work.identity, **_failure(outcome)})
+        drawn = {"joules": outcome.joules} if outcome.state == ChunkState.DONE else {}
+        send({"event": outcome.state, **work.identity, **drawn, **_failure(outcome)})
         outcomes.append(replace(outcome, details=""))
     return outcomes
 
@@ -76,8 +78,8 @@ def execute(
 def _run(work: Work, evaluation: Evaluation, context: RunContext, send: Send) -> ChunkOutcome:
     """Exceptions of the stage go into the outcome; faults of the infrastructure are Dask's to retry."""
     try:
-        committed = _compute_and_commit(work, evaluation, context)
-        return ChunkOutcome(work.key, ChunkState.DONE if committed else ChunkState.PRESENT)
+        committed, joules = _compute_and_commit(work, evaluation, context)
+        return ChunkOutcome(work.key, ChunkState.DONE if committed else ChunkState.PRESENT, joules=joules)
     except DamagedChunkError as error:  # the driver moves it aside, and both are computed again
         return ChunkOutcome(work.key, ChunkState.BLOCKED, str(error), damaged=(error.stage, error.key))
     except Exception as error:
@@ -103,9 +105,11 @@ def _check_code(work: Work, context: RunContext) -> None:
     check_sources(context)
 
 
-def _compute_and_commit(work: Work, evaluation: Evaluation, context: RunContext) -> bool:
+def _compute_and_commit(work: Work, evaluation: Evaluation, context: RunContext) -> tuple[bool, float | None]:
+    """Whether this chunk was not there yet, and the joules that it took."""
     meter, peak, stage = energy_meter(work.node.backend), device_pool(work.node.backend), work.node.stage
-    started, joules = time.time(), meter() if meter else 0.0
+    started, cpu, joules, host_peak = time.time(), time.process_time(), meter() if meter else 0.0, HostPeak()
+    evaluation.stopwatch.take()
     if peak:
         peak.restart()
     _check_code(work, context)
@@ -116,11 +120,15 @@ def _compute_and_commit(work: Work, evaluation: Evaluation, context: RunContext)
         record = record_of(work, context, statistics, started)
         record["joules"] = meter() - joules if meter else None
         record["device_bytes"] = peak.bytes if peak else None
+        record["cpu_seconds"] = time.process_time() - cpu
+        record["host_bytes"] = host_peak.bytes()
+        record["parts"] = evaluation.stopwatch.take()
+        record["worker"] = {"process": PROCESS, "earlier": earlier(stage.name)}
         record["transient"] = evaluation.transient_statistics(work)
         committed = _commit(work, context.store, arrays, record)
         checkpoint.remove()
     evaluation.keep(work, stage.result(**arrays))
-    return committed
+    return committed, record["joules"]
 
 
 def _commit(work: Work, store: Store, arrays: dict[str, np.ndarray], record: dict[str, Any]) -> bool:

@@ -89,3 +89,5 @@ class ChunkOutcome:
     """Why nothing later can succeed either: the store cannot be written, the worker has other code."""
     damaged: tuple[str, str] | None = None
     """Stage and key of the input whose damage blocked it."""
+    joules: float | None = None
+    """Energy that its computation took; None where nothing measures it."""

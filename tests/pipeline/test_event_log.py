@@ -18,7 +18,7 @@ def events(chunks: int) -> list[dict[str, Any]]:
     """A run of so many chunks, of which the last but one fails and the last is in work."""
     listed: list[dict[str, Any]] = [{"event": "run-started", "time": 0.0, "workflow": "w"}]
     for number in range(chunks):
-        listed.append({"event": "started", "time": float(number), "key": f"{number:064x}"})
+        listed.append({"event": "started", "time": float(number), "key": f"{number:064x}", "stage": "s"})
         listed[-1].update(node="loops", coordinates={"config": ["a"]}, error="")
         listed.append({**listed[-1], "event": "progress", "done": 1, "total": 2})
         if number < chunks - 1:

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel
 
+from pipeline.reading.energy import StageEnergy
 from pipeline.reading.status import NodeStatus, RunStatus
 from pipeline.store.lock import Driver
 from workflows.outputs.output import PRINTED, Output
@@ -90,6 +91,8 @@ class StatusOutput(Output):
     """Stage and bytes of each chunk in flight whose state is kept."""
     left_jobs: list[tuple[str, list[str]]]
     """Runs whose driver is gone, with batch jobs that may be queued still."""
+    energy: list[StageEnergy]
+    """Joules by stage over all runs whose logs are kept."""
     targets: list[str]
 
 

@@ -1,0 +1,48 @@
+"""Seconds of the stages that a chunk is made of, each without those that it waits for."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from secrets import token_hex
+
+PROCESS = token_hex(4)
+"""Names this process among the workers of a store."""
+
+_earlier: Counter[str] = Counter()
+
+
+def earlier(stage: str) -> int:
+    """How often this process has run a stage before; from now on once more."""
+    _earlier[stage] += 1
+    return _earlier[stage] - 1
+
+
+class Stopwatch:
+    """Seconds by name; what runs within something else is not counted there."""
+
+    def __init__(self) -> None:
+        self._seconds: dict[tuple[str, str], float] = {}
+        self._within: list[float] = []
+
+    @contextmanager
+    def running(self, node: str, stage: str) -> Iterator[None]:
+        """Time a stage's function."""
+        began = time.perf_counter()
+        self._within.append(0.0)
+        try:
+            yield
+        finally:
+            elapsed = time.perf_counter() - began
+            own = elapsed - self._within.pop()
+            if self._within:
+                self._within[-1] += elapsed
+            self._seconds[node, stage] = self._seconds.get((node, stage), 0.0) + own
+
+    def take(self) -> list[dict[str, object]]:
+        """What ran since this was last asked, first that ended first."""
+        taken = [{"node": n, "stage": s, "seconds": t} for (n, s), t in self._seconds.items()]
+        self._seconds.clear()
+        return taken
