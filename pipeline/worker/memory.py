@@ -85,7 +85,7 @@ class HostPeak:
             self.known = True
 
     def bytes(self) -> int | None:
-        """Of resident pages since this was made; None where the mark cannot be begun anew."""
+        """The mark since this was made; None where it cannot be begun anew."""
         return _high_water() if self.known else None
 
 

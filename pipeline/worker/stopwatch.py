@@ -15,7 +15,7 @@ _earlier: Counter[str] = Counter()
 
 
 def earlier(stage: str) -> int:
-    """How often this process has run a stage before; from now on once more."""
+    """Number of times that this process has run a stage before; counts this one."""
     _earlier[stage] += 1
     return _earlier[stage] - 1
 
@@ -42,7 +42,7 @@ class Stopwatch:
             self._seconds[node, stage] = self._seconds.get((node, stage), 0.0) + own
 
     def take(self) -> list[dict[str, object]]:
-        """What ran since this was last asked, first that ended first."""
+        """The stages that ran since the last call, with their seconds; first that ended first."""
         taken = [{"node": n, "stage": s, "seconds": t} for (n, s), t in self._seconds.items()]
         self._seconds.clear()
         return taken
