@@ -62,10 +62,11 @@ class Table:
 
 @dataclass(frozen=True)
 class Details:
-    """Preformatted text, folded away until somebody wants it."""
+    """Preformatted text, folded away until somebody wants it, unless it is `unfolded`."""
 
     summary: str
     text: str
+    unfolded: bool = False
 
 
 @dataclass(frozen=True)
@@ -104,17 +105,22 @@ def write_report(
         title, sections = f"{title}: {mark}", [_marked(section, mark) for section in sections]
         texts = {name: f"# {mark}\n{text}" for name, text in texts.items()}
     folder.mkdir(parents=True, exist_ok=True)
-    template = files("pipeline.reading").joinpath("report.html").read_text(encoding="utf-8")
-    environment = Environment(autoescape=True, trim_blocks=True, undefined=StrictUndefined)
-    environment.filters["svg"] = svg
-    page = environment.from_string(template).render(
-        title=title, subtitle=subtitle, head=head, sections=sections
-    )
+    page = page_text(title, subtitle, sections, head)
     top = [title, subtitle, *([lines.rstrip()] if lines else [])]
     _replace(folder / "tables.txt", "\n\n".join([*top, *_tables(sections)]) + "\n")
     for name, text in texts.items():
         _replace(folder / name, text)
     return _replace(folder / "index.html", page)
+
+
+def page_text(title: str, subtitle: str, sections: Sequence[Section], head: Mapping[str, str]) -> str:
+    """A self-contained HTML page; head: lines by name under its title."""
+    template = files("pipeline.reading").joinpath("report.html").read_text(encoding="utf-8")
+    environment = Environment(autoescape=True, trim_blocks=True, undefined=StrictUndefined)
+    environment.filters["svg"] = svg
+    return environment.from_string(template).render(
+        title=title, subtitle=subtitle, head=head, sections=sections
+    )
 
 
 def _in_words(value: object) -> str:

@@ -13,7 +13,7 @@ from workflows.outputs.campaigns import (
 )
 from workflows.outputs.files import CheckOutput, ConvertOutput, GcOutput, VerifyOutput
 from workflows.outputs.machines import BenchOutput, TuneOutput
-from workflows.outputs.moving import MergeOutput, PullOutput, PushOutput
+from workflows.outputs.moving import HandoverOutput, MergeOutput, PullOutput, PushOutput
 from workflows.outputs.output import ErrorOutput, Output
 
 OUTPUTS: dict[str, type[Output]] = {
@@ -35,6 +35,7 @@ OUTPUTS: dict[str, type[Output]] = {
         MergeOutput,
         PullOutput,
         PushOutput,
+        HandoverOutput,
         ErrorOutput,
     )
 }

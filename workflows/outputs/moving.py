@@ -1,9 +1,12 @@
-"""Documents of the commands that move stores."""
+"""Documents of the commands that move stores and hand them over."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import ClassVar
 
+from pipeline.reading.handover import JobCost, WorkflowState
+from pipeline.reading.status import RunStatus
 from workflows.outputs.output import Output
 
 
@@ -45,3 +48,26 @@ class MergeOutput(MovedOutput):
     """Several stores brought into one."""
 
     command: ClassVar[str] = "merge"
+
+
+class HandoverOutput(Output):
+    """Facts that `quarkline status --handover` writes on its page."""
+
+    command: ClassVar[str] = "handover"
+
+    page: Path
+    store: str
+    written: str
+    """Time, UTC."""
+    drivers: list[str]
+    workflows: list[WorkflowState]
+    targets: list[str]
+    runs: list[RunStatus]
+    codes: dict[str, int]
+    """Chunks by version and commit of the code that computed them."""
+    devices: dict[str, int]
+    """Chunks by machine and device."""
+    jobs: list[JobCost]
+    damaged: list[str]
+    in_flight: list[str]
+    """Stages of chunks whose state is kept."""

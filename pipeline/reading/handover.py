@@ -1,0 +1,292 @@
+"""Facts for a person who takes a store over: what ran, what is missing, what it cost, how to go on."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from pipeline.declare.coordinates import describe
+from pipeline.planning.manifest import PART, Manifest, NodeRecord, manifests
+from pipeline.reading.status import RunStatus, run_status
+from pipeline.running.event_log import runs, tally_of
+from pipeline.running.failures import Share
+from pipeline.store.checkpoint import checkpoints
+from pipeline.store.ledger import Ledger, LedgerEvent
+from pipeline.store.lock import current_drivers
+from pipeline.store.store import Store
+from stages.errors import InputError
+
+READERS = 4
+
+NOT_YET = "not computed yet"
+
+
+@dataclass(frozen=True)
+class Missing:
+    """Chunks of a node that are missing for one reason."""
+
+    node: str
+    chunks: int
+    where: str
+    """Their coordinates, the first of many."""
+    reason: str
+
+
+@dataclass(frozen=True)
+class NodeCost:
+    """A node's chunks, and what those that are there took."""
+
+    node: str
+    stage: str
+    stored: int
+    chunks: int
+    seconds: float
+    joules: float | None
+    """None unless each of them was measured."""
+
+
+@dataclass(frozen=True)
+class WorkflowState:
+    """A workflow as last run into the store."""
+
+    name: str
+    title: str
+    file: str
+    """Text of its parameter file; '' where a run of an earlier version did not keep it."""
+    parameters: dict[str, Any]
+    """Sections of that file as the results name them."""
+    path: str
+    """The file, as it was given."""
+    folder: str
+    """Folder where paths in it begin."""
+    command: str
+    """The command that goes on."""
+    nodes: tuple[NodeCost, ...]
+    missing: tuple[Missing, ...]
+
+    @property
+    def is_complete(self) -> bool:
+        """True if nothing is missing."""
+        return not self.missing
+
+
+@dataclass(frozen=True)
+class JobCost:
+    """An ended batch job, by the ledger."""
+
+    job: str
+    seconds: float
+    node_seconds: float
+    joules: float | None
+    commits: int
+    reason: str
+    origin: str
+    """The store whose ledger it stood in first; '' for this one."""
+
+
+@dataclass(frozen=True)
+class Handover:
+    """All that a person needs who takes a store over."""
+
+    store: str
+    written: str
+    """Time, UTC."""
+    drivers: tuple[str, ...]
+    """Those at work now."""
+    workflows: tuple[WorkflowState, ...]
+    targets: tuple[str, ...]
+    """What workflows with a target say of it."""
+    runs: tuple[RunStatus, ...]
+    """The newest first."""
+    codes: dict[str, int]
+    """Chunks by version and commit of the code that computed them."""
+    devices: dict[str, int]
+    """Chunks by machine and device."""
+    jobs: tuple[JobCost, ...]
+    damaged: tuple[str, ...]
+    """Chunks that are not what was written, and those that were set aside."""
+    in_flight: tuple[str, ...]
+    """Stages of chunks whose state is kept."""
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of work of all chunks."""
+        return sum(node.seconds for workflow in self.workflows for node in workflow.nodes)
+
+    @property
+    def joules(self) -> float | None:
+        """Energy of all chunks; None unless each was measured."""
+        return _total(node.joules for workflow in self.workflows for node in workflow.nodes if node.stored)
+
+
+def handover(
+    store: Store | str | os.PathLike[str],
+    targets: Iterable[str] = (),
+    listener: Callable[[int, int], None] | None = None,
+) -> Handover:
+    """Gather the facts; reads the record of every chunk that the workflows name.
+
+    Args:
+        store: the store, or its folder.
+        targets: lines that workflows say of their targets.
+        listener: called with (records read, all records) now and then.
+
+    Raises:
+        InputError: there is no store.
+    """
+    store = Store.existing(store)
+    known = manifests(store)
+    existing = {stage: store.keys(stage) for stage in store.stages()}
+    records, damaged = _records(store, known, existing, listener)
+    return Handover(
+        store=str(store.path),
+        written=f"{datetime.now(UTC):%Y-%m-%d %H:%M}",
+        drivers=tuple(map(str, current_drivers(store))),
+        workflows=tuple(_workflow(store, each, existing, records) for each in known),
+        targets=tuple(targets),
+        runs=tuple(run_status(store, run) for run in reversed(runs(store))),
+        codes=dict(Counter(_code(record) for record in records.values()).most_common()),
+        devices=dict(Counter(_device(record) for record in records.values()).most_common()),
+        jobs=tuple(_jobs(store)),
+        damaged=(*damaged, *_set_aside(store)),
+        in_flight=tuple(folder.parent.name for folder in checkpoints(store.checkpoints)),
+    )
+
+
+Records = dict[tuple[str, str], dict[str, Any]]
+
+
+def _records(
+    store: Store,
+    known: Iterable[Manifest],
+    existing: Mapping[str, set[str]],
+    listener: Callable[[int, int], None] | None,
+) -> tuple[Records, list[str]]:
+    """Records of all chunks that workflows name, by stage and key, and what is wrong with the others."""
+    stages = ((node.content["stage"], node) for manifest in known for node in manifest.nodes.values())
+    named = {
+        (stage, key)
+        for stage, node in stages
+        for key in node.chunks.in_order()
+        if key in existing.get(stage, ())
+    }
+
+    def read(chunk: tuple[str, str]) -> dict[str, Any] | str:
+        try:
+            return store.record(*chunk)
+        except InputError as error:
+            return str(error)
+
+    records, damaged = Records(), list[str]()
+    with ThreadPoolExecutor(READERS) as pool:
+        for done, (chunk, found) in enumerate(zip(named, pool.map(read, named), strict=True), start=1):
+            if isinstance(found, str):
+                damaged.append(found)
+            else:
+                records[chunk] = found
+            if listener:
+                listener(done, len(named))
+    return records, damaged
+
+
+def _workflow(
+    store: Store, manifest: Manifest, existing: Mapping[str, set[str]], records: Records
+) -> WorkflowState:
+    kept = store.path / ".workflows" / f"{manifest.workflow}.yaml"
+    text = kept.read_text(encoding="utf-8") if kept.exists() else ""
+    path, folder = manifest.source.get("path", ""), manifest.source.get("folder", "")
+    errors = _errors(store, manifest.workflow)
+    stored = {name: node for name, node in manifest.nodes.items() if not node.content["transient"]}
+    missing = [
+        entry
+        for name, node in stored.items()
+        for entry in _missing(name, node, existing.get(node.content["stage"], set()), errors)
+    ]
+    file = str(kept) if text else path or "WORKFLOW.yaml"
+    go_on = shlex.join(["quarkline", "run", file, "--store", str(store.path)])
+    return WorkflowState(
+        name=manifest.workflow,
+        title=str(manifest.about.get("title", manifest.workflow)),
+        file=text,
+        parameters=manifest.about.get("parameter_file", {}),
+        path=path,
+        folder=folder,
+        command=f"cd {shlex.quote(folder)} && {go_on}" if folder else go_on,
+        nodes=tuple(_cost(name, node, records) for name, node in stored.items()),
+        missing=tuple(missing),
+    )
+
+
+def _cost(name: str, node: NodeRecord, records: Records) -> NodeCost:
+    stage = node.content["stage"]
+    held = [records[stage, key] for key in node.chunks.in_order() if (stage, key) in records]
+    seconds = sum(float(record.get("seconds", 0.0)) for record in held)
+    joules = _total(record.get("joules") for record in held)
+    return NodeCost(name, stage, len(held), len(node.chunks), seconds, joules)
+
+
+def _total(values: Iterable[float | None]) -> float | None:
+    measured = list(values)
+    return None if None in measured or not measured else sum(value or 0.0 for value in measured)
+
+
+def _errors(store: Store, workflow: str) -> dict[tuple[str, str], str]:
+    """The last error of each chunk that failed, by node and coordinates."""
+    errors = {}
+    for run in runs(store):
+        tally = tally_of(store, run)
+        if str(tally.first.get("workflow", "")).removesuffix(PART) == workflow:
+            for event in tally.failed:
+                errors[event["node"], describe(event["coordinates"])] = event["error"]
+    return errors
+
+
+def _missing(
+    name: str, node: NodeRecord, existing: set[str], errors: Mapping[tuple[str, str], str]
+) -> Iterator[Missing]:
+    """Missing chunks by reason: the last failure, or that none computed them yet."""
+    shares: dict[str, Share] = {}
+    for place, key in zip(node.chunks, node.chunks.in_order(), strict=True):
+        if key not in existing:
+            coordinates = dict(place)
+            reason = errors.get((name, describe(coordinates)), NOT_YET)
+            shares.setdefault(reason, Share()).add(coordinates)
+    for reason, share in shares.items():
+        where = share.named("").strip()
+        yield Missing(name, share.chunks, where, reason)
+
+
+def _jobs(store: Store) -> Iterator[JobCost]:
+    for entry in Ledger(store).entries():
+        if entry["event"] == LedgerEvent.ENDED:
+            yield JobCost(
+                job=str(entry.get("job", "?")),
+                seconds=float(entry.get("seconds") or 0.0),
+                node_seconds=float(entry.get("node_seconds") or 0.0),
+                joules=entry.get("joules"),
+                commits=int(entry.get("commits") or 0),
+                reason=str(entry.get("reason") or ""),
+                origin=str(entry.get("from", "")),
+            )
+
+
+def _set_aside(store: Store) -> Iterator[str]:
+    for path in sorted((store.path / ".damaged").glob("*/*")):
+        yield f"set aside: {Path(path.parent.name, path.name[:12])}, moved to {path}"
+
+
+def _code(record: Mapping[str, Any]) -> str:
+    code = record.get("code", {})
+    commit = f" ({code['commit']})" if code.get("commit") else ""
+    return f"quarkline {code.get('quarkline', '?')}{commit}, Python {code.get('python', '?')}"
+
+
+def _device(record: Mapping[str, Any]) -> str:
+    return f"{record.get('host', '?')}: {record.get('device', '?')}"

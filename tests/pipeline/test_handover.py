@@ -1,0 +1,84 @@
+"""The hand-over page: what a person needs who takes a store over, and numbers that are the store's."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from stores import demo, filled
+
+from pipeline import Store
+from pipeline.reading.handover import NOT_YET, handover
+from pipeline.reading.handover_page import write_handover
+from pipeline.running.event_log import EventLog
+from pipeline.store.lock import driver_lock
+from pipeline.worker.events import ChunkState, EventKind
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    """A store that lacks two chunks: one failed, one was never begun; a third one was set aside."""
+    store = filled(tmp_path / "store", demo("ab"), run="20261101-000000-aaaa", jobs=["71", "72"])
+    fields, loops = sorted(store.keys("field")), sorted(store.keys("loops"))
+    record = store.record("field", fields[0])
+    failed = {"node": "field", "stage": "field", "key": fields[0], "coordinates": record["coordinates"]}
+    with EventLog(store, "20261102-000000-bbbb") as log:
+        log.note(EventKind.RUN_STARTED, run="x", workflow="demo", missing={"field": 1}, seconds={})
+        log.note(ChunkState.FAILED, **failed, error="InputError: the file is damaged <here>")
+        log.note(EventKind.RUN_ENDED, status=1, seconds=3.0, stopped="", states={})
+    store.remove("field", fields[0])
+    store.remove("loops", loops[0])
+    store.set_aside("loops", loops[1])
+    return store
+
+
+def test_facts_are_those_of_the_store(store: Store) -> None:
+    facts = handover(store)
+    (workflow,) = facts.workflows
+    assert {(each.node, each.chunks) for each in workflow.missing} == {("field", 1), ("loops", 2)}
+    reasons = {each.node: each.reason for each in workflow.missing}
+    assert reasons == {"field": "InputError: the file is damaged <here>", "loops": NOT_YET}
+    assert {node.node: (node.stored, node.chunks) for node in workflow.nodes} == {
+        "field": (1, 2),
+        "loops": (2, 4),
+        "mean": (1, 1),
+    }
+    assert facts.seconds == 8.0 and facts.joules is None
+    assert [(job.job, job.node_seconds) for job in facts.jobs] == [("71", 120.0), ("72", 120.0)]
+    assert facts.codes == {"quarkline 0.1.0 (abc), Python 3.11": 4}
+    assert facts.devices == {"testhost: cpu": 4}
+    assert [run.run for run in facts.runs] == ["20261102-000000-bbbb", "20261101-000000-aaaa"]
+    assert len(facts.damaged) == 1 and "set aside: loops/" in facts.damaged[0]
+    file = store.path / ".workflows" / "demo.yaml"
+    assert workflow.command == f"cd /there && quarkline run {file} --store {store.path}"
+    assert file.read_text() == workflow.file == "configs: ab\n"
+
+
+def test_page_is_one_file_that_says_all_of_it(store: Store, tmp_path: Path) -> None:
+    with driver_lock(store, "20261103-000000-cccc"):
+        page = write_handover(handover(store, ["target: met"]), tmp_path / "new" / "page.html").read_text()
+    assert "3 chunks missing, driven by run 20261103-000000-cccc" in page
+    for text in (
+        "configs: ab",
+        "quarkline run",
+        "the file is damaged &lt;here&gt;",
+        "0.07 node-hours",
+        "target: met",
+        "testhost: cpu",
+        "set aside: loops/",
+    ):
+        assert text in page, text
+    assert "<here>" not in page and "http" not in page.replace("http-equiv", "")
+
+
+def test_a_damaged_record_is_named_and_an_old_store_without_its_file_is_told(
+    store: Store, tmp_path: Path
+) -> None:
+    (key,) = store.keys("mean")
+    store.location("mean", key).write_bytes(b"nothing")
+    os.unlink(store.path / ".workflows" / "demo.yaml")
+    facts = handover(store)
+    assert any(f"mean/{key[:12]}" in text for text in facts.damaged)
+    page = write_handover(facts, tmp_path / "page.html").read_text()
+    assert "its file is not in the store" in page and "quarkline run /there/demo.yaml" in page
