@@ -19,6 +19,7 @@ from pipeline.declare.text import literal_lines
 from stages.errors import InputError
 from workflows.commands import (
     bench,
+    certify,
     check,
     convert,
     export,
@@ -128,7 +129,8 @@ def options(
 
 PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     "Workflows": (init.init, run.run, plan.plan, status.status, report.report, export.export, schema.schema),
-    "Files, stores, speed": (check.check, convert.convert, verify.verify, gc.gc, tune.tune, bench.bench),
+    "Files, stores": (check.check, convert.convert, verify.verify, gc.gc),
+    "Machines": (certify.certify, tune.tune, bench.bench),
     "Moving": (merge.merge, pull.pull, push.push),
 }
 for panel, commands in PANELS.items():

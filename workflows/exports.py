@@ -14,7 +14,8 @@ import numpy as np
 import xarray
 from numpy.typing import NDArray
 
-from pipeline import InputError, Store, export_hdf5, open_result
+from pipeline import InputError, Store, export_hdf5
+from pipeline.reading.result import result_to_export
 from stages.lqcd.analysis.jackknife import jackknife_covariance
 
 SAMPLES = "_samples"
@@ -29,7 +30,7 @@ LARGEST = 5000
 
 def export_zarr(store: Store, name: str, path: Path, *, workflow: str) -> Path:
     """Write a node's joined result to one Zarr v3 group, replacing what is there."""
-    data = open_result(store, name, workflow=workflow).load()
+    data = result_to_export(store, name, workflow).load()
     text = {label: values.astype(object) for label, values in data.coords.items() if values.dtype.kind == "U"}
     data.assign_coords(text).to_zarr(path, mode="w", zarr_format=3, consolidated=False)
     return path
@@ -41,7 +42,7 @@ def export_csv(store: Store, name: str, path: Path, *, workflow: str) -> Path:
     Columns: the array, a column for each dimension, the value, and its imaginary part where there is one.
     Attributes stand above, behind '#'.
     """
-    write_csv(open_result(store, name, workflow=workflow), path)
+    write_csv(result_to_export(store, name, workflow), path)
     return path
 
 
@@ -51,7 +52,7 @@ def export_gvar(store: Store, name: str, path: Path, *, workflow: str) -> Path:
     Keys are labels of the other dimensions, `about` holds the attributes. Raises InputError for a result
     without jackknife samples, or with more numbers than one covariance matrix should have.
     """
-    data = open_result(store, name, workflow=workflow).load()
+    data = result_to_export(store, name, workflow).load()
     write_gvar(data, path)
     return path
 
@@ -62,7 +63,7 @@ def export_pyerrors(store: Store, name: str, path: Path, *, workflow: str) -> Pa
     Keys are labels of the other dimensions; the attributes are the description. The ensemble is called
     `ENSEMBLE`. Raises InputError for a result without jackknife samples.
     """
-    data = open_result(store, name, workflow=workflow).load()
+    data = result_to_export(store, name, workflow).load()
     write_pyerrors(data, path)
     return path
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -134,12 +134,13 @@ def provenance_section(nodes: Sequence[NodeAccount], manifest: Manifest, store: 
     Parameters and files are those of the manifest, which has the transient nodes, too.
     """
     origin = Table(
-        ["node", "stage", "version", "backend", "device", "code"],
+        ["node", "stage", "version", "backend", "device", "certificate", "code"],
         [
             [
                 node.name,
                 node.stage,
                 *(", ".join(_distinct(record[name] for record in node.records)) for name in _ORIGIN),
+                ", ".join(_distinct(map(_certificate, node.records))),
                 ", ".join(_distinct(map(_code, node.records))),
             ]
             for node in nodes
@@ -150,12 +151,14 @@ def provenance_section(nodes: Sequence[NodeAccount], manifest: Manifest, store: 
     )
     keys = "\n".join(line for node in nodes for line in _key_lines(node))
     files = "\n".join(_file_lines(manifest))
+    why = _distinct(r["uncertified"] for n in nodes for r in n.records if r.get("uncertified"))
     folded = [
         Details("Parameters of each node", parameters),
         Details(
             "Key of each chunk: digest of stage, version, parameters, coordinates and inputs' keys", keys
         ),
         *([Details("SHA-256 of each input file", files)] if files else []),
+        *([Details("Why results have no certificate", "\n".join(why))] if why else []),
     ]
     text = f"Each number is in {store.path}, below the stage's name and the chunk's key, with its own record."
     return Section("Provenance", text, [origin, *folded])
@@ -176,10 +179,14 @@ def _file_lines(manifest: Manifest) -> Iterator[str]:
                 yield f"{digest}  {name} {describe(dict(place))}"
 
 
+def _certificate(record: Record) -> str:
+    return (record.get("certificate") or "none")[:12]
+
+
 def _code(record: Record) -> str:
     code = record["code"]
     return f"{code['quarkline']} ({code['commit']})" if code["commit"] else code["quarkline"]
 
 
-def _distinct(values: Iterator[Any] | map[str]) -> list[str]:
+def _distinct(values: Iterable[Any]) -> list[str]:
     return list(dict.fromkeys(str(value) for value in values))

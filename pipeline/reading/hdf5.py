@@ -13,7 +13,7 @@ import numpy as np
 import xarray
 
 from pipeline.declare.node import Node
-from pipeline.reading.result import open_result
+from pipeline.reading.result import result_to_export
 from pipeline.store.store import Store
 from stages.errors import InputError
 
@@ -34,7 +34,7 @@ def export_hdf5(
     Raises InputError for a result that is incomplete or damaged, and for a file that cannot be written.
     """
     target = Path(path)
-    write_hdf5(open_result(store, name, workflow=workflow), target)
+    write_hdf5(result_to_export(Store.existing(store), name, workflow), target)
     return target
 
 

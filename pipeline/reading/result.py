@@ -82,6 +82,16 @@ def open_result(
     return _numbered(xarray.Dataset(arrays, coordinates, attributes))
 
 
+def result_to_export(store: Store, name: str | Node, workflow: str | None = None) -> xarray.Dataset:
+    """The joined result with `certificate`: what its chunks name, each once, 'none' where that is nothing."""
+    data = open_result(store, name, workflow=workflow)
+    manifest, label = find_node(store, data.attrs["node"], workflow)
+    node = manifest.nodes[label]
+    records = (store.record(node.content["stage"], key) for key in node.chunks.in_order())
+    named = dict.fromkeys(record.get("certificate") or "none" for record in records)
+    return data.assign_attrs(certificate=", ".join(named))
+
+
 def _numbered(data: xarray.Dataset) -> xarray.Dataset:
     """The same with numbers along dimensions without coordinates, but those that an array is named after."""
     bare = [dim for dim in data.sizes if dim not in data.variables]

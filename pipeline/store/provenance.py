@@ -57,10 +57,11 @@ def device(backend: str) -> str:
 
         return cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)["name"].decode()
     threads = os.environ.get("NUMBA_NUM_THREADS") or str(os.cpu_count())
-    return f"{_processor()}, {threads} threads"
+    return f"{processor()}, {threads} threads"
 
 
-def _processor() -> str:
+def processor() -> str:
+    """Name of this machine's processor."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

@@ -21,6 +21,7 @@ from pipeline.planning.key import canonical
 from pipeline.store.errors import DamagedChunkError, StoreError
 from pipeline.store.provenance import code, device, host, plain
 from pipeline.store.store import Store
+from pipeline.worker.certificate import certification
 from pipeline.worker.code_check import OtherCodeError, check_sources, refusal
 from pipeline.worker.energy import energy_meter
 from pipeline.worker.evaluation import Evaluation
@@ -205,6 +206,7 @@ def record_of(work: Work, context: RunContext, statistics: dict[str, Any], start
         "files": {name: {"path": v.path, "sha256": v.digest} for name, v in work.files.items()},
         "backend": node.backend,
         "device": device(node.backend),
+        **certification(node.backend),
         "statistics": plain(statistics),
         "seconds": finished - started,
         "finished": datetime.fromtimestamp(finished, UTC).isoformat(),

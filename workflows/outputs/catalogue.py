@@ -12,7 +12,7 @@ from workflows.outputs.campaigns import (
     StatusOutput,
 )
 from workflows.outputs.files import CheckOutput, ConvertOutput, GcOutput, VerifyOutput
-from workflows.outputs.machines import BenchOutput, TuneOutput
+from workflows.outputs.machines import BenchOutput, CertifyOutput, TuneOutput
 from workflows.outputs.moving import HandoverOutput, MergeOutput, PullOutput, PushOutput
 from workflows.outputs.output import ErrorOutput, Output
 
@@ -32,6 +32,7 @@ OUTPUTS: dict[str, type[Output]] = {
         GcOutput,
         TuneOutput,
         BenchOutput,
+        CertifyOutput,
         MergeOutput,
         PullOutput,
         PushOutput,

@@ -1,4 +1,4 @@
-"""Documents of the commands about a machine: tune, bench."""
+"""Documents of the commands about a machine: tune, bench, certify."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel
 
+from pipeline.worker.certificate import Subject
 from workflows.benchmarks.speed import Speed
+from workflows.certification.check import Check
 from workflows.outputs.output import PRINTED, Output
 
 
@@ -47,3 +49,21 @@ class BenchOutput(Output):
     backend: str
     copy_bandwidth: float
     lines: list[Speed]
+
+
+class CertifyOutput(Output):
+    """All checks of a machine, and the certificate where none failed."""
+
+    command: ClassVar[str] = "certify"
+
+    subject: Subject
+    full: bool
+    date: str
+    checks: list[Check]
+    seconds: float
+    certified: bool
+    id: str | None
+    """The certificate's, null where a check failed."""
+    file: Path | None
+    withdrawn: list[str]
+    """Earlier certificates of the same machine, device and code that are taken back."""

@@ -68,14 +68,14 @@ def around_kernels(wrap: Callable[[Implementation], Implementation]) -> Iterator
 
 
 def _choose(name: str, kind: type) -> Implementation:
-    implementation = _implementation(name, _package_of(kind))
+    implementation = implementation_of(name, _package_of(kind))
     if _around is not None:
         implementation = _around(implementation)
     _chosen[name, kind] = implementation
     return implementation
 
 
-def _implementation(name: str, package: str) -> Implementation:
+def implementation_of(name: str, package: str) -> Implementation:
     """A function of a package; where the oracle has none of its own, that of the processor."""
     family, function = name.split(".")
     if package == "reference":

@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from stages.errors import InputError
+from stages.user_cache import CACHE_VARIABLE, cache_folder
 
 FORMAT = 1
-CACHE_VARIABLE = "QUARKLINE_CACHE"
 
 
 @dataclass(frozen=True)
@@ -54,14 +54,6 @@ Table = dict[str, Entry]
 def table_key(problem: str, digest: str) -> str:
     """An entry holds for one text of the kernel: a changed source finds none."""
     return f"{problem} source={digest[:16]}"
-
-
-def cache_folder() -> Path:
-    """$QUARKLINE_CACHE, or quarkline in $XDG_CACHE_HOME, or in ~/.cache."""
-    if own := os.environ.get(CACHE_VARIABLE):
-        return Path(own)
-    shared = os.environ.get("XDG_CACHE_HOME", "")
-    return (Path(shared) if os.path.isabs(shared) else Path.home() / ".cache") / "quarkline"
 
 
 def table_path(device: DeviceKind) -> Path:

@@ -1,0 +1,193 @@
+"""Making a certificate: all checks of a machine, its identity, and where the certificate is kept."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from pipeline import Store
+from pipeline.store.provenance import code
+from pipeline.worker.certificate import (
+    Subject,
+    certificate_id,
+    certificates_folder,
+    read_certificates,
+    subject,
+)
+from stages.errors import InputError
+from stages.lqcd.kernels.dispatch import array_module_of
+from workflows.certification.check import Check, Device, Status, caught
+from workflows.certification.free_field import free_field
+from workflows.certification.noise_bits import noise_bits
+from workflows.certification.references import references
+from workflows.certification.symmetries import symmetries
+from workflows.certification.twins import Twins
+from workflows.certification.ward import ward_identities
+from workflows.certification.workload import workload
+
+FORMAT = 1
+FOLDER = ".certificates"
+"""Folder of a store's copies."""
+
+Announce = Callable[[Check], None]
+
+KINDS: dict[str, Callable[[Device, Path | None], Iterator[Check]]] = {
+    "noise": lambda device, data: noise_bits(device),
+    "reference data": references,
+    "free field": lambda device, data: free_field(device),
+    "symmetries": lambda device, data: symmetries(device),
+    "Ward identities": lambda device, data: ward_identities(device),
+    "work": lambda device, data: workload(device),
+}
+"""What is checked, in order, on a device and with a folder of reference data; kernels of all of it, too."""
+
+
+@dataclass(frozen=True)
+class Certification:
+    """All checks of a machine; `id` and `file` of the certificate, None where a check failed."""
+
+    subject: Subject
+    full: bool
+    date: str
+    checks: tuple[Check, ...]
+    seconds: float
+    id: str | None = None
+    file: Path | None = None
+    withdrawn: tuple[str, ...] = ()
+    """Earlier certificates of the same machine, device and code, taken back because a check failed."""
+
+    @property
+    def certified(self) -> bool:
+        """True if no check failed."""
+        return all(check.status is not Status.FAILED for check in self.checks)
+
+    def content(self) -> dict[str, Any]:
+        """The certificate's text but its id."""
+        return {
+            "format": FORMAT,
+            "subject": asdict(self.subject),
+            "versions": code(),
+            "full": self.full,
+            "date": self.date,
+            "checks": [asdict(check) for check in self.checks],
+        }
+
+
+def certify(
+    backend: str,
+    *,
+    data: Path | None = None,
+    store: Store | None = None,
+    full: bool = False,
+    announce: Announce = lambda check: None,
+) -> Certification:
+    """Make all checks; if none fails, write a certificate to the user's cache and to `store`.
+
+    If one fails, certificates that this machine, device and code had are withdrawn.
+
+    Raises:
+        InputError: no GPU, `data` without reference data, or a folder that cannot be written.
+    """
+    device = Device(backend, _array_module(backend), full)
+    began, checks = perf_counter(), []
+    for check in all_checks(device, data):
+        announce(check)
+        checks.append(check)
+    date = datetime.now(UTC).isoformat(timespec="seconds")
+    made = Certification(subject(backend), full, date, tuple(checks), perf_counter() - began)
+    if not made.certified:
+        return Certification(**{**vars(made), "withdrawn": tuple(_withdraw(made.subject))})
+    content = made.content()
+    identity = certificate_id(content)
+    written = {"id": identity, **content}
+    file = _write(certificates_folder(), identity, written)
+    if store:
+        store.create()
+        _write(store.path / FOLDER, identity, written)
+    return Certification(**{**vars(made), "id": identity, "file": file})
+
+
+def all_checks(device: Device, data: Path | None) -> Iterator[Check]:
+    """Every kind of check in turn; one whose code raises has failed, and the others go on."""
+    twins = Twins(device)
+    for name, kind in KINDS.items():
+        errors: list[Check] = []
+        with twins.at_work(), caught(name, "all checks of this kind", errors):
+            yield from kind(device, data)
+        yield from errors
+    yield from twins.checks()
+
+
+def certification_text(made: Certification) -> str:
+    """Lines for people: how many checks, what was skipped, what failed, and the certificate."""
+    reasons: dict[str, list[str]] = {}
+    for each in made.checks:
+        if each.status is Status.SKIPPED:
+            reasons.setdefault(each.reason, []).append(each.name)
+    lines = [f"skipped  {', '.join(names)}: {reason}" for reason, names in reasons.items()]
+    lines += [f"FAILED   {failure_text(each)}" for each in made.checks if each.status is Status.FAILED]
+    counts = [sum(each.status is status for each in made.checks) for status in Status]
+    passed, failed, skipped = counts
+    where = f"{made.subject.device}, {made.subject.backend}, on {made.subject.host}"
+    lines.append(f"{passed} passed, {failed} failed, {skipped} skipped in {made.seconds:.0f} s: {where}")
+    if made.certified:
+        lines.append(f"certificate {made.id}: {made.file}")
+    else:
+        lines.append("not certified: do not trust results of this machine, device and code")
+        lines += [f"certificate {identity} is withdrawn" for identity in made.withdrawn]
+    return "\n".join(lines)
+
+
+def failure_text(check: Check) -> str:
+    """Line on a check that failed."""
+    if check.deviation is None:
+        return f"{check.name}: {check.reason}"
+    return f"{check.name}: deviation {check.deviation:.2g}, limit {check.limit:.2g} ({check.compares})"
+
+
+def _array_module(backend: str) -> Any:
+    if backend == "cuda":
+        try:
+            import cupy
+
+            available = cupy.is_available()
+        except ImportError:
+            available = False
+        if not available:
+            raise InputError(
+                "--backend cuda needs a GPU and quarkline[cuda13] or [cuda12]: there is no such device here; "
+                "--backend cpu certifies the processor"
+            )
+    return array_module_of(backend)
+
+
+def _write(folder: Path, identity: str, content: dict[str, Any]) -> Path:
+    """A certificate in a folder, whole or not at all."""
+    path = folder / f"{identity}.json"
+    partial = path.with_suffix(f".{os.getpid()}.partial")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        partial.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        partial.replace(path)
+    except OSError as error:
+        with suppress(OSError):
+            partial.unlink()
+        raise InputError(f"cannot write the certificate {path}: {error.strerror or error}") from error
+    return path
+
+
+def _withdraw(ours: Subject) -> Iterator[str]:
+    """Take back the certificates of this subject; their text stays, under another name."""
+    folder = certificates_folder()
+    for certificate in read_certificates(folder):
+        if certificate.get("subject") == asdict(ours):
+            path = folder / f"{certificate['id']}.json"
+            path.replace(path.with_suffix(".withdrawn"))
+            yield certificate["id"]

@@ -1,0 +1,192 @@
+"""Kernels against their twins: calls that work makes are repeated by another implementation and compared.
+
+Twins are the plain NumPy kernels (`reference`, the oracle) and, of the kernels of a GPU, those of the
+processor. Of all calls with operands of one kind (shapes, types, numbers that select) the first is compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields, is_dataclass
+from functools import partial, wraps
+from importlib import import_module
+from importlib.util import find_spec
+from pkgutil import iter_modules
+from types import FunctionType
+from typing import Any
+
+from stages.lqcd.kernels.dispatch import around_kernels, implementation_of, kernels_of
+from workflows.certification.check import Check, Device, measured, skipped
+from workflows.certification.operands import Hosted, UnknownOperandError, difference, has_arrays, is_single
+
+LIMITS = {"single": 2e-4, "double": 1e-10}
+"""Most that rounding may change, relative to the largest element that a call wrote; sums may cancel."""
+
+PACKAGES = "stages.lqcd.kernels."
+PACKING = ".pack"
+"""Kernels whose result is in a form of their package's own: twins keep theirs, for calls that use it."""
+
+QUEUES = "stream"
+"""A family that moves no numbers of fields: it queues work."""
+
+
+NO_ORACLE = "it has no oracle of its own; --backend cuda compares the GPU's with it"
+
+
+@dataclass
+class Comparison:
+    """All calls of one kernel in one precision, against one twin."""
+
+    calls: int = 0
+    deviation: float = 0.0
+    widths: set[int] = field(default_factory=set)
+
+
+class Twins:
+    """Compares kernels while work is done `at_work`; `checks` says what came out."""
+
+    def __init__(self, device: Device) -> None:
+        self._package = device.backend
+        self._device = device
+        self._compared: dict[tuple[str, str, str], Comparison] = {}
+        self._without: set[str] = set()
+        """Kernels that have no twin."""
+        self._refused: dict[tuple[str, str], str] = {}
+        """Kernels and twins that could not repeat some of their calls, with the reason."""
+        self._packed: dict[int, tuple[Any, dict[str, Any]]] = {}
+        self._seen: set[Hashable] = set()
+        self._called: set[str] = set()
+        self._names: dict[int, str] = {}
+        self._busy = False
+
+    @contextmanager
+    def at_work(self) -> Iterator[None]:
+        """While the block runs, kernels of the device are compared."""
+        self._names = {id(implementation_of(name, self._package)): name for name in kernel_names()}
+        with around_kernels(self._watched):
+            yield
+
+    def checks(self) -> Iterator[Check]:
+        """A check for each kernel, precision and twin."""
+        for (name, precision, twin), found in sorted(self._compared.items()):
+            widths = ", ".join(map(str, sorted(found.widths)))
+            about = f"{found.calls} kinds of calls and the {twin} kernel's" + (widths and f"; N = {widths}")
+            limit = LIMITS[precision]
+            yield measured(f"kernel: {name}, {precision}, {twin}", about, found.deviation, limit)
+        about = "calls and another implementation's"
+        for name in sorted(self._without):
+            yield skipped(f"kernel: {name}", about, NO_ORACLE)
+        for (name, twin), reason in sorted(self._refused.items()):
+            yield skipped(f"kernel: {name}, {twin}, some of its calls", about, reason)
+        seen = {name for name, _, _ in self._compared} | self._without | {name for name, _ in self._refused}
+        if left := [name for name in kernel_names() if name not in seen | self._called]:
+            where = "in no shipped workflow" if self._device.full else "by the short form (--full)"
+            yield skipped("kernel: others", about, f"not called {where}: {', '.join(left)}")
+
+    def _watched(self, implementation: Callable[..., Any]) -> Callable[..., Any]:
+        name = self._names.get(id(implementation))
+        if name is None:
+            return implementation
+
+        @wraps(implementation)
+        def call(*arguments: Any, **named: Any) -> Any:
+            self._called.add(name)
+            if self._busy or self._capturing():
+                return implementation(*arguments, **named)
+            kind = (name, kind_of(arguments), kind_of(sorted(named.items())))
+            if kind in self._seen and not name.endswith(PACKING):
+                return implementation(*arguments, **named)
+            self._seen.add(kind)
+            return self._repeated(name, implementation, arguments, named)
+
+        return call
+
+    def _repeated(
+        self, name: str, implementation: Callable[..., Any], arguments: tuple[Any, ...], named: dict[str, Any]
+    ) -> Any:
+        """The result of a call, and of its twins on copies of what it was given."""
+        prepared: dict[str, Hosted] = {}
+        for twin in self._twins(name):
+            try:
+                prepared[twin] = Hosted(arguments, named, partial(self._twin_of, twin))
+            except UnknownOperandError as error:
+                self._refused[name, twin] = str(error)
+        result = implementation(*arguments, **named)
+        if not self._twins(name) and has_arrays((arguments, named.values(), result)):
+            self._without.add(name)
+        packed: dict[str, Any] = {}
+        for twin, hosted in prepared.items():
+            try:
+                packed[twin] = self._compare(name, twin, hosted, result)
+            except Exception as error:
+                why = f"the {twin} kernel does not take these operands: {type(error).__name__}: {error}"
+                self._refused[name, twin] = why
+        if name.endswith(PACKING):
+            self._packed[id(result)] = (result, packed)
+        return result
+
+    def _compare(self, name: str, twin: str, hosted: Hosted, result: Any) -> Any:
+        """Run a twin, keep the largest difference; its result."""
+        self._busy = True
+        try:
+            with kernels_of(twin):
+                expected = implementation_of(name, twin)(*hosted.arguments, **hosted.named)
+        finally:
+            self._busy = False
+        pairs = list(hosted.pairs(result, expected))
+        if pairs and not name.endswith(PACKING):
+            precision = "single" if is_single(hosted.arrays) else "double"
+            found = self._compared.setdefault((name, precision, twin), Comparison())
+            found.calls += 1
+            found.widths |= hosted.widths
+            found.deviation = max([found.deviation, *(difference(*pair) for pair in pairs)])
+        return expected
+
+    def _twins(self, name: str) -> list[str]:
+        """Packages that can repeat a kernel."""
+        own = implementation_of(name, "reference").__module__.startswith(f"{PACKAGES}reference")
+        return [*(["reference"] if own else []), *(["cpu"] if self._package == "cuda" else [])]
+
+    def _twin_of(self, twin: str, value: Any) -> Any:
+        """The operand that a twin made of the same links or matrices, if `value` is one that was packed."""
+        _, packed = self._packed.get(id(value), (None, {}))
+        return packed.get(twin)
+
+    def _capturing(self) -> bool:
+        """True while a CUDA graph is recorded, in which nothing may be looked at."""
+        if self._package != "cuda":
+            return False
+        return bool(self._device.xp.cuda.get_current_stream().is_capturing())
+
+
+def kernel_names() -> list[str]:
+    """Names ``family.function`` of all kernels: functions of the contracts that the processor implements."""
+    names = []
+    for each in iter_modules(import_module(PACKAGES[:-1]).__path__):
+        if each.ispkg or find_spec(f"{PACKAGES}cpu.{each.name}") is None or each.name == QUEUES:
+            continue
+        contract, own = (import_module(f"{PACKAGES}{part}{each.name}") for part in ("", "cpu."))
+        names += [
+            f"{each.name}.{name}"
+            for name, value in vars(contract).items()
+            if isinstance(value, FunctionType)
+            and value.__module__ == contract.__name__
+            and getattr(own, name, value) is not value
+        ]
+    return names
+
+
+def kind_of(value: Any) -> Hashable:
+    """The features of an operand that decide on what a kernel does: not the values of its numbers."""
+    if isinstance(value, type):
+        return value.__name__
+    if hasattr(value, "shape") and hasattr(value, "dtype"):
+        return tuple(value.shape), str(value.dtype)
+    if isinstance(value, (tuple, list)):
+        return tuple(map(kind_of, value))
+    if isinstance(value, (bool, int, str, type(None))):
+        return value
+    if is_dataclass(value):
+        return type(value).__name__, tuple(kind_of(getattr(value, each.name)) for each in fields(value))
+    return type(value).__name__

@@ -1,0 +1,91 @@
+"""Work whose kernels are compared with their twins: what runs do, on rough links and in shipped workflows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from ruamel.yaml import YAML
+
+from stages.lqcd.dirac.wilson_schur import WilsonSchur
+from stages.lqcd.estimators.trace import LoopTrace, current_links
+from stages.lqcd.gauge.heatbath import thermalised
+from stages.lqcd.gauge.stout import stout_links
+from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
+from stages.lqcd.noise.vectors import KINDS, noise_vectors
+from stages.lqcd.solvers.even_odd import EvenOdd
+from stages.lqcd.solvers.named import Solve
+from workflows.catalogue import load_project
+from workflows.certification.check import DOUBLE, Check, Device, caught
+from workflows.certification.fields import random_field, rough_links
+from workflows.certification.symmetries import staggered_operator, wilson_operator
+from workflows.starters import starter, starter_names
+
+LATTICE = Lattice((4, 2, 4, 6))
+WIDTHS, MORE_WIDTHS = (3, 16), (1, 8, 12, 24, 32)
+TOLERANCE, MASS = 1e-8, 0.3
+SMALL = 4
+"""Extent in space of the lattice that shipped workflows are rehearsed on."""
+
+
+def workload(device: Device) -> Iterator[Check]:
+    """Do all of it; yields what went wrong."""
+    checks: list[Check] = []
+    for name, step in (*_steps(device), *(_rehearsals(device) if device.full else ())):
+        with caught(f"work: {name}", "kernels while it runs", checks):
+            step()
+    yield from checks
+
+
+def _steps(device: Device) -> Iterator[tuple[str, Callable[[], object]]]:
+    yield "noise", partial(_noise, device)
+    yield "heat bath", partial(thermalised, LATTICE, 6.0, 7, "certify", 1, 1, xp=device.xp)
+    yield "stout links", partial(_stout, device)
+    for width in device.widths(WIDTHS, MORE_WIDTHS):
+        for solver in ("block_cgrq", "batched_cg"):
+            yield f"HISQ loops by {solver}, N = {width}", partial(_loops, solver, width, device)
+    for solver in ("gcr", "bicgstab", *(("cgnr", "block_cgrq") if device.full else ())):
+        yield f"Wilson-clover solves by {solver}", partial(_propagators, solver, device)
+
+
+def _noise(device: Device) -> None:
+    for kind in KINDS:
+        noise_vectors(LATTICE, ODD, "certify", 5, range(3), kind, xp=device.xp)
+
+
+def _stout(device: Device) -> None:
+    stout_links(device.xp.asarray(rough_links(61, LATTICE)), LATTICE, 0.1, 1)
+
+
+def _loops(solver: str, width: int, device: Device) -> None:
+    dslash = staggered_operator(rough_links(63, LATTICE), LATTICE, DOUBLE, device).dslash
+    current = current_links(dslash.links, "thin")
+    trace = LoopTrace(dslash, current, MASS, Solve(solver, TOLERANCE).of_positive())
+    sources = noise_vectors(LATTICE, EVEN, "certify", 9, range(width), "z4", xp=device.xp)
+    trace.contract(EVEN, sources)
+
+
+def _propagators(solver: str, device: Device) -> None:
+    M = wilson_operator(rough_links(65, LATTICE), LATTICE, DOUBLE, device)
+    b = random_field(67, (*M.shape, 12), DOUBLE, device.xp)
+    EvenOdd(Solve(solver, TOLERANCE).of_regular(), WilsonSchur).solve(M, b)
+
+
+def _rehearsals(device: Device) -> Iterator[tuple[str, Callable[[], object]]]:
+    """Shipped workflows: each solves briefly in all of its block widths and precisions."""
+    for name in starter_names():
+        yield f"rehearsal of {name}", partial(_rehearse, name, device)
+
+
+def _rehearse(name: str, device: Device) -> None:
+    yaml = YAML()
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "small.yaml"
+        content = yaml.load(starter(name, file, ()))
+        heat_bath = content["ensemble"]["heatbath"]
+        heat_bath["extents"] = [SMALL, SMALL, SMALL, heat_bath["extents"][3]]
+        yaml.dump(content, file)
+        for _ in load_project(file).rehearse(device.xp):
+            pass

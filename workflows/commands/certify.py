@@ -1,0 +1,69 @@
+"""`quarkline certify`: does this machine compute what it should?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from workflows.commands.options import JsonOption, say
+
+
+def certify(
+    backend: Annotated[Literal["cpu", "cuda"], typer.Option(help="What computes.")] = "cpu",
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="External reference data, with an expected.json.",
+            show_default="$QUARKLINE_REFERENCE_DATA",
+        ),
+    ] = None,
+    store: Annotated[
+        Path | None, typer.Option(metavar="STORE", help="A store that gets a copy of the certificate.")
+    ] = None,
+    full: Annotated[
+        bool, typer.Option("--full", help="More widths, the kernels of all shipped workflows; minutes.")
+    ] = False,
+    json: JsonOption = False,
+) -> None:
+    """Check what this machine and device compute, and certify it.
+
+    External reference outputs, where their data are; the free field against closed forms; gamma5- and
+    epsilon-hermiticity, gauge covariance, Ward identities of conserved currents; noise against published
+    and pinned bits; each kernel against its oracle, and a GPU's against the processor's, in the calls that
+    runs make.
+
+    A certificate names machine, device, driver, packages and quarkline's code, and has all figures. It lies
+    in certificates of $QUARKLINE_CACHE, else of quarkline in $XDG_CACHE_HOME or ~/.cache; every result of the
+    same machine, device and code names it from then on. The exit code is 1, and there is none, if a check
+    fails.
+
+    Example: quarkline certify
+
+    Example: quarkline certify --backend cuda --full --store g2-store
+    """
+    from rich.console import Console
+
+    from pipeline import Store
+    from workflows.certification.certificate import certification_text
+    from workflows.certification.certificate import certify as check_all
+    from workflows.certification.references import reference_folder
+
+    folder, target = reference_folder(data), Store(store) if store else None
+    with Console(stderr=True, quiet=json).status("checking") as shown:
+        made = check_all(
+            backend,
+            data=folder,
+            store=target,
+            full=full,
+            announce=lambda check: shown.update(f"checking; {check.name}: {check.status}"),
+        )
+    if json:
+        from workflows.outputs.machines import CertifyOutput
+
+        CertifyOutput(**vars(made), certified=made.certified).print()
+    else:
+        say(certification_text(made))
+    raise typer.Exit(0 if made.certified else 1)
