@@ -21,6 +21,9 @@ NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 HEIGHT, TALLEST = 900, 1600
 """Pixels of the window, and of a picture at most."""
 
+LONGEST = 200
+"""Seconds of a look."""
+
 MOST_BYTES = 64 << 20
 """Of a message: pictures come as text."""
 
@@ -42,7 +45,7 @@ class Seen:
     """A page as it was shown.
 
     width, height: in pixels. cut: definitions of which a part is out of sight; broken: pictures that are
-    missing; errors: of scripts and resources. picture: PNG.
+    missing; errors: of scripts and resources. picture: PNG. answer: the value of what was to be evaluated.
     """
 
     title: str
@@ -53,6 +56,7 @@ class Seen:
     broken: list[str]
     errors: list[str]
     picture: bytes
+    answer: Any
 
 
 def find_browser() -> str | None:
@@ -66,12 +70,17 @@ class Browser:
 
     address: str
 
-    def look(self, url: str, width: int, ready: Callable[[str], bool]) -> Seen:
-        """A page in a window of this width, as soon as `ready` says so of its text, after 20 s at most."""
+    def look(
+        self, url: str, width: int, ready: Callable[[str], bool], dark: bool = False, after: str = "0"
+    ) -> Seen:
+        """A page in a window of this width, as soon as `ready` says so of its text, after 20 s at most.
+
+        dark: as a browser that prefers dark pages. after: an expression, or a promise, waited for then.
+        """
         with urllib.request.urlopen(f"{self.address}/json/list", timeout=20) as answer:
             target = next(each for each in json.load(answer) if each["type"] == "page")
         return IOLoop(make_current=False).run_sync(
-            lambda: _look(target["webSocketDebuggerUrl"], url, width, ready), timeout=60
+            lambda: _look(target["webSocketDebuggerUrl"], url, width, ready, dark, after), timeout=LONGEST
         )
 
 
@@ -89,12 +98,16 @@ def browser(program: str, profile: Path) -> Iterator[Browser]:
             process.kill()
 
 
-async def _look(socket: str, url: str, width: int, ready: Callable[[str], bool]) -> Seen:
+async def _look(
+    socket: str, url: str, width: int, ready: Callable[[str], bool], dark: bool, after: str
+) -> Seen:
     page = _Page(await websocket_connect(socket, max_message_size=MOST_BYTES))
     for domain in ("Page", "Runtime", "Log"):
         await page.call(f"{domain}.enable")
     screen = {"width": width, "height": HEIGHT, "deviceScaleFactor": 1, "mobile": width < 600}
     await page.call("Emulation.setDeviceMetricsOverride", **screen)
+    scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+    await page.call("Emulation.setEmulatedMedia", features=[scheme])
     await page.call("Page.navigate", url=url)
     for _ in range(80):
         await page.pause(0.25)
@@ -102,11 +115,13 @@ async def _look(socket: str, url: str, width: int, ready: Callable[[str], bool])
         if ready(facts["text"]):
             break
     await page.pause(0.5)
+    answer = await page.call("Runtime.evaluate", expression=after, awaitPromise=True, returnByValue=True)
     area = {"x": 0, "y": 0, "width": width, "height": min(facts["height"], TALLEST), "scale": 1}
     taken = await page.call("Page.captureScreenshot", captureBeyondViewport=True, clip=area)
     await page.call("Page.navigate", url="about:blank")
     page.socket.close()
-    return Seen(**facts, errors=page.errors, picture=base64.b64decode(taken["data"]))
+    picture = base64.b64decode(taken["data"])
+    return Seen(**facts, errors=page.errors, picture=picture, answer=answer["result"].get("value"))
 
 
 class _Page:

@@ -22,6 +22,7 @@ from workflows.commands import (
     certify,
     check,
     convert,
+    dashboard,
     export,
     gc,
     init,
@@ -128,7 +129,16 @@ def options(
 
 
 PANELS: dict[str, tuple[Callable[..., None], ...]] = {
-    "Workflows": (init.init, run.run, plan.plan, status.status, report.report, export.export, schema.schema),
+    "Workflows": (
+        init.init,
+        run.run,
+        plan.plan,
+        status.status,
+        dashboard.dashboard,
+        report.report,
+        export.export,
+        schema.schema,
+    ),
     "Files, stores": (check.check, convert.convert, verify.verify, gc.gc),
     "Machines": (certify.certify, tune.tune, bench.bench),
     "Moving": (merge.merge, pull.pull, push.push),

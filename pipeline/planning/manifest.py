@@ -61,6 +61,10 @@ class KeyTable(Mapping[Position, str]):
         """Number of a chunk's block along the first dimension."""
         return self._numbers[0][place[0][1]] if place else 0
 
+    def blocks(self, axis: int) -> list[tuple[Any, ...]]:
+        """The blocks of coordinates along a dimension."""
+        return self._blocks[axis]
+
     @cached_property
     def _numbers(self) -> list[dict[tuple[Any, ...], int]]:
         return [{block: number for number, block in enumerate(along)} for along in self._blocks]

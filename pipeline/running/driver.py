@@ -160,7 +160,9 @@ def _drive(
         tasks = plan_tasks(plan)
     counts = Counter(chunk.node.name for chunk in plan.missing)
     forecast = {node: plan.expected_seconds[node] for node in counts if node in plan.expected_seconds}
-    log.note(EventKind.RUN_STARTED, run=name, workflow=plan.workflow, missing=counts, seconds=forecast)
+    memory = {chunk.node.name: chunk.node.cost.memory for chunk in plan.missing}
+    expected = {"missing": counts, "seconds": forecast, "memory": memory}
+    log.note(EventKind.RUN_STARTED, run=name, workflow=plan.workflow, **expected)
     states, failures = dict[str, ChunkState](), list[Failure]()
     demand = Demand(widest_level(tasks), plan.memory, stop.check, JobList(store.path / ".runs" / name))
     with suppress(StartInterruptedError), cluster.open(demand) as client:
@@ -172,7 +174,7 @@ def _drive(
         host_bytes = resident_bytes or _resident_bytes(client)
         sources = sources_of(chunk.node.stage.function for chunk in plan.everything)
         context = RunContext(store, name, plan.backend, host_bytes, sources, resident_bytes)
-        client.log_event(PLAN_TOPIC, {"run": name, "missing": dict(counts)})
+        client.log_event(PLAN_TOPIC, {"store": str(store.path)})
         log.note(EventKind.CLUSTER_READY, dashboard=client.dashboard_link)
         forecast = plan.expected_seconds
 

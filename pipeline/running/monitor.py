@@ -1,38 +1,40 @@
-"""The scheduler's plugin that follows a run's events and serves a page of them on Dask's dashboard."""
+"""The scheduler's plugin that serves the dashboard's pages of the store into which a run computes."""
 
 from __future__ import annotations
 
-from functools import partial
+from pathlib import Path
 from typing import Any
 
 from distributed import SchedulerPlugin
 
 from pipeline.running.dashboard import Dashboard
-from pipeline.running.monitor_view import RunView
+from pipeline.running.dashboard.facts.campaign import Campaign, campaign_of
 
 PLAN_TOPIC = "quarkline-plan"
-"""The driver says here what is missing, before it begins."""
+"""The driver says here into which store it computes, before it begins."""
 
 
 class Monitor(SchedulerPlugin):
-    """Plugin of the scheduler that follows the events of runs and serves the dashboard with their page."""
+    """Plugin of the scheduler that shows the campaign of the run that began last."""
 
     name = "quarkline-monitor"
 
     def __init__(self, dashboard: Dashboard | None = None) -> None:
         self._dashboard = dashboard
-        self.view = RunView()
+        self._store: Path | None = None
 
     async def start(self, scheduler: Any) -> None:
         """Open the dashboard, if there is one."""
         if self._dashboard:
-            from pipeline.running.monitor_page import page
+            from pipeline.running.dashboard.serving import application
 
-            self._dashboard.serve(scheduler, partial(page, lambda: self.view))
+            self._dashboard.serve_beside(scheduler, application(self._dashboard.token, self.campaign))
+
+    def campaign(self) -> Campaign | None:
+        """The campaign that is shown; None before a run begins, InputError where its store is away."""
+        return campaign_of(self._store) if self._store else None
 
     def log_event(self, topic: str, msg: Any) -> None:
-        """Take an event of a run, or the beginning of another run, from Dask's event log."""
+        """Take the beginning of a run from Dask's event log."""
         if topic == PLAN_TOPIC:
-            self.view = RunView(msg["run"], msg["missing"])
-        elif topic.startswith("quarkline-"):
-            self.view.add(msg)
+            self._store = Path(msg["store"])

@@ -41,13 +41,29 @@ def place_of(stage: Path, key: str) -> Path:
 
 def chunk_entries(stage: Path) -> Iterator[tuple[str, os.DirEntry[str]]]:
     """Key and place of every committed chunk in a stage's folder."""
+    yield from loose(stage)
     for entry in listed(stage):
-        if _SHELF.fullmatch(entry.name):
-            for chunk in listed(entry.path):
-                if match := _CHUNK.fullmatch(chunk.name):
-                    yield match[1], chunk
-        elif _KEY.fullmatch(entry.name):
+        if is_shelf(entry):
+            yield from shelved(entry.path)
+
+
+def is_shelf(entry: os.DirEntry[str]) -> bool:
+    """True for a folder of chunks in a stage's folder."""
+    return bool(_SHELF.fullmatch(entry.name))
+
+
+def loose(stage: str | Path) -> Iterator[tuple[str, os.DirEntry[str]]]:
+    """Key and place of every chunk that lies in a stage's folder itself, as in format 1."""
+    for entry in listed(stage):
+        if _KEY.fullmatch(entry.name):
             yield entry.name, entry
+
+
+def shelved(shelf: str | Path) -> Iterator[tuple[str, os.DirEntry[str]]]:
+    """Key and place of every committed chunk in one folder of a stage's."""
+    for chunk in listed(shelf):
+        if match := _CHUNK.fullmatch(chunk.name):
+            yield match[1], chunk
 
 
 def is_stage(entry: os.DirEntry[str]) -> bool:

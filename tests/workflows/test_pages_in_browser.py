@@ -1,4 +1,4 @@
-"""Report, monitor and documentation in a browser, on a desk and on a phone.
+"""Report, the dashboard of a run and documentation in a browser, on a desk and on a phone.
 
 With ``QUARKLINE_PICTURES=docs/pages`` the pictures that the documentation shows are made anew.
 """
@@ -37,7 +37,7 @@ def window(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def looked(tmp_path_factory: pytest.TempPathFactory, window: Browser) -> tuple[Path, dict[int, Seen]]:
-    """The folder of a run that has ended, and its monitor as it was on the way."""
+    """The folder of a run that has ended, and its dashboard as it was on the way."""
     folder = tmp_path_factory.mktemp("run")
     (folder / "g2.yaml").write_text(LONGER.replace("vectors: 4", "vectors: 24"))
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -48,17 +48,17 @@ def looked(tmp_path_factory: pytest.TempPathFactory, window: Browser) -> tuple[P
         links = (re.match(r"dashboard: (\S+)", line) for line in run.stderr)
         link = next(filter(None, links))[1]
         time.sleep(HALF_DONE)
-        seen = {width: window.look(link, width, lambda text: "loops_light" in text) for width in WIDTHS}
+        seen = {width: window.look(link, width, lambda text: "chunks are stored" in text) for width in WIDTHS}
         run.stderr.read()
         assert run.wait(timeout=200) == 0
     return folder, seen
 
 
-def test_the_monitor_of_a_run(looked: tuple[Path, dict[int, Seen]]) -> None:
+def test_the_dashboard_of_a_run(looked: tuple[Path, dict[int, Seen]]) -> None:
     for width, seen in looked[1].items():
-        keep(seen, "monitor", width)
+        keep(seen, "run", width)
         fits(seen, width)
-        assert seen.title == "quarkline" and "loops_light" in seen.text
+        assert seen.title == "quarkline: campaign" and "chunks are stored" in seen.text
 
 
 @pytest.mark.parametrize("width", WIDTHS)

@@ -78,6 +78,19 @@ class PlanOutput(Output):
     warnings: list[str]
 
 
+class DashboardOutput(Output):
+    """The pages of a store, served until the command is interrupted; the link holds a secret."""
+
+    command: ClassVar[str] = "dashboard"
+
+    store: Path
+    link: str
+    port: int
+    """On 127.0.0.1."""
+    tunnel: str
+    """A command line for another machine."""
+
+
 class StatusOutput(Output):
     """The state of a store."""
 

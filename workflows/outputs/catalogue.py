@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from workflows.outputs.campaigns import (
+    DashboardOutput,
     ExportOutput,
     InitOutput,
     PlanOutput,
@@ -23,6 +24,7 @@ OUTPUTS: dict[str, type[Output]] = {
         RunOutput,
         PlanOutput,
         StatusOutput,
+        DashboardOutput,
         ReportOutput,
         ExportOutput,
         SchemaOutput,

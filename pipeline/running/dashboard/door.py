@@ -10,7 +10,6 @@ from typing import Any
 import dask
 from tornado.httpserver import HTTPServer
 from tornado.httputil import HTTPMessageDelegate, HTTPServerRequest
-from tornado.ioloop import IOLoop
 from tornado.routing import Router
 from tornado.web import Application, ErrorHandler
 
@@ -35,7 +34,7 @@ class Dashboard:
 
     def __init__(self, port: int = 0) -> None:
         self._door = _listening(port)
-        self._routes = dask.config.get(ROUTES)
+        self._routes = dask.config.get(ROUTES, [])
         self.port: int = self._door.getsockname()[1]
         self.token = secrets.token_hex(16)
 
@@ -49,27 +48,26 @@ class Dashboard:
         """Dask's settings while scheduler and workers start: their own web servers serve nothing."""
         return {LINK: self.link, ROUTES: [], WORKER_ROUTES: []}
 
-    def serve(self, scheduler: Any, page: Any) -> None:
-        """Replace a scheduler's web server by one with Dask's pages and this page, below the secret.
+    def serve(self, pages: Application) -> HTTPServer:
+        """Serve these pages alone, which stand below the secret, from this thread's event loop."""
+        server = HTTPServer(Gate(pages, self.token))
+        server.add_socket(self._door)
+        return server
 
-        page: of a run, from a scheduler, template variables and an empty Bokeh document.
-        """
-        from distributed.dashboard.core import BokehApplication
+    def serve_beside(self, scheduler: Any, pages: Application) -> None:
+        """Replace a scheduler's web server by one with Dask's pages and these, all below the secret."""
         from distributed.dashboard.scheduler import connect
         from distributed.http.routing import RoutingApplication
         from distributed.http.utils import get_handlers
 
         scheduler.http_server.stop()
         application = RoutingApplication(get_handlers(scheduler, self._routes, self.token))
-        server: Any = HTTPServer(Gate(application, self.token))
-        server.add_socket(self._door)
+        server: Any = self.serve(application)
         server.address, server.port = HOST, self.port
         scheduler.http_application, scheduler.http_server = application, server
         scheduler.services["dashboard"] = server
         connect(application, server, scheduler, prefix=self.token)
-        ours = BokehApplication({"/quarkline": page}, scheduler, prefix=self.token)
-        application.add_application(ours)
-        ours.initialize(IOLoop.current())
+        application.add_application(pages)
 
     def close(self) -> None:
         """Give the port back, if no scheduler did."""

@@ -1,0 +1,91 @@
+"""A store as its pages see it: every fact in one place, each kept up to date at its own cost."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from pipeline.planning.manifest import Manifest, manifests
+from pipeline.running.dashboard.facts.chunks import StoredChunks
+from pipeline.running.dashboard.facts.grid import Grid
+from pipeline.running.dashboard.facts.records import Records
+from pipeline.running.dashboard.facts.runs import Runs
+from pipeline.running.dashboard.facts.samples import Samples
+from pipeline.store.ledger import Ledger
+from pipeline.store.store import Store
+
+FRESH = 0.2
+"""Seconds for which what was read counts as new: several pages that look at once cost one look."""
+
+READING = 0.1
+"""Seconds of a look that go into records; half as many go into samples."""
+
+Fact = Callable[["Campaign"], Any]
+
+
+class Campaign:
+    """The facts of one store. Used by one thread at a time: `look` sees to that."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.grid = Grid([])
+        self.manifests: list[Manifest] = []
+        self.chunks = StoredChunks(store)
+        self.runs = Runs(store)
+        self.records = Records(store)
+        self.samples = Samples(store)
+        self.ledger: list[dict[str, Any]] = []
+        self._written: object = None
+        self._looked = -FRESH
+        self._lock = Lock()
+
+    def look(self, facts: Sequence[Fact]) -> list[Any]:
+        """The values of these facts now."""
+        with self._lock:
+            if time.monotonic() - self._looked > FRESH:
+                self.refresh()
+                self._looked = time.monotonic()
+            return [fact(self) for fact in facts]
+
+    def refresh(self) -> None:
+        """Read what is new in the store."""
+        self._read_manifests()
+        changes = self.chunks.refresh()
+        if changes.removed:
+            self._count_again()
+        else:
+            for stage, keys in changes.added.items():
+                self.grid.add(stage, keys)
+                self.records.wait_for(stage, keys)
+        self.runs.refresh()
+        logs = [log for log in self.runs.followed.values() if not log.ended]
+        newest = self.runs.newest
+        self.grid.mark((key for log in logs for key in log.tally.running), newest.failed if newest else ())
+        self.records.refresh(READING)
+        self.samples.refresh(self.manifests, self.chunks, READING / 2)
+        self.ledger = list(Ledger(self.store).entries())
+
+    def _read_manifests(self) -> None:
+        files = sorted((self.store.path / ".workflows").glob("[!.]*.json"))
+        written = [(str(file), file.stat().st_mtime_ns) for file in files]
+        if written != self._written:
+            self._written, self.manifests = written, manifests(self.store)
+            self.grid = Grid(self.manifests)
+            self._count_again()
+
+    def _count_again(self) -> None:
+        self.grid.clear()
+        self.records.clear()
+        for stage, keys in self.chunks.stages.items():
+            self.grid.add(stage, keys)
+            self.records.wait_for(stage, sorted(keys))
+
+
+@cache
+def campaign_of(folder: Path) -> Campaign:
+    """The facts of the store in a folder, shared by all who look at it in this process."""
+    return Campaign(Store.existing(folder))

@@ -1,0 +1,168 @@
+"""Cost of a campaign: energy, memory, speed by node; jobs and budget by the ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline.store.ledger import LedgerEvent
+
+if TYPE_CHECKING:
+    from pipeline.running.dashboard.facts.campaign import Campaign
+
+MOST_POINTS = 240
+"""Points of a figure over time: more are averaged."""
+
+
+@dataclass(frozen=True)
+class NodeCost:
+    """Cost of a node's chunks. None: no record has it, or nothing was planned."""
+
+    node: str
+    chunks: int
+    seconds: float
+    joules: float | None
+    metered: int
+    """Chunks whose joules were measured."""
+    device_bytes: float | None
+    """Most of any chunk."""
+    host_bytes: float | None
+    planned_bytes: float | None
+    gflops: float | None
+    """Mean."""
+    of_copy: float | None
+    joules_times_variance: float | None
+    """Joules of all chunks times the variance of the mean over samples so far: what unit variance takes."""
+
+
+def costs(campaign: Campaign) -> list[NodeCost]:
+    """One entry for each node with records, in the order of the grid."""
+    order = list(dict.fromkeys(row.node for row in campaign.grid.rows))
+    planned = _planned_bytes(campaign)
+    nodes = campaign.records.nodes
+    entries = []
+    for name in sorted(nodes, key=lambda name: order.index(name) if name in order else len(order)):
+        figures, curve = nodes[name], campaign.samples.curves.get(name)
+        joules = _of(figures.joules)
+        total = float(joules.sum()) if len(joules) else None
+        complete = total is not None and len(joules) == len(figures.seconds)
+        entries.append(
+            NodeCost(
+                node=name,
+                chunks=len(figures.seconds),
+                seconds=float(np.sum(figures.seconds)),
+                joules=total,
+                metered=len(joules),
+                device_bytes=_most(figures.device_bytes),
+                host_bytes=_most(figures.host_bytes),
+                planned_bytes=planned.get(name),
+                gflops=_mean(figures.gflops),
+                of_copy=_mean(figures.of_copy),
+                joules_times_variance=total * curve.errors[-1] ** 2
+                if complete and total is not None and curve
+                else None,
+            )
+        )
+    return entries
+
+
+def _planned_bytes(campaign: Campaign) -> dict[str, float]:
+    """Bytes that a task of each node was planned to need, by the runs that are followed."""
+    logs = campaign.runs.followed.values()
+    return {node: size for log in logs for node, size in log.tally.first.get("memory", {}).items() if size}
+
+
+def _of(values: Iterable[float]) -> NDArray[np.float64]:
+    numbers = np.asarray(values)
+    return numbers[~np.isnan(numbers)]
+
+
+def _most(values: Iterable[float]) -> float | None:
+    numbers = _of(values)
+    return float(numbers.max()) if len(numbers) else None
+
+
+def _mean(values: Iterable[float]) -> float | None:
+    numbers = _of(values)
+    return float(numbers.mean()) if len(numbers) else None
+
+
+def power(campaign: Campaign) -> tuple[list[float], list[float], list[float]]:
+    """Times (seconds since 1970), mean watts of the chunks that ended about then, and joules until then."""
+    nodes = campaign.records.nodes.values()
+    if not nodes:
+        return [], [], []
+    names = ("finished", "seconds", "joules")
+    finished, seconds, joules = (np.concatenate([getattr(node, name) for node in nodes]) for name in names)
+    order = np.argsort(finished)
+    order = order[~np.isnan(joules[order])]
+    groups = [group for group in np.array_split(order, MOST_POINTS) if len(group)]
+    watts = [float(joules[group].sum() / max(seconds[group].sum(), 1e-9)) for group in groups]
+    energy = np.cumsum([joules[group].sum() for group in groups]).tolist()
+    return [float(finished[group].mean()) for group in groups], watts, energy
+
+
+@dataclass
+class Job:
+    """A job of the ledger: its facts so far."""
+
+    job: str
+    chain: str = ""
+    state: str = "submitted"
+    submitted: float | None = None
+    began: float | None = None
+    ended: float | None = None
+    facts: dict[str, Any] = field(default_factory=dict)
+    """Of all its entries; later ones replace earlier ones."""
+
+
+@dataclass(frozen=True)
+class Account:
+    """Cost of a campaign's jobs against its budget. None: not measured, or no limit."""
+
+    jobs: list[Job]
+    node_hours: float | None
+    joules: float | None
+    budget_node_hours: float | None
+    budget_joules: float | None
+    stopped: str
+
+
+def account(ledger: Iterable[dict[str, Any]]) -> Account:
+    """The entries of a ledger, added up by job."""
+    jobs, budget, stopped = dict[str, Job](), dict[str, Any](), ""
+    for entry in ledger:
+        kind, moment = entry["event"], entry.get("time")
+        if kind == LedgerEvent.BUDGET:
+            budget = entry
+        elif kind == LedgerEvent.STOPPED:
+            stopped = str(entry.get("reason", ""))
+        elif "job" in entry:
+            name = str(entry["job"])
+            job = jobs.setdefault(name, Job(name))
+            job.chain = str(entry.get("chain") or job.chain)
+            job.facts |= {
+                key: value for key, value in entry.items() if key not in ("format", "event", "time")
+            }
+            job.state = str(kind)
+            if kind in ("submitted", "began", "ended"):
+                setattr(job, str(kind), moment)
+    ended = [job.facts for job in jobs.values() if job.ended is not None]
+    seconds = _sum(facts.get("node_seconds") for facts in ended)
+    return Account(
+        jobs=list(jobs.values()),
+        node_hours=None if seconds is None else seconds / 3600,
+        joules=_sum(facts.get("joules") for facts in ended),
+        budget_node_hours=budget.get("node_hours"),
+        budget_joules=budget.get("joules"),
+        stopped=stopped,
+    )
+
+
+def _sum(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None

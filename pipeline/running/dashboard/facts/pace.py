@@ -1,0 +1,80 @@
+"""Pace of a campaign, and the time that the rest takes."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from pipeline.running.dashboard.facts.campaign import Campaign
+
+WINDOW = 600.0
+"""Seconds back that a pace is taken from."""
+
+MOST_BINS = 120
+"""Of a figure over time."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Chunks of the last plans by state, and seconds that the rest takes.
+
+    seconds_left: None where nothing says it, and then `because` does.
+    """
+
+    stored: int
+    chunks: int
+    running: int
+    failed: int
+    seconds_left: float | None
+    because: str
+
+
+def progress(campaign: Campaign, now: float | None = None) -> Progress:
+    """State of the campaign."""
+    rows = campaign.grid.rows
+    counts = [sum(getattr(row, name).total() for row in rows) for name in ("stored", "running", "failed")]
+    stored, running, failed = counts
+    left, because = _seconds_left(campaign, time.time() if now is None else now)
+    return Progress(stored, sum(row.chunks for row in rows), running, failed, left, because)
+
+
+def _seconds_left(campaign: Campaign, now: float) -> tuple[float | None, str]:
+    left = {row.node: row.left for row in campaign.grid.rows if row.left}
+    if not campaign.grid.rows:
+        return None, "no workflow was run into this store"
+    if not left:
+        return None, "complete"
+    logs = [log for log in campaign.runs.followed.values() if not log.ended]
+    recent = Counter(node for log in logs for moment, node in log.committed if moment > now - WINDOW)
+    if not recent:
+        return None, f"nothing was committed in the last {WINDOW / 60:.0f} min"
+    began = min((log.tally.first.get("time", now) for log in logs), default=now)
+    seconds = {name: float(np.mean(node.seconds)) for name, node in campaign.records.nodes.items()}
+    typical = float(np.mean(list(seconds.values()))) if seconds else 1.0
+    pace = sum(seconds.get(node, typical) * number for node, number in recent.items())
+    pace /= max(1.0, now - max(began, now - WINDOW))
+    if not pace:
+        return None, "the chunks so far took no time that counts"
+    work = sum(seconds.get(node, typical) * number for node, number in left.items())
+    never = sum(node not in seconds for node in left)
+    note = f"; {never} of {len(left)} nodes were never measured and count as the mean" if never else ""
+    return work / pace, f"at the pace of the last {WINDOW / 60:.0f} min{note}"
+
+
+def throughput(campaign: Campaign) -> tuple[list[float], list[float], float]:
+    """Middle of each bin (seconds since 1970), chunks a second in it, and its seconds, of runs followed."""
+    logs = campaign.runs.followed.values()
+    moments = np.fromiter(chain.from_iterable((moment for moment, _ in log.committed) for log in logs), float)
+    if not len(moments):
+        return [], [], 1.0
+    first, last = float(moments.min()), float(moments.max())
+    width = max(5.0, (last - first) / MOST_BINS)
+    bins = int((last - first) // width) + 1
+    counts = np.bincount(((moments - first) // width).astype(int), minlength=bins)
+    return [first + (k + 0.5) * width for k in range(bins)], (counts / width).tolist(), width

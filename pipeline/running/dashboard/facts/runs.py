@@ -1,0 +1,186 @@
+"""Runs of a store by their event logs, read on from where the last look ended."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import deque
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from pipeline.running.event_log import Event, Tally, log_of, runs, tally_of
+from pipeline.running.failures import Failure, Failures
+from pipeline.store.store import Store
+from pipeline.worker.events import ENDED, ChunkState, EventKind
+
+SLICE = 2 << 20
+"""Bytes of a log that one look reads at most."""
+
+FOLLOWED = 600.0
+"""Seconds: logs that were written to more recently are read as a whole, and the newest one always."""
+
+SHOWN_SOLVES = 12
+"""Histories that are kept of solves that reported last."""
+
+TRACEBACKS = 20
+"""Kinds of failures of which a traceback is kept."""
+
+
+@dataclass
+class WorkerNews:
+    """News of a worker, by its events."""
+
+    chunks: int = 0
+    """Ended by it."""
+    last: float = 0.0
+    """Time of its last event."""
+    at_work: str = ""
+    """The chunk that it computes, for people."""
+
+
+@dataclass
+class RunLog:
+    """A run that is followed: its counts, solves, failures and workers so far."""
+
+    store: Store
+    name: str
+    offset: int = 0
+    size: int = 0
+    tally: Tally = field(default_factory=Tally)
+    solves: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
+    """Per chunk in work, (iterations, residual) of the block in hand."""
+    restarts: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
+    """Per eigensolve in work, (restarts, residual)."""
+    committed: deque[tuple[float, str]] = field(default_factory=lambda: deque(maxlen=200_000))
+    """Time and node of each commit."""
+    failures: Failures = field(default_factory=Failures)
+    failed: set[str] = field(default_factory=set)
+    """Keys of chunks that failed and were not computed since."""
+    details: dict[str, str] = field(default_factory=dict)
+    """A traceback for the first error of its kind, by that error."""
+    workers: dict[str, WorkerNews] = field(default_factory=dict)
+
+    @property
+    def ended(self) -> bool:
+        """True once the driver has written that it ends."""
+        return self.tally.last.get("event") == EventKind.RUN_ENDED
+
+    @property
+    def part_read(self) -> float:
+        """Part of the log, 0 to 1, that these counts are of."""
+        return self.offset / self.size if self.size else 1.0
+
+    def advance(self) -> bool:
+        """Read on, a slice at most; True if there was anything."""
+        path = log_of(self.store, self.name)
+        with suppress(OSError), open(path, "rb") as lines:
+            self.size = lines.seek(0, 2)
+            lines.seek(self.offset)
+            piece = lines.read(SLICE)
+            whole = piece[: piece.rfind(b"\n") + 1]
+            self.offset += len(whole)
+            for line in whole.splitlines():
+                with suppress(ValueError, KeyError, TypeError):
+                    self.add(json.loads(line))
+            return bool(whole)
+        return False
+
+    def add(self, event: Event) -> None:
+        """Take an event into account."""
+        self.tally.add(event)
+        kind, key = event["event"], event.get("key", "")
+        if worker := event.get("worker"):
+            self._hear(self.workers.setdefault(worker, WorkerNews()), event)
+        if kind == EventKind.PROGRESS:
+            self._add_progress(event)
+        elif kind in ENDED:
+            if kind in (ChunkState.DONE, ChunkState.PRESENT):
+                self.committed.append((event["time"], event["node"]))
+                self.failed.discard(key)
+            elif kind == ChunkState.FAILED:
+                self.failed.add(key)
+                error = event.get("error", "")
+                alike = self.failures.add(Failure(event["node"], event["coordinates"], error))
+                if alike == 1 and len(self.details) < TRACEBACKS and event.get("details"):
+                    self.details[error] = event["details"]
+
+    def _hear(self, news: WorkerNews, event: Event) -> None:
+        news.last, kind = event["time"], event["event"]
+        if kind == EventKind.STARTED:
+            news.at_work = label_of(event)
+        elif kind in ENDED:
+            news.chunks, news.at_work = news.chunks + 1, ""
+
+    def _add_progress(self, event: Event) -> None:
+        residual = event.get("residual")
+        if not isinstance(residual, (int, float)) or not residual > 0:
+            return
+        kind = self.restarts if "restarts" in event else self.solves
+        history = kind.setdefault(label_of(event), [])
+        place = next(event[name] for name in ("restarts", "iterations", "done") if name in event)
+        if history and place <= history[-1][0]:  # another block
+            history.clear()
+        history.append((place, residual))
+        while len(kind) > SHOWN_SOLVES:
+            kind.pop(next(iter(kind)))
+
+
+def label_of(event: Event) -> str:
+    """Node and first coordinates of a chunk: `loops conf.0010 4`."""
+    return " ".join([event["node"], *(str(values[0]) for values in event["coordinates"].values())])
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """A run as the history of runs shows it."""
+
+    run: str
+    workflow: str
+    began: float | None
+    ended: float | None
+    """None: it goes on, or was interrupted."""
+    stopped: str
+    counts: dict[str, int]
+
+
+class Runs:
+    """All runs of a store: those of now are followed, of the others a summary is kept."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.followed: dict[str, RunLog] = {}
+        self._summaries: dict[str, tuple[int, RunSummary]] = {}
+        self._names: list[str] = []
+
+    def refresh(self) -> None:
+        """Read on in the logs of those that are followed, and see which others there are."""
+        self._names = runs(self._store)
+        recently = time.time() - FOLLOWED
+        for name in self._names:
+            with suppress(OSError):
+                stat = log_of(self._store, name).stat()
+                if name not in self.followed and (stat.st_mtime > recently or name == self._names[-1]):
+                    self.followed[name] = RunLog(self._store, name)
+                elif name not in self.followed and self._summaries.get(name, (0,))[0] != stat.st_size:
+                    self._summaries[name] = (stat.st_size, _summary(name, tally_of(self._store, name)))
+        for log in self.followed.values():
+            log.advance()
+
+    @property
+    def newest(self) -> RunLog | None:
+        """The run that began last."""
+        return self.followed.get(self._names[-1]) if self._names else None
+
+    def history(self) -> list[RunSummary]:
+        """All runs, newest first."""
+        summaries = {name: summary for name, (_, summary) in self._summaries.items()}
+        summaries |= {name: _summary(name, log.tally) for name, log in self.followed.items()}
+        return [summaries[name] for name in reversed(self._names) if name in summaries]
+
+
+def _summary(name: str, tally: Tally) -> RunSummary:
+    over: dict[str, Any] = tally.last if tally.last.get("event") == EventKind.RUN_ENDED else {}
+    began = tally.first.get("time")
+    workflow = tally.first.get("workflow", "unknown")
+    return RunSummary(name, workflow, began, over.get("time"), over.get("stopped", ""), dict(tally.ends))

@@ -1,0 +1,167 @@
+"""The error of an estimate against its number of samples: how far noise vectors have brought each node."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Container, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from pipeline.planning.manifest import Manifest
+from pipeline.store.errors import DamagedChunkError, UnreadableChunkError
+from pipeline.store.store import Store
+
+SAMPLES = "noise"
+"""The dimension whose entries are independent estimates of the same numbers, as all stages name it."""
+
+PROBES = "probe"
+"""Parts of one estimate, which are averaged."""
+
+CONFIGURATIONS = 4
+"""Coordinates of the first dimension whose samples are read, those that have most."""
+
+MOST_VALUES = 512
+"""Numbers that are kept of a sample: of more, every so many."""
+
+MOST_NODES = 8
+"""Nodes that have a curve."""
+
+
+@dataclass(frozen=True)
+class ErrorCurve:
+    """Error of the mean over samples, root mean square over all values and some configurations.
+
+    counts, errors: at powers of two, and at all samples. values: of what output.
+    """
+
+    node: str
+    values: str
+    configurations: int
+    counts: list[int]
+    errors: list[float]
+
+
+@dataclass(frozen=True)
+class Target:
+    """Rounds towards a target: samples and error of each, and the error that is asked for."""
+
+    node: str
+    counts: list[int]
+    errors: list[float]
+    asked: float
+
+
+@dataclass
+class _Node:
+    """A node with samples: its chunks by their first coordinate, and what was read of them."""
+
+    name: str
+    stage: str
+    output: str
+    dims: Sequence[str]
+    chunks: dict[Any, list[tuple[Any, str]]]
+    """First sample and key of each, by configuration."""
+    read: dict[str, np.ndarray] = field(default_factory=dict)
+    """``[sample, value]`` by key."""
+
+    def wanted(self, stored: Container[str]) -> Iterator[str]:
+        """Keys that are stored and were not read, of the first configurations that have any."""
+        for chunks in islice((c for c in self.chunks.values() if _any(c, stored)), CONFIGURATIONS):
+            yield from (key for _, key in chunks if key in stored and key not in self.read)
+
+    def curve(self) -> ErrorCurve | None:
+        """The error by number of samples; None before there are two."""
+        parts = ([self.read[key] for _, key in chunks if key in self.read] for chunks in self.chunks.values())
+        samples = [np.concatenate(part) for part in parts if part]
+        most = max(map(len, samples), default=0)
+        if most < 2:
+            return None
+        counts = [*(2**k for k in range(1, most.bit_length()) if 2**k < most), most]
+        errors = [_error([each for each in samples if len(each) >= count], count) for count in counts]
+        return ErrorCurve(self.name, self.output, len(samples), counts, errors)
+
+
+class Samples:
+    """Error curves of all nodes that are mapped over configurations and noise, and targets of workflows."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._manifests: Sequence[Manifest] = ()
+        self._nodes: list[_Node] = []
+        self.curves: dict[str, ErrorCurve] = {}
+        self.targets: dict[str, Target] = {}
+        """By the key of the chunk that holds them."""
+
+    def refresh(self, manifests: Sequence[Manifest], stored: Container[str], budget: float) -> None:
+        """Read samples that are new, for so many seconds."""
+        if manifests is not self._manifests:
+            self._manifests, self.curves = manifests, {}
+            self._nodes = [node for manifest in manifests for node in _nodes(manifest)][:MOST_NODES]
+        end = time.monotonic() + budget
+        for node in self._nodes:
+            before = len(node.read)
+            for key in node.wanted(stored):
+                if time.monotonic() > end:
+                    break
+                node.read[key] = self._samples(node, key)
+            if len(node.read) > before and (curve := node.curve()):
+                self.curves[node.name] = curve
+        self.targets = {
+            key: self.targets.get(key) or self._target(*where, key)
+            for key, where in _target_chunks(manifests).items()
+            if key in stored
+        }
+
+    def _samples(self, node: _Node, key: str) -> np.ndarray:
+        try:
+            array = self._store.load(node.stage, key)[node.output]
+        except (DamagedChunkError, UnreadableChunkError):
+            return np.empty((0, 1))
+        dims = list(node.dims)
+        if PROBES in dims:
+            array = array.mean(axis=dims.index(PROBES))
+            dims.remove(PROBES)
+        values = np.moveaxis(array, dims.index(SAMPLES), 0).reshape(array.shape[dims.index(SAMPLES)], -1)
+        return values[:, :: -(-values.shape[1] // MOST_VALUES)]
+
+    def _target(self, node: str, stage: str, key: str) -> Target:
+        found = self._store.load(stage, key)
+        counts = found["vectors"].reshape(len(found["error"]), -1)[:, 0]
+        return Target(node, counts.tolist(), found["error"].tolist(), float(found["asked"]))
+
+
+def _any(chunks: Sequence[tuple[Any, str]], stored: Container[str]) -> bool:
+    return any(key in stored for _, key in chunks)
+
+
+def _error(samples: Sequence[np.ndarray], count: int) -> float:
+    return float(np.sqrt(np.mean([np.var(each[:count], axis=0, ddof=1).mean() / count for each in samples])))
+
+
+def _nodes(manifest: Manifest) -> Iterator[_Node]:
+    """Nodes mapped over something and over samples, with the first of their outputs that holds these."""
+    for name, node in manifest.nodes.items():
+        over, outputs = node.content["over"], node.content["outputs"]
+        output = max(
+            (o for o, dims in outputs.items() if SAMPLES in dims), key=lambda o: len(outputs[o]), default=None
+        )
+        if node.content["transient"] or output is None or SAMPLES not in over[1:]:
+            continue
+        at, chunks = over.index(SAMPLES), dict[Any, list[tuple[Any, str]]]()
+        for place, key in zip(node.chunks, node.chunks.in_order(), strict=True):
+            chunks.setdefault(place[0][1][0], []).append((place[at][1][0], key))
+        yield _Node(name, node.content["stage"], output, outputs[output], chunks)
+
+
+def _target_chunks(manifests: Sequence[Manifest]) -> dict[str, tuple[str, str]]:
+    """Node and stage of the chunks that compare an error with what is asked for, by key."""
+    return {
+        key: (name, node.content["stage"])
+        for manifest in manifests
+        for name, node in manifest.nodes.items()
+        if {"vectors", "error", "asked"} <= node.content["outputs"].keys()
+        for key in node.chunks.in_order()
+    }

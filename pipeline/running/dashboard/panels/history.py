@@ -1,0 +1,42 @@
+"""All runs of the store."""
+
+from __future__ import annotations
+
+from dask.utils import format_time
+
+from pipeline.running.dashboard.facts.campaign import Campaign
+from pipeline.running.dashboard.facts.runs import RunSummary
+from pipeline.running.dashboard.look import Cell, Linked, html, moment, table
+
+HEADS = ("run", "workflow", "began", "took", "how it ended", "chunks")
+
+
+class History:
+    """A table, newest first; a run leads to its logs."""
+
+    def __init__(self) -> None:
+        self.root = html()
+
+    @staticmethod
+    def read(campaign: Campaign) -> list[RunSummary]:
+        """All runs whose logs are kept."""
+        return campaign.runs.history()
+
+    def show(self, runs: list[RunSummary]) -> None:
+        """Replace the table."""
+        rows = [_row(run) for run in runs]
+        self.root.text = f"<h2>Runs</h2>{table(HEADS, rows) if rows else '<p>none</p>'}"
+
+
+def _row(run: RunSummary) -> list[Cell]:
+    took = None if run.ended is None or run.began is None else format_time(run.ended - run.began)
+    how = "goes on, or was interrupted" if run.ended is None else run.stopped or "ended"
+    counts = ", ".join(f"{count} {state}" for state, count in run.counts.items()) or "nothing yet"
+    return [
+        Linked(run.run, f"logs/{run.run}"),
+        run.workflow,
+        moment(run.began),
+        took or "not known",
+        f"stopped by {how}" if run.stopped else how,
+        counts,
+    ]

@@ -1,0 +1,46 @@
+"""Workers of the runs that are followed."""
+
+from __future__ import annotations
+
+import time
+
+from dask.utils import format_time
+
+from pipeline.running.dashboard.facts.campaign import Campaign
+from pipeline.running.dashboard.look import Cell, html, table
+
+HEADS = ("worker", "run", "chunks ended", "at work on", "last heard")
+MOST = 200
+"""Rows, the workers that were heard last."""
+
+STEP = 10.0
+"""Seconds in which silence is told."""
+
+
+class Workers:
+    """A table: what each worker does, and when it was heard last."""
+
+    def __init__(self) -> None:
+        self.root = html()
+
+    @staticmethod
+    def read(campaign: Campaign) -> list[list[Cell]]:
+        """Rows, those heard last first."""
+        logs, now = campaign.runs.followed.values(), time.time()
+        heard = sorted(
+            ((news.last, name, log, news) for log in logs for name, news in log.workers.items()),
+            key=lambda entry: -entry[0],
+        )
+        return [
+            [name, log.name, news.chunks, "the run has ended" if log.ended else news.at_work or "nothing",
+             _silence(now - last)]
+            for last, name, log, news in heard[:MOST]
+        ]  # fmt: skip
+
+    def show(self, rows: list[list[Cell]]) -> None:
+        """Replace the table."""
+        self.root.text = f"<h2>Workers</h2>{table(HEADS, rows) if rows else '<p>none was heard of</p>'}"
+
+
+def _silence(seconds: float) -> str:
+    return "now" if seconds < STEP else f"{format_time(STEP * (seconds // STEP))} ago"

@@ -1,0 +1,58 @@
+"""The pages as a web application, and a server of them for a store that is driven elsewhere, or by nobody."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from contextlib import closing
+
+from bokeh.application import Application
+from bokeh.application.handlers.function import FunctionHandler
+from bokeh.server.tornado import BokehTornado
+from tornado.ioloop import IOLoop
+
+from pipeline.running.dashboard.chunk_page import patterns
+from pipeline.running.dashboard.door import Dashboard
+from pipeline.running.dashboard.facts.campaign import campaign_of
+from pipeline.running.dashboard.pages import Find, routes
+from pipeline.store.store import Store
+
+KEEP_ALIVE = 37_000
+"""Milliseconds between signs of life of a connection."""
+
+
+def application(token: str, find: Find) -> BokehTornado:
+    """All pages of the campaign that `find` gives, below a secret, in this thread's event loop.
+
+    Websockets may come from any origin: a tunnel gives other ports, and the path holds the secret.
+    """
+    pages = BokehTornado(
+        {path: Application(FunctionHandler(fill)) for path, fill in routes(find).items()},
+        prefix=f"/{token}/",
+        extra_patterns=patterns(find),
+        extra_websocket_origins=["*"],
+        use_index=False,
+        keep_alive_milliseconds=KEEP_ALIVE,
+    )
+    pages.initialize(IOLoop.current())
+    return pages
+
+
+def serve_store(store: Store, port: int, say: Callable[[Dashboard], None]) -> None:
+    """Serve the pages of a store on 127.0.0.1 until SIGINT or SIGTERM comes.
+
+    say: called once the port is open.
+
+    Raises:
+        InputError: there is no store, or the port is taken.
+    """
+    campaign = campaign_of(Store.existing(store).path)
+    with closing(Dashboard(port)) as dashboard:
+        IOLoop(make_current=True)
+        loop = IOLoop.current()
+        server = dashboard.serve(application(dashboard.token, lambda: campaign))
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: loop.add_callback_from_signal(loop.stop))
+        say(dashboard)
+        loop.start()
+        server.stop()

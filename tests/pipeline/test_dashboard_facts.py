@@ -1,0 +1,230 @@
+"""Facts of the dashboard: what is read of a store is what it holds, and is read once."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+import toy_stages as toys
+from dashboard_facts import read_whole
+
+from pipeline import Outcome, Place, Store, Workflow
+from pipeline.running.dashboard.facts import chunks as chunk_facts
+from pipeline.running.dashboard.facts.campaign import Campaign
+from pipeline.running.dashboard.facts.chunks import SETTLED_NS, StoredChunks
+from pipeline.running.dashboard.facts.cost import account, costs, power
+from pipeline.running.dashboard.facts.grid import MOST_CELLS, Grid
+from pipeline.running.dashboard.facts.pace import progress, throughput
+from pipeline.running.dashboard.facts.runs import RunLog, Runs
+from pipeline.running.event_log import EventLog
+from pipeline.store.ledger import Ledger, LedgerEvent
+
+Compute = Callable[[Workflow], Outcome]
+
+
+def workflow_of(noise: int, bad: tuple[str, ...] = ()) -> Workflow:
+    w = Workflow("w")
+    links = w.add(toys.field, place=Place(over={"config": ["c.1", "c.2", "c.3"]}))
+    fine = w.add(toys.fragile, links, place=Place(name="fine"), bad=bad)
+    loops = w.add(toys.loops, fine, place=Place(over={"noise": range(noise)}, chunk={"noise": 2}), mass=0.1)
+    w.add(toys.mean, loops)
+    return w
+
+
+def event(kind: str, key: str, **values: Any) -> dict[str, Any]:
+    about = {
+        "node": "loops",
+        "stage": "loops",
+        "coordinates": {"config": ["a"], "noise": [4, 5]},
+        "worker": "tcp://w",
+    }
+    return {"event": kind, "key": key, "time": 1000.0, **about, **values}
+
+
+def by_row(campaign: Campaign) -> dict[str, tuple[int, int, int]]:
+    rows = campaign.grid.rows
+    return {row.node: (row.stored.total(), row.failed.total(), row.chunks) for row in rows}
+
+
+def test_counts_are_those_of_the_store_and_follow_it(store: Store, compute: Compute) -> None:
+    compute(workflow_of(4, bad=("c.2",)))
+    campaign = read_whole(store)
+    assert by_row(campaign) == {"field": (3, 0, 3), "fine": (2, 1, 3), "loops": (4, 0, 6), "mean": (0, 0, 1)}
+    row = next(row for row in campaign.grid.rows if row.node == "fine")
+    assert [campaign.grid.named(row, column) for column in row.failed] == ["c.2"]
+    stand = progress(campaign)
+    assert (stand.stored, stand.chunks, stand.failed) == (9, 13, 1)
+    (group,) = campaign.runs.newest.failures.groups.values()  # type: ignore[union-attr]
+    assert "c.2" in campaign.runs.newest.details[group.error]  # type: ignore[union-attr]
+    compute(workflow_of(6))
+    read_whole(store, campaign)
+    assert {node: counts[0] for node, counts in by_row(campaign).items()} == {
+        "field": 3,
+        "fine": 3,
+        "loops": 9,
+        "mean": 1,
+    }
+    assert progress(campaign).because == "complete"
+    assert len(campaign.chunks) == campaign.records.read == sum(len(store.keys(s)) for s in store.stages())
+    seconds = sum(store.record("loops", key)["seconds"] for key in store.keys("loops"))
+    assert campaign.records.nodes["loops"].seconds.tolist() == pytest.approx(
+        [store.record("loops", key)["seconds"] for key in _as_read(campaign, store)]
+    )
+    assert {cost.node: cost.seconds for cost in costs(campaign)}["loops"] == pytest.approx(seconds)
+    assert sorted(run.counts["done"] for run in campaign.runs.history()) == [9, 13]
+    times, rates, width = throughput(campaign)
+    assert width * sum(rates) == pytest.approx(22) and times == sorted(times)
+
+
+def _as_read(campaign: Campaign, store: Store) -> list[str]:
+    order = campaign.records.nodes["loops"].finished.tolist()
+    finished = {_finished(store, key): key for key in store.keys("loops")}
+    return [finished[moment] for moment in order]
+
+
+def _finished(store: Store, key: str) -> float:
+    from datetime import datetime
+
+    return datetime.fromisoformat(store.record("loops", key)["finished"]).timestamp()
+
+
+def test_what_nothing_measured_is_none_and_not_zero(store: Store, compute: Compute) -> None:
+    compute(workflow_of(2))
+    campaign = read_whole(store)
+    for cost in costs(campaign):
+        measured = (cost.joules, cost.device_bytes, cost.gflops, cost.of_copy, cost.joules_times_variance)
+        assert measured == (None,) * 5 and cost.metered == 0
+    assert power(campaign) == ([], [], [])
+    for values in ("joules", "device_bytes"):
+        getattr(campaign.records.nodes["loops"], values)[0] = 12.0
+    assert {cost.node: (cost.joules, cost.metered) for cost in costs(campaign)}["loops"] == (12.0, 1)
+    assert power(campaign)[2] == [12.0]
+
+
+def test_folders_are_listed_once_until_they_change(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    store.create()
+    keys = [f"{k:03x}" + "0" * 61 for k in range(3)]
+    listed: list[str] = []
+    original = chunk_facts.shelved
+    monkeypatch.setattr(chunk_facts, "shelved", lambda path: (listed.append(path), original(path))[1])
+
+    def put(key: str) -> None:
+        place = store.location("loops", key)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(b"x")
+        settled = place.stat().st_mtime_ns - 2 * SETTLED_NS
+        os.utime(place.parent, ns=(settled, settled))
+
+    for key in keys:
+        put(key)
+    chunks = StoredChunks(store)
+    assert sorted(chunks.refresh().added["loops"]) == keys and len(listed) == 3
+    assert not chunks.refresh().added and len(listed) == 3
+    second = keys[1][:-1] + "1"
+    place = store.location("loops", second)
+    place.write_bytes(b"x")
+    assert chunks.refresh().added == {"loops": [second]} and len(listed) == 4
+    assert second in chunks and len(chunks) == 4
+    place.unlink()
+    os.utime(place.parent)
+    assert chunks.refresh().removed and second not in chunks and len(chunks) == 3
+
+
+def test_a_log_is_read_on_from_its_last_whole_line(store: Store) -> None:
+    store.create()
+    with EventLog(store, "run-1") as log:
+        log({"time": 1.0, "event": "run-started", "workflow": "w", "missing": {"loops": 2}})
+        for done, iterations, residual in ((0, 10, 1e-1), (0, 20, 1e-3), (1, 10, 1e-2)):
+            log(event("progress", "p", done=done, total=2, iterations=iterations, residual=residual))
+        log(event("progress", "q", done=3, total=9, restarts=2, residual=1e-4))
+        read = RunLog(store, "run-1")
+        assert read.advance() and not read.advance()
+        assert read.solves == {"loops a 4": [(10, 1e-2)]}, "the block in hand"
+        assert read.restarts == {"loops a 4": [(2, 1e-4)]}
+        line = json.dumps(event("failed", "p", error="residual 3e-9", details="Traceback 1")).encode()
+        with open(store.path / ".runs" / "run-1" / "events.jsonl", "ab") as torn:
+            torn.write(line[:20])
+            torn.flush()
+            assert not read.advance() and not read.failed
+            torn.write(line[20:] + b"\n")
+    read.advance()
+    assert read.failed == {"p"} and read.details == {"residual 3e-9": "Traceback 1"}
+    assert read.workers["tcp://w"].chunks == 1 and not read.ended
+    assert read.part_read == 1.0
+
+
+def test_runs_that_ended_long_ago_are_summed_up_and_not_followed(store: Store) -> None:
+    store.create()
+    for name in ("run-1", "run-2", "run-3"):
+        with EventLog(store, name) as log:
+            log({"time": 1.0, "event": "run-started", "workflow": "w", "missing": {}})
+            log(event("done", "p"))
+            log({"time": 61.0, "event": "run-ended", "stopped": "SIGTERM"})
+        os.utime(store.path / ".runs" / name / "events.jsonl", (0, 0))
+    runs = Runs(store)
+    runs.refresh()
+    assert list(runs.followed) == ["run-3"]
+    assert [run.run for run in runs.history()] == ["run-3", "run-2", "run-1"]
+    assert all(run.ended == 61.0 and run.stopped == "SIGTERM" for run in runs.history())
+
+
+def test_errors_of_samples_are_those_of_the_arrays(store: Store, compute: Compute) -> None:
+    compute(workflow_of(8))
+    campaign = read_whole(store)
+    samples: dict[str, dict[int, np.ndarray]] = {}
+    for key in store.keys("loops"):
+        at, values = store.record("loops", key)["coordinates"], store.load("loops", key)
+        curve = campaign.samples.curves["loops"]
+        for number, value in zip(at["noise"], values[curve.values], strict=True):
+            samples.setdefault(at["config"][0], {})[number] = value
+    ordered = [np.array([of[n] for n in sorted(of)]).reshape(len(of), -1) for of in samples.values()]
+    assert curve.counts == [2, 4, 8] and curve.configurations == 3
+    for count, error in zip(curve.counts, curve.errors, strict=True):
+        each = [np.var(values[:count], axis=0, ddof=1).mean() / count for values in ordered]
+        assert error == pytest.approx(np.sqrt(np.mean(each)))
+
+
+def test_a_ledger_is_added_up_by_job(store: Store) -> None:
+    store.create()
+    ledger = Ledger(store)
+    assert account(ledger.entries()).node_hours is None
+    ledger.add(LedgerEvent.BUDGET, node_hours=10.0, joules=None)
+    for job, seconds in (("7", 3600.0), ("8", 1800.0)):
+        ledger.add(LedgerEvent.SUBMITTED, job=job, chain="c", name="n", after=None, nodes=1, walltime=7200)
+        ledger.add(LedgerEvent.BEGAN, job=job, chain="c", host="h", nodes=1, missing=5)
+        ledger.add(
+            LedgerEvent.ENDED, job=job, chain="c", node_seconds=seconds, joules=None, commits=3, missing=2
+        )
+    ledger.add(LedgerEvent.SUBMITTED, job="9", chain="c", name="n", after="8", nodes=1, walltime=7200)
+    total = account(ledger.entries())
+    assert (total.node_hours, total.joules) == (1.5, None)
+    assert (total.budget_node_hours, total.budget_joules) == (10.0, None)
+    assert [(job.job, job.state) for job in total.jobs] == [
+        ("7", "ended"),
+        ("8", "ended"),
+        ("9", "submitted"),
+    ]
+
+
+def test_cells_do_not_grow_with_chunks(store: Store) -> None:
+    from pipeline import plan
+    from pipeline.planning.manifest import manifests, write_manifest
+
+    w = Workflow("many")
+    links = w.add(toys.field, place=Place(over={"config": [f"c.{k}" for k in range(500)]}))
+    w.add(toys.loops, links, place=Place(over={"noise": range(20)}, chunk={"noise": 1}), mass=0.1)
+    store.create()
+    planned = plan(w, store)
+    write_manifest(store, planned.workflow, planned.backend, planned.everything, planned.about)
+    grid = Grid(manifests(store))
+    assert sum(len(row.total) for row in grid.rows) <= min(MOST_CELLS, 2 * 60)
+    assert [row.total.total() for row in grid.rows] == [500, 10_000]
+    loops = grid.rows[1]
+    spans = [grid.span(loops, column) for column in sorted(loops.total)]
+    assert spans[0][0] == 0.0 and spans[-1][1] == 1.0
+    assert all(before[1] == after[0] for before, after in pairwise(spans))

@@ -1,0 +1,155 @@
+"""Pages of the dashboard: their panels show the facts, and they are served during a run."""
+
+from __future__ import annotations
+
+import asyncio
+import urllib.request
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import toy_stages as toys
+from bokeh.document import Document
+from bokeh.models import ColumnDataSource, Div
+from dashboard_facts import read_whole
+from tornado.httpclient import AsyncHTTPClient
+
+from pipeline import Outcome, Place, Store, Workflow, plan, run
+from pipeline.running.clusters.local import Local
+from pipeline.running.dashboard import Dashboard
+from pipeline.running.dashboard.facts.campaign import Campaign, campaign_of
+from pipeline.running.dashboard.pages import PAGES, Follower
+from pipeline.running.dashboard.serving import application
+from pipeline.running.monitor import PLAN_TOPIC, Monitor
+from stages.errors import InputError
+
+EVIL = "<script>alert(1)</script>"
+
+
+@pytest.fixture
+def finished(store: Store, compute: Callable[[Workflow], Outcome]) -> Store:
+    w = Workflow("w")
+    links = w.add(toys.fragile, w.add(toys.field, place=Place(over={"config": ["a", EVIL]})), bad=(EVIL,))
+    w.add(toys.loops, links, place=Place(over={"noise": range(4)}, chunk={"noise": 2}), mass=0.1)
+    compute(w)
+    return store
+
+
+def shown(address: str, campaign: Campaign | None) -> tuple[str, list[dict[str, Any]]]:
+    """All text of a page, and the data of its figures, once all panels were drawn."""
+    (page,) = (page for page in PAGES if page.address == address)
+    panels = [make() for row in page.rows for make in row]
+    document, notice = Document(), Div()
+    for panel in panels:
+        document.add_root(panel.root)
+    document.add_root(notice)
+    follower = Follower(panels, notice, lambda: campaign)
+    asyncio.run(follower.look())
+    for _ in range(len(panels) + 1):
+        follower.show_next()
+    texts = [model.text for model in document.select({"type": Div})]
+    return " ".join(texts), [dict(model.data) for model in document.select({"type": ColumnDataSource})]
+
+
+def test_the_overview_shows_states_by_node_and_configuration(finished: Store) -> None:
+    text, figures = shown("quarkline", read_whole(finished))
+    assert "<b>5</b>of 8 chunks are stored" in text and "<b>1</b>failed" in text
+    assert "<b>not measured</b>energy" in text
+    cells = next(data for data in figures if "alpha" in data)
+    states = {
+        (node, named): text
+        for node, named, text in zip(cells["node"], cells["named"], cells["text"], strict=True)
+    }
+    assert states["loops", "a"] == "2 of 2 stored" and states["loops", EVIL] == "0 of 2 stored"
+    assert states["fragile", EVIL] == "0 of 1 stored, 1 failed"
+    assert EVIL not in text and "&lt;script&gt;" in text and "Traceback" in text
+
+
+def test_resources_say_what_was_not_measured(finished: Store) -> None:
+    text, _ = shown("quarkline-resources", read_whole(finished))
+    assert text.count("not measured") >= 3 * 5 and "not measured: no record has joules" in text
+    text, _ = shown("quarkline-jobs", read_whole(finished))
+    assert "no limit" in text and "the ledger has no entry" in text and "4 done" not in text
+
+
+def test_solves_show_errors_of_samples(finished: Store) -> None:
+    campaign = read_whole(finished)
+    _, figures = shown("quarkline-solves", campaign)
+    curve = campaign.samples.curves["loops"]
+    lines = [data for data in figures if data.get("x") == [curve.counts]]
+    assert [curve.errors] in [data["y"] for data in lines]
+    (scaled,) = (data["y"][0] for data in lines if data["y"] != [curve.errors])
+    assert scaled[-1] == pytest.approx(curve.errors[-1])
+    assert scaled[0] == pytest.approx(scaled[-1] * (curve.counts[-1] / curve.counts[0]) ** 0.5)
+
+
+def test_pages_say_that_no_run_has_begun_and_that_a_store_is_away() -> None:
+    text, _ = shown("quarkline", None)
+    assert "no run has begun" in text
+
+    async def away() -> str:
+        def find() -> Campaign:
+            raise InputError("no <store>")
+
+        follower = Follower([], Div(), find)
+        await follower.look()
+        follower.show_next()
+        return follower._notice.text
+
+    assert asyncio.run(away()) == "<p>no &lt;store&gt;</p>"
+
+
+def test_records_cells_and_logs_have_addresses_below_the_secret(finished: Store) -> None:
+    key = sorted(finished.keys("loops"))[0]
+    paths = {
+        f"chunk/loops/{key}": (200, finished.record("loops", key)["digest"]),
+        f"chunk/loops/{'0' * 64}": (404, "no chunk"),
+        f"chunk/.runs/{key}": (404, "no chunk"),
+        "cell/w/loops/1": (200, key),
+        "cell/w/loops/77": (404, "no such part"),
+        f"logs/{sorted((finished.path / '.runs').iterdir())[0].name}": (200, "events.jsonl"),
+        "logs/..": (404, ""),
+        "logs/%2e%2e": (404, "no run"),
+    }
+
+    async def ask() -> None:
+        campaign = read_whole(finished)
+        door = Dashboard()
+        server = door.serve(application(door.token, lambda: campaign))
+        client, root = AsyncHTTPClient(), f"http://127.0.0.1:{door.port}"
+        for path, (status, words) in paths.items():
+            answer = await client.fetch(f"{root}/{door.token}/{path}", raise_error=False)
+            assert (answer.code, words in answer.body.decode()) == (status, True), path
+            assert EVIL not in answer.body.decode()
+            refused = await client.fetch(f"{root}/{path}", raise_error=False)
+            assert refused.code == 403, path
+        for page in PAGES:
+            assert (await client.fetch(f"{root}/{door.token}/{page.address}")).code == 200
+        server.stop()
+
+    asyncio.run(ask())
+
+
+def test_the_monitor_shows_the_store_of_the_run_that_began_last(finished: Store) -> None:
+    monitor = Monitor()
+    monitor.log_event("something else", "of no concern")
+    assert monitor.campaign() is None
+    monitor.log_event(PLAN_TOPIC, {"store": str(finished.path)})
+    assert monitor.campaign() is campaign_of(finished.path)
+    monitor.log_event(PLAN_TOPIC, {"store": str(finished.path / "gone")})
+    with pytest.raises(InputError, match="no store"):
+        monitor.campaign()
+
+
+def test_the_page_is_served_during_a_run(store: Store) -> None:
+    w = Workflow("w")
+    w.add(toys.field, place=Place(over={"config": ["a"]}))
+    pages: list[str] = []
+
+    def listen(heard: dict[str, Any]) -> None:
+        if heard["event"] == "cluster-ready":
+            with urllib.request.urlopen(heard["dashboard"], timeout=20) as answer:
+                pages.append(answer.read().decode())
+
+    run(plan(w, store), store, cluster=Local(workers=1), listener=listen)
+    assert "<title>quarkline: campaign</title>" in pages[0] and '<meta name="viewport"' in pages[0]
