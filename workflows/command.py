@@ -1,7 +1,7 @@
 """The `quarkline` command: its subcommands, and every mistake of a user as one message and an exit code.
 
 Exit codes: 0 done, 1 something failed or is missing, 2 a mistake in the command, a file or a store, 3 stopped
-by the time limit, 130 interrupted.
+by the time limit, 4 the rest is in work by other drivers, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from workflows.commands import (
     run,
     schema,
     status,
+    submit,
     tune,
     verify,
 )
@@ -132,6 +133,7 @@ PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     "Workflows": (
         init.init,
         run.run,
+        submit.submit,
         plan.plan,
         status.status,
         dashboard.dashboard,
@@ -140,8 +142,8 @@ PANELS: dict[str, tuple[Callable[..., None], ...]] = {
         schema.schema,
     ),
     "Files, stores": (check.check, convert.convert, verify.verify, gc.gc),
-    "Machines": (certify.certify, tune.tune, bench.bench),
     "Moving": (merge.merge, pull.pull, push.push),
+    "Machines": (certify.certify, tune.tune, bench.bench),
 }
 for panel, commands in PANELS.items():
     for command in commands:

@@ -13,6 +13,9 @@ from pathlib import Path
 JOBS = {"slurm": "SLURM_JOB_ID", "pbs": "PBS_JOBID", "lsf": "LSB_JOBID", "sge": "JOB_ID"}
 """Variables in which batch systems name the job that a process belongs to."""
 
+ARRAY, TASK = "SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_ID"
+"""Variables that name a task of an array job as its submission does."""
+
 RESTARTS = "SLURM_RESTART_COUNT"
 """Variable with the number of times that the job was put back into the queue, absent at first."""
 
@@ -77,6 +80,8 @@ def own_job() -> tuple[str, str, int]:
     """Batch system, id and earlier lives of the job that this process belongs to; '' outside of one."""
     for system, variable in JOBS.items():
         if job := os.environ.get(variable, ""):
+            if (array := os.environ.get(ARRAY)) and (task := os.environ.get(TASK)):
+                job = f"{array}_{task}"
             return system, job, int(os.environ.get(RESTARTS, "0") or 0)
     return "", "", 0
 

@@ -152,12 +152,9 @@ def test_housekeeping_is_for_who_is_alone(made: Store, stack: ExitStack) -> None
 @pytest.mark.parametrize(
     ("output", "error", "code", "ended"),
     [
-        ("RUNNING\n", "", 0, False),
-        ("PENDING\n", "", 0, False),
-        ("COMPLETING\n", "", 0, False),
-        ("CANCELLED\n", "", 0, True),
-        ("NODE_FAIL\n", "", 0, True),
-        ("", "", 0, True),
+        ("4711|4711|4711|RUNNING|loops\n", "", 0, False),
+        ("4711|4711|4711|COMPLETING|loops\n", "", 0, False),
+        ("4711|4711|4711|NODE_FAIL|loops\n", "", 0, True),
         ("", "slurm_load_jobs error: Invalid job id specified\n", 1, True),
         ("", "slurm_load_jobs error: Unable to contact slurm controller\n", 1, None),
     ],

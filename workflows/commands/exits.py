@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from stages.errors import InputError
 
-EXIT_CODES = {"done": 0, "failed": 1, "mistake": 2, "time limit": 3, "interrupted": 130}
-"""failed: something failed or is missing. mistake: in the command, a file or a store."""
+EXIT_CODES = {"done": 0, "failed": 1, "mistake": 2, "time limit": 3, "elsewhere": 4, "interrupted": 130}
+"""failed: something failed or is missing. mistake: in the command, a file or a store. elsewhere: the rest is
+in work by other drivers of the store."""
 
 
 class FailedError(InputError):

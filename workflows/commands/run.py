@@ -58,6 +58,10 @@ def run(
         ),
     ] = None,
     store: StoreOption = None,
+    share: Annotated[
+        bool,
+        typer.Option("--share", help="Be one of several drivers of the store; each computes its share."),
+    ] = False,
     json: JsonOption = False,
 ) -> None:
     """Compute what a workflow file asks for and the store does not hold yet, then write the report.
@@ -68,8 +72,11 @@ def run(
 
     A file with a `target` runs in rounds, each with more noise vectors, until the error is small enough.
 
+    With --share several of these commands, on one machine or many, work on one store: each claims chunks
+    before it computes them, claims of one that died are void, and the last one makes averages and the report.
+
     Exit code: 0 complete, 1 something failed or a target was missed, 2 a mistake in the command or the file,
-    3 stopped by the time limit, 130 interrupted.
+    3 stopped by the time limit, 4 the rest is in work by other drivers, 130 interrupted.
 
     Example: quarkline run workflows/g2_disconnected.yaml
 
@@ -77,38 +84,57 @@ def run(
 
     Example: quarkline run my.yaml --cluster site.yaml --set cluster.walltime=02:00:00
     """
-    from pipeline import InputError
     from workflows.catalogue import load_project
     from workflows.cluster_choice import chosen_site
-    from workflows.rounds import drive
 
     began, project = monotonic(), load_project(workflow)
-    site = chosen_site(workflow, cluster, changes or ())
-    chosen, results = _cluster(site, workers, dashboard_port), store_of(project, workflow, store)
+    chosen = _cluster(chosen_site(workflow, cluster, changes or ()), workers, dashboard_port)
     limit = None if time_limit is None else began + time_limit
-    one_round = _Round(project, workflow, store, results, chosen, limit, quiet=json)
+    results = store_of(project, workflow, store)
+    round_ = Round(project, workflow, store, results, chosen, limit, share=share, quiet=json)
+    raise typer.Exit(carry_out(round_).exit_code)
+
+
+def carry_out(compute: Round) -> Carried:
+    """Compute round after round, then write the report of what there is.
+
+    Raises:
+        InputError: the report cannot be written, and nobody reads JSON.
+    """
+    from pipeline import InputError
+    from workflows.rounds import drive
+
+    project, results = compute.project, compute.results
     for warning in project.warnings:
-        one_round.tell(f"warning: {warning}")
-    driven = drive(project, results, chosen.backend, one_round, one_round.tell)
-    part = _results(driven, results, one_round)
+        compute.tell(f"warning: {warning}")
+    driven = drive(project, results, compute.cluster.backend, compute, compute.tell)
+    part = _results(driven, results, compute)
     page, fault = _publish(part, results)
-    if json:
-        warnings = [*driven.last.project.warnings, *one_round.remarks]
+    if compute.quiet:
+        warnings = [*driven.last.project.warnings, *compute.remarks]
         _print_json(driven, warnings, page, fault, part.mark(results) if part else "")
     if fault:
-        remedy = f"once that is mended, quarkline report {workflow} writes it"
+        remedy = f"once that is mended, quarkline report {compute.workflow} writes it"
         error = f"{fault}; all results are in {results.path}: {remedy}"
-        if not json:
+        if not compute.quiet:
             raise InputError(error)
         say(f"error: {error}", err=True)
-        raise typer.Exit(2)
+        return Carried(driven, 2)
     of = part.mark(results) if part else ""
-    one_round.tell(f"report{of and f' ({of})'}: {page}" if page else f"store: {results.path}")
-    raise typer.Exit(_exit_code(driven))
+    compute.tell(f"report{of and f' ({of})'}: {page}" if page else f"store: {results.path}")
+    return Carried(driven, _exit_code(driven))
+
+
+@dataclass(frozen=True)
+class Carried:
+    """The end of a run: its rounds, and the command's exit code."""
+
+    driven: Driven
+    exit_code: int
 
 
 @dataclass
-class _Round:
+class Round:
     """Computing one plan after the other, and telling a person how it goes."""
 
     project: Project
@@ -119,12 +145,14 @@ class _Round:
     cluster: Cluster
     end: float | None
     """By the monotonic clock, of all rounds together."""
-    quiet: bool
+    share: bool = False
+    """True to be one of several drivers of the store."""
+    quiet: bool = False
     remarks: list[str] = field(default_factory=list)
     """What was warned about, for who reads no text."""
 
     def __call__(self, plan: Plan) -> Outcome:
-        from pipeline import explain
+        from pipeline import Share, explain
         from pipeline import run as run_plan
         from workflows.commands.display import RunDisplay
 
@@ -133,8 +161,11 @@ class _Round:
             self.remarks.append(remark)
         self.tell(_headline(explain(plan)))
         left = None if self.end is None else max(1.0, self.end - monotonic())
+        share = Share(waits=self.project.follow is not None) if self.share else None
         with RunDisplay(quiet=self.quiet) as display:
-            outcome = run_plan(plan, self.results, cluster=self.cluster, time_limit=left, listener=display)
+            outcome = run_plan(
+                plan, self.results, cluster=self.cluster, time_limit=left, listener=display, share=share
+            )
         self.tell(outcome.table())
         return outcome
 
@@ -143,7 +174,7 @@ class _Round:
             say(text)
 
 
-def _results(driven: Driven, results: Store, compute: _Round) -> Part | None:
+def _results(driven: Driven, results: Store, compute: Round) -> Part | None:
     """Results to report of a run that ended with its work or failures: all, or those of some configurations.
 
     Averages of what did not fail are computed, on this machine where the cluster's workers wait in a queue.

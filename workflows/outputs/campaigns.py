@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, ClassVar
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from pipeline.reading.energy import StageEnergy
 from pipeline.reading.status import NodeStatus, RunStatus
@@ -43,6 +43,23 @@ class RunOutput(Output):
     target_met: bool | None = None
     """Of a workflow with a target whose round is complete."""
     target: str | None = None
+
+
+class SubmitOutput(Output):
+    """Jobs that were submitted, or cancelled."""
+
+    command: ClassVar[str] = "submit"
+
+    text: str
+    """For people; the job's script for a dry run."""
+    store: Path
+    campaign: str | None = None
+    """Name of the campaign, and of its jobs; null where nothing was submitted."""
+    jobs: list[str] = Field(default=[])
+    """Ids in the batch system."""
+    missing: int | None = None
+    """Chunks that are to be computed."""
+    warnings: list[str] = Field(default=[])
 
 
 class MissingChunk(BaseModel):

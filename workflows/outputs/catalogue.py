@@ -11,6 +11,7 @@ from workflows.outputs.campaigns import (
     RunOutput,
     SchemaOutput,
     StatusOutput,
+    SubmitOutput,
 )
 from workflows.outputs.files import CheckOutput, ConvertOutput, GcOutput, VerifyOutput
 from workflows.outputs.machines import BenchOutput, CertifyOutput, TuneOutput
@@ -22,6 +23,7 @@ OUTPUTS: dict[str, type[Output]] = {
     for output in (
         InitOutput,
         RunOutput,
+        SubmitOutput,
         PlanOutput,
         StatusOutput,
         DashboardOutput,

@@ -1,4 +1,4 @@
-"""Workers on other hosts, started by ssh; the scheduler is in the driver."""
+"""Workers on other hosts, started by ssh, or on the nodes of this job; the scheduler is in the driver."""
 
 from __future__ import annotations
 
@@ -27,6 +27,9 @@ from pipeline.running.dashboard import Dashboard
 from pipeline.worker.lifetime import PATIENCE, Watchdog
 from stages.errors import InputError
 
+NODES = "nodes"
+"""Name of what runs on all nodes of a job."""
+
 SSH = ("ssh", "-tt", "-o", "BatchMode=yes", "-o", "ConnectTimeout=15")
 """A terminal, so that what runs there ends with the connection; no question is asked."""
 
@@ -40,9 +43,11 @@ class Hosts:
 
     Args:
         site: hosts, and what is written of each.
+        launcher: words of a shell that run a command once on each node of this job; '' for hosts by ssh.
     """
 
     site: Site
+    launcher: str = ""
 
     @property
     def backend(self) -> str:
@@ -62,40 +67,48 @@ class Hosts:
     def devices(self) -> None:
         """None: GPUs of other machines are not known here."""
 
+    def words(self, name: str, scheduler: str, files: dict[str, str]) -> list[str]:
+        """Words that start the workers of a host, or of all nodes."""
+        if not self.launcher:
+            return [*SSH, name, command(self.site, shlex.quote(name), scheduler, files)]
+        on_a_node = command(self.site, '"$(hostname)"', scheduler, files)
+        return ["bash", "-c", f"exec {self.launcher} bash -c {shlex.quote(on_a_node)}"]
+
     @contextmanager
     def open(self, demand: Demand) -> Iterator[Client]:
         """Start the workers, and end them with the block."""
         folder = demand.jobs.folder if demand.jobs else Path.cwd()
         security = Security.temporary()
-        hosts = self.site.hosts[: -(-demand.of_use // self.site.each)]
+        hosts = (NODES,) if self.launcher else self.site.hosts[: -(-demand.of_use // self.site.each)]
         with (
             closing(Dashboard(self.site.dashboard_port)) as dashboard,
             dask.config.set({**SETTINGS, **dashboard.settings}),
             certificates(security, folder) as files,
         ):
-            make = partial(_Cluster, self.site, hosts, files, security, dashboard)
+            make = partial(_Cluster, self, hosts, files, security, dashboard)
             cluster = unless_stopped(make, demand.stopped)
             with cluster, Client(cluster, set_as_default=False) as client:
                 client.register_plugin(Watchdog())
                 yield client
 
 
-def command(site: Site, host: str, scheduler: str, files: dict[str, str]) -> str:
+def command(site: Site, name: str, scheduler: str, files: dict[str, str]) -> str:
     """Line of a shell that starts the workers of a host.
 
     Args:
         site: what is written of each host.
-        host: name of the worker, or the beginning of the names of several.
+        name: of the worker, or the beginning of the names of several, as a shell reads it.
         scheduler: address.
         files: options of a worker on certificates.
     """
     words = ["-m", "distributed.cli.dask_worker", scheduler, "--nanny", *WORKER_ARGUMENTS]
-    words += ["--death-timeout", f"{PATIENCE:g}", "--name", host]
+    words += ["--death-timeout", f"{PATIENCE:g}"]
     words += ["--interface", site.interface] if site.interface else []
     words += [word for option, file in files.items() for word in (option, file)]
     words += ["--nworkers", str(site.each)] if site.each > 1 and not site.gpus else []
     worker = f"{site.interpreter} {shlex.join(words)}"
-    start = one_per_gpu(worker, host, site.gpus) if site.gpus and site.gpus > 1 else worker
+    several = site.gpus and site.gpus > 1
+    start = one_per_gpu(worker, name, site.gpus or 0) if several else f"{worker} --name {name}"
     return "; ".join([f"cd {shlex.quote(os.getcwd())}", *exports(site), *(site.prologue or ()), start])
 
 
@@ -123,9 +136,9 @@ class _Host(ProcessInterface):  # type: ignore[misc]
 
     status: Status
 
-    def __init__(self, scheduler: str, name: str, site: Site, files: dict[str, str]) -> None:
+    def __init__(self, scheduler: str, name: str, hosts: Hosts, files: dict[str, str]) -> None:
         super().__init__()
-        self._host, self._command = name, command(site, name, scheduler, files)
+        self._host, self._words = name, hosts.words(name, scheduler, files)
         self._process: asyncio.subprocess.Process | None = None
         self._watch: asyncio.Task[None] | None = None
         self.refusal = ""
@@ -136,10 +149,10 @@ class _Host(ProcessInterface):  # type: ignore[misc]
         pipes["stderr"] = asyncio.subprocess.STDOUT
         try:
             self._process = await asyncio.create_subprocess_exec(
-                *SSH, self._host, self._command, start_new_session=True, **pipes
+                *self._words, start_new_session=True, **pipes
             )
         except OSError as error:
-            raise InputError(f"ssh cannot be started: {error}") from None
+            raise InputError(f"{self._words[0]} cannot be started: {error}") from None
         self._watch = asyncio.ensure_future(self._wait(self._process))
         await super().start()
 
@@ -151,7 +164,7 @@ class _Host(ProcessInterface):  # type: ignore[misc]
             last = line.decode(errors="replace").strip() or last
         code = await process.wait()
         if self.status == Status.running:
-            self.refusal = f"{self._host}: ssh ended with code {code}: {last}"
+            self.refusal = f"{self._host}: {self._words[0]} ended with code {code}: {last}"
             self.status = Status.failed
 
     async def close(self) -> None:
@@ -167,21 +180,23 @@ class _Cluster(SpecCluster):  # type: ignore[misc]
 
     def __init__(
         self,
-        site: Site,
-        hosts: tuple[str, ...],
+        hosts: Hosts,
+        names: tuple[str, ...],
         files: dict[str, str],
         security: Security,
         dashboard: Dashboard,
     ) -> None:
-        options = {"site": site, "files": files}
-        listening = {"protocol": "tls", "security": security, "interface": site.interface}
+        options = {"hosts": hosts, "files": files}
+        listening = {"protocol": "tls", "security": security, "interface": hosts.site.interface}
         super().__init__(
             scheduler={"cls": Scheduler, "options": {**listening, **scheduler_options(dashboard)}},
-            workers={host: {"cls": _Host, "options": options} for host in hosts},
+            workers={name: {"cls": _Host, "options": options} for name in names},
             security=security,
             silence_logs="error",
         )
 
     def scale(self, n: int = 0, memory: object = None, cores: object = None) -> None:
-        """Connect again to hosts that were lost; there are no others."""
+        """Connect again to hosts that were lost, of which there are no others; n = 0 ends them all."""
+        if not n:
+            self.worker_spec.clear()
         self.loop.add_callback(self._correct_state)

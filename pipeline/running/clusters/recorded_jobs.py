@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 from typing import Any
 
 from distributed.core import Status
@@ -28,7 +29,9 @@ def recorded(base: Any, kind: str) -> Any:
         def __init__(self, *arguments: Any, **options: Any) -> None:
             super().__init__(*arguments, **options)
             if self.gpus > 1:
-                self._command_template = one_per_gpu(self._command_template, self.name, self.gpus)
+                self._command_template = one_per_gpu(
+                    self._command_template, shlex.quote(self.name), self.gpus
+                )
 
         async def start(self) -> None:
             try:

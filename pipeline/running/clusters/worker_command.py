@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
-
 from pipeline.running.clusters.local import worker_environment
 from pipeline.running.clusters.site import Site
 from pipeline.running.dashboard import HOST
@@ -27,6 +25,7 @@ def exports(site: Site) -> list[str]:
 def one_per_gpu(command: str, name: str, gpus: int) -> str:
     """A line of a shell that starts a worker for each GPU, which sees it alone, and waits for all.
 
+    name: beginning of the workers' names, as a shell reads it.
     The GPUs are those that the batch system lets the job see, or the first ones where it says nothing.
     """
     numbers = range(gpus)
@@ -35,4 +34,4 @@ def one_per_gpu(command: str, name: str, gpus: int) -> str:
         f"set -- {' '.join(map(str, numbers))}; IFS=,; for device in ${{CUDA_VISIBLE_DEVICES:-{visible}}}; do"
     )
     alone = f'unset IFS; [ $# -gt 0 ] || break; CUDA_VISIBLE_DEVICES="$device" {command}'
-    return f"{begin} {alone} --name {shlex.quote(name)}-$1 & shift; done; wait"
+    return f"{begin} {alone} --name {name}-$1 & shift; done; wait"

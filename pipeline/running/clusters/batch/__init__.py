@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from abc import ABC, abstractmethod
@@ -20,6 +21,13 @@ ANSWER = 30.0
 
 KINDS = ("slurm", "pbs", "lsf", "sge", "htcondor", "oar")
 """Batch systems, by the names of their configuration in dask-jobqueue."""
+
+
+OF_A_JOB = re.compile(
+    r"SLURMD?_(JOB|ARRAY|RESTART|STEP|NTASKS|CPUS|MEM|NNODES|NODE|TASK|GTIDS|LOCALID|PROCID|GPUS|SUBMIT)"
+    r"|PBS_(JOB|ARRAY|NODE|TASK|O_)|LSB_(JOB|DJOB|BATCH|HOSTS)"
+)
+"""Variables of the job that this process may be in: one that it submits would inherit them."""
 
 
 class State(StrEnum):
@@ -173,7 +181,8 @@ def ask(*command: str, script: Path | None = None) -> Answer | None:
 
     script: the command's standard input.
     """
-    environment = {**os.environ, "LC_ALL": "C"}
+    outside = {name: value for name, value in os.environ.items() if not OF_A_JOB.match(name)}
+    environment = {**outside, "LC_ALL": "C"}
     options: dict[str, Any] = {"capture_output": True, "text": True, "env": environment}
     try:
         with open(script or os.devnull) as source:

@@ -1,0 +1,220 @@
+"""Campaigns by their ledger and their scripts, with a batch system that is none. (Real: tests/slurm.)"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from pipeline import Store
+from pipeline.running.clusters.batch import BatchSystem, Seen, State, Wish
+from pipeline.running.clusters.site import Site
+from pipeline.store.ledger import Ledger, LedgerEvent
+from stages.errors import InputError
+from workflows.campaign import definition, job, successor
+from workflows.campaign.accounts import Accounts
+from workflows.campaign.definition import Budget, Campaign, read_campaign
+from workflows.campaign.queue import begin, refuse_second, stop_all
+from workflows.campaign.script import script
+from workflows.campaign.successor import Successor
+from workflows.command import app
+
+HOUR = 3600.0
+
+
+class Paper(BatchSystem):
+    """Jobs on paper."""
+
+    kind = "slurm"
+    prefix = "#SBATCH"
+    task_variable = "TASK"
+
+    def __init__(self) -> None:
+        self.jobs: dict[str, State] = {}
+        self.after: dict[str, str | None] = {}
+        self.refuses = 0
+
+    def options(self, wish: Wish) -> list[str]:
+        return [f"--job-name={wish.name}", f"--nodes={wish.nodes}", f"--array={wish.tasks}"]
+
+    def on_each_node(self, wish: Wish) -> str:
+        return ""
+
+    def submit(self, script: Path, after: str | None = None) -> str:
+        if self.refuses:
+            self.refuses -= 1
+            raise InputError("sbatch refuses")
+        assert script.read_text().startswith("#!/bin/bash\n#SBATCH --job-name=")
+        number = str(len(self.jobs) + 1)
+        self.jobs[number], self.after[number] = State.ALIVE, after
+        return number
+
+    def look(self, jobs: Sequence[str]) -> dict[str, Seen]:
+        return {each: Seen(self.jobs.get(each.split("_")[0], State.ENDED)) for each in jobs}
+
+    def cancel(self, jobs: Sequence[str]) -> bool:
+        self.jobs |= {each.split("_")[0]: State.ENDED for each in jobs}
+        return True
+
+
+@pytest.fixture
+def paper(monkeypatch: pytest.MonkeyPatch) -> Paper:
+    system = Paper()
+    monkeypatch.setattr(definition, "batch_system", lambda kind: system)
+    monkeypatch.setattr("pipeline.running.clusters.site.batch_system", lambda kind: system)
+    return system
+
+
+@pytest.fixture
+def campaign(tmp_path: Path) -> Campaign:
+    store = Store(tmp_path / "store")
+    store.create()
+    site = Site(kind="slurm", cores=4, prologue=("module load cuda",), environment={"A": "1 2"})
+    return Campaign(
+        "loops", tmp_path / "w.yaml", store.path, tmp_path, site, 1, 1, 3600, Budget(node_hours=10.0)
+    )
+
+
+def accounts(campaign: Campaign) -> Accounts:
+    return Accounts.of(Ledger(Store(campaign.store)).entries(), campaign.name)
+
+
+def began(campaign: Campaign, job: str, missing: int = 7, chain: int = 0) -> None:
+    facts = {"campaign": campaign.name, "host": "h", "nodes": 1, "missing": missing}
+    Ledger(Store(campaign.store)).add(LedgerEvent.BEGAN, job=job, chain=chain, **facts)
+
+
+def ended(
+    campaign: Campaign, job: str, commits: int, seconds: float = HOUR, joules: float | None = None
+) -> None:
+    facts = {"campaign": campaign.name, "chain": 0, "seconds": seconds, "missing": 0, "reason": "why"}
+    facts |= {"node_seconds": seconds, "joules": joules, "commits": commits}
+    Ledger(Store(campaign.store)).add(LedgerEvent.ENDED, job=job, **facts)
+
+
+def test_the_script_of_a_job(campaign: Campaign, paper: Paper) -> None:
+    text = script(replace(campaign, chains=3))
+    lines = text.splitlines()
+    assert lines[1] == "#SBATCH --job-name=loops" and "#SBATCH --array=3" in lines
+    assert lines[-5:-2] == ["export QUARKLINE_JOB_BEGAN=$(date +%s)", "export A='1 2'", "module load cuda"]
+    assert lines[-2] == f"cd {campaign.folder}"
+    assert lines[-1].endswith(f'-m workflows.campaign.job {campaign.place} "$TASK"')
+    assert script(campaign, 2).endswith(f" {campaign.place} 2\n")
+    campaign.write()
+    assert read_campaign(campaign.place) == campaign
+    with pytest.raises(InputError, match="is no campaign"):
+        read_campaign(campaign.folder)
+
+
+def test_a_second_campaign_is_refused_until_the_first_is_stopped(campaign: Campaign, paper: Paper) -> None:
+    assert begin(replace(campaign, chains=2)) == ["1_0", "1_1"]
+    store = Store(campaign.store)
+    with pytest.raises(InputError, match=r"campaign loops is at work on .* \(jobs 1_0, 1_1\)"):
+        refuse_second(store)
+    assert stop_all(store).jobs == ["1_0", "1_1"]
+    refuse_second(store)
+    assert accounts(campaign).objection(1, 3, HOUR) == "stopped by `quarkline submit --stop`"
+
+
+def test_two_jobs_that_bring_nothing_end_a_chain(campaign: Campaign) -> None:
+    began(campaign, "1")
+    ended(campaign, "1", 0)
+    began(campaign, "2")  # killed: it did not live to say anything
+    assert accounts(campaign).objection(0, 7, HOUR) == (
+        "2 jobs in a row brought nothing (1: why; 2: it was killed)"
+    )
+    assert not accounts(campaign).objection(0, 6, HOUR)  # another chain brought something meanwhile
+    assert not accounts(campaign).objection(1, 7, HOUR)
+
+
+def test_a_budget_is_shared_by_chains(campaign: Campaign) -> None:
+    began(campaign, "1")
+    ended(campaign, "1", 3, 4 * HOUR, 8.0e6)
+    budget = Budget(node_hours=10.0)
+    left = lambda budget, now=0.0: accounts(campaign).seconds_left(budget, 2, 3, now, 9 * HOUR)  # noqa: E731
+    assert left(budget) == pytest.approx(HOUR)  # 6 node-hours for 3 chains of 2 nodes
+    assert left(Budget(joules=20.0e6)) == pytest.approx(HOUR)  # 2e6 J for a node-hour
+    assert left(Budget()) == 9 * HOUR
+    assert "the budget is spent" in accounts(campaign).objection(0, 7, left(Budget(node_hours=4.0)))
+    began(campaign, "2")
+    now = accounts(campaign).jobs[-1].began + 3 * HOUR  # it runs, or was killed: counted until now
+    assert left(budget, now) == pytest.approx(HOUR / 2)
+
+
+def test_a_successor_follows_however_a_job_ends(
+    campaign: Campaign, paper: Paper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(successor, "AGAIN", 0.01)
+    campaign.write()
+    ledger = Ledger(Store(campaign.store))
+    paper.refuses = 2
+    with Successor(campaign, ledger, 0, "17", accounts(campaign)) as follower:
+        follower._thread.join(5.0)
+        assert paper.after == {"1": "17"}
+        with Successor(
+            campaign, ledger, 0, "17", accounts(campaign)
+        ):  # the same job, put into the queue again
+            assert list(paper.jobs) == ["1"]
+        follower.take_back(everybody=False)
+    assert paper.jobs == {"1": State.ENDED}
+    assert [entry["job"] for entry in ledger.entries()] == ["1"]
+
+
+def test_who_is_last_takes_all_back_that_waits(campaign: Campaign, paper: Paper) -> None:
+    ledger = Ledger(Store(campaign.store))
+    begin(campaign)
+    began(campaign, "1")
+    with (
+        Successor(campaign, ledger, 0, "1", accounts(campaign)) as mine,
+        Successor(campaign, ledger, 1, "99", accounts(campaign)),
+    ):
+        mine.take_back(everybody=True)
+    assert paper.jobs == {"1": State.ALIVE, "2": State.ENDED, "3": State.ENDED}
+
+
+def test_a_job_says_what_came_of_it(
+    campaign: Campaign, paper: Paper, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    campaign.write()
+    given: list[float] = []
+
+    class Done(job.Work):
+        def carry_out(self, seconds: float) -> tuple[int, str]:
+            given.append(seconds)
+            return 0, "all done"
+
+    monkeypatch.setattr(job, "work_of", lambda campaign: Done(campaign, None, 7))  # type: ignore[arg-type]
+    monkeypatch.setenv("SLURM_JOB_ID", "17")
+    monkeypatch.setenv("QUARKLINE_JOB_BEGAN", "1000.0")
+    assert job.main(campaign.place, 0, now=lambda: 1100.0) == 0
+    assert given == [3600.0 - 100.0 - 120.0]
+    events = [entry["event"] for entry in Ledger(Store(campaign.store)).entries()]
+    assert events == ["began", "submitted", "ended"]
+    assert paper.jobs == {"1": State.ENDED}
+    stop_all(Store(campaign.store))
+    assert job.main(campaign.place, 0) == 0
+    assert "ends here: stopped by" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--cluster", "local"], "kind local is no batch system"),
+        (["--cluster", "slurm"], "a job must know its walltime"),
+        (["--node-hours", "-3"], "'-3' is no number above 0"),
+        (["--jobs", "none"], "'none' is no number of workers"),
+        (["--stop"], "nothing was submitted for store"),
+    ],
+)
+def test_mistakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], said: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    runner = CliRunner()
+    assert runner.invoke(app, ["init", "g2_disconnected"]).exit_code == 0
+    (tmp_path / "g2-store").mkdir()
+    Store(tmp_path / "g2-store").create()
+    done = runner.invoke(app, ["submit", "g2_disconnected.yaml", *arguments])
+    assert done.exit_code
+    assert said in " ".join(f"{done.exception} {done.output}".replace("│", "").split())

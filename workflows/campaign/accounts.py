@@ -1,0 +1,126 @@
+"""A campaign by its ledger: what it has cost, and whether a chain of its jobs should go on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from dask.utils import format_time
+
+from pipeline.store.ledger import LedgerEvent
+from workflows.campaign.definition import Budget
+
+Entry = Mapping[str, Any]
+
+FUTILE = 2
+"""Jobs of a chain in a row that begin and bring nothing before it is given up."""
+
+LEAST = 30.0
+"""Seconds that a job is worth: with less left of the budget none begins."""
+
+HOUR = 3600.0
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job that began; what is None it did not live to say."""
+
+    id: str
+    chain: int
+    began: float
+    nodes: int
+    missing: int
+    """Chunks, of all chains, when it began."""
+    node_seconds: float | None = None
+    joules: float | None = None
+    commits: int | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True)
+class Accounts:
+    """Jobs of a campaign.
+
+    Args:
+        jobs: those that began, oldest first.
+        submitted: ids of all that were submitted, with those that they wait for.
+        stopped: why the campaign, or a chain of it, submits no further jobs; by chain, None for all.
+    """
+
+    jobs: tuple[Job, ...]
+    submitted: Mapping[str, str | None]
+    stopped: Mapping[int | None, str]
+
+    @classmethod
+    def of(cls, entries: Iterable[Entry], campaign: str) -> Accounts:
+        """Accounts by the entries of a ledger."""
+        jobs: list[Job] = []
+        latest: dict[str, int] = {}
+        submitted: dict[str, str | None] = {}
+        stopped: dict[int | None, str] = {}
+        for entry in (entry for entry in entries if entry.get("campaign") == campaign):
+            if entry["event"] == LedgerEvent.SUBMITTED:
+                submitted[entry["job"]] = entry["after"]
+            elif entry["event"] == LedgerEvent.BEGAN:
+                latest[entry["job"]] = len(jobs)
+                jobs.append(
+                    Job(entry["job"], entry["chain"], entry["time"], entry["nodes"], entry["missing"])
+                )
+            elif entry["event"] == LedgerEvent.ENDED and entry["job"] in latest:
+                facts = {name: entry[name] for name in ("node_seconds", "joules", "commits", "reason")}
+                number = latest[entry["job"]]
+                jobs[number] = replace(jobs[number], **facts)
+            elif entry["event"] == LedgerEvent.STOPPED:
+                stopped[entry["chain"]] = entry["reason"]
+        return cls(tuple(jobs), submitted, stopped)
+
+    def waiting(self) -> list[str]:
+        """Jobs that were submitted and have not begun."""
+        begun = {job.id for job in self.jobs}
+        return [job for job in self.submitted if job not in begun]
+
+    def follower(self, job: str) -> str | None:
+        """The job that was submitted to follow one; the last, if there are several."""
+        followers = [each for each, after in self.submitted.items() if after == job]
+        return followers[-1] if followers else None
+
+    def node_seconds(self, now: float, walltime: float) -> float:
+        """Cost of all jobs; of one that did not say it, the time since it began, its walltime at most."""
+        return sum(
+            job.nodes * min(now - job.began, walltime) if job.node_seconds is None else job.node_seconds
+            for job in self.jobs
+        )
+
+    def joules(self) -> float | None:
+        """Energy of all jobs, as far as that was measured; None where nothing was."""
+        measured = [job.joules for job in self.jobs if job.joules is not None]
+        return sum(measured) if measured else None
+
+    def seconds_left(self, budget: Budget, nodes: int, chains: int, now: float, walltime: float) -> float:
+        """Seconds that each chain may take until the budget is spent, if all of them go on."""
+        left = [float(walltime)]
+        spent = self.node_seconds(now, walltime)
+        if budget.node_hours is not None:
+            left.append((HOUR * budget.node_hours - spent) / (nodes * chains))
+        joules = self.joules()
+        if budget.joules is not None and joules and spent:
+            power = joules / spent  # of a node
+            left.append((budget.joules - joules) / (power * nodes * chains))
+        return min(left)
+
+    def objection(self, chain: int, missing: int, left: float) -> str:
+        """Reason for a job of this chain not to begin; '' if nothing speaks against it.
+
+        missing: chunks now. left: seconds until the budget is spent.
+        """
+        for key in (None, chain):
+            if key in self.stopped:
+                return self.stopped[key]
+        if left < LEAST:
+            return f"the budget is spent: {format_time(max(0.0, left))} are left for each chain"
+        before = [job for job in self.jobs if job.chain == chain][-FUTILE:]
+        if len(before) == FUTILE and all(job.missing == missing and not job.commits for job in before):
+            reasons = "; ".join(f"{job.id}: {job.reason or 'it was killed'}" for job in before)
+            return f"{FUTILE} jobs in a row brought nothing ({reasons})"
+        return ""

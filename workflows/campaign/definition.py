@@ -1,0 +1,100 @@
+"""A campaign as it was submitted, `<store>/.campaigns/<name>/campaign.json`: what each of its jobs reads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from pydantic import TypeAdapter
+
+from pipeline.running.clusters.batch import BatchSystem, batch_system
+from pipeline.running.clusters.site import Site
+from pipeline.store.durable import write_atomically
+from pipeline.store.store import Store
+from stages.errors import InputError
+
+FILE = "campaign.json"
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Limits of a campaign, of all its jobs together; None: no limit."""
+
+    node_hours: float | None = None
+    joules: float | None = None
+
+
+@dataclass(frozen=True)
+class Campaign:
+    """Jobs that compute a workflow into a store.
+
+    Each holds a driver and its workers, and is followed by one more until nothing is missing: a chain.
+
+    Args:
+        name: of the campaign and its jobs.
+        workflow: its file.
+        store: where results go.
+        folder: in which jobs run; paths in the workflow file may be relative to it.
+        site: the batch system, and what each node of a job has.
+        nodes: of each job.
+        chains: jobs at a time.
+        walltime: seconds of a job.
+        budget: beyond which no job is submitted.
+    """
+
+    name: str
+    workflow: Path
+    store: Path
+    folder: Path
+    site: Site
+    nodes: int
+    chains: int
+    walltime: int
+    budget: Budget
+
+    @property
+    def place(self) -> Path:
+        """Folder of the campaign's own files."""
+        return place_of(Store(self.store), self.name)
+
+    @cached_property
+    def system(self) -> BatchSystem:
+        """The batch system that its jobs are of."""
+        return batch_system(self.site.kind)
+
+    def write(self) -> None:
+        """Keep it in its store."""
+        store = Store(self.store)
+        with store.writing("the campaign"):
+            self.place.mkdir(parents=True, exist_ok=True)
+            write_atomically(self.place / FILE, _ADAPTER.dump_json(self, indent=2).decode())
+
+
+_ADAPTER = TypeAdapter(Campaign)
+
+
+def place_of(store: Store, name: str) -> Path:
+    """Folder of a campaign's own files."""
+    return store.path / ".campaigns" / name
+
+
+def read_campaign(place: Path) -> Campaign:
+    """The campaign of a folder.
+
+    Raises:
+        InputError: there is none, or it was written by another version.
+    """
+    try:
+        return _ADAPTER.validate_json((place / FILE).read_bytes())
+    except FileNotFoundError:
+        raise InputError(f"{place} is no campaign of `quarkline submit`") from None
+    except ValueError as error:
+        raise InputError(
+            f"{place / FILE} is damaged, or of another version: submit again ({error})"
+        ) from None
+
+
+def campaigns(store: Store) -> list[Campaign]:
+    """All campaigns of a store, by name."""
+    return [read_campaign(file.parent) for file in sorted((store.path / ".campaigns").glob(f"*/{FILE}"))]

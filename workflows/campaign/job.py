@@ -1,0 +1,99 @@
+"""A job of a campaign, `python -m workflows.campaign.job FOLDER CHAIN`: the command that its script ends in.
+
+It submits its successor before it begins its work, to follow it however it ends: neither a kill nor the loss
+of a node ends a campaign. What it computes it shares with the jobs of other chains. It ends in time for its
+walltime, and takes its successor back once nothing is missing.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from pipeline.declare.text import counted, literal_lines
+from pipeline.store.driver import own_job
+from pipeline.store.ledger import Ledger, LedgerEvent
+from pipeline.store.store import Store
+from stages.errors import InputError
+from workflows.campaign.accounts import Accounts
+from workflows.campaign.definition import Campaign, read_campaign
+from workflows.campaign.script import BEGAN
+from workflows.campaign.successor import Successor
+from workflows.campaign.work import Work, work_of
+
+CLOSING = 0.05
+"""Share of a walltime that is kept for its end."""
+
+LEAST_CLOSING, MOST_CLOSING = 8.0, 120.0
+"""Bounds of that in seconds."""
+
+
+def main(place: Path, chain: int, now: Callable[[], float] = time.time) -> int:
+    """Be a job; returns its exit code, that of `quarkline run`, and 0 where nothing is to be done."""
+    began = float(os.environ.get(BEGAN, now()))
+    campaign = read_campaign(place)
+    ledger = Ledger(Store.existing(campaign.store))
+    work = work_of(campaign)
+    accounts = Accounts.of(ledger.entries(), campaign.name)
+    left = accounts.seconds_left(campaign.budget, campaign.nodes, campaign.chains, now(), campaign.walltime)
+    if why := accounts.objection(chain, work.missing, left):
+        return _stop(ledger, campaign, chain, why)
+    _, job, _ = own_job()
+    identity = {"campaign": campaign.name, "job": job or str(os.getpid()), "chain": chain}
+    ledger.add(
+        LedgerEvent.BEGAN,
+        **identity,
+        host=socket.gethostname(),
+        nodes=campaign.nodes,
+        missing=work.missing,
+    )
+    print(f"job {job} of campaign {campaign.name}, chain {chain}: {counted(work.missing, 'chunk')} missing")
+    end = began + min(float(campaign.walltime), left)
+    with Successor(campaign, ledger, chain, job, accounts) as successor:
+        code, reason = _carried_out(work, end - now() - _closing(campaign.walltime))
+        ledger.add(
+            LedgerEvent.ENDED,
+            **identity,
+            seconds=now() - began,
+            node_seconds=campaign.nodes * (now() - began),
+            joules=work.joules(),
+            commits=work.commits,
+            missing=work_of(campaign).missing,
+            reason=reason,
+        )
+        if code in work.FINAL:
+            successor.take_back(everybody=code == work.COMPLETE)
+    return code
+
+
+def _closing(walltime: float) -> float:
+    return max(LEAST_CLOSING, min(MOST_CLOSING, CLOSING * walltime))
+
+
+def _carried_out(work: Work, seconds: float) -> tuple[int, str]:
+    try:
+        return work.carry_out(max(1.0, seconds))
+    except InputError as error:
+        print(literal_lines(f"error: {error}"), file=sys.stderr)
+        return 2, str(error)
+
+
+def _stop(ledger: Ledger, campaign: Campaign, chain: int, why: str) -> int:
+    """Say why a chain ends, once."""
+    accounts = Accounts.of(ledger.entries(), campaign.name)
+    if not accounts.stopped.keys() & {None, chain}:
+        ledger.add(LedgerEvent.STOPPED, campaign=campaign.name, chain=chain, reason=why)
+    print(f"chain {chain} of campaign {campaign.name} ends here: {why}")
+    return 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(Path(sys.argv[1]), int(sys.argv[2])))
+    except InputError as fault:
+        print(literal_lines(f"error: {fault}"), file=sys.stderr)
+        sys.exit(2)

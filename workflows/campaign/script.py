@@ -1,0 +1,44 @@
+"""The script of a campaign's job: scheduler, workers and driver in one, and nothing to do by hand."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+from pipeline.store.durable import write_atomically
+from workflows.campaign.definition import Campaign
+
+BEGAN = "QUARKLINE_JOB_BEGAN"
+"""Variable with the time, in seconds since 1970, at which the job began."""
+
+
+def write_script(campaign: Campaign, chain: int | None = None) -> Path:
+    """The script of a chain's next job, or of the first jobs of all chains, as an array job of several."""
+    label = "first" if chain is None else f"chain-{chain}"
+    path = campaign.place / f"{label}.sh"
+    write_atomically(path, script(campaign, chain))
+    path.chmod(0o700)
+    return path
+
+
+def script(campaign: Campaign, chain: int | None = None) -> str:
+    """Text of the script."""
+    several = chain is None and campaign.chains > 1
+    job = campaign.site.batch_job(
+        campaign.name,
+        str(campaign.place / ("job-%A.out" if several and campaign.site.kind == "slurm" else "job.out")),
+        nodes=campaign.nodes,
+        tasks=campaign.chains if several else 0,
+        walltime=campaign.walltime,
+    )
+    number = f'"${job.system.task_variable}"' if several else str(chain or 0)
+    lines = [
+        "#!/bin/bash",
+        *job.head,
+        f"# Job of campaign {campaign.name}: computes what the store lacks, followed by one more.",
+        f"export {BEGAN}=$(date +%s)",
+        *job.prologue,
+        f"cd {shlex.quote(str(campaign.folder))}",
+        f"exec {job.python} -m workflows.campaign.job {shlex.quote(str(campaign.place))} {number}",
+    ]
+    return "\n".join(lines) + "\n"

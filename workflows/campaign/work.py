@@ -1,0 +1,93 @@
+"""Work of a campaign's job, by the same means as `quarkline run --share`."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from time import monotonic
+from typing import TYPE_CHECKING, ClassVar
+
+from pipeline.running.clusters import Cluster
+from pipeline.running.event_log import read_events
+from pipeline.running.outcome import COMPLETE, ELSEWHERE
+from pipeline.store.store import Store
+from pipeline.worker.events import ChunkState
+from workflows.campaign.definition import Campaign
+from workflows.catalogue import load_project
+from workflows.rounds import visited
+
+if TYPE_CHECKING:
+    from workflows.commands.run import Carried
+    from workflows.shared.definition import Project
+
+
+@dataclass
+class Work:
+    """The work of one job; `carried`: what came of it."""
+
+    campaign: Campaign
+    project: Project
+    missing: int
+    """Chunks of the workflow, of the round that it is in, when the job began."""
+    carried: Carried | None = None
+
+    COMPLETE: ClassVar[int] = COMPLETE
+    FINAL: ClassVar[tuple[int, ...]] = (COMPLETE, ELSEWHERE)
+    """Exit codes after which this chain has nothing left to do."""
+
+    def carry_out(self, seconds: float) -> tuple[int, str]:
+        """Compute for this time at most; returns the exit code and why it ended."""
+        from workflows.commands.run import Round, carry_out
+
+        campaign = self.campaign
+        store = Store(campaign.store)
+        cluster, end = cluster_of(campaign), monotonic() + seconds
+        self.carried = carry_out(
+            Round(self.project, campaign.workflow, campaign.store, store, cluster, end, share=True)
+        )
+        last = self.carried.driven.outcomes[-1]
+        failures = f"{len(last.failures)} failures, first: {last.failures[0]}" if last.failures else ""
+        return self.carried.exit_code, last.stopped or failures or "all done"
+
+    @property
+    def commits(self) -> int:
+        """Chunks that this job committed."""
+        outcomes = self.carried.driven.outcomes if self.carried else ()
+        return sum(outcome.count(ChunkState.DONE) for outcome in outcomes)
+
+    def joules(self) -> float | None:
+        """Joules of the chunks that this job committed, as far as they were measured; None where none was."""
+        if not self.carried:
+            return None
+        store = Store(self.campaign.store)
+        measured = []
+        for outcome in self.carried.driven.outcomes:
+            for event in read_events(store, outcome.run) if outcome.states else ():
+                if event["event"] == ChunkState.DONE:
+                    joules = store.record(event["stage"], event["key"]).get("joules")
+                    measured += [float(joules)] if joules is not None else []
+        return sum(measured) if measured else None
+
+
+def work_of(campaign: Campaign) -> Work:
+    """The work that is left for a campaign now.
+
+    Raises:
+        InputError: its workflow file is not what it was, or cannot be read.
+    """
+    project = load_project(campaign.workflow)
+    *_, last = visited(project, Store(campaign.store), campaign.site.backend)
+    return Work(campaign, project, len(last.plan.missing))
+
+
+def cluster_of(campaign: Campaign) -> Cluster:
+    """The workers of a job: the processors or GPUs of its nodes."""
+    from pipeline.running.clusters.cuda import Cuda
+    from pipeline.running.clusters.hosts import Hosts
+    from pipeline.running.clusters.local import Local
+
+    site = campaign.site.settled()
+    if campaign.nodes > 1:
+        job = site.batch_job(campaign.name, os.devnull, nodes=campaign.nodes)
+        return Hosts(site, launcher=job.on_each_node)
+    return Cuda() if site.backend == "cuda" else Local(workers=site.processes)
