@@ -1,4 +1,4 @@
-"""The one error that a user's mistake raises, in the engine, the library and the workflows alike."""
+"""Errors that engine, library and workflows share: a user's mistake, and a machine's."""
 
 from __future__ import annotations
 
@@ -8,6 +8,14 @@ from difflib import get_close_matches
 
 class InputError(ValueError):
     """A user's mistake: the message names the thing, its value, the limit and the remedy."""
+
+
+class DisagreementError(ArithmeticError):
+    """Numbers that should be the same and are not: memory, a transfer, or arithmetic went wrong."""
+
+
+class WrongResultError(DisagreementError):
+    """A result that its repetition by another path contradicts: all that its worker computed is in doubt."""
 
 
 def nearest(word: object, known: Iterable[str]) -> str | None:

@@ -30,12 +30,23 @@ class Checkpoint(Protocol):
         """Replace what was saved by the arrays that `state` gives, durably and as a whole, if it is time."""
 
 
+class Again(Protocol):
+    """Inputs of a chunk made once more, for a stage that repeats a part of its work by another path."""
+
+    def __call__(self, name: str) -> Any:
+        """The argument of that name, made on the host from what is stored, of nothing that a worker kept."""
+
+
 class At(Mapping[str, tuple[Coordinate, ...]]):
     """The coordinates of one chunk, and the services of the run that computes it.
 
     `At(config="a", noise=(0, 1))` works bare, in a notebook or a test: statistics are then collected in
     `at.statistics` and progress reports in `at.reports`, and `at.checkpoint` is None, unless one is given,
     such as `FolderCheckpoint(Path("scratch"))`. In a run, a chunk that is committed has one.
+
+    `at.again` is None unless the chunk is one of those that are repeated in part: the stage then computes
+    some of its result a second time, of inputs from `at.again("name")` and by other code, raises
+    WrongResultError where the two differ, and records as `repeated` what it did.
     """
 
     def __init__(
@@ -46,11 +57,13 @@ class At(Mapping[str, tuple[Coordinate, ...]]):
         backend: str = "cpu",
         listener: Listener | None = None,
         checkpoint: Checkpoint | None = None,
+        again: Again | None = None,
         **named: Coordinate | Iterable[Coordinate],
     ) -> None:
         self._coordinates = {dim: as_tuple(value) for dim, value in {**(coordinates or {}), **named}.items()}
         self.backend = backend
         self.checkpoint = checkpoint
+        self.again = again
         self.statistics: dict[str, Any] = {}
         self.reports: list[dict[str, Any]] = []
         self._listener = listener or self.reports.append

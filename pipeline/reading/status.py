@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from dask.utils import format_bytes, format_time
@@ -17,6 +17,7 @@ from pipeline.reading.pace import part_done, time_left
 from pipeline.running.clusters.jobs import job_lists
 from pipeline.running.event_log import Tally, log_of, runs, tally_of
 from pipeline.running.failures import Failure, Failures
+from pipeline.running.quarantine import CheckCounts
 from pipeline.store.checkpoint import checkpoints
 from pipeline.store.durable import nbytes_of
 from pipeline.store.lock import Driver, current_driver
@@ -53,6 +54,7 @@ class RunStatus:
     """Of its work that is done, by the seconds that chunks took before where these are known."""
     failures: tuple[str, ...] = ()
     """What failed and why, in lines for people; errors that differ in numbers alone are one."""
+    checks: CheckCounts = field(default_factory=CheckCounts)
     log: str = ""
     """File with all events, tracebacks among them."""
 
@@ -149,6 +151,11 @@ def run_status(store: Store, run: str) -> RunStatus:
         missing=sum(missing.values()),
         part=part_done(missing, tally.first.get("seconds", {}), finished),
         failures=tuple(_failures(tally)),
+        checks=CheckCounts(
+            tally.checks.get("repeated", 0),
+            tally.checks.get(EventKind.DISAGREED, 0),
+            tally.checks.get(EventKind.RETRACTED, 0),
+        ),
         log=str(log_of(store, run)),
     )
 
@@ -164,7 +171,7 @@ def _describe_run(run: RunStatus | None, driver: Driver | None) -> list[str]:
         return []
     counts = ", ".join(f"{number} {state}" for state, number in run.counts.items()) or "nothing yet"
     counts += f", of {counted(run.missing, 'chunk')}" if run.missing else ""
-    details = [*run.failures, f"log: {run.log}"]
+    details = [*run.failures, str(run.checks), f"log: {run.log}"]
     if run.ended is not None:
         how = f"stopped by {run.stopped}" if run.stopped else "ended"
         return [f"last run {run.run} {how} after {format_time(run.ended - run.started)}: {counts}", *details]

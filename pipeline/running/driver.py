@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import asdict
 from datetime import datetime
 
 from distributed import Client
@@ -26,6 +27,7 @@ from pipeline.running.graph import TaskPlan, plan_tasks, widest_level
 from pipeline.running.limits import LIMITS, Limits
 from pipeline.running.monitor import PLAN_TOPIC
 from pipeline.running.outcome import Outcome
+from pipeline.running.quarantine import CheckCounts, Quarantine
 from pipeline.running.session import Session
 from pipeline.running.sharing import Homes, Share, Sharing
 from pipeline.running.shortage import shortage
@@ -35,6 +37,7 @@ from pipeline.running.workforce import Workforce
 from pipeline.store.claims import Claims, remove_claims
 from pipeline.store.lock import alone_for_a_moment, driver_lock, shared_lock
 from pipeline.store.store import Store
+from pipeline.worker.checks import CHECKS, Checks
 from pipeline.worker.code_check import CodeCheck, OtherCodeError
 from pipeline.worker.events import OTHER_CODE, ChunkState, EventKind
 from pipeline.worker.sources import sources_of
@@ -57,6 +60,7 @@ def run(
     grace: float = GRACE,
     resident_bytes: int | None = None,
     limits: Limits = LIMITS,
+    checks: Checks = CHECKS,
     listener: Listener | None = None,
     share: Share | None = None,
 ) -> Outcome:
@@ -72,6 +76,7 @@ def run(
         resident_bytes: bound of each worker's cache of resident results, in host memory and on its GPU; by
             default a share of either.
         limits: of patience with workers that are lost or silent and with chunks that make no progress.
+        checks: of what workers hold and compute, against silent errors of memory and arithmetic.
         listener: called with every event (a dictionary with 'time', 'event' and more), in this thread.
         share: to be one of several drivers of the store, each with its share of the chunks; by default this
             process is the only one.
@@ -109,7 +114,7 @@ def run(
             _set_aside(store, chunk.node.stage.name, chunk.key, log)
         write_manifest(store, plan.workflow, plan.backend, plan.everything, plan.about, plan.source)
         with signals_to(stop):
-            outcome = _drive(plan, store, name, chosen, resident_bytes, limits, log, stop, sharing)
+            outcome = _drive(plan, store, name, chosen, resident_bytes, limits, checks, log, stop, sharing)
         _sweep(store, name, claims)
         return outcome
 
@@ -151,6 +156,7 @@ def _drive(
     cluster: Cluster,
     resident_bytes: int | None,
     limits: Limits,
+    checks: Checks,
     log: EventLog,
     stop: StopRequest,
     sharing: Sharing | None,
@@ -164,6 +170,7 @@ def _drive(
     expected = {"missing": counts, "seconds": forecast, "memory": memory}
     log.note(EventKind.RUN_STARTED, run=name, workflow=plan.workflow, **expected)
     states, failures = dict[str, ChunkState](), list[Failure]()
+    quarantine = Quarantine(plan, store, log, stop)
     demand = Demand(widest_level(tasks), plan.memory, stop.check, JobList(store.path / ".runs" / name))
     with suppress(StartInterruptedError), cluster.open(demand) as client:
         workforce = Workforce(client, log, stop, limits, queued=cluster.queued)
@@ -173,21 +180,27 @@ def _drive(
             _check_resources(client, tasks)
         host_bytes = resident_bytes or _resident_bytes(client)
         sources = sources_of(chunk.node.stage.function for chunk in plan.everything)
-        context = RunContext(store, name, plan.backend, host_bytes, sources, resident_bytes)
+        context = RunContext(store, name, plan.backend, host_bytes, sources, resident_bytes, checks)
         client.log_event(PLAN_TOPIC, {"store": str(store.path)})
         log.note(EventKind.CLUSTER_READY, dashboard=client.dashboard_link)
         forecast = plan.expected_seconds
 
         def session_of(tasks: Sequence[TaskPlan]) -> Session:
-            return Session(client, tasks, context, log, stop, workforce, forecast, sharing)
+            return Session(client, tasks, context, log, stop, workforce, forecast, quarantine, sharing)
 
         session = session_of(tasks)
         with _same_code(client, context, session):
             session.drive()
-            session = _repair(plan, session, session_of, context.store, log, stop)
+            session = _repair(plan, session, session_of, quarantine, store, log, stop)
         states, failures = session.states, session.failures
-    outcome = _outcome(plan, states, failures, name, stop.reason, time.time() - began)
-    ended = {"seconds": outcome.seconds, "stopped": outcome.stopped, "states": outcome.states}
+    seconds = time.time() - began
+    outcome = _outcome(plan, states, failures, name, stop.reason, seconds, quarantine.counts)
+    ended = {
+        "checks": asdict(quarantine.counts),
+        "seconds": outcome.seconds,
+        "stopped": outcome.stopped,
+        "states": outcome.states,
+    }
     log.note(EventKind.RUN_ENDED, status=outcome.exit_status, **ended)
     return outcome
 
@@ -213,23 +226,34 @@ def _repair(
     plan: Plan,
     session: Session,
     session_of: Callable[[Sequence[TaskPlan]], Session],
+    quarantine: Quarantine,
     store: Store,
     log: EventLog,
     stop: StopRequest,
 ) -> Session:
-    """Compute damaged inputs again, and what they blocked; returns the session with all states of the run.
+    """Compute damaged inputs again, what is in doubt, and what these blocked.
+
+    Returns the session with all states of the run.
 
     A few times, for what was damaged together may be found one after the other.
     """
     stored = {(chunk.node.stage.name, chunk.key) for chunk in plan.chunks}
     states, failures, damaged = dict(session.states), list(session.failures), session.damaged & stored
-    for _ in range(REPAIRS):
-        if not damaged or stop.check():
+    failed_checks: set[str] = set()
+    for repair in range(REPAIRS + 1):
+        in_doubt = quarantine.settle()
+        states |= dict.fromkeys(in_doubt, ChunkState.UNFINISHED)
+        for key in quarantine.hopeless.keys() - failed_checks:
+            failed_checks.add(key)
+            states[key] = ChunkState.FAILED
+            failures.append(quarantine.hopeless[key])
+        if not (damaged or in_doubt) or stop.check() or repair == REPAIRS:
             break
         for stage, key in sorted(damaged):
             _set_aside(store, stage, key, log)
-        keys = {key for _, key in damaged}
+        keys = {key for _, key in damaged} | in_doubt
         blocked = {key for key, state in states.items() if state == ChunkState.BLOCKED}
+        blocked -= quarantine.below(quarantine.hopeless)
         session = session_of(plan_tasks(plan.again(keys | blocked, keys)))
         session.drive()
         states = {**states, **dict.fromkeys(blocked, ChunkState.UNFINISHED), **session.states}
@@ -271,6 +295,7 @@ def _outcome(
     name: str,
     reason: str,
     seconds: float,
+    checks: CheckCounts,
 ) -> Outcome:
     """ends: of chunks by key, as far as they came to one."""
     states: dict[str, Counter[ChunkState]] = {}
@@ -279,4 +304,4 @@ def _outcome(
         counts[ends.get(chunk.key, ChunkState.UNFINISHED)] += 1
     unfinished = any(counts[ChunkState.UNFINISHED] for counts in states.values())
     stopped = reason if unfinished or reason == OTHER_CODE else ""
-    return Outcome(name, plan.workflow, states, tuple(failures), stopped, seconds)
+    return Outcome(name, plan.workflow, states, tuple(failures), stopped, seconds, checks)

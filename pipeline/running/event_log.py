@@ -56,10 +56,15 @@ class Tally:
     """Number of those whose energy nothing measured, by stage."""
     failed: list[Event] = field(default_factory=list)
     """The first failures, up to `FAILURES_KEPT`."""
+    checks: dict[str, int] = field(default_factory=dict)
+    """Number of chunks that were repeated in part, of checks that failed, of chunks that were retracted."""
 
     def add(self, event: Event) -> None:
         """Count the next event."""
         self.first, self.last = self.first or event, event
+        kind = "repeated" if event.get("repeated") else event["event"]
+        if kind in ("repeated", EventKind.DISAGREED, EventKind.RETRACTED):
+            self.checks[kind] = self.checks.get(kind, 0) + 1
         if event["event"] in (EventKind.STARTED, EventKind.PROGRESS):
             self.running[event["key"]] = {**self.running.get(event["key"], {}), **event}
         elif event["event"] in ENDED:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from dask.utils import format_time
 
 from pipeline.declare.text import counted, text_table
 from pipeline.running.failures import Failure, Failures
+from pipeline.running.quarantine import CheckCounts
 from pipeline.worker.events import OTHER_CODE, ChunkState
 
 COMPLETE, FAILED, REFUSED, STOPPED, ELSEWHERE = 0, 1, 2, 3, 4
@@ -31,6 +32,7 @@ class Outcome:
     stopped: str = ""
     """Why the run ended before its work did, empty otherwise."""
     seconds: float = 0.0
+    checks: CheckCounts = field(default_factory=CheckCounts)
 
     def count(self, state: ChunkState) -> int:
         """Chunks of all nodes that ended in this state."""
@@ -54,6 +56,7 @@ class Outcome:
         shown = [each for each in ChunkState if each in ALWAYS_SHOWN or self.count(each)]
         rows = [[node, *(str(counts[state]) for state in shown)] for node, counts in self.states.items()]
         lines = [self._headline(), *text_table(["node", *shown], rows)]
+        lines.append(str(self.checks))
         lines += Failures.of(self.failures).lines()
         if elsewhere := self.count(ChunkState.ELSEWHERE):
             lines.append(

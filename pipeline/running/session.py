@@ -20,6 +20,7 @@ from pipeline.planning.chunk import Chunk
 from pipeline.running.event_log import Event, EventLog
 from pipeline.running.failures import Failure
 from pipeline.running.graph import TaskPlan, dask_graph, submission_order
+from pipeline.running.quarantine import Quarantine
 from pipeline.running.sharing import Elsewhere, Sharing
 from pipeline.running.stopping import StopRequest
 from pipeline.running.workforce import Workforce
@@ -68,6 +69,7 @@ class Session:
         stop: StopRequest,
         workforce: Workforce,
         forecast: Mapping[str, float],
+        quarantine: Quarantine,
         sharing: Sharing | None = None,
     ) -> None:
         self._client = client
@@ -78,6 +80,7 @@ class Session:
         self._workforce = workforce
         self._forecast = forecast
         """Expected seconds of a chunk, by node."""
+        self._quarantine = quarantine
         self._elsewhere = Elsewhere(sharing, self._tasks, self._is_done) if sharing else None
         self._chunks = {chunk.key: (task, chunk) for task in tasks for chunk in task.chunks}
         self._inbox: SimpleQueue[Event | Future] = SimpleQueue()
@@ -326,6 +329,12 @@ class Session:
             self._warn(event)
             return
         self._note_work(kind, key, event)
+        if kind == EventKind.DISAGREED:
+            self._quarantine.disagreed(event)
+        elif kind == ChunkState.DONE:
+            self._quarantine.committed(event)
+        elif event.get("distrusted"):
+            self._quarantine.dropped(key)
         if kind in ENDED and key not in self.states:
             self._set_state(key, ChunkState(kind))
             self._stop.note_duration(event["time"] - self._started.get(key, event["time"]))

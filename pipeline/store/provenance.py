@@ -60,6 +60,15 @@ def device(backend: str) -> str:
     return f"{processor()}, {threads} threads"
 
 
+def place(backend: str) -> str:
+    """Name of the hardware that computes here: the machine, and which of its GPUs."""
+    if backend != "cuda":
+        return host()
+    import cupy
+
+    return f"{host()} GPU {cupy.cuda.runtime.deviceGetPCIBusId(cupy.cuda.Device().id)}"
+
+
 def processor() -> str:
     """Name of this machine's processor."""
     try:

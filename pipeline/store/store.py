@@ -321,8 +321,11 @@ class Store:
             sums = recorded_sums(record)
             return open_group(self.location(stage, key), sums) if files is None else open_packed(files, sums)
 
-    def set_aside(self, stage: str, key: str) -> Path | None:
-        """Move a damaged chunk to `.damaged/`, where nothing looks for it; None if it is not there."""
+    def set_aside(self, stage: str, key: str, reason: str = "") -> Path | None:
+        """Move a chunk to `.damaged/`, where nothing looks for it; None if it is not there.
+
+        reason: if given, stands beside it in a file of its name and `.reason`.
+        """
         path = self.location(stage, key)
         grave = self.path / ".damaged" / stage / f"{path.name}-{uuid.uuid4().hex[:8]}"
         with self.writing(f"{stage}/{key[:12]}"):
@@ -333,6 +336,8 @@ class Store:
             except FileNotFoundError:
                 return None
             flush(path.parent)
+            if reason:
+                grave.with_name(f"{grave.name}.reason").write_text(f"{reason}\n")
         return grave
 
     def remove(self, stage: str, key: str) -> None:

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from importlib import import_module
 from itertools import chain
 from typing import Any
 
-import numpy as np
-
-from pipeline.declare.coordinates import At, Checkpoint, Coordinate, Coordinates
+from pipeline.declare.coordinates import At, Checkpoint, describe
 from pipeline.declare.node import Stage
-from pipeline.declare.signature import Input, Output
+from pipeline.declare.signature import Input
 from pipeline.store.checkpoint import FolderCheckpoint
 from pipeline.store.provenance import plain
-from pipeline.store.stored_array import StoredArray
+from pipeline.worker.again import InputsAgain
+from pipeline.worker.checks import Effort, Sums, forget_sums, kept_sums
 from pipeline.worker.events import EventKind, Send, rate_limited
+from pipeline.worker.joining import arguments_of, joined
 from pipeline.worker.memory import device_pool
 from pipeline.worker.resident import ResidentCache, nbytes, process_cache
 from pipeline.worker.stopwatch import Stopwatch
@@ -39,24 +38,59 @@ class Evaluation:
         self.stopwatch = Stopwatch()
         self._chunk: dict[str, Any] = {}
         """Names what is to be committed: what transient stages report on the way is its progress."""
+        self._chosen = False
+        """Whether parts of what is to be committed are repeated."""
+        self._sums: dict[str, Sums] = {}
+        """Of results that are shared in this task."""
+        self.effort = Effort()
+        """Of the checks since the last commit."""
 
     def compute(self, work: Work, checkpoint: Checkpoint | None = None) -> Evaluated:
         """Compute a chunk: its result, and what its stage recorded."""
         stage = work.node.stage
         if not stage.transient:
-            self._chunk = work.identity
+            self._chunk, self.effort = work.identity, Effort()
+            self._chosen = self._context.checks.choose(work.key)
         listener = rate_limited(self._send, self._chunk)
-        at = At(work.coordinates, backend=work.node.backend, listener=listener, checkpoint=checkpoint)
+        again = InputsAgain(self._load, work) if self._chosen else None
+        at = At(
+            work.coordinates,
+            backend=work.node.backend,
+            listener=listener,
+            checkpoint=checkpoint,
+            again=again,
+        )
         files = {name: version.check() for name, version in work.files.items()}
-        arguments = [self._argument(*pair, at) for pair in _arguments(stage, work)]
-        services = {"at": at} if stage.takes_at else {}
+        arguments = [self._argument(*pair, at) for pair in arguments_of(stage, work)]
+        where = {"at": at} if stage.takes_at else {}
         if not stage.transient:
             self._make_room(work)
+        guards = self._guards(work, arguments)
+        for name, sums, value in guards:
+            sums.compare(name, value, self.effort)
         with self.stopwatch.running(work.node.name, stage.name):
-            result = stage.function(*arguments, **services, **work.node.parameters, **files)
+            result = stage.function(*arguments, **where, **work.node.parameters, **files)
+        for name, sums, value in guards:
+            sums.compare(name, value, self.effort)
         for version in work.files.values():
             version.check()  # what was read is what the key says only if it is still there
         return result, at.statistics
+
+    def _guards(self, work: Work, arguments: Sequence[Any]) -> list[tuple[str, Sums, Any]]:
+        """Name, sums and value of each argument of a stage that is there as a whole."""
+        guards, checksum = [], self._context.checks.checksum
+        for (argument, sources), value in zip(arguments_of(work.node.stage, work), arguments, strict=True):
+            if not argument.reduces:
+                first = sources[0]
+                if len(sources) > 1:
+                    sums = Sums(checksum)
+                elif first.node.stage.resident:
+                    sums = kept_sums(first.held_as, checksum)
+                else:
+                    sums = self._sums.setdefault(first.held_as, Sums(checksum))
+                place = describe(first.coordinates)
+                guards.append((f"{argument.name} of {first.node.name} {place}".rstrip(), sums, value))
+        return guards
 
     def checkpoint(self, work: Work) -> FolderCheckpoint:
         """The checkpoint of a chunk's computation; no folder is made before it is used."""
@@ -139,6 +173,7 @@ class Evaluation:
 
     def _make_to_stay(self, work: Work) -> Evaluated:
         """Evaluate, then return what only the making took of a GPU, before what stays cuts that up."""
+        forget_sums(work.held_as)
         evaluated = self._make(work)
         if device := device_pool(work.node.backend):
             device.release_unused()
@@ -148,7 +183,7 @@ class Evaluation:
         if argument.reduces:
             return _LazyChunks(self, sources, at)
         pieces = [(source.coordinates, self.get(source)) for source in sources]
-        return _joined(sources[0].node.stage, dict(at), pieces)
+        return joined(sources[0].node.stage, dict(at), pieces)
 
 
 class _LazyChunks:
@@ -165,24 +200,12 @@ class _LazyChunks:
     def __iter__(self) -> Iterator[tuple[At, Any]]:
         for source in self._sources:
             wanted = {dim: _within(values, self._at, dim) for dim, values in source.coordinates.items()}
-            result = _joined(source.node.stage, wanted, [(source.coordinates, self._evaluation.get(source))])
+            result = joined(source.node.stage, wanted, [(source.coordinates, self._evaluation.get(source))])
             yield At(wanted, backend=self._at.backend), result
 
 
 def _within(values: tuple[Any, ...], at: At, dim: str) -> tuple[Any, ...]:
     return tuple(value for value in values if value in at[dim]) if dim in at else values
-
-
-def _joined(stage: Stage, wanted: Coordinates, pieces: Sequence[tuple[Coordinates, Any]]) -> Any:
-    """One result at the wanted coordinates; the very object if there is nothing to join or cut."""
-    if len(pieces) == 1 and all(wanted.get(dim, held) == held for dim, held in pieces[0][0].items()):
-        return pieces[0][1]
-    return stage.result(**join(stage.outputs, wanted, pieces))
-
-
-def _arguments(stage: Stage, work: Work) -> Iterator[tuple[Input, tuple[Work, ...]]]:
-    for position, sources in enumerate(work.inputs or ()):
-        yield stage.inputs[min(position, len(stage.inputs) - 1)], sources
 
 
 def _transient_inputs(work: Work) -> Iterator[Work]:
@@ -203,48 +226,3 @@ def _uses(works: Sequence[Work]) -> Counter[str]:
                 if uses[source.held_as] == 1:
                     makers.append(source)
     return uses
-
-
-def join(
-    outputs: Sequence[Output], wanted: Coordinates, pieces: Sequence[tuple[Coordinates, Any]]
-) -> dict[str, Any]:
-    """Arrays at the `wanted` coordinates, from the chunks that hold them.
-
-    Args:
-        outputs: names and dimensions of the arrays; along a dimension of the stage, an array has the length
-            of the chunk.
-        wanted: coordinates per dimension; a dimension that is absent is taken whole, from one chunk.
-        pieces: (coordinates, result) of each chunk; a result is a tuple of arrays in the order of `outputs`.
-    """
-    return {
-        output.name: _join_one(output, wanted, [(at, result[k]) for at, result in pieces])
-        for k, output in enumerate(outputs)
-    }
-
-
-def _join_one(output: Output, wanted: Coordinates, pieces: Sequence[tuple[Coordinates, Any]]) -> Any:
-    """NumPy or CuPy, as the pieces are; what lies in the store is read."""
-    pieces = [(at, np.asarray(a) if isinstance(a, StoredArray) else a) for at, a in pieces]
-    first_at, first = pieces[0]
-    joined = [dim for dim in output.dims if dim in wanted and dim in first_at]
-    shape = [
-        len(wanted[dim]) if dim in joined else n for dim, n in zip(output.dims, first.shape, strict=True)
-    ]
-    xp = import_module(type(first).__module__.partition(".")[0])
-    result = xp.empty(shape, first.dtype)
-    for at, array in pieces:
-        target, source = [], []
-        for dim, length in zip(output.dims, array.shape, strict=True):
-            whole = range(length)
-            to, of = _common(wanted[dim], at[dim]) if dim in joined else (whole, whole)
-            target.append(to)
-            source.append(of)
-        result[xp.ix_(*map(xp.asarray, target))] = array[xp.ix_(*map(xp.asarray, source))]
-    return result
-
-
-def _common(wanted: Sequence[Coordinate], held: Sequence[Coordinate]) -> tuple[list[int], list[int]]:
-    """Positions, in both, of the coordinates that both have."""
-    position = {value: k for k, value in enumerate(held)}
-    both = [(k, position[value]) for k, value in enumerate(wanted) if value in position]
-    return [to for to, _ in both], [of for _, of in both]

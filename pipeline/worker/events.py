@@ -37,6 +37,10 @@ class EventKind(StrEnum):
     NOTE = "note"
     DAMAGED = "damaged"
     """A chunk was moved aside, to be computed again."""
+    DISAGREED = "disagreed"
+    """A check of a chunk failed: it is not committed, and its worker is replaced."""
+    RETRACTED = "retracted"
+    """A chunk was moved aside because its worker is not to be trusted; it is computed again."""
     REFUSED = "refused"
     """A worker has other code than the driver."""
     NOT_KEPT = "not-kept"
@@ -79,6 +83,17 @@ def rate_limited(send: Send, chunk: dict[str, Any]) -> Send:
             send({**plain(report), **chunk, "event": EventKind.PROGRESS})
 
     return listener
+
+
+def is_worker() -> bool:
+    """True inside a task of a worker."""
+    from distributed import get_worker
+
+    try:
+        get_worker()
+    except ValueError:
+        return False
+    return True
 
 
 def sender(topic: str) -> Send:

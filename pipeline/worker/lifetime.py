@@ -84,7 +84,13 @@ _leaving = threading.Event()
 
 def retire_if_broken(backend: str) -> None:
     """Make this worker leave soon if its GPU answers no more after a failure."""
-    if backend == "cuda" and not _device_answers() and not _leaving.is_set():
+    if backend == "cuda" and not _device_answers():
+        retire()
+
+
+def retire() -> None:
+    """Make this worker leave soon, with all that it holds; its nanny starts another process."""
+    if not _leaving.is_set():
         _leaving.set()
         threading.Timer(DELAY, os._exit, [1]).start()
 

@@ -106,6 +106,11 @@ def process_cache(limit: int | None, backend: str) -> ResidentCache:
     return _caches[backend, bound]
 
 
+def drop_all() -> None:
+    """Drop all results that this process keeps."""
+    _caches.clear()
+
+
 @cache
 def _device_memory() -> int:
     import cupy

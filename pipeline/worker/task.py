@@ -7,30 +7,34 @@ import time
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from itertools import chain
 from typing import Any
 
 import numpy as np
 
-from pipeline.declare.coordinates import Coordinates
+from pipeline.declare.coordinates import Coordinates, describe
 from pipeline.declare.node import Stage
 from pipeline.declare.parameter import flattened
 from pipeline.planning.key import canonical
 from pipeline.store.errors import DamagedChunkError, StoreError
-from pipeline.store.provenance import code, device, host, plain
+from pipeline.store.provenance import code, device, host, place, plain
 from pipeline.store.store import Store
 from pipeline.worker.certificate import certification
+from pipeline.worker.checks import compare_results, forget_sums, result_sums
 from pipeline.worker.code_check import OtherCodeError, check_sources, refusal
 from pipeline.worker.energy import energy_meter
 from pipeline.worker.evaluation import Evaluation
-from pipeline.worker.events import LOST, OTHER_CODE, ChunkState, EventKind, Send, sender
-from pipeline.worker.lifetime import block_if_leaving, retire_if_broken
+from pipeline.worker.events import LOST, OTHER_CODE, ChunkState, EventKind, Send, is_worker, sender
+from pipeline.worker.lifetime import block_if_leaving, retire, retire_if_broken
 from pipeline.worker.memory import HostPeak, device_pool, trim_heap
+from pipeline.worker.resident import drop_all
 from pipeline.worker.stopwatch import PROCESS, earlier
 from pipeline.worker.work import ChunkOutcome, RunContext, Work
-from stages.errors import InputError
+from stages.errors import DisagreementError, InputError, WrongResultError
+
+NOT_TRUSTED = "its worker is not to be trusted any more"
 
 _INFRASTRUCTURE = {errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.ECONNRESET, errno.EREMOTEIO}
 
@@ -53,11 +57,14 @@ def execute(
     """
     block_if_leaving()
     send = sender(context.topic)
+    distrusted = False
     lost = {*lost_before, *(r.key for r in chain(*upstream) if r.state in LOST)}
     evaluation = Evaluation(works, context, send)
     outcomes = []
     for work in works:
-        if context.store.has(work.node.stage.name, work.key):
+        if distrusted:
+            outcome = ChunkOutcome(work.key, ChunkState.BLOCKED, NOT_TRUSTED, distrusted=True)
+        elif context.store.has(work.node.stage.name, work.key):
             outcome = ChunkOutcome(work.key, ChunkState.PRESENT)
         elif work.key in lost:  # it failed with its worker: the driver has said so
             outcomes.append(ChunkOutcome(work.key, ChunkState.FAILED))
@@ -68,19 +75,30 @@ def execute(
             send({"event": EventKind.STARTED, **work.identity})
             outcome = _run(work, evaluation, context, send)
             trim_heap()
+        distrusted = outcome.distrusted
         if outcome.state in LOST:
             lost.add(work.key)
         drawn = {"joules": outcome.joules} if outcome.state == ChunkState.DONE else {}
         send({"event": outcome.state, **work.identity, **drawn, **_failure(outcome)})
         outcomes.append(replace(outcome, details=""))
+    if distrusted:
+        _quarantine()
     return outcomes
 
 
 def _run(work: Work, evaluation: Evaluation, context: RunContext, send: Send) -> ChunkOutcome:
     """Exceptions of the stage go into the outcome; faults of the infrastructure are Dask's to retry."""
     try:
-        committed, joules = _compute_and_commit(work, evaluation, context)
-        return ChunkOutcome(work.key, ChunkState.DONE if committed else ChunkState.PRESENT, joules=joules)
+        committed, record = _compute_and_commit(work, evaluation, context)
+        state = ChunkState.DONE if committed else ChunkState.PRESENT
+        repeated = record["checks"]["repeated"]
+        return ChunkOutcome(work.key, state, joules=record["joules"], repeated=repeated)
+    except DisagreementError as error:  # the driver has it computed again, by another process
+        in_doubt = isinstance(error, WrongResultError)
+        text = f"{work.node.name} {describe(work.coordinates)}: {error}; its worker is replaced"
+        about = {"error": str(error), "message": text, "in_doubt": in_doubt}
+        send({"event": EventKind.DISAGREED, **work.identity, **about, "place": place(work.node.backend)})
+        return ChunkOutcome(work.key, ChunkState.BLOCKED, str(error), distrusted=True)
     except DamagedChunkError as error:  # the driver moves it aside, and both are computed again
         return ChunkOutcome(work.key, ChunkState.BLOCKED, str(error), damaged=(error.stage, error.key))
     except Exception as error:
@@ -90,6 +108,14 @@ def _run(work: Work, evaluation: Evaluation, context: RunContext, send: Send) ->
             raise
         retire_if_broken(work.node.backend)
         return ChunkOutcome(work.key, ChunkState.FAILED, _message(error), traceback.format_exc(), fatal)
+
+
+def _quarantine() -> None:
+    """Let nothing of this process be used again; a worker ends, and another process takes its place."""
+    drop_all()
+    forget_sums()
+    if is_worker():
+        retire()
 
 
 def _fatal(error: Exception) -> str:
@@ -106,8 +132,11 @@ def _check_code(work: Work, context: RunContext) -> None:
     check_sources(context)
 
 
-def _compute_and_commit(work: Work, evaluation: Evaluation, context: RunContext) -> tuple[bool, float | None]:
-    """Whether this chunk was not there yet, and the joules that it took."""
+def _compute_and_commit(
+    work: Work, evaluation: Evaluation, context: RunContext
+) -> tuple[bool, dict[str, Any]]:
+    """Whether this chunk was not there yet, and its record."""
+    checksum = context.checks.checksum
     meter, peak, stage = energy_meter(work.node.backend), device_pool(work.node.backend), work.node.stage
     started, cpu, joules, host_peak = time.time(), time.process_time(), meter() if meter else 0.0, HostPeak()
     evaluation.stopwatch.take()
@@ -116,6 +145,7 @@ def _compute_and_commit(work: Work, evaluation: Evaluation, context: RunContext)
     _check_code(work, context)
     with closing(evaluation.checkpoint(work)) as checkpoint:
         result, statistics = evaluation.compute(work, checkpoint)
+        sums = result_sums(result, checksum, evaluation.effort)
         _check_code(work, context)  # what was loaded on the way may have been edited since
         arrays = host_arrays(stage, result, work.coordinates)
         record = record_of(work, context, statistics, started)
@@ -125,11 +155,14 @@ def _compute_and_commit(work: Work, evaluation: Evaluation, context: RunContext)
         record["host_bytes"] = host_peak.bytes()
         record["parts"] = evaluation.stopwatch.take()
         record["worker"] = {"process": PROCESS, "earlier": earlier(stage.name)}
-        record["transient"] = evaluation.transient_statistics(work)
+        record["transient"] = transient = evaluation.transient_statistics(work)
+        repeated = "repeated" in statistics or any("repeated" in each["statistics"] for each in transient)
+        compare_results(stage.name, arrays, sums, checksum, evaluation.effort)
+        record["checks"] = {"repeated": repeated, **asdict(evaluation.effort)}
         committed = _commit(work, context.store, arrays, record)
         checkpoint.remove()
     evaluation.keep(work, stage.result(**arrays))
-    return committed, record["joules"]
+    return committed, record
 
 
 def _commit(work: Work, store: Store, arrays: dict[str, np.ndarray], record: dict[str, Any]) -> bool:
@@ -158,6 +191,7 @@ def _stored_inputs(work: Work) -> Iterator[str]:
 def _failure(outcome: ChunkOutcome) -> dict[str, Any]:
     about: dict[str, Any] = {"error": outcome.error, "details": outcome.details, "fatal": outcome.fatal}
     about["damaged"] = outcome.damaged and list(outcome.damaged)
+    about |= {"repeated": outcome.repeated, "distrusted": outcome.distrusted}
     return {name: value for name, value in about.items() if value}
 
 

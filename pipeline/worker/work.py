@@ -11,6 +11,7 @@ from pipeline.declare.node import Stage
 from pipeline.declare.stage import stage_of
 from pipeline.store.files import FileVersion
 from pipeline.store.store import Store
+from pipeline.worker.checks import CHECKS, Checks
 from pipeline.worker.events import ChunkState, chunk_identity
 from pipeline.worker.sources import Sources
 
@@ -70,6 +71,7 @@ class RunContext:
     """Of the code that the driver runs, and so must its workers."""
     device_resident_bytes: int | None = None
     """Bound of those on its GPU; None is a share of what the GPU has."""
+    checks: Checks = CHECKS
 
     @property
     def topic(self) -> str:
@@ -91,3 +93,7 @@ class ChunkOutcome:
     """Stage and key of the input whose damage blocked it."""
     joules: float | None = None
     """Energy that its computation took; None where nothing measures it."""
+    repeated: bool = False
+    """Whether a part of it was computed a second time, and agreed."""
+    distrusted: bool = False
+    """Whether a check failed: nothing that its worker holds is used any more."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
+import numpy as np
+
 from stages.lqcd.dirac.staggered import NARROW
 
 
@@ -25,6 +27,11 @@ class ExpectedSolves:
     def narrow(self) -> bool:
         """True if blocks become as narrow as D on compressed links: batched CG drops columns."""
         return self.block <= NARROW or self.solver != "block_cgrq"
+
+    @property
+    def dtypes(self) -> tuple[type[np.complexfloating], ...]:
+        """Precisions in which the operator is applied."""
+        return (np.complex128, np.complex64) if self.precision == "double-single" else (np.complex128,)
 
 
 ANY_SOLVES = ExpectedSolves()

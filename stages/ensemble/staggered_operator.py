@@ -11,7 +11,7 @@ from stages.ensemble.expected_solves import ANY_SOLVES, SOLVES, ExpectedSolves
 from stages.lqcd.dirac.staggered import StaggeredDslash, operator_bytes
 from stages.lqcd.gauge import hisq
 from stages.lqcd.gauge.hisq import StaggeredLinks
-from stages.lqcd.kernels.transfer import to_backend
+from stages.lqcd.kernels.transfer import links_to_backend
 from stages.lqcd.lattice.geometry import Lattice
 from stages.shared.costs import of_lattice
 
@@ -30,6 +30,13 @@ def operator_cost(node: Node, lattice: Lattice) -> Cost:
 def directions_of(operator: Node) -> int:
     """Neighbours of a site in the operator that a node makes."""
     return next((each.directions for each in ACTIONS.values() if each.makes(operator)), MOST_DIRECTIONS)
+
+
+def packed(dslash: StaggeredDslash, solves: ExpectedSolves) -> StaggeredDslash:
+    """The operator, its links packed as the solves need them, so that checksums are taken at once."""
+    for dtype in solves.dtypes:
+        dslash.astype(dtype).pack()
+    return dslash
 
 
 @stage(
@@ -55,10 +62,10 @@ def hisq_operator(
     boundary: 'periodic' or 'antiperiodic' in t; naik_epsilon: 0 for light quarks. solves: for forecasts.
     Raises InputError.
     """
-    links = to_backend(gauge.links, at.backend)
+    links = links_to_backend(gauge.links, at.backend)
     smeared = hisq.hisq_links(links, gauge.lattice, boundary=boundary, naik_epsilon=naik_epsilon)
     at.record(reunitarisation_deviation=smeared.deviation, u3_fallbacks=smeared.u3_fallbacks)
-    return StaggeredDslash(smeared)
+    return packed(StaggeredDslash(smeared), solves)
 
 
 @stage(
@@ -77,10 +84,10 @@ def asqtad_operator(
     u0: tadpole factor, the fourth root of the ensemble's mean plaquette. The one-link path carries no power
     of it, so that masses are MILC's: u0 times those of an action of links U / u0. Raises InputError.
     """
-    links = to_backend(gauge.links, at.backend)
+    links = links_to_backend(gauge.links, at.backend)
     asqtad = hisq.asqtad_links(links, gauge.lattice, boundary=boundary, u0=u0)
     at.record(reunitarisation_deviation=asqtad.deviation)
-    return StaggeredDslash(asqtad)
+    return packed(StaggeredDslash(asqtad), solves)
 
 
 @stage(
@@ -95,9 +102,9 @@ def naive_operator(
     gauge: GaugeLinks, *, at: At, boundary: str, solves: ExpectedSolves = ANY_SOLVES
 ) -> StaggeredDslash:
     """D of the unimproved staggered operator, whose one-link current is conserved. Raises InputError."""
-    links = hisq.naive_links(to_backend(gauge.links, at.backend), gauge.lattice, boundary=boundary)
+    links = hisq.naive_links(links_to_backend(gauge.links, at.backend), gauge.lattice, boundary=boundary)
     at.record(reunitarisation_deviation=links.deviation)
-    return StaggeredDslash(links)
+    return packed(StaggeredDslash(links), solves)
 
 
 @dataclass(frozen=True)

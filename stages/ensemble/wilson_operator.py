@@ -15,7 +15,7 @@ from stages.lqcd.gauge.reunitarise import to_su3
 from stages.lqcd.gauge.stout import ALL_DIRECTIONS, SPATIAL_DIRECTIONS, stout_links
 from stages.lqcd.gauge.wilson_links import Anisotropy, wilson_links
 from stages.lqcd.kernels.dispatch import Array
-from stages.lqcd.kernels.transfer import to_backend
+from stages.lqcd.kernels.transfer import links_to_backend
 from stages.lqcd.lattice.geometry import Lattice
 from stages.shared.costs import of_lattice
 
@@ -65,7 +65,7 @@ def wilson_operator(
     forecasts. Raises InputError.
     """
     coefficient = float(csw) if isinstance(csw, (int, float)) else _planes(csw)
-    links = to_backend(gauge.links, at.backend)
+    links = links_to_backend(gauge.links, at.backend)
     fields = wilson_links(
         smeared(links, gauge.lattice, **hops.stout) if hops.stout else links,
         gauge.lattice,
@@ -74,7 +74,10 @@ def wilson_operator(
         anisotropy=Anisotropy(hops.xi0, hops.nu),
     )
     at.record(reunitarisation_deviation=fields.deviation)
-    return WilsonOperator(WilsonDslash(fields), mass_of(kappa, mass))
+    operator = WilsonOperator(WilsonDslash(fields), mass_of(kappa, mass))
+    for dtype in solves.dtypes:
+        operator.astype(dtype).pack()  # so that checksums of all that stays are taken at once
+    return operator
 
 
 def smeared(links: Array, lattice: Lattice, *, rho: float, steps: int, spatial: bool = False) -> Array:

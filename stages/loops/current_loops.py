@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, NamedTuple
 
@@ -14,6 +14,7 @@ from stages.errors import InputError
 from stages.loops.costs import loops_cost, split_even_cost
 from stages.lqcd.dirac.staggered import StaggeredDslash
 from stages.lqcd.estimators.exact import exact_loops as exact_trace
+from stages.lqcd.estimators.loop_witness import LoopWitness
 from stages.lqcd.estimators.split_even import SplitEvenTrace
 from stages.lqcd.estimators.stochastic import Loops, stochastic_loops
 from stages.lqcd.estimators.trace import LoopTrace
@@ -26,6 +27,7 @@ from stages.lqcd.solvers.deflation import DeflatedSolver, StaggeredDeflation
 from stages.lqcd.solvers.krylov import KrylovSolver
 from stages.lqcd.solvers.named import Solve
 from stages.shared.kernel_choices import recorded_choices
+from stages.shared.second_path import check_fields, other_kernels, record_repeated, seed_of, unchanged
 from stages.shared.solve_record import record_solves
 
 MASSES = ("light", "strange")
@@ -101,9 +103,10 @@ def current_loops(
     reports = SolveReports(at)
     trace = loop_trace(dslash, mass, current_links, solve.of_positive(), reports, deflation, deflated_noise)
     vectors = sources(dslash, at, noise)
-    with recorded_choices(at):
+    with recorded_choices(at), unchanged("noise vectors", vectors):
         loops = stochastic_loops(trace, vectors, Dilution.parse(noise.dilution), solve.block, reports.block)
     _record(at, solve, trace)
+    check_loops(at, noise, current_links, vectors, trace)
     return CurrentLoops(*by_probe(loops, at))
 
 
@@ -136,11 +139,12 @@ def split_even_loops(
     common = (current_links, solve.of_positive(), reports, deflation, deflated_noise)
     traces = [loop_trace(dslash, mass, *common) for mass in (masses.light, masses.strange)]
     vectors = sources(dslash, at, noise)
-    with recorded_choices(at):
+    with recorded_choices(at), unchanged("noise vectors", vectors):
         loops = stochastic_loops(
             SplitEvenTrace(*traces), vectors, Dilution.parse(noise.dilution), solve.block, reports.block
         )
     _record(at, solve, *traces)
+    check_loops(at, noise, current_links, vectors, *traces)
     return FlavourLoops(*by_probe(loops, at))
 
 
@@ -195,7 +199,29 @@ def loop_trace(
     links = choose_links(dslash.links, choice)
     projection = deflation if deflated_noise else None
     outer = dslash.astype(np.complex128)
-    return LoopTrace(outer, links, mass, deflated, projection, iterated=reports.iteration)
+    witness = LoopWitness(seed_of(reports.at)) if reports.at.again else None
+    return LoopTrace(outer, links, mass, deflated, projection, iterated=reports.iteration, witness=witness)
+
+
+def check_loops(
+    at: At, noise: Noise, current_links: str, vectors: Sequence[Array], *traces: LoopTrace
+) -> None:
+    """Check what witnesses have seen, by other kernels on the host, where the chunk is one to be checked.
+
+    Links are made of the configuration anew, and the noise is drawn again. Raises WrongResultError.
+    """
+    if at.again is None:
+        return
+    with other_kernels(at):
+        dslash = at.again("dslash")
+        links = choose_links(dslash.links, current_links)
+        for fields, again in zip(vectors, sources(dslash, at, noise), strict=True):
+            check_fields("noise vectors", fields, again)
+        for trace in traces:
+            if isinstance(trace.witness, LoopWitness):
+                trace.witness.check(dslash, links, trace.mass)
+    solved = sum(trace.statistics.rhs for trace in traces)
+    record_repeated(at, f"A x and D x of {solved} solutions, a contraction, the noise")
 
 
 def sources(dslash: StaggeredDslash, at: At, noise: Noise) -> list[Array]:

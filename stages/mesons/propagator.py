@@ -15,7 +15,11 @@ from stages.lqcd.solvers.named import Solve
 from stages.mesons.costs import kept_cost
 from stages.mesons.sources import Sources
 from stages.shared.kernel_choices import recorded_choices
+from stages.shared.second_path import check_fields, check_solutions, other_kernels
 from stages.shared.solve_record import record_solves
+
+AMPLIFIED = 20.0
+"""Times that a residual of M x = b may be larger than that of the Schur complement: |A|, with room."""
 
 
 class Propagator(NamedTuple):
@@ -65,6 +69,10 @@ def propagator(
     with recorded_choices(at):
         x, statistics = propagate(operator, fields, method, solve.block, lambda *done: at.progress(*done))
     record_solves(at, solve, statistics)
+    if at.again:
+        with other_kernels(at):
+            check_fields("sources", sources.fields, at.again("sources").fields)
+            check_solutions(at, at.again("operator"), fields, x, statistics, AMPLIFIED)
     shape = sources.fields.shape[3:]
     widths = [len(block) for block in statistics.residual]
     return Propagator(

@@ -21,7 +21,11 @@ from stages.lqcd.spectroscopy.quark_sources import SourcePlace, slice_sites
 from stages.lqcd.spectroscopy.staggered_mesons import at_source, source_sign, staggered_source
 from stages.lqcd.spectroscopy.staggered_operators import SpinTaste
 from stages.shared.kernel_choices import recorded_choices
+from stages.shared.second_path import check_fields, check_solutions, other_kernels
 from stages.shared.solve_record import record_solves
+
+LARGEST = 16.0
+"""Bound of |D|."""
 
 
 class StaggeredSources(NamedTuple):
@@ -96,6 +100,11 @@ def staggered_propagator(
         method = EvenOdd(solve.of_positive(), StaggeredSchur)
         x, statistics = propagate(M, fields, method, solve.block, lambda *done: at.progress(*done))
     record_solves(at, solve, statistics)
+    if at.again:
+        with other_kernels(at):
+            check_fields("sources", sources.fields, at.again("sources").fields)
+            again = StaggeredOperator(at.again("operator").astype(np.complex128), mass)
+            check_solutions(at, again, fields, x, statistics, 2 + LARGEST / mass)
     shape, widths = sources.fields.shape[3:], [len(block) for block in statistics.residual]
     return StaggeredPropagators(
         x.reshape(sources.fields.shape),

@@ -24,6 +24,16 @@ MINUTE = 60.0
 """Seconds between two lines on how far a run is, where there is no terminal."""
 
 
+WARNINGS = (
+    EventKind.NOT_KEPT,
+    EventKind.NOTE,
+    EventKind.DAMAGED,
+    EventKind.WAITING,
+    EventKind.DISAGREED,
+    EventKind.RETRACTED,
+)
+"""Events whose message is a warning."""
+
 TOLD = 3
 """Failures of one kind that are told at once."""
 
@@ -73,7 +83,7 @@ class RunDisplay:
         elif kind == EventKind.CLUSTER_READY:
             self._began = self._said = time.monotonic()
             self._say(f"dashboard: {event['dashboard']}")
-        elif kind in (EventKind.NOT_KEPT, EventKind.NOTE, EventKind.DAMAGED, EventKind.WAITING):
+        elif kind in WARNINGS:
             self._say(f"warning: {event['message']}", style="yellow")
         elif kind == EventKind.STOPPING:
             self._say(f"stopping ({event['reason']}): running chunks may finish")

@@ -10,6 +10,18 @@ import typer
 from pipeline.declare.duration import seconds as duration
 from pipeline.declare.text import literal_lines
 
+
+def fraction(text: str) -> float:
+    """Number from 0 to 1."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 1:
+        raise typer.BadParameter(f"{text!r} is no share: give a number from 0 to 1, such as 0.01")
+    return value
+
+
 WorkflowFile = Annotated[Path, typer.Argument(metavar="WORKFLOW", help="The workflow's YAML file.")]
 StoreOption = Annotated[
     Path | None,
@@ -33,6 +45,17 @@ SetOption = Annotated[
         metavar="cluster.KEY=VALUE",
         help="Another value in the cluster's section, this once, such as cluster.walltime=04:00:00; may be "
         "given several times.",
+    ),
+]
+CheckOption = Annotated[
+    float | None,
+    typer.Option(
+        "--check",
+        metavar="FRACTION",
+        parser=fraction,
+        help="Share of the chunks whose solves are repeated in part by other code, against silent errors of "
+        "arithmetic; 0 for none.",
+        show_default="0.01",
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]

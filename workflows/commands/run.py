@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from workflows.commands.options import (
+    CheckOption,
     ClusterOption,
     JsonOption,
     SetOption,
@@ -48,6 +49,7 @@ def run(
         ),
     ] = None,
     time_limit: TimeLimitOption = None,
+    check: CheckOption = None,
     dashboard_port: Annotated[
         int | None,
         typer.Option(
@@ -91,7 +93,7 @@ def run(
     chosen = _cluster(chosen_site(workflow, cluster, changes or ()), workers, dashboard_port)
     limit = None if time_limit is None else began + time_limit
     results = store_of(project, workflow, store)
-    round_ = Round(project, workflow, store, results, chosen, limit, share=share, quiet=json)
+    round_ = Round(project, workflow, store, results, chosen, limit, share=share, check=check, quiet=json)
     raise typer.Exit(carry_out(round_).exit_code)
 
 
@@ -147,6 +149,8 @@ class Round:
     """By the monotonic clock, of all rounds together."""
     share: bool = False
     """True to be one of several drivers of the store."""
+    check: float | None = None
+    """Share of the chunks that are repeated in part, unless it is the usual one."""
     quiet: bool = False
     remarks: list[str] = field(default_factory=list)
     """What was warned about, for who reads no text."""
@@ -154,6 +158,7 @@ class Round:
     def __call__(self, plan: Plan) -> Outcome:
         from pipeline import Share, explain
         from pipeline import run as run_plan
+        from workflows.checks import checks_of
         from workflows.commands.display import RunDisplay
 
         for remark in remarks(plan, self.project, self.workflow, self.wanted):
@@ -164,7 +169,13 @@ class Round:
         share = Share(waits=self.project.follow is not None) if self.share else None
         with RunDisplay(quiet=self.quiet) as display:
             outcome = run_plan(
-                plan, self.results, cluster=self.cluster, time_limit=left, listener=display, share=share
+                plan,
+                self.results,
+                cluster=self.cluster,
+                time_limit=left,
+                checks=checks_of(self.check),
+                listener=display,
+                share=share,
             )
         self.tell(outcome.table())
         return outcome
@@ -246,6 +257,7 @@ def _print_json(driven: Driven, warnings: list[str], page: Path | None, fault: s
         "states": {node: dict(counts) for node, counts in outcome.states.items()},
         "failures": [str(failure) for failure in outcome.failures],
         "stopped": outcome.stopped,
+        "checks": asdict(outcome.checks),
         "seconds": sum(each.seconds for each in driven.outcomes),
         "report": page,
         "warnings": warnings,

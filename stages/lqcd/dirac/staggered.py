@@ -102,6 +102,10 @@ class StaggeredDslash:
             self._precisions[dtype] = replace(self, dtype=dtype, _precisions={})
         return self._precisions[dtype]
 
+    def pack(self) -> None:
+        """Lay the links out for the kernels now, not when D is first applied."""
+        self._packed  # noqa: B018 - made and kept
+
     @property
     def directions(self) -> int:
         return 8 if self.links.long is None else 16
@@ -143,6 +147,8 @@ class HoppingTerm(Protocol):
 
 class _Workspace:
     """One field that is kept between applications and remade when a block of another shape comes."""
+
+    scratch = True
 
     def __init__(self) -> None:
         self._field: Array | None = None

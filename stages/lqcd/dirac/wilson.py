@@ -190,6 +190,12 @@ class WilsonOperator:
         even, odd = (pack(blocks[p].astype(self.dtype)) for p in (EVEN, ODD))
         return even, odd
 
+    def pack(self) -> None:
+        """Lay links and clover matrices out for the kernels now, not when M is first applied."""
+        self.dslash.packed  # noqa: B018 - made and kept
+        if self.links.clover is not None:
+            self.clover, self.clover_inverse  # noqa: B018
+
     def astype(self, dtype: Any) -> WilsonOperator:
         """This operator in another precision, which this one keeps: its matrices are packed once."""
         dtype = np.dtype(dtype)

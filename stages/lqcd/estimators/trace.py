@@ -59,6 +59,16 @@ class ModeProjection(Protocol):
         """The modes on the sites of `parity`."""
 
 
+class Witness(Protocol):
+    """Somebody who sees what a trace computes: `stages.lqcd.estimators.loop_witness`."""
+
+    def solved(self, parity: int, b: Array, x: Array, hopped: Array, residual: NDArray[np.float64]) -> None:
+        """Take note of a block of solutions x of A x = b on `parity`, of D x, and of |b - A x| / |b|."""
+
+    def contracted(self, parity: int, bra: Array, hopped: Array, current: NDArray[np.float64]) -> None:
+        """Take note of a contraction."""
+
+
 @dataclass(frozen=True)
 class LoopTrace:
     """Traces with the propagator of one mass: `solver` solves the even-odd normal operator of `dslash`.
@@ -75,6 +85,8 @@ class LoopTrace:
     statistics: SolveStatistics = field(default_factory=SolveStatistics)
     iterated: Callable[[int, NDArray[np.float64]], None] | None = None
     """Called after each iteration of a solve with its number and the relative residuals."""
+    witness: Witness | None = None
+    """Sees all solves and contractions, if given."""
 
     flavours = ()
 
@@ -107,13 +119,17 @@ class LoopTrace:
         solution = self.solver.solve(A, sources, progress=self.iterated)
         hopped = self.dslash.apply_to(1 - parity, solution.x)
         self.statistics.add(solution, self._full_residual(parity, sources, solution.x, hopped))
+        if self.witness:
+            self.witness.solved(parity, sources, solution.x, hopped, solution.residual)
         return solution.x, hopped
 
     def current(self, parity: int, bra: Array, hopped: Array) -> NDArray[np.float64]:
         """- Im sum_{x in t} bra(x)^dag eta_mu(x) U_mu(x) hopped(x + mu), bra on `parity`; ``[N, mu, t]``."""
         links = self._links_by_parity[parity]
-        current = one_link_current.one_link_current(links, bra, hopped, self.lattice, parity)
-        return as_numpy(current)
+        current = as_numpy(one_link_current.one_link_current(links, bra, hopped, self.lattice, parity))
+        if self.witness:
+            self.witness.contracted(parity, bra, hopped, current)
+        return current
 
     def density(self, sources: Array, y: Array) -> NDArray[np.float64]:
         """(2/V) 2 m Re eta^dag y, ``[N]``."""

@@ -19,6 +19,8 @@ import numba
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from stages.errors import DisagreementError
+from stages.lqcd.kernels.checksum import checksum
 from stages.lqcd.kernels.dispatch import Array, array_module
 from stages.lqcd.lattice.threads import in_threads
 
@@ -95,6 +97,20 @@ def copy_to_host(array: Array) -> NDArray:
 def to_backend(array: Array, backend: str) -> Array:
     """The array as the backend's: as it is for 'cpu', a CuPy array on the current device for 'cuda'."""
     return to_device(array) if backend == "cuda" else array
+
+
+def links_to_backend(links: Array, backend: str) -> Array:
+    """Links as the backend's, compared after their way to a device: what all solves rest on.
+
+    Raises:
+        DisagreementError: what arrived has another checksum than what was sent.
+    """
+    there = to_backend(links, backend)
+    if there is not links and (sent := checksum(links)) != (arrived := checksum(there)):
+        raise DisagreementError(
+            f"links changed on their way to the GPU: their checksum was {sent:016x} and is {arrived:016x}"
+        )
+    return there
 
 
 def page_locked(shape: tuple[int, ...], dtype: DTypeLike) -> NDArray:

@@ -140,6 +140,8 @@ class _FunctionGraph:
     circles: left to itself its memory is free when Python next looks for those, which may be never.
     """
 
+    scratch = True
+
     def __init__(self, function: Callable[[cupy.ndarray], cupy.ndarray], like: cupy.ndarray) -> None:
         pool, arrays = cupy.cuda.MemoryPool(), {}
         stream = cupy.cuda.Stream(non_blocking=True)
