@@ -43,6 +43,8 @@ class RunOutput(Output):
     target_met: bool | None = None
     """Of a workflow with a target whose round is complete."""
     target: str | None = None
+    checks: dict[str, int]
+    """Against silent errors: chunks `repeated` in part, checks that `disagreed`, chunks `retracted`."""
 
 
 class SubmitOutput(Output):
