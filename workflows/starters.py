@@ -15,6 +15,7 @@ ENSEMBLE = re.compile(r"^ensemble:.*\n(?:[ \t#].*\n|\n(?=[ \t]))*", re.MULTILINE
 
 
 OWN_FILES = Path(__file__).parent
+CLUSTERS = OWN_FILES / "clusters"
 
 
 def starter_names() -> list[str]:
@@ -23,13 +24,23 @@ def starter_names() -> list[str]:
     return [*own, *(name for name in workflow_names() if name not in OWN)]
 
 
+def cluster_files() -> dict[str, Path]:
+    """Files about clusters to start from, by name."""
+    return {path.stem: path for path in sorted(CLUSTERS.iterdir()) if path.suffix in (".yaml", ".sh")}
+
+
 def starter(name: str, path: Path, patterns: Sequence[str] = ()) -> str:
-    """Text of a new parameter file at `path`, for gauge configurations of these patterns if there are any.
+    """Text of a new file at `path`; of a workflow for gauge configurations of these patterns, if any.
 
     Raises:
         InputError: nothing to start from is named so, or another package's workflow has none.
     """
+    if source := cluster_files().get(name):
+        if patterns:
+            raise InputError(f"{name!r} is about a cluster, which has no configurations: leave --files out")
+        return source.read_text(encoding="utf-8").replace(f"workflows/clusters/{source.name}", str(path))
     if name not in (known := starter_names()):
+        known = [*known, *cluster_files()]
         raise InputError(f"there is no file {name!r} to start from{suggestion(name, known)}")
     text = _source(name).read_text(encoding="utf-8").replace(f"workflows/{name}.yaml", str(path))
     if not patterns:

@@ -8,20 +8,20 @@ from typing import Annotated
 import typer
 
 from workflows.commands.options import JsonOption, say
-from workflows.starters import starter, starter_names
+from workflows.starters import cluster_files, starter, starter_names
 
 
 def init(
     name: Annotated[
         str,
         typer.Argument(
-            metavar="WORKFLOW",
-            help=f"{', '.join(starter_names())}.",
-            autocompletion=starter_names,
+            metavar="NAME",
+            help=f"Of a workflow: {', '.join(starter_names())}; of a cluster: {', '.join(cluster_files())}.",
+            autocompletion=lambda: [*starter_names(), *cluster_files()],
         ),
     ],
     file: Annotated[
-        Path | None, typer.Argument(metavar="FILE", help="Where.", show_default="WORKFLOW.yaml")
+        Path | None, typer.Argument(metavar="FILE", help="Where.", show_default="NAME.yaml")
     ] = None,
     files: Annotated[
         list[str] | None,
@@ -34,13 +34,16 @@ def init(
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Write a commented parameter file to start from; never replaces one.
+    """Write a commented file of a workflow or about a cluster to start from; never replaces one.
 
     Example: quarkline init g2_disconnected my.yaml --files 'confs/*.ildg'
+
+    Example: quarkline init slurm_gpu site.yaml
     """
     from stages.errors import InputError
 
-    path = file or Path(f"{name}.yaml")
+    cluster = cluster_files().get(name)
+    path = file or Path(cluster.name if cluster else f"{name}.yaml")
     text = starter(name, path, files or ())
     try:
         with path.open("x", encoding="utf-8") as target:
@@ -54,5 +57,9 @@ def init(
         from workflows.outputs.campaigns import InitOutput
 
         InitOutput(file=path).print()
+        return
+    if cluster:
+        use = f"bash {path} WORKFLOW" if path.suffix == ".sh" else f"quarkline run WORKFLOW --cluster {path}"
+        say(f"{path} written: look through it. To use it: {use}")
         return
     say(f"{path} written. What it would do: quarkline plan {path}; to do it: quarkline run {path}")

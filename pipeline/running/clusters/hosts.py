@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shlex
+import signal
 import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
@@ -20,6 +21,7 @@ from distributed.deploy.spec import ProcessInterface, SpecCluster
 from distributed.security import Security
 
 from pipeline.running.clusters import Demand
+from pipeline.running.clusters.certificates import write_certificates
 from pipeline.running.clusters.local import SETTINGS, scheduler_options, unless_stopped
 from pipeline.running.clusters.site import Site
 from pipeline.running.clusters.worker_command import WORKER_ARGUMENTS, exports, one_per_gpu
@@ -32,6 +34,9 @@ NODES = "nodes"
 
 SSH = ("ssh", "-tt", "-o", "BatchMode=yes", "-o", "ConnectTimeout=15")
 """A terminal, so that what runs there ends with the connection; no question is asked."""
+
+PARTING = 10.0
+"""Seconds that a connection gets to end."""
 
 
 @dataclass(frozen=True)
@@ -83,8 +88,9 @@ class Hosts:
         with (
             closing(Dashboard(self.site.dashboard_port)) as dashboard,
             dask.config.set({**SETTINGS, **dashboard.settings}),
-            certificates(security, folder) as files,
+            tempfile.TemporaryDirectory(prefix=".certificates-", dir=folder) as private,
         ):
+            files = write_certificates(security, Path(private))
             make = partial(_Cluster, self, hosts, files, security, dashboard)
             cluster = unless_stopped(make, demand.stopped)
             with cluster, Client(cluster, set_as_default=False) as client:
@@ -99,36 +105,17 @@ def command(site: Site, name: str, scheduler: str, files: dict[str, str]) -> str
         site: what is written of each host.
         name: of the worker, or the beginning of the names of several, as a shell reads it.
         scheduler: address.
-        files: options of a worker on certificates.
+        files: paths of `ca_file`, `cert` and `key`.
     """
     words = ["-m", "distributed.cli.dask_worker", scheduler, "--nanny", *WORKER_ARGUMENTS]
     words += ["--death-timeout", f"{PATIENCE:g}"]
     words += ["--interface", site.interface] if site.interface else []
-    words += [word for option, file in files.items() for word in (option, file)]
+    words += [word for key, file in files.items() for word in (f"--tls-{key.replace('_', '-')}", file)]
     words += ["--nworkers", str(site.each)] if site.each > 1 and not site.gpus else []
     worker = f"{site.interpreter} {shlex.join(words)}"
     several = site.gpus and site.gpus > 1
     start = one_per_gpu(worker, name, site.gpus or 0) if several else f"{worker} --name {name}"
     return "; ".join([f"cd {shlex.quote(os.getcwd())}", *exports(site), *(site.prologue or ()), start])
-
-
-@contextmanager
-def certificates(security: Security, folder: Path) -> Iterator[dict[str, str]]:
-    """Options of a worker that name files with its certificates, which none but this user reads."""
-    written = {
-        f"--tls-{key.replace('_', '-')}": text
-        for key, text in security.get_tls_config_for_role("worker").items()
-        if key != "ciphers" and text
-    }
-    with tempfile.TemporaryDirectory(prefix=".certificates-", dir=folder) as private:  # of mode 700
-        files = {}
-        for option, text in written.items():
-            path = Path(private).absolute() / option.strip("-")
-            handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with open(handle, "w") as file:
-                file.write(text)
-            files[option] = str(path)
-        yield files
 
 
 class _Host(ProcessInterface):  # type: ignore[misc]
@@ -171,8 +158,9 @@ class _Host(ProcessInterface):  # type: ignore[misc]
         await super().close()
         if self._process is not None:
             with suppress(ProcessLookupError):
-                self._process.terminate()
-            await self._process.wait()
+                os.killpg(self._process.pid, signal.SIGTERM)  # it leads a session of its own
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._process.wait(), PARTING)
 
 
 class _Cluster(SpecCluster):  # type: ignore[misc]
