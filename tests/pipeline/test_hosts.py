@@ -40,7 +40,7 @@ def test_line_that_starts_the_workers_of_a_host() -> None:
         "IFS=,; for device in ${CUDA_VISIBLE_DEVICES:-0,1}; do unset IFS; [ $# -gt 0 ] || break; "
         'CUDA_VISIBLE_DEVICES="$device" /opt/python -m distributed.cli.dask_worker tls://10.0.0.1:5 --nanny '
         "--nthreads 1 --resources device=1 --memory-limit 0 --no-dashboard --dashboard-address 127.0.0.1:0 "
-        "--death-timeout 60 --name node1 --interface ib0 --tls-ca-file /run/ca --tls-cert /run/cert "
+        "--death-timeout 60 --interface ib0 --tls-ca-file /run/ca --tls-cert /run/cert "
         "--tls-key /run/key --name node1-$1 & shift; done; wait"
     )
 

@@ -240,7 +240,9 @@ COMMANDS = {
     "convert good.ildg b.milc --precision double": "error: b.milc: MILC v5 files have single precision; "
     "write "
     "ildg or nersc, or leave it out",
-    "init g2": "error: there is no file 'g2' to start from; did you mean 'g2_low_modes'?",
+    "init g2": "error: there is no file 'g2' to start from; known: g2_disconnected, g2_low_modes, "
+    "hisq_mesons, laph_mesons, mesons, cuda_node, gpu_job, pbs_gpu, running_cluster, slurm_cpu, "
+    "slurm_gpu, ssh_hosts",
     "init mesons g2.yaml": "error: g2.yaml exists: give another name, or remove it first",
     "init mesons no/such/m.yaml": "error: cannot write no/such/m.yaml: No such file or directory: make the "
     "folder no/such first",
