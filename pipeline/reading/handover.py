@@ -20,6 +20,7 @@ from pipeline.running.failures import Share
 from pipeline.store.checkpoint import checkpoints
 from pipeline.store.ledger import Ledger, LedgerEvent
 from pipeline.store.lock import current_drivers
+from pipeline.store.object_store import store_at
 from pipeline.store.store import Store
 from stages.errors import InputError
 
@@ -141,7 +142,7 @@ def handover(
     Raises:
         InputError: there is no store.
     """
-    store = Store.existing(store)
+    store = store_at(store)
     known = manifests(store)
     existing = {stage: store.keys(stage) for stage in store.stages()}
     records, damaged = _records(store, known, existing, listener)

@@ -14,6 +14,7 @@ import xarray
 from pipeline.declare.coordinates import Coordinate, natural_order
 from pipeline.declare.node import Node
 from pipeline.planning.manifest import PART, NodeRecord, find_node
+from pipeline.store.object_store import store_at
 from pipeline.store.store import Store
 from pipeline.store.stored_array import StoredArray
 from stages.errors import InputError
@@ -53,7 +54,7 @@ def open_result(
     Raises:
         InputError: no such store or result, or an incomplete one (`IncompleteError`).
     """
-    store = Store.existing(store)
+    store = store_at(store)
     manifest, label = find_node(store, name.name if isinstance(name, Node) else name, workflow)
     node = manifest.nodes[label]
     stage = node.content["stage"]

@@ -21,6 +21,7 @@ from pipeline.running.quarantine import CheckCounts
 from pipeline.store.checkpoint import checkpoints
 from pipeline.store.durable import nbytes_of
 from pipeline.store.lock import Driver, current_driver
+from pipeline.store.object_store import store_at
 from pipeline.store.store import Store
 from pipeline.worker.events import ChunkState, EventKind
 
@@ -97,7 +98,7 @@ def status(store: Store | str | os.PathLike[str]) -> Status:
     Raises:
         InputError: there is no store.
     """
-    store = Store.existing(store)
+    store = store_at(store)
     existing = {stage: store.keys(stage) for stage in store.stages()}
     nodes = tuple(
         _node_status(manifest.workflow, name, record, existing)

@@ -179,7 +179,7 @@ def tally_of(store: Store, run: str) -> Tally:
 
 def read_events(store: Store, run: str, first: int = 0) -> Iterator[Event]:
     """The events of a run that were written, in order, from a byte on; a line that was cut off is skipped."""
-    with open(_folder(store, run) / LOG, "rb") as lines:
+    with (_folder(store, run) / LOG).open("rb") as lines:
         lines.seek(first)
         for line in lines:
             try:

@@ -75,8 +75,11 @@ def recorded_sums(record: Mapping[str, Any]) -> dict[str, Any] | None:
     return sums
 
 
-def _checked(key: str, value: Buffer | None, sums: Mapping[str, Any] | None, whole: bool) -> Buffer | None:
-    """What was read of a group, if it is what its record names. Zarr compares a piece with its own CRC32C."""
+def checked(key: str, value: Buffer | None, sums: Mapping[str, Any] | None, whole: bool) -> Buffer | None:
+    """Content that was read of a group, if it is what its record names.
+
+    Zarr compares a piece with its own CRC32C.
+    """
     if value is None:
         if _is_piece(key):
             raise ValueError(f"piece {key} is gone")  # by itself it would read as zeros
@@ -105,7 +108,7 @@ class _CheckedFolder(LocalStore):
         byte_range: ByteRequest | None = None,
     ) -> Buffer | None:
         value = await super().get(key, prototype, byte_range)
-        return _checked(key, value, self._expected, byte_range is None)
+        return checked(key, value, self._expected, byte_range is None)
 
 
 class _CheckedFile(MemoryStore):
@@ -119,7 +122,7 @@ class _CheckedFile(MemoryStore):
         self, key: str, prototype: BufferPrototype | None = None, byte_range: ByteRequest | None = None
     ) -> Buffer | None:
         value = await super().get(key, prototype or zarr.core.buffer.default_buffer_prototype(), byte_range)
-        return _checked(key, value, self._expected, byte_range is None)
+        return checked(key, value, self._expected, byte_range is None)
 
 
 class _ExistingFolder(LocalStore):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import socket
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
@@ -55,6 +56,8 @@ PACKED_BYTES = 1 << 20
 _flushed_entries: set[Path] = set()
 """Folders of stages whose entry in their store this process has flushed; who made them may not have yet."""
 
+_URL = re.compile("[a-z][a-z0-9+]+:/")
+
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -73,6 +76,11 @@ class Store:
     path: Path
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
+        if _URL.match(os.fspath(path)):
+            raise InputError(
+                f"{path} is no folder here: quarkline pull brings stores from other machines and object "
+                "storage; open_result and status read s3://bucket/store where it lies"
+            )
         object.__setattr__(self, "path", Path(path).absolute())
         format_of(self.path)
 

@@ -35,7 +35,7 @@ PARTIAL, VANISHED = 23, 24
 """Exit codes of rsync: some files did not come; some were gone."""
 
 _LOGS = (f".runs/*/{LOG}", f".runs/*/{TALLY}")
-_ABOUT = (MARK, ".ledger.jsonl", *(f".workflows/*.{end}" for end in ("json", "yaml")), *_LOGS)
+ABOUT = (MARK, ".ledger.jsonl", *(f".workflows/*.{end}" for end in ("json", "yaml")), *_LOGS)
 
 _STATE = f"""
 if [ ! -e "$1" ]; then echo absent
@@ -145,7 +145,7 @@ class Host:
     def bring_about(self, folder: Path) -> None:
         """Bring all that a store has beside chunks into a folder here, which becomes a store without any."""
         (folder / MARK).write_text(TEXT)
-        named = [f"--include=/{name}" for name in _ABOUT]
+        named = [f"--include=/{name}" for name in ABOUT]
         folders = ["--include=/.workflows/", "--include=/.runs/", "--include=/.runs/*/"]
         list(self._rsync(["-rt", *folders, *named, "--exclude=*", self._there(), f"{folder}/"]))
 
@@ -153,14 +153,29 @@ class Host:
         """Bring files and folders of the store into a folder here; what came before is used."""
         self._move(places, self._there(), f"{folder}/", came)
 
-    def send(self, places: Sequence[str], folder: Path, inside: str, came: Callable[[int], None]) -> None:
-        """Send files and folders from a folder here to one inside the store's."""
-        self._move(places, f"{folder}/", self._there(inside), came)
+    def deliver(
+        self, moves: Sequence[tuple[str, str]], folder: Path, inside: str, came: Callable[[int], None]
+    ) -> None:
+        """Send chunks to a folder inside the store's; where all bytes are the same, they get their names.
 
-    def differing(self, places: Sequence[str], folder: Path, inside: str) -> list[str]:
-        """Files that are other bytes there than here, or are not there: both sides read them again."""
+        Raises:
+            StoreError: the bytes that lie there are others than were sent.
+        """
+        places = [place for place, _ in moves]
+        self._move(places, f"{folder}/", self._there(inside), came)
         options = ["-rnc", "--files-from=-", "--from0", "--out-format=%n", f"{folder}/", self._there(inside)]
-        return [line for line in self._rsync(options, places) if not line.endswith("/")]
+        differing = (line for line in self._rsync(options, places) if not line.endswith("/"))
+        if names := list(differing):
+            raise StoreError(
+                f"{self.place}: {names[0]} arrived with other bytes than were sent and got no name: see to "
+                "the disk there, and give the same command again"
+            )
+        text = "".join(f"{place} {end}\n" for place, end in moves)
+        self._script(_PUBLISH, self.place.path, inside, text=text)
+
+    def send_about(self, names: Sequence[str], folder: Path) -> None:
+        """Replace files that the store has beside chunks."""
+        self._move(names, f"{folder}/", self._there(), lambda nbytes: None)
 
     def create(self, inside: str) -> int:
         """Make the store, and a folder in it; returns the bytes that are free there.
@@ -169,10 +184,6 @@ class Host:
             StoreError: it cannot be written.
         """
         return 1024 * int(self._script(_CREATE, self.place.path, inside).split()[-1])
-
-    def publish(self, inside: str, moves: Iterable[tuple[str, str]]) -> None:
-        """Give what was sent its names, where these are free."""
-        self._script(_PUBLISH, self.place.path, inside, text="".join(f"{a} {b}\n" for a, b in moves))
 
     def append(self, name: str, text: str) -> None:
         """Append to a file of the store."""

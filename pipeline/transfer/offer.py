@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from pipeline.planning.manifest import Manifest
 from pipeline.store.durable import nbytes_of
-from pipeline.store.shelves import PACKED, chunk_entries
+from pipeline.store.shelves import PACKED, ChunkPlace, chunk_entries, chunk_in
 from pipeline.store.store import Store
 from stages.errors import InputError, suggestion
 
 Chunk = tuple[str, str]
 """Stage and key."""
-
-_PLACE = re.compile(
-    rf"(?P<place>(?P<stage>[^/.][^/]*)/(?:[0-9a-f]{{3}}/)?(?P<key>[0-9a-f]{{64}})({re.escape(PACKED)})?)(/.+)?"
-)
 
 
 @dataclass(frozen=True)
@@ -94,9 +89,8 @@ def _nbytes(entry: os.DirEntry[str]) -> int:
 
 def offers_in(files: Iterable[tuple[str, int]]) -> Iterator[Offer]:
     """The chunks that files are of, by their paths below a store's folder and their bytes."""
-    found: dict[tuple[str, str, str], int] = {}
+    found: dict[ChunkPlace, int] = {}
     for path, nbytes in files:
-        if match := _PLACE.fullmatch(path):
-            chunk = (match["stage"], match["key"], match["place"])
+        if chunk := chunk_in(path):
             found[chunk] = found.get(chunk, 0) + nbytes
-    return (Offer(*chunk, nbytes) for chunk, nbytes in found.items())
+    return (Offer(chunk.stage, chunk.key, chunk.place, nbytes) for chunk, nbytes in found.items())

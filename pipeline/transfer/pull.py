@@ -16,7 +16,7 @@ from pipeline.store.durable import delete
 from pipeline.store.errors import StoreFullError
 from pipeline.store.store import Store
 from pipeline.transfer.belongings import bring_belongings
-from pipeline.transfer.host import Host
+from pipeline.transfer.elsewhere import Elsewhere
 from pipeline.transfer.offer import EVERYTHING, Offer, Selection, offers_in
 from pipeline.transfer.receipt import Listener, Receipt
 from stages.errors import InputError
@@ -29,7 +29,7 @@ CHECKERS = 4
 
 
 def pull(
-    host: Host, target: Store, selection: Selection = EVERYTHING, listener: Listener | None = None
+    host: Elsewhere, target: Store, selection: Selection = EVERYTHING, listener: Listener | None = None
 ) -> Receipt:
     """Bring chunks that a store here does not hold from one on another machine, with plans and histories.
 
@@ -67,7 +67,7 @@ def _refuse_without_room(target: Store, missing: Sequence[Offer]) -> None:
 
 
 def _bring(
-    host: Host,
+    host: Elsewhere,
     missing: Sequence[Offer],
     target: Store,
     drafts: Path,

@@ -1,10 +1,9 @@
-"""Sending a store, or a part of it, to another machine, which need not have quarkline."""
+"""Sending a store, or a part of it, to another machine, which need not have quarkline, or a bucket."""
 
 from __future__ import annotations
 
 import socket
 import tempfile
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from pathlib import Path
@@ -13,24 +12,24 @@ from dask.utils import format_bytes
 
 from pipeline.planning.manifest import manifests
 from pipeline.store.arrival import ARRIVALS, whole_record
-from pipeline.store.errors import StoreError, StoreFullError
+from pipeline.store.errors import StoreFullError
 from pipeline.store.ledger import Ledger
 from pipeline.store.shelves import PACKED
 from pipeline.store.store import Store
 from pipeline.transfer.belongings import bring_belongings
-from pipeline.transfer.host import Host
+from pipeline.transfer.elsewhere import Elsewhere
 from pipeline.transfer.offer import EVERYTHING, Offer, Selection, offers_in, offers_of
 from pipeline.transfer.pull import CHECKERS, Progress, batches
 from pipeline.transfer.receipt import Listener, Receipt
 
 
 def push(
-    source: Store, host: Host, selection: Selection = EVERYTHING, listener: Listener | None = None
+    source: Store, host: Elsewhere, selection: Selection = EVERYTHING, listener: Listener | None = None
 ) -> Receipt:
     """Send chunks that a store on another machine does not hold, with plans and histories.
 
-    Each is compared with its digests before it is sent, and the bytes that lie there with those here before
-    they get their name. Chunks that both hold are not compared. The source is only read.
+    Each is compared with its digests before it is sent, and what arrived with what was sent before it gets
+    its name. Chunks that both hold are not compared. The source is only read.
 
     Raises:
         InputError: no connection, a folder there that is no store, or one of another format.
@@ -52,7 +51,8 @@ def push(
         for batch in batches(missing):
             problems = dict(zip(batch, pool.map(lambda offer: _problem(source, offer), batch), strict=True))
             receipt.damaged += filter(None, problems.values())
-            _send(source, host, inside, [offer for offer in batch if not problems[offer]], progress)
+            moves = [(offer.place, _shelved(offer)) for offer in batch if not problems[offer]]
+            host.deliver(moves, source.path, inside, progress.add)
             for offer in batch:
                 if not problems[offer]:
                     receipt.add(offer.stage, offer.nbytes, linked=False)
@@ -70,24 +70,13 @@ def _problem(source: Store, offer: Offer) -> str:
     return ""
 
 
-def _send(source: Store, host: Host, inside: str, batch: Sequence[Offer], progress: Progress) -> None:
-    places = [offer.place for offer in batch]
-    host.send(places, source.path, inside, progress.add)
-    if differing := host.differing(places, source.path, inside):
-        raise StoreError(
-            f"{host.place}: {differing[0]} arrived with other bytes than were sent and got no name: see to "
-            "the disk there, and give the same command again"
-        )
-    host.publish(inside, [(offer.place, _shelved(offer)) for offer in batch])
-
-
 def _shelved(offer: Offer) -> str:
     """Place of a chunk in a store of this format."""
     end = PACKED if offer.place.endswith(PACKED) else ""
     return f"{offer.stage}/{offer.key[:3]}/{offer.key}{end}"
 
 
-def _send_belongings(source: Store, host: Host) -> list[str]:
+def _send_belongings(source: Store, host: Elsewhere) -> list[str]:
     """Unite plans and histories with those there, here in a folder, and send what is new."""
     with tempfile.TemporaryDirectory() as folder:
         about = Store(folder)
@@ -97,7 +86,7 @@ def _send_belongings(source: Store, host: Host) -> list[str]:
         notes = bring_belongings(source, about)
         changed = [name for name, content in _contents(about.path).items() if before.get(name) != content]
         if changed:
-            host.send(changed, about.path, "", lambda nbytes: None)
+            host.send_about(changed, about.path)
         if new := _lines(about)[lines:]:
             host.append(".ledger.jsonl", "".join(f"{line}\n" for line in new))
         return notes

@@ -143,14 +143,14 @@ def test_a_damaged_chunk_is_not_pushed_nor_one_that_arrives_otherwise(
     there: Store, tmp_path: Path, ssh: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target, key = tmp_path / "target", damage(there, "field")
-    send = Host.send
+    send = Host._move
 
-    def bad_disk(self: Host, places: list[str], folder: Path, inside: str, came: object) -> None:
-        send(self, places, folder, inside, came)  # type: ignore[arg-type]
-        for place in (target / inside).rglob("*.zip"):
+    def bad_disk(self: Host, places: list[str], here: str, there: str, came: object) -> None:
+        send(self, places, here, there, came)  # type: ignore[arg-type]
+        for place in (target / arrival.ARRIVALS).rglob("*.zip"):
             place.write_bytes(place.read_bytes()[:-1] + b"!")
 
-    monkeypatch.setattr(Host, "send", bad_disk)
+    monkeypatch.setattr(Host, "_move", bad_disk)
     with host(target, ssh) as server, pytest.raises(StoreError, match="other bytes than were sent"):
         push(there, server)
     assert Store(target).stages() == []

@@ -12,6 +12,7 @@ from workflows.commands.options import say
 
 if TYPE_CHECKING:
     from pipeline.planning.manifest import Manifest
+    from pipeline.transfer.elsewhere import Elsewhere
     from pipeline.transfer.offer import Selection
     from pipeline.transfer.receipt import Receipt
 
@@ -62,6 +63,22 @@ def results_of(known: Iterable[Manifest]) -> tuple[str, ...]:
         for name in definition_of(manifest.workflow).results
         if name in manifest.nodes
     )
+
+
+@contextmanager
+def reached(text: str, ssh: str) -> Iterator[Elsewhere | None]:
+    """The place that a text names on another machine or on object storage; None for a folder here."""
+    from pipeline.store.object_store import url_in
+    from pipeline.transfer.bucket import Bucket
+    from pipeline.transfer.host import Host, place_in
+
+    if url := url_in(text):
+        yield Bucket(url)
+    elif place := place_in(text):
+        with Host(place, ssh) as host:
+            yield host
+    else:
+        yield None
 
 
 @contextmanager

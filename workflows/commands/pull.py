@@ -12,6 +12,7 @@ from workflows.commands.moving import (
     SshOption,
     StageOption,
     bar,
+    reached,
     selection,
     show,
 )
@@ -20,7 +21,8 @@ from workflows.commands.options import JsonOption
 
 def pull(
     source: Annotated[
-        str, typer.Argument(metavar="SOURCE", help="A store as user@host:/folder, or a folder within reach.")
+        str,
+        typer.Argument(metavar="SOURCE", help="A store: user@host:/folder, s3://bucket/folder, or a folder."),
     ],
     store: Annotated[Path, typer.Argument(metavar="STORE", help="The store here, new or not.")],
     stage: StageOption = None,
@@ -32,25 +34,24 @@ def pull(
 
     Over SSH by the system's ssh and rsync, with their configuration and one login. Every chunk is compared
     with its digests before it gets its name. Interrupted, the same command goes on where it was. Nothing that
-    is here is replaced, and a run may write the source meanwhile.
+    is here is replaced, and a run may write the source meanwhile. Object storage needs the extra `s3`.
 
     The exit code is 1 if a chunk is damaged; the others are brought.
 
     Example: quarkline pull me@cluster.example.org:/scratch/g2-store g2-store
 
     Example: quarkline pull cluster:/scratch/g2-store g2-store --results
+
+    Example: quarkline pull s3://lattice/g2-store g2-store
     """
     from pipeline import Store
-    from pipeline.transfer.host import Host, place_in
     from pipeline.transfer.pull import pull as bring
     from pipeline.transfer.receive import Terms, receive
 
-    wanted, place = selection(stage, results), place_in(source)
-    with bar("bringing", quiet=json) as listener:
-        if place is None:
-            receipt = receive([Store.existing(source)], Store(store), Terms(wanted, links=False), listener)
+    wanted, target = selection(stage, results), Store(store)
+    with reached(source, ssh) as elsewhere, bar("bringing", quiet=json) as listener:
+        if elsewhere is None:
+            receipt = receive([Store.existing(source)], target, Terms(wanted, links=False), listener)
         else:
-            target = Store(store)
-            with Host(place, ssh) as host:
-                receipt = bring(host, target, wanted, listener)
+            receipt = bring(elsewhere, target, wanted, listener)
     show(receipt, "pull", json=json)

@@ -12,6 +12,7 @@ from workflows.commands.moving import (
     SshOption,
     StageOption,
     bar,
+    reached,
     selection,
     show,
 )
@@ -23,7 +24,7 @@ def push(
     target: Annotated[
         str,
         typer.Argument(
-            metavar="TARGET", help="A store, new or not: user@host:/folder, or a folder in reach."
+            metavar="TARGET", help="A store, new or not: user@host:/folder, s3://bucket/folder, or a folder."
         ),
     ],
     stage: StageOption = None,
@@ -40,18 +41,17 @@ def push(
     The exit code is 1 if a chunk is damaged; the others are sent.
 
     Example: quarkline push g2-store me@archive.example.org:/data/g2-store
+
+    Example: quarkline push g2-store s3://lattice/g2-store --results
     """
     from pipeline import Store
-    from pipeline.transfer.host import Host, place_in
     from pipeline.transfer.push import push as send
     from pipeline.transfer.receive import Terms, receive
 
-    wanted, place = selection(stage, results), place_in(target)
-    source = Store.existing(store)
-    with bar("sending", quiet=json) as listener:
-        if place is None:
+    wanted, source = selection(stage, results), Store.existing(store)
+    with reached(target, ssh) as elsewhere, bar("sending", quiet=json) as listener:
+        if elsewhere is None:
             receipt = receive([source], Store(target), Terms(wanted, links=False), listener)
         else:
-            with Host(place, ssh) as host:
-                receipt = send(source, host, wanted, listener)
+            receipt = send(source, elsewhere, wanted, listener)
     show(receipt, "push", json=json)

@@ -15,15 +15,18 @@ if TYPE_CHECKING:
     from workflows.shared.definition import Project
 
 Target = Annotated[
-    Path, typer.Argument(metavar="STORE", help="A store's folder, or the workflow file that names it.")
+    Path, typer.Argument(metavar="STORE", help="A store's folder, s3://bucket/folder, or a workflow file.")
 ]
 
 
 def open_store(target: Path) -> Store:
-    """The store in a folder, or that of a workflow file."""
+    """The store in a folder, at a URL, or that of a workflow file."""
     from pipeline import Store
+    from pipeline.store.object_store import store_at, url_in
     from workflows.catalogue import load_project
 
+    if url_in(target):
+        return store_at(target)
     is_file = target.is_file() or target.suffix in (".yaml", ".yml")
     return Store(load_project(target).store if is_file else target)
 
