@@ -103,7 +103,8 @@ def test_dark_pages_are_dark(root: str, window: Browser) -> None:
 @pytest.mark.parametrize("width", WIDTHS)
 def test_the_other_pages_fit(root: str, window: Browser, page: str, width: int) -> None:
     seen = window.look(f"{root}/quarkline-{page}", width, _says(WORDS[page]))
-    keep(seen, f"dashboard-{page}", width)
+    if page == "solves":
+        keep(seen, f"dashboard-{page}", width)
     fits(seen, width)
 
 

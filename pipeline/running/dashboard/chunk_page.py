@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Callable, Iterator
 from html import escape
+from pathlib import Path
 from typing import Any
 
 from dask.utils import format_bytes
@@ -13,6 +14,7 @@ from tornado.web import HTTPError, RequestHandler
 
 from pipeline.declare.coordinates import describe
 from pipeline.declare.text import literal, literal_lines
+from pipeline.running.clusters.jobs import JobList
 from pipeline.running.dashboard.facts.campaign import Campaign
 from pipeline.running.dashboard.look import TABLE_CSS, Cell, Linked, table
 from pipeline.running.dashboard.theme import STYLE
@@ -118,7 +120,7 @@ def _cell(campaign: Campaign, workflow: str, node: str, column: int) -> tuple[li
 
 
 class LogPage(_Page):
-    """`logs/<run>`: the files of a run, and the end of each that is text."""
+    """`logs/<run>`: the files of a run and of its jobs, and the end of each."""
 
     root = "../"
 
@@ -129,9 +131,9 @@ class LogPage(_Page):
         folder = next((entry for entry in listed(campaign.store.path / ".runs") if entry.name == run), None)
         if folder is None:
             raise InputError(f"no run {run} in store {campaign.store.path}")
-        files = sorted((each for each in listed(folder.path) if each.is_file(follow_symlinks=False)
-                        and each.name[0] != "."), key=lambda each: each.name)  # fmt: skip
-        return f"logs of run {run}", "".join(map(_end, files))
+        entries = [*listed(folder.path), *listed(JobList(Path(folder.path)).logs)]
+        files = [each for each in entries if each.is_file(follow_symlinks=False) and each.name[0] != "."]
+        return f"logs of run {run}", "".join(_end(each) for each in sorted(files, key=lambda each: each.path))
 
 
 def _end(file: Any) -> str:

@@ -30,7 +30,7 @@ from pipeline.running.dashboard.panels.workers import Workers
 from pipeline.running.dashboard.theme import STYLE, theming
 from stages.errors import InputError
 
-LOOK = 300
+LOOK = 150
 """Milliseconds between two looks at the store."""
 
 SHOW = 70

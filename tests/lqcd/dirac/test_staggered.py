@@ -219,3 +219,10 @@ def test_lowest_eigenvalues_are_milcs(reference_data, expected):
     start = random_field(23, size)
     values = eigsh(matrix, len(reference), which="SA", ncv=80, tol=1e-9, v0=start, return_eigenvectors=False)
     np.testing.assert_allclose(np.sort(values) - 4 * mass**2, reference, rtol=entry["rtol"])
+
+
+def test_operations_are_products_of_matrices_and_their_sum(links) -> None:
+    """3 x 3 complex: 9 products of 6 operations and 6 sums of 2; a sum of colour vectors: 3 of 2."""
+    neighbours = 16 if links.long is not None else 8
+    each = neighbours * (9 * 6 + 6 * 2) + (neighbours - 1) * 3 * 2
+    assert StaggeredDslash(links).flops == LATTICE.half_volume * each

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from dataclasses import dataclass
-from itertools import chain
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -51,7 +51,12 @@ def _seconds_left(campaign: Campaign, now: float) -> tuple[float | None, str]:
     if not left:
         return None, "complete"
     logs = [log for log in campaign.runs.followed.values() if not log.ended]
-    recent = Counter(node for log in logs for moment, node in log.committed if moment > now - WINDOW)
+    since = now - WINDOW
+    recent = Counter(
+        node
+        for log in logs
+        for _, node in takewhile(lambda commit: commit[0] > since, reversed(log.committed))
+    )
     if not recent:
         return None, f"nothing was committed in the last {WINDOW / 60:.0f} min"
     began = min((log.tally.first.get("time", now) for log in logs), default=now)
@@ -70,7 +75,7 @@ def _seconds_left(campaign: Campaign, now: float) -> tuple[float | None, str]:
 def throughput(campaign: Campaign) -> tuple[list[float], list[float], float]:
     """Middle of each bin (seconds since 1970), chunks a second in it, and its seconds, of runs followed."""
     logs = campaign.runs.followed.values()
-    moments = np.fromiter(chain.from_iterable((moment for moment, _ in log.committed) for log in logs), float)
+    moments = np.concatenate([np.asarray(log.moments) for log in logs] or [np.empty(0)])
     if not len(moments):
         return [], [], 1.0
     first, last = float(moments.min()), float(moments.max())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from array import array
 from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -22,6 +23,9 @@ FOLLOWED = 600.0
 
 SHOWN_SOLVES = 12
 """Histories that are kept of solves that reported last."""
+
+RECENT = 20_000
+"""Commits that a pace is taken from, at most."""
 
 TRACEBACKS = 20
 """Kinds of failures of which a traceback is kept."""
@@ -52,8 +56,10 @@ class RunLog:
     """Per chunk in work, (iterations, residual) of the block in hand."""
     restarts: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
     """Per eigensolve in work, (restarts, residual)."""
-    committed: deque[tuple[float, str]] = field(default_factory=lambda: deque(maxlen=200_000))
-    """Time and node of each commit."""
+    committed: deque[tuple[float, str]] = field(default_factory=lambda: deque(maxlen=RECENT))
+    """Time and node of the last commits."""
+    moments: array[float] = field(default_factory=lambda: array("d"))
+    """Times of all commits."""
     failures: Failures = field(default_factory=Failures)
     failed: set[str] = field(default_factory=set)
     """Keys of chunks that failed and were not computed since."""
@@ -97,6 +103,7 @@ class RunLog:
         elif kind in ENDED:
             if kind in (ChunkState.DONE, ChunkState.PRESENT):
                 self.committed.append((event["time"], event["node"]))
+                self.moments.append(event["time"])
                 self.failed.discard(key)
             elif kind == ChunkState.FAILED:
                 self.failed.add(key)

@@ -21,12 +21,13 @@ class Headline:
     @staticmethod
     def read(campaign: Campaign) -> dict[str, Any]:
         """Counts of the last plans; joules of all records that have them."""
-        drawn = [cost.joules for cost in costs(campaign) if cost.joules is not None]
+        taken = costs(campaign)
+        drawn = [cost.joules for cost in taken if cost.joules is not None]
         logs = [log for log in campaign.runs.followed.values() if log.part_read < 1]
         return {
             "progress": progress(campaign),
             "joules": sum(drawn) if drawn else None,
-            "metered": sum(cost.metered for cost in costs(campaign)),
+            "metered": sum(cost.metered for cost in taken),
             "records": campaign.records.read,
             "waiting": campaign.records.waiting,
             "unreadable": campaign.records.unreadable,

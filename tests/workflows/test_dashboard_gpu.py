@@ -1,0 +1,32 @@
+"""Energy, power and memory of a GPU on the dashboard are those of the records."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tiny_project import TINY, run_to_its_end
+
+from pipeline import Store
+from pipeline.running.dashboard.facts.campaign import Campaign
+from pipeline.running.dashboard.facts.cost import costs, power
+
+pytestmark = pytest.mark.gpu
+
+
+def test_figures_of_a_gpu_are_those_of_its_records(tmp_path: Path) -> None:
+    larger = TINY.replace("[4, 4, 4, 4]", "[16, 16, 16, 16]")
+    (tmp_path / "g2.yaml").write_text(larger)
+    store = Store(run_to_its_end(tmp_path, "cuda") / "store")
+    campaign = Campaign(store)
+    for _ in range(40):
+        campaign.refresh()
+    records = [store.record(stage, key) for stage in store.stages() for key in store.keys(stage)]
+    assert campaign.records.read == len(records)
+    drawn = [record["joules"] for record in records if record["joules"] is not None]
+    taken = costs(campaign)
+    assert drawn and sum(cost.joules or 0.0 for cost in taken) == pytest.approx(sum(drawn))
+    _, watts, energy = power(campaign)
+    assert energy[-1] == pytest.approx(sum(drawn)) and max(watts) > 0
+    loops = next(cost for cost in taken if cost.node == "loops_light")
+    assert loops.device_bytes and loops.planned_bytes and loops.gflops and loops.joules_times_variance
