@@ -12,6 +12,11 @@ from numpy.typing import NDArray
 
 from stages.lqcd.kernels.dispatch import as_numpy
 
+CANCELLED = 100
+"""Most by which an update in place may make numbers smaller and be judged by what they were before; memory
+that was never written may hold anything.
+"""
+
 COMPONENTS = (3, 12)
 """Colours, or spins and colours, of a field ``[site, component, N]``."""
 
@@ -124,7 +129,7 @@ def is_single(arrays: Sequence[NDArray]) -> bool:
 
 
 def difference(found: NDArray, expected: NDArray, before: NDArray | None) -> float:
-    """Largest difference relative to the largest expected number that was written; infinite if unlike."""
+    """Largest difference relative to the largest number that was, or is to be, where it was written."""
     if found.shape != expected.shape:
         return np.inf
     if found.dtype.kind not in "fc":
@@ -132,15 +137,22 @@ def difference(found: NDArray, expected: NDArray, before: NDArray | None) -> flo
     written = np.ones(expected.shape, bool)
     if before is not None:
         written = ~(_same(expected, before) & _same(found, before))
+    updated = 0.0 if before is None else _largest(before[written])
     found, expected = found[written], expected[written]
     if not found.size:
         return 0.0
     finite = np.isfinite(expected)
     if not np.array_equal(np.isfinite(found), finite):
         return np.inf
-    size = np.abs(expected[finite]).max(initial=0.0)
-    error = np.abs(found[finite] - expected[finite]).max(initial=0.0)
-    return float(error / size) if size else (np.inf if error else 0.0)
+    size = _largest(expected)
+    size = max(size, min(updated, CANCELLED * size))
+    error = _largest(found[finite] - expected[finite])
+    return error / size if size else (np.inf if error else 0.0)
+
+
+def _largest(values: NDArray) -> float:
+    """Largest finite absolute value, 0 where there is none."""
+    return float(np.abs(values[np.isfinite(values)]).max(initial=0.0))
 
 
 def _same(a: NDArray, b: NDArray) -> NDArray[np.bool_]:

@@ -3,22 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from ruamel.yaml import YAML
 
+from stages.errors import InputError
 from stages.lqcd.dirac.wilson_schur import WilsonSchur
+from stages.lqcd.distillation.eigenvectors import LaplaceSolver
+from stages.lqcd.distillation.elementals import elementals
+from stages.lqcd.distillation.insertions import Insertions
+from stages.lqcd.distillation.projection import sink_projections
 from stages.lqcd.estimators.trace import LoopTrace, current_links
 from stages.lqcd.gauge.heatbath import thermalised
+from stages.lqcd.gauge.hyp import hyp_links
 from stages.lqcd.gauge.stout import stout_links
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
+from stages.lqcd.noise.dilution import Dilution, dilute
+from stages.lqcd.noise.probing import probed
 from stages.lqcd.noise.vectors import KINDS, noise_vectors
 from stages.lqcd.solvers.even_odd import EvenOdd
 from stages.lqcd.solvers.named import Solve
+from stages.lqcd.spectroscopy.gammas import DIRAC
+from stages.lqcd.spectroscopy.mesons import meson_correlators
+from stages.lqcd.spectroscopy.quark_sources import SourcePlace, point_source
+from stages.lqcd.spectroscopy.smearing import gaussian_smeared
 from workflows.catalogue import load_project
-from workflows.certification.check import DOUBLE, Check, Device, caught
+from workflows.certification.check import DOUBLE, SINGLE, Check, Device, caught
 from workflows.certification.fields import random_field, rough_links
 from workflows.certification.symmetries import staggered_operator, wilson_operator
 from workflows.starters import starter, starter_names
@@ -26,6 +39,9 @@ from workflows.starters import starter, starter_names
 LATTICE = Lattice((4, 2, 4, 6))
 WIDTHS, MORE_WIDTHS = (3, 16), (1, 8, 12, 24, 32)
 TOLERANCE, MASS = 1e-8, 0.3
+MOMENTA = ((0, 0, 0), (1, 0, -2))
+AMPLE = 1 << 40
+"""Bytes: more than these fields need."""
 SMALL = 4
 """Extent in space of the lattice that shipped workflows are rehearsed on."""
 
@@ -42,7 +58,8 @@ def workload(device: Device) -> Iterator[Check]:
 def _steps(device: Device) -> Iterator[tuple[str, Callable[[], object]]]:
     yield "noise", partial(_noise, device)
     yield "heat bath", partial(thermalised, LATTICE, 6.0, 7, "certify", 1, 1, xp=device.xp)
-    yield "stout links", partial(_stout, device)
+    yield "smearing", partial(_smearing, device)
+    yield "distillation and mesons", partial(_contractions, device)
     for width in device.widths(WIDTHS, MORE_WIDTHS):
         for solver in ("block_cgrq", "batched_cg"):
             yield f"HISQ loops by {solver}, N = {width}", partial(_loops, solver, width, device)
@@ -54,9 +71,29 @@ def _noise(device: Device) -> None:
     for kind in KINDS:
         noise_vectors(LATTICE, ODD, "certify", 5, range(3), kind, xp=device.xp)
 
+    eta = noise_vectors(LATTICE, EVEN, "certify", 5, range(2), "z2", xp=device.xp)
+    dilute(eta, Dilution.parse({"displacement": 2}).partition(LATTICE, EVEN), range(4))
+    probed(eta, LATTICE, EVEN, range(4))
 
-def _stout(device: Device) -> None:
-    stout_links(device.xp.asarray(rough_links(61, LATTICE)), LATTICE, 0.1, 1)
+
+def _smearing(device: Device) -> None:
+    links = device.xp.asarray(rough_links(61, LATTICE))
+    stout_links(links, LATTICE, 0.1, 1)
+    hyp_links(links, LATTICE, (0.75, 0.6, 0.3), 1)
+    source = point_source(LATTICE, SourcePlace(0, (1, 0, 2)), device.xp)
+    gaussian_smeared(source, links, LATTICE, 0, 2.0, 6)
+
+
+def _contractions(device: Device) -> None:
+    """Distillation and mesons, of fields that need no solve."""
+    links = device.xp.asarray(rough_links(69, LATTICE))
+    for dtype in (SINGLE, DOUBLE):
+        vectors = random_field(73, (LATTICE.time_extent, 2, 16, 3, 5), dtype, device.xp)
+        solutions = random_field(71, (2, LATTICE.half_volume, 12, 12), dtype, device.xp)
+        sink_projections(vectors, solutions, device.xp, AMPLE)
+        elementals(vectors, links, Insertions(LATTICE, MOMENTA, ("", "+x", "+y-x")), device.xp, AMPLE)
+    meson_correlators(solutions, LATTICE, SourcePlace(0, (0, 0, 0)), tuple(DIRAC), MOMENTA)
+    LaplaceSolver(6).solve(links, LATTICE)
 
 
 def _loops(solver: str, width: int, device: Device) -> None:
@@ -74,7 +111,7 @@ def _propagators(solver: str, device: Device) -> None:
 
 
 def _rehearsals(device: Device) -> Iterator[tuple[str, Callable[[], object]]]:
-    """Shipped workflows: each solves briefly in all of its block widths and precisions."""
+    """Shipped workflows: each solves briefly in all of its block widths and precisions, by every solver."""
     for name in starter_names():
         yield f"rehearsal of {name}", partial(_rehearse, name, device)
 
@@ -86,6 +123,14 @@ def _rehearse(name: str, device: Device) -> None:
         content = yaml.load(starter(name, file, ()))
         heat_bath = content["ensemble"]["heatbath"]
         heat_bath["extents"] = [SMALL, SMALL, SMALL, heat_bath["extents"][3]]
-        yaml.dump(content, file)
-        for _ in load_project(file).rehearse(device.xp):
+        chosen = content["solves"]["solver"]
+        for solver in ("auto", chosen):
+            content["solves"]["solver"] = solver
+            yaml.dump(content, file)
+            with suppress(InputError):  # of a workflow that has no choice
+                project = load_project(file)
+                break
+        else:
+            raise InputError(f"the shipped file of {name} is refused on a small lattice")
+        for _ in project.rehearse(device.xp):
             pass
