@@ -22,10 +22,9 @@ from workflows.certification.certificate import certify
 from workflows.certification.check import Check, Device, Status, measured
 from workflows.certification.noise_bits import noise_bits
 from workflows.certification.operands import Hosted, difference
-from workflows.certification.symmetries import symmetries
 from workflows.certification.ward import ward_identities
 
-KINDS = {"noise": noise_bits, "Ward identities": ward_identities, "symmetries": symmetries}
+KINDS = {"noise": noise_bits, "Ward identities": ward_identities}
 
 
 @pytest.fixture
@@ -111,8 +110,8 @@ WRONG = [
     (
         "hisq_dslash.hisq_dslash",
         one_site_of_out,
-        "symmetries",
-        {"epsilon-hermiticity: HISQ, N = 3, complex128"},
+        "Ward identities",
+        {"Ward identity: one-link current of naive staggered quarks"},
         {"kernel: hisq_dslash.hisq_dslash, double, reference"},
     ),
 ]
