@@ -1,4 +1,4 @@
-"""Files about clusters to start from: each is read and says what it should, and the script runs a workflow."""
+"""Files about clusters to start from: each is read and says what it should, and its script runs."""
 
 from __future__ import annotations
 
