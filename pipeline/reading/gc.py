@@ -13,6 +13,7 @@ from pipeline.planning.manifest import Manifest, manifests
 from pipeline.planning.plan import plan
 from pipeline.planning.workflow import Workflow
 from pipeline.running.event_log import drop_old_runs
+from pipeline.store.arrival import sweep_arrivals
 from pipeline.store.checkpoint import checkpoints, remove_checkpoint
 from pipeline.store.durable import nbytes_of
 from pipeline.store.lock import driver_lock
@@ -80,6 +81,7 @@ def collect_garbage(
         foreign = tuple(str(path.relative_to(store.path)) for path in store.foreign())
         if not dry_run:
             store.sweep()
+            sweep_arrivals(store)
             drop_old_runs(store)
             for stage, key in dropped:
                 store.remove(stage, key)

@@ -80,14 +80,15 @@ class WorkflowState:
 
 @dataclass(frozen=True)
 class JobCost:
-    """An ended batch job, by the ledger."""
+    """A batch job, by the ledger; what it took is None where its end was not written."""
 
     job: str
-    seconds: float
-    node_seconds: float
+    seconds: float | None
+    node_seconds: float | None
     joules: float | None
-    commits: int
+    commits: int | None
     reason: str
+    """End of the job."""
     origin: str
     """The store whose ledger it stood in first; '' for this one."""
 
@@ -111,6 +112,10 @@ class Handover:
     devices: dict[str, int]
     """Chunks by machine and device."""
     jobs: tuple[JobCost, ...]
+    campaigns: dict[str, str]
+    """Files of what was submitted to a batch system, by name: site, nodes, walltime, budget."""
+    stops: tuple[str, ...]
+    """Reasons why such a campaign submits no further jobs."""
     damaged: tuple[str, ...]
     """Chunks that are not what was written, and those that were set aside."""
     in_flight: tuple[str, ...]
@@ -156,6 +161,11 @@ def handover(
         codes=dict(Counter(_code(record) for record in records.values()).most_common()),
         devices=dict(Counter(_device(record) for record in records.values()).most_common()),
         jobs=tuple(_jobs(store)),
+        campaigns={
+            path.parent.name: path.read_text(encoding="utf-8")
+            for path in sorted((store.path / ".campaigns").glob("*/*.json"))
+        },
+        stops=tuple(_stops(store)),
         damaged=(*damaged, *_set_aside(store)),
         in_flight=tuple(folder.parent.name for folder in checkpoints(store.checkpoints)),
     )
@@ -265,17 +275,23 @@ def _missing(
 
 
 def _jobs(store: Store) -> Iterator[JobCost]:
+    """Jobs that began, in order; those of other stores have an end alone."""
+    began: dict[tuple[str, str], JobCost] = {}
     for entry in Ledger(store).entries():
-        if entry["event"] == LedgerEvent.ENDED:
-            yield JobCost(
-                job=str(entry.get("job", "?")),
-                seconds=float(entry.get("seconds") or 0.0),
-                node_seconds=float(entry.get("node_seconds") or 0.0),
-                joules=entry.get("joules"),
-                commits=int(entry.get("commits") or 0),
-                reason=str(entry.get("reason") or ""),
-                origin=str(entry.get("from", "")),
-            )
+        job, origin = str(entry.get("job", "?")), str(entry.get("from", ""))
+        if entry["event"] == LedgerEvent.BEGAN:
+            began[job, origin] = JobCost(job, None, None, None, None, "at work, or killed", origin)
+        elif entry["event"] == LedgerEvent.ENDED:
+            spent = {name: entry.get(name) for name in ("seconds", "node_seconds", "joules", "commits")}
+            began[job, origin] = JobCost(job, **spent, reason=str(entry.get("reason") or ""), origin=origin)
+    yield from began.values()
+
+
+def _stops(store: Store) -> Iterator[str]:
+    for entry in Ledger(store).entries():
+        if entry["event"] == LedgerEvent.STOPPED and "from" not in entry:
+            chain = "" if entry.get("chain") is None else f", chain {entry['chain']}"
+            yield f"{entry.get('campaign', 'campaign')}{chain}: {entry.get('reason', '?')}"
 
 
 def _set_aside(store: Store) -> Iterator[str]:

@@ -53,6 +53,8 @@ def _sections(facts: Handover) -> Iterator[Section]:
     yield _damage(facts)
     for workflow in facts.workflows:
         yield _file(workflow)
+    for name, text in facts.campaigns.items():
+        yield Section(f"Campaign {name}", "", [Details("Site, nodes, walltime and budget", text)])
 
 
 def _how_to_go_on(facts: Handover) -> Section:
@@ -71,6 +73,10 @@ def _how_to_go_on(facts: Handover) -> Section:
                 "# its file is not in the store, which an earlier version wrote: see its parameters below"
             )
         lines.append("")
+    for name in facts.campaigns:
+        lines += [f"# {name} was submitted to a batch system as its file below says; in the same folder:"]
+        lines += [f"quarkline submit FILE --store {facts.store} --cluster SITE", ""]
+    lines += [f"# stopped: {text}" for text in facts.stops]
     lines += ["# how it stands", f"quarkline status {facts.store}"]
     lines += ["# whether all that is stored is what was written", f"quarkline verify {facts.store}"]
     targets = [Details("Targets", "\n".join(facts.targets), unfolded=True)] if facts.targets else []
@@ -109,7 +115,7 @@ def _run_row(run: RunStatus) -> list[object]:
 
 def _cost(facts: Handover) -> Section:
     rows = [
-        [workflow.name, node.node, node.stored, node.chunks, f"{node.seconds:.1f}", _joules(node.joules)]
+        [workflow.name, node.node, node.stored, node.chunks, f"{node.seconds:.1f}", _rounded(node.joules)]
         for workflow in facts.workflows
         for node in workflow.nodes
     ]
@@ -122,7 +128,7 @@ def _cost(facts: Handover) -> Section:
     columns = ["workflow", "node", "stored", "of", "seconds", "joules"]
     parts = [Table(columns, rows, "Work by node; a dash: not measured.")]
     if facts.jobs:
-        nodes = sum(job.node_seconds for job in facts.jobs)
+        nodes = sum(job.node_seconds or 0.0 for job in facts.jobs)
         text += f" Batch jobs took {nodes / 3600:.2f} node-hours, lost computations included."
         jobs = [_job_row(job) for job in facts.jobs]
         columns = ["job", "seconds", "node-seconds", "joules", "commits", "end", "from"]
@@ -131,11 +137,11 @@ def _cost(facts: Handover) -> Section:
 
 
 def _job_row(job: JobCost) -> list[object]:
-    spent = [f"{job.seconds:.0f}", f"{job.node_seconds:.0f}", _joules(job.joules)]
+    spent = [_rounded(value) for value in (job.seconds, job.node_seconds, job.joules)]
     return [job.job, *spent, job.commits, job.reason, job.origin]
 
 
-def _joules(value: float | None) -> str | None:
+def _rounded(value: float | None) -> str | None:
     return None if value is None else f"{value:.0f}"
 
 

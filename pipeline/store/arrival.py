@@ -6,7 +6,7 @@ import errno
 import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +49,13 @@ def arrivals(store: Store) -> Iterator[Path]:
         delete(folder)
     finally:
         os.close(handle)
+
+
+def sweep_arrivals(store: Store) -> None:
+    """Remove what an interrupted transfer left, unless one is at work."""
+    if (store.path / ARRIVALS).is_dir():
+        with suppress(InputError), arrivals(store):
+            pass  # whoever has the folder to himself removes it
 
 
 def whole_record(path: Path, stage: str, key: str) -> dict[str, Any]:

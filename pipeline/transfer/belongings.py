@@ -16,8 +16,11 @@ from pipeline.planning.manifest import PART, Manifest
 from pipeline.planning.union import united
 from pipeline.running.event_log import LOG, TALLY, runs
 from pipeline.store.durable import flush, write_atomically
+from pipeline.store.errors import StoreError
 from pipeline.store.ledger import Ledger, LedgerEvent
+from pipeline.store.lock import current_driver, driver_lock
 from pipeline.store.store import Store
+from stages.errors import InputError
 
 ORIGIN = "from"
 """Name under which an entry of a ledger says which store it was brought from."""
@@ -30,7 +33,7 @@ def bring_belongings(source: Store, target: Store, origin: str | None = None) ->
     """
     origin = origin or str(source.path)
     with target.writing("plans and histories of another store"):
-        notes = list(_bring_plans(source, target))
+        notes = _bring_plans_between_runs(source, target)
         _bring_parameter_files(source, target)
         histories = sum(_bring_run(source, target, run) for run in runs(source))
         entries = _bring_ledger(source, target, origin)
@@ -39,6 +42,20 @@ def bring_belongings(source: Store, target: Store, origin: str | None = None) ->
     if entries:
         notes.append(f"{counted(entries, 'job')} of {origin} added to the ledger")
     return notes
+
+
+def _bring_plans_between_runs(source: Store, target: Store) -> list[str]:
+    """Bring plans unless a run is at work, which might write its own meanwhile."""
+    if not any((source.path / ".workflows").glob("[!.]*.json")):
+        return []
+    try:
+        with driver_lock(target, "transfer"):
+            return list(_bring_plans(source, target))
+    except StoreError:
+        raise
+    except InputError:
+        driver = current_driver(target) or "a run"
+        return [f"{driver} is at work: its plan names the results; the same command later adds what came"]
 
 
 def _bring_plans(source: Store, target: Store) -> Iterator[str]:

@@ -12,6 +12,7 @@ from pipeline import Store
 from pipeline.reading.handover import NOT_YET, handover
 from pipeline.reading.handover_page import write_handover
 from pipeline.running.event_log import EventLog
+from pipeline.store.ledger import Ledger, LedgerEvent
 from pipeline.store.lock import driver_lock
 from pipeline.worker.events import ChunkState, EventKind
 
@@ -27,6 +28,10 @@ def store(tmp_path: Path) -> Store:
         log.note(EventKind.RUN_STARTED, run="x", workflow="demo", missing={"field": 1}, seconds={})
         log.note(ChunkState.FAILED, **failed, error="InputError: the file is damaged <here>")
         log.note(EventKind.RUN_ENDED, status=1, seconds=3.0, stopped="", states={})
+    Ledger(store).add(LedgerEvent.BEGAN, job="73", chain=0, host="n1", nodes=1, missing=3)
+    Ledger(store).add(LedgerEvent.STOPPED, campaign="demo", chain=0, reason="the budget is spent")
+    (store.path / ".campaigns" / "demo").mkdir(parents=True)
+    (store.path / ".campaigns" / "demo" / "campaign.json").write_text('{"nodes": 4}')
     store.remove("field", fields[0])
     store.remove("loops", loops[0])
     store.set_aside("loops", loops[1])
@@ -45,7 +50,11 @@ def test_facts_are_those_of_the_store(store: Store) -> None:
         "mean": (1, 1),
     }
     assert facts.seconds == 8.0 and facts.joules is None
-    assert [(job.job, job.node_seconds) for job in facts.jobs] == [("71", 120.0), ("72", 120.0)]
+    assert [(job.job, job.node_seconds) for job in facts.jobs] == [
+        ("71", 120.0),
+        ("72", 120.0),
+        ("73", None),
+    ]
     assert facts.codes == {"quarkline 0.1.0 (abc), Python 3.11": 4}
     assert facts.devices == {"testhost: cpu": 4}
     assert [run.run for run in facts.runs] == ["20261102-000000-bbbb", "20261101-000000-aaaa"]
@@ -65,6 +74,9 @@ def test_page_is_one_file_that_says_all_of_it(store: Store, tmp_path: Path) -> N
         "the file is damaged &lt;here&gt;",
         "0.07 node-hours",
         "target: met",
+        "at work, or killed",
+        "demo, chain 0: the budget is spent",
+        "&#34;nodes&#34;: 4",
         "testhost: cpu",
         "set aside: loops/",
     ):

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,12 +13,13 @@ import numpy as np
 import pytest
 from stores import demo, digests, filled, tree
 
-from pipeline import InputError, Store, open_result, plan, status, verify
+from pipeline import InputError, Store, collect_garbage, open_result, plan, status, verify
 from pipeline.planning.manifest import Manifest
 from pipeline.running.event_log import runs
 from pipeline.store import arrival
 from pipeline.store.errors import StoreFullError
 from pipeline.store.ledger import Ledger, LedgerEvent
+from pipeline.store.lock import driver_lock
 from pipeline.transfer import receive as receiving
 from pipeline.transfer.offer import Selection
 from pipeline.transfer.receive import Terms, receive
@@ -97,6 +101,57 @@ def test_histories_parameter_files_and_what_jobs_cost_come_along_and_nothing_tha
     files = sorted((target.path / ".workflows").glob("*.yaml"))
     assert [file.read_text() for file in files] == ["configs: bc\n", "configs: ab\n"]
     assert files[1].name == "demo.yaml"
+
+
+def test_a_run_at_work_keeps_its_plan_and_chunks_come_all_the_same(pair: Pair) -> None:
+    before = (pair[0].path / ".workflows" / "demo.json").read_bytes()
+    with driver_lock(pair[0], "20261104-000000-dddd"):
+        receipt = receive([pair[1]], pair[0], Terms())
+        assert (pair[0].path / ".workflows" / "demo.json").read_bytes() == before
+    assert receipt.brought == 4 and any("20261104-000000-dddd" in note for note in receipt.notes)
+    receive([pair[1]], pair[0], Terms())
+    assert list(open_result(pair[0], "loops").config) == ["a", "b", "c"]
+
+
+def test_garbage_collection_removes_what_an_interrupted_transfer_left(pair: Pair) -> None:
+    (pair[0].path / arrival.ARRIVALS / "loops").mkdir(parents=True)
+    with arrival.arrivals(pair[0]):
+        collect_garbage(pair[0], [demo("ab")])
+        assert (pair[0].path / arrival.ARRIVALS).exists()  # a transfer is at work
+    (pair[0].path / arrival.ARRIVALS / "loops").mkdir(parents=True)
+    collect_garbage(pair[0], [demo("ab")])
+    assert not (pair[0].path / arrival.ARRIVALS).exists()
+
+
+def touched(target: Store) -> int:
+    """When drafts were last made or published in a store."""
+    try:
+        return (target.path / arrival.ARRIVALS).stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
+@pytest.mark.slow
+def test_a_merge_that_is_killed_again_and_again_ends_whole(pair: Pair, target: Store) -> None:
+    expected, kills = {**digests(pair[0]), **digests(pair[1])}, 0
+    words = ["merge", "--copy", "--into", str(target.path), *(str(store.path) for store in pair)]
+    program = f"import sys; from workflows.command import main; sys.exit(main({words!r}))"
+    for delay in np.linspace(0.0, 0.1, 12):
+        before = touched(target)
+        process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.DEVNULL)
+        deadline = time.monotonic() + 60
+        while touched(target) == before and process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.002)
+        time.sleep(delay)
+        kills += process.poll() is None
+        process.kill()
+        process.wait()
+        if target.exists():
+            assert verify(target).damaged == ()
+            assert digests(target).items() <= expected.items()
+    assert kills > 3
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+    assert digests(target) == expected and not (target.path / arrival.ARRIVALS).exists()
 
 
 def change(store: Store, stage: str, amount: float) -> str:

@@ -59,7 +59,8 @@ class Accounts:
         latest: dict[str, int] = {}
         submitted: dict[str, str | None] = {}
         stopped: dict[int | None, str] = {}
-        for entry in (entry for entry in entries if entry.get("campaign") == campaign):
+        own = (entry for entry in entries if "from" not in entry)  # none of a store that was merged
+        for entry in (entry for entry in own if entry.get("campaign") == campaign):
             if entry["event"] == LedgerEvent.SUBMITTED:
                 submitted[entry["job"]] = entry["after"]
             elif entry["event"] == LedgerEvent.BEGAN:

@@ -68,6 +68,10 @@ class HandoverOutput(Output):
     devices: dict[str, int]
     """Chunks by machine and device."""
     jobs: list[JobCost]
+    campaigns: dict[str, str]
+    """Files of what was submitted to a batch system, by name."""
+    stops: list[str]
+    """Reasons why such a campaign submits no further jobs."""
     damaged: list[str]
     in_flight: list[str]
     """Stages of chunks whose state is kept."""
