@@ -23,6 +23,7 @@ from pipeline.running.dashboard.facts.pace import progress, throughput
 from pipeline.running.dashboard.facts.runs import RunLog, Runs
 from pipeline.running.event_log import EventLog
 from pipeline.store.ledger import Ledger, LedgerEvent
+from pipeline.store.lock import driver_lock
 
 Compute = Callable[[Workflow], Outcome]
 
@@ -156,6 +157,34 @@ def test_a_log_is_read_on_from_its_last_whole_line(store: Store) -> None:
     assert read.failed == {"p"} and read.details == {"residual 3e-9": "Traceback 1"}
     assert read.workers["tcp://w"].chunks == 1 and not read.ended
     assert read.part_read == 1.0
+
+
+def test_chunks_of_a_driver_that_died_are_not_in_work(store: Store, compute: Compute) -> None:
+    compute(workflow_of(2))
+    (key,) = store.keys("mean")
+    store.remove("mean", key)
+    with EventLog(store, "run-9") as log:
+        log({"time": 1.0, "event": "run-started", "workflow": "w", "missing": {"mean": 1}})
+        log({**event("started", key), "node": "mean", "stage": "mean", "coordinates": {}})
+    campaign = read_whole(store)
+    assert progress(campaign).running == 0 and not campaign.live
+    with driver_lock(store, "run-9"):
+        campaign.refresh()
+        assert progress(campaign).running == 1 and [log.name for log in campaign.live] == ["run-9"]
+    campaign.refresh()
+    assert progress(campaign).running == 0
+
+
+def test_what_is_retracted_counts_no_more(store: Store, compute: Compute) -> None:
+    compute(workflow_of(4))
+    campaign = read_whole(store)
+    assert campaign.samples.curves["loops"].counts == [2, 4]
+    for key in store.keys("loops"):
+        if store.record("loops", key)["coordinates"]["noise"] == [2, 3]:
+            store.set_aside("loops", key)
+    read_whole(store, campaign)
+    assert campaign.samples.curves["loops"].counts == [2]
+    assert by_row(campaign)["loops"] == (3, 0, 6) and len(campaign.records.nodes["loops"].seconds) == 3
 
 
 def test_runs_that_ended_long_ago_are_summed_up_and_not_followed(store: Store) -> None:

@@ -78,7 +78,8 @@ def test_the_campaign_is_that_of_the_store(root: str, folder: Path, window: Brow
     seen = window.look(
         f"{root}/quarkline", width, lambda text: "of 0 chunks" not in text and "stored" in text
     )
-    keep(seen, "dashboard", width)
+    if width == WIDTHS[0]:
+        keep(seen, "dashboard", width)
     fits(seen, width)
     nodes = status(Store(folder / "store")).nodes
     stored, chunks = sum(node.stored for node in nodes), sum(node.chunks for node in nodes)
@@ -103,7 +104,7 @@ def test_dark_pages_are_dark(root: str, window: Browser) -> None:
 @pytest.mark.parametrize("width", WIDTHS)
 def test_the_other_pages_fit(root: str, window: Browser, page: str, width: int) -> None:
     seen = window.look(f"{root}/quarkline-{page}", width, _says(WORDS[page]))
-    if page == "solves":
+    if (page, width) == ("solves", WIDTHS[1]):
         keep(seen, f"dashboard-{page}", width)
     fits(seen, width)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 from collections.abc import Callable
 from contextlib import closing
@@ -48,6 +49,7 @@ def serve_store(store: Store, port: int, say: Callable[[Dashboard], None]) -> No
     """
     campaign = campaign_of(Store.existing(store).path)
     with closing(Dashboard(port)) as dashboard:
+        logging.getLogger("tornado.access").setLevel(logging.ERROR)  # browsers ask for icons, and are refused
         IOLoop(make_current=True)
         loop = IOLoop.current()
         server = dashboard.serve(application(dashboard.token, lambda: campaign))

@@ -13,9 +13,10 @@ from pipeline.planning.manifest import Manifest, manifests
 from pipeline.running.dashboard.facts.chunks import StoredChunks
 from pipeline.running.dashboard.facts.grid import Grid
 from pipeline.running.dashboard.facts.records import Records
-from pipeline.running.dashboard.facts.runs import Runs
+from pipeline.running.dashboard.facts.runs import RunLog, Runs
 from pipeline.running.dashboard.facts.samples import Samples
 from pipeline.store.ledger import Ledger
+from pipeline.store.lock import current_drivers
 from pipeline.store.store import Store
 
 FRESH = 0.2
@@ -39,6 +40,8 @@ class Campaign:
         self.records = Records(store)
         self.samples = Samples(store)
         self.ledger: list[dict[str, Any]] = []
+        self.driven: set[str] = set()
+        """Runs whose drivers are at work."""
         self._written: object = None
         self._looked = -FRESH
         self._lock = Lock()
@@ -51,6 +54,17 @@ class Campaign:
                 self._looked = time.monotonic()
             return [fact(self) for fact in facts]
 
+    @property
+    def live(self) -> list[RunLog]:
+        """Logs of the runs whose drivers are at work."""
+        return [log for log in self.runs.followed.values() if log.name in self.driven and not log.ended]
+
+    @property
+    def last(self) -> list[RunLog]:
+        """Logs of the runs at work, or where there are none of the one that began last."""
+        newest = self.runs.newest
+        return self.live or ([newest] if newest else [])
+
     def refresh(self) -> None:
         """Read what is new in the store."""
         self._read_manifests()
@@ -62,9 +76,11 @@ class Campaign:
                 self.grid.add(stage, keys)
                 self.records.wait_for(stage, keys)
         self.runs.refresh()
-        logs = [log for log in self.runs.followed.values() if not log.ended]
-        newest = self.runs.newest
-        self.grid.mark((key for log in logs for key in log.tally.running), newest.failed if newest else ())
+        self.driven = {driver.run for driver in current_drivers(self.store)}
+        self.grid.mark(
+            (key for log in self.live for key in log.tally.running),
+            {key for log in self.last for key in log.failed if key not in self.chunks},
+        )
         self.records.refresh(READING)
         self.samples.refresh(self.manifests, self.chunks, READING / 2)
         self.ledger = list(Ledger(self.store).entries())
@@ -80,6 +96,7 @@ class Campaign:
     def _count_again(self) -> None:
         self.grid.clear()
         self.records.clear()
+        self.samples.clear()
         for stage, keys in self.chunks.stages.items():
             self.grid.add(stage, keys)
             self.records.wait_for(stage, sorted(keys))

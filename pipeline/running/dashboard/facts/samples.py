@@ -89,7 +89,11 @@ class Samples:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._manifests: Sequence[Manifest] = ()
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget all, for chunks were removed."""
+        self._manifests: Sequence[Manifest] | None = None
         self._nodes: list[_Node] = []
         self.curves: dict[str, ErrorCurve] = {}
         self.targets: dict[str, Target] = {}

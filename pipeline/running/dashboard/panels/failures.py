@@ -19,11 +19,12 @@ class FailureList:
 
     @staticmethod
     def read(campaign: Campaign) -> list[Group]:
-        """Lines and traceback of each group, of the run that began last."""
-        newest = campaign.runs.newest
-        groups = newest.failures.groups.values() if newest else ()
-        details = newest.details if newest else {}
-        return [(list(group.lines()), details.get(group.error, "")) for group in groups]
+        """Lines and traceback of each group, of the runs at work or of the last one."""
+        return [
+            (list(group.lines()), log.details.get(group.error, ""))
+            for log in campaign.last
+            for group in log.failures.groups.values()
+        ]
 
     def show(self, groups: list[Group]) -> None:
         """One fold for each group."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from dask.utils import format_time
@@ -10,6 +11,7 @@ from pipeline.running.dashboard.facts.campaign import Campaign
 from pipeline.running.dashboard.facts.cost import costs
 from pipeline.running.dashboard.facts.pace import progress
 from pipeline.running.dashboard.look import NOT_MEASURED, html, number, tiles
+from pipeline.worker.events import EventKind
 
 
 class Headline:
@@ -31,6 +33,7 @@ class Headline:
             "records": campaign.records.read,
             "waiting": campaign.records.waiting,
             "unreadable": campaign.records.unreadable,
+            "checks": sum((Counter(log.tally.checks) for log in campaign.last), Counter()),
             "logs": {log.name: log.part_read for log in logs},
         }
 
@@ -47,6 +50,11 @@ class Headline:
         ]
         if facts["joules"] is None:
             entries[-1] = ("energy", NOT_MEASURED)
+        if checks := facts["checks"]:
+            failed, retracted = checks[EventKind.DISAGREED], checks[EventKind.RETRACTED]
+            entries.append(
+                (f"of {checks['repeated']:,} chunks' checks failed; {retracted:,} retracted", f"{failed:,}")
+            )
         notes = []
         if facts["waiting"]:
             whole = facts["records"] + facts["waiting"] + facts["unreadable"]

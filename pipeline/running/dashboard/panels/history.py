@@ -18,25 +18,27 @@ class History:
         self.root = html()
 
     @staticmethod
-    def read(campaign: Campaign) -> list[RunSummary]:
-        """All runs whose logs are kept."""
-        return campaign.runs.history()
+    def read(campaign: Campaign) -> list[tuple[RunSummary, bool]]:
+        """All runs whose logs are kept, and whether their drivers are at work."""
+        return [(run, run.run in campaign.driven) for run in campaign.runs.history()]
 
-    def show(self, runs: list[RunSummary]) -> None:
+    def show(self, runs: list[tuple[RunSummary, bool]]) -> None:
         """Replace the table."""
-        rows = [_row(run) for run in runs]
+        rows = [_row(*run) for run in runs]
         self.root.text = f"<h2>Runs</h2>{table(HEADS, rows) if rows else '<p>none</p>'}"
 
 
-def _row(run: RunSummary) -> list[Cell]:
+def _row(run: RunSummary, driven: bool) -> list[Cell]:
     took = None if run.ended is None or run.began is None else format_time(run.ended - run.began)
-    how = "goes on, or was interrupted" if run.ended is None else run.stopped or "ended"
+    how = f"stopped by {run.stopped}" if run.stopped else "ended"
+    if run.ended is None:
+        how = "goes on" if driven else "was interrupted"
     counts = ", ".join(f"{count} {state}" for state, count in run.counts.items()) or "nothing yet"
     return [
         Linked(run.run, f"logs/{run.run}"),
         run.workflow,
         moment(run.began),
         took or "not known",
-        f"stopped by {how}" if run.stopped else how,
+        how,
         counts,
     ]

@@ -53,8 +53,7 @@ class Residuals(Histories):
     @staticmethod
     def read(campaign: Campaign) -> dict[str, list[Any]]:
         """Histories that drivers report, and those in records."""
-        logs = [log for log in campaign.runs.followed.values() if not log.ended]
-        live = [(label, list(points), 1.0) for log in logs for label, points in log.solves.items()]
+        live = [(label, list(points), 1.0) for log in campaign.live for label, points in log.solves.items()]
         return lines_of([*live, *((each.label, each.points, 0.4) for each in campaign.records.solves)])
 
 
@@ -67,6 +66,5 @@ class Eigensolves(Histories):
     @staticmethod
     def read(campaign: Campaign) -> dict[str, list[Any]]:
         """Histories that drivers report, and those in records."""
-        logs = [log for log in campaign.runs.followed.values() if not log.ended]
-        live = [(label, list(points), 1.0) for log in logs for label, points in log.restarts.items()]
+        live = [(label, list(points), 1.0) for log in campaign.live for label, points in log.restarts.items()]
         return lines_of([*live, *((each.label, each.points, 0.4) for each in campaign.records.eigensolves)])

@@ -7,6 +7,7 @@ import time
 from dask.utils import format_time
 
 from pipeline.running.dashboard.facts.campaign import Campaign
+from pipeline.running.dashboard.facts.runs import WorkerNews
 from pipeline.running.dashboard.look import Cell, html, table
 
 HEADS = ("worker", "run", "chunks ended", "at work on", "last heard")
@@ -32,14 +33,17 @@ class Workers:
             key=lambda entry: -entry[0],
         )
         return [
-            [name, log.name, news.chunks, "the run has ended" if log.ended else news.at_work or "nothing",
-             _silence(now - last)]
+            [name, log.name, news.chunks, _work(news, log.name in campaign.driven), _silence(now - last)]
             for last, name, log, news in heard[:MOST]
-        ]  # fmt: skip
+        ]
 
     def show(self, rows: list[list[Cell]]) -> None:
         """Replace the table."""
         self.root.text = f"<h2>Workers</h2>{table(HEADS, rows) if rows else '<p>none was heard of</p>'}"
+
+
+def _work(news: WorkerNews, driven: bool) -> str:
+    return news.at_work or "nothing" if driven else "nothing: its run is over"
 
 
 def _silence(seconds: float) -> str:
