@@ -24,7 +24,8 @@ class LedgerEvent(StrEnum):
     """Kinds of entries, with what they hold beside the time (seconds since 1970)."""
 
     SUBMITTED = "submitted"
-    """job (id), chain, name, after (id of the job that it waits for, or null), nodes, walltime (seconds)."""
+    """job (id), chain, name, after (id of the job that it waits for, or null), nodes, walltime (seconds),
+    memory (bytes of a node, or null)."""
     BEGAN = "began"
     """job, chain, host, nodes, missing (chunks of the plan that are not committed)."""
     ENDED = "ended"

@@ -12,11 +12,14 @@ from typer.testing import CliRunner
 from pipeline import Store
 from pipeline.running.clusters.batch import BatchSystem, Seen, State, Wish
 from pipeline.running.clusters.site import Site
+from pipeline.running.failures import Failure
+from pipeline.running.session import DIED
 from pipeline.store.ledger import Ledger, LedgerEvent
 from stages.errors import InputError
 from workflows.campaign import definition, job, successor
 from workflows.campaign.accounts import Accounts
 from workflows.campaign.definition import Budget, Campaign, read_campaign
+from workflows.campaign.growth import as_submitted, grown
 from workflows.campaign.queue import begin, refuse_second, stop_all
 from workflows.campaign.script import script
 from workflows.campaign.successor import Successor
@@ -197,6 +200,28 @@ def test_a_job_says_what_came_of_it(
     stop_all(Store(campaign.store))
     assert job.main(campaign.place, 0) == 0
     assert "ends here: stopped by" in capsys.readouterr().out
+
+
+def test_the_next_job_asks_for_what_this_one_lacked(campaign: Campaign, paper: Paper) -> None:
+    campaign = replace(campaign, site=replace(campaign.site, memory=1000))
+    died, other = Failure("loops", {}, DIED), Failure("loops", {}, "did not converge")
+    more, why = grown(campaign, campaign, [other, died], 3, False)
+    assert more.site.memory == 1500 and "workers died with chunks of loops" in why
+    assert grown(campaign, campaign, [other], 0, False) == (campaign, "")
+    most = replace(campaign, site=replace(campaign.site, memory=4000), walltime=4 * campaign.walltime)
+    assert grown(campaign, most, [died], 0, True) == (most, "")
+    longer, why = grown(campaign, campaign, [], 0, True)
+    assert longer.walltime == 2 * campaign.walltime and "no chunk was done" in why
+    assert grown(campaign, campaign, [], 1, True) == (campaign, "")
+    campaign.write()
+    ledger = Ledger(Store(campaign.store))
+    with Successor(campaign, ledger, 0, "17", accounts(campaign)) as follower:
+        follower.ask_for(longer)
+        assert paper.jobs == {"1": State.ENDED, "2": State.ALIVE}
+        paper.refuses = 1
+        follower.ask_for(more)  # the partition has no such nodes: the job before stays
+    assert paper.jobs == {"1": State.ENDED, "2": State.ALIVE}
+    assert as_submitted(campaign, ledger.entries(), "2") == longer
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from pipeline.store.store import Store
 from stages.errors import InputError
 from workflows.campaign.accounts import Accounts
 from workflows.campaign.definition import Campaign, read_campaign
+from workflows.campaign.growth import as_submitted, grown
 from workflows.campaign.script import BEGAN
 from workflows.campaign.successor import Successor
 from workflows.campaign.work import Work, work_of
@@ -37,12 +38,14 @@ def main(place: Path, chain: int, now: Callable[[], float] = time.time) -> int:
     began = float(os.environ.get(BEGAN, now()))
     campaign = read_campaign(place)
     ledger = Ledger(Store.existing(campaign.store))
+    written = campaign
+    _, job, _ = own_job()
+    campaign = as_submitted(written, ledger.entries(), job)
     work = work_of(campaign)
     accounts = Accounts.of(ledger.entries(), campaign.name)
     left = accounts.seconds_left(campaign.budget, campaign.nodes, campaign.chains, now(), campaign.walltime)
     if why := accounts.objection(chain, work.missing, left):
         return _stop(ledger, campaign, chain, why)
-    _, job, _ = own_job()
     identity = {"campaign": campaign.name, "job": job or str(os.getpid()), "chain": chain}
     ledger.add(
         LedgerEvent.BEGAN,
@@ -67,6 +70,11 @@ def main(place: Path, chain: int, now: Callable[[], float] = time.time) -> int:
         )
         if code in work.FINAL:
             successor.take_back(everybody=code == work.COMPLETE)
+        else:
+            more, why = grown(written, campaign, work.failures, work.commits, work.out_of_time)
+            if why:
+                print(why)
+                successor.ask_for(more)
     return code
 
 

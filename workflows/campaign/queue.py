@@ -41,6 +41,7 @@ def begin(campaign: Campaign) -> list[str]:
             name=campaign.name,
             nodes=campaign.nodes,
             walltime=campaign.walltime,
+            memory=campaign.site.memory,
         )
     return jobs
 

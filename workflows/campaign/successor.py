@@ -58,6 +58,15 @@ class Successor:
             print(f"jobs {', '.join(alive)} have nothing to do and cannot be cancelled: they end at once")
         self._id = self._id or "none"
 
+    def ask_for(self, campaign: Campaign) -> None:
+        """Have it ask for what this says; as it was, if the batch system refuses that."""
+        before, self._campaign = self._campaign, campaign
+        old, self._id = self._id, None
+        if not self._submitted():
+            self._campaign, self._id = before, old
+        elif old:
+            self._system.cancel([old])
+
     def _keep_trying(self) -> None:
         pause = AGAIN
         while not self._ended.wait(pause) and not self._submitted():
@@ -77,6 +86,7 @@ class Successor:
                 chain=self._chain,
                 after=self._job,
                 walltime=self._campaign.walltime,
+                memory=self._campaign.site.memory,
                 **facts,
             )
         except (InputError, OSError, StoreError) as error:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 from pipeline.running.clusters import Cluster
 from pipeline.running.event_log import read_events
-from pipeline.running.outcome import COMPLETE, ELSEWHERE
+from pipeline.running.failures import Failure
+from pipeline.running.outcome import COMPLETE, ELSEWHERE, STOPPED
 from pipeline.store.store import Store
 from pipeline.worker.events import ChunkState
 from workflows.campaign.definition import Campaign
@@ -48,6 +49,16 @@ class Work:
         last = self.carried.driven.outcomes[-1]
         failures = f"{len(last.failures)} failures, first: {last.failures[0]}" if last.failures else ""
         return self.carried.exit_code, last.stopped or failures or "all done"
+
+    @property
+    def failures(self) -> tuple[Failure, ...]:
+        """Chunks that failed, in the last round."""
+        return self.carried.driven.outcomes[-1].failures if self.carried else ()
+
+    @property
+    def out_of_time(self) -> bool:
+        """True if the time was too short for the work."""
+        return self.carried is not None and self.carried.exit_code == STOPPED
 
     @property
     def commits(self) -> int:

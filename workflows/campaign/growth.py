@@ -1,0 +1,53 @@
+"""More memory or walltime for the next job, where the lack of it was what this one failed by."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from dask.utils import format_bytes, format_time
+
+from pipeline.running.failures import Failure
+from pipeline.running.session import DIED
+from workflows.campaign.accounts import Entry
+from workflows.campaign.definition import Campaign
+
+MORE_MEMORY, MORE_TIME = 1.5, 2.0
+"""Factors from one job to the next."""
+
+MOST = 4.0
+"""Of what was written, at most: what fails with this much fails for another reason."""
+
+
+def as_submitted(campaign: Campaign, entries: Iterable[Entry], job: str) -> Campaign:
+    """The campaign with the memory and the walltime that a job of it was submitted with."""
+    own = [entry for entry in entries if entry["event"] == "submitted" and entry["job"] == job]
+    if not own:
+        return campaign
+    site = replace(campaign.site, memory=own[-1].get("memory"))
+    return replace(campaign, site=site, walltime=own[-1]["walltime"])
+
+
+def grown(
+    written: Campaign, now: Campaign, failures: Sequence[Failure], commits: int, out_of_time: bool
+) -> tuple[Campaign, str]:
+    """What the next job should have, and why; '' if nothing speaks for more.
+
+    Args:
+        written: as it was submitted at first.
+        now: as this job was.
+        failures: of this job.
+        commits: chunks that it committed.
+        out_of_time: True if it ended by its walltime.
+    """
+    died = sorted({failure.node for failure in failures if failure.error == DIED})
+    first, memory = written.site.settled().memory, now.site.settled().memory
+    if died and memory and first and memory < MOST * first:
+        wanted = int(min(MORE_MEMORY * memory, MOST * first))
+        why = f"workers died with chunks of {', '.join(died)}: the next job asks for {format_bytes(wanted)}"
+        return replace(now, site=replace(now.site, memory=wanted)), why
+    if out_of_time and not commits and now.walltime < MOST * written.walltime:
+        walltime = int(min(MORE_TIME * now.walltime, MOST * written.walltime))
+        why = f"no chunk was done within the walltime: the next job asks for {format_time(walltime)}"
+        return replace(now, walltime=walltime), why
+    return now, ""
