@@ -31,7 +31,7 @@ def as_submitted(campaign: Campaign, entries: Iterable[Entry], job: str) -> Camp
 def grown(
     written: Campaign, now: Campaign, failures: Sequence[Failure], commits: int, out_of_time: bool
 ) -> tuple[Campaign, str]:
-    """What the next job should have, and why; '' if nothing speaks for more.
+    """The next job's demands, and the reason; '' if nothing speaks for more.
 
     Args:
         written: as it was submitted at first.
