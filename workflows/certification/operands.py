@@ -17,6 +17,9 @@ CANCELLED = 100
 that was never written may hold anything.
 """
 
+COUNTS = (int, np.integer)
+"""Results of kernels beside arrays, which are the same everywhere; others may be rounding itself."""
+
 COMPONENTS = (3, 12)
 """Colours, or spins and colours, of a field ``[site, component, N]``."""
 
@@ -54,7 +57,8 @@ class Hosted:
         """Arrays that the call left or returned, those of the twin, and what was there before, if known."""
         for original, held, before in self._copies.values():
             yield as_numpy(original), held, before
-        yield from _returned(result, expected)
+        if self._copies:
+            yield from _returned(result, expected)
 
     def _host(self, value: Any) -> Any:
         if _is_array(value):
@@ -94,7 +98,7 @@ def _place(array: Any) -> Hashable:
 
 def _is_array(value: Any) -> bool:
     return (
-        not isinstance(value, type)
+        not isinstance(value, (type, np.generic))
         and hasattr(value, "dtype")
         and hasattr(value, "strides")
         and hasattr(value, "ndim")
@@ -118,6 +122,8 @@ def _is_foreign(value: Any) -> bool:
 def _returned(result: Any, expected: Any) -> Iterator[tuple[NDArray, NDArray, NDArray | None]]:
     if _is_array(result) and _is_array(expected):
         yield as_numpy(result), as_numpy(expected), None
+    elif isinstance(result, COUNTS) and isinstance(expected, COUNTS):
+        yield np.array([result]), np.array([expected]), None
     elif isinstance(result, (tuple, list)) and isinstance(expected, (tuple, list)):
         for ours, theirs in zip(result, expected, strict=True):
             yield from _returned(ours, theirs)
