@@ -46,7 +46,9 @@ class Elastic:
         needed = -(-min(max(tasks, bounds.min), bounds.max) // cluster.each)
         if needed > cluster.wanted:
             more = counted(needed - cluster.wanted, "job")
-            self._say(f"{more} submitted: {counted(tasks, 'task')} to do for {cluster.wanted} jobs")
+            self._say(
+                f"{more} submitted: {counted(tasks, 'task')} to do for {counted(cluster.wanted, 'job')}"
+            )
             cluster.want(needed * cluster.each)
         idle = self._without_work(cluster.members(), workers, moment)
         surplus = idle[: max(0, cluster.wanted - needed)]

@@ -61,7 +61,7 @@ def test_jobs_are_submitted_for_waiting_tasks_within_bounds(at_work: SimpleNames
     crew.adjust(1.0)
     assert jobs.wanted == 4
     assert at_work.said == [
-        "2 jobs submitted: 5 tasks to do for 1 jobs",
+        "2 jobs submitted: 5 tasks to do for 1 job",
         "1 job submitted: 1000 tasks to do for 3 jobs",
     ]
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from campaigns_on_slurm import ROOT, SlurmCampaign
@@ -15,6 +17,7 @@ from pipeline.running.clusters.batch import State, batch_system
 from pipeline.running.clusters.jobqueue import JobQueue
 from pipeline.running.clusters.jobs import JobList
 from pipeline.running.clusters.site import Site, Workers
+from pipeline.running.elastic import Elastic
 from pipeline.running.event_log import read_events, runs
 
 pytestmark = [pytest.mark.slurm, pytest.mark.timeout(600)]
@@ -65,6 +68,38 @@ def test_squeue_tells_the_living_from_the_dead(commands: ControlledSlurm, tmp_pa
     array = slurm.submit(script)
     assert [slurm.state(job) for job in (array, f"{array}_1", f"{array}_7")] == ["alive", "alive", "ended"]
     assert slurm.cancel([array])
+
+
+def test_jobs_come_and_go_with_the_work(
+    commands: ControlledSlurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pipeline.running.elastic.IDLE", 1.0)
+    site = Site(
+        kind="slurm",
+        cores=1,
+        memory=10**9,
+        walltime=600,
+        interface="lo",
+        environment={"PYTHONPATH": str(ROOT)},
+        workers=Workers(0, 3),
+    )
+    said: list[str] = []
+    log: Any = SimpleNamespace(note=lambda kind, message: said.append(message))
+    with JobQueue(site).open(Demand(1, 0, jobs=JobList(tmp_path))) as client:
+        client.cluster.bounds = site.workers  # more tasks came than were planned
+        elastic, numbers = Elastic(client, log), []
+        work = [client.submit(time.sleep, 2.0 + k, resources={"device": 1}, pure=False) for k in range(6)]
+        deadline = time.monotonic() + 90
+        while (commands.jobs() or work) and time.monotonic() < deadline:
+            elastic.adjust(time.monotonic())
+            work = [
+                each for each in work if each.status != "finished"
+            ]  # results that are kept would come back
+            numbers.append(len(commands.jobs()))
+            time.sleep(0.3)
+        assert not work and not commands.jobs(), said
+        assert max(numbers) == 3
+    assert "submitted" in said[0] and "without work" in said[-1]
 
 
 def test_each_worker_of_a_job_has_a_gpu_of_its_own(commands: ControlledSlurm, tmp_path: Path) -> None:
