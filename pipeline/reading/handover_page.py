@@ -68,6 +68,8 @@ def _how_to_go_on(facts: Handover) -> Section:
     for workflow in facts.workflows:
         state = "complete; writes the report again" if workflow.is_complete else "goes on"
         lines += [f"# {workflow.name}: {state}", workflow.command]
+        if workflow.folder and not Path(workflow.folder).is_dir():
+            lines.append(f"# {workflow.folder} is not on this machine: go where the file's paths lead")
         if not workflow.file:
             lines.append(
                 "# its file is not in the store, which an earlier version wrote: see its parameters below"
@@ -155,7 +157,7 @@ def _code(facts: Handover) -> Section:
 
 def _damage(facts: Handover) -> Section:
     if not facts.damaged:
-        text = "No record is damaged, and no chunk was set aside. `quarkline verify` reads the numbers, too."
+        text = "No record is damaged, and no chunk was set aside. The command verify reads the numbers, too."
         return Section("What is damaged", text)
     return Section("What is damaged", "", [Details("Chunks", "\n".join(facts.damaged), unfolded=True)])
 

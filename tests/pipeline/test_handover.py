@@ -74,6 +74,7 @@ def test_page_is_one_file_that_says_all_of_it(store: Store, tmp_path: Path) -> N
         "the file is damaged &lt;here&gt;",
         "0.07 node-hours",
         "target: met",
+        "/there is not on this machine",
         "at work, or killed",
         "demo, chain 0: the budget is spent",
         "&#34;nodes&#34;: 4",
