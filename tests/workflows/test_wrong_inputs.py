@@ -218,6 +218,8 @@ COMMANDS = {
     "plan nothing.yaml": "error: nothing.yaml: no such workflow file: did you mean g2.yaml?",
     "plan g2.yaml --store .": "error: HERE is a folder, but not a quarkline store: choose another",
     "status nowhere": "error: there is no store at HERE/nowhere",
+    "dashboard nowhere": "error: there is no store at HERE/nowhere",
+    "dashboard g2.yaml --port 70000": f"Invalid value for '--port': '70000' {OF_PORTS}",
     "verify .": "error: HERE is a folder, but not a quarkline store: choose another",
     "gc g2.yaml two.yaml": "error: these workflows use 2 stores: say which one, --store FOLDER",
     "gc g2.yaml --store nowhere": "error: there is no store at HERE/nowhere",

@@ -99,7 +99,7 @@ def _listening(port: int) -> socket.socket:
         door.close()
         raise InputError(
             f"the dashboard cannot listen on port {port} of {HOST} ({error.strerror}): "
-            "choose another, or none and take the one that the run names"
+            "choose another, or none and take the free one that is printed"
         ) from error
     door.setblocking(False)
     return door
