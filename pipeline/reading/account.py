@@ -13,6 +13,7 @@ from matplotlib.figure import Figure as Plot
 from pipeline.declare.coordinates import describe
 from pipeline.declare.text import counted, figure_text
 from pipeline.planning.manifest import Manifest
+from pipeline.reading.checked import checks_section
 from pipeline.reading.energy import energy_text
 from pipeline.reading.report import Details, Figure, Section, Table
 from pipeline.store.store import Store
@@ -75,9 +76,10 @@ def summary(store: Store, workflow: str) -> str:
 
 
 def account(store: Store, workflow: str) -> list[Section]:
-    """The closing sections of a report: time, provenance."""
+    """The closing sections of a report: time, checks, provenance."""
     nodes = accounts(store, workflow)
-    return [time_section(nodes), provenance_section(nodes, _manifest(store, workflow), store)]
+    checked = checks_section({node.name: node.records for node in nodes})
+    return [time_section(nodes), checked, provenance_section(nodes, _manifest(store, workflow), store)]
 
 
 def _manifest(store: Store, workflow: str) -> Manifest:

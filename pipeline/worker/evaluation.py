@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import chain
 from typing import Any
 
@@ -65,16 +66,26 @@ class Evaluation:
         where = {"at": at} if stage.takes_at else {}
         if not stage.transient:
             self._make_room(work)
-        guards = self._guards(work, arguments)
-        for name, sums, value in guards:
-            sums.compare(name, value, self.effort)
-        with self.stopwatch.running(work.node.name, stage.name):
+        with self._unchanged(work, arguments), self.stopwatch.running(work.node.name, stage.name):
             result = stage.function(*arguments, **where, **work.node.parameters, **files)
-        for name, sums, value in guards:
-            sums.compare(name, value, self.effort)
         for version in work.files.values():
             version.check()  # what was read is what the key says only if it is still there
         return result, at.statistics
+
+    @contextmanager
+    def _unchanged(self, work: Work, arguments: Sequence[Any]) -> Iterator[None]:
+        """Raises DisagreementError if the arguments change in memory while they are in use.
+
+        It does so as well where the stage raises: then that is why, and the chunk is computed again.
+        """
+        guards = self._guards(work, arguments)
+        for name, sums, value in guards:
+            sums.compare(name, value, self.effort)
+        try:
+            yield
+        finally:
+            for name, sums, value in guards:
+                sums.compare(name, value, self.effort)
 
     def _guards(self, work: Work, arguments: Sequence[Any]) -> list[tuple[str, Sums, Any]]:
         """Name, sums and value of each argument of a stage that is there as a whole."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
+from time import perf_counter
 
 import numpy as np
 
@@ -27,9 +28,14 @@ ROUNDING = 1e-12
 
 @contextmanager
 def other_kernels(at: At) -> Iterator[None]:
-    """While the block runs, arrays on the host go to kernels that took no part in the chunk."""
+    """While the block runs, arrays on the host go to kernels that took no part in the chunk.
+
+    Records the seconds that it takes.
+    """
+    began = perf_counter()
     with kernels_of(KERNELS[at.backend]):
         yield
+    at.record(repeated_seconds=perf_counter() - began)
 
 
 def seed_of(at: At) -> int:
@@ -40,11 +46,13 @@ def seed_of(at: At) -> int:
 
 @contextmanager
 def unchanged(what: str, fields: Sequence[Array]) -> Iterator[None]:
-    """Raises DisagreementError if the fields change while the block runs."""
+    """Raises DisagreementError if the fields change while the block runs, also where the block raises."""
     before = [checksum(field) for field in fields]
-    yield
-    if [checksum(field) for field in fields] != before:
-        raise DisagreementError(f"{what} changed in memory while they were in use")
+    try:
+        yield
+    finally:
+        if [checksum(field) for field in fields] != before:
+            raise DisagreementError(f"{what} changed in memory while they were in use")
 
 
 def check_fields(what: str, fields: Array, again: Array) -> None:

@@ -119,6 +119,16 @@ def test_the_choice_is_a_function_of_the_key_and_of_about_the_fraction() -> None
     assert all(b for a, b in zip(chosen, more, strict=True) if a)
 
 
+@pytest.mark.parametrize(("wrong", "stated"), [(20, 0.182), (100, 0.634), (300, 0.951)])
+def test_wrong_chunks_are_met_with_the_probability_that_is_stated(wrong: int, stated: float) -> None:
+    """A fraction of 0.01, and so many chunks that a second path would contradict: 1 - 0.99^k."""
+    campaigns, rng = 400, np.random.default_rng(wrong)
+    keys = rng.integers(0, 2**62, (campaigns, wrong))
+    met = sum(any(Checks().choose(f"{key:064x}") for key in campaign) for campaign in keys)
+    assert stated == pytest.approx(1 - 0.99**wrong, abs=1e-3)
+    assert abs(met / campaigns - stated) < 4 * math.sqrt(stated * (1 - stated) / campaigns)
+
+
 def test_every_bit_of_every_array_counts() -> None:
     class Scratch:
         scratch = True

@@ -18,6 +18,7 @@ from stages.ensemble.wilson_operator import wilson_operator
 from stages.errors import DisagreementError, WrongResultError
 from stages.loops.current_loops import Masses, current_loops, split_even_loops
 from stages.lqcd.kernels.dispatch import around_kernels, kernels_of
+from stages.lqcd.solvers.solution import NotConverged
 from stages.mesons.propagator import propagator
 from stages.mesons.sources import point_sources
 from stages.mesons.staggered_propagator import staggered_propagator, staggered_sources
@@ -125,6 +126,7 @@ def test_links_of_the_operator_that_were_wrong_from_the_start_are_found(gauge, l
         loops(gauge, dslash)
 
 
+@pytest.mark.slow
 def test_a_contraction_that_is_wrong_is_found_where_its_column_is_looked_at(gauge):
     """A block of each parity, two columns each, of which one of the four is looked at."""
     found = 0
@@ -137,6 +139,27 @@ def test_a_contraction_that_is_wrong_is_found_where_its_column_is_looked_at(gaug
                     assert "a current is another one by other kernels" in str(error)
                     found += 1
     assert found == 1
+
+
+def measured(gauge: configuration.GaugeLinks) -> np.ndarray:
+    at = at_with(dslash=lambda: dslash_of(gauge))
+    loops = current_loops(dslash_of(gauge), at=at, mass=0.1, **grouped(**LOOPS, **NOISE))
+    return np.concatenate([loops.current.ravel(), loops.condensate.ravel()])
+
+
+@pytest.mark.parametrize("calls", [4, pytest.param(60, marks=pytest.mark.slow)])
+def test_a_dslash_that_is_wrong_once_is_noticed_or_has_no_effect(gauge, calls):
+    """In a chunk that is chosen, whatever call it is: the solver mends it, misses its residual, or is caught."""
+    with wrong("hisq_dslash", call=-1) as counting:
+        right = measured(gauge)
+    rng, noticed = np.random.default_rng(calls), 0
+    for call in rng.choice(counting.calls, calls, replace=False):
+        with wrong("hisq_dslash", int(call)):
+            try:
+                assert np.abs(measured(gauge) - right).max() < 1e-6, call
+            except (WrongResultError, NotConverged):
+                noticed += 1
+    assert noticed < calls or calls < 10
 
 
 def test_noise_that_is_drawn_wrongly_is_found(gauge):

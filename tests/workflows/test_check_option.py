@@ -40,6 +40,10 @@ def test_all_chunks_with_solves_agree_with_the_second_path(
     said = f"checked: a part of {sum(stages.values())} chunks computed a second time, all sums compared"
     assert said in answer.out
     assert said in str(status(store))
+    page = Path("report/index.html").read_text()
+    assert (
+        "Checks against silent errors" in page and f"A part of {sum(stages.values())} of the chunks" in page
+    )
 
 
 def test_none_is_said(quarkline: CommandLine, cluster: str, project: Path) -> None:
