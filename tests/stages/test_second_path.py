@@ -149,7 +149,7 @@ def measured(gauge: configuration.GaugeLinks) -> np.ndarray:
 
 @pytest.mark.parametrize("calls", [4, pytest.param(60, marks=pytest.mark.slow)])
 def test_a_dslash_that_is_wrong_once_is_noticed_or_has_no_effect(gauge, calls):
-    """In a chunk that is chosen, whatever call it is: the solver mends it, misses its residual, or is caught."""
+    """In a chosen chunk, whichever call: the solver mends it, misses its residual, or it is caught."""
     with wrong("hisq_dslash", call=-1) as counting:
         right = measured(gauge)
     rng, noticed = np.random.default_rng(calls), 0
