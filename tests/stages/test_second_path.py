@@ -105,6 +105,7 @@ def test_split_even_loops_agree_with_the_second_path(gauge):
     assert "of 8 solutions" in at.statistics["repeated"]
 
 
+@pytest.mark.slow
 def test_sloppy_and_mixed_solves_agree_with_the_second_path(gauge):
     at = loops(gauge, tolerance=1e-3, precision="double-single", solver="batched_cg")
     assert "repeated" in at.statistics
@@ -116,7 +117,7 @@ def test_compiled_kernels_agree_with_the_second_path(gauge):
         assert "repeated" in loops(gauge).statistics
 
 
-@pytest.mark.parametrize("links", ["fat", "long"])
+@pytest.mark.parametrize("links", ["fat", pytest.param("long", marks=pytest.mark.slow)])
 def test_links_of_the_operator_that_were_wrong_from_the_start_are_found(gauge, links):
     """No checksum shows it: the solver meets its tolerance, with another operator."""
     dslash = dslash_of(gauge)
@@ -147,7 +148,7 @@ def measured(gauge: configuration.GaugeLinks) -> np.ndarray:
     return np.concatenate([loops.current.ravel(), loops.condensate.ravel()])
 
 
-@pytest.mark.parametrize("calls", [4, pytest.param(60, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("calls", [2, pytest.param(60, marks=pytest.mark.slow)])
 def test_a_dslash_that_is_wrong_once_is_noticed_or_has_no_effect(gauge, calls):
     """In a chosen chunk, whichever call: the solver mends it, misses its residual, or it is caught."""
     with wrong("hisq_dslash", call=-1) as counting:
