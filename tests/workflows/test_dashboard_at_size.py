@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 import time
 from collections.abc import Iterator
@@ -24,6 +25,9 @@ PAUSE = 0.9
 
 FRAME, LATENCY = 100.0, 1.0
 """Milliseconds of a frame and seconds until a commit is seen, at most."""
+
+BUSY = 2
+"""Processes that ask for each core, beyond which frames and times are not this page's."""
 
 WATCH = """new Promise(done => {
     const told = [], frames = [], began = performance.now();
@@ -64,6 +68,8 @@ def test_a_commit_is_seen_within_a_second_and_no_frame_is_long(
     large: tuple[Store, Plan], window: Browser
 ) -> None:
     store, planned = large
+    if (load := os.getloadavg()[0]) > BUSY * (os.cpu_count() or 1):
+        pytest.skip(f"the machine has other work (load average {load:.0f}): nothing to be said of frames")
     first = len(planned.everything) - LEFT
     committed: dict[int, float] = {}
 
