@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from pipeline.declare.coordinates import At, Chunks
-from pipeline.declare.node import Cost, FromParameter, Keyed, Node, Place, Resources
+from pipeline.declare.node import Cost, FromParameter, Keyed, Node, Pass, Place, Resources
 from pipeline.declare.signature import Dims
 from pipeline.declare.stage import stage
 from stages.errors import InputError
@@ -57,6 +57,7 @@ __all__ = [
     "Keyed",
     "Node",
     "Outcome",
+    "Pass",
     "Place",
     "Plan",
     "Resources",

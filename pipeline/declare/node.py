@@ -38,8 +38,25 @@ class Keyed:
 
 
 @dataclass(frozen=True)
+class Pass:
+    """Work that a chunk repeats: the expected number, and the bytes that each pass moves at least.
+
+    A forecast of time learns from records what one takes by itself and for each byte.
+    """
+
+    name: str
+    count: float
+    nbytes: float
+    counted: str = ""
+    """The statistic that tells the real number afterwards, a number or a list to be summed; empty where the
+    expected number is the real one."""
+    alike: tuple[object, ...] = ()
+    """Settings under which one chunk's real number against the expected one tells another's."""
+
+
+@dataclass(frozen=True)
 class Cost:
-    """Bytes that a node's tasks and chunks take, for plans and for what is kept on a GPU."""
+    """Bytes that a node's tasks and chunks take, for plans and for what is kept on a GPU; and its work."""
 
     memory: int = 0
     """Of a task, in the host's memory."""
@@ -49,6 +66,8 @@ class Cost:
     """Of a chunk in the store."""
     remedy: Callable[[int, bool], str] | None = None
     """What to change so that a task fits into so many bytes; the flag says whether they are a GPU's."""
+    work: tuple[Pass, ...] = ()
+    """What a chunk does, without what its inputs take; for forecasts of time."""
 
 
 @dataclass(frozen=True)

@@ -71,6 +71,7 @@ def place(backend: str) -> str:
 
 def processor() -> str:
     """Name of this machine's processor."""
+    """Name of this machine's processor."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

@@ -66,7 +66,7 @@ class Evaluation:
         where = {"at": at} if stage.takes_at else {}
         if not stage.transient:
             self._make_room(work)
-        with self._unchanged(work, arguments), self.stopwatch.running(work.node.name, stage.name):
+        with self._unchanged(work, arguments), self.stopwatch.running(work.node):
             result = stage.function(*arguments, **where, **work.node.parameters, **files)
         for version in work.files.values():
             version.check()  # what was read is what the key says only if it is still there
@@ -117,7 +117,7 @@ class Evaluation:
 
     def transient_statistics(self, work: Work) -> list[dict[str, Any]]:
         """Statistics of the transient results that went into a chunk."""
-        keys = dict.fromkeys(source.key for source in _transient_inputs(work))
+        keys = dict.fromkeys(source.key for source in transient_inputs(work))
         return [self._statistics[key] for key in keys if key in self._statistics]
 
     def get(self, work: Work) -> Any:
@@ -219,11 +219,12 @@ def _within(values: tuple[Any, ...], at: At, dim: str) -> tuple[Any, ...]:
     return tuple(value for value in values if value in at[dim]) if dim in at else values
 
 
-def _transient_inputs(work: Work) -> Iterator[Work]:
+def transient_inputs(work: Work) -> Iterator[Work]:
+    """Inputs that are computed in a chunk's own task, those of inputs among them."""
     for source in chain(*(work.inputs or ())):
         if source.inputs is not None:
             yield source
-            yield from _transient_inputs(source)
+            yield from transient_inputs(source)
 
 
 def _uses(works: Sequence[Work]) -> Counter[str]:

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from secrets import token_hex
 
+from pipeline.worker.work import NodeWork
+
 PROCESS = token_hex(4)
 """Names this process among the workers of a store."""
 
@@ -24,11 +26,11 @@ class Stopwatch:
     """Seconds by name; what runs within something else is not counted there."""
 
     def __init__(self) -> None:
-        self._seconds: dict[tuple[str, str], float] = {}
+        self._seconds: dict[str, tuple[NodeWork, float]] = {}
         self._within: list[float] = []
 
     @contextmanager
-    def running(self, node: str, stage: str) -> Iterator[None]:
+    def running(self, node: NodeWork) -> Iterator[None]:
         """Time a stage's function."""
         began = time.perf_counter()
         self._within.append(0.0)
@@ -39,10 +41,10 @@ class Stopwatch:
             own = elapsed - self._within.pop()
             if self._within:
                 self._within[-1] += elapsed
-            self._seconds[node, stage] = self._seconds.get((node, stage), 0.0) + own
+            self._seconds[node.name] = (node, self._seconds.get(node.name, (node, 0.0))[1] + own)
 
-    def take(self) -> list[dict[str, object]]:
-        """The stages that ran since the last call, with their seconds; first that ended first."""
-        taken = [{"node": n, "stage": s, "seconds": t} for (n, s), t in self._seconds.items()]
+    def take(self) -> list[tuple[NodeWork, float]]:
+        """The nodes that ran since the last call, with their seconds; first that ended first."""
+        taken = list(self._seconds.values())
         self._seconds.clear()
         return taken

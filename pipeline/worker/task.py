@@ -30,6 +30,7 @@ from pipeline.worker.events import LOST, OTHER_CODE, ChunkState, EventKind, Send
 from pipeline.worker.lifetime import block_if_leaving, retire, retire_if_broken
 from pipeline.worker.memory import HostPeak, device_pool, trim_heap
 from pipeline.worker.resident import drop_all
+from pipeline.worker.spent import expected_of, parts_of
 from pipeline.worker.stopwatch import PROCESS, earlier
 from pipeline.worker.work import ChunkOutcome, RunContext, Work
 from stages.errors import DisagreementError, InputError, WrongResultError
@@ -153,7 +154,8 @@ def _compute_and_commit(
         record["device_bytes"] = peak.bytes if peak else None
         record["cpu_seconds"] = time.process_time() - cpu
         record["host_bytes"] = host_peak.bytes()
-        record["parts"] = evaluation.stopwatch.take()
+        record["parts"] = parts_of(evaluation.stopwatch.take())
+        record["expected"] = expected_of(work)
         record["worker"] = {"process": PROCESS, "earlier": earlier(stage.name)}
         record["transient"] = transient = evaluation.transient_statistics(work)
         repeated = "repeated" in statistics or any("repeated" in each["statistics"] for each in transient)

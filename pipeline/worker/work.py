@@ -7,13 +7,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pipeline.declare.coordinates import Coordinates
-from pipeline.declare.node import Stage
+from pipeline.declare.node import Cost, Stage
 from pipeline.declare.stage import stage_of
 from pipeline.store.files import FileVersion
 from pipeline.store.store import Store
 from pipeline.worker.checks import CHECKS, Checks
 from pipeline.worker.events import ChunkState, chunk_identity
 from pipeline.worker.sources import Sources
+
+FREE = Cost()
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,8 @@ class NodeWork:
     """Of the stage, as the driver knows it."""
     device_memory: int = 0
     """Bytes that a task is expected to need on a GPU beside its resident inputs."""
+    cost: Cost = FREE
+    """All that the plan expects of a chunk."""
 
     @property
     def stage(self) -> Stage:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
-from pipeline import Cost, Node
+from pipeline import Cost, Node, Pass
 from stages.lqcd.dirac.wilson import operator_bytes
 from stages.lqcd.distillation.eigenvectors import DTYPES, LaplaceSolver
 from stages.lqcd.distillation.laph_dilution import LaphDilution
@@ -14,6 +14,7 @@ from stages.lqcd.lattice.sizes import COMPLEX, LINK_FIELDS, half_field_bytes, li
 from stages.lqcd.spectroscopy.gammas import NAMES
 from stages.mesons.costs import propagating_bytes
 from stages.shared.costs import PROCESS, RECORD, of_lattice, options_of
+from stages.shared.work import wilson_work
 
 ITEMSIZE = {"double": COMPLEX, "single": COMPLEX // 2}
 """Of an element of the eigenvectors."""
@@ -30,7 +31,9 @@ def eigenvectors_cost(node: Node, lattice: Lattice) -> Cost:
     needed = solver.needed_bytes(lattice.sites_per_slice, slices)
     links = links_bytes(lattice)
     stored = vectors_bytes(lattice, slices, options["vectors"], options["precision"])
-    return Cost(PROCESS + max(LINK_FIELDS * links, links + needed), needed, stored)
+    moved = float(vectors_bytes(lattice, slices, options["vectors"], options["precision"]))
+    work = (Pass("restarts", 10 * options["vectors"], moved),)
+    return Cost(PROCESS + max(LINK_FIELDS * links, links + needed), needed, stored, work=work)
 
 
 @of_lattice
@@ -63,7 +66,8 @@ def elementals_cost(node: Node, lattice: Lattice) -> Cost:
     counts = (len(node.parameters["momenta"]), len(node.parameters["displacements"]))
     working, stored = 3 * basis.cost.device_memory, elementals_bytes(lattice, *counts, eigenvectors_of(basis))
     held = links_bytes(lattice) * LINK_FIELDS + 2 * working + stored
-    return Cost(PROCESS + held, working, stored)
+    work = (Pass("products", counts[0] * counts[1], float(basis.cost.device_memory)),)
+    return Cost(PROCESS + held, working, stored, work=work)
 
 
 def elementals_bytes(lattice: Lattice, momenta: int, displacements: int, vectors: int) -> int:
@@ -85,7 +89,9 @@ def solves_cost(node: Node, lattice: Lattice) -> Cost:
     projections = 2 * COMPLEX * lattice.time_extent * SPINS * vectors * block
     stored = projections_bytes(lattice, vectors, rhs)
     memory = host + basis.cost.device_memory + projections + 2 * stored
-    return Cost(memory, device + projections, stored)
+    operator = node.inputs[0].parameters
+    work = wilson_work(lattice, operator["kappa"] or operator["mass"], node.parameters["solve"], rhs)
+    return Cost(memory, device + projections, stored, work=work)
 
 
 def first_sources_cost(node: Node) -> Cost:
@@ -172,7 +178,8 @@ def _contracted(node: Node, lattice: Lattice, columns: Node, fields: Node, sourc
     working = 2 * projections_bytes(lattice, vectors, columns_of(columns)) + 3 * pairs
     working += 2 * elementals_bytes(lattice, momenta, words, vectors)
     stored = COMPLEX * time * sources * momenta * (len(NAMES) + operators**2) + RECORD
-    return Cost(PROCESS + working, working, stored)
+    work = (Pass("products", sources * operators, float(working)),)
+    return Cost(PROCESS + working, working, stored, work=work)
 
 
 @of_lattice

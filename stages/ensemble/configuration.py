@@ -16,7 +16,8 @@ from stages.lqcd.lattice.formats import read_gauge
 from stages.lqcd.lattice.geometry import DIRECTIONS, PARITIES, Lattice
 from stages.lqcd.lattice.plaquette import link_statistics, plaquette
 from stages.lqcd.lattice.sizes import links_bytes
-from stages.shared.costs import PROCESS, of_lattice, small
+from stages.shared.costs import PROCESS, RECORD, of_lattice
+from stages.shared.work import heatbath_work, links_work
 
 
 class GaugeLinks(NamedTuple):
@@ -45,13 +46,15 @@ class GaugeObservables(NamedTuple):
 def heatbath_cost(node: Node, lattice: Lattice) -> Cost:
     """Cost of a gauge field, its copy by checkerboard, and the result."""
     links = links_bytes(lattice)
-    return Cost(PROCESS + 3 * links, links, links)
+    sweeps = node.parameters["sweeps"] * (1 + node.parameters["overrelaxation"])
+    return Cost(PROCESS + 3 * links, links, links, work=heatbath_work(lattice, sweeps))
 
 
 @of_lattice
 def links_cost(node: Node, lattice: Lattice) -> Cost:
     """Cost of links that stay where they are used."""
-    return Cost(device_memory=links_bytes(lattice))
+    steps = int(node.parameters.get("steps", 0))
+    return Cost(device_memory=links_bytes(lattice), work=links_work(lattice, 2 + 6 * steps))
 
 
 @stage(
@@ -103,7 +106,13 @@ def file_configuration(*, at: At, path: Path, extents: tuple[int, int, int, int]
     return GaugeLinks(field.links, np.array(field.lattice.extents))
 
 
-@stage(version="1", over=("config",), labels={"plane": ("all", "spatial", "temporal")}, cost=small)
+@of_lattice
+def observables_cost(node: Node, lattice: Lattice) -> Cost:
+    """Cost of some numbers from all links."""
+    return Cost(stored=RECORD, work=links_work(lattice, 4))
+
+
+@stage(version="1", over=("config",), labels={"plane": ("all", "spatial", "temporal")}, cost=observables_cost)
 def gauge_observables(gauge: GaugeLinks, *, at: At) -> GaugeObservables:
     """Plaquettes (normalised to 1), link trace and distance from unitarity of a configuration."""
     statistics = link_statistics(np.ascontiguousarray(gauge.links))

@@ -14,6 +14,7 @@ from stages.lqcd.gauge.hisq import StaggeredLinks
 from stages.lqcd.kernels.transfer import links_to_backend
 from stages.lqcd.lattice.geometry import Lattice
 from stages.shared.costs import of_lattice
+from stages.shared.work import links_work
 
 MOST_DIRECTIONS = 16
 """Of an operator with three-hop terms."""
@@ -24,7 +25,7 @@ def operator_cost(node: Node, lattice: Lattice) -> Cost:
     """Cost of link fields, and of links packed for the solves that are expected."""
     solves = node.parameters["solves"]
     nbytes = operator_bytes(lattice, directions_of(node), solves.precision, solves.narrow)
-    return Cost(device_memory=nbytes)
+    return Cost(device_memory=nbytes, work=links_work(lattice, directions_of(node) * 4))
 
 
 def directions_of(operator: Node) -> int:

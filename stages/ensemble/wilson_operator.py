@@ -18,6 +18,7 @@ from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.transfer import links_to_backend
 from stages.lqcd.lattice.geometry import Lattice
 from stages.shared.costs import of_lattice
+from stages.shared.work import links_work
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,9 @@ class Hops:
 @of_lattice
 def operator_cost(node: Node, lattice: Lattice) -> Cost:
     """Cost of an operator as it stays, with links packed for the solves that are expected."""
-    return Cost(device_memory=operator_bytes(lattice, node.parameters["solves"].precision))
+    stout = node.parameters["hops"].stout or {}
+    nbytes = operator_bytes(lattice, node.parameters["solves"].precision)
+    return Cost(device_memory=nbytes, work=links_work(lattice, 12 + 6 * int(stout.get("steps", 0))))
 
 
 @stage(

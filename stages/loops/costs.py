@@ -6,7 +6,7 @@ from bisect import bisect_right
 from functools import partial
 from math import ceil
 
-from pipeline import Cost, Node
+from pipeline import Cost, Node, Pass
 from stages.ensemble.expected_solves import ExpectedSolves
 from stages.ensemble.staggered_operator import MOST_DIRECTIONS, directions_of
 from stages.lqcd.dirac.staggered import operator_bytes
@@ -17,8 +17,10 @@ from stages.lqcd.estimators.low_modes import SLAB
 from stages.lqcd.gauge.hisq import DEVICE_LINK_FIELDS
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.lattice.sizes import COMPLEX, LINK_FIELDS, MATRIX, half_field_bytes, links_bytes
+from stages.lqcd.noise.dilution import Dilution
 from stages.lqcd.solvers.named import POSITIVE, workspace_of
 from stages.shared.costs import PROCESS, RECORD, of_lattice, options_of
+from stages.shared.work import eigensolve_work, staggered_work, together
 
 FLAVOUR_COUNT = 3
 """Light, strange, and their difference."""
@@ -49,7 +51,24 @@ def trials_cost(node: Node, lattice: Lattice) -> Cost:
 def _solving(node: Node, lattice: Lattice, columns: int, masses: int) -> Cost:
     """Cost of a task that solves; columns: its noise vectors times probes, 0 for an exact trace."""
     working = _working(node, lattice, columns, options_of(node)["solver"])
-    return Cost(*working, loops_bytes(lattice, masses * max(columns, 1)))
+    stored = loops_bytes(lattice, masses * max(columns, 1))
+    return Cost(*working, stored, work=_solves_work(node, lattice, columns))
+
+
+def _solves_work(node: Node, lattice: Lattice, columns: int) -> tuple[Pass, ...]:
+    """Solves of all subsets of a chunk's noise, or of every site and colour, for each mass."""
+    solve, options, parameters = node.parameters["solve"], options_of(node), node.parameters
+    if columns:
+        subsets = Dilution.parse(parameters["noise"].dilution).count(lattice) // 2
+    else:
+        columns, subsets = 1, 3 * lattice.half_volume
+    vectors = deflated_vectors(node.inputs[1]) if len(node.inputs) > 1 else 0
+    masses = [options["mass"]] if "mass" in options else [options["light"], options["strange"]]
+    of_parity = [
+        staggered_work(lattice, mass, solve, columns * subsets, directions_of(node.inputs[0]), vectors)
+        for mass in masses
+    ]
+    return together([*of_parity, *of_parity])  # both parities
 
 
 def _columns(node: Node) -> int:
@@ -106,6 +125,7 @@ def space_cost(node: Node, lattice: Lattice) -> Cost:
         eigensolve_bytes(lattice, vectors, block, on_device=True),
         stored_bytes(lattice, vectors, precision) + matrices + RECORD,
         partial(_vectors_that_fit, lattice, vectors, block),
+        eigensolve_work(lattice, vectors, directions_of(node.inputs[0]), options["tolerance"]),
     )
 
 

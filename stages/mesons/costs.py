@@ -14,6 +14,7 @@ from stages.lqcd.solvers.named import REGULAR, workspace_of
 from stages.lqcd.spectroscopy.gammas import CHANNELS, NAMES
 from stages.lqcd.spectroscopy.quark_sources import source_columns
 from stages.shared.costs import PROCESS, RECORD, of_lattice, options_of
+from stages.shared.work import contraction_work, wilson_work
 
 SOLVING = "propagator"
 """Stage whose tasks solve; it is transient, and its cost is that of the stages that it is computed in."""
@@ -47,6 +48,14 @@ def choice_cost(node: Node, lattice: Lattice) -> Cost:
 
 
 @of_lattice
+def propagator_cost(node: Node, lattice: Lattice) -> Cost:
+    """Work of solves for propagators; their bytes are those of the stages that they are computed in."""
+    operator, sources = node.inputs[:2]
+    mass = operator.parameters["kappa"] or operator.parameters["mass"]
+    return Cost(work=wilson_work(lattice, mass, node.parameters["solve"], chunk_columns(sources)))
+
+
+@of_lattice
 def kept_cost(node: Node, lattice: Lattice) -> Cost:
     """Cost of propagators that are committed to the store."""
     stored = 2 * half_field_bytes(lattice, COMPONENTS) * _columns(node) + RECORD
@@ -58,7 +67,8 @@ def two_point_cost(node: Node, lattice: Lattice) -> Cost:
     """Cost of two-point functions, in whose tasks propagators are solved for."""
     momenta, sources = len(node.parameters["momenta"]), node.chunk["source"]
     stored = COMPLEX * len(NAMES) * momenta * lattice.time_extent * sources + RECORD
-    return Cost(*_solving(node, lattice), stored)
+    work = contraction_work(lattice, COMPONENTS, _columns(node), momenta * len(NAMES))
+    return Cost(*_solving(node, lattice), stored, work=work)
 
 
 @of_lattice

@@ -12,7 +12,7 @@ from stages.lqcd.dirac.wilson_schur import WilsonSchur
 from stages.lqcd.multigrid.hierarchy import Hierarchy
 from stages.lqcd.solvers.even_odd import EvenOdd, propagate
 from stages.lqcd.solvers.named import Solve
-from stages.mesons.costs import kept_cost
+from stages.mesons.costs import kept_cost, propagator_cost
 from stages.mesons.sources import Sources
 from stages.shared.kernel_choices import recorded_choices
 from stages.shared.second_path import check_fields, check_solutions, other_kernels
@@ -49,6 +49,7 @@ class Propagator(NamedTuple):
     transient=True,
     resources=Resources(device=1),
     keyed=Keyed(without=("max_iterations", "block")),
+    cost=propagator_cost,
 )
 def propagator(
     operator: WilsonOperator,

@@ -14,6 +14,7 @@ from stages.lqcd.spectroscopy.quark_sources import SourcePlace
 from stages.lqcd.spectroscopy.staggered_mesons import source_sign
 from stages.lqcd.spectroscopy.staggered_operators import SpinTaste
 from stages.shared.costs import PROCESS, RECORD, of_lattice, options_of
+from stages.shared.work import contraction_work, staggered_work
 
 CONTRACTED = 7
 """Fields of a contraction on both parities: quark, antiquark, both by slice, and those of a displacement.
@@ -38,7 +39,17 @@ def staggered_two_point_cost(node: Node, lattice: Lattice) -> Cost:
     kept = operator_bytes(lattice, directions_of(operator), precision, solves.narrow)
     device = max(device, int(DEVICE_LINK_FIELDS[precision] * links_bytes(lattice)) - kept)
     numbers = len(node.parameters["operators"]) * len(node.parameters["momenta"]) * lattice.time_extent
-    return Cost(host, device, COMPLEX * numbers * node.chunk["source"] + 24 * columns + RECORD)
+    products = len(node.parameters["operators"]) * len(node.parameters["momenta"])
+    work = contraction_work(lattice, COLOURS, columns, products)
+    return Cost(host, device, COMPLEX * numbers * node.chunk["source"] + 24 * columns + RECORD, work=work)
+
+
+@of_lattice
+def staggered_propagator_cost(node: Node, lattice: Lattice) -> Cost:
+    """Work of the solves; their bytes are those of the two-point functions."""
+    mass, solve = node.parameters["mass"], node.parameters["solve"]
+    columns = chunk_columns(node)
+    return Cost(work=staggered_work(lattice, mass, solve, columns, directions_of(node.inputs[0])))
 
 
 @of_lattice

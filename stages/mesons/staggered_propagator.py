@@ -20,6 +20,7 @@ from stages.lqcd.solvers.named import Solve
 from stages.lqcd.spectroscopy.quark_sources import SourcePlace, slice_sites
 from stages.lqcd.spectroscopy.staggered_mesons import at_source, source_sign, staggered_source
 from stages.lqcd.spectroscopy.staggered_operators import SpinTaste
+from stages.mesons.staggered_costs import staggered_propagator_cost
 from stages.shared.kernel_choices import recorded_choices
 from stages.shared.second_path import check_fields, check_solutions, other_kernels
 from stages.shared.solve_record import record_solves
@@ -84,6 +85,7 @@ def staggered_sources(
     over=("config", "source"),
     transient=True,
     keyed=Keyed(without=("max_iterations", "block")),
+    cost=staggered_propagator_cost,
 )
 def staggered_propagator(
     operator: StaggeredDslash, sources: StaggeredSources, *, at: At, mass: float, solve: Solve

@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
-from workflows.commands.options import ClusterOption, JsonOption, SetOption, StoreOption, WorkflowFile, say
+import typer
+
+from workflows.commands.options import (
+    ClusterOption,
+    JsonOption,
+    SetOption,
+    StoreOption,
+    WorkflowFile,
+    say,
+    workers_count,
+)
 from workflows.commands.target import remarks, store_of
 
 if TYPE_CHECKING:
@@ -16,6 +27,34 @@ def plan(
     cluster: ClusterOption = None,
     changes: SetOption = None,
     store: StoreOption = None,
+    forecast: Annotated[
+        bool, typer.Option("--forecast", help="What the run would take, with uncertainty, and alternatives.")
+    ] = False,
+    learn_from: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="A store whose records the forecast learns from, too; may be given several times.",
+        ),
+    ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            parser=workers_count,
+            help="Workers that are forecast.",
+            show_default="as many as `run` would start",
+        ),
+    ] = None,
+    workers_per_node: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            parser=workers_count,
+            help="Workers on a node, for node-hours.",
+            show_default="all, or the GPUs of this machine",
+        ),
+    ] = None,
     json: JsonOption = False,
 ) -> None:
     """Show what a run would compute and why, what is in the store already, and what it would take.
@@ -23,7 +62,13 @@ def plan(
     Reads files and the store, computes nothing. Why: new, extended, unfinished, or which parameter, file or
     version changed. Of a file with a target: what each round found, and what the next one would do.
 
+    With --forecast: node-hours, wall time, memory, bytes, files and energy of what is missing, from the
+    records of earlier chunks of any size; what other solvers, numbers of vectors and workers would take; and
+    a page for a proposal, in the report's folder.
+
     Example: quarkline plan workflows/g2_disconnected.yaml
+
+    Example: quarkline plan big.yaml --forecast --learn-from small-store --workers 8
     """
     from pipeline import explain
     from pipeline.running.clusters.choose import cluster_of
@@ -37,6 +82,11 @@ def plan(
     chosen = cluster_of(chosen_site(workflow, cluster, changes or ()))
     rounds = list(visited(project, results, chosen.backend))
     planned, steps = rounds[-1].plan, [each.step.text for each in rounds if each.step]
+    if forecast:
+        from workflows.commands.forecast import show
+
+        show(planned, rounds[-1].project, results, chosen, workers, workers_per_node, learn_from or (), json)
+        return
     short = shortage(planned, chosen)
     warnings = [*project.warnings, *remarks(planned, project, workflow, store)]
     if json:

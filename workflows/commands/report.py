@@ -79,7 +79,8 @@ def _left(rounds: Sequence[Round]) -> tuple[bool, int, int]:
 
 def publish(part: Part, store: Store) -> Path:
     """Writes the workflow's own sections and the engine's account; returns the page."""
-    from pipeline.reading.account import account, summary
+    from pipeline.reading.account import account, accounts, summary
+    from pipeline.reading.forecast.kept import reconciled
     from pipeline.reading.report import write_report
     from pipeline.reading.result import IncompleteError
     from workflows.shared.definition import FILE
@@ -91,7 +92,8 @@ def publish(part: Part, store: Store) -> Path:
     except IncompleteError:  # of the average, which could not be made
         texts = {}
     about = {name: value for name, value in project.workflow.about.items() if name not in ("title", FILE)}
-    sections = [*_warnings(project), *part.sections(), *project.sections(store), *account(store, name)]
+    told = reconciled(store, name, accounts(store, name))
+    sections = [*_warnings(project), *part.sections(), *project.sections(store), *told, *account(store, name)]
     with writing_into(project.report) as folder:
         return write_report(
             folder, project.title, summary(store, name), sections, texts, part.mark(store), about

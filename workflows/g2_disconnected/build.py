@@ -12,7 +12,7 @@ With `solver: auto` a first round measures solvers on the first configuration, s
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from functools import partial
 from typing import Any
@@ -29,10 +29,12 @@ from stages.lqcd.analysis.disconnected import NOT_INCLUDED
 from stages.lqcd.noise import Noise
 from workflows.g2_disconnected.choice import TRIALS, candidates, chosen_solver, named
 from workflows.g2_disconnected.loops import LoopNodes
-from workflows.g2_disconnected.schema import G2Parameters, alternatives
+from workflows.g2_disconnected.schema import DeflationSection, G2Parameters, alternatives
 from workflows.g2_disconnected.target import ALL, Contender, contenders, next_round, used_after
 from workflows.g2_disconnected.target_schema import TargetSection
 from workflows.shared.definition import Campaign, Choice, Definition, Step
+from workflows.shared.variants import changed as with_value
+from workflows.shared.variants import each
 
 
 class G2Nodes(LoopNodes):
@@ -193,6 +195,17 @@ class G2Workflow(Definition[G2Parameters]):
             "low_modes": f"{modes.vectors} eigenvectors" if modes else "none",
             "solver": f"{solves.solver}, {solves.precision}, {accuracy}",
         }
+
+    def variants(self, parameters: G2Parameters) -> Iterator[tuple[str, G2Parameters]]:
+        """The other solver, other blocks, half and twice the noise, with and without deflation."""
+        vectors = parameters.noise.vectors
+        yield from each(parameters, "solves.solver", ("block_cgrq", "batched_cg"))
+        yield from each(parameters, "solves.block", (8, 16, 32))
+        yield from each(parameters, "noise.vectors", (vectors // 2, 2 * vectors, 4 * vectors))
+        if parameters.deflation is None:
+            yield "deflation.vectors = 64", with_value(parameters, "deflation", DeflationSection(vectors=64))
+        elif not parameters.estimator.low_modes:
+            yield "no deflation", with_value(parameters, "deflation", None)
 
     def choice(self, parameters: G2Parameters, plan: Plan, store: Store) -> Choice[G2Parameters]:
         """The cheapest solver for all right-hand sides planned, eigenvectors included."""

@@ -7,6 +7,7 @@ configuration -> observables
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
 
@@ -20,6 +21,7 @@ from stages.mesons.staggered_rehearsal import staggered_steps
 from stages.mesons.staggered_two_point import staggered_average, staggered_two_point
 from workflows.hisq_mesons.schema import HisqMesonParameters
 from workflows.shared.definition import Definition, Nodes
+from workflows.shared.variants import each
 
 THIN: dict[str, Any] = {"kind": "stout", "steps": 0, "rho": 0.0}
 """Smearing that leaves the configuration's links, made unitary, as they are."""
@@ -106,6 +108,11 @@ class HisqMesonsWorkflow(Definition[HisqMesonParameters]):
     results = ("observables", "mesons", "average")
     schema = HisqMesonParameters
     nodes = HisqMesonNodes
+
+    def variants(self, parameters: HisqMesonParameters) -> Iterator[tuple[str, HisqMesonParameters]]:
+        """Other solvers, and other blocks."""
+        yield from each(parameters, "solves.solver", ("block_cgrq", "batched_cg"))
+        yield from each(parameters, "solves.block", (4, 12))
 
     def physics(self, parameters: HisqMesonParameters) -> dict[str, Any]:
         """The quark, its sources, and the operators with their sign and normalisation."""

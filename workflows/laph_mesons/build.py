@@ -9,7 +9,7 @@ operator, basis, columns -> current_insertion, where a file asks for it
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -28,6 +28,7 @@ from stages.ensemble.smeared_links import smeared_links
 from stages.lqcd.solvers.named import Solve
 from workflows.laph_mesons.schema import InsertionSection, LaphParameters
 from workflows.shared.quark_nodes import CHOICE, QuarkDefinition, QuarkNodes
+from workflows.shared.variants import each
 
 
 class LaphNodes(QuarkNodes[LaphParameters]):
@@ -185,6 +186,12 @@ class LaphWorkflow(QuarkDefinition[LaphParameters]):
     )
     schema = LaphParameters
     nodes = LaphNodes
+
+    def variants(self, parameters: LaphParameters) -> Iterator[tuple[str, LaphParameters]]:
+        """Other solvers, and other numbers of eigenvectors."""
+        yield from each(parameters, "solves.solver", ("bicgstab", "multigrid"))
+        vectors = parameters.distillation.vectors
+        yield from each(parameters, "distillation.vectors", (vectors // 2, 2 * vectors))
 
     def physics(self, parameters: LaphParameters) -> dict[str, Any]:
         """The quark, the smearing of its field, and the operators with their sign."""

@@ -8,7 +8,7 @@ configuration -> observables
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,7 @@ from stages.mesons.two_point import meson_average, meson_two_point
 from workflows.mesons.schema import MesonParameters
 from workflows.mesons.sources import source_files
 from workflows.shared.quark_nodes import CHOICE, QuarkDefinition, QuarkNodes
+from workflows.shared.variants import each
 
 SOURCES: dict[str, Callable[..., Any]] = {
     "point": point_sources,
@@ -128,6 +129,11 @@ class MesonsWorkflow(QuarkDefinition[MesonParameters]):
     results = ("observables", CHOICE, "mesons", "average", "kept_propagator")
     schema = MesonParameters
     nodes = MesonNodes
+
+    def variants(self, parameters: MesonParameters) -> Iterator[tuple[str, MesonParameters]]:
+        """Other solvers, and other blocks."""
+        yield from each(parameters, "solves.solver", ("bicgstab", "multigrid"))
+        yield from each(parameters, "solves.block", (4, 12))
 
     def physics(self, parameters: MesonParameters) -> dict[str, Any]:
         """The quark, its sources, and the operators with their sign."""

@@ -14,6 +14,7 @@ from workflows.outputs.campaigns import (
     SubmitOutput,
 )
 from workflows.outputs.files import CheckOutput, ConvertOutput, GcOutput, VerifyOutput
+from workflows.outputs.forecasts import ForecastOutput
 from workflows.outputs.machines import BenchOutput, CertifyOutput, TuneOutput
 from workflows.outputs.moving import HandoverOutput, MergeOutput, PullOutput, PushOutput
 from workflows.outputs.output import ErrorOutput, Output
@@ -25,6 +26,7 @@ OUTPUTS: dict[str, type[Output]] = {
         RunOutput,
         SubmitOutput,
         PlanOutput,
+        ForecastOutput,
         StatusOutput,
         DashboardOutput,
         ReportOutput,

@@ -16,6 +16,7 @@ from pipeline.declare.text import counted
 from pipeline.planning.manifest import PART
 from pipeline.planning.workflow import Source
 from stages.ensemble.configuration import gauge_observables
+from stages.errors import InputError
 from stages.lqcd.lattice.geometry import Lattice
 from stages.shared.rehearsal import Rehearsal, rehearsed
 from workflows.parameter_file import ParameterFile
@@ -70,6 +71,8 @@ class Project:
     """This project on some of its configurations, by their labels; None where it only chooses a solver."""
     mark: str = ""
     """Of a project on some configurations: `5 of 6 configurations`."""
+    variants: Callable[[], Iterator[tuple[str, Workflow]]] | None = None
+    """The same with another solver, number of vectors or the like, for forecasts of what that would cost."""
     elsewhere: Elsewhere | None = None
     """Of a round that chooses a solver on a configuration in a file."""
 
@@ -241,7 +244,19 @@ class Definition(ABC, Generic[Parameters]):
             follow=self.follow(campaign),
             among=partial(self._among, campaign),
             mark=campaign.mark,
+            variants=partial(self._variants, campaign),
         )
+
+    def variants(self, parameters: Parameters) -> Iterator[tuple[str, Parameters]]:
+        """Parameters with one thing changed that alters the cost, and what that is."""
+        return iter(())
+
+    def _variants(self, campaign: Campaign[Parameters]) -> Iterator[tuple[str, Workflow]]:
+        for label, parameters in self.variants(campaign.parameters):
+            try:
+                yield label, self.build(replace(campaign, parameters=parameters, undecided=None))
+            except InputError:  # that cannot be, as more vectors than there are modes
+                continue
 
     def _among(self, campaign: Campaign[Parameters], labels: Sequence[str]) -> Project:
         """The project of a part of a campaign, after which no round follows."""

@@ -78,6 +78,12 @@ class Dilution:
         self._time_period(lattice)
         self._displacement_side(lattice)
 
+    def count(self, lattice: Lattice) -> int:
+        """Number of subsets of both parities, from the options alone: an empty one counts, too."""
+        side = self._displacement_side(lattice)
+        places = side**4 if side % 2 == 0 else 2 * side**4
+        return (COLOURS if self.color else 1) * self._time_period(lattice) * places
+
     def subsets(self, lattice: Lattice) -> tuple[Subset, ...]:
         """Every subset, the even ones first."""
         return self.partition(lattice, EVEN).subsets + self.partition(lattice, ODD).subsets

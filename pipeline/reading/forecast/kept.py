@@ -1,0 +1,87 @@
+"""The last forecast of each workflow, `<store>/.forecasts/<name>.json`, beside what came of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from pipeline.reading.account import NodeAccount
+from pipeline.reading.forecast.forecast import Forecast
+from pipeline.reading.forecast.samples import stored_size
+from pipeline.reading.report import Section, Table
+from pipeline.store.durable import write_atomically
+from pipeline.store.store import Store
+
+FORMAT = 1
+
+
+def keep(forecast: Forecast, store: Store) -> None:
+    """Write a forecast into its store, for the report of the run to come; nothing where there is no store."""
+    if not store.exists():
+        return
+    nodes = {
+        node.node: {
+            "chunks": node.chunks,
+            "seconds": node.seconds.value,
+            "joules": node.joules and node.joules.value,
+            "memory": node.memory.value,
+            "device_memory": node.device_memory and node.device_memory.value,
+            "stored": node.stored.value,
+        }
+        for node in forecast.nodes
+    }
+    content = {"format": FORMAT, "time": datetime.now(UTC).isoformat(), "nodes": nodes}
+    folder = store.path / ".forecasts"
+    with store.writing("a forecast"):
+        folder.mkdir(exist_ok=True)
+        write_atomically(folder / f"{forecast.workflow}.json", json.dumps(content))
+
+
+def reconciled(store: Store, workflow: str, nodes: Sequence[NodeAccount]) -> list[Section]:
+    """Forecast and reality of the chunks that were computed since; nothing without a forecast."""
+    try:
+        kept = json.loads((store.path / ".forecasts" / f"{workflow}.json").read_bytes())
+        told, since = kept["nodes"], kept["time"]
+    except (OSError, ValueError, KeyError):
+        return []
+    rows = [row for node in nodes if node.name in told for row in _rows(store, node, told[node.name], since)]
+    if not rows:
+        return []
+    text = (
+        "What was expected of a chunk before the run, and what it took, means over chunks computed since; "
+        "memory is the largest. The next forecast learns from these records."
+    )
+    head = ["node", "chunks", "of a chunk", "forecast", "measured", "measured / forecast"]
+    return [Section("Forecast and reality", text, [Table(head, rows, digits=3)])]
+
+
+def _rows(store: Store, node: NodeAccount, told: Mapping[str, Any], since: str) -> list[list[object]]:
+    pairs = [(k, r) for k, r in zip(node.keys, node.records, strict=True) if r["finished"] > since]
+    if not pairs:
+        return []
+    count = len(pairs)
+    records = [record for _, record in pairs]
+    measured = {
+        "seconds": sum(record["seconds"] for record in records) / count,
+        "joules": _mean([record.get("joules") for record in records]),
+        "memory": max((record.get("host_bytes") or 0 for record in records), default=0) or None,
+        "device_memory": max((record.get("device_bytes") or 0 for record in records), default=0) or None,
+        "stored": sum(stored_size(store, node.stage, key)[0] for key, _ in pairs) / count,
+    }
+    rows: list[list[object]] = []
+    for name, value in measured.items():
+        expected = told[name]
+        if value is None or expected is None:
+            continue
+        if name in ("seconds", "joules", "stored"):
+            expected /= told["chunks"]
+        label = {"stored": "bytes stored"}.get(name, name.replace("_", " "))
+        rows.append([node.name, count, label, float(expected), float(value), float(value / expected)])
+    return rows
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known and len(known) == len(values) else None

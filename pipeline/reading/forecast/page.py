@@ -1,0 +1,127 @@
+"""A forecast as sections of a page that one can put into a proposal, and as text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import exp
+
+from dask.utils import format_bytes, format_time
+
+from pipeline.declare.text import counted
+from pipeline.reading.energy import energy_text
+from pipeline.reading.forecast.forecast import Forecast
+from pipeline.reading.forecast.model import Estimate
+from pipeline.reading.report import Section, Table
+
+METHOD = (
+    "Each stage says how often it goes over how many bytes. What a pass takes by itself and for each byte is "
+    "fitted to the records of earlier chunks on the same machine; the numbers of iterations are what the "
+    "theory expects times what records found under the same settings. Wall time is that of a simulated run "
+    "of all tasks with their dependencies on these workers, start-up included, waiting in a queue not. "
+    "Ranges are one standard deviation of a logarithm: two times in three the truth lies within."
+)
+LITTLE = (
+    "No record of earlier chunks was found: times are those of a machine as it is expected, and may be off "
+    "by factors. A run of a smaller lattice on the same machine, given with --learn-from, makes them useful."
+)
+
+
+def duration(estimate: Estimate) -> str:
+    """`3.2 hr (2.9 to 3.6 hr)`."""
+    return f"{format_time(estimate.value)} ({_between(estimate, format_time)})"
+
+
+def _between(estimate: Estimate, text: object) -> str:
+    low, high = estimate.value * exp(-estimate.sigma), estimate.value * exp(estimate.sigma)
+    return f"{text(low)} to {text(high)}"  # type: ignore[operator]
+
+
+def size(estimate: Estimate | None) -> str | None:
+    """`1.2 GiB +- 5 %`."""
+    return None if estimate is None else f"{format_bytes(round(estimate.value))}{_percent(estimate)}"
+
+
+def energy(estimate: Estimate | None) -> str | None:
+    """`1.2 MJ +- 15 %`."""
+    return None if estimate is None else f"{energy_text(estimate.value)}{_percent(estimate)}"
+
+
+def _percent(estimate: Estimate) -> str:
+    return f" ± {100 * estimate.sigma:.0f} %" if estimate.sigma >= 0.005 else ""
+
+
+def totals(forecast: Forecast) -> list[tuple[str, str]]:
+    """The numbers that a proposal asks for, by name."""
+    setting = forecast.setting
+    unmeasured = f"; without {', '.join(forecast.unmeasured)}" if forecast.unmeasured else ""
+    joules = energy(forecast.joules)
+    device = size(forecast.device_memory)
+    return [
+        ("workers", f"{setting.workers} on {counted(setting.nodes, 'node')}"),
+        ("node-hours", f"{forecast.node_hours.value:.3g}{_percent(forecast.node_hours)}"),
+        ("wall time", duration(forecast.wall)),
+        ("work of all workers", duration(forecast.work)),
+        ("peak memory of a worker", f"{size(forecast.memory)}"),
+        *([("peak GPU memory of a worker", device)] if device else []),
+        ("bytes written", f"{size(forecast.stored)}"),
+        ("files written", f"{forecast.files}"),
+        ("energy", f"{joules}{unmeasured}" if joules else "unknown: no counter of the device was ever read"),
+    ]
+
+
+def sections(
+    forecast: Forecast, workers: Sequence[Forecast], others: Sequence[tuple[str, Forecast]]
+) -> list[Section]:
+    """The page: totals, nodes, numbers of workers, alternatives.
+
+    workers: the same with other numbers of workers. others: alternatives by name.
+    """
+    known = f"Learned from {counted(forecast.samples, 'record')}." if forecast.samples else LITTLE
+    total = Table(["of the whole run", "forecast"], [list(row) for row in totals(forecast)])
+    return [
+        Section("What it takes", f"{METHOD} {known}", [total]),
+        Section("By node of the workflow", "Seconds are summed over all chunks.", [_nodes(forecast)]),
+        Section(
+            "Numbers of workers", "The same work.", [_table([(str(f.setting.workers), f) for f in workers])]
+        ),
+        *([Section("Alternatives", "", [_table([("as planned", forecast), *others])])] if others else []),
+    ]
+
+
+def _nodes(forecast: Forecast) -> Table:
+    rows = [
+        [
+            node.node,
+            node.chunks,
+            duration(node.seconds),
+            energy(node.joules),
+            size(node.memory),
+            size(node.device_memory),
+            size(node.stored),
+            node.files,
+            node.machine,
+        ]
+        for node in forecast.nodes
+    ]
+    head = ["node", "chunks", "seconds", "energy", "memory", "GPU memory", "stored", "files", "machine"]
+    return Table(head, rows)
+
+
+def _table(rows: Sequence[tuple[str, Forecast]]) -> Table:
+    head = ["", "workers", "node-hours", "wall time", "work", "memory", "stored", "energy"]
+    return Table(
+        head,
+        [
+            [
+                name,
+                each.setting.workers,
+                f"{each.node_hours.value:.3g}",
+                duration(each.wall),
+                duration(each.work),
+                size(each.memory),
+                size(each.stored),
+                energy(each.joules),
+            ]
+            for name, each in rows
+        ],
+    )

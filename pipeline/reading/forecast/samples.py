@@ -1,0 +1,133 @@
+"""Records of earlier chunks as samples of cost: seconds of each stage, memory, bytes, files, joules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, NamedTuple
+
+from pipeline.declare.node import Pass
+from pipeline.store.durable import nbytes_of
+from pipeline.store.store import Store
+from stages.errors import InputError
+
+SAMPLED = 64
+"""Records of a stage and a store that are read, evenly among its chunks."""
+
+
+class Machine(NamedTuple):
+    """Device that chunks were computed on, with its backend; of a processor also the threads of a worker."""
+
+    backend: str
+    device: str
+
+    def __str__(self) -> str:
+        return self.device
+
+
+@dataclass(frozen=True)
+class Part:
+    """One stage's part of a chunk: its seconds, and its passes with the counts that they really had."""
+
+    stage: str
+    machine: Machine
+    seconds: float
+    expected: tuple[Pass, ...]
+    counts: tuple[float, ...]
+    first: bool
+    """The first of its stage in a process, which loads and compiles its kernels."""
+
+
+@dataclass(frozen=True)
+class ChunkSample:
+    """A chunk as it was measured; `expected` are the bytes that its plan named."""
+
+    node: str
+    stage: str
+    machine: Machine
+    process: str
+    seconds: float
+    finished: str
+    parts: tuple[Part, ...]
+    rest: float
+    """Seconds beside those of its parts: reading inputs, comparing code."""
+    joules: float | None
+    host_bytes: int | None
+    device_bytes: int | None
+    stored: int
+    files: int
+    expected: Mapping[str, int]
+
+
+def samples(stores: Iterable[Store], clock: str = "seconds") -> list[ChunkSample]:
+    """Samples from stores; records of older versions, which do not name parts, are left out.
+
+    clock: 'seconds', or 'cpu_seconds', for machines that are shared with others.
+    """
+    return [each for store in stores for stage in store.stages() for each in _of_stage(store, stage, clock)]
+
+
+def _of_stage(store: Store, stage: str, clock: str) -> Iterator[ChunkSample]:
+    keys = sorted(store.each_key(stage))
+    for key in islice(keys, 0, None, max(1, len(keys) // SAMPLED)):
+        try:
+            record = store.record(stage, key)
+            if record.get("checks", {}).get("repeated"):  # its solves were done twice, by slower kernels
+                continue
+            size, files = stored_size(store, stage, key)
+            yield _sample(record, size, files, clock)
+        except (InputError, KeyError, TypeError, ValueError, OSError):
+            continue
+
+
+def stored_size(store: Store, stage: str, key: str) -> tuple[int, int]:
+    """Bytes and files of a chunk."""
+    path = store.location(stage, key)
+    if path.is_dir():
+        return nbytes_of(path), sum(each.is_file() for each in path.rglob("*"))
+    return path.stat().st_size, 1
+
+
+def _sample(record: Mapping[str, Any], stored: int, files: int, clock: str) -> ChunkSample:
+    machine = Machine(record["backend"], record["device"])
+    share = record[clock] / record["seconds"] if clock != "seconds" else 1.0
+    first = record["worker"]["earlier"] == 0
+    parts = tuple(
+        Part(each["stage"], machine, share * each["seconds"], *_passes(each, record), first)
+        for each in record["parts"]
+    )
+    seconds = share * record["seconds"]
+    return ChunkSample(
+        record["node"],
+        record["stage"],
+        machine,
+        record["worker"]["process"],
+        seconds,
+        record["finished"],
+        parts,
+        max(0.0, seconds - sum(part.seconds for part in parts)),
+        record["joules"],
+        record["host_bytes"],
+        record["device_bytes"],
+        stored,
+        files,
+        record["expected"],
+    )
+
+
+def _passes(part: Mapping[str, Any], record: Mapping[str, Any]) -> tuple[tuple[Pass, ...], tuple[float, ...]]:
+    """The passes that were expected of a part, and their real numbers, as statistics tell."""
+    known = {each["node"]: each["statistics"] for each in record["transient"]}
+    statistics = record["statistics"] if part["node"] == record["node"] else known.get(part["node"], {})
+    expected, counts = [], []
+    for name, count, nbytes, counted, alike in part["work"]:
+        expected.append(Pass(name, count, nbytes, counted, tuple(alike)))
+        counts.append(_total(statistics.get(counted)) or count)
+    return tuple(expected), tuple(counts)
+
+
+def _total(value: float | Sequence[Any] | None) -> float:
+    if isinstance(value, (list, tuple)):
+        return sum(map(_total, value))
+    return float(value) if isinstance(value, (int, float)) else 0.0

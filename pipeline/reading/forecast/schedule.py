@@ -1,0 +1,116 @@
+"""Simulated run of a plan's tasks on some workers: when each would begin and end, and what would be idle."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
+from itertools import chain
+
+from pipeline.planning.chunk import Chunk
+from pipeline.running.graph import TaskPlan
+
+PerNode = Callable[[str, bool], float]
+"""Seconds of a node's own part of a chunk; the flag says whether its stage runs for the first time there."""
+
+LOOKED_AT = 16
+"""Tasks that are ready, by priority, of which a worker takes one whose resident inputs are not elsewhere."""
+
+
+@dataclass
+class _Worker:
+    """Names of stages that ran, and keys of results that stayed."""
+
+    stages: set[str] = field(default_factory=set)
+    held: set[str] = field(default_factory=set)
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Seconds from the first task to the last, and of work on all workers."""
+
+    wall: float
+    work: float
+
+
+def schedule(tasks: Sequence[TaskPlan], workers: int, seconds: PerNode, overhead: PerNode) -> Schedule:
+    """List scheduling: a free worker takes the ready task of the highest priority.
+
+    What a task needs and its worker does not hold is made there, as a run does. overhead: seconds of a chunk
+    beside its stages (reading, committing).
+    """
+    below: dict[str, list[int]] = {}
+    unmet, names = [], {task.name for task in tasks}
+    for number, task in enumerate(tasks):
+        above = [name for name in task.after if name in names]
+        unmet.append(len(above))
+        for name in above:
+            below.setdefault(name, []).append(number)
+    ready = [(-task.priority, number) for number, task in enumerate(tasks) if not unmet[number]]
+    heapify(ready)
+    team, homes = [_Worker() for _ in range(workers)], dict[str, int]()
+    free = [(0.0, number) for number in range(workers)]
+    ends: list[tuple[float, int]] = []
+    work = wall = 0.0
+    for _ in tasks:
+        now, number = heappop(free)
+        while not ready or (ends and ends[0][0] <= now):
+            ended, done = heappop(ends)
+            now = max(now, ended)
+            for next_one in below.get(tasks[done].name, ()):
+                unmet[next_one] -= 1
+                if not unmet[next_one]:
+                    heappush(ready, (-tasks[next_one].priority, next_one))
+        chosen = _choose(ready, tasks, homes, number)
+        took = sum(_task_seconds(tasks[chosen], team[number], seconds, overhead))
+        homes.update(dict.fromkeys(tasks[chosen].homes, number))
+        heappush(free, (now + took, number))
+        heappush(ends, (now + took, chosen))
+        work, wall = work + took, max(wall, now + took)
+    return Schedule(wall, work)
+
+
+def _choose(
+    ready: list[tuple[int, int]], tasks: Sequence[TaskPlan], homes: dict[str, int], worker: int
+) -> int:
+    """The first ready task that is at home here or nowhere; the very first if there is none."""
+    passed: list[tuple[int, int]] = []
+    chosen = None
+    while ready and chosen is None and len(passed) < LOOKED_AT:
+        entry = heappop(ready)
+        if all(homes.get(home, worker) == worker for home in tasks[entry[1]].homes):
+            chosen = entry
+        else:
+            passed.append(entry)
+    if chosen is None:
+        chosen, *passed = passed
+    for entry in passed:
+        heappush(ready, entry)
+    return chosen[1]
+
+
+def _task_seconds(task: TaskPlan, worker: _Worker, seconds: PerNode, overhead: PerNode) -> Iterator[float]:
+    shared: set[str] = set()
+    for chunk in task.chunks:
+        for source in _made(chunk, worker, shared):
+            yield _first_or_later(source, worker, seconds)
+        yield _first_or_later(chunk, worker, seconds)
+        yield overhead(chunk.node.name, False)
+
+
+def _first_or_later(chunk: Chunk, worker: _Worker, seconds: PerNode) -> float:
+    stage = chunk.node.stage.name
+    first = stage not in worker.stages
+    worker.stages.add(stage)
+    return seconds(chunk.node.name, first)
+
+
+def _made(chunk: Chunk, worker: _Worker, shared: set[str]) -> Iterator[Chunk]:
+    """Transient inputs that must be made for a chunk, inputs of inputs first."""
+    for source in chain(*chunk.inputs):
+        stage = source.node.stage
+        if not stage.transient or source.key in worker.held or source.key in shared:
+            continue
+        yield from _made(source, worker, shared)
+        yield source
+        (worker.held if stage.resident else shared).add(source.key)

@@ -1,0 +1,119 @@
+"""Work of stages for forecasts of time: passes over fields with their bytes, expected iterations of solvers.
+
+Expected iterations need only be right in how they depend on lattice, mass, tolerance and right-hand sides:
+records of earlier chunks tell the factor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import ceil, log, sqrt
+
+from pipeline import Pass
+from stages.lqcd.kernels.gamma import COLOURS, COMPONENTS
+from stages.lqcd.lattice.geometry import Lattice
+from stages.lqcd.lattice.sizes import MATRIX, half_field_bytes, links_bytes
+from stages.lqcd.solvers.named import Solve
+
+NARROWER = {"double": 1.0, "double-single": 0.5}
+"""Size of the numbers that a solver iterates on, of double precision."""
+
+LARGEST = 20.0
+"""Of the eigenvalues of -D^2 in MILC's normalisation."""
+
+MODES, BLOCK_MODES = 26.0, 82.0
+"""Of -D^2 per mode and site: the eigenvalue up to which k exact vectors, and a block of N columns, deflate is
+(26 k + 82 N) / V. Of 8^3 x 16 at beta = 5.7, docs/solver_iterations.md."""
+
+STAGGERED_FIELDS, WILSON_FIELDS = 12, 20
+"""Fields that an iteration reads or writes, of one parity."""
+
+CONTRACTIONS = 12
+"""Fields that are read or written for a right-hand side beside its solve."""
+
+
+HEATBATH = 30
+"""Times that a heat-bath sweep, whose time is arithmetic, moves the links' bytes at the memory's speed."""
+
+
+def links_work(lattice: Lattice, passes: int) -> tuple[Pass, ...]:
+    """Passes over all links, as smearing makes them."""
+    return (Pass("links", passes, 2.0 * links_bytes(lattice)),)
+
+
+def heatbath_work(lattice: Lattice, sweeps: int) -> tuple[Pass, ...]:
+    """Sweeps of heat bath and over-relaxation."""
+    return (Pass("sweeps", sweeps, 2.0 * HEATBATH * links_bytes(lattice)),)
+
+
+def staggered_iterations(
+    lattice: Lattice, mass: float, solve: Solve, columns: int, vectors: int = 0
+) -> float:
+    """Iterations of conjugate gradients for 4 m^2 - D^2: ln(2 / tolerance) / 2 times sqrt(condition).
+
+    A block finds the lowest modes as it goes, and deflated ones are gone.
+    """
+    block = columns if solve.solver == "block_cgrq" and columns > 1 else 0
+    lowest = 4 * mass**2 + (MODES * vectors + BLOCK_MODES * block) / lattice.volume
+    return log(2 / solve.tolerance) / 2 * sqrt((LARGEST + 4 * mass**2) / lowest)
+
+
+def staggered_work(
+    lattice: Lattice, mass: float, solve: Solve, columns: int, directions: int, vectors: int = 0
+) -> tuple[Pass, ...]:
+    """Solves of so many right-hand sides on one parity, in blocks, and what is done with the solutions."""
+    block, narrower = min(solve.block, columns), NARROWER[solve.precision]
+    blocks = ceil(columns / block)
+    links = directions * MATRIX * lattice.volume
+    field = half_field_bytes(lattice, COLOURS)
+    moved = narrower * (links + STAGGERED_FIELDS * field * block)
+    count = blocks * staggered_iterations(lattice, mass, solve, block, vectors)
+    alike = ("staggered", solve.solver, solve.precision, mass, solve.tolerance, vectors > 0)
+    return (
+        Pass("iterations", count, moved, "iterations", alike),
+        Pass("solutions", columns, 2.0 * CONTRACTIONS * field),
+    )
+
+
+APPLICATIONS = 270
+"""Of -D^2 in an eigensolve, for each vector: docs/deflation.md, 256 vectors of 24^3 x 32."""
+
+
+def eigensolve_work(lattice: Lattice, vectors: int, directions: int, tolerance: float) -> tuple[Pass, ...]:
+    """Applications of -D^2 to single vectors by block Lanczos."""
+    moved = float(
+        directions * MATRIX * lattice.volume + STAGGERED_FIELDS * half_field_bytes(lattice, COLOURS)
+    )
+    return (Pass("applications", APPLICATIONS * vectors, moved, "matvecs", ("lanczos", tolerance)),)
+
+
+def contraction_work(lattice: Lattice, components: int, columns: int, products: int) -> tuple[Pass, ...]:
+    """Products of solutions at all sites, so many for each right-hand side."""
+    return (Pass("products", products, 2.0 * half_field_bytes(lattice, components) * columns),)
+
+
+def wilson_work(lattice: Lattice, mass: object, solve: Solve, columns: int) -> tuple[Pass, ...]:
+    """Even-odd solves of so many right-hand sides with M, in blocks.
+
+    Iterations are as many as the logarithm of the tolerance, times a factor that only records tell.
+    """
+    block, narrower = min(solve.block, columns), NARROWER[solve.precision]
+    links = 8 * MATRIX * lattice.volume
+    moved = narrower * (links + WILSON_FIELDS * half_field_bytes(lattice, COMPONENTS) * block)
+    count = ceil(columns / block) * log(2 / solve.tolerance)
+    alike = ("wilson", solve.solver, solve.precision, str(mass), solve.tolerance)
+    return (
+        Pass("iterations", count, moved, "iterations", alike),
+        Pass("solutions", columns, 2.0 * CONTRACTIONS * half_field_bytes(lattice, COMPONENTS)),
+    )
+
+
+def together(parts: Sequence[tuple[Pass, ...]]) -> tuple[Pass, ...]:
+    """The passes of several solves as one each, whose count is theirs together."""
+    return tuple(
+        replace(
+            first, count=first.count + sum(each.count for each in others), alike=(*first.alike, len(parts))
+        )
+        for first, *others in zip(*parts, strict=True)
+    )
