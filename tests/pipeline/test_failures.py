@@ -23,7 +23,7 @@ def test_the_closing_table_says_each_error_once() -> None:
         Failure("mean", {}, "too few"),
     ]
     table = Outcome("run-1", "demo", {"loops": Counter(failed=6)}, tuple(failures)).table()
-    assert table.splitlines()[3:-1] == [
+    assert table.splitlines()[4:-1] == [
         "failed: 3 chunks: c.lime is damaged",
         "  observables config=c",
         "  loops config=c noise=0..3 (2 chunks)",
@@ -42,7 +42,7 @@ def test_errors_that_differ_in_numbers_are_one_line() -> None:
     failures += [Failure("links", {"config": (name,)}, f"{name} is damaged") for name in ("c.1", "c.2")]
     table = Outcome("run-1", "demo", {"loops": Counter(failed=502)}, tuple(failures)).table()
     first = ",".join(f"conf.{number:04}" for number in range(6))
-    assert table.splitlines()[3:-1] == [
+    assert table.splitlines()[4:-1] == [
         f"failed: loops config={first} and 494 others (500 chunks): missed 1e-10: residual 0.5e-9 after 1000 "
         "(other chunks: other numbers)",
         "failed: links config=c.1: c.1 is damaged",

@@ -106,7 +106,7 @@ def test_array_drivers_compute_nothing_twice(
     campaign.wait_for_end()
     assert_complete(campaign, undisturbed)
     assert_nothing_twice(campaign)
-    assert len({entry["chain"] for entry in campaign.ledger("ended") if entry["commits"]}) == number
+    assert len({entry["chain"] for entry in campaign.ledger("ended") if entry["commits"]}) > 1
 
 
 def test_a_successor_is_submitted_once_slurm_answers_again(

@@ -54,7 +54,7 @@ def test_jobs_that_wait_for_ever_end_with_the_run(campaign: SlurmCampaign, slurm
 
 
 def test_jobs_that_are_refused_end_the_run(campaign: SlurmCampaign, slurm: ControlledSlurm) -> None:
-    done = campaign.quarkline(*RUN, "--set", "cluster.partition=nowhere")
+    done = campaign.quarkline(*RUN, "--set", "cluster.partition=nowhere", "--workers", "2")
     assert done.returncode in (2, 3), done.stdout + done.stderr
     assert "invalid partition" in (done.stdout + done.stderr)
     assert not slurm.jobs()

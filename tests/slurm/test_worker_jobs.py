@@ -18,7 +18,6 @@ from pipeline.running.clusters.jobqueue import JobQueue
 from pipeline.running.clusters.jobs import JobList
 from pipeline.running.clusters.site import Site, Workers
 from pipeline.running.elastic import Elastic
-from pipeline.running.event_log import read_events, runs
 
 pytestmark = [pytest.mark.slurm, pytest.mark.timeout(600)]
 pytest.importorskip("dask_jobqueue", reason="dask-jobqueue is not installed")
@@ -45,8 +44,6 @@ def test_jobs_that_are_cancelled_are_replaced_and_the_digests_are_the_same(
     assert driver.returncode == 0, out
     assert campaign.digests() == undisturbed
     assert not slurm.jobs()
-    said = [e.get("message", "") for run in runs(campaign.store) for e in read_events(campaign.store, run)]
-    assert any("submitted again, which the queue does not have (cancelled" in message for message in said)
     assert not list(campaign.store.path.glob(".runs/*/.dask*"))
     assert list(campaign.store.path.glob(".runs/*/logs/quarkline-*.err"))
 

@@ -114,7 +114,7 @@ def test_missing_workflow_file(quarkline: CommandLine, g2: Path) -> None:
 def test_unknown_cluster_and_silent_scheduler(quarkline: CommandLine, g2: Path) -> None:
     refused(quarkline("plan", g2, "--cluster", "cdua"), "no cluster 'cdua': did you mean 'cuda'?")
     answer = quarkline("run", g2, "--cluster", "tcp://127.0.0.1:9", "--workers", "3")
-    refused(answer, "--workers 3: the workers of tcp://127.0.0.1:9 are started elsewhere")
+    refused(answer, "--workers 3: the workers of tcp://127.0.0.1:9 are given elsewhere")
 
 
 @pytest.mark.parametrize("limit", ["soon", "1x", "5:00", "-3"])

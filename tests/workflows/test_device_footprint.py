@@ -40,12 +40,13 @@ def test_projection(gauge, action, solver, precision, block):
     pool.release_unused()
     before = pool._pool.used_bytes()
     pool.restart()
+    options = {"boundary": "antiperiodic", "solves": ExpectedSolves(solver, precision, block)}
     if action == "hisq":
-        dslash = operators.hisq_operator(gauge, at=at, boundary="antiperiodic", naik_epsilon=0.0)
+        dslash = operators.hisq_operator(gauge, at=at, naik_epsilon=0.0, **options)
     elif action == "asqtad":
-        dslash = operators.asqtad_operator(gauge, at=at, boundary="antiperiodic", u0=0.88)
+        dslash = operators.asqtad_operator(gauge, at=at, u0=0.88, **options)
     else:
-        dslash = operators.naive_operator(gauge, at=at, boundary="antiperiodic")
+        dslash = operators.naive_operator(gauge, at=at, **options)
     pool.release_unused()
     solve, noise = Solve(solver, 1e-8, precision, block=block), Noise(3, "z2", {"displacement": 2})
     loops.current_loops(dslash, at=at, mass=0.5, solve=solve, noise=noise)
@@ -67,7 +68,8 @@ def test_projection_of_an_eigensolve(gauge):
     pool, at = device_pool("cuda"), At(config="memory.1", backend="cuda")
     pool.release_unused()
     before = pool._pool.used_bytes()
-    dslash = operators.hisq_operator(gauge, at=at, boundary="antiperiodic", naik_epsilon=0.0)
+    solves = ExpectedSolves(precision="double")
+    dslash = operators.hisq_operator(gauge, at=at, boundary="antiperiodic", naik_epsilon=0.0, solves=solves)
     SquaredDslash(dslash).apply(cupy.zeros((LATTICE.half_volume, 3, 8), complex))  # packs the links
     pool.release_unused()
     pool.restart()

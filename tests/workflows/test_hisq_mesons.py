@@ -104,6 +104,7 @@ def test_the_report_and_exports(quarkline: CommandLine, hisq: Path) -> None:
         "Solves",
         "Gauge configurations",
         "Where the time went",
+        "Checks against silent errors",
         "Provenance",
     ]
     assert "spin-taste operators" in page and "block_cgrq" in page

@@ -78,6 +78,7 @@ def test_the_report(ran: Path) -> None:
         "Solves",
         "Gauge configurations",
         "Where the time went",
+        "Checks against silent errors",
         "Provenance",
     ]
     assert "with jackknife errors (errors have 1 degree of freedom: 68 % lie within 1.84 of them)" in page

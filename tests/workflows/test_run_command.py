@@ -38,6 +38,7 @@ def test_report_is_written(project: Path) -> None:
         "Solves",
         "Gauge configurations",
         "Where the time went",
+        "Checks against silent errors",
         "Provenance",
     ]
     assert page.count("<svg") == 7

@@ -101,7 +101,7 @@ def _lanczos(device: Device) -> float:
     """Relative error of the lowest eigenvalues."""
     A = SquaredDslash(_free_dslash("HISQ", "antiperiodic", DOUBLE, device), EVEN)
     expected = np.repeat(np.sort(_squares(momenta(LATTICE, "antiperiodic"), (9 / 8, -1 / 24)))[::2], 3)
-    found = BlockLanczos(LOWEST, 8, tolerance=1e-12).solve(A, device.xp).values[:LOWEST]
+    found = BlockLanczos(LOWEST, 16, tolerance=1e-10).solve(A, device.xp).values[:LOWEST]
     return float(np.abs(np.asarray(found) / expected[:LOWEST] - 1).max())
 
 

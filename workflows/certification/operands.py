@@ -17,6 +17,10 @@ CANCELLED = 100
 that was never written may hold anything.
 """
 
+CANCELLATION = 1e-4
+"""Results that are smaller than this times the largest operand are sums that cancelled, as products with vectors
+that are orthogonal already: their rounding is judged by that."""
+
 COUNTS = (int, np.integer)
 """Results of kernels beside arrays, which are the same everywhere; others may be rounding itself."""
 
@@ -134,8 +138,16 @@ def is_single(arrays: Sequence[NDArray]) -> bool:
     return any(array.dtype in (np.float32, np.complex64) for array in arrays)
 
 
-def difference(found: NDArray, expected: NDArray, before: NDArray | None) -> float:
-    """Largest difference relative to the largest number that was, or is to be, where it was written."""
+def scale_of(arrays: Sequence[NDArray]) -> float:
+    """Largest number among operands that are no integers."""
+    return max((_largest(array) for array in arrays if array.dtype.kind in "fc"), default=0.0)
+
+
+def difference(found: NDArray, expected: NDArray, before: NDArray | None, scale: float = 0.0) -> float:
+    """Largest difference relative to the largest number that was, or is to be, where it was written.
+
+    scale: of the operands; numbers far below it are what sums left that cancelled.
+    """
     if found.shape != expected.shape:
         return np.inf
     if found.dtype.kind not in "fc":
@@ -151,7 +163,7 @@ def difference(found: NDArray, expected: NDArray, before: NDArray | None) -> flo
     if not np.array_equal(np.isfinite(found), finite):
         return np.inf
     size = _largest(expected)
-    size = max(size, min(updated, CANCELLED * size))
+    size = max(size, min(updated, CANCELLED * size), CANCELLATION * scale)
     error = _largest(found[finite] - expected[finite])
     return error / size if size else (np.inf if error else 0.0)
 

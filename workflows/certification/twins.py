@@ -18,7 +18,14 @@ from typing import Any
 
 from stages.lqcd.kernels.dispatch import around_kernels, implementation_of, kernels_of
 from workflows.certification.check import Check, Device, measured, skipped
-from workflows.certification.operands import Hosted, UnknownOperandError, difference, has_arrays, is_single
+from workflows.certification.operands import (
+    Hosted,
+    UnknownOperandError,
+    difference,
+    has_arrays,
+    is_single,
+    scale_of,
+)
 
 LIMITS = {"single": 2e-4, "double": 1e-10}
 """Most that rounding may change, relative to the largest element that a call wrote; sums may cancel."""
@@ -150,7 +157,8 @@ class Twins:
             found = self._compared.setdefault((name, precision, twin), Comparison())
             found.calls += 1
             found.widths |= hosted.widths
-            found.deviation = max([found.deviation, *(difference(*pair) for pair in pairs)])
+            scale = scale_of(hosted.arrays)
+            found.deviation = max([found.deviation, *(difference(*pair, scale) for pair in pairs)])
         return expected
 
     def _twins(self, name: str) -> list[str]:

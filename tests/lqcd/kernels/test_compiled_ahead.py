@@ -155,9 +155,10 @@ def test_nothing_is_compiled_ahead_of_other_work(compiler: Compiler) -> None:
 def test_a_device_has_the_kernel_when_the_block_narrows() -> None:
     cupy = pytest.importorskip("cupy")
     field = cupy.ones((7207, 16), SINGLE)
+    others = set(compile._ahead)  # of tests before this one
     with compile.narrowing((8,)):
         block_blas.norms2(field)
-        (ahead,) = compile._ahead.values()
+        (ahead,) = (future for key, future in compile._ahead.items() if key not in others)
         ahead.result()
         assert (block_blas.norms2(field[:, :8].copy()) == 7207).all()
-        assert not compile._ahead
+        assert others.issuperset(compile._ahead)
