@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import dask
 import pytest
 from typer.testing import CliRunner
 
@@ -240,6 +241,7 @@ def test_mistakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: li
     assert runner.invoke(app, ["init", "g2_disconnected"]).exit_code == 0
     (tmp_path / "g2-store").mkdir()
     Store(tmp_path / "g2-store").create()
-    done = runner.invoke(app, ["submit", "g2_disconnected.yaml", *arguments])
+    with dask.config.set({"jobqueue.slurm.walltime": None}):
+        done = runner.invoke(app, ["submit", "g2_disconnected.yaml", *arguments])
     assert done.exit_code
     assert said in " ".join(f"{done.exception} {done.output}".replace("│", "").split())

@@ -180,6 +180,7 @@ def test_store_and_messages(folder: Path, only, quarkline: CommandLine) -> None:
     assert wrong.code == 2 and "nowhere holds no reference data" in document("error", wrong.out)["error"]
 
 
+@pytest.mark.slow
 def test_report_and_exports_name_certificates(quarkline: CommandLine, project: Path, plain_figures) -> None:
     """Of a run that has none, they say so and why."""
     answer = quarkline("report", project)

@@ -46,6 +46,7 @@ def test_all_chunks_with_solves_agree_with_the_second_path(
     )
 
 
+@pytest.mark.slow
 def test_none_is_said(quarkline: CommandLine, cluster: str, project: Path) -> None:
     answer = quarkline("run", project, "--cluster", cluster, "--check", "0", "--json")
     assert answer.code == 0, answer.err

@@ -18,8 +18,8 @@ that was never written may hold anything.
 """
 
 CANCELLATION = 1e-4
-"""Results that are smaller than this times the largest operand are sums that cancelled, as products with vectors
-that are orthogonal already: their rounding is judged by that."""
+"""Results that are smaller than this times the largest operand are sums that cancelled, as products with
+vectors that are orthogonal already: their rounding is judged by that."""
 
 COUNTS = (int, np.integer)
 """Results of kernels beside arrays, which are the same everywhere; others may be rounding itself."""
