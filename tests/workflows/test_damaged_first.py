@@ -73,6 +73,7 @@ def test_nothing_is_sound(quarkline: CommandLine, files: Path, cluster: str) -> 
     assert len(re.findall(r"^failed: .*conf\.\d\.ildg: .*checksum", answer.out, re.MULTILINE)) == 3
 
 
+@pytest.mark.slow
 def test_another_failure_is_not_tried_elsewhere(quarkline: CommandLine, files: Path, cluster: str) -> None:
     few = {
         "{solver: auto, tolerance: 1.0e-6": "{solver: auto, max_iterations: 1, tolerance: 1.0e-14",

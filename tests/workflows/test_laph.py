@@ -187,6 +187,7 @@ def test_a_chosen_solver_is_that_solver(
     assert f"{sum(wanted.values())} chunks missing in" in quarkline("export", laph).err
 
 
+@pytest.mark.slow
 def test_currents_between_sources_and_sinks(quarkline: CommandLine, laph: Path, cluster: str) -> None:
     """They are added to a finished run and take the bytes that a plan says; G of a line back is gamma5 G^dag
     gamma5 of that there.

@@ -87,6 +87,7 @@ def files(quarkline: CommandLine, tmp_path: Path) -> Path:
     return edit(file, (heatbath, '  files: "confs/*.ildg"'))
 
 
+@pytest.mark.slow
 def test_names_on_a_run(quarkline: CommandLine, files: Path, cluster: str) -> None:
     plan, run = quarkline("plan", files), quarkline("run", files, "--cluster", cluster)
     assert (plan.code, run.code) == (0, 0), run.err

@@ -135,6 +135,7 @@ def test_how_columns_share_blocks_is_in_no_key(quarkline: CommandLine, mesons: P
     assert missing(quarkline, mesons) == {}
 
 
+@pytest.mark.slow
 def test_propagators_that_are_kept(quarkline: CommandLine, mesons: Path, cluster: str) -> None:
     """In the store they are the same, and the correlators made of them, too."""
     before = open_result(mesons.parent / "store", "mesons").load()
