@@ -24,7 +24,7 @@ ROOT = HERE.parents[1]
 WORKFLOW = """
 workflow: g2_disconnected
 ensemble:
-  heatbath: {extents: [4, 4, 4, 8], beta: 6.0, configurations: 6, sweeps: 20, overrelaxation: 2, seed: 5}
+  heatbath: {extents: [4, 4, 4, 8], beta: 6.0, configurations: 12, sweeps: 20, overrelaxation: 2, seed: 5}
 links: {action: hisq, boundary: antiperiodic}
 masses: {light: 0.1, strange: 0.3}
 noise: {kind: z2, seed: 7, vectors: 4, chunk: 2, dilution: {displacement: 2}}

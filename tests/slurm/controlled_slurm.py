@@ -13,6 +13,8 @@ from secrets import token_bytes
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scancel", "scontrol", "sinfo")
 PATIENCE = 30.0
+KILL_WAIT = 5
+"""Seconds between the signals by which a job is ended."""
 
 CONFIGURATION = """
 ClusterName=trial
@@ -42,7 +44,7 @@ SlurmdParameters=config_overrides
 GresTypes=gpu
 ReturnToService=2
 MpiDefault=none
-KillWait=5
+KillWait={kill_wait}
 OverTimeLimit=0
 SlurmdTimeout=10
 JobRequeue=1
@@ -71,7 +73,12 @@ class ControlledSlurm:
         user, controller, daemon = _user(), _free_port(), _free_port()
         (folder / "slurm.conf").write_text(
             CONFIGURATION.format(
-                host=self._host, user=user, controller=controller, daemon=daemon, folder=folder
+                host=self._host,
+                user=user,
+                controller=controller,
+                daemon=daemon,
+                folder=folder,
+                kill_wait=KILL_WAIT,
             )
         )
         (folder / "gres.conf").write_text("".join(f"Name=gpu File={gpu}\n" for gpu in gpus))
@@ -143,6 +150,10 @@ class ControlledSlurm:
 
         _wait(lambda: len(found()) >= number, f"{number} jobs are {state}", patience)
         return found()
+
+    def wait_for_state(self, job: str, state: str) -> None:
+        """Wait until a job is in a state."""
+        _wait(lambda: self.jobs().get(job) == state, f"job {job} is {state}")
 
     def _start(self, name: str, *options: str) -> None:
         with open(self.folder / f"{name}.out", "ab") as output:

@@ -11,7 +11,7 @@ import numpy as np
 import psutil
 import pytest
 from campaigns_on_slurm import SlurmCampaign
-from controlled_slurm import ControlledSlurm
+from controlled_slurm import KILL_WAIT, ControlledSlurm
 from foreign_writers import write_milc
 
 from pipeline import verify
@@ -74,7 +74,11 @@ def test_three_jobs_survive_scancel_requeue_and_a_killed_slurmd(
     slurm.ask("scancel", first)
     campaign.wait_for_commits(15)
     slurm.ask("scontrol", "requeue", second)
+    slurm.wait_for_state(
+        second, "PENDING"
+    )  # a node whose slurmd dies while it ends a job is drained by Slurm
     campaign.wait_for_commits(25)
+    time.sleep(KILL_WAIT + 2.0)
     slurm.kill("slurmd")
     time.sleep(3.0)
     slurm.start_node()
