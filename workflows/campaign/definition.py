@@ -11,6 +11,7 @@ from pydantic import TypeAdapter
 from pipeline.running.clusters.batch import BatchSystem, batch_system
 from pipeline.running.clusters.site import Site
 from pipeline.store.durable import write_atomically
+from pipeline.store.ledger import Ledger, LedgerEvent
 from pipeline.store.store import Store
 from stages.errors import InputError
 
@@ -69,6 +70,20 @@ class Campaign:
         with store.writing("the campaign"):
             self.place.mkdir(parents=True, exist_ok=True)
             write_atomically(self.place / FILE, _ADAPTER.dump_json(self, indent=2).decode())
+
+    def note_submitted(self, job: str, chain: int, after: str | None) -> None:
+        """Write a job down in the ledger; after: the job that it follows."""
+        Ledger(Store(self.store)).add(
+            LedgerEvent.SUBMITTED,
+            campaign=self.name,
+            job=job,
+            chain=chain,
+            after=after,
+            name=self.name,
+            nodes=self.nodes,
+            walltime=self.walltime,
+            memory=self.site.memory,
+        )
 
 
 _ADAPTER = TypeAdapter(Campaign)

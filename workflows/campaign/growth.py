@@ -9,6 +9,7 @@ from dask.utils import format_bytes, format_time
 
 from pipeline.running.failures import Failure
 from pipeline.running.session import DIED
+from pipeline.store.ledger import LedgerEvent
 from workflows.campaign.accounts import Entry
 from workflows.campaign.definition import Campaign
 
@@ -21,10 +22,10 @@ MOST = 4.0
 
 def as_submitted(campaign: Campaign, entries: Iterable[Entry], job: str) -> Campaign:
     """The campaign with the memory and the walltime that a job of it was submitted with."""
-    own = [entry for entry in entries if entry["event"] == "submitted" and entry["job"] == job]
+    own = [entry for entry in entries if entry["event"] == LedgerEvent.SUBMITTED and entry["job"] == job]
     if not own:
         return campaign
-    site = replace(campaign.site, memory=own[-1].get("memory"))
+    site = replace(campaign.site, memory=own[-1].get("memory", campaign.site.memory))
     return replace(campaign, site=site, walltime=own[-1]["walltime"])
 
 

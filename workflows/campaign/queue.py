@@ -32,17 +32,7 @@ def begin(campaign: Campaign) -> list[str]:
     first = campaign.system.submit(script)
     jobs = [first] if campaign.chains == 1 else [f"{first}_{chain}" for chain in range(campaign.chains)]
     for chain, job in enumerate(jobs):
-        ledger.add(
-            LedgerEvent.SUBMITTED,
-            campaign=campaign.name,
-            job=job,
-            chain=chain,
-            after=None,
-            name=campaign.name,
-            nodes=campaign.nodes,
-            walltime=campaign.walltime,
-            memory=campaign.site.memory,
-        )
+        campaign.note_submitted(job, chain, after=None)
     return jobs
 
 

@@ -6,7 +6,7 @@ import threading
 
 from pipeline.running.clusters.batch import State
 from pipeline.store.errors import StoreError
-from pipeline.store.ledger import Ledger, LedgerEvent
+from pipeline.store.ledger import Ledger
 from stages.errors import InputError
 from workflows.campaign.accounts import Accounts
 from workflows.campaign.definition import Campaign
@@ -53,7 +53,7 @@ class Successor:
         mine = [self._id] if self._id else []
         accounts = Accounts.of(self._ledger.entries(), self._campaign.name)
         waiting = accounts.waiting() if everybody else mine
-        alive = [job for job in waiting if self._system.state(job) == State.ALIVE]
+        alive = [job for job, seen in self._system.look(waiting).items() if seen.state == State.ALIVE]
         if alive and not self._system.cancel(alive):
             print(f"jobs {', '.join(alive)} have nothing to do and cannot be cancelled: they end at once")
         self._id = self._id or "none"
@@ -78,17 +78,7 @@ class Successor:
             return True
         try:
             self._id = self._system.submit(write_script(self._campaign, self._chain), after=self._job)
-            facts = {"name": self._campaign.name, "nodes": self._campaign.nodes}
-            self._ledger.add(
-                LedgerEvent.SUBMITTED,
-                campaign=self._campaign.name,
-                job=self._id,
-                chain=self._chain,
-                after=self._job,
-                walltime=self._campaign.walltime,
-                memory=self._campaign.site.memory,
-                **facts,
-            )
+            self._campaign.note_submitted(self._id, self._chain, self._job)
         except (InputError, OSError, StoreError) as error:
             print(f"the next job is not submitted yet: {error}")
             return self._id is not None
