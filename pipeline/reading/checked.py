@@ -28,9 +28,14 @@ def checks_section(records: Mapping[str, Sequence[Mapping[str, Any]]]) -> Sectio
             ]
         )
     repeated = sum(row[2] for row in rows)
+    second = "No chunk was drawn to be computed a second time."
+    if repeated:
+        second = (
+            f"A part of {repeated} of the chunks was computed a second time by other code; their records say "
+            "what."
+        )
     text = (
-        "Checksums of what workers held were compared before each commit. A part of "
-        f"{repeated or 'none'} of the chunks was computed a second time by other code; their records say "
-        "what. A chunk that disagreed is not among the results: it was computed again."
+        f"Checksums of what workers held were compared before each commit. {second} A chunk that disagreed "
+        "is not among the results: it was computed again."
     )
     return Section("Checks against silent errors", text, [Table(COLUMNS, rows)])

@@ -36,9 +36,11 @@ class CheckCounts:
     """Chunks that were committed and moved aside."""
 
     def __str__(self) -> str:
-        text = (
-            f"checked: a part of {counted(self.repeated, 'chunk')} computed a second time, all sums compared"
-        )
+        text = "checked: "
+        if self.repeated:
+            text += f"a part of {counted(self.repeated, 'chunk')} computed a second time, all sums compared"
+        else:
+            text += "all sums compared; no chunk was drawn to be computed a second time"
         if self.disagreed:
             text += (
                 f"; {counted(self.disagreed, 'check')} failed, {counted(self.retracted, 'chunk')} retracted"

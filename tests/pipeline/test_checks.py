@@ -11,8 +11,10 @@ import toy_stages as toys
 from executions import Executions
 
 from pipeline import InputError, Place, Store, Workflow, open_result, plan, run
+from pipeline.reading.checked import checks_section
 from pipeline.running.clusters.address import Address
 from pipeline.running.event_log import Event, read_events
+from pipeline.running.quarantine import CheckCounts
 from pipeline.worker.checks import Checks, Effort, Sums, arrays_of, host_checksum
 from stages.errors import DisagreementError
 
@@ -94,10 +96,30 @@ def test_wrong_arithmetic_is_found_by_repetition_and_what_the_worker_committed_i
     assert not set(off) & set(chosen)
 
 
+@pytest.mark.parametrize(
+    ("repeated", "said"),
+    [
+        (0, "checked: all sums compared; no chunk was drawn to be computed a second time"),
+        (1, "checked: a part of 1 chunk computed a second time, all sums compared"),
+        (12, "checked: a part of 12 chunks computed a second time, all sums compared"),
+    ],
+)
+def test_the_line_on_checks(repeated: int, said: str) -> None:
+    assert str(CheckCounts(repeated)) == said
+    assert str(CheckCounts(repeated, 1, 2)) == f"{said}; 1 check failed, 2 chunks retracted"
+
+
+def test_the_report_says_what_was_drawn() -> None:
+    record = {"seconds": 1.0, "checks": {"repeated": False, "bytes": 8, "seconds": 0.1}}
+    again = {**record, "checks": {**record["checks"], "repeated": True}}
+    assert "No chunk was drawn to be computed a second time." in checks_section({"loops": [record]}).text
+    assert "A part of 1 of the chunks was computed" in checks_section({"loops": [record, again]}).text
+
+
 def test_no_fraction_is_said_and_computes_nothing_twice(store: Store, cluster: Address) -> None:
     outcome = run(plan(wrong_workflow(noise=4), store), store, cluster=cluster, checks=Checks(0.0))
     assert outcome.checks.repeated == 0
-    assert "a part of 0 chunks computed a second time" in outcome.table()
+    assert "no chunk was drawn to be computed a second time" in outcome.table()
     key = next(iter(store.keys("sometimes_wrong")))
     checks = store.record("sometimes_wrong", key)["checks"]
     assert checks["repeated"] is False and checks["bytes"] == 2 * 48 + 2 * 8
