@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import dask
 import pytest
@@ -14,16 +16,18 @@ from pipeline import Store
 from pipeline.running.clusters.batch import BatchSystem, Seen, State, Wish
 from pipeline.running.clusters.site import Site
 from pipeline.running.failures import Failure
+from pipeline.running.outcome import Outcome
 from pipeline.running.session import DIED
 from pipeline.store.ledger import Ledger, LedgerEvent
 from stages.errors import InputError
 from workflows.campaign import definition, job, successor
 from workflows.campaign.accounts import Accounts
-from workflows.campaign.definition import Budget, Campaign, read_campaign
+from workflows.campaign.definition import Budget, Campaign, campaigns, read_campaign
 from workflows.campaign.growth import as_submitted, grown
 from workflows.campaign.queue import begin, refuse_second, stop_all
 from workflows.campaign.script import script
 from workflows.campaign.successor import Successor
+from workflows.campaign.work import work_of
 from workflows.command import app
 
 HOUR = 3600.0
@@ -226,11 +230,39 @@ def test_the_next_job_asks_for_what_this_one_lacked(campaign: Campaign, paper: P
 
 
 @pytest.mark.parametrize(
+    ("option", "share"), [((), None), (("--check", "0.2"), 0.2), (("--check", "0"), 0.0)]
+)
+def test_the_share_of_chunks_to_check_reaches_the_driver_in_the_job(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    paper: Paper,
+    option: tuple[str, ...],
+    share: float | None,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    runner, rounds = CliRunner(), []
+    assert runner.invoke(app, ["init", "g2_disconnected"]).exit_code == 0
+    site = ("--cluster", "slurm", "--set", "cluster.walltime=01:00:00")
+    done = runner.invoke(app, ["submit", "g2_disconnected.yaml", *site, *option])
+    assert done.exit_code == 0, done.output
+
+    def carried(compute: Any) -> SimpleNamespace:
+        rounds.append(compute)
+        return SimpleNamespace(exit_code=0, driven=SimpleNamespace(outcomes=[Outcome("run", "g2", {})]))
+
+    monkeypatch.setattr("workflows.commands.run.carry_out", carried)
+    (submitted,) = campaigns(Store(tmp_path / "g2-store"))
+    assert work_of(submitted).carry_out(60.0) == (0, "all done")
+    assert [compute.check for compute in rounds] == [share]
+
+
+@pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (["--cluster", "local"], "kind local is no batch system"),
         (["--cluster", "slurm"], "a job must know its walltime"),
         (["--node-hours", "-3"], "'-3' is no number above 0"),
+        (["--check", "2"], "'2' is no share: give a number from 0 to 1"),
         (["--jobs", "none"], "'none' is no number of workers"),
         (["--stop"], "nothing was submitted for store"),
     ],

@@ -42,6 +42,7 @@ class Campaign:
         chains: jobs at a time.
         walltime: seconds of a job.
         budget: beyond which no job is submitted.
+        check: share of the chunks that are repeated in part, the usual one unless given.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Campaign:
     chains: int
     walltime: int
     budget: Budget
+    check: float | None = None
 
     @property
     def place(self) -> Path:

@@ -43,9 +43,8 @@ class Work:
         campaign = self.campaign
         store = Store(campaign.store)
         cluster, end = cluster_of(campaign), monotonic() + seconds
-        self.carried = carry_out(
-            Round(self.project, campaign.workflow, campaign.store, store, cluster, end, share=True)
-        )
+        where = (self.project, campaign.workflow, campaign.store, store, cluster, end)
+        self.carried = carry_out(Round(*where, share=True, check=campaign.check))
         last = self.carried.driven.outcomes[-1]
         failures = f"{len(last.failures)} failures, first: {last.failures[0]}" if last.failures else ""
         return self.carried.exit_code, last.stopped or failures or "all done"

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 import secrets
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from workflows.commands.options import (
+    CheckOption,
     JsonOption,
     SetOption,
     StoreOption,
@@ -75,6 +77,7 @@ def submit(
             "--joules", metavar="X", parser=positive, help="Likewise of energy, where it is measured."
         ),
     ] = None,
+    check: CheckOption = None,
     store: StoreOption = None,
     stop: Annotated[
         bool, typer.Option("--stop", help="Stop what was submitted for this workflow's store.")
@@ -111,10 +114,9 @@ def submit(
         from workflows.cluster_choice import chosen_site
 
         site = chosen_site(workflow, cluster, changes or ())
-        campaign = _campaign(
-            project, workflow, results, site, nodes or 1, chains or 1, Budget(node_hours, joules)
-        )
-        output = _submitted(project, workflow, store, campaign, dry_run)
+        budget = Budget(node_hours, joules)
+        campaign = _campaign(project, workflow, results, site, nodes or 1, chains or 1, budget)
+        output = _submitted(project, workflow, store, replace(campaign, check=check), dry_run)
     if json:
         output.print()
     else:
