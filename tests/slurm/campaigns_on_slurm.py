@@ -26,13 +26,13 @@ workflow: g2_disconnected
 ensemble:
   heatbath: {extents: [4, 4, 4, 8], beta: 6.0, configurations: 12, sweeps: 20, overrelaxation: 2, seed: 5}
 links: {action: hisq, boundary: antiperiodic}
-masses: {light: 0.1, strange: 0.3}
-noise: {kind: z2, seed: 7, vectors: 4, chunk: 2, dilution: {displacement: 2}}
+masses: {light: 0.02, strange: 0.06}
+noise: {kind: z2, seed: 7, vectors: 64, chunk: 32, dilution: {displacement: 2}}
 solves:
   solver: batched_cg
   precision: double
   sloppy: {tolerance: 1.0e-6}
-  fine: {tolerance: 1.0e-10, vectors: 2}
+  fine: {tolerance: 1.0e-10, vectors: 32}
 current: {links: thin}
 store: store
 report: report

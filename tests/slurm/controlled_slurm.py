@@ -103,12 +103,19 @@ class ControlledSlurm:
         _wait(lambda: "idle" in self.ask("sinfo", "-h", "-o", "%t"), "the node is idle")
 
     def start_controller(self) -> None:
-        """Start the controller."""
+        """Start the controller, and wait until it answers."""
         self._start("slurmctld", "-D")
+        _wait(lambda: " is UP" in self.ask("scontrol", "ping"), "the controller answers")
 
     def start_node(self) -> None:
         """Start the node's daemon."""
         self._start("slurmd", "-D")
+
+    def stop_controller(self) -> None:
+        """Stop the controller, which keeps its state: one that is killed forgets the last seconds."""
+        controller = self._daemons.pop("slurmctld")
+        controller.terminate()
+        controller.wait(PATIENCE)
 
     def kill(self, name: str) -> None:
         """Kill a daemon; jobs of a node's go on under their own keepers."""
@@ -134,13 +141,16 @@ class ControlledSlurm:
 
     def ask(self, *command: str) -> str:
         """What a command prints; '' if it fails."""
-        done = subprocess.run(command, env=self.environment, capture_output=True, text=True, timeout=PATIENCE)
+        done = self._run(*command)
         return done.stdout.strip() if not done.returncode else ""
 
     def jobs(self) -> dict[str, str]:
-        """States of all jobs that have not ended, by id."""
-        lines = self.ask("squeue", "-h", "-r", "-o", "%i %T").splitlines()
-        return dict(line.split() for line in lines)
+        """States of all jobs that have not ended, by id; no answer does not mean that there are none."""
+        squeue, deadline = ("squeue", "-h", "-r", "-o", "%i %T"), time.monotonic() + PATIENCE
+        while (done := self._run(*squeue)).returncode:
+            assert time.monotonic() < deadline, done.stderr
+            time.sleep(0.2)
+        return dict(line.split() for line in done.stdout.splitlines())
 
     def wait_for_jobs(self, number: int, state: str, patience: float = PATIENCE) -> list[str]:
         """Wait until so many jobs at least are in a state; returns their ids."""
@@ -154,6 +164,9 @@ class ControlledSlurm:
     def wait_for_state(self, job: str, state: str) -> None:
         """Wait until a job is in a state."""
         _wait(lambda: self.jobs().get(job) == state, f"job {job} is {state}")
+
+    def _run(self, *command: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(command, env=self.environment, capture_output=True, text=True, timeout=PATIENCE)
 
     def _start(self, name: str, *options: str) -> None:
         with open(self.folder / f"{name}.out", "ab") as output:

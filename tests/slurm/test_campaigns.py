@@ -21,6 +21,9 @@ pytestmark = [pytest.mark.slurm, pytest.mark.timeout(600)]
 
 Digests = dict[str, dict[str, str]]
 
+SLOW_START = ("--set", "cluster.prologue=[sleep 20]")
+"""A job's walltime of a minute then has about 20 s for work."""
+
 
 def assert_complete(campaign: SlurmCampaign, undisturbed: Digests) -> None:
     """All chunks with the right digests, a report, nothing left in the queue or in the store."""
@@ -51,11 +54,11 @@ def processes_of(campaign: SlurmCampaign) -> list[psutil.Process]:
 
 
 def test_a_chain_outlives_its_walltimes(campaign: SlurmCampaign, undisturbed: Digests) -> None:
-    submitted = campaign.submit()
+    submitted = campaign.submit(*SLOW_START)
     assert submitted["missing"] == len(undisturbed) and len(submitted["jobs"]) == 1
     refused = campaign.quarkline("submit", "g2.yaml", "--cluster", "site.yaml")
     assert refused.returncode == 2 and "is at work on" in refused.stderr
-    campaign.wait_for_end()
+    campaign.wait_for_end(500.0)
     assert_complete(campaign, undisturbed)
     assert_nothing_twice(campaign)
     began, ended = campaign.ledger("began"), campaign.ledger("ended")
@@ -118,7 +121,7 @@ def test_a_successor_is_submitted_once_slurm_answers_again(
 ) -> None:
     campaign.submit()
     slurm.wait_for_jobs(1, "RUNNING")
-    slurm.kill("slurmctld")
+    slurm.stop_controller()
     campaign.wait_for_commits(3)
     slurm.start_controller()
     campaign.wait_for_end()
@@ -157,7 +160,7 @@ def test_two_jobs_that_bring_nothing_end_a_campaign(campaign: SlurmCampaign) -> 
 
 def test_a_budget_is_kept(campaign: SlurmCampaign) -> None:
     budget = 45.0 / 3600.0
-    campaign.submit("--node-hours", str(budget))
+    campaign.submit(*SLOW_START, "--node-hours", str(budget))
     campaign.wait_for_end()
     assert sum(entry["node_seconds"] for entry in campaign.ledger("ended")) <= 3600 * budget
     (stop,) = campaign.ledger("stopped")
