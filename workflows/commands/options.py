@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -76,6 +76,17 @@ def workers_count(text: str) -> int:
     if not (text.isdecimal() and int(text)):
         raise typer.BadParameter(f"{text!r} is no number of workers: give a whole number of at least 1")
     return int(text)
+
+
+def count_option(help: str, default: str, *names: str) -> Any:
+    """Option with a whole number of at least 1.
+
+    Args:
+        help: what is counted.
+        default: number where it is left out.
+        names: of the option, that of its argument unless given.
+    """
+    return typer.Option(*names, metavar="N", parser=workers_count, help=help, show_default=default)
 
 
 def port(text: str) -> int:

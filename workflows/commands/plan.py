@@ -13,8 +13,8 @@ from workflows.commands.options import (
     SetOption,
     StoreOption,
     WorkflowFile,
+    count_option,
     say,
-    workers_count,
 )
 from workflows.commands.target import remarks, store_of
 
@@ -38,22 +38,10 @@ def plan(
         ),
     ] = None,
     workers: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            parser=workers_count,
-            help="Workers that are forecast.",
-            show_default="as many as `run` would start",
-        ),
+        int | None, count_option("Workers that are forecast.", "as many as `run` would start")
     ] = None,
     workers_per_node: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            parser=workers_count,
-            help="Workers on a node, for node-hours.",
-            show_default="all, or the GPUs of this machine",
-        ),
+        int | None, count_option("Workers on a node, for node-hours.", "all, or the GPUs of this machine")
     ] = None,
     json: JsonOption = False,
 ) -> None:

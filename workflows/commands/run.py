@@ -17,9 +17,9 @@ from workflows.commands.options import (
     StoreOption,
     TimeLimitOption,
     WorkflowFile,
+    count_option,
     port,
     say,
-    workers_count,
 )
 from workflows.commands.target import remarks, store_of
 
@@ -41,11 +41,9 @@ def run(
     changes: SetOption = None,
     workers: Annotated[
         int | None,
-        typer.Option(
-            metavar="N",
-            parser=workers_count,
-            help="Worker processes or GPUs; no more start than the plan has work for at a time.",
-            show_default="as in the cluster's section, or as many as are of use",
+        count_option(
+            "Worker processes or GPUs; no more start than the plan has work for at a time.",
+            "as in the cluster's section, or as many as are of use",
         ),
     ] = None,
     time_limit: TimeLimitOption = None,

@@ -16,8 +16,8 @@ from workflows.commands.options import (
     SetOption,
     StoreOption,
     WorkflowFile,
+    count_option,
     say,
-    workers_count,
 )
 from workflows.commands.target import remarks, store_of
 
@@ -42,18 +42,9 @@ def positive(text: str) -> float:
 
 Chains = Annotated[
     int | None,
-    typer.Option(
-        "--jobs",
-        metavar="N",
-        parser=workers_count,
-        help="Jobs at a time, each a driver with its workers; they share the store.",
-        show_default="1",
-    ),
+    count_option("Jobs at a time, each a driver with its workers; they share the store.", "1", "--jobs"),
 ]
-Nodes = Annotated[
-    int | None,
-    typer.Option("--nodes", metavar="N", parser=workers_count, help="Nodes of each job.", show_default="1"),
-]
+Nodes = Annotated[int | None, count_option("Nodes of each job.", "1", "--nodes")]
 
 
 def submit(

@@ -66,3 +66,20 @@ class Cluster(Protocol):
 
     def open(self, demand: Demand) -> AbstractContextManager[Client]:
         """Start or join the cluster; on leaving, end what was started."""
+
+
+class Remote:
+    """Base of clusters of other machines, of which neither memory nor GPUs are known here."""
+
+    @property
+    def memory_limit(self) -> None:
+        """None: who chose the machines, or their batch system, watches over their memory."""
+
+    @property
+    def queued(self) -> bool:
+        """False: the workers are there, or start at once."""
+        return False
+
+    @property
+    def devices(self) -> None:
+        """None: GPUs of other machines are not known here."""

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from distributed import Client
 
-from pipeline.running.clusters import Demand
+from pipeline.running.clusters import Demand, Remote
 from stages.errors import InputError
 
 NETWORKS = ("tcp", "tls", "ucx", "ws", "wss")
@@ -23,7 +23,7 @@ TIMEOUT = 10.0
 
 
 @dataclass(frozen=True)
-class Address:
+class Address(Remote):
     """Workers that somebody else started, one task thread each, with this package and the store in reach.
 
     Args:
@@ -40,19 +40,6 @@ class Address:
             _check_port(self.where)
         else:
             _check_file(Path(self.where))
-
-    @property
-    def memory_limit(self) -> None:
-        """None: somebody else chose the machines."""
-
-    @property
-    def queued(self) -> bool:
-        """False: whoever started the cluster starts its workers."""
-        return False
-
-    @property
-    def devices(self) -> None:
-        """None: GPUs of other machines are not known here."""
 
     @contextmanager
     def open(self, demand: Demand) -> Iterator[Client]:

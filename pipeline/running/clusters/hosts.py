@@ -20,7 +20,7 @@ from distributed.core import Status
 from distributed.deploy.spec import ProcessInterface, SpecCluster
 from distributed.security import Security
 
-from pipeline.running.clusters import Demand
+from pipeline.running.clusters import Demand, Remote
 from pipeline.running.clusters.certificates import write_certificates
 from pipeline.running.clusters.local import SETTINGS, scheduler_options, unless_stopped
 from pipeline.running.clusters.site import Site
@@ -40,7 +40,7 @@ PARTING = 10.0
 
 
 @dataclass(frozen=True)
-class Hosts:
+class Hosts(Remote):
     """Hosts with this package and the store in reach, each of one worker, or of one worker per GPU.
 
     Scheduler and workers talk by mutual TLS; certificates lie in files of mode 600 in the run's folder of the
@@ -58,19 +58,6 @@ class Hosts:
     def backend(self) -> str:
         """'cuda' if the workers have a GPU each."""
         return self.site.backend
-
-    @property
-    def memory_limit(self) -> None:
-        """None: memory of other machines is not known here."""
-
-    @property
-    def queued(self) -> bool:
-        """False: its workers start at once."""
-        return False
-
-    @property
-    def devices(self) -> None:
-        """None: GPUs of other machines are not known here."""
 
     def words(self, name: str, scheduler: str, files: dict[str, str]) -> list[str]:
         """Words that start the workers of a host, or of all nodes."""

@@ -13,7 +13,7 @@ from typing import Any
 import dask
 from distributed import Client
 
-from pipeline.running.clusters import Demand
+from pipeline.running.clusters import Demand, Remote
 from pipeline.running.clusters.batch import Wish, batch_system, clock
 from pipeline.running.clusters.jobs import JobList
 from pipeline.running.clusters.local import scheduler_options, unless_stopped
@@ -37,7 +37,7 @@ PROJECTS = ("lsf", "sge", "oar")
 
 
 @dataclass(frozen=True)
-class JobQueue:
+class JobQueue(Remote):
     """Jobs of one worker, or of one worker per GPU; the scheduler is in the driver, where that runs.
 
     Both talk to those alone who hold the run's certificates, which jobs read from files of mode 600 in the
@@ -57,17 +57,9 @@ class JobQueue:
         return self.site.backend
 
     @property
-    def memory_limit(self) -> None:
-        """None: the batch system watches over the memory of its jobs."""
-
-    @property
     def queued(self) -> bool:
         """True: its workers are jobs that wait for their turn."""
         return True
-
-    @property
-    def devices(self) -> None:
-        """None: GPUs of other machines are not known here."""
 
     @contextmanager
     def open(self, demand: Demand) -> Iterator[Client]:
