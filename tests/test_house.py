@@ -43,9 +43,10 @@ SMALL_ARRAYS = {
 """All that the library takes from NumPy or CuPy above its kernels, and for which small arrays."""
 
 ASK_WHERE_AN_ARRAY_LIVES = {
-    "stages/lqcd/dirac/staggered.py",
     "stages/lqcd/dirac/laplacian.py",
+    "stages/lqcd/dirac/staggered.py",
     "stages/lqcd/dirac/wilson.py",
+    "stages/lqcd/gauge/origin.py",
     "stages/lqcd/multigrid/coarse_operator.py",
     "stages/lqcd/spectroscopy/distilled_mesons.py",
 }

@@ -68,7 +68,10 @@ class ResidentCache:
 
 
 def nbytes(value: Any) -> int:
-    """Bytes of all arrays in a result: array, tuple, list, mapping, dataclass or plain object."""
+    """Bytes of all arrays in a result: array, tuple, list, mapping, dataclass or plain object.
+
+    Without those of objects whose class says `scratch = True` (`pipeline.worker.checks`).
+    """
     return _nbytes(value, set())
 
 
@@ -76,7 +79,7 @@ def _nbytes(value: Any, seen: set[int]) -> int:
     if id(value) in seen:
         return 0
     seen.add(id(value))
-    if isinstance(value, (ModuleType, type)):
+    if isinstance(value, (ModuleType, type)) or getattr(type(value), "scratch", False):
         return 0
     if hasattr(value, "dtype") and hasattr(value, "nbytes"):
         return int(value.nbytes)

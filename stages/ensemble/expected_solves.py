@@ -6,7 +6,8 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from stages.lqcd.dirac.staggered import NARROW
+from stages.lqcd.dirac.staggered import Packing
+from stages.lqcd.kernels.hisq_dslash import NARROW
 
 
 @dataclass(frozen=True)
@@ -16,7 +17,8 @@ class ExpectedSolves:
     solver: a name of `stages.lqcd.solvers.named`, or 'auto'. precision: 'double' or 'double-single'. block:
     right-hand sides that are solved together.
 
-    A stage that makes an operator takes it for forecasts alone: it alters no result and is in no key.
+    A stage that makes an operator takes it to lay out its links: it alters no result beyond rounding inside
+    solvers, and is in no key.
     """
 
     solver: str = "auto"
@@ -24,9 +26,9 @@ class ExpectedSolves:
     block: int = 16
 
     @property
-    def narrow(self) -> bool:
-        """True if blocks become as narrow as D on compressed links: batched CG drops columns."""
-        return self.block <= NARROW or self.solver != "block_cgrq"
+    def packing(self) -> Packing:
+        """Forms of the operator's links: in double alone where that is what solves apply again and again."""
+        return Packing(self.precision == "double", self.block <= NARROW)
 
     @property
     def dtypes(self) -> tuple[type[np.complexfloating], ...]:

@@ -11,7 +11,6 @@ from stages.ensemble.expected_solves import ANY_SOLVES, SOLVES, ExpectedSolves
 from stages.lqcd.dirac.staggered import StaggeredDslash, operator_bytes
 from stages.lqcd.gauge import hisq
 from stages.lqcd.gauge.hisq import StaggeredLinks
-from stages.lqcd.kernels.transfer import links_to_backend
 from stages.lqcd.lattice.geometry import Lattice
 from stages.shared.costs import of_lattice
 from stages.shared.work import links_work
@@ -24,7 +23,7 @@ MOST_DIRECTIONS = 16
 def operator_cost(node: Node, lattice: Lattice) -> Cost:
     """Cost of link fields, and of links packed for the solves that are expected."""
     solves = node.parameters["solves"]
-    nbytes = operator_bytes(lattice, directions_of(node), solves.precision, solves.narrow)
+    nbytes = operator_bytes(lattice, directions_of(node), solves.precision, solves.packing)
     return Cost(device_memory=nbytes, work=links_work(lattice, directions_of(node) * 4))
 
 
@@ -33,8 +32,9 @@ def directions_of(operator: Node) -> int:
     return next((each.directions for each in ACTIONS.values() if each.makes(operator)), MOST_DIRECTIONS)
 
 
-def packed(dslash: StaggeredDslash, solves: ExpectedSolves) -> StaggeredDslash:
+def packed(links: StaggeredLinks, solves: ExpectedSolves) -> StaggeredDslash:
     """The operator, its links packed as the solves need them, so that checksums are taken at once."""
+    dslash = StaggeredDslash(links, packing=solves.packing)
     for dtype in solves.dtypes:
         dslash.astype(dtype).pack()
     return dslash
@@ -63,10 +63,11 @@ def hisq_operator(
     boundary: 'periodic' or 'antiperiodic' in t; naik_epsilon: 0 for light quarks. solves: for forecasts.
     Raises InputError.
     """
-    links = links_to_backend(gauge.links, at.backend)
-    smeared = hisq.hisq_links(links, gauge.lattice, boundary=boundary, naik_epsilon=naik_epsilon)
-    at.record(reunitarisation_deviation=smeared.deviation, u3_fallbacks=smeared.u3_fallbacks)
-    return packed(StaggeredDslash(smeared), solves)
+    links = hisq.hisq_links(
+        gauge.links, gauge.lattice, boundary=boundary, naik_epsilon=naik_epsilon, backend=at.backend
+    )
+    at.record(reunitarisation_deviation=links.deviation, u3_fallbacks=links.u3_fallbacks)
+    return packed(links, solves)
 
 
 @stage(
@@ -85,10 +86,9 @@ def asqtad_operator(
     u0: tadpole factor, the fourth root of the ensemble's mean plaquette. The one-link path carries no power
     of it, so that masses are MILC's: u0 times those of an action of links U / u0. Raises InputError.
     """
-    links = links_to_backend(gauge.links, at.backend)
-    asqtad = hisq.asqtad_links(links, gauge.lattice, boundary=boundary, u0=u0)
-    at.record(reunitarisation_deviation=asqtad.deviation)
-    return packed(StaggeredDslash(asqtad), solves)
+    links = hisq.asqtad_links(gauge.links, gauge.lattice, boundary=boundary, u0=u0, backend=at.backend)
+    at.record(reunitarisation_deviation=links.deviation)
+    return packed(links, solves)
 
 
 @stage(
@@ -103,9 +103,9 @@ def naive_operator(
     gauge: GaugeLinks, *, at: At, boundary: str, solves: ExpectedSolves = ANY_SOLVES
 ) -> StaggeredDslash:
     """D of the unimproved staggered operator, whose one-link current is conserved. Raises InputError."""
-    links = hisq.naive_links(links_to_backend(gauge.links, at.backend), gauge.lattice, boundary=boundary)
+    links = hisq.naive_links(gauge.links, gauge.lattice, boundary=boundary, backend=at.backend)
     at.record(reunitarisation_deviation=links.deviation)
-    return packed(StaggeredDslash(links), solves)
+    return packed(links, solves)
 
 
 @dataclass(frozen=True)

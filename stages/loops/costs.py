@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from dataclasses import replace
 from functools import partial
 from math import ceil
 
 from pipeline import Cost, Node, Pass
 from stages.ensemble.expected_solves import ExpectedSolves
-from stages.ensemble.staggered_operator import MOST_DIRECTIONS, directions_of
-from stages.lqcd.dirac.staggered import operator_bytes
+from stages.ensemble.staggered_operator import directions_of
+from stages.lqcd.dirac.staggered import making_bytes, operator_bytes, packed_bytes
 from stages.lqcd.eigen.memory import needed_bytes
 from stages.lqcd.eigen.stored_vectors import loaded_bytes, stored_bytes
 from stages.lqcd.eigen.window import subspace_size
 from stages.lqcd.estimators.low_modes import SLAB
-from stages.lqcd.gauge.hisq import DEVICE_LINK_FIELDS
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.lattice.sizes import COMPLEX, LINK_FIELDS, MATRIX, half_field_bytes, links_bytes
 from stages.lqcd.noise.dilution import Dilution
@@ -96,17 +96,22 @@ def solving_bytes(lattice: Lattice, block: int, columns: int, solver: str = "aut
     return PROCESS + links + half_field_bytes(lattice, 3) * int(blocks)
 
 
-def device_solving_bytes(lattice: Lattice, directions: int, solves: ExpectedSolves, columns: int) -> int:
-    """Bytes beside an operator on a GPU while a block is solved, or while its links are made.
+CONTRACTED = 5
+"""Blocks of a contraction: sources, and of two masses the solutions and what D makes of them."""
 
-    The current's links, the noise vectors on both parities, and the solver's blocks.
+
+def device_solving_bytes(lattice: Lattice, directions: int, solves: ExpectedSolves, columns: int) -> int:
+    """Bytes beside an operator on a GPU while a block is solved or contracted, or while its links are made.
+
+    Noise vectors on both parities, and the current's links of one, and the solver's blocks.
     """
-    blocks = workspace_of(solves.solver, POSITIVE).on_device(solves.precision) * solves.block + 2 * columns
-    solving = links_bytes(lattice) + int(half_field_bytes(lattice, 3) * blocks)
-    if directions < MOST_DIRECTIONS:
-        return solving
-    operator = operator_bytes(lattice, directions, solves.precision, solves.narrow)
-    return max(solving, int(DEVICE_LINK_FIELDS[solves.precision] * links_bytes(lattice)) - operator)
+    block, half = solves.block, half_field_bytes(lattice, 3)
+    blocks = workspace_of(solves.solver, POSITIVE).on_device(solves.precision) * block
+    kept = links_bytes(lattice) // 2 + 2 * half * columns
+    solving, contracting = int(half * blocks), half * CONTRACTED * block
+    form = directions, solves.precision, solves.packing
+    making = making_bytes(lattice, *form) - operator_bytes(lattice, *form)
+    return max(kept + solving, kept + contracting, making)
 
 
 def loops_bytes(lattice: Lattice, vectors: int) -> int:
@@ -120,11 +125,15 @@ def space_cost(node: Node, lattice: Lattice) -> Cost:
     options = options_of(node)
     vectors, block, precision = options["vectors"], options["block"], options["precision"]
     matrices = 2 * vectors * (COMPLEX * vectors + 8)
+    operator = node.inputs[0]
+    solves, directions = operator.parameters["solves"], directions_of(operator)
+    packing = replace(solves.packing, double=True)  # for the length of the search
+    packed = packed_bytes(lattice, directions, "double", packing) * (not solves.packing.double)
     return Cost(
         eigensolve_bytes(lattice, vectors, block, on_device=False),
-        eigensolve_bytes(lattice, vectors, block, on_device=True),
+        eigensolve_bytes(lattice, vectors, block, on_device=True) + packed,
         stored_bytes(lattice, vectors, precision) + matrices + RECORD,
-        partial(_vectors_that_fit, lattice, vectors, block),
+        partial(_vectors_that_fit, lattice, vectors, block, packed),
         eigensolve_work(lattice, vectors, directions_of(node.inputs[0]), options["tolerance"]),
     )
 
@@ -140,9 +149,11 @@ def eigensolve_bytes(lattice: Lattice, vectors: int, block: int, *, on_device: b
     return needed if on_device else solving_bytes(lattice, 0, 0) + needed + modes * COMPLEX * subspace
 
 
-def _vectors_that_fit(lattice: Lattice, vectors: int, block: int, room: int, on_device: bool) -> str:
-    """The remedy where a task has so many bytes: a value for `deflation.vectors`."""
-    counts = range(1, vectors + 1)
+def _vectors_that_fit(
+    lattice: Lattice, vectors: int, block: int, packed: int, room: int, on_device: bool
+) -> str:
+    """The remedy where a task has so many bytes: a value for `deflation.vectors`; packed: bytes of links."""
+    counts, room = range(1, vectors + 1), room - packed * on_device
     most = bisect_right(
         counts, room, key=lambda count: eigensolve_bytes(lattice, count, block, on_device=on_device)
     )

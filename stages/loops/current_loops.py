@@ -17,7 +17,7 @@ from stages.lqcd.estimators.exact import exact_loops as exact_trace
 from stages.lqcd.estimators.loop_witness import LoopWitness
 from stages.lqcd.estimators.split_even import SplitEvenTrace
 from stages.lqcd.estimators.stochastic import Loops, stochastic_loops
-from stages.lqcd.estimators.trace import LoopTrace
+from stages.lqcd.estimators.trace import CurrentLinks, LoopTrace
 from stages.lqcd.estimators.trace import current_links as choose_links
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.lattice.geometry import DIRECTIONS, EVEN, ODD, PARITIES
@@ -101,7 +101,8 @@ def current_loops(
     tolerance.
     """
     reports = SolveReports(at)
-    trace = loop_trace(dslash, mass, current_links, solve.of_positive(), reports, deflation, deflated_noise)
+    links = CurrentLinks(dslash.links, current_links)
+    trace = loop_trace(dslash, mass, links, solve.of_positive(), reports, deflation, deflated_noise)
     vectors = sources(dslash, at, noise)
     with recorded_choices(at), unchanged("noise vectors", vectors):
         loops = stochastic_loops(trace, vectors, Dilution.parse(noise.dilution), solve.block, reports.block)
@@ -136,7 +137,8 @@ def split_even_loops(
     (`stages.lqcd.estimators.split_even`). Raises as `current_loops`.
     """
     reports = SolveReports(at)
-    common = (current_links, solve.of_positive(), reports, deflation, deflated_noise)
+    links = CurrentLinks(dslash.links, current_links)
+    common = (links, solve.of_positive(), reports, deflation, deflated_noise)
     traces = [loop_trace(dslash, mass, *common) for mass in (masses.light, masses.strange)]
     vectors = sources(dslash, at, noise)
     with recorded_choices(at), unchanged("noise vectors", vectors):
@@ -176,7 +178,8 @@ def exact_loops(
     Raises InputError above 6^4 sites.
     """
     reports = SolveReports(at)
-    trace = loop_trace(dslash, mass, current_links, solve.of_positive(), reports)
+    links = CurrentLinks(dslash.links, current_links)
+    trace = loop_trace(dslash, mass, links, solve.of_positive(), reports)
     with recorded_choices(at):
         loops = exact_trace(trace, dslash.xp, solve.block, reports.block)
     _record(at, dslash, solve, trace)
@@ -186,7 +189,7 @@ def exact_loops(
 def loop_trace(
     dslash: StaggeredDslash,
     mass: float,
-    choice: str,
+    links: CurrentLinks,
     solver: KrylovSolver,
     reports: SolveReports,
     deflation: StaggeredDeflation | None = None,
@@ -196,7 +199,6 @@ def loop_trace(
     if deflated_noise and deflation is None:
         raise InputError("deflated noise needs the modes that it is orthogonal to: give a deflation")
     deflated = solver if deflation is None else DeflatedSolver(solver, deflation)
-    links = choose_links(dslash.links, choice)
     projection = deflation if deflated_noise else None
     outer = dslash.astype(np.complex128)
     witness = LoopWitness(seed_of(reports.at)) if reports.at.again else None

@@ -96,7 +96,7 @@ def deflation_space(
     Goes on from `at.checkpoint` after a kill. Raises InputError, and EigenpairsNotConverged.
     """
     check_precision(precision)
-    B = SquaredDslash(dslash.astype(np.complex128), EVEN)
+    B = SquaredDslash(dslash.for_many_products(), EVEN)
     _check_count(vectors, 3 * dslash.lattice.half_volume, "the even sites of the lattice have")
     lanczos = BlockLanczos(
         vectors, search.block, tolerance, search.subspace, search.degree, max_restarts=search.max_restarts

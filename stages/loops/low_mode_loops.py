@@ -10,7 +10,7 @@ from pipeline import At, Dims, Resources, stage
 from stages.loops.costs import low_modes_cost
 from stages.loops.current_loops import FlavourLoops, Masses
 from stages.lqcd.estimators.low_modes import low_mode_current, low_mode_density, mode_currents
-from stages.lqcd.estimators.trace import current_links as choose_links
+from stages.lqcd.estimators.trace import CurrentLinks
 from stages.lqcd.lattice.geometry import DIRECTIONS
 from stages.lqcd.solvers.deflation import StaggeredDeflation
 from stages.shared.kernel_choices import recorded_choices
@@ -48,7 +48,7 @@ def low_mode_loops(deflation: StaggeredDeflation, *, at: At, current_links: str 
     InputError.
     """
     dslash = deflation.dslash
-    links = choose_links(dslash.links, current_links)
+    links = CurrentLinks(dslash.links, current_links)
     with recorded_choices(at):
         modes = mode_currents(dslash, links, deflation.even, lambda done, total: at.progress(done, total))
     at.record(

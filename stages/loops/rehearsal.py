@@ -16,7 +16,7 @@ from stages.loops.current_loops import current_loops, exact_loops, split_even_lo
 from stages.loops.deflation_space import deflation_space
 from stages.lqcd.dirac.staggered import SquaredDslash, StaggeredDslash
 from stages.lqcd.eigen.block_lanczos import BlockLanczos
-from stages.lqcd.estimators.trace import LoopTrace, current_links
+from stages.lqcd.estimators.trace import CurrentLinks, LoopTrace
 from stages.lqcd.gauge.hisq import StaggeredLinks
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
@@ -37,7 +37,8 @@ def loop_steps(nodes: Sequence[Node], xp: ModuleType) -> Iterator[Step]:
         return
     operator, solve = loops[0].inputs[0], loops[0].parameters["solve"]
     links = free_links(operator, lattice, xp)
-    dslash, current = StaggeredDslash(links), current_links(links, loops[0].parameters["current_links"])
+    dslash = StaggeredDslash(links, packing=operator.parameters["solves"].packing)
+    current = CurrentLinks(links, loops[0].parameters["current_links"])
     for node in nodes_of(nodes, deflation_space):
         yield partial(_find_modes, node.parameters["search"].block, dslash, xp)
     names = [solve.solver] if solve.solver in POSITIVE else list(POSITIVE)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pipeline import Cost, Node
 from stages.ensemble.staggered_operator import directions_of
-from stages.lqcd.dirac.staggered import operator_bytes
-from stages.lqcd.gauge.hisq import DEVICE_LINK_FIELDS
+from stages.lqcd.dirac.staggered import making_bytes, operator_bytes
 from stages.lqcd.kernels.gamma import COLOURS
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.lattice.sizes import COMPLEX, LINK_FIELDS, MATRIX, half_field_bytes, links_bytes
@@ -36,8 +37,8 @@ def staggered_two_point_cost(node: Node, lattice: Lattice) -> Cost:
     host = PROCESS + links + int(half * (fields + space.host * block))
     precision, solves = options["precision"], operator.parameters["solves"]
     device = int(half * (fields + space.on_device(precision) * block))
-    kept = operator_bytes(lattice, directions_of(operator), precision, solves.narrow)
-    device = max(device, int(DEVICE_LINK_FIELDS[precision] * links_bytes(lattice)) - kept)
+    form = directions_of(operator), precision, solves.packing
+    device = max(device, making_bytes(lattice, *form) - operator_bytes(lattice, *form))
     numbers = len(node.parameters["operators"]) * len(node.parameters["momenta"]) * lattice.time_extent
     products = len(node.parameters["operators"]) * len(node.parameters["momenta"])
     work = contraction_work(lattice, COLOURS, columns, products)
@@ -64,6 +65,10 @@ def staggered_average_cost(node: Node, lattice: Lattice) -> Cost:
 def chunk_columns(solved: Node) -> int:
     """Right-hand sides of a chunk of the node that solves: all sources of a workflow are of one kind."""
     place = SourcePlace.parse(str(solved.over["source"][0]))
-    operators = [SpinTaste.parse(each) for each in solved.inputs[1].parameters["operators"]]
-    fields = 1 + sum(source_sign(operator, place) is None for operator in operators)
-    return (COLOURS if place.noise is None else 1) * fields * solved.chunk["source"]
+    return source_columns(place, solved.inputs[1].parameters["operators"]) * solved.chunk["source"]
+
+
+def source_columns(place: SourcePlace, operators: Sequence[str]) -> int:
+    """Right-hand sides of one source for operators of these labels."""
+    fields = 1 + sum(source_sign(SpinTaste.parse(each), place) is None for each in operators)
+    return (COLOURS if place.noise is None else 1) * fields

@@ -29,7 +29,8 @@ def staggered_steps(nodes: Sequence[Node], xp: ModuleType) -> Iterator[Step]:
         operator, solve = node.inputs[0], node.parameters["solve"]
         action = action_of(operator)
         options = {name: operator.parameters[name] for name in ("boundary", *action.options)}
-        dslash = StaggeredDslash(action.links(unit_links(lattice, xp), lattice, **options))
+        links = action.links(unit_links(lattice, xp), lattice, **options)
+        dslash = StaggeredDslash(links, packing=operator.parameters["solves"].packing)
         M = StaggeredOperator(dslash, MASS)
         solver = Solve(solve.solver, TOLERANCE, solve.precision, solve.max_iterations).of_positive()
         for block, still_open in widths(chunk_columns(node), solve.block):

@@ -83,7 +83,7 @@ def test_exact_loops_are_the_traces_of_the_dense_inverse(dslash):
         for parity in (EVEN, ODD):
             ahead = lattice.neighbour(parity, mu, 1)
             hop = propagator[1 - parity, ahead, :, parity, sites]
-            trace = np.einsum("xab,xba->x", links.thin[mu, parity], hop).imag
+            trace = np.einsum("xab,xba->x", links.thin()[mu, parity], hop).imag
             current[mu] -= trace.reshape(lattice.time_extent, -1).sum(axis=1)
     assert np.abs(current).max() > 1e-2
     assert np.abs(loops.current - current).max() < 1e-9 * np.abs(current).max()

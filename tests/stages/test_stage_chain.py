@@ -121,7 +121,7 @@ def test_naive_stage_links_conserve_the_charge(gauge):
     assert np.ptp(result.current[3]) < 1e-10
     assert at.statistics["reunitarisation_deviation"] < 1e-12
     assert np.array_equal(
-        made.links.thin, naive_links(gauge.links, gauge.lattice, boundary="antiperiodic").thin
+        made.links.thin(), naive_links(gauge.links, gauge.lattice, boundary="antiperiodic").thin()
     )
 
 

@@ -81,7 +81,7 @@ def test_low_modes_and_deflated_split_even_loops(single):
         at = At(config="gpu.1", noise=(2, 3), probe=(0, 1), backend=backend)
         dslash = operators.hisq_operator(gauge(), at=at, boundary="antiperiodic", naik_epsilon=0.0)
         B = SquaredDslash(dslash, 0)
-        xp = array_module(dslash.links.thin)
+        xp = array_module(dslash.links.thin())
         identity = xp.eye(3 * LATTICE.half_volume, dtype=complex)
         columns = [
             B.apply(xp.ascontiguousarray(block.reshape(*B.shape, -1))) for block in blocks_of(identity)

@@ -103,7 +103,7 @@ def test_plan_for_gpus_on_a_machine_without(
     answer = quarkline("plan", g2, "--cluster", "cuda")
     line = answer.out.splitlines()[-1]
     assert re.fullmatch(r"projected: at least \S+ GiB on each GPU, whose memory is not known here", line)
-    assert json.loads(quarkline("plan", g2, "--cluster", "cuda", "--json").out)["device_memory_bytes"] > 1e10
+    assert json.loads(quarkline("plan", g2, "--cluster", "cuda", "--json").out)["device_memory_bytes"] > 5e9
     assert json.loads(quarkline("plan", g2, "--json").out)["device_memory_bytes"] is None
 
 

@@ -40,11 +40,10 @@ def test_half_precision_halves_the_vectors_and_adds_scales() -> None:
     assert staggered.half_cost(8) == SiteCost(1146, 144 + 24 + 8, 144 + 17 * 16)
 
 
-@pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
-def test_long_links_of_the_dslash_are_unitary(dtype: type) -> None:
-    links = staggered.hisq_like(small_bench(), np.dtype(dtype)).reshape(-1, 4, 2, 2, 3, 3)[:, :, 1]
+def test_long_links_of_the_dslash_are_unitary() -> None:
+    _, links = staggered.hisq_like(small_bench())
     product = links @ links.conj().swapaxes(-1, -2)
-    assert np.allclose(product, np.eye(3), atol=100 * np.finfo(dtype).eps)
+    assert np.allclose(product, np.eye(3), atol=100 * np.finfo(float).eps)
 
 
 def test_costs_add_up() -> None:

@@ -33,7 +33,8 @@ def gauge():
 @pytest.mark.parametrize("action", ["hisq", "asqtad", "naive"])
 @pytest.mark.parametrize("solver", ["block_cgrq", "batched_cg"])
 @pytest.mark.parametrize(
-    ("precision", "block"), [("double-single", 32), ("double-single", 16), ("double", 32)]
+    ("precision", "block"),
+    [("double-single", 32), ("double-single", 16), ("double-single", 8), ("double", 32)],
 )
 def test_projection(gauge, action, solver, precision, block):
     pool, at = device_pool("cuda"), At(config="memory.1", noise=(0, 1, 2, 3), backend="cuda")
@@ -50,14 +51,11 @@ def test_projection(gauge, action, solver, precision, block):
     pool.release_unused()
     solve, noise = Solve(solver, 1e-8, precision, block=block), Noise(3, "z2", {"displacement": 2})
     loops.current_loops(dslash, at=at, mass=0.5, solve=solve, noise=noise)
-    directions = 8 if action == "naive" else 16
-    least, most = (
-        operator_bytes(LATTICE, directions, precision, expected.narrow)
-        + device_solving_bytes(LATTICE, directions, expected, 4)
-        # whether blocks narrow depends on the sources
-        for expected in (ExpectedSolves(name, precision, block) for name in ("block_cgrq", solver))
-    )
-    assert 0.9 * least < pool.bytes - before < 1.1 * most
+    directions, expected = 8 if action == "naive" else 16, ExpectedSolves(solver, precision, block)
+    projected = operator_bytes(LATTICE, directions, precision, expected.packing)
+    projected += device_solving_bytes(LATTICE, directions, expected, 4)
+    print(f"{(pool.bytes - before) / projected:.3f} of {projected / LATTICE.volume:.0f} bytes a site")
+    assert 0.9 * projected < pool.bytes - before < 1.1 * projected
     del dslash
     pool.release_unused()
 
@@ -74,7 +72,7 @@ def test_projection_of_an_eigensolve(gauge):
     pool.release_unused()
     pool.restart()
     deflation_space(dslash, at=at, vectors=64, tolerance=1e-6)
-    projected = operator_bytes(LATTICE, 16, "double", False)
+    projected = operator_bytes(LATTICE, 16, "double", solves.packing)
     projected += eigensolve_bytes(LATTICE, 64, 8, on_device=True)
     assert 0.6 * projected < pool.bytes - before < 1.1 * projected
     del dslash

@@ -22,7 +22,7 @@ from stages.loops.rehearsal import LOOPS, block_widths, free_links
 from stages.lqcd.dirac.staggered import SquaredDslash, StaggeredDslash
 from stages.lqcd.eigen.block_lanczos import BlockLanczos
 from stages.lqcd.estimators.stochastic import stochastic_loops
-from stages.lqcd.estimators.trace import LoopTrace
+from stages.lqcd.estimators.trace import CurrentLinks, LoopTrace
 from stages.lqcd.gauge.heatbath import thermalised
 from stages.lqcd.gauge.hisq import hisq_links
 from stages.lqcd.kernels import expressions
@@ -98,7 +98,7 @@ def run_briefly(parameters: G2Parameters, tolerance: float, gauge: Any, sources:
     noise, solves = parameters.noise, parameters.solves
     solver = Solve(solves.solver, tolerance, solves.precision, solves.max_iterations).of_positive()
     dslash = StaggeredDslash(links)
-    trace = LoopTrace(dslash, links.thin, parameters.masses.light, solver)
+    trace = LoopTrace(dslash, CurrentLinks(links), parameters.masses.light, solver)
     stochastic_loops(trace, sources, Dilution.parse(noise.dilution.options()), solves.block)
 
 

@@ -15,6 +15,7 @@ from functools import partial
 import cupy
 import numpy as np
 
+from stages.lqcd.dirac.doubled_links import doubled_links
 from stages.lqcd.kernels import hisq_dslash, one_link_current, staple
 from stages.lqcd.kernels.dispatch import Array, as_numpy
 from stages.lqcd.lattice.geometry import Lattice
@@ -59,9 +60,10 @@ def dslash_table(bench: Bench) -> None:
     device, lattice = bench.machine, bench.lattice
     table = PrintedTable("precision", "N", "ps", "fused, ps", "of copy", "error")
     for precision, dtype in bench.dtypes.items():
-        links = hisq_like(bench, dtype)
-        packed = hisq_dslash.pack(links, lattice, 0)
+        fields = hisq_like(bench)
+        links = doubled_links(*fields, lattice, 0, dtype)
         for rhs in bench.widths:
+            packed = hisq_dslash.pack_fields(*fields, lattice, 0, dtype, rhs <= hisq_dslash.NARROW)
             x = random_field(device, (lattice.half_volume, 3, rhs), dtype)
             out, unit = cupy.full_like(x, np.nan), 1e12 / (lattice.half_volume * rhs)
             work = partial(hisq_dslash.hisq_dslash, packed, x, out)

@@ -74,9 +74,9 @@ def link_steps(steps: Steps, host: np.ndarray) -> StaggeredLinks:
     thin = with_boundary(to_su3(links).links, lattice, "antiperiodic")
     steps.add("- with_boundary", lambda: with_boundary(links, lattice, "antiperiodic"))
     level_one = fat_links(thin, lattice, PATHS)
-    out, one = cupy.zeros_like(thin[0]), thin[0]
+    (out, total), one = cupy.zeros_like(thin[:2]), thin[0]
     steps.add("- add_staple", lambda: staple.add_staple(out, one, thin[3], lattice, 0, 3, 0.1), size)
-    steps.add("- weighted_sum", lambda: staple.weighted_sum(0.1, one, 0.3, out), 3 / 4 * size)
+    steps.add("- weighted_sum", lambda: staple.weighted_sum(0.1, one, 0.3, out, total), 3 / 4 * size)
     steps.add("- fat_links", lambda: fat_links(thin, lattice, PATHS))
     steps.add("- to_u3", lambda: to_u3(level_one), 2 * size)
     steps.add("- long_links", lambda: long_links(thin, lattice, 0.1), 2 * size)
@@ -96,13 +96,16 @@ def source_steps(steps: Steps, links: StaggeredLinks) -> None:
     steps.add("partition by displacement", lambda: dilution.partition(lattice, 0))
     steps.add("dilute a block", lambda: dilute(noise, partition, range(8, 8 + BLOCK)), block)
     for dtype in (np.complex128, np.complex64):
-        steps.add(f"doubled links {dtype.__name__}, one parity", partial(doubled_links, links, 0, dtype))
+        steps.add(
+            f"doubled links {dtype.__name__}, one parity",
+            partial(doubled_links, links.fat, links.long, lattice, 0, dtype),
+        )
         steps.add(f"operator {dtype.__name__}", lambda: StaggeredDslash(links, dtype)._packed)  # noqa: B023
-    current = cupy.ascontiguousarray(links.thin[:, 0])
+    current = links.thin()
     x, y = dilute(noise, partition, range(BLOCK)), dilute(noise, partition, range(BLOCK))
     contraction = partial(one_link_current.one_link_current, current, x, y, lattice, 0)
-    steps.add("one_link_current", contraction, 2 * block + current.nbytes)
-    packed = hisq_dslash.pack(doubled_links(links, 0, np.complex128), lattice, 0)
+    steps.add("one_link_current", contraction, 2 * block + current.nbytes // 2)
+    packed = hisq_dslash.pack_fields(links.fat, links.long, lattice, 0, np.complex128, False)
     steps.add("for scale: dslash complex128", partial(hisq_dslash.hisq_dslash, packed, x, cupy.empty_like(x)))
 
 

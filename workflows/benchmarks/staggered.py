@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from stages.lqcd.dirac.doubled_links import doubled_links
 from stages.lqcd.dirac.staggered import NormalOperator, StaggeredDslash
 from stages.lqcd.gauge.hisq import StaggeredLinks
+from stages.lqcd.gauge.origin import Origin
 from stages.lqcd.gauge.reunitarise import to_u3
 from stages.lqcd.kernels import half_field, hisq_dslash
 from stages.lqcd.kernels.directions import HISQ_DIRECTIONS, neighbour_table
@@ -45,9 +47,10 @@ def dslash_speeds(bench: Bench) -> Iterator[Speed]:
         yield from _half_speeds(bench)
     machine, sites = bench.machine, bench.lattice.half_volume
     for precision, dtype in bench.dtypes.items():
-        links = hisq_like(bench, dtype)
-        packed = hisq_dslash.pack(links, bench.lattice, EVEN)
+        fields = hisq_like(bench)
+        links = doubled_links(*fields, bench.lattice, EVEN, dtype)
         for rhs in bench.widths:
+            packed = hisq_dslash.pack_fields(*fields, bench.lattice, EVEN, dtype, rhs <= hisq_dslash.NARROW)
             x = random_field(machine, (sites, 3, rhs), dtype)
             work = partial(hisq_dslash.hisq_dslash, packed, x, machine.xp.empty_like(x))
             names: dict[str, Any] = {"family": "dslash", "precision": precision, "rhs": rhs}
@@ -59,7 +62,7 @@ def dslash_speeds(bench: Bench) -> Iterator[Speed]:
 
 def _half_speeds(bench: Bench) -> Iterator[Speed]:
     machine, sites = bench.machine, bench.lattice.half_volume
-    packed = hisq_dslash.pack(hisq_like(bench, np.dtype(np.complex64)), bench.lattice, EVEN)
+    packed = hisq_dslash.pack_fields(*hisq_like(bench), bench.lattice, EVEN, np.complex64, False)
     for rhs in bench.widths:
         x = half_field.to_half(random_field(machine, (sites, 3, rhs), np.complex64))
         work = partial(hisq_dslash.hisq_dslash, packed, x, half_field.empty(machine.xp, sites, rhs))
@@ -67,12 +70,11 @@ def _half_speeds(bench: Bench) -> Iterator[Speed]:
         yield bench.measured(work, half_cost(rhs), sites, rhs=rhs, **names)
 
 
-def hisq_like(bench: Bench, dtype: np.dtype) -> Array:
-    """Random links ``[site, 16, 3, 3]`` whose long ones are in U(3), as packed forms of few reals need."""
-    sites = bench.lattice.half_volume
-    links = random_field(bench.machine, (sites, 4, 2, 2, 3, 3), np.complex128)
-    links[:, :, 1] = to_u3(bench.machine.xp.ascontiguousarray(links[:, :, 1])).matrices
-    return links.reshape(sites, HISQ_DIRECTIONS, 3, 3).astype(dtype)
+def hisq_like(bench: Bench) -> tuple[Array, Array]:
+    """Random fields of fat links and of long ones in U(3), as forms of few reals need; complex128."""
+    shape = 4, 2, bench.lattice.half_volume, 3, 3
+    fat, long = (random_field(bench.machine, shape, np.complex128) for _ in range(2))
+    return fat, to_u3(long, out=long).matrices
 
 
 def _best_of_numpy(bench: Bench, links: NDArray, x: NDArray, cost: SiteCost, names: dict[str, Any]) -> Speed:
@@ -124,7 +126,7 @@ def random_operator(machine: Machine, lattice: Lattice) -> NormalOperator:
     """A positive-definite operator in double precision: D is anti-Hermitian whatever the links are."""
     fat, long = (random_field(machine, (4, 2, lattice.half_volume, 3, 3), np.complex128) for _ in range(2))
     long *= -1 / 24
-    links = StaggeredLinks(fat, long, fat, lattice, ("periodic",) * 4, 0.0)
+    links = StaggeredLinks(fat, long, Origin(fat), lattice, ("periodic",) * 4, 0.0)
     return NormalOperator(StaggeredDslash(links), MASS)
 
 

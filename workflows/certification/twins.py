@@ -43,7 +43,7 @@ numbers."""
 CONDITIONED_LIMITS = {"single": 1e-2, "double": 1e-6}
 
 PACKAGES = "stages.lqcd.kernels."
-PACKING = ".pack"
+PACKING = ".pack", ".pack_fields", ".in_fields"
 """Kernels whose result is in a form of their package's own: twins keep theirs, for calls that use it."""
 
 NO_KERNELS = ("stream", "philox")

@@ -16,7 +16,7 @@ from stages.lqcd.distillation.eigenvectors import LaplaceSolver
 from stages.lqcd.distillation.elementals import elementals
 from stages.lqcd.distillation.insertions import Insertions
 from stages.lqcd.distillation.projection import sink_projections
-from stages.lqcd.estimators.trace import LoopTrace, current_links
+from stages.lqcd.estimators.trace import CurrentLinks, LoopTrace
 from stages.lqcd.gauge.heatbath import thermalised
 from stages.lqcd.gauge.hyp import hyp_links
 from stages.lqcd.gauge.stout import stout_links
@@ -98,8 +98,7 @@ def _contractions(device: Device) -> None:
 
 def _loops(solver: str, width: int, device: Device) -> None:
     dslash = staggered_operator(rough_links(63, LATTICE), LATTICE, DOUBLE, device).dslash
-    current = current_links(dslash.links, "thin")
-    trace = LoopTrace(dslash, current, MASS, Solve(solver, TOLERANCE).of_positive())
+    trace = LoopTrace(dslash, CurrentLinks(dslash.links), MASS, Solve(solver, TOLERANCE).of_positive())
     sources = noise_vectors(LATTICE, EVEN, "certify", 9, range(width), "z4", xp=device.xp)
     trace.contract(EVEN, sources)
 

@@ -16,6 +16,7 @@ from stages.ensemble.expected_solves import ExpectedSolves
 from stages.ensemble.smeared_links import smeared_links
 from stages.ensemble.staggered_operator import hisq_operator
 from stages.lqcd.solvers.named import Solve
+from stages.mesons.staggered_costs import source_columns
 from stages.mesons.staggered_propagator import staggered_propagator, staggered_sources
 from stages.mesons.staggered_rehearsal import staggered_steps
 from stages.mesons.staggered_two_point import staggered_average, staggered_two_point
@@ -56,14 +57,15 @@ class HisqMesonNodes(Nodes[HisqMesonParameters]):
     @cached_property
     def operator(self) -> Node:
         """The HISQ operator of each configuration."""
-        quark, solves = self.parameters.quark, self.parameters.solves
+        quark, solves, section = self.parameters.quark, self.parameters.solves, self.parameters.sources
+        columns = section.chunk * source_columns(section.places()[0], self.parameters.mesons.labels)
         return self.workflow.add(
             hisq_operator,
             self.configuration,
             place=Place("operator"),
             boundary=quark.boundary,
             naik_epsilon=quark.naik_epsilon,
-            solves=ExpectedSolves(solves.solver, solves.precision, solves.block),
+            solves=ExpectedSolves(solves.solver, solves.precision, min(solves.block, columns)),
         )
 
     @cached_property

@@ -19,9 +19,9 @@ from typing import Any, Protocol, Self
 import numpy as np
 
 from stages.errors import InputError
-from stages.lqcd.dirac.doubled_links import doubled_links
-from stages.lqcd.gauge.hisq import StaggeredLinks
+from stages.lqcd.gauge.hisq import SMEARING_FIELDS, StaggeredLinks
 from stages.lqcd.kernels import hisq_dslash
+from stages.lqcd.kernels.directions import HISQ_DIRECTIONS
 from stages.lqcd.kernels.dispatch import Array, array_module
 from stages.lqcd.kernels.fields import field_like
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
@@ -29,32 +29,59 @@ from stages.lqcd.lattice.sizes import MATRIX, links_bytes
 
 COMPLEX_MULTIPLY_ADD = 8
 """Floating-point operations."""
-NARROW = 8
-"""Columns up to which D reads compressed links; batched CG narrows to that as columns converge."""
 
 
-def operator_bytes(lattice: Lattice, directions: int, precision: str, narrow: bool) -> int:
-    """Bytes that stay on a GPU per configuration: link fields, and packed links in the solver's precisions.
+@dataclass(frozen=True)
+class Packing:
+    """Forms in which an operator keeps its links on a GPU, one for each precision.
 
-    directions: neighbours of a site, 16 with three-hop terms or 8. narrow: blocks of up to `NARROW` columns
-    occur, for which single long links are packed in 13 reals, too.
+    double: links are packed in double, too, forward and backward. Otherwise double products read the fields,
+    as those of reliable updates, one in a hundred, may: the same bits, in longer time. narrow: blocks have up
+    to `stages.lqcd.kernels.hisq_dslash.NARROW` right-hand sides.
     """
-    fields = 4 if directions == 16 else 1
-    packed = directions * MATRIX * lattice.volume
-    single = packed // 2 if precision == "double-single" else 0
-    compressed = single * (18 + 13) // 36 if narrow and directions == 16 else 0
-    return fields * links_bytes(lattice) + packed + single + compressed
+
+    double: bool = True
+    narrow: bool = False
+
+
+def fields_bytes(lattice: Lattice, directions: int) -> int:
+    """Bytes of an operator's links as fields; directions: neighbours of a site, 16 with three hops or 8."""
+    return directions // 8 * links_bytes(lattice)
+
+
+def packed_bytes(lattice: Lattice, directions: int, precision: str, packing: Packing) -> int:
+    """Bytes of links packed on a GPU for solves in 'double' or 'double-single', of both parities."""
+    double = directions * MATRIX * lattice.volume
+    single = double // 2 if precision == "double-single" else 0
+    if packing.narrow and directions == HISQ_DIRECTIONS:
+        single = single * (18 + 13) // 36
+    return single + double * packing.double
+
+
+def operator_bytes(lattice: Lattice, directions: int, precision: str, packing: Packing) -> int:
+    """Bytes that stay on a GPU per configuration: link fields, and packed links."""
+    return fields_bytes(lattice, directions) + packed_bytes(lattice, directions, precision, packing)
+
+
+def making_bytes(lattice: Lattice, directions: int, precision: str, packing: Packing) -> int:
+    """Bytes at most on a GPU while the links are smeared, then packed: `operator_bytes` or more."""
+    tiles = (
+        directions * MATRIX * lattice.volume // 4 if packing.narrow and directions == HISQ_DIRECTIONS else 0
+    )
+    smearing = int((SMEARING_FIELDS if directions == HISQ_DIRECTIONS else 2) * links_bytes(lattice))
+    return max(smearing, operator_bytes(lattice, directions, precision, packing) + tiles)
 
 
 @dataclass(frozen=True)
 class StaggeredDslash:
     """D of one set of links in one precision; fields on one parity are ``[site, 3, N]``.
 
-    dtype: complex64 or complex128.
+    dtype: complex64 or complex128. packing: how links are kept on a GPU.
     """
 
     links: StaggeredLinks
     dtype: Any = np.complex128
+    packing: Packing = Packing()
     _precisions: dict[np.dtype, StaggeredDslash] = field(default_factory=dict, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -102,6 +129,12 @@ class StaggeredDslash:
             self._precisions[dtype] = replace(self, dtype=dtype, _precisions={})
         return self._precisions[dtype]
 
+    def for_many_products(self) -> StaggeredDslash:
+        """This operator in double, its links packed for as long as the result is kept."""
+        if self.packing.double:
+            return self.astype(np.complex128)
+        return replace(self, dtype=np.complex128, packing=replace(self.packing, double=True), _precisions={})
+
     def pack(self) -> None:
         """Lay the links out for the kernels now, not when D is first applied."""
         self._packed  # noqa: B018 - made and kept
@@ -118,9 +151,14 @@ class StaggeredDslash:
     @cached_property
     def _packed(self) -> tuple[Any, Any]:
         """Packed links into the even and into the odd sites."""
-        pack = hisq_dslash.pack
-        even, odd = (pack(doubled_links(self.links, p, self.dtype), self.lattice, p) for p in (EVEN, ODD))
+        even, odd = (self._packed_into(parity) for parity in (EVEN, ODD))
         return even, odd
+
+    def _packed_into(self, parity: int) -> Any:
+        links = self.links.fat, self.links.long, self.lattice, parity
+        if self.dtype == np.complex128 and not self.packing.double:
+            return hisq_dslash.in_fields(*links)
+        return hisq_dslash.pack_fields(*links, self.dtype, self.packing.narrow)
 
 
 class HoppingTerm(Protocol):

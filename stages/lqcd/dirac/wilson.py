@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from stages.errors import InputError
-from stages.lqcd.dirac.doubled_links import doubled_forms
+from stages.lqcd.dirac.doubled_links import doubled_links
 from stages.lqcd.gauge.wilson_links import WilsonLinks
 from stages.lqcd.kernels import clover, matrix_inverse, staple, wilson_dslash
 from stages.lqcd.kernels.dispatch import Array, array_module
@@ -97,7 +97,7 @@ class WilsonDslash:
         for mu, weight in enumerate(self.links.anisotropy.weights):
             staple.scaled(weight, self.links.links[mu], weighted[mu])
         even, odd = (
-            wilson_dslash.pack(doubled_forms(weighted, None, self.lattice, p, self.dtype), self.lattice, p)
+            wilson_dslash.pack(doubled_links(weighted, None, self.lattice, p, self.dtype), self.lattice, p)
             for p in (EVEN, ODD)
         )
         return even, odd

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from stages.lqcd.dirac.staggered import StaggeredDslash
-from stages.lqcd.estimators.trace import Progress, no_progress
+from stages.lqcd.estimators.trace import CurrentLinks, Progress, no_progress
 from stages.lqcd.kernels import basis, block_blas, lane_blas, one_link_current
 from stages.lqcd.kernels.dispatch import Array, as_numpy, to_device_like
 from stages.lqcd.kernels.fields import contiguous, zeros_like
@@ -44,17 +44,17 @@ class ModeCurrents(NamedTuple):
 
 
 def mode_currents(
-    dslash: StaggeredDslash, links: Array, modes: Deflation, progress: Progress = no_progress
+    dslash: StaggeredDslash, links: CurrentLinks, modes: Deflation, progress: Progress = no_progress
 ) -> ModeCurrents:
     """The currents of the Ritz vectors in the span of `modes`, vectors of the even sites ``[site, 3, k]``.
 
-    links: those of the current, ``[mu, parity, site, 3, 3]``, phases and boundary signs in them. Vectors that
-    are not quite orthogonal, or whose B is not quite diagonal, as after rounding, span the same space: its
-    Ritz pairs are the modes that the solver's deflation and the projection of noise know.
+    links: those of the current. Vectors that are not quite orthogonal, or whose B is not quite diagonal, as
+    after rounding, span the same space: its Ritz pairs are the modes that the solver's deflation and the
+    projection of noise know.
     """
     dslash = dslash.astype(np.complex128)
     lattice = dslash.lattice
-    even_links, odd_links = (contiguous(links[:, parity]) for parity in (EVEN, ODD))
+    even_links, odd_links = links.of(EVEN), links.of(ODD)
     norms2, current = block_blas.norms2, one_link_current.one_link_current
     rotation, eigenvalues = modes.ritz.rotation, np.empty(len(modes))
     result = ModeCurrents(

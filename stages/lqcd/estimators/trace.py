@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -31,7 +30,7 @@ from stages.lqcd.gauge.hisq import StaggeredLinks
 from stages.lqcd.kernels import block_blas, one_link_current
 from stages.lqcd.kernels.dispatch import Array, as_numpy
 from stages.lqcd.kernels.fields import contiguous
-from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
+from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.solvers.even_odd import relative_norms
 from stages.lqcd.solvers.solution import SolveStatistics
 
@@ -73,12 +72,12 @@ class Witness(Protocol):
 class LoopTrace:
     """Traces with the propagator of one mass: `solver` solves the even-odd normal operator of `dslash`.
 
-    current_links: ``[mu, parity, site, 3, 3]``, phases and boundary signs in them, the links of the current.
-    deflation: if given, traces are those of the remainder orthogonal to its modes.
+    current_links: the links of the current. deflation: if given, traces are those of the remainder orthogonal
+    to its modes.
     """
 
     dslash: StaggeredDslash
-    current_links: Array
+    current_links: CurrentLinks
     mass: float
     solver: Solver
     deflation: ModeProjection | None = None
@@ -93,12 +92,6 @@ class LoopTrace:
     @property
     def lattice(self) -> Lattice:
         return self.dslash.lattice
-
-    @cached_property
-    def _links_by_parity(self) -> tuple[Array, Array]:
-        """The current's links ``[mu, site, 3, 3]`` of the even and of the odd sites, each in one piece."""
-        even, odd = (contiguous(self.current_links[:, parity]) for parity in (EVEN, ODD))
-        return even, odd
 
     def contract(self, parity: int, sources: Array) -> Contractions:
         """Solves for sources ``[site, 3, N]`` on `parity` and contracts each solution with its own source.
@@ -125,7 +118,7 @@ class LoopTrace:
 
     def current(self, parity: int, bra: Array, hopped: Array) -> NDArray[np.float64]:
         """- Im sum_{x in t} bra(x)^dag eta_mu(x) U_mu(x) hopped(x + mu), bra on `parity`; ``[N, mu, t]``."""
-        links = self._links_by_parity[parity]
+        links = self.current_links.of(parity)
         current = as_numpy(one_link_current.one_link_current(links, bra, hopped, self.lattice, parity))
         if self.witness:
             self.witness.contracted(parity, bra, hopped, current)
@@ -149,6 +142,33 @@ class LoopTrace:
         return relative_norms(residual, sources)
 
 
+class CurrentLinks:
+    """The links of a current, made when a contraction first reads them, of one parity at a time.
+
+    links: of the operator. choice: 'thin', 'smeared' or 'fat', as for `current_links`. Raises InputError.
+    """
+
+    def __init__(self, links: StaggeredLinks, choice: str = "thin") -> None:
+        _check_choice(links, choice)
+        self._links, self._choice = links, choice
+        self._made: tuple[int, Array] | None = None
+
+    def of(self, parity: int) -> Array:
+        """The links that begin at sites of `parity`, ``[mu, site, 3, 3]``; kept until the others are wanted.
+
+        Raises DisagreementError (`stages.lqcd.gauge.origin`).
+        """
+        if self._made is None or self._made[0] != parity:
+            self._made = None  # its memory is needed
+            self._made = parity, self._make(parity)
+        return self._made[1]
+
+    def _make(self, parity: int) -> Array:
+        if self._choice == "thin":
+            return self._links.thin(parity)
+        return contiguous(current_links(self._links, self._choice)[:, parity])
+
+
 def current_links(links: StaggeredLinks, choice: str) -> Array:
     """The links of the current, phases and boundary signs in them.
 
@@ -156,12 +176,17 @@ def current_links(links: StaggeredLinks, choice: str) -> Array:
     HISQ; 'fat': the one-hop links of the operator. Raises InputError, also for 'smeared' where there is no
     smearing.
     """
+    _check_choice(links, choice)
+    if choice == "fat":
+        return links.fat
+    return links.thin() if choice == "thin" else links.smeared()
+
+
+def _check_choice(links: StaggeredLinks, choice: str) -> None:
     if choice not in CURRENT_LINKS:
         raise InputError(f"the current's links must be one of {', '.join(CURRENT_LINKS)}, got {choice!r}")
-    chosen = getattr(links, choice)
-    if chosen is None:
-        raise InputError(f"this action has no {choice} links for the current: choose 'thin' or 'fat'")
-    return chosen
+    if choice == "smeared" and not links.unitary:
+        raise InputError("this action has no smeared links for the current: choose 'thin' or 'fat'")
 
 
 Progress = Callable[[int, int], None]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from stages.lqcd.kernels import long_links as kernels_of_three
 from stages.lqcd.kernels import staple
 from stages.lqcd.kernels.dispatch import Array
-from stages.lqcd.kernels.fields import field_like, zeros_like
+from stages.lqcd.kernels.fields import field_like
 from stages.lqcd.lattice.geometry import Lattice
 
 
@@ -34,23 +34,24 @@ def fat_links(links: Array, lattice: Lattice, paths: Paths) -> Array:
         X = one' U + sum_sigma S_sigma [three U + lepage S_sigma U + sum_rho S_rho (five U + seven S_nu U)].
 
     Two staples in one plane are the straight ones and twice the link, U^dag U = 1 where a path goes back:
-    hence one' = one - 6 lepage. Memory: the result and 6 fields of one direction.
+    hence one' = one - 6 lepage. Memory: the result and 5 fields of one direction.
     """
     fat = field_like(links)
+    inner, innermost, *staples = (field_like(links, links.shape[1:]) for _ in range(5))
     for mu in range(4):
         link = links[mu]
         others = [nu for nu in range(4) if nu != mu]
-        simple = {}
+        simple = dict(zip(others, staples, strict=True))
         for nu in others:
-            simple[nu] = zeros_like(link)
+            simple[nu][...] = 0
             staple.add_staple(simple[nu], link, links[nu], lattice, mu, nu, 1.0)
         staple.scaled(paths.one - 6 * paths.lepage, link, fat[mu])
         for sigma in others:
-            inner = staple.weighted_sum(paths.three, link, paths.lepage, simple[sigma])
+            staple.weighted_sum(paths.three, link, paths.lepage, simple[sigma], inner)
             for rho in others:
                 if rho != sigma:
                     (nu,) = {*others} - {sigma, rho}
-                    innermost = staple.weighted_sum(paths.five, link, paths.seven, simple[nu])
+                    staple.weighted_sum(paths.five, link, paths.seven, simple[nu], innermost)
                     staple.add_staple(inner, innermost, links[rho], lattice, mu, rho, 1.0)
             staple.add_staple(fat[mu], inner, links[sigma], lattice, mu, sigma, 1.0)
     return fat

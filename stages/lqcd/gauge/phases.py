@@ -32,24 +32,31 @@ def parse_boundary(boundary: str | Sequence[str]) -> Boundary:
 
 
 def with_boundary(
-    links: Array, lattice: Lattice, boundary: str | Sequence[str], out: Array | None = None
+    links: Array,
+    lattice: Lattice,
+    boundary: str | Sequence[str],
+    out: Array | None = None,
+    parity: int | None = None,
 ) -> Array:
     """The links ``[mu, parity, site, 3, 3]`` with boundary conditions as signs; `out` may be `links`.
 
     The sign is on the links that leave the last slice of an antiperiodic direction; for thin links, before
-    any smearing. Raises InputError (`parse_boundary`).
+    any smearing. parity: as for `stages.lqcd.kernels.signs.boundary_signs`. Raises InputError
+    (`parse_boundary`).
     """
     out = field_like(links) if out is None else out
     directions = [mu for mu, word in enumerate(parse_boundary(boundary)) if word == "antiperiodic"]
-    signs.boundary_signs(links, lattice, directions, out)
+    signs.boundary_signs(links, lattice, directions, out, parity)
     return out
 
 
-def with_phases(links: Array, lattice: Lattice, out: Array | None = None) -> Array:
+def with_phases(links: Array, lattice: Lattice, out: Array | None = None, parity: int | None = None) -> Array:
     """The links ``[mu, parity, site, 3, 3]`` (thin, fat or long) times eta_mu(x); `out` may be `links`.
+
+    parity: as for `stages.lqcd.kernels.signs.boundary_signs`.
 
     eta_x = (-1)^t, eta_y = (-1)^(t+x), eta_z = (-1)^(t+x+y), eta_t = 1. No eta_mu depends on x_mu.
     """
     out = field_like(links) if out is None else out
-    signs.staggered_phases(links, lattice, out)
+    signs.staggered_phases(links, lattice, out, parity)
     return out

@@ -30,13 +30,14 @@ class Unitary(NamedTuple):
     fallbacks: int
 
 
-def to_su3(links: Array) -> SpecialUnitary:
+def to_su3(links: Array, out: Array | None = None) -> SpecialUnitary:
     """Project links to SU(3) by Gram-Schmidt on the rows; the third row is (row 1 x row 2)^*, as in MILC.
 
-    links ``[..., 3, 3]`` complex128; raises InputError if one is further than `LARGEST_DEVIATION` from SU(3).
+    links ``[..., 3, 3]`` complex128; `out`, C-contiguous if given, may be `links`. Raises InputError if one
+    is further than `LARGEST_DEVIATION` from SU(3).
     """
     flat = contiguous(links).reshape(-1, 3, 3)
-    result = field_like(flat)
+    result = field_like(flat) if out is None else out.reshape(-1, 3, 3)
     deviation = projection.special_unitary(flat, result)
     if not deviation <= LARGEST_DEVIATION:
         raise InputError(

@@ -20,9 +20,11 @@ def add_staple(
     kernel("staple.add_staple", type(out))(out, field, links_nu, lattice, mu, nu, coefficient)
 
 
-def weighted_sum(a: float, x: Array, b: float, y: Array) -> Array:
-    """Sum a x + b y of two fields of one shape and dtype."""
-    return kernel("staple.weighted_sum", type(x))(a, x, b, y)
+def weighted_sum(a: float, x: Array, b: float, y: Array, out: Array) -> None:
+    """``out = a x + b y`` of fields of one shape and dtype."""
+    for name, array in (("y", y), ("out", out)):
+        check_array(name, array, x.shape, x.dtype)
+    kernel("staple.weighted_sum", type(x))(a, x, b, y, out)
 
 
 def scaled(factor: float, x: Array, out: Array) -> None:

@@ -45,7 +45,7 @@ def random_field(seed, *shape, dtype=np.complex128):
 
 def on_backend(links, xp):
     long = None if links.long is None else xp.asarray(links.long)
-    return replace(links, fat=xp.asarray(links.fat), long=long, thin=xp.asarray(links.thin))
+    return replace(links, fat=xp.asarray(links.fat), long=long)
 
 
 @pytest.fixture

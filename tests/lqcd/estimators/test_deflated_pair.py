@@ -5,7 +5,7 @@ import pytest
 from dense import TINY, dense_matrix, random_links
 
 from stages.lqcd.dirac.staggered import SquaredDslash, StaggeredDslash
-from stages.lqcd.estimators.trace import LoopTrace, current_links
+from stages.lqcd.estimators.trace import CurrentLinks, LoopTrace
 from stages.lqcd.estimators.truncated import Piece, plain_estimate, truncated_estimate, truncated_pieces
 from stages.lqcd.gauge.hisq import hisq_links
 from stages.lqcd.lattice.geometry import EVEN, ODD
@@ -43,7 +43,7 @@ def test_sloppy_and_fine_are_an_unbiased_pair(dslash, spectrum, method, parity, 
 
     def densities(tolerance, columns):
         solver = DeflatedSolver(method(tolerance), deflation)
-        trace = LoopTrace(dslash, current_links(dslash.links, "thin"), MASS, solver)
+        trace = LoopTrace(dslash, CurrentLinks(dslash.links, "thin"), MASS, solver)
         blocks = [np.ascontiguousarray(noise[..., n : n + 16]) for n in range(0, columns, 16)]
         return np.concatenate([trace.contract(parity, block).density for block in blocks])
 

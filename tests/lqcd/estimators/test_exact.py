@@ -7,7 +7,7 @@ from dense import TINY, DenseSolver, dense_propagator, hop_traces, random_links
 from stages.errors import InputError
 from stages.lqcd.dirac.staggered import StaggeredDslash
 from stages.lqcd.estimators.exact import exact_loops
-from stages.lqcd.estimators.trace import LoopTrace, current_links
+from stages.lqcd.estimators.trace import CurrentLinks, LoopTrace, current_links
 from stages.lqcd.gauge.hisq import asqtad_links, hisq_links, naive_links
 from stages.lqcd.lattice.geometry import Lattice
 
@@ -18,7 +18,7 @@ MASS = 0.11
 
 def trace_of(links, choice="thin", mass=MASS):
     dslash = StaggeredDslash(links)
-    return LoopTrace(dslash, current_links(links, choice), mass, DenseSolver())
+    return LoopTrace(dslash, CurrentLinks(links, choice), mass, DenseSolver())
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +52,8 @@ def test_current_and_condensate_equal_those_of_the_dense_inverse(action, choice,
     trace = trace_of(links, choice)
     loops = exact_loops(trace, np, width=100)
     propagator = dense_propagator(trace.dslash, MASS)
-    forward, backward = hop_traces(trace.current_links, propagator, TINY)
+    links = np.stack([trace.current_links.of(parity) for parity in (0, 1)], axis=1)
+    forward, backward = hop_traces(links, propagator, TINY)
     scale = np.abs(loops.current).max()
     assert scale > 1e-2
     assert np.abs(loops.current[0] + forward.imag).max() < 1e-12 * scale
@@ -75,7 +76,7 @@ def test_smeared_links_are_unitary_and_neither_thin_nor_fat(hisq):
     smeared = current_links(hisq, "smeared")
     product = smeared.conj().swapaxes(-1, -2) @ smeared
     assert np.abs(product - np.eye(3)).max() < 1e-12
-    assert min(np.abs(smeared - other).max() for other in (hisq.thin, hisq.fat)) > 0.1
+    assert min(np.abs(smeared - other).max() for other in (hisq.thin(), hisq.fat)) > 0.1
 
 
 def test_one_link_charge_of_hisq_is_not_conserved(hisq):

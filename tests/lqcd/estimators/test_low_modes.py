@@ -8,7 +8,7 @@ from stages.lqcd.dirac.staggered import StaggeredDslash
 from stages.lqcd.estimators.exact import exact_loops
 from stages.lqcd.estimators.low_modes import low_mode_current, low_mode_density, mode_currents
 from stages.lqcd.estimators.stochastic import stochastic_loops
-from stages.lqcd.estimators.trace import LoopTrace
+from stages.lqcd.estimators.trace import CurrentLinks, LoopTrace
 from stages.lqcd.gauge.hisq import hisq_links, naive_links
 from stages.lqcd.noise import Dilution, noise_vectors
 
@@ -43,12 +43,12 @@ def solver(dslash):
 
 
 def trace_of(dslash, solver, deflation=None):
-    return LoopTrace(dslash, dslash.links.thin, MASS, solver, deflation)
+    return LoopTrace(dslash, CurrentLinks(dslash.links), MASS, solver, deflation)
 
 
 def low_part(dslash, modes, mass=MASS):
     """(current, density) of the modes at one mass."""
-    currents = mode_currents(dslash, dslash.links.thin, modes.even)
+    currents = mode_currents(dslash, CurrentLinks(dslash.links), modes.even)
     assert currents.residual.max() < 1e-10
     return (
         low_mode_current(currents.eigenvalue, currents.current, mass),
@@ -87,14 +87,14 @@ def test_vectors_of_the_same_span_give_the_same_low_part(dslash, spectrum):
 def test_low_part_of_each_mode_by_the_formula(dslash, spectrum):
     """One mode, one time slice and direction with everything spelt out, the odd partner made explicitly."""
     modes, mu, t = dense_deflation(dslash, spectrum, 3), 2, 1
-    currents = mode_currents(dslash, dslash.links.thin, modes.even)
+    currents = mode_currents(dslash, CurrentLinks(dslash.links), modes.even)
     v = np.ascontiguousarray(modes.even.vectors[..., 1:2])
     w = dslash.apply_to(1, v) / np.sqrt(modes.even.eigenvalues[1])
     expected = 0.0
     for parity, field in ((0, v), (1, w)):
         hopped, neighbour = dslash.apply_to(1 - parity, field), TINY.neighbour(parity, mu, 1)
         for x in np.flatnonzero(TINY.coordinates(parity)[:, 3] == t):
-            link = dslash.links.thin[mu, parity, x]
+            link = dslash.links.thin()[mu, parity, x]
             expected -= np.vdot(field[x, :, 0], link @ hopped[neighbour[x], :, 0]).imag
     assert np.isclose(currents.current[1, mu, t], expected, rtol=1e-8, atol=1e-13)
 
@@ -109,7 +109,7 @@ def free():
 def test_zero_modes_of_the_free_field_have_no_partner(free):
     """They carry no current."""
     modes = dense_deflation(free, dense_spectrum(free), 24)
-    currents = mode_currents(free, free.links.thin, modes.even)
+    currents = mode_currents(free, CurrentLinks(free.links), modes.even)
     assert np.abs(currents.eigenvalue).max() < 1e-12
     assert np.abs(currents.current).max() < 1e-12
     even, odd = low_mode_density(currents.eigenvalue, MASS, TINY.volume)

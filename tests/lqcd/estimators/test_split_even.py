@@ -12,7 +12,7 @@ from stages.lqcd.estimators.exact import exact_loops
 from stages.lqcd.estimators.low_modes import low_mode_current, low_mode_density, mode_currents
 from stages.lqcd.estimators.split_even import SplitEvenTrace
 from stages.lqcd.estimators.stochastic import stochastic_loops
-from stages.lqcd.estimators.trace import LoopTrace
+from stages.lqcd.estimators.trace import CurrentLinks, LoopTrace
 from stages.lqcd.estimators.truncated import Piece, truncated_estimate, truncated_pieces
 from stages.lqcd.gauge.hisq import hisq_links
 from stages.lqcd.noise import Dilution, noise_vectors
@@ -28,7 +28,7 @@ SOLVER = DenseSolver()
 
 def trace_of(deflation=None, solver=SOLVER):
     return SplitEvenTrace(
-        *(LoopTrace(DSLASH, LINKS.thin, mass, solver, deflation) for mass in (LIGHT, STRANGE))
+        *(LoopTrace(DSLASH, CurrentLinks(LINKS), mass, solver, deflation) for mass in (LIGHT, STRANGE))
     )
 
 
@@ -59,7 +59,7 @@ def test_a_complete_set_of_sources_gives_the_exact_difference_with_its_sign(exac
 
 def test_low_part_of_the_difference_and_the_exact_remainder_add_up(exact, modes):
     rest = exact_loops(trace_of(modes), np, 192)
-    low = mode_currents(DSLASH, LINKS.thin, modes.even)
+    low = mode_currents(DSLASH, CurrentLinks(LINKS), modes.even)
     currents = [low_mode_current(low.eigenvalue, low.current, mass) for mass in (LIGHT, STRANGE)]
     densities = [low_mode_density(low.eigenvalue, mass, TINY.volume) for mass in (LIGHT, STRANGE)]
     for found, (light, strange), expected in zip(rest, (currents, densities), exact, strict=True):
@@ -97,7 +97,7 @@ def test_truncated_solves_of_the_difference_are_unbiased(exact):
 
 
 def test_refuses_masses_of_different_links():
-    other = replace(LINKS, thin=LINKS.thin)
-    strange = LoopTrace(StaggeredDslash(other), other.thin, STRANGE, SOLVER)
+    other = replace(LINKS)
+    strange = LoopTrace(StaggeredDslash(other), CurrentLinks(other), STRANGE, SOLVER)
     with pytest.raises(InputError, match="only where both masses share their links: give them one naik_eps"):
         SplitEvenTrace(trace_of().light, strange)

@@ -7,7 +7,7 @@ from dense import TINY, DenseSolver, random_links
 from stages.lqcd.dirac.staggered import StaggeredDslash
 from stages.lqcd.estimators.exact import exact_loops
 from stages.lqcd.estimators.stochastic import stochastic_loops
-from stages.lqcd.estimators.trace import LoopTrace
+from stages.lqcd.estimators.trace import CurrentLinks, LoopTrace
 from stages.lqcd.estimators.truncated import Piece, plain_estimate, truncated_estimate, truncated_pieces
 from stages.lqcd.gauge.hisq import hisq_links
 from stages.lqcd.kernels.dispatch import kernels_of
@@ -20,8 +20,8 @@ pytestmark = pytest.mark.usefixtures("reference_kernels")
 with kernels_of("reference"):
     LINKS = hisq_links(random_links(TINY, 4711), TINY, boundary="antiperiodic", naik_epsilon=0.0)
     DSLASH = StaggeredDslash(LINKS)
-    FINE = LoopTrace(DSLASH, LINKS.thin, 0.1, DenseSolver())
-    SLOPPY = LoopTrace(DSLASH, LINKS.thin, 0.1, DenseSolver(relative_error=0.2))
+    FINE = LoopTrace(DSLASH, CurrentLinks(LINKS), 0.1, DenseSolver())
+    SLOPPY = LoopTrace(DSLASH, CurrentLinks(LINKS), 0.1, DenseSolver(relative_error=0.2))
     EXACT = exact_loops(FINE, np, width=192)
 
 
@@ -61,7 +61,7 @@ def test_each_loop_is_the_sum_over_subsets_by_the_formula():
             y = (FINE.solver.inverses[0.1, parity] @ eta.reshape(-1, 1)).reshape(eta.shape)
             z = DSLASH.apply_to(1 - parity, y)
             for x in np.flatnonzero(t == 3):
-                expected -= np.vdot(eta[x, :, 0], LINKS.thin[1, parity, x] @ z[neighbour[x], :, 0]).imag
+                expected -= np.vdot(eta[x, :, 0], LINKS.thin()[1, parity, x] @ z[neighbour[x], :, 0]).imag
     loops = stochastic_loops(FINE, source, dilution, width=2)
     assert np.isclose(loops.current[0, 1, 3], expected, rtol=1e-11)
 
@@ -122,7 +122,7 @@ def test_errors_over_many_seeds(kind, options):
 @pytest.mark.parametrize("solver", [BatchedCG(0.1), BlockCGrQ(0.1)])
 def test_errors_with_conjugate_gradients_stopped_early(solver):
     """The real thing: residuals of 10 % in the sloppy solves, 16 right-hand sides at a time."""
-    truncated = LoopTrace(StaggeredDslash(LINKS), LINKS.thin, 0.1, solver)
+    truncated = LoopTrace(StaggeredDslash(LINKS), CurrentLinks(LINKS), 0.1, solver)
     settings = {"vectors": 8, "fine_vectors": 3, "kind": "z2", "dilution": Dilution(displacement=2)}
     check_errors(seeds=60, **settings, truncated=truncated)
 

@@ -34,9 +34,11 @@ NARROWER = (1, 2, 4, 8, 12, 16)
 
 def hisq(n: int) -> list[Launch]:
     forms = [
-        (SINGLE, hisq_dslash.links_form(SINGLE, n)),
+        (SINGLE, hisq_dslash.FULL),
+        (SINGLE, hisq_dslash.THIRTEEN),
         (SINGLE, hisq_dslash.HALF),
         (DOUBLE, hisq_dslash.FULL),
+        (DOUBLE, hisq_dslash.IN_FIELDS),
     ]
     return [
         hisq_dslash.dslash_launch(LATTICE, 16, dtype, n, dots, form=form)

@@ -59,7 +59,13 @@ BIG = Lattice((32, 32, 32, 48))
 ODD = Lattice((14, 6, 10, 4))
 WIDTHS = (1, 3, 8, 16, 33, 64)
 UNUSUAL = [(1, 1), (3, 3), (7, 33), (64, 1), (1, 64)]
-FORMS = [hisq_dslash.FULL, hisq_dslash.THIRTEEN, hisq_dslash.HALF, hisq_dslash.HALF_TO_SINGLE]
+FORMS = [
+    hisq_dslash.FULL,
+    hisq_dslash.THIRTEEN,
+    hisq_dslash.IN_FIELDS,
+    hisq_dslash.HALF,
+    hisq_dslash.HALF_TO_SINGLE,
+]
 WILSON_FORMS = [wilson_dslash.FULL, wilson_dslash.TWELVE, wilson_dslash.EIGHT]
 ROWS = 3 * BIG.half_volume
 Kernels = Callable[[np.dtype], list[Launch]]
@@ -69,7 +75,8 @@ def dslashes(dtype: np.dtype, widths: Sequence[int] = WIDTHS) -> list[Launch]:
     """The dslash in the forms that are used."""
     full = [hisq_dslash.dslash_launch(BIG, 16, dtype, n, dots) for n in widths for dots in (False, True)]
     if dtype == DOUBLE:
-        return full
+        in_fields = hisq_dslash.IN_FIELDS
+        return [*full, *(hisq_dslash.dslash_launch(BIG, 16, dtype, n, form=in_fields) for n in (1, 16))]
     forms = (
         *((n, hisq_dslash.THIRTEEN) for n in (1, 8)),
         *((16, form) for form in (hisq_dslash.HALF, hisq_dslash.HALF_TO_SINGLE)),
@@ -141,7 +148,9 @@ def tuned(
         long_links.long_links_launch(ODD, dtype),
         signs.signs_launch("staggered_phases", ODD, dtype),
         signs.signs_launch("boundary_signs", ODD, dtype),
-        doubled_links.doubled_links_launch(ODD, 16, dtype),
+        doubled_links.doubled_links_launch(ODD, 16, dtype, (1, 1, 1, 1)),
+        doubled_links.doubled_links_launch(ODD, 16, dtype, hisq_dslash.dslash_tile(ODD)),
+        *([hisq_dslash.shorter_links_launch(9, sites) for sites in (1, 32)] if dtype == SINGLE else []),
         field_strength.field_strength_launch(ODD, dtype),
         field_strength.add_clover_launch(1000, dtype),
         noise.noise_launch("noise_roots", ODD, 5, dtype),

@@ -22,21 +22,64 @@ def hisq_links(random, lattice):
     return links.reshape(-1, 16, 3, 3)
 
 
+def hisq_fields(random, lattice):
+    """Fields of fat links of any kind, and of long ones that are a real number times U(3) matrices."""
+    fat, unitary = (random(4, 2, lattice.half_volume, 3, 3).astype(complex) for _ in range(2))
+    return fat, -0.043 * np.linalg.qr(unitary)[0]
+
+
 @pytest.mark.parametrize("n", widths((3, 33), (1, 2, 8, 12, 64)))
 @pytest.mark.parametrize("extents", EXTENTS, ids=str)
-def test_hisq_long_links_in_13_reals(backend, random, tolerance, extents, n):
+def test_hisq_long_links_in_13_reals(backend, random, dtype, tolerance, extents, n):
     """For few right-hand sides the GPU keeps two rows and a phase of them: the same to rounding."""
     lattice = Lattice(extents)
-    links, x = hisq_links(random, lattice), random(lattice.half_volume, 3, n)
-    packed = backend.kernels.hisq_dslash.pack(backend.array(links), lattice, ODD)
-    if backend.xp is not np:
-        assert packed.with_13_reals.nbytes * 144 == packed.tiles.nbytes * 124
-    out = backend.kernels.hisq_dslash.hisq_dslash(
-        packed, backend.array(x), backend.array(np.full_like(x, np.nan))
-    )
-    exact = reference.pack(links.astype(complex), lattice, ODD)
+    fields, x = hisq_fields(random, lattice), random(lattice.half_volume, 3, n)
+    kernels = backend.kernels.hisq_dslash
+    packed = kernels.pack_fields(*map(backend.array, fields), lattice, ODD, dtype, narrow=True)
+    if backend.xp is not np and dtype == np.complex64:
+        assert packed.links.nbytes * 144 == lattice.half_volume * 16 * 72 * 124
+    out = kernels.hisq_dslash(packed, backend.array(x), backend.array(np.full_like(x, np.nan)))
+    exact = reference.pack_fields(*fields, lattice, ODD, np.dtype(complex), False)
     expected = reference.hisq_dslash(exact, x.astype(complex), np.empty(x.shape, complex))
     assert np.abs(backend.host(out) - expected).max() <= tolerance * np.abs(expected).max()
+
+
+@pytest.mark.parametrize("dtype", ["complex64"], indirect=True)
+def test_other_long_links_keep_18_reals(backend, random, tolerance):
+    lattice = Lattice((4, 4, 4, 6))
+    fields = [random(4, 2, lattice.half_volume, 3, 3).astype(complex) for _ in range(2)]
+    x = random(lattice.half_volume, 3, 2)
+    kernels = backend.kernels.hisq_dslash
+    packed = kernels.pack_fields(*map(backend.array, fields), lattice, ODD, x.dtype, narrow=True)
+    out = kernels.hisq_dslash(packed, backend.array(x), backend.array(np.full_like(x, np.nan)))
+    exact = reference.pack_fields(*fields, lattice, ODD, np.dtype(complex), False)
+    expected = reference.hisq_dslash(exact, x.astype(complex), np.empty(x.shape, complex))
+    assert np.abs(backend.host(out) - expected).max() <= tolerance * np.abs(expected).max()
+
+
+@pytest.mark.parametrize("dtype", ["complex128"], indirect=True)
+@pytest.mark.parametrize("n", widths((3, 33), (1, 2, 8, 12, 16, 64)))
+@pytest.mark.parametrize("directions", [16, 8])
+@pytest.mark.parametrize("extents", EXTENTS, ids=str)
+def test_links_in_their_fields_give_the_same_bits(backend, random, extents, directions, n):
+    """What is read where it lies is summed in the same order as what is packed; errors of shape are told."""
+    lattice, kernels = Lattice(extents), backend.kernels.hisq_dslash
+    fields = [backend.array(field) for field in hisq_fields(random, lattice)]
+    if directions == 8:
+        fields[1] = None
+    x, y = (backend.array(random(lattice.half_volume, 3, n)) for _ in range(2))
+    for parity in (EVEN, ODD):
+        outs, sums = [], []
+        for packed in (
+            kernels.in_fields(*fields, lattice, parity),
+            kernels.pack_fields(*fields, lattice, parity, complex, narrow=False),
+        ):
+            outs.append(backend.array(np.full((lattice.half_volume, 3, n), np.nan, complex)))
+            sums.append(backend.array(np.zeros(n)))
+            kernels.hisq_dslash(packed, x, outs[-1], diagonal=y, a=0.3, b=-1.1, dots=sums[-1])
+        assert np.array_equal(*map(backend.host, outs)) and np.array_equal(*map(backend.host, sums))
+    with pytest.raises(InputError, match="one_hop"):
+        kernels.in_fields(fields[0][:3], fields[1], lattice, EVEN)
 
 
 @pytest.mark.parametrize("dtype", ["complex64"], indirect=True)

@@ -10,7 +10,7 @@ pytest.importorskip("cupy")
 import cupy
 
 from stages.errors import InputError
-from stages.lqcd.dirac.doubled_links import doubled_forms
+from stages.lqcd.dirac.doubled_links import doubled_links
 from stages.lqcd.gauge.wilson_links import Anisotropy, wilson_links
 from stages.lqcd.kernels.cuda import projection, wilson_dslash
 from stages.lqcd.kernels.reference import wilson_dslash as reference
@@ -27,7 +27,7 @@ def doubled(random, lattice, parity, boundary, anisotropy):
     projection.special_unitary(thin.reshape(-1, 3, 3), thin.reshape(-1, 3, 3))
     made = wilson_links(cupy.asnumpy(thin), lattice, boundary=boundary, anisotropy=anisotropy)
     weights = np.reshape(anisotropy.weights, (4, 1, 1, 1, 1))
-    return doubled_forms(made.links * weights, None, lattice, parity, complex)
+    return doubled_links(made.links * weights, None, lattice, parity, complex)
 
 
 def applied(packed, x, form, sign):

@@ -125,7 +125,7 @@ def located(links: StaggeredLinks, backend: str) -> StaggeredLinks:
         return links
     to_device = import_module("cupy").asarray
     long = None if links.long is None else to_device(links.long)
-    return replace(links, fat=to_device(links.fat), long=long, thin=to_device(links.thin))
+    return replace(links, fat=to_device(links.fat), long=long)
 
 
 @pytest.fixture(scope="session")

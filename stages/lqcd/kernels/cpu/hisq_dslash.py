@@ -19,10 +19,12 @@ from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from stages.lqcd.kernels.cpu.compiled import compiled
+from stages.lqcd.kernels.cpu.doubled_links import doubled_links
 from stages.lqcd.kernels.cpu.half_field import through_single
 from stages.lqcd.kernels.cpu.rows import block_count
 from stages.lqcd.kernels.cpu.vector_ir import REGISTER_BYTES, REGISTERS, ComplexSums, Emitter, literals
-from stages.lqcd.kernels.directions import neighbour_table
+from stages.lqcd.kernels.directions import HISQ_DIRECTIONS, NAIVE_DIRECTIONS, neighbour_table
+from stages.lqcd.kernels.fields import field_like
 from stages.lqcd.kernels.half_field import HalfField
 from stages.lqcd.lattice.geometry import Lattice
 
@@ -53,6 +55,19 @@ def pack(links: NDArray, lattice: Lattice, parity: int) -> PackedLinks:
     directions = links.shape[1]
     neighbours = neighbour_table(lattice, parity, directions)
     return PackedLinks(lattice, parity, directions, links.dtype, np.ascontiguousarray(links), neighbours)
+
+
+def pack_fields(
+    one_hop: NDArray, three_hops: NDArray | None, lattice: Lattice, parity: int, dtype: np.dtype, narrow: bool
+) -> PackedLinks:
+    directions = NAIVE_DIRECTIONS if three_hops is None else HISQ_DIRECTIONS
+    doubled = field_like(one_hop, (lattice.half_volume, directions, 3, 3), dtype)
+    doubled_links(one_hop, three_hops, lattice, parity, doubled)
+    return pack(doubled, lattice, parity)
+
+
+def in_fields(one_hop: NDArray, three_hops: NDArray | None, lattice: Lattice, parity: int) -> PackedLinks:
+    return pack_fields(one_hop, three_hops, lattice, parity, one_hop.dtype, False)
 
 
 def hisq_dslash(

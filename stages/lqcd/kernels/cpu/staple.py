@@ -23,11 +23,9 @@ def add_staple(
         _kernel(out.dtype)(out[parity], field[1 - parity], own, opposite, *tables, coefficient)
 
 
-def weighted_sum(a: float, x: NDArray, b: float, y: NDArray) -> NDArray:
-    out = np.empty_like(x)
+def weighted_sum(a: float, x: NDArray, b: float, y: NDArray, out: NDArray) -> None:
     reals = (field.reshape(-1).view(x.real.dtype) for field in (out, x, y))
     _weighted_sum(x.real.dtype)(*reals, a, b)
-    return out
 
 
 def scaled(factor: float, x: NDArray, out: NDArray) -> None:

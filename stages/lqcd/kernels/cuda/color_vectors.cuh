@@ -93,8 +93,8 @@ template <class Real> struct Matrix {
 };
 
 // sum += u v for each right-hand side
-template <class Real, int R>
-__device__ __forceinline__ void multiply_add(ColorVectors<Real, R>& sum, const Matrix<Real>& u,
+template <class Matrix, class Real, int R>
+__device__ __forceinline__ void multiply_add(ColorVectors<Real, R>& sum, const Matrix& u,
                                              const ColorVectors<Real, R>& v) {
     #pragma unroll
     for (int i = 0; i < 3; i++)

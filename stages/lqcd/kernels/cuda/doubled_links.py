@@ -9,7 +9,8 @@ import cupy
 import numpy as np
 
 from stages.lqcd.kernels.cuda.compile import run
-from stages.lqcd.kernels.cuda.launch import WARPS_THREADS, Launch, on_lattice
+from stages.lqcd.kernels.cuda.launch import WARPS_THREADS, Launch, instance, listed
+from stages.lqcd.kernels.cuda.tiles import Box
 from stages.lqcd.kernels.directions import HISQ_DIRECTIONS, NAIVE_DIRECTIONS
 from stages.lqcd.kernels.expressions import spatial_links as spatial_links
 from stages.lqcd.kernels.operands import check_array
@@ -22,14 +23,21 @@ def doubled_links(
     for name, links in (("fat", fat), ("long", long)):
         if links is not None:
             check_array(name, links, (4, 2, lattice.half_volume, 3, 3), np.dtype(complex))
+    in_tiles(fat, long, lattice, parity, out, (1, 1, 1, 1))
+
+
+def in_tiles(
+    fat: cupy.ndarray, long: cupy.ndarray | None, lattice: Lattice, parity: int, out: cupy.ndarray, tile: Box
+) -> None:
+    """`doubled_links` as ``[tile, direction, site in tile, 3, 3]``, unchecked; a tile of one site is it."""
     directions = NAIVE_DIRECTIONS if long is None else HISQ_DIRECTIONS
-    kernel = doubled_links_launch(lattice, directions, out.dtype)
+    kernel = doubled_links_launch(lattice, directions, out.dtype, tile)
     run(kernel, out, fat, np.uintp(0) if long is None else long, np.int32(parity))
 
 
 @cache
-def doubled_links_launch(lattice: Lattice, directions: int, dtype: np.dtype) -> Launch:
-    """Links into the sites of a parity; grid (sites, directions)."""
+def doubled_links_launch(lattice: Lattice, directions: int, dtype: np.dtype, tile: Box) -> Launch:
+    """Links into the sites of a parity, by tiles; grid (sites, directions)."""
     blocks = ceil(lattice.half_volume / WARPS_THREADS)
-    kernel = on_lattice("doubled_links", lattice, dtype)
+    kernel = instance("doubled_links", dtype, listed(lattice.extents), f"Tile<{listed(tile)}>")
     return Launch("doubled_links.cu", kernel, (blocks, directions), WARPS_THREADS)

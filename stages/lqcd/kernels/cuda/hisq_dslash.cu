@@ -42,7 +42,7 @@ template <class L, class Links, class X, class Real, int DIRECTIONS, int R> stru
     template <int MU, int STEP> __device__ __forceinline__ void hop(int direction) {
         ColorVectors<Real, R> v;
         x.template load<ReadOften>(v, neighbour<L, MU, STEP>(site, parity), lane);
-        multiply_add(sum, links.matrix(direction, site_in_block), v);
+        multiply_add(sum, links.template link<(STEP < 0)>(direction, site_in_block), v);
     }
 
     // All hops along MU, once the links of this direction have arrived.
@@ -58,11 +58,13 @@ template <class L, class Links, class X, class Real, int DIRECTIONS, int R> stru
     }
 };
 
-// The scales are those of 16-bit fields, and null for others.
+// The scales are those of 16-bit fields, and null for others; three_hops is that of links in their fields, with the
+// field of one hop in the place of tiles.
 template <class Real, class L, class Tile, template <class, int, int, int, int> class LinksOf, class In, class Out,
           int DIRECTIONS, int N, int R, int SITES, int MIN_BLOCKS, int Y_CHUNK, int Z_CHUNK, bool DOTS>
 __global__ void __launch_bounds__(SITES * (N / R), MIN_BLOCKS)
-    hisq_dslash(const unsigned char* __restrict__ tiles, const void* __restrict__ x,
+    hisq_dslash(const unsigned char* __restrict__ tiles, const unsigned char* __restrict__ three_hops,
+                const void* __restrict__ x,
                 const float* __restrict__ x_scales, const void* diagonal, void* out, float* out_scales,
                 double* block_sums, Real a, Real b, int parity) {
     constexpr int threads = SITES * (N / R), parts = Tile::SITES / SITES;
@@ -74,16 +76,18 @@ __global__ void __launch_bounds__(SITES * (N / R), MIN_BLOCKS)
     extern __shared__ __align__(16) unsigned char shared[];
 
     const Site tile = Order::tile(blockIdx.x / parts);
+    const Site corner = {tile.half_x * Tile::HALF_X, tile.y * Tile::Y, tile.z * Tile::Z, tile.t * Tile::T};
     const int first = blockIdx.x % parts * SITES;
     Links links{shared};
-    links.fetch(tiles + size_t(Order::number(tile)) * Links::TILE_BYTES, first);
+    if constexpr (Links::IN_FIELDS) links.template fetch<L, Tile>(tiles, three_hops, corner, first, parity);
+    else links.fetch(tiles + size_t(Order::number(tile)) * Links::TILE_BYTES, first);
 
     const int site_in_block = threadIdx.x / Lanes::COUNT, lane = threadIdx.x % Lanes::COUNT;
     Site site = site_of<Tile>(first + site_in_block);
-    site.half_x += tile.half_x * Tile::HALF_X;
-    site.y += tile.y * Tile::Y;
-    site.z += tile.z * Tile::Z;
-    site.t += tile.t * Tile::T;
+    site.half_x += corner.half_x;
+    site.y += corner.y;
+    site.z += corner.z;
+    site.t += corner.t;
 
     Gather<L, Links, X, Real, DIRECTIONS, R> gather{site, parity, site_in_block, lane, X(x, x_scales), links, {}};
     gather.template hops<0>();

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cache, cached_property, partial
+from functools import cache
 from math import ceil, prod
 from typing import Any
 
@@ -11,6 +11,7 @@ import cupy
 import numpy as np
 
 from stages.errors import InputError
+from stages.lqcd.kernels.cuda import doubled_links
 from stages.lqcd.kernels.cuda.compile import run
 from stages.lqcd.kernels.cuda.half_field import codes_and_scales
 from stages.lqcd.kernels.cuda.launch import (
@@ -27,8 +28,8 @@ from stages.lqcd.kernels.cuda.launch import (
     power_of_two,
 )
 from stages.lqcd.kernels.cuda.tiles import INDEX_LIMIT, Box, DslashShape, chunk, nearest_box
-from stages.lqcd.kernels.cuda.tuning.choice import Arguments, Options, tuned
-from stages.lqcd.kernels.directions import HISQ_DIRECTIONS
+from stages.lqcd.kernels.cuda.tuning.choice import Options, tuned
+from stages.lqcd.kernels.directions import HISQ_DIRECTIONS, NAIVE_DIRECTIONS
 from stages.lqcd.kernels.half_field import HalfField
 from stages.lqcd.lattice.geometry import Lattice
 
@@ -61,6 +62,8 @@ FULL = Form("Links18")
 
 THIRTEEN = Form("Links13")
 
+IN_FIELDS = Form("LinksInFields")
+
 HALF = Form("Links18", "Half", "Half")
 
 HALF_TO_SINGLE = Form("Links18", "Half", "Whole")
@@ -68,71 +71,79 @@ HALF_TO_SINGLE = Form("Links18", "Half", "Whole")
 
 @dataclass(frozen=True)
 class PackedLinks:
-    """Direction-doubled, pre-daggered, signed links into the sites of `parity`, packed by tiles.
+    """Links into the sites of `parity` in one of three forms; those in tiles are doubled and signed.
 
-    `tiles` is ``[tile, direction, site in tile, 3, 3]``; tiles and sites in a tile number x fastest. The tile
-    (`dslash_tile`) depends on the lattice alone: one packing serves every number of rhs.
+    FULL: `links` is ``[tile, direction, site in tile, 3, 3]``; tiles and sites in a tile number x fastest.
+    The tile (`dslash_tile`) depends on the lattice alone: one packing serves every number of rhs. THIRTEEN:
+    reals of Links13 of links.cuh, ``[tile, mu, reals]``: fat links, two rows and a phase of long ones.
+    IN_FIELDS: the field of one hop, ``[mu, parity, site, 3, 3]``, beside which `three_hops` lies.
     """
 
     lattice: Lattice
     parity: int
     directions: int
     dtype: np.dtype
-    tiles: cupy.ndarray
-
-    def in_form(self, form: Form) -> cupy.ndarray:
-        """The links as a kernel of this form reads them."""
-        links = self.with_13_reals if form.links == THIRTEEN.links else self.tiles
-        if links is None:
-            raise InputError("long links that are not real numbers times U(3) matrices need 18 reals each")
-        return links
-
-    def best_form(self, n: int) -> Form:
-        """The form measured best for `n` right-hand sides that these links can take."""
-        form = links_form(self.dtype, n)
-        return FULL if form == THIRTEEN and self.with_13_reals is None else form
-
-    @cached_property
-    def with_13_reals(self) -> cupy.ndarray | None:
-        """The links as Links13 of links.cuh, fat links, two rows and a phase of long ones; made on demand.
-
-        None unless all long links are real numbers times U(3) matrices, as HISQ's are, to 32 roundings.
-        """
-        if self.directions != HISQ_DIRECTIONS:
-            return None
-        tiles, count, reals = self.tiles, len(self.tiles), self.tiles.real.dtype
-        links = tiles.reshape(count, 4, 2, 2, -1, 3, 3)
-        long = links[:, :, 1]
-        phases = _third_row_phases(long)
-        if phases is None:
-            return None
-        parts = (links[:, :, 0], long[..., :2, :], phases.astype(reals))
-        return cupy.concatenate(
-            [cupy.ascontiguousarray(part).view(reals).reshape(count, 4, -1) for part in parts], axis=2
-        )
+    links: cupy.ndarray
+    form: Form = FULL
+    three_hops: cupy.ndarray | None = None
 
 
 def pack(links: cupy.ndarray, lattice: Lattice, parity: int) -> PackedLinks:
-    directions = links.shape[1]
+    directions, dtype = links.shape[1], np.dtype(links.dtype)
     x, y, z, t = lattice.extents
     tx, ty, tz, tt = dslash_tile(lattice)
     boxes = links.reshape(t // tt, tt, z // tz, tz, y // ty, ty, x // 2 // tx, tx, directions, 9)
     tiles = cupy.ascontiguousarray(boxes.transpose(0, 2, 4, 6, 8, 1, 3, 5, 7, 9))
-    packed = tiles.reshape(-1, directions, tx * ty * tz * tt, 3, 3)
-    return PackedLinks(lattice, parity, directions, np.dtype(links.dtype), packed)
+    in_tiles = tiles.reshape(-1, directions, tx * ty * tz * tt, 3, 3)
+    return PackedLinks(lattice, parity, directions, dtype, in_tiles)
 
 
-def _third_row_phases(links: cupy.ndarray) -> cupy.ndarray | None:
-    """Phases over pi that make the third rows of ``[..., 3, 3]`` from the others; None if none do."""
-    first, second, third = (links[..., row, :] for row in range(3))
-    following, before = [1, 2, 0], [2, 0, 1]
-    cross = first[..., following] * second[..., before] - first[..., before] * second[..., following]
-    phases = cupy.angle((cross * third).sum(axis=-1, dtype=np.complex128))
-    length = cupy.linalg.norm(first, axis=-1)[..., None]
-    rebuilt = cupy.exp(1j * phases)[..., None] * cross.conj() / cupy.where(length == 0, 1, length)
-    limit = 32 * np.finfo(links.dtype).eps
-    fits = (cupy.abs(rebuilt - third) <= limit * length).all() and (length > 0).all()
-    return phases / np.pi if fits else None
+def pack_fields(
+    one_hop: cupy.ndarray,
+    three_hops: cupy.ndarray | None,
+    lattice: Lattice,
+    parity: int,
+    dtype: np.dtype,
+    narrow: bool,
+) -> PackedLinks:
+    directions = NAIVE_DIRECTIONS if three_hops is None else HISQ_DIRECTIONS
+    tile = dslash_tile(lattice)
+    shape = lattice.half_volume // prod(tile), directions, prod(tile), 3, 3
+    tiles = cupy.empty(shape, dtype)
+    doubled_links.in_tiles(one_hop, three_hops, lattice, parity, tiles, tile)
+    packed = PackedLinks(lattice, parity, directions, dtype, tiles)
+    return _with_13_reals(packed) if narrow and _can_be_shorter(packed) else packed
+
+
+def in_fields(
+    one_hop: cupy.ndarray, three_hops: cupy.ndarray | None, lattice: Lattice, parity: int
+) -> PackedLinks:
+    directions = NAIVE_DIRECTIONS if three_hops is None else HISQ_DIRECTIONS
+    return PackedLinks(lattice, parity, directions, one_hop.dtype, one_hop, IN_FIELDS, three_hops)
+
+
+def _can_be_shorter(packed: PackedLinks) -> bool:
+    return packed.dtype == np.complex64 and packed.directions == HISQ_DIRECTIONS
+
+
+def _with_13_reals(packed: PackedLinks) -> PackedLinks:
+    """The links as THIRTEEN.
+
+    As they are unless all long links are real numbers times U(3) matrices, as HISQ's are, to 32 roundings.
+    """
+    count, sites = len(packed.links), packed.links.shape[2]
+    shorter = cupy.empty((count, 4, 2 * sites * (18 + 12 + 1)), np.float32)
+    worst = cupy.zeros(1, np.float32)
+    run(shorter_links_launch(count, sites), shorter, packed.links, worst)
+    if not float(worst[0]) <= 32 * np.finfo(np.float32).eps:
+        return packed
+    return replace(packed, links=shorter, form=THIRTEEN)
+
+
+@cache
+def shorter_links_launch(tiles: int, sites: int) -> Launch:
+    """Links of 13 reals from tiles of so many sites; grid (tiles, mu)."""
+    return Launch("shorter_links.cu", f"shorter_links<{sites}>", (tiles, 4), 64)
 
 
 def hisq_dslash(
@@ -148,17 +159,7 @@ def hisq_dslash(
     n, form = x.shape[2], _form(packed, x, out)
     kernel = dslash_launch(packed.lattice, packed.directions, packed.dtype, n, dots is not None, form)
     sums = None if dots is None else _workspace(kernel.grid[0], n, cupy.cuda.get_device_id())
-    start(
-        kernel,
-        packed.in_form(form),
-        packed.parity,
-        x,
-        out,
-        diagonal,
-        a,
-        b,
-        None if sums is None else sums.blocks,
-    )
+    start(kernel, packed, x, out, diagonal, a, b, None if sums is None else sums.blocks)
     if sums is not None:
         second = sum_rows_launch(kernel.grid[0], n)
         run(second, sums.blocks, sums.runs, sums.finished, dots, np.int32(kernel.grid[0]))
@@ -167,14 +168,15 @@ def hisq_dslash(
 
 def _form(packed: PackedLinks, x: Any, out: Any) -> Form:
     if not isinstance(x, HalfField):
-        return packed.best_form(x.shape[2])
+        return packed.form
+    if packed.form != FULL:
+        raise InputError("16-bit fields need links of 18 reals each: pack them for blocks of any width")
     return HALF if isinstance(out, HalfField) else HALF_TO_SINGLE
 
 
 def start(
     kernel: Launch,
-    links: cupy.ndarray,
-    parity: int,
+    packed: PackedLinks,
     x: cupy.ndarray | HalfField,
     out: cupy.ndarray | HalfField,
     diagonal: cupy.ndarray | None = None,
@@ -183,17 +185,18 @@ def start(
     block_sums: cupy.ndarray | None = None,
 ) -> None:
     """Start a dslash of `dslash_in_shape` unchecked, as `hisq_dslash` does after its checks."""
-    real = links.real.dtype.type
+    real = packed.links.real.dtype.type
     run(
         kernel,
-        links,
+        packed.links,
+        _or_null(packed.three_hops),
         *codes_and_scales(x),
         _or_null(diagonal),
         *codes_and_scales(out),
         _or_null(block_sums),
         real(a),
         real(b),
-        np.int32(parity),
+        np.int32(packed.parity),
     )
 
 
@@ -295,23 +298,7 @@ def _fits(shape: DslashShape, directions: int, dtype: np.dtype, n: int, form: Fo
     return shared <= BLOCK_SHARED and shape.sites_per_block * (n // shape.rhs_per_thread) <= 1024
 
 
-def links_form(dtype: np.dtype, n: int) -> Form:
-    """Best storage, for `n` right-hand sides, of links that can be rebuilt from 13 reals.
-
-    The barriers of rebuilding cost more than the bytes save where many right-hand sides share a link; in
-    double even one right-hand side gains only 2 %.
-    """
-    return THIRTEEN if dtype == np.complex64 and n <= 8 else FULL
-
-
-def _narrowed(arguments: Arguments) -> Arguments:
-    """With the form that HISQ's links take for the number of right-hand sides among these."""
-    if arguments["directions"] != HISQ_DIRECTIONS or arguments["form"].x == "Half":
-        return arguments
-    return {**arguments, "form": links_form(arguments["dtype"], arguments["n"])}
-
-
-@partial(tuned, narrowed=_narrowed)
+@tuned
 def dslash_launch(
     lattice: Lattice, directions: int, dtype: np.dtype, n: int, dots: bool = False, form: Form = FULL
 ) -> Options[DslashShape]:

@@ -1,6 +1,6 @@
-// The links of a block's sites on their way from global to shared memory, in the two forms in which operators keep
-// them. Each form lies in memory by tiles and gives, in shared memory, matrices of Real; `d` is a direction. All
-// threads of a block call fetch once, which starts the copies, and arrive<MU> before the first use of MU's links.
+// The links of a block's sites on their way from global to shared memory, in the three forms in which operators keep
+// them. Each gives, in shared memory, matrices of Real; `d` is a direction. All threads of a block call fetch once,
+// which starts the copies, and arrive<MU> before the first use of MU's links. Two forms lie in memory by tiles.
 
 // Bytes that one asynchronous copy can move of runs of `bytes`.
 __device__ constexpr int copy_unit(int bytes) { return bytes % 16 == 0 ? 16 : bytes % 8 == 0 ? 8 : 4; }
@@ -17,6 +17,7 @@ __device__ __forceinline__ void copy_run(unsigned long long policy, unsigned to,
 // Links of ELEMENTS complex numbers: [tile][d][site in tile][ELEMENTS], the same without the tile in shared memory.
 // THREADS threads with SITES sites work together: a block, or a warp on sites of its own, which needs no barrier.
 template <class Real, int ELEMENTS, int DIRECTIONS, int TILE_SITES, int SITES, int THREADS> struct LinkRuns {
+    static constexpr bool IN_FIELDS = false;
     static constexpr int LINK = ELEMENTS * sizeof(Complex<Real>);
     static constexpr int PER_MU = DIRECTIONS == 16 ? 4 : 2, MUS = DIRECTIONS / PER_MU;
     static constexpr int TILE_BYTES = DIRECTIONS * TILE_SITES * LINK, SHARED_BYTES = DIRECTIONS * SITES * LINK;
@@ -64,9 +65,79 @@ template <class Real, int ELEMENTS, int DIRECTIONS, int TILE_SITES, int SITES, i
 // 18 reals a link: the matrix.
 template <class Real, int DIRECTIONS, int TILE_SITES, int SITES, int THREADS>
 struct Links18 : LinkRuns<Real, 9, DIRECTIONS, TILE_SITES, SITES, THREADS> {
-    __device__ __forceinline__ Matrix<Real> matrix(int d, int site) const {
+    template <bool BACK> __device__ __forceinline__ Matrix<Real> link(int d, int site) const {
         const auto* rows = this->elements(d, site);
         return {rows, rows + 6};
+    }
+};
+
+// The matrix -conj(m) of a matrix m that lies transposed: -m^dag.
+template <class Real> struct MinusConjugate {
+    Matrix<Real> m;
+    __device__ __forceinline__ Complex<Real> at(int i, int j) const {
+        const Complex<Real> e = m.at(i, j);
+        return {-e.x, e.y};
+    }
+};
+
+// Links as their fields lie, one hop and three, [mu][parity][site][3][3]: each once, where the tiles have it forward
+// and backward. Elements come one by one, those of a backward link transposed.
+template <class Real, int DIRECTIONS, int TILE_SITES, int SITES, int THREADS>
+struct LinksInFields : LinkRuns<Real, 9, DIRECTIONS, TILE_SITES, SITES, THREADS> {
+    static_assert(DIRECTIONS != 6, "all directions");
+    using Runs = LinkRuns<Real, 9, DIRECTIONS, TILE_SITES, SITES, THREADS>;
+    static constexpr bool IN_FIELDS = true;
+    static constexpr int UNIT = sizeof(Complex<Real>);
+
+    // `corner` is the first site of the tile.
+    template <class L, class Tile>
+    __device__ __forceinline__ void fetch(const unsigned char* one_hop, const unsigned char* three_hops, Site corner,
+                                          int first, int parity) {
+        const auto policy = evict_first();
+        const unsigned to = opaque_shared_address(this->shared + threadIdx.x * UNIT);
+        fetch_along<L, Tile, 0>(policy, to, one_hop, three_hops, corner, first, parity);
+        fetch_along<L, Tile, 1>(policy, to, one_hop, three_hops, corner, first, parity);
+        fetch_along<L, Tile, 2>(policy, to, one_hop, three_hops, corner, first, parity);
+        fetch_along<L, Tile, 3>(policy, to, one_hop, three_hops, corner, first, parity);
+    }
+
+    template <bool BACK> __device__ __forceinline__ auto link(int d, int site) const {
+        const auto* rows = this->elements(d, site);
+        if constexpr (BACK) return MinusConjugate<Real>{{rows, rows + 6}};
+        else return Matrix<Real>{rows, rows + 6};
+    }
+
+  private:
+    template <class L, class Tile, int MU>
+    __device__ __forceinline__ void fetch_along(unsigned long long policy, unsigned to, const unsigned char* one_hop,
+                                                const unsigned char* three_hops, Site corner, int first, int parity) {
+        copy<L, Tile, MU, 0>(policy, to + at(MU, 0), one_hop, corner, first, parity);
+        copy<L, Tile, MU, -1>(policy, to + at(MU, 1), one_hop, corner, first, 1 - parity);
+        if constexpr (DIRECTIONS == 16) {
+            copy<L, Tile, MU, 0>(policy, to + at(MU, 2), three_hops, corner, first, parity);
+            copy<L, Tile, MU, -3>(policy, to + at(MU, 3), three_hops, corner, first, 1 - parity);
+        }
+        commit_copies();
+    }
+
+    // Bytes in shared memory before the links of a direction.
+    static constexpr __device__ int at(int mu, int in_mu) { return (mu * Runs::PER_MU + in_mu) * SITES * Runs::LINK; }
+
+    // The links at STEP hops along MU from the block's sites; `parity` is that of the sites where they begin.
+    template <class L, class Tile, int MU, int STEP>
+    static __device__ __forceinline__ void copy(unsigned long long policy, unsigned to, const unsigned char* field,
+                                                Site corner, int first, int parity) {
+        field += size_t(2 * MU + parity) * L::SITES * Runs::LINK;
+        #pragma unroll
+        for (int i = 0; i < SITES * 9; i += THREADS) {
+            const int mine = i + threadIdx.x, element = mine % 9;
+            if (i + THREADS > SITES * 9 && mine >= SITES * 9) break;
+            Site site = site_of<Tile>(first + mine / 9);
+            site.half_x += corner.half_x, site.y += corner.y, site.z += corner.z, site.t += corner.t;
+            const unsigned start = STEP ? neighbour<L, MU, STEP ? STEP : 1>(site, 1 - parity) : number<L>(site);
+            const int from = STEP ? element % 3 * 3 + element / 3 : element;
+            copy_async_with<UNIT>(policy, to + i * UNIT, field + (size_t(start) * 9 + from) * UNIT);
+        }
     }
 };
 
@@ -75,6 +146,7 @@ struct Links18 : LinkRuns<Real, 9, DIRECTIONS, TILE_SITES, SITES, THREADS> {
 // Per tile and mu: fat [2][site][3][3], rows [2][site][2][3], phases [2][site].
 template <class Real, int DIRECTIONS, int TILE_SITES, int SITES, int THREADS> struct Links13 {
     static_assert(DIRECTIONS == 16, "long links are HISQ's");
+    static constexpr bool IN_FIELDS = false;
     static constexpr int COMPLEX = sizeof(Complex<Real>), FAT = 9 * COMPLEX, ROWS = 6 * COMPLEX, PHASE = sizeof(Real);
     static constexpr int TILE_MU_BYTES = 2 * TILE_SITES * (FAT + ROWS + PHASE), TILE_BYTES = 4 * TILE_MU_BYTES;
     static constexpr int PER_MU = 4, MU_BYTES = (2 * SITES * (FAT + ROWS + PHASE + 3 * COMPLEX) + 15) / 16 * 16;
@@ -113,7 +185,7 @@ template <class Real, int DIRECTIONS, int TILE_SITES, int SITES, int THREADS> st
         __syncthreads();
     }
 
-    __device__ __forceinline__ Matrix<Real> matrix(int d, int site) const {
+    template <bool BACK> __device__ __forceinline__ Matrix<Real> link(int d, int site) const {
         const unsigned char* parts = shared + d / 4 * MU_BYTES;
         const auto* fat = reinterpret_cast<const Complex<Real>*>(parts) + 9 * site + d % 2 * (9 * SITES);
         if (d % 4 < 2) return {fat, fat + 6};

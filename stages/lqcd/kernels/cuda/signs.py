@@ -15,14 +15,21 @@ from stages.lqcd.lattice.geometry import Lattice
 
 
 def boundary_signs(
-    links: cupy.ndarray, lattice: Lattice, directions: Sequence[int], out: cupy.ndarray
+    links: cupy.ndarray, lattice: Lattice, directions: Sequence[int], out: cupy.ndarray, parity: int | None
 ) -> None:
     bits = np.uint32(sum(1 << mu for mu in directions))
-    run(signs_launch("boundary_signs", lattice, out.dtype), out, links, bits)
+    run(signs_launch("boundary_signs", lattice, out.dtype), out, links, *_points(lattice, parity), bits)
 
 
-def staggered_phases(links: cupy.ndarray, lattice: Lattice, out: cupy.ndarray) -> None:
-    run(signs_launch("staggered_phases", lattice, out.dtype), out, links)
+def staggered_phases(links: cupy.ndarray, lattice: Lattice, out: cupy.ndarray, parity: int | None) -> None:
+    run(signs_launch("staggered_phases", lattice, out.dtype), out, links, *_points(lattice, parity))
+
+
+def _points(lattice: Lattice, parity: int | None) -> tuple[np.uint32, np.uint32]:
+    """First point and number of points of a direction."""
+    if parity is None:
+        return np.uint32(0), np.uint32(lattice.volume)
+    return np.uint32(parity * lattice.half_volume), np.uint32(lattice.half_volume)
 
 
 @cache

@@ -26,8 +26,8 @@ def add_staple(
     run(kernel, out, field, links_nu, np.int32(mu), np.int32(nu), real(coefficient))
 
 
-def weighted_sum(a: float, x: cupy.ndarray, b: float, y: cupy.ndarray) -> cupy.ndarray:
-    return _weighted_sum(x, y, a, b)
+def weighted_sum(a: float, x: cupy.ndarray, b: float, y: cupy.ndarray, out: cupy.ndarray) -> None:
+    _weighted_sum(x, y, a, b, out)
 
 
 def scaled(factor: float, x: cupy.ndarray, out: cupy.ndarray) -> None:

@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from stages.lqcd.kernels.cpu.doubled_links import doubled_links
 from stages.lqcd.kernels.cpu.half_field import through_single
-from stages.lqcd.kernels.directions import neighbour_table
+from stages.lqcd.kernels.directions import HISQ_DIRECTIONS, NAIVE_DIRECTIONS, neighbour_table
 from stages.lqcd.kernels.dispatch import Array, array_module
+from stages.lqcd.kernels.fields import field_like
 from stages.lqcd.kernels.half_field import HalfField
 from stages.lqcd.lattice.geometry import Lattice
 
@@ -34,6 +36,19 @@ def pack(links: Array, lattice: Lattice, parity: int) -> PackedLinks:
     directions = links.shape[1]
     neighbours = array_module(links).asarray(neighbour_table(lattice, parity, directions))
     return PackedLinks(lattice, parity, directions, np.dtype(links.dtype), links, neighbours)
+
+
+def pack_fields(
+    one_hop: Array, three_hops: Array | None, lattice: Lattice, parity: int, dtype: np.dtype, narrow: bool
+) -> PackedLinks:
+    directions = NAIVE_DIRECTIONS if three_hops is None else HISQ_DIRECTIONS
+    doubled = field_like(one_hop, (lattice.half_volume, directions, 3, 3), dtype)
+    doubled_links(one_hop, three_hops, lattice, parity, doubled)
+    return pack(doubled, lattice, parity)
+
+
+def in_fields(one_hop: Array, three_hops: Array | None, lattice: Lattice, parity: int) -> PackedLinks:
+    return pack_fields(one_hop, three_hops, lattice, parity, one_hop.dtype, False)
 
 
 def hisq_dslash(

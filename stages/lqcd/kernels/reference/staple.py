@@ -21,8 +21,8 @@ def add_staple(
         out[parity] += coefficient * (above + below)
 
 
-def weighted_sum(a: float, x: Array, b: float, y: Array) -> Array:
-    return a * x + b * y
+def weighted_sum(a: float, x: Array, b: float, y: Array, out: Array) -> None:
+    out[...] = a * x + b * y
 
 
 def _dagger(matrices: Array) -> Array:
