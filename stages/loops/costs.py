@@ -20,7 +20,13 @@ from stages.lqcd.lattice.sizes import COMPLEX, LINK_FIELDS, MATRIX, half_field_b
 from stages.lqcd.noise.dilution import Dilution
 from stages.lqcd.solvers.named import POSITIVE, workspace_of
 from stages.shared.costs import PROCESS, RECORD, of_lattice, options_of
-from stages.shared.work import eigensolve_work, staggered_work, together
+from stages.shared.work import (
+    eigensolve_work,
+    loading_work,
+    low_modes_work,
+    staggered_work,
+    together,
+)
 
 FLAVOUR_COUNT = 3
 """Light, strange, and their difference."""
@@ -166,7 +172,8 @@ def _vectors_that_fit(
 def deflation_cost(node: Node, lattice: Lattice) -> Cost:
     """Cost of the deflation vectors where solves use them."""
     precision = options_of(node.inputs[1])["precision"]
-    return Cost(device_memory=loaded_bytes(lattice, deflated_vectors(node), precision))
+    nbytes = loaded_bytes(lattice, deflated_vectors(node), precision)
+    return Cost(device_memory=nbytes, work=loading_work(nbytes))
 
 
 def deflated_vectors(deflation: Node) -> int:
@@ -178,11 +185,13 @@ def deflated_vectors(deflation: Node) -> int:
 def low_modes_cost(node: Node, lattice: Lattice) -> Cost:
     """Cost of the currents of modes, so many at a time as noise vectors elsewhere: as much as a solve."""
     deflation = node.inputs[0]
-    operator = deflation.inputs[0]
+    operator, vectors = deflation.inputs[0], deflated_vectors(deflation)
+    directions = directions_of(operator)
     return Cost(
         solving_bytes(lattice, SLAB, 0) + deflation.cost.device_memory,
-        device_solving_bytes(lattice, directions_of(operator), operator.parameters["solves"], SLAB),
-        loops_bytes(lattice, deflated_vectors(deflation)),
+        device_solving_bytes(lattice, directions, operator.parameters["solves"], SLAB),
+        loops_bytes(lattice, vectors),
+        work=low_modes_work(lattice, vectors, directions, SLAB),
     )
 
 

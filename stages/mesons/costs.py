@@ -14,7 +14,7 @@ from stages.lqcd.solvers.named import REGULAR, workspace_of
 from stages.lqcd.spectroscopy.gammas import CHANNELS, NAMES
 from stages.lqcd.spectroscopy.quark_sources import source_columns
 from stages.shared.costs import PROCESS, RECORD, of_lattice, options_of
-from stages.shared.work import contraction_work, wilson_work
+from stages.shared.work import contraction_work, loading_work, multigrid_work, wilson_work
 
 SOLVING = "propagator"
 """Stage whose tasks solve; it is transient, and its cost is that of the stages that it is computed in."""
@@ -27,13 +27,14 @@ def setup_cost(node: Node, lattice: Lattice) -> Cost:
     stored = hierarchy_bytes(lattice, levels) + RECORD
     working = stored + setup_bytes(lattice, levels)
     operator = operator_bytes(lattice, precision_of(node.inputs[0]))
-    return Cost(PROCESS + operator + working, working, stored)
+    return Cost(PROCESS + operator + working, working, stored, work=multigrid_work(lattice, levels))
 
 
 @of_lattice
 def hierarchy_cost(node: Node, lattice: Lattice) -> Cost:
     """Cost of a hierarchy that solves take."""
-    return Cost(device_memory=hierarchy_bytes(lattice, node.parameters["levels"]) + RECORD)
+    nbytes = hierarchy_bytes(lattice, node.parameters["levels"])
+    return Cost(device_memory=nbytes + RECORD, work=loading_work(nbytes))
 
 
 @of_lattice

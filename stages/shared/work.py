@@ -6,14 +6,17 @@ records of earlier chunks tell the factor.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from math import ceil, log, sqrt
+from math import ceil, log, prod, sqrt
+from typing import Any
 
 from pipeline import Pass
 from stages.lqcd.kernels.gamma import COLOURS, COMPONENTS
 from stages.lqcd.lattice.geometry import Lattice
-from stages.lqcd.lattice.sizes import MATRIX, half_field_bytes, links_bytes
+from stages.lqcd.lattice.sizes import COMPLEX, MATRIX, half_field_bytes, links_bytes
+from stages.lqcd.multigrid.levels import multigrid_of
+from stages.lqcd.multigrid.multigrid import LevelParameters
 from stages.lqcd.solvers.named import Solve
 
 NARROWER = {"double": 1.0, "double-single": 0.5}
@@ -86,6 +89,54 @@ def eigensolve_work(lattice: Lattice, vectors: int, directions: int, tolerance: 
         directions * MATRIX * lattice.volume + STAGGERED_FIELDS * half_field_bytes(lattice, COLOURS)
     )
     return (Pass("applications", APPLICATIONS * vectors, moved, "matvecs", ("lanczos", tolerance)),)
+
+
+MODE_FIELDS = 30
+"""Fields of one parity that are read or written for the currents of a mode: two hops, two currents, sums."""
+
+
+def low_modes_work(lattice: Lattice, vectors: int, directions: int, slab: int) -> tuple[Pass, ...]:
+    """Currents of modes, so many at a time, and the rotation of all vectors to those of a slab."""
+    field = half_field_bytes(lattice, COLOURS)
+    links = directions * MATRIX * lattice.volume
+    return (
+        Pass("modes", vectors, float(links / slab + MODE_FIELDS * field)),
+        Pass("rotations", vectors * ceil(vectors / slab), float(field)),
+    )
+
+
+def loading_work(nbytes: int) -> tuple[Pass, ...]:
+    """Results that are read from the store to stay on a worker."""
+    return (Pass("loads", 1, float(nbytes)),)
+
+
+GALERKIN = 10
+"""Products with a grid's operator that the operator of the grid below is made of: hops, and restrictions."""
+
+
+def multigrid_work(lattice: Lattice, levels: Sequence[Mapping[str, Any]]) -> tuple[Pass, ...]:
+    """Products with the operators of all grids of a setup, those of the finest one apart, on all vectors.
+
+    Every refinement is a cycle, after which the hierarchy is built again.
+    """
+    finest, *_ = chosen = multigrid_of(levels, 0).levels
+    builds = 1 + finest.refinements
+    half = half_field_bytes(lattice, COMPONENTS)
+    moved = NARROWER["double-single"] * (8 * MATRIX * lattice.volume + WILSON_FIELDS * half * finest.vectors)
+    fine = finest.relaxation.steps + GALERKIN * builds + (_cycle_steps(finest) + 2) * finest.refinements
+    passes, sites = [Pass("fine products", fine, moved)], lattice.volume
+    for number, (level, below) in enumerate(zip(chosen, [*chosen[1:], None], strict=True), start=1):
+        sites, components = sites // prod(level.aggregate), 2 * level.vectors
+        moved = COMPLEX // 2 * sites * components * (9.0 * components + 2 * level.vectors)
+        cycles = level.steps * finest.refinements
+        count = cycles * (_cycle_steps(below) + 2) if below else cycles
+        count += builds * (below.relaxation.steps + GALERKIN) if below else 0
+        passes.append(Pass(f"products of grid {number}", max(1, count), moved))
+    return tuple(passes)
+
+
+def _cycle_steps(level: LevelParameters) -> int:
+    return sum(smoother.steps for smoother in (level.pre, level.post) if smoother)
 
 
 def contraction_work(lattice: Lattice, components: int, columns: int, products: int) -> tuple[Pass, ...]:

@@ -15,6 +15,10 @@ from stages.lqcd.solvers.minimal_residual import Smoothed
 class Smoother(Protocol):
     """A few steps that reduce what the coarse grid cannot represent."""
 
+    @property
+    def steps(self) -> int:
+        """Number of steps."""
+
     def relax(self, A: LinearOperator, r: Array) -> Smoothed:
         """Smoothed y of A y = r, and the residual that is left; r is kept."""
 
