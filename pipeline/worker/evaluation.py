@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -37,6 +38,8 @@ class Evaluation:
         self._shared: dict[str, Evaluated] = {}
         self._statistics: dict[str, dict[str, Any]] = {}
         self.stopwatch = Stopwatch()
+        self.loading = 0.0
+        """Seconds in which stored results were read since the last commit."""
         self._chunk: dict[str, Any] = {}
         """Names what is to be committed: what transient stages report on the way is its progress."""
         self._chosen = False
@@ -50,7 +53,7 @@ class Evaluation:
         """Compute a chunk: its result, and what its stage recorded."""
         stage = work.node.stage
         if not stage.transient:
-            self._chunk, self.effort = work.identity, Effort()
+            self._chunk, self.effort, self.loading = work.identity, Effort(), 0.0
             self._chosen = self._context.checks.choose(work.key)
         listener = rate_limited(self._send, self._chunk)
         again = InputsAgain(self._load, work) if self._chosen else None
@@ -153,6 +156,11 @@ class Evaluation:
         self._uses[name] -= 1
         return evaluated
 
+    def resident_bytes(self, backend: str) -> dict[str, int]:
+        """Bytes of all results that this process keeps in a backend's memory, and their bound."""
+        cache = self._cache(backend)
+        return {"bytes": cache.used, "limit": cache.limit}
+
     def _cache(self, backend: str) -> ResidentCache:
         limit = self._context.device_resident_bytes if backend == "cuda" else self._context.resident_bytes
         return process_cache(limit, backend)
@@ -175,7 +183,10 @@ class Evaluation:
         stage = work.node.stage
         if work.inputs is not None:
             return self.compute(work)
-        return stage.result(**self._load(stage, work.key)), {}
+        began = time.perf_counter()
+        arrays = self._load(stage, work.key)
+        self.loading += time.perf_counter() - began
+        return stage.result(**arrays), {}
 
     def _load(self, stage: Stage, key: str) -> dict[str, Any]:
         """The arrays of a stored result; those in pieces are left to be read by whoever needs them."""

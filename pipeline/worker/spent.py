@@ -2,36 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pipeline.store.provenance import plain
 from pipeline.worker.evaluation import transient_inputs
-from pipeline.worker.work import NodeWork, Work
+from pipeline.worker.stopwatch import Lap
+from pipeline.worker.work import Work
+from stages.compilation import Kernels
 
 
-def parts_of(timed: Iterable[tuple[NodeWork, float]]) -> list[dict[str, Any]]:
-    """The stages that ran for a chunk, with their seconds and the passes that were expected of them."""
+def parts_of(laps: Iterable[Lap]) -> list[dict[str, Any]]:
+    """The stages that ran for a chunk, with their seconds and the passes that were expected of them.
+
+    kernels: number of those that were compiled or read, by kind, their seconds, which the part has, too, and
+    bytes that they left taken on the host.
+    """
     return [
         {
-            "node": node.name,
-            "stage": node.stage.name,
-            "seconds": seconds,
+            "node": lap.node.name,
+            "stage": lap.node.stage.name,
+            "seconds": lap.seconds,
+            "first": lap.first,
+            "kernels": kernels_of(lap.kernels),
             "work": [
                 [each.name, each.count, each.nbytes, each.counted, plain(each.alike)]
-                for each in node.cost.work
+                for each in lap.node.cost.work
             ],
         }
-        for node, seconds in timed
+        for lap in laps
     ]
 
 
+def kernels_of(kernels: Mapping[str, Kernels]) -> dict[str, list[float]]:
+    """Kernels as a record holds them."""
+    return {kind: list(each) for kind, each in kernels.items()}
+
+
 def expected_of(work: Work) -> dict[str, int]:
-    """Bytes that the plan expects of a chunk's task: on the host, on a GPU with what stays there, stored."""
+    """Bytes that a plan expects of a chunk: on the host, on a GPU with inputs, of those that stay, stored."""
     cost = work.node.cost
     held = {source.key: source.node.cost.device_memory for source in transient_inputs(work)}
+    kept = {source.key for source in transient_inputs(work) if source.node.stage.resident}
     return {
         "memory": cost.memory,
         "device_memory": cost.device_memory + sum(held.values()),
+        "resident": sum(held[key] for key in kept),
         "stored": cost.stored,
     }

@@ -30,8 +30,8 @@ from pipeline.worker.events import LOST, OTHER_CODE, ChunkState, EventKind, Send
 from pipeline.worker.lifetime import block_if_leaving, retire, retire_if_broken
 from pipeline.worker.memory import HostPeak, device_pool, trim_heap
 from pipeline.worker.resident import drop_all
-from pipeline.worker.spent import expected_of, parts_of
-from pipeline.worker.stopwatch import PROCESS, earlier
+from pipeline.worker.spent import expected_of, kernels_of, parts_of
+from pipeline.worker.stopwatch import PROCESS, first_in_process
 from pipeline.worker.work import ChunkOutcome, RunContext, Work
 from stages.errors import DisagreementError, InputError, WrongResultError
 
@@ -137,9 +137,10 @@ def _compute_and_commit(
     work: Work, evaluation: Evaluation, context: RunContext
 ) -> tuple[bool, dict[str, Any]]:
     """Whether this chunk was not there yet, and its record."""
-    checksum = context.checks.checksum
+    checksum, called = context.checks.checksum, time.perf_counter()
     meter, peak, stage = energy_meter(work.node.backend), device_pool(work.node.backend), work.node.stage
     started, cpu, joules, host_peak = time.time(), time.process_time(), meter() if meter else 0.0, HostPeak()
+    opening = time.perf_counter() - called if first_in_process(work.node.backend) else None
     evaluation.stopwatch.take()
     if peak:
         peak.restart()
@@ -154,9 +155,12 @@ def _compute_and_commit(
         record["device_bytes"] = peak.bytes if peak else None
         record["cpu_seconds"] = time.process_time() - cpu
         record["host_bytes"] = host_peak.bytes()
-        record["parts"] = parts_of(evaluation.stopwatch.take())
+        laps, outside = evaluation.stopwatch.take()
+        record["parts"] = parts_of(laps)
+        record["loading_seconds"] = evaluation.loading
+        record["resident"] = evaluation.resident_bytes(work.node.backend)
         record["expected"] = expected_of(work)
-        record["worker"] = {"process": PROCESS, "earlier": earlier(stage.name)}
+        record["worker"] = {"process": PROCESS, "opening": opening, "kernels": kernels_of(outside)}
         record["transient"] = transient = evaluation.transient_statistics(work)
         repeated = "repeated" in statistics or any("repeated" in each["statistics"] for each in transient)
         compare_results(stage.name, arrays, sums, checksum, evaluation.effort)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import toy_stages as toys
@@ -12,12 +14,17 @@ from pipeline import Cost, Outcome, Pass, Place, Store, Workflow, plan
 from pipeline.reading.account import accounts
 from pipeline.reading.forecast.forecast import Setting, added, forecast
 from pipeline.reading.forecast.kept import keep, reconciled
-from pipeline.reading.forecast.model import COUNT_UNKNOWN, Estimate, Model, line, threads
+from pipeline.reading.forecast.memory import kept, line, on_device, on_host, slope
+from pipeline.reading.forecast.model import COUNT_UNKNOWN, Estimate, Model, threads
 from pipeline.reading.forecast.page import sections, totals
+from pipeline.reading.forecast.power import Regimes
 from pipeline.reading.forecast.samples import ChunkSample, Machine, Part, samples
 from pipeline.reading.forecast.schedule import schedule
 from pipeline.reading.report import Table
 from pipeline.running.graph import plan_tasks
+from pipeline.worker.stopwatch import Stopwatch
+from pipeline.worker.work import NodeWork
+from stages.compilation import COMPILED, FOR_LATTICE, READ, Kernels, getting, got
 
 HERE, THERE = Machine("cpu", "Some processor, 2 threads"), Machine("cpu", "Other processor, 1 threads")
 CALL, RATE = 2e-4, 3e-9
@@ -28,15 +35,44 @@ def solves(nbytes: float, mass: float = 0.05, expected: float = 100.0) -> Pass:
     return Pass("iterations", expected, nbytes, "iterations", ("cg", "single", "double", mass))
 
 
+def chunk(
+    parts: tuple[Part, ...], seconds: float, machine: Machine = HERE, process: str = "p", **others: Any
+) -> ChunkSample:
+    """A chunk that was computed, with numbers that no test looks at unless it gives them."""
+    expected = {"memory": 10**6, "device_memory": 0, "resident": 0, "stored": 1000}
+    fields: dict[str, Any] = {
+        "finished": "",
+        "handling": 0.0,
+        "rest": 0.0,
+        "opening": None,
+        "kernels": {},
+        "joules": None,
+        "host_bytes": 10**8,
+        "device_bytes": None,
+        "stored": 1400,
+        "files": 1,
+        "resident": 0,
+        "resident_limit": 10**9,
+        "expected": expected,
+    }
+    return ChunkSample(
+        node="solve",
+        stage="solve",
+        machine=machine,
+        process=process,
+        seconds=seconds,
+        parts=parts,
+        **(fields | others),
+    )
+
+
 def sample(
     nbytes: float, *, real: float = 130.0, slow: float = 1.0, machine: Machine = HERE, mass: float = 0.05
 ) -> ChunkSample:
     """A chunk whose solves took `real` iterations where 100 were expected."""
     seconds = slow * real * (CALL + RATE * nbytes)
-    part = Part("solve", machine, seconds, (solves(nbytes, mass),), (real,), False)
-    expected = {"memory": 10**6, "device_memory": 0, "stored": 1000}
-    rest = ("", (part,), 0.0, 50 * seconds, 10**8, None, 1400, 1, expected)
-    return ChunkSample("solve", "solve", machine, "p", seconds, *rest)
+    part = Part("solve", machine, seconds, (solves(nbytes, mass),), (real,), False, {})
+    return chunk((part,), seconds, machine)
 
 
 def told(model: Model, nbytes: float, mass: float = 0.05) -> Estimate:
@@ -74,15 +110,111 @@ def test_machine_without_records_is_as_others_are_and_less_certain() -> None:
     assert there.value == pytest.approx(2 * told(model, 1e6).value)  # half the threads
     assert there.sigma > 2 * told(model, 1e6).sigma
     assert (threads(HERE), threads(Machine("cuda", "NVIDIA H200"))) == (2, 1)
-    assert model.watts(THERE) is None
-    assert model.watts(HERE) == Estimate(50.0, 0.15)
+    assert model.power(THERE) is None
+    assert model.kernels_of("solve", THERE, ()) == Kernels()
 
 
-def test_sizes_grow_with_what_was_declared() -> None:
-    assert line([(100.0, 140.0)], 900.0, 0.0).value == pytest.approx(940.0)
-    assert line([(100.0, 250.0), (500.0, 450.0)], 900.0, 0.0).value == pytest.approx(650.0)
+BASE, LIBRARIES = 0.004, 0.6
+WAITING, STARTING, MOVING = 110.0, 230.0, 700.0
+GPU = Machine("cuda", "Some GPU")
+GPU_CALL, GPU_RATE = 1.8e-4, 6e-13
+OLD = {COMPILED: Kernels(20, 10.0, 40_000_000), COMPILED + FOR_LATTICE: Kernels(4, 3.0, 10_000_000)}
+"""What the first process of a machine gets; its second one reads the first 20."""
+
+
+def on_gpu(nbytes: float, process: str, kernels: dict[str, Kernels], iterations: float = 1000.0) -> list[Any]:
+    """Two chunks of a process: the first one gets its kernels and loads libraries."""
+    starting, moving = iterations * GPU_CALL, iterations * GPU_RATE * nbytes
+    chunks = []
+    for first in (True, False):
+        work = BASE + starting + moving + first * LIBRARIES
+        part = Part("solve", GPU, work, (Pass("iterations", iterations, nbytes),), (iterations,), first,
+                    kernels if first else {})  # fmt: skip
+        seconds = work + sum(each.seconds for each in part.kernels.values())
+        joules = MOVING * moving + STARTING * starting + WAITING * (seconds - moving - starting)
+        chunks.append(chunk((part,), seconds, GPU, process, joules=joules))
+    return chunks
+
+
+@pytest.mark.parametrize("sizes", [(2.3e8,), (1e8, 9e8)])
+def test_compiling_is_told_apart_from_work_and_from_loading(sizes: tuple[float, ...]) -> None:
+    samples = [each for n, size in enumerate(sizes) for each in on_gpu(size, f"p{n}", OLD if not n else {})]
+    model, size = Model(samples), 1.5e9
+    work = (Pass("iterations", 2000.0, size),)
+    truth = BASE + 2000 * (GPU_CALL + GPU_RATE * size)
+    first, later = (model.seconds("solve", GPU, work, each).value for each in (True, False))
+    assert later == pytest.approx(truth, rel=0.1 if len(sizes) > 1 else 0.25)
+    assert first - later == pytest.approx(LIBRARIES, rel=0.25)
+    known, other = (
+        model.kernels_of("solve", GPU, (Pass("iterations", 1.0, each),)) for each in (sizes[0], size)
+    )
+    assert known.seconds < 0.5  # all are read
+    if len(sizes) == 1:
+        assert other.seconds == pytest.approx(3.0, abs=0.5)  # those for the lattice are compiled anew
+        assert other.number == known.number == 24
+
+
+@pytest.mark.parametrize("sizes", [(2.3e8,), (1e8, 9e8)])
+def test_energy_of_work_and_of_waiting(sizes: tuple[float, ...]) -> None:
+    samples = [each for n, size in enumerate(sizes) for each in on_gpu(size, f"p{n}", OLD if not n else {})]
+    model, size = Model(samples), 1.5e9
+    work = (Pass("iterations", 2000.0, size),)
+    power = model.power(GPU)
+    assert power is not None
+    moving, starting = 2000 * GPU_RATE * size, 2000 * GPU_CALL
+    truth = MOVING * moving + STARTING * starting + WAITING * 5.0
+    seconds = model.seconds("solve", GPU, work, False).value
+    assert power.watts[2] == pytest.approx(WAITING, rel=0.1)
+    assert power.joules(model.regimes("solve", GPU, work), seconds + 5.0) == pytest.approx(truth, rel=0.25)
+    assert power.joules(Regimes(), 10.0) == pytest.approx(10 * power.watts[2])
+
+
+def test_reading_and_sums_grow_with_the_bytes_of_a_chunk_and_the_rest_does_not() -> None:
+    expected = {"memory": 10**6, "device_memory": 10**8, "resident": 0, "stored": 1000}
+    parts = (Part("solve", HERE, 1.0, (), (), False, {}),)
+    model = Model([chunk(parts, 1.5, handling=0.3, rest=0.2, expected=expected)])
+    assert model.beside("solve", Cost(device_memory=4 * 10**8)) == pytest.approx(0.2 + 1.2)
+
+
+def test_memory_is_what_stays_beside_what_a_chunk_needs() -> None:
+    def at(resident: int, pool: int, finished: str) -> ChunkSample:
+        expected = {"memory": 4 * 10**8, "device_memory": 600, "resident": 400, "stored": 1}
+        kernels = {COMPILED: Kernels(1, 1.0, 60_000_000)} if finished == "1" else {}
+        return chunk((), 1.0, GPU, finished=finished, resident=resident, device_bytes=pool,
+                     host_bytes=5 * 10**8, kernels=kernels, expected=expected)  # fmt: skip
+
+    samples = [at(440, 640, "1"), at(880, 1150, "2"), at(880, 1150, "3")]
+    assert kept(samples).bytes(1000) == pytest.approx(1100)
+    assert kept(samples).bytes(1e12) == 10**9
+    assert [(x, y) for _, x, y in on_device(samples)] == [(200.0, 200.0), (200.0, 270.0)]
+    assert {y for *_, y in on_host(samples, kept(samples))} == {4.4e8}
+    assert line([(100.0, 140.0)], 900.0, 1.0).value == pytest.approx(940.0)
+    assert line([(100.0, 250.0), (500.0, 450.0)], 900.0, 0.5).value == pytest.approx(650.0)
     assert line([], 70.0, 1.0).value == 70.0
+    assert slope([]) == pytest.approx(slope([(5e8, 4e8)]))
+    assert slope([(1e9, 6e8), (9e9, 14e8)]) < 0.2
     assert added([Estimate(3.0, 0.1), Estimate(4.0, 0.1)]).sigma == pytest.approx(0.5 / 7)
+
+
+def test_kernels_are_counted_where_they_are_waited_for() -> None:
+    def node(name: str) -> NodeWork:
+        return NodeWork(name, toys.field, {}, {}, "cpu", "1")
+
+    watch = Stopwatch()
+    with watch.running(node("outer")):
+        with getting(for_lattice=True) as kernel:
+            with getting():
+                kernel.compiled = True
+            got(0.0, compiled=False)  # a part of it
+        with watch.running(node("inner")), getting():
+            time.sleep(0.02)
+    with getting():
+        pass
+    (inner, outer), outside = watch.take()
+    assert {kind: each.number for kind, each in inner.kernels.items()} == {READ: 1}
+    assert inner.kernels[READ].seconds >= 0.02 > outer.seconds
+    assert {kind: each.number for kind, each in outer.kernels.items()} == {COMPILED + FOR_LATTICE: 1}
+    assert {kind: each.number for kind, each in outside.items()} == {READ: 1}
 
 
 def campaign(configurations: int) -> Workflow:
@@ -133,7 +265,7 @@ def test_forecast_learns_from_a_store_and_the_report_reconciles_it(
 
 
 def test_page_says_what_nobody_measured_and_where_nothing_is_known(store: Store) -> None:
-    result = forecast(plan(campaign(2), store), Model([]), Setting(1, {"cpu": HERE}, 1))
+    result = forecast(plan(campaign(2), store), Model([]), Setting(1, {"cpu": HERE}, 1), (2.0, 0.5))
     shown = dict(totals(result))
     assert shown["energy"].startswith("unknown")
     assert shown["files written"] == "4"

@@ -2,9 +2,9 @@
 
     python -m workflows.benchmarks.forecasts FOLDER [--cluster cuda] [--workflows g2_disconnected mesons]
 
-The files that `quarkline init` gives are made smaller: few configurations with few sweeps. A first run, of
-the smallest size and not in the tables, compiles what is compiled once on a machine. Then the size in the
-middle is run and its records alone are learned from. Columns are measured / forecast: wall time of the run,
+The files that `quarkline init` gives are made smaller: few configurations with few sweeps. One size is run,
+and its records alone are learned from. Each workflow begins with empty caches of kernels, so that no kernel
+of a size that is forecast has been compiled before. Columns are measured / forecast: wall time of the run,
 seconds of its work, the largest memory of a worker (on the GPU with `--cluster cuda`), bytes and files in
 the store, joules. With --cpu-time seconds are CPU seconds, of records and forecasts, and wall time is left
 out: for machines that others use, too.
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,15 +30,16 @@ from pipeline.running.clusters.choose import choose
 from pipeline.running.event_log import runs, tally_of
 from workflows.benchmarks.script import PrintedTable
 from workflows.catalogue import load_project
+from workflows.checks import checks_of
 from workflows.parameter_file import read_parameter_file
 from workflows.starters import OWN_FILES
 
 WORKFLOWS = ("g2_disconnected", "mesons", "laph_mesons", "hisq_mesons")
 SIZES = {
-    "local": ("4x4x4x8", "6x6x6x8", "8x8x8x8", "8x8x8x16"),
-    "cuda": ("8x8x8x16", "12x12x12x16", "16x16x16x16", "16x16x16x32"),
+    "local": ("8x8x8x8", "8x8x8x16", "12x12x12x16", "4x4x4x8"),
+    "cuda": ("16x16x16x16", "16x16x16x32", "24x24x24x32", "8x8x8x16"),
 }
-"""The first warms up, the second is learned from."""
+"""The first is learned from."""
 
 
 @dataclass(frozen=True)
@@ -93,20 +95,23 @@ def expected(told: Forecast) -> dict[str, float | None]:
 
 
 def rows(
-    workflow: str, sizes: Sequence[str], cluster: Cluster, folder: Path, clock: str
+    workflow: str, sizes: Sequence[str], cluster: Cluster, workers: int, folder: Path, clock: str
 ) -> Iterator[list[str]]:
     """One row a size that was forecast: measured / forecast."""
-    warm, learned, *targets = sizes
-    for size in (warm, learned):
-        planned, store = Case(workflow, size, folder).plan(cluster.backend)
-        run(planned, store, cluster=cluster)
+    learned, *targets = sizes
+    planned, store = Case(workflow, learned, folder).plan(cluster.backend)
+    run(planned, store, cluster=cluster, checks=checks_of())
     model = Model(samples([store], clock))
     machines = {machine.backend: machine for machine in reversed(model.machines())}
-    for size in (*targets, warm):
+    for size in targets:
         planned, target = Case(workflow, size, folder / "forecast").plan(cluster.backend)
-        workers = cluster.devices.count if cluster.devices else 1
-        told = expected(forecast(planned, model, Setting(workers, machines, workers), run_overheads([store])))
-        outcome = run(planned, target, cluster=cluster)
+        per_node = cluster.devices.count if cluster.devices else workers
+        told = expected(
+            forecast(
+                planned, model, Setting(workers, machines, per_node), run_overheads([store], cluster.backend)
+            )
+        )
+        outcome = run(planned, target, cluster=cluster, checks=checks_of())
         found = measured(target, outcome, clock)
         yield [workflow, learned, size, *(_ratio(found[name], told[name]) for name in told)]
 
@@ -123,17 +128,21 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--cluster", choices=tuple(SIZES), default="local")
     parser.add_argument("--workflows", nargs="+", choices=WORKFLOWS, default=WORKFLOWS)
-    parser.add_argument("--sizes", nargs="+", help="warm-up, learned from, forecast; such as 8x8x8x16")
+    parser.add_argument("--sizes", nargs="+", help="learned from, then forecast; such as 8x8x8x16")
+    parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--cpu-time", action="store_true")
     given = parser.parse_args()
     (given.folder / "forecast").mkdir(parents=True, exist_ok=True)
-    cluster = choose(given.cluster, workers=1)
+    cluster = choose(given.cluster, workers=given.workers)
     table = PrintedTable(
         "workflow", "learned from", "size", "wall", "work", "memory", "bytes", "files", "joules"
     )
     clock = "cpu_seconds" if given.cpu_time else "seconds"
+    sizes = given.sizes or SIZES[given.cluster]
     for workflow in given.workflows:
-        for row in rows(workflow, given.sizes or SIZES[given.cluster], cluster, given.folder, clock):
+        for library in ("CUPY", "NUMBA"):  # what workers compile
+            os.environ[f"{library}_CACHE_DIR"] = str(given.folder.resolve() / f"{workflow}-kernels")
+        for row in rows(workflow, sizes, cluster, given.workers, given.folder, clock):
             table.add(*row)
 
 

@@ -39,7 +39,7 @@ def show(
     from workflows.commands.report import writing_into
 
     stores = [store, *map(Store.existing, learn_from)]
-    model, around = Model(samples(stores)), run_overheads(stores)
+    model, around = Model(samples(stores)), run_overheads(stores, planned.backend)
     setting = setting_of(planned, model, cluster, workers, per_node)
     main = forecast(planned, model, setting, around)
     team = [forecast(planned, model, each, around) for each in _teams(setting, main)]

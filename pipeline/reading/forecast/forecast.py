@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, reduce
 from math import ceil, hypot, prod
-from statistics import median
+from operator import itemgetter
+from statistics import geometric_mean, median
 
 from pipeline.declare.node import Node
 from pipeline.declare.signature import Output
 from pipeline.planning.plan import Plan
-from pipeline.reading.forecast.model import Estimate, Model, line
+from pipeline.reading.forecast.kernels import OUTSIDE
+from pipeline.reading.forecast.memory import COMPILERS, kept, line, on_device, on_host, slope
+from pipeline.reading.forecast.model import Estimate, Model
+from pipeline.reading.forecast.power import Regimes
 from pipeline.reading.forecast.samples import Machine
 from pipeline.reading.forecast.schedule import Schedule, schedule
 from pipeline.running.event_log import read_events, runs
@@ -24,8 +28,13 @@ from pipeline.worker.events import ENDED, EventKind
 COMMITTED = 300e6
 """Bytes a second that commits of large chunks write, on a local disk."""
 
-START, END = 4.0, 1.0
-"""Seconds before the first and after the last chunk of a run, where no run tells."""
+KERNELS = 0.3
+"""Of the logarithm of the seconds in which kernels are compiled."""
+
+AROUND = {"cpu": (2.0, 0.5), "cuda": (4.0, 0.6)}
+"""Seconds before the first and after the last chunk of a run, as of one run that is always known.
+
+A machine's first run takes longer, as it reads all libraries from the disk."""
 
 
 @dataclass(frozen=True)
@@ -116,6 +125,10 @@ class Forecast:
         return sum(node.files for node in self.nodes)
 
 
+TICK = 1e-2
+"""Seconds that anything takes at least."""
+
+
 def added(parts: Sequence[Estimate]) -> Estimate:
     """The sum of independent estimates."""
     total = sum(each.value for each in parts)
@@ -123,9 +136,7 @@ def added(parts: Sequence[Estimate]) -> Estimate:
     return Estimate(total, spread / total if total else 0.0)
 
 
-def forecast(
-    plan: Plan, model: Model, setting: Setting, around: tuple[float, float] = (START, END)
-) -> Forecast:
+def forecast(plan: Plan, model: Model, setting: Setting, around: tuple[float, float]) -> Forecast:
     """Forecast of a plan's missing chunks on some workers. around: seconds before and after all chunks."""
     nodes = {chunk.node.name: chunk.node for chunk in plan.everything}
     counts = Counter(chunk.node.name for chunk in plan.missing)
@@ -138,22 +149,33 @@ def forecast(
     consumers = _consumers(nodes.values(), plan.backend)
 
     @cache
-    def estimate(name: str, first: bool) -> Estimate:
+    def estimate(name: str, first: bool) -> tuple[Estimate, Regimes]:
+        """Seconds of a node's own part of a chunk, and those of them in which a device is at work."""
         node = nodes[name]
-        machine = machine_of(node, consumers.get(name, "cpu"))
-        return model.seconds(node.stage.name, machine, node.cost.work, first)
+        machine, stage, work = machine_of(node, consumers.get(name, "cpu")), node.stage.name, node.cost.work
+        seconds = model.seconds(stage, machine, work, first)
+        kernels = model.kernels_of(stage, machine, work).seconds if first else 0.0
+        return added([seconds, Estimate(kernels, KERNELS)]), model.regimes(stage, machine, work)
 
-    def overhead(name: str, _: bool) -> float:
-        return model.rest(nodes[name].stage.name) + COMMIT + nodes[name].cost.stored / COMMITTED
+    def beside(name: str) -> float:
+        return model.beside(nodes[name].stage.name, nodes[name].cost)
+
+    def overhead(name: str, opening: bool) -> float:
+        each = beside(name) + COMMIT + nodes[name].cost.stored / COMMITTED
+        if not opening:
+            return each
+        machine = machine_of(nodes[name])
+        return each + model.opening(machine) + model.kernels_of(OUTSIDE, machine, ()).seconds
 
     tasks = plan_tasks(plan)
     workers = max(1, min(setting.workers, widest_level(tasks)))
-    spent = dict.fromkeys(nodes, 0.0)
+    spent, worked = dict.fromkeys(nodes, 0.0), dict.fromkeys(nodes, Regimes())
     sigmas: dict[str, float] = {}
 
     def seconds(name: str, first: bool) -> float:
-        each = estimate(name, first)
+        each, regimes = estimate(name, first)
         spent[name] += each.value
+        worked[name] = worked[name].plus(regimes)
         sigmas[name] = each.sigma
         return each.value
 
@@ -162,9 +184,19 @@ def forecast(
     for name, number in counts.items():
         node, machine = nodes[name], machine_of(nodes[name])
         own = [name, *_transient(node)]
-        parts = [Estimate(_share(each, name, nodes, spent, counts), sigmas.get(each, 0.0)) for each in own]
-        time = added([*parts, Estimate(number * overhead(name, False), 0.3)])
-        rows.append(_node_forecast(node, machine, number, time, model))
+        shares = {each: _share(each, name, nodes, counts) for each in own}
+        parts = [Estimate(shares[each] * spent[each], sigmas.get(each, 0.0)) for each in own]
+        time = added([*parts, Estimate(number * beside(name), 0.3)])
+        regimes = reduce(Regimes.plus, (worked[each].times(shares[each]) for each in own))
+        worker = _Worker(
+            run.held if machine.backend == plan.backend else 0,
+            sum(
+                model.kernels_of(each.stage.name, machine, each.cost.work).nbytes
+                for each in nodes.values()
+                if machine_of(each, consumers.get(each.name, "cpu")) == machine
+            ),
+        )
+        rows.append(_node_forecast(node, machine, number, time, regimes, worker, model))
     # what transient inputs take is shared by the nodes that they are made for
     work = added([row.seconds for row in rows])
     wall = Estimate(run.wall + sum(around), work.sigma * run.wall / max(run.wall + sum(around), 1e-9))
@@ -181,14 +213,12 @@ def _transient(node: Node) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def _share(
-    part: str, consumer: str, nodes: Mapping[str, Node], spent: Mapping[str, float], counts: Mapping[str, int]
-) -> float:
-    """Seconds of a part that are a consumer's: all of its own, of a transient input by numbers of chunks."""
+def _share(part: str, consumer: str, nodes: Mapping[str, Node], counts: Mapping[str, int]) -> float:
+    """Share of a part that is a consumer's: all of its own, of a transient input by numbers of chunks."""
     if part == consumer:
-        return spent[part]
+        return 1.0
     users = {name: counts[name] for name in counts if part in _transient(nodes[name])}
-    return spent[part] * counts[consumer] / sum(users.values())
+    return counts[consumer] / sum(users.values())
 
 
 def _consumers(nodes: Iterable[Node], cluster: str) -> dict[str, str]:
@@ -201,14 +231,28 @@ def _consumers(nodes: Iterable[Node], cluster: str) -> dict[str, str]:
     return backends
 
 
+@dataclass(frozen=True)
+class _Worker:
+    """Bytes of a worker beside its chunk: results that stay, as declared, and kernels on the host."""
+
+    held: float
+    kernels: float
+
+
 def _node_forecast(
-    node: Node, machine: Machine, chunks: int, seconds: Estimate, model: Model
+    node: Node,
+    machine: Machine,
+    chunks: int,
+    seconds: Estimate,
+    regimes: Regimes,
+    worker: _Worker,
+    model: Model,
 ) -> NodeForecast:
     own = [each for each in model.samples if each.stage == node.stage.name]
-    alike = [each for each in own if each.machine.backend == machine.backend] or own
-    cost, watts = node.cost, model.watts(machine)
-    host = [(s.expected["memory"], s.host_bytes) for s in alike if s.host_bytes]
-    memory = line(host, cost.memory, model.process_bytes, model.host_share)
+    cost, power = node.cost, model.power(machine)
+    joules = None
+    if power:
+        joules = Estimate(power.joules(regimes, seconds.value), hypot(power.sigma, seconds.sigma))
     stored = line([(s.expected["stored"], s.stored) for s in own], cost.stored, 1.0)
     return NodeForecast(
         node=node.name,
@@ -216,24 +260,37 @@ def _node_forecast(
         machine=str(machine),
         chunks=chunks,
         seconds=seconds,
-        joules=watts and Estimate(watts.value * seconds.value, hypot(watts.sigma, seconds.sigma)),
-        memory=memory if cost.memory else Estimate(model.process_bytes, 0.1),
-        device_memory=_device_memory(node, model) if machine.backend == "cuda" else None,
+        joules=joules,
+        memory=_host_memory(node, machine, worker, model),
+        device_memory=_device_memory(node, worker, model) if machine.backend == "cuda" else None,
         stored=Estimate(chunks * stored.value, stored.sigma),
         files=chunks * _files(node, model),
     )
 
 
-def _device_memory(node: Node, model: Model) -> Estimate:
-    held = sum(each.cost.device_memory for each in _resident(node))
-    points = [
-        (s.expected["device_memory"], s.device_bytes)
-        for s in model.samples
-        if s.stage == node.stage.name and s.device_bytes
-    ]
+def _host_memory(node: Node, machine: Machine, worker: _Worker, model: Model) -> Estimate:
+    alike = [each for each in model.samples if each.machine.backend == machine.backend]
+    of_kept = kept(alike)
+    rows = on_host(alike, of_kept)
+    declaring = [(x, y) for _, x, y in rows if x]
+    own = [(x, y) for sample, x, y in rows if sample.stage == node.stage.name]
+    least = [min(own, key=itemgetter(1))] if own else declaring  # others have what heaps did not give back
+    estimate = line(least, node.cost.memory, slope(declaring) if node.cost.memory else 0.0)
+    others = 0.0
+    if machine.backend == "cpu":
+        held = sum(each.cost.device_memory for each in _resident(node) if each.stage.resident)
+        others = max(0.0, of_kept.bytes(worker.held) - of_kept.bytes(held))
+    kernels = max(COMPILERS, worker.kernels) if worker.kernels else 0.0
+    return Estimate(estimate.value + others + kernels, estimate.sigma)
+
+
+def _device_memory(node: Node, worker: _Worker, model: Model) -> Estimate:
+    alike = [each for each in model.samples if each.machine.backend == "cuda"]
+    held = sum(each.cost.device_memory for each in _resident(node) if not each.stage.resident)
     at = node.cost.device_memory + held
-    ratios = [measured / declared for declared, measured in points if declared]
-    return Estimate(at * (median(ratios) if ratios else 1.0), 0.05 if ratios else 0.3)
+    ratios = [y / x for sample, x, y in on_device(alike) if sample.stage == node.stage.name and x]
+    stays = kept(alike).bytes(worker.held)
+    return Estimate(at * max(ratios, default=1.0) + stays, 0.05 if ratios else 0.3)
 
 
 def _resident(node: Node) -> set[Node]:
@@ -260,9 +317,9 @@ def _pieces(node: Node, output: Output) -> int | None:
     return prod(ceil(node.chunk[dim] / length) for dim, length in output.pieces.items())
 
 
-def run_overheads(stores: Sequence[Store]) -> tuple[float, float]:
-    """Seconds before the first chunk and after the last one, medians of the stores' runs."""
-    before, after = [], []
+def run_overheads(stores: Sequence[Store], backend: str) -> tuple[float, float]:
+    """Seconds before the first chunk and after the last one: geometric means of the stores' runs."""
+    known = [AROUND[backend]]
     for store in stores:
         for run in runs(store)[-10:]:
             times = {EventKind.RUN_STARTED: 0.0, EventKind.STARTED: 0.0, EventKind.RUN_ENDED: 0.0}
@@ -273,6 +330,6 @@ def run_overheads(stores: Sequence[Store]) -> tuple[float, float]:
                     times[kind] = event["time"]
                 last = event["time"] if kind in ENDED else last
             if all(times.values()) and last:
-                before.append(times[EventKind.STARTED] - times[EventKind.RUN_STARTED])
-                after.append(times[EventKind.RUN_ENDED] - last)
-    return (median(before), median(after)) if before else (START, END)
+                before = times[EventKind.STARTED] - times[EventKind.RUN_STARTED]
+                known.append((max(before, TICK), max(times[EventKind.RUN_ENDED] - last, TICK)))
+    return geometric_mean(each for each, _ in known), geometric_mean(each for _, each in known)

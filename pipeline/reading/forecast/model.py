@@ -2,6 +2,8 @@
 
     t = base + sum over passes of count (call + bytes * rate)    [+ cold, the first time in a process]
 
+Seconds in which kernels were compiled or read are not in it; they are forecast apart (`kernels`).
+
 Logarithms of base, cold, and each pass's call and rate have normal priors: those of a machine without
 records, where a pass moves its bytes at a part of the memory's bandwidth. Residuals of log t are fitted
 together with them, robustly, for a machine does other things, too. Where samples of one size cannot tell a
@@ -11,7 +13,7 @@ parameters (the Gauss-Newton Hessian) and the scatter of the samples.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -19,8 +21,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
-from pipeline.declare.node import Pass
+from pipeline.declare.node import Cost, Pass
+from pipeline.reading.forecast.kernels import KernelModel
+from pipeline.reading.forecast.power import Power, Regimes, power
 from pipeline.reading.forecast.samples import ChunkSample, Machine, Part
+from stages.compilation import Kernels
 
 SCATTER = 0.1
 """Of log t between equal chunks, before samples tell."""
@@ -34,17 +39,18 @@ class Prior:
     cold: float
     call: float
     bandwidth: float
-    watts: float
-    """Of a device at work, where nothing was measured; for alternatives only."""
 
 
 PRIORS = {
-    "cpu": Prior(3e-3, 0.3, 3e-5, 6e9, 150.0),
-    "cuda": Prior(5e-3, 2.0, 2e-4, 1.5e12, 450.0),
+    "cpu": Prior(3e-3, 0.03, 3e-5, 6e9),
+    "cuda": Prior(5e-3, 0.3, 2e-4, 1.5e12),
 }
 
-WIDTHS = {"base": 1.5, "cold": 1.5, "call": 1.0, "rate": 2.0}
+WIDTHS = {"base": 0.7, "cold": 1.5, "call": 1.0, "rate": 2.0}
 """Standard deviations of the logarithms of the prior."""
+
+OPENING = {"cpu": 0.02, "cuda": 1.0}
+"""Seconds of a process before its first chunk, where no record tells."""
 
 UNSEEN = 0.7
 """Of log t of a stage, where its only records are of another machine."""
@@ -84,6 +90,11 @@ class StageFit:
         away = min((abs(moved - each) for each in self.seen), default=0.0)
         sigma = float(np.sqrt(gradient @ self.covariance @ gradient + (ELSEWHERE * away) ** 2))
         return Estimate(float(np.exp(value)), sigma)
+
+    def regimes(self, passes: Sequence[tuple[str, float, float]]) -> Regimes:
+        """Seconds of those in which bytes move, and in which kernels are started."""
+        terms = (_features(self.names, passes, False) * np.exp(self.theta))[2:]
+        return Regimes(float(terms[1::2].sum()), float(terms[::2].sum()))
 
 
 def _features(
@@ -142,6 +153,7 @@ class Model:
 
     samples: Sequence[ChunkSample]
     fits: dict[tuple[str, Machine], StageFit] = field(default_factory=dict)
+    _powers: dict[Machine, Power | None] = field(default_factory=dict)
 
     @cached_property
     def parts(self) -> Mapping[tuple[str, Machine], list[Part]]:
@@ -222,53 +234,79 @@ class Model:
                         table.setdefault(each.alike, []).append(float(np.log(count / each.count)))
         return table
 
-    @cached_property
-    def process_bytes(self) -> float:
-        """Bytes of a worker on the host before any field: the least that was measured."""
-        return float(min((s.host_bytes for s in self.samples if s.host_bytes), default=0))
+    def beside(self, stage: str, cost: Cost) -> float:
+        """Seconds of a chunk beside its parts: reading and sums of arrays as the bytes are, and the rest."""
+        known = [sample for sample in self.samples if sample.stage == stage]
+        if not known:
+            return 2e-3
+        sizes = [(_size(s.expected["device_memory"], s.parts[-1].expected), s) for s in known if s.parts]
+        rates = [sample.handling / size for size, sample in sizes if size]
+        size = _size(cost.device_memory, cost.work)
+        handling = np.median(rates) * size if rates else np.median([sample.handling for sample in known])
+        return float(self._rest(stage) + handling)
+
+    def _rest(self, stage: str) -> float:
+        """Of no size, and not of the first chunk of a process if there are others."""
+        known = [sample for sample in self.samples if sample.stage == stage]
+        later = [sample.rest for sample in known if sample.opening is None]
+        return float(np.median(later or [sample.rest for sample in known]))
+
+    def opening(self, machine: Machine) -> float:
+        """Seconds more of the first chunk of a process, beside those of its stages and their kernels."""
+        known = [
+            sample.opening + max(0.0, sample.rest - self._rest(sample.stage))
+            for sample in self.samples
+            if sample.machine == machine and sample.opening is not None
+        ]
+        return float(np.median(known or [OPENING[machine.backend]]))
+
+    def kernels_of(self, stage: str, machine: Machine, passes: Sequence[Pass]) -> Kernels:
+        """Kernels that a process gets for a stage: a lattice is known by the bytes of passes."""
+        known = self.parts.get((stage, machine), ())
+        same = any(_bytes(part.expected) == _bytes(passes) for part in known)
+        return self.kernels.needed(stage, machine, same)
 
     @cached_property
-    def host_share(self) -> float:
-        """Part of the bytes that plans declare beyond the smallest task's that workers really took."""
-        known = [(s.expected["memory"], s.host_bytes) for s in self.samples if s.host_bytes]
-        points = [(declared, measured) for declared, measured in known if declared]
-        if len({declared for declared, _ in points}) < 2:
-            return 1.0
-        x, y = np.array(points, float).T
-        return float(np.clip(np.polyfit(x, y, 1)[0], 0.2, 1.2))
+    def kernels(self) -> KernelModel:
+        """Numbers and seconds of kernels, from samples."""
+        return KernelModel(self.samples)
 
-    def rest(self, stage: str) -> float:
-        """Seconds of a chunk beside its parts."""
-        known = [sample.rest for sample in self.samples if sample.stage == stage]
-        return float(np.median(known)) if known else 2e-3
+    def regimes(self, stage: str, machine: Machine, passes: Sequence[Pass]) -> Regimes:
+        """Seconds of a stage's part of a chunk in which bytes move, and in which kernels are started."""
+        if (stage, machine) not in self.parts:
+            return Regimes()
+        numbers = [(each.name, self.count(each).value, each.nbytes) for each in passes]
+        return self._fit(stage, machine).regimes(numbers)
 
-    def watts(self, machine: Machine) -> Estimate | None:
-        """Power of a device while it computes; None where nothing measured it."""
-        known = [s for s in self.samples if s.machine == machine and s.joules is not None]
-        if not known or not (seconds := sum(sample.seconds for sample in known)):
-            return None
-        return Estimate(sum(sample.joules or 0.0 for sample in known) / seconds, 0.15)
+    def power(self, machine: Machine) -> Power | None:
+        """Power of a device; None where nothing measured it."""
+        if machine not in self._powers:
+            known = [s for s in self.samples if s.machine == machine and s.joules is not None]
+            chunks = [(self._regimes(s), s.seconds, s.joules or 0.0) for s in known]
+            self._powers[machine] = power(chunks, machine.backend) if chunks else None
+        return self._powers[machine]
+
+    def _regimes(self, sample: ChunkSample) -> Regimes:
+        """Those of a chunk that was measured."""
+        total = Regimes()
+        for part in sample.parts:
+            numbers = [(e.name, n, e.nbytes) for e, n in zip(part.expected, part.counts, strict=True)]
+            fitted = self._fit(part.stage, part.machine).regimes(numbers)
+            moving, starting, _ = fitted.within(part.seconds)
+            total = total.plus(Regimes(moving, starting))
+        return total
+
+
+def _size(device_memory: int, passes: Sequence[Pass]) -> float:
+    """Bytes of a chunk's fields, as far as its plan declares any."""
+    return float(device_memory) or max((each.nbytes for each in passes), default=0.0)
+
+
+def _bytes(passes: Sequence[Pass]) -> list[float]:
+    return [each.nbytes for each in passes]
 
 
 def threads(machine: Machine) -> int:
     """Kernel threads of a processor's worker, as its name ends; 1 for a GPU."""
     words = machine.device.rsplit(", ", 1)[-1].split()
     return int(words[0]) if len(words) == 2 and words[0].isdecimal() else 1
-
-
-def line(points: Iterable[tuple[float, float]], at: float, least: float, share: float = 1.0) -> Estimate:
-    """A measured size at a declared one: a base and a share of what was declared.
-
-    points: (declared, measured). With points of one declared size, the base is what was measured beyond that
-    `share` of it.
-    """
-    known = sorted(points)
-    if not known:
-        return Estimate(max(at, least), 0.3)
-    x, y = np.array(known).T
-    spread = x.max() - x.min()
-    if spread > 0.1 * x.max():
-        share = float(np.clip(np.polyfit(x, y, 1)[0], 0.0, 1.5))
-    base = float(np.median(y - share * x))
-    value = max(base + share * at, least)
-    return Estimate(value, 0.03 + 0.1 * abs(at - x.max()) / max(at, x.max(), 1.0))

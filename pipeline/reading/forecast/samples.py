@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from pipeline.declare.node import Pass
 from pipeline.store.durable import nbytes_of
 from pipeline.store.store import Store
+from stages.compilation import Kernels
 from stages.errors import InputError
 
 SAMPLED = 64
@@ -28,7 +29,7 @@ class Machine(NamedTuple):
 
 @dataclass(frozen=True)
 class Part:
-    """One stage's part of a chunk: its seconds, and its passes with the counts that they really had."""
+    """One stage's part of a chunk: its seconds without those for kernels, and its passes with real counts."""
 
     stage: str
     machine: Machine
@@ -36,7 +37,9 @@ class Part:
     expected: tuple[Pass, ...]
     counts: tuple[float, ...]
     first: bool
-    """The first of its stage in a process, which loads and compiles its kernels."""
+    """The first of its stage in a process, which loads what it needs."""
+    kernels: Mapping[str, Kernels]
+    """What it waited for, by kind."""
 
 
 @dataclass(frozen=True)
@@ -50,13 +53,22 @@ class ChunkSample:
     seconds: float
     finished: str
     parts: tuple[Part, ...]
+    handling: float
+    """Seconds in which inputs were read and arrays summed for checks."""
     rest: float
-    """Seconds beside those of its parts: reading inputs, comparing code."""
+    """Seconds beside those, of its parts and of kernels: comparing code."""
+    opening: float | None
+    """Seconds before, in which the first chunk of a process loads its device's libraries."""
+    kernels: Mapping[str, Kernels]
+    """Waited for beside its parts."""
     joules: float | None
     host_bytes: int | None
     device_bytes: int | None
     stored: int
     files: int
+    resident: int
+    """Bytes that its process kept for other chunks, of its backend's memory, and would keep at most."""
+    resident_limit: int
     expected: Mapping[str, int]
 
 
@@ -92,28 +104,43 @@ def stored_size(store: Store, stage: str, key: str) -> tuple[int, int]:
 def _sample(record: Mapping[str, Any], stored: int, files: int, clock: str) -> ChunkSample:
     machine = Machine(record["backend"], record["device"])
     share = record[clock] / record["seconds"] if clock != "seconds" else 1.0
-    first = record["worker"]["earlier"] == 0
-    parts = tuple(
-        Part(each["stage"], machine, share * each["seconds"], *_passes(each, record), first)
-        for each in record["parts"]
-    )
-    seconds = share * record["seconds"]
+    parts = tuple(_part(each, record, machine, share) for each in record["parts"])
+    worker, seconds = record["worker"], share * record["seconds"]
+    outside = _kernels(worker["kernels"], share)
+    beside = sum(each.seconds for each in outside.values())
+    handling = max(0.0, share * (record["loading_seconds"] + record["checks"]["seconds"]) - beside)
+    kernels = sum(each.seconds for table in (outside, *(p.kernels for p in parts)) for each in table.values())
     return ChunkSample(
-        record["node"],
-        record["stage"],
-        machine,
-        record["worker"]["process"],
-        seconds,
-        record["finished"],
-        parts,
-        max(0.0, seconds - sum(part.seconds for part in parts)),
-        record["joules"],
-        record["host_bytes"],
-        record["device_bytes"],
-        stored,
-        files,
-        record["expected"],
+        node=record["node"],
+        stage=record["stage"],
+        machine=machine,
+        process=worker["process"],
+        seconds=seconds,
+        finished=record["finished"],
+        parts=parts,
+        handling=handling,
+        rest=max(0.0, seconds - handling - kernels - sum(part.seconds for part in parts)),
+        opening=worker["opening"],
+        kernels=outside,
+        joules=record["joules"],
+        host_bytes=record["host_bytes"],
+        device_bytes=record["device_bytes"],
+        stored=stored,
+        files=files,
+        resident=record["resident"]["bytes"],
+        resident_limit=record["resident"]["limit"],
+        expected=record["expected"],
     )
+
+
+def _part(part: Mapping[str, Any], record: Mapping[str, Any], machine: Machine, share: float) -> Part:
+    kernels = _kernels(part["kernels"], share)
+    seconds = share * part["seconds"] - sum(each.seconds for each in kernels.values())
+    return Part(part["stage"], machine, max(0.0, seconds), *_passes(part, record), part["first"], kernels)
+
+
+def _kernels(kernels: Mapping[str, Sequence[float]], share: float) -> dict[str, Kernels]:
+    return {kind: Kernels(int(n), share * seconds, int(b)) for kind, (n, seconds, b) in kernels.items()}
 
 
 def _passes(part: Mapping[str, Any], record: Mapping[str, Any]) -> tuple[tuple[Pass, ...], tuple[float, ...]]:

@@ -11,7 +11,8 @@ from pipeline.planning.chunk import Chunk
 from pipeline.running.graph import TaskPlan
 
 PerNode = Callable[[str, bool], float]
-"""Seconds of a node's own part of a chunk; the flag says whether its stage runs for the first time there."""
+"""Seconds of a node's own part of a chunk; the flag says whether its stage runs for the first time there, or
+of what is beside it, whether the chunk is the worker's first."""
 
 LOOKED_AT = 16
 """Tasks that are ready, by priority, of which a worker takes one whose resident inputs are not elsewhere."""
@@ -19,10 +20,12 @@ LOOKED_AT = 16
 
 @dataclass
 class _Worker:
-    """Names of stages that ran, and keys of results that stayed."""
+    """Names of stages that ran, kinds of devices that were used, and keys of results that stayed."""
 
+    opened: set[int] = field(default_factory=set)
     stages: set[str] = field(default_factory=set)
     held: set[str] = field(default_factory=set)
+    nbytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,8 @@ class Schedule:
 
     wall: float
     work: float
+    held: int
+    """Bytes of results that stay on the worker with the most, as they are declared."""
 
 
 def schedule(tasks: Sequence[TaskPlan], workers: int, seconds: PerNode, overhead: PerNode) -> Schedule:
@@ -67,7 +72,7 @@ def schedule(tasks: Sequence[TaskPlan], workers: int, seconds: PerNode, overhead
         heappush(free, (now + took, number))
         heappush(ends, (now + took, chosen))
         work, wall = work + took, max(wall, now + took)
-    return Schedule(wall, work)
+    return Schedule(wall, work, max(worker.nbytes for worker in team))
 
 
 def _choose(
@@ -92,10 +97,13 @@ def _choose(
 def _task_seconds(task: TaskPlan, worker: _Worker, seconds: PerNode, overhead: PerNode) -> Iterator[float]:
     shared: set[str] = set()
     for chunk in task.chunks:
+        kind = chunk.node.stage.resources.device
+        opening = kind not in worker.opened
+        worker.opened.add(kind)
         for source in _made(chunk, worker, shared):
             yield _first_or_later(source, worker, seconds)
         yield _first_or_later(chunk, worker, seconds)
-        yield overhead(chunk.node.name, False)
+        yield overhead(chunk.node.name, opening)
 
 
 def _first_or_later(chunk: Chunk, worker: _Worker, seconds: PerNode) -> float:
@@ -114,3 +122,4 @@ def _made(chunk: Chunk, worker: _Worker, shared: set[str]) -> Iterator[Chunk]:
         yield from _made(source, worker, shared)
         yield source
         (worker.held if stage.resident else shared).add(source.key)
+        worker.nbytes += source.node.cost.device_memory if stage.resident else 0

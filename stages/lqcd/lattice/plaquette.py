@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from stages.errors import InputError
+from stages.lqcd.lattice.compiled_on_call import compile_for, compiled_on_call
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 from stages.lqcd.lattice.threads import in_threads
 
@@ -53,10 +53,13 @@ def plaquette(links: NDArray, lattice: Lattice) -> Plaquette:
         raise InputError(f"links on {lattice} have shape {expected} (mu parity site 3 3), got {links.shape}")
     forward = [[lattice.neighbour(parity, mu, 1) for mu in range(4)] for parity in (EVEN, ODD)]
 
-    def sums(block: slice) -> tuple[float, float]:
-        table = np.array([[sites[block] for sites in of_parity] for of_parity in forward])
-        return _plaquette_sums(links, table, block.start)
+    def arguments(block: slice) -> tuple[NDArray, NDArray, int]:
+        return links, np.array([[sites[block] for sites in of_parity] for of_parity in forward]), block.start
 
+    def sums(block: slice) -> tuple[float, float]:
+        return _plaquette_sums(*arguments(block))
+
+    compile_for(_plaquette_sums, *arguments(slice(0, 1)))
     spatial, temporal = (
         math.fsum(part) / (9 * lattice.volume)
         for part in zip(*in_threads(sums, _blocks(lattice.half_volume)), strict=True)
@@ -67,6 +70,7 @@ def plaquette(links: NDArray, lattice: Lattice) -> Plaquette:
 def link_statistics(links: NDArray) -> LinkStatistics:
     """Trace and deviations from SU(3) in one pass over C-contiguous links ``[..., 3, 3]``."""
     matrices = links.reshape(-1, 3, 3)
+    compile_for(_link_sums, matrices[:1])
     parts = in_threads(lambda block: _link_sums(matrices[block]), _blocks(len(matrices)))
     traces, unitarity, determinant = zip(*parts, strict=True)
     # np.max, unlike max, hands on a NaN.
@@ -89,7 +93,7 @@ def _blocks(length: int) -> Iterator[slice]:
     return (slice(start, min(start + BLOCK, length)) for start in range(0, length, BLOCK))
 
 
-@njit(nogil=True, cache=True)
+@compiled_on_call
 def _plaquette_sums(links, forward, first):  # type: ignore[no-untyped-def]
     """Sums of Re tr P over the spatial and over the temporal planes at sites `first`, ... of both parities.
 
@@ -116,7 +120,7 @@ def _plaquette_sums(links, forward, first):  # type: ignore[no-untyped-def]
     return spatial, temporal
 
 
-@njit(nogil=True, cache=True)
+@compiled_on_call
 def _closed_trace(a, b, c, d):  # type: ignore[no-untyped-def]
     """Re tr [a b (c d)^dag] in double precision."""
     trace = 0.0
@@ -131,7 +135,7 @@ def _closed_trace(a, b, c, d):  # type: ignore[no-untyped-def]
     return trace
 
 
-@njit(nogil=True, cache=True)
+@compiled_on_call
 def _link_sums(links):  # type: ignore[no-untyped-def]
     """Sum of Re tr U, largest |(U^dag U - 1)_ij|^2 and largest |det U - 1|^2 of links ``[n, 3, 3]``."""
     trace = 0.0
@@ -154,13 +158,13 @@ def _link_sums(links):  # type: ignore[no-untyped-def]
     return trace, unitarity, determinant
 
 
-@njit(nogil=True, cache=True)
+@compiled_on_call
 def _larger(a, b):  # type: ignore[no-untyped-def]
     """The larger of two numbers; NaN if either is."""
     return a if a >= b or a != a else b
 
 
-@njit(nogil=True, cache=True)
+@compiled_on_call
 def _square(z):  # type: ignore[no-untyped-def]
     """|z|^2 without the square root."""
     return z.real * z.real + z.imag * z.imag

@@ -38,6 +38,8 @@ from numba.extending import intrinsic
 from numba.np.numpy_support import from_dtype
 from numpy.typing import DTypeLike
 
+from stages.compilation import getting
+
 LOCKS = 64
 """Files that keep order among processes; a kernel has the one that its name hashes to."""
 
@@ -78,8 +80,10 @@ def compiled_parallel(function: Callable[..., None], name: str, signature: Any) 
 
 def _cached(function: Callable[..., None], name: str, signature: Any, **options: Any) -> Any:
     function.__name__ = function.__qualname__ = f"{name}_{_digest()}"
-    with _turn(function.__name__):
-        return njit(signature, cache=True, error_model="numpy", **options)(function)
+    with getting() as kernel, _turn(function.__name__):
+        result = njit(signature, cache=True, error_model="numpy", **options)(function)
+        kernel.compiled |= bool(result.stats.cache_misses)
+    return result
 
 
 class _CalledByAddress(CompilerBase):

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import os
 import re
+import threading
+import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
@@ -17,8 +19,10 @@ from importlib.resources import files
 from typing import Any
 
 import cupy
-from cupy.cuda import nvrtc
+from cupy.cuda import compiler, nvrtc
+from cupy.cuda._compiler_cache import DiskKernelCacheBackend
 
+from stages.compilation import getting, got
 from stages.errors import InputError
 from stages.lqcd.kernels.choices import note
 from stages.lqcd.kernels.cuda.launch import Launch
@@ -33,6 +37,30 @@ _ahead: dict[tuple[Launch, int], Future[Any]] = {}
 """Compilations in other threads, by launch and device, until the kernel starts for the first time."""
 
 _INCLUDE = re.compile(r'#include "(\w+\.cuh)"')
+
+
+class _TimedCache(DiskKernelCacheBackend):
+    """CuPy's binaries on disk. What it compiles or reads for itself is waited for like our own kernels."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._missed = threading.local()
+
+    def load(self, name: str) -> bytes | None:
+        began = time.perf_counter()
+        payload: bytes | None = super().load(name)
+        if payload is None:  # it is compiled now, and saved
+            self._missed.at = began
+        else:
+            got(began, compiled=False)
+        return payload
+
+    def save(self, name: str, cubin: bytes, source: str) -> None:
+        super().save(name, cubin, source)
+        got(self._missed.at, compiled=True)
+
+
+compiler._set_kernel_cache_backend(_TimedCache())
 
 
 def run(launch: Launch, *arguments: Any) -> None:
@@ -78,14 +106,15 @@ def settle() -> None:
 @cache
 def _started(launch: Launch, device: int, widths: tuple[int, ...]) -> Any:
     """The driver's function of a kernel that starts for the first time in a block of `narrowing`."""
-    if widths and launch.narrower is not None:
-        for other in reversed(launch.narrower(widths)):  # the next one first
-            if (other, device) not in _ahead:
-                _ahead[other, device] = _threads().submit(_compiled, other, device)
-    ahead = _ahead.pop((launch, device), None)
-    if ahead is not None and not ahead.cancel():
-        wait([ahead])
-    return _function(launch, device)
+    with getting(for_lattice=launch.for_lattice) as kernel:
+        if widths and launch.narrower is not None:
+            for other in reversed(launch.narrower(widths)):  # the next one first
+                if (other, device) not in _ahead:
+                    _ahead[other, device] = _threads().submit(_compiled, other, device)
+        ahead = _ahead.pop((launch, device), None)
+        if ahead is not None and not ahead.cancel() and not ahead.exception():
+            kernel.compiled |= ahead.result()
+        return _function(launch, device)
 
 
 @cache
@@ -97,9 +126,11 @@ def _threads() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(len(os.sched_getaffinity(0)), "compilation")
 
 
-def _compiled(launch: Launch, device: int) -> None:
-    with cupy.cuda.Device(device):
+def _compiled(launch: Launch, device: int) -> bool:
+    """Whether the kernel was compiled, and not read."""
+    with cupy.cuda.Device(device), getting() as kernel:
         _function(launch, device)
+    return kernel.compiled
 
 
 @cache
@@ -116,15 +147,16 @@ def compile_all(launches: Sequence[Launch]) -> list[Launch]:
     """Compile kernels for the current device, many at a time; those that the device takes."""
     device = cupy.cuda.get_device_id()
 
-    def compiled(launch: Launch) -> bool:
+    def compiled(launch: Launch) -> bool | None:
         try:
-            _compiled(launch, device)
-        except (cupy.cuda.compiler.CompileException, cupy.cuda.driver.CUDADriverError):
-            return False
-        return True
+            return _compiled(launch, device)
+        except (compiler.CompileException, cupy.cuda.driver.CUDADriverError):
+            return None
 
-    fitting = zip(launches, _threads().map(compiled, launches), strict=True)
-    return [launch for launch, fits in fitting if fits]
+    with getting() as kernel:
+        answers = list(_threads().map(compiled, launches))
+        kernel.compiled |= any(answers)
+    return [launch for launch, answer in zip(launches, answers, strict=True) if answer is not None]
 
 
 @cache

@@ -40,4 +40,4 @@ def doubled_links_launch(lattice: Lattice, directions: int, dtype: np.dtype, til
     """Links into the sites of a parity, by tiles; grid (sites, directions)."""
     blocks = ceil(lattice.half_volume / WARPS_THREADS)
     kernel = instance("doubled_links", dtype, listed(lattice.extents), f"Tile<{listed(tile)}>")
-    return Launch("doubled_links.cu", kernel, (blocks, directions), WARPS_THREADS)
+    return Launch("doubled_links.cu", kernel, (blocks, directions), WARPS_THREADS, for_lattice=True)

@@ -34,7 +34,8 @@ def add_clover(term: cupy.ndarray, strength: cupy.ndarray, spins: NDArray[np.com
 def field_strength_launch(lattice: Lattice, dtype: np.dtype) -> Launch:
     """The four plaquettes around every site."""
     blocks = ceil(lattice.volume / WARPS_THREADS)
-    return Launch("field_strength.cu", on_lattice("field_strength", lattice, dtype), (blocks,), WARPS_THREADS)
+    kernel = on_lattice("field_strength", lattice, dtype)
+    return Launch("field_strength.cu", kernel, (blocks,), WARPS_THREADS, for_lattice=True)
 
 
 @cache

@@ -336,6 +336,7 @@ def dslash_in_shape(
         (lattice.half_volume // shape.sites_per_block,),
         threads,
         shared_bytes,
+        for_lattice=True,
     )
 
 

@@ -52,6 +52,8 @@ class Launch:
     shared_bytes: int = 0
     choice: str = ""
     """Problem and shape where a measurement chose another shape than the model's first."""
+    for_lattice: bool = False
+    """Whether the lattice's extents are in the instance: another lattice needs another kernel."""
     narrower: Callable[[Sequence[int]], list[Launch]] | None = field(default=None, compare=False, repr=False)
     """This kernel for those of some numbers of right-hand sides that are less than its own."""
 
@@ -64,7 +66,7 @@ def matrix_launch(file: str, kernel: str, count: int) -> Launch:
 
 def by_warps(file: str, instance: str, sites: int, tiles: int, dtype: np.dtype) -> Launch:
     shared = WARPS_THREADS * tiles * 9 * dtype.itemsize
-    return Launch(file, instance, (ceil(sites / WARPS_THREADS),), WARPS_THREADS, shared)
+    return Launch(file, instance, (ceil(sites / WARPS_THREADS),), WARPS_THREADS, shared, for_lattice=True)
 
 
 def on_lattice(kernel: str, lattice: Lattice, dtype: np.dtype) -> str:

@@ -22,4 +22,5 @@ def long_links(links: cupy.ndarray, lattice: Lattice, coefficient: float, out: c
 def long_links_launch(lattice: Lattice, dtype: np.dtype) -> Launch:
     """Products of three links in a row; grid (sites, mu)."""
     blocks = ceil(lattice.volume / WARPS_THREADS)
-    return Launch("long_links.cu", on_lattice("long_links", lattice, dtype), (blocks, 4), WARPS_THREADS)
+    kernel = on_lattice("long_links", lattice, dtype)
+    return Launch("long_links.cu", kernel, (blocks, 4), WARPS_THREADS, for_lattice=True)

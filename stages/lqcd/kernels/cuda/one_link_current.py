@@ -38,6 +38,6 @@ def one_link_current_launch(lattice: Lattice, n: int, dtype: np.dtype) -> Option
         parts = min(ceil(lattice.sites_per_slice / shape.groups), ceil(shape.blocks / slices))
         kernel = instance("current_partials", dtype, extents_of(lattice), n, shape.groups)
         block = row_threads(n, dtype) * shape.groups
-        return Launch("one_link_current.cu", kernel, (parts, slices), block)
+        return Launch("one_link_current.cu", kernel, (parts, slices), block, for_lattice=True)
 
     return Options(column_shapes(n, dtype, (256, 128, 64), (2048, 4096, 1024)), launch)

@@ -36,4 +36,5 @@ def _points(lattice: Lattice, parity: int | None) -> tuple[np.uint32, np.uint32]
 def signs_launch(kernel: str, lattice: Lattice, dtype: np.dtype) -> Launch:
     """`staggered_phases` or `boundary_signs`; grid (elements, mu)."""
     blocks = min(ceil(9 * lattice.volume / BLOCK_THREADS), 4 * MULTIPROCESSORS)
-    return Launch("signs.cu", on_lattice(kernel, lattice, dtype), (blocks, 4), BLOCK_THREADS)
+    instance = on_lattice(kernel, lattice, dtype)
+    return Launch("signs.cu", instance, (blocks, 4), BLOCK_THREADS, for_lattice=True)

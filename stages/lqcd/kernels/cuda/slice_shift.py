@@ -38,4 +38,5 @@ def slice_shift_launch(
     """Launch on so many sites, with up to a warp of threads for the columns of a site."""
     lanes = power_of_two(min(columns, WARP))
     kernel = instance("slice_shift", dtype, extents_of(lattice), mu, step, lanes)
-    return Launch("slice_shift.cu", kernel, (ceil(rows / (BLOCK_THREADS // lanes)),), BLOCK_THREADS)
+    blocks = ceil(rows / (BLOCK_THREADS // lanes))
+    return Launch("slice_shift.cu", kernel, (blocks,), BLOCK_THREADS, for_lattice=True)

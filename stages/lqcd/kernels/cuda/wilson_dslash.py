@@ -332,6 +332,7 @@ def wilson_in_shape(
         (lattice.half_volume // shape.sites_per_block,),
         threads,
         shared_bytes,
+        for_lattice=True,
     )
 
 
@@ -348,7 +349,8 @@ def wilson_hop_launch(lattice: Lattice, dtype: np.dtype, n: int, direction: int,
     check_index(lattice, n)
     arguments = (extents_of(lattice), f"Tile<{listed(wilson_tile(lattice))}>", direction, sign, n)
     blocks = ceil(lattice.half_volume * n / 128)
-    return Launch("wilson_dslash.cu", instance("wilson_hop", dtype, *arguments), (blocks,), 128)
+    kernel = instance("wilson_hop", dtype, *arguments)
+    return Launch("wilson_dslash.cu", kernel, (blocks,), 128, for_lattice=True)
 
 
 def check_index(lattice: Lattice, n: int) -> None:
