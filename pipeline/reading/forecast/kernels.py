@@ -18,7 +18,7 @@ OUTSIDE = ""
 """In place of a stage: kernels that a chunk needs beside its stages, for checksums."""
 
 EACH = {
-    "cpu": {COMPILED: (2.0, 3e6), READ: (0.03, 3e5)},
+    "cpu": {COMPILED: (2.0, 3e6), READ: (0.01, 3e5)},
     "cuda": {COMPILED: (0.3, 2e6), READ: (0.005, 1e5)},
 }
 """Seconds and bytes on the host of a kernel, where no record tells."""
