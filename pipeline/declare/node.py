@@ -64,10 +64,10 @@ class Cost:
     """Of a task on a GPU, resident inputs not counted; of a resident stage, what its result takes there."""
     stored: int = 0
     """Of a chunk in the store."""
-    remedy: Callable[[int, bool], str] | None = None
-    """What to change so that a task fits into so many bytes; the flag says whether they are a GPU's."""
     work: tuple[Pass, ...] = ()
     """What a chunk does, without what its inputs take; for forecasts of time."""
+    terms: Mapping[str, int] = field(default_factory=dict, hash=False)
+    """Parts of `device_memory` by name, in all no more than it."""
 
 
 @dataclass(frozen=True)

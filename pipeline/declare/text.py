@@ -1,4 +1,7 @@
-"""Text for people: tables, counts, names as they are. Sizes and durations are those of `dask.utils`."""
+"""Text for people: tables, counts, names as they are.
+
+Durations are those of `dask.utils`, and so are sizes, except of a GPU's memory.
+"""
 
 from __future__ import annotations
 
@@ -35,6 +38,12 @@ def text_table(
     page = io.StringIO()
     Console(file=page, force_terminal=False, color_system=None, width=2 * width).print(table)
     return [f"{margin}{line}".rstrip() for line in page.getvalue().splitlines()]
+
+
+def gigabytes(nbytes: int) -> str:
+    """Bytes of a GPU in the units in which cards are sold: `0.0623 GB`, `14.5 GB`, `1,234 GB`."""
+    number = nbytes / 1e9
+    return f"{number:,.0f} GB" if number >= 100 else f"{number:.3g} GB"
 
 
 def literal(text: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from hashlib import sha256
@@ -48,6 +48,20 @@ class KeyRecipe:
         """
         content = {**self._content, "coordinates": coordinates, "inputs": inputs, "files": files}
         return sha256(canonical_json(content)).hexdigest()
+
+
+def node_keys(nodes: Iterable[Node], cluster: str) -> dict[str, str]:
+    """Digests, by node, of what the keys of its chunks are made of, beside coordinates and files.
+
+    nodes: upstream before downstream. Nodes of one name in two workflows have chunks of the same keys only if
+    their digests are the same.
+    """
+    keys: dict[str, str] = {}
+    for node in nodes:
+        inputs = [[keys[source.name]] for source in node.inputs]
+        sizes: Coordinates = {dim: (size,) for dim, size in node.chunk.items()}
+        keys[node.name] = KeyRecipe(node, node.stage.backend(cluster)).key(sizes, inputs, {})
+    return keys
 
 
 def canonical_parameters(node: Node) -> dict[str, Any]:

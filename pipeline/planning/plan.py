@@ -18,7 +18,7 @@ from pipeline.planning.chunk import NO_FILES, Chunk
 from pipeline.planning.key import KeyRecipe
 from pipeline.planning.manifest import Manifest
 from pipeline.planning.reason import Reason, ReasonKind, Reasons
-from pipeline.planning.workflow import Source, Workflow
+from pipeline.planning.workflow import Economies, Source, Workflow
 from pipeline.store.files import FileDigests, FileVersion
 from pipeline.store.store import Gaps, Store
 from stages.errors import InputError
@@ -42,6 +42,8 @@ class Plan:
     """What all results say of themselves, see `Workflow`."""
     source: Source | None = None
     """The file that the workflow was made of."""
+    economies: Economies | None = None
+    """What of that file could take less memory."""
 
     def again(self, keys: Collection[str], damaged: Collection[str] = ()) -> Plan:
         """This plan with these chunks missing, `damaged` ones among them."""
@@ -122,6 +124,7 @@ def _plan(workflow: Workflow, store: Store, backend: str) -> Plan:
         lacking=tuple(c for c in absent if c in lacking),
         about=workflow.about,
         source=workflow.source,
+        economies=workflow.economies,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sized
+from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, replace
 from numbers import Integral
 from pathlib import Path
@@ -31,6 +31,17 @@ class Source:
     folder: str
 
 
+@dataclass(frozen=True)
+class Economies:
+    """Values of a parameter file that take less memory, and the workflow that they make."""
+
+    values: Mapping[str, Sequence[Any]]
+    """By key, such as `solves.block`: what may stand there instead, what takes more memory first. None: the
+    key is left out."""
+    workflow: Callable[[Mapping[str, Any]], Workflow]
+    """The workflow with some of these values; raises InputError where they cannot be together."""
+
+
 class Workflow:
     """A directed graph of nodes, in the order in which they were added.
 
@@ -48,6 +59,8 @@ class Workflow:
         self.name = name
         self.about = dict(about or {})
         self.source = source
+        self.economies: Economies | None = None
+        """For remedies where a plan does not fit."""
         self.nodes: dict[str, Node] = {}
 
     def add(
@@ -115,11 +128,13 @@ class Workflow:
 
 def _cost(node: Node, cost: Any) -> Cost:
     """What a stage's cost function gave; refuses all but a `Cost` of whole bytes."""
-    sizes = (cost.memory, cost.device_memory, cost.stored) if isinstance(cost, Cost) else ()
-    if not sizes or not all(isinstance(size, Integral) and size >= 0 for size in sizes):
+    known = isinstance(cost, Cost)
+    sizes = (cost.memory, cost.device_memory, cost.stored, *cost.terms.values()) if known else ()
+    whole = known and all(isinstance(size, Integral) and int(size) >= 0 for size in sizes)
+    if not whole or sum(cost.terms.values()) > cost.device_memory:
         raise InputError(
             f"node {node.name!r}: the cost function of stage {node.stage.name} must return a Cost of whole "
-            f"numbers of bytes, none negative, got {cost!r}"
+            f"numbers of bytes, none negative, and of terms that are its device_memory or less, got {cost!r}"
         )
     return cost
 

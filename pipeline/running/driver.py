@@ -98,7 +98,7 @@ def run(
             f"the plan is for backend {plan.backend!r}, the cluster's is {chosen.backend!r}: plan again"
         )
     if short := shortage(plan, chosen):
-        raise InputError(short)
+        raise InputError(short.text)
     name = f"{datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
     if not plan.missing:
         with suppress(InputError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from itertools import chain
 
@@ -165,7 +165,7 @@ class _Works:
     def _node(self, node: Node, backend: str) -> NodeWork:
         if (node.name, backend) not in self._nodes:
             about = (node.name, node.stage.function, node.parameters, node.chunk, backend)
-            more = (node.stage.version, node.cost.device_memory, replace(node.cost, remedy=None))
+            more = (node.stage.version, node.cost.device_memory, node.cost)
             self._nodes[node.name, backend] = NodeWork(*about, *more)
         return self._nodes[node.name, backend]
 

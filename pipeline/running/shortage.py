@@ -2,83 +2,138 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from itertools import chain
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from itertools import islice
 
 from dask.utils import format_bytes
 
-from pipeline.declare.node import Node
-from pipeline.planning.chunk import Chunk
+from pipeline.declare.text import gigabytes, text_table
+from pipeline.planning.key import node_keys
 from pipeline.planning.plan import Plan
+from pipeline.planning.workflow import Workflow
 from pipeline.running.clusters import Cluster, Devices
-from pipeline.worker.resident import DEVICE_SHARE
+from pipeline.running.footprint import (
+    CONTEXT,
+    Costs,
+    Footprint,
+    Term,
+    costs_of,
+    device_terms,
+)
+from pipeline.running.remedies import Changes, Remedies, remedies
 
-CONTEXT = 700_000_000
-"""Bytes of a GPU that CUDA's context and the compiled kernels take beside all fields, measured on an H200."""
+NAMED_TERMS = 4
+"""Terms that a sentence names, the largest."""
+SHOWN_SHARE = 0.001
+"""Of the whole: a table leaves smaller terms out."""
 
 
-def shortage(plan: Plan, cluster: Cluster) -> str:
-    """A sentence on what does not fit, with the remedy; empty if all fits or either number is unknown."""
+@dataclass(frozen=True)
+class Shortage:
+    """Memory that a cluster lacks for a plan, in words, and changes of which each makes the plan fit."""
+
+    text: str
+    remedies: tuple[Changes, ...]
+
+
+def shortage(plan: Plan, cluster: Cluster) -> Shortage | None:
+    """Memory that the cluster lacks; None if all fits or either number is unknown."""
     limit, devices = cluster.memory_limit, cluster.devices
     if limit is not None and plan.memory > limit:
-        largest = max(plan.missing, key=lambda chunk: chunk.node.cost.memory).node
-        return (
-            f"a task of node {largest.name!r} needs {format_bytes(largest.cost.memory)} of memory "
-            f"(projected), but this machine has {format_bytes(limit)}: {_remedy(largest, limit, False)}, "
-            "or use a cluster with more memory"
-        )
-    if devices and (needed := device_memory(plan, devices)) > devices.memory - CONTEXT:
-        largest = max(plan.missing, key=lambda chunk: chunk.node.cost.device_memory).node
-        room = devices.memory - CONTEXT - (needed - largest.cost.device_memory)
-        return (
-            f"a task of node {largest.name!r} needs {format_bytes(needed)} of GPU memory (projected, with "
-            f"what stays there), but a GPU of this machine has {format_bytes(devices.memory)}: "
-            f"{_remedy(largest, room, True)}"
-        )
-    return ""
+        return _of_the_host(plan, limit)
+    return _of_a_device(plan, devices) if devices else None
 
 
-def _remedy(node: Node, available: int, on_device: bool) -> str:
-    return node.cost.remedy(available, on_device) if node.cost.remedy else "make its blocks or chunks smaller"
+def _of_the_host(plan: Plan, limit: int) -> Shortage:
+    largest = max(plan.missing, key=lambda chunk: chunk.node.cost.memory).node
+
+    def needed(costs: Costs, missing: Collection[str]) -> int:
+        return max((cost.memory for name, cost in costs.items() if name in missing), default=0)
+
+    known = _remedies(plan, needed, limit)
+    return Shortage(
+        f"a task of node {largest.name!r} needs {format_bytes(largest.cost.memory)} of memory (projected), "
+        f"but this machine has {format_bytes(limit)}: {_fitting(known)}, or use a cluster with more memory",
+        known.changes if known else (),
+    )
+
+
+def _of_a_device(plan: Plan, devices: Devices) -> Shortage | None:
+    footprint, costs, room = Footprint.of(plan.missing), costs_of(plan), devices.memory - CONTEXT
+    if (needed := footprint.least(costs)) <= room:
+        return None
+    terms = footprint.terms(costs, needed)
+    everything = Footprint.of(plan.chunks)
+
+    def changed(costs: Costs, missing: Collection[str]) -> int:
+        return everything.among(missing).least(costs)
+
+    known = _remedies(plan, changed, room)
+    text = (
+        f"a task of node {footprint.largest(costs)!r} needs {gigabytes(needed)} of GPU memory "
+        f"(projected, with what stays there: {_list(terms)}), but a GPU has {gigabytes(devices.memory)}, "
+        f"{gigabytes(CONTEXT)} of them for CUDA itself: {_fitting(known)}"
+    )
+    if known and not known.changes:
+        text += (
+            f" ({gigabytes(known.least)} at the least): take GPUs with more memory. Or the lattice would "
+            f"have to be split over {-(-needed // room)} such GPUs, {-(-known.least // room)} with the "
+            "smallest values, which is not built yet"
+        )
+    return Shortage(text, known.changes if known else ())
+
+
+def _remedies(plan: Plan, needed: Callable[[Costs, Collection[str]], int], room: int) -> Remedies | None:
+    """Remedies of a plan; needed: bytes with other costs, where chunks of these nodes are missing."""
+    if not (plan.economies and plan.economies.values):
+        return None
+    missing = {chunk.node.name for chunk in plan.missing}
+    keys = node_keys(dict.fromkeys(chunk.node for chunk in plan.everything), plan.backend)
+
+    def of_workflow(workflow: Workflow) -> int:
+        nodes = workflow.nodes.values()
+        others = {name for name, key in node_keys(nodes, plan.backend).items() if key != keys.get(name)}
+        return needed({node.name: node.cost for node in nodes}, missing | others)
+
+    return remedies(plan.economies, of_workflow, room)
+
+
+def _fitting(known: Remedies | None) -> str:
+    if known is None:
+        return "make its blocks or chunks smaller"
+    return f"it fits {known.text}" if known.changes else "no smaller block, chunk or precision makes it fit"
+
+
+def _list(terms: list[Term]) -> str:
+    named = [f"{term.name} {gigabytes(term.nbytes)}" for term in islice(terms, NAMED_TERMS)]
+    return ", ".join(named) + (", and less" if len(terms) > NAMED_TERMS else "")
 
 
 def device_projection(plan: Plan, cluster: Cluster) -> str:
-    """A line for people on the memory that the plan takes on each GPU; empty without GPUs or figures."""
-    devices = cluster.devices
-    if not (devices or cluster.backend == "cuda") or not (needed := device_memory(plan, devices)):
-        return ""
-    if devices is None:
-        return f"projected: at least {format_bytes(needed)} on each GPU, whose memory is not known here"
-    return f"projected: {format_bytes(needed)} on each GPU of {format_bytes(devices.memory)}"
+    """Text for people on the memory that the plan takes on each GPU, with a table of what it is made of.
 
-
-def device_memory(plan: Plan, devices: Devices | None) -> int:
-    """Bytes of a GPU that the largest missing task needs, beside all resident results that are kept there.
-
-    Where the GPUs are not known, beside those that one task uses, which is the least.
+    Empty without GPUs or figures.
     """
-    with_its_own = (chunk.node.cost.device_memory + _taken(_resident([chunk])) for chunk in plan.missing)
-    needed = max(with_its_own, default=0)
-    if devices is None:
-        return needed
-    task = max((chunk.node.cost.device_memory for chunk in plan.missing), default=0)
-    held = sorted((chunk.node.cost.device_memory for chunk in _resident(plan.missing)), reverse=True)
-    mine = sum(held[: -(-len(held) // devices.count)])
-    return max(needed, task + min(mine, int(DEVICE_SHARE * devices.memory)))
+    devices = cluster.devices
+    if not (devices or cluster.backend == "cuda") or not (terms := device_terms(plan, devices)):
+        return ""
+    needed = sum(term.nbytes for term in terms)
+    if devices:
+        head = f"projected: {gigabytes(needed)} on each GPU of {gigabytes(devices.memory)}"
+    else:
+        head = (
+            f"projected: at least {gigabytes(needed)} on each GPU, whose memory is not known here: "
+            "--set cluster.gpu_memory=80GB says it"
+        )
+    return "\n".join([head, *_table(terms, needed)])
 
 
-def _taken(chunks: Iterable[Chunk]) -> int:
-    return sum(chunk.node.cost.device_memory for chunk in chunks)
-
-
-def _resident(chunks: Iterable[Chunk]) -> Iterable[Chunk]:
-    """The transient, resident results that chunks are computed from, each once."""
-    return {source.key: source for chunk in chunks for source in _sources(chunk)}.values()
-
-
-def _sources(chunk: Chunk) -> Iterator[Chunk]:
-    for source in chain(*chunk.inputs):
-        if source.node.stage.transient:
-            if source.node.stage.resident:
-                yield source
-            yield from _sources(source)
+def _table(terms: list[Term], total: int) -> list[str]:
+    """Lines of the terms that are not negligible."""
+    shown = [term for term in terms if term.nbytes >= SHOWN_SHARE * total]
+    rows = [
+        [term.name, term.node, f"{term.nbytes / 1e9:.3f}", f"{100 * term.nbytes / total:.0f} %"]
+        for term in shown
+    ]
+    return text_table(["on the GPU", "of", "GB", "share"], rows, left=(0, 1))

@@ -33,16 +33,18 @@ def eigenvectors_cost(node: Node, lattice: Lattice) -> Cost:
     stored = vectors_bytes(lattice, slices, options["vectors"], options["precision"])
     moved = float(vectors_bytes(lattice, slices, options["vectors"], options["precision"]))
     work = (Pass("restarts", 10 * options["vectors"], moved),)
-    return Cost(PROCESS + max(LINK_FIELDS * links, links + needed), needed, stored, work=work)
+    terms = {f"Lanczos on {slices} time slices": needed}
+    memory = PROCESS + max(LINK_FIELDS * links, links + needed)
+    return Cost(memory, needed, stored, work=work, terms=terms)
 
 
 @of_lattice
 def basis_cost(node: Node, lattice: Lattice) -> Cost:
     """Cost of the eigenvectors of all slices."""
     options = options_of(node.inputs[0])
-    return Cost(
-        device_memory=vectors_bytes(lattice, lattice.time_extent, options["vectors"], options["precision"])
-    )
+    vectors, precision = options["vectors"], options["precision"]
+    nbytes = vectors_bytes(lattice, lattice.time_extent, vectors, precision)
+    return Cost(device_memory=nbytes, terms={f"eigenvectors ({vectors}, {precision})": nbytes})
 
 
 def vectors_bytes(lattice: Lattice, slices: int, vectors: int, precision: str) -> int:
@@ -67,7 +69,7 @@ def elementals_cost(node: Node, lattice: Lattice) -> Cost:
     working, stored = 3 * basis.cost.device_memory, elementals_bytes(lattice, *counts, eigenvectors_of(basis))
     held = links_bytes(lattice) * LINK_FIELDS + 2 * working + stored
     work = (Pass("products", counts[0] * counts[1], float(basis.cost.device_memory)),)
-    return Cost(PROCESS + held, working, stored, work=work)
+    return Cost(PROCESS + held, working, stored, work=work, terms={"products of eigenvectors": working})
 
 
 def elementals_bytes(lattice: Lattice, momenta: int, displacements: int, vectors: int) -> int:
@@ -85,13 +87,14 @@ def solves_cost(node: Node, lattice: Lattice) -> Cost:
     basis, columns = node.inputs[1:3]
     options, vectors, rhs = options_of(node), eigenvectors_of(basis), columns_of(columns)
     block = min(options["block"], rhs)
-    host, device = propagating_bytes(lattice, options["precision"], block, block, options["solver"])
+    host, terms = propagating_bytes(lattice, options["precision"], block, block, options["solver"])
     projections = 2 * COMPLEX * lattice.time_extent * SPINS * vectors * block
     stored = projections_bytes(lattice, vectors, rhs)
     memory = host + basis.cost.device_memory + projections + 2 * stored
     operator = node.inputs[0].parameters
     work = wilson_work(lattice, operator["kappa"] or operator["mass"], node.parameters["solve"], rhs)
-    return Cost(memory, device + projections, stored, work=work)
+    terms["projections"] = projections
+    return Cost(memory, sum(terms.values()), stored, work=work, terms=terms)
 
 
 def first_sources_cost(node: Node) -> Cost:
@@ -125,14 +128,16 @@ def insertion_cost(node: Node, lattice: Lattice) -> Cost:
     options, basis, sources = options_of(node), node.inputs[1], node.chunk["source"]
     vectors, momenta = eigenvectors_of(basis), len(options["momenta"])
     block = min(options["block"], SPINS * vectors)
-    _, device = propagating_bytes(lattice, options["precision"], block, block, options["solver"])
-    device += COMPLEX * lattice.time_extent * momenta * block**2 * (2 * SPINS**2 + len(NAMES))
+    _, terms = propagating_bytes(lattice, options["precision"], block, block, options["solver"])
+    products = COMPLEX * lattice.time_extent * momenta * block**2 * (2 * SPINS**2 + len(NAMES))
+    terms["products of solutions"] = products
+    device = sum(terms.values())
     solutions = 2 * half_field_bytes(lattice, COMPONENTS) * SPINS * vectors * sources
     working = operator_bytes(lattice, options["precision"]) + basis.cost.device_memory + device
     counts = [len(options[name]) for name in ("separations", "momenta", "displacements")]
     stored = insertions_bytes(lattice, vectors, sources, *counts)
     memory = PROCESS + max(LINK_FIELDS * links_bytes(lattice), working + solutions) + stored
-    return Cost(memory, device, stored)
+    return Cost(memory, device, stored, terms=terms)
 
 
 def insertions_bytes(
@@ -179,7 +184,7 @@ def _contracted(node: Node, lattice: Lattice, columns: Node, fields: Node, sourc
     working += 2 * elementals_bytes(lattice, momenta, words, vectors)
     stored = COMPLEX * time * sources * momenta * (len(NAMES) + operators**2) + RECORD
     work = (Pass("products", sources * operators, float(working)),)
-    return Cost(PROCESS + working, working, stored, work=work)
+    return Cost(PROCESS + working, working, stored, work=work, terms={"contractions": working})
 
 
 @of_lattice

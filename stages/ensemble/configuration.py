@@ -47,14 +47,16 @@ def heatbath_cost(node: Node, lattice: Lattice) -> Cost:
     """Cost of a gauge field, its copy by checkerboard, and the result."""
     links = links_bytes(lattice)
     sweeps = node.parameters["sweeps"] * (1 + node.parameters["overrelaxation"])
-    return Cost(PROCESS + 3 * links, links, links, work=heatbath_work(lattice, sweeps))
+    work = heatbath_work(lattice, sweeps)
+    return Cost(PROCESS + 3 * links, links, links, work=work, terms={"links: fields": links})
 
 
 @of_lattice
 def links_cost(node: Node, lattice: Lattice) -> Cost:
     """Cost of links that stay where they are used."""
     steps = int(node.parameters.get("steps", 0))
-    return Cost(device_memory=links_bytes(lattice), work=links_work(lattice, 2 + 6 * steps))
+    links, work = links_bytes(lattice), links_work(lattice, 2 + 6 * steps)
+    return Cost(device_memory=links, work=work, terms={"links: fields": links})
 
 
 @stage(

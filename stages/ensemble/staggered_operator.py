@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pipeline import At, Cost, Keyed, Node, stage
 from stages.ensemble.configuration import GaugeLinks
 from stages.ensemble.expected_solves import ANY_SOLVES, SOLVES, ExpectedSolves
-from stages.lqcd.dirac.staggered import StaggeredDslash, operator_bytes
+from stages.lqcd.dirac.staggered import StaggeredDslash, operator_terms
 from stages.lqcd.gauge import hisq
 from stages.lqcd.gauge.hisq import StaggeredLinks
 from stages.lqcd.lattice.geometry import Lattice
@@ -23,8 +23,9 @@ MOST_DIRECTIONS = 16
 def operator_cost(node: Node, lattice: Lattice) -> Cost:
     """Cost of link fields, and of links packed for the solves that are expected."""
     solves = node.parameters["solves"]
-    nbytes = operator_bytes(lattice, directions_of(node), solves.precision, solves.packing)
-    return Cost(device_memory=nbytes, work=links_work(lattice, directions_of(node) * 4))
+    terms = operator_terms(lattice, directions_of(node), solves.precision, solves.packing)
+    work = links_work(lattice, directions_of(node) * 4)
+    return Cost(device_memory=sum(terms.values()), work=work, terms=terms)
 
 
 def directions_of(operator: Node) -> int:

@@ -10,7 +10,7 @@ from pipeline import At, Cost, Keyed, Node, stage
 from stages.ensemble.configuration import GaugeLinks
 from stages.ensemble.expected_solves import ANY_SOLVES, SOLVES, ExpectedSolves
 from stages.errors import InputError
-from stages.lqcd.dirac.wilson import WilsonDslash, WilsonOperator, mass_of_kappa, operator_bytes
+from stages.lqcd.dirac.wilson import WilsonDslash, WilsonOperator, mass_of_kappa, operator_terms
 from stages.lqcd.gauge.reunitarise import to_su3
 from stages.lqcd.gauge.stout import ALL_DIRECTIONS, SPATIAL_DIRECTIONS, stout_links
 from stages.lqcd.gauge.wilson_links import Anisotropy, wilson_links
@@ -38,8 +38,9 @@ class Hops:
 def operator_cost(node: Node, lattice: Lattice) -> Cost:
     """Cost of an operator as it stays, with links packed for the solves that are expected."""
     stout = node.parameters["hops"].stout or {}
-    nbytes = operator_bytes(lattice, node.parameters["solves"].precision)
-    return Cost(device_memory=nbytes, work=links_work(lattice, 12 + 6 * int(stout.get("steps", 0))))
+    terms = operator_terms(lattice, node.parameters["solves"].precision)
+    work = links_work(lattice, 12 + 6 * int(stout.get("steps", 0)))
+    return Cost(device_memory=sum(terms.values()), work=work, terms=terms)
 
 
 @stage(

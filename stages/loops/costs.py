@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from dataclasses import replace
-from functools import partial
 from math import ceil
 
 from pipeline import Cost, Node, Pass
 from stages.ensemble.expected_solves import ExpectedSolves
 from stages.ensemble.staggered_operator import directions_of
 from stages.lqcd.dirac.staggered import making_bytes, operator_bytes, packed_bytes
-from stages.lqcd.eigen.memory import needed_bytes
+from stages.lqcd.eigen.memory import needed_bytes, needed_terms
 from stages.lqcd.eigen.stored_vectors import loaded_bytes, stored_bytes
 from stages.lqcd.eigen.window import subspace_size
 from stages.lqcd.estimators.low_modes import SLAB
@@ -19,7 +17,7 @@ from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.lattice.sizes import COMPLEX, LINK_FIELDS, MATRIX, half_field_bytes, links_bytes
 from stages.lqcd.noise.dilution import Dilution
 from stages.lqcd.solvers.named import POSITIVE, workspace_of
-from stages.shared.costs import PROCESS, RECORD, of_lattice, options_of
+from stages.shared.costs import PROCESS, RECORD, largest_of, of_lattice, options_of
 from stages.shared.work import (
     eigensolve_work,
     loading_work,
@@ -50,15 +48,15 @@ def trials_cost(node: Node, lattice: Lattice) -> Cost:
     options = options_of(node)
     columns = max(options["vectors"] * options["probes"], ceil(options["block"] / 2))
     solver = "block_cgrq" if set(options["candidates"]) <= {"block_cgrq"} else "batched_cg"
-    working = _working(node, lattice, columns, solver)
-    return Cost(*working, RECORD)
+    host, terms = _working(node, lattice, columns, solver)
+    return Cost(host, sum(terms.values()), RECORD, terms=terms)
 
 
 def _solving(node: Node, lattice: Lattice, columns: int, masses: int) -> Cost:
     """Cost of a task that solves; columns: its noise vectors times probes, 0 for an exact trace."""
-    working = _working(node, lattice, columns, options_of(node)["solver"])
-    stored = loops_bytes(lattice, masses * max(columns, 1))
-    return Cost(*working, stored, work=_solves_work(node, lattice, columns))
+    host, terms = _working(node, lattice, columns, options_of(node)["solver"])
+    stored, work = loops_bytes(lattice, masses * max(columns, 1)), _solves_work(node, lattice, columns)
+    return Cost(host, sum(terms.values()), stored, work=work, terms=terms)
 
 
 def _solves_work(node: Node, lattice: Lattice, columns: int) -> tuple[Pass, ...]:
@@ -81,8 +79,8 @@ def _columns(node: Node) -> int:
     return node.chunk["noise"] * node.chunk["probe"] if "noise" in node.chunk else 0
 
 
-def _working(node: Node, lattice: Lattice, columns: int, solver: str) -> tuple[int, int]:
-    """Bytes on the host and on a GPU of a task that solves.
+def _working(node: Node, lattice: Lattice, columns: int, solver: str) -> tuple[int, dict[str, int]]:
+    """Bytes on the host, and terms of those on a GPU, of a task that solves.
 
     It solves with an operator, its first input, and with the deflation that it may have for its second.
     """
@@ -91,7 +89,7 @@ def _working(node: Node, lattice: Lattice, columns: int, solver: str) -> tuple[i
     basis = node.inputs[1].cost.device_memory if len(node.inputs) > 1 else 0
     host = solving_bytes(lattice, block, columns, solver) + basis
     solves = ExpectedSolves(solver, precision, block)
-    return host, device_solving_bytes(lattice, directions_of(operator), solves, columns)
+    return host, device_solving_terms(lattice, directions_of(operator), solves, columns)
 
 
 def solving_bytes(lattice: Lattice, block: int, columns: int, solver: str = "auto") -> int:
@@ -107,17 +105,25 @@ CONTRACTED = 5
 
 
 def device_solving_bytes(lattice: Lattice, directions: int, solves: ExpectedSolves, columns: int) -> int:
-    """Bytes beside an operator on a GPU while a block is solved or contracted, or while its links are made.
+    """Bytes beside an operator on a GPU while a block is solved or contracted, or its links are made."""
+    return sum(device_solving_terms(lattice, directions, solves, columns).values())
+
+
+def device_solving_terms(
+    lattice: Lattice, directions: int, solves: ExpectedSolves, columns: int
+) -> dict[str, int]:
+    """`device_solving_bytes` by what they hold, at the time when they are most.
 
     Noise vectors on both parities, and the current's links of one, and the solver's blocks.
     """
     block, half = solves.block, half_field_bytes(lattice, 3)
     blocks = workspace_of(solves.solver, POSITIVE).on_device(solves.precision) * block
-    kept = links_bytes(lattice) // 2 + 2 * half * columns
-    solving, contracting = int(half * blocks), half * CONTRACTED * block
+    kept = {"links: current": links_bytes(lattice) // 2, "noise": 2 * half * columns}
+    solving = {f"blocks of the solver (N = {block})": int(half * blocks)}
+    contracting = {f"blocks of the contraction (N = {block})": half * CONTRACTED * block}
     form = directions, solves.precision, solves.packing
-    making = making_bytes(lattice, *form) - operator_bytes(lattice, *form)
-    return max(kept + solving, kept + contracting, making)
+    making = {"links: making": making_bytes(lattice, *form) - operator_bytes(lattice, *form)}
+    return largest_of({**kept, **solving}, {**kept, **contracting}, making)
 
 
 def loops_bytes(lattice: Lattice, vectors: int) -> int:
@@ -127,7 +133,7 @@ def loops_bytes(lattice: Lattice, vectors: int) -> int:
 
 @of_lattice
 def space_cost(node: Node, lattice: Lattice) -> Cost:
-    """Cost of an eigensolve, whose vectors are what to lower where it does not fit."""
+    """Cost of an eigensolve."""
     options = options_of(node)
     vectors, block, precision = options["vectors"], options["block"], options["precision"]
     matrices = 2 * vectors * (COMPLEX * vectors + 8)
@@ -135,12 +141,16 @@ def space_cost(node: Node, lattice: Lattice) -> Cost:
     solves, directions = operator.parameters["solves"], directions_of(operator)
     packing = replace(solves.packing, double=True)  # for the length of the search
     packed = packed_bytes(lattice, directions, "double", packing) * (not solves.packing.double)
+    modes = 3 * lattice.half_volume
+    terms = needed_terms(modes, COMPLEX, vectors, block, subspace_size(vectors, block, modes))
+    if packed:
+        terms["links: double"] = packed
     return Cost(
         eigensolve_bytes(lattice, vectors, block, on_device=False),
-        eigensolve_bytes(lattice, vectors, block, on_device=True) + packed,
+        sum(terms.values()),
         stored_bytes(lattice, vectors, precision) + matrices + RECORD,
-        partial(_vectors_that_fit, lattice, vectors, block, packed),
         eigensolve_work(lattice, vectors, directions_of(node.inputs[0]), options["tolerance"]),
+        terms,
     )
 
 
@@ -155,25 +165,14 @@ def eigensolve_bytes(lattice: Lattice, vectors: int, block: int, *, on_device: b
     return needed if on_device else solving_bytes(lattice, 0, 0) + needed + modes * COMPLEX * subspace
 
 
-def _vectors_that_fit(
-    lattice: Lattice, vectors: int, block: int, packed: int, room: int, on_device: bool
-) -> str:
-    """The remedy where a task has so many bytes: a value for `deflation.vectors`; packed: bytes of links."""
-    counts, room = range(1, vectors + 1), room - packed * on_device
-    most = bisect_right(
-        counts, room, key=lambda count: eigensolve_bytes(lattice, count, block, on_device=on_device)
-    )
-    if not most:
-        return "not even one deflation vector fits"
-    return f"{most} vectors fit: lower `deflation.vectors`, {vectors}"
-
-
 @of_lattice
 def deflation_cost(node: Node, lattice: Lattice) -> Cost:
     """Cost of the deflation vectors where solves use them."""
     precision = options_of(node.inputs[1])["precision"]
-    nbytes = loaded_bytes(lattice, deflated_vectors(node), precision)
-    return Cost(device_memory=nbytes, work=loading_work(nbytes))
+    vectors = deflated_vectors(node)
+    nbytes, held = loaded_bytes(lattice, vectors, precision), "double" if precision == "double" else "single"
+    terms = {f"eigenvectors ({vectors}, {held})": nbytes}
+    return Cost(device_memory=nbytes, work=loading_work(nbytes), terms=terms)
 
 
 def deflated_vectors(deflation: Node) -> int:
@@ -187,12 +186,10 @@ def low_modes_cost(node: Node, lattice: Lattice) -> Cost:
     deflation = node.inputs[0]
     operator, vectors = deflation.inputs[0], deflated_vectors(deflation)
     directions = directions_of(operator)
-    return Cost(
-        solving_bytes(lattice, SLAB, 0) + deflation.cost.device_memory,
-        device_solving_bytes(lattice, directions, operator.parameters["solves"], SLAB),
-        loops_bytes(lattice, vectors),
-        work=low_modes_work(lattice, vectors, directions, SLAB),
-    )
+    host = solving_bytes(lattice, SLAB, 0) + deflation.cost.device_memory
+    terms = device_solving_terms(lattice, directions, operator.parameters["solves"], SLAB)
+    work = low_modes_work(lattice, vectors, directions, SLAB)
+    return Cost(host, sum(terms.values()), loops_bytes(lattice, vectors), work=work, terms=terms)
 
 
 @of_lattice

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from pipeline import Cost, Node
 from stages.lqcd.dirac.wilson import operator_bytes
 from stages.lqcd.kernels.gamma import COMPONENTS, SPINS
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.lattice.sizes import COMPLEX, LINK_FIELDS, half_field_bytes, links_bytes
-from stages.lqcd.multigrid.levels import hierarchy_bytes, setup_bytes
+from stages.lqcd.multigrid.levels import hierarchy_bytes, hierarchy_terms, setup_bytes
 from stages.lqcd.solvers.named import REGULAR, workspace_of
 from stages.lqcd.spectroscopy.gammas import CHANNELS, NAMES
 from stages.lqcd.spectroscopy.quark_sources import source_columns
@@ -27,14 +29,20 @@ def setup_cost(node: Node, lattice: Lattice) -> Cost:
     stored = hierarchy_bytes(lattice, levels) + RECORD
     working = stored + setup_bytes(lattice, levels)
     operator = operator_bytes(lattice, precision_of(node.inputs[0]))
-    return Cost(PROCESS + operator + working, working, stored, work=multigrid_work(lattice, levels))
+    work, terms = multigrid_work(lattice, levels), _setup_terms(lattice, levels)
+    return Cost(PROCESS + operator + working, working, stored, work=work, terms=terms)
 
 
 @of_lattice
 def hierarchy_cost(node: Node, lattice: Lattice) -> Cost:
     """Cost of a hierarchy that solves take."""
-    nbytes = hierarchy_bytes(lattice, node.parameters["levels"])
-    return Cost(device_memory=nbytes + RECORD, work=loading_work(nbytes))
+    terms = hierarchy_terms(lattice, node.parameters["levels"])
+    nbytes = sum(terms.values())
+    return Cost(device_memory=nbytes + RECORD, work=loading_work(nbytes), terms=terms)
+
+
+def _setup_terms(lattice: Lattice, levels: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    return {**hierarchy_terms(lattice, levels), "relaxed near-null vectors": setup_bytes(lattice, levels)}
 
 
 @of_lattice
@@ -44,8 +52,10 @@ def choice_cost(node: Node, lattice: Lattice) -> Cost:
     setup = hierarchy_bytes(lattice, levels) + RECORD + setup_bytes(lattice, levels)
     sources, options = node.inputs[1], options_of(node)
     columns, block = chunk_columns(sources), options["block"]
-    host, device = propagating_bytes(lattice, options["precision"], columns, block, "auto")
-    return Cost(host + setup + sources.cost.memory, device + setup + sources.cost.device_memory, RECORD)
+    host, solving = propagating_bytes(lattice, options["precision"], columns, block, "auto")
+    device = sum(solving.values()) + setup + sources.cost.device_memory
+    terms = {**solving, **_setup_terms(lattice, levels), **sources.cost.terms}
+    return Cost(host + setup + sources.cost.memory, device, RECORD, terms=terms)
 
 
 @of_lattice
@@ -60,7 +70,8 @@ def propagator_cost(node: Node, lattice: Lattice) -> Cost:
 def kept_cost(node: Node, lattice: Lattice) -> Cost:
     """Cost of propagators that are committed to the store."""
     stored = 2 * half_field_bytes(lattice, COMPONENTS) * _columns(node) + RECORD
-    return Cost(*_solving(node, lattice), stored)
+    host, terms = _solving(node, lattice)
+    return Cost(host, sum(terms.values()), stored, terms=terms)
 
 
 @of_lattice
@@ -69,7 +80,8 @@ def two_point_cost(node: Node, lattice: Lattice) -> Cost:
     momenta, sources = len(node.parameters["momenta"]), node.chunk["source"]
     stored = COMPLEX * len(NAMES) * momenta * lattice.time_extent * sources + RECORD
     work = contraction_work(lattice, COMPONENTS, _columns(node), momenta * len(NAMES))
-    return Cost(*_solving(node, lattice), stored, work=work)
+    host, terms = _solving(node, lattice)
+    return Cost(host, sum(terms.values()), stored, work=work, terms=terms)
 
 
 @of_lattice
@@ -83,16 +95,20 @@ def average_cost(node: Node, lattice: Lattice) -> Cost:
 
 def propagating_bytes(
     lattice: Lattice, precision: str, columns: int, block: int, solver: str
-) -> tuple[int, int]:
-    """Bytes of solving for propagators, on the host and on a GPU.
+) -> tuple[int, dict[str, int]]:
+    """Bytes of solving for propagators on the host, and terms of those on a GPU.
 
     On the host, with the operator or what making it takes for a while; on a GPU, beside the operator:
     sources, propagators, a block in the solver, and a copy in the contraction.
     """
     half = half_field_bytes(lattice, COMPONENTS)
-    device = half * (6 * columns + int(workspace_of(solver, REGULAR).host) * min(block, columns))
-    operator = operator_bytes(lattice, precision)
-    return PROCESS + max(LINK_FIELDS * links_bytes(lattice), operator + device), device
+    block = min(block, columns)
+    terms = {
+        "sources and propagators": half * 6 * columns,
+        f"blocks of the solver (N = {block})": half * int(workspace_of(solver, REGULAR).host) * block,
+    }
+    working = operator_bytes(lattice, precision) + sum(terms.values())
+    return PROCESS + max(LINK_FIELDS * links_bytes(lattice), working), terms
 
 
 def chunk_columns(sources: Node) -> int:
@@ -114,8 +130,11 @@ def precision_of(operator: Node) -> str:
     return operator.parameters["solves"].precision
 
 
-def _solving(node: Node, lattice: Lattice) -> tuple[int, int]:
-    """Bytes on the host and on a GPU of a task that solves for the propagators that a node is made of."""
+def _solving(node: Node, lattice: Lattice) -> tuple[int, dict[str, int]]:
+    """Bytes on the host, and terms of those on a GPU, of a task that solves.
+
+    It solves for the propagators that a node is made of.
+    """
     options = options_of(_propagators(node))
     settings = (options["block"], options["solver"])
     return propagating_bytes(lattice, options["precision"], _columns(node), *settings)

@@ -14,7 +14,7 @@ from stages.lqcd.solvers.named import POSITIVE, workspace_of
 from stages.lqcd.spectroscopy.quark_sources import SourcePlace
 from stages.lqcd.spectroscopy.staggered_mesons import source_sign
 from stages.lqcd.spectroscopy.staggered_operators import SpinTaste
-from stages.shared.costs import PROCESS, RECORD, of_lattice, options_of
+from stages.shared.costs import PROCESS, RECORD, largest_of, of_lattice, options_of
 from stages.shared.work import contraction_work, staggered_work
 
 CONTRACTED = 7
@@ -38,11 +38,19 @@ def staggered_two_point_cost(node: Node, lattice: Lattice) -> Cost:
     precision, solves = options["precision"], operator.parameters["solves"]
     device = int(half * (fields + space.on_device(precision) * block))
     form = directions_of(operator), precision, solves.packing
-    device = max(device, making_bytes(lattice, *form) - operator_bytes(lattice, *form))
+    terms = largest_of(
+        {
+            "sources and solutions": half * 4 * columns,
+            "right-hand sides, or contraction": half * (fields - 4 * columns),
+            f"blocks of the solver (N = {block})": device - half * fields,
+        },
+        {"links: making": making_bytes(lattice, *form) - operator_bytes(lattice, *form)},
+    )
     numbers = len(node.parameters["operators"]) * len(node.parameters["momenta"]) * lattice.time_extent
     products = len(node.parameters["operators"]) * len(node.parameters["momenta"])
     work = contraction_work(lattice, COLOURS, columns, products)
-    return Cost(host, device, COMPLEX * numbers * node.chunk["source"] + 24 * columns + RECORD, work=work)
+    stored = COMPLEX * numbers * node.chunk["source"] + 24 * columns + RECORD
+    return Cost(host, sum(terms.values()), stored, work=work, terms=terms)
 
 
 @of_lattice

@@ -40,6 +40,12 @@ def options_of(node: Node) -> dict[str, Any]:
     return flattened(node.stage.parameters, node.parameters)
 
 
+def largest_of(*phases: dict[str, int]) -> dict[str, int]:
+    """Terms of the phase of a task that takes most of a GPU, those of no bytes left out."""
+    most = max(phases, key=lambda terms: sum(terms.values()))
+    return {name: nbytes for name, nbytes in most.items() if nbytes}
+
+
 def small(node: Node) -> Cost:
     """Cost of a stage that stores some numbers."""
     return Cost(stored=RECORD)

@@ -155,13 +155,13 @@ def test_a_task_beyond_the_machines_memory_is_refused_before_any_work(
     monkeypatch.setattr("pipeline.running.clusters.local.MEMORY_LIMIT", 8_000_000_000)
     w = Workflow("large")
     small = w.add(toys.Costing(toys.field, memory=8_000_000_000), place=Place(over={"config": ["a"]}))
-    assert shortage(plan(w, store), Local()) == ""
+    assert shortage(plan(w, store), Local()) is None
     w.add(toys.Costing(toys.fragile, memory=94_000_000_000), small)
     message = r"node 'fragile' needs 87.54 GiB of memory \(projected\), but this machine has 7.45 GiB: make"
     with pytest.raises(InputError, match=message):
         run(plan(w, store), store, cluster="local")
     assert not store.path.exists()
-    assert shortage(plan(w, store), Address("tcp://elsewhere:8786")) == ""
+    assert shortage(plan(w, store), Address("tcp://elsewhere:8786")) is None
 
 
 def test_a_failure_is_not_retried_in_the_run_but_in_the_next(compute: Compute, executed: Executions) -> None:

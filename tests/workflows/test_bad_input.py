@@ -101,8 +101,10 @@ def test_plan_for_gpus_on_a_machine_without(
     monkeypatch.setattr("pipeline.running.clusters.cuda.Cuda.devices", None)
     edit(g2, ("[4, 4, 4, 4]", "[32, 32, 32, 48]"))
     answer = quarkline("plan", g2, "--cluster", "cuda")
-    line = answer.out.splitlines()[-1]
-    assert re.fullmatch(r"projected: at least \S+ GiB on each GPU, whose memory is not known here", line)
+    said = (
+        r"^projected: at least \S+ GB on each GPU, whose memory is not known here: --set cluster.gpu_memory"
+    )
+    assert re.search(said, answer.out, re.MULTILINE)
     assert json.loads(quarkline("plan", g2, "--cluster", "cuda", "--json").out)["device_memory_bytes"] > 5e9
     assert json.loads(quarkline("plan", g2, "--json").out)["device_memory_bytes"] is None
 

@@ -147,9 +147,7 @@ def forecast(text: str, folder: Path) -> dict[str, Any]:
 
 
 def costs(node: Any) -> list[Any]:
-    cost = node.cost
-    remedy = [cost.remedy(10**9, True), cost.remedy(10**9, False)] if cost.remedy else []
-    return [cost.memory, cost.device_memory, cost.stored, *remedy]
+    return [node.cost.memory, node.cost.device_memory, node.cost.stored]
 
 
 def digest(planned: Plan) -> str:

@@ -60,7 +60,8 @@ def plan(
     """
     from pipeline import explain
     from pipeline.running.clusters.choose import cluster_of
-    from pipeline.running.shortage import device_memory, device_projection, shortage
+    from pipeline.running.footprint import device_terms
+    from pipeline.running.shortage import device_projection, shortage
     from workflows.catalogue import load_project
     from workflows.cluster_choice import chosen_site
     from workflows.rounds import visited
@@ -78,19 +79,27 @@ def plan(
     short = shortage(planned, chosen)
     warnings = [*project.warnings, *remarks(planned, project, workflow, store)]
     if json:
-        from workflows.outputs.campaigns import PlanOutput
+        from workflows.outputs.campaigns import DeviceTerm, PlanOutput
 
         on_devices = chosen.devices or chosen.backend == "cuda"
-        needed = device_memory(planned, chosen.devices) if on_devices else None
-        content = {"store": results.path, **as_dict(planned), "device_memory_bytes": needed}
-        PlanOutput(**content, rounds=steps, warning=short or None, warnings=warnings).print()
+        terms = device_terms(planned, chosen.devices) if on_devices else []
+        PlanOutput(
+            store=results.path,
+            **as_dict(planned),
+            device_memory_bytes=sum(term.nbytes for term in terms) if on_devices else None,
+            device_terms=[DeviceTerm(node=t.node, term=t.name, bytes=t.nbytes) for t in terms],
+            rounds=steps,
+            warning=short.text if short else None,
+            remedies=[dict(each) for each in short.remedies] if short else [],
+            warnings=warnings,
+        ).print()
     else:
         for step in steps:
             say(step)
         say(explain(planned))
         if line := device_projection(planned, chosen):
             say(line)
-        for warning in (*([short] if short else []), *warnings):
+        for warning in (*([short.text] if short else []), *warnings):
             say(f"warning: {warning}")
 
 

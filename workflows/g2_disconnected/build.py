@@ -12,7 +12,7 @@ With `solver: auto` a first round measures solvers on the first configuration, s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from typing import Any
@@ -29,12 +29,12 @@ from stages.lqcd.analysis.disconnected import NOT_INCLUDED
 from stages.lqcd.noise import Noise
 from workflows.g2_disconnected.choice import TRIALS, candidates, chosen_solver, named
 from workflows.g2_disconnected.loops import LoopNodes
-from workflows.g2_disconnected.schema import DeflationSection, G2Parameters, alternatives
+from workflows.g2_disconnected.schema import DeflationSection, G2Parameters, alternatives, low_modes_wanted
 from workflows.g2_disconnected.target import ALL, Contender, contenders, next_round, used_after
 from workflows.g2_disconnected.target_schema import TargetSection
 from workflows.shared.definition import Campaign, Choice, Definition, Step
+from workflows.shared.variants import after, divisors, each, less
 from workflows.shared.variants import changed as with_value
-from workflows.shared.variants import each
 
 
 class G2Nodes(LoopNodes):
@@ -206,6 +206,24 @@ class G2Workflow(Definition[G2Parameters]):
             yield "deflation.vectors = 64", with_value(parameters, "deflation", DeflationSection(vectors=64))
         elif not parameters.estimator.low_modes:
             yield "no deflation", with_value(parameters, "deflation", None)
+
+    def economies(self, campaign: Campaign[G2Parameters]) -> Mapping[str, Sequence[Any]]:
+        """Smaller blocks and chunks, the other solver, lower precision, fewer eigenvectors or none."""
+        parameters = campaign.parameters
+        noise, solves, modes = parameters.noise, parameters.solves, parameters.deflation
+        smaller: dict[str, Sequence[Any]] = {
+            "solves.block": less(solves.block),
+            "noise.chunk": divisors(noise.chunk),
+            "noise.probe_chunk": divisors(noise.probe_chunk),
+            "solves.solver": after(solves.solver, ("block_cgrq", "batched_cg")),
+            "solves.precision": after(solves.precision, ("double", "double-single")),
+        }
+        if modes:
+            smaller["deflation.precision"] = after(modes.precision, ("double", "single", "half"))
+            smaller["deflation.block"] = less(modes.block)
+            smaller["deflation.vectors"] = less(modes.vectors)
+            smaller["deflation"] = () if low_modes_wanted(parameters) else (None,)
+        return smaller
 
     def choice(self, parameters: G2Parameters, plan: Plan, store: Store) -> Choice[G2Parameters]:
         """The cheapest solver for all right-hand sides planned, eigenvectors included."""

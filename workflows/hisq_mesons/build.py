@@ -7,7 +7,7 @@ configuration -> observables
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -21,8 +21,8 @@ from stages.mesons.staggered_propagator import staggered_propagator, staggered_s
 from stages.mesons.staggered_rehearsal import staggered_steps
 from stages.mesons.staggered_two_point import staggered_average, staggered_two_point
 from workflows.hisq_mesons.schema import HisqMesonParameters
-from workflows.shared.definition import Definition, Nodes
-from workflows.shared.variants import each
+from workflows.shared.definition import Campaign, Definition, Nodes
+from workflows.shared.variants import after, each, less
 
 THIN: dict[str, Any] = {"kind": "stout", "steps": 0, "rho": 0.0}
 """Smearing that leaves the configuration's links, made unitary, as they are."""
@@ -115,6 +115,16 @@ class HisqMesonsWorkflow(Definition[HisqMesonParameters]):
         """Other solvers, and other blocks."""
         yield from each(parameters, "solves.solver", ("block_cgrq", "batched_cg"))
         yield from each(parameters, "solves.block", (4, 12))
+
+    def economies(self, campaign: Campaign[HisqMesonParameters]) -> Mapping[str, Sequence[Any]]:
+        """Smaller blocks and chunks, the other solver, lower precision."""
+        solves = campaign.parameters.solves
+        return {
+            "solves.block": less(solves.block),
+            "sources.chunk": less(campaign.parameters.sources.chunk),
+            "solves.solver": after(solves.solver, ("block_cgrq", "batched_cg")),
+            "solves.precision": after(solves.precision, ("double", "double-single")),
+        }
 
     def physics(self, parameters: HisqMesonParameters) -> dict[str, Any]:
         """The quark, its sources, and the operators with their sign and normalisation."""

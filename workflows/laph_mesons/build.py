@@ -9,7 +9,7 @@ operator, basis, columns -> current_insertion, where a file asks for it
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -27,8 +27,9 @@ from stages.distillation.source_columns import first_sources, full_columns, stoc
 from stages.ensemble.smeared_links import smeared_links
 from stages.lqcd.solvers.named import Solve
 from workflows.laph_mesons.schema import InsertionSection, LaphParameters
+from workflows.shared.definition import Campaign
 from workflows.shared.quark_nodes import CHOICE, QuarkDefinition, QuarkNodes
-from workflows.shared.variants import each
+from workflows.shared.variants import divisors, each, less
 
 
 class LaphNodes(QuarkNodes[LaphParameters]):
@@ -192,6 +193,17 @@ class LaphWorkflow(QuarkDefinition[LaphParameters]):
         yield from each(parameters, "solves.solver", ("bicgstab", "multigrid"))
         vectors = parameters.distillation.vectors
         yield from each(parameters, "distillation.vectors", (vectors // 2, 2 * vectors))
+
+    def economies(self, campaign: Campaign[LaphParameters]) -> Mapping[str, Sequence[Any]]:
+        """Fewer slices at a time, what solves may do with less, and fewer eigenvectors, in single."""
+        section = campaign.parameters.distillation
+        slices = divisors(section.slices or campaign.lattice.time_extent)
+        return {
+            "distillation.slices": [number for number in slices if number % 2 == 0],
+            **super().economies(campaign),
+            "distillation.precision": ("single",) if section.precision == "double" else (),
+            "distillation.vectors": less(section.vectors),
+        }
 
     def physics(self, parameters: LaphParameters) -> dict[str, Any]:
         """The quark, the smearing of its field, and the operators with their sign."""

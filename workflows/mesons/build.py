@@ -8,7 +8,7 @@ configuration -> observables
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -30,8 +30,9 @@ from stages.mesons.sources import (
 from stages.mesons.two_point import meson_average, meson_two_point
 from workflows.mesons.schema import MesonParameters
 from workflows.mesons.sources import source_files
+from workflows.shared.definition import Campaign
 from workflows.shared.quark_nodes import CHOICE, QuarkDefinition, QuarkNodes
-from workflows.shared.variants import each
+from workflows.shared.variants import each, less
 
 SOURCES: dict[str, Callable[..., Any]] = {
     "point": point_sources,
@@ -134,6 +135,11 @@ class MesonsWorkflow(QuarkDefinition[MesonParameters]):
         """Other solvers, and other blocks."""
         yield from each(parameters, "solves.solver", ("bicgstab", "multigrid"))
         yield from each(parameters, "solves.block", (4, 12))
+
+    def economies(self, campaign: Campaign[MesonParameters]) -> Mapping[str, Sequence[Any]]:
+        """Smaller chunks, and what all solves of such quarks may do with less."""
+        chunk = campaign.parameters.sources.chunk
+        return {"sources.chunk": less(chunk), **super().economies(campaign)}
 
     def physics(self, parameters: MesonParameters) -> dict[str, Any]:
         """The quark, its sources, and the operators with their sign."""

@@ -77,6 +77,19 @@ class MissingChunk(BaseModel):
     detail: str
 
 
+class DeviceTerm(BaseModel):
+    """A part of what a GPU holds in a plan's largest task.
+
+    node: that it is of; empty for what is kept of other tasks.
+    """
+
+    model_config = PRINTED
+
+    node: str
+    term: str
+    bytes: int
+
+
 class PlanOutput(Output):
     """Work that a run would do; memory and bytes of what is missing, seconds where earlier chunks tell."""
 
@@ -91,9 +104,13 @@ class PlanOutput(Output):
     stored_bytes: int | None
     seconds: float | None
     device_memory_bytes: int | None
+    device_terms: list[DeviceTerm]
+    """What these bytes are made of, the largest first."""
     rounds: list[str]
     warning: str | None
     """What the cluster is short of."""
+    remedies: list[dict[str, Any]]
+    """Values by key of the parameter file, with each of which the plan fits; null: the key is left out."""
     warnings: list[str]
 
 

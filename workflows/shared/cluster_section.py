@@ -17,15 +17,25 @@ from workflows.parameter_file import FileSection, ParameterFile, Problem, valida
 Kind = Literal["local", "cuda", "slurm", "pbs", "lsf", "sge", "htcondor", "oar", "ssh", "address"]
 Lines = Annotated[tuple[str, ...], Field(strict=False)]
 
-OF_A_HOST = ("gpus", "processes", "cores", "prologue", "container", "python", "environment", "interface")
+OF_A_HOST = (
+    "gpus",
+    "gpu_memory",
+    "processes",
+    "cores",
+    "prologue",
+    "container",
+    "python",
+    "environment",
+    "interface",
+)
 OF_A_JOB = (*OF_A_HOST, "memory", "walltime", "partition", "account", "directives", "workers")
 WITHOUT = {"htcondor": {"walltime", "partition", "account"}}
 """What `dask-jobqueue` has no words for: directives say it."""
 TAKES = {
     "local": ("workers",),
-    "cuda": ("workers",),
+    "cuda": ("workers", "gpu_memory"),
     "ssh": ("hosts", *OF_A_HOST),
-    "address": ("where",),
+    "address": ("where", "gpu_memory"),
     **{kind: tuple(k for k in OF_A_JOB if k not in WITHOUT.get(kind, ())) for kind in BATCH_KINDS},
 }
 """Keys of each kind, beside `kind` and `backend`."""
@@ -61,6 +71,8 @@ class ClusterSection(FileSection):
     """Of kind ssh: names that `ssh NAME` reaches without a password."""
     gpus: int | None = Field(default=None, ge=1)
     """GPUs of a job or host; each is a worker of its own, which sees it as device 0."""
+    gpu_memory: str | None = None
+    """Of each GPU, such as 80GB, which plans are compared with where the GPUs are not at hand."""
     processes: int | None = Field(default=None, ge=1)
     """Workers of a job or host without GPUs; 1 unless the site says otherwise."""
     cores: int | None = Field(default=None, ge=1)
@@ -116,7 +128,7 @@ class ClusterSection(FileSection):
                 raise ValueError(f"{name!r} is no name of a variable: take letters, digits and _")
         return environment
 
-    @field_validator("memory")
+    @field_validator("memory", "gpu_memory")
     @classmethod
     def _size(cls, memory: str | None) -> str | None:
         if memory is not None:
@@ -152,6 +164,8 @@ class ClusterSection(FileSection):
             yield ("kind",), "kind ssh needs `hosts`: add the names of some"
         if self.kind == "address" and not self.where:
             yield ("kind",), "kind address needs `where`: tcp://host:port, or the path of a scheduler file"
+        if self.gpu_memory and not self._on_gpus:
+            yield ("gpu_memory",), "no worker has a GPU: leave it out, or write `gpus` or `backend: cuda`"
         if self.gpus and self.processes:
             yield ("processes",), "jobs with `gpus` have a worker for each: leave `processes` out"
         if self.kind == "htcondor" and (self.gpus or 1) > 1:
@@ -171,15 +185,19 @@ class ClusterSection(FileSection):
             yield ("backend",), "cuda needs `gpus`, the number of them in a job or host: add it"
 
     @property
+    def _on_gpus(self) -> bool:
+        return self.backend == "cuda" or self.gpus is not None or self.kind == "cuda"
+
+    @property
     def site(self) -> Site:
         """Cluster of the engine."""
-        on_gpus = self.backend == "cuda" or self.gpus is not None or self.kind == "cuda"
         return Site(
             kind=self.kind,
-            backend="cuda" if on_gpus else "cpu",
+            backend="cuda" if self._on_gpus else "cpu",
             where=self.where or "",
             hosts=self.hosts,
             gpus=self.gpus,
+            gpu_memory=None if self.gpu_memory is None else _bytes(self.gpu_memory),
             processes=self.processes,
             cores=self.cores,
             memory=None if self.memory is None else _bytes(self.memory),

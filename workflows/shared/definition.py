@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from importlib import import_module
+from itertools import chain
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 from pipeline import Node, Place, Plan, Store, Workflow
 from pipeline.declare.text import counted
 from pipeline.planning.manifest import PART
-from pipeline.planning.workflow import Source
+from pipeline.planning.workflow import Economies, Source
 from stages.ensemble.configuration import gauge_observables
 from stages.errors import InputError
 from stages.lqcd.lattice.geometry import Lattice
@@ -22,6 +23,7 @@ from stages.shared.rehearsal import Rehearsal, rehearsed
 from workflows.parameter_file import ParameterFile
 from workflows.shared.ensemble import Configurations, add_configuration, configurations, described, errors_of
 from workflows.shared.sections import WorkflowParameters
+from workflows.shared.variants import changed
 
 if TYPE_CHECKING:
     from pipeline.reading.report import Section
@@ -251,6 +253,28 @@ class Definition(ABC, Generic[Parameters]):
         """Parameters with one thing changed that alters the cost, and what that is."""
         return iter(())
 
+    def economies(self, campaign: Campaign[Parameters]) -> Mapping[str, Sequence[Any]]:
+        """Other values of keys that a plan takes less memory with, as `pipeline.planning.workflow.Economies`.
+
+        Keys whose values alter results least come first.
+        """
+        return {}
+
+    def _economical(
+        self, campaign: Campaign[Parameters], build: Callable[[Campaign[Parameters]], Workflow]
+    ) -> Economies:
+        """Economies of a campaign whose workflow is built so."""
+
+        def workflow(changes: Mapping[str, Any]) -> Workflow:
+            parameters = campaign.parameters
+            for key, value in changes.items():
+                parameters = changed(parameters, key, value)
+            for location, text in chain(parameters.contradictions(), parameters.misfits(campaign.lattice)):
+                raise InputError(f"`{'.'.join(map(str, location))}` {text}")
+            return build(replace(campaign, parameters=parameters, undecided=None))
+
+        return Economies(self.economies(campaign), workflow)
+
     def _variants(self, campaign: Campaign[Parameters]) -> Iterator[tuple[str, Workflow]]:
         for label, parameters in self.variants(campaign.parameters):
             try:
@@ -290,6 +314,7 @@ class Definition(ABC, Generic[Parameters]):
         nodes.build()
         if campaign.undecided is not None:
             nodes.trials(campaign.undecided)
+        workflow.economies = self._economical(campaign, self.build)
         return workflow
 
     def _reported(self, part: str, parameters: Parameters, store: Store) -> Any:
@@ -298,8 +323,7 @@ class Definition(ABC, Generic[Parameters]):
 
     def _choosing(self, campaign: Campaign[Parameters]) -> Project:
         """The project of the round that chooses a solver."""
-        workflow = Workflow(self.name, source=campaign.source)
-        self.nodes(workflow, campaign.of_trials()).trials(campaign.parameters)
+        workflow = self._build_trials(campaign)
         follow = partial(self._after_trials, campaign)
         return replace(
             self.project(campaign),
@@ -309,6 +333,13 @@ class Definition(ABC, Generic[Parameters]):
             among=None,
             elsewhere=self._elsewhere(campaign),
         )
+
+    def _build_trials(self, campaign: Campaign[Parameters]) -> Workflow:
+        """Workflow of the round that chooses a solver."""
+        workflow = Workflow(self.name, source=campaign.source)
+        self.nodes(workflow, campaign.of_trials()).trials(campaign.parameters)
+        workflow.economies = self._economical(campaign, self._build_trials)
+        return workflow
 
     def _elsewhere(self, campaign: Campaign[Parameters]) -> Elsewhere | None:
         """The same round on the next configuration, if there is one in a file."""

@@ -7,6 +7,7 @@ one, the campaign, names the one chosen: its keys are those of a file that names
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -16,8 +17,9 @@ from stages.ensemble.wilson_operator import Hops, wilson_operator
 from stages.lqcd.solvers.named import MULTIGRID, OpenSolve
 from stages.mesons.multigrid_setup import multigrid_hierarchy, multigrid_setup
 from stages.mesons.solver_choice import solver_choice
-from workflows.shared.definition import Choice, Definition, Nodes
+from workflows.shared.definition import Campaign, Choice, Definition, Nodes
 from workflows.shared.quark_sections import QuarkParameters
+from workflows.shared.variants import less
 
 CHOICE = "solver_choice"
 """Name of the node of trials."""
@@ -97,6 +99,15 @@ class QuarkDefinition(Definition[Quarks]):
             "normalisation": "propagators are M^-1 with the mass plus the weights of hops (4 if isotropic) "
             "on the diagonal of M: 2 kappa times those of the hopping-parameter form",
             "not_included": NOT_INCLUDED,
+        }
+
+    def economies(self, campaign: Campaign[Quarks]) -> Mapping[str, Sequence[Any]]:
+        """Smaller blocks, a solver without a hierarchy, and packed links in one precision alone."""
+        solves = campaign.parameters.solves
+        return {
+            "solves.block": less(solves.block),
+            "solves.solver": ("bicgstab",) if solves.solver in ("auto", MULTIGRID) else (),
+            "solves.precision": ("double",) if solves.precision == "double-single" else (),
         }
 
     def choice(self, parameters: Quarks, plan: Plan, store: Store) -> Choice[Quarks]:

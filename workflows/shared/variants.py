@@ -1,8 +1,8 @@
-"""Parameters with one value changed, for forecasts of what alternatives cost."""
+"""Parameters with values changed, for forecasts of what alternatives cost, and for what would fit."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeVar
 
 from pydantic import BaseModel
@@ -26,3 +26,18 @@ def each(parameters: Parameters, path: str, values: Iterable[object]) -> Iterato
     for value in values:
         if value != now:
             yield f"{path} = {value}", changed(parameters, path, value)
+
+
+def less(now: int, least: int = 1) -> Sequence[int]:
+    """Whole numbers below the present one, the largest first."""
+    return range(now - 1, least - 1, -1)
+
+
+def divisors(now: int) -> Sequence[int]:
+    """Divisors of a number below itself, the largest first."""
+    return [n for n in less(now) if now % n == 0]
+
+
+def after(now: str, names: Sequence[str]) -> Sequence[str]:
+    """Names after the present one in an order; none if it is not in it."""
+    return names[names.index(now) + 1 :] if now in names else ()

@@ -81,5 +81,6 @@ class Remote:
         return False
 
     @property
-    def devices(self) -> None:
-        """None: GPUs of other machines are not known here."""
+    def devices(self) -> Devices | None:
+        """None: GPUs of other machines are not known here, unless somebody writes down what they have."""
+        return None

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from distributed import Client
 
-from pipeline.running.clusters import Demand, Remote
+from pipeline.running.clusters import Demand, Devices, Remote
 from stages.errors import InputError
 
 NETWORKS = ("tcp", "tls", "ucx", "ws", "wss")
@@ -29,10 +29,17 @@ class Address(Remote):
     Args:
         where: `tcp://host:port` or the path of a scheduler file.
         backend: 'cuda' if its workers have a GPU each. They must offer the resource `device=1`.
+        gpu_memory: bytes of each GPU, where somebody says it.
     """
 
     where: str
     backend: str = "cpu"
+    gpu_memory: int | None = None
+
+    @property
+    def devices(self) -> Devices | None:
+        """A GPU, of how many is not known, where its memory is written down."""
+        return Devices(1, self.gpu_memory) if self.gpu_memory else None
 
     def __post_init__(self) -> None:
         """Raise InputError where nothing can be meant."""

@@ -33,7 +33,7 @@ def cluster_of(site: Site) -> Cluster:
     if site.kind == "address":
         from pipeline.running.clusters.address import Address
 
-        return Address(site.where, site.backend)
+        return Address(site.where, site.backend, site.gpu_memory)
     workers = site.workers.max if site.workers else None
     if site.kind == "local":
         from pipeline.running.clusters.local import Local
@@ -42,7 +42,7 @@ def cluster_of(site: Site) -> Cluster:
     if site.kind == "cuda":
         from pipeline.running.clusters.cuda import Cuda
 
-        return Cuda(workers, dashboard_port=site.dashboard_port)
+        return Cuda(workers, dashboard_port=site.dashboard_port, gpu_memory=site.gpu_memory)
     if site.kind in BATCH_KINDS:
         from pipeline.running.clusters.jobqueue import JobQueue
 

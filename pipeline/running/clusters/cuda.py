@@ -25,11 +25,13 @@ class Cuda:
     Args:
         workers: number of GPUs to use, all visible ones by default; no more than have work.
         dashboard_port: where the dashboard listens on 127.0.0.1, any free port by default.
+        gpu_memory: bytes of each GPU instead of what this machine's have, as for plans where there are none.
     """
 
     workers: int | None = None
     backend: str = "cuda"
     dashboard_port: int = 0
+    gpu_memory: int | None = None
 
     @property
     def memory_limit(self) -> None:
@@ -42,11 +44,16 @@ class Cuda:
 
     @property
     def devices(self) -> Devices | None:
-        """GPUs of this machine; None where it has none. Asking takes no memory of a GPU."""
+        """GPUs of this machine, or with the memory that is written down; None where there is neither.
+
+        Asking takes no memory of a GPU.
+        """
         try:
             count = _device_count()
         except InputError:
-            return None
+            return Devices(self.workers or 1, self.gpu_memory) if self.gpu_memory else None
+        if self.gpu_memory:
+            return Devices(self.workers or count, self.gpu_memory)
         from cupy.cuda.runtime import getDeviceProperties
 
         memory = min(int(getDeviceProperties(number)["totalGlobalMem"]) for number in range(count))

@@ -20,7 +20,7 @@ from distributed.core import Status
 from distributed.deploy.spec import ProcessInterface, SpecCluster
 from distributed.security import Security
 
-from pipeline.running.clusters import Demand, Remote
+from pipeline.running.clusters import Demand, Devices, Remote
 from pipeline.running.clusters.certificates import write_certificates
 from pipeline.running.clusters.local import SETTINGS, scheduler_options, unless_stopped
 from pipeline.running.clusters.site import Site
@@ -58,6 +58,11 @@ class Hosts(Remote):
     def backend(self) -> str:
         """'cuda' if the workers have a GPU each."""
         return self.site.backend
+
+    @property
+    def devices(self) -> Devices | None:
+        """GPUs of its jobs or hosts, where their memory is written down."""
+        return self.site.devices
 
     def words(self, name: str, scheduler: str, files: dict[str, str]) -> list[str]:
         """Words that start the workers of a host, or of all nodes."""

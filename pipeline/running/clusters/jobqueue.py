@@ -13,7 +13,7 @@ from typing import Any
 import dask
 from distributed import Client
 
-from pipeline.running.clusters import Demand, Remote
+from pipeline.running.clusters import Demand, Devices, Remote
 from pipeline.running.clusters.batch import Wish, batch_system, clock
 from pipeline.running.clusters.jobs import JobList
 from pipeline.running.clusters.local import scheduler_options, unless_stopped
@@ -55,6 +55,11 @@ class JobQueue(Remote):
     def backend(self) -> str:
         """'cuda' if the jobs' workers have a GPU each."""
         return self.site.backend
+
+    @property
+    def devices(self) -> Devices | None:
+        """GPUs of its jobs or hosts, where their memory is written down."""
+        return self.site.devices
 
     @property
     def queued(self) -> bool:

@@ -13,6 +13,7 @@ import dask
 import dask.utils
 
 from pipeline.declare.duration import seconds
+from pipeline.running.clusters import Devices
 from pipeline.running.clusters.batch import KINDS as BATCH_KINDS
 from pipeline.running.clusters.batch import BatchSystem, Wish, batch_system
 from stages.errors import InputError
@@ -48,6 +49,8 @@ class Site:
     hosts: tuple[str, ...] = ()
     gpus: int | None = None
     """A worker each."""
+    gpu_memory: int | None = None
+    """Bytes of each GPU."""
     processes: int | None = None
     """Workers without a GPU."""
     cores: int | None = None
@@ -93,6 +96,14 @@ class Site:
     def each(self) -> int:
         """Workers of a job or host."""
         return self.gpus or self.processes or 1
+
+    @property
+    def devices(self) -> Devices | None:
+        """GPUs that a run would use, as far as they are written down."""
+        if self.gpu_memory is None:
+            return None
+        written = self.each * max(1, len(self.hosts))
+        return Devices(self.workers.max if self.workers else written, self.gpu_memory)
 
     @property
     def interpreter(self) -> str:

@@ -63,6 +63,16 @@ def operator_bytes(lattice: Lattice, directions: int, precision: str, packing: P
     return fields_bytes(lattice, directions) + packed_bytes(lattice, directions, precision, packing)
 
 
+def operator_terms(lattice: Lattice, directions: int, precision: str, packing: Packing) -> dict[str, int]:
+    """`operator_bytes` by what they hold."""
+    double = packed_bytes(lattice, directions, "double", packing)
+    return {
+        "links: fields": fields_bytes(lattice, directions),
+        "links: double": double,
+        "links: single": packed_bytes(lattice, directions, precision, packing) - double,
+    }
+
+
 def making_bytes(lattice: Lattice, directions: int, precision: str, packing: Packing) -> int:
     """Bytes at most on a GPU while the links are smeared, then packed: `operator_bytes` or more."""
     tiles = (

@@ -39,9 +39,19 @@ def operator_bytes(lattice: Lattice, precision: str) -> int:
 
     precision: of the solves, 'double' or 'double-single'.
     """
-    share = {"double": 2, "double-single": 3}[precision]  # halves: packed in double, perhaps in single, too
-    packed = (8 * MATRIX + 2 * CLOVER_BYTES) * lattice.volume * share // 2
-    return links_bytes(lattice) + CLOVER_BYTES * lattice.volume + packed
+    return sum(operator_terms(lattice, precision).values())
+
+
+def operator_terms(lattice: Lattice, precision: str) -> dict[str, int]:
+    """`operator_bytes` by what they hold."""
+    links, clover = 8 * MATRIX * lattice.volume, CLOVER_BYTES * lattice.volume
+    halves = {"double": 2, "double-single": 3}[precision]  # in double, and perhaps in single, too
+    return {
+        "links: fields": links_bytes(lattice),
+        "links: double": links,
+        "links: single": links * (halves - 2) // 2,
+        "clover term": clover + clover * halves,
+    }
 
 
 def mass_of_kappa(kappa: float) -> float:

@@ -18,7 +18,18 @@ FIELDS = 5
 
 def needed_bytes(dimension: int, itemsize: int, vectors: int, block: int, subspace: int) -> int:
     """The basis, and the blocks or, at the end, the result."""
-    return dimension * itemsize * (subspace + max(FIELDS * block, vectors)) + WORK
+    return sum(needed_terms(dimension, itemsize, vectors, block, subspace).values())
+
+
+def needed_terms(dimension: int, itemsize: int, vectors: int, block: int, subspace: int) -> dict[str, int]:
+    """`needed_bytes` by what they hold."""
+    blocks = {"blocks of Lanczos": FIELDS * block, f"eigenvectors ({vectors})": vectors}
+    name = max(blocks, key=lambda each: blocks[each])
+    return {
+        f"basis of Lanczos ({subspace} vectors)": dimension * itemsize * subspace,
+        name: dimension * itemsize * blocks[name],
+        "workspace of Lanczos": WORK,
+    }
 
 
 def available_bytes(xp: Any) -> int:

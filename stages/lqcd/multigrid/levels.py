@@ -70,12 +70,17 @@ def default_levels(lattice: Lattice) -> list[dict[str, Any]]:
 
 def hierarchy_bytes(lattice: Lattice, levels: Sequence[Mapping[str, Any]]) -> int:
     """Near-null vectors, and coarse operators of nine matrices a site, of all levels, in complex64."""
-    total, sites, components = 0, lattice.volume, COMPONENTS
+    return sum(hierarchy_terms(lattice, levels).values())
+
+
+def hierarchy_terms(lattice: Lattice, levels: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """`hierarchy_bytes` by what they hold."""
+    vectors, operators, sites, components = 0, 0, lattice.volume, COMPONENTS
     for level in levels:
-        total += COMPLEX // 2 * sites * components * level["vectors"]
+        vectors += COMPLEX // 2 * sites * components * level["vectors"]
         sites, components = sites // prod(level["aggregate"]), 2 * level["vectors"]
-        total += 9 * COMPLEX // 2 * sites * components**2
-    return total
+        operators += 9 * COMPLEX // 2 * sites * components**2
+    return {"near-null vectors": vectors, "coarse operators": operators}
 
 
 def setup_bytes(lattice: Lattice, levels: Sequence[Mapping[str, Any]]) -> int:
