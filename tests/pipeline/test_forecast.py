@@ -24,7 +24,7 @@ from pipeline.reading.report import Table
 from pipeline.running.graph import plan_tasks
 from pipeline.worker.stopwatch import Stopwatch
 from pipeline.worker.work import NodeWork
-from stages.compilation import COMPILED, FOR_LATTICE, READ, Kernels, getting, got
+from stages.compilation import COMPILED, FOR_LATTICE, READ, Kernels, getting, got, taken
 
 HERE, THERE = Machine("cpu", "Some processor, 2 threads"), Machine("cpu", "Other processor, 1 threads")
 CALL, RATE = 2e-4, 3e-9
@@ -200,6 +200,7 @@ def test_kernels_are_counted_where_they_are_waited_for() -> None:
     def node(name: str) -> NodeWork:
         return NodeWork(name, toys.field, {}, {}, "cpu", "1")
 
+    taken()  # what earlier tests of this process got
     watch = Stopwatch()
     with watch.running(node("outer")):
         with getting(for_lattice=True) as kernel:
