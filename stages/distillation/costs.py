@@ -133,7 +133,7 @@ def insertion_cost(node: Node, lattice: Lattice) -> Cost:
     terms["products of solutions"] = products
     device = sum(terms.values())
     solutions = 2 * half_field_bytes(lattice, COMPONENTS) * SPINS * vectors * sources
-    working = operator_bytes(lattice, options["precision"]) + basis.cost.device_memory + device
+    working = operator_bytes(lattice, options["precision"], None) + basis.cost.device_memory + device
     counts = [len(options[name]) for name in ("separations", "momenta", "displacements")]
     stored = insertions_bytes(lattice, vectors, sources, *counts)
     memory = PROCESS + max(LINK_FIELDS * links_bytes(lattice), working + solutions) + stored

@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from stages.lqcd.dirac.staggered import Packing
+from stages.lqcd.dirac.wilson import WilsonPacking
 from stages.lqcd.kernels.hisq_dslash import NARROW
 
 
@@ -29,6 +30,11 @@ class ExpectedSolves:
     def packing(self) -> Packing:
         """Forms of the operator's links: in double alone where that is what solves apply again and again."""
         return Packing(self.precision == "double", self.block <= NARROW)
+
+    @property
+    def wilson_packing(self) -> WilsonPacking:
+        """`packing` of an operator of Wilson type."""
+        return WilsonPacking(self.precision == "double", self.block)
 
     @property
     def dtypes(self) -> tuple[type[np.complexfloating], ...]:

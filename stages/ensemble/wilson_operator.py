@@ -11,11 +11,11 @@ from stages.ensemble.configuration import GaugeLinks
 from stages.ensemble.expected_solves import ANY_SOLVES, SOLVES, ExpectedSolves
 from stages.errors import InputError
 from stages.lqcd.dirac.wilson import WilsonDslash, WilsonOperator, mass_of_kappa, operator_terms
+from stages.lqcd.gauge.origin import Origin
 from stages.lqcd.gauge.reunitarise import to_su3
 from stages.lqcd.gauge.stout import ALL_DIRECTIONS, SPATIAL_DIRECTIONS, stout_links
 from stages.lqcd.gauge.wilson_links import Anisotropy, wilson_links
 from stages.lqcd.kernels.dispatch import Array
-from stages.lqcd.kernels.transfer import links_to_backend
 from stages.lqcd.lattice.geometry import Lattice
 from stages.shared.costs import of_lattice
 from stages.shared.work import links_work
@@ -34,11 +34,18 @@ class Hops:
     stout: Mapping[str, Any] | None = None
 
 
+def kept_terms(operator: Node, lattice: Lattice) -> dict[str, int]:
+    """Bytes of an operator on a GPU by what they hold, by its node."""
+    solves, csw = operator.parameters["solves"], operator.parameters["csw"]
+    clover = any(csw) if isinstance(csw, Sequence) else bool(csw)
+    return operator_terms(lattice, solves.precision, solves.wilson_packing, clover)
+
+
 @of_lattice
 def operator_cost(node: Node, lattice: Lattice) -> Cost:
     """Cost of an operator as it stays, with links packed for the solves that are expected."""
     stout = node.parameters["hops"].stout or {}
-    terms = operator_terms(lattice, node.parameters["solves"].precision)
+    terms = kept_terms(node, lattice)
     work = links_work(lattice, 12 + 6 * int(stout.get("steps", 0)))
     return Cost(device_memory=sum(terms.values()), work=work, terms=terms)
 
@@ -69,26 +76,27 @@ def wilson_operator(
     forecasts. Raises InputError.
     """
     coefficient = float(csw) if isinstance(csw, (int, float)) else _planes(csw)
-    links = links_to_backend(gauge.links, at.backend)
     fields = wilson_links(
-        smeared(links, gauge.lattice, **hops.stout) if hops.stout else links,
+        smeared(gauge, at.backend, **hops.stout) if hops.stout else gauge.links,
         gauge.lattice,
         boundary=boundary,
         csw=coefficient,
         anisotropy=Anisotropy(hops.xi0, hops.nu),
+        backend=at.backend,
     )
     at.record(reunitarisation_deviation=fields.deviation)
-    operator = WilsonOperator(WilsonDslash(fields), mass_of(kappa, mass))
+    operator = WilsonOperator(WilsonDslash(fields, packing=solves.wilson_packing), mass_of(kappa, mass))
     for dtype in solves.dtypes:
         operator.astype(dtype).pack()  # so that checksums of all that stays are taken at once
     return operator
 
 
-def smeared(links: Array, lattice: Lattice, *, rho: float, steps: int, spatial: bool = False) -> Array:
+def smeared(gauge: GaugeLinks, backend: str, *, rho: float, steps: int, spatial: bool = False) -> Array:
     """Stout links, of all directions or of those in space; made unitary first."""
-    su3, _ = to_su3(links.astype(complex))
+    links = Origin(gauge.links, backend).fetched()
+    su3, _ = to_su3(links, out=links)
     directions = SPATIAL_DIRECTIONS if spatial else ALL_DIRECTIONS
-    return stout_links(su3, lattice, rho, steps, directions)
+    return stout_links(su3, gauge.lattice, rho, steps, directions)
 
 
 def mass_of(kappa: float | None, mass: float | None) -> float:

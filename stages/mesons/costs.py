@@ -28,7 +28,7 @@ def setup_cost(node: Node, lattice: Lattice) -> Cost:
     levels = node.parameters["levels"]
     stored = hierarchy_bytes(lattice, levels) + RECORD
     working = stored + setup_bytes(lattice, levels)
-    operator = operator_bytes(lattice, precision_of(node.inputs[0]))
+    operator = operator_bytes(lattice, precision_of(node.inputs[0]), None)
     work, terms = multigrid_work(lattice, levels), _setup_terms(lattice, levels)
     return Cost(PROCESS + operator + working, working, stored, work=work, terms=terms)
 
@@ -107,7 +107,7 @@ def propagating_bytes(
         "sources and propagators": half * 6 * columns,
         f"blocks of the solver (N = {block})": half * int(workspace_of(solver, REGULAR).host) * block,
     }
-    working = operator_bytes(lattice, precision) + sum(terms.values())
+    working = operator_bytes(lattice, precision, None) + sum(terms.values())
     return PROCESS + max(LINK_FIELDS * links_bytes(lattice), working), terms
 
 

@@ -43,7 +43,7 @@ def solve_steps(
     quark, solve = node.inputs[0].parameters, node.parameters["solve"]
     csw = quark["csw"] if isinstance(quark["csw"], (int, float)) else tuple(quark["csw"])
     links = wilson_links(unit_links(lattice, xp), lattice, boundary=quark["boundary"], csw=csw)
-    M = WilsonOperator(WilsonDslash(links), MASS)
+    M = WilsonOperator(WilsonDslash(links, packing=quark["solves"].wilson_packing), MASS)
     names = [solve.solver] if solve.solver in REGULAR else list(REGULAR)
     hierarchy = None
     if MULTIGRID in names:

@@ -3,7 +3,8 @@
     python -m workflows.benchmarks.wilson_kernels [--lattice 32 32 32 48] [--rhs 1 8 16 32 64]
 
 Picoseconds per (site of the output parity, right-hand side) and, in brackets, the fraction of the copy
-bandwidth of the same run that the bytes of perfect reuse make of it. "reals": of a link. Errors are those of
+bandwidth of the same run that the bytes of perfect reuse make of it. "reals": of a link, or links in
+their fields. Errors are those of
 one dslash against double precision on 300 random sites.
 """
 
@@ -16,6 +17,7 @@ from typing import Any
 import cupy
 import numpy as np
 
+from stages.lqcd.dirac.doubled_links import doubled_links
 from stages.lqcd.kernels import clover, half_field, projection, wilson_dslash
 from stages.lqcd.kernels.cuda import wilson_dslash as cuda
 from stages.lqcd.kernels.dispatch import Array, as_numpy
@@ -26,19 +28,25 @@ from workflows.benchmarks.script import LARGE, PrintedTable, arguments_of
 from workflows.benchmarks.speed import DTYPES
 from workflows.benchmarks.wilson import CLOVER_NUMBERS, clover_cost
 
-FORMS = (cuda.FULL, cuda.TWELVE, cuda.EIGHT)
+FORMS = (cuda.FULL, cuda.TWELVE, cuda.IN_FIELDS)
 PLACES = (cuda.NO_CLOVER, cuda.HOP_CLOVER, cuda.DIAGONAL_CLOVER)
 COLUMNS = ("fields", "N", "reals", "D", "C D", "C' diagonal + D", "error")
 
 
 class WilsonProblem:
-    """Operands of one precision on a lattice; links ``[site, 8, 3, 3]`` are random ones of SU(3)."""
+    """Operands of one precision on a lattice; links are random ones of SU(3)."""
 
     def __init__(self, device: Device, lattice: Lattice, dtype: np.dtype) -> None:
         self.device, self.lattice, self.dtype = device, lattice, dtype
-        self.links = random_field(device, (lattice.half_volume, 8, 3, 3), np.complex128)
-        projection.special_unitary(self.links.reshape(-1, 3, 3), self.links.reshape(-1, 3, 3))
-        self.packed = cuda.pack(self.links.astype(dtype), lattice, 0)
+        links = random_field(device, (4, 2, lattice.half_volume, 3, 3), np.complex128)
+        projection.special_unitary(links.reshape(-1, 3, 3), links.reshape(-1, 3, 3))
+        self.links = doubled_links(links, None, lattice, 0, np.complex128)
+        weights = (1.0, 1.0, 1.0, 1.0)
+        self.packed = {
+            cuda.FULL: cuda.pack(self.links.astype(dtype), lattice, 0),
+            cuda.TWELVE: cuda.pack_fields(links, weights, lattice, 0, dtype, 8),
+            cuda.IN_FIELDS: cuda.in_fields(links, weights, lattice, 0),
+        }
         blocks = random_field(device, (lattice.half_volume, 2, 6, 6), dtype)
         self.clover = clover.pack(blocks + blocks.conj().swapaxes(2, 3))
 
@@ -64,15 +72,16 @@ class WilsonProblem:
             if place == cuda.DIAGONAL_CLOVER and kind.out == "Half":
                 return
             launch = cuda.wilson_dslash_launch(self.lattice, self.dtype, n, 1, place, form, kind)
-            matrices = (16 * form.elements + (2 * CLOVER_NUMBERS if place else 0)) * real / n
+            stored = form.elements if form != cuda.IN_FIELDS else 9 / 2
+            matrices = (16 * stored + (2 * CLOVER_NUMBERS if place else 0)) * real / n
             read = 2 * COMPONENTS * real if place == cuda.DIAGONAL_CLOVER else 0
-            yield partial(cuda.start, launch, self.packed, form, x, out, *term), matrices + fields + read
+            yield partial(cuda.start, launch, self.packed[form], x, out, *term), matrices + fields + read
 
     def error(self, n: int, kind: cuda.Fields, form: cuda.LinksForm) -> float:
         """Relative error of D x on random sites."""
         x, out, _ = self.fields(n, kind)
         launch = cuda.wilson_dslash_launch(self.lattice, self.dtype, n, 1, cuda.NO_CLOVER, form, kind)
-        cuda.start(launch, self.packed, form, x, out)
+        cuda.start(launch, self.packed[form], x, out)
         if kind.x == "Half":  # what it was made of: random fields are equal
             x = random_field(self.device, (self.lattice.half_volume, COMPONENTS, n), self.dtype)
         if kind.out == "Half":
@@ -101,15 +110,18 @@ def main() -> None:
         kinds = [cuda.WHOLE, *([cuda.HALF, cuda.HALF_TO_SINGLE] if precision == "single" else [])]
         table = PrintedTable(*COLUMNS)
         for kind, n, form in ((kind, n, form) for kind in kinds for n in widths for form in FORMS):
+            if form == cuda.IN_FIELDS and dtype != np.complex128:
+                continue
             cells = [timed(problem, work, n, moved, copy) for work, moved in problem.works(n, kind, form)]
             cells += ["-"] * (len(PLACES) - len(cells))
-            table.add(f"{precision} {kind}", n, 2 * form.elements, *cells, problem.error(n, kind, form))
+            name = "fields" if form == cuda.IN_FIELDS else 2 * form.elements
+            table.add(f"{precision} {kind}", n, name, *cells, problem.error(n, kind, form))
         table = PrintedTable("fields", "N", "C x", "one direction")
         for n in widths:
             x, out, _ = problem.fields(n, cuda.WHOLE)
             product, hop = (
                 partial(clover.multiply, problem.clover, x, x),
-                partial(wilson_dslash.wilson_hop, problem.packed, 6, x, out),
+                partial(wilson_dslash.wilson_hop, problem.packed[cuda.FULL], 6, x, out),
             )
             moved = clover_cost(n, dtype.itemsize).perfect_bytes
             unit = 1e12 / (lattice.half_volume * n)

@@ -18,39 +18,58 @@ from typing import Any
 import numpy as np
 
 from stages.errors import InputError
-from stages.lqcd.dirac.doubled_links import doubled_links
 from stages.lqcd.gauge.wilson_links import WilsonLinks
-from stages.lqcd.kernels import clover, matrix_inverse, staple, wilson_dslash
+from stages.lqcd.kernels import clover, wilson_dslash
 from stages.lqcd.kernels.dispatch import Array, array_module
 from stages.lqcd.kernels.fields import field_like
 from stages.lqcd.kernels.gamma import COMPONENTS
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
-from stages.lqcd.lattice.sizes import COMPLEX, MATRIX, links_bytes
+from stages.lqcd.lattice.sizes import COMPLEX, links_bytes
 
 DSLASH_FLOPS, CLOVER_FLOPS = 1320, 504
 """Of D and of a product with A or A^-1, per site and right-hand side (QUDA's count)."""
 
-CLOVER_BYTES = 72 * COMPLEX
-"""Of the clover term of a site: two Hermitian 6 x 6 matrices."""
+CLOVER_BYTES = 36 * COMPLEX
+"""Of A or its inverse on a site in double: two Hermitian 6 x 6 matrices."""
 
 
-def operator_bytes(lattice: Lattice, precision: str) -> int:
-    """Bytes of an operator as it stays: links, packed links, clover term, A and its inverse.
+@dataclass(frozen=True)
+class WilsonPacking:
+    """Forms in which an operator keeps its links on a GPU, one for each precision.
 
-    precision: of the solves, 'double' or 'double-single'.
+    double: links are packed in double, too, forward and backward. Otherwise double products read the fields,
+    as those of defect corrections may: the same bits, in longer time. block: right-hand sides of a solve.
     """
-    return sum(operator_terms(lattice, precision).values())
+
+    double: bool = True
+    block: int = 16
 
 
-def operator_terms(lattice: Lattice, precision: str) -> dict[str, int]:
+def operator_bytes(
+    lattice: Lattice, precision: str, packing: WilsonPacking | None, clover: bool = True
+) -> int:
+    """Bytes of an operator as it stays: link fields, packed links of SU(3), A and its inverse.
+
+    precision: of the solves, 'double' or 'double-single', in whose inner ones A^-1 alone is read. packing: on
+    a GPU; None on the host, where there is one form. clover: whether there is a clover term.
+    """
+    return sum(operator_terms(lattice, precision, packing, clover).values())
+
+
+def operator_terms(
+    lattice: Lattice, precision: str, packing: WilsonPacking | None, clover: bool = True
+) -> dict[str, int]:
     """`operator_bytes` by what they hold."""
-    links, clover = 8 * MATRIX * lattice.volume, CLOVER_BYTES * lattice.volume
-    halves = {"double": 2, "double-single": 3}[precision]  # in double, and perhaps in single, too
+    double, single = (
+        8 * 3 * (3 if packing is None else wilson_dslash.packed_rows(dtype, packing.block)) * dtype.itemsize
+        for dtype in (np.dtype(complex), np.dtype(np.complex64))
+    )
+    in_single = precision == "double-single"
     return {
         "links: fields": links_bytes(lattice),
-        "links: double": links,
-        "links: single": links * (halves - 2) // 2,
-        "clover term": clover + clover * halves,
+        "links: double": lattice.volume * double * (packing is None or packing.double),
+        "links: single": lattice.volume * single * in_single,
+        "clover term": clover * CLOVER_BYTES * lattice.volume * (5 if in_single else 4) // 2,
     }
 
 
@@ -72,11 +91,12 @@ def kappa_of_mass(mass: float) -> float:
 class WilsonDslash:
     """D of one set of links in one precision; fields on one parity are ``[site, 12, N]``.
 
-    dtype: complex64 or complex128.
+    dtype: complex64 or complex128. packing: how links are kept on a GPU.
     """
 
     links: WilsonLinks
     dtype: Any = np.complex128
+    packing: WilsonPacking = WilsonPacking()
 
     def __post_init__(self) -> None:
         dtype = np.dtype(self.dtype)
@@ -103,14 +123,14 @@ class WilsonDslash:
     @cached_property
     def packed(self) -> tuple[Any, Any]:
         """Packed links into the even and into the odd sites."""
-        weighted = field_like(self.links.links)
-        for mu, weight in enumerate(self.links.anisotropy.weights):
-            staple.scaled(weight, self.links.links[mu], weighted[mu])
-        even, odd = (
-            wilson_dslash.pack(doubled_links(weighted, None, self.lattice, p, self.dtype), self.lattice, p)
-            for p in (EVEN, ODD)
-        )
+        even, odd = (self._packed_into(parity) for parity in (EVEN, ODD))
         return even, odd
+
+    def _packed_into(self, parity: int) -> Any:
+        links = self.links.links, self.links.anisotropy.weights, self.lattice, parity
+        if self.dtype == np.complex128 and not self.packing.double:
+            return wilson_dslash.in_fields(*links)
+        return wilson_dslash.pack_fields(*links, self.dtype, self.packing.block)
 
 
 @dataclass(frozen=True)
@@ -124,6 +144,9 @@ class WilsonOperator:
     mass: float
     sign: int = 1
     _precisions: dict[np.dtype, WilsonOperator] = field(default_factory=dict, repr=False, compare=False)
+    _matrices: dict[tuple[float, np.dtype, bool, int], Any] = field(
+        default_factory=dict, repr=False, compare=False
+    )
 
     hermitian = False
     positive_definite = False
@@ -166,45 +189,46 @@ class WilsonOperator:
 
     def local(self, parity: int) -> dict[str, Any]:
         """The terms of the dslash that add A times the diagonal."""
-        if self.links.clover is None:
+        if self.links.csw is None:
             return {"a": self.constant}
-        return {"a": 1.0, "diagonal_clover": self.clover[parity]}
+        return {"a": 1.0, "diagonal_clover": self.clover(parity)}
 
-    @property
-    def _local_blocks(self) -> Array:
-        """A, ``[parity, site, chirality, 6, 6]``. Raises InputError where there is no clover term."""
-        if self.links.clover is None:
-            raise InputError("this Wilson operator has no clover term: A is the number `constant`")
-        return clover.plus_constant(self.links.clover, self.constant)
+    def clover(self, parity: int) -> Any:
+        """A on the sites of `parity`, packed; only with a clover term. Raises InputError."""
+        return self._local_matrices(self.dtype, False, parity)
 
-    @cached_property
-    def clover(self) -> tuple[Any, Any]:
-        """A on the even and on the odd sites, packed; only with a clover term."""
-        return self._packed(self._local_blocks)
-
-    @cached_property
-    def clover_inverse(self) -> tuple[Any, Any]:
-        """A^-1 on the even and on the odd sites, packed; only with a clover term.
+    def clover_inverse(self, parity: int) -> Any:
+        """A^-1 on the sites of `parity`, packed; only with a clover term.
 
         Raises InputError where A is singular.
         """
-        inverse = matrix_inverse.hermitian_inverse(self._local_blocks)
-        if not matrix_inverse.is_finite(inverse):
+        return self._local_matrices(self.dtype, True, parity)
+
+    def _local_matrices(self, dtype: np.dtype, inverted: bool, parity: int) -> Any:
+        """A or its inverse, made once for this operator, its adjoint and its other precisions."""
+        key = (self.mass, dtype, inverted, parity)
+        if key not in self._matrices:
+            self._matrices[key] = self._new_matrices(dtype, inverted, parity)
+        return self._matrices[key]
+
+    def _new_matrices(self, dtype: np.dtype, inverted: bool, parity: int) -> Any:
+        if dtype != np.complex128:
+            return clover.astype(self._local_matrices(np.dtype(complex), inverted, parity), dtype)
+        if not inverted:
+            return clover.pack(self.links.clover(parity), self.constant)
+        try:
+            return clover.inverse(self._local_matrices(dtype, False, parity))
+        except InputError as error:
             raise InputError(
                 f"the clover matrix A = m + 4 + C is singular for m = {self.mass}: change mass or csw"
-            )
-        return self._packed(inverse)
-
-    def _packed(self, blocks: Array) -> tuple[Any, Any]:
-        pack = clover.pack
-        even, odd = (pack(blocks[p].astype(self.dtype)) for p in (EVEN, ODD))
-        return even, odd
+            ) from error
 
     def pack(self) -> None:
-        """Lay links and clover matrices out for the kernels now, not when M is first applied."""
+        """Lay out for the kernels what even-odd solves apply now, not when it is first applied."""
+        if self.links.csw is not None:
+            for parity in (EVEN, ODD):
+                self.clover_inverse(parity)
         self.dslash.packed  # noqa: B018 - made and kept
-        if self.links.clover is not None:
-            self.clover, self.clover_inverse  # noqa: B018
 
     def astype(self, dtype: Any) -> WilsonOperator:
         """This operator in another precision, which this one keeps: its matrices are packed once."""
@@ -213,6 +237,6 @@ class WilsonOperator:
             return self
         if dtype not in self._precisions:
             dslash = replace(self.dslash, dtype=dtype)
-            self._precisions[dtype] = replace(self, dslash=dslash, _precisions={})
+            self._precisions[dtype] = replace(self, dslash=dslash, _precisions={})  # the matrices are shared
         converted = self._precisions[dtype]  # shared with the adjoint of self
         return converted if converted.sign == self.sign else converted.adjoint

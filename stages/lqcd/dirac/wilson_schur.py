@@ -110,13 +110,13 @@ class WilsonSchur:
 
     def _inverted(self, parity: int, factor: float) -> dict[str, Any]:
         """The terms of the dslash that give factor A^-1 D x on `parity`."""
-        if self.M.links.clover is None:
+        if self.M.links.csw is None:
             return {"b": factor * self._constant}
-        return {"b": factor, "hop_clover": self.M.clover_inverse[parity]}
+        return {"b": factor, "hop_clover": self.M.clover_inverse(parity)}
 
     def _inverse(self, parity: int, x: Array) -> Array:
         """A^-1 x on `parity`, a new field."""
         out = field_like(x)
-        if self.M.links.clover is None:
+        if self.M.links.csw is None:
             return block_blas.scale(x, self._constant, out)
-        return clover.multiply(self.M.clover_inverse[parity], x, out)
+        return clover.multiply(self.M.clover_inverse(parity), x, out)

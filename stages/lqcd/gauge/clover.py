@@ -22,25 +22,26 @@ PLANES = tuple(combinations(range(4), 2))
 """(mu, nu) with mu < nu."""
 
 
-def field_strength(links: Array, lattice: Lattice, mu: int, nu: int) -> Array:
-    """F_{mu nu}, anti-Hermitian ``[parity, site, 3, 3]``, of links ``[mu, parity, site, 3, 3]``.
+def field_strength(links: Array, lattice: Lattice, parity: int, mu: int, nu: int) -> Array:
+    """F_{mu nu}, anti-Hermitian ``[site, 3, 3]`` of one parity, of links ``[mu, parity, site, 3, 3]``.
 
     Boundary signs in the links cancel in every plaquette; leaves that cross a Dirichlet boundary, whose links
     are zero, vanish.
     """
-    f = field_like(links, (2, lattice.half_volume, 3, 3))
-    kernels.field_strength(links, lattice, mu, nu, f)
+    f = field_like(links, (lattice.half_volume, 3, 3))
+    kernels.field_strength(links, lattice, parity, mu, nu, f)
     return f
 
 
-def clover_term(links: Array, lattice: Lattice, spatial: float, temporal: float) -> Array:
-    """C(x), Hermitian ``[parity, site, chirality, 6, 6]``, index 3 * (spin % 2) + colour in each chirality.
+def clover_term(links: Array, lattice: Lattice, parity: int, spatial: float, temporal: float) -> Array:
+    """C(x), Hermitian ``[site, chirality, 6, 6]``, index 3 * (spin % 2) + colour in each chirality.
 
-    spatial, temporal: c_{mu nu} of the planes without t and with it; both csw on an isotropic lattice.
+    parity: of the sites x. spatial, temporal: c_{mu nu} of the planes without t and with it; both csw on an
+    isotropic lattice.
     """
-    term = zeros_like(links, (2, lattice.half_volume, 2, 6, 6))
+    term = zeros_like(links, (lattice.half_volume, 2, 6, 6))
     for mu, nu in PLANES:
         spins = 0.5j * (temporal if nu == T else spatial) * sigma(mu, nu)  # twice i/4: mu > nu adds the same
         blocks = np.stack([spins[:2, :2], spins[2:, 2:]])
-        kernels.add_clover(term, field_strength(links, lattice, mu, nu), blocks)
+        kernels.add_clover(term, field_strength(links, lattice, parity, mu, nu), blocks)
     return term

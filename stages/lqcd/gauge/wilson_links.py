@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from stages.errors import InputError
 from stages.lqcd.gauge.clover import clover_term
+from stages.lqcd.gauge.origin import Origin
 from stages.lqcd.gauge.phases import parse_boundary, with_boundary
 from stages.lqcd.gauge.reunitarise import to_su3
 from stages.lqcd.kernels.dispatch import Array
@@ -35,17 +36,26 @@ class Anisotropy:
 class WilsonLinks:
     """Links U_mu(x) with boundary conditions, complex128 ``[mu, parity, site, 3, 3]``, not weighted by w_mu.
 
-    clover: C(x), Hermitian ``[parity, site, chirality, 6, 6]`` (`stages.lqcd.gauge.clover`), or None for csw
-    = 0.
+    csw: the coefficients c_{mu nu} of planes without t and with it, or None where there is no clover term.
+    The term takes twice the room of the links: it is made of them when it is wanted.
     """
 
     links: Array
-    clover: Array | None
+    csw: tuple[float, float] | None
     lattice: Lattice
     boundary: tuple[str, str, str, str]
     anisotropy: Anisotropy
     deviation: float
     """Largest element change when the configuration was reunitarised to SU(3)."""
+
+    def clover(self, parity: int) -> Array:
+        """C(x) at the sites of `parity`, Hermitian ``[site, chirality, 6, 6]`` (`stages.lqcd.gauge.clover`).
+
+        Raises InputError where there is no clover term.
+        """
+        if self.csw is None:
+            raise InputError("this Wilson operator has no clover term: its csw is 0")
+        return clover_term(self.links, self.lattice, parity, *self.csw)
 
 
 def wilson_links(
@@ -55,18 +65,21 @@ def wilson_links(
     boundary: str | Sequence[str],
     csw: float | tuple[float, float] = 0.0,
     anisotropy: Anisotropy | None = None,
+    backend: str | None = None,
 ) -> WilsonLinks:
     """Links and clover matrices of M for thin or smeared links ``[mu, parity, site, 3, 3]`` without signs.
 
     boundary: see `parse_boundary`; 'dirichlet' in t sets the links that leave the last slice to zero.
     csw: the clover coefficient, or (csw_r, csw_t) of the spatial and temporal planes, as in Chroma:
-    c_space = csw_r / xi0, c_time = csw_t. Raises InputError.
+    c_space = csw_r / xi0, c_time = csw_t. backend: where the result is wanted, 'cpu' or 'cuda'; where
+    `links` lie unless given. Raises InputError.
     """
     shape = (4, 2, lattice.half_volume, 3, 3)
     if links.shape != shape:
         raise InputError(f"links on {lattice} must have shape {shape}, got {links.shape}")
     anisotropy = anisotropy or Anisotropy()
-    su3, deviation = to_su3(links.astype(complex, copy=False))
+    there = Origin(links, backend).fetched()
+    su3, deviation = to_su3(there, out=there)
     words = ("periodic",) * 3 + (boundary,) if isinstance(boundary, str) else tuple(boundary)
     dirichlet = len(words) == 4 and words[T] == "dirichlet"
     signs = parse_boundary((*words[:T], "periodic") if dirichlet else words)
@@ -75,7 +88,5 @@ def wilson_links(
         for parity in range(2):
             signed[T, parity, -lattice.sites_per_slice :] = 0
     spatial, temporal = csw if isinstance(csw, tuple) else (csw, csw)
-    clover = None
-    if spatial or temporal:
-        clover = clover_term(signed, lattice, spatial / anisotropy.xi0, temporal)
-    return WilsonLinks(signed, clover, lattice, words, anisotropy, deviation)  # type: ignore[arg-type]
+    coefficients = (spatial / anisotropy.xi0, temporal) if spatial or temporal else None
+    return WilsonLinks(signed, coefficients, lattice, words, anisotropy, deviation)  # type: ignore[arg-type]

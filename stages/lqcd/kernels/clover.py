@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from stages.errors import InputError
 from stages.lqcd.kernels.dispatch import Array, kernel
@@ -22,15 +23,17 @@ class PackedClover(Protocol):
     def dtype(self) -> np.dtype: ...
 
 
-def pack(blocks: Array) -> PackedClover:
-    """Complex Hermitian ``[site, 2, 6, 6]`` laid out for the kernels; they may read either triangle.
+def pack(blocks: Array, constant: float = 0.0) -> PackedClover:
+    """Constant + C, C complex Hermitian ``[site, 2, 6, 6]``, laid out for the kernels.
+
+    They may read either triangle.
 
     Raises InputError on a wrong shape.
     """
     if blocks.dtype not in (np.complex64, np.complex128):
         raise InputError(f"clover matrices must be complex64 or complex128, got {blocks.dtype}")
     check_array("clover matrices", blocks, (len(blocks), 2, 6, 6), blocks.dtype)
-    return kernel("clover.pack", type(blocks))(blocks)
+    return kernel("clover.pack", type(blocks))(blocks, constant)
 
 
 def multiply(packed: PackedClover, x: Array, out: Array) -> Array:
@@ -42,6 +45,14 @@ def multiply(packed: PackedClover, x: Array, out: Array) -> Array:
     return kernel("clover.multiply", type(packed))(packed, x, out)
 
 
-def plus_constant(blocks: Array, constant: float) -> Array:
-    """Matrices constant + C ``[..., 6, 6]``, a new array."""
-    return kernel("clover.plus_constant", type(blocks))(blocks, constant)
+def inverse(packed: PackedClover) -> PackedClover:
+    """The inverses of all matrices. Raises InputError where one is singular; the host waits for it."""
+    inverses = kernel("clover.inverse", type(packed))(packed)
+    if inverses is None:
+        raise InputError("a clover matrix is singular")
+    return inverses
+
+
+def astype(packed: PackedClover, dtype: DTypeLike) -> PackedClover:
+    """The matrices in another precision."""
+    return kernel("clover.astype", type(packed))(packed, np.dtype(dtype))

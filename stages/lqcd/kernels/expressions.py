@@ -5,14 +5,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from stages.lqcd.kernels.directions import SPATIAL_DIRECTIONS, displacements
 from stages.lqcd.kernels.dispatch import Array, array_module
 from stages.lqcd.kernels.gamma import COLOURS, SPINS
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice, T
+
+Triangle: TypeAlias = tuple[NDArray[np.intp], NDArray[np.intp]]
+"""Rows and columns of the elements on one side of a diagonal."""
+
+SLAB = 1 << 15
+"""Sites whose matrices are taken apart at once."""
 
 
 def difference(x: Array, y: Array, out: Array) -> Array:
@@ -81,8 +88,41 @@ def is_finite(matrices: Array) -> bool:
     return bool(array_module(matrices).isfinite(matrices).all())
 
 
-def plus_constant(blocks: Array, constant: float) -> Array:
-    return blocks + constant * array_module(blocks).eye(blocks.shape[-1], dtype=blocks.dtype)
+def triangles(blocks: Array, constant: float, places: Triangle) -> Array:
+    """Reals ``[site, chirality, 36]`` of constant + Hermitian blocks ``[site, chirality, 6, 6]``.
+
+    The diagonals, then re, im of the elements at `places`.
+    """
+    xp: Any = array_module(blocks)
+    reals = xp.empty((*blocks.shape[:2], 36), blocks.real.dtype)
+    for slab in _slabs(len(blocks)):
+        elements = blocks[(slab, slice(None), *places)]
+        reals[slab, :, :6] = blocks[slab].diagonal(axis1=-2, axis2=-1).real + constant
+        reals[slab, :, 6::2], reals[slab, :, 7::2] = elements.real, elements.imag
+    return reals
+
+
+def inverse_triangles(reals: Array, places: Triangle) -> Array | None:
+    """`triangles` of the inverses; None where one is singular."""
+    inverses = array_module(reals).empty_like(reals)
+    for slab in _slabs(len(reals)):
+        inverses[slab] = triangles(hermitian_inverse(_blocks(reals[slab], places)), 0.0, places)
+    return inverses if is_finite(inverses) else None
+
+
+def _blocks(reals: Array, places: Triangle) -> Array:
+    """Hermitian matrices of which these are the `triangles`."""
+    xp: Any = array_module(reals)
+    blocks = xp.empty((*reals.shape[:2], 6, 6), np.result_type(reals.dtype, np.complex64))
+    elements = reals[..., 6::2] + 1j * reals[..., 7::2]
+    blocks[..., range(6), range(6)] = reals[..., :6]
+    blocks[(..., *places)], blocks[(..., *places[::-1])] = elements, elements.conj()
+    return blocks
+
+
+def _slabs(sites: int) -> list[slice]:
+    """Parts of a field with matrices of clover terms, of some 40 MB as complex128 matrices."""
+    return [slice(first, first + SLAB) for first in range(0, sites, SLAB)]
 
 
 def inverse_root(gram: Array) -> Array:

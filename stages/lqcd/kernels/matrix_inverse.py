@@ -15,12 +15,6 @@ def inverse(matrices: Array) -> Array:
     return kernel("matrix_inverse.inverse", type(matrices))(matrices)
 
 
-def hermitian_inverse(matrices: Array) -> Array:
-    """H^-1 of Hermitian H, Hermitian to the last bit, a new array. Raises InputError as `inverse`."""
-    _check_square(matrices)
-    return kernel("matrix_inverse.hermitian_inverse", type(matrices))(matrices)
-
-
 def is_finite(matrices: Array) -> bool:
     """True if no element is infinite or NaN; the host waits for the answer."""
     return kernel("matrix_inverse.is_finite", type(matrices))(matrices)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from stages.errors import InputError
 from stages.lqcd.kernels.clover import PackedClover
@@ -16,6 +17,7 @@ from stages.lqcd.kernels.operands import check_array, check_links
 from stages.lqcd.lattice.geometry import Lattice
 
 Field = TypeVar("Field", Array, HalfField)
+Weights: TypeAlias = tuple[float, float, float, float]
 
 
 class PackedLinks(Protocol):
@@ -34,6 +36,15 @@ class PackedLinks(Protocol):
     def dtype(self) -> np.dtype: ...
 
 
+def packed_rows(dtype: np.dtype, block: int) -> int:
+    """Rows of a link of SU(3), 3 or the first 2, that `pack_fields` keeps on a GPU for blocks of so many rhs.
+
+    In single precision rebuilding a row costs nothing from 32 right-hand sides on, and gains before; in
+    double arithmetic bounds the kernel where there are many (docs/wilson.md).
+    """
+    return 2 if dtype == np.complex64 or 1 < block < 16 else 3
+
+
 def pack(links: Array, lattice: Lattice, parity: int) -> PackedLinks:
     """Complex links ``[site, 8, 3, 3]`` (`stages.lqcd.dirac.doubled_links`) laid out for the kernels.
 
@@ -43,6 +54,34 @@ def pack(links: Array, lattice: Lattice, parity: int) -> PackedLinks:
     if links.shape[1] != NAIVE_DIRECTIONS:
         raise InputError(f"links of a Wilson operator have 8 directions, got {links.shape[1]}")
     return kernel("wilson_dslash.pack", type(links))(links, lattice, parity)
+
+
+def pack_fields(
+    links: Array, weights: Weights, lattice: Lattice, parity: int, dtype: DTypeLike, block: int
+) -> PackedLinks:
+    """Links of fields, complex128 ``[mu, parity, site, 3, 3]``, weighted, doubled, laid out in a precision.
+
+    As `pack` of `stages.lqcd.dirac.doubled_links`, without these in between. weights: of the hops along each
+    mu. block: right-hand sides, at most, of the products; on a GPU links of SU(3) lie in 12 reals where that
+    is faster or as fast. Raises InputError.
+    """
+    _check_links_in_fields(links, lattice)
+    start = kernel("wilson_dslash.pack_fields", type(links))
+    return start(links, weights, lattice, parity, np.dtype(dtype), block)
+
+
+def in_fields(links: Array, weights: Weights, lattice: Lattice, parity: int) -> PackedLinks:
+    """Links as they lie, complex128 ``[mu, parity, site, 3, 3]``, for products that are rare.
+
+    On a GPU the kernel reads and weights them there, and they take no memory but their own; elsewhere they
+    are packed. Results have the bits of links packed in 18 reals. Raises InputError.
+    """
+    _check_links_in_fields(links, lattice)
+    return kernel("wilson_dslash.in_fields", type(links))(links, weights, lattice, parity)
+
+
+def _check_links_in_fields(links: Array, lattice: Lattice) -> None:
+    check_array("links", links, (4, 2, lattice.half_volume, 3, 3), np.dtype(complex))
 
 
 def wilson_dslash(
@@ -66,7 +105,8 @@ def wilson_dslash(
     ``packed.parity``; all of one dtype. `out` may be `diagonal`, never `x`; otherwise what it held is not
     read. Raises InputError.
 
-    With complex64 links x may be a HalfField; out is one then, without a diagonal, or complex64 as it is.
+    With complex64 links of `pack` x may be a HalfField; out is one then, without a diagonal, or complex64 as
+    it is.
     """
     if isinstance(x, HalfField):
         check_half_fields(packed, x, out, diagonal, COMPONENTS)
@@ -79,7 +119,10 @@ def wilson_dslash(
 
 
 def wilson_hop(packed: PackedLinks, direction: int, x: Array, out: Array, *, sign: int = 1) -> Array:
-    """The term of D x that comes from one direction d = 2 mu + hop; arguments as for `wilson_dslash`."""
+    """The term of D x that comes from one direction d = 2 mu + hop; arguments as for `wilson_dslash`.
+
+    Links are packed. Raises InputError.
+    """
     _check_terms(packed, None, sign, None, None)
     _check_fields(packed, x, out, None)
     return kernel("wilson_dslash.wilson_hop", type(packed))(packed, direction, x, out, sign=sign)

@@ -59,9 +59,9 @@ class FineOperator:
 
     def local_on(self, parity: int, x: Array, out: Array) -> Array:
         """A x on the sites of one parity, ``[site, 12, N]``; returns `out`."""
-        if self.M.links.clover is None:
+        if self.M.links.csw is None:
             return block_blas.scale(x, self.M.constant, out)
-        return clover.multiply(self.M.clover[parity], x, out)
+        return clover.multiply(self.M.clover(parity), x, out)
 
     def _by_parity(self, x: Array) -> Array:
         return x.reshape(2, -1, COMPONENTS, x.shape[-1])

@@ -42,11 +42,12 @@ def written_out(made: WilsonLinks, mass: float) -> NDArray:
     lattice, weights = made.lattice, made.anisotropy.weights
     sites = lattice.half_volume
     m = np.zeros((2, sites, 4, 3, 2, sites, 4, 3), complex)
+    clover = None if made.csw is None else [made.clover(parity) for parity in (EVEN, ODD)]
     for parity, site in product((EVEN, ODD), range(sites)):
         local = np.einsum("rs,ab->rasb", np.eye(4), np.eye(3, dtype=complex)) * (mass + sum(weights))
-        if made.clover is not None:
+        if clover is not None:
             for c in range(2):
-                block = made.clover[parity, site, c].reshape(2, 3, 2, 3)
+                block = clover[parity][site, c].reshape(2, 3, 2, 3)
                 local[2 * c : 2 * c + 2, :, 2 * c : 2 * c + 2] += block
         m[parity, site, :, :, parity, site] += local
         for mu in range(4):

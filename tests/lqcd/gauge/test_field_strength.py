@@ -55,8 +55,9 @@ def test_constant_field(mu: int, nu: int) -> None:
     links, phi = constant_field(lattice, mu, nu, 1)
     for plane in PLANES:
         expected = 1j * np.diag(np.sin(phi * np.diag(CHARGES))) if plane == (mu, nu) else 0
-        assert np.abs(field_strength(links, lattice, *plane) - expected).max() < 1e-14
-        assert np.abs(field_strength(links, lattice, *plane[::-1]) + expected).max() < 1e-14
+        for parity in (EVEN, ODD):
+            assert np.abs(field_strength(links, lattice, parity, *plane) - expected).max() < 1e-14
+            assert np.abs(field_strength(links, lattice, parity, *plane[::-1]) + expected).max() < 1e-14
 
 
 @pytest.mark.parametrize(("mu", "nu"), PLANES)
@@ -64,7 +65,7 @@ def test_clover_term_of_a_constant_field(mu: int, nu: int) -> None:
     """C = -(c/2) sigma x sin(phi Q) at every site, sigma = i gamma_mu gamma_nu, on the chiral blocks."""
     lattice = Lattice((4, 6, 4, 2))
     links, phi = constant_field(lattice, mu, nu, 1)
-    found = clover_term(links, lattice, 0.83, 1.31)
+    found = np.stack([clover_term(links, lattice, parity, 0.83, 1.31) for parity in (EVEN, ODD)])
     sigma = 1j * GAMMA[mu] @ GAMMA[nu]
     dense = -0.5 * (1.31 if T in (mu, nu) else 0.83) * np.kron(sigma, np.diag(np.sin(phi * np.diag(CHARGES))))
     assert np.abs(dense[:6, 6:]).max() == np.abs(dense[6:, :6]).max() == 0
@@ -112,9 +113,9 @@ def strength_error(mu: int, nu: int, cells: int) -> float:
         for direction in (mu, nu):
             middle = points[parity] + a / 2 * np.eye(4)[direction]
             links[direction, parity, on_plane[parity]] = expm(1j * a * smooth_field(middle, direction))
-    found = field_strength(links, lattice, mu, nu) / a**2
+    found = [field_strength(links, lattice, parity, mu, nu) / a**2 for parity in (EVEN, ODD)]
     return max(
-        np.abs(found[parity, on_plane[parity]] - continuum_strength(points[parity], mu, nu)).max()
+        np.abs(found[parity][on_plane[parity]] - continuum_strength(points[parity], mu, nu)).max()
         for parity in (EVEN, ODD)
     )
 

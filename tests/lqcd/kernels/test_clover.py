@@ -7,6 +7,7 @@ import pytest
 from widths import widths
 
 from stages.errors import InputError
+from stages.lqcd.kernels import expressions
 
 SITES = 37
 
@@ -33,14 +34,30 @@ def test_multiplies_each_chirality_of_each_site(backend, random, tolerance, n):
     assert np.array_equal(backend.host(given), backend.host(out))
 
 
-def test_a_matrix_and_its_inverse_undo_each_other(backend, random, tolerance):
-    blocks = (hermitian(random) / 10 + 2 * np.eye(6)).astype(random(1).dtype)
-    x = random(SITES, 12, 3)
-    out = backend.array(x)
-    for matrices in (blocks, np.linalg.inv(blocks)):
-        packed = backend.kernels.clover.pack(backend.array(matrices))
-        backend.kernels.clover.multiply(packed, out, out)
+def test_a_matrix_and_its_inverse_undo_each_other(backend, random, tolerance, monkeypatch):
+    """Constant + C and its inverse, which is made in parts of the field."""
+    monkeypatch.setattr(expressions, "SLAB", 16)
+    kernels, blocks, x = backend.kernels.clover, hermitian(random) / 10, random(SITES, 12, 3)
+    packed, out = kernels.pack(backend.array(blocks), 2.0), backend.array(x)
+    kernels.multiply(packed, out, out)
+    expected = blocks @ x.reshape(SITES, 2, 6, 3)
+    assert np.abs(backend.host(out) - expected.reshape(x.shape) - 2 * x).max() <= 20 * tolerance
+    kernels.multiply(kernels.inverse(packed), out, out)
     assert np.abs(backend.host(out) - x).max() <= 20 * tolerance
+
+
+def test_precisions_and_singular_matrices(backend, random, dtype):
+    kernels, blocks, x = backend.kernels.clover, hermitian(random), random(SITES, 12, 3)
+    other = np.dtype(np.complex64 if dtype == np.complex128 else np.complex128)
+    packed = kernels.astype(kernels.pack(backend.array(blocks), 0.25), other)
+    assert packed.dtype == other
+    given = backend.array(x.astype(other))
+    found = backend.host(kernels.multiply(packed, given, backend.xp.empty_like(given)))
+    expected = (blocks.astype(complex) + 0.25 * np.eye(6)) @ x.astype(complex).reshape(SITES, 2, 6, 3)
+    assert np.abs(found.reshape(expected.shape) - expected).max() <= 3e-6 * np.abs(expected).max()
+    blocks[5, 1] = 0
+    with pytest.raises(InputError, match="clover matrix is singular"):
+        kernels.inverse(kernels.pack(backend.array(blocks)))
 
 
 MISUSE = {

@@ -66,7 +66,7 @@ FORMS = [
     hisq_dslash.HALF,
     hisq_dslash.HALF_TO_SINGLE,
 ]
-WILSON_FORMS = [wilson_dslash.FULL, wilson_dslash.TWELVE, wilson_dslash.EIGHT]
+WILSON_FORMS = [wilson_dslash.FULL, wilson_dslash.TWELVE, wilson_dslash.IN_FIELDS]
 ROWS = 3 * BIG.half_volume
 Kernels = Callable[[np.dtype], list[Launch]]
 
@@ -96,8 +96,16 @@ def wilson(dtype: np.dtype) -> list[Launch]:
             if dtype == SINGLE
             else []
         ),
-        wilson_dslash.wilson_dslash_launch(ODD, dtype, 1, 1, form=wilson_dslash.EIGHT),
-        wilson_dslash.wilson_hop_launch(ODD, dtype, 24, 7, -1),
+        *(
+            wilson_dslash.wilson_dslash_launch(BIG, DOUBLE, n, 1, place, wilson_dslash.IN_FIELDS)
+            for n, place in ((1, wilson_dslash.NO_CLOVER), (12, wilson_dslash.DIAGONAL_CLOVER))
+            if dtype == DOUBLE
+        ),
+        wilson_dslash.wilson_hop_launch(ODD, dtype, 24, 7, -1, wilson_dslash.TWELVE),
+        *(
+            doubled_links.weighted_links_launch(ODD, dtype, wilson_dslash.wilson_tile(ODD), rows)
+            for rows in (2, 3)
+        ),
         clover.clover_multiply_launch(1000, dtype, 16),
     ]
 
@@ -111,6 +119,7 @@ def unusual_wilson(dtype: np.dtype) -> list[Launch]:
             wilson_dslash.wilson_dslash_launch(ODD, dtype, n, form=form)
             for n in (1, 3, 8)
             for form in WILSON_FORMS
+            if form != wilson_dslash.IN_FIELDS or dtype == DOUBLE
         ),
         *(wilson_dslash.wilson_hop_launch(ODD, dtype, 3, direction, 1) for direction in range(8)),
         *(clover.clover_multiply_launch(1000, dtype, n) for n in (1, 3, 8)),

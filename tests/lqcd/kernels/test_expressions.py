@@ -47,25 +47,15 @@ def test_differences_and_norms(backend, random, dtype):
 def test_inverses(backend):
     rng = np.random.default_rng(4)
     a = rng.normal(size=(30, 2, 6, 6)) + 1j * rng.normal(size=(30, 2, 6, 6))
-    h = a + dagger(a) + 9 * np.eye(6)
+    h = a + dagger(a)
     inverses = backend.kernels.matrix_inverse
     found = backend.host(inverses.inverse(backend.array(a)))
     assert np.abs(found @ a - np.eye(6)).max() < 1e-10
-    found = inverses.hermitian_inverse(backend.array(h))
-    assert inverses.is_finite(found)
-    found = backend.host(found)
-    assert (found == dagger(found)).all() and np.abs(found @ h - np.eye(6)).max() < 1e-10
     h[3, 1] = 0
     assert not inverses.is_finite(inverses.inverse(backend.array(h)))
     assert not inverses.is_finite(backend.array(np.array([1.0, np.nan * 1j])))
     with pytest.raises(InputError, match=r"complex matrices \[..., n, n\]"):
         inverses.inverse(backend.array(a[..., :5]))
-
-
-def test_constant_plus_clover_term(backend, random):
-    blocks = random(5, 2, 6, 6)
-    found = backend.host(backend.kernels.clover.plus_constant(backend.array(blocks), 0.7))
-    assert (found == blocks + 0.7 * np.eye(6, dtype=blocks.dtype)).all() and found.dtype == blocks.dtype
 
 
 def test_vectors_of_aggregates_and_fields(backend, random, dtype):

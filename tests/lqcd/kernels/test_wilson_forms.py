@@ -1,80 +1,97 @@
-"""Links of Wilson-type operators in 12 and 8 reals against the same operator from all 18, in double."""
+"""Links of Wilson-type operators packed from their fields, in every form, against doubled links."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-pytest.importorskip("cupy")
-
-import cupy
-
 from stages.errors import InputError
 from stages.lqcd.dirac.doubled_links import doubled_links
 from stages.lqcd.gauge.wilson_links import Anisotropy, wilson_links
-from stages.lqcd.kernels.cuda import projection, wilson_dslash
+from stages.lqcd.kernels.half_field import empty, to_half
 from stages.lqcd.kernels.reference import wilson_dslash as reference
-from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
+from stages.lqcd.lattice.geometry import ODD, Lattice
 
-pytestmark = pytest.mark.gpu
-
-LATTICES = [(6, 4, 2, 4), (2, 2, 2, 2), (8, 8, 4, 6)]
-
-
-def doubled(random, lattice, parity, boundary, anisotropy):
-    """Links of an operator as `pack` takes them, complex128 on the host."""
-    thin = cupy.asarray(random(4, 2, lattice.half_volume, 3, 3).astype(complex))
-    projection.special_unitary(thin.reshape(-1, 3, 3), thin.reshape(-1, 3, 3))
-    made = wilson_links(cupy.asnumpy(thin), lattice, boundary=boundary, anisotropy=anisotropy)
-    weights = np.reshape(anisotropy.weights, (4, 1, 1, 1, 1))
-    return doubled_links(made.links * weights, None, lattice, parity, complex)
+LATTICES = [(6, 4, 2, 4), (2, 2, 2, 2), pytest.param((8, 8, 4, 6), marks=pytest.mark.slow)]
+BOUNDARIES = ["antiperiodic", ("antiperiodic", "periodic", "antiperiodic", "periodic"), "dirichlet"]
+STORED = {"for one": 1, "for some": 6, "for many": 16, "in fields": None}
+"""Blocks that links are packed for."""
 
 
-def applied(packed, x, form, sign):
-    """D x with links in a given form."""
-    out = cupy.full_like(x, np.nan)
-    kernel = wilson_dslash.wilson_dslash_launch(
-        packed.lattice, packed.dtype, x.shape[2], sign, wilson_dslash.NO_CLOVER, form
-    )
-    wilson_dslash.start(kernel, packed, form, x, out)
-    return cupy.asnumpy(out)
+def fields_of(backend, random, lattice, boundary, anisotropy):
+    """Links of an operator, complex128 on the host."""
+    thin = random(4, 2, lattice.half_volume, 3, 3).astype(complex)
+    backend.kernels.projection.special_unitary(links := backend.array(thin.reshape(-1, 3, 3)), links)
+    thin = backend.host(links).reshape(thin.shape)
+    return wilson_links(thin, lattice, boundary=boundary, anisotropy=anisotropy).links
 
 
-@pytest.mark.parametrize("form", [wilson_dslash.FULL, wilson_dslash.TWELVE, wilson_dslash.EIGHT], ids=str)
-@pytest.mark.parametrize(
-    "boundary", ["antiperiodic", ("antiperiodic", "periodic", "antiperiodic", "periodic")]
-)
+def packed_links(backend, links, weights, lattice, parity, dtype, block):
+    kernels, links = backend.kernels.wilson_dslash, backend.array(links)
+    if block is None:
+        return kernels.in_fields(links, weights, lattice, parity)
+    return kernels.pack_fields(links, weights, lattice, parity, dtype, block)
+
+
+@pytest.mark.parametrize("stored", STORED)
+@pytest.mark.parametrize("boundary", BOUNDARIES, ids=str)
 @pytest.mark.parametrize("extents", LATTICES, ids=str)
-def test_short_links_are_the_links(random, dtype, tolerance, extents, boundary, form):
-    """12 reals to rounding; 8 reals lose up to half the digits where an element is small."""
-    lattice, parity, sign = Lattice(extents), ODD, -1
-    links = doubled(random, lattice, parity, boundary, Anisotropy(2.4, 0.9))
-    packed = wilson_dslash.pack(cupy.asarray(links.astype(dtype)), lattice, parity)
+def test_packed_fields_are_the_doubled_links(backend, random, dtype, tolerance, extents, boundary, stored):
+    """All of D, and each of its terms where links are in tiles."""
+    if stored == "in fields" and dtype == np.complex64:
+        pytest.skip("products from fields are in double")
+    lattice, parity, sign, anisotropy = Lattice(extents), ODD, -1, Anisotropy(2.4, 0.9)
+    links = fields_of(backend, random, lattice, boundary, anisotropy)
+    weighted = links * np.reshape(anisotropy.weights, (4, 1, 1, 1, 1))
+    exactly = reference.pack(doubled_links(weighted, None, lattice, parity, complex), lattice, parity)
+    packed = packed_links(backend, links, anisotropy.weights, lattice, parity, dtype, STORED[stored])
+    kernels = backend.kernels.wilson_dslash
     for n in (1, 6):
         x = random(lattice.half_volume, 12, n)
-        exact = reference.wilson_dslash(
-            reference.pack(links, lattice, parity), x.astype(complex), np.empty(x.shape, complex), sign=sign
-        )
-        error = np.abs(applied(packed, cupy.asarray(x), form, sign) - exact).max() / np.abs(exact).max()
-        assert error < (tolerance if form != wilson_dslash.EIGHT else 8 * np.finfo(dtype).eps ** 0.5)
+        out = backend.array(np.full_like(x, np.nan))
+        exact = np.empty(x.shape, complex)
+        reference.wilson_dslash(exactly, x.astype(complex), exact, sign=sign)
+        kernels.wilson_dslash(packed, backend.array(x), out, sign=sign)
+        assert np.abs(backend.host(out) - exact).max() <= tolerance * np.abs(exact).max()
+        for direction in range(8) if stored != "in fields" else ():
+            reference.wilson_hop(exactly, direction, x.astype(complex), exact, sign=sign)
+            kernels.wilson_hop(packed, direction, backend.array(x), out, sign=sign)
+            assert np.abs(backend.host(out) - exact).max() <= tolerance * 20
 
 
-@pytest.mark.parametrize("boundary", ["dirichlet", "antiperiodic"])
-def test_links_that_are_not_su3_keep_18_reals(random, boundary):
-    lattice = Lattice((4, 4, 4, 4))
-    links = doubled(random, lattice, EVEN, boundary, Anisotropy())
-    if boundary != "dirichlet":
-        links[77, 5] *= 1.01
-    packed = wilson_dslash.pack(cupy.asarray(links), lattice, EVEN)
-    assert packed.with_12_reals is None and packed.with_8_reals is None
-    assert {packed.best_form(n) for n in (1, 8, 16)} == {wilson_dslash.FULL}
-    with pytest.raises(InputError, match="need 18 reals each"):
-        packed.in_form(wilson_dslash.TWELVE)
+@pytest.mark.gpu
+@pytest.mark.parametrize("boundary", ["dirichlet", "antiperiodic", "not SU(3)"])
+def test_links_of_su3_alone_lie_in_12_reals(backend, random, dtype, boundary):
+    if backend.xp is np:
+        pytest.skip("the host has one form")
+    lattice, weights = Lattice((4, 4, 4, 4)), (0.4, 0.4, 0.4, 1.0)
+    words = "antiperiodic" if boundary == "not SU(3)" else boundary
+    links = fields_of(backend, random, lattice, words, Anisotropy())
+    if boundary == "not SU(3)":
+        links[1, 0, 77] *= 1.01
+    forms = {}
+    for block in (1, 8, 16):
+        packed = packed_links(backend, links, weights, lattice, ODD, dtype, block)
+        forms[block] = packed.links.shape[3]
+        assert (packed.factors is None) == (forms[block] == 3)
+    single = dtype == np.complex64
+    shorter = {block: 2 if single or block == 8 else 3 for block in forms}
+    assert forms == (shorter if boundary == "antiperiodic" else dict.fromkeys(forms, 3))
 
 
-def test_free_links_have_no_form_of_8_reals():
-    """U_01 = U_02 = 0: what is left does not say what the second row is."""
-    lattice = Lattice((4, 4, 4, 4))
-    links = np.broadcast_to(np.eye(3), (lattice.half_volume, 8, 3, 3)) * np.array([1, -1] * 4)[:, None, None]
-    packed = wilson_dslash.pack(cupy.asarray(links, complex), lattice, EVEN)
-    assert packed.with_8_reals is None and packed.with_12_reals is not None
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", ["complex128", "complex64"], indirect=True)
+def test_what_a_form_is_not_for_is_refused(backend, random, dtype):
+    if backend.xp is np:
+        pytest.skip("the host has one form")
+    lattice, kernels = Lattice((4, 4, 4, 4)), backend.kernels.wilson_dslash
+    links = fields_of(backend, random, lattice, "antiperiodic", Anisotropy())
+    x = backend.array(random(lattice.half_volume, 12, 2))
+    if dtype == np.complex128:
+        packed = packed_links(backend, links, (1.0,) * 4, lattice, ODD, dtype, None)
+        with pytest.raises(InputError, match="needs links in tiles"):
+            kernels.wilson_hop(packed, 3, x, backend.xp.empty_like(x))
+        return
+    packed = packed_links(backend, links, (1.0,) * 4, lattice, ODD, dtype, 8)
+    with pytest.raises(InputError, match="need links of 18 reals each"):
+        kernels.wilson_dslash(packed, to_half(x), empty(backend.xp, lattice.half_volume, 2, 12))

@@ -166,7 +166,7 @@ def test_stored_setup_of_another_operator_is_refused(gauge: Any) -> None:
         SMALL.load(arrays, metadata, operator(gauge(4), -0.41))
     links = M.links.links.copy()
     links[2, 1, 17] = np.eye(3)
-    changed = WilsonLinks(links, M.links.clover, M.lattice, M.links.boundary, M.links.anisotropy, 0.0)
+    changed = WilsonLinks(links, M.links.csw, M.lattice, M.links.boundary, M.links.anisotropy, 0.0)
     with pytest.raises(InputError, match="another operator or gauge field"):
         SMALL.load(arrays, metadata, WilsonOperator(WilsonDslash(changed), -0.4))
     with pytest.raises(InputError, match="build it again"):

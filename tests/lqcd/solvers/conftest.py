@@ -147,4 +147,4 @@ def wilson_links_at(links: WilsonLinks, backend: str) -> WilsonLinks:
     if backend != "cuda":
         return links
     to_device = import_module("cupy").asarray
-    return replace(links, links=to_device(links.links), clover=to_device(links.clover))
+    return replace(links, links=to_device(links.links))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -15,8 +15,10 @@ from numpy.typing import NDArray
 from stages.lqcd.kernels.cpu.compiled import compiled
 from stages.lqcd.kernels.cpu.spinor_ir import CHIRAL, CLOVER_REALS, add_clover
 from stages.lqcd.kernels.cpu.vector_ir import REGISTER_BYTES, Emitter, literals
-from stages.lqcd.kernels.expressions import plus_constant as plus_constant
+from stages.lqcd.kernels.expressions import inverse_triangles, triangles
 from stages.lqcd.kernels.gamma import COMPONENTS
+
+UPPER = np.triu_indices(CHIRAL, 1)
 
 
 @dataclass(frozen=True)
@@ -31,12 +33,17 @@ class PackedClover:
     reals: NDArray
 
 
-def pack(blocks: NDArray) -> PackedClover:
-    reals = np.empty((len(blocks), 2, CLOVER_REALS), blocks.real.dtype)
-    reals[..., :CHIRAL] = blocks.diagonal(axis1=-2, axis2=-1).real
-    upper = blocks[(..., *np.triu_indices(CHIRAL, 1))]
-    reals[..., CHIRAL::2], reals[..., CHIRAL + 1 :: 2] = upper.real, upper.imag
-    return PackedClover(len(blocks), blocks.dtype, reals)
+def pack(blocks: NDArray, constant: float) -> PackedClover:
+    return PackedClover(len(blocks), blocks.dtype, triangles(blocks, constant, UPPER))
+
+
+def inverse(packed: PackedClover) -> PackedClover | None:
+    inverses = inverse_triangles(packed.reals, UPPER)
+    return None if inverses is None else replace(packed, reals=inverses)
+
+
+def astype(packed: PackedClover, dtype: np.dtype) -> PackedClover:
+    return replace(packed, dtype=dtype, reals=packed.reals.astype(dtype.type(0).real.dtype))
 
 
 def multiply(packed: PackedClover, x: NDArray, out: NDArray) -> NDArray:

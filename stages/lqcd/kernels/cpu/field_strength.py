@@ -7,19 +7,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
+from stages.lqcd.lattice.geometry import Lattice
 
 
-def field_strength(links: NDArray, lattice: Lattice, mu: int, nu: int, out: NDArray) -> None:
-    for parity in (EVEN, ODD):
-        q = _clover_leaves(links, lattice, parity, mu, nu)
-        out[parity] = (q - _dagger(q)) / 8
+def field_strength(links: NDArray, lattice: Lattice, parity: int, mu: int, nu: int, out: NDArray) -> None:
+    q = _clover_leaves(links, lattice, parity, mu, nu)
+    out[...] = (q - _dagger(q)) / 8
 
 
 def add_clover(term: NDArray, strength: NDArray, spins: NDArray[np.complex128]) -> None:
     for chirality, block in enumerate(spins.astype(term.dtype)):
-        outer = np.einsum("rs,pxab->pxrasb", block, strength)
-        term[:, :, chirality] += outer.reshape(*term.shape[:2], 6, 6)
+        outer = np.einsum("rs,xab->xrasb", block, strength)
+        term[:, chirality] += outer.reshape(-1, 6, 6)
 
 
 def _clover_leaves(links: NDArray, lattice: Lattice, parity: int, mu: int, nu: int) -> NDArray:

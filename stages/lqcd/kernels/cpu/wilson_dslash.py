@@ -19,12 +19,14 @@ from numpy.typing import NDArray
 
 from stages.lqcd.kernels.cpu.clover import PackedClover
 from stages.lqcd.kernels.cpu.compiled import compiled
+from stages.lqcd.kernels.cpu.doubled_links import doubled_links
 from stages.lqcd.kernels.cpu.half_field import through_single
 from stages.lqcd.kernels.cpu.spinor_ir import CHIRAL, CLOVER_REALS, HopSums, add_clover
 from stages.lqcd.kernels.cpu.vector_ir import CACHE_LINE, REGISTER_BYTES, Emitter, literals
 from stages.lqcd.kernels.directions import NAIVE_DIRECTIONS, neighbour_table
 from stages.lqcd.kernels.gamma import COMPONENTS
 from stages.lqcd.kernels.half_field import HalfField
+from stages.lqcd.kernels.wilson_dslash import Weights
 from stages.lqcd.lattice.geometry import Lattice
 
 NO_CLOVER, ON_HOP, ON_DIAGONAL = range(3)
@@ -53,6 +55,20 @@ def pack(links: NDArray, lattice: Lattice, parity: int) -> PackedLinks:
     table = neighbour_table(lattice, parity, NAIVE_DIRECTIONS)
     neighbours = np.concatenate([table, table[-1:]])
     return PackedLinks(lattice, parity, links.dtype, np.ascontiguousarray(links), neighbours)
+
+
+def pack_fields(
+    links: NDArray, weights: Weights, lattice: Lattice, parity: int, dtype: np.dtype, block: int
+) -> PackedLinks:
+    if weights != (1.0,) * 4:
+        links = links * np.reshape(weights, (4, 1, 1, 1, 1))
+    doubled = np.empty((lattice.half_volume, NAIVE_DIRECTIONS, 3, 3), dtype)
+    doubled_links(links, None, lattice, parity, doubled)
+    return pack(doubled, lattice, parity)
+
+
+def in_fields(links: NDArray, weights: Weights, lattice: Lattice, parity: int) -> PackedLinks:
+    return pack_fields(links, weights, lattice, parity, links.dtype, 1)
 
 
 def wilson_dslash(

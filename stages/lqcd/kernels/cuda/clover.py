@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from math import ceil
 
@@ -11,7 +11,9 @@ import numpy as np
 
 from stages.lqcd.kernels.cuda.compile import run
 from stages.lqcd.kernels.cuda.launch import BLOCK_THREADS, Launch, check_rhs, instance
-from stages.lqcd.kernels.expressions import plus_constant as plus_constant
+from stages.lqcd.kernels.expressions import inverse_triangles, triangles
+
+LOWER = np.tril_indices(6, -1)
 
 
 @dataclass(frozen=True)
@@ -26,13 +28,17 @@ class PackedClover:
     matrices: cupy.ndarray
 
 
-def pack(blocks: cupy.ndarray) -> PackedClover:
-    rows, columns = np.tril_indices(6, -1)
-    matrices = cupy.empty((len(blocks), 2, 36), blocks.real.dtype)
-    matrices[..., :6] = cupy.diagonal(blocks, axis1=2, axis2=3).real
-    matrices[..., 6::2] = blocks.real[..., rows, columns]
-    matrices[..., 7::2] = blocks.imag[..., rows, columns]
-    return PackedClover(len(blocks), np.dtype(blocks.dtype), matrices)
+def pack(blocks: cupy.ndarray, constant: float) -> PackedClover:
+    return PackedClover(len(blocks), np.dtype(blocks.dtype), triangles(blocks, constant, LOWER))
+
+
+def inverse(packed: PackedClover) -> PackedClover | None:
+    inverses = inverse_triangles(packed.matrices, LOWER)
+    return None if inverses is None else replace(packed, matrices=inverses)
+
+
+def astype(packed: PackedClover, dtype: np.dtype) -> PackedClover:
+    return replace(packed, dtype=dtype, matrices=packed.matrices.astype(dtype.type(0).real.dtype))
 
 
 def multiply(packed: PackedClover, x: cupy.ndarray, out: cupy.ndarray) -> cupy.ndarray:

@@ -35,6 +35,29 @@ def in_tiles(
     run(kernel, out, fat, np.uintp(0) if long is None else long, np.int32(parity))
 
 
+def weighted_in_tiles(
+    links: cupy.ndarray, numbers: cupy.ndarray, lattice: Lattice, parity: int, out: cupy.ndarray, tile: Box
+) -> bool:
+    """Weighted links of a Wilson-type operator as ``[tile, direction, site in tile, rows, 3]``, unchecked.
+
+    rows: 3 or the first 2. numbers: float64 ``[12]`` of `weighted_links` in `doubled_links.cu`. False where a
+    third row does not follow from two to 32 roundings, as where a link is zero.
+    """
+    unfit = cupy.zeros(1, np.int32)
+    kernel = weighted_links_launch(lattice, out.dtype, tile, out.shape[3])
+    limit = np.float64(32 * np.finfo(out.dtype).eps)
+    run(kernel, out, links, numbers, np.int32(parity), limit, unfit)
+    return out.shape[3] == 3 or not int(unfit[0])
+
+
+@cache
+def weighted_links_launch(lattice: Lattice, dtype: np.dtype, tile: Box, rows: int) -> Launch:
+    """Links of a Wilson-type operator into the sites of a parity, by tiles; grid (sites, directions)."""
+    blocks = ceil(lattice.half_volume / WARPS_THREADS)
+    kernel = instance("weighted_links", dtype, listed(lattice.extents), f"Tile<{listed(tile)}>", rows)
+    return Launch("doubled_links.cu", kernel, (blocks, NAIVE_DIRECTIONS), WARPS_THREADS, for_lattice=True)
+
+
 @cache
 def doubled_links_launch(lattice: Lattice, directions: int, dtype: np.dtype, tile: Box) -> Launch:
     """Links into the sites of a parity, by tiles; grid (sites, directions)."""

@@ -1,5 +1,5 @@
-// Field strength F = (Q - Q^dag) / 8 [parity][site][3][3] with Q the four plaquettes of a plane that start and end at x,
-// and the clover term, to which the products of F with spin matrices are added.
+// Field strength F = (Q - Q^dag) / 8 [site][3][3] with Q the four plaquettes of a plane that start and end at x, of the
+// sites x of one parity, and the clover term, to which the products of F with spin matrices are added.
 
 #include "complex.cuh"
 #include "async_copy.cuh"
@@ -9,11 +9,11 @@
 
 template <class Real, int X, int Y, int Z, int T>
 __global__ void __launch_bounds__(64)
-    field_strength(Complex<Real>* out, const Complex<Real>* __restrict__ links, int mu, int nu) {
+    field_strength(Complex<Real>* out, const Complex<Real>* __restrict__ links, int parity, int mu, int nu) {
     using Point = Point<X, Y, Z, T>;
     __shared__ __align__(16) Complex<Real> memory[2 * WARP_ELEMENTS];
     Complex<Real>* tile = memory + threadIdx.x / WARP * WARP_ELEMENTS;
-    const Run run = Run::of(2u * Point::SITES);
+    const Run run = Run::of(Point::SITES);
     if (run.count == 0) return;
 
     // All lanes of a warp ask for a link together; their matrices come through shared memory.
@@ -24,7 +24,7 @@ __global__ void __launch_bounds__(64)
         arrived<0>();
         return mine<Real>(tile);
     };
-    const Point x = Point::of(run.number), left = x.moved(mu, -1), below = x.moved(nu, -1), corner = left.moved(nu, -1);
+    const Point x = Point::of(parity * Point::SITES + run.number), left = x.moved(mu, -1), below = x.moved(nu, -1), corner = left.moved(nu, -1);
     // products of three, one to the next, keep few matrices in registers
     Matrix<Real> leaf = link(mu, x);
     leaf = leaf * link(nu, x.moved(mu, 1));
@@ -50,7 +50,7 @@ __global__ void __launch_bounds__(64)
     spread<Real>(tile, f, run.count, [&](int element, Complex<Real> value) { target[element] = value; });
 }
 
-// term[point][chirality][3 r + a][3 s + b] += spins[chirality][r][s] strength[point][a][b]
+// term[site][chirality][3 r + a][3 s + b] += spins[chirality][r][s] strength[site][a][b]
 template <class Real>
 __global__ void __launch_bounds__(256)
     add_clover(Complex<Real>* term, const Complex<Real>* __restrict__ strength, const Complex<Real>* __restrict__ spins,

@@ -21,8 +21,11 @@ from stages.lqcd.kernels.cuda.launch import (
 from stages.lqcd.lattice.geometry import Lattice
 
 
-def field_strength(links: cupy.ndarray, lattice: Lattice, mu: int, nu: int, out: cupy.ndarray) -> None:
-    run(field_strength_launch(lattice, out.dtype), out, links, np.int32(mu), np.int32(nu))
+def field_strength(
+    links: cupy.ndarray, lattice: Lattice, parity: int, mu: int, nu: int, out: cupy.ndarray
+) -> None:
+    kernel = field_strength_launch(lattice, out.dtype)
+    run(kernel, out, links, np.int32(parity), np.int32(mu), np.int32(nu))
 
 
 def add_clover(term: cupy.ndarray, strength: cupy.ndarray, spins: NDArray[np.complex128]) -> None:
@@ -32,8 +35,8 @@ def add_clover(term: cupy.ndarray, strength: cupy.ndarray, spins: NDArray[np.com
 
 @cache
 def field_strength_launch(lattice: Lattice, dtype: np.dtype) -> Launch:
-    """The four plaquettes around every site."""
-    blocks = ceil(lattice.volume / WARPS_THREADS)
+    """The four plaquettes around every site of a parity."""
+    blocks = ceil(lattice.half_volume / WARPS_THREADS)
     kernel = on_lattice("field_strength", lattice, dtype)
     return Launch("field_strength.cu", kernel, (blocks,), WARPS_THREADS, for_lattice=True)
 

@@ -94,7 +94,7 @@ struct LinksInFields : LinkRuns<Real, 9, DIRECTIONS, TILE_SITES, SITES, THREADS>
     __device__ __forceinline__ void fetch(const unsigned char* one_hop, const unsigned char* three_hops, Site corner,
                                           int first, int parity) {
         const auto policy = evict_first();
-        const unsigned to = opaque_shared_address(this->shared + threadIdx.x * UNIT);
+        const unsigned to = opaque_shared_address(this->shared + Runs::thread() * UNIT);
         fetch_along<L, Tile, 0>(policy, to, one_hop, three_hops, corner, first, parity);
         fetch_along<L, Tile, 1>(policy, to, one_hop, three_hops, corner, first, parity);
         fetch_along<L, Tile, 2>(policy, to, one_hop, three_hops, corner, first, parity);
@@ -130,7 +130,7 @@ struct LinksInFields : LinkRuns<Real, 9, DIRECTIONS, TILE_SITES, SITES, THREADS>
         field += size_t(2 * MU + parity) * L::SITES * Runs::LINK;
         #pragma unroll
         for (int i = 0; i < SITES * 9; i += THREADS) {
-            const int mine = i + threadIdx.x, element = mine % 9;
+            const int mine = i + Runs::thread(), element = mine % 9;
             if (i + THREADS > SITES * 9 && mine >= SITES * 9) break;
             Site site = site_of<Tile>(first + mine / 9);
             site.half_x += corner.half_x, site.y += corner.y, site.z += corner.z, site.t += corner.t;

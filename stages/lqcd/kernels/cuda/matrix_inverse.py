@@ -2,6 +2,5 @@
 
 from __future__ import annotations
 
-from stages.lqcd.kernels.expressions import hermitian_inverse as hermitian_inverse
 from stages.lqcd.kernels.expressions import inverse as inverse
 from stages.lqcd.kernels.expressions import is_finite as is_finite

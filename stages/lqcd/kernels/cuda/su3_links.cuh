@@ -1,6 +1,6 @@
 // Links of Wilson-type operators in the three forms in which they are kept. A link is w s U with U in SU(3), w > 0 its
 // direction's weight and s = +-1; f = s / w is common to a direction d, but for a sign on links that cross the
-// lattice's edge: factors are f[8], then the sign at the edge in each mu. In the short forms
+// lattice's edge. In 12 reals factors are f[8], then the sign at the edge in each mu, and
 //   third row = f conj(row 0 x row 1).
 
 // A link as `carry` reads it, row by row.
@@ -40,6 +40,10 @@ template <class Real> __device__ __forceinline__ Real factor_of(const Real* fact
 // 18 reals: the matrix.
 template <class Real, int TILE_SITES, int SITES, int THREADS>
 struct SU3Links18 : LinkRuns<Real, 9, 8, TILE_SITES, SITES, THREADS> {
+    static __device__ __forceinline__ WholeLink<Real> view(const Complex<Real>* elements, const Real*, int, bool) {
+        return {elements};
+    }
+
     __device__ __forceinline__ WholeLink<Real> link(int d, int site, const Real*, bool) const {
         return {this->elements(d, site)};
     }
@@ -48,70 +52,35 @@ struct SU3Links18 : LinkRuns<Real, 9, 8, TILE_SITES, SITES, THREADS> {
 // 12 reals: two rows.
 template <class Real, int TILE_SITES, int SITES, int THREADS>
 struct SU3Links12 : LinkRuns<Real, 6, 8, TILE_SITES, SITES, THREADS> {
+    static __device__ __forceinline__ TwoRowLink<Real> view(const Complex<Real>* elements, const Real* factors, int d,
+                                                            bool at_edge) {
+        return {elements, factor_of(factors, d, at_edge)};
+    }
+
     __device__ __forceinline__ TwoRowLink<Real> link(int d, int site, const Real* factors, bool at_edge) const {
-        return {this->elements(d, site), factor_of(factors, d, at_edge)};
+        return view(this->elements(d, site), factors, d, at_edge);
     }
 };
 
-// 8 reals of U: U_01, U_02, U_10 and the phases of U_00 and U_20 over pi. Threads make two rows of them in shared
-// memory, without s / w, which `row` puts in.
-template <class Real> struct NormalisedLink {
-    TwoRowLink<Real> normalised;
-    Real scale;
+// A link times its weight; a backward one lies transposed, and what is wanted is its adjoint.
+template <class Real> struct WeightedLink {
+    const Complex<Real>* elements;
+    Real weight;
+    bool back;
 
     __device__ __forceinline__ void row(int i, Complex<Real> (&row)[3]) const {
-        normalised.row(i, row);
         #pragma unroll
-        for (int j = 0; j < 3; j++) row[j].x *= scale, row[j].y *= scale;
+        for (int j = 0; j < 3; j++) {
+            const Complex<Real> e = elements[3 * i + j];
+            row[j] = {weight * e.x, back ? -(weight * e.y) : weight * e.y};
+        }
     }
 };
 
+// As their fields lie (links.cuh), [mu][parity][site][3][3] without weights: these are the factors.
 template <class Real, int TILE_SITES, int SITES, int THREADS>
-struct SU3Links8 : LinkRuns<Real, 4, 8, TILE_SITES, SITES, THREADS> {
-    using Runs = LinkRuns<Real, 4, 8, TILE_SITES, SITES, THREADS>;
-    static constexpr int SHARED_BYTES = Runs::SHARED_BYTES + 2 * SITES * 6 * int(sizeof(Complex<Real>));
-
-    // Rows [2][site][2][3] of one mu at a time.
-    template <int MU, int LATER = 0> __device__ __forceinline__ void arrive() const {
-        Runs::template arrive<MU, LATER>();
-        #pragma unroll
-        for (int i = 0; i < 2 * SITES; i += THREADS)
-            if (i + THREADS <= 2 * SITES || i + Runs::thread() < 2 * SITES) {
-                const int link = i + Runs::thread();
-                rebuild(rows(link), this->elements(2 * MU, link));
-            }
-        Runs::synchronise();
-    }
-
-    __device__ __forceinline__ NormalisedLink<Real> link(int d, int site, const Real* factors, bool at_edge) const {
-        return {{rows(d % 2 * SITES + site), Real(1)}, 1 / factor_of(factors, d, at_edge)};
-    }
-
-  private:
-    __device__ __forceinline__ Complex<Real>* rows(int link) const {
-        return reinterpret_cast<Complex<Real>*>(this->shared + Runs::SHARED_BYTES) + 6 * link;
-    }
-
-    // (a, b) from a_1, a_2, b_0 and the phases of a_0 and c_0; c is the third row.
-    static __device__ __forceinline__ void rebuild(Complex<Real>* rows, const Complex<Real>* kept) {
-        const Complex<Real> a1 = kept[0], a2 = kept[1], b0 = kept[2], phases = kept[3];
-        const Real rest = a1.x * a1.x + a1.y * a1.y + a2.x * a2.x + a2.y * a2.y;
-        const Real column = 1 - rest + b0.x * b0.x + b0.y * b0.y;
-        const Complex<Real> a0 = polar(sqrt(fmax(1 - rest, Real(0))), phases.x);
-        const Complex<Real> c0 = polar(sqrt(fmax(1 - column, Real(0))), phases.y);
-        // t = conj(a_0) b_0; b_1 = -(conj(a_2 c_0) + a_1 t) / rest; b_2 = (conj(a_1 c_0) - a_2 t) / rest
-        const Complex<Real> t = {a0.x * b0.x + a0.y * b0.y, a0.x * b0.y - a0.y * b0.x};
-        const Real inverse = 1 / rest;
-        rows[0] = a0, rows[1] = a1, rows[2] = a2, rows[3] = b0;
-        rows[4] = {-inverse * (a2.x * c0.x - a2.y * c0.y + a1.x * t.x - a1.y * t.y),
-                   inverse * (a2.x * c0.y + a2.y * c0.x - a1.x * t.y - a1.y * t.x)};
-        rows[5] = {inverse * (a1.x * c0.x - a1.y * c0.y - a2.x * t.x + a2.y * t.y),
-                   -inverse * (a1.x * c0.y + a1.y * c0.x + a2.x * t.y + a2.y * t.x)};
-    }
-
-    static __device__ __forceinline__ Complex<Real> polar(Real length, Real phase) {
-        Real sine, cosine;
-        sincospi(phase, &sine, &cosine);
-        return {length * cosine, length * sine};
+struct SU3LinksInFields : LinksInFields<Real, 8, TILE_SITES, SITES, THREADS> {
+    __device__ __forceinline__ WeightedLink<Real> link(int d, int site, const Real* factors, bool) const {
+        return {this->elements(d, site), __ldg(factors + d), d % 2 == 1};
     }
 };

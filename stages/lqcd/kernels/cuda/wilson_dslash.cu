@@ -31,6 +31,14 @@ struct Half {
 
 constexpr int HOP_CLOVER = 1, DIAGONAL_CLOVER = 2;
 
+// Whether a hop leads over the edge of the lattice.
+template <class L, int MU, int STEP> __device__ __forceinline__ bool at_edge(Site site, int parity) {
+    if constexpr (MU == 0) return (2 * site.half_x + ((site.y + site.z + site.t + parity) & 1)) == (STEP > 0 ? L::X - 1 : 0);
+    if constexpr (MU == 1) return site.y == (STEP > 0 ? L::Y - 1 : 0);
+    if constexpr (MU == 2) return site.z == (STEP > 0 ? L::Z - 1 : 0);
+    return site.t == (STEP > 0 ? L::T - 1 : 0);
+}
+
 // A thread's share of the work: the sum over neighbours of its site for its right-hand sides.
 template <class L, class Links, class X, class Real, int SIGN, int LATER, int R> struct Gather {
     Site site;
@@ -46,21 +54,13 @@ template <class L, class Links, class X, class Real, int SIGN, int LATER, int R>
         HalfSpinor<Real, R> h;
         x.template load<ReadOften>(psi, neighbour<L, MU, STEP>(site, parity), lane);
         project<MU, e>(h, psi);
-        carry<MU, e>(sum, links.link(2 * MU + (STEP < 0), site_in_team, factors, at_edge<MU, STEP>()), h);
+        carry<MU, e>(sum, links.link(2 * MU + (STEP < 0), site_in_team, factors, at_edge<L, MU, STEP>(site, parity)), h);
     }
 
     template <int MU> __device__ __forceinline__ void hops() {
         links.template arrive<MU, LATER>();
         hop<MU, +1>();
         hop<MU, -1>();
-    }
-
-    // Whether a hop leads over the edge of the lattice.
-    template <int MU, int STEP> __device__ __forceinline__ bool at_edge() const {
-        if constexpr (MU == 0) return (2 * site.half_x + ((site.y + site.z + site.t + parity) & 1)) == (STEP > 0 ? L::X - 1 : 0);
-        if constexpr (MU == 1) return site.y == (STEP > 0 ? L::Y - 1 : 0);
-        if constexpr (MU == 2) return site.z == (STEP > 0 ? L::Z - 1 : 0);
-        return site.t == (STEP > 0 ? L::T - 1 : 0);
     }
 };
 
@@ -113,7 +113,10 @@ __global__ void __launch_bounds__(SITES * (N / R), MIN_BLOCKS)
     constexpr int matrix_bytes = 2 * HERMITIAN_REALS * sizeof(Real);
     unsigned char* const matrices = shared + matrices_at + team * team_sites * matrix_bytes;
     Links links{shared + team * Links::SHARED_BYTES};
-    links.fetch(tiles + size_t(Order::number(tile)) * Links::TILE_BYTES, first);
+    if constexpr (Links::IN_FIELDS) {
+        const Site corner = {tile.half_x * Tile::HALF_X, tile.y * Tile::Y, tile.z * Tile::Z, tile.t * Tile::T};
+        links.template fetch<L, Tile>(tiles, nullptr, corner, first, parity);
+    } else links.fetch(tiles + size_t(Order::number(tile)) * Links::TILE_BYTES, first);
     if constexpr (CLOVER)
         fetch_clover<L, Tile, team_sites, team_threads>(matrices, clover, tile, first, Links::thread());
 
@@ -144,11 +147,13 @@ __global__ void __launch_bounds__(SITES * (N / R), MIN_BLOCKS)
 }
 
 // The term of one direction alone: a thread per site and right-hand side, in the order of the packed links.
-template <class Real, class L, class Tile, int DIRECTION, int SIGN, int N>
+template <class Real, class L, class Tile, template <class, int, int, int> class LinksOf, int DIRECTION, int SIGN, int N>
 __global__ void __launch_bounds__(128)
-    wilson_hop(const Complex<Real>* __restrict__ tiles, const void* __restrict__ x, void* out, int parity) {
+    wilson_hop(const unsigned char* __restrict__ tiles, const Real* __restrict__ factors, const void* __restrict__ x,
+               void* out, int parity) {
     constexpr int mu = DIRECTION / 2, step = DIRECTION % 2 ? -1 : 1, e = -SIGN * step;
     using Field = WholeSpinors<Real, Lanes<N, 1, 1>>;
+    using Links = LinksOf<Real, Tile::SITES, 1, 32>;
     using Grid = Extents<2 * L::HALF_X / Tile::HALF_X, L::Y / Tile::Y, L::Z / Tile::Z, L::T / Tile::T>;
     const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= unsigned(L::SITES) * N) return;
@@ -158,6 +163,8 @@ __global__ void __launch_bounds__(128)
     HalfSpinor<Real, 1> h;
     Field(x, nullptr).template load<ReadOften>(psi, neighbour<L, mu, step>(site, parity), lane);
     project<mu, e>(h, psi);
-    carry<mu, e>(sum, WholeLink<Real>{tiles + ((size_t(tile) * 8 + DIRECTION) * Tile::SITES + site_in_tile) * 9}, h);
+    const size_t link = (size_t(tile) * 8 + DIRECTION) * Tile::SITES + site_in_tile;
+    const auto* elements = reinterpret_cast<const Complex<Real>*>(tiles + link * Links::LINK);
+    carry<mu, e>(sum, Links::view(elements, factors, DIRECTION, at_edge<L, mu, step>(site, parity)), h);
     Field(out, nullptr).store(sum, number<L>(site), lane);
 }

@@ -1,18 +1,20 @@
-"""Links packed by tiles of sites, in 18, 12 or 8 reals; a block of threads works on a tile."""
+"""Links packed by tiles of sites, in 18 or 12 reals, or as they lie; a block of threads works on a tile."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cache, cached_property, partial
+from functools import cache
 from math import ceil, prod
 from typing import Any
 
 import cupy
 import numpy as np
+from numpy.typing import NDArray
 
 from stages.errors import InputError
 from stages.lqcd.kernels.cuda.clover import PackedClover
 from stages.lqcd.kernels.cuda.compile import run
+from stages.lqcd.kernels.cuda.doubled_links import weighted_in_tiles
 from stages.lqcd.kernels.cuda.half_field import codes_and_scales
 from stages.lqcd.kernels.cuda.launch import (
     BLOCK_SHARED,
@@ -25,13 +27,13 @@ from stages.lqcd.kernels.cuda.launch import (
     instance,
     listed,
 )
-from stages.lqcd.kernels.cuda.su3_links import ShortLinks, edges, eight_reals, two_rows
 from stages.lqcd.kernels.cuda.tiles import INDEX_LIMIT, Box, DslashShape, chunk, nearest_box
-from stages.lqcd.kernels.cuda.tuning.choice import Arguments, Options, tuned
+from stages.lqcd.kernels.cuda.tuning.choice import Options, tuned
 from stages.lqcd.kernels.directions import NAIVE_DIRECTIONS
 from stages.lqcd.kernels.gamma import COMPONENTS
 from stages.lqcd.kernels.half_field import HalfField
-from stages.lqcd.lattice.geometry import Lattice
+from stages.lqcd.kernels.wilson_dslash import Weights, packed_rows
+from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 
 _NULL = np.uintp(0)
 
@@ -47,25 +49,24 @@ NO_CLOVER, HOP_CLOVER, DIAGONAL_CLOVER = 0, 1, 2
 
 @dataclass(frozen=True)
 class LinksForm:
-    """Storage of links (su3_links.cuh): complex numbers of a link, and of what is rebuilt from them."""
+    """Storage of links (su3_links.cuh): complex numbers of a link."""
 
     name: str
     elements: int
-    rebuilt: int = 0
 
     def __str__(self) -> str:
         return self.name
 
     def shared_bytes(self, sites: int, dtype: np.dtype) -> int:
-        """Shared memory for the links of `sites` sites; rebuilt ones are those of one direction at a time."""
-        return sites * (NAIVE_DIRECTIONS * self.elements + 2 * self.rebuilt) * dtype.itemsize
+        """Shared memory for the links of `sites` sites."""
+        return sites * NAIVE_DIRECTIONS * self.elements * dtype.itemsize
 
 
 FULL = LinksForm("SU3Links18", 9)
 
 TWELVE = LinksForm("SU3Links12", 6)
 
-EIGHT = LinksForm("SU3Links8", 4, 6)
+IN_FIELDS = LinksForm("SU3LinksInFields", 9)
 
 
 @dataclass(frozen=True)
@@ -84,62 +85,73 @@ WHOLE, HALF, HALF_TO_SINGLE = Fields(), Fields("Half", "Half"), Fields("Half", "
 
 @dataclass(frozen=True)
 class PackedLinks:
-    """Direction-doubled links into the sites of `parity`, packed by tiles, the backward ones as U^dag.
+    """Links into the sites of `parity` in one of three forms; those in tiles are weighted, U^dag backward.
 
-    `tiles` is ``[tile, direction, site in tile, 3, 3]``; tiles and sites in a tile number x fastest. The tile
-    (`wilson_tile`) depends on the lattice alone: one packing serves every number of rhs.
+    FULL: `links` is ``[tile, direction, site in tile, 3, 3]``; tiles and sites in a tile number x fastest.
+    The tile (`wilson_tile`) depends on the lattice alone: one packing serves every number of rhs. TWELVE: the
+    first two rows of each. IN_FIELDS: the field ``[mu, parity, site, 3, 3]``. factors: real, as those of
+    su3_links.cuh; in fields the weight of each direction.
     """
 
     lattice: Lattice
     parity: int
     dtype: np.dtype
-    tiles: cupy.ndarray
-
-    def in_form(self, form: LinksForm) -> tuple[cupy.ndarray, Any]:
-        """The links as a kernel of this form reads them, and their factors (su3_links.cuh).
-
-        Raises InputError where links are not SU(3) up to a weight of each direction and boundary signs.
-        """
-        if form == FULL:
-            return self.tiles, _NULL
-        short = {TWELVE: self.with_12_reals, EIGHT: self.with_8_reals}[form]
-        if short is None:
-            raise InputError("links that are not SU(3) up to a weight and a sign need 18 reals each")
-        return short.links, short.factors
-
-    def best_form(self, n: int, fields: Fields = WHOLE) -> LinksForm:
-        """The form measured best for `n` right-hand sides that these links can take."""
-        form = links_form(self.dtype, n, fields)
-        return form if form == FULL or self.with_12_reals is not None else FULL
-
-    @cached_property
-    def with_12_reals(self) -> ShortLinks | None:
-        """Two rows of each link, made on demand; None where the third does not follow from them."""
-        return two_rows(self.tiles, self._crossing)
-
-    @cached_property
-    def with_8_reals(self) -> ShortLinks | None:
-        """8 reals of each link, made on demand; None where they do not give the link."""
-        return eight_reals(self.tiles, self._crossing)
-
-    @property
-    def _crossing(self) -> cupy.ndarray:
-        return _by_tiles(edges(self.lattice, self.parity)[:, :, None], self.lattice)[..., 0]
+    links: cupy.ndarray
+    form: LinksForm = FULL
+    factors: cupy.ndarray | None = None
 
 
 def pack(links: cupy.ndarray, lattice: Lattice, parity: int) -> PackedLinks:
-    tiles = _by_tiles(links.reshape(-1, NAIVE_DIRECTIONS, 9), lattice)
-    tiles[:, 1::2] *= -1  # doubled links carry a minus sign backward
-    return PackedLinks(lattice, parity, np.dtype(links.dtype), tiles.reshape(*tiles.shape[:-1], 3, 3))
-
-
-def _by_tiles(values: cupy.ndarray, lattice: Lattice) -> cupy.ndarray:
-    """``[site, direction, k]`` as ``[tile, direction, site in tile, k]``, a copy."""
     x, y, z, t = lattice.extents
     tx, ty, tz, tt = wilson_tile(lattice)
-    boxes = values.reshape(t // tt, tt, z // tz, tz, y // ty, ty, x // 2 // tx, tx, NAIVE_DIRECTIONS, -1)
+    boxes = links.reshape(t // tt, tt, z // tz, tz, y // ty, ty, x // 2 // tx, tx, NAIVE_DIRECTIONS, 9)
     tiles = boxes.transpose(0, 2, 4, 6, 8, 1, 3, 5, 7, 9).copy()
-    return tiles.reshape(-1, NAIVE_DIRECTIONS, tx * ty * tz * tt, values.shape[2])
+    tiles = tiles.reshape(-1, NAIVE_DIRECTIONS, tx * ty * tz * tt, 3, 3)
+    tiles[:, 1::2] *= -1  # doubled links carry a minus sign backward
+    return PackedLinks(lattice, parity, np.dtype(links.dtype), tiles)
+
+
+def pack_fields(
+    links: cupy.ndarray, weights: Weights, lattice: Lattice, parity: int, dtype: np.dtype, block: int
+) -> PackedLinks:
+    w, signs = np.array(weights), _signs(links, lattice)
+    numbers = cupy.asarray(np.concatenate([w, *(signs / w)]))
+    if packed_rows(dtype, block) == 2:
+        tiles = _tiles(lattice, dtype, 2)
+        if weighted_in_tiles(links, numbers, lattice, parity, tiles, wilson_tile(lattice)):
+            inside, edge = signs
+            factors = cupy.asarray(np.concatenate([(inside / w).repeat(2), edge / inside]), tiles.real.dtype)
+            return PackedLinks(lattice, parity, dtype, tiles, TWELVE, factors)
+        del tiles  # its memory is needed
+    tiles = _tiles(lattice, dtype, 3)
+    weighted_in_tiles(links, numbers, lattice, parity, tiles, wilson_tile(lattice))
+    return PackedLinks(lattice, parity, dtype, tiles)
+
+
+def in_fields(links: cupy.ndarray, weights: Weights, lattice: Lattice, parity: int) -> PackedLinks:
+    factors = cupy.asarray(np.repeat(weights, 2))
+    return PackedLinks(lattice, parity, np.dtype(links.dtype), links, IN_FIELDS, factors)
+
+
+def _tiles(lattice: Lattice, dtype: np.dtype, rows: int) -> cupy.ndarray:
+    sites = prod(wilson_tile(lattice))
+    return cupy.empty((lattice.half_volume // sites, NAIVE_DIRECTIONS, sites, rows, 3), dtype)
+
+
+def _signs(links: cupy.ndarray, lattice: Lattice) -> NDArray[np.float64]:
+    """Signs s of links s U along each mu, within the lattice and across its edge, ``[2, mu]``.
+
+    Of one link of each kind: whether they hold for all is for the caller. NaN where it is zero.
+    """
+    signs = np.empty((2, 4))
+    for mu, extent in enumerate(lattice.extents):
+        last = int(lattice.site((extent - 1) * np.eye(4, dtype=int)[mu]))  # an odd site: extents are even
+        for at, link in enumerate((links[mu, EVEN, 0], links[mu, ODD, last])):
+            first, second, third = cupy.asnumpy(link)
+            cross = np.cross(first, second).conj()
+            with np.errstate(invalid="ignore"):
+                signs[at, mu] = (third * cross.conj()).sum().real / (abs(cross) ** 2).sum()
+    return signs
 
 
 def wilson_dslash(
@@ -154,11 +166,12 @@ def wilson_dslash(
     hop_clover: PackedClover | None = None,
     diagonal_clover: PackedClover | None = None,
 ) -> cupy.ndarray | HalfField:
-    n, fields = x.shape[2], _fields(x, out)
-    form = packed.best_form(n, fields)
+    n, form, fields = x.shape[2], packed.form, _fields(x, out)
+    if fields != WHOLE and form != FULL:
+        raise InputError("16-bit fields need links of 18 reals each: lay doubled links out with `pack`")
     where = HOP_CLOVER if hop_clover else DIAGONAL_CLOVER if diagonal_clover else NO_CLOVER
     kernel = wilson_dslash_launch(packed.lattice, packed.dtype, n, sign, where, form, fields)
-    start(kernel, packed, form, x, out, diagonal, a, b, hop_clover or diagonal_clover)
+    start(kernel, packed, x, out, diagonal, a, b, hop_clover or diagonal_clover)
     return out
 
 
@@ -171,15 +184,23 @@ def _fields(x: Any, out: Any) -> Fields:
 def wilson_hop(
     packed: PackedLinks, direction: int, x: cupy.ndarray, out: cupy.ndarray, *, sign: int = 1
 ) -> cupy.ndarray:
-    kernel = wilson_hop_launch(packed.lattice, packed.dtype, x.shape[2], direction, sign)
-    run(kernel, packed.tiles, x, out, np.int32(packed.parity))
+    if packed.form == IN_FIELDS:
+        raise InputError("the term of one direction needs links in tiles: pack them")
+    kernel = wilson_hop_launch(packed.lattice, packed.dtype, x.shape[2], direction, sign, packed.form)
+    run(
+        kernel,
+        packed.links,
+        _NULL if packed.factors is None else packed.factors,
+        x,
+        out,
+        np.int32(packed.parity),
+    )
     return out
 
 
 def start(
     kernel: Launch,
     packed: PackedLinks,
-    form: LinksForm,
     x: cupy.ndarray | HalfField,
     out: cupy.ndarray | HalfField,
     diagonal: cupy.ndarray | None = None,
@@ -188,10 +209,11 @@ def start(
     clover: PackedClover | None = None,
 ) -> None:
     """Start a dslash of `wilson_in_shape` unchecked, as `wilson_dslash` does after its checks."""
-    real = packed.tiles.real.dtype.type
+    real = packed.links.real.dtype.type
     run(
         kernel,
-        *packed.in_form(form),
+        packed.links,
+        _NULL if packed.factors is None else packed.factors,
         *codes_and_scales(x),
         _NULL if clover is None else clover.matrices,
         _NULL if diagonal is None else diagonal,
@@ -245,18 +267,6 @@ def _shape(
     return DslashShape(tile, rhs, sites, y_chunk, z_chunk, resident)
 
 
-def links_form(dtype: np.dtype, n: int, fields: Fields = WHOLE) -> LinksForm:
-    """Best storage of links of SU(3) for `n` right-hand sides.
-
-    Rebuilding rows gains nothing where arithmetic bounds the kernel, as it does with fields of 16 bits.
-    """
-    if fields.x == "Half":
-        return FULL
-    if dtype == np.complex64:
-        return TWELVE if n <= 16 else FULL
-    return TWELVE if 1 < n < 16 else FULL
-
-
 def candidates(
     lattice: Lattice, dtype: np.dtype, n: int, clover: int, form: LinksForm, fields: Fields
 ) -> tuple[DslashShape, ...]:
@@ -284,12 +294,7 @@ def candidates(
     return tuple(dict.fromkeys(fitting))[:12]
 
 
-def _narrowed(arguments: Arguments) -> Arguments:
-    """With the form that links of SU(3) take for the number of right-hand sides among these."""
-    return {**arguments, "form": links_form(arguments["dtype"], arguments["n"], arguments["fields"])}
-
-
-@partial(tuned, narrowed=_narrowed)
+@tuned
 def wilson_dslash_launch(
     lattice: Lattice,
     dtype: np.dtype,
@@ -343,11 +348,13 @@ def _shared_bytes(shape: DslashShape, dtype: np.dtype, clover: int, form: LinksF
 
 
 @cache
-def wilson_hop_launch(lattice: Lattice, dtype: np.dtype, n: int, direction: int, sign: int) -> Launch:
+def wilson_hop_launch(
+    lattice: Lattice, dtype: np.dtype, n: int, direction: int, sign: int, form: LinksForm = FULL
+) -> Launch:
     """The term of one direction, a thread per site and right-hand side."""
     check_rhs(n)
     check_index(lattice, n)
-    arguments = (extents_of(lattice), f"Tile<{listed(wilson_tile(lattice))}>", direction, sign, n)
+    arguments = (extents_of(lattice), f"Tile<{listed(wilson_tile(lattice))}>", form.name, direction, sign, n)
     blocks = ceil(lattice.half_volume * n / 128)
     kernel = instance("wilson_hop", dtype, *arguments)
     return Launch("wilson_dslash.cu", kernel, (blocks,), 128, for_lattice=True)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from stages.lqcd.kernels.dispatch import Array
+from stages.lqcd.kernels.expressions import hermitian_inverse, is_finite
 
 
 @dataclass(frozen=True)
@@ -18,8 +19,19 @@ class PackedClover:
     blocks: Array
 
 
-def pack(blocks: Array) -> PackedClover:
-    return PackedClover(len(blocks), np.dtype(blocks.dtype), blocks)
+def pack(blocks: Array, constant: float = 0.0) -> PackedClover:
+    return PackedClover(
+        len(blocks), np.dtype(blocks.dtype), blocks + constant * np.eye(6, dtype=blocks.dtype)
+    )
+
+
+def inverse(packed: PackedClover) -> PackedClover | None:
+    inverses = hermitian_inverse(packed.blocks)
+    return replace(packed, blocks=inverses) if is_finite(inverses) else None
+
+
+def astype(packed: PackedClover, dtype: np.dtype) -> PackedClover:
+    return replace(packed, dtype=dtype, blocks=packed.blocks.astype(dtype))
 
 
 def multiply(packed: PackedClover, x: Array, out: Array) -> Array:

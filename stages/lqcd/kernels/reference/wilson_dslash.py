@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from stages.lqcd.kernels.cpu.doubled_links import doubled_links
 from stages.lqcd.kernels.cpu.half_field import through_single
 from stages.lqcd.kernels.directions import NAIVE_DIRECTIONS, neighbour_table
 from stages.lqcd.kernels.dispatch import Array, array_module
 from stages.lqcd.kernels.gamma import COLOURS, GAMMA, SPINS
 from stages.lqcd.kernels.half_field import HalfField
 from stages.lqcd.kernels.reference.clover import PackedClover, product
+from stages.lqcd.kernels.wilson_dslash import Weights
 from stages.lqcd.lattice.geometry import Lattice
 
 
@@ -33,6 +35,20 @@ class PackedLinks:
 def pack(links: Array, lattice: Lattice, parity: int) -> PackedLinks:
     neighbours = array_module(links).asarray(neighbour_table(lattice, parity, NAIVE_DIRECTIONS))
     return PackedLinks(lattice, parity, np.dtype(links.dtype), links, neighbours)
+
+
+def pack_fields(
+    links: Array, weights: Weights, lattice: Lattice, parity: int, dtype: np.dtype, block: int
+) -> PackedLinks:
+    if weights != (1.0,) * 4:
+        links = links * np.reshape(weights, (4, 1, 1, 1, 1))
+    doubled = np.empty((lattice.half_volume, NAIVE_DIRECTIONS, 3, 3), dtype)
+    doubled_links(links, None, lattice, parity, doubled)
+    return pack(doubled, lattice, parity)
+
+
+def in_fields(links: Array, weights: Weights, lattice: Lattice, parity: int) -> PackedLinks:
+    return pack_fields(links, weights, lattice, parity, links.dtype, 1)
 
 
 def wilson_dslash(

@@ -69,12 +69,7 @@ _listeners: list[Listener] = []
 _forgetful: list[Callable[[], None]] = []
 
 
-Arguments = dict[str, Any]
-
-
-def tuned(
-    options: Callable[P, Options[Any]], narrowed: Callable[[Arguments], Arguments] = dict
-) -> Callable[P, Launch]:
+def tuned(options: Callable[P, Options[Any]]) -> Callable[P, Launch]:
     """Turn a function that gives the options of a kernel into one that gives the kernel in the best shape.
 
     Nothing is ever measured here, and each problem is looked up once per process: the table is read at the
@@ -82,7 +77,7 @@ def tuned(
     problem is named after the function, `gram_launch` as `gram`.
 
     A function of a number n of right-hand sides also gives the kernel for fewer (`Launch.narrower`), with its
-    other arguments as they are, or what `narrowed` makes of them.
+    other arguments as they are.
     """
     signature = inspect.signature(options)
 
@@ -101,7 +96,7 @@ def tuned(
         given = dict(bound.arguments)
 
         def narrower(widths: Sequence[int]) -> list[Launch]:
-            return [best(**narrowed({**given, "n": n})) for n in widths if n < given["n"]]
+            return [best(**{**given, "n": n}) for n in widths if n < given["n"]]
 
         return replace(launch, narrower=narrower)
 
