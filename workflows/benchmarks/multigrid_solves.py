@@ -154,7 +154,7 @@ def one_by_one(multigrid: Multigrid, hierarchy: Hierarchy, machine: Machine) -> 
             moved = fine.forward_hop(mu, columns)
             P.restrict(moved), P.restrict_packed(faces[mu], moved)
 
-    return seconds, (1 + multigrid.levels[0].refinements) * longer(products, P.columns())
+    return seconds, (1 + multigrid.levels[0].refinements) * longer(products, P.columns(slice(None)))
 
 
 def configuration(arguments: argparse.Namespace) -> tuple[Array, Lattice]:

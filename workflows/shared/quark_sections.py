@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 
 from stages.errors import InputError
 from stages.lqcd.dirac.wilson import kappa_of_mass, mass_of_kappa
+from stages.lqcd.kernels.aggregation import MOST_ON_GPU
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.multigrid.levels import check_levels, default_levels
 from stages.lqcd.solvers.named import MULTIGRID
@@ -205,7 +206,7 @@ class QuarkParameters(WorkflowParameters):
         return self.solves.solver == "auto"
 
     def doubts(self) -> Iterator[Problem]:
-        """A mass that may be meant, and rarely is; smearing that roughens."""
+        """A mass that may be meant, and rarely is; smearing that roughens; a setup for CPUs alone."""
         stout = self.quark.stout
         if stout and stout.rho > stout.stable:
             yield (
@@ -218,6 +219,13 @@ class QuarkParameters(WorkflowParameters):
                 f"{self.quark.shown_mass} lies beyond the critical mass of common ensembles (kappa 0.125 "
                 "free, about 0.17 at beta 5.7): solves may not converge, or give no pion",
             )
+
+        for number, level in enumerate(self.multigrid.levels or ()):
+            if level.vectors > MOST_ON_GPU:
+                yield (
+                    ("multigrid", "levels", number, "vectors"),
+                    f"{level.vectors} near-null vectors are for CPUs alone: on a GPU at most {MOST_ON_GPU}",
+                )
 
     def misfits(self, lattice: Lattice) -> Iterator[Problem]:
         """Levels of multigrid that do not fit the lattice, where multigrid may solve."""

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from types import ModuleType
 
 import numpy as np
 
 from stages.errors import InputError
 from stages.lqcd.kernels.dispatch import Array, kernel
 from stages.lqcd.kernels.operands import check_array, check_blocks
+
+MOST_ON_GPU = 64
+"""Near-null vectors that a level may have on a GPU: they are relaxed as one block of right-hand sides."""
 
 
 @dataclass(frozen=True)
@@ -41,11 +43,6 @@ class PackedVectors:
         return self.vectors.shape[3]
 
 
-def most_vectors(xp: ModuleType) -> int | None:
-    """Near-null vectors that a level may have where arrays of `xp` live; None where any number will do."""
-    return kernel("aggregation.most_vectors", xp.ndarray)()
-
-
 def pack(vectors: Array, sites: Array, fine_sites: int) -> PackedVectors:
     """Vectors and int32 sites as in `PackedVectors`, laid out for the kernels; each site at most once.
 
@@ -60,7 +57,7 @@ def gram(vectors: Array) -> Array:
     """V^H V of C-contiguous matrices V ``[..., m, k]``: complex128 ``[..., k, k]``, summed in double.
 
     Products too are in double, which those of `batched_basis.project` need not be. On a GPU V is complex64
-    with at most `most_vectors` columns. Raises InputError.
+    with at most `MOST_ON_GPU` columns. Raises InputError.
     """
     check_blocks(vectors=vectors)
     return kernel("aggregation.gram", type(vectors))(vectors)

@@ -24,6 +24,7 @@ from stages.lqcd.kernels.dispatch import Array, array_module, to_device_like
 from stages.lqcd.kernels.fields import contiguous, empty_field, field_like
 from stages.lqcd.multigrid.grid import HOPS, Grid
 from stages.lqcd.multigrid.transfer import Transfer
+from stages.lqcd.solvers.solution import column_blocks
 
 
 class LevelOperator(Protocol):
@@ -119,6 +120,10 @@ class CoarseOperator:
         return self._pack(self.diagonal[:, None], np.arange(self.grid.sites, dtype=np.int32)[:, None])
 
 
+MOST_COLUMNS = 16
+"""Vectors whose columns, of both chiralities, are multiplied at once: twice as many fields."""
+
+
 def gamma5(like: Array) -> Array:
     """+1 and -1 by chirality, for as many components as `like` has in its last axis: real ``[n, 1]``."""
     n = like.shape[-1]
@@ -128,19 +133,24 @@ def gamma5(like: Array) -> Array:
 
 def galerkin(A: LevelOperator, P: Transfer) -> CoarseOperator:
     """P^H A P for A that is gamma5-Hermitian."""
-    coarse = P.aggregates.coarse
-    columns = P.columns()
-    diagonal = P.restrict(A.local(columns))
+    coarse, k = P.aggregates.coarse, P.vector_count
+    diagonal = field_like(P.vectors, (coarse.sites, 2 * k, 2 * k))
+    inside = field_like(diagonal, (4, *diagonal.shape))
     links = field_like(diagonal, (coarse.sites, HOPS, *diagonal.shape[1:]))
     signs, factor = gamma5(diagonal), diagonal.real.dtype.type(A.hop_factor)
+    for some in column_blocks(k, MOST_COLUMNS):
+        columns = P.columns(slice(some.start, some.stop))
+        where = [*some, *(k + number for number in some)]
+        diagonal[..., where] = P.restrict(A.local(columns))
+        for mu in range(4):
+            moved = A.forward_hop(mu, columns)
+            beyond = P.restrict_packed(P.face(mu), moved) * factor
+            inside[mu][..., where] = P.restrict(moved) * factor - beyond
+            links[:, 2 * mu][..., where] = beyond
     for mu in range(4):
-        moved = A.forward_hop(mu, columns)
-        beyond = P.restrict_packed(P.face(mu), moved) * factor
-        inside = P.restrict(moved) * factor - beyond
-        diagonal += inside + _mirrored(inside, signs)
-        links[:, 2 * mu] = beyond
+        diagonal += inside[mu] + _mirrored(inside[mu], signs)
         behind = to_device_like(coarse.neighbours[:, 2 * mu + 1], links)
-        links[:, 2 * mu + 1] = _mirrored(beyond[behind], signs)
+        links[:, 2 * mu + 1] = _mirrored(links[behind, 2 * mu], signs)
     return CoarseOperator(coarse, diagonal, links)
 
 

@@ -9,9 +9,8 @@ refined themselves where they are to stay: for the refinement of the vectors abo
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -113,7 +112,8 @@ class Multigrid:
         """
         blocks = self.aggregates(Grid(M.lattice.extents))
         fine = FineOperator(M.astype(np.complex64))
-        self._check_vectors(M.xp)
+        if M.xp is not np:
+            check_vectors(level.vectors for level in self.levels)
         like: Array = M.links.links
         started, attempts = time.perf_counter(), []
         for seed in range(self.seed, self.seed + ATTEMPTS):
@@ -142,15 +142,6 @@ class Multigrid:
         attempts = tuple(Attempt(int(seed), float(rate)) for seed, rate in metadata["attempts"])
         cycle = self.cycle(FineSystem(fine), levels, 0)
         return Hierarchy(M, levels, cycle, attempts, metadata["seconds"])
-
-    def _check_vectors(self, xp: ModuleType) -> None:
-        most = aggregation.most_vectors(xp)
-        for level in self.levels:
-            if most is not None and level.vectors > most:
-                raise InputError(
-                    f"{level.vectors} near-null vectors, but multigrid on a GPU takes at most {most} on a "
-                    "level: take fewer, or compute on CPUs"
-                )
 
     def aggregates(self, grid: Grid) -> list[Aggregates]:
         """The aggregates of every level; InputError where they do not divide its grid."""
@@ -206,6 +197,7 @@ class _Setup:
         levels, cycle = self._levels(A, system, vectors, number, none if own else below)
         for passes in reversed(range(own)):
             vectors = refined(system, vectors, cycle)
+            del levels, cycle  # their memory is needed
             levels, cycle = self._levels(A, system, vectors, number, none if passes else below)
         return levels, cycle
 
@@ -236,6 +228,16 @@ class _Setup:
         if number + 1 < len(self.multigrid.levels):
             deeper, cycle = self.build(coarse, below, P.restrict(vectors), number + 1, refinements)
         return (first, *deeper), self.multigrid.joined(system, first, below, cycle, number)
+
+
+def check_vectors(counts: Iterable[int]) -> None:
+    """Raise InputError where a level has more near-null vectors than a GPU takes."""
+    for count in counts:
+        if count > aggregation.MOST_ON_GPU:
+            raise InputError(
+                f"{count} near-null vectors, but multigrid on a GPU takes at most {aggregation.MOST_ON_GPU} "
+                "on a level: take fewer, or compute on CPUs"
+            )
 
 
 def measured_rate(cycle: Cycle, like: Array, seed: int) -> float:

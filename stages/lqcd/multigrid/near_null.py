@@ -35,12 +35,11 @@ def relaxed(system: LevelSystem, fields: Array, smoother: Smoother) -> Array:
 
 
 def refined(system: LevelSystem, fields: Array, cycle: Cycle) -> Array:
-    """One step of inverse iteration: about A^-1 times the fields, each of norm one."""
+    """One step of inverse iteration: about A^-1 times the fields, each of norm one; they are overwritten."""
     return normalised(through(system, normalised(fields), cycle.apply))
 
 
 def normalised(fields: Array) -> Array:
-    """Every field divided by its norm."""
-    result = field_like(fields)
-    lane_blas.lane_divide(fields, block_blas.norms(fields).astype(fields.real.dtype), result)
-    return result
+    """Every field divided by its norm, in place."""
+    lane_blas.lane_divide(fields, block_blas.norms(fields).astype(fields.real.dtype), fields)
+    return fields

@@ -60,12 +60,12 @@ class Transfer:
         self.add_prolonged(coarse, whole)
         block_blas.add(out, whole[: len(out)])
 
-    def columns(self) -> Array:
-        """P as fields ``[site, 2 n, 2 k]``: column c k + i is vector i in chirality c, zero in the other."""
-        n = self.vectors.shape[2] // self.aggregates.volume
-        shape = (self.aggregates.fine.sites, 2 * n, 2 * self.vector_count)
-        fields = zeros_like(self.vectors, shape)
-        aggregation.scattered(self.vectors, to_device_like(self.aggregates.sites, self.vectors), fields)
+    def columns(self, some: slice) -> Array:
+        """Of j vectors P as fields ``[site, 2 n, 2 j]``: those of chirality +, zero in the other, first."""
+        vectors = self.vectors[..., some]
+        n = vectors.shape[2] // self.aggregates.volume
+        fields = zeros_like(vectors, (self.aggregates.fine.sites, 2 * n, 2 * vectors.shape[-1]))
+        aggregation.scattered(vectors, to_device_like(self.aggregates.sites, vectors), fields)
         return fields
 
     def face(self, mu: int) -> Any:

@@ -15,6 +15,7 @@ pytest.importorskip("cupy", reason="compiling the CUDA sources needs cupy and nv
 from nvrtc_compiler import compile_only, usages
 
 from stages.errors import InputError
+from stages.lqcd.kernels.aggregation import MOST_ON_GPU
 from stages.lqcd.kernels.cuda import (
     aggregation,
     block_blas,
@@ -216,7 +217,10 @@ def of_grids(dtype: np.dtype, widths: Sequence[int] = (1, 5, 16, 64)) -> list[La
             for c, v in ((20, 4096), (48, 4096), (64, 16))
             for n in widths
         ),
+        *(coarse_dslash.coarse_dslash_launch(128, n, 9, v) for v in (4096, 16) for n in widths),
         *(aggregation.gram_launch(n, 256) for n in (1, 5, 24, 32)),
+        *(aggregation.restrict_launch(c, MOST_ON_GPU, n, 256) for c in (6, 64) for n in widths),
+        *(aggregation.add_prolonged_launch(c, MOST_ON_GPU, n, 256, 256) for c in (6, 64) for n in widths),
         *(aggregation.restrict_launch(c, 24, n, a) for c in (6, 24) for n in widths for a in (256, 4096)),
         *(aggregation.add_prolonged_launch(c, 24, n, 256, 256) for c in (6, 24) for n in widths),
     ]

@@ -18,11 +18,17 @@ from stages.lqcd.gauge.wilson_links import WilsonLinks, wilson_links
 from stages.lqcd.kernels.dispatch import as_numpy, kernels_of
 from stages.lqcd.lattice.formats import read_gauge
 from stages.lqcd.lattice.geometry import Lattice
+from stages.lqcd.multigrid import coarse_operator
 from stages.lqcd.multigrid import multigrid as multigrid_module
+from stages.lqcd.multigrid.coarse_operator import galerkin
+from stages.lqcd.multigrid.fine_operator import FineOperator
+from stages.lqcd.multigrid.grid import aggregates
 from stages.lqcd.multigrid.hierarchy import Hierarchy
 from stages.lqcd.multigrid.levels import default_levels, multigrid_of
-from stages.lqcd.multigrid.multigrid import LevelParameters, Multigrid, PoorSetup
+from stages.lqcd.multigrid.multigrid import LevelParameters, Multigrid, PoorSetup, check_vectors
+from stages.lqcd.multigrid.near_null import random_fields
 from stages.lqcd.multigrid.polynomial import PolynomialSmoother
+from stages.lqcd.multigrid.transfer import transfer
 from stages.lqcd.solvers.bicgstab import BiCGstab
 from stages.lqcd.solvers.cg import BatchedCG
 from stages.lqcd.solvers.gcr import GCR
@@ -152,10 +158,22 @@ def test_setup_makes_the_system_of_every_coarse_operator_once(wilson: Any, monke
     assert counts["galerkin"] == counts["coarse_system"] > counts["coarsest_solve"] > 1
 
 
-def test_more_vectors_than_kernels_take_are_refused(wilson: Any, monkeypatch: Any) -> None:
-    monkeypatch.setattr("stages.lqcd.kernels.aggregation.most_vectors", lambda xp: 7)
-    with pytest.raises(InputError, match="8 near-null vectors, but multigrid on a GPU takes at most 7"):
-        SMALL.setup(wilson())
+def test_more_vectors_than_kernels_take_are_refused() -> None:
+    check_vectors([24, 64])
+    with pytest.raises(InputError, match="65 near-null vectors, but multigrid on a GPU takes at most 64"):
+        check_vectors([24, 65])
+
+
+def test_columns_of_a_galerkin_product_come_in_parts(wilson: Any, monkeypatch: Any) -> None:
+    """All at once and two at a time: the same coarse operator."""
+    fine = FineOperator(wilson())
+    fields = random_fields((fine.grid.sites, 12, 5), fine.dtype, fine.M.links.links, 31)
+    P = transfer(aggregates(fine.grid, (4, 2, 2, 2)), fields)
+    once = galerkin(fine, P)
+    monkeypatch.setattr(coarse_operator, "MOST_COLUMNS", 2)
+    parts = galerkin(fine, P)
+    for a, b in ((once.diagonal, parts.diagonal), (once.links, parts.links)):
+        assert abs(a - b).max() <= 1e-13 * abs(a).max()
 
 
 def test_stored_setup_of_another_operator_is_refused(gauge: Any) -> None:

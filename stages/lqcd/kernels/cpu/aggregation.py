@@ -19,10 +19,6 @@ from stages.lqcd.kernels.expressions import inverse_root as inverse_root
 from stages.lqcd.kernels.expressions import scattered as scattered
 
 
-def most_vectors() -> None:
-    """Any number."""
-
-
 def pack(vectors: NDArray, sites: NDArray, fine_sites: int) -> PackedVectors:
     return PackedVectors(vectors, sites, fine_sites)
 

@@ -13,7 +13,7 @@ from stages.errors import InputError
 from stages.lqcd.kernels import aggregation as contract
 from stages.lqcd.kernels.cuda.coarse_dslash import ROWS, TERMS
 from stages.lqcd.kernels.cuda.compile import run
-from stages.lqcd.kernels.cuda.launch import MAX_RHS, MULTIPROCESSORS, Launch, check_rhs
+from stages.lqcd.kernels.cuda.launch import MULTIPROCESSORS, Launch, check_rhs
 from stages.lqcd.kernels.expressions import combined as combined
 from stages.lqcd.kernels.expressions import cut as cut
 from stages.lqcd.kernels.expressions import gathered as gathered
@@ -29,11 +29,14 @@ WARPS = 4
 BLOCKS = 16 * MULTIPROCESSORS
 """Wished for: a prolongation cuts the rows of aggregates to get them, a restriction adds warps to fewer."""
 
-MOST_VECTORS = MAX_RHS // 2
-"""Of a level: its Galerkin products multiply twice as many fields at once."""
-
 GRAM_TILE = 8
 """Rows and columns of a Gram matrix that tensor cores sum together."""
+
+GRAM_VECTORS = 32
+"""Most whose Gram matrix fits the registers of a warp."""
+
+GRAM_PART = 1 << 22
+"""Numbers of vectors that are multiplied at once where they are more: 64 MB in double."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,18 +71,26 @@ def pack(vectors: cupy.ndarray, sites: cupy.ndarray, fine_sites: int) -> PackedV
     return PackedVectors(vectors, cupy.asarray(sites), fine_sites)
 
 
-def most_vectors() -> int:
-    return MOST_VECTORS
-
-
 def gram(vectors: cupy.ndarray) -> cupy.ndarray:
     *matrices, rows, k = vectors.shape
     _check_single(vectors)
-    if k > MOST_VECTORS:
-        raise InputError(f"a GPU takes at most {MOST_VECTORS} vectors of an aggregate, got {k}")
+    if k > contract.MOST_ON_GPU:
+        raise InputError(f"a GPU takes at most {contract.MOST_ON_GPU} vectors of an aggregate, got {k}")
     result = cupy.empty((*matrices, k, k), np.complex128)
+    if k > GRAM_VECTORS:
+        return _gram_in_parts(vectors.reshape(-1, rows, k), result.reshape(-1, k, k)).reshape(result.shape)
     if result.size:
         run(gram_launch(k, prod(matrices)), vectors, result, np.int32(rows))
+    return result
+
+
+def _gram_in_parts(vectors: cupy.ndarray, result: cupy.ndarray) -> cupy.ndarray:
+    """V^H V by cuBLAS, in double, some matrices at a time; returns `result`."""
+    _, rows, k = vectors.shape
+    step = max(1, GRAM_PART // (rows * k))
+    for first in range(0, len(vectors), step):
+        part = vectors[first : first + step].astype(np.complex128)
+        cupy.matmul(part.conj().swapaxes(1, 2), part, out=result[first : first + step])
     return result
 
 
