@@ -224,7 +224,7 @@ def test_propagators_that_are_right_agree_with_the_second_path(gauge):
 
 def test_a_clover_matrix_that_is_wrong_is_found(gauge):
     def spoil(M: Any, b: Any) -> None:
-        M.clover_inverse[0].blocks[5, 1, 2, 3] += 1e-3
+        M.clover_inverse(0).blocks[5, 1, 2, 3] += 1e-3
 
     with pytest.raises(WrongResultError, match="solutions do not hold by other kernels"):
         solved_mesons(gauge, spoil)

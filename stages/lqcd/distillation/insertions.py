@@ -115,7 +115,8 @@ def slice_phases(lattice: Lattice, momentum: Sequence[int], first: int, like: Ar
     """e^{ipx} on the slices first, first + 1, ... of a field: ``[time, parity, site of the slice]``."""
     extents = np.array(lattice.extents[:3])
     # on slice t the sites of parity p lie as those of parity (p + t) % 2 do on slice 0
-    coordinates = np.stack([lattice.coordinates(p)[: lattice.sites_per_slice, :3] for p in (EVEN, ODD)])
+    slices = Lattice((*lattice.extents[:3], 2))
+    coordinates = np.stack([slices.coordinates(p)[: lattice.sites_per_slice, :3] for p in (EVEN, ODD)])
     turns = (coordinates.astype(np.int64) * np.asarray(momentum) % extents / extents).sum(axis=-1)
     table = to_device_like(np.exp(2j * np.pi * turns).astype(like.dtype), like)
     parity = (first + np.arange(len(like))[:, None] + np.arange(2)) % 2

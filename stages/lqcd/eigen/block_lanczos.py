@@ -393,7 +393,7 @@ class _Run:
 
 
 def in_front(V: Array, columns: NDArray[np.intp]) -> Array:
-    """These columns of V as a C-contiguous field at the beginning of V's own memory; V is overwritten."""
+    """Some columns of V as a C-contiguous field at the beginning of V's memory, which is overwritten."""
     rows, flat, k = V.reshape(-1, V.shape[-1]), V.reshape(-1), len(columns)
     step = max(1, WORK // (k * V.dtype.itemsize))
     for first in range(0, len(rows), step):

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from stages.errors import InputError
 from stages.lqcd.lattice.geometry import Lattice
+from stages.lqcd.lattice.tables import shared_table
 
 HISQ_DIRECTIONS = 16
 """d = 4 mu + 2 hop + sign: hop 0 the fat link (+-1), hop 1 the long link (+-3); sign 0 forward, 1 back."""
@@ -30,13 +31,11 @@ def displacements(directions: int) -> tuple[tuple[int, int], ...]:
     raise InputError(f"packed links have 16 directions (HISQ), 8 (naive) or 6 (spatial), got {directions}")
 
 
-@cache
+@shared_table
 def neighbour_table(lattice: Lattice, parity: int, directions: int) -> NDArray[np.int32]:
     """Neighbours of the sites of `parity`, numbered in the opposite one: int32 ``[site, direction]``."""
     columns = [lattice.neighbour(parity, mu, hops) for mu, hops in displacements(directions)]
-    table = np.stack(columns, axis=-1)
-    table.flags.writeable = False
-    return table
+    return np.stack(columns, axis=-1)
 
 
 def staple_tables(lattice: Lattice, parity: int, mu: int, nu: int) -> tuple[NDArray[np.int32], ...]:

@@ -10,7 +10,6 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.lqcd.kernels.directions import SPATIAL_DIRECTIONS, displacements
 from stages.lqcd.kernels.dispatch import Array, array_module
 from stages.lqcd.kernels.gamma import COLOURS, SPINS
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice, T
@@ -161,15 +160,6 @@ def cut(vectors: Array, places: Array, per_aggregate: int) -> Array:
     first = xp.arange(0, 2 * count * per_aggregate, per_aggregate, dtype=places.dtype)
     rows = first.reshape(count, 2, 1) + places[:, None]
     return vectors.reshape(2 * count * per_aggregate, -1)[rows].reshape(count, 2, -1, k)
-
-
-def spatial_links(links: Array, lattice: Lattice, parity: int, out: Array) -> None:
-    for d, (mu, hop) in enumerate(displacements(SPATIAL_DIRECTIONS)):
-        if hop == 1:
-            out[:, d] = links[mu, parity]
-        else:
-            origin = array_module(links).asarray(lattice.neighbour(parity, mu, hop))
-            out[:, d] = _dagger(links[mu, 1 - parity][origin])
 
 
 def weighted(x: Array, phases: Array, out: Array) -> Array:

@@ -8,12 +8,12 @@ are numbered in the same order with x halved: ``((t * Lz + z) * Ly + y) * (Lx / 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stages.errors import InputError
+from stages.lqcd.lattice.tables import shared_table
 
 X, Y, Z, T = range(4)
 EVEN, ODD = 0, 1
@@ -83,20 +83,22 @@ class Lattice:
         return _neighbour(self, parity, mu, hops)
 
 
-@cache
+@shared_table
 def _coordinates(extents: tuple[int, int, int, int], parity: int) -> NDArray[np.int32]:
     lx, ly, lz, lt = extents
     t, z, y, half_x = np.indices((lt, lz, ly, lx // 2), dtype=np.int32).reshape(4, -1)
     x = 2 * half_x + (y + z + t + parity) % 2
     coordinates = np.stack([x, y, z, t], axis=-1)
-    coordinates.flags.writeable = False
     return coordinates
 
 
-@cache
+@shared_table
 def _neighbour(lattice: Lattice, parity: int, mu: int, hops: int) -> NDArray[np.int32]:
-    coordinates = lattice.coordinates(parity).copy()
-    coordinates[:, mu] += hops
-    table = lattice.site(coordinates)
-    table.flags.writeable = False
-    return table
+    lx, ly, lz, lt = lattice.extents
+    numbers = np.arange(lattice.half_volume, dtype=np.int32).reshape(lt, lz, ly, lx // 2)
+    if mu != X:
+        return np.roll(numbers, -hops, axis=T - mu).reshape(-1)
+    t, z, y = np.indices((lt, lz, ly), np.int32, sparse=True)
+    odd_x = ((t + z + y + parity) % 2 == 1)[..., None]  # rows whose first site has x = 1
+    moved = (np.roll(numbers, -((odd + hops) // 2), axis=T) for odd in (1, 0))
+    return np.where(odd_x, *moved).reshape(-1)

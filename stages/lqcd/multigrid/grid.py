@@ -162,7 +162,7 @@ class Aggregates:
         return tuple(np.take_along_axis(self.sites, places, axis=1) for places in self.faces)
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=4)
 def aggregates(fine: Grid, extents: Extents) -> Aggregates:
     """`Aggregates` whose tables serve every setup on the same lattice. Raises InputError as they do."""
     return Aggregates(fine, extents)

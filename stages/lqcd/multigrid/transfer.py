@@ -61,7 +61,7 @@ class Transfer:
         block_blas.add(out, whole[: len(out)])
 
     def columns(self, some: slice) -> Array:
-        """Of j vectors P as fields ``[site, 2 n, 2 j]``: those of chirality +, zero in the other, first."""
+        """P of j vectors as fields ``[site, 2 n, 2 j]``, each of one chirality, zero in the other."""
         vectors = self.vectors[..., some]
         n = vectors.shape[2] // self.aggregates.volume
         fields = zeros_like(vectors, (self.aggregates.fine.sites, 2 * n, 2 * vectors.shape[-1]))

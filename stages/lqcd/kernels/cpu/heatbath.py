@@ -17,6 +17,7 @@ from stages.lqcd.kernels.cpu.compiled import array_type, compiled_parallel
 from stages.lqcd.kernels.cpu.philox import philox4x32
 from stages.lqcd.kernels.directions import NAIVE_DIRECTIONS, neighbour_table
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
+from stages.lqcd.lattice.tables import shared_table
 
 DOMAIN = np.uint64(1 << 31)
 """Top bit of the third counter word, so that no counter is one of the noise vectors'."""
@@ -37,15 +38,19 @@ def over_relax(links: NDArray, lattice: Lattice) -> None:
 
 def _operands(links: NDArray, lattice: Lattice) -> tuple[NDArray, NDArray, NDArray]:
     """The links as ``[2 mu + parity, site, 9]`` and the tables of the lattice."""
-    return links.reshape(8, lattice.half_volume, 9), *_tables(lattice)
+    return links.reshape(8, lattice.half_volume, 9), _neighbours(lattice), _numbers(lattice)
 
 
-@cache
-def _tables(lattice: Lattice) -> tuple[NDArray[np.int32], NDArray[np.uint64]]:
-    """Neighbours ``[parity, site, 2 mu + sign]`` and lexicographic site numbers ``[parity, site]``."""
-    neighbours = [neighbour_table(lattice, parity, NAIVE_DIRECTIONS) for parity in (EVEN, ODD)]
-    numbers = [lattice.lexicographic(parity).astype(np.uint64) for parity in (EVEN, ODD)]
-    return np.stack(neighbours), np.stack(numbers)
+@shared_table
+def _neighbours(lattice: Lattice) -> NDArray[np.int32]:
+    """Neighbours ``[parity, site, 2 mu + sign]``."""
+    return np.stack([neighbour_table(lattice, parity, NAIVE_DIRECTIONS) for parity in (EVEN, ODD)])
+
+
+@shared_table
+def _numbers(lattice: Lattice) -> NDArray[np.uint64]:
+    """Lexicographic site numbers ``[parity, site]``."""
+    return np.stack([lattice.lexicographic(parity).astype(np.uint64) for parity in (EVEN, ODD)])
 
 
 @su3.inlined

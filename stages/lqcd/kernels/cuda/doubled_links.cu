@@ -90,7 +90,7 @@ __global__ void __launch_bounds__(64, 8)
     }
     spread<double>(tile, link, run.count, [=](int element, double2 value) {
         if (element % 9 >= 3 * ROWS) return;
-        const size_t first = place<Extents<X, Y, Z, T>, Tile>(run.first + element / 9, 8);
+        const size_t first = place<Extents<X, Y, Z, T>, Tile>(run.first + element / 9, gridDim.y);
         out[(first + size_t(d) * Tile::SITES) * (3 * ROWS) + element % 9] = {Real(value.x), Real(value.y)};
     });
 }

@@ -11,8 +11,7 @@ import numpy as np
 from stages.lqcd.kernels.cuda.compile import run
 from stages.lqcd.kernels.cuda.launch import WARPS_THREADS, Launch, instance, listed
 from stages.lqcd.kernels.cuda.tiles import Box
-from stages.lqcd.kernels.directions import HISQ_DIRECTIONS, NAIVE_DIRECTIONS
-from stages.lqcd.kernels.expressions import spatial_links as spatial_links
+from stages.lqcd.kernels.directions import HISQ_DIRECTIONS, NAIVE_DIRECTIONS, SPATIAL_DIRECTIONS
 from stages.lqcd.kernels.operands import check_array
 from stages.lqcd.lattice.geometry import Lattice
 
@@ -35,6 +34,11 @@ def in_tiles(
     run(kernel, out, fat, np.uintp(0) if long is None else long, np.int32(parity))
 
 
+def spatial_links(links: cupy.ndarray, lattice: Lattice, parity: int, out: cupy.ndarray) -> None:
+    tiles, ones = out.reshape(-1, SPATIAL_DIRECTIONS, 1, 3, 3), cupy.ones(12)
+    weighted_in_tiles(links.astype(complex, copy=False), ones, lattice, parity, tiles, (1, 1, 1, 1))
+
+
 def weighted_in_tiles(
     links: cupy.ndarray, numbers: cupy.ndarray, lattice: Lattice, parity: int, out: cupy.ndarray, tile: Box
 ) -> bool:
@@ -44,18 +48,20 @@ def weighted_in_tiles(
     third row does not follow from two to 32 roundings, as where a link is zero.
     """
     unfit = cupy.zeros(1, np.int32)
-    kernel = weighted_links_launch(lattice, out.dtype, tile, out.shape[3])
+    kernel = weighted_links_launch(lattice, out.dtype, tile, out.shape[3], out.shape[1])
     limit = np.float64(32 * np.finfo(out.dtype).eps)
     run(kernel, out, links, numbers, np.int32(parity), limit, unfit)
     return out.shape[3] == 3 or not int(unfit[0])
 
 
 @cache
-def weighted_links_launch(lattice: Lattice, dtype: np.dtype, tile: Box, rows: int) -> Launch:
+def weighted_links_launch(
+    lattice: Lattice, dtype: np.dtype, tile: Box, rows: int, directions: int = NAIVE_DIRECTIONS
+) -> Launch:
     """Links of a Wilson-type operator into the sites of a parity, by tiles; grid (sites, directions)."""
     blocks = ceil(lattice.half_volume / WARPS_THREADS)
     kernel = instance("weighted_links", dtype, listed(lattice.extents), f"Tile<{listed(tile)}>", rows)
-    return Launch("doubled_links.cu", kernel, (blocks, NAIVE_DIRECTIONS), WARPS_THREADS, for_lattice=True)
+    return Launch("doubled_links.cu", kernel, (blocks, directions), WARPS_THREADS, for_lattice=True)
 
 
 @cache
