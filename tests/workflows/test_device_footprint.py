@@ -9,10 +9,12 @@ from pipeline.worker.memory import device_pool
 from stages.ensemble import staggered_operator as operators
 from stages.ensemble.configuration import heatbath_configuration
 from stages.ensemble.expected_solves import ExpectedSolves
+from stages.ensemble.wilson_operator import wilson_operator
 from stages.loops import current_loops as loops
 from stages.loops.costs import device_solving_bytes, eigensolve_bytes
 from stages.loops.deflation_space import deflation_space
 from stages.lqcd.dirac.staggered import SquaredDslash, operator_bytes
+from stages.lqcd.dirac.wilson import operator_terms
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.noise import Noise
 from stages.lqcd.solvers.named import Solve
@@ -77,3 +79,17 @@ def test_projection_of_an_eigensolve(gauge):
     assert 0.6 * projected < pool.bytes - before < 1.1 * projected
     del dslash
     pool.release_unused()
+
+
+@pytest.mark.parametrize("csw", [0.0, 1.0])
+@pytest.mark.parametrize(("precision", "block"), [("double-single", 12), ("double", 12), ("double", 16)])
+def test_projection_of_a_wilson_operator(gauge, csw, precision, block):
+    pool, at = device_pool("cuda"), At(config="memory.1", backend="cuda")
+    pool.release_unused()
+    before, solves = pool._pool.used_bytes(), ExpectedSolves("bicgstab", precision, block)
+    M = wilson_operator(gauge, at=at, boundary="antiperiodic", mass=0.2, csw=csw, solves=solves)
+    M.apply(M.xp.zeros((*M.shape, 1), complex))  # packs A
+    projected = sum(operator_terms(LATTICE, precision, solves.wilson_packing, csw != 0).values())
+    kept = pool._pool.used_bytes() - before
+    print(f"{kept / LATTICE.volume:.0f} bytes a site, projected {projected / LATTICE.volume:.0f}")
+    assert 0.95 * projected < kept < 1.05 * projected

@@ -114,7 +114,8 @@ def _blocks(reals: Array, places: Triangle) -> Array:
     xp: Any = array_module(reals)
     blocks = xp.empty((*reals.shape[:2], 6, 6), np.result_type(reals.dtype, np.complex64))
     elements = reals[..., 6::2] + 1j * reals[..., 7::2]
-    blocks[..., range(6), range(6)] = reals[..., :6]
+    diagonal = np.arange(6)
+    blocks[..., diagonal, diagonal] = reals[..., :6]
     blocks[(..., *places)], blocks[(..., *places[::-1])] = elements, elements.conj()
     return blocks
 

@@ -39,7 +39,7 @@ class PackedLinks(Protocol):
 def packed_rows(dtype: np.dtype, block: int) -> int:
     """Rows of a link of SU(3), 3 or the first 2, that `pack_fields` keeps on a GPU for blocks of so many rhs.
 
-    In single precision rebuilding a row costs nothing from 32 right-hand sides on, and gains before; in
+    In single precision rebuilding a row costs nothing at 32 right-hand sides, and gains before; in
     double arithmetic bounds the kernel where there are many (docs/wilson.md).
     """
     return 2 if dtype == np.complex64 or 1 < block < 16 else 3

@@ -140,7 +140,7 @@ def galerkin(A: LevelOperator, P: Transfer) -> CoarseOperator:
     signs, factor = gamma5(diagonal), diagonal.real.dtype.type(A.hop_factor)
     for some in column_blocks(k, MOST_COLUMNS):
         columns = P.columns(slice(some.start, some.stop))
-        where = [*some, *(k + number for number in some)]
+        where = np.array([*some, *(k + number for number in some)])
         diagonal[..., where] = P.restrict(A.local(columns))
         for mu in range(4):
             moved = A.forward_hop(mu, columns)

@@ -48,10 +48,15 @@ def hisq(n: int) -> list[Launch]:
 
 
 def wilson(n: int) -> list[Launch]:
-    form = wilson_dslash.links_form
+    forms = [
+        (SINGLE, wilson_dslash.TWELVE),
+        (DOUBLE, wilson_dslash.FULL),
+        (DOUBLE, wilson_dslash.TWELVE),
+        (DOUBLE, wilson_dslash.IN_FIELDS),
+    ]
     return [
-        wilson_dslash.wilson_dslash_launch(LATTICE, dtype, n, -1, wilson_dslash.HOP_CLOVER, form(dtype, n))
-        for dtype in (SINGLE, DOUBLE)
+        wilson_dslash.wilson_dslash_launch(LATTICE, dtype, n, -1, wilson_dslash.HOP_CLOVER, form)
+        for dtype, form in forms
     ]
 
 
@@ -65,7 +70,7 @@ def linear_algebra(n: int) -> list[Launch]:
 
 @pytest.mark.parametrize("kernels", [hisq, wilson, linear_algebra])
 def test_a_kernel_knows_those_that_a_narrower_block_starts(kernels: Any) -> None:
-    """Links in another form among them; rows in the grid need not fit."""
+    """Links in the same form; rows in the grid need not fit."""
     for launch, *expected in zip(*map(kernels, (24, *NARROWER)), strict=True):
         assert launch.narrower((*NARROWER, 24)) == expected
     for launch in kernels(1):

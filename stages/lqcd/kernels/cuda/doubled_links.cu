@@ -23,7 +23,7 @@ template <class L, class Tile> __device__ __forceinline__ size_t place(unsigned 
     return size_t(Order::number(tile)) * directions * Tile::SITES + in_tile;
 }
 
-// Largest deviation of f conj(row 0 x row 1) from the third row, relative to the length of the first; NaN of zeros.
+// Largest deviation of f conj(row 0 x row 1) from the third row, relative to the length of the first; of zeros NaN.
 __device__ __forceinline__ double distance_from_third_row(const Matrix<double>& m, double f) {
     double norm2 = 0, largest = 0;
     #pragma unroll
