@@ -142,7 +142,7 @@ def space_cost(node: Node, lattice: Lattice) -> Cost:
     packing = replace(solves.packing, double=True)  # for the length of the search
     packed = packed_bytes(lattice, directions, "double", packing) * (not solves.packing.double)
     modes = 3 * lattice.half_volume
-    terms = needed_terms(modes, COMPLEX, block, subspace_size(vectors, block, modes))
+    terms = needed_terms(modes, COMPLEX, vectors, block, subspace_size(vectors, block, modes))
     if packed:
         terms["links: double"] = packed
     return Cost(
@@ -161,7 +161,7 @@ def eigensolve_bytes(lattice: Lattice, vectors: int, block: int, *, on_device: b
     """
     modes = 3 * lattice.half_volume
     subspace = subspace_size(vectors, block, modes)
-    needed = needed_bytes(modes, COMPLEX, block, subspace)
+    needed = needed_bytes(modes, COMPLEX, vectors, block, subspace)
     return needed if on_device else solving_bytes(lattice, 0, 0) + needed + modes * COMPLEX * subspace
 
 

@@ -34,7 +34,7 @@ from stages.lqcd.eigen.chebyshev import ChebyshevFilter
 from stages.lqcd.eigen.confirmation import SAME, largest_cluster, missing
 from stages.lqcd.eigen.eigenpairs import Eigenpairs, EigenpairsNotConverged, EigenStatus
 from stages.lqcd.eigen.lanczos import SAFETY, TIE, Lanczos, Progress
-from stages.lqcd.eigen.memory import WORK, available_bytes, check_memory, needed_bytes
+from stages.lqcd.eigen.memory import available_bytes, check_memory, needed_bytes
 from stages.lqcd.eigen.rayleigh import measure, rotate_to_eigenvectors
 from stages.lqcd.eigen.resting import above_rounding, at_rounding, vectors_to_ask_for
 from stages.lqcd.eigen.saved import RunState, restored
@@ -44,6 +44,7 @@ from stages.lqcd.eigen.window import MOST_MOVES, WindowChoice, kept_columns, sub
 from stages.lqcd.kernels import lane_blas
 from stages.lqcd.kernels.blas_threads import in_one_blas_thread
 from stages.lqcd.kernels.dispatch import Array, to_device_like
+from stages.lqcd.kernels.fields import contiguous
 from stages.lqcd.solvers.recurrence import BreakdownError
 
 
@@ -123,7 +124,7 @@ class BlockLanczos(Lanczos):
     def _memory(self, A: LinearOperator, vectors: int) -> int:
         dimension = int(np.prod(A.shape))
         subspace = max(self._subspace(A, vectors), vectors)
-        return needed_bytes(dimension, A.dtype.itemsize, self.block, subspace)
+        return needed_bytes(dimension, A.dtype.itemsize, vectors, self.block, subspace)
 
     def _subspace(self, A: LinearOperator, vectors: int) -> int:
         """Columns of the basis: the whole space, or so few that a block more has room in it."""
@@ -275,10 +276,11 @@ class _Run:
         if status is EigenStatus.CONVERGED and not residuals.max() <= self.limit:
             status = EigenStatus.RESIDUAL
         order = np.argsort(values, kind="stable")
-        del space.third, vectors
+        del space.third
+        sorted_vectors = vectors if (order == np.arange(k)).all() else lane_blas.lane_take(vectors, order)
         return Eigenpairs(
             values[order],
-            in_front(space.V, order),
+            contiguous(sorted_vectors),
             residuals[order],
             status,
             self.state.restarts,
@@ -390,16 +392,6 @@ class _Run:
         space.locked = max(0, min(lower, self.wanted - self.block))
         space.combine(slice(space.locked, space.used))
         self.state.values[space.locked :], self.state.residuals[space.locked :] = np.nan, np.inf
-
-
-def in_front(V: Array, columns: NDArray[np.intp]) -> Array:
-    """Some columns of V as a C-contiguous field at the beginning of V's memory, which is overwritten."""
-    rows, flat, k = V.reshape(-1, V.shape[-1]), V.reshape(-1), len(columns)
-    step = max(1, WORK // (k * V.dtype.itemsize))
-    for first in range(0, len(rows), step):
-        part = lane_blas.lane_take(rows[first : first + step], columns)
-        flat[first * k : first * k + part.size] = part.reshape(-1)
-    return flat[: len(rows) * k].reshape(*V.shape[:-1], k)
 
 
 def _whole_blocks(columns: int, block: int) -> int:

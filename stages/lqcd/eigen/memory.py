@@ -16,16 +16,18 @@ FIELDS = 5
 """Blocks beside the basis: three of the iteration, one of a measurement, one inside the operator."""
 
 
-def needed_bytes(dimension: int, itemsize: int, block: int, subspace: int) -> int:
-    """The basis, in whose place the result lies at the end, and a workspace: blocks and slabs."""
-    return sum(needed_terms(dimension, itemsize, block, subspace).values())
+def needed_bytes(dimension: int, itemsize: int, vectors: int, block: int, subspace: int) -> int:
+    """The basis, and the blocks or, at the end, the result."""
+    return sum(needed_terms(dimension, itemsize, vectors, block, subspace).values())
 
 
-def needed_terms(dimension: int, itemsize: int, block: int, subspace: int) -> dict[str, int]:
+def needed_terms(dimension: int, itemsize: int, vectors: int, block: int, subspace: int) -> dict[str, int]:
     """`needed_bytes` by what they hold."""
+    blocks = {"blocks of Lanczos": FIELDS * block, f"eigenvectors ({vectors})": vectors}
+    name = max(blocks, key=lambda each: blocks[each])
     return {
         f"basis of Lanczos ({subspace} vectors)": dimension * itemsize * subspace,
-        "blocks of Lanczos": dimension * itemsize * FIELDS * block,
+        name: dimension * itemsize * blocks[name],
         "workspace of Lanczos": WORK,
     }
 

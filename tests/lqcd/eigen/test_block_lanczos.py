@@ -11,7 +11,7 @@ from dense_operator import DenseOperator, hermitian
 
 from stages.errors import InputError
 from stages.lqcd.dirac.staggered import NormalOperator, SquaredDslash, StaggeredDslash
-from stages.lqcd.eigen.block_lanczos import BlockLanczos, in_front
+from stages.lqcd.eigen.block_lanczos import BlockLanczos
 from stages.lqcd.eigen.eigenpairs import EigenpairsNotConverged, EigenStatus
 from stages.lqcd.gauge.hisq import hisq_links, naive_links
 from stages.lqcd.kernels import basis, block_blas
@@ -229,14 +229,3 @@ def test_too_little_memory_names_the_number_of_vectors_that_fit(monkeypatch):
     monkeypatch.setattr("stages.lqcd.eigen.block_lanczos.available_bytes", lambda xp: free)
     with pytest.raises(InputError, match=r"1000 eigenvectors take .* GiB are free: at most 100 vectors fit"):
         method.solve(A)
-
-
-def test_vectors_move_to_the_front_of_their_basis(backend, monkeypatch) -> None:
-    """In parts of a few rows, in another order, without memory of their own."""
-    monkeypatch.setattr("stages.lqcd.eigen.block_lanczos.WORK", 16 * 3 * 7)
-    rng = np.random.default_rng(20261124)
-    V = rng.normal(size=(11, 3, 5)) + 1j * rng.normal(size=(11, 3, 5))
-    basis, columns = backend.array(V), np.array([3, 0, 1])
-    found = in_front(basis, columns)
-    assert found.flags.c_contiguous and backend.xp.may_share_memory(found, basis)
-    assert (backend.host(found) == V[..., columns]).all()
