@@ -1,0 +1,90 @@
+"""Conjugate gradients that take s steps between two reductions (`stages.lqcd.solvers.sstep.recurrence`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from stages.errors import InputError
+from stages.lqcd.dirac.operator import LinearOperator
+from stages.lqcd.kernels import powers
+from stages.lqcd.kernels.dispatch import Array
+from stages.lqcd.solvers.corrections import Deflate
+from stages.lqcd.solvers.krylov import KrylovSolver, iterated
+from stages.lqcd.solvers.reliable_updates import Progress
+from stages.lqcd.solvers.solution import Solution
+from stages.lqcd.solvers.sstep.polynomials import BASES, CHEBYSHEV, polynomials
+from stages.lqcd.solvers.sstep.recurrence import Ingredients, Log, ingredients_of
+from stages.lqcd.solvers.sstep.spectrum import ritz_values
+from stages.lqcd.solvers.workspace import Workspace
+
+MOST_STEPS = 16
+ABOVE = 1.05
+"""|A| is at most this times the largest Ritz value."""
+
+
+@dataclass(frozen=True)
+class SStepCG(KrylovSolver):
+    """s-step CG for many right-hand sides, each with its own coefficients.
+
+    s: steps of a block, 1 to 16. basis: 'monomial', 'newton' or 'chebyshev', of Ritz values. gram: precision
+    of the Gram matrix, 'working', 'double' or 'double-double'; None: twice that of the vectors. replace:
+    residuals, where the bound of their deviation asks for it; of solves in one precision, for in mixed
+    precision they are replaced as they fall. guard: takes fewer steps where the Gram matrix says that the
+    basis is ill-conditioned; `extras` of a solution says how many, block by block. ritz: Ritz values of the
+    operator, ascending; found by a short Lanczos run unless given.
+    """
+
+    s: int = 4
+    basis: str = CHEBYSHEV
+    gram: str | None = None
+    replace: bool = True
+    guard: bool = True
+    ritz: tuple[float, ...] | None = None
+
+    workspace: ClassVar[Workspace] = Workspace(host=40, double=40, mixed=24)
+    """With s = 16."""
+    narrows: ClassVar[bool] = True
+    update_at: ClassVar[float] = 0.1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 1 <= self.s <= MOST_STEPS:
+            raise InputError(f"s must be 1 to {MOST_STEPS} steps, got {self.s}")
+        if self.basis not in BASES:
+            raise InputError(f"basis must be one of {', '.join(BASES)}, got {self.basis!r}")
+        known = (None, powers.WORKING, powers.DOUBLE, powers.DOUBLED)
+        if self.gram not in known:
+            raise InputError(f"gram must be one of {', '.join(map(str, known))}, got {self.gram!r}")
+
+    def solve(
+        self,
+        A: LinearOperator,
+        b: Array,
+        x0: Array | None = None,
+        on_failure: str = "raise",
+        progress: Progress | None = None,
+        deflate: Deflate | None = None,
+    ) -> Solution:
+        self.check_operator(A)
+        log = Log()
+        inner = A.astype(np.complex64) if self.inner == "single" else A
+        begin = ingredients_of(self.ingredients(inner, b), log)
+        solution = iterated(self, begin, A, b, x0, on_failure, progress, deflate)
+        notes: dict[str, Any] = {"steps": log.lengths, "deviations": log.deviations}
+        return replace(solution, extras={**solution.extras, **notes})
+
+    def ingredients(self, A: LinearOperator, b: Array) -> Ingredients:
+        """The parts of the method for an operator of the inner precision; b: for the Lanczos run."""
+        single = np.dtype(A.dtype) == np.complex64
+        ritz = np.array(self.ritz) if self.ritz else ritz_values(A, b.astype(A.dtype, copy=False))
+        return Ingredients(
+            polynomials(self.basis, self.s, ritz),
+            self.s,
+            self.gram or (powers.DOUBLE if single else powers.DOUBLED),
+            ABOVE * float(ritz[-1]),
+            self.replace and self.inner is None,
+            self.guard,
+        )

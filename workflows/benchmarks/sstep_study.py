@@ -1,0 +1,257 @@
+"""s-step conjugate gradients with and without their ingredients, on model problems: python -m ...sstep_study.
+
+Each run is the recurrence alone (`stages.lqcd.solvers.sstep.recurrence`), from x = 0, with the Gram matrix in
+working or in twice working precision and with or without replaced residuals; its true residual b - A x is
+computed in double after every block. A line gives the iterations to the first true residual below a level,
+and the least one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stages.lqcd.kernels import block_blas, powers
+from stages.lqcd.kernels.dispatch import as_numpy
+from stages.lqcd.solvers.recurrence import BreakdownError
+from stages.lqcd.solvers.sstep.polynomials import BASES, MONOMIAL, polynomials
+from stages.lqcd.solvers.sstep.recurrence import Ingredients, Log, SStepRecurrence
+from workflows.benchmarks.script import PrintedTable
+
+LEVELS = {"single": 1e-5, "double": 1e-13}
+"""Of the true residual relative to |b|, to which iterations are counted."""
+DTYPES: dict[str, np.dtype[Any]] = {
+    "single": np.dtype(np.complex64),
+    "double": np.dtype(np.complex128),
+}
+LONGEST = 2.0
+"""Runs end after so many times the iterations of conjugate gradients."""
+REST = 60
+"""Or once the least true residual has not halved for so many iterations, or quarter as many as were made."""
+
+
+@dataclass(frozen=True)
+class Model:
+    """A Hermitian positive definite operator on fields ``[n, N]`` whose extreme eigenvalues are known."""
+
+    low: float
+    high: float
+    dtype: np.dtype
+    diagonal: NDArray[Any] | None = None
+    side: int = 0
+    """Of the cube on which the Laplacian with Dirichlet boundaries acts, where it is no diagonal matrix."""
+
+    hermitian = True
+    positive_definite = True
+    xp: ModuleType = np
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (self.side**3,) if self.diagonal is None else self.diagonal.shape
+
+    @property
+    def adjoint(self) -> Model:
+        return self
+
+    def astype(self, dtype: Any) -> Model:
+        diagonal = None if self.diagonal is None else self.diagonal.astype(np.dtype(dtype).type(0).real.dtype)
+        return Model(self.low, self.high, np.dtype(dtype), diagonal, self.side)
+
+    def apply(self, x: NDArray[Any], out: NDArray[Any] | None = None) -> NDArray[Any]:
+        out = np.empty_like(x) if out is None else out
+        if self.diagonal is not None:
+            return np.multiply(x, self.diagonal[:, None], out=out)
+        cube = 3 * (self.side,)
+        field, result = x.reshape(*cube, -1), out.reshape(*cube, -1)
+        np.multiply(field, 6, out=result)
+        for axis in range(3):
+            ahead, behind = (tuple(_range(axis, each)) for each in (slice(1, None), slice(None, -1)))
+            result[ahead] -= field[behind]
+            result[behind] -= field[ahead]
+        return out
+
+
+def _range(axis: int, part: slice) -> Iterator[slice]:
+    return (part if each == axis else slice(None) for each in range(3))
+
+
+def laplacian(side: int) -> Model:
+    """The 7-point Laplacian with Dirichlet boundaries on side^3 points."""
+    angle = np.pi / 2 / (side + 1)
+    return Model(12 * np.sin(angle) ** 2, 12 * np.cos(angle) ** 2, DTYPES["double"], None, side)
+
+
+def strakos(size: int, low: float, rho: float) -> Model:
+    """lambda_i = low + (i - 1) / (n - 1) (1 - low) rho^(n - i) (Z. Strakos, LAA 154 (1991) 535)."""
+    i = np.arange(1, size + 1)
+    return Model(low, 1.0, DTYPES["double"], low + (i - 1) / (size - 1) * (1 - low) * rho ** (size - i))
+
+
+@dataclass
+class Run:
+    """True and recurrence's residuals relative to |b| after each block, and what stopped it."""
+
+    iterations: list[int]
+    true: list[float]
+    own: list[float]
+    replaced: int = 0
+    end: str = "length"
+
+    def rests(self) -> bool:
+        """True if the true residual does not fall any more."""
+        since = self.iterations[-1] - max(REST, self.iterations[-1] // 4)
+        before = [r for i, r in zip(self.iterations, self.true, strict=True) if i <= since]
+        return bool(before) and min(self.true) > 0.5 * min(before)
+
+    def to(self, level: float) -> int | None:
+        """Iterations to the first true residual below a level."""
+        return next((i for i, r in zip(self.iterations, self.true, strict=True) if r <= level), None)
+
+
+def study(
+    model: Model, b: NDArray[Any], s: int, basis: str, higher: bool, replace: bool, longest: int
+) -> Run:
+    """A run in the precision of b."""
+    A, double = model.astype(b.dtype), model.astype(np.complex128)
+    single = b.dtype == np.complex64
+    precision = (powers.DOUBLE if single else powers.DOUBLED) if higher else powers.WORKING
+    ritz = (model.high + model.low) / 2 + (model.high - model.low) / 2 * np.cos(
+        np.pi * (np.arange(33) / 32 - 1)
+    )
+    parts = Ingredients(polynomials(basis, s, ritz), s, precision, model.high, replace, False)
+    target, run, done = np.zeros(1), Run([], [], []), 0
+    z, exact = np.zeros_like(b), b.astype(np.complex128)
+    size = _norm(exact)
+    recurrence = SStepRecurrence(A, b, target, None, parts, Log())
+    while done < longest:
+        try:
+            for _ in range(s):
+                recurrence.start()
+                own = float(recurrence.estimate()[0])
+                done += 1
+                if wanted := recurrence.full:
+                    break
+        except BreakdownError as error:
+            run.end = str(error)
+            break
+        x = z + recurrence.correction
+        run.iterations.append(done)
+        run.own.append(own / size)
+        run.true.append(_norm(exact - double.apply(x.astype(np.complex128))) / size)
+        if wanted:
+            z, run.replaced = x, run.replaced + 1
+            recurrence.replace(b - A.apply(z), target)
+        if run.rests():
+            run.end = "accuracy"
+            break
+    return run
+
+
+def _norm(field: NDArray[Any]) -> float:
+    return float(np.sqrt(as_numpy(block_blas.norms2(field))[0]))
+
+
+INGREDIENTS = {
+    (False, False): ("uniform precision", "#999999"),
+    (True, False): ("Gram matrix in twice the precision", "#0072b2"),
+    (False, True): ("residuals replaced", "#e69f00"),
+    (True, True): ("both", "#d55e00"),
+}
+
+
+def plot(histories: Sequence[dict[str, Any]], to: Path) -> None:
+    """True residuals of the longest blocks of each basis and precision, as an SVG file."""
+    from matplotlib.figure import Figure
+
+    rows = list(dict.fromkeys((run["model"], run["precision"]) for run in histories))
+    bases = list(dict.fromkeys(run["basis"] for run in histories))
+    figure = Figure((4 * len(bases), 3 * len(rows)), layout="constrained")
+    panels = figure.subplots(len(rows), len(bases), squeeze=False, sharex="row", sharey="row")
+    for run in histories:
+        longest = max(each["s"] for each in histories if each["basis"] == run["basis"])
+        if run["s"] != longest:
+            continue
+        row = rows.index((run["model"], run["precision"]))
+        panel = panels[row, bases.index(run["basis"])]
+        label, colour = INGREDIENTS[run["higher"], run["replace"]]
+        panel.semilogy(run["iterations"], run["true"], color=colour, label=label)
+        panel.set_title(f"{run['model']}, {run['precision']}, {run['basis']}, s = {longest}", fontsize=9)
+        panel.set_ylim(top=100)
+    for panel in panels[-1]:
+        panel.set_xlabel("iterations")
+    for panel in panels[:, 0]:
+        panel.set_ylabel("true residual / |b|")
+    panels[0, 0].legend(fontsize=8)
+    figure.savefig(to)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Print the tables; with --write also the histories as JSON."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--side", type=int, default=100, help="of the cube of the Laplacian")
+    parser.add_argument("--rho", type=float, nargs="+", default=[], help="of diagonal matrices, in (0, 1)")
+    parser.add_argument("--size", type=int, default=1000, help="of diagonal matrices")
+    parser.add_argument(
+        "--low", type=float, default=1e-3, help="least eigenvalue of diagonal matrices; the largest is 1"
+    )
+    parser.add_argument("-s", type=int, nargs="+", default=[1, 2, 4, 6, 8, 10, 12, 14, 16])
+    parser.add_argument("--basis", nargs="+", choices=BASES, default=list(BASES))
+    parser.add_argument("--precision", nargs="+", choices=list(DTYPES), default=list(DTYPES))
+    parser.add_argument("--both", action="store_true", help="only with both ingredients")
+    parser.add_argument("--write", type=Path, help="histories, a JSON file")
+    parser.add_argument("--plot", type=Path, help="of the longest blocks, an SVG file")
+    parser.add_argument("--read", type=Path, help="plot the histories of such a file and compute nothing")
+    given = parser.parse_args(arguments)
+    if given.read:
+        plot(json.loads(given.read.read_text()), given.plot or given.read.with_suffix(".svg"))
+        return
+    models = {f"Laplacian {given.side}^3": laplacian(given.side)} if given.side else {}
+    models |= {f"diagonal, rho = {rho}": strakos(given.size, given.low, rho) for rho in given.rho}
+    histories = []
+    pairs = [(name, model, precision) for name, model in models.items() for precision in given.precision]
+    for name, model, precision in pairs:
+        rng = np.random.default_rng(5)
+        b = rng.standard_normal((*model.shape, 1)).astype(DTYPES[precision])
+        level = LEVELS[precision]
+        plain = study(model, b, 1, MONOMIAL, True, True, 20_000)
+        reached = plain.to(level)
+        print(
+            f"\n{name}, {precision}: CG takes {reached} iterations to {level:g}; least {min(plain.true):.1e}"
+        )
+        table = PrintedTable("basis", "s", "Gram", "replaced", "iterations", "of CG", "least", "end")
+        ingredients = [(True, True)] if given.both else list(product((False, True), repeat=2))
+        runs = [(basis, s, parts) for basis in given.basis for s in given.s for parts in ingredients]
+        for basis, s, (higher, replace) in runs:
+            longest = int(LONGEST * max(plain.iterations))
+            run = study(model, b, s, basis, higher, replace, longest)
+            took = run.to(level)
+            ratio = "-" if took is None or reached is None else f"{took / reached:.2f}"
+            least = f"{min(run.true, default=1.0):.1e}"
+            gram = "twice" if higher else "working"
+            table.add(basis, s, gram, run.replaced if replace else "no", took or "-", ratio, least, run.end)
+            key = {
+                "model": name,
+                "precision": precision,
+                "basis": basis,
+                "s": s,
+                "higher": higher,
+                "replace": replace,
+            }
+            histories.append({**key, "iterations": run.iterations, "true": run.true, "own": run.own})
+    if given.write:
+        given.write.write_text(json.dumps(histories))
+    if given.plot:
+        plot(histories, given.plot)
+
+
+if __name__ == "__main__":
+    main()
