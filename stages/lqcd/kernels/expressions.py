@@ -227,7 +227,7 @@ def _dagger(matrices: Array) -> Array:
     return matrices.conj().swapaxes(-1, -2)
 
 
-SLAB = 1 << 14
+REALS = 1 << 14
 """Real numbers of a field that are summed by one matrix product."""
 PARTS, BITS = 4, 19
 """Parts of a number and bits of each: so many products of two parts are summed in double without error."""
@@ -238,7 +238,7 @@ def gram(basis: Array, precision: str) -> tuple[Array, Array]:
     count, columns = len(basis), basis.shape[-1]
     high, low = (xp.zeros((columns, count, count)) for _ in range(2))
     working = basis.real.dtype if precision == "working" else np.dtype(np.float64)
-    for rows in _slabs(basis, working):
+    for rows in _real_slabs(basis, working):
         if precision != "double-double":
             high += rows @ rows.swapaxes(1, 2)
             continue
@@ -257,17 +257,17 @@ def gram(basis: Array, precision: str) -> tuple[Array, Array]:
 def magnitudes(basis: Array) -> Array:
     xp: Any = array_module(basis)
     sums = xp.zeros((basis.shape[-1], len(basis), len(basis)))
-    for rows in _slabs(basis, basis.real.dtype):
+    for rows in _real_slabs(basis, basis.real.dtype):
         absolute = xp.abs(rows)
         sums += absolute @ absolute.swapaxes(1, 2)
     return sums
 
 
-def _slabs(basis: Array, dtype: np.dtype) -> Iterator[Array]:
+def _real_slabs(basis: Array, dtype: np.dtype) -> Iterator[Array]:
     """Slabs ``[N, K, reals]`` of a basis ``[K, ..., N]``, as reals of this type."""
     count, columns = len(basis), basis.shape[-1]
     reals = basis.reshape(count, -1, columns).view(basis.real.dtype).reshape(count, -1, columns, 2)
-    rows = max(1, SLAB // 2)
+    rows = max(1, REALS // 2)
     for first in range(0, reals.shape[1], rows):
         slab = reals[:, first : first + rows].transpose(2, 0, 1, 3).reshape(columns, count, -1)
         yield slab.astype(dtype, copy=False)
