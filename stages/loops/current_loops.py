@@ -104,7 +104,7 @@ def current_loops(
     links = CurrentLinks(dslash.links, current_links)
     trace = loop_trace(dslash, mass, links, solve.of_positive(), reports, deflation, deflated_noise)
     vectors = sources(dslash, at, noise)
-    with recorded_choices(at), unchanged("noise vectors", vectors):
+    with recorded_choices(at), unchanged("noise vectors", vectors), links.unchanged():
         loops = stochastic_loops(trace, vectors, Dilution.parse(noise.dilution), solve.block, reports.block)
     _record(at, dslash, solve, trace)
     check_loops(at, noise, current_links, vectors, trace)
@@ -141,7 +141,7 @@ def split_even_loops(
     common = (links, solve.of_positive(), reports, deflation, deflated_noise)
     traces = [loop_trace(dslash, mass, *common) for mass in (masses.light, masses.strange)]
     vectors = sources(dslash, at, noise)
-    with recorded_choices(at), unchanged("noise vectors", vectors):
+    with recorded_choices(at), unchanged("noise vectors", vectors), links.unchanged():
         loops = stochastic_loops(
             SplitEvenTrace(*traces), vectors, Dilution.parse(noise.dilution), solve.block, reports.block
         )
@@ -180,7 +180,7 @@ def exact_loops(
     reports = SolveReports(at)
     links = CurrentLinks(dslash.links, current_links)
     trace = loop_trace(dslash, mass, links, solve.of_positive(), reports)
-    with recorded_choices(at):
+    with recorded_choices(at), links.unchanged():
         loops = exact_trace(trace, dslash.xp, solve.block, reports.block)
     _record(at, dslash, solve, trace)
     return ExactLoops(loops.current[0], loops.density[0])

@@ -49,7 +49,7 @@ def low_mode_loops(deflation: StaggeredDeflation, *, at: At, current_links: str 
     """
     dslash = deflation.dslash
     links = CurrentLinks(dslash.links, current_links)
-    with recorded_choices(at):
+    with recorded_choices(at), links.unchanged():
         modes = mode_currents(dslash, links, deflation.even, lambda done, total: at.progress(done, total))
     at.record(
         modes=len(modes.eigenvalue),

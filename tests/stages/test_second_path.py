@@ -18,6 +18,7 @@ from stages.ensemble.wilson_operator import wilson_operator
 from stages.errors import DisagreementError, WrongResultError
 from stages.loops.current_loops import Masses, current_loops, split_even_loops
 from stages.lqcd.kernels.dispatch import around_kernels, kernels_of
+from stages.lqcd.lattice.geometry import ODD
 from stages.lqcd.solvers.solution import NotConverged
 from stages.mesons.propagator import propagator
 from stages.mesons.sources import point_sources
@@ -194,6 +195,27 @@ def test_noise_that_changes_in_memory_is_found_in_every_chunk(gauge):
         with pytest.raises(DisagreementError, match="noise vectors changed in memory"):
             current_loops(
                 dslash_of(gauge), at=At(config="a", noise=(0,)), mass=0.1, **grouped(**LOOPS, **NOISE)
+            )
+
+
+@pytest.mark.parametrize("links", ["thin", "fat"])
+def test_links_of_a_current_that_change_in_memory_are_found_in_every_chunk(gauge, links):
+    original = current_loops.__globals__["stochastic_loops"]
+
+    def spoiling(trace: Any, *others: Any) -> Any:
+        result = original(trace, *others)
+        trace.current_links.of(ODD).view(np.uint8).reshape(-1)[1000] ^= 1
+        return result
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(current_loops.__globals__, "stochastic_loops", spoiling)
+        with pytest.raises(DisagreementError, match="links of the current changed in memory"):
+            current_loops(
+                dslash_of(gauge),
+                at=At(config="a", noise=(0,)),
+                mass=0.1,
+                current_links=links,
+                **grouped(**LOOPS, **NOISE),
             )
 
 

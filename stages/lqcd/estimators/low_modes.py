@@ -54,7 +54,7 @@ def mode_currents(
     """
     dslash = dslash.astype(np.complex128)
     lattice = dslash.lattice
-    even_links, odd_links = links.of(EVEN), links.of(ODD)
+    even_links, odd_links = links.of_both()
     norms2, current = block_blas.norms2, one_link_current.one_link_current
     rotation, eigenvalues = modes.ritz.rotation, np.empty(len(modes))
     result = ModeCurrents(

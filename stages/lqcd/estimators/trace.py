@@ -16,21 +16,23 @@ that the modes leave: the rest is exact (`stages.lqcd.estimators.low_modes`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.errors import InputError
+from stages.errors import DisagreementError, InputError
 from stages.lqcd.dirac.operator import Solver
 from stages.lqcd.dirac.staggered import NormalOperator, StaggeredDslash
 from stages.lqcd.gauge.hisq import StaggeredLinks
 from stages.lqcd.kernels import block_blas, one_link_current
+from stages.lqcd.kernels.checksum import checksum
 from stages.lqcd.kernels.dispatch import Array, as_numpy
 from stages.lqcd.kernels.fields import contiguous
-from stages.lqcd.lattice.geometry import Lattice
+from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 from stages.lqcd.solvers.even_odd import relative_norms
 from stages.lqcd.solvers.solution import SolveStatistics
 
@@ -151,17 +153,41 @@ class CurrentLinks:
     def __init__(self, links: StaggeredLinks, choice: str = "thin") -> None:
         _check_choice(links, choice)
         self._links, self._choice = links, choice
-        self._made: tuple[int, Array] | None = None
+        self._made: dict[int, tuple[Array, int]] = {}
+        """By parity, with their checksums."""
 
     def of(self, parity: int) -> Array:
         """The links that begin at sites of `parity`, ``[mu, site, 3, 3]``; kept until the others are wanted.
 
-        Raises DisagreementError (`stages.lqcd.gauge.origin`).
+        Raises DisagreementError (`stages.lqcd.gauge.origin`, `unchanged`).
         """
-        if self._made is None or self._made[0] != parity:
-            self._made = None  # its memory is needed
-            self._made = parity, self._make(parity)
-        return self._made[1]
+        if parity not in self._made:
+            self._drop()  # their memory is needed
+        return self._kept(parity)
+
+    def of_both(self) -> tuple[Array, Array]:
+        """The links of the even and of the odd sites, kept at once; raises as `of`."""
+        even, odd = map(self._kept, (EVEN, ODD))
+        return even, odd
+
+    @contextmanager
+    def unchanged(self) -> Iterator[None]:
+        """Raises DisagreementError if links change in memory while they are kept in the block."""
+        try:
+            yield
+        finally:
+            self._drop()
+
+    def _kept(self, parity: int) -> Array:
+        if parity not in self._made:
+            links = self._make(parity)
+            self._made[parity] = links, checksum(links)
+        return self._made[parity][0]
+
+    def _drop(self) -> None:
+        made, self._made = self._made, {}
+        if any(checksum(links) != total for links, total in made.values()):
+            raise DisagreementError("links of the current changed in memory while they were in use")
 
     def _make(self, parity: int) -> Array:
         if self._choice == "thin":

@@ -37,7 +37,7 @@ class Origin:
         ``[mu, parity, site, 3, 3]`` or ``[mu, site, 3, 3]``; the copy is the caller's.
 
         Raises:
-            DisagreementError: what arrived has another checksum than what was first sent.
+            DisagreementError: what arrived has another checksum than what was first fetched had.
         """
         if parity is None:
             there = self._arrived(product(range(4), (EVEN, ODD)), self.links.shape)
@@ -53,11 +53,12 @@ class Origin:
         for place, part in enumerate(parts):
             if xp is home:
                 flat[place] = self.links[part]
-                continue
-            arrived = checksum(to_device(self.links[part], flat[place]))
-            if arrived != (sent := self._sums[part]):
+            else:
+                to_device(self.links[part], flat[place])
+            arrived = checksum(flat[place])
+            if arrived != (first := self._sums[part]):
                 raise DisagreementError(
-                    f"links changed on their way to the GPU: their checksum was {sent:016x} "
+                    f"links changed in memory, or on their way to the GPU: their checksum was {first:016x} "
                     f"and is {arrived:016x}"
                 )
         return there
