@@ -13,6 +13,7 @@ from stages.lqcd.eigen.memory import needed_bytes, needed_terms
 from stages.lqcd.eigen.stored_vectors import loaded_bytes, stored_bytes
 from stages.lqcd.eigen.window import subspace_size
 from stages.lqcd.estimators.low_modes import SLAB
+from stages.lqcd.gauge.hisq import SMEARING_FIELDS
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.lattice.sizes import COMPLEX, LINK_FIELDS, MATRIX, half_field_bytes, links_bytes
 from stages.lqcd.noise.dilution import Dilution
@@ -89,7 +90,8 @@ def _working(node: Node, lattice: Lattice, columns: int, solver: str) -> tuple[i
     basis = node.inputs[1].cost.device_memory if len(node.inputs) > 1 else 0
     host = solving_bytes(lattice, block, columns, solver) + basis
     solves = ExpectedSolves(solver, precision, block)
-    return host, device_solving_terms(lattice, directions_of(operator), solves, columns)
+    smeared = node.parameters.get("current_links") == "smeared"
+    return host, device_solving_terms(lattice, directions_of(operator), solves, columns, smeared=smeared)
 
 
 def solving_bytes(lattice: Lattice, block: int, columns: int, solver: str = "auto") -> int:
@@ -110,11 +112,12 @@ def device_solving_bytes(lattice: Lattice, directions: int, solves: ExpectedSolv
 
 
 def device_solving_terms(
-    lattice: Lattice, directions: int, solves: ExpectedSolves, columns: int
+    lattice: Lattice, directions: int, solves: ExpectedSolves, columns: int, *, smeared: bool = False
 ) -> dict[str, int]:
     """`device_solving_bytes` by what they hold, at the time when they are most.
 
-    Noise vectors on both parities, and the current's links of one, and the solver's blocks.
+    Noise vectors on both parities, and the current's links of one, and the solver's blocks; where the current
+    has smeared links, these are made before a block's first contraction.
     """
     block, half = solves.block, half_field_bytes(lattice, 3)
     blocks = workspace_of(solves.solver, POSITIVE).on_device(solves.precision) * block
@@ -123,7 +126,9 @@ def device_solving_terms(
     contracting = {f"blocks of the contraction (N = {block})": half * CONTRACTED * block}
     form = directions, solves.precision, solves.packing
     making = {"links: making": making_bytes(lattice, *form) - operator_bytes(lattice, *form)}
-    return largest_of({**kept, **solving}, {**kept, **contracting}, making)
+    current = int(SMEARING_FIELDS * links_bytes(lattice)) if smeared else kept["links: current"]
+    contracted = {**kept, **contracting, "links: current": current}
+    return largest_of({**kept, **solving}, contracted, making)
 
 
 def loops_bytes(lattice: Lattice, vectors: int) -> int:

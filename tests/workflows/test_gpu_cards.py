@@ -146,6 +146,19 @@ def test_every_byte_on_a_gpu_has_a_name(name: str) -> None:
         assert sum(node.cost.terms.values()) == node.cost.device_memory, node
 
 
+def test_smeared_links_of_a_current_are_made_beside_the_contraction() -> None:
+    """With narrow blocks most is needed then: three and a half fields of links instead of a half."""
+    narrow = changed(file_of("g2_disconnected", LATTICES[0]), {"solves.block": 4})
+    thin, smeared = (
+        {term.name: term.nbytes for term in device_terms(planned(changed(narrow, change)), None)}
+        for change in ({}, {"current.links": "smeared"})
+    )
+    field = 4 * 144 * 32**3 * 48
+    assert thin["links: current"] == field // 2
+    assert smeared["links: current"] == 7 * field // 2
+    assert "blocks of the contraction (N = 4)" in smeared
+
+
 def test_a_plan_where_there_is_no_gpu(quarkline: CommandLine, tmp_path: Path) -> None:
     """The memory of the GPUs is written in the cluster's section, or given for once."""
     file = tmp_path / "g2.yaml"

@@ -10,8 +10,10 @@ import dask.utils
 from pydantic import Field, WithJsonSchema, field_validator
 
 from pipeline.declare.duration import seconds
+from pipeline.declare.text import gigabytes
 from pipeline.running.clusters.batch import KINDS as BATCH_KINDS
 from pipeline.running.clusters.site import Site, Workers
+from pipeline.running.footprint import CONTEXT
 from workflows.parameter_file import FileSection, ParameterFile, Problem, validated
 
 Kind = Literal["local", "cuda", "slurm", "pbs", "lsf", "sge", "htcondor", "oar", "ssh", "address"]
@@ -135,6 +137,13 @@ class ClusterSection(FileSection):
             _bytes(memory)
         return memory
 
+    @field_validator("gpu_memory")
+    @classmethod
+    def _beside_context(cls, memory: str | None) -> str | None:
+        if memory is not None and _bytes(memory) <= CONTEXT:
+            raise ValueError(f"{memory!r} is no more than CUDA itself takes of a GPU, {gigabytes(CONTEXT)}")
+        return memory
+
     @field_validator("walltime")
     @classmethod
     def _duration(cls, walltime: str | None) -> str | None:
@@ -235,7 +244,7 @@ def read_cluster(file: ParameterFile) -> Site:
 def _bytes(text: str) -> int:
     try:
         size = dask.utils.parse_bytes(text)
-    except ValueError:
+    except (ValueError, OverflowError):
         size = 0
     if size < 2**20 or text.strip().isdigit():
         raise ValueError(f"{text!r} is no size of memory: write it as 120GB or 64GiB")
