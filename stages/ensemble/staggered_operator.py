@@ -61,8 +61,8 @@ def hisq_operator(
 
     What stays on the worker is the operator, so that all solves share its packed links, too.
 
-    boundary: 'periodic' or 'antiperiodic' in t; naik_epsilon: 0 for light quarks. solves: for forecasts.
-    Raises InputError.
+    boundary: 'periodic' or 'antiperiodic' in t; naik_epsilon: 0 for light quarks. solves: as the links
+    are laid out (`ExpectedSolves`). Raises InputError.
     """
     links = hisq.hisq_links(
         gauge.links, gauge.lattice, boundary=boundary, naik_epsilon=naik_epsilon, backend=at.backend

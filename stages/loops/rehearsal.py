@@ -61,7 +61,7 @@ def _contract(trace: LoopTrace, n: int, still_open: int, converging: Array, xp: 
 def _find_modes(block: int, dslash: StaggeredDslash, xp: ModuleType) -> None:
     """One restart cycle of the eigensolver, for a single block of vectors."""
     lanczos = BlockLanczos(block, block, degree=4, max_restarts=1)
-    lanczos.solve(SquaredDslash(dslash, EVEN), xp, on_failure="return")
+    lanczos.solve(SquaredDslash(dslash.for_many_products(), EVEN), xp, on_failure="return")
 
 
 def block_widths(loops: Sequence[Node], lattice: Lattice) -> list[int]:

@@ -171,6 +171,24 @@ def test_the_dslash_of_an_eigensolve_is_rehearsed(tmp_path: Path) -> None:
     assert applications and applications <= rehearsed, applications - rehearsed
 
 
+def test_an_eigensolve_is_rehearsed_on_the_links_that_it_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It packs them in double, where double products of solves read the fields."""
+    changes = (("solves:", "deflation: {vectors: 20, block: 5}\nsolves:"),)
+    parameters = parameters_of(tmp_path, *changes)
+    assert parameters.solves.precision == "double-single"
+    seen: list[bool] = []
+
+    def solve(self: BlockLanczos, B: SquaredDslash, *others: Any, **options: Any) -> None:
+        assert isinstance(B.dslash, StaggeredDslash)
+        seen.append(B.dslash.packing.double)
+
+    monkeypatch.setattr(BlockLanczos, "solve", solve)
+    next(G2.rehearse(campaign(parameters), np))
+    assert seen == [True]
+
+
 def test_staggered_mesons_call_nothing_that_was_not_rehearsed(tmp_path: Path) -> None:
     (tmp_path / "hisq.yaml").write_text(HISQ_MESONS)
     parameters = HisqMesonParameters.read(read_parameter_file(tmp_path / "hisq.yaml"))

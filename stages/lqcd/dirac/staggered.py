@@ -27,9 +27,6 @@ from stages.lqcd.kernels.fields import field_like
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 from stages.lqcd.lattice.sizes import MATRIX, links_bytes
 
-COMPLEX_MULTIPLY_ADD = 8
-"""Floating-point operations."""
-
 
 @dataclass(frozen=True)
 class Packing:
