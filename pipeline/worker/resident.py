@@ -11,7 +11,7 @@ from typing import Any
 
 from distributed.system import MEMORY_LIMIT
 
-DEVICE_SHARE = 0.4
+DEVICE_SHARE = 0.5
 HOST_SHARE = 0.4
 """Of the GPU's and of the host's memory that this process may use, whatever the driver's machine has."""
 

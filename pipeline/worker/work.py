@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Any
 
 from pipeline.declare.coordinates import Coordinates
 from pipeline.declare.node import Cost, Stage
+from pipeline.declare.parameter import flattened
 from pipeline.declare.stage import stage_of
 from pipeline.store.files import FileVersion
 from pipeline.store.store import Store
@@ -57,8 +59,21 @@ class Work:
 
     @property
     def held_as(self) -> str:
-        """Name under which a worker holds the result, with the backend in whose memory it lies."""
-        return f"{self.key}-{self.node.backend}"
+        """Name under which a worker holds the result, with the backend in whose memory it lies.
+
+        And with what keys leave out: another run's result may be another object, though it says the same.
+        """
+        name = f"{self.key}-{self.node.backend}"
+        left_out = self._left_out()
+        return f"{name}-{sha256(repr(left_out).encode()).hexdigest()[:8]}" if left_out else name
+
+    def _left_out(self) -> list[tuple[str, str]]:
+        """Parameters that no key has, of this node and of those that its result is made of."""
+        stage, node = self.node.stage, self.node
+        values = flattened(stage.parameters, node.parameters) if stage.keyed.without else {}
+        own = [(name, repr(values[name])) for name in stage.keyed.without if name in values]
+        sources = [source for group in self.inputs or () for source in group]
+        return sorted({*own, *(each for source in sources for each in source._left_out())})
 
 
 @dataclass(frozen=True)

@@ -53,7 +53,7 @@ def test_each_device_holds_its_share_of_what_stays_and_one_task(store: Store) ->
 
 
 def test_what_stays_is_bounded_by_its_share_of_the_device(store: Store) -> None:
-    assert device_memory(planned(store), Devices(1, 50_000_000_000)) == 26_000_000_000
+    assert device_memory(planned(store), Devices(1, 50_000_000_000)) == 31_000_000_000
     assert device_memory(planned(store), Devices(1, 20_000_000_000)) == 16_000_000_000
 
 

@@ -7,7 +7,7 @@ import pytest
 import toy_stages as toys
 from executions import Executions
 
-from pipeline import Place, Store, Workflow, plan, run
+from pipeline import Keyed, Place, Store, Workflow, plan, run, stage
 from pipeline.running.clusters.address import Address
 from pipeline.running.event_log import Event, read_events
 from pipeline.running.graph import _Works, plan_tasks
@@ -88,3 +88,26 @@ def test_the_oldest_results_make_room_for_a_task(
     work = _Works("cpu").to_compute(chunk)
     Evaluation([work], RunContext(store, "run", "cpu", 0, Sources((), "")), lambda event: None).compute(work)
     assert list(cache._entries) == ["c"]
+
+
+@stage(version="1", over=("config",), transient=True, resident=True, keyed=Keyed(without=("layout",)))
+def laid_out(field: toys.Field, *, layout: str = "wide") -> toys.Setup:
+    return toys.Setup(field.values * len(layout))
+
+
+def test_results_of_one_key_that_are_other_objects_have_names_of_their_own(store: Store) -> None:
+    """What a key leaves out, of a result or of what it is made of, is in the name under which it stays."""
+
+    def works(layout: str) -> list[str]:
+        w = Workflow("layouts")
+        field = w.add(toys.field, place=Place(over={"config": ["a"]}))
+        setup = w.add(laid_out, field, layout=layout)
+        w.add(toys.with_setup, setup, place=Place(over={"noise": [0]}))
+        (chunk,) = [each for each in plan(w, store).chunks if each.node.name == "with_setup"]
+        work = _Works("cpu").to_compute(chunk)
+        ((made,),) = work.inputs or ()
+        return [made.key, made.held_as, work.held_as]
+
+    (key, made, of_it), (other_key, other_made, of_other) = works("wide"), works("narrow")
+    assert key == other_key and made != other_made and of_it != of_other
+    assert [key, made, of_it] == works("wide")
