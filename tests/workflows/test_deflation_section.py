@@ -144,7 +144,9 @@ def test_too_little_memory_names_the_vectors_that_fit(
     file.write_text(TINY)
     edit(file, ("[4, 4, 4, 4]", "[32, 32, 32, 32]"), ("solves:", "deflation: {vectors: 5000}\nsolves:"))
     answer = quarkline("plan", file)
-    found = re.search(r"a task of node 'deflation_space' needs .*: (\d+) vectors fit: lower", answer.out)
+    found = re.search(
+        r"a task of node 'deflation_space' needs .*fits with `deflation.vectors: (\d+)`", answer.out
+    )
     assert found, answer.out
     vectors, lattice = int(found[1]), Lattice((32, 32, 32, 32))
     assert eigensolve_bytes(lattice, vectors, 8, on_device=False) <= room
