@@ -187,12 +187,16 @@ def deflated_vectors(deflation: Node) -> int:
 
 @of_lattice
 def low_modes_cost(node: Node, lattice: Lattice) -> Cost:
-    """Cost of the currents of modes, so many at a time as noise vectors elsewhere: as much as a solve."""
+    """Cost of the currents of modes, so many at a time as noise vectors elsewhere: as much as a solve.
+
+    And the current's links of both parities, which modes and their partners read in turn.
+    """
     deflation = node.inputs[0]
     operator, vectors = deflation.inputs[0], deflated_vectors(deflation)
     directions = directions_of(operator)
     host = solving_bytes(lattice, SLAB, 0) + deflation.cost.device_memory
     terms = device_solving_terms(lattice, directions, operator.parameters["solves"], SLAB)
+    terms["links: current"] = links_bytes(lattice)
     work = low_modes_work(lattice, vectors, directions, SLAB)
     return Cost(host, sum(terms.values()), loops_bytes(lattice, vectors), work=work, terms=terms)
 
