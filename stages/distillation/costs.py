@@ -33,9 +33,10 @@ def eigenvectors_cost(node: Node, lattice: Lattice) -> Cost:
     stored = vectors_bytes(lattice, slices, options["vectors"], options["precision"])
     moved = float(vectors_bytes(lattice, slices, options["vectors"], options["precision"]))
     work = (Pass("restarts", 10 * options["vectors"], moved),)
-    terms = {f"Lanczos on {slices} time slices": needed}
-    memory = PROCESS + max(LINK_FIELDS * links, links + needed)
-    return Cost(memory, needed, stored, work=work, terms=terms)
+    copied = links * slices // lattice.time_extent if slices < lattice.time_extent else 0
+    terms = {f"Lanczos on {slices} time slices": needed, "their links": copied}
+    memory = PROCESS + max(LINK_FIELDS * links, links + copied + needed)
+    return Cost(memory, needed + copied, stored, work=work, terms=terms)
 
 
 @of_lattice

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,7 +11,7 @@ import pytest
 from laph_costs import laph_costs
 
 from pipeline import At
-from pipeline.worker.memory import DevicePool, device_pool
+from pipeline.worker.memory import device_pool
 from stages.distillation.current_insertion import Currents, current_insertion
 from stages.distillation.laplace_eigenvectors import LaplaceBasis, laplace_eigenvectors
 from stages.distillation.perambulator import perambulator
@@ -28,16 +28,17 @@ SOLVES = {"solver": "bicgstab", "tolerance": 1e-8, "precision": "double"}
 
 
 @contextmanager
-def capped(bytes_: int) -> Iterator[DevicePool]:
-    """The pool, which refuses more than so many bytes beside what is in use now."""
+def capped(bytes_: int) -> Iterator[Callable[[], int]]:
+    """How much the pool has taken at most beside what was in use; it refuses more than `bytes_`."""
     cupy = pytest.importorskip("cupy")
     pool, own = device_pool("cuda"), cupy.get_default_memory_pool()
     assert pool is not None
     pool.release_unused()
-    own.set_limit(size=own.used_bytes() + bytes_)
+    in_use = own.used_bytes()
+    own.set_limit(size=in_use + bytes_)
     pool.restart()
     try:
-        yield pool
+        yield lambda: pool.bytes - in_use
     finally:
         own.set_limit(size=0)
 
@@ -61,8 +62,7 @@ def test_eigenvectors_of_three_times_more_slices_than_fit(vectors: int, block: i
     tolerance = 1e-3
     for first in range(0, lattice.time_extent, slices):
         times = tuple(range(first, first + slices))
-        with capped(int(1.2 * planned)) as pool:
-            before = pool.bytes
+        with capped(int(1.2 * planned)) as taken:
             found = laplace_eigenvectors(
                 links,
                 at=At(**at, time=times),
@@ -71,7 +71,7 @@ def test_eigenvectors_of_three_times_more_slices_than_fit(vectors: int, block: i
                 tolerance=tolerance,
                 precision=precision,
             )
-            assert planned / 1.2 < pool.bytes - before
+            assert planned / 1.2 < taken()
         assert found.residual.max() < 36 * 4 * tolerance
 
 
@@ -85,8 +85,7 @@ def test_perambulators_on_three_times_more_than_fits() -> None:
     basis = np.full(shape, np.complex64(1 / np.sqrt(np.prod(shape[1:4]))))
     assert planned + basis.nbytes > 2.9 * planned
     columns = full_columns(at=At(**at, source=("t0",)), time_extent=lattice.time_extent, eigenvectors=1)
-    with capped(int(1.2 * planned)) as pool:
-        before = pool.bytes
+    with capped(int(1.2 * planned)) as taken:
         operator = wilson_operator(thin, at=At(**at), boundary="antiperiodic", csw=1.0, mass=1.0)
         result = perambulator(
             operator,
@@ -95,7 +94,7 @@ def test_perambulators_on_three_times_more_than_fits() -> None:
             at=At(**at, source=("t0",)),
             solve=Solve("bicgstab", 1e-8, "double", block=block),
         )
-        assert planned / 1.2 < pool.bytes - before
+        assert planned / 1.2 < taken()
     assert result.residual.max() < 1e-8
 
 
@@ -113,8 +112,7 @@ def test_insertions_between_three_times_more_solutions_than_fit() -> None:
     assert planned + 2 * 4 * vectors * 12 * 16 * lattice.volume > 2.9 * planned
     places = At(**at, source=("t0", "t7"))
     columns = full_columns(at=places, time_extent=times, eigenvectors=vectors)
-    with capped(int(1.2 * planned)) as pool:
-        before = pool.bytes
+    with capped(int(1.2 * planned)) as taken:
         operator = wilson_operator(thin, at=At(**at), boundary="antiperiodic", csw=1.0, mass=1.0)
         result = current_insertion(
             operator,
@@ -124,5 +122,5 @@ def test_insertions_between_three_times_more_solutions_than_fit() -> None:
             currents=Currents((3,), ((0, 0, 0), (1, 0, 0)), ("", "+x")),
             solve=Solve("bicgstab", 1e-8, "double", block=block),
         )
-        assert planned / 1.2 < pool.bytes - before
+        assert planned / 1.2 < taken()
     assert max(result.residual.max(), result.sink_residual.max()) < 1e-8

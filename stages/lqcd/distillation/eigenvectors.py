@@ -173,7 +173,7 @@ def slices_alone(links: Array, lattice: Lattice, times: Sequence[int] | None) ->
         )
     x, y, z, t = lattice.extents
     by_slice = links.reshape(4, 2, t, -1, 3, 3)[:, :, start : start + count]
-    return by_slice.reshape(4, 2, -1, 3, 3), Lattice((x, y, z, count))
+    return contiguous(by_slice.reshape(4, 2, -1, 3, 3)), Lattice((x, y, z, count))
 
 
 def _rows(lattice: Lattice) -> int:

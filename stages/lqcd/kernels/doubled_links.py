@@ -29,5 +29,6 @@ def spatial_links(links: Array, lattice: Lattice, parity: int, out: Array) -> No
 
     links complex ``[mu, parity, site, 3, 3]``; out complex ``[site, 6, 3, 3]``. Raises InputError.
     """
+    check_array("links", links, (4, 2, lattice.half_volume, 3, 3), links.dtype)
     check_array("out", out, (lattice.half_volume, SPATIAL_DIRECTIONS, 3, 3), out.dtype)
     kernel("doubled_links.spatial_links", type(links))(links, lattice, parity, out)

@@ -161,6 +161,17 @@ def test_vectors_do_not_depend_on_how_they_are_found():
         assert np.abs(other - vectors).max() < 1e-8
 
 
+@pytest.mark.gpu
+def test_slices_on_a_gpu_are_those_of_a_cpu():
+    cupy = pytest.importorskip("cupy")
+    links = rough(WIDE)
+    wanted = solver(12, 8, 1e-12).solve(links, WIDE)
+    for times in ([0, 1], [2, 3], [0, 1, 2, 3]):
+        found = solver(12, 8, 1e-12).solve(cupy.asarray(links), WIDE, times)
+        np.testing.assert_allclose(found.values, wanted.values[times], rtol=1e-10)
+        assert np.abs(found.vectors.get() - wanted.vectors[times]).max() < 1e-8
+
+
 def test_bases_of_degenerate_subspaces_are_reproducible():
     """Free field, 3 and 18 vectors of one eigenvalue."""
     lattice = Lattice((6, 6, 6, 2))

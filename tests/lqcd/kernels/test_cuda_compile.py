@@ -258,8 +258,8 @@ def of_gauge_links(dtype: np.dtype) -> list[Launch]:
         pytest.param(unusual_wilson, 256, marks=pytest.mark.slow),
         pytest.param(unusual, 64, marks=pytest.mark.slow),
         (of_gauge_links, 0),
-        pytest.param(of_grids_in_few, 0, marks=pytest.mark.slow),
-        pytest.param(of_grids, 0, marks=pytest.mark.slow),
+        pytest.param(of_grids_in_few, 28, marks=pytest.mark.slow),
+        pytest.param(of_grids, 28, marks=pytest.mark.slow),
     ],
 )
 def test_kernels_compile(kernels: Kernels, spills: int, arch: str, dtype: np.dtype) -> None:

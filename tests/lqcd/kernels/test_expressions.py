@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from stages.errors import InputError
+from stages.lqcd.kernels import doubled_links
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 
 
@@ -100,6 +101,15 @@ def test_spatial_links_both_ways(backend, random, parity):
         assert (found[:, 2 * mu] == links[mu, parity]).all()
         behind = lattice.neighbour(parity, mu, -1)
         assert (found[:, 2 * mu + 1] == dagger(links[mu, 1 - parity][behind])).all()
+
+
+def test_spatial_links_of_a_view_are_refused(random):
+    """Time slices among others do not lie one behind the other."""
+    lattice = Lattice((4, 2, 6, 2))
+    some = random(4, 2, 2 * lattice.half_volume, 3, 3)[:, :, : lattice.half_volume]
+    out = np.zeros((lattice.half_volume, 6, 3, 3), some.dtype)
+    with pytest.raises(InputError, match="links must be a C-contiguous"):
+        doubled_links.spatial_links(some, lattice, EVEN, out)
 
 
 def test_products_of_time_slices(backend, random, dtype):

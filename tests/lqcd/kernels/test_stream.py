@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 
 import numpy as np
 import pytest
@@ -66,6 +67,7 @@ def test_a_replayed_function_gives_the_values_of_its_argument(backend, random):
 
 
 @pytest.mark.gpu
+@pytest.mark.skipif("PYTEST_XDIST_WORKER" in os.environ, reason="other processes take memory of the device")
 def test_a_replayed_function_that_is_gone_leaves_no_memory():
     """Without a search for circular references; its temporaries share blocks of its pool."""
     cupy = pytest.importorskip("cupy")

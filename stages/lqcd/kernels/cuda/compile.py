@@ -69,6 +69,11 @@ def run(launch: Launch, *arguments: Any) -> None:
     Raises InputError for an array that does not start on a 16-byte boundary, which vector loads need.
     """
     for argument in arguments:
+        if isinstance(argument, cupy.ndarray) and not argument.flags.c_contiguous:
+            raise InputError(
+                f"{launch.file} needs C-contiguous arrays, got a view of shape {argument.shape} with strides "
+                f"{argument.strides}: pass a copy"
+            )
         if isinstance(argument, cupy.ndarray) and argument.data.ptr % 16:
             raise InputError(
                 f"{launch.file} needs arrays that start on a 16-byte boundary, got a view of shape "
