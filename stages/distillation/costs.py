@@ -88,7 +88,7 @@ def solves_cost(node: Node, lattice: Lattice) -> Cost:
     basis, columns = node.inputs[1:3]
     options, vectors, rhs = options_of(node), eigenvectors_of(basis), columns_of(columns)
     block = min(options["block"], rhs)
-    host, terms = propagating_bytes(lattice, options["precision"], block, block, options["solver"])
+    host, terms = propagating_bytes(lattice, options["precision"], block, block, options["solver"], fields=2)
     projections = 2 * COMPLEX * lattice.time_extent * SPINS * vectors * block
     stored = projections_bytes(lattice, vectors, rhs)
     memory = host + basis.cost.device_memory + projections + 2 * stored

@@ -94,17 +94,17 @@ def average_cost(node: Node, lattice: Lattice) -> Cost:
 
 
 def propagating_bytes(
-    lattice: Lattice, precision: str, columns: int, block: int, solver: str
+    lattice: Lattice, precision: str, columns: int, block: int, solver: str, fields: int = 3
 ) -> tuple[int, dict[str, int]]:
     """Bytes of solving for propagators on the host, and terms of those on a GPU.
 
     On the host, with the operator or what making it takes for a while; on a GPU, beside the operator:
-    sources, propagators, a block in the solver, and a copy in the contraction.
+    sources, propagators, a block in the solver, and a copy in the contraction where there are three `fields`.
     """
     half = half_field_bytes(lattice, COMPONENTS)
     block = min(block, columns)
     terms = {
-        "sources and propagators": half * 6 * columns,
+        "sources and propagators": half * 2 * fields * columns,
         f"blocks of the solver (N = {block})": half * int(workspace_of(solver, REGULAR).host) * block,
     }
     working = operator_bytes(lattice, precision, None) + sum(terms.values())

@@ -58,7 +58,7 @@ def test_eigenvectors_of_three_times_more_slices_than_fit(vectors: int, block: i
         laph_costs(lattice, {**sizes, "slices": number})["laplace_eigenvectors"].device_memory
         for number in (slices, lattice.time_extent)
     )
-    assert whole > 2.9 * planned
+    assert whole > 2.6 * planned
     tolerance = 1e-3
     for first in range(0, lattice.time_extent, slices):
         times = tuple(range(first, first + slices))
