@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from executions import Executions
 from pipeline import InputError, Place, Store, Workflow, open_result, plan, run
 from pipeline.reading.checked import checks_section
 from pipeline.running.clusters.address import Address
+from pipeline.running.clusters.local import Local
 from pipeline.running.event_log import Event, read_events
 from pipeline.running.quarantine import CheckCounts
 from pipeline.worker.checks import Checks, Effort, Sums, arrays_of, host_checksum
@@ -67,15 +69,17 @@ def test_a_chunk_that_disagrees_everywhere_fails_and_the_others_do_not(
 
 
 def test_wrong_arithmetic_is_found_by_repetition_and_what_the_worker_committed_is_retracted(
-    store: Store, cluster: Address
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """One worker, so that it has committed something before it is found out."""
+    monkeypatch.setenv(toys.LOG, str(tmp_path / "executions"))
     checks = Checks(fraction=0.3)
     chunks = [c for c in plan(wrong_workflow(), store).chunks if c.node.name == "sometimes_wrong"]
     keys = {int(chunk.coordinates["noise"][0]): chunk.key for chunk in chunks}
     chosen = [noise for noise, key in keys.items() if checks.choose(key)]
     unnoticed = [noise for noise in range(0, chosen[-1], 3) if noise not in chosen]
     workflow = wrong_workflow((*unnoticed, chosen[-1]))
-    outcome = run(plan(workflow, store), store, cluster=cluster, checks=checks)
+    outcome = run(plan(workflow, store), store, cluster=Local(workers=1), checks=checks)
     assert outcome.exit_status == 0, outcome.table()
     found = events(store, outcome.run, "disagreed")
     moved = {event["key"] for event in events(store, outcome.run, "retracted")}
