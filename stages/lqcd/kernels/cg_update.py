@@ -83,8 +83,8 @@ def cg_residual(r: Array, ap: Array, coefficients: CGCoefficients) -> None:
 
 def _check_cg(coefficients: CGCoefficients, **fields: Array) -> None:
     """Raise InputError unless the fields match and there is one of each number for each right-hand side."""
-    check_blocks(**fields)
-    first = next(iter(fields.values()))
+    name, first = next(iter(fields.items()))
+    check_blocks(**{name: first})
     for name, array in fields.items():
         check_array(name, array, first.shape, first.dtype)
     if coefficients.rhs != first.shape[-1]:

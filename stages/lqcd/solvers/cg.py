@@ -127,10 +127,10 @@ class _BatchedRecurrence:
     def estimate(self) -> Vector:
         r2, pap = self.reports.receive()[:, : self.r.shape[-1]]
         active, self.r2 = self.r2 > self.target2, r2
-        if (pap <= 0)[active].any():
-            raise BreakdownError(SolveStatus.INDEFINITE)
-        if not (np.isfinite(r2).all() and np.isfinite(pap[active]).all()):
-            raise BreakdownError(SolveStatus.NOT_FINITE)
+        sound = np.isfinite(r2) & (~active | ((pap > 0) & (pap < np.inf)))
+        if np.count_nonzero(sound) < r2.size:
+            indefinite = np.count_nonzero(active & (pap <= 0))
+            raise BreakdownError(SolveStatus.INDEFINITE if indefinite else SolveStatus.NOT_FINITE)
         return np.sqrt(r2)
 
     def _begin(self, target: Vector, replaced: bool) -> None:

@@ -67,7 +67,7 @@ Begin = Callable[[LinearOperator, Array, Vector, Any], Recurrence]
 
 def next_width(needed: int, width: int) -> int:
     """The narrowest of `WIDTHS` and `width` that holds `needed` columns."""
-    return min(w for w in (*WIDTHS, width) if w >= needed)
+    return width if needed == width else min(w for w in (*WIDTHS, width) if w >= needed)
 
 
 def column_norms(field: Array) -> Vector:

@@ -247,7 +247,8 @@ class ReliableIteration:
         change nothing any more.
         """
         ceiling = self.norms[self.columns]
-        target = self.target[self.columns]
+        target = SAFETY * self.target[self.columns]
+        diverged, scale = DIVERGED_AT * self.largest[self.columns], self.scale[self.columns]
         under_way, ending = 0, False
         while under_way or not ending:
             limit = min(1 + recurrence.lag, self.solver.max_iterations - self.iterations)
@@ -256,21 +257,21 @@ class ReliableIteration:
                 under_way += 1
             estimate = recurrence.estimate() * self.unit
             under_way -= 1
-            self._record(estimate)
-            if not self.patience:
-                ceiling = np.maximum(ceiling, estimate)
-            if (estimate > DIVERGED_AT * self.largest[self.columns]).any():
+            self._record(estimate / scale)
+            if np.count_nonzero(estimate > diverged):
                 raise BreakdownError(SolveStatus.DIVERGED)
-            still_open = estimate > SAFETY * target
-            count = int(still_open.sum())
+            still_open = estimate > target
+            count = int(np.count_nonzero(still_open))
             if count == 0:
                 break
+            if delta > 0:
+                ceiling = ceiling if self.patience else np.maximum(ceiling, estimate)
+                ending |= bool(np.count_nonzero(still_open & (estimate < delta * ceiling)))
             ending |= (
                 self.iterations >= self.solver.max_iterations
                 or rest.after(self.iterations, estimate, still_open)
                 or recurrence.full
                 or (self.solver.narrows and next_width(count, target.size) < target.size)
-                or bool((still_open & (estimate < delta * ceiling)).any())
             )
         return estimate
 
@@ -283,10 +284,10 @@ class ReliableIteration:
             return delta
         return max(delta, self.corrections.replaced_at) if self.corrections.go_on else 0.0
 
-    def _record(self, estimate: Vector) -> None:
+    def _record(self, relative: Vector) -> None:
         self.iterations += 1
         row = self.history[-1].copy()
-        row[self.columns] = estimate / self.scale[self.columns]
+        row[self.columns] = relative
         self.history.append(row)
         if self.progress is not None:
             self.progress(self.iterations, row)

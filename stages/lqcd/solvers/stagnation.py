@@ -44,8 +44,8 @@ class Rest:
     def after(self, iterations: int, estimate: Vector, still_open: NDArray[np.bool_]) -> bool:
         """True if estimates that are open after so many iterations of the solve no longer fall."""
         halved = still_open & (estimate < 0.5 * self.least)
-        self.least = np.where(halved, estimate, self.least)
-        if self.fallen_at is None or halved.any():
+        if self.fallen_at is None or np.count_nonzero(halved):
+            self.least = np.where(halved, estimate, self.least)
             self.fallen_at = iterations
         patience = max(self.patience, PATIENT * self.fallen_at if self.grows else 0)
         if iterations - self.fallen_at >= patience and (self.least < self.floor)[still_open].all():

@@ -8,6 +8,7 @@ from lexicographic import to_lexicographic, to_parity
 from widths import widths
 
 from stages.errors import InputError
+from stages.lqcd.kernels import hisq_dslash
 from stages.lqcd.kernels.directions import displacements, staple_tables
 from stages.lqcd.kernels.operands import check_links
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
@@ -142,6 +143,32 @@ def test_a_right_hand_side_does_not_depend_on_its_company(backend, random, toler
         column = backend.array(np.ascontiguousarray(x[:, :, n : n + 1]))
         backend.kernels.hisq_dslash.hisq_dslash(packed, column, alone)
         assert close(backend.host(alone)[..., 0], backend.host(together)[..., n], tolerance)
+
+
+@pytest.mark.parametrize("directions", [16, 8, 6])
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_one_right_hand_side_has_the_bits_that_it_has_among_others(dtype, directions):
+    """The processor has a kernel for one alone, with other vectors and the same sums."""
+    lattice, rng = Lattice((4, 6, 2, 2)), np.random.default_rng(1789)
+    half = lattice.half_volume
+
+    def normal(*shape):
+        return (rng.standard_normal(shape) + 1j * rng.standard_normal(shape)).astype(dtype)
+
+    packed = hisq_dslash.pack(normal(half, directions, 3, 3), lattice, ODD)
+    x, diagonal = normal(half, 3, 3), normal(half, 3, 3)
+    dots, alone_dots = np.empty(3), np.empty(1)
+    plain = hisq_dslash.hisq_dslash(packed, x, np.empty_like(x))
+    shifted = hisq_dslash.hisq_dslash(
+        packed, x, np.empty_like(x), diagonal=diagonal, a=0.3, b=-1.1, dots=dots
+    )
+    for n in range(3):
+        column, added = (np.ascontiguousarray(field[..., n : n + 1]) for field in (x, diagonal))
+        alone = hisq_dslash.hisq_dslash(packed, column, np.empty_like(column))
+        assert alone.tobytes() == np.ascontiguousarray(plain[..., n : n + 1]).tobytes()
+        hisq_dslash.hisq_dslash(packed, column, added, diagonal=added, a=0.3, b=-1.1, dots=alone_dots)
+        assert added.tobytes() == np.ascontiguousarray(shifted[..., n : n + 1]).tobytes()
+        assert alone_dots[0] == dots[n]
 
 
 MISUSE = {

@@ -1,4 +1,8 @@
-"""Vector updates of batched conjugate gradients: fields ``[site, 3, N]``, one of each number for each rhs."""
+"""Vector updates of batched conjugate gradients: fields ``[site, 3, N]``, one of each number for each rhs.
+
+Between two passes over fields a few numbers are worked on: compiled too, because on a small lattice NumPy's
+calls would take as long as a pass.
+"""
 
 from __future__ import annotations
 
@@ -9,60 +13,93 @@ import numpy as np
 from numba import prange, types
 from numpy.typing import NDArray
 
-from stages.lqcd.kernels.cg_update import CGCoefficients, quotient
-from stages.lqcd.kernels.cpu.compiled import array_type, compiled
+from stages.lqcd.kernels.cg_update import ROWS, CGCoefficients
+from stages.lqcd.kernels.cpu.compiled import array_type, compiled, compiled_serial
 from stages.lqcd.kernels.cpu.lane_dots import add_lane_dots
 from stages.lqcd.kernels.cpu.rows import BLOCK_ROWS, block_count, real_rows
 
 STEP_ROWS = 64
 """Rows of r that are still in the first cache when their norm is taken."""
 
+R2, PAP, TARGET2, GAMMA, ALPHA, BETA = range(len(ROWS))
+
 
 def cg_advance(x: NDArray, p: NDArray, r: NDArray, coefficients: CGCoefficients) -> None:
-    c = coefficients
-    numbers = (_by_lane(values, r) for values in (c.alpha, c.beta, c.r2 > c.target2))
-    _advance_kernel(r.shape[-1], r.itemsize // 2)(real_rows(x), real_rows(p), real_rows(r), *numbers)
+    rhs, itemsize = r.shape[-1], r.itemsize // 2
+    lanes = np.empty((3, 2 * rhs), f"f{itemsize}")
+    _advance_numbers(itemsize)(coefficients.numbers, lanes)
+    _advance_kernel(rhs, itemsize)(real_rows(x), real_rows(p), real_rows(r), lanes)
 
 
 def cg_residual(r: NDArray, ap: NDArray, coefficients: CGCoefficients) -> None:
-    c, rows = coefficients, real_rows(r)
-    moves = (c.r2 > c.target2) & (c.pap > 0)
-    c.alpha[...] = quotient(c.gamma, c.pap, moves)
-    sums = np.empty((block_count(len(rows)), r.shape[-1]), np.complex128)
-    _residual_kernel(r.shape[-1], r.itemsize // 2)(rows, real_rows(ap), _by_lane(c.alpha, r), sums)
-    r2 = sums.sum(axis=0).real
-    c.beta[...] = quotient(r2, c.r2, moves)
-    c.r2[...] = c.gamma[...] = r2
+    rhs, itemsize, rows = r.shape[-1], r.itemsize // 2, real_rows(r)
+    alpha = np.empty(2 * rhs, f"f{itemsize}")
+    _step_numbers(itemsize)(coefficients.numbers, alpha)
+    sums = np.empty((block_count(len(rows)), rhs), np.complex128)
+    _residual_kernel(rhs, itemsize)(rows, real_rows(ap), alpha, sums)
+    _norm_numbers()(coefficients.numbers, sums)
 
 
-def _by_lane(numbers: NDArray, field: NDArray) -> NDArray:
-    """A number for each real of a row, in the field's precision."""
-    return np.repeat(numbers.astype(field.real.dtype), 2)
+@cache
+def _advance_numbers(itemsize: int) -> Callable[..., None]:
+    """Coefficients alpha and beta, and whether the column is open, for each real of a row."""
+
+    def numbers_by_lane(numbers: NDArray, lanes: NDArray) -> None:
+        for lane in range(lanes.shape[1]):
+            n = lane // 2
+            lanes[0, lane] = numbers[ALPHA, n]
+            lanes[1, lane] = numbers[BETA, n]
+            lanes[2, lane] = numbers[R2, n] > numbers[TARGET2, n]
+
+    signature = types.void(array_type("f8", 2), array_type(f"f{itemsize}", 2, writable=True))
+    return compiled_serial(numbers_by_lane, f"cg_advance_numbers_{8 * itemsize}", signature)
+
+
+@cache
+def _step_numbers(itemsize: int) -> Callable[..., None]:
+    """Coefficient alpha = gamma / pap of columns that move, zero of others; also for each real of a row."""
+
+    def step(numbers: NDArray, lanes: NDArray) -> None:
+        for n in range(len(lanes) // 2):
+            moves = numbers[R2, n] > numbers[TARGET2, n] and numbers[PAP, n] > 0
+            numbers[ALPHA, n] = numbers[GAMMA, n] / numbers[PAP, n] if moves else 0.0
+            lanes[2 * n] = lanes[2 * n + 1] = numbers[ALPHA, n]
+
+    signature = types.void(*(array_type(*kind, writable=True) for kind in (("f8", 2), (f"f{itemsize}", 1))))
+    return compiled_serial(step, f"cg_step_numbers_{8 * itemsize}", signature)
+
+
+@cache
+def _norm_numbers() -> Callable[..., None]:
+    """|r|^2 of all blocks, and beta."""
+
+    def norm(numbers: NDArray, sums: NDArray) -> None:
+        for n in range(sums.shape[1]):
+            r2 = 0.0
+            for block in range(len(sums)):
+                r2 += sums[block, n].real
+            moves = numbers[R2, n] > numbers[TARGET2, n] and numbers[PAP, n] > 0
+            numbers[BETA, n] = r2 / numbers[R2, n] if moves else 0.0
+            numbers[R2, n] = numbers[GAMMA, n] = r2
+
+    signature = types.void(array_type("f8", 2, writable=True), array_type("c16", 2))
+    return compiled_serial(norm, "cg_norm_numbers", signature)
 
 
 @cache
 def _advance_kernel(rhs: int, itemsize: int) -> Callable[..., None]:
     lanes, real = 2 * rhs, f"f{itemsize}"
 
-    def advance(
-        low: int,
-        high: int,
-        x: NDArray,
-        p: NDArray,
-        r: NDArray,
-        alpha: NDArray,
-        beta: NDArray,
-        is_open: NDArray,
-    ) -> None:
+    def advance(low: int, high: int, x: NDArray, p: NDArray, r: NDArray, numbers: NDArray) -> None:
         for row in prange(low, high):
             for lane in range(lanes):
-                a, b, direction, residual = alpha[lane], beta[lane], p[row, lane], r[row, lane]
+                a, b, direction, residual = numbers[0, lane], numbers[1, lane], p[row, lane], r[row, lane]
                 x[row, lane] = x[row, lane] + a * direction if a != 0 else x[row, lane]
                 advanced = residual + b * direction if b != 0 else residual
-                p[row, lane] = advanced if is_open[lane] != 0 else direction
+                p[row, lane] = advanced if numbers[2, lane] != 0 else direction
 
     read, write = array_type(real, 2), array_type(real, 2, writable=True)
-    signature = types.void(write, write, read, *[array_type(real, 1)] * 3)
+    signature = types.void(write, write, read, read)
     return compiled(advance, f"cg_advance_{rhs}_{8 * itemsize}", signature, lambda x, *others: len(x))
 
 

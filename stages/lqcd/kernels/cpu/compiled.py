@@ -73,6 +73,11 @@ def compiled(function: Callable[..., None], name: str, signature: Any, items: Ca
     return Kernel(share, _address(share), items, _launcher(types.Tuple(signature.args)))
 
 
+def compiled_serial(function: Callable[..., None], name: str, signature: Any) -> Callable[..., None]:
+    """Compile a `function(*arguments)` for the thread that calls it: the little work between two kernels."""
+    return _cached(function, name, signature)
+
+
 def compiled_parallel(function: Callable[..., None], name: str, signature: Any) -> Callable[..., None]:
     """Compile a `function(*arguments)` with parallel loops of its own, by `numba.prange`."""
     return _cached(function, name, signature, parallel=True)

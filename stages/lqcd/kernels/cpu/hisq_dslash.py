@@ -1,5 +1,7 @@
 """HISQ dslash, one site and a run of right-hand sides at a time in vector registers.
 
+One right-hand side alone has a kernel of its own, `stages.lqcd.kernels.cpu.narrow_dslash`.
+
 A lane tile of a site keeps 3 colours x (Re, Im) sums in registers over all directions, fully unrolled;
 right-hand sides beyond a tile are a loop over equal tiles and one narrower rest, so that compilation stays
 near a second.
@@ -10,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from math import ceil
 from typing import Any
 
 import numpy as np
@@ -18,9 +19,10 @@ from numba import prange, types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-from stages.lqcd.kernels.cpu.compiled import compiled
+from stages.lqcd.kernels.cpu.compiled import array_type, compiled, compiled_serial
 from stages.lqcd.kernels.cpu.doubled_links import doubled_links
 from stages.lqcd.kernels.cpu.half_field import through_single
+from stages.lqcd.kernels.cpu.narrow_dslash import SITES, narrow_sites
 from stages.lqcd.kernels.cpu.rows import block_count
 from stages.lqcd.kernels.cpu.vector_ir import REGISTER_BYTES, REGISTERS, ComplexSums, Emitter, literals
 from stages.lqcd.kernels.directions import HISQ_DIRECTIONS, NAIVE_DIRECTIONS, neighbour_table
@@ -39,8 +41,8 @@ BLOCK_SITES = 64
 class PackedLinks:
     """Direction-doubled, pre-daggered, signed links into the sites of `parity`.
 
-    `links` is ``[site, direction, 3, 3]``, `neighbours` int32 ``[site, direction]`` in the opposite parity,
-    both C-contiguous; the order of the directions is that of `stages.lqcd.kernels.directions`.
+    `links` is ``[site, direction, column, row]``, `neighbours` int32 ``[site, direction]`` in the opposite
+    parity, both C-contiguous; the order of the directions is that of `stages.lqcd.kernels.directions`.
     """
 
     lattice: Lattice
@@ -54,16 +56,19 @@ class PackedLinks:
 def pack(links: NDArray, lattice: Lattice, parity: int) -> PackedLinks:
     directions = links.shape[1]
     neighbours = neighbour_table(lattice, parity, directions)
-    return PackedLinks(lattice, parity, directions, links.dtype, np.ascontiguousarray(links), neighbours)
+    columns = np.ascontiguousarray(links.swapaxes(-1, -2))
+    return PackedLinks(lattice, parity, directions, links.dtype, columns, neighbours)
 
 
 def pack_fields(
     one_hop: NDArray, three_hops: NDArray | None, lattice: Lattice, parity: int, dtype: np.dtype, narrow: bool
 ) -> PackedLinks:
     directions = NAIVE_DIRECTIONS if three_hops is None else HISQ_DIRECTIONS
-    doubled = field_like(one_hop, (lattice.half_volume, directions, 3, 3), dtype)
-    doubled_links(one_hop, three_hops, lattice, parity, doubled)
-    return pack(doubled, lattice, parity)
+    columns = field_like(one_hop, (lattice.half_volume, directions, 3, 3), dtype)
+    doubled_links(one_hop, three_hops, lattice, parity, columns.swapaxes(-1, -2))
+    return PackedLinks(
+        lattice, parity, directions, dtype, columns, neighbour_table(lattice, parity, directions)
+    )
 
 
 def in_fields(one_hop: NDArray, three_hops: NDArray | None, lattice: Lattice, parity: int) -> PackedLinks:
@@ -82,67 +87,102 @@ def hisq_dslash(
 ) -> Any:
     if isinstance(x, HalfField):
         return through_single(hisq_dslash, packed, x, out, diagonal=diagonal, a=a, b=b, dots=dots)
-    kernel = _kernel(x.shape[2], packed.dtype.itemsize // 2, packed.directions, dots is not None)
+    rhs, itemsize = x.shape[2], packed.dtype.itemsize // 2
     if diagonal is None:
-        a, stride, added = 0.0, 0, np.zeros(x.shape[1:], x.dtype)
+        a, stride, added = 0.0, 0, _zeros(rhs, packed.dtype)
     else:
         stride, added = x.strides[0], diagonal
-    sums = np.zeros((block_count(len(x), BLOCK_SITES) if dots is not None else 0, 2 * x.shape[2]))
-    arrays = (packed.links, packed.neighbours, x, added, out, sums)
-    kernel(*(array.ctypes.data for array in arrays), stride, a, b, len(out))
+    sums = np.empty((0 if dots is None else block_count(len(x), BLOCK_SITES), 2 * rhs))
+    kernel = _kernel(rhs, itemsize, packed.directions, dots is not None)
+    kernel(packed.links, packed.neighbours, x, added.ctypes.data, out, sums, stride, a, b)
     if dots is not None:
-        dots[...] = sums.sum(axis=0).reshape(-1, 2).sum(axis=1)
+        _sum_kernel()(sums, dots)
     return out
 
 
 @cache
-def _kernel(rhs: int, itemsize: int, directions: int, dots: bool) -> Callable[..., None]:
-    """The dslash for `rhs` right-hand sides of reals of `itemsize` bytes, on addresses.
+def _zeros(rhs: int, dtype: np.dtype) -> NDArray:
+    """The diagonal of some sites, which all others share, where there is none."""
+    return np.zeros((SITES, 3, rhs), dtype)
 
-    `diagonal_stride` is 0 where there is no diagonal: every site then adds the same block of zeros. With
-    `dots` each block of sites leaves the products of the reals of diagonal and out in its row of `sums`.
+
+@cache
+def _kernel(rhs: int, itemsize: int, directions: int, dots: bool) -> Callable[..., None]:
+    """The dslash for `rhs` right-hand sides of reals of `itemsize` bytes.
+
+    The diagonal is given by its address, because it may be `out`, and the bytes from one site to the next: 0
+    where there is none. With `dots` each block of sites leaves the products of the reals of diagonal and out
+    in its row of `sums`.
     """
     tile = min(2 * rhs, TILE_REGISTERS * REGISTER_BYTES // itemsize)
     tiles, remainder = divmod(2 * rhs, tile)
     tile_bytes, row_bytes = tile * itemsize, 16 * rhs
     links_bytes, neighbours_bytes, site_bytes = directions * 18 * itemsize, directions * 4, 6 * rhs * itemsize
-    summed = int(dots)
+    alone, summed = rhs == 1, int(dots)
+    step = SITES if alone else 1
 
     def dslash(
         low: int,
         high: int,
-        links: int,
-        neighbours: int,
-        x: int,
+        links: NDArray,
+        neighbours: NDArray,
+        x: NDArray,
         diagonal: int,
-        out: int,
-        sums: int,
+        out: NDArray,
+        sums: NDArray,
         diagonal_stride: int,
         a: float,
         b: float,
-        sites: int,
     ) -> None:
+        first_u, first_n, first_w = links.ctypes.data, neighbours.ctypes.data, out.ctypes.data
+        field, first_row = x.ctypes.data, sums.ctypes.data
         for block in prange(low, high):
-            row = sums + block * row_bytes
-            for site in range(block * BLOCK_SITES, min(sites, (block + 1) * BLOCK_SITES)):
-                u = links + site * links_bytes
-                n = neighbours + site * neighbours_bytes
+            row = first_row + block * row_bytes
+            if dots:
+                sums[block] = 0
+            for site in range(block * BLOCK_SITES, min(len(out), (block + 1) * BLOCK_SITES), step):
+                u = first_u + site * links_bytes
+                n = first_n + site * neighbours_bytes
                 v = diagonal + site * diagonal_stride
-                w = out + site * site_bytes
+                w = first_w + site * site_bytes
+                if alone:
+                    narrow_sites(u, n, field, v, w, row, a, b, itemsize, directions, summed)
+                    continue
                 for k in range(tiles):
                     i = k * tile_bytes
                     s = row + k * tile * 8
-                    _site_tile(u, n, x + i, v + i, w + i, s, a, b, rhs, itemsize, directions, tile, summed)
+                    _site_tile(
+                        u, n, field + i, v + i, w + i, s, a, b, rhs, itemsize, directions, tile, summed
+                    )
                 if remainder:
                     i = tiles * tile_bytes
                     s = row + tiles * tile * 8
                     _site_tile(
-                        u, n, x + i, v + i, w + i, s, a, b, rhs, itemsize, directions, remainder, summed
+                        u, n, field + i, v + i, w + i, s, a, b, rhs, itemsize, directions, remainder, summed
                     )
 
-    signature = types.void(*[types.int64] * 7, types.float64, types.float64, types.int64)
+    dtype = f"c{2 * itemsize}"
+    fields = array_type(dtype, 3), types.int64, array_type(dtype, 3, writable=True)
+    sums = array_type("f8", 2, writable=True)
+    reals = types.int64, types.float64, types.float64
+    signature = types.void(array_type(dtype, 4), array_type("i4", 2), *fields, sums, *reals)
     name = f"hisq_dslash_{rhs}_{8 * itemsize}_{directions}{'_dots' * dots}"
-    return compiled(dslash, name, signature, lambda *arguments: ceil(arguments[-1] / BLOCK_SITES))
+    return compiled(dslash, name, signature, lambda *given: block_count(len(given[4]), BLOCK_SITES))
+
+
+@cache
+def _sum_kernel() -> Callable[..., None]:
+    def total(sums: NDArray, dots: NDArray) -> None:
+        """Real products of all blocks, then those of the two reals of each right-hand side."""
+        for n in range(len(dots)):
+            real = imaginary = 0.0
+            for block in range(len(sums)):
+                real += sums[block, 2 * n]
+                imaginary += sums[block, 2 * n + 1]
+            dots[n] = real + imaginary
+
+    signature = types.void(array_type("f8", 2), array_type("f8", 1, writable=True))
+    return compiled_serial(total, "hisq_dslash_dots", signature)
 
 
 @intrinsic(prefer_literal=True)
@@ -181,7 +221,7 @@ def _site_tile(
             colours = [sums.vectors(neighbour, j * row_bytes) for j in range(3)]
             for i in range(3):
                 for j in range(3):
-                    sums.add_product(i, u, (d * 9 + i * 3 + j) * 2 * real_bytes, colours[j])
+                    sums.add_product(i, u, (d * 9 + j * 3 + i) * 2 * real_bytes, colours[j])
         a, b = emit.rounded(a), emit.rounded(b)
         for i in range(3):
             registers = zip(
