@@ -71,7 +71,7 @@ class Affine(Protocol):
 
 @runtime_checkable
 class Repeatable(Protocol):
-    """An operator whose application can be queued again and again, and computes dots on the way."""
+    """An operator whose application works by compiled kernels alone, and computes dots on the way."""
 
     def application(self, x: Array, out: Array, dots: Array | None) -> Callable[[], None]:
         """A function that computes ``out = A x`` of these arrays, as they then are, and allocates nothing.
@@ -95,7 +95,7 @@ def application(
     """A function that computes ``out = A x`` of these two arrays, as they then are, at each call.
 
     dots: if given, float64 ``[N]``, receives Re conj(x) . out of each right-hand side. The second result says
-    whether the function keeps the rules of `stages.lqcd.kernels.stream.repeated`: it does where the
+    whether the function keeps the rules of `stages.lqcd.kernels.stream.recorded`: it does where the
     operator is `Repeatable`.
     """
     if isinstance(A, Repeatable):

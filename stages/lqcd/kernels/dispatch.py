@@ -67,6 +67,11 @@ def around_kernels(wrap: Callable[[Implementation], Implementation]) -> Iterator
         _chosen.clear()
 
 
+def kernels_are_watched() -> bool:
+    """True inside a block of `around_kernels`."""
+    return _around is not None
+
+
 def _choose(name: str, kind: type) -> Implementation:
     implementation = implementation_of(name, _package_of(kind))
     if _around is not None:

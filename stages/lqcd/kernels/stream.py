@@ -64,6 +64,15 @@ def repeated(step: Callable[[], None], xp: ModuleType) -> Callable[[], None]:
     return kernel("stream.repeated", xp.ndarray)(step)
 
 
+def recorded(step: Callable[[], None], xp: ModuleType) -> Callable[[], None]:
+    """`step` as `repeated` makes it; on the host, too, it works by compiled kernels alone.
+
+    On arrays of the host the first call notes these, and the others are nothing else; where kernels are
+    watched (`stages.lqcd.kernels.dispatch.around_kernels`) or the oracle's, every call is the step.
+    """
+    return kernel("stream.recorded", xp.ndarray)(step)
+
+
 def replayed(function: Callable[[Array], Array], xp: ModuleType) -> Callable[[Array], Array]:
     """`function` of one array of `xp`, made cheap to call again and again on a device that can replay work.
 

@@ -82,7 +82,7 @@ class _BatchedRecurrence:
         self.apply, repeatable = application(A, self.p, self.ap, self.coefficients.pap)
         fields = (self.y, self.p, self.r, self.ap)
         step = partial(_step, self.apply, *fields, self.coefficients)
-        self.step = stream.repeated(step, A.xp) if repeatable else step
+        self.step = stream.recorded(step, A.xp) if repeatable else step
         self._begin(target, replaced=directions is not None)
 
     def replace(self, residual: Array, target: Vector) -> None:

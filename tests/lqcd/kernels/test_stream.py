@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import gc
 import os
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+
+from stages.lqcd.kernels import cg_update, stream
+from stages.lqcd.kernels.cg_update import CGCoefficients
+from stages.lqcd.kernels.dispatch import around_kernels, kernels_of
 
 
 def test_reports_arrive_in_the_order_sent(backend):
@@ -45,6 +50,48 @@ def test_a_repeated_step_runs_once_a_call(backend, random):
         x *= 2
         step()
     np.testing.assert_allclose(backend.host(y) * 16, 30 * backend.host(x), rtol=1e-6)
+
+
+def a_step(backend, rng):
+    """Step of conjugate gradients without an operator, and all that it changes."""
+    update = backend.kernels.cg_update
+    x, p, r, ap = (backend.array(rng.standard_normal((48, 3, 1)).astype(complex)) for _ in range(4))
+    c = CGCoefficients.zeros(x)
+    c.numbers[...] = backend.array(rng.uniform(0.5, 1.5, c.numbers.shape))
+
+    def step():
+        update.cg_advance(x, p, r, c)
+        update.cg_residual(r, ap, c)
+
+    return step, (x, p, r, c.numbers)
+
+
+def test_a_recorded_step_does_what_the_step_does(backend):
+    plain, expected = a_step(backend, np.random.default_rng(2003))
+    step, changed = a_step(backend, np.random.default_rng(2003))
+    recorded = backend.kernels.stream.recorded(step, backend.xp)
+    for _ in range(4):
+        plain(), recorded()
+        for one, other in zip(changed, expected, strict=True):
+            assert np.array_equal(backend.host(one), backend.host(other))
+            one *= 1.5
+            other *= 1.5
+
+
+def test_a_step_is_recorded_where_nobody_looks_and_kernels_are_compiled():
+    host = SimpleNamespace(kernels=SimpleNamespace(cg_update=cg_update), array=np.asarray)
+
+    def calls_in_three():
+        step, calls = a_step(host, np.random.default_rng(2011))[0], []
+        recorded = stream.recorded(lambda: (calls.append(1), step()), np)
+        recorded(), recorded(), recorded()
+        return len(calls)
+
+    assert calls_in_three() == 1
+    with around_kernels(lambda implementation: implementation):
+        assert calls_in_three() == 3
+    with kernels_of("reference"):
+        assert calls_in_three() == 3
 
 
 def test_a_replayed_function_gives_the_values_of_its_argument(backend, random):

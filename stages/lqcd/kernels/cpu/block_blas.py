@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from stages.lqcd.kernels.cpu.compiled import array_type, compiled
 from stages.lqcd.kernels.cpu.lane_dots import dots_by_block
 from stages.lqcd.kernels.cpu.matrix_product import matrix_product
-from stages.lqcd.kernels.cpu.rows import BLOCK_ROWS, block_count, real_rows
+from stages.lqcd.kernels.cpu.rows import BLOCK_ROWS, block_count, block_rows_of, fold_of, folded, real_rows
 from stages.lqcd.kernels.expressions import add as add
 from stages.lqcd.kernels.expressions import affine as affine
 from stages.lqcd.kernels.expressions import difference as difference
@@ -40,7 +40,10 @@ def gram(x: NDArray, y: NDArray) -> NDArray[np.complex128]:
 
 
 def dots(x: NDArray, y: NDArray) -> NDArray[np.complex128]:
-    return dots_by_block(x, y, BLOCK_ROWS).sum(axis=0)
+    rhs, fold = x.shape[-1], fold_of(x)
+    left, right = folded(x, fold), folded(y, fold)
+    sums = dots_by_block(left, right, block_rows_of(len(left), fold))
+    return sums.reshape(-1, rhs).sum(axis=0)
 
 
 def norms2(x: NDArray) -> NDArray[np.float64]:

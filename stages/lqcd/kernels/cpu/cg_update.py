@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from stages.lqcd.kernels.cg_update import ROWS, CGCoefficients
 from stages.lqcd.kernels.cpu.compiled import array_type, compiled, compiled_serial
 from stages.lqcd.kernels.cpu.lane_dots import add_lane_dots
-from stages.lqcd.kernels.cpu.rows import BLOCK_ROWS, block_count, real_rows
+from stages.lqcd.kernels.cpu.rows import block_count, block_rows_of, fold_of, folded, real_rows
 
 STEP_ROWS = 64
 """Rows of r that are still in the first cache when their norm is taken."""
@@ -25,33 +25,37 @@ R2, PAP, TARGET2, GAMMA, ALPHA, BETA = range(len(ROWS))
 
 
 def cg_advance(x: NDArray, p: NDArray, r: NDArray, coefficients: CGCoefficients) -> None:
-    rhs, itemsize = r.shape[-1], r.itemsize // 2
-    lanes = np.empty((3, 2 * rhs), f"f{itemsize}")
-    _advance_numbers(itemsize)(coefficients.numbers, lanes)
-    _advance_kernel(rhs, itemsize)(real_rows(x), real_rows(p), real_rows(r), lanes)
+    fold, itemsize = fold_of(r), r.itemsize // 2
+    columns = fold * r.shape[-1]
+    lanes = np.empty((3, 2 * columns), f"f{itemsize}")
+    _advance_numbers(itemsize)(coefficients.numbers, r.shape[-1], lanes)
+    rows = (real_rows(folded(field, fold)) for field in (x, p, r))
+    _advance_kernel(columns, itemsize)(*rows, lanes)
 
 
 def cg_residual(r: NDArray, ap: NDArray, coefficients: CGCoefficients) -> None:
-    rhs, itemsize, rows = r.shape[-1], r.itemsize // 2, real_rows(r)
-    alpha = np.empty(2 * rhs, f"f{itemsize}")
-    _step_numbers(itemsize)(coefficients.numbers, alpha)
-    sums = np.empty((block_count(len(rows)), rhs), np.complex128)
-    _residual_kernel(rhs, itemsize)(rows, real_rows(ap), alpha, sums)
-    _norm_numbers()(coefficients.numbers, sums)
+    fold, itemsize, rhs = fold_of(r), r.itemsize // 2, r.shape[-1]
+    rows, columns = real_rows(folded(r, fold)), fold * rhs
+    block_rows = block_rows_of(len(rows), fold)
+    alpha = np.empty(2 * columns, f"f{itemsize}")
+    _step_numbers(itemsize)(coefficients.numbers, rhs, alpha)
+    sums = np.empty((block_count(len(rows), block_rows), columns), np.complex128)
+    _residual_kernel(columns, itemsize)(rows, real_rows(folded(ap, fold)), alpha, block_rows, sums)
+    _norm_numbers()(coefficients.numbers, rhs, sums)
 
 
 @cache
 def _advance_numbers(itemsize: int) -> Callable[..., None]:
     """Coefficients alpha and beta, and whether the column is open, for each real of a row."""
 
-    def numbers_by_lane(numbers: NDArray, lanes: NDArray) -> None:
+    def numbers_by_lane(numbers: NDArray, rhs: int, lanes: NDArray) -> None:
         for lane in range(lanes.shape[1]):
-            n = lane // 2
+            n = lane // 2 % rhs
             lanes[0, lane] = numbers[ALPHA, n]
             lanes[1, lane] = numbers[BETA, n]
             lanes[2, lane] = numbers[R2, n] > numbers[TARGET2, n]
 
-    signature = types.void(array_type("f8", 2), array_type(f"f{itemsize}", 2, writable=True))
+    signature = types.void(array_type("f8", 2), types.int64, array_type(f"f{itemsize}", 2, writable=True))
     return compiled_serial(numbers_by_lane, f"cg_advance_numbers_{8 * itemsize}", signature)
 
 
@@ -59,13 +63,15 @@ def _advance_numbers(itemsize: int) -> Callable[..., None]:
 def _step_numbers(itemsize: int) -> Callable[..., None]:
     """Coefficient alpha = gamma / pap of columns that move, zero of others; also for each real of a row."""
 
-    def step(numbers: NDArray, lanes: NDArray) -> None:
-        for n in range(len(lanes) // 2):
+    def step(numbers: NDArray, rhs: int, lanes: NDArray) -> None:
+        for n in range(rhs):
             moves = numbers[R2, n] > numbers[TARGET2, n] and numbers[PAP, n] > 0
             numbers[ALPHA, n] = numbers[GAMMA, n] / numbers[PAP, n] if moves else 0.0
-            lanes[2 * n] = lanes[2 * n + 1] = numbers[ALPHA, n]
+        for lane in range(len(lanes)):
+            lanes[lane] = numbers[ALPHA, lane // 2 % rhs]
 
-    signature = types.void(*(array_type(*kind, writable=True) for kind in (("f8", 2), (f"f{itemsize}", 1))))
+    numbers, lanes = (array_type(*kind, writable=True) for kind in (("f8", 2), (f"f{itemsize}", 1)))
+    signature = types.void(numbers, types.int64, lanes)
     return compiled_serial(step, f"cg_step_numbers_{8 * itemsize}", signature)
 
 
@@ -73,16 +79,17 @@ def _step_numbers(itemsize: int) -> Callable[..., None]:
 def _norm_numbers() -> Callable[..., None]:
     """|r|^2 of all blocks, and beta."""
 
-    def norm(numbers: NDArray, sums: NDArray) -> None:
-        for n in range(sums.shape[1]):
+    def norm(numbers: NDArray, rhs: int, sums: NDArray) -> None:
+        for n in range(rhs):
             r2 = 0.0
             for block in range(len(sums)):
-                r2 += sums[block, n].real
+                for column in range(n, sums.shape[1], rhs):
+                    r2 += sums[block, column].real
             moves = numbers[R2, n] > numbers[TARGET2, n] and numbers[PAP, n] > 0
             numbers[BETA, n] = r2 / numbers[R2, n] if moves else 0.0
             numbers[R2, n] = numbers[GAMMA, n] = r2
 
-    signature = types.void(array_type("f8", 2, writable=True), array_type("c16", 2))
+    signature = types.void(array_type("f8", 2, writable=True), types.int64, array_type("c16", 2))
     return compiled_serial(norm, "cg_norm_numbers", signature)
 
 
@@ -107,13 +114,15 @@ def _advance_kernel(rhs: int, itemsize: int) -> Callable[..., None]:
 def _residual_kernel(rhs: int, itemsize: int) -> Callable[..., None]:
     lanes, row_bytes, real = 2 * rhs, 2 * rhs * itemsize, f"f{itemsize}"
 
-    def residual(low: int, high: int, r: NDArray, ap: NDArray, alpha: NDArray, sums: NDArray) -> None:
+    def residual(
+        low: int, high: int, r: NDArray, ap: NDArray, alpha: NDArray, block_rows: int, sums: NDArray
+    ) -> None:
         start, result, rows = r.ctypes.data, sums.ctypes.data, len(r)
         for block in prange(low, high):
             for n in range(rhs):
                 sums[block, n] = 0
-            end = min(rows, (block + 1) * BLOCK_ROWS)
-            for first in range(block * BLOCK_ROWS, end, STEP_ROWS):
+            end = min(rows, (block + 1) * block_rows)
+            for first in range(block * block_rows, end, STEP_ROWS):
                 last = min(end, first + STEP_ROWS)
                 for row in range(first, last):
                     for lane in range(lanes):
@@ -123,7 +132,7 @@ def _residual_kernel(rhs: int, itemsize: int) -> Callable[..., None]:
                 add_lane_dots(updated, updated, last - first, result + block * 16 * rhs, itemsize, rhs)
 
     read, write = array_type(real, 2), array_type(real, 2, writable=True)
-    signature = types.void(write, read, array_type(real, 1), array_type("c16", 2, writable=True))
+    signature = types.void(write, read, array_type(real, 1), types.int64, array_type("c16", 2, writable=True))
     return compiled(
         residual, f"cg_residual_{rhs}_{8 * itemsize}", signature, lambda *arguments: len(arguments[-1])
     )

@@ -39,6 +39,7 @@ from numba.np.numpy_support import from_dtype
 from numpy.typing import DTypeLike
 
 from stages.compilation import getting
+from stages.lqcd.kernels.cpu.recording import done
 
 LOCKS = 64
 """Files that keep order among processes; a kernel has the one that its name hashes to."""
@@ -54,7 +55,18 @@ class Kernel:
     launch: Callable[..., None]
 
     def __call__(self, *arguments: Any) -> None:
-        self.launch(self.address, self.items(*arguments), get_num_threads(), arguments)
+        threads, items = get_num_threads(), self.items(*arguments)
+        done(partial(self.launch, self.address, items, threads, arguments))
+
+
+@dataclass(frozen=True, slots=True)
+class Serial:
+    """A compiled function for the thread that calls it: the little work between two kernels."""
+
+    function: Callable[..., None]
+
+    def __call__(self, *arguments: Any) -> None:
+        done(partial(self.function, *arguments))
 
 
 def compiled(function: Callable[..., None], name: str, signature: Any, items: Callable[..., int]) -> Kernel:
@@ -73,9 +85,9 @@ def compiled(function: Callable[..., None], name: str, signature: Any, items: Ca
     return Kernel(share, _address(share), items, _launcher(types.Tuple(signature.args)))
 
 
-def compiled_serial(function: Callable[..., None], name: str, signature: Any) -> Callable[..., None]:
-    """Compile a `function(*arguments)` for the thread that calls it: the little work between two kernels."""
-    return _cached(function, name, signature)
+def compiled_serial(function: Callable[..., None], name: str, signature: Any) -> Serial:
+    """Compile a `function(*arguments)` under a unique `name`."""
+    return Serial(_cached(function, name, signature))
 
 
 def compiled_parallel(function: Callable[..., None], name: str, signature: Any) -> Callable[..., None]:

@@ -1,8 +1,7 @@
 """A piece of y stays in the first cache while the fields of the basis pass by.
 
-Few right-hand sides are widened to whole registers: f consecutive rows of N count as one of f N. Sums are
-taken in fixed blocks of rows and added in double in a fixed order: the bits do not depend on the number of
-threads.
+Few right-hand sides are widened to whole registers (`stages.lqcd.kernels.cpu.rows`). Sums are taken in fixed
+blocks of rows and added in double in a fixed order: the bits do not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from numpy.typing import NDArray
 
 from stages.lqcd.kernels.cpu.compiled import array_type, compiled
 from stages.lqcd.kernels.cpu.lane_dots import add_lane_dots
-from stages.lqcd.kernels.cpu.rows import BLOCK_ROWS, block_count
+from stages.lqcd.kernels.cpu.rows import block_count, block_rows_of, fold_of
 from stages.lqcd.kernels.cpu.vector_ir import REGISTER_BYTES, REGISTERS, Emitter, literals, split_lanes
 from stages.lqcd.kernels.expressions import lane_add as lane_add
 from stages.lqcd.kernels.expressions import lane_choose as lane_choose
@@ -35,20 +34,18 @@ STEP_BYTES = 16384
 POLYNOMIAL_BYTES = 4096
 """Of each field of a polynomial that stay there until they are read again."""
 
-WIDENED = 16
-"""Right-hand sides up to which rows are taken together."""
-
 
 def lane_dots(xs: NDArray, y: NDArray) -> NDArray[np.complex128]:
-    count, rhs, fold = len(xs), y.shape[-1], _fold(y)
+    count, rhs, fold = len(xs), y.shape[-1], fold_of(y)
     basis, rows = _reals(xs, count, fold), _reals(y, 1, fold)
-    partial = np.empty((block_count(basis.shape[1]), count, fold * rhs), np.complex128)
-    _dots_kernel(fold * rhs, rows.itemsize)(basis, rows[0], partial)
+    block_rows = block_rows_of(basis.shape[1], fold)
+    partial = np.empty((block_count(basis.shape[1], block_rows), count, fold * rhs), np.complex128)
+    _dots_kernel(fold * rhs, rows.itemsize)(basis, rows[0], block_rows, partial)
     return partial.sum(axis=0).reshape(count, fold, rhs).sum(axis=1)
 
 
 def lane_update(y: NDArray, xs: NDArray, a: NDArray, scale: NDArray | None = None) -> None:
-    fold, dtype = _fold(y), y.real.dtype
+    fold, dtype = fold_of(y), y.real.dtype
     rows, factors = _reals(y, 1, fold)[0], _factors(a, fold, dtype)
     first = factors if scale is None else _factors(scale[None], fold, dtype)
     kernel = _update_kernel(rows.shape[1] // 2, rows.itemsize)
@@ -56,7 +53,7 @@ def lane_update(y: NDArray, xs: NDArray, a: NDArray, scale: NDArray | None = Non
 
 
 def lane_polynomial(y: NDArray, v: NDArray, c: NDArray) -> None:
-    fold, dtype = _fold(y), y.real.dtype
+    fold, dtype = fold_of(y), y.real.dtype
     rows = _reals(y, 1, fold)[0]
     kernel = _polynomial_kernel(rows.shape[1] // 2, rows.itemsize)
     kernel(rows, _reals(v, len(v), fold), _factors(c, fold, dtype), _factors(-c, fold, dtype))
@@ -72,15 +69,6 @@ def _factors(a: NDArray, fold: int, dtype: np.dtype) -> NDArray:
     return factors.reshape(count, 2, -1)
 
 
-def _fold(y: NDArray) -> int:
-    """The largest power of two of rows of y that can be taken as one."""
-    rhs, fold = y.shape[-1], 1
-    rows = y.size // rhs
-    while 2 * fold * rhs <= WIDENED and rows % (2 * fold) == 0:
-        fold *= 2
-    return fold
-
-
 def _reals(fields: NDArray, count: int, fold: int) -> NDArray:
     """`count` fields as reals ``[count, rows / fold, 2 N fold]``, without a copy."""
     return fields.reshape(count, -1, fold * fields.shape[-1]).view(fields.real.dtype)
@@ -91,15 +79,15 @@ def _dots_kernel(rhs: int, itemsize: int) -> Callable[..., None]:
     row_bytes = 2 * rhs * itemsize
     step = max(1, STEP_BYTES // row_bytes)
 
-    def dots(low: int, high: int, xs: NDArray, y: NDArray, partial: NDArray) -> None:
+    def dots(low: int, high: int, xs: NDArray, y: NDArray, block_rows: int, partial: NDArray) -> None:
         count, rows = xs.shape[0], xs.shape[1]
         x_start, y_start, result = xs.ctypes.data, y.ctypes.data, partial.ctypes.data
         for block in prange(low, high):
             for k in range(count):
                 for n in range(rhs):
                     partial[block, k, n] = 0
-            end = min(rows, (block + 1) * BLOCK_ROWS)
-            for first in range(block * BLOCK_ROWS, end, step):
+            end = min(rows, (block + 1) * block_rows)
+            for first in range(block * block_rows, end, step):
                 terms = min(step, end - first)
                 for k in range(count):
                     field = x_start + (k * rows + first) * row_bytes
@@ -107,8 +95,9 @@ def _dots_kernel(rhs: int, itemsize: int) -> Callable[..., None]:
                     add_lane_dots(field, y_start + first * row_bytes, terms, sums, itemsize, rhs)
 
     real, result_type = f"f{itemsize}", array_type("c16", 3, writable=True)
-    signature = types.void(array_type(real, 3), array_type(real, 2), result_type)
-    return compiled(dots, f"lane_dots_{rhs}_{8 * itemsize}", signature, lambda xs, y, partial: len(partial))
+    signature = types.void(array_type(real, 3), array_type(real, 2), types.int64, result_type)
+    name = f"lane_dots_{rhs}_{8 * itemsize}"
+    return compiled(dots, name, signature, lambda *arguments: len(arguments[-1]))
 
 
 @cache

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from stages.lqcd.kernels.cpu.compiled import array_type, compiled
 from stages.lqcd.kernels.cpu.lane_dots import add_lane_dots
-from stages.lqcd.kernels.cpu.rows import BLOCK_ROWS, block_count
+from stages.lqcd.kernels.cpu.rows import block_count, block_rows_of, fold_of
 from stages.lqcd.kernels.lane_gram import MOST_FIELDS, NOISE
 
 STEP_BYTES = 4096
@@ -24,13 +24,15 @@ STEP_BYTES = 4096
 
 def lane_gram(xs: NDArray) -> NDArray[np.complex128]:
     count, rhs = len(xs), xs.shape[-1]
-    basis = xs.reshape(count, -1, rhs).view(xs.real.dtype)
+    fold = fold_of(xs[0])
+    basis = xs.reshape(count, -1, fold * rhs).view(xs.real.dtype)
+    block_rows = block_rows_of(basis.shape[1], fold)
     pairs = count * (count + 1) // 2
-    partial = np.empty((block_count(basis.shape[1]), pairs, rhs), np.complex128)
-    _gram_kernel(rhs, basis.itemsize)(basis, partial)
+    partial = np.empty((block_count(basis.shape[1], block_rows), pairs, fold * rhs), np.complex128)
+    _gram_kernel(fold * rhs, basis.itemsize)(basis, block_rows, partial)
     gram = np.empty((count, count, rhs), np.complex128)
-    rows, columns = np.triu_indices(count)
-    gram[rows, columns] = partial.sum(axis=0)
+    rows, columns = _pairs(count)
+    gram[rows, columns] = partial.sum(axis=0).reshape(pairs, fold, rhs).sum(axis=1)
     gram[columns, rows] = gram[rows, columns].conj()
     return gram
 
@@ -42,11 +44,17 @@ def lane_least_squares(gram: NDArray[np.complex128]) -> NDArray[np.complex128]:
 
 
 @cache
+def _pairs(count: int) -> tuple[NDArray, NDArray]:
+    """Row and column of each product, that of a field with itself and with those after it."""
+    return np.triu_indices(count)
+
+
+@cache
 def _gram_kernel(rhs: int, itemsize: int) -> Callable[..., None]:
     row_bytes = 2 * rhs * itemsize
     step = max(1, STEP_BYTES // row_bytes)
 
-    def gram(low: int, high: int, xs: NDArray, partial: NDArray) -> None:
+    def gram(low: int, high: int, xs: NDArray, block_rows: int, partial: NDArray) -> None:
         count, rows = xs.shape[0], xs.shape[1]
         start, result = xs.ctypes.data, partial.ctypes.data
         pairs = partial.shape[1]
@@ -54,8 +62,8 @@ def _gram_kernel(rhs: int, itemsize: int) -> Callable[..., None]:
             for pair in range(pairs):
                 for n in range(rhs):
                     partial[block, pair, n] = 0
-            end = min(rows, (block + 1) * BLOCK_ROWS)
-            for first in range(block * BLOCK_ROWS, end, step):
+            end = min(rows, (block + 1) * block_rows)
+            for first in range(block * block_rows, end, step):
                 terms = min(step, end - first)
                 sums = result + block * pairs * 16 * rhs
                 for j in range(count):
@@ -65,8 +73,9 @@ def _gram_kernel(rhs: int, itemsize: int) -> Callable[..., None]:
                         add_lane_dots(left, right, terms, sums, itemsize, rhs)
                         sums += 16 * rhs
 
-    signature = types.void(array_type(f"f{itemsize}", 3), array_type("c16", 3, writable=True))
-    return compiled(gram, f"lane_gram_{rhs}_{8 * itemsize}", signature, lambda xs, partial: len(partial))
+    signature = types.void(array_type(f"f{itemsize}", 3), types.int64, array_type("c16", 3, writable=True))
+    name = f"lane_gram_{rhs}_{8 * itemsize}"
+    return compiled(gram, name, signature, lambda *arguments: len(arguments[-1]))
 
 
 @cache

@@ -23,6 +23,9 @@ extents, has a multiple of 8."""
 REALS, WIDTH = 6, 8
 """Reals of a column, and of the register that it takes up."""
 
+PARTS = (0, 4), (4, 2)
+"""First lane and lanes of the two halves in which a column is loaded and stored."""
+
 
 @intrinsic(prefer_literal=True)
 def narrow_sites(
@@ -61,7 +64,7 @@ def narrow_sites(
             for j in range(3):
                 for site, (place, sums) in enumerate(zip(places, totals, strict=True)):
                     at = ((site * direction_count + d) * 3 + j) * vector_bytes
-                    column = emit.load_part(u, at, REALS, WIDTH)
+                    column = _loaded(emit, u, at)
                     if at // CACHE_LINE not in asked:
                         asked.add(at // CACHE_LINE)
                         emit.prefetch(u, links_bytes + at)
@@ -72,15 +75,22 @@ def narrow_sites(
         a, b = emit.rounded(a), emit.rounded(b)
         for site, (real, imaginary) in enumerate(totals):
             total = emit.add_times_i(builder.load(real), builder.load(imaginary), 1)
-            added = emit.load_part(diagonal, site * vector_bytes, REALS, WIDTH)
+            added = _loaded(emit, diagonal, site * vector_bytes)
             result = emit.fma(emit.splat(b, WIDTH), total, builder.fmul(emit.splat(a, WIDTH), added))
             if with_sums:
                 _add_products(emit, products, added, result)
-            emit.store_part(result, out, site * vector_bytes, REALS)
+            for first, lanes in PARTS:
+                place = site * vector_bytes + first * real_bytes
+                emit.store(emit.lanes_of(result, first, lanes), out, place)
         return context.get_dummy_value()
 
     taken = (links, neighbours, x, diagonal, out, sums, a, b, itemsize, directions, summed)
     return types.void(*taken), generate
+
+
+def _loaded(emit: Emitter, address: Any, offset: int) -> Any:
+    """A column in the first lanes of a register; the others mean nothing."""
+    return emit.joined(*(emit.load(address, offset + first * emit.itemsize, lanes) for first, lanes in PARTS))
 
 
 def _add_products(emit: Emitter, products: Any, left: Any, right: Any) -> None:

@@ -9,6 +9,9 @@ from contextlib import AbstractContextManager, nullcontext
 import numpy as np
 from numpy.typing import NDArray
 
+from stages.lqcd.kernels.cpu.recording import Recorded
+from stages.lqcd.kernels.dispatch import kernels_are_watched
+
 
 class Reports:
     """Values that a loop sent, received in their order."""
@@ -48,6 +51,10 @@ def narrowing(widths: Sequence[int]) -> AbstractContextManager[None]:
 
 def repeated(step: Callable[[], None]) -> Callable[[], None]:
     return step
+
+
+def recorded(step: Callable[[], None]) -> Callable[[], None]:
+    return step if kernels_are_watched() else Recorded(step)
 
 
 def replayed(function: Callable[[NDArray], NDArray]) -> Callable[[NDArray], NDArray]:

@@ -17,10 +17,6 @@ from numba.core import cgutils
 INT32, INT64 = ir.IntType(32), ir.IntType(64)
 
 
-def _mask(lanes: int) -> ir.Type:
-    return ir.VectorType(ir.IntType(1), lanes)
-
-
 def _register_bytes() -> int:
     features = llvm.get_host_cpu_features()
     return 64 if features.get("avx512f") else 32 if features.get("avx") else 16
@@ -55,25 +51,6 @@ class Emitter:
 
     def load(self, address: Any, offset: int, lanes: int) -> Any:
         return self._load(address, offset, ir.VectorType(self.real, lanes), self.itemsize)
-
-    def load_part(self, address: Any, offset: int, lanes: int, width: int) -> Any:
-        """A vector of `width` reals whose first `lanes` are loaded and whose others are zero."""
-        kind = ir.VectorType(self.real, width)
-        zeros = ir.Constant(kind, [0.0] * width)
-        load = self._masked("load", kind, kind, [kind.as_pointer(), INT32, _mask(width), kind])
-        return self.builder.call(
-            load, [self._pointer(address, offset, kind), *self._part(lanes, width), zeros]
-        )
-
-    def store_part(self, vector: Any, address: Any, offset: int, lanes: int) -> None:
-        """Store the first `lanes` reals of a vector."""
-        kind = vector.type
-        store = self._masked(
-            "store", ir.VoidType(), kind, [kind, kind.as_pointer(), INT32, _mask(kind.count)]
-        )
-        self.builder.call(
-            store, [vector, self._pointer(address, offset, kind), *self._part(lanes, kind.count)]
-        )
 
     def load_real(self, address: Any, offset: int) -> Any:
         return self._load(address, offset, self.real, self.itemsize)
@@ -141,6 +118,13 @@ class Emitter:
         """``a b + total``, rounded once; ``a b`` where `total` is None."""
         return self.builder.fmul(a, b) if total is None else self.fma(a, b, total)
 
+    def joined(self, a: Any, b: Any) -> Any:
+        """The lanes of a, then those of b, then some that mean nothing, up to a power of two."""
+        wide, lanes = a.type.count, a.type.count + b.type.count
+        widened = self._shuffled(b, b, [min(lane, b.type.count - 1) for lane in range(wide)])
+        width = 1 << (lanes - 1).bit_length()
+        return self._shuffled(a, widened, [min(lane, lanes - 1) for lane in range(width)])
+
     def even_lanes(self, a: Any, b: Any) -> Any:
         """a[0], b[0], a[2], b[2], ..."""
         lanes = a.type.count
@@ -164,16 +148,6 @@ class Emitter:
     def lanes_of(self, vector: Any, first: int, lanes: int) -> Any:
         """`lanes` neighbouring lanes of a vector."""
         return self._shuffled(vector, vector, list(range(first, first + lanes)))
-
-    def _part(self, lanes: int, width: int) -> list[Any]:
-        """Alignment and mask of an access to the first lanes."""
-        mask = ir.Constant(_mask(width), [int(lane < lanes) for lane in range(width)])
-        return [ir.Constant(INT32, self.itemsize), mask]
-
-    def _masked(self, access: str, result: Any, kind: Any, taken: list[Any]) -> Any:
-        suffix = f"v{kind.count}f{8 * self.itemsize}"
-        name = f"llvm.masked.{access}.{suffix}.p0{suffix}"
-        return cgutils.get_or_insert_function(self.builder.module, ir.FunctionType(result, taken), name)
 
     def _shuffled(self, a: Any, b: Any, lanes: list[int]) -> Any:
         return self.builder.shuffle_vector(a, b, ir.Constant(ir.VectorType(INT32, len(lanes)), lanes))

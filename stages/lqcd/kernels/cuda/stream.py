@@ -76,6 +76,10 @@ def repeated(step: Callable[[], None]) -> Callable[[], None]:
     return _Replayed(step)
 
 
+def recorded(step: Callable[[], None]) -> Callable[[], None]:
+    return _Replayed(step)
+
+
 class _Replayed:
     """A step as a CUDA graph from its second call on.
 
