@@ -173,15 +173,18 @@ def log_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def scheduler(log_path: Path) -> Iterator[str]:
-    """Address of two workers that stay warm for all tests of this process, as somebody else's cluster."""
+    """Address of two workers that stay warm for all tests of this process, as somebody else's cluster.
+
+    A worker that a run gives up is started anew in the middle of another test: its environment is written down
+    here and not what that test makes of the process's own.
+    """
     options: dict[str, Any] = {
         "host": "127.0.0.1",
         "dashboard_address": "127.0.0.1:0",
         "resources": {"device": 1},
+        "env": {"NUMBA_NUM_THREADS": "1", "QUARKLINE_TOY_LOG": str(log_path)},
     }
-    with pytest.MonkeyPatch.context() as environment:
-        environment.setenv("NUMBA_NUM_THREADS", "1")  # of the workers, which inherit it when they start
-        running = LocalCluster(n_workers=2, threads_per_worker=1, memory_limit=0, **options)
+    running = LocalCluster(n_workers=2, threads_per_worker=1, memory_limit=0, **options)
     with running:
         yield running.scheduler_address
 
