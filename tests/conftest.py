@@ -175,8 +175,8 @@ def log_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def scheduler(log_path: Path) -> Iterator[str]:
     """Address of two workers that stay warm for all tests of this process, as somebody else's cluster.
 
-    A worker that a run gives up is started anew in the middle of another test: its environment is written down
-    here and not what that test makes of the process's own.
+    A worker that a run gives up is started anew in the middle of another test: its environment is written
+    down here and not what that test makes of the process's own.
     """
     options: dict[str, Any] = {
         "host": "127.0.0.1",
