@@ -192,7 +192,7 @@ def _drive(
         with _same_code(client, context, session):
             session.drive()
             session = _repair(plan, session, session_of, quarantine, store, log, stop)
-        states, failures = session.states, session.failures
+        states, failures = session.ends.by_key, session.ends.failures
     seconds = time.time() - began
     outcome = _outcome(plan, states, failures, name, stop.reason, seconds, quarantine.counts)
     ended = {
@@ -238,7 +238,8 @@ def _repair(
     A few times, for what was damaged together may be found one after the other.
     """
     stored = {(chunk.node.stage.name, chunk.key) for chunk in plan.chunks}
-    states, failures, damaged = dict(session.states), list(session.failures), session.damaged & stored
+    ends = session.ends
+    states, failures, damaged = dict(ends.by_key), list(ends.failures), ends.damaged & stored
     failed_checks: set[str] = set()
     for repair in range(REPAIRS + 1):
         in_doubt = quarantine.settle()
@@ -256,10 +257,10 @@ def _repair(
         blocked -= quarantine.below(quarantine.hopeless)
         session = session_of(plan_tasks(plan.again(keys | blocked, keys)))
         session.drive()
-        states = {**states, **dict.fromkeys(blocked, ChunkState.UNFINISHED), **session.states}
-        failures += session.failures
-        damaged = session.damaged & stored
-    session.states, session.failures = states, failures
+        states = {**states, **dict.fromkeys(blocked, ChunkState.UNFINISHED), **session.ends.by_key}
+        failures += session.ends.failures
+        damaged = session.ends.damaged & stored
+    session.ends.by_key, session.ends.failures = states, failures
     return session
 
 

@@ -26,8 +26,9 @@ SHORTEST_TASK = 0.1
 COMMIT = 0.005
 """Seconds that committing a chunk takes beside its computation, on a local disk."""
 
-RETRIES = 3
-"""Of a task that raises: only faults of the infrastructure do, a stage's own exceptions are reported."""
+RETRIES = 1
+"""At once, of a task that raises: faults of the infrastructure do, a stage's own exceptions are reported.
+Later ones, after pauses, are the stage's to say."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
-from dask.utils import format_time
+from dask.utils import format_bytes, format_time
 from distributed import Client
 from distributed.comm import CommClosedError
 from distributed.core import Status
@@ -25,6 +26,10 @@ REVIVAL = 10.0
 
 REPLACING = 30.0
 """Seconds that a worker's nanny gets to replace its process."""
+
+
+MORE_MEMORY = 4.0
+"""Of a worker's share at most, for a task alone: what fails with this much fails for another reason."""
 
 
 class Workforce:
@@ -112,6 +117,28 @@ class Workforce:
         known, _ = self._heartbeats.get(worker, (0.0, 0.0))
         if worker in self._heartbeats:  # not again before it was silent once more
             self._heartbeats[worker] = (known, time.monotonic())
+
+    @contextmanager
+    def memory_for_one(self) -> Iterator[None]:
+        """While a task runs alone, its worker may take the shares of those that are idle beside it.
+
+        That is so for workers of this machine, whose nannies watch over their memory in this process.
+        """
+        workers = self._client.cluster.workers.values() if self._client.cluster else ()
+        watched = [w.memory_manager for w in workers if hasattr(w, "memory_manager")]
+        shares = [(each, each.memory_limit) for each in watched if each.memory_limit]
+        whole = sum(limit for _, limit in shares)
+        if len(shares) > 1:
+            most = min(whole, int(MORE_MEMORY * max(limit for _, limit in shares)))
+            message = f"a task whose workers died runs alone, with up to {format_bytes(most)}"
+            self._log.note(EventKind.NOTE, message=message)
+        for each, limit in shares:
+            each.memory_limit = min(whole, int(MORE_MEMORY * limit))
+        try:
+            yield
+        finally:
+            for each, limit in shares:
+                each.memory_limit = limit
 
     def say(self, message: str) -> None:
         """Say what is waited for, at most once in a while."""

@@ -40,6 +40,10 @@ NOT_TRUSTED = "its worker is not to be trusted any more"
 _INFRASTRUCTURE = {errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.ECONNRESET, errno.EREMOTEIO}
 
 
+class PassingError(Exception):
+    """Error of a chunk by the infrastructure, of a kind that may pass."""
+
+
 def affinity_anchor() -> list[ChunkOutcome]:
     """A task that does nothing: tasks that share a resident result depend on it, and so prefer one worker."""
     return []
@@ -88,7 +92,7 @@ def execute(
 
 
 def _run(work: Work, evaluation: Evaluation, context: RunContext, send: Send) -> ChunkOutcome:
-    """Exceptions of the stage go into the outcome; faults of the infrastructure are Dask's to retry."""
+    """Exceptions of the stage go into the outcome; PassingError is raised for those of the infrastructure."""
     try:
         committed, record = _compute_and_commit(work, evaluation, context)
         state = ChunkState.DONE if committed else ChunkState.PRESENT
@@ -105,8 +109,9 @@ def _run(work: Work, evaluation: Evaluation, context: RunContext, send: Send) ->
     except Exception as error:
         fatal = _fatal(error)
         if not fatal and _is_of_the_infrastructure(error):
-            send({"event": EventKind.NOTE, **work.identity, "message": f"{_message(error)} (tried again)"})
-            raise
+            text = f"{_message(error)} (an error that may pass)"
+            send({"event": EventKind.NOTE, **work.identity, "message": text})
+            raise PassingError(_message(error)) from None
         retire_if_broken(work.node.backend)
         return ChunkOutcome(work.key, ChunkState.FAILED, _message(error), traceback.format_exc(), fatal)
 

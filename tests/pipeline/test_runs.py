@@ -194,12 +194,29 @@ def test_a_raised_limit_computes_what_failed_and_nothing_else(
 
 @pytest.mark.parametrize("wrapped", [False, True])
 def test_a_fault_of_the_infrastructure_is_retried(
-    compute: Compute, executed: Executions, wrapped: bool
+    compute: Compute, store: Store, executed: Executions, wrapped: bool
 ) -> None:
     w = Workflow("flaky")
     w.add(toys.flaky, place=Place(over={"config": ["a"]}), wrapped=wrapped)
-    assert compute(w).exit_status == 0
+    outcome = compute(w)
+    assert outcome.exit_status == 0, outcome
     assert executed.new() == {"flaky": 3}
+    said = [event.get("message", "") for event in read_events(store, outcome.run)]
+    assert any("tried again in 200.00 ms (1 of 1)" in message for message in said), said
+
+
+def test_an_error_that_does_not_pass_fails_its_chunk_and_what_needs_it(
+    compute: Compute, store: Store, executed: Executions
+) -> None:
+    w = Workflow("away")
+    away = w.add(toys.away, place=Place(over={"config": ["a", "b"]}), bad=("a",))
+    w.add(toys.fragile, away)
+    outcome = compute(w)
+    assert outcome.states == {"away": {"done": 1, "failed": 1}, "fragile": {"done": 1, "blocked": 1}}
+    assert [failure.error for failure in outcome.failures] == [
+        "TimeoutError: [Errno 110] the file server is away"
+    ]
+    assert executed.new() == {"away": 5, "fragile": 1}
 
 
 @pytest.mark.slow

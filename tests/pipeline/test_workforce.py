@@ -223,6 +223,27 @@ def test_a_worker_that_leaks_is_ended_and_its_chunk_fails_alone(
     assert "perhaps out of memory" in outcome.failures[0].error
 
 
+@pytest.mark.faults
+def test_a_chunk_that_takes_more_than_its_workers_share_is_computed_alone(
+    store: Store, log_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local, "worker_memory", lambda workers, needed: 500_000_000)
+    outcome = outcome_of(fields("ab", toys.hungry, size=500_000_000), store, deaths=1)
+    assert outcome.states["hungry"] == {"done": 2}
+    assert "runs alone, with up to 0.93 GiB" in messages(store, outcome)
+
+
+def test_limits_of_memory_are_as_before_once_a_task_ran_alone(store: Store) -> None:
+    nannies = {n: SimpleNamespace(memory_manager=SimpleNamespace(memory_limit=100)) for n in range(8)}
+    client = SimpleNamespace(cluster=SimpleNamespace(workers=nannies))
+    store.create()
+    with EventLog(store, "alone") as log:
+        workforce = Workforce(client, log, StopRequest(), Limits())  # type: ignore[arg-type]
+        with workforce.memory_for_one():
+            assert {nanny.memory_manager.memory_limit for nanny in nannies.values()} == {400}
+    assert {nanny.memory_manager.memory_limit for nanny in nannies.values()} == {100}
+
+
 def test_settings_that_bring_workers_back_hold_while_the_cluster_lives() -> None:
     before = dask.config.get("distributed.deploy.lost-worker-timeout")
     with Local(workers=1).open(Demand(1, 0)):

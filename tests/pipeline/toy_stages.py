@@ -15,7 +15,7 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from pipeline import At, Chunks, Cost, Dims, Keyed, Resources, stage
+from pipeline import At, Chunks, Cost, Dims, Keyed, Resources, Retries, stage
 from pipeline.declare.stage import stage_of
 
 LOG = "QUARKLINE_TOY_LOG"
@@ -218,6 +218,15 @@ def leaking(field: Field, *, at: At, bad: tuple[str, ...] = ()) -> Field:
 
 
 @stage(version="1", over=("config",))
+def hungry(field: Field, *, at: At, size: int) -> Field:
+    """Takes this many bytes for a while."""
+    executed("hungry", at)
+    held = np.ones(size // 8)
+    time.sleep(1.0)
+    return Field(field.values + held[:6])
+
+
+@stage(version="1", over=("config",))
 def freezing(field: Field, *, at: At, bad: tuple[str, ...] = ()) -> Field:
     """Stops its worker's process, the first time."""
     before = sum(line["stage"] == "freezing" for line in executions(Path(os.environ[LOG])))
@@ -227,7 +236,7 @@ def freezing(field: Field, *, at: At, bad: tuple[str, ...] = ()) -> Field:
     return Field(field.values + 1)
 
 
-@stage(version="1", over=("config",))
+@stage(version="1", over=("config",), retries=Retries(times=1, pause=0.2))
 def flaky(*, at: At, wrapped: bool = False) -> Field:
     """Twice the file server does not answer; `wrapped`: which a reader says in words of its own."""
     executed("flaky", at)
@@ -238,6 +247,15 @@ def flaky(*, at: At, wrapped: bool = False) -> Field:
             if wrapped:
                 raise ValueError("numbers.txt cannot be read") from error
             raise
+    return Field(np.zeros(6))
+
+
+@stage(version="1", over=("config",), retries=Retries(times=1, pause=0.2))
+def away(*, at: At, bad: tuple[str, ...]) -> Field:
+    """The file server of the bad ones never answers."""
+    executed("away", at)
+    if at.one("config") in bad:
+        raise OSError(errno.ETIMEDOUT, "the file server is away")
     return Field(np.zeros(6))
 
 
