@@ -132,6 +132,11 @@ def dask_graph(
     return HighLevelGraph({"chunks": MaterializedLayer(layer, annotations=annotations)}, {"chunks": set()})
 
 
+def work_of(chunk: Chunk, backend: str) -> Work:
+    """A chunk as it travels to a worker of a cluster with this backend."""
+    return _Works(backend).to_compute(chunk)
+
+
 def widest_level(tasks: Sequence[TaskPlan]) -> int:
     """Number of tasks that could at most run side by side."""
     level: dict[str, int] = {}

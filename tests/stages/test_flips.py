@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 from pipeline import Place, Store, Workflow, plan
-from pipeline.running.graph import _Works, plan_tasks
+from pipeline.running.graph import plan_tasks, work_of
 from pipeline.worker import checks, resident, task
 from pipeline.worker.checks import Checks, arrays_of
 from pipeline.worker.events import ChunkState
 from pipeline.worker.sources import sources_of
 from pipeline.worker.task import execute
-from pipeline.worker.work import ChunkOutcome, RunContext, Work
+from pipeline.worker.work import ChunkOutcome, RunContext
 from stages.ensemble.configuration import heatbath_configuration
 from stages.ensemble.expected_solves import ExpectedSolves
 from stages.ensemble.staggered_operator import hisq_operator
@@ -92,7 +92,7 @@ class Chunk:
 
     def run(self, planned: Any) -> ChunkOutcome:
         (chunk,) = planned.chunks
-        work: Work = _Works(self.backend).to_compute(chunk)
+        work = work_of(chunk, self.backend)
         sources = sources_of([loops.current_loops])
         bound = 1 << 30
         context = RunContext(self.store, "run", self.backend, bound, sources, bound, Checks(0.0, checksum))
