@@ -1,4 +1,4 @@
-"""What became of a session's chunks, and what that means for those that need them."""
+"""Ends of a session's chunks, and what they mean for those that need them."""
 
 from __future__ import annotations
 

@@ -14,6 +14,7 @@ from pipeline import At, Dims, Keyed, Resources, stage
 from stages.distillation.costs import insertion_cost
 from stages.distillation.laplace_eigenvectors import LaplaceBasis
 from stages.distillation.perambulator import free_bytes
+from stages.lqcd.dirac.application import schur_application
 from stages.lqcd.dirac.wilson import WilsonOperator
 from stages.lqcd.dirac.wilson_schur import WilsonSchur
 from stages.lqcd.distillation.columns import FullColumns
@@ -117,7 +118,7 @@ def current_insertion(
             free,
             lambda *done: at.progress(*done),
         )
-    record_solves(at, solve, statistics)
+    record_solves(at, solve, statistics, application=partial(schur_application, operator))
     k = columns.eigenvectors
     spinors = result.reshape(*result.shape[:-2], SPINS, k, SPINS, k)
     residual, full_residual = (

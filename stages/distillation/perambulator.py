@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from pipeline import At, Dims, Keyed, Resources, stage
 from stages.distillation.costs import solves_cost
 from stages.distillation.laplace_eigenvectors import LaplaceBasis
+from stages.lqcd.dirac.application import schur_application
 from stages.lqcd.dirac.wilson import WilsonOperator
 from stages.lqcd.dirac.wilson_schur import WilsonSchur
 from stages.lqcd.distillation.columns import Columns, FullColumns, StochasticColumns
@@ -128,7 +129,7 @@ def _solved(
         result, statistics = projected_solutions(
             operator, basis.vectors, columns, method, solve.block, free, lambda *done: at.progress(*done)
         )
-    record_solves(at, solve, statistics)
+    record_solves(at, solve, statistics, application=partial(schur_application, operator))
     return result, np.concatenate(statistics.residual), np.concatenate(statistics.full_residual)
 
 

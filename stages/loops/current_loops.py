@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, NamedTuple
 
 import numpy as np
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from pipeline import At, Dims, Keyed, Resources, stage
 from stages.errors import InputError
 from stages.loops.costs import loops_cost, split_even_cost
+from stages.lqcd.dirac.application import staggered_application
 from stages.lqcd.dirac.staggered import StaggeredDslash
 from stages.lqcd.estimators.exact import exact_loops as exact_trace
 from stages.lqcd.estimators.loop_witness import LoopWitness
@@ -264,12 +266,7 @@ class SolveReports:
 
 
 def _record(at: At, dslash: StaggeredDslash, solve: Solve, *traces: LoopTrace) -> None:
-    """Keeps with the chunk how it was solved; traces: of one mass each.
-
-    gflops: of the applications of A = 4 m^2 - D^2, two of D each, alone, by the time of whole solves.
-    """
+    """Keeps with the chunk how it was solved; traces: of one mass each."""
     statistics = [trace.statistics for trace in traces]
-    operations = 2 * dslash.flops * sum(each.matvecs for each in statistics)
-    seconds = sum(each.seconds for each in statistics)
-    gflops = operations / seconds / 1e9 if seconds else None
-    record_solves(at, solve, *statistics, extents=list(dslash.lattice.extents), gflops=gflops)
+    application = partial(staggered_application, dslash)
+    record_solves(at, solve, *statistics, application=application, extents=list(dslash.lattice.extents))

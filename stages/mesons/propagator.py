@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, NamedTuple
 
 import numpy as np
 
 from pipeline import At, Dims, Keyed, Resources, stage
+from stages.lqcd.dirac.application import schur_application
 from stages.lqcd.dirac.wilson import WilsonOperator
 from stages.lqcd.dirac.wilson_schur import WilsonSchur
 from stages.lqcd.multigrid.hierarchy import Hierarchy
@@ -69,7 +71,7 @@ def propagator(
     fields = sources.fields.reshape(*sources.fields.shape[:3], -1)
     with recorded_choices(at):
         x, statistics = propagate(operator, fields, method, solve.block, lambda *done: at.progress(*done))
-    record_solves(at, solve, statistics)
+    record_solves(at, solve, statistics, application=partial(schur_application, operator))
     if at.again:
         with other_kernels(at):
             check_fields("sources", sources.fields, at.again("sources").fields)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Annotated, NamedTuple
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from pipeline import At, Dims, Keyed, stage
 from stages.ensemble.configuration import GaugeLinks
 from stages.ensemble.smeared_links import SmearedLinks
+from stages.lqcd.dirac.application import staggered_application
 from stages.lqcd.dirac.full_lattice import StaggeredOperator, StaggeredSchur
 from stages.lqcd.dirac.staggered import StaggeredDslash
 from stages.lqcd.kernels.dispatch import Array, array_module_of
@@ -101,7 +103,7 @@ def staggered_propagator(
     with recorded_choices(at):
         method = EvenOdd(solve.of_positive(), StaggeredSchur)
         x, statistics = propagate(M, fields, method, solve.block, lambda *done: at.progress(*done))
-    record_solves(at, solve, statistics)
+    record_solves(at, solve, statistics, application=partial(staggered_application, operator))
     if at.again:
         with other_kernels(at):
             check_fields("sources", sources.fields, at.again("sources").fields)

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from pipeline import At
-from stages.lqcd.solvers.named import Solve
+from stages.lqcd.dirac.application import Application
+from stages.lqcd.kernels.copy_bandwidth import copy_bandwidth
+from stages.lqcd.solvers.named import MULTIGRID, Solve
 from stages.lqcd.solvers.solution import SolveStatistics
 
+Counted = Callable[[float, str], Application]
+"""Operations and bytes of the system's operator, by columns of a block and precision."""
 
-def record_solves(at: At, solve: Solve, *statistics: SolveStatistics, **more: Any) -> None:
-    """Records solver, precision, counts, seconds, and the largest residuals of all right-hand sides.
+
+def record_solves(
+    at: At, solve: Solve, *statistics: SolveStatistics, application: Counted, **more: Any
+) -> None:
+    """Records solver, precision, counts, seconds, speed, and the largest residuals of all right-hand sides.
 
     statistics: of one kind of systems each, such as a mass; status and history are those of the first. more:
     what else belongs to the record.
@@ -28,5 +36,28 @@ def record_solves(at: At, solve: Solve, *statistics: SolveStatistics, **more: An
         solve_seconds=seconds,
         seconds_per_rhs=seconds / rhs,
         history=[float(f"{value:.3e}") for value in statistics[0].history],
+        **speed_of(at, solve, statistics, application),
         **more,
     )
+
+
+def speed_of(
+    at: At, solve: Solve, statistics: tuple[SolveStatistics, ...], application: Counted
+) -> dict[str, float | None]:
+    """Speed of the operator's applications alone, by the time of whole solves.
+
+    gflops; copy_bandwidth: of the device, in GB/s, None where it was never measured; of_copy_bandwidth: the
+    fraction of it at which the bytes of the applications moved. None of multigrid, whose work is elsewhere.
+    """
+    seconds = sum(each.seconds for each in statistics)
+    blocks = sum(len(each.residual) for each in statistics)
+    copy = copy_bandwidth(at.backend)
+    speed: dict[str, float | None] = {"gflops": None, "copy_bandwidth": copy, "of_copy_bandwidth": None}
+    if solve.solver == MULTIGRID or not seconds or not blocks:
+        return speed
+    columns = sum(each.rhs for each in statistics) / blocks
+    flops, nbytes = application(columns, solve.precision)
+    rate = sum(each.matvecs for each in statistics) / seconds / 1e9
+    speed["gflops"] = rate * flops
+    speed["of_copy_bandwidth"] = rate * nbytes / copy if copy else None
+    return speed

@@ -6,14 +6,19 @@ from pipeline import Store
 from pipeline.running.dashboard.facts.campaign import Campaign
 
 
+ENOUGH = 5
+"""Looks that find nothing new: on a busy machine one may not come to read anything."""
+
+
 def read_whole(store: Store, campaign: Campaign | None = None) -> Campaign:
     """All that is new in the store, in as many looks as that takes."""
     campaign = campaign or Campaign(store)
-    campaign.refresh()
-    for _ in range(200):
-        if not campaign.records.waiting:
+    before, alike = None, 0
+    for _ in range(400):
+        campaign.refresh()
+        state = campaign.records.read, campaign.records.waiting, dict(campaign.samples.curves)
+        alike = alike + 1 if state == before and not campaign.records.waiting else 0
+        before = state
+        if alike == ENOUGH:
             break
-        campaign.refresh()
-    for _ in range(3):  # what a look had no time for
-        campaign.refresh()
     return campaign

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Callable
 from itertools import pairwise
@@ -20,6 +21,7 @@ from pipeline.running.dashboard.facts.chunks import SETTLED_NS, StoredChunks
 from pipeline.running.dashboard.facts.cost import account, costs, power
 from pipeline.running.dashboard.facts.grid import MOST_CELLS, Grid
 from pipeline.running.dashboard.facts.pace import progress, throughput
+from pipeline.running.dashboard.facts.records import NodeFigures
 from pipeline.running.dashboard.facts.runs import RunLog, Runs
 from pipeline.running.event_log import EventLog
 from pipeline.store.ledger import Ledger, LedgerEvent
@@ -105,6 +107,17 @@ def test_what_nothing_measured_is_none_and_not_zero(store: Store, compute: Compu
         getattr(campaign.records.nodes["loops"], values)[0] = 12.0
     assert {cost.node: (cost.joules, cost.metered) for cost in costs(campaign)}["loops"] == (12.0, 1)
     assert power(campaign)[2] == [12.0]
+
+
+def test_the_speed_of_a_transient_solve_is_that_of_the_chunk_made_of_it() -> None:
+    figures = NodeFigures("mesons")
+    record = {"finished": "2026-03-05T10:00:00+00:00", "seconds": 2.0, "statistics": {}}
+    sources = {"statistics": {"norm": 1.0}}
+    solves = {"statistics": {"gflops": 300.0, "of_copy_bandwidth": 0.7}}
+    figures.add({**record, "transient": [sources, solves]})
+    figures.add(record)
+    assert figures.gflops[0] == 300.0 and figures.of_copy[0] == 0.7
+    assert math.isnan(figures.gflops[1]) and math.isnan(figures.of_copy[1])
 
 
 def test_folders_are_listed_once_until_they_change(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,7 @@ from test_machine_operation import document
 from tiny_project import CommandLine
 
 from pipeline.worker import certificate as engine
+from workflows.benchmarks import machine
 from workflows.certification import certificate
 from workflows.certification.certificate import certify
 from workflows.certification.check import Check, Device, Status, measured
@@ -31,6 +32,7 @@ KINDS = {"noise": noise_bits, "Ward identities": ward_identities}
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A cache of the test's own; its folder of certificates."""
     monkeypatch.setenv("QUARKLINE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(machine, "HOST_COPY_BYTES", 1 << 16)
     return tmp_path / "cache" / "certificates"
 
 
@@ -56,6 +58,7 @@ def test_a_certificate_is_what_its_id_says_and_results_name_it(folder: Path, onl
     made = certify("cpu")
     assert made.certified and made.file == folder / f"{made.id}.json"
     content = json.loads(made.file.read_text())
+    assert (folder.parent / "copy_bandwidth.json").exists()
     assert content["id"] == made.id == engine.certificate_id(content)
     assert content["subject"]["code"] == engine.digest_of(engine.CODE)
     assert engine.certification("cpu") == {"certificate": made.id}

@@ -30,3 +30,4 @@ def test_figures_of_a_gpu_are_those_of_its_records(tmp_path: Path) -> None:
     assert energy[-1] == pytest.approx(sum(drawn)) and max(watts) > 0
     loops = next(cost for cost in taken if cost.node == "loops_light")
     assert loops.device_bytes and loops.planned_bytes and loops.gflops and loops.joules_times_variance
+    assert loops.of_copy and 0 < loops.of_copy < 1

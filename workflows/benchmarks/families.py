@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from stages.errors import InputError
+from stages.lqcd.kernels.copy_bandwidth import keep_copy_bandwidth
 from stages.lqcd.lattice.geometry import Lattice
 from workflows.benchmarks import (
     block_blas,
@@ -41,7 +42,7 @@ def bench_of(
     widths: Sequence[int] | None,
     precisions: Sequence[str],
 ) -> Bench:
-    """A bench with defaults that suit the backend; the copy bandwidth is measured here.
+    """A bench with defaults that suit the backend; the copy bandwidth is measured here, and kept.
 
     Raises InputError for what does not exist or cannot be.
     """
@@ -54,7 +55,9 @@ def bench_of(
         tuple(dict.fromkeys(precisions)),
         copy_bandwidth=1.0,
     )
-    return replace(asked, copy_bandwidth=machine.copy_bandwidth())
+    measured = machine.copy_bandwidth()
+    keep_copy_bandwidth(backend, measured)
+    return replace(asked, copy_bandwidth=measured)
 
 
 def speeds(bench: Bench, families: Sequence[str]) -> Iterator[Speed]:

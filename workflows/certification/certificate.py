@@ -22,7 +22,9 @@ from pipeline.worker.certificate import (
     subject,
 )
 from stages.errors import InputError
+from stages.lqcd.kernels.copy_bandwidth import keep_copy_bandwidth
 from stages.lqcd.kernels.dispatch import array_module_of
+from workflows.benchmarks.machine import machine_of
 from workflows.certification.check import Check, Device, Status, caught
 from workflows.certification.free_field import free_field
 from workflows.certification.noise_bits import noise_bits
@@ -100,6 +102,7 @@ def certify(
     for check in all_checks(device, data):
         announce(check)
         checks.append(check)
+    keep_copy_bandwidth(backend, machine_of(backend).copy_bandwidth())
     date = datetime.now(UTC).isoformat(timespec="seconds")
     made = Certification(subject(backend), full, date, tuple(checks), perf_counter() - began)
     if not made.certified:

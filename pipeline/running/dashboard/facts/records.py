@@ -34,15 +34,15 @@ class NodeFigures:
 
     def add(self, record: dict[str, Any]) -> None:
         """Take a record into account."""
-        statistics = record.get("statistics", {})
+        solved = _solves(record)
         self.finished.append(datetime.fromisoformat(record["finished"]).timestamp())
         for values, found in (
             (self.seconds, record.get("seconds")),
             (self.joules, record.get("joules")),
             (self.device_bytes, record.get("device_bytes")),
             (self.host_bytes, record.get("host_bytes")),
-            (self.gflops, statistics.get("gflops")),
-            (self.of_copy, statistics.get("of_copy_bandwidth")),
+            (self.gflops, solved.get("gflops")),
+            (self.of_copy, solved.get("of_copy_bandwidth")),
         ):
             values.append(found if isinstance(found, (int, float)) else NAN)
 
@@ -105,6 +105,12 @@ class Records:
             self.eigensolves.append(Convergence(label, stage, key, [(row[0], float(row[2])) for row in rows]))
         if "rate" in statistics and "attempts" in statistics:
             self.setups.append({"label": label, "stage": stage, "key": key, **statistics})
+
+
+def _solves(record: dict[str, Any]) -> dict[str, Any]:
+    """Statistics of a chunk's solves: its own, or those of a transient result that it is made of."""
+    parts = [record, *record.get("transient", ())]
+    return next((part["statistics"] for part in parts if "gflops" in part.get("statistics", {})), {})
 
 
 def label_of(record: dict[str, Any]) -> str:

@@ -29,7 +29,8 @@ class Resources:
         """A row for each node."""
         note = (
             "<p>Most bytes of any chunk, against what the plan of a run that is followed said. "
-            "Joules × variance: energy for an error of 1; divide by the variance that you want.</p>"
+            "Joules × variance: energy for an error of 1; divide by the variance that you want. "
+            "Copy bandwidth: of a processor, known after quarkline bench or certify ran there.</p>"
         )
         rows = [_row(each) for each in entries]
         self.root.text = f"<h2>Speed, memory, energy by node</h2>{note}{table(HEADS, rows)}"
