@@ -22,15 +22,24 @@ class Usage:
     shared_bytes: int
 
 
-def compile_only(file: str, instances: Sequence[str], arch: str) -> dict[str, Usage]:
+def compile_only(
+    file: str, instances: Sequence[str], arch: str, further: tuple[str, ...] = ()
+) -> dict[str, Usage]:
     """Compile instances of a `.cu` file for e.g. ``sm_90`` without a driver and report what each one uses.
 
+    further: options beside the usual ones.
     Raises NVRTCError, whose text is preceded by the compiler's log, if the source does not compile.
     """
     program = nvrtc.createProgram(source(file), file, (), ())
     for instance in instances:
         nvrtc.addNameExpression(program, instance)
-    options = (*OPTIONS, "-ftz=true", f"-arch={arch}", "--ptxas-options=-v")  # CuPy adds -ftz=true as well
+    options = (
+        *OPTIONS,
+        *further,
+        "-ftz=true",
+        f"-arch={arch}",
+        "--ptxas-options=-v",
+    )  # CuPy adds -ftz=true as well
     try:
         nvrtc.compileProgram(program, options)
         log = nvrtc.getProgramLog(program)
@@ -42,13 +51,15 @@ def compile_only(file: str, instances: Sequence[str], arch: str) -> dict[str, Us
         nvrtc.destroyProgram(program)
 
 
-def usages(kernels: Iterable[Launch], arch: str) -> Iterator[tuple[Launch, Usage]]:
+def usages(
+    kernels: Iterable[Launch], arch: str, further: tuple[str, ...] = ()
+) -> Iterator[tuple[Launch, Usage]]:
     """Compile kernels for an architecture, one program a file, and pair them with what they use."""
     by_file = defaultdict(list)
     for kernel in kernels:
         by_file[kernel.file].append(kernel)
     for file, instances in by_file.items():
-        usage = compile_only(file, [kernel.instance for kernel in instances], arch)
+        usage = compile_only(file, [kernel.instance for kernel in instances], arch, further)
         yield from ((kernel, usage[kernel.instance]) for kernel in instances)
 
 

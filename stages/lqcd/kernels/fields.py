@@ -4,19 +4,24 @@ from __future__ import annotations
 
 from types import ModuleType
 
+import numpy as np
 from numpy.typing import DTypeLike
 
-from stages.lqcd.kernels.dispatch import Array, array_module
+from stages.lqcd.kernels.dispatch import Array, array_module, implementation_of
 
 
 def empty_field(shape: tuple[int, ...], dtype: DTypeLike, xp: ModuleType) -> Array:
     """A C-contiguous field in the library `xp`, not filled."""
-    return xp.empty(shape, dtype)
+    if xp is np:
+        return np.empty(shape, dtype)
+    return implementation_of("fields.empty_field", "cuda")(shape, dtype)
 
 
 def zero_field(shape: tuple[int, ...], dtype: DTypeLike, xp: ModuleType) -> Array:
     """A C-contiguous field of zeros in the library `xp`."""
-    return xp.zeros(shape, dtype)
+    if xp is np:
+        return np.zeros(shape, dtype)
+    return implementation_of("fields.zero_field", "cuda")(shape, dtype)
 
 
 def field_like(field: Array, shape: tuple[int, ...] | None = None, dtype: DTypeLike | None = None) -> Array:

@@ -43,7 +43,7 @@ from stages.lqcd.kernels.cuda import (
     stream,
     wilson_dslash,
 )
-from stages.lqcd.kernels.cuda.compile import source
+from stages.lqcd.kernels.cuda.compile import SHARED, source
 from stages.lqcd.kernels.cuda.launch import MAX_RHS, Launch, matrix_launch
 from stages.lqcd.kernels.cuda.tuning.timing import DELAY
 from stages.lqcd.lattice.geometry import Lattice
@@ -267,6 +267,26 @@ def test_kernels_compile(kernels: Kernels, spills: int, arch: str, dtype: np.dty
         assert used.spilled_bytes <= spills, (kernel.instance, used)
         assert used.registers * ceil(kernel.threads / 32) * 32 <= REGISTERS, (kernel.instance, used)
         assert used.shared_bytes + kernel.shared_bytes <= SHARED_BYTES, (kernel.instance, used)
+
+
+def shared(dtype: np.dtype) -> list[Launch]:
+    """All that several devices share."""
+    return [kernel for kernel in (*tuned(dtype), *wilson(dtype)) if kernel.work is not None]
+
+
+def shared_sums(dtype: np.dtype) -> list[Launch]:
+    """Those that compile in a moment: for the quick run."""
+    rows = [columns.reduction("cg_residual", 16, dtype, ROWS), cg_update.cg_advance_launch(16, dtype, ROWS)]
+    return [*rows, hisq_dslash.sum_rows_launch(49152, 16)] if dtype == SINGLE else []
+
+
+@pytest.mark.parametrize("dtype", [SINGLE, DOUBLE], ids=str)
+@pytest.mark.parametrize("kernels", [shared_sums, pytest.param(shared, marks=pytest.mark.slow)])
+def test_a_share_costs_no_registers(kernels: Kernels, dtype: np.dtype) -> None:
+    alone = dict(usages(kernels(dtype), "sm_90"))
+    for kernel, used in usages(kernels(dtype), "sm_90", SHARED):
+        assert used.spilled_bytes <= alone[kernel].spilled_bytes, (kernel.instance, used)
+        assert used.registers <= alone[kernel].registers + 2, (kernel.instance, used, alone[kernel])
 
 
 CHOICES = [

@@ -10,6 +10,7 @@ import numpy as np
 from stages.lqcd.kernels.cg_update import CGCoefficients
 from stages.lqcd.kernels.cuda.columns import ColumnShape, reduction, row_groups, row_threads
 from stages.lqcd.kernels.cuda.compile import run
+from stages.lqcd.kernels.cuda.devices.partition import RowWork
 from stages.lqcd.kernels.cuda.grid_sums import grid_sums
 from stages.lqcd.kernels.cuda.launch import Launch, instance
 from stages.lqcd.kernels.cuda.tuning.choice import Options, tuned
@@ -34,6 +35,7 @@ def cg_advance_launch(n: int, dtype: np.dtype, rows: int) -> Options[ColumnShape
 
     def launch(shape: ColumnShape) -> Launch:
         block = row_threads(n, dtype) * shape.groups
-        return Launch("cg_update.cu", instance("cg_advance", dtype, n, shape.groups), (shape.blocks,), block)
+        name, work = instance("cg_advance", dtype, n, shape.groups), RowWork(rows, shape.groups)
+        return Launch("cg_update.cu", name, (shape.blocks,), block, work=work)
 
     return Options(tuple(ColumnShape(g, ceil(rows / g)) for g in groups), launch)

@@ -9,6 +9,7 @@ from math import ceil
 
 import numpy as np
 
+from stages.lqcd.kernels.cuda.devices.partition import RowWork
 from stages.lqcd.kernels.cuda.launch import MULTIPROCESSORS, Launch, check_rhs, instance, power_of_two
 from stages.lqcd.kernels.cuda.tuning.choice import Options, tuned
 
@@ -36,7 +37,8 @@ def reduction(kernel: str, n: int, dtype: np.dtype, rows: int, slices: int = 1) 
     def launch(shape: ColumnShape) -> Launch:
         parts = min(ceil(rows / (4 * shape.groups)), ceil(shape.blocks / slices))
         block = row_threads(n, dtype) * shape.groups
-        return Launch(file, instance(kernel, dtype, n, shape.groups), (parts, slices), block)
+        work = RowWork(rows, slices=slices, sums=slices == 1)
+        return Launch(file, instance(kernel, dtype, n, shape.groups), (parts, slices), block, work=work)
 
     return Options(column_shapes(n, dtype, threads, (resident, 2 * resident, resident // 2)), launch)
 

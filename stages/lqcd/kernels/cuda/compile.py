@@ -16,21 +16,33 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import cache
 from importlib.resources import files
+from math import prod
 from typing import Any
 
 import cupy
-from cupy.cuda import compiler, nvrtc
+import numpy as np
+from cupy.cuda import compiler, driver, nvrtc
 from cupy.cuda._compiler_cache import DiskKernelCacheBackend
 
 from stages.compilation import getting, got
 from stages.errors import InputError
 from stages.lqcd.kernels.choices import note
+from stages.lqcd.kernels.cuda.devices.group import DeviceGroup, PerDevice, current_group
 from stages.lqcd.kernels.cuda.launch import Launch
 
 OPTIONS = ("-std=c++17", "-diag-error=61")
 """61: a constant that overflows, as a stride does on a large lattice, is an error and not a warning."""
 
+SHARED = ("-DSPREAD",)
+"""For kernels that several devices share: each then works on what falls to it (share.cuh)."""
+
 DEFAULT_SHARED_BYTES = 48 * 1024
+
+SHARE = "device_share"
+"""Constant of a module that tells a device its share: share.cuh."""
+
+WIDEST_SUM = 16
+"""Numbers that a thread holds at most when the sums of devices are added."""
 
 _widths: tuple[int, ...] = ()
 _ahead: dict[tuple[Launch, int], Future[Any]] = {}
@@ -81,8 +93,64 @@ def run(launch: Launch, *arguments: Any) -> None:
             )
     if launch.choice:
         note(launch.choice)
+    group = current_group()
+    if group is not None:
+        _run_on(group, launch, arguments)
+        return
     function = _started(launch, cupy.cuda.get_device_id(), _widths)
     function(launch.grid, (launch.threads,), arguments, shared_mem=launch.shared_bytes)
+
+
+def _run_on(group: DeviceGroup, launch: Launch, arguments: tuple[Any, ...]) -> None:
+    """Start a kernel on every device of a group for its own share, or whole on the first."""
+    functions, grids = _shared_kernel(group, launch)
+
+    def start(part: int, stream: Any) -> None:
+        if prod(grids[part]):
+            own = tuple(each[part] if isinstance(each, PerDevice) else each for each in arguments)
+            functions[part](grids[part], (launch.threads,), own, launch.shared_bytes, stream)
+
+    group.start(launch.work, start)
+
+
+Shared = tuple[Sequence[Any], list[tuple[int, ...]]]
+"""The driver's functions and the grids of a kernel on each device of a group."""
+
+
+def _shared_kernel(group: DeviceGroup, launch: Launch) -> Shared:
+    kernel = group.kernels.get(launch)
+    if kernel is None:
+        kernel = group.kernels[launch] = _loaded(group, launch)
+    return kernel
+
+
+def _loaded(group: DeviceGroup, launch: Launch) -> Shared:
+    """Load a kernel on the devices that share it, and tell each its share, in a module of its own."""
+    if launch.work is None:
+        return [_started(launch, group.ids[0], _widths)], [launch.grid]
+    shares = launch.work.shares(group.partition, launch.grid)
+    slices = prod(launch.grid[1:]) if shares[0].sums else 1
+    totals = cupy.empty(len(shares) * launch.threads * WIDEST_SUM * slices)
+    arrived = cupy.zeros(slices, np.uint32)
+    group.workspaces.append((totals, arrived))
+
+    def load(part: int) -> Any:
+        module = compiler._compile_module_with_cache(
+            source(launch.file), (*OPTIONS, *SHARED), name_expressions=(launch.instance,)
+        )
+        numbers = shares[part].numbers(part, len(shares), totals.data.ptr, arrived.data.ptr)
+        place = cupy.cuda.MemoryPointer(cupy.cuda.UnownedMemory(module.get_global_var(SHARE), 0, module), 0)
+        place.copy_from_host(numbers.ctypes.data, numbers.nbytes)
+        function = module.get_function(module.mapping[launch.instance])
+        if launch.shared_bytes > DEFAULT_SHARED_BYTES:
+            limit = driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+            driver.funcSetAttribute(function.ptr, limit, launch.shared_bytes)
+        return function
+
+    with getting(for_lattice=launch.for_lattice):
+        functions = group.on_each(load)
+    cupy.cuda.get_current_stream().synchronize()  # the counters are zero for every stream
+    return functions, [share.grid for share in shares]
 
 
 @contextmanager
@@ -133,8 +201,12 @@ def _threads() -> ThreadPoolExecutor:
 
 def _compiled(launch: Launch, device: int) -> bool:
     """Whether the kernel was compiled, and not read."""
+    group = current_group()
     with cupy.cuda.Device(device), getting() as kernel:
-        _function(launch, device)
+        if group is None:
+            _function(launch, device)
+        else:
+            _shared_kernel(group, launch)
     return kernel.compiled
 
 
@@ -149,7 +221,7 @@ def _function(launch: Launch, device: int) -> Any:
 
 
 def compile_all(launches: Sequence[Launch]) -> list[Launch]:
-    """Compile kernels for the current device, many at a time; those that the device takes."""
+    """Compile kernels for the current device, or those that share the lattice; those that it takes."""
     device = cupy.cuda.get_device_id()
 
     def compiled(launch: Launch) -> bool | None:

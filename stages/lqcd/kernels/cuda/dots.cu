@@ -13,7 +13,7 @@ __global__ void __launch_bounds__(Columns<Real, N, GROUPS>::THREADS, 1024 / Colu
     using Columns = Columns<Real, N, GROUPS>;
     constexpr int width = Columns::WIDTH;
     __shared__ double scratch[2 * width * Columns::THREADS / 2 + 1];
-    const size_t start = blockIdx.y * rows_per_slice * Columns::COUNT;
+    const size_t start = slice_index() * rows_per_slice * Columns::COUNT;
     double sum[2 * width] = {};
     Columns::for_each<2>(rows_per_slice, [&](long long i) {
         Real xr[width], xi[width], yr[width], yi[width];
@@ -26,7 +26,7 @@ __global__ void __launch_bounds__(Columns<Real, N, GROUPS>::THREADS, 1024 / Colu
         }
     });
     if (!sum_over_grid<Columns::COUNT, GROUPS>(sum, scratch, {partials, finished})) return;
-    double* total = sums + 2 * (blockIdx.y * N + Columns::first_rhs());
+    double* total = sums + 2 * (slice_index() * N + Columns::first_rhs());
     for (int v = 0; v < 2 * width; v++) total[v] = sum[v];
 }
 

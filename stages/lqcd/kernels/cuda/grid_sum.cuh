@@ -1,7 +1,9 @@
 // Sums over all blocks of a grid in one launch: each block leaves a row of partial sums, and the block that finishes
-// last adds the rows in their order, so that the bits do not depend on which block it was.
+// last adds the rows in their order, so that the bits do not depend on which block it was. Several devices do so each,
+// and add their sums (device_sum.cuh).
 
 #include "block_sum.cuh"
+#include "device_sum.cuh"
 
 // What a reduction needs beside its result: room for a row of VALUES * COLUMNS doubles from each block, and a
 // counter for each slice (blockIdx.y) that is zero before and after.
@@ -37,5 +39,5 @@ __device__ __forceinline__ bool sum_over_grid(double (&values)[VALUES], double* 
             for (int v = 0; v < VALUES; v++) values[v] += __ldcg(rows + (i * VALUES + v) * COLUMNS);
         sum_over_groups<COLUMNS, GROUPS>(values, scratch);
     }
-    return group == 0;
+    return sum_over_devices<COLUMNS>(values, column, group == 0) && group == 0;
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from math import ceil, prod
 from typing import Any
 
@@ -13,6 +13,9 @@ import numpy as np
 from stages.errors import InputError
 from stages.lqcd.kernels.cuda import doubled_links
 from stages.lqcd.kernels.cuda.compile import run
+from stages.lqcd.kernels.cuda.devices.group import grid_on, on_each_device
+from stages.lqcd.kernels.cuda.devices.partition import REACH, PartialWork
+from stages.lqcd.kernels.cuda.fields import empty_field
 from stages.lqcd.kernels.cuda.half_field import codes_and_scales
 from stages.lqcd.kernels.cuda.launch import (
     BLOCK_SHARED,
@@ -27,13 +30,16 @@ from stages.lqcd.kernels.cuda.launch import (
     listed,
     power_of_two,
 )
-from stages.lqcd.kernels.cuda.tiles import INDEX_LIMIT, Box, DslashShape, chunk, nearest_box
+from stages.lqcd.kernels.cuda.tiles import INDEX_LIMIT, Box, DslashShape, chunk, nearest_box, tile_work
 from stages.lqcd.kernels.cuda.tuning.choice import Options, tuned
-from stages.lqcd.kernels.directions import HISQ_DIRECTIONS, NAIVE_DIRECTIONS
+from stages.lqcd.kernels.directions import HISQ_DIRECTIONS, NAIVE_DIRECTIONS, SPATIAL_DIRECTIONS
 from stages.lqcd.kernels.half_field import HalfField
 from stages.lqcd.lattice.geometry import Lattice
 
 _NULL = np.uintp(0)
+
+REACHES = {HISQ_DIRECTIONS: REACH, NAIVE_DIRECTIONS: 1, SPATIAL_DIRECTIONS: 0}
+"""Slices that the hops of a dslash with so many neighbours go in t."""
 
 TILE: Box = (4, 4, 2, 1)
 """The tile wished for, in (x / 2, y, z, t): 32 sites, 36 KB of links in single precision."""
@@ -109,7 +115,7 @@ def pack_fields(
     directions = NAIVE_DIRECTIONS if three_hops is None else HISQ_DIRECTIONS
     tile = dslash_tile(lattice)
     shape = lattice.half_volume // prod(tile), directions, prod(tile), 3, 3
-    tiles = cupy.empty(shape, dtype)
+    tiles = empty_field(shape, dtype)
     doubled_links.in_tiles(one_hop, three_hops, lattice, parity, tiles, tile)
     packed = PackedLinks(lattice, parity, directions, dtype, tiles)
     return _with_13_reals(packed) if narrow and _can_be_shorter(packed) else packed
@@ -132,7 +138,7 @@ def _with_13_reals(packed: PackedLinks) -> PackedLinks:
     As they are unless all long links are real numbers times U(3) matrices, as HISQ's are, to 32 roundings.
     """
     count, sites = len(packed.links), packed.links.shape[2]
-    shorter = cupy.empty((count, 4, 2 * sites * (18 + 12 + 1)), np.float32)
+    shorter = empty_field((count, 4, 2 * sites * (18 + 12 + 1)), np.float32)
     worst = cupy.zeros(1, np.float32)
     run(shorter_links_launch(count, sites), shorter, packed.links, worst)
     if not float(worst[0]) <= 32 * np.finfo(np.float32).eps:
@@ -158,11 +164,12 @@ def hisq_dslash(
 ) -> cupy.ndarray | HalfField:
     n, form = x.shape[2], _form(packed, x, out)
     kernel = dslash_launch(packed.lattice, packed.directions, packed.dtype, n, dots is not None, form)
-    sums = None if dots is None else _workspace(kernel.grid[0], n, cupy.cuda.get_device_id())
-    start(kernel, packed, x, out, diagonal, a, b, None if sums is None else sums.blocks)
-    if sums is not None:
-        second = sum_rows_launch(kernel.grid[0], n)
-        run(second, sums.blocks, sums.runs, sums.finished, dots, np.int32(kernel.grid[0]))
+    if dots is None:
+        start(kernel, packed, x, out, diagonal, a, b)
+        return out
+    blocks, runs, finished, count = on_each_device(partial(_sums, kernel, n))
+    start(kernel, packed, x, out, diagonal, a, b, blocks)
+    run(sum_rows_launch(kernel.grid[0], n), blocks, runs, finished, dots, count)
     return out
 
 
@@ -204,23 +211,25 @@ def _or_null(array: cupy.ndarray | None) -> Any:
     return _NULL if array is None else array
 
 
-@dataclass(frozen=True)
-class _Workspace:
-    """Partial sums of the blocks of a dslash and of `sum_rows`, and the count of its finished blocks.
+Sums = tuple[cupy.ndarray, cupy.ndarray, cupy.ndarray, np.int32]
+
+
+def _sums(kernel: Launch, n: int, part: int) -> Sums:
+    """Partial sums of a dslash's blocks and of `sum_rows`, its count of finished blocks, and their number.
 
     As in `grid_sums`, dslashes of one process share them and must run in one stream; here that takes one
-    thread, too, for two kernels meet in `blocks`.
+    thread, too, for two kernels meet in the first.
     """
-
-    blocks: cupy.ndarray
-    runs: cupy.ndarray
-    finished: cupy.ndarray
+    workspace = _workspace(kernel.grid[0], n, cupy.cuda.get_device_id(), part)
+    return *workspace, np.int32(grid_on(kernel, part)[0])
 
 
 @cache
-def _workspace(blocks: int, n: int, device: int) -> _Workspace:
+def _workspace(
+    blocks: int, n: int, device: int, part: int
+) -> tuple[cupy.ndarray, cupy.ndarray, cupy.ndarray]:
     runs = sum_rows_launch(blocks, n).grid[0]
-    return _Workspace(cupy.empty((blocks, n)), cupy.empty((runs, n)), cupy.zeros(4, np.uint32))
+    return cupy.empty((blocks, n)), cupy.empty((runs, n)), cupy.zeros(4, np.uint32)
 
 
 @cache
@@ -228,7 +237,7 @@ def sum_rows_launch(count: int, n: int) -> Launch:
     """The second stage of a reduction with `count` (thousands of) partial sums, float64 ``[count, n]``."""
     groups = power_of_two(512 // n)
     blocks = min(ceil(count / (4 * groups)), MULTIPROCESSORS)
-    return Launch("sum_rows.cu", f"sum_rows<{n}, {groups}>", (blocks,), n * groups)
+    return Launch("sum_rows.cu", f"sum_rows<{n}, {groups}>", (blocks,), n * groups, work=PartialWork())
 
 
 @cache
@@ -337,6 +346,7 @@ def dslash_in_shape(
         threads,
         shared_bytes,
         for_lattice=True,
+        work=tile_work(lattice, shape, REACHES[directions]),
     )
 
 

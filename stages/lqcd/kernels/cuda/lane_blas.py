@@ -10,6 +10,7 @@ import numpy as np
 from stages.errors import InputError
 from stages.lqcd.kernels.cuda.columns import ColumnShape, column_shapes, row_groups, row_threads
 from stages.lqcd.kernels.cuda.compile import run
+from stages.lqcd.kernels.cuda.devices.partition import RowWork
 from stages.lqcd.kernels.cuda.grid_sums import grid_sums
 from stages.lqcd.kernels.cuda.launch import BLOCK_SHARED, Launch, instance
 from stages.lqcd.kernels.cuda.tuning.choice import Options, tuned
@@ -57,7 +58,8 @@ def lane_dots_launch(n: int, dtype: np.dtype, rows: int, count: int) -> Options[
     def launch(shape: ColumnShape) -> Launch:
         parts = min(ceil(rows / (4 * shape.groups)), ceil(shape.blocks / slices))
         kernel = instance("lane_dots", dtype, n, fields, shape.groups)
-        return Launch("lane_blas.cu", kernel, (parts, slices), row_threads(n, dtype) * shape.groups)
+        block, work = row_threads(n, dtype) * shape.groups, RowWork(rows, sums=True)
+        return Launch("lane_blas.cu", kernel, (parts, slices), block, work=work)
 
     return Options(column_shapes(n, dtype, (256, 128), (1024, 512)), launch)
 
@@ -88,7 +90,8 @@ def _updates(kernel: str, n: int, dtype: np.dtype, rows: int, count: int) -> Opt
     def launch(shape: ColumnShape) -> Launch:
         block = row_threads(n, dtype) * shape.groups
         name = instance(kernel, dtype, n, shape.groups)
-        return Launch("lane_blas.cu", name, (shape.blocks,), block, shared)
+        work = RowWork(rows, shape.groups)
+        return Launch("lane_blas.cu", name, (shape.blocks,), block, shared, work=work)
 
     groups = row_groups(n, dtype, (256, 128, 512))
     return Options(tuple(ColumnShape(g, ceil(rows / g)) for g in groups), launch)

@@ -15,6 +15,7 @@ from math import ceil
 import numpy as np
 
 from stages.errors import InputError
+from stages.lqcd.kernels.cuda.devices.partition import Work
 from stages.lqcd.lattice.geometry import Lattice
 
 WARPS_THREADS = 64
@@ -54,6 +55,8 @@ class Launch:
     """Problem and shape where a measurement chose another shape than the model's first."""
     for_lattice: bool = False
     """Whether the lattice's extents are in the instance: another lattice needs another kernel."""
+    work: Work | None = None
+    """What several devices share of it; without, the first one does it all."""
     narrower: Callable[[Sequence[int]], list[Launch]] | None = field(default=None, compare=False, repr=False)
     """This kernel for those of some numbers of right-hand sides that are less than its own."""
 

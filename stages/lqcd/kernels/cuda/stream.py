@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from stages.lqcd.kernels.cuda.compile import narrowing as narrowing
 from stages.lqcd.kernels.cuda.compile import run, settle
+from stages.lqcd.kernels.cuda.devices.group import alone, current_group
 from stages.lqcd.kernels.cuda.launch import Launch
 
 LAG = 1
@@ -92,7 +93,8 @@ class _Replayed:
 
     def __call__(self) -> None:
         if not self._warm:
-            self._step()
+            with alone():
+                self._step()
             self._warm = True
             return
         if self._graph is None:
@@ -101,14 +103,20 @@ class _Replayed:
 
 
 def _captured(step: Callable[[], None]) -> cupy.cuda.Graph:
-    """`step` as a graph; capturing runs nothing, so that it needs no order with other streams."""
+    """`step` as a graph; capturing runs nothing, so that it needs no order with other streams.
+
+    Where devices share the lattice, one graph holds the launches on all.
+    """
     with cupy.cuda.Stream(non_blocking=True) as stream:
         stream.begin_capture()
-        step()
+        with alone():
+            step()
         return stream.end_capture()
 
 
 def replayed(function: Callable[[cupy.ndarray], cupy.ndarray]) -> Callable[[cupy.ndarray], cupy.ndarray]:
+    if current_group() is not None:  # what a graph works in would need spans of its own
+        return function
     return _ReplayedFunction(function)
 
 

@@ -2,6 +2,7 @@
 // Every block sums a run of rows; the last one to finish, whichever it is, adds the runs in their order.
 
 #include "block_sum.cuh"
+#include "device_sum.cuh"
 
 // `runs` has a row for each block; `finished` is zero before and after.
 template <int N, int GROUPS>
@@ -29,5 +30,5 @@ __global__ void __launch_bounds__(N* GROUPS)
     #pragma unroll 4
     for (int i = group; i < gridDim.x; i += GROUPS) sum[0] += __ldcg(runs + i * N + column);
     sum_over_groups<N, GROUPS>(sum, scratch);
-    if (group == 0) sums[column] = sum[0];
+    if (sum_over_devices<N>(sum, column, group == 0) && group == 0) sums[column] = sum[0];
 }

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from itertools import product
 from math import log2, prod
 
+from stages.lqcd.kernels.cuda.devices.partition import TileWork
 from stages.lqcd.kernels.cuda.launch import divisors
 from stages.lqcd.lattice.geometry import Lattice
 
@@ -47,3 +48,10 @@ def nearest_box(lattice: Lattice, wish: Box) -> Box:
 def chunk(tiles: int, most: int) -> int:
     """The largest number up to `most`, and at least one, of tiles that divides them into whole chunks."""
     return max(d for d in divisors(tiles) if d <= max(1, most))
+
+
+def tile_work(lattice: Lattice, shape: DslashShape, reach: int) -> TileWork:
+    """The work of a dslash in this shape that devices share; its hops go `reach` slices in t."""
+    x, _, _, t = lattice.extents
+    layer = x // 2 // shape.tile[0] * shape.y_chunk * shape.z_chunk
+    return TileWork(t // shape.tile[3], shape.tile[3], layer, reach)

@@ -1,20 +1,39 @@
-// Order in which the tiles of the lattice are visited.
+// Order in which the tiles of the lattice are visited, or those of a device.
+
+#include "share.cuh"
 
 template <int X_, int Y_, int Z_, int T_> struct Tile {
     static constexpr int HALF_X = X_, Y = Y_, Z = Z_, T = T_;
     static constexpr int SITES = X_ * Y_ * Z_ * T_;
 };
 
-// Visits the tiles of a lattice: x fastest, then y and z within a chunk, then t, then the chunks of y and z.
+// Visits the tiles of a lattice: x fastest, then y and z within a chunk, then t, then the chunks of y and z. Where
+// the lattice lies on several devices, a tile whose hops leave the device follows after every so many others
+// (`TileOrder`).
 template <class L, class Tile, int Y_CHUNK, int Z_CHUNK> struct Traversal {
     static constexpr int X = L::HALF_X / Tile::HALF_X, Y = L::Y / Tile::Y, Z = L::Z / Tile::Z, T = L::T / Tile::T;
 
     static __device__ __forceinline__ Site tile(unsigned step) {
         Site tile;
+#ifdef SPREAD
+        const Share& share = device_share;
+        unsigned chunk = __umulhi(step, share.reciprocal);
+        if (step - chunk * share.in_chunk >= share.in_chunk) chunk++;
+        const unsigned i = step - chunk * share.in_chunk;
+        const unsigned before = __umulhi(i, share.ratio);
+        const bool at_edge = __umulhi(i + 1, share.ratio) > before;
+        step = at_edge ? before : i - before;
+#endif
         tile.half_x = step % X, step /= X;
         tile.y = step % Y_CHUNK, step /= Y_CHUNK;
         tile.z = step % Z_CHUNK, step /= Z_CHUNK;
+#ifdef SPREAD
+        const unsigned above = step < share.edges ? 0 : share.layers - 2 * share.edges;
+        tile.t = share.first_layer + step + (at_edge ? above : share.edges);
+        step = chunk;
+#else
         tile.t = step % T, step /= T;
+#endif
         tile.y += step % (Y / Y_CHUNK) * Y_CHUNK, step /= Y / Y_CHUNK;
         tile.z += step * Z_CHUNK;
         return tile;

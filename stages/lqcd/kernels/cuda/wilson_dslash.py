@@ -27,7 +27,7 @@ from stages.lqcd.kernels.cuda.launch import (
     instance,
     listed,
 )
-from stages.lqcd.kernels.cuda.tiles import INDEX_LIMIT, Box, DslashShape, chunk, nearest_box
+from stages.lqcd.kernels.cuda.tiles import INDEX_LIMIT, Box, DslashShape, chunk, nearest_box, tile_work
 from stages.lqcd.kernels.cuda.tuning.choice import Options, tuned
 from stages.lqcd.kernels.directions import NAIVE_DIRECTIONS
 from stages.lqcd.kernels.gamma import COMPONENTS
@@ -338,6 +338,7 @@ def wilson_in_shape(
         threads,
         shared_bytes,
         for_lattice=True,
+        work=tile_work(lattice, shape, 1),
     )
 
 

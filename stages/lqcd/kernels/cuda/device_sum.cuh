@@ -1,0 +1,37 @@
+// The end of a sum over several devices: each leaves its own, and the last to do so adds them in their order, so that
+// the bits do not depend on which it was.
+
+#include "share.cuh"
+
+// All threads of one block of each device call this; those that `hold` values have the device's sums of a column, and
+// on the last device, where this is true, the totals afterwards. One device is the last one at once.
+template <int COLUMNS, int VALUES>
+__device__ __forceinline__ bool sum_over_devices(double (&values)[VALUES], int column, bool hold) {
+#ifdef SPREAD
+    const unsigned devices = device_share.devices;
+    if (devices == 1) return true;
+    __shared__ bool last_device;
+    volatile double* totals = device_share.totals + size_t(blockIdx.y) * devices * (VALUES * COLUMNS) + column;
+    if (hold)
+        #pragma unroll
+        for (int v = 0; v < VALUES; v++) totals[(device_share.device * VALUES + v) * COLUMNS] = values[v];
+    __threadfence_system();
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        unsigned* arrived = device_share.arrived + blockIdx.y;
+        last_device = atomicAdd_system(arrived, 1) == devices - 1;
+        if (last_device) atomicExch_system(arrived, 0);
+    }
+    __syncthreads();
+    if (!last_device) return false;
+    __threadfence_system();
+    if (hold)
+        #pragma unroll
+        for (int v = 0; v < VALUES; v++) {
+            values[v] = 0;
+            for (unsigned device = 0; device < devices; device++)
+                values[v] += totals[(device * VALUES + v) * COLUMNS];
+        }
+#endif
+    return true;
+}

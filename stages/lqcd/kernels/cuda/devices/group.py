@@ -1,0 +1,280 @@
+"""The devices that share a lattice: their streams, their memory, and the order of what they do.
+
+One logical stream is a stream on each device; on the first it is CuPy's current one, where small arrays live
+and CuPy's own calls run. Outside recorded steps all devices wait for the first before a launch that they
+share, and it for them after: everything then is in one order, and memory that is given back is past its last
+reader. In a step that works by our launches alone (`DeviceGroup.alone`) the devices wait for each other only
+where a launch reads what others wrote: around stencils, and after sums over all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import permutations
+from math import prod
+from typing import Any, TypeVar
+
+import cupy
+import numpy as np
+from numpy.typing import DTypeLike
+
+from stages.errors import InputError
+from stages.lqcd.kernels.cuda.devices.partition import PartialWork, Partition, Run, SinceMeeting, Work
+from stages.lqcd.kernels.cuda.devices.spans import SpanPool, check_granularity
+from stages.lqcd.kernels.cuda.launch import Launch
+from stages.lqcd.lattice.geometry import Lattice
+
+T = TypeVar("T")
+
+_group: DeviceGroup | None = None
+
+
+class PerDevice(tuple[Any, ...]):
+    """An argument of a launch that is another one on each device."""
+
+
+def current_group() -> DeviceGroup | None:
+    """The devices that share this process' lattice; None where it lies on one."""
+    return _group
+
+
+def on_each_device(make: Callable[[int], tuple[Any, ...]]) -> tuple[Any, ...]:
+    """Arguments of a launch that `make` gives on the current device, or on each of a group's.
+
+    make: is told the place of the device in the group, 0 without one.
+    """
+    if _group is None:
+        return make(0)
+    return tuple(PerDevice(each) for each in zip(*_group.on_each(make), strict=True))
+
+
+def alone() -> AbstractContextManager[None]:
+    """A block in which nothing is queued but our launches: see `DeviceGroup.alone`."""
+    return nullcontext() if _group is None else _group.alone()
+
+
+def grid_on(launch: Launch, part: int) -> tuple[int, ...]:
+    """The grid in which a launch that devices share starts on one of them."""
+    if _group is None or launch.work is None:
+        return launch.grid
+    return launch.work.shares(_group.partition, launch.grid)[part].grid
+
+
+@contextmanager
+def spread_over(lattice: Lattice, devices: tuple[int, ...]) -> Iterator[DeviceGroup | None]:
+    """While the block runs, new fields lie on all of these devices, and kernels run on all.
+
+    devices: numbers of CUDA devices; one alone changes nothing, and gives None. One that is named twice has
+    two parts, as tests want it. Not for use by two threads.
+    Raises InputError where t is too short for so many, or where they cannot read each other's memory.
+    """
+    global _group
+    partition = Partition(len(devices), lattice.extents[3])
+    if partition.parts == 1:
+        with cupy.cuda.Device(devices[0]):
+            yield None
+        return
+    if _group is not None:
+        raise InputError("a lattice is spread over devices already: leave that block first")
+    connect(devices)
+    check_granularity(devices)
+    with cupy.cuda.Device(devices[0]):
+        _group = DeviceGroup(devices, partition)
+        try:
+            yield _group
+        finally:
+            group, _group = _group, None
+            group.close()
+
+
+def connect(devices: tuple[int, ...]) -> None:
+    """Let every device read and write the memory of the others.
+
+    Raises InputError where two have no such path, or differ in size.
+    """
+    runtime = cupy.cuda.runtime
+    for device, other in permutations(set(devices), 2):
+        if not runtime.deviceCanAccessPeer(device, other):
+            raise InputError(
+                f"GPU {device} cannot read the memory of GPU {other} (see `nvidia-smi topo -p2p r`): "
+                "a lattice lies on one GPU here, take one GPU per worker"
+            )
+    sizes = {device: runtime.getDeviceProperties(device)["totalGlobalMem"] for device in devices}
+    if max(sizes.values()) > 1.1 * min(sizes.values()):
+        listed = ", ".join(f"{device}: {size / 1e9:.0f} GB" for device, size in sizes.items())
+        raise InputError(
+            f"the GPUs that share a lattice must be of one size, got {listed}: choose others "
+            "(CUDA_VISIBLE_DEVICES), or one GPU per worker"
+        )
+    for device, other in permutations(set(devices), 2):
+        with cupy.cuda.Device(device):
+            try:
+                runtime.deviceEnablePeerAccess(other)
+            except runtime.CUDARuntimeError as error:
+                if "PeerAccessAlreadyEnabled" not in str(error):
+                    raise
+
+
+@dataclass(frozen=True, eq=False)
+class DeviceGroup:
+    """Devices that share a lattice, cut as `partition` says."""
+
+    ids: tuple[int, ...]
+    partition: Partition
+    kernels: dict[Any, Any] = field(default_factory=dict, repr=False)
+    """What is loaded for a launch on these devices (`stages.lqcd.kernels.cuda.compile`)."""
+    workspaces: list[Any] = field(default_factory=list, repr=False)
+    """Arrays that loaded kernels know by their addresses."""
+
+    @cached_property
+    def pool(self) -> SpanPool:
+        return SpanPool(self.ids)
+
+    @cached_property
+    def _queue(self) -> _Queue:
+        return _Queue(self.ids)
+
+    def empty(self, shape: tuple[int, ...], dtype: DTypeLike) -> cupy.ndarray:
+        """An array in the pages of all devices, or on the first if it is small; not filled."""
+        dtype = np.dtype(dtype)
+        runs = self._runs(shape, dtype)
+        if len(runs) < 2:
+            return cupy.empty(shape, dtype)
+        _, pointer = self.pool.take(runs)
+        return cupy.ndarray(shape, dtype, pointer)
+
+    def zeros(self, shape: tuple[int, ...], dtype: DTypeLike) -> cupy.ndarray:
+        """An array of zeros; each device clears its own pages."""
+        dtype = np.dtype(dtype)
+        runs = self._runs(shape, dtype)
+        if len(runs) < 2:
+            return cupy.zeros(shape, dtype)
+        span, pointer = self.pool.take(runs)
+
+        def clear(part: int, stream: Any) -> None:
+            for owner, address, length in span.segments():
+                if owner == part:
+                    cupy.cuda.runtime.memsetAsync(address, 0, length, stream.ptr)
+
+        self.start(PartialWork(), clear)
+        return cupy.ndarray(shape, dtype, pointer)
+
+    def _runs(self, shape: tuple[int, ...], dtype: np.dtype) -> tuple[Run, ...]:
+        return self.partition.runs(shape, dtype.itemsize) if prod(shape) else ()
+
+    def on_each(self, make: Callable[[int], T]) -> list[T]:
+        """Results of `make` while each device is the current one; it is told the device's place."""
+        made = []
+        for part, device in enumerate(self.ids):
+            with cupy.cuda.Device(device):
+                made.append(make(part))
+        return made
+
+    def start(self, work: Work | None, start: Callable[[int, Any], None]) -> None:
+        """Queue a launch on all devices, or without work to share on the first one.
+
+        start: given the device's place and stream; it is the current device then.
+        """
+        self._queue.start(work, start)
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """While the block runs nothing is queued but by `start`: devices wait only where they must."""
+        with self._queue.alone():
+            yield
+
+    def synchronize(self) -> None:
+        """Return when everything queued is done."""
+        cupy.cuda.get_current_stream().synchronize()
+
+    def close(self) -> None:
+        """Give back the memory that is free."""
+        self.synchronize()
+        self.pool.release()
+
+
+class _Queue:
+    """The streams of a group, and what must be waited for before the next launch."""
+
+    def __init__(self, ids: tuple[int, ...]) -> None:
+        self._ids = ids
+        self._others, self._events = [], []
+        for part, device in enumerate(ids):
+            with cupy.cuda.Device(device):
+                self._events.append(cupy.cuda.Event(disable_timing=True))
+                if part:
+                    self._others.append(cupy.cuda.Stream(non_blocking=True))
+        self._alone = False
+        self._since = SinceMeeting()
+
+    def start(self, work: Work | None, start: Callable[[int, Any], None]) -> None:
+        streams = self._streams()
+        if not self._alone:
+            if work is None:
+                start(0, streams[0])
+                return
+            self._fork(streams)
+            self._on_all(streams, start)
+            self._join(streams)
+            return
+        if self._since.asks_to_meet(work):
+            self._meet(streams)
+        if work is None:
+            start(0, streams[0])
+        else:
+            self._on_all(streams, start)
+        self._since.enter(work)
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        if self._alone:
+            yield
+            return
+        streams = self._streams()
+        self._fork(streams)
+        self._alone, self._since = True, SinceMeeting()
+        try:
+            yield
+        finally:
+            self._alone = False
+            self._join(streams)
+
+    def _streams(self) -> list[Any]:
+        return [cupy.cuda.get_current_stream(), *self._others]
+
+    def _on_all(self, streams: list[Any], start: Callable[[int, Any], None]) -> None:
+        for part, stream in enumerate(streams):
+            with cupy.cuda.Device(self._ids[part]):
+                start(part, stream)
+
+    def _fork(self, streams: list[Any]) -> None:
+        """All others wait for the first device."""
+        self._events[0].record(streams[0])
+        for device, stream in zip(self._ids[1:], streams[1:], strict=True):
+            with cupy.cuda.Device(device):
+                stream.wait_event(self._events[0])
+
+    def _join(self, streams: list[Any]) -> None:
+        """The first device waits for all others."""
+        self._record_others(streams)
+        for event in self._events[1:]:
+            streams[0].wait_event(event)
+
+    def _meet(self, streams: list[Any]) -> None:
+        """Every device waits for every other."""
+        self._events[0].record(streams[0])
+        self._record_others(streams)
+        for part, stream in enumerate(streams):
+            with cupy.cuda.Device(self._ids[part]):
+                for other, event in enumerate(self._events):
+                    if other != part:
+                        stream.wait_event(event)
+        self._since = SinceMeeting()
+
+    def _record_others(self, streams: list[Any]) -> None:
+        for part in range(1, len(streams)):
+            with cupy.cuda.Device(self._ids[part]):
+                self._events[part].record(streams[part])

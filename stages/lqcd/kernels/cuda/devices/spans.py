@@ -1,0 +1,155 @@
+"""Memory of spread arrays: ranges of addresses whose pages lie on several devices, pooled by cut and size."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from weakref import finalize
+
+import cupy
+
+from stages.errors import InputError
+from stages.lqcd.kernels.cuda.devices.partition import PAGE, Run
+
+
+@dataclass(frozen=True)
+class Span:
+    """A range of addresses, the runs of pages that lie on the devices, and what the driver calls them."""
+
+    address: int
+    runs: tuple[Run, ...]
+    handles: tuple[Any, ...]
+
+    @property
+    def size(self) -> int:
+        return PAGE * sum(pages for _, pages in self.runs)
+
+    def segments(self) -> list[tuple[int, int, int]]:
+        """Part, address and bytes of each run."""
+        segments, address = [], self.address
+        for part, pages in self.runs:
+            segments.append((part, address, pages * PAGE))
+            address += pages * PAGE
+        return segments
+
+
+@dataclass
+class SpanPool:
+    """Spans on some devices. One that nobody uses waits for the next array of its cut, mapped.
+
+    An array gives its span back when it is gone: what takes it next comes after all that was queued, as the
+    devices meet after every launch outside recorded steps (`DeviceGroup`), and in these nothing is allocated.
+    """
+
+    devices: tuple[int, ...]
+    _free: dict[tuple[Run, ...], list[Span]] = field(default_factory=lambda: defaultdict(list))
+    _spans: list[Span] = field(default_factory=list)
+
+    def take(self, runs: tuple[Run, ...]) -> tuple[Span, cupy.cuda.MemoryPointer]:
+        """A span with these runs, and CuPy's pointer to it, which keeps it from being given to others."""
+        if not self._free[runs]:
+            span = map_pages(runs, self.devices)
+            self._spans.append(span)
+            self._free[runs].append(span)
+        span = self._free[runs].pop()
+        lease = _Lease()
+        finalize(lease, self._free[runs].append, span).atexit = False
+        memory = cupy.cuda.UnownedMemory(span.address, span.size, lease, self.devices[0])
+        return span, cupy.cuda.MemoryPointer(memory, 0)
+
+    @property
+    def bytes_of_parts(self) -> list[int]:
+        """Bytes mapped on each device."""
+        parts = [0] * len(self.devices)
+        for span in self._spans:
+            for part, pages in span.runs:
+                parts[part] += pages * PAGE
+        return parts
+
+    def release(self) -> None:
+        """Give the memory of all spans that nobody uses back to the devices."""
+        for free in self._free.values():
+            while free:
+                span = free.pop()
+                self._spans.remove(span)
+                unmap(span)
+
+
+class _Lease:
+    """Gone when no array uses a span any more."""
+
+
+def map_pages(runs: Sequence[Run], devices: tuple[int, ...]) -> Span:
+    """A new span that all of the devices read and write. Raises cupy's OutOfMemoryError where one is full."""
+    from cuda.bindings import driver  # its own package, which one device does without
+
+    kinds = driver.CUmemLocationType
+    handles: list[Any] = []
+    size = PAGE * sum(pages for _, pages in runs)
+    try:
+        for part, pages in runs:
+            handles.append(answer(driver.cuMemCreate(pages * PAGE, _on(devices[part]), 0)))
+    except MemoryError:
+        for handle in handles:
+            answer(driver.cuMemRelease(handle))
+        raise cupy.cuda.memory.OutOfMemoryError(size, 0) from None
+    address = int(answer(driver.cuMemAddressReserve(size, PAGE, 0, 0)))
+    span = Span(address, tuple(runs), tuple(handles))
+    for (_, start, length), handle in zip(span.segments(), handles, strict=True):
+        answer(driver.cuMemMap(start, length, 0, handle, 0))
+    access = []
+    for device in set(devices):
+        right = driver.CUmemAccessDesc()
+        right.location.type = kinds.CU_MEM_LOCATION_TYPE_DEVICE
+        right.location.id = device
+        right.flags = driver.CUmemAccess_flags.CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+        access.append(right)
+    answer(driver.cuMemSetAccess(address, size, access, len(access)))
+    return span
+
+
+def unmap(span: Span) -> None:
+    """Give a span's memory and addresses back."""
+    from cuda.bindings import driver
+
+    answer(driver.cuMemUnmap(span.address, span.size))
+    answer(driver.cuMemAddressFree(span.address, span.size))
+    for handle in span.handles:
+        answer(driver.cuMemRelease(handle))
+
+
+def check_granularity(devices: Sequence[int]) -> None:
+    """Raise InputError unless `PAGE` is a whole number of the pages that each device can map."""
+    from cuda.bindings import driver
+
+    answer(driver.cuInit(0))
+    minimum = driver.CUmemAllocationGranularity_flags.CU_MEM_ALLOC_GRANULARITY_MINIMUM
+    for device in set(devices):
+        granularity = int(answer(driver.cuMemGetAllocationGranularity(_on(device), minimum)))
+        if PAGE % granularity:
+            raise InputError(
+                f"GPU {device} maps pages of {granularity} bytes, of which {PAGE} is no multiple: "
+                "take one GPU per worker"
+            )
+
+
+def answer(result: tuple[Any, ...]) -> Any:
+    """The value of a call of the driver; MemoryError where memory is short, RuntimeError otherwise."""
+    status, *values = result
+    if status.name == "CUDA_ERROR_OUT_OF_MEMORY":
+        raise MemoryError
+    if int(status):
+        raise RuntimeError(f"the CUDA driver answered {status.name}")
+    return values[0] if values else None
+
+
+def _on(device: int) -> Any:
+    from cuda.bindings import driver
+
+    properties = driver.CUmemAllocationProp()
+    properties.type = driver.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED
+    properties.location.type = driver.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
+    properties.location.id = device
+    return properties

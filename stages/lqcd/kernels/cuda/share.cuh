@@ -1,0 +1,40 @@
+// What falls to this device of a launch that several devices share (devices/partition.py): rows, slices and tiles.
+// Where the whole lattice lies on one device, everything does, and nothing of this is compiled.
+
+#ifdef SPREAD
+struct Share {
+    double* totals;     // room for the sums of each device, on the first one
+    unsigned* arrived;  // devices that have left them, per slice; zero before and after
+    long long first_row, end_row;
+    unsigned first_slice;
+    unsigned first_layer, layers, edges;     // of tiles
+    unsigned in_chunk, reciprocal, ratio;    // numbers of `TileOrder`
+    unsigned device, devices;                // over which sums go
+};
+extern "C" __constant__ Share device_share;
+#endif
+
+__device__ __forceinline__ long long first_row() {
+#ifdef SPREAD
+    return device_share.first_row;
+#else
+    return 0;
+#endif
+}
+
+__device__ __forceinline__ long long end_row(long long rows) {
+#ifdef SPREAD
+    return device_share.end_row;
+#else
+    return rows;
+#endif
+}
+
+// The slice of rows that a block of this blockIdx.y works on.
+__device__ __forceinline__ unsigned slice_index() {
+#ifdef SPREAD
+    return device_share.first_slice + blockIdx.y;
+#else
+    return blockIdx.y;
+#endif
+}

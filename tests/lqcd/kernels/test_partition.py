@@ -1,0 +1,166 @@
+"""Who works on what where several devices share a lattice: counted on virtual devices."""
+
+from __future__ import annotations
+
+from itertools import accumulate, chain, pairwise
+
+import numpy as np
+import pytest
+
+from stages.errors import InputError
+from stages.lqcd.kernels.cuda.devices.partition import (
+    SHARE,
+    PartialWork,
+    Partition,
+    RowWork,
+    SinceMeeting,
+    TileWork,
+)
+
+PARTITIONS = [(1, 5), (2, 6), (2, 13), (3, 16), (4, 96), (5, 17), (8, 128)]
+
+
+def owners(runs: tuple[tuple[int, int], ...]) -> list[int]:
+    """The part of each page."""
+    return list(chain.from_iterable([part] * pages for part, pages in runs))
+
+
+@pytest.mark.parametrize(("parts", "t"), PARTITIONS)
+def test_cuts_are_whole_slices_and_differ_by_one(parts: int, t: int) -> None:
+    cuts = Partition(parts, t).cuts(3 * 7 * t)
+    slices = np.diff(cuts) / 21
+    assert cuts[0] == 0 and cuts[-1] == 21 * t
+    assert (slices == slices.astype(int)).all()
+    assert np.ptp(slices) <= 1
+
+
+def test_too_many_devices_for_t_say_how_many_fit() -> None:
+    assert Partition(4, 12).parts == 4
+    with pytest.raises(InputError, match=r"11 time slices .* 4 GPUs.* 3 slices.*take 3 GPUs or fewer"):
+        Partition(4, 11)
+
+
+@pytest.mark.parametrize(("parts", "t"), PARTITIONS)
+@pytest.mark.parametrize(
+    "shape", [(4800, 3, 5), (4, 2, 4800, 3, 3), (300, 16, 16, 3, 3), (6, 4800, 3, 2)], ids=str
+)
+def test_pages_lie_with_the_sites_that_fill_them(parts: int, t: int, shape: tuple[int, ...]) -> None:
+    partition, page = Partition(parts, t), 4096
+    runs = partition.runs(shape, 16, page)
+    axis = shape.index(max(shape))
+    site = np.indices(shape[: axis + 1])[axis].ravel()
+    part_of_site = np.searchsorted(partition.cuts(shape[axis])[1:], site, side="right")
+    nbytes = 16 * int(np.prod(shape[axis + 1 :]))
+    middle = (np.arange(-(-site.size * nbytes // page)) * page + page // 2).clip(max=site.size * nbytes - 1)
+    assert owners(runs) == part_of_site[middle // nbytes].tolist()
+    assert parts == 1 or all(before[0] != after[0] for before, after in pairwise(runs))
+
+
+def test_small_arrays_lie_on_the_first_device() -> None:
+    partition = Partition(2, 8)
+    assert partition.runs((8, 2, 1000, 3, 3), 16, 1 << 20) == ((0, 3),)
+    assert len(partition.runs((16000, 3, 3), 16, 1 << 20)) == 2
+
+
+@pytest.mark.parametrize(("parts", "t"), PARTITIONS)
+@pytest.mark.parametrize(("per_block", "grid"), [(64, 1000), (0, 132)])
+def test_rows_are_worked_on_once(parts: int, t: int, per_block: int, grid: int) -> None:
+    work = RowWork(3 * 5 * t, per_block, sums=True)
+    shares = work.shares(Partition(parts, t), (grid, 3))
+    rows = [row for share in shares for row in range(*share.rows)]
+    assert rows == list(range(work.rows))
+    for share in shares:
+        assert share.grid[1:] == (3,) and share.sums
+        assert not per_block or share.grid[0] * per_block >= share.rows[1] - share.rows[0]
+
+
+@pytest.mark.parametrize(("parts", "t"), PARTITIONS)
+def test_slices_are_shared_out_whole(parts: int, t: int) -> None:
+    shares = RowWork(100, slices=t).shares(Partition(parts, t), (7, t))
+    ends = list(accumulate(share.grid[1] for share in shares))
+    assert [share.first_slice for share in shares] == [0, *ends[:-1]] and ends[-1] == t
+    assert all(share.rows == (0, 100) and not share.sums for share in shares)
+
+
+@pytest.mark.parametrize(("parts", "t"), PARTITIONS)
+@pytest.mark.parametrize("t_sites", [1, 2, 4])
+@pytest.mark.parametrize(("chunk", "chunks"), [(1, 1), (7, 3), (32, 5)])
+@pytest.mark.parametrize("reach", [0, 1, 3])
+def test_every_tile_is_visited_once(
+    parts: int, t: int, t_sites: int, chunk: int, chunks: int, reach: int
+) -> None:
+    layers, per_tile = t, 2
+    work = TileWork(layers, t_sites, chunk, reach)
+    shares = work.shares(Partition(parts, t * t_sites), (layers * chunk * chunks * per_tile,))
+    tiles = []
+    for share in shares:
+        assert share.tiles is not None and share.grid[0] % per_tile == 0
+        visited = [share.tiles.tile(step) for step in range(share.grid[0] // per_tile)]
+        first, last = share.tiles.first, share.tiles.first + share.tiles.layers
+        assert all(first <= layer < last for _, layer, _ in visited)
+        tiles += visited
+    assert sorted(tiles) == [(c, z, p) for c in range(chunks) for z in range(layers) for p in range(chunk)]
+
+
+def test_numbers_of_a_large_lattice_stay_exact() -> None:
+    """128^3 x 256 on two devices: the first and last tiles of some chunks."""
+    (share, _) = TileWork(256, 1, 16 * 32 * 8).shares(Partition(2, 256), (1 << 23,))
+    order = share.tiles
+    assert order is not None
+    for chunk in (0, 1, 5, (1 << 22) // order.in_chunk - 1):
+        steps = [chunk * order.in_chunk, (chunk + 1) * order.in_chunk - 1]
+        assert [order.tile(step)[0] for step in steps] == [chunk, chunk]
+
+
+@pytest.mark.parametrize(("layers", "reach"), [(24, 3), (48, 3), (16, 1)])
+def test_tiles_that_read_other_devices_are_spread_evenly(layers: int, reach: int) -> None:
+    chunk = 32
+    order = TileWork(2 * layers, 1, chunk, reach).shares(Partition(2, 2 * layers), (2 * layers * chunk,))[1]
+    assert order.tiles is not None
+    edges = {*range(layers, layers + reach), *range(2 * layers - reach, 2 * layers)}
+    at_edge = np.array([order.tiles.tile(step)[1] in edges for step in range(layers * chunk)])
+    expected = 2 * reach / layers * np.arange(1, at_edge.size + 1)
+    assert abs(np.cumsum(at_edge) - expected).max() <= 1
+
+
+def test_a_part_of_edges_alone_is_visited_in_order() -> None:
+    order = TileWork(12, 1, 4).shares(Partition(2, 12), (48,))[1].tiles
+    assert order is not None and order.edges == 0
+    assert [order.tile(step)[1] for step in range(24)] == [6 + step // 4 for step in range(24)]
+
+
+def test_numbers_of_a_share_are_those_of_the_header() -> None:
+    tiles = TileWork(16, 1, 8).shares(Partition(2, 16), (128,))[1]
+    numbers = tiles.numbers(1, 2, totals=0x100, arrived=0x200)
+    assert SHARE.itemsize == 72 and SHARE.fields is not None and SHARE.fields["first_slice"][1] == 32
+    assert (numbers["first_layer"], numbers["layers"], numbers["edges"], numbers["in_chunk"]) == (8, 8, 3, 64)
+    assert (numbers["device"], numbers["devices"]) == (1, 1)
+    sums = PartialWork().shares(Partition(2, 16), (7,))[1].numbers(1, 2, 0x100, 0x200)
+    assert (sums["totals"], sums["arrived"], sums["devices"]) == (0x100, 0x200, 2)
+
+
+def test_devices_meet_around_stencils_and_after_sums_alone() -> None:
+    """The launches of an iteration of CG: x and p, D, D with partial sums, their sum, r with its norms."""
+    rows = 300
+    stencil = TileWork(16, 1, 8)
+    step = [RowWork(rows, 64), stencil, stencil, PartialWork(), RowWork(rows, sums=True)]
+    since, met = SinceMeeting(), []
+    for work in [*step, step[0]]:
+        met.append(since.asks_to_meet(work))
+        since = SinceMeeting() if met[-1] else since
+        since.enter(work)
+    assert met == [False, True, True, False, True, True]
+
+
+@pytest.mark.parametrize("before", [None, PartialWork(), RowWork(300, sums=True)], ids=str)
+def test_a_result_on_one_device_is_waited_for(before: object) -> None:
+    since = SinceMeeting()
+    since.enter(before)  # type: ignore[arg-type]
+    assert all(since.asks_to_meet(work) for work in (None, PartialWork(), RowWork(300), TileWork(16, 1, 8)))
+
+
+def test_rows_that_are_cut_in_another_way_are_waited_for() -> None:
+    since = SinceMeeting()
+    since.enter(RowWork(300))
+    assert not since.asks_to_meet(RowWork(300)) and not since.asks_to_meet(PartialWork())
+    assert since.asks_to_meet(RowWork(600)) and since.asks_to_meet(None)
