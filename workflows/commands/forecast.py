@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pipeline.declare.text import counted
 from workflows.commands.options import say
 
 if TYPE_CHECKING:
@@ -18,18 +19,74 @@ if TYPE_CHECKING:
     from workflows.shared.definition import Project
 
 
-def show(
-    planned: Plan,
-    project: Project,
-    store: Store,
-    cluster: Cluster,
-    workers: int | None,
-    per_node: int | None,
-    learn_from: Sequence[Path],
-    json: bool,
-) -> None:
+@dataclass(frozen=True)
+class Wish:
+    """Cluster and workers that a forecast is for, and stores that it learns from beside the workflow's."""
+
+    cluster: Cluster
+    workers: int | None
+    per_node: int | None
+    learn_from: tuple[Path, ...]
+
+    def stores(self, store: Store) -> list[Store]:
+        """All stores whose records are read."""
+        from pipeline import Store
+
+        return [store, *map(Store.existing, self.learn_from)]
+
+    def setting(self, plan: Plan, model: Model) -> Setting:
+        """Workers and machines of a run of this plan."""
+        return setting_of(plan, model, self.cluster, self.workers, self.per_node)
+
+
+def compute_pilot(planned: Plan, store: Store, wish: Wish, *, quiet: bool) -> bool:
+    """Compute the first chunks of what there are no records of; False where nothing is to be computed.
+
+    Chunks that fail are told, and the forecast does without them.
+    """
+    from pipeline import run
+    from pipeline.planning.pilot import pilot
+    from pipeline.reading.forecast.model import Model
+    from pipeline.reading.forecast.samples import samples
+    from workflows.commands.display import RunDisplay
+
+    model = Model(samples(wish.stores(store)))
+    setting = wish.setting(planned, model)
+    first = pilot(planned, _known(planned, model, setting), setting.workers)
+    if not first.missing:
+        say("pilot: of all that can begin there are records", err=True)
+        return False
+    nodes = ", ".join(dict.fromkeys(chunk.node.name for chunk in first.missing))
+    say(f"pilot: {counted(len(first.missing), 'chunk')} of {nodes}, which the run will find done", err=True)
+    with RunDisplay(quiet=quiet) as display:
+        outcome = run(first, store, cluster=_with_workers(wish.cluster, setting.workers), listener=display)
+    for failure in outcome.failures:
+        say(f"pilot: {failure}", err=True)
+    if outcome.stopped:
+        say(f"pilot: ended by {outcome.stopped}; the forecast is from what it has done", err=True)
+    return True
+
+
+def _with_workers(cluster: Cluster, workers: int) -> Cluster:
+    """The cluster with the workers of the forecast: a processor's share its threads."""
+    from pipeline.running.clusters.local import Local
+
+    return replace(cluster, workers=workers) if isinstance(cluster, Local) else cluster
+
+
+def _known(planned: Plan, model: Model, setting: Setting) -> set[str]:
+    """Names of stages that there are records of on the machine that they would run on."""
+    machines = setting.machines
+    return {
+        stage.name
+        for stage in {chunk.node.stage.name: chunk.node.stage for chunk in planned.missing}.values()
+        if (stage.name, machines[stage.backend(planned.backend)]) in model.parts
+    }
+
+
+def show(planned: Plan, project: Project, store: Store, wish: Wish, json: bool) -> None:
     """Print the forecast of a plan's missing chunks, and write its page beside the report."""
-    from pipeline import Store, plan
+    from pipeline.planning.pilot import pilot
     from pipeline.reading.forecast.forecast import forecast, run_overheads
     from pipeline.reading.forecast.kept import keep
     from pipeline.reading.forecast.model import Model
@@ -38,20 +95,15 @@ def show(
     from pipeline.reading.report import table_text, write_report
     from workflows.commands.report import writing_into
 
-    stores = [store, *map(Store.existing, learn_from)]
+    stores = wish.stores(store)
     model, around = Model(samples(stores)), run_overheads(stores, planned.backend)
-    setting = setting_of(planned, model, cluster, workers, per_node)
+    setting = wish.setting(planned, model)
     main = forecast(planned, model, setting, around)
     team = [forecast(planned, model, each, around) for each in _teams(setting, main)]
-    others = [
-        (f"on {machine}", forecast(planned, model, _on(setting, machine), around))
-        for machine in model.machines()
-        if machine.backend == planned.backend and machine not in setting.machines.values()
-    ]
-    for label, workflow in project.variants() if project.variants else ():
-        other = plan(workflow, store, backend=planned.backend)
-        others.append((label, forecast(other, model, setting, around)))
+    others = list(_alternatives(planned, project, store, model, setting, wish))
     keep(main, store)
+    known = _known(planned, model, setting)
+    unknown = list(dict.fromkeys(c.node.name for c in planned.missing if c.node.stage.name not in known))
     shown = sections(main, team, others)
     with writing_into(project.report / "forecast") as folder:
         head = f"{planned.workflow}: {len(planned.missing)} chunks to compute"
@@ -59,13 +111,36 @@ def show(
     if json:
         from workflows.outputs.forecasts import forecast_output
 
-        forecast_output(main, team, others, page).print()
+        forecast_output(main, team, others, page, unknown).print()
         return
     width = max(len(name) for name, _ in totals(main))
     say("\n".join(f"{name:<{width}}  {value}" for name, value in totals(main)))
     say("")
     say(table_text(shown[1].parts[0]))  # type: ignore[arg-type]
+    if unknown:
+        remedy = "; --pilot makes some" if pilot(planned, known, setting.workers).missing else ""
+        say(f"no records there of {', '.join(unknown)}: their times are expectations{remedy}")
     say(f"page: {page}")
+
+
+def _alternatives(
+    planned: Plan, project: Project, store: Store, model: Model, setting: Setting, wish: Wish
+) -> Iterator[tuple[str, Forecast]]:
+    """The same on other machines that there are records of, on a GPU in any case, and the file's variants."""
+    from pipeline import plan
+    from pipeline.reading.forecast.forecast import Setting, forecast, run_overheads
+
+    stores, backend = wish.stores(store), planned.backend
+    around = run_overheads(stores, backend)
+    for machine in model.machines():
+        if machine.backend == backend and machine not in setting.machines.values():
+            yield f"on {machine}", forecast(planned, model, _on(setting, machine), around)
+    if backend == "cpu":
+        elsewhere, gpu = plan(project.workflow, store, backend="cuda"), _gpu(model)
+        one = Setting(1, {**setting.machines, "cuda": gpu}, 1)
+        yield f"on one {gpu}", forecast(elsewhere, model, one, run_overheads(stores, "cuda"))
+    for label, workflow in project.variants() if project.variants else ():
+        yield label, forecast(plan(workflow, store, backend=backend), model, setting, around)
 
 
 def setting_of(
@@ -76,10 +151,10 @@ def setting_of(
 
     from pipeline.reading.forecast.forecast import Setting
     from pipeline.running.clusters import Demand
-    from pipeline.running.clusters.local import default_workers
+    from pipeline.running.clusters.local import Local, default_workers
     from pipeline.running.graph import plan_tasks, widest_level
 
-    local = cluster.backend == "cpu" and not cluster.queued
+    local = isinstance(cluster, Local)
     demand = Demand(widest_level(plan_tasks(plan)), plan.memory)
     if workers:
         count = workers
@@ -109,7 +184,7 @@ def _gpu(model: Model) -> Machine:
     from pipeline.reading.forecast.samples import Machine
 
     known = [machine for machine in model.machines() if machine.backend == "cuda"]
-    return known[0] if known else Machine("cuda", "a GPU without records")
+    return known[0] if known else Machine("cuda", "GPU without records")
 
 
 def _on(setting: Setting, machine: Machine) -> Setting:

@@ -37,6 +37,12 @@ def plan(
             help="A store whose records the forecast learns from, too; may be given several times.",
         ),
     ] = None,
+    pilot: Annotated[
+        bool,
+        typer.Option(
+            "--pilot", help="Compute the first chunks of what there are no records of, for the forecast."
+        ),
+    ] = False,
     workers: Annotated[
         int | None, count_option("Workers that are forecast.", "as many as `run` would start")
     ] = None,
@@ -47,18 +53,23 @@ def plan(
 ) -> None:
     """Show what a run would compute and why, what is in the store already, and what it would take.
 
-    Reads files and the store, computes nothing. Why: new, extended, unfinished, or which parameter, file or
-    version changed. Of a file with a target: what each round found, and what the next one would do.
+    Reads files and the store, computes nothing but a pilot, if one is asked for. Why: new, extended,
+    unfinished, or which parameter, file or version changed. Of a file with a target: what each round found,
+    and what the next one would do.
 
     With --forecast: node-hours, wall time, memory, bytes, files and energy of what is missing, from the
     records of earlier chunks of any size; what other solvers, numbers of vectors and workers would take; and
-    a page for a proposal, in the report's folder.
+    a page for a proposal, in the report's folder. Where there are no records, times are those of a machine as
+    it is expected, and may be off by factors: with --pilot the first chunks of each node are computed before,
+    one for each worker, on this machine or the cluster's, into the store, where the run finds them.
 
     Example: quarkline plan workflows/g2_disconnected.yaml
 
     Example: quarkline plan big.yaml --forecast --learn-from small-store --workers 8
+
+    Example: quarkline plan big.yaml --forecast --pilot --cluster cuda
     """
-    from pipeline import explain
+    from pipeline import InputError, explain
     from pipeline.running.clusters.choose import cluster_of
     from pipeline.running.footprint import device_terms
     from pipeline.running.shortage import device_projection, shortage
@@ -71,10 +82,15 @@ def plan(
     chosen = cluster_of(chosen_site(workflow, cluster, changes or ()))
     rounds = list(visited(project, results, chosen.backend))
     planned, steps = rounds[-1].plan, [each.step.text for each in rounds if each.step]
+    if pilot and not forecast:
+        raise InputError("--pilot is for forecasts: give --forecast, too")
     if forecast:
-        from workflows.commands.forecast import show
+        from workflows.commands.forecast import Wish, compute_pilot, show
 
-        show(planned, rounds[-1].project, results, chosen, workers, workers_per_node, learn_from or (), json)
+        wish = Wish(chosen, workers, workers_per_node, tuple(learn_from or ()))
+        if pilot and compute_pilot(planned, results, wish, quiet=json):
+            rounds = list(visited(project, results, chosen.backend))
+        show(rounds[-1].plan, rounds[-1].project, results, wish, json)
         return
     short = shortage(planned, chosen)
     warnings = [*project.warnings, *remarks(planned, project, workflow, store)]

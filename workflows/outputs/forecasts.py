@@ -73,11 +73,17 @@ class ForecastOutput(Output):
     workers: list[RunCost]
     """The same with other numbers of workers."""
     alternatives: list[RunCost]
+    unknown: list[str]
+    """Nodes of which there are no records on their machine: their times are expectations."""
     page: Path
 
 
 def forecast_output(
-    main: Forecast, team: Sequence[Forecast], others: Sequence[tuple[str, Forecast]], page: Path
+    main: Forecast,
+    team: Sequence[Forecast],
+    others: Sequence[tuple[str, Forecast]],
+    page: Path,
+    unknown: Sequence[str],
 ) -> ForecastOutput:
     """The document of a forecast with its alternatives."""
     nodes = [
@@ -102,6 +108,7 @@ def forecast_output(
         nodes=nodes,
         workers=[_cost(f"{each.setting.workers} workers", each) for each in team],
         alternatives=[_cost(label, each) for label, each in others],
+        unknown=list(unknown),
         page=page,
     )
 

@@ -22,7 +22,8 @@ METHOD = (
 )
 LITTLE = (
     "No record of earlier chunks was found: times are those of a machine as it is expected, and may be off "
-    "by factors. A run of a smaller lattice on the same machine, given with --learn-from, makes them useful."
+    "by factors. A run of a smaller lattice on the same machine, given with --learn-from, or the first "
+    "chunks of this one, which --pilot computes, make them useful."
 )
 
 
