@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -51,6 +52,11 @@ def pack(vectors: Array, sites: Array, fine_sites: int) -> PackedVectors:
     """
     _check_vectors(vectors, sites, fine_sites)
     return kernel("aggregation.pack", type(vectors))(vectors, sites, fine_sites)
+
+
+def for_products(packed: PackedVectors) -> Any:
+    """The same for `restrict` and `add_prolonged` alone: without the vectors where they read another order."""
+    return kernel("aggregation.for_products", type(packed.vectors))(packed)
 
 
 def gram(vectors: Array) -> Array:

@@ -22,7 +22,7 @@ from stages.lqcd.kernels.dispatch import Array, to_device_like
 from stages.lqcd.kernels.fields import contiguous, field_like, zeros_like
 from stages.lqcd.multigrid.smoother import Smoother
 from stages.lqcd.multigrid.system import CoarseSystem, LevelSystem
-from stages.lqcd.multigrid.transfer import Transfer
+from stages.lqcd.multigrid.transfer import CycleTransfer, Transfer
 from stages.lqcd.solvers.even_odd import through
 from stages.lqcd.solvers.gcr import gcr_correction
 
@@ -39,7 +39,7 @@ class Cycle:
     """A cycle as a preconditioner of `system.operator`, in its precision; as little linear as GCR."""
 
     system: LevelSystem
-    transfer: Transfer
+    transfer: Transfer | CycleTransfer
     below: GridSolve
     pre: Smoother | None
     post: Smoother | None

@@ -19,7 +19,7 @@ from stages.lqcd.multigrid.coarse_operator import CoarseOperator
 from stages.lqcd.multigrid.cycle import Cycle
 from stages.lqcd.multigrid.fine_operator import FineOperator
 from stages.lqcd.multigrid.near_null import random_fields
-from stages.lqcd.multigrid.transfer import Transfer
+from stages.lqcd.multigrid.transfer import CycleTransfer, Transfer
 from stages.lqcd.solvers.gcr import GCR
 
 FORMAT = 1
@@ -38,9 +38,9 @@ class Attempt:
 
 @dataclass(frozen=True, eq=False)
 class Level:
-    """A transfer and the coarse operator P^H A P that it gives."""
+    """A transfer and the coarse operator P^H A P that it gives; a loaded one has P for cycles alone."""
 
-    transfer: Transfer
+    transfer: Transfer | CycleTransfer
     operator: CoarseOperator
 
 
@@ -97,9 +97,14 @@ class Hierarchy:
         return GCR(tolerance, max_iterations, "single", restart=restart, preconditioner=self)
 
     def arrays(self) -> dict[str, Any]:
-        """Arrays to be stored, on the host: vectors_0, diagonal_0, links_0, vectors_1, ..."""
+        """Arrays to be stored, on the host: vectors_0, diagonal_0, links_0, vectors_1, ...
+
+        Raises InputError for a hierarchy that was loaded, which has them no longer.
+        """
         stored: dict[str, Any] = {}
         for number, level in enumerate(self.levels):
+            if isinstance(level.transfer, CycleTransfer):
+                raise InputError("a hierarchy that was loaded keeps no vectors: store the one of its setup")
             stored[f"vectors_{number}"] = as_numpy(level.transfer.vectors)
             stored[f"diagonal_{number}"] = as_numpy(level.operator.diagonal)
             stored[f"links_{number}"] = as_numpy(level.operator.links)
@@ -153,5 +158,5 @@ def load_levels(arrays: dict[str, Any], aggregates: list[Any], like: Array) -> t
             for name in ("vectors", "diagonal", "links")
         )
         operator = CoarseOperator(blocks.coarse, diagonal, links)
-        levels.append(Level(Transfer(blocks, vectors), operator))
+        levels.append(Level(Transfer(blocks, vectors).for_cycles(), operator))
     return tuple(levels)

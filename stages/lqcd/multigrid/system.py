@@ -156,7 +156,7 @@ class CoarseSchur:
         return self._local(self._even_diagonal, residual)
 
     def prepare(self, b: Array) -> tuple[Array, Array]:
-        y = self._local(self._inverse, b)
+        y = self._local(self._packed[2], b)
         half = len(y) // 2
         rhs = self._hop(0, y[half:], field_like(y[half:]), diagonal=y[:half], a=1.0, b=-1.0)
         return rhs, y
@@ -169,19 +169,19 @@ class CoarseSchur:
 
     def _hop(self, parity: int, x: Array, out: Array, **terms: Any) -> Array:
         """Z x on the sites of `parity`."""
-        return coarse_dslash.coarse_dslash(self._scaled[parity], x, out, **terms)
+        return coarse_dslash.coarse_dslash(self._packed[parity], x, out, **terms)
 
     def _local(self, packed: Any, x: Array) -> Array:
         return coarse_dslash.coarse_dslash(packed, x, field_like(x))
 
     def dense(self) -> Array:
-        size, (even, odd) = int(np.prod(self.shape)), self._scaled_links
+        size, (even, odd) = int(np.prod(self.shape)), self._scaled_links(self.inverse)
         half, neighbours = len(even), self.A.grid.neighbours % len(even)
         to_odd = dense_hops(odd, neighbours[half:], half).reshape(size, size)
         from_odd = dense_hops(even, neighbours[:half], half).reshape(size, size)
         return to_device_like(np.eye(size), to_odd) - from_odd @ to_odd
 
-    @cached_property
+    @property
     def inverse(self) -> Array:
         """X^-1 of every site, computed in double."""
         inverse = matrix_inverse.inverse(self.A.diagonal.astype(np.complex128))
@@ -191,27 +191,23 @@ class CoarseSchur:
             )
         return inverse
 
-    @property
-    def _scaled_links(self) -> tuple[Array, Array]:
+    def _scaled_links(self, inverse: Array) -> tuple[Array, Array]:
         """Z into the even and into the odd sites, complex128 ``[site, 8, n, n]``."""
         half = self.A.grid.sites // 2
-        links = self.inverse[:, None] @ self.A.links
+        links = inverse[:, None] @ self.A.links
         return links[:half], links[half:]
 
     @cached_property
-    def _scaled(self) -> tuple[Any, Any]:
-        half = self.A.grid.sites // 2
+    def _packed(self) -> tuple[Any, Any, Any]:
+        """Z into the even and into the odd sites, and X^-1."""
+        half, inverse = self.A.grid.sites // 2, self.inverse
         # a neighbour of an even site is an odd one and the other way round
         table = (self.A.grid.neighbours % half).astype(np.int32).reshape(2, half, HOPS)
         even, odd = (
             coarse_dslash.pack(links.astype(self.dtype), to_device_like(neighbours, links))
-            for links, neighbours in zip(self._scaled_links, table, strict=True)
+            for links, neighbours in zip(self._scaled_links(inverse), table, strict=True)
         )
-        return even, odd
-
-    @cached_property
-    def _inverse(self) -> Any:
-        return self._packed_local(self.inverse.astype(self.dtype))
+        return even, odd, self._packed_local(inverse.astype(self.dtype))
 
     @cached_property
     def _even_diagonal(self) -> Any:

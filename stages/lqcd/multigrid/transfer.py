@@ -25,6 +25,43 @@ ORTHONORMALISATIONS = 2
 
 
 @dataclass(frozen=True, eq=False)
+class CycleTransfer:
+    """P as cycles apply it: of the even sites where aggregates are halved, else of all.
+
+    packed: for products with it (`stages.lqcd.kernels.aggregation`).
+    """
+
+    aggregates: Aggregates
+    packed: Any
+
+    def restrict(self, x: Array) -> Array:
+        """P^H x for x ``[site, 2 n, N]`` on the sites of `packed`."""
+        shape = (self.aggregates.coarse.sites, 2 * self.packed.vector_count, x.shape[-1])
+        return aggregation.restrict(self.packed, x, field_like(x, shape))
+
+    def add_prolonged(self, coarse: Array, out: Array) -> None:
+        """``out += P coarse`` on the sites of `packed`."""
+        aggregation.add_prolonged(self.packed, coarse, out)
+
+    def restrict_even(self, x: Array) -> Array:
+        """P^H x for x ``[even site, 2 n, N]``, zero on odd sites."""
+        if self.aggregates.halved:
+            return self.restrict(x)
+        whole = zeros_like(x, (2 * len(x), *x.shape[1:]))
+        whole[: len(x)] = x
+        return self.restrict(whole)
+
+    def add_prolonged_even(self, coarse: Array, out: Array) -> None:
+        """``out += P coarse`` on the even sites, out ``[even site, 2 n, N]``."""
+        if self.aggregates.halved:
+            self.add_prolonged(coarse, out)
+            return
+        whole = zeros_like(out, (2 * len(out), *out.shape[1:]))
+        self.add_prolonged(coarse, whole)
+        block_blas.add(out, whole[: len(out)])
+
+
+@dataclass(frozen=True, eq=False)
 class Transfer:
     """P of orthonormal vectors ``[aggregate, chirality, m, k]``; coarse fields: ``[aggregate, 2 k, N]``."""
 
@@ -45,20 +82,15 @@ class Transfer:
 
     def restrict_even(self, x: Array) -> Array:
         """P^H x for x ``[even site, 2 n, N]``, zero on odd sites."""
-        if self.aggregates.halved:
-            return self._restrict(self._even, x)
-        whole = zeros_like(x, (2 * len(x), *x.shape[1:]))
-        whole[: len(x)] = x
-        return self.restrict(whole)
+        return self._in_cycles.restrict_even(x)
 
     def add_prolonged_even(self, coarse: Array, out: Array) -> None:
         """``out += P coarse`` on the even sites, out ``[even site, 2 n, N]``."""
-        if self.aggregates.halved:
-            aggregation.add_prolonged(self._even, coarse, out)
-            return
-        whole = zeros_like(out, (2 * len(out), *out.shape[1:]))
-        self.add_prolonged(coarse, whole)
-        block_blas.add(out, whole[: len(out)])
+        self._in_cycles.add_prolonged_even(coarse, out)
+
+    def for_cycles(self) -> CycleTransfer:
+        """P without the vectors where kernels read another order of them."""
+        return CycleTransfer(self.aggregates, aggregation.for_products(self._in_cycles.packed))
 
     def columns(self, some: slice) -> Array:
         """P of j vectors as fields ``[site, 2 n, 2 j]``, each of one chirality, zero in the other."""
@@ -91,6 +123,10 @@ class Transfer:
         return self._packed(self.vectors, self.aggregates.sites)
 
     @cached_property
+    def _in_cycles(self) -> CycleTransfer:
+        return CycleTransfer(self.aggregates, self._even if self.aggregates.halved else self._whole)
+
+    @property
     def _even(self) -> Any:
         half, rows = self.aggregates.volume // 2, self.vectors.shape[2] // 2
         sites = self.aggregates.sites[:, :half]

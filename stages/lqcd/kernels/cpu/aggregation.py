@@ -23,6 +23,10 @@ def pack(vectors: NDArray, sites: NDArray, fine_sites: int) -> PackedVectors:
     return PackedVectors(vectors, sites, fine_sites)
 
 
+def for_products(packed: PackedVectors) -> PackedVectors:
+    return packed
+
+
 def gram(vectors: NDArray) -> NDArray[np.complex128]:
     # of the real and the imaginary parts as columns: no conjugate copy of V
     parts = vectors.view(vectors.real.dtype).astype(np.float64)

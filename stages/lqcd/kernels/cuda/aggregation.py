@@ -66,6 +66,29 @@ class PackedVectors(contract.PackedVectors):
         return padded
 
 
+@dataclass(frozen=True, eq=False)
+class PackedTiles:
+    """What the kernels read of `PackedVectors`."""
+
+    row_tiles: cupy.ndarray
+    term_tiles: cupy.ndarray
+    sites: cupy.ndarray
+    fine_sites: int
+    components: int
+    vector_count: int
+
+    dtype = np.dtype(np.complex64)
+
+    @property
+    def aggregate_count(self) -> int:
+        return len(self.sites)
+
+
+def for_products(packed: PackedVectors) -> PackedTiles:
+    shape = packed.fine_sites, packed.components, packed.vector_count
+    return PackedTiles(packed.row_tiles, packed.term_tiles, packed.sites, *shape)
+
+
 def pack(vectors: cupy.ndarray, sites: cupy.ndarray, fine_sites: int) -> PackedVectors:
     _check_single(vectors)
     return PackedVectors(vectors, cupy.asarray(sites), fine_sites)
@@ -94,14 +117,16 @@ def _gram_in_parts(vectors: cupy.ndarray, result: cupy.ndarray) -> cupy.ndarray:
     return result
 
 
-def restrict(packed: PackedVectors, x: cupy.ndarray, out: cupy.ndarray) -> cupy.ndarray:
+def restrict(packed: PackedVectors | PackedTiles, x: cupy.ndarray, out: cupy.ndarray) -> cupy.ndarray:
     count, sites = packed.sites.shape
     kernel = restrict_launch(packed.components, packed.vector_count, x.shape[2], count)
     run(kernel, packed.term_tiles, packed.sites, x, out, np.int32(sites))
     return out
 
 
-def add_prolonged(packed: PackedVectors, coarse: cupy.ndarray, out: cupy.ndarray) -> cupy.ndarray:
+def add_prolonged(
+    packed: PackedVectors | PackedTiles, coarse: cupy.ndarray, out: cupy.ndarray
+) -> cupy.ndarray:
     count, sites = packed.sites.shape
     kernel = add_prolonged_launch(packed.components, packed.vector_count, out.shape[2], count, sites)
     run(kernel, packed.row_tiles, packed.sites, coarse, out, np.int32(sites))
