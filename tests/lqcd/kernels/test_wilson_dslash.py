@@ -7,6 +7,7 @@ import pytest
 from widths import widths
 
 from stages.errors import InputError
+from stages.lqcd.kernels import clover, wilson_dslash
 from stages.lqcd.kernels.directions import displacements
 from stages.lqcd.kernels.reference import clover as reference_clover
 from stages.lqcd.kernels.reference import wilson_dslash as reference
@@ -101,6 +102,31 @@ def test_adds_the_diagonal_and_multiplies_by_clover_matrices(backend, random, to
     assert close(backend.host(out), expected, tolerance)
     apply(packed, backend.array(x), names["diagonal"], **names)
     assert np.array_equal(backend.host(names["diagonal"]), backend.host(out))
+
+
+@pytest.mark.parametrize("matrices", MATRICES)
+@pytest.mark.parametrize("sign", [1, -1])
+def test_one_right_hand_side_has_the_bits_that_it_has_among_others(sign, matrices):
+    """The processor has a kernel for one alone in single precision, with other vectors and the same sums."""
+    lattice, rng = Lattice((4, 6, 2, 2)), np.random.default_rng(1793)
+    sites = lattice.half_volume
+
+    def normal(*shape):
+        return (rng.standard_normal(shape) + 1j * rng.standard_normal(shape)).astype(np.complex64)
+
+    packed = wilson_dslash.pack(normal(sites, 8, 3, 3), lattice, ODD)
+    x, y, names = normal(sites, 12, 3), normal(sites, 12, 3), {"a": 0.37, "b": -1.9, "sign": sign}
+    if matrices != "none":
+        names[matrices] = clover.pack(hermitian(normal, sites))
+    together = wilson_dslash.wilson_dslash(packed, x, np.empty_like(x), diagonal=y, **names)
+    hops = [wilson_dslash.wilson_hop(packed, d, x, np.empty_like(x), sign=sign) for d in range(8)]
+    for n in range(3):
+        column, out = (np.ascontiguousarray(field[..., n : n + 1]) for field in (x, y))
+        wilson_dslash.wilson_dslash(packed, column, out, diagonal=out, **names)
+        assert out.tobytes() == np.ascontiguousarray(together[..., n : n + 1]).tobytes()
+        for d, hop in enumerate(hops):
+            wilson_dslash.wilson_hop(packed, d, column, out, sign=sign)
+            assert out.tobytes() == np.ascontiguousarray(hop[..., n : n + 1]).tobytes()
 
 
 def test_clover_matrices_without_a_diagonal(backend, random, tolerance):

@@ -13,7 +13,7 @@ from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from stages.lqcd.kernels.cpu.compiled import compiled
-from stages.lqcd.kernels.cpu.spinor_ir import CHIRAL, CLOVER_REALS, add_clover
+from stages.lqcd.kernels.cpu.spinor_ir import CHIRAL, CLOVER_REALS, add_clover, clover_factors
 from stages.lqcd.kernels.cpu.vector_ir import REGISTER_BYTES, Emitter, literals
 from stages.lqcd.kernels.expressions import inverse_triangles, triangles
 from stages.lqcd.kernels.gamma import COMPONENTS
@@ -86,7 +86,8 @@ def _block_tile(typing: Any, matrix: Any, x: Any, out: Any, rhs: Any, itemsize: 
         c, v, w = arguments[:3]
         emit = Emitter(builder, real_bytes)
         vectors = [emit.load(v, i * row_bytes, lane_count) for i in range(CHIRAL)]
-        for i, total in enumerate(add_clover(emit, c, vectors, [None] * CHIRAL)):
+        factors = clover_factors(emit, c, lane_count)
+        for i, total in enumerate(add_clover(emit, factors, vectors, [None] * CHIRAL)):
             emit.store(total, w, i * row_bytes)
         return context.get_dummy_value()
 

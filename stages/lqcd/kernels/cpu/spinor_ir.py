@@ -8,7 +8,7 @@ by the link.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from llvmlite import ir
@@ -21,6 +21,9 @@ CHIRAL = COMPONENTS // 2
 
 CLOVER_REALS = CHIRAL + CHIRAL * (CHIRAL - 1)
 """Of one Hermitian 6 x 6 matrix: its diagonal, then re, im of each element above it, row by row."""
+
+NO_CLOVER, ON_HOP, ON_DIAGONAL = range(3)
+"""What the clover matrix of a dslash multiplies."""
 
 
 class HopSums:
@@ -43,7 +46,7 @@ class HopSums:
         """Adds one hop: addresses of the site's links ``[8, 3, 3]`` and of the neighbour's spinor."""
         mu, backward = divmod(direction, 2)
         carried = self._carried(mu, bool(backward), direction, links, neighbour)
-        for spin, (column, phase) in enumerate(_phases(mu)):
+        for spin, (column, phase) in enumerate(phases(mu)):
             opposite = phase.conjugate() * (1 if backward else -1)
             lower = self._lower[bool(opposite.imag)]
             for colour in range(COLOURS):
@@ -68,10 +71,7 @@ class HopSums:
         emit, itemsize = self.emit, self.emit.itemsize
         carried: list[Any] = [None] * CHIRAL
         for j in range(COLOURS):
-            halves = [
-                self._half(phase, spin, column, j, backward, neighbour)
-                for spin, (column, phase) in enumerate(_phases(mu))
-            ]
+            halves = self._halves(mu, backward, neighbour, j)
             rotated = [emit.times_i(half) for half in halves]
             for i in range(COLOURS):
                 place = ((direction * COLOURS + i) * COLOURS + j) * 2 * itemsize
@@ -82,19 +82,20 @@ class HopSums:
                         carried[at] = emit.added_product(factor, vector, carried[at])
         return carried
 
-    def _half(
-        self, phase: complex, spin: int, column: int, colour: int, backward: bool, neighbour: Any
-    ) -> Any:
-        """v_upper - s B v_lower of one spin and colour; backward -(v_upper + s B v_lower)."""
+    def _halves(self, mu: int, backward: bool, neighbour: Any, colour: int) -> list[Any]:
+        """v_upper - s B v_lower of each spin and one colour; backward -(v_upper + s B v_lower)."""
         emit, negative = self.emit, self.emit.builder.fneg
-        upper = emit.load(neighbour, (COLOURS * spin + colour) * self.row_bytes, self.lanes)
-        lower = emit.load(neighbour, (CHIRAL + COLOURS * column + colour) * self.row_bytes, self.lanes)
-        if phase.imag:
-            lower = emit.swapped(lower)
-        factor = self.sign_i if phase.imag else self.sign
-        if phase.real + phase.imag > 0:
-            factor = negative(factor)
-        return emit.fma(factor, lower, negative(upper) if backward else upper)
+        halves = []
+        for spin, (column, phase) in enumerate(phases(mu)):
+            upper = emit.load(neighbour, (COLOURS * spin + colour) * self.row_bytes, self.lanes)
+            lower = emit.load(neighbour, (CHIRAL + COLOURS * column + colour) * self.row_bytes, self.lanes)
+            if phase.imag:
+                lower = emit.swapped(lower)
+            factor = self.sign_i if phase.imag else self.sign
+            if phase.real + phase.imag > 0:
+                factor = negative(factor)
+            halves.append(emit.fma(factor, lower, negative(upper) if backward else upper))
+        return halves
 
     def _sum(self, total: Any, hop: Any, sign: float) -> Any:
         builder = self.emit.builder
@@ -103,28 +104,26 @@ class HopSums:
         return builder.fadd(total, hop) if sign > 0 else builder.fsub(total, hop)
 
 
-def _phases(mu: int) -> list[tuple[int, complex]]:
+def phases(mu: int) -> list[tuple[int, complex]]:
     """(column, phase) of the element that is not zero in each row of B of gamma_mu."""
     block = GAMMA[mu][:2, 2:]
     return [(int(abs(row).argmax()), complex(row[abs(row).argmax()])) for row in block]
 
 
-def add_clover(emit: Emitter, matrix: Any, vectors: Sequence[Any], sums: Sequence[Any]) -> list[Any]:
-    """Sums + C vectors of one chirality; `matrix` is the address of the `CLOVER_REALS` numbers of C."""
+def clover_factors(emit: Emitter, matrix: Any, lanes: int) -> Iterator[Any]:
+    """The `CLOVER_REALS` numbers of a matrix at an address, each in all lanes."""
+    for number in range(CLOVER_REALS):
+        yield emit.splat(emit.load_real(matrix, number * emit.itemsize), lanes)
+
+
+def add_clover(emit: Emitter, factors: Iterator[Any], vectors: Sequence[Any], sums: Sequence[Any]) -> list[Any]:
+    """Sums + C vectors of one chirality; factors: the numbers of C in vectors."""
     totals, rotated = list(sums), [emit.times_i(vector) for vector in vectors]
-    lanes, place = vectors[0].type.count, 0
-
-    def factor() -> Any:
-        nonlocal place
-        scalar = emit.load_real(matrix, place)
-        place += emit.itemsize
-        return emit.splat(scalar, lanes)
-
     for i in range(CHIRAL):
-        totals[i] = emit.added_product(factor(), vectors[i], totals[i])
+        totals[i] = emit.added_product(next(factors), vectors[i], totals[i])
     for i in range(CHIRAL):
         for j in range(i + 1, CHIRAL):
-            re, im = factor(), factor()
+            re, im = next(factors), next(factors)
             totals[i] = emit.fma(re, vectors[j], totals[i])
             totals[i] = emit.fma(im, rotated[j], totals[i])
             totals[j] = emit.fma(re, vectors[i], totals[j])

@@ -77,6 +77,20 @@ class Emitter:
         one = self.builder.insert_element(nothing, scalar, ir.Constant(INT32, 0))
         return self._shuffled(one, nothing, [0] * lanes)
 
+    def pair(self, a: Any, b: Any, number: int) -> Any:
+        """A pair of lanes of a, then the same one of b."""
+        first = [2 * number, 2 * number + 1]
+        return self._shuffled(a, b, [*first, *(a.type.count + lane for lane in first)])
+
+    def twice(self, a: Any, b: Any, lane: int) -> Any:
+        """A lane of a twice, then the same one of b."""
+        return self._shuffled(a, b, [lane, lane, a.type.count + lane, a.type.count + lane])
+
+    def halves_exchanged(self, vector: Any) -> Any:
+        """The second half of the lanes, then the first."""
+        lanes = vector.type.count
+        return self._shuffled(vector, vector, [(lane + lanes // 2) % lanes for lane in range(lanes)])
+
     def rounded(self, scalar: Any) -> Any:
         """A float64 scalar in this emitter's precision."""
         return scalar if self.itemsize == 8 else self.builder.fptrunc(scalar, self.real)
