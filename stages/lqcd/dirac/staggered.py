@@ -158,14 +158,11 @@ class StaggeredDslash:
     @cached_property
     def _packed(self) -> tuple[Any, Any]:
         """Packed links into the even and into the odd sites."""
-        even, odd = (self._packed_into(parity) for parity in (EVEN, ODD))
-        return even, odd
-
-    def _packed_into(self, parity: int) -> Any:
-        links = self.links.fat, self.links.long, self.lattice, parity
+        fields = self.links.fat, self.links.long, self.lattice
         if self.dtype == np.complex128 and not self.packing.double:
-            return hisq_dslash.in_fields(*links)
-        return hisq_dslash.pack_fields(*links, self.dtype, self.packing.narrow)
+            even, odd = (hisq_dslash.in_fields(*fields, parity) for parity in (EVEN, ODD))
+            return even, odd
+        return hisq_dslash.pack_both(*fields, self.dtype, self.packing.narrow)
 
 
 class HoppingTerm(Protocol):

@@ -19,7 +19,7 @@ Field = TypeVar("Field", Array, HalfField)
 
 
 class PackedLinks(Protocol):
-    """Direction-doubled, pre-daggered, signed links into the sites of `parity`, laid out for the kernels.
+    """Links into the sites of `parity`, forward and backward, laid out for the kernels.
 
     The order of the directions is that of `stages.lqcd.kernels.directions`.
     """
@@ -61,6 +61,18 @@ def pack_fields(
     _check_fields_of_links(one_hop, three_hops, lattice)
     start = kernel("hisq_dslash.pack_fields", type(one_hop))
     return start(one_hop, three_hops, lattice, parity, np.dtype(dtype), narrow)
+
+
+def pack_both(
+    one_hop: Array, three_hops: Array | None, lattice: Lattice, dtype: DTypeLike, narrow: bool
+) -> tuple[PackedLinks, PackedLinks]:
+    """`pack_fields` into the even and into the odd sites; on processors both share the links.
+
+    Raises InputError.
+    """
+    _check_fields_of_links(one_hop, three_hops, lattice)
+    start = kernel("hisq_dslash.pack_both", type(one_hop))
+    return start(one_hop, three_hops, lattice, np.dtype(dtype), narrow)
 
 
 def in_fields(one_hop: Array, three_hops: Array | None, lattice: Lattice, parity: int) -> PackedLinks:

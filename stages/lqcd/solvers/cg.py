@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from math import inf
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -125,8 +126,11 @@ class _BatchedRecurrence:
         return self.r.shape[-1]
 
     def estimate(self) -> Vector:
-        r2, pap = self.reports.receive()[:, : self.r.shape[-1]]
-        active, self.r2 = self.r2 > self.target2, r2
+        r2, pap = report = self.reports.receive()[:, : self.r.shape[-1]]
+        before, self.r2 = self.r2, r2
+        if all(0 < number < inf for number in report.ravel().tolist()):
+            return np.sqrt(r2)
+        active = before > self.target2
         sound = np.isfinite(r2) & (~active | ((pap > 0) & (pap < np.inf)))
         if np.count_nonzero(sound) < r2.size:
             indefinite = np.count_nonzero(active & (pap <= 0))

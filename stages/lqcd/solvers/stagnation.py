@@ -22,7 +22,7 @@ class Rest:
 
     def __init__(self, least: Vector, patience: int, floor: Vector, fallen_at: int | None = None) -> None:
         self.least, self.patience, self.floor, self.fallen_at = least.copy(), patience, floor, fallen_at
-        self.over, self.grows = False, True
+        self.over, self.grows, self.half = False, True, 0.5 * least
 
     @classmethod
     def near_rounding(cls, norms: Vector, dtype: np.dtype) -> Rest:
@@ -43,9 +43,10 @@ class Rest:
 
     def after(self, iterations: int, estimate: Vector, still_open: NDArray[np.bool_]) -> bool:
         """True if estimates that are open after so many iterations of the solve no longer fall."""
-        halved = still_open & (estimate < 0.5 * self.least)
-        if self.fallen_at is None or np.count_nonzero(halved):
-            self.least = np.where(halved, estimate, self.least)
+        halved = estimate < self.half
+        if self.fallen_at is None or (np.count_nonzero(halved) and np.count_nonzero(halved & still_open)):
+            self.least = np.where(halved & still_open, estimate, self.least)
+            self.half = 0.5 * self.least
             self.fallen_at = iterations
         patience = max(self.patience, PATIENT * self.fallen_at if self.grows else 0)
         if iterations - self.fallen_at >= patience and (self.least < self.floor)[still_open].all():

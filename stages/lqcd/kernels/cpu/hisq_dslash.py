@@ -22,19 +22,16 @@ from numpy.typing import NDArray
 from stages.lqcd.kernels.cpu.compiled import array_type, compiled, compiled_serial
 from stages.lqcd.kernels.cpu.doubled_links import doubled_links
 from stages.lqcd.kernels.cpu.half_field import through_single
-from stages.lqcd.kernels.cpu.narrow_dslash import SITES, narrow_sites
+from stages.lqcd.kernels.cpu.narrow_dslash import BLOCK_SITES, MOST_SITES, LinksOnce, narrow_kernel
 from stages.lqcd.kernels.cpu.rows import block_count
 from stages.lqcd.kernels.cpu.vector_ir import REGISTER_BYTES, REGISTERS, ComplexSums, Emitter, literals
 from stages.lqcd.kernels.directions import HISQ_DIRECTIONS, NAIVE_DIRECTIONS, neighbour_table
 from stages.lqcd.kernels.fields import field_like
 from stages.lqcd.kernels.half_field import HalfField
-from stages.lqcd.lattice.geometry import Lattice
+from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 
 TILE_REGISTERS = 2 if REGISTERS == 32 else 1
 """Registers per row of a tile: with 6 sums and 3 inputs each, what the register file holds."""
-
-BLOCK_SITES = 64
-"""Sites that one thread takes at a time; their sums form one partial sum."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +39,8 @@ class PackedLinks:
     """Direction-doubled, pre-daggered, signed links into the sites of `parity`.
 
     `links` is ``[site, direction, column, row]``, `neighbours` int32 ``[site, direction]`` in the opposite
-    parity, both C-contiguous; the order of the directions is that of `stages.lqcd.kernels.directions`.
+    parity, both C-contiguous; the order of the directions is that of `stages.lqcd.kernels.directions`. once:
+    for one right-hand side alone, the links that both parities share.
     """
 
     lattice: Lattice
@@ -51,24 +49,46 @@ class PackedLinks:
     dtype: np.dtype
     links: NDArray
     neighbours: NDArray[np.int32]
+    once: LinksOnce
 
 
 def pack(links: NDArray, lattice: Lattice, parity: int) -> PackedLinks:
-    directions = links.shape[1]
-    neighbours = neighbour_table(lattice, parity, directions)
-    columns = np.ascontiguousarray(links.swapaxes(-1, -2))
-    return PackedLinks(lattice, parity, directions, links.dtype, columns, neighbours)
+    return _packed({parity: np.ascontiguousarray(links.swapaxes(-1, -2))}, lattice)[0]
+
+
+def _packed(columns: dict[int, NDArray], lattice: Lattice) -> list[PackedLinks]:
+    """Links of one parity or of both, each by columns."""
+    once = LinksOnce(lattice, columns)
+    return [
+        PackedLinks(
+            *(lattice, parity, links.shape[1], links.dtype, links),
+            *(neighbour_table(lattice, parity, links.shape[1]), once),
+        )
+        for parity, links in columns.items()
+    ]
+
+
+def pack_both(
+    one_hop: NDArray, three_hops: NDArray | None, lattice: Lattice, dtype: np.dtype, narrow: bool
+) -> tuple[PackedLinks, PackedLinks]:
+    columns = {parity: _columns(one_hop, three_hops, lattice, parity, dtype) for parity in (EVEN, ODD)}
+    even, odd = _packed(columns, lattice)
+    return even, odd
 
 
 def pack_fields(
     one_hop: NDArray, three_hops: NDArray | None, lattice: Lattice, parity: int, dtype: np.dtype, narrow: bool
 ) -> PackedLinks:
+    return _packed({parity: _columns(one_hop, three_hops, lattice, parity, dtype)}, lattice)[0]
+
+
+def _columns(
+    one_hop: NDArray, three_hops: NDArray | None, lattice: Lattice, parity: int, dtype: np.dtype
+) -> NDArray:
     directions = NAIVE_DIRECTIONS if three_hops is None else HISQ_DIRECTIONS
     columns = field_like(one_hop, (lattice.half_volume, directions, 3, 3), dtype)
     doubled_links(one_hop, three_hops, lattice, parity, columns.swapaxes(-1, -2))
-    return PackedLinks(
-        lattice, parity, directions, dtype, columns, neighbour_table(lattice, parity, directions)
-    )
+    return columns
 
 
 def in_fields(one_hop: NDArray, three_hops: NDArray | None, lattice: Lattice, parity: int) -> PackedLinks:
@@ -93,8 +113,15 @@ def hisq_dslash(
     else:
         stride, added = x.strides[0], diagonal
     sums = np.empty((0 if dots is None else block_count(len(x), BLOCK_SITES), 2 * rhs))
-    kernel = _kernel(rhs, itemsize, packed.directions, dots is not None)
-    kernel(packed.links, packed.neighbours, x, added.ctypes.data, out, sums, stride, a, b)
+    links: tuple[NDArray, ...]
+    if rhs == 1:
+        kernel, links = (
+            narrow_kernel(itemsize, packed.directions, dots is not None),
+            packed.once.of(packed.parity),
+        )
+    else:
+        kernel, links = _kernel(rhs, itemsize, packed.directions, dots is not None), (packed.links,)
+    kernel(*links, packed.neighbours, x, added.ctypes.data, out, sums, stride, a, b)
     if dots is not None:
         _sum_kernel()(sums, dots)
     return out
@@ -103,7 +130,7 @@ def hisq_dslash(
 @cache
 def _zeros(rhs: int, dtype: np.dtype) -> NDArray:
     """The diagonal of some sites, which all others share, where there is none."""
-    return np.zeros((SITES, 3, rhs), dtype)
+    return np.zeros((MOST_SITES, 3, rhs), dtype)
 
 
 @cache
@@ -118,8 +145,7 @@ def _kernel(rhs: int, itemsize: int, directions: int, dots: bool) -> Callable[..
     tiles, remainder = divmod(2 * rhs, tile)
     tile_bytes, row_bytes = tile * itemsize, 16 * rhs
     links_bytes, neighbours_bytes, site_bytes = directions * 18 * itemsize, directions * 4, 6 * rhs * itemsize
-    alone, summed = rhs == 1, int(dots)
-    step = SITES if alone else 1
+    summed = int(dots)
 
     def dslash(
         low: int,
@@ -140,14 +166,11 @@ def _kernel(rhs: int, itemsize: int, directions: int, dots: bool) -> Callable[..
             row = first_row + block * row_bytes
             if dots:
                 sums[block] = 0
-            for site in range(block * BLOCK_SITES, min(len(out), (block + 1) * BLOCK_SITES), step):
+            for site in range(block * BLOCK_SITES, min(len(out), (block + 1) * BLOCK_SITES)):
                 u = first_u + site * links_bytes
                 n = first_n + site * neighbours_bytes
                 v = diagonal + site * diagonal_stride
                 w = first_w + site * site_bytes
-                if alone:
-                    narrow_sites(u, n, field, v, w, row, a, b, itemsize, directions, summed)
-                    continue
                 for k in range(tiles):
                     i = k * tile_bytes
                     s = row + k * tile * 8

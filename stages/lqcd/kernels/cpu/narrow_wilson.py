@@ -48,7 +48,8 @@ class SpinPairHopSums(HopSums):
         opposite = [phase.conjugate() * (1 if backward else -1) for phase in factors]
         signs = self._by_spin([phase.real + phase.imag for phase in opposite])
         lower = self._in_order(imaginary, list(columns))
-        for colour, hop in enumerate(self._carried(mu, bool(backward), direction, links, neighbour)[:COLOURS]):
+        carried = self._carried(mu, bool(backward), direction, links, neighbour)
+        for colour, hop in enumerate(carried[:COLOURS]):
             self._upper[colour] = self._sum(self._upper[colour], hop, 1)
             lower[colour] = self.emit.added_product(hop, signs, lower[colour])
 

@@ -128,6 +128,14 @@ class Emitter:
         """``i v`` of interleaved complex numbers."""
         return self.builder.fmul(self.swapped(vector), self.times_i_signs(vector.type.count))
 
+    def minus_conjugate(self, vector: Any) -> Any:
+        """-re, im, -re, im, ...: the signs are flipped as bits."""
+        bits, integer = 8 * self.itemsize, ir.IntType(8 * self.itemsize)
+        kind = ir.VectorType(integer, vector.type.count)
+        signs = ir.Constant(kind, [0 if lane % 2 else 1 << (bits - 1) for lane in range(kind.count)])
+        flipped = self.builder.xor(self.builder.bitcast(vector, kind), signs)
+        return self.builder.bitcast(flipped, vector.type)
+
     def added_product(self, a: Any, b: Any, total: Any) -> Any:
         """``a b + total``, rounded once; ``a b`` where `total` is None."""
         return self.builder.fmul(a, b) if total is None else self.fma(a, b, total)

@@ -1,9 +1,9 @@
 """Wilson dslash, one site and one register's width of right-hand sides at a time.
 
 A lane tile of a site keeps its twelve sums in registers over all directions, fully unrolled; products with
-clover matrices follow while they are there. One right-hand side alone in single precision has a kernel of its
-own, `stages.lqcd.kernels.cpu.narrow_wilson`; in double a complex number fills a register of 16 bytes, and that
-kernel gains nothing.
+clover matrices follow while they are there. One right-hand side alone in single precision has a kernel of
+its own, `stages.lqcd.kernels.cpu.narrow_wilson`; in double, where a complex number takes 16 bytes, that kernel
+gains nothing.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from stages.lqcd.kernels.cpu.spinor_ir import (
     CHIRAL,
     CLOVER_REALS,
     NO_CLOVER,
-    ON_HOP,
     ON_DIAGONAL,
+    ON_HOP,
     HopSums,
     add_clover,
     clover_factors,

@@ -34,7 +34,7 @@ from stages.lqcd.kernels.cuda.tiles import INDEX_LIMIT, Box, DslashShape, chunk,
 from stages.lqcd.kernels.cuda.tuning.choice import Options, tuned
 from stages.lqcd.kernels.directions import HISQ_DIRECTIONS, NAIVE_DIRECTIONS, SPATIAL_DIRECTIONS
 from stages.lqcd.kernels.half_field import HalfField
-from stages.lqcd.lattice.geometry import Lattice
+from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 
 _NULL = np.uintp(0)
 
@@ -119,6 +119,13 @@ def pack_fields(
     doubled_links.in_tiles(one_hop, three_hops, lattice, parity, tiles, tile)
     packed = PackedLinks(lattice, parity, directions, dtype, tiles)
     return _with_13_reals(packed) if narrow and _can_be_shorter(packed) else packed
+
+
+def pack_both(
+    one_hop: cupy.ndarray, three_hops: cupy.ndarray | None, lattice: Lattice, dtype: np.dtype, narrow: bool
+) -> tuple[PackedLinks, PackedLinks]:
+    even, odd = (pack_fields(one_hop, three_hops, lattice, parity, dtype, narrow) for parity in (EVEN, ODD))
+    return even, odd
 
 
 def in_fields(

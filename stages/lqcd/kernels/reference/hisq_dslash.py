@@ -13,7 +13,7 @@ from stages.lqcd.kernels.directions import HISQ_DIRECTIONS, NAIVE_DIRECTIONS, ne
 from stages.lqcd.kernels.dispatch import Array, array_module
 from stages.lqcd.kernels.fields import field_like
 from stages.lqcd.kernels.half_field import HalfField
-from stages.lqcd.lattice.geometry import Lattice
+from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,13 @@ def pack_fields(
     doubled = field_like(one_hop, (lattice.half_volume, directions, 3, 3), dtype)
     doubled_links(one_hop, three_hops, lattice, parity, doubled)
     return pack(doubled, lattice, parity)
+
+
+def pack_both(
+    one_hop: Array, three_hops: Array | None, lattice: Lattice, dtype: np.dtype, narrow: bool
+) -> tuple[PackedLinks, PackedLinks]:
+    even, odd = (pack_fields(one_hop, three_hops, lattice, parity, dtype, narrow) for parity in (EVEN, ODD))
+    return even, odd
 
 
 def in_fields(one_hop: Array, three_hops: Array | None, lattice: Lattice, parity: int) -> PackedLinks:
