@@ -163,8 +163,9 @@ def configuration(arguments: argparse.Namespace) -> tuple[Array, Lattice]:
     if arguments.gauge is None:
         chain: dict[str, Any] = {"beta": arguments.beta, "seed": SEED, "sweeps": arguments.sweeps}
         return quenched(lattice, "multigrid", **chain, xp=xp), lattice
-    gauge, tile = read_gauge(arguments.gauge), arguments.tile
-    lattice = Lattice(tuple(tile * extent for extent in gauge.lattice.extents))  # type: ignore[arg-type]
+    gauge = read_gauge(arguments.gauge)
+    extents = np.multiply(arguments.tile, gauge.lattice.extents).tolist()
+    lattice = Lattice(tuple(extents))
     return xp.asarray(tiled(gauge.links, gauge.lattice, lattice)), lattice
 
 

@@ -113,14 +113,9 @@ def hisq_dslash(
     else:
         stride, added = x.strides[0], diagonal
     sums = np.empty((0 if dots is None else block_count(len(x), BLOCK_SITES), 2 * rhs))
-    links: tuple[NDArray, ...]
-    if rhs == 1:
-        kernel, links = (
-            narrow_kernel(itemsize, packed.directions, dots is not None),
-            packed.once.of(packed.parity),
-        )
-    else:
-        kernel, links = _kernel(rhs, itemsize, packed.directions, dots is not None), (packed.links,)
+    form = itemsize, packed.directions, dots is not None
+    kernel = narrow_kernel(*form) if rhs == 1 else _kernel(rhs, *form)
+    links = packed.once.of(packed.parity) if rhs == 1 else (packed.links,)
     kernel(*links, packed.neighbours, x, added.ctypes.data, out, sums, stride, a, b)
     if dots is not None:
         _sum_kernel()(sums, dots)

@@ -2,8 +2,8 @@
 
 A lane tile of a site keeps its twelve sums in registers over all directions, fully unrolled; products with
 clover matrices follow while they are there. One right-hand side alone in single precision has a kernel of
-its own, `stages.lqcd.kernels.cpu.narrow_wilson`; in double, where a complex number takes 16 bytes, that kernel
-gains nothing.
+its own, `stages.lqcd.kernels.cpu.narrow_wilson`; in double, where a complex number takes 16 bytes, it gains
+nothing.
 """
 
 from __future__ import annotations
