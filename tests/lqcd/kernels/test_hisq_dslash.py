@@ -145,6 +145,25 @@ def test_a_right_hand_side_does_not_depend_on_its_company(backend, random, toler
         assert close(backend.host(alone)[..., 0], backend.host(together)[..., n], tolerance)
 
 
+@pytest.mark.parametrize("n", [1, 3])
+@pytest.mark.parametrize("long", [True, False])
+def test_links_packed_for_both_parities_are_those_of_each(backend, random, n, long):
+    lattice = Lattice((4, 2, 6, 2))
+    half = lattice.half_volume
+    fat, three_hops = (random(4, 2, half, 3, 3).astype(complex) for _ in range(2))
+    fields = backend.array(fat), backend.array(three_hops) if long else None
+    kernels, x = backend.kernels.hisq_dslash, backend.array(random(half, 3, n))
+    both = kernels.pack_both(*fields, lattice, x.dtype, False)
+    for parity, packed in zip((EVEN, ODD), both, strict=True):
+        alone = kernels.pack_fields(*fields, lattice, parity, x.dtype, False)
+        assert packed.parity == parity and packed.directions == (16 if long else 8)
+        outs = [
+            kernels.hisq_dslash(links, x, backend.array(np.zeros((half, 3, n), x.dtype)))
+            for links in (packed, alone)
+        ]
+        assert np.array_equal(*map(backend.host, outs))
+
+
 @pytest.mark.parametrize("directions", [16, 8, 6])
 @pytest.mark.parametrize("dtype", ["complex64", "complex128"])
 def test_one_right_hand_side_has_the_bits_that_it_has_among_others(dtype, directions):
