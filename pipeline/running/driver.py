@@ -189,7 +189,7 @@ def _drive(
             return Session(client, tasks, context, log, stop, workforce, forecast, quarantine, sharing)
 
         session = session_of(tasks)
-        with _same_code(client, context, session):
+        with _same_code(client, context, session, log):
             session.drive()
             session = _repair(plan, session, session_of, quarantine, store, log, stop)
         states, failures = session.ends.by_key, session.ends.failures
@@ -206,7 +206,7 @@ def _drive(
 
 
 @contextmanager
-def _same_code(client: Client, context: RunContext, session: Session) -> Iterator[None]:
+def _same_code(client: Client, context: RunContext, session: Session, log: EventLog) -> Iterator[None]:
     """Have all workers compare their code with the driver's, now or when they come."""
     check = CodeCheck(context)
     try:
@@ -215,6 +215,8 @@ def _same_code(client: Client, context: RunContext, session: Session) -> Iterato
         session.refuse(str(error))
     except (ImportError, AttributeError) as error:  # of an installation that does not have the comparison
         session.refuse(f"a worker has another version of quarkline than the driver: {error}")
+    except OSError as error:  # a worker that died or does not answer: chunks compare code themselves
+        log.note(EventKind.NOTE, message=f"not all workers have compared their code yet: {error}")
     try:
         yield
     finally:

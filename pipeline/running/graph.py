@@ -42,7 +42,7 @@ class TaskPlan:
     """No-op tasks of the resident results that it uses, so that those who share one prefer one worker."""
     needs: dict[str, tuple[str, ...]]
     """Per chunk, the keys of the missing chunks that it reads."""
-    priority: int
+    priority: float
     device: int
 
 
@@ -52,7 +52,7 @@ def plan_tasks(plan: Plan) -> list[TaskPlan]:
     levels = _levels(plan)
     groups = _batched(_fused(plan.missing, levels), plan.expected_seconds)
     task_of = {chunk.key: _task_name(group) for group in groups for chunk in group}
-    ranks = _ranks(plan)
+    ranks, lengths = _ranks(plan), _lengths(plan)
     depth = max(levels.values(), default=0) + 1
     tasks = []
     for group in sorted(groups, key=lambda group: levels[group[0].node.name]):
@@ -70,7 +70,7 @@ def plan_tasks(plan: Plan) -> list[TaskPlan]:
                 after=tuple(sorted(after)),
                 homes=tuple(sorted(homes)),
                 needs=needs,
-                priority=levels[group[0].node.name] - depth * rank,
+                priority=levels[group[0].node.name] - depth * rank + lengths[group[0].node.name],
                 device=max(node.stage.resources.device for chunk in group for node in _nodes(chunk.node)),
             )
         )
@@ -266,6 +266,23 @@ def _task_name(group: Sequence[Chunk]) -> str:
 def _first_coordinate(chunk: Chunk) -> Coordinate | None:
     over = chunk.node.stage.over
     return chunk.coordinates[over[0]][0] if over else None
+
+
+def _lengths(plan: Plan) -> dict[str, float]:
+    """Part of a priority, below 1, that has the longest chunks of a configuration begin first.
+
+    What is left when workers run out of work are short ones then, and few wait long for the last. By measured
+    seconds where all nodes have some, else by the bytes that their passes move.
+    """
+    nodes = {chunk.node.name: chunk.node for chunk in plan.missing}
+    seconds = plan.expected_seconds
+    if not nodes.keys() <= seconds.keys():
+        seconds = {
+            name: sum(each.count * each.nbytes for part in _nodes(node) for each in part.cost.work)
+            for name, node in nodes.items()
+        }
+    order = sorted({seconds[name] for name in nodes})
+    return {name: order.index(seconds[name]) / len(order) for name in nodes}
 
 
 def _ranks(plan: Plan) -> dict[Coordinate | None, int]:

@@ -25,15 +25,22 @@ def format_of(store: Path) -> int | None:
     Raises:
         InputError: the folder is no store, cannot be read, or is a store of a format unknown here.
     """
+    if (text := _text(store)) is None and store.is_dir():
+        foreign = not all(_is_begun(item.name) for item in store.iterdir())
+        text = _text(store)  # another process may have made it just then
+        if foreign and text is None:
+            raise InputError(f"{store} is a folder, but not a quarkline store: choose another")
+    return None if text is None else format_in(text, str(store))
+
+
+def _text(store: Path) -> str | None:
+    """Content of a store's mark, None where there is none."""
     try:
-        text = (store / MARK).read_text()
+        return (store / MARK).read_text()
     except FileNotFoundError:
-        if store.is_dir() and not all(_is_begun(item.name) for item in store.iterdir()):
-            raise InputError(f"{store} is a folder, but not a quarkline store: choose another") from None
         return None
     except OSError as error:
         raise InputError(f"store {store} cannot be read: {error.strerror}") from error
-    return format_in(text, str(store))
 
 
 def format_in(text: str, store: str) -> int:

@@ -19,6 +19,7 @@ import zarr
 from zarr.storage import ZipStore
 
 from pipeline import InputError, Store, verify
+from pipeline.store import mark
 from pipeline.store.errors import DamagedChunkError, StoreError, StoreFullError
 from pipeline.store.group import PIECE_BYTES, array_digest
 from pipeline.store.mark import FORMAT
@@ -244,6 +245,21 @@ def test_a_damaged_mark_is_refused(made: Store, text: str) -> None:
     (made.path / "quarkline.json").write_text(text)
     with pytest.raises(InputError, match=r"quarkline\.json is damaged"):
         Store(made.path)
+
+
+def test_a_store_that_another_process_makes_just_now_is_no_foreign_folder(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its mark is not there at the first look, and all that a driver makes is, a moment later."""
+    (store.path / ".drivers").mkdir(parents=True)
+    begun = mark._is_begun
+
+    def meanwhile(name: str) -> bool:
+        (store.path / mark.MARK).write_text(mark.TEXT)
+        return begun(name)
+
+    monkeypatch.setattr(mark, "_is_begun", meanwhile)
+    assert mark.format_of(store.path) == mark.FORMAT
 
 
 def test_a_folder_that_is_no_store_is_refused(tmp_path: Path) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import toy_stages as toys
 from distributed.protocol import deserialize, serialize
 
-from pipeline import At, Chunks, Outcome, Place, Resources, Store, Workflow, plan, stage
+from pipeline import At, Chunks, Cost, Outcome, Pass, Place, Plan, Resources, Store, Workflow, plan, stage
+from pipeline.reading.forecast.schedule import schedule
 from pipeline.running.clusters import Demand
 from pipeline.running.clusters.local import default_workers
 from pipeline.running.graph import RETRIES, TaskPlan, dask_graph, plan_tasks, widest_level
@@ -91,7 +93,9 @@ def test_tiny_chunks_are_batched_once_they_were_measured(
 
     assert len(tasks_of(many(200), store)) == 200
     compute(many(3))
-    batched = tasks_of(many(203), store)
+    planned = plan(many(203), store)
+    assert planned.expected_seconds["field"] > 0
+    batched = plan_tasks(replace(planned, expected_seconds={"field": 1e-3}))
     assert sum(len(task.chunks) for task in batched) == 200
     assert 10 <= len(batched) < 40
 
@@ -125,6 +129,41 @@ def test_sharers_of_a_resident_result_share_a_home(store: Store) -> None:
     assert homes["field a"] == {()}
     assert len(homes["with_setup a"]) == len(homes["with_setup b"]) == 1
     assert homes["with_setup a"] != homes["with_setup b"]
+
+
+def test_the_longest_chunks_of_a_configuration_begin_first(store: Store) -> None:
+    """By measured seconds: two workers then end together, to within a short chunk."""
+    w = Workflow("w")
+    field = w.add(toys.field, place=Place(over={"config": ["a", "b"]}))
+    for mass, name in enumerate(("short", "long"), start=1):
+        w.add(toys.loops, field, place=Place(name=name, over={"noise": range(3)}), mass=1.0 * mass)
+    seconds = {"field": 0.5, "short": 1.0, "long": 4.0}
+    planned = replace(plan(w, store), expected_seconds=seconds)
+    tasks = sorted(plan_tasks(planned), key=lambda task: -task.priority)
+    nodes = [f"{task.chunks[0].node.name} {task.chunks[0].coordinates['config'][0]}" for task in tasks]
+    loops = [*["long a"] * 3, *["short a"] * 3]
+    assert nodes[:7] == [*loops, "field a"] and nodes[7:] == [each.replace(" a", " b") for each in nodes[:7]]
+
+    def wall(plan: Plan) -> float:
+        run = schedule(plan_tasks(plan), 2, lambda node, first: seconds[node], lambda node, first: 0.0)
+        return run.wall
+
+    turned = {**seconds, "short": 4.0, "long": 1.0}  # as if these began first
+    assert wall(planned) == 15.5 < wall(replace(planned, expected_seconds=turned))
+
+
+def test_the_longest_chunks_are_those_that_move_most_bytes_where_nothing_was_measured(store: Store) -> None:
+    lengths = {"short": 10.0, "long": 1000.0}
+    w = Workflow("w")
+    field = w.add(toys.field, place=Place(over={"config": ["a"]}))
+    for name, mass in lengths.items():
+        w.add(toys.loops, field, place=Place(name=name, over={"noise": range(2)}), mass=mass)
+    planned = plan(w, store)
+    for chunk in planned.missing:
+        moved = lengths.get(chunk.node.name, 1.0)
+        object.__setattr__(chunk.node, "cost", Cost(work=(Pass("passes", 3.0, moved),)))
+    tasks = sorted(plan_tasks(planned), key=lambda task: -task.priority)
+    assert [task.chunks[0].node.name for task in tasks] == ["long", "long", "short", "short", "field"]
 
 
 def test_what_dask_is_told(store: Store) -> None:

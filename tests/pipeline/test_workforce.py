@@ -8,6 +8,7 @@ import threading
 import time
 from asyncio import CancelledError
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,7 +17,7 @@ import pytest
 import toy_stages as toys
 from distributed import Future, LocalCluster
 
-from pipeline import Outcome, Place, Store, Workflow, plan, run
+from pipeline import InputError, Outcome, Place, Store, Workflow, plan, run
 from pipeline.running.clusters import Demand, StartInterruptedError, address, local
 from pipeline.running.clusters.address import Address
 from pipeline.running.clusters.jobqueue import cluster_class
@@ -177,6 +178,24 @@ def test_the_start_of_a_cluster_that_takes_too_long_is_not_waited_for() -> None:
         local.unless_stopped(Slow, lambda: True)
     let_go.set()
     assert closed.wait(20)
+
+
+@pytest.mark.parametrize("part", ["LocalCluster", "Client"])
+def test_workers_that_do_not_answer_in_time_are_one_clear_error(
+    monkeypatch: pytest.MonkeyPatch, part: str
+) -> None:
+    """As on a machine that does too much else: it was a traceback, with the exit code of a failed run."""
+
+    def late(*_: object, **__: object) -> object:
+        raise TimeoutError
+
+    monkeypatch.setattr(local, "LocalCluster", lambda **_: nullcontext())
+    monkeypatch.setattr(local, part, late)
+    with (
+        pytest.raises(InputError, match=r"no worker could be started \(TimeoutError\)"),
+        Local(workers=1).open(Demand(1, 0)),
+    ):
+        pass
 
 
 def test_a_run_whose_cluster_does_not_start_in_time_ends_with_what_it_has(

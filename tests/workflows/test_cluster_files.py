@@ -57,6 +57,17 @@ def test_what_is_written_last_counts() -> None:
     assert chosen_site(file, "site.yaml", ["cluster.cores=2", "cluster.cores=3"]).cores == 3
 
 
+@pytest.mark.parametrize(("text", "loaded"), [(TINY, True), ("workflow: nonsense\n", False)])
+def test_a_worker_that_looks_ahead_has_the_stages_of_its_workflow(text: str, loaded: bool) -> None:
+    """Whatever is wrong with the file is the driver's to say."""
+    Path("g2.yaml").write_text(text)
+    script = "import sys; from workflows.ahead import dask_setup; dask_setup(None); print(*sys.modules)"
+    environment = {**os.environ, "QUARKLINE_AHEAD": "g2.yaml", "PYTHONPATH": str(Path(__file__).parents[2])}
+    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert ("stages.loops.current_loops" in done.stdout.split()) is loaded
+
+
 @pytest.mark.slow
 def test_the_script_of_one_job_runs_scheduler_workers_and_driver() -> None:
     """On processors here, with workers that each see one of two numbers of a GPU."""

@@ -41,10 +41,13 @@ for _ in $(seq 600); do
 done
 [ -s "$scheduler" ] || { echo "gpu_job.sh: the scheduler did not start within 60 s" >&2; exit 3; }
 
+# Workers load the workflow's stages and open their GPUs while the driver starts and plans.
+export QUARKLINE_AHEAD=$workflow
 worker=0
 for device in ${devices//,/ }; do    # each worker sees its own GPU alone, as device 0
     CUDA_VISIBLE_DEVICES=$device setsid dask worker --scheduler-file "$scheduler" --name "gpu-$worker" --nthreads 1 \
         --resources device=1 --memory-limit 0 --nanny --death-timeout 60 --no-dashboard \
+        --preload workflows.ahead \
         --dashboard-address 127.0.0.1:0 --local-directory "$folder" &
     worker=$((worker + 1))
 done

@@ -86,6 +86,9 @@ def submit(
 
     With --jobs N there are N jobs at a time, each with its share of the configurations.
 
+    Nothing stays on the login node. The other way, a driver there with worker jobs that come and go, is
+    `quarkline run WORKFLOW --cluster site.yaml`, by the same file (in tmux: it lasts as long as the run).
+
     Exit code: 0 submitted (or stopped, or nothing is missing), 2 a mistake in the command or a file, or jobs
     of this store are queued already.
 

@@ -76,10 +76,10 @@ def schedule(tasks: Sequence[TaskPlan], workers: int, seconds: PerNode, overhead
 
 
 def _choose(
-    ready: list[tuple[int, int]], tasks: Sequence[TaskPlan], homes: dict[str, int], worker: int
+    ready: list[tuple[float, int]], tasks: Sequence[TaskPlan], homes: dict[str, int], worker: int
 ) -> int:
     """The first ready task that is at home here or nowhere; the very first if there is none."""
-    passed: list[tuple[int, int]] = []
+    passed: list[tuple[float, int]] = []
     chosen = None
     while ready and chosen is None and len(passed) < LOOKED_AT:
         entry = heappop(ready)

@@ -138,12 +138,27 @@ def started(
                 os.environ.update(wanted)  # Dask prefers what is in this process's environment
                 try:
                     cluster = unless_stopped(partial(kind, **common, **options), demand.stopped)
-                except RuntimeError as error:
-                    cause = f"no worker could be started ({error.__cause__ or error})"
-                    raise InputError(f"{cause}: {remedy_of_failed_start()}") from None
-            with cluster, Client(cluster, set_as_default=False) as client:
-                client.register_plugin(Watchdog())
+                except (RuntimeError, OSError) as error:
+                    raise _failed_start(error) from None
+            with cluster, _client_of(cluster) as client:
                 yield client
+
+
+def _client_of(cluster: Any) -> Client:
+    """A client whose workers end with this process. Raises InputError where they do not answer in time."""
+    try:
+        client = Client(cluster, set_as_default=False)
+        client.register_plugin(Watchdog())
+    except (RuntimeError, OSError) as error:
+        raise _failed_start(error) from None
+    return client
+
+
+def _failed_start(error: Exception) -> InputError:
+    """The mistake, or lack of time on a busy machine, by which workers did not start."""
+    cause = error.__cause__ or error
+    why = str(cause) or type(cause).__name__
+    return InputError(f"no worker could be started ({why}): {remedy_of_failed_start()}")
 
 
 def scheduler_options(dashboard: Dashboard) -> dict[str, Any]:

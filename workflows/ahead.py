@@ -1,0 +1,42 @@
+"""Preload of a Dask worker: what its first chunk would wait for is there before the driver sends it.
+
+`QUARKLINE_AHEAD=my.yaml dask worker --preload workflows.ahead ...` imports the stages of that workflow and
+opens the GPU, if there is one, while the driver starts and plans.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+WORKFLOW = "QUARKLINE_AHEAD"
+"""Variable with the workflow file."""
+
+
+def dask_setup(worker: Any) -> None:
+    """Prepare the process of a worker, before it tells the scheduler that it is there."""
+    import pipeline.worker.task  # noqa: F401 - for the first task
+    from stages.errors import InputError
+    from workflows.catalogue import load_project
+
+    if file := os.environ.get(WORKFLOW):
+        with suppress(InputError):  # the driver says what is wrong with it
+            load_project(Path(file))
+    _open_device()
+
+
+def _open_device() -> None:
+    """The context of the GPU, its pool and counter, and CUDA's libraries."""
+    from pipeline.worker.energy import energy_meter
+    from pipeline.worker.memory import device_pool
+
+    try:
+        import cupy
+    except ImportError:
+        return
+    if cupy.is_available():
+        energy_meter("cuda")
+        device_pool("cuda")
+        (cupy.zeros(2) + 1).get()
