@@ -182,12 +182,12 @@ def machine_of(backend: str) -> Machine:
     return MACHINES[backend]()
 
 
-def random_field(machine: Machine, shape: tuple[int, ...], dtype: Any) -> Array:
+def random_field(machine: Machine, shape: tuple[int, ...], dtype: Any, seed: int = 2718) -> Array:
     """Complex numbers with both parts uniform in [-1, 1). Raises MemoryError."""
     if machine.xp is np:
         _require_memory(2 * prod(shape) * np.dtype(dtype).itemsize)
     real = np.dtype(dtype).type(0).real.dtype
-    parts = machine.xp.random.default_rng(2718).random((*shape[:-1], 2 * shape[-1]), dtype=real)
+    parts = machine.xp.random.default_rng(seed).random((*shape[:-1], 2 * shape[-1]), dtype=real)
     parts *= 2
     parts -= 1
     return parts.view(dtype)

@@ -23,8 +23,9 @@ from numpy.typing import NDArray
 from stages.lqcd.kernels import block_blas, powers
 from stages.lqcd.kernels.dispatch import as_numpy
 from stages.lqcd.solvers.recurrence import BreakdownError
+from stages.lqcd.solvers.sstep.block import Ingredients
 from stages.lqcd.solvers.sstep.polynomials import BASES, MONOMIAL, polynomials
-from stages.lqcd.solvers.sstep.recurrence import Ingredients, Log, SStepRecurrence
+from stages.lqcd.solvers.sstep.recurrence import Log, SStepRecurrence
 from workflows.benchmarks.script import PrintedTable
 
 LEVELS = {"single": 1e-5, "double": 1e-13}

@@ -73,8 +73,12 @@ class Affine(Protocol):
 class Repeatable(Protocol):
     """An operator whose application works by compiled kernels alone, and computes dots on the way."""
 
-    def application(self, x: Array, out: Array, dots: Array | None) -> Callable[[], None]:
-        """A function that computes ``out = A x`` of these arrays, as they then are, and allocates nothing.
+    def application(
+        self, x: Array, out: Array, dots: Array | None, a: float = 0.0, b: float = 1.0
+    ) -> Callable[[], None]:
+        """A function that computes ``out = a x + b A x`` of these arrays and allocates nothing.
+
+        It takes the arrays as they are when it is called.
 
         dots: if given, float64 ``[N]``, receives Re conj(x) . out of each right-hand side.
         """
@@ -90,19 +94,22 @@ def affine(A: LinearOperator, a: float, b: float, x: Array, out: Array) -> None:
 
 
 def application(
-    A: LinearOperator, x: Array, out: Array, dots: Array | None = None
+    A: LinearOperator, x: Array, out: Array, dots: Array | None = None, a: float = 0.0, b: float = 1.0
 ) -> tuple[Callable[[], None], bool]:
-    """A function that computes ``out = A x`` of these two arrays, as they then are, at each call.
+    """A function that computes ``out = a x + b A x`` of these two arrays, as they then are, at each call.
 
     dots: if given, float64 ``[N]``, receives Re conj(x) . out of each right-hand side. The second result says
     whether the function keeps the rules of `stages.lqcd.kernels.stream.recorded`: it does where the
     operator is `Repeatable`.
     """
     if isinstance(A, Repeatable):
-        return A.application(x, out, dots), True
+        return A.application(x, out, dots, a, b), True
 
     def apply() -> None:
-        A.apply(x, out)
+        if (a, b) == (0, 1):
+            A.apply(x, out)
+        else:
+            affine(A, a, b, x, out)
         if dots is not None:
             dots[...] = block_blas.dots(x, out).real
 

@@ -335,12 +335,16 @@ class NormalOperator:
         """``out = a x + b A x`` in the same two calls."""
         return self.massless.affine(a + b * self.shift, b, x, out)
 
-    def application(self, x: Array, out: Array, dots: Array | None) -> Callable[[], None]:
-        """A function that computes ``out = A x`` of these arrays, as they then are, and allocates nothing.
+    def application(
+        self, x: Array, out: Array, dots: Array | None, a: float = 0.0, b: float = 1.0
+    ) -> Callable[[], None]:
+        """A function that computes ``out = a x + b A x`` of these arrays and allocates nothing.
+
+        It takes the arrays as they are when it is called.
 
         dots: if given, float64 ``[N]``, receives Re conj(x) . out of each right-hand side.
         """
-        return self.massless.application(x, out, dots, self.shift)
+        return self.massless.application(x, out, dots, a + b * self.shift, b)
 
     def astype(self, dtype: Any) -> NormalOperator:
         return (

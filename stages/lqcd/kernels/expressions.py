@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -225,61 +224,3 @@ def largest_parts(parts: Array) -> Array:
 
 def _dagger(matrices: Array) -> Array:
     return matrices.conj().swapaxes(-1, -2)
-
-
-REALS = 1 << 14
-"""Real numbers of a field that are summed by one matrix product."""
-PARTS, BITS = 4, 19
-"""Parts of a number and bits of each: so many products of two parts are summed in double without error."""
-
-
-def gram(basis: Array, precision: str) -> tuple[Array, Array]:
-    xp: Any = array_module(basis)
-    count, columns = len(basis), basis.shape[-1]
-    high, low = (xp.zeros((columns, count, count)) for _ in range(2))
-    working = basis.real.dtype if precision == "working" else np.dtype(np.float64)
-    for rows in _real_slabs(basis, working):
-        if precision != "double-double":
-            high += rows @ rows.swapaxes(1, 2)
-            continue
-        parts = _parts(xp, rows)
-        for total in range(PARTS - 1, -1, -1):
-            for j in range(total + 1):
-                product = parts[j] @ parts[total - j].swapaxes(1, 2)
-                summed = high + product
-                back = summed - high
-                low += (high - (summed - back)) + (product - back)
-                high = summed
-    normal = high + low
-    return normal, low - (normal - high)
-
-
-def magnitudes(basis: Array) -> Array:
-    xp: Any = array_module(basis)
-    sums = xp.zeros((basis.shape[-1], len(basis), len(basis)))
-    for rows in _real_slabs(basis, basis.real.dtype):
-        absolute = xp.abs(rows)
-        sums += absolute @ absolute.swapaxes(1, 2)
-    return sums
-
-
-def _real_slabs(basis: Array, dtype: np.dtype) -> Iterator[Array]:
-    """Slabs ``[N, K, reals]`` of a basis ``[K, ..., N]``, as reals of this type."""
-    count, columns = len(basis), basis.shape[-1]
-    reals = basis.reshape(count, -1, columns).view(basis.real.dtype).reshape(count, -1, columns, 2)
-    rows = max(1, REALS // 2)
-    for first in range(0, reals.shape[1], rows):
-        slab = reals[:, first : first + rows].transpose(2, 0, 1, 3).reshape(columns, count, -1)
-        yield slab.astype(dtype, copy=False)
-
-
-def _parts(xp: Any, rows: Array) -> list[Array]:
-    """Numbers whose sum they are, of `BITS` bits below the largest of a row each."""
-    largest = xp.abs(rows).max(axis=2, keepdims=True)
-    unit = xp.exp2(xp.ceil(xp.log2(xp.where(largest > 0, largest, 1))))
-    parts, rest = [], rows
-    for number in range(PARTS - 1):
-        shift = unit * (1.5 * 2.0 ** (52 - BITS * (number + 1)))
-        parts.append((rest + shift) - shift)
-        rest = rest - parts[-1]
-    return [*parts, rest]

@@ -1,77 +1,146 @@
-"""Gram matrices of a basis of Krylov vectors, and conjugate gradients on coordinates in that basis.
+"""Paired powers of an operator, their Gram matrices, and conjugate gradients on coordinates in them.
 
-A basis is an array ``[K, ..., N]``, C-contiguous, of K fields; right-hand sides never mix. Coordinates in it
-are real, because the coefficients of conjugate gradients are: what is needed of x^H y is its real part.
+Paired powers are an array ``[steps + 1, ..., 2 N]``, C-contiguous: the fields rho_i(A) [p | r], with p of N
+right-hand sides in the first columns and r in the others, so that one product makes a power of both. Those
+of a right-hand side, which never mixes with another, are numbered p_0 ... p_steps, r_0 ... r_{steps - 1}:
+2 steps + 1 vectors. Coordinates in them are real, because the coefficients of conjugate gradients are: of
+x^H y its real part is needed. Small results lie where the fields do.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stages.errors import InputError
-from stages.lqcd.kernels.dispatch import Array, as_numpy, kernel
-from stages.lqcd.kernels.operands import check_blocks
+from stages.lqcd.kernels.dispatch import Array, array_module, kernel
+from stages.lqcd.kernels.operands import check_array, check_blocks
 
-WORKING, DOUBLE, DOUBLED = "working", "double", "double-double"
-"""Precision of sums: that of the fields, double, or twice double by error-free splitting."""
+WORKING, DOUBLE, DOUBLED, CRAY = "working", "double", "double-double", "double-double by Cray's sums"
+"""Precision of sums: that of the fields, double, or twice double by error-free transformations.
+
+On a GPU sums of twice double are those of IEEE or of Cray's arithmetic, 20 and 11 operations; a processor
+splits numbers instead, whose products a library sums without error, in both.
+"""
+PRECISIONS = (WORKING, DOUBLE, DOUBLED, CRAY)
+
+MOST_STEPS = 16
 
 Numbers = NDArray[np.float64]
 
 
 class Gram(NamedTuple):
-    """Real parts of x_j^H x_k of each right-hand side, the sum of two float64 ``[N, K, K]`` on the host."""
+    """Real parts of x_j^H x_k of each right-hand side, the sum of two float64 ``[N, K, K]``."""
 
-    high: Numbers
-    low: Numbers
+    high: Array
+    low: Array
+
+    @classmethod
+    def empty(cls, powers: Array) -> Gram:
+        """For these paired powers, not filled."""
+        steps, rhs = len(powers) - 1, powers.shape[-1] // 2
+        shape = rhs, 2 * steps + 1, 2 * steps + 1
+        return cls(*(array_module(powers).empty(shape) for _ in range(2)))
 
 
-class Path(NamedTuple):
+@dataclass(frozen=True)
+class Path:
     """Conjugate gradients on coordinates: of x, r and p before each step, float64 ``[steps + 1, N, K]``.
 
-    norms2: |r|^2; curvatures: p^H A p of the step that leads there; ``[steps + 1, N]``.
+    report: float64 ``[2 steps + 4, N]``, rows |r|^2 before each step, p^H A p of the step that leads there,
+    steps taken, steps that the Gram matrix allowed. A right-hand side stays as it is after those it took.
     """
 
-    x: Numbers
-    r: Numbers
-    p: Numbers
+    x: Array
+    r: Array
+    p: Array
+    report: Array
+
+    @classmethod
+    def empty(cls, powers: Array) -> Path:
+        """For these paired powers, not filled."""
+        xp, steps, rhs = array_module(powers), len(powers) - 1, powers.shape[-1] // 2
+        coordinates = (xp.empty((steps + 1, rhs, 2 * steps + 1)) for _ in range(3))
+        return cls(*coordinates, xp.empty((2 * steps + 4, rhs)))
+
+    @property
+    def taken(self) -> Array:
+        """Steps taken by each right-hand side, float64 ``[N]``."""
+        return self.report[-2]
+
+
+class Report(NamedTuple):
+    """`Path.report` on the host: norms2 and curvatures ``[steps + 1, N]``, taken and allowed ``[N]``."""
+
     norms2: Numbers
     curvatures: Numbers
+    taken: NDArray[np.intp]
+    allowed: NDArray[np.intp]
+
+    @classmethod
+    def of(cls, numbers: Numbers) -> Report:
+        steps = len(numbers) // 2 - 2
+        counts = numbers[-2:].astype(np.intp)
+        return cls(numbers[: steps + 1], numbers[steps + 1 : 2 * steps + 2], *counts)
 
 
-def gram(basis: Array, precision: str) -> Gram:
-    """Re x_j^H x_k for all pairs of a basis, in one pass; `precision` is one of those above.
+def gram(powers: Array, precision: str, out: Gram) -> Gram:
+    """Re x_j^H x_k for all pairs of each right-hand side, in one pass; `precision` is one of those above.
 
-    In double-double each slab of the fields is split into four parts of 19 bits, whose products a library
-    sums in double without error, as K. Ozaki, T. Ogita, S. Oishi and S. M. Rump, Numer. Algorithms 59 (2012)
-    95, split matrices. Raises InputError.
+    In twice double by error-free transformations (T. J. Dekker, Numer. Math. 18 (1971) 224); on a processor
+    each slab of the fields is split into four parts of 19 bits, whose products a library sums in double
+    without error, as K. Ozaki, T. Ogita, S. Oishi and S. M. Rump, Numer. Algorithms 59 (2012) 95, split
+    matrices. Returns `out`. Raises InputError.
     """
-    check_blocks(basis=basis)
-    if basis.ndim < 3 or not len(basis):
-        raise InputError(f"a basis is an array (fields, ..., right-hand sides), got shape {basis.shape}")
-    if precision not in (WORKING, DOUBLE, DOUBLED):
-        raise InputError(f"precision must be {WORKING}, {DOUBLE} or {DOUBLED}, got {precision!r}")
-    high, low = kernel("powers.gram", type(basis))(basis, precision)
-    return Gram(as_numpy(high), as_numpy(low))
+    check_powers(powers)
+    if precision not in PRECISIONS:
+        raise InputError(f"precision must be one of {', '.join(PRECISIONS)}, got {precision!r}")
+    kernel("powers.gram", type(powers))(powers, precision, out)
+    return out
 
 
-def magnitudes(basis: Array) -> Numbers:
-    """Sums of |x_j| |x_k| over components, float64 ``[N, K, K]`` on the host, in working precision."""
-    check_blocks(basis=basis)
-    return as_numpy(kernel("powers.magnitudes", type(basis))(basis))
+def magnitudes(powers: Array) -> Array:
+    """Sums of |x_j| |x_k| over components, float64 ``[N, K, K]``, in working precision or better."""
+    check_powers(powers)
+    return kernel("powers.magnitudes", type(powers))(powers)
 
 
 def conjugate_gradients(
-    gram: Gram, change: Numbers, steps: int, first: int, targets2: Numbers, restarted: bool
-) -> Path:
-    """So many steps of conjugate gradients on coordinates, from x = 0, p = e_0 and r = e_first.
+    gram: Gram, change: Array, targets2: Array, restarted: Array, least: float, doubled: bool, path: Path
+) -> None:
+    """Steps of conjugate gradients on coordinates, from x = 0, p = p_0 and r = r_0, into `path`.
 
-    change: ``[K, K]`` with A x_k = sum_j x_j change[j, k] for those k that occur. targets2 ``[N]``: |r|^2 at
-    which a right-hand side stays as it is. restarted: p^H r is not |r|^2, as after a replacement of r; the
-    coefficients of the first step are then those that minimise along p and make directions conjugate.
-    All in double-double, from a Gram matrix that may be less.
+    change: float64 ``[K, K]`` with A x_k = sum_j x_j change[j, k] for those k that occur; tridiagonal.
+    targets2 ``[N]``: |r|^2 at which a right-hand side stays as it is. restarted, float64 ``[N]``: not zero
+    where p^H r is not |r|^2, as after a replacement of r; the coefficients of the first step are then those
+    that minimise along p and make directions conjugate, and what has taken one is set to zero. least: a
+    right-hand side takes as many steps as come before the first p_i whose squared sine of the angle to those
+    before it is below this; all, where it is zero. doubled: arithmetic in twice double, in double otherwise.
     """
     start = kernel("powers.conjugate_gradients", type(gram.high))
-    return Path(*start(gram, change, steps, first, targets2, restarted))
+    start(gram, change, targets2, restarted, least, doubled, path)
+
+
+def update(y: Array, powers: Array, last: Array, image: Array, path: Path, change: Array, step: int) -> None:
+    """``y += x``, then r and p into powers[0] and the direction before p and A times that, in one pass.
+
+    All of what `path` says of them after so many steps, or of the fewer that a right-hand side has taken; one
+    that has taken none keeps what it has. y, last, image: ``[..., N]``.
+    """
+    check_powers(powers)
+    for name, field in (("y", y), ("last", last), ("image", image)):
+        check_array(name, field, (*powers.shape[1:-1], powers.shape[-1] // 2), powers.dtype)
+    kernel("powers.update", type(y))(y, powers, last, image, path, change, step)
+
+
+def check_powers(powers: Array) -> None:
+    """Raise InputError unless these are paired powers of 1 to `MOST_STEPS` steps."""
+    check_blocks(powers=powers)
+    if powers.ndim < 3 or powers.shape[-1] % 2 or not 1 <= len(powers) - 1 <= MOST_STEPS:
+        raise InputError(
+            f"paired powers are an array (2 to {MOST_STEPS + 1} powers, ..., twice the right-hand sides), "
+            f"got shape {powers.shape}"
+        )

@@ -31,8 +31,9 @@ class BreakdownError(Exception):
 class Recurrence(Protocol):
     """A Krylov method for the correction y of A y = r, for a block of columns, made with its residual."""
 
-    lag: int
-    """Iterations to start ahead of the estimate that is asked for: 0, or 1 to keep a device busy."""
+    @property
+    def lag(self) -> int:
+        """Iterations to start ahead of the estimate that is asked for: 0, or more to keep a device busy."""
 
     @property
     def full(self) -> bool:

@@ -1,14 +1,14 @@
-"""Conjugate gradients on coordinates in double-double, a right-hand side after another in a thread.
+"""Gram matrices by the library's products; conjugate gradients on coordinates in double-double, in threads.
 
-A number is a pair (high, low) with |low| <= ulp(high) / 2; sums and products as T. J. Dekker, Numer. Math. 18
-(1971) 224.
+A number of twice double is a pair (high, low) with |low| <= ulp(high) / 2; sums and products as T. J. Dekker,
+Numer. Math. 18 (1971) 224. Coordinates are so few that they are always summed so.
 """
 
 # mypy: allow-untyped-defs
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 
 import numpy as np
@@ -16,33 +16,105 @@ from numba import njit, prange, types
 from numpy.typing import NDArray
 
 from stages.lqcd.kernels.cpu.compiled import array_type, compiled
-from stages.lqcd.kernels.expressions import gram as gram
-from stages.lqcd.kernels.expressions import magnitudes as magnitudes
+from stages.lqcd.kernels.cpu.lane_blas import lane_update
+from stages.lqcd.kernels.powers import CRAY, DOUBLED, WORKING, Gram, Path
 
 inlined = njit(error_model="numpy")
 
 SPLITTER = 134217729.0
 """2^27 + 1."""
+REALS = 1 << 14
+"""Real numbers of a field that are summed by one matrix product."""
+PARTS, BITS = 4, 19
+"""Parts of a number and bits of each: so many products of two parts are summed in double without error."""
+
+
+def gram(powers: NDArray, precision: str, out: Gram) -> None:
+    working = powers.real.dtype if precision == WORKING else np.dtype(np.float64)
+    high, low = (np.zeros_like(out.high) for _ in range(2))
+    for rows in _real_slabs(powers, working):
+        if precision not in (DOUBLED, CRAY):
+            high += rows @ rows.swapaxes(1, 2)
+            continue
+        parts = _parts(rows)
+        for total in range(PARTS - 1, -1, -1):
+            for j in range(total + 1):
+                product = parts[j] @ parts[total - j].swapaxes(1, 2)
+                summed = high + product
+                back = summed - high
+                low += (high - (summed - back)) + (product - back)
+                high = summed
+    out.high[...] = high + low
+    out.low[...] = low - (out.high - high)
+
+
+def magnitudes(powers: NDArray) -> NDArray:
+    size = 2 * len(powers) - 1
+    sums = np.zeros((powers.shape[-1] // 2, size, size))
+    for rows in _real_slabs(powers, powers.real.dtype):
+        absolute = np.abs(rows)
+        sums += absolute @ absolute.swapaxes(1, 2)
+    return sums
 
 
 def conjugate_gradients(
-    gram: tuple[NDArray, NDArray],
+    gram: Gram,
     change: NDArray,
-    steps: int,
-    first: int,
     targets2: NDArray,
-    restarted: bool,
-) -> tuple[NDArray, ...]:
-    count, size = len(targets2), len(change)
-    x, r, p = (np.zeros((steps + 1, count, size)) for _ in range(3))
-    norms2, curvatures = (np.zeros((steps + 1, count)) for _ in range(2))
-    p[0, :, 0] = r[0, :, first] = 1
-    numbers = np.array([steps, int(restarted)], np.int64)
-    given = (*gram, change, targets2.astype(float))
-    high, low, change, targets2 = (np.ascontiguousarray(array) for array in given)
-    results = x, r, p, norms2, curvatures
-    _conjugate_gradients()(high, low, change, numbers, targets2, *results)
-    return results
+    restarted: NDArray,
+    least: float,
+    doubled: bool,
+    path: Path,
+) -> None:
+    fields = (path.x, path.r, path.p, path.report)
+    _conjugate_gradients()(*gram, change, targets2, restarted, np.array([least]), *fields)
+
+
+def update(
+    y: NDArray, powers: NDArray, last: NDArray, image: NDArray, path: Path, change: NDArray, step: int
+) -> None:
+    now = np.minimum(step, path.taken.astype(np.intp))
+    moves, rhs = now > 0, np.arange(len(now))
+    before = path.p[np.maximum(now - 1, 0), rhs]
+    p, r = (_combined(powers, each[now, rhs]) for each in (path.p, path.r))
+    y += np.where(moves, _combined(powers, path.x[now, rhs]), 0)
+    for field, coordinates in ((last, before), (image, before @ change.T)):
+        field[...] = np.where(moves, _combined(powers, coordinates), field)
+    for columns, field in ((rhs, p), (len(now) + rhs, r)):
+        powers[0][..., columns] = np.where(moves, field, powers[0][..., columns])
+
+
+def _combined(powers: NDArray, coordinates: NDArray) -> NDArray:
+    """The field ``[..., N]`` of coordinates ``[N, K]``."""
+    rhs, count = len(coordinates), len(powers)
+    factors = np.zeros((count, 2 * rhs), complex)
+    factors[:, :rhs], factors[:-1, rhs:] = coordinates[:, :count].T, coordinates[:, count:].T
+    halves = np.zeros_like(powers[0])
+    lane_update(halves, powers, factors)
+    return halves[..., :rhs] + halves[..., rhs:]
+
+
+def _real_slabs(powers: NDArray, dtype: np.dtype) -> Iterator[NDArray]:
+    """Slabs ``[N, K, reals]`` of paired powers, as reals of this type."""
+    count, columns = len(powers), powers.shape[-1]
+    reals = powers.view(powers.real.dtype).reshape(count, -1, 2, columns // 2, 2)
+    rows = max(1, REALS // 2)
+    for first in range(0, reals.shape[1], rows):
+        slab = reals[:, first : first + rows].transpose(3, 2, 0, 1, 4)
+        slab = slab.reshape(columns // 2, 2 * count, -1)[:, :-1]
+        yield np.ascontiguousarray(slab, dtype)
+
+
+def _parts(rows: NDArray) -> list[NDArray]:
+    """Numbers whose sum they are, of `BITS` bits below the largest of a row each."""
+    largest = np.abs(rows).max(axis=2, keepdims=True)
+    unit = np.exp2(np.ceil(np.log2(np.where(largest > 0, largest, 1))))
+    parts, rest = [], rows
+    for number in range(PARTS - 1):
+        shift = unit * (1.5 * 2.0 ** (52 - BITS * (number + 1)))
+        parts.append((rest + shift) - shift)
+        rest = rest - parts[-1]
+    return [*parts, rest]
 
 
 @inlined
@@ -97,10 +169,49 @@ def _product(high, low, n, v, w):
     return total
 
 
+@inlined
+def _allowed(high, low, n, steps, least):
+    """Steps whose basis is conditioned well enough (`stages.lqcd.kernels.powers.conjugate_gradients`)."""
+    if least == 0:
+        return steps
+    rest = np.empty((steps + 1, steps + 1, 2))
+    for j in range(steps + 1):
+        for k in range(steps + 1):
+            rest[j, k, 0], rest[j, k, 1] = high[n, j, k], low[n, j, k]
+    for k in range(steps + 1):
+        pivot = (rest[k, k, 0], rest[k, k, 1])
+        if not pivot[0] > least * high[n, k, k]:
+            return max(1, k - 1) if high[n, k, k] > 0 else steps
+        for row in range(k + 1, steps + 1):
+            factor = _minus(_over((rest[row, k, 0], rest[row, k, 1]), pivot))
+            for i in range(k + 1, steps + 1):
+                product = _times(factor, (rest[k, i, 0], rest[k, i, 1]))
+                rest[row, i, 0], rest[row, i, 1] = _add((rest[row, i, 0], rest[row, i, 1]), product)
+    return steps
+
+
+@inlined
+def _combine(out, factor, x, y):
+    """``out = factor x + y`` of vectors of pairs."""
+    for k in range(len(out)):
+        out[k, 0], out[k, 1] = _add((y[k, 0], y[k, 1]), _times(factor, (x[k, 0], x[k, 1])))
+
+
+@inlined
+def _operated(change, p, ap):
+    """``ap = change p``, with a tridiagonal matrix."""
+    size = len(p)
+    for j in range(size):
+        total = (0.0, 0.0)
+        for k in range(max(0, j - 1), min(size, j + 2)):
+            total = _add(total, _times((change[j, k], 0.0), (p[k, 0], p[k, 1])))
+        ap[j, 0], ap[j, 1] = total
+
+
 @cache
 def _conjugate_gradients() -> Callable[..., None]:
-    def iterate(low_item, high_item, high, low, change, numbers, targets2, xs, rs, ps, norms2, curvatures):
-        steps, restarted, size = numbers[0], numbers[1] != 0, len(change)
+    def iterate(low_item, high_item, high, low, change, targets2, restarted, least, xs, rs, ps, report):
+        size, steps = len(change), len(xs) - 1
         for n in prange(low_item, high_item):
             x, r, p, ap = (
                 np.zeros((size, 2)),
@@ -108,47 +219,41 @@ def _conjugate_gradients() -> Callable[..., None]:
                 np.zeros((size, 2)),
                 np.zeros((size, 2)),
             )
-            for k in range(size):
-                r[k, 0], p[k, 0] = rs[0, n, k], ps[0, n, k]
+            r[steps + 1, 0] = p[0, 0] = 1
             rho = _product(high, low, n, r, r)
-            norms2[0, n] = rho[0]
-            for step in range(steps):
-                if rho[0] > targets2[n]:
-                    for j in range(size):
-                        total = (0.0, 0.0)
-                        for k in range(size):
-                            if change[j, k] != 0 and p[k, 0] != 0:
-                                total = _add(total, _times((change[j, k], 0.0), (p[k, 0], p[k, 1])))
-                        ap[j, 0], ap[j, 1] = total
-                    curvature = _product(high, low, n, p, ap)
-                    curvatures[step + 1, n] = curvature[0]
-                    along = rho
-                    exactly = restarted and step == 0
-                    if exactly:
-                        along = _product(high, low, n, p, r)
-                    alpha = _over(along, curvature)
-                    for k in range(size):
-                        x[k, 0], x[k, 1] = _add((x[k, 0], x[k, 1]), _times(alpha, (p[k, 0], p[k, 1])))
-                        change_of_r = _times(_minus(alpha), (ap[k, 0], ap[k, 1]))
-                        r[k, 0], r[k, 1] = _add((r[k, 0], r[k, 1]), change_of_r)
-                    after = _product(high, low, n, r, r)
-                    if exactly:
-                        beta = _minus(_over(_product(high, low, n, ap, r), curvature))
-                    else:
-                        beta = _over(after, rho)
-                    for k in range(size):
-                        p[k, 0], p[k, 1] = _add((r[k, 0], r[k, 1]), _times(beta, (p[k, 0], p[k, 1])))
-                    rho = after
-                else:
-                    curvatures[step + 1, n] = 1.0
-                norms2[step + 1, n] = rho[0]
+            allowed, taken, going = _allowed(high, low, n, steps, least[0]), 0, True
+            report[steps + 1 :, n] = 1.0
+            for step in range(steps + 1):
+                report[step, n] = rho[0]
                 for k in range(size):
-                    xs[step + 1, n, k], rs[step + 1, n, k], ps[step + 1, n, k] = x[k, 0], r[k, 0], p[k, 0]
+                    xs[step, n, k], rs[step, n, k], ps[step, n, k] = x[k, 0], r[k, 0], p[k, 0]
+                if step == steps:
+                    break
+                going = going and step < allowed and rho[0] > targets2[n]
+                if not going:
+                    continue
+                _operated(change, p, ap)
+                curvature = _product(high, low, n, p, ap)
+                report[steps + 2 + step, n] = curvature[0]
+                if not curvature[0] > 0:
+                    going = False
+                    continue
+                exactly = restarted[n] != 0
+                along = _product(high, low, n, p, r) if exactly else rho
+                alpha = _over(along, curvature)
+                _combine(x, alpha, p, x)
+                _combine(r, _minus(alpha), ap, r)
+                after = _product(high, low, n, r, r)
+                if exactly:
+                    beta = _minus(_over(_product(high, low, n, ap, r), curvature))
+                else:
+                    beta = _over(after, rho)
+                _combine(p, beta, p, r)
+                rho, taken, restarted[n] = after, step + 1, 0.0
+            report[2 * steps + 2, n], report[2 * steps + 3, n] = taken, allowed
 
     given, result = array_type("f8", 3), array_type("f8", 3, writable=True)
     matrix, vector = array_type("f8", 2), array_type("f8", 1)
-    filled = array_type("f8", 2, writable=True)
-    signature = types.void(
-        given, given, matrix, array_type("i8", 1), vector, result, result, result, filled, filled
-    )
+    filled, changed = array_type("f8", 2, writable=True), array_type("f8", 1, writable=True)
+    signature = types.void(given, given, matrix, vector, changed, vector, result, result, result, filled)
     return compiled(iterate, "conjugate_gradients_on_coordinates", signature, lambda *a: a[-1].shape[1])

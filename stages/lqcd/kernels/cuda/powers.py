@@ -1,5 +1,159 @@
-"""Gram matrices by the library's matrix products; coordinates are few, and the host's."""
+"""Small matrices of s-step conjugate gradients stay on the device; tall vectors are read once each time."""
 
-from stages.lqcd.kernels.cpu.powers import conjugate_gradients as conjugate_gradients
-from stages.lqcd.kernels.expressions import gram as gram
-from stages.lqcd.kernels.expressions import magnitudes as magnitudes
+from __future__ import annotations
+
+from functools import cache
+from math import ceil
+
+import cupy
+import numpy as np
+
+from stages.lqcd.kernels.cuda.columns import ColumnShape, row_groups, row_threads
+from stages.lqcd.kernels.cuda.compile import run
+from stages.lqcd.kernels.cuda.devices.partition import RowWork
+from stages.lqcd.kernels.cuda.launch import MULTIPROCESSORS, Launch, check_rhs, instance
+from stages.lqcd.kernels.cuda.tuning.choice import Options, tuned
+from stages.lqcd.kernels.powers import CRAY, DOUBLED, WORKING, Gram, Path
+
+WARPS = 8
+"""Of a block that sums on tensor cores."""
+SUM_WARPS = 4
+"""Of a block that sums by vector units: tiles of products of the same rows."""
+TILE = 3
+"""Vectors on either side of the products that a thread sums (`powers_exact_gram.cu`)."""
+
+
+def gram(powers: cupy.ndarray, precision: str, out: Gram) -> None:
+    steps, rhs, rows = _shape(powers)
+    if precision in (DOUBLED, CRAY) or (precision == WORKING and powers.dtype == np.complex64):
+        kernel = exact_gram_launch(steps, rhs, powers.dtype, rows, precision)
+    else:
+        kernel = gram_launch(steps, rhs, powers.dtype, rows)
+    _sum(kernel, powers, out, steps, rhs, rows)
+
+
+def magnitudes(powers: cupy.ndarray) -> cupy.ndarray:
+    steps, rhs, rows = _shape(powers)
+    out = Gram.empty(powers)
+    _sum(gram_launch(steps, rhs, powers.dtype, rows, magnitudes=True), powers, out, steps, rhs, rows)
+    return out.high
+
+
+def _sum(kernel: Launch, powers: cupy.ndarray, out: Gram, steps: int, rhs: int, rows: int) -> None:
+    """A kernel of shares, and the sum of these."""
+    numbers = 2 if kernel.file == "powers_exact_gram.cu" else 1
+    parts, pairs = kernel.grid[0], (2 * steps + 1) * (steps + 1)
+    partials = _workspace(parts * rhs * pairs * numbers, cupy.cuda.get_device_id())
+    run(kernel, powers, partials, np.int64(rows))
+    run(gram_sum_launch(steps, rhs, numbers == 2), partials, *out, np.int32(parts))
+
+
+def conjugate_gradients(
+    gram: Gram,
+    change: cupy.ndarray,
+    targets2: cupy.ndarray,
+    restarted: cupy.ndarray,
+    least: float,
+    doubled: bool,
+    path: Path,
+) -> None:
+    steps, rhs = len(path.x) - 1, len(targets2)
+    kernel = coordinates_launch(steps, rhs, doubled)
+    fields = (path.x, path.r, path.p, path.report)
+    run(kernel, *gram, change, targets2, restarted, *fields, np.float64(least))
+
+
+def update(
+    y: cupy.ndarray,
+    powers: cupy.ndarray,
+    last: cupy.ndarray,
+    image: cupy.ndarray,
+    path: Path,
+    change: cupy.ndarray,
+    step: int,
+) -> None:
+    steps, rhs, rows = _shape(powers)
+    kernel = update_launch(steps, rhs, powers.dtype, rows)
+    fields, coordinates = (y, powers, last, image), (path.x, path.r, path.p, change)
+    run(kernel, *fields, *coordinates, path.report, np.int64(rows), np.int32(step))
+
+
+def _shape(powers: cupy.ndarray) -> tuple[int, int, int]:
+    """Steps, right-hand sides and rows of paired powers."""
+    return len(powers) - 1, powers.shape[-1] // 2, powers[0].size // powers.shape[-1]
+
+
+@cache
+def _workspace(doubles: int, device: int) -> cupy.ndarray:
+    """Kept for the life of the process, as those of `grid_sums`."""
+    return cupy.empty(doubles)
+
+
+@tuned
+def gram_launch(
+    steps: int, n: int, dtype: np.dtype, rows: int, magnitudes: bool = False
+) -> Options[ColumnShape]:
+    """Products on tensor cores; grid (parts, groups of right-hand sides)."""
+    check_rhs(n)
+    columns = min(WARPS, 1 << (n - 1).bit_length())
+    kernel = instance("powers_gram", dtype, n, steps, WARPS, columns, str(magnitudes).lower())
+
+    def launch(shape: ColumnShape) -> Launch:
+        parts = min(ceil(rows / (4 * shape.groups)), shape.blocks)
+        return Launch("powers_gram.cu", kernel, (parts, ceil(n / columns)), 32 * WARPS)
+
+    blocks = [max(1, count * MULTIPROCESSORS * columns // n) for count in (4, 2, 8)]
+    return Options(tuple(ColumnShape(WARPS // columns, count) for count in blocks), launch)
+
+
+@tuned
+def exact_gram_launch(steps: int, n: int, dtype: np.dtype, rows: int, precision: str) -> Options[ColumnShape]:
+    """Products by vector units; grid (parts, right-hand sides, groups of tiles)."""
+    check_rhs(n)
+    tiles = ceil((2 * steps + 1) / TILE)
+    groups = ceil(tiles * (tiles + 1) / 2 / SUM_WARPS)
+    sums = {WORKING: "Working", DOUBLED: "Ieee", CRAY: "Cray"}[precision]
+    kernel = instance("powers_exact_gram", dtype, n, steps, SUM_WARPS, sums)
+
+    def launch(shape: ColumnShape) -> Launch:
+        parts = min(ceil(rows / shape.groups), shape.blocks)
+        return Launch("powers_exact_gram.cu", kernel, (parts, n, groups), 32 * SUM_WARPS)
+
+    blocks = [max(1, count * MULTIPROCESSORS // (n * groups)) for count in (4, 2, 8)]
+    return Options(tuple(ColumnShape(32, count) for count in blocks), launch)
+
+
+@tuned
+def gram_sum_launch(steps: int, n: int, doubled: bool) -> Options[ColumnShape]:
+    """The sum of shares; grid (groups of 32 pairs, right-hand sides)."""
+    number = "DoubleDouble" if doubled else "double"
+    pairs = ceil((2 * steps + 1) * (steps + 1) / 32)
+
+    def launch(shape: ColumnShape) -> Launch:
+        kernel = f"powers_gram_sum<{number}, {n}, {steps}, {shape.groups}>"
+        return Launch("powers_gram_sum.cu", kernel, (shape.blocks, n), 32 * shape.groups)
+
+    return Options(tuple(ColumnShape(runs, pairs) for runs in (16, 8, 32)), launch)
+
+
+@tuned
+def coordinates_launch(steps: int, n: int, doubled: bool) -> Options[ColumnShape]:
+    """A warp for each right-hand side."""
+    kernel = f"coordinates<{'DoubleDouble' if doubled else 'double'}, {n}, {steps}>"
+    return Options((ColumnShape(1, n),), lambda shape: Launch("coordinates.cu", kernel, (shape.blocks,), 32))
+
+
+@tuned
+def update_launch(steps: int, n: int, dtype: np.dtype, rows: int) -> Options[ColumnShape]:
+    """A thread for each vector of each row of y; coefficients lie in shared memory."""
+    check_rhs(n)
+    shared = 5 * (2 * steps + 1) * n * dtype.itemsize // 2
+
+    def launch(shape: ColumnShape) -> Launch:
+        kernel = instance("powers_update", dtype, n, steps, shape.groups)
+        threads = row_threads(n, dtype) * shape.groups
+        work = RowWork(rows, shape.groups)
+        return Launch("powers_update.cu", kernel, (shape.blocks,), threads, shared, work=work)
+
+    groups = row_groups(n, dtype, (128, 256, 64))
+    return Options(tuple(ColumnShape(rows_each, ceil(rows / rows_each)) for rows_each in groups), launch)

@@ -2,38 +2,37 @@
 
 A block of steps is
 
-    1  Y = [rho_0(A) p, ..., rho_s(A) p, rho_0(A) r, ..., rho_{s-1}(A) r]      2 s - 1 products with A
-    2  G = Re Y^H Y                                                           one pass, one reduction
-    3  s steps of conjugate gradients on coordinates x', r', p' in Y          on the host, no field is touched
+    1  Y = [rho_0(A) [p, r], ..., rho_s(A) [p, r]]      s products, each of p and r of all right-hand sides
+    2  G = Re Y^H Y                                     one pass, one reduction
+    3  s steps of conjugate gradients on coordinates x', r', p' in Y          no field is touched
     4  y += Y x',  r = Y r',  p = Y p'                                        one pass
 
 (A. T. Chronopoulos and C. W. Gear, J. Comput. Appl. Math. 25 (1989) 153, with two-term recurrences.) G in
 twice the precision of the fields keeps the rate of convergence, and replaced residuals the accuracy
 (I. Yamazaki, E. Carson and B. Kelley, IPDPS 2022): the solve around it adds y to x group by group
 (`stages.lqcd.solvers.reliable_updates`), in the middle of a block where `stages.lqcd.solvers.sstep.deviation`
-asks for it.
+asks for it. Where that is not asked, a device is given a whole block, as one graph, while the host reads the
+numbers of the block before; solves then go on to the end of the block that is under way.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.lqcd.dirac.operator import LinearOperator, affine
-from stages.lqcd.kernels import block_blas, lane_blas, powers
+from stages.lqcd.dirac.operator import LinearOperator
+from stages.lqcd.kernels import block_blas, lane_blas, powers, stream
 from stages.lqcd.kernels.cg_update import quotient
-from stages.lqcd.kernels.dispatch import Array, to_device_like
-from stages.lqcd.kernels.fields import copied, field_like, zeros_like
+from stages.lqcd.kernels.dispatch import Array, as_numpy, to_device_like
+from stages.lqcd.kernels.fields import copied
 from stages.lqcd.solvers.recurrence import BreakdownError, Vector, column_norms
 from stages.lqcd.solvers.solution import SolveStatus
+from stages.lqcd.solvers.sstep.block import Block, Fields, Ingredients
 from stages.lqcd.solvers.sstep.deviation import Deviation
-from stages.lqcd.solvers.sstep.polynomials import Polynomials
-
-CONDITION = 1e-2
-"""A basis is used as far as its condition number times the rounding of its vectors stays below this."""
 
 
 @dataclass
@@ -46,34 +45,16 @@ class Log:
     """Residuals replaced because the bound of their deviation asked for it."""
 
 
-@dataclass(frozen=True)
-class Ingredients:
-    """The parts of the method, of which a study takes some away.
-
-    precision: of the Gram matrix (`stages.lqcd.kernels.powers`). norm: |A|. replace: by the bound of the
-    deviation. guard: fewer steps where the basis is ill-conditioned.
-    """
-
-    polynomials: Polynomials
-    steps: int
-    precision: str
-    norm: float
-    replace: bool
-    guard: bool
-
-
 class Last(NamedTuple):
     """The last direction p ``[..., width]``, A p, and p^H A p ``[width]``: the next is conjugate to it."""
 
     p: Array
     ap: Array
-    curvature: Array
+    curvature: Vector
 
 
 class SStepRecurrence:
-    """p, r and their powers ``[2 s + 1, ..., width]`` in one basis, and y."""
-
-    lag = 0
+    """Blocks of steps; `step` is that of the block whose numbers the host has."""
 
     def __init__(
         self,
@@ -85,157 +66,123 @@ class SStepRecurrence:
         log: Log,
     ) -> None:
         self.A, self.parts, self.log = A, parts, log
-        self.steps, self.step = parts.steps, 0
-        self.path: powers.Path | None = None
-        self.basis = field_like(residual, (2 * parts.steps + 1, *residual.shape), A.dtype)
-        self.y = zeros_like(self.basis[0])
-        self.r[...] = residual
-        self.last = directions
-        self._begin(target)
-
-    @property
-    def p(self) -> Array:
-        return self.basis[0]
-
-    @property
-    def r(self) -> Array:
-        return self.basis[self.steps + 1]
+        self.ahead = bool(stream.lag(A.xp)) and not parts.replace
+        self.fields = Fields(residual, parts.steps, A.dtype)
+        self.curvature = np.zeros(residual.shape[-1])
+        self.queue = deque[Block]()
+        if directions is not None:
+            self.fields.last[...], self.fields.image[...], self.curvature = directions
+        self.block = Block(A, self.fields, parts, parts.steps, self.ahead)
+        self._begin(residual, target, replaced=directions is not None)
 
     def replace(self, residual: Array, target: Vector) -> None:
-        self.y[...] = 0
-        self.r[...] = residual
-        self._begin(target)
+        self._begin(residual, target, replaced=True)
 
-    def directions(self, columns: NDArray[np.intp]) -> Last | None:
-        return self.last and Last(*(lane_blas.lane_take(each, columns) for each in self.last))
+    def directions(self, columns: NDArray[np.intp]) -> Last:
+        last, image = (lane_blas.lane_take(each, columns) for each in (self.fields.last, self.fields.image))
+        return Last(last, image, self.curvature[columns])
+
+    @property
+    def lag(self) -> int:
+        """A device is given the rest of the block that it works on and one block more."""
+        if not self.ahead:
+            return 0
+        left = sum(block.steps for block in self.queue) - self.step
+        return left + (self.block.steps if len(self.queue) < 2 else 0) - 1
 
     @property
     def full(self) -> bool:
         """True if the residual should be replaced before the next step."""
-        return bool(self.path is not None and self.wanted[self.step].any())
+        return bool(self.step and self.wanted[self.step].any())
 
     @property
     def correction(self) -> Array:
-        if self.path is not None:
+        if self.step and not self.ahead:
             self.log.deviations += self.full
-            self.last = self._last(self.path)
-            self._fold(self.path)
-        return self.y
+            self._fold()
+        return self.fields.y
 
     def start(self) -> int:
-        products = 0
-        if self.path is not None and self.step == len(self.path.norms2) - 1:
-            self._fold(self.path)
-        if self.path is None:
-            self.path = self._block()
-            products = (2 * self.steps - 1) * self.y.shape[-1]
-        self.step += 1
-        return products
+        if self.ahead:
+            self.unstarted = (self.unstarted or self.block.steps) - 1
+            new = self.unstarted == self.block.steps - 1
+        else:
+            if self.step and self.step == self.length:
+                self._fold()
+            new = not self.queue
+        if not new:
+            return 0
+        self.block.start()
+        self.queue.append(self.block)
+        return 2 * self.block.steps * self.fields.y.shape[-1]
 
     def estimate(self) -> Vector:
-        assert self.path is not None
-        norms2, before = self.path.norms2[self.step], self.path.norms2[self.step - 1]
-        active = before > self.targets2
-        if (self.path.curvatures[self.step] <= 0)[active].any():
+        if self.step == 0:
+            self._receive()
+        self.step += 1
+        norms2, before = (self.report.norms2[step] for step in (self.step, self.step - 1))
+        if (self.report.curvatures[self.step] <= 0)[before > self.targets2].any():
             raise BreakdownError(SolveStatus.INDEFINITE)
         if not np.isfinite(norms2).all():
             raise BreakdownError(SolveStatus.NOT_FINITE)
+        if self.ahead and self.step == self.queue[0].steps:
+            self._end()
         return np.sqrt(np.maximum(norms2, 0))
 
-    def _begin(self, target: Vector) -> None:
+    def _begin(self, residual: Array, target: Vector, replaced: bool) -> None:
         """From y = 0 with a residual that the last direction, if any, does not know: p = r + beta p_last."""
-        self.targets2, self.restarted = target**2, self.last is not None
-        self.p[...] = self.r
-        if self.last is not None:
-            beta = -block_blas.dots(self.last.ap, self.r).real
-            beta = quotient(beta, self.last.curvature, self.last.curvature > 0)
-            lane_blas.lane_add(self.p, self.last.p, beta)
-        self.path, self.step = None, 0
-        norms = column_norms(self.r)
-        eps = float(np.finfo(self.basis.dtype).eps) / 2
+        of = self.fields
+        for block in self.queue:
+            block.reports.discard()
+        self.queue.clear()
+        self.step = self.unstarted = 0
+        of.y[...] = 0
+        of.r[...] = residual
+        p = copied(of.r)
+        norms = column_norms(p)
+        if replaced:
+            beta = -as_numpy(block_blas.dots(of.image, p)).real
+            beta = quotient(beta, self.curvature, self.curvature > 0)
+            lane_blas.lane_add(p, of.last, to_device_like(beta, p))
+        of.p[...] = p
+        self.targets2 = target**2
+        of.targets2[...] = to_device_like(self.targets2, p)
+        of.restarted[...] = float(replaced)
+        eps = float(np.finfo(p.dtype).eps) / 2
         # x is in units of the residual, and no larger than |b| / |A| times its condition
         self.deviation = Deviation(eps, self.parts.norm, norms / self.parts.norm, norms)
 
-    def _block(self) -> powers.Path:
-        """Steps 1 to 3."""
-        steps = self.steps
-        self._powers(self.basis[: steps + 1])
-        self._powers(self.basis[steps + 1 : 2 * steps + 1])
-        basis = self.basis[: 2 * steps + 1]
-        gram = powers.gram(basis, self.parts.precision)
-        length = self._length(gram.high) if self.parts.guard else steps
-        self.log.lengths.append(length)
-        change = np.zeros((len(basis), len(basis)))
-        change[: steps + 1, : steps + 1] = self.parts.polynomials.change(steps)
-        change[steps + 1 :, steps + 1 :] = self.parts.polynomials.change(steps - 1)
-        self.change = change
-        path = powers.conjugate_gradients(gram, change, length, steps + 1, self.targets2, self.restarted)
-        self.restarted = False
-        self.wanted = np.zeros((length + 1, 1), bool)
+    def _receive(self) -> None:
+        """The numbers of the oldest block that is under way."""
+        block = self.queue[0]
+        self.report = block.receive()
+        self.length = int(self.report.allowed.min())
+        self.log.lengths.append(self.length)
+        self.wanted = np.zeros((block.steps + 1, 1), bool)
         if self.parts.replace:
-            norms = np.sqrt(np.maximum(path.norms2, 0))
-            magnitudes = powers.magnitudes(basis)
-            self.wanted = self.deviation.block(magnitudes, change, path.x, path.r, norms)
-            self.wanted &= path.norms2 > self.targets2
-        return path
+            norms2 = self.report.norms2
+            magnitudes = as_numpy(powers.magnitudes(block.powers))
+            x, r = (as_numpy(each) for each in (block.path.x, block.path.r))
+            norms = np.sqrt(np.maximum(norms2, 0))
+            self.wanted = self.deviation.block(magnitudes, block.change, x, r, norms)
+            self.wanted &= norms2 > self.targets2
+        if self.length < self.block.steps and not self.unstarted:  # shorter blocks follow one that was cut
+            self.block = Block(self.A, self.fields, self.parts, self.length, self.ahead)
 
-    def _powers(self, vectors: Array) -> None:
-        """rho_i(A) of the first vector, in place of the others."""
-        of = self.parts.polynomials
-        for i in range(len(vectors) - 1):
-            theta, sigma, gamma = (float(each[i]) for each in (of.theta, of.sigma, of.gamma))
-            affine(self.A, -theta / gamma, 1 / gamma, vectors[i], vectors[i + 1])
-            if sigma:
-                block_blas.affine(vectors[i + 1], 1.0, vectors[i - 1], -sigma / gamma)
-
-    def _length(self, gram: NDArray[np.float64]) -> int:
-        """Steps whose basis is conditioned well enough, in all right-hand sides."""
-        eps = float(np.finfo(self.basis.dtype).eps)
-        limit = CONDITION / (eps if self.parts.precision != powers.WORKING else np.sqrt(eps))
-        for steps in range(self.steps, 1, -1):
-            if self._condition(gram[:, : steps + 1, : steps + 1]) <= limit:
-                return steps
-        return 1
-
-    @staticmethod
-    def _condition(gram: NDArray[np.float64]) -> float:
-        """The largest condition number of vectors scaled to length one; of those that do not vanish."""
-        lengths = np.sqrt(np.maximum(np.diagonal(gram, axis1=1, axis2=2), 0))
-        there = (lengths > 0).all(axis=1)
-        if not there.any():
-            return 1.0
-        lengths = lengths[there]
-        values = np.linalg.eigvalsh(gram[there] / (lengths[:, :, None] * lengths[:, None, :]))
-        if not (values[:, 0] > 0).all():
-            return np.inf
-        return float(np.sqrt(values[:, -1] / values[:, 0]).max())
-
-    def _fold(self, path: powers.Path) -> None:
-        """Step 4, after as many steps as were taken; shorter blocks follow one that was cut."""
-        length, basis = len(path.norms2) - 1, self.basis[: 2 * self.steps + 1]
-        lane_blas.lane_update(self.y, basis, self._coefficients(path.x))
-        p, r = (copied(self.y) for _ in range(2))
-        none = to_device_like(np.zeros(self.y.shape[-1]), self.y)
-        lane_blas.lane_update(p, basis, self._coefficients(path.p), none)
-        lane_blas.lane_update(r, basis, self._coefficients(path.r), none)
+    def _fold(self) -> None:
+        """Step 4, after as many steps as were taken."""
+        self.queue[0].update(self.step)
         if self.parts.replace:
             self.deviation.advance(self.step)
-        self.steps, self.path, self.step = length, None, 0
-        self.p[...], self.r[...] = p, r
+        self._end()
 
-    def _last(self, path: powers.Path) -> Last:
-        """The direction of the last step taken."""
-        basis, before = self.basis[: 2 * self.steps + 1], path.p[self.step - 1]
-        none = to_device_like(np.zeros(self.y.shape[-1]), self.y)
-        p, ap = (copied(self.y) for _ in range(2))
-        for out, coordinates in ((p, before), (ap, before @ self.change.T)):
-            numbers = to_device_like(np.ascontiguousarray(coordinates.T, complex), self.y)
-            lane_blas.lane_update(out, basis, numbers, none)
-        return Last(p, ap, to_device_like(np.ascontiguousarray(path.curvatures[self.step]), self.y))
-
-    def _coefficients(self, coordinates: NDArray[np.float64]) -> Array:
-        """Those of the last step taken, complex ``[K, N]``."""
-        return to_device_like(np.ascontiguousarray(coordinates[self.step].T, complex), self.y)
+    def _end(self) -> None:
+        """The oldest block is done with."""
+        taken = np.minimum(self.report.taken, self.step)
+        curvature = self.report.curvatures[taken, np.arange(len(taken))]
+        self.curvature = np.where(taken > 0, curvature, self.curvature)
+        self.queue.popleft()
+        self.step = 0
 
 
 def ingredients_of(parts: Ingredients, log: Log) -> Any:

@@ -15,12 +15,12 @@ from stages.lqcd.solvers.corrections import Deflate
 from stages.lqcd.solvers.krylov import KrylovSolver, iterated
 from stages.lqcd.solvers.reliable_updates import Progress
 from stages.lqcd.solvers.solution import Solution
+from stages.lqcd.solvers.sstep.block import Ingredients
 from stages.lqcd.solvers.sstep.polynomials import BASES, CHEBYSHEV, polynomials
-from stages.lqcd.solvers.sstep.recurrence import Ingredients, Log, ingredients_of
-from stages.lqcd.solvers.sstep.spectrum import ritz_values
+from stages.lqcd.solvers.sstep.recurrence import Log, ingredients_of
+from stages.lqcd.solvers.sstep.spectrum import known_ritz_values
 from stages.lqcd.solvers.workspace import Workspace
 
-MOST_STEPS = 16
 ABOVE = 1.05
 """|A| is at most this times the largest Ritz value."""
 
@@ -51,13 +51,12 @@ class SStepCG(KrylovSolver):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 1 <= self.s <= MOST_STEPS:
-            raise InputError(f"s must be 1 to {MOST_STEPS} steps, got {self.s}")
+        if not 1 <= self.s <= powers.MOST_STEPS:
+            raise InputError(f"s must be 1 to {powers.MOST_STEPS} steps, got {self.s}")
         if self.basis not in BASES:
             raise InputError(f"basis must be one of {', '.join(BASES)}, got {self.basis!r}")
-        known = (None, powers.WORKING, powers.DOUBLE, powers.DOUBLED)
-        if self.gram not in known:
-            raise InputError(f"gram must be one of {', '.join(map(str, known))}, got {self.gram!r}")
+        if self.gram is not None and self.gram not in powers.PRECISIONS:
+            raise InputError(f"gram must be one of {', '.join(powers.PRECISIONS)}, got {self.gram!r}")
 
     def solve(
         self,
@@ -70,16 +69,16 @@ class SStepCG(KrylovSolver):
     ) -> Solution:
         self.check_operator(A)
         log = Log()
-        inner = A.astype(np.complex64) if self.inner == "single" else A
-        begin = ingredients_of(self.ingredients(inner, b), log)
+        begin = ingredients_of(self.ingredients(A), log)
         solution = iterated(self, begin, A, b, x0, on_failure, progress, deflate)
         notes: dict[str, Any] = {"steps": log.lengths, "deviations": log.deviations}
         return replace(solution, extras={**solution.extras, **notes})
 
-    def ingredients(self, A: LinearOperator, b: Array) -> Ingredients:
-        """The parts of the method for an operator of the inner precision; b: for the Lanczos run."""
-        single = np.dtype(A.dtype) == np.complex64
-        ritz = np.array(self.ritz) if self.ritz else ritz_values(A, b.astype(A.dtype, copy=False))
+    def ingredients(self, A: LinearOperator) -> Ingredients:
+        """The parts of the method for an operator, in the inner precision."""
+        dtype = np.dtype(np.complex64 if self.inner == "single" else A.dtype)
+        single = dtype == np.complex64
+        ritz = np.array(self.ritz) if self.ritz else known_ritz_values(A, dtype)
         return Ingredients(
             polynomials(self.basis, self.s, ritz),
             self.s,

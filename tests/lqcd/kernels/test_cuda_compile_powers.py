@@ -1,0 +1,72 @@
+"""The kernels of s-step conjugate gradients compile without a device, and fit an A100."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from inspect import unwrap
+from math import ceil
+
+import numpy as np
+import pytest
+
+pytest.importorskip("cupy", reason="compiling the CUDA sources needs cupy and nvidia-cuda-nvrtc")
+
+from nvrtc_compiler import usages
+
+from stages.lqcd.kernels.cuda import powers
+from stages.lqcd.kernels.cuda.launch import MAX_RHS, REGISTERS, Launch
+from stages.lqcd.kernels.powers import CRAY, DOUBLED, MOST_STEPS, WORKING
+
+SINGLE, DOUBLE = np.dtype(np.complex64), np.dtype(np.complex128)
+SHARED_BYTES = 163 * 1024
+ROWS = 3 * 16**3 * 24
+
+
+def of_steps(steps: int, n: int, dtype: np.dtype, most: int | None = None) -> list[Launch]:
+    """Every kernel in its first `most` shapes, or in all."""
+
+    def shapes(launch: Callable, *arguments: object) -> list[Launch]:
+        options = unwrap(launch)(*arguments)
+        return [options.launch(shape) for shape in options.shapes[:most]]
+
+    sums = (DOUBLED, CRAY) if dtype == DOUBLE else (WORKING, DOUBLED, CRAY)
+    return [
+        *(each for kind in (False, True) for each in shapes(powers.gram_launch, steps, n, dtype, ROWS, kind)),
+        *(each for kind in sums for each in shapes(powers.exact_gram_launch, steps, n, dtype, ROWS, kind)),
+        *shapes(powers.update_launch, steps, n, dtype, ROWS),
+        *(each for kind in (False, True) for each in shapes(powers.gram_sum_launch, steps, n, kind)),
+        *(each for kind in (False, True) for each in shapes(powers.coordinates_launch, steps, n, kind)),
+    ]
+
+
+def test_every_launch_fits() -> None:
+    for dtype in (SINGLE, DOUBLE):
+        for n in (1, 2, 3, 4, 8, 12, 33, MAX_RHS):
+            for steps in (1, 2, 7, MOST_STEPS):
+                for kernel in of_steps(steps, n, dtype):
+                    assert kernel.threads <= 1024 and kernel.shared_bytes <= SHARED_BYTES, kernel
+                    assert all(0 < extent < 2**16 for extent in kernel.grid[1:]) and kernel.grid[0] > 0, (
+                        kernel
+                    )
+
+
+@pytest.mark.parametrize(
+    ("steps", "n", "dtype", "arch", "most"),
+    [
+        (4, 1, DOUBLE, "sm_90", 1),
+        *(
+            pytest.param(steps, n, dtype, arch, None, marks=pytest.mark.slow)
+            for steps, n in ((1, 1), (4, 3), (8, 1), (16, 1), (16, 64))
+            for dtype in (SINGLE, DOUBLE)
+            for arch in ("sm_80", "sm_90", "sm_100")
+        ),
+    ],
+)
+def test_kernels_compile_without_spills(
+    steps: int, n: int, dtype: np.dtype, arch: str, most: int | None
+) -> None:
+    kernels = list({kernel.instance: kernel for kernel in of_steps(steps, n, dtype, most)}.values())
+    for kernel, used in usages(kernels, arch):
+        assert used.spilled_bytes == 0, (kernel.instance, used)
+        assert used.registers * ceil(kernel.threads / 32) * 32 <= REGISTERS, (kernel.instance, used)
+        assert used.shared_bytes + kernel.shared_bytes <= SHARED_BYTES, (kernel.instance, used)

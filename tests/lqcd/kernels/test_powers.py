@@ -1,0 +1,171 @@
+"""Paired powers: Gram matrices against fractions, coordinates and updates against conjugate gradients."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from widths import widths
+
+from stages.errors import InputError
+from stages.lqcd.kernels import powers
+from stages.lqcd.solvers.sstep.block import change_of
+from stages.lqcd.solvers.sstep.polynomials import polynomials
+
+EIGENVALUES = np.linspace(0.05, 1.0, 60)
+
+
+def vectors(paired, n):
+    """The vectors of a right-hand side as reals ``[K, ...]`` in double."""
+    rhs, steps = paired.shape[-1] // 2, len(paired) - 1
+    both = [paired[..., n], paired[:steps, ..., rhs + n]]
+    reals = np.concatenate([each.reshape(len(each), -1) for each in both])
+    return reals.view(reals.real.dtype).astype(float)
+
+
+def grams(backend, paired, precision):
+    on_device = backend.array(paired)
+    gram = powers.gram(on_device, precision, powers.Gram.empty(on_device))
+    return tuple(backend.host(part) for part in gram)
+
+
+@pytest.mark.parametrize("precision", powers.PRECISIONS)
+def test_gram_matrices_against_fractions(backend, random, dtype, precision):
+    """Numbers of 12 decades, in products that cancel."""
+    paired = random(3, 40, 3, 4)
+    paired *= np.exp2(np.random.default_rng(3).integers(-20, 20, size=paired.shape)).astype(dtype)
+    doubled = 1e-28 if backend.xp is not np else 1e-18
+    limit = {"working": 8 * np.finfo(dtype).eps, "double": 8 * np.finfo(float).eps}.get(precision, doubled)
+    high, low = grams(backend, paired, precision)
+    for n in range(2):
+        reals = vectors(paired, n)
+        lengths = np.linalg.norm(reals, axis=1)
+        for j in range(5):
+            for k in range(5):
+                pairs = zip(reals[j].tolist(), reals[k].tolist(), strict=True)
+                exact = sum(Fraction(a) * Fraction(b) for a, b in pairs)
+                found = Fraction(float(high[n, j, k])) + Fraction(float(low[n, j, k]))
+                assert abs(float(found - exact)) <= limit * lengths[j] * lengths[k]
+
+
+@pytest.mark.parametrize(("n", "steps"), widths([(3, 4), (1, 8)], [(1, 1), (8, 16), (12, 3), (33, 2)]))
+@pytest.mark.parametrize("rows", [1, 4099])
+def test_products_of_all_pairs_in_every_precision(backend, random, dtype, n, steps, rows):
+    paired = random(steps + 1, rows, 2 * n)
+    exact = np.stack([reals @ reals.T for reals in (vectors(paired, k) for k in range(n))])
+    absolute = np.stack([abs(reals) @ abs(reals).T for reals in (vectors(paired, k) for k in range(n))])
+    for precision in powers.PRECISIONS:
+        high, low = grams(backend, paired, precision)
+        eps = np.finfo(dtype if precision == "working" else float).eps
+        assert (abs(high + low - exact) <= 300 * eps * absolute).all(), precision
+        assert (high == high.swapaxes(1, 2)).all() and (low == low.swapaxes(1, 2)).all()
+        doubled = precision in (powers.DOUBLED, powers.CRAY)
+        assert not low.any() or doubled
+    found = backend.host(powers.magnitudes(backend.array(paired)))
+    np.testing.assert_allclose(found, absolute, rtol=300 * np.finfo(dtype).eps)
+
+
+def conjugate_gradients(r, p, steps, targets2, restarted):
+    """x, r, p and the last direction of plain conjugate gradients in double, a right-hand side at a time."""
+    x, last = np.zeros_like(r), np.zeros_like(r)
+    rho = (abs(r) ** 2).sum(axis=0)
+    for step in range(steps):
+        for n in np.flatnonzero(rho > targets2):
+            ap = EIGENVALUES * p[:, n]
+            curvature, exactly = (p[:, n].conj() @ ap).real, restarted[n] and step == 0
+            alpha = ((p[:, n].conj() @ r[:, n]).real if exactly else rho[n]) / curvature
+            x[:, n] += alpha * p[:, n]
+            r[:, n] -= alpha * ap
+            after = np.linalg.norm(r[:, n]) ** 2
+            beta = -(ap.conj() @ r[:, n]).real / curvature if exactly else after / rho[n]
+            last[:, n] = p[:, n]
+            p[:, n] = r[:, n] + beta * p[:, n]
+            rho[n] = after
+    return x, r, p, last
+
+
+def paired_powers(r, p, of, steps):
+    fields = [np.concatenate([p, r], axis=1)]
+    for i in range(steps):
+        v = EIGENVALUES[:, None] * fields[i] - of.theta[i] * fields[i]
+        fields.append((v - (of.sigma[i] * fields[i - 1] if i else 0)) / of.gamma[i])
+    return np.stack(fields)
+
+
+@pytest.mark.parametrize("doubled", [False, True])
+@pytest.mark.parametrize(("steps", "step"), [(1, 1), (16, 16), (16, 5)])
+def test_coordinates_and_update_are_conjugate_gradients(backend, random, dtype, steps, step, doubled):
+    """One of four right-hand sides is done, one follows a replacement of its residual."""
+    n, targets2 = 4, np.array([0, 1e9, 0, 0])
+    r, p = (random(len(EIGENVALUES), n).astype(complex) for _ in range(2))
+    restarted = np.array([1.0, 1.0, 0.0, 1.0])
+    p[:, 2] = r[:, 2]
+    of = polynomials("chebyshev", steps, EIGENVALUES)
+    fields = paired_powers(r, p, of, steps).astype(dtype)
+    r, p = (each.astype(dtype).astype(complex) for each in (r, p))
+    on_device, change = backend.array(fields), backend.array(change_of(of, steps))
+    gram = powers.gram(on_device, powers.DOUBLED, powers.Gram.empty(on_device))
+    path, flags = powers.Path.empty(on_device), backend.array(restarted)
+    numbers = (change, backend.array(targets2), flags, 0.0, doubled)
+    powers.conjugate_gradients(gram, *numbers, path)
+    report = powers.Report.of(backend.host(path.report))
+    assert report.taken.tolist() == [steps, 0, steps, steps] and (report.allowed == steps).all()
+    assert backend.host(flags).tolist() == [0, 1, 0, 0]
+    before = random(len(EIGENVALUES), n)
+    y, last, image = (backend.array(before) for _ in range(3))
+    powers.update(y, on_device, last, image, path, change, step)
+    exact = conjugate_gradients(r.copy(), p.copy(), step, targets2, restarted)
+    found = [backend.host(each) for each in (y, on_device[0][:, n:], on_device[0][:, :n], last)]
+    found[0] = found[0] - before
+    limit = 1e-9 if dtype == np.complex128 else 2e-4
+    for plain, field in zip(exact, found, strict=True):
+        for column in (0, 2, 3):
+            assert abs(field - plain)[:, column].max() <= limit * abs(plain[:, column]).max()
+    applied = EIGENVALUES[:, None] * exact[3]
+    assert abs(backend.host(image) - applied)[:, (0, 2, 3)].max() <= limit * abs(applied).max()
+    kept = [backend.host(each)[:, 1] for each in (y, last, image, on_device[0][:, :n])]
+    for field, expected in zip(kept, [before[:, 1]] * 3 + [fields[0][:, 1]], strict=True):
+        assert (field == expected).all()
+    np.testing.assert_allclose(
+        report.norms2[step, [0, 2, 3]], (abs(exact[1]) ** 2).sum(axis=0)[[0, 2, 3]], rtol=limit
+    )
+
+
+def test_guard_allows_the_steps_before_vectors_depend_on_each_other(backend, random):
+    """The third power of the one depends on those before it; the other is allowed all, the last is zero."""
+    paired = random(6, 50, 6).astype(complex)
+    paired[3, :, 0] = paired[2, :, 0] + 0.5 * paired[0, :, 0] + 1e-7 * paired[3, :, 0]
+    paired[:, :, (2, 5)] = 0
+    on_device, change = backend.array(paired), backend.array(np.eye(11))
+    for doubled in (False, True):
+        for least, allowed in ((1e-10, [2, 5, 5]), (1e-18, [5, 5, 5])):
+            gram = powers.gram(on_device, powers.DOUBLED, powers.Gram.empty(on_device))
+            path, zero = powers.Path.empty(on_device), backend.array(np.zeros(3))
+            powers.conjugate_gradients(gram, change, zero, zero.copy(), least, doubled, path)
+            report = powers.Report.of(backend.host(path.report))
+            assert report.allowed.tolist() == allowed and (report.taken <= report.allowed).all()
+            assert report.taken[2] == 0
+
+
+def test_an_indefinite_matrix_is_reported_and_ends_the_steps(backend, random):
+    paired = random(3, 50, 2).astype(complex)
+    on_device, change = backend.array(paired), backend.array(-np.eye(5))
+    gram = powers.gram(on_device, powers.DOUBLE, powers.Gram.empty(on_device))
+    path, zero = powers.Path.empty(on_device), backend.array(np.zeros(1))
+    powers.conjugate_gradients(gram, change, zero, zero.copy(), 0.0, False, path)
+    report = powers.Report.of(backend.host(path.report))
+    assert report.taken == 0 and report.curvatures[1] < 0 and report.norms2[2] == report.norms2[0] > 0
+
+
+def test_misuse(backend):
+    for shape in ((1, 5, 2), (18, 5, 2), (3, 5, 3), (3, 2)):
+        array = backend.array(np.zeros(shape, complex))
+        with pytest.raises(InputError, match="paired powers are an array"):
+            powers.magnitudes(array)
+    array = backend.array(np.zeros((3, 5, 2), complex))
+    with pytest.raises(InputError, match="precision must be one of working, double, double-double"):
+        powers.gram(array, "quad", powers.Gram.empty(array))
+    path, change = powers.Path.empty(array), backend.array(np.zeros((5, 5)))
+    with pytest.raises(InputError, match="y must be"):
+        powers.update(array[0], array, array[0], array[0], path, change, 1)
