@@ -7,6 +7,7 @@ from math import prod
 from pipeline import Cost, Node, Pass
 from stages.lqcd.dirac.wilson import operator_bytes
 from stages.lqcd.distillation.eigenvectors import DTYPES, LaplaceSolver
+from stages.lqcd.distillation.insertions import Insertions
 from stages.lqcd.distillation.laph_dilution import LaphDilution
 from stages.lqcd.kernels.gamma import COMPONENTS, SPINS
 from stages.lqcd.lattice.geometry import Lattice
@@ -15,6 +16,9 @@ from stages.lqcd.spectroscopy.gammas import NAMES
 from stages.mesons.costs import propagating_bytes
 from stages.shared.costs import PROCESS, RECORD, of_lattice, options_of
 from stages.shared.work import wilson_work
+
+SUMS = 16 << 20
+"""Of partial sums and results of products of eigenvectors."""
 
 ITEMSIZE = {"double": COMPLEX, "single": COMPLEX // 2}
 """Of an element of the eigenvectors."""
@@ -63,14 +67,23 @@ def eigenvectors_of(basis: Node) -> int:
 def elementals_cost(node: Node, lattice: Lattice) -> Cost:
     """Cost of elementals.
 
-    Beside links and eigenvectors three fields like them at most, by tiles where they do not fit.
+    Beside links and eigenvectors fields like them, displaced and times a phase, by tiles where they do not
+    fit; for eigenvectors in single precision links in it, too.
     """
-    basis = node.inputs[1]
-    counts = (len(node.parameters["momenta"]), len(node.parameters["displacements"]))
-    working, stored = 3 * basis.cost.device_memory, elementals_bytes(lattice, *counts, eigenvectors_of(basis))
-    held = links_bytes(lattice) * LINK_FIELDS + 2 * working + stored
-    work = (Pass("products", counts[0] * counts[1], float(basis.cost.device_memory)),)
-    return Cost(PROCESS + held, working, stored, work=work, terms={"products of eigenvectors": working})
+    basis, momenta, words = node.inputs[1], node.parameters["momenta"], node.parameters["displacements"]
+    held, stored = (
+        basis.cost.device_memory,
+        elementals_bytes(lattice, len(momenta), len(words), eigenvectors_of(basis)),
+    )
+    insertions = Insertions(lattice, tuple(map(tuple, momenta)), tuple(words))
+    single = insertions.longest > 0 and options_of(basis.inputs[0])["precision"] == "single"
+    terms = {
+        "products of eigenvectors": insertions.scratch_fields * held + SUMS,
+        "links: single": links_bytes(lattice) // 2 * single,
+    }
+    memory = PROCESS + links_bytes(lattice) * LINK_FIELDS + 6 * held + stored
+    work = (Pass("products", len(momenta) * len(words), float(held)),)
+    return Cost(memory, sum(terms.values()), stored, work=work, terms=terms)
 
 
 def elementals_bytes(lattice: Lattice, momenta: int, displacements: int, vectors: int) -> int:
@@ -94,6 +107,7 @@ def solves_cost(node: Node, lattice: Lattice) -> Cost:
     memory = host + basis.cost.device_memory + projections + 2 * stored
     operator = node.inputs[0].parameters
     work = wilson_work(lattice, operator["kappa"] or operator["mass"], node.parameters["solve"], rhs)
+    terms["solutions of the block before"] = 2 * half_field_bytes(lattice, COMPONENTS) * block * (block < rhs)
     terms["projections"] = projections
     return Cost(memory, sum(terms.values()), stored, work=work, terms=terms)
 
@@ -131,6 +145,7 @@ def insertion_cost(node: Node, lattice: Lattice) -> Cost:
     block = min(options["block"], SPINS * vectors)
     _, terms = propagating_bytes(lattice, options["precision"], block, block, options["solver"])
     products = COMPLEX * lattice.time_extent * momenta * block**2 * (2 * SPINS**2 + len(NAMES))
+    terms["solutions of the block before"] = 2 * half_field_bytes(lattice, COMPONENTS) * block
     terms["products of solutions"] = products
     device = sum(terms.values())
     solutions = 2 * half_field_bytes(lattice, COMPONENTS) * SPINS * vectors * sources

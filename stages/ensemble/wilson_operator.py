@@ -10,7 +10,13 @@ from pipeline import At, Cost, Keyed, Node, stage
 from stages.ensemble.configuration import GaugeLinks
 from stages.ensemble.expected_solves import ANY_SOLVES, SOLVES, ExpectedSolves
 from stages.errors import InputError
-from stages.lqcd.dirac.wilson import WilsonDslash, WilsonOperator, mass_of_kappa, operator_terms
+from stages.lqcd.dirac.wilson import (
+    CLOVER_BYTES,
+    WilsonDslash,
+    WilsonOperator,
+    mass_of_kappa,
+    operator_terms,
+)
 from stages.lqcd.gauge.origin import Origin
 from stages.lqcd.gauge.reunitarise import to_su3
 from stages.lqcd.gauge.stout import ALL_DIRECTIONS, SPATIAL_DIRECTIONS, stout_links
@@ -36,9 +42,28 @@ class Hops:
 
 def kept_terms(operator: Node, lattice: Lattice) -> dict[str, int]:
     """Bytes of an operator on a GPU by what they hold, by its node."""
-    solves, csw = operator.parameters["solves"], operator.parameters["csw"]
-    clover = any(csw) if isinstance(csw, Sequence) else bool(csw)
-    return operator_terms(lattice, solves.precision, solves.wilson_packing, clover)
+    solves = operator.parameters["solves"]
+    return operator_terms(lattice, solves.precision, solves.wilson_packing, has_clover(operator))
+
+
+def in_single_terms(operator: Node, lattice: Lattice, parities: int) -> dict[str, int]:
+    """Bytes of an operator that multigrid takes beside `kept_terms`: A in single precision on some parities.
+
+    Where solves are in double, what those in double-single keep in single, too.
+    """
+    solves, clover = operator.parameters["solves"], has_clover(operator)
+    packed = [
+        sum(operator_terms(lattice, precision, solves.wilson_packing, clover).values())
+        for precision in (solves.precision, "double-single")
+    ]
+    matrices = clover * CLOVER_BYTES // 2 * lattice.half_volume * parities
+    return {"operator of multigrid": matrices + packed[1] - packed[0]}
+
+
+def has_clover(operator: Node) -> bool:
+    """True if an operator has a clover term, by its node."""
+    csw = operator.parameters["csw"]
+    return any(csw) if isinstance(csw, Sequence) else bool(csw)
 
 
 @of_lattice

@@ -12,7 +12,7 @@ from stages.lqcd.dirac.staggered import making_bytes, operator_bytes, packed_byt
 from stages.lqcd.eigen.memory import needed_bytes, needed_terms
 from stages.lqcd.eigen.stored_vectors import loaded_bytes, stored_bytes
 from stages.lqcd.eigen.window import subspace_size
-from stages.lqcd.estimators.low_modes import SLAB
+from stages.lqcd.estimators.low_modes import SLAB, SLAB_FIELDS
 from stages.lqcd.gauge.hisq import SMEARING_FIELDS
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.lattice.sizes import COMPLEX, LINK_FIELDS, MATRIX, half_field_bytes, links_bytes
@@ -90,8 +90,15 @@ def _working(node: Node, lattice: Lattice, columns: int, solver: str) -> tuple[i
     basis = node.inputs[1].cost.device_memory if len(node.inputs) > 1 else 0
     host = solving_bytes(lattice, block, columns, solver) + basis
     solves = ExpectedSolves(solver, precision, block)
-    smeared = node.parameters.get("current_links") == "smeared"
-    return host, device_solving_terms(lattice, directions_of(operator), solves, columns, smeared=smeared)
+    terms = device_solving_terms(
+        lattice, directions_of(operator), solves, columns, smeared=smeared_current(node), deflated=basis > 0
+    )
+    return host, terms
+
+
+def smeared_current(node: Node) -> bool:
+    """True if a node's current has smeared links, which are made where it is contracted."""
+    return bool(node.parameters.get("current_links") == "smeared")
 
 
 def solving_bytes(lattice: Lattice, block: int, columns: int, solver: str = "auto") -> int:
@@ -101,6 +108,9 @@ def solving_bytes(lattice: Lattice, block: int, columns: int, solver: str = "aut
     blocks = workspace_of(solver, POSITIVE).host * block + 2 * columns
     return PROCESS + links + half_field_bytes(lattice, 3) * int(blocks)
 
+
+DEFLATING = 3
+"""Blocks that a deflated solve takes beside: sources as they were, and two while it corrects odd sites."""
 
 CONTRACTED = 5
 """Blocks of a contraction: sources, and of two masses the solutions and what D makes of them."""
@@ -112,7 +122,13 @@ def device_solving_bytes(lattice: Lattice, directions: int, solves: ExpectedSolv
 
 
 def device_solving_terms(
-    lattice: Lattice, directions: int, solves: ExpectedSolves, columns: int, *, smeared: bool = False
+    lattice: Lattice,
+    directions: int,
+    solves: ExpectedSolves,
+    columns: int,
+    *,
+    smeared: bool = False,
+    deflated: bool = False,
 ) -> dict[str, int]:
     """`device_solving_bytes` by what they hold, at the time when they are most.
 
@@ -123,6 +139,7 @@ def device_solving_terms(
     blocks = workspace_of(solves.solver, POSITIVE).on_device(solves.precision) * block
     kept = {"links: current": links_bytes(lattice) // 2, "noise": 2 * half * columns}
     solving = {f"blocks of the solver (N = {block})": int(half * blocks)}
+    solving["blocks of the deflation"] = half * DEFLATING * block * deflated
     contracting = {f"blocks of the contraction (N = {block})": half * CONTRACTED * block}
     form = directions, solves.precision, solves.packing
     making = {"links: making": making_bytes(lattice, *form) - operator_bytes(lattice, *form)}
@@ -187,16 +204,20 @@ def deflated_vectors(deflation: Node) -> int:
 
 @of_lattice
 def low_modes_cost(node: Node, lattice: Lattice) -> Cost:
-    """Cost of the currents of modes, so many at a time as noise vectors elsewhere: as much as a solve.
+    """Cost of the currents of modes, some at a time.
 
-    And the current's links of both parities, which modes and their partners read in turn.
+    With the current's links of both parities, which modes and their partners read in turn.
     """
     deflation = node.inputs[0]
     operator, vectors = deflation.inputs[0], deflated_vectors(deflation)
     directions = directions_of(operator)
     host = solving_bytes(lattice, SLAB, 0) + deflation.cost.device_memory
-    terms = device_solving_terms(lattice, directions, operator.parameters["solves"], SLAB)
-    terms["links: current"] = links_bytes(lattice)
+    solves, links = operator.parameters["solves"], links_bytes(lattice)
+    form = directions, solves.precision, solves.packing
+    making = {"links: making": making_bytes(lattice, *form) - operator_bytes(lattice, *form)}
+    smearing = {"links: current": int((SMEARING_FIELDS + 0.5) * links) * smeared_current(node)}
+    blocks = SLAB_FIELDS * half_field_bytes(lattice, 3) * min(SLAB, vectors)
+    terms = largest_of({"links: current": links, "blocks of modes": blocks}, smearing, making)
     work = low_modes_work(lattice, vectors, directions, SLAB)
     return Cost(host, sum(terms.values()), loops_bytes(lattice, vectors), work=work, terms=terms)
 

@@ -7,16 +7,20 @@ from pathlib import Path
 from typing import Any
 
 from pipeline import Cost, Node
+from stages.ensemble.wilson_operator import in_single_terms
 from stages.lqcd.dirac.wilson import operator_bytes
 from stages.lqcd.kernels.gamma import COMPONENTS, SPINS
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.lattice.sizes import COMPLEX, LINK_FIELDS, half_field_bytes, links_bytes
-from stages.lqcd.multigrid.levels import hierarchy_bytes, hierarchy_terms, setup_bytes
+from stages.lqcd.multigrid.levels import hierarchy_bytes, hierarchy_terms, loaded_terms, setup_bytes
 from stages.lqcd.solvers.named import REGULAR, workspace_of
 from stages.lqcd.spectroscopy.gammas import CHANNELS, NAMES
 from stages.lqcd.spectroscopy.quark_sources import source_columns
-from stages.shared.costs import PROCESS, RECORD, of_lattice, options_of
+from stages.shared.costs import PROCESS, RECORD, largest_of, of_lattice, options_of
 from stages.shared.work import contraction_work, loading_work, multigrid_work, wilson_work
+
+SMALL = 12
+"""Blocks of a solver: where a solver takes more, its directions lie together."""
 
 SOLVING = "propagator"
 """Stage whose tasks solve; it is transient, and its cost is that of the stages that it is computed in."""
@@ -29,20 +33,25 @@ def setup_cost(node: Node, lattice: Lattice) -> Cost:
     stored = hierarchy_bytes(lattice, levels) + RECORD
     working = stored + setup_bytes(lattice, levels)
     operator = operator_bytes(lattice, precision_of(node.inputs[0]), None)
-    work, terms = multigrid_work(lattice, levels), _setup_terms(lattice, levels)
-    return Cost(PROCESS + operator + working, working, stored, work=work, terms=terms)
+    work, terms = multigrid_work(lattice, levels), _setup_terms(node.inputs[0], lattice, levels)
+    return Cost(PROCESS + operator + working, sum(terms.values()), stored, work=work, terms=terms)
 
 
 @of_lattice
 def hierarchy_cost(node: Node, lattice: Lattice) -> Cost:
     """Cost of a hierarchy that solves take."""
-    terms = hierarchy_terms(lattice, node.parameters["levels"])
-    nbytes = sum(terms.values())
-    return Cost(device_memory=nbytes + RECORD, work=loading_work(nbytes), terms=terms)
+    levels = node.parameters["levels"]
+    stored = sum(hierarchy_terms(lattice, levels).values())
+    terms = {**loaded_terms(lattice, levels), **in_single_terms(node.inputs[0], lattice, 1)}
+    return Cost(device_memory=sum(terms.values()), work=loading_work(stored), terms=terms)
 
 
-def _setup_terms(lattice: Lattice, levels: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    return {**hierarchy_terms(lattice, levels), "relaxed near-null vectors": setup_bytes(lattice, levels)}
+def _setup_terms(operator: Node, lattice: Lattice, levels: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    return {
+        **hierarchy_terms(lattice, levels),
+        "relaxed near-null vectors": setup_bytes(lattice, levels),
+        **in_single_terms(operator, lattice, 2),
+    }
 
 
 @of_lattice
@@ -53,8 +62,11 @@ def choice_cost(node: Node, lattice: Lattice) -> Cost:
     sources, options = node.inputs[1], options_of(node)
     columns, block = chunk_columns(sources), options["block"]
     host, solving = propagating_bytes(lattice, options["precision"], columns, block, "auto")
-    device = sum(solving.values()) + setup + sources.cost.device_memory
-    terms = {**solving, **_setup_terms(lattice, levels), **sources.cost.terms}
+    made, loaded = _setup_terms(node.inputs[0], lattice, levels), loaded_terms(lattice, levels)
+    loaded["near-null vectors"] += made["near-null vectors"]  # those of the setup, and what cycles read
+    single = {"operator of multigrid": made["operator of multigrid"]}
+    terms = {**largest_of(made, {**solving, **loaded, **single}), **sources.cost.terms}
+    device = sum(terms.values()) + sources.cost.device_memory - sum(sources.cost.terms.values())
     return Cost(host + setup + sources.cost.memory, device, RECORD, terms=terms)
 
 
@@ -96,19 +108,36 @@ def average_cost(node: Node, lattice: Lattice) -> Cost:
 def propagating_bytes(
     lattice: Lattice, precision: str, columns: int, block: int, solver: str, fields: int = 3
 ) -> tuple[int, dict[str, int]]:
-    """Bytes of solving for propagators on the host, and terms of those on a GPU.
+    """Bytes of solving for propagators on the host, and terms of those on a GPU beside the operator.
 
-    On the host, with the operator or what making it takes for a while; on a GPU, beside the operator:
-    sources, propagators, a block in the solver, and a copy in the contraction where there are three `fields`.
+    On the host, with the operator or what making it takes for a while: sources, propagators, a block in the
+    solver, and a copy in the contraction where there are three `fields`.
     """
-    half = half_field_bytes(lattice, COMPONENTS)
+    half, space = half_field_bytes(lattice, COMPONENTS), workspace_of(solver, REGULAR)
     block = min(block, columns)
-    terms = {
-        "sources and propagators": half * 2 * fields * columns,
-        f"blocks of the solver (N = {block})": half * int(workspace_of(solver, REGULAR).host) * block,
-    }
-    working = operator_bytes(lattice, precision, None) + sum(terms.values())
+    solving = half * int(space.on_host(precision)) * block
+    working = operator_bytes(lattice, precision, None) + half * 2 * fields * columns + solving
+    terms = propagating_terms(lattice, precision, columns, block, solver)
     return PROCESS + max(LINK_FIELDS * links_bytes(lattice), working), terms
+
+
+def propagating_terms(
+    lattice: Lattice, precision: str, columns: int, block: int, solver: str
+) -> dict[str, int]:
+    """Bytes on a GPU beside the operator while columns are solved for, `block` at a time.
+
+    Sources, and of several blocks what they give and a copy of one block's sources; what the solver takes;
+    a block's solution on the whole lattice, which a GPU's pool has no room for among the small fields of a
+    solver: those of GCR lie together, and of BiCGstab in double.
+    """
+    half, space = half_field_bytes(lattice, COMPONENTS), workspace_of(solver, REGULAR)
+    several = block < columns
+    together = space.on_device(precision) > SMALL or (solver, precision) == ("bicgstab", "double")
+    return {
+        "sources and propagators": half * 2 * (columns + several * (columns + block)),
+        f"blocks of the solver (N = {block})": int(half * space.on_device(precision) * block),
+        "solution of a block": half * 2 * block * (not together),
+    }
 
 
 def chunk_columns(sources: Node) -> int:

@@ -45,11 +45,12 @@ class StaggeredOperator:
     def apply(self, x: Array, out: Array | None = None) -> Array:
         out = field_like(x) if out is None else out
         for parity in (EVEN, ODD):
-            diagonal = x[parity]
-            self.dslash.apply_to(
-                parity, x[1 - parity], out[parity], diagonal, 2 * self.mass, float(self.sign)
-            )
+            self.apply_to(parity, x, out[parity])
         return out
+
+    def apply_to(self, parity: int, x: Array, out: Array) -> Array:
+        """M x on the sites of a parity, ``[site, 3, N]``; returns `out`."""
+        return self.dslash.apply_to(parity, x[1 - parity], out, x[parity], 2 * self.mass, float(self.sign))
 
     def astype(self, dtype: Any) -> StaggeredOperator:
         return replace(self, dslash=self.dslash.astype(dtype))

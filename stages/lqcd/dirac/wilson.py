@@ -183,9 +183,13 @@ class WilsonOperator:
     def apply(self, x: Array, out: Array | None = None) -> Array:
         out = field_like(x) if out is None else out
         for parity in (EVEN, ODD):
-            local = {"diagonal": x[parity], **self.local(parity)}
-            self.dslash.apply_to(parity, x[1 - parity], out[parity], self.sign, b=-0.5, **local)
+            self.apply_to(parity, x, out[parity])
         return out
+
+    def apply_to(self, parity: int, x: Array, out: Array) -> Array:
+        """M x on the sites of a parity, ``[site, 12, N]``; returns `out`."""
+        local = {"diagonal": x[parity], **self.local(parity)}
+        return self.dslash.apply_to(parity, x[1 - parity], out, self.sign, b=-0.5, **local)
 
     def local(self, parity: int) -> dict[str, Any]:
         """The terms of the dslash that add A times the diagonal."""

@@ -43,9 +43,9 @@ DEGENERATE = 100
 DTYPES = {"double": np.complex128, "single": np.complex64}
 """Precision in a parameter file: that of the vectors and of all that is done with them."""
 
-BLOCKS = 6
+BLOCKS = 8
 """Blocks of the eigensolver beside its basis: two of the iteration, one of a measurement, one inside the
-Laplacian, and two of what norms are made of."""
+Laplacian, and two of what norms are made of; two in what a GPU's pool cannot use again."""
 
 FIELDS = 5
 """Fields on one parity alive while some modes are completed or measured."""
@@ -92,7 +92,7 @@ class LaplaceSolver:
         and result, and of what the modes are completed and measured with.
         """
         rows, itemsize = 3 * sites_per_slice, np.dtype(self.dtype).itemsize
-        packed = 6 * 9 * 2 * sites_per_slice * slices * itemsize
+        packed = 3 * 6 * 9 * sites_per_slice * slices * itemsize  # of two parities, from one doubled
         searching = subspace_size(self.vectors, self.block, rows) + BLOCKS * self.block + self.vectors
         completing = 3 * self.vectors + FIELDS * min(COLUMNS, self.vectors)
         return packed + rows * slices * itemsize * max(searching, completing)

@@ -31,6 +31,9 @@ from stages.lqcd.solvers.deflation import Deflation, has_odd_partner
 SLAB = 16
 """Modes whose currents are computed together."""
 
+SLAB_FIELDS = 4
+"""Fields of a slab: modes, their partners, B times them, and one that is being made."""
+
 
 class ModeCurrents(NamedTuple):
     """Currents of each mode, float64 on the host, by ascending eigenvalue; no mass enters."""

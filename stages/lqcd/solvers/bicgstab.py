@@ -42,7 +42,7 @@ class BiCGstab(KrylovSolver):
     Two applications of A in an iteration. Where A has eigenvalues with negative real part it may diverge.
     """
 
-    workspace: ClassVar[Workspace] = Workspace(12, 12, 12)
+    workspace: ClassVar[Workspace] = Workspace(host=12, double=10.2, mixed=7.4)
     narrows: ClassVar[bool] = True
     update_at: ClassVar[float] = 0.01
 

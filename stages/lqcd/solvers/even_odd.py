@@ -13,6 +13,7 @@ from stages.lqcd.dirac.operator import LinearOperator, Solver
 from stages.lqcd.kernels import block_blas
 from stages.lqcd.kernels.dispatch import Array, as_numpy
 from stages.lqcd.kernels.fields import contiguous, field_like
+from stages.lqcd.lattice.geometry import EVEN, ODD
 from stages.lqcd.solvers.reliable_updates import Progress as Iterations
 from stages.lqcd.solvers.solution import Solution, SolveStatistics, column_blocks
 
@@ -72,30 +73,47 @@ def through(system: EvenOddSystem, b: Array, solve: Callable[[Array], Array]) ->
     return system.reconstruct(solve(rhs), source)
 
 
-def full_residual(M: LinearOperator, x: Array, b: Array) -> NDArray[np.float64]:
+class ByParity(LinearOperator, Protocol):
+    """An operator on the whole lattice, ``[parity, site, component, N]``."""
+
+    def apply_to(self, parity: int, x: Array, out: Array) -> Array:
+        """The part of the product on the sites of a parity; returns `out`."""
+
+
+def full_residual(M: ByParity, x: Array, b: Array) -> NDArray[np.float64]:
     """|b - M x| / |b| of each right-hand side, float64 ``[N]`` on the host; 0 where b and x vanish."""
-    r = M.apply(x)
-    block_blas.difference(r, b, r)
-    return relative_norms(r, b)
+    r, missed2 = field_like(x[EVEN]), np.zeros(x.shape[-1])
+    for parity in (EVEN, ODD):
+        M.apply_to(parity, x, r)
+        block_blas.difference(r, b[parity], r)
+        missed2 += as_numpy(block_blas.norms2(r))
+    return _relative(missed2, b)
 
 
 def relative_norms(r: Array, b: Array) -> NDArray[np.float64]:
     """|r| / |b| of each right-hand side of fields ``[*, N]``, float64 ``[N]``; |r| where b vanishes."""
-    norms2 = block_blas.norms2
-    missed, source = (np.sqrt(as_numpy(norms2(f.reshape(-1, *f.shape[-2:])))) for f in (r, b))
-    return missed / np.where(source > 0, source, 1)
+    return _relative(as_numpy(block_blas.norms2(r.reshape(-1, *r.shape[-2:]))), b)
+
+
+def _relative(missed2: NDArray[np.float64], b: Array) -> NDArray[np.float64]:
+    source = np.sqrt(as_numpy(block_blas.norms2(b.reshape(-1, *b.shape[-2:]))))
+    return np.sqrt(missed2) / np.where(source > 0, source, 1)
 
 
 def propagate(
-    M: LinearOperator, sources: Array, method: Method, block: int, progress: Progress = lambda *_: None
+    M: ByParity, sources: Array, method: Method, block: int, progress: Progress = lambda *_: None
 ) -> tuple[Array, SolveStatistics]:
     """Solution of M x = b for all columns of `sources` ``[*, N]``, `block` of them at a time.
 
     Raises what the method raises where a column misses its tolerance, and InputError.
     """
     statistics = SolveStatistics()
-    x = field_like(sources)
     parts = column_blocks(sources.shape[-1], block)
+    if len(parts) == 1:
+        x = solved(M, contiguous(sources), method, statistics)
+        progress(1, 1)
+        return x, statistics
+    x = field_like(sources)
     for number, part in enumerate(parts, start=1):
         columns = slice(part.start, part.stop)
         x[..., columns] = solved(M, contiguous(sources[..., columns]), method, statistics)
@@ -103,7 +121,7 @@ def propagate(
     return x, statistics
 
 
-def solved(M: LinearOperator, b: Array, method: Method, statistics: SolveStatistics) -> Array:
+def solved(M: ByParity, b: Array, method: Method, statistics: SolveStatistics) -> Array:
     """Solution of M x = b for one block, entered into `statistics`. Raises what the method raises."""
     solution = method.solve(M, b)
     statistics.add(solution, full_residual(M, solution.x, b))

@@ -32,7 +32,7 @@ class NormalEquations:
     with A and its adjoint.
     """
 
-    workspace: ClassVar[Workspace] = Workspace(12, 12, 12)
+    workspace: ClassVar[Workspace] = Workspace(host=12, double=10.2, mixed=8.6)
 
     solver: KrylovSolver
 

@@ -7,12 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Workspace:
-    """Blocks of right-hand sides alive at a time, in double precision.
-
-    Outside of the solver b, x, the residual and one more, the rest inside.
+    """Blocks of right-hand sides alive at a time, in double precision, b among them.
 
     host: with temporaries of array expressions. double, mixed: of a GPU's pool, without and with single
-    precision inside.
+    precision inside; what they are made of is in docs/gpu_memory.md.
     """
 
     host: float
@@ -22,3 +20,7 @@ class Workspace:
     def on_device(self, precision: str) -> float:
         """Blocks on a GPU in 'double' or 'double-single'."""
         return self.double if precision == "double" else self.mixed
+
+    def on_host(self, precision: str) -> float:
+        """Blocks on the host."""
+        return max(self.host, self.on_device(precision))
