@@ -51,10 +51,6 @@ class DevicePool:
         """Return all blocks of the pool that nothing uses to the device; waits for the device."""
         self._pool.free_all_blocks()
 
-    def used(self) -> int:
-        """Bytes of the pool that arrays lie in."""
-        return int(self._pool.used_bytes())
-
     def free(self) -> int:
         """Bytes of the device that can still be taken."""
         import cupy

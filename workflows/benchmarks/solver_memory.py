@@ -2,8 +2,8 @@
 
     python -m workflows.benchmarks.solver_memory [--lattice 16 16 16 16] [--rhs 12] [--precision double]
 
-A block is the right-hand sides in double on one parity. Operators, hierarchy and b are there before. Stated:
-`Workspace` of the solver without b.
+A block is the right-hand sides in double on one parity. Operators, hierarchy, b, and what an operator keeps
+between two hops are there before. Stated: `Workspace` of the solver without b.
 """
 
 from __future__ import annotations
@@ -25,17 +25,19 @@ from workflows.shared.quark_sections import MultigridSection
 MASS, TOLERANCE = 0.3, 1e-8
 
 
-def blocks_of(system: Any, solve: Solve, b: Any, hierarchy: Any) -> float:
-    """What the pool holds at most while b is solved for, beside what it held before, in blocks."""
+def blocks_of(system: Any, solve: Solve, like: Any, hierarchy: Any) -> float:
+    """What the pool holds at most while a block is solved for, beside what it held before, in blocks."""
     pool = device_pool("cuda")
     assert pool is not None
     positive = isinstance(system, NormalOperator)
     solver: Any = solve.of_positive() if positive else solve.of_regular(hierarchy)
-    for precision in (np.complex64, np.complex128):  # packs links and matrices
-        system.astype(precision).apply(b[..., :1].astype(precision))
     pool.release_unused()
-    before = pool.used()
+    b = random_fields((*system.shape, solve.block), np.complex128, like, 5)
+    for precision in (np.complex64, np.complex128):  # packs links and matrices
+        system.astype(precision).apply(b.astype(precision))
+    pool.release_unused()
     pool.restart()
+    before = pool.bytes
     solver.solve(system, b)
     return (pool.bytes - before) / b.nbytes
 
@@ -56,10 +58,9 @@ def main() -> None:
         for name in (each for each in known if each in arguments.solvers):
             for precision in arguments.precision:
                 for n in arguments.rhs:
-                    b = random_fields((*system.shape, n), np.complex128, thin, 5)
                     solve = Solve(name, TOLERANCE, precision, block=n)
                     stated = workspace_of(name, known).on_device(precision) - 1
-                    measured = blocks_of(system, solve, b, hierarchy)
+                    measured = blocks_of(system, solve, thin, hierarchy)
                     table.add(type(system).__name__, name, precision, n, stated, measured)
 
 
