@@ -9,6 +9,7 @@ import pytest
 
 from stages.errors import InputError
 from stages.lqcd.kernels.cuda.devices.partition import (
+    INNER,
     SHARE,
     PartialWork,
     Partition,
@@ -95,6 +96,7 @@ def test_every_tile_is_visited_once(
     tiles = []
     for share in shares:
         assert share.tiles is not None and share.grid[0] % per_tile == 0
+        assert share.numbers(0, parts, 0, 0)["ratio"] == share.tiles.ratio
         visited = [share.tiles.tile(step) for step in range(share.grid[0] // per_tile)]
         first, last = share.tiles.first, share.tiles.first + share.tiles.layers
         assert all(first <= layer < last for _, layer, _ in visited)
@@ -117,10 +119,13 @@ def test_tiles_that_read_other_devices_are_spread_evenly(layers: int, reach: int
     chunk = 32
     order = TileWork(2 * layers, 1, chunk, reach).shares(Partition(2, 2 * layers), (2 * layers * chunk,))[1]
     assert order.tiles is not None
-    edges = {*range(layers, layers + reach), *range(2 * layers - reach, 2 * layers)}
-    at_edge = np.array([order.tiles.tile(step)[1] in edges for step in range(layers * chunk)])
-    expected = 2 * reach / layers * np.arange(1, at_edge.size + 1)
-    assert abs(np.cumsum(at_edge) - expected).max() <= 1
+    mixed = reach * (1 + INNER) * chunk
+    visited = [order.tiles.tile(step)[1] for step in range(layers * chunk)]
+    for first, ends in ((0, range(layers, layers + reach)), (-mixed, range(2 * layers - reach, 2 * layers))):
+        at_edge = np.array([layer in ends for layer in np.roll(visited, -first)[:mixed]])
+        assert abs(np.cumsum(at_edge) - np.arange(1, mixed + 1) / (1 + INNER)).max() <= 1
+    middle = visited[mixed : len(visited) - mixed]
+    assert middle == sorted(middle)
 
 
 def test_a_part_of_edges_alone_is_visited_in_order() -> None:
@@ -132,7 +137,7 @@ def test_a_part_of_edges_alone_is_visited_in_order() -> None:
 def test_numbers_of_a_share_are_those_of_the_header() -> None:
     tiles = TileWork(16, 1, 8).shares(Partition(2, 16), (128,))[1]
     numbers = tiles.numbers(1, 2, totals=0x100, arrived=0x200)
-    assert SHARE.itemsize == 72 and SHARE.fields is not None and SHARE.fields["first_slice"][1] == 32
+    assert SHARE.itemsize == 80 and SHARE.fields is not None and SHARE.fields["first_slice"][1] == 32
     assert (numbers["first_layer"], numbers["layers"], numbers["edges"], numbers["in_chunk"]) == (8, 8, 3, 64)
     assert (numbers["device"], numbers["devices"]) == (1, 1)
     sums = PartialWork().shares(Partition(2, 16), (7,))[1].numbers(1, 2, 0x100, 0x200)

@@ -6,12 +6,15 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import product
 from math import ceil
+from typing import Any
 
 import cupy
 import numpy as np
 
 from stages.lqcd.kernels.cuda.columns import reduction
 from stages.lqcd.kernels.cuda.compile import run
+from stages.lqcd.kernels.cuda.devices.group import current_group, on_each_device
+from stages.lqcd.kernels.cuda.devices.partition import PartialWork, RowWork
 from stages.lqcd.kernels.cuda.grid_sums import grid_sums
 from stages.lqcd.kernels.cuda.launch import (
     BLOCK_SHARED,
@@ -58,12 +61,15 @@ def widest() -> int:
 
 def gram(x: cupy.ndarray, y: cupy.ndarray) -> cupy.ndarray:
     rows, nx, ny = _rows(x), x.shape[-1], y.shape[-1]
-    if x.dtype == np.complex128 and min(nx, ny) >= CUBLAS_COLUMNS:
+    if x.dtype == np.complex128 and min(nx, ny) >= CUBLAS_COLUMNS and current_group() is None:
         return _gram_cublas(x, y, rows)
     kernel = gram_launch(nx, ny, x.dtype, rows)
-    partials = cupy.empty((kernel.grid[0], nx, ny), np.complex128)
+    shape = kernel.grid[0], nx, ny
+    (partials,) = on_each_device(lambda _: (cupy.empty(shape, np.complex128),))
     run(kernel, x, y, partials, np.int64(rows))
-    return sum_partials(partials)
+    sums = cupy.empty(shape[1:], np.complex128)
+    sum_all_partials(partials, sums, kernel.grid[0])
+    return sums
 
 
 def _gram_cublas(x: cupy.ndarray, y: cupy.ndarray, rows: int) -> cupy.ndarray:
@@ -102,12 +108,21 @@ def norms2(x: cupy.ndarray) -> cupy.ndarray:
     return sums
 
 
-def sum_partials(partials: cupy.ndarray, sums: cupy.ndarray | None = None) -> cupy.ndarray:
-    """Sum over the first axis of a float64 or complex128 array, in a fixed order; into `sums` if given."""
-    sums = cupy.empty(partials.shape[1:], partials.dtype) if sums is None else sums
-    count = sums.size * (partials.itemsize // 8)
-    run(sum_partials_launch(count), partials, sums, np.int32(len(partials)), np.int32(count))
+def sum_partials(partials: cupy.ndarray) -> cupy.ndarray:
+    """Sum over the first axis of a float64 or complex128 array, in a fixed order."""
+    sums = cupy.empty(partials.shape[1:], partials.dtype)
+    count = sums.size * (sums.itemsize // 8)
+    run(sum_partials_launch(count, shared=False), partials, sums, np.int32(len(partials)), np.int32(count))
     return sums
+
+
+def sum_all_partials(partials: Any, sums: cupy.ndarray, parts: int) -> None:
+    """Sums over ``[parts, *sums.shape]`` into `sums`; those of devices are added in their order.
+
+    partials: such an array, or one of each device that shares the lattice.
+    """
+    count = sums.size * (sums.itemsize // 8)
+    run(sum_partials_launch(count), partials, sums, np.int32(parts), np.int32(count))
 
 
 def update(y: cupy.ndarray, x: cupy.ndarray, a: cupy.ndarray) -> None:
@@ -182,6 +197,7 @@ def gram_in_shape(nx: int, ny: int, dtype: np.dtype, rows: int, shape: GramShape
         (min(ceil(rows / chunk), 4 * MULTIPROCESSORS),),
         tiles * slices,
         max(ring, scratch),
+        work=RowWork(rows),
     )
 
 
@@ -223,10 +239,16 @@ def multiply_add_in_shape(
         (min(ceil(rows / (groups * shape.thread_rows)), 8 * MULTIPROCESSORS),),
         lanes * groups,
         nx * lanes * shape.columns * out_dtype.itemsize + groups * shape.thread_rows * stages_per_row,
+        work=RowWork(rows),
     )
 
 
 @cache
-def sum_partials_launch(count: int) -> Launch:
-    """The second stage of reductions to `count` doubles, matrices and currents, with few partial sums."""
-    return Launch("sum_partials.cu", "sum_partials", (ceil(count / 32),), 1024)
+def sum_partials_launch(count: int, shared: bool = True) -> Launch:
+    """The second stage of reductions to `count` doubles, matrices and currents, with few partial sums.
+
+    shared: devices that share the lattice have partial sums each, where there are any.
+    """
+    blocks = ceil(count / 32)
+    work = PartialWork(blocks, 32) if shared else None
+    return Launch("sum_partials.cu", "sum_partials", (blocks,), 1024, work=work)

@@ -11,8 +11,10 @@ import cupy
 import numpy as np
 
 from stages.lqcd.kernels.block_cg import CONDITION, DRIFT, BlockCoefficients
-from stages.lqcd.kernels.cuda.block_blas import gram, multiply_add, sum_partials
+from stages.lqcd.kernels.cuda.block_blas import gram, multiply_add, sum_all_partials
 from stages.lqcd.kernels.cuda.compile import run
+from stages.lqcd.kernels.cuda.devices.group import on_each_device
+from stages.lqcd.kernels.cuda.devices.partition import RowWork
 from stages.lqcd.kernels.cuda.launch import (
     BLOCK_SHARED,
     MULTIPROCESSOR_SHARED,
@@ -70,9 +72,10 @@ def iteration_grams(p: cupy.ndarray, ap: cupy.ndarray, q: cupy.ndarray, a: Block
         pap = gram(p, ap)
         a.grams[...] = cupy.stack([(pap + pap.conj().T) / 2, gram(ap, ap), gram(q, q)])
         return
-    partials = a.workspace("partial sums", (kernel.grid[0], 3, n, n))
+    shape = kernel.grid[0], 3, n, n
+    (partials,) = on_each_device(lambda part: (a.workspace(f"partial sums {part}", shape),))
     run(kernel, p, ap, q, partials, np.int64(rows))
-    sum_partials(partials, a.grams)
+    sum_all_partials(partials, a.grams, kernel.grid[0])
 
 
 def step_coefficients(a: BlockCoefficients, rank: int, unit: float) -> None:
@@ -126,6 +129,7 @@ def block_step_in_shape(n: int, dtype: np.dtype, rows: int, with_x: bool, shape:
         (min(ceil(rows / tile_rows), shape.resident * MULTIPROCESSORS),),
         32 * n // shape.warp_columns,
         _step_shared(n, dtype, shape.lane_rows),
+        work=RowWork(rows),
     )
 
 
@@ -172,6 +176,7 @@ def iteration_grams_in_shape(n: int, dtype: np.dtype, rows: int, shape: GramsSha
         (min(ceil(rows / shape.chunk), blocks),),
         _tasks(n, shape.tile) * shape.slices,
         _grams_shared(n, dtype, shape.tile, shape.slices, shape.chunk),
+        work=RowWork(rows),
     )
 
 

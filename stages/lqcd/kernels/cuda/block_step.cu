@@ -11,6 +11,7 @@
 
 #include "complex.cuh"
 #include "async_copy.cuh"
+#include "share.cuh"
 
 template <class Real, int N, int TR, int TC> struct StepTile {
     static constexpr int ROWS = 32 * TR, THREADS = 32 * (N / TC), COEFFICIENTS = N * N;
@@ -109,6 +110,7 @@ __global__ void __launch_bounds__(32 * (N / TC), MIN_BLOCKS)
     static_assert(N % TC == 0 && TC % Tile::VECTOR == 0, "a warp owns whole vectors");
     extern __shared__ __align__(16) unsigned char shared[];
     if (summary[0] == 0) return;
+    rows = end_row(rows);
 
     auto* for_q = reinterpret_cast<Complex<Real>*>(shared);
     Complex<Real>*for_ap = for_q + N * N, *for_p = for_ap + N * N, *for_x = for_p + N * N;
@@ -119,7 +121,8 @@ __global__ void __launch_bounds__(32 * (N / TC), MIN_BLOCKS)
     unsigned char* p_tile = reinterpret_cast<unsigned char*>(for_x + N * N);
     unsigned char *q_tile = p_tile + Tile::BYTES, *ap_tile = q_tile + Tile::BYTES, *x_tile = ap_tile;
 
-    for (long long first = (long long)blockIdx.x * Tile::ROWS; first < rows; first += (long long)gridDim.x * Tile::ROWS) {
+    const long long start = first_row() + (long long)blockIdx.x * Tile::ROWS;
+    for (long long first = start; first < rows; first += (long long)gridDim.x * Tile::ROWS) {
         Tile::fetch(q_tile, q, first, rows);
         Tile::fetch(ap_tile, ap, first, rows);
         commit_copies();

@@ -28,6 +28,7 @@ from stages.compilation import getting, got
 from stages.errors import InputError
 from stages.lqcd.kernels.choices import note
 from stages.lqcd.kernels.cuda.devices.group import DeviceGroup, PerDevice, current_group
+from stages.lqcd.kernels.cuda.devices.partition import PartialWork, RowWork
 from stages.lqcd.kernels.cuda.launch import Launch
 
 OPTIONS = ("-std=c++17", "-diag-error=61")
@@ -129,9 +130,8 @@ def _loaded(group: DeviceGroup, launch: Launch) -> Shared:
     if launch.work is None:
         return [_started(launch, group.ids[0], _widths)], [launch.grid]
     shares = launch.work.shares(group.partition, launch.grid)
-    slices = prod(launch.grid[1:]) if shares[0].sums else 1
-    totals = cupy.empty(len(shares) * launch.threads * WIDEST_SUM * slices)
-    arrived = cupy.zeros(slices, np.uint32)
+    sums, numbers = _sums_over_devices(launch)
+    totals, arrived = cupy.empty(len(shares) * sums * numbers), cupy.zeros(sums, np.uint32)
     group.workspaces.append((totals, arrived))
 
     def load(part: int) -> Any:
@@ -151,6 +151,14 @@ def _loaded(group: DeviceGroup, launch: Launch) -> Shared:
         functions = group.on_each(load)
     cupy.cuda.get_current_stream().synchronize()  # the counters are zero for every stream
     return functions, [share.grid for share in shares]
+
+
+def _sums_over_devices(launch: Launch) -> tuple[int, int]:
+    """Sums of a launch that go on over devices, and doubles in each, at most."""
+    if isinstance(launch.work, PartialWork):
+        return launch.work.sums, launch.work.numbers
+    several = isinstance(launch.work, RowWork) and launch.work.sums
+    return prod(launch.grid[1:]) if several else 1, WIDEST_SUM * launch.threads
 
 
 @contextmanager

@@ -3,22 +3,23 @@
 
 #include "share.cuh"
 
-// All threads of one block of each device call this; those that `hold` values have the device's sums of a column, and
-// on the last device, where this is true, the totals afterwards. One device is the last one at once.
+// All threads of one block of each device call this for each of the sums that `slot` counts; those that `hold` values
+// have the device's sums of a column, and on the last device, where this is true, the totals afterwards. One device is
+// the last one at once.
 template <int COLUMNS, int VALUES>
-__device__ __forceinline__ bool sum_over_devices(double (&values)[VALUES], int column, bool hold) {
+__device__ __forceinline__ bool sum_over_devices(double (&values)[VALUES], int column, bool hold, unsigned slot) {
 #ifdef SPREAD
     const unsigned devices = device_share.devices;
     if (devices == 1) return true;
     __shared__ bool last_device;
-    volatile double* totals = device_share.totals + size_t(blockIdx.y) * devices * (VALUES * COLUMNS) + column;
+    volatile double* totals = device_share.totals + size_t(slot) * devices * (VALUES * COLUMNS) + column;
     if (hold)
         #pragma unroll
         for (int v = 0; v < VALUES; v++) totals[(device_share.device * VALUES + v) * COLUMNS] = values[v];
     __threadfence_system();
     __syncthreads();
     if (threadIdx.x == 0) {
-        unsigned* arrived = device_share.arrived + blockIdx.y;
+        unsigned* arrived = device_share.arrived + slot;
         last_device = atomicAdd_system(arrived, 1) == devices - 1;
         if (last_device) atomicExch_system(arrived, 0);
     }

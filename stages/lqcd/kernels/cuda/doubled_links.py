@@ -9,7 +9,7 @@ import cupy
 import numpy as np
 
 from stages.lqcd.kernels.cuda.compile import run
-from stages.lqcd.kernels.cuda.launch import WARPS_THREADS, Launch, instance, listed
+from stages.lqcd.kernels.cuda.launch import WARPS_THREADS, Launch, instance, listed, warp_work
 from stages.lqcd.kernels.cuda.tiles import Box
 from stages.lqcd.kernels.directions import HISQ_DIRECTIONS, NAIVE_DIRECTIONS, SPATIAL_DIRECTIONS
 from stages.lqcd.kernels.operands import check_array
@@ -61,7 +61,8 @@ def weighted_links_launch(
     """Links of a Wilson-type operator into the sites of a parity, by tiles; grid (sites, directions)."""
     blocks = ceil(lattice.half_volume / WARPS_THREADS)
     kernel = instance("weighted_links", dtype, listed(lattice.extents), f"Tile<{listed(tile)}>", rows)
-    return Launch("doubled_links.cu", kernel, (blocks, directions), WARPS_THREADS, for_lattice=True)
+    grid, work = (blocks, directions), warp_work(lattice)
+    return Launch("doubled_links.cu", kernel, grid, WARPS_THREADS, for_lattice=True, work=work)
 
 
 @cache
@@ -69,4 +70,5 @@ def doubled_links_launch(lattice: Lattice, directions: int, dtype: np.dtype, til
     """Links into the sites of a parity, by tiles; grid (sites, directions)."""
     blocks = ceil(lattice.half_volume / WARPS_THREADS)
     kernel = instance("doubled_links", dtype, listed(lattice.extents), f"Tile<{listed(tile)}>")
-    return Launch("doubled_links.cu", kernel, (blocks, directions), WARPS_THREADS, for_lattice=True)
+    grid, work = (blocks, directions), warp_work(lattice)
+    return Launch("doubled_links.cu", kernel, grid, WARPS_THREADS, for_lattice=True, work=work)

@@ -56,7 +56,8 @@ __global__ void __launch_bounds__(256)
     add_clover(Complex<Real>* term, const Complex<Real>* __restrict__ strength, const Complex<Real>* __restrict__ spins,
                unsigned long long elements) {
     const size_t stride = size_t(gridDim.x) * blockDim.x;
-    for (size_t i = size_t(blockIdx.x) * blockDim.x + threadIdx.x; i < elements; i += stride) {
+    const size_t first = first_row() + size_t(blockIdx.x) * blockDim.x + threadIdx.x;
+    for (size_t i = first; i < end_row(elements); i += stride) {
         const unsigned place = i % 72, chirality = place / 36, row = place / 6 % 6, column = place % 6;
         const Complex<Real> f = strength[i / 72 * 9 + row % 3 * 3 + column % 3];
         const Complex<Real> s = spins[chirality * 4 + row / 3 * 2 + column / 3];

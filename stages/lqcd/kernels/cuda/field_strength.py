@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.lqcd.kernels.cuda.compile import run
+from stages.lqcd.kernels.cuda.devices.partition import RowWork
 from stages.lqcd.kernels.cuda.launch import (
     BLOCK_THREADS,
     MULTIPROCESSORS,
@@ -17,6 +18,7 @@ from stages.lqcd.kernels.cuda.launch import (
     Launch,
     on_lattice,
     real_of,
+    warp_work,
 )
 from stages.lqcd.lattice.geometry import Lattice
 
@@ -38,11 +40,13 @@ def field_strength_launch(lattice: Lattice, dtype: np.dtype) -> Launch:
     """The four plaquettes around every site of a parity."""
     blocks = ceil(lattice.half_volume / WARPS_THREADS)
     kernel = on_lattice("field_strength", lattice, dtype)
-    return Launch("field_strength.cu", kernel, (blocks,), WARPS_THREADS, for_lattice=True)
+    work = warp_work(lattice)
+    return Launch("field_strength.cu", kernel, (blocks,), WARPS_THREADS, for_lattice=True, work=work)
 
 
 @cache
 def add_clover_launch(elements: int, dtype: np.dtype) -> Launch:
     """Products of spin and colour matrices, an element of the clover term a thread."""
     blocks = min(ceil(elements / BLOCK_THREADS), 16 * MULTIPROCESSORS)
-    return Launch("field_strength.cu", f"add_clover<{real_of(dtype)}>", (blocks,), BLOCK_THREADS)
+    name, work = f"add_clover<{real_of(dtype)}>", RowWork(elements)
+    return Launch("field_strength.cu", name, (blocks,), BLOCK_THREADS, work=work)

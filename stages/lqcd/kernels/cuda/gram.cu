@@ -9,6 +9,7 @@
 #include "async_copy.cuh"
 #include "block_sum.cuh"
 #include "column_share.cuh"
+#include "share.cuh"
 
 template <class Real, int NX, int NY, int TX, int TY, int SLICES, int ROWS, int FLUSH>
 __global__ void __launch_bounds__(ceil_div(NX, TX) * ceil_div(NY, TY) * SLICES)
@@ -20,6 +21,7 @@ __global__ void __launch_bounds__(ceil_div(NX, TX) * ceil_div(NY, TY) * SLICES)
     constexpr int x_bytes = ROWS * NX * sizeof(Complex<Real>), y_bytes = ROWS * NY * sizeof(Complex<Real>);
     extern __shared__ __align__(16) unsigned char shared[];
 
+    x += first_row() * NX, y += first_row() * NY, rows = end_row(rows) - first_row();
     const int ty = threadIdx.x % ShareY::COUNT, tx = threadIdx.x / ShareY::COUNT % ShareX::COUNT;
     const int slice = threadIdx.x / tiles;
     const long long chunks = (rows + ROWS - 1) / ROWS;

@@ -39,5 +39,5 @@ __device__ __forceinline__ bool sum_over_grid(double (&values)[VALUES], double* 
             for (int v = 0; v < VALUES; v++) values[v] += __ldcg(rows + (i * VALUES + v) * COLUMNS);
         sum_over_groups<COLUMNS, GROUPS>(values, scratch);
     }
-    return sum_over_devices<COLUMNS>(values, column, group == 0) && group == 0;
+    return sum_over_devices<COLUMNS>(values, column, group == 0, blockIdx.y) && group == 0;
 }

@@ -244,7 +244,9 @@ def sum_rows_launch(count: int, n: int) -> Launch:
     """The second stage of a reduction with `count` (thousands of) partial sums, float64 ``[count, n]``."""
     groups = power_of_two(512 // n)
     blocks = min(ceil(count / (4 * groups)), MULTIPROCESSORS)
-    return Launch("sum_rows.cu", f"sum_rows<{n}, {groups}>", (blocks,), n * groups, work=PartialWork())
+    return Launch(
+        "sum_rows.cu", f"sum_rows<{n}, {groups}>", (blocks,), n * groups, work=PartialWork(numbers=n)
+    )
 
 
 @cache

@@ -9,6 +9,7 @@
 #include "async_copy.cuh"
 #include "block_sum.cuh"
 #include "column_share.cuh"
+#include "share.cuh"
 
 template <class Real, int N, int T, int SLICES, int ROWS, int MIN_BLOCKS>
 __global__ void __launch_bounds__(3 * triangle(N / T) * SLICES, MIN_BLOCKS)
@@ -19,6 +20,7 @@ __global__ void __launch_bounds__(3 * triangle(N / T) * SLICES, MIN_BLOCKS)
     constexpr int bytes = ROWS * N * sizeof(Complex<Real>), stride = bytes + 64;  // fields in different banks
     extern __shared__ __align__(16) unsigned char shared[];
 
+    p += first_row() * N, ap += first_row() * N, q += first_row() * N, rows = end_row(rows) - first_row();
     const int slice = threadIdx.x / tasks, task = threadIdx.x % tasks, matrix = task / pairs;
     int left = 0, right = task % pairs;
     while (right >= Share::COUNT - left) right -= Share::COUNT - left++;

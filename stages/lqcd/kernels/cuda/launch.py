@@ -15,7 +15,7 @@ from math import ceil
 import numpy as np
 
 from stages.errors import InputError
-from stages.lqcd.kernels.cuda.devices.partition import Work
+from stages.lqcd.kernels.cuda.devices.partition import RowWork, Work
 from stages.lqcd.lattice.geometry import Lattice
 
 WARPS_THREADS = 64
@@ -23,6 +23,9 @@ WARPS_THREADS = 64
 
 TILES = 6
 """Matrices per lane in shared memory while staples are summed: one staple arrives, one is used."""
+
+LINK_SEGMENTS = 8
+"""Runs of links in a field ``[mu, parity, site, 3, 3]``, each in the order of sites."""
 
 MAX_RHS = 64
 
@@ -62,14 +65,26 @@ class Launch:
 
 
 @cache
-def matrix_launch(file: str, kernel: str, count: int) -> Launch:
-    """A kernel on so many matrices, each by itself: of projections or stout smearing."""
-    return Launch(file, kernel, (ceil(count / WARPS_THREADS),), WARPS_THREADS)
+def matrix_launch(file: str, kernel: str, count: int, shared: bool = True) -> Launch:
+    """A kernel on so many matrices, each by itself: of projections or stout smearing.
+
+    shared: devices that share the lattice take some each, those of their own sites where it is a field.
+    """
+    segments = LINK_SEGMENTS if count % LINK_SEGMENTS == 0 else 1
+    work = RowWork(count // segments, WARPS_THREADS, segments=segments) if shared else None
+    return Launch(file, kernel, (ceil(count / WARPS_THREADS),), WARPS_THREADS, work=work)
 
 
-def by_warps(file: str, instance: str, sites: int, tiles: int, dtype: np.dtype) -> Launch:
-    shared = WARPS_THREADS * tiles * 9 * dtype.itemsize
-    return Launch(file, instance, (ceil(sites / WARPS_THREADS),), WARPS_THREADS, shared, for_lattice=True)
+def by_warps(
+    file: str, instance: str, sites: int, tiles: int, dtype: np.dtype, work: RowWork | None = None
+) -> Launch:
+    shared, grid = WARPS_THREADS * tiles * 9 * dtype.itemsize, (ceil(sites / WARPS_THREADS),)
+    return Launch(file, instance, grid, WARPS_THREADS, shared, for_lattice=True, work=work)
+
+
+def warp_work(lattice: Lattice, parities: int = 1) -> RowWork:
+    """The work of a kernel on the sites of one or both parities, a warp at a time, that devices share."""
+    return RowWork(lattice.half_volume, WARPS_THREADS, segments=parities)
 
 
 def on_lattice(kernel: str, lattice: Lattice, dtype: np.dtype) -> str:

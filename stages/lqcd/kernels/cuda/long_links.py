@@ -9,7 +9,7 @@ import cupy
 import numpy as np
 
 from stages.lqcd.kernels.cuda.compile import run
-from stages.lqcd.kernels.cuda.launch import WARPS_THREADS, Launch, on_lattice
+from stages.lqcd.kernels.cuda.launch import WARPS_THREADS, Launch, on_lattice, warp_work
 from stages.lqcd.lattice.geometry import Lattice
 
 
@@ -23,4 +23,5 @@ def long_links_launch(lattice: Lattice, dtype: np.dtype) -> Launch:
     """Products of three links in a row; grid (sites, mu)."""
     blocks = ceil(lattice.volume / WARPS_THREADS)
     kernel = on_lattice("long_links", lattice, dtype)
-    return Launch("long_links.cu", kernel, (blocks, 4), WARPS_THREADS, for_lattice=True)
+    work = warp_work(lattice, parities=2)
+    return Launch("long_links.cu", kernel, (blocks, 4), WARPS_THREADS, for_lattice=True, work=work)

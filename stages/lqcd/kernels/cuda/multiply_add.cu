@@ -8,12 +8,15 @@
 
 #include "complex.cuh"
 #include "async_copy.cuh"
+#include "share.cuh"
 
 template <class Real, class Sum, int NX, int NY, int TR, int TC, int GROUPS>
 __global__ void __launch_bounds__(ceil_div(NY, TC) * GROUPS)
     multiply_add(const Complex<Real>* x, const double2* a, const Complex<Sum>* base, Complex<Sum>* out,
                  const double* condition, long long rows) {
     if (condition && *condition == 0) return;
+    x += first_row() * NX, out += first_row() * NY, rows = end_row(rows) - first_row();
+    if (base) base += first_row() * NY;
     constexpr int lanes = ceil_div(NY, TC), threads = lanes * GROUPS, block_rows = GROUPS * TR;
     constexpr int width = vector_width<Sum>(NY, TC), columns = lanes * TC;
     constexpr int x_width = vector_width<Real>(NX, 2), row_bytes = NX * sizeof(Complex<Real>);

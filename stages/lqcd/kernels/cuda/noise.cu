@@ -4,14 +4,15 @@
 #include "complex.cuh"
 #include "point.cuh"
 #include "philox.cuh"
+#include "share.cuh"
 
 // out = value(site, column, color) for every colour of the site and the vector (column) of this thread.
 template <class Real, int X, int Y, int Z, int T, class Value>
 __device__ __forceinline__ void each_colour(Complex<Real>* out, int n, int parity, Value value) {
     using Point = Point<X, Y, Z, T>;
-    const size_t i = size_t(blockIdx.x) * blockDim.x + threadIdx.x;
+    const size_t i = first_row() + size_t(blockIdx.x) * blockDim.x + threadIdx.x;
     const unsigned site = i / n, column = i % n;
-    if (site >= Point::SITES) return;
+    if (i >= end_row((long long)Point::SITES * n)) return;
     const unsigned number = Point::of(parity * Point::SITES + site).lexicographic();
     #pragma unroll
     for (int color = 0; color < 3; color++) {

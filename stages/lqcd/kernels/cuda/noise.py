@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from stages.lqcd.kernels.cuda.compile import run
+from stages.lqcd.kernels.cuda.devices.partition import RowWork
+from stages.lqcd.kernels.cuda.fields import empty_field
 from stages.lqcd.kernels.cuda.launch import BLOCK_THREADS, Launch, listed, real_of
 from stages.lqcd.kernels.expressions import masked as masked
 from stages.lqcd.kernels.expressions import signed as signed
@@ -21,7 +23,7 @@ from stages.lqcd.lattice.geometry import Lattice
 def noise(
     lattice: Lattice, parity: int, key: tuple[int, int], indices: Sequence[int], kind: str, dtype: DTypeLike
 ) -> cupy.ndarray:
-    vectors = cupy.empty((lattice.half_volume, COLOURS, len(indices)), dtype)
+    vectors = empty_field((lattice.half_volume, COLOURS, len(indices)), dtype)
     numbers = cupy.asarray(np.array(indices, np.uint32))
     common = np.int32(len(indices)), np.int32(parity), *map(np.uint32, key)
     if kind == "gaussian":
@@ -42,7 +44,6 @@ def _roots(kind: str, device: int) -> cupy.ndarray:
 @cache
 def noise_launch(kernel: str, lattice: Lattice, vectors: int, dtype: np.dtype) -> Launch:
     """`noise_roots` or `noise_gaussian` on one parity, a thread per site and vector."""
-    blocks = ceil(lattice.half_volume * vectors / BLOCK_THREADS)
-    return Launch(
-        "noise.cu", f"{kernel}<{real_of(dtype)}, {listed(lattice.extents)}>", (blocks,), BLOCK_THREADS
-    )
+    elements = lattice.half_volume * vectors
+    name, work = f"{kernel}<{real_of(dtype)}, {listed(lattice.extents)}>", RowWork(elements, BLOCK_THREADS)
+    return Launch("noise.cu", name, (ceil(elements / BLOCK_THREADS),), BLOCK_THREADS, work=work)

@@ -1,6 +1,6 @@
 // One-link taste-singlet vector current per time slice (MILC's sign and normalisation):
 //   J_mu(t) = - Im sum_{x in t, x of parity} noise(x)^dag U_mu(x) solution(x + mu).
-// blockIdx.y is the time slice; partials lie as doubles [part][t][mu][rhs].
+// blockIdx.y counts the time slices of a device; partials lie as doubles [part][t][mu][rhs].
 
 #include "complex.cuh"
 #include "geometry.cuh"
@@ -46,7 +46,7 @@ __global__ void __launch_bounds__(Columns<Real, N, GROUPS>::THREADS)
 
     double sum[4 * width] = {};
     for (int i = blockIdx.x * GROUPS + group; i < L::SITES_PER_SLICE; i += gridDim.x * GROUPS) {
-        const unsigned s = blockIdx.y * L::SITES_PER_SLICE + i;
+        const unsigned s = slice_index() * L::SITES_PER_SLICE + i;
         const Site site = site_of<L>(s);
         Real nr[3][width], ni[3][width];
         #pragma unroll
@@ -63,7 +63,7 @@ __global__ void __launch_bounds__(Columns<Real, N, GROUPS>::THREADS)
     }
     sum_over_groups<Columns::COUNT, GROUPS>(sum, scratch);
     if (group > 0) return;
-    double* part = partials + (size_t(blockIdx.x) * L::T + blockIdx.y) * (4 * N) + column * width;
+    double* part = partials + (size_t(blockIdx.x) * L::T + slice_index()) * (4 * N) + column * width;
     for (int mu = 0; mu < 4; mu++)
         for (int w = 0; w < width; w++) part[mu * N + w] = sum[mu * width + w];
 }

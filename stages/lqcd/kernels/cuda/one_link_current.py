@@ -10,6 +10,7 @@ import numpy as np
 from stages.lqcd.kernels.cuda import block_blas
 from stages.lqcd.kernels.cuda.columns import ColumnShape, column_shapes, row_threads
 from stages.lqcd.kernels.cuda.compile import run
+from stages.lqcd.kernels.cuda.devices.partition import RowWork
 from stages.lqcd.kernels.cuda.launch import Launch, extents_of, instance
 from stages.lqcd.kernels.cuda.tuning.choice import Options, tuned
 from stages.lqcd.lattice.geometry import Lattice
@@ -38,6 +39,7 @@ def one_link_current_launch(lattice: Lattice, n: int, dtype: np.dtype) -> Option
         parts = min(ceil(lattice.sites_per_slice / shape.groups), ceil(shape.blocks / slices))
         kernel = instance("current_partials", dtype, extents_of(lattice), n, shape.groups)
         block = row_threads(n, dtype) * shape.groups
-        return Launch("one_link_current.cu", kernel, (parts, slices), block, for_lattice=True)
+        work = RowWork(lattice.sites_per_slice, slices=slices)
+        return Launch("one_link_current.cu", kernel, (parts, slices), block, for_lattice=True, work=work)
 
     return Options(column_shapes(n, dtype, (256, 128, 64), (2048, 4096, 1024)), launch)

@@ -15,7 +15,7 @@ from stages.lqcd.kernels.projection import LARGEST_UNITARITY_ERROR, SMALLEST_DET
 def special_unitary(links: cupy.ndarray, out: cupy.ndarray) -> float:
     changes = cupy.empty(ceil(len(links) / 32))
     run(
-        matrix_launch("projection.cu", "special_unitary", len(links)),
+        matrix_launch("projection.cu", "special_unitary", len(links), shared=False),
         out,
         links,
         changes,

@@ -4,12 +4,12 @@
 #ifdef SPREAD
 struct Share {
     double* totals;     // room for the sums of each device, on the first one
-    unsigned* arrived;  // devices that have left them, per slice; zero before and after
+    unsigned* arrived;  // devices that have left them, for each sum; zero before and after
     long long first_row, end_row;
     unsigned first_slice;
-    unsigned first_layer, layers, edges;     // of tiles
-    unsigned in_chunk, reciprocal, ratio;    // numbers of `TileOrder`
-    unsigned device, devices;                // over which sums go
+    unsigned first_layer, layers, edges, beside;   // of tiles
+    unsigned in_chunk, mixed, reciprocal, ratio;   // numbers of `TileOrder`
+    unsigned device, devices;                      // over which sums go
 };
 extern "C" __constant__ Share device_share;
 #endif
@@ -36,5 +36,23 @@ __device__ __forceinline__ unsigned slice_index() {
     return device_share.first_slice + blockIdx.y;
 #else
     return blockIdx.y;
+#endif
+}
+
+// Begin and end of what a device works on of `total` matrices in equal segments, which blockIdx.z counts: those of a
+// direction and parity.
+__device__ __forceinline__ unsigned segment_start(unsigned total) {
+#ifdef SPREAD
+    return blockIdx.z * (total / gridDim.z) + unsigned(device_share.first_row);
+#else
+    return 0;
+#endif
+}
+
+__device__ __forceinline__ unsigned segment_end(unsigned total) {
+#ifdef SPREAD
+    return blockIdx.z * (total / gridDim.z) + unsigned(device_share.end_row);
+#else
+    return total;
 #endif
 }

@@ -8,7 +8,7 @@ import cupy
 import numpy as np
 
 from stages.lqcd.kernels.cuda.compile import run
-from stages.lqcd.kernels.cuda.launch import TILES, Launch, by_warps, on_lattice
+from stages.lqcd.kernels.cuda.launch import TILES, Launch, by_warps, on_lattice, warp_work
 from stages.lqcd.lattice.geometry import Lattice
 
 
@@ -42,4 +42,5 @@ _weighted_sum = cupy.ElementwiseKernel(
 @cache
 def add_staple_launch(lattice: Lattice, dtype: np.dtype) -> Launch:
     """Both staples around every link of a direction."""
-    return by_warps("staple.cu", on_lattice("add_staple", lattice, dtype), lattice.volume, TILES, dtype)
+    name, work = on_lattice("add_staple", lattice, dtype), warp_work(lattice, parities=2)
+    return by_warps("staple.cu", name, lattice.volume, TILES, dtype, work)

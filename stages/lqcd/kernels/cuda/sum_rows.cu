@@ -30,5 +30,5 @@ __global__ void __launch_bounds__(N* GROUPS)
     #pragma unroll 4
     for (int i = group; i < gridDim.x; i += GROUPS) sum[0] += __ldcg(runs + i * N + column);
     sum_over_groups<N, GROUPS>(sum, scratch);
-    if (sum_over_devices<N>(sum, column, group == 0) && group == 0) sums[column] = sum[0];
+    if (sum_over_devices<N>(sum, column, group == 0, 0) && group == 0) sums[column] = sum[0];
 }

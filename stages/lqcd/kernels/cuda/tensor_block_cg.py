@@ -14,6 +14,7 @@ import numpy as np
 from stages.lqcd.kernels.block_cg import BlockCoefficients
 from stages.lqcd.kernels.cuda.block_blas import multiply_add
 from stages.lqcd.kernels.cuda.compile import run
+from stages.lqcd.kernels.cuda.devices.partition import RowWork
 from stages.lqcd.kernels.cuda.launch import (
     BLOCK_SHARED,
     MULTIPROCESSOR_SHARED,
@@ -117,7 +118,7 @@ def tensor_solution_in_shape(n: int, rows: int, shape: TensorStepShape) -> Launc
 
 def _sweep(kernel: str, n: int, rows: int, shape: TensorStepShape, shared: int) -> Launch:
     blocks = min(ceil(rows / (16 * shape.row_tiles)), shape.resident * MULTIPROCESSORS)
-    return Launch(TENSOR_STEP, kernel, (blocks,), 4 * n // shape.column_tiles, shared)
+    return Launch(TENSOR_STEP, kernel, (blocks,), 4 * n // shape.column_tiles, shared, work=RowWork(rows))
 
 
 @cache
@@ -173,6 +174,7 @@ def tensor_grams_in_shape(n: int, dtype: np.dtype, rows: int, shape: TensorGrams
         (min(ceil(rows / shape.chunk), blocks),),
         _warps(n) * shape.warp_slices * 32,
         _grams_shared(n, dtype, shape.warp_slices, shape.chunk),
+        work=RowWork(rows),
     )
 
 

@@ -12,6 +12,7 @@
 #include "block_sum.cuh"
 #include "complex_tiles.cuh"
 #include "row_tile.cuh"
+#include "share.cuh"
 
 template <class Real, int N, int SLICES, int CHUNK, int MIN_BLOCKS>
 __global__ void __launch_bounds__(3 * ceil_div(N, 16) * SLICES * WARP, MIN_BLOCKS)
@@ -23,6 +24,7 @@ __global__ void __launch_bounds__(3 * ceil_div(N, 16) * SLICES * WARP, MIN_BLOCK
     using Tile = RowTile<Real, N, CHUNK, stride, tasks * SLICES * WARP>;
     extern __shared__ __align__(16) unsigned char shared[];
 
+    p += first_row() * N, ap += first_row() * N, q += first_row() * N, rows = end_row(rows) - first_row();
     const int warp = threadIdx.x / WARP, g = threadIdx.x % WARP / 4, t = threadIdx.x % 4;
     const int slice = warp / tasks, matrix = warp % tasks / groups, left = warp % groups;
     // Two groups that are half of all apart meet twice; in matrices one after another the other one has the pair.

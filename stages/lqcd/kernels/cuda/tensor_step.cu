@@ -13,6 +13,7 @@
 #include "async_copy.cuh"
 #include "complex_tiles.cuh"
 #include "row_tile.cuh"
+#include "share.cuh"
 
 // What a lane holds of an 8 x 8 tile of coefficients: elements (2t, g) and (2t + 1, g).
 template <class Real> struct Fragment;
@@ -171,10 +172,11 @@ __global__ void __launch_bounds__(WARP* N / 8 / C, MIN_BLOCKS)
     using Tile = typename Warp::Rows;
     extern __shared__ __align__(16) unsigned char shared[];
     if (summary[0] == 0) return;
+    rows = end_row(rows);
 
     unsigned char *p_tile = shared, *q_tile = p_tile + Tile::BYTES, *ap_tile = q_tile + Tile::BYTES;
     const long long all = (long long)gridDim.x * Tile::COUNT;
-    for (long long first = (long long)blockIdx.x * Tile::COUNT; first < rows; first += all) {
+    for (long long first = first_row() + (long long)blockIdx.x * Tile::COUNT; first < rows; first += all) {
         Tile::fetch(q_tile, q, first, rows);
         Tile::fetch(ap_tile, ap, first, rows);
         commit_copies();
@@ -213,9 +215,10 @@ __global__ void __launch_bounds__(WARP* N / 8 / C, MIN_BLOCKS)
     using Tile = typename Warp::Rows;
     extern __shared__ __align__(16) unsigned char shared[];
     if (summary[0] == 0) return;
+    rows = end_row(rows);
 
     const long long all = (long long)gridDim.x * Tile::COUNT;
-    for (long long first = (long long)blockIdx.x * Tile::COUNT; first < rows; first += all) {
+    for (long long first = first_row() + (long long)blockIdx.x * Tile::COUNT; first < rows; first += all) {
         Tile::fetch(shared, p, first, rows);
         commit_copies();
         typename Warp::template Sums<double> sums[1];

@@ -8,7 +8,7 @@ template <int X_, int Y_, int Z_, int T_> struct Tile {
 };
 
 // Visits the tiles of a lattice: x fastest, then y and z within a chunk, then t, then the chunks of y and z. Where
-// the lattice lies on several devices, a tile whose hops leave the device follows after every so many others
+// the lattice lies on several devices, tiles whose hops leave the device are mixed with those next to them
 // (`TileOrder`).
 template <class L, class Tile, int Y_CHUNK, int Z_CHUNK> struct Traversal {
     static constexpr int X = L::HALF_X / Tile::HALF_X, Y = L::Y / Tile::Y, Z = L::Z / Tile::Z, T = L::T / Tile::T;
@@ -19,17 +19,19 @@ template <class L, class Tile, int Y_CHUNK, int Z_CHUNK> struct Traversal {
         const Share& share = device_share;
         unsigned chunk = __umulhi(step, share.reciprocal);
         if (step - chunk * share.in_chunk >= share.in_chunk) chunk++;
-        const unsigned i = step - chunk * share.in_chunk;
-        const unsigned before = __umulhi(i, share.ratio);
-        const bool at_edge = __umulhi(i + 1, share.ratio) > before;
-        step = at_edge ? before : i - before;
+        step -= chunk * share.in_chunk;
+        const bool late = step >= share.in_chunk - share.mixed, mixed = late || step < share.mixed;
+        if (late) step -= share.in_chunk - share.mixed;
+        const unsigned before = mixed ? __umulhi(step, share.ratio) : 0;
+        const bool at_edge = mixed && __umulhi(step + 1, share.ratio) > before;
+        step = at_edge ? before : step - before;
 #endif
         tile.half_x = step % X, step /= X;
         tile.y = step % Y_CHUNK, step /= Y_CHUNK;
         tile.z = step % Z_CHUNK, step /= Z_CHUNK;
 #ifdef SPREAD
-        const unsigned above = step < share.edges ? 0 : share.layers - 2 * share.edges;
-        tile.t = share.first_layer + step + (at_edge ? above : share.edges);
+        const unsigned inner = late ? share.layers - share.edges - share.beside : mixed ? share.edges : 0;
+        tile.t = share.first_layer + step + (at_edge ? late * (share.layers - share.edges) : inner);
         step = chunk;
 #else
         tile.t = step % T, step /= T;

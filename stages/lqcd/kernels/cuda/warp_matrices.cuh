@@ -2,6 +2,8 @@
 // reads its matrix from global memory leaves gaps of a matrix between lanes; here neighbouring lanes copy
 // neighbouring elements, and the lanes' reads from shared memory, a matrix (9 elements) apart, hit all banks.
 
+#include "share.cuh"
+
 constexpr int WARP = 32, WARP_ELEMENTS = 9 * WARP;
 
 // Start to copy matrix number `wanted` of `field`, a number per lane, into slot `lane` of `tile`.
@@ -45,12 +47,14 @@ struct Run {
     unsigned first, number;
     int count;
 
-    // Warp after warp over `total` matrices; count <= 0: nothing left for this warp.
+    // Warp after warp over `total` matrices; count 0: nothing left for this warp. A device takes its share of each
+    // segment.
     static __device__ __forceinline__ Run of(unsigned total) {
+        const unsigned start = segment_start(total), end = segment_end(total);
         Run run;
-        run.first = (blockIdx.x * blockDim.x + threadIdx.x) / WARP * WARP;
-        run.count = run.first < total ? min(total - run.first, unsigned(WARP)) : 0;
-        run.number = min(run.first + threadIdx.x % WARP, total - 1);
+        run.first = start + (blockIdx.x * blockDim.x + threadIdx.x) / WARP * WARP;
+        run.count = run.first < end ? min(end - run.first, unsigned(WARP)) : 0;
+        run.number = min(run.first + threadIdx.x % WARP, end - 1);
         return run;
     }
 };

@@ -20,6 +20,9 @@ from stages.errors import InputError
 REACH = 3
 """Hops of the longest term in t: a part must have so many slices, or more than two devices meet at a site."""
 
+INNER = 3
+"""Tiles visited between two that read other devices."""
+
 PAGE = 2 << 20
 """Bytes of physical memory that lie on one device."""
 
@@ -85,11 +88,11 @@ class Share:
     def numbers(self, part: int, parts: int, totals: int, arrived: int) -> NDArray[np.void]:
         """`Share` of share.cuh; totals and arrived: addresses of what sums over devices need."""
         order = self.tiles
-        tiles = (0,) * 6
+        tiles = (0,) * 8
         if order is not None:
             tiles = (
-                *(order.first, order.layers, order.edges),
-                *(order.in_chunk, order.reciprocal, order.ratio),
+                *(order.first, order.layers, order.edges, order.beside),
+                *(order.in_chunk, order.mixed, order.reciprocal, order.ratio),
             )
         sums = (part, parts if self.sums else 1)
         return np.array((totals, arrived, *self.rows, self.first_slice, *tiles, *sums), SHARE)
@@ -100,8 +103,8 @@ SHARE = np.dtype(
         *((name, np.uint64) for name in ("totals", "arrived")),
         *((name, np.int64) for name in ("first_row", "end_row")),
         ("first_slice", np.uint32),
-        *((name, np.uint32) for name in ("first_layer", "layers", "edges")),
-        *((name, np.uint32) for name in ("in_chunk", "reciprocal", "ratio")),
+        *((name, np.uint32) for name in ("first_layer", "layers", "edges", "beside")),
+        *((name, np.uint32) for name in ("in_chunk", "mixed", "reciprocal", "ratio")),
         *((name, np.uint32) for name in ("device", "devices")),
     ],
     align=True,
@@ -114,12 +117,19 @@ class RowWork:
     """A kernel on rows (`rows.cuh`), each by itself. per_block: rows of a block, or 0 where blocks go round.
 
     slices: of a reduction, runs of `rows` rows each with sums of its own; they are shared out whole.
+    segments: runs of `rows` rows, of each of which a device has its share; the grid's third axis counts them.
     """
 
     rows: int
     per_block: int = 0
     slices: int = 1
     sums: bool = False
+    segments: int = 1
+
+    @property
+    def cut(self) -> tuple[int, int]:
+        """What tells kernels that cut an array in the same way."""
+        return self.rows, self.slices * self.segments
 
     def shares(self, partition: Partition, grid: tuple[int, ...]) -> list[Share]:
         if self.slices > 1:
@@ -129,15 +139,27 @@ class RowWork:
                 for first, end in pairwise(cuts)
             ]
         shares = []
-        for first, end in pairwise(partition.cuts(self.rows)):
+        for first, end in pairwise(even(partition.cuts(self.rows))):
             blocks = ceil((end - first) / self.per_block) if self.per_block else grid[0]
-            shares.append(Share((blocks, *grid[1:]), (first, end), sums=self.sums))
+            along = (*(*grid, 1)[1:2], self.segments) if self.segments > 1 else grid[1:]
+            shares.append(Share((blocks, *along), (first, end), sums=self.sums))
         return shares
+
+
+def even(cuts: tuple[int, ...]) -> list[int]:
+    """Cuts moved to even rows, which start on 16 bytes for any number of right-hand sides."""
+    return [*(cut // 2 * 2 for cut in cuts[:-1]), cuts[-1]]
 
 
 @dataclass(frozen=True)
 class PartialWork:
-    """The end of a reduction: each device adds its partial sums, the last to finish adds those of devices."""
+    """The end of a reduction: each device adds its partial sums, the last to finish adds those of devices.
+
+    sums, numbers: counts of sums that end by themselves, and of the doubles in each.
+    """
+
+    sums: int = 1
+    numbers: int = 1
 
     def shares(self, partition: Partition, grid: tuple[int, ...]) -> list[Share]:
         return [Share(grid, sums=True)] * partition.parts
@@ -145,10 +167,11 @@ class PartialWork:
 
 @dataclass(frozen=True)
 class TileOrder:
-    """Order in which a device visits its tiles (`traversal.cuh`), those that read other devices spread.
+    """Order in which a device visits its tiles (`traversal.cuh`): layer after layer in each chunk of y and z.
 
-    In each chunk of y and z the `edges` layers of tiles at either end of the part are visited in between the
-    others, one after every so many: link and memory then work at the same time.
+    Those of the `edges` layers at either end, which read other devices, are mixed with the `INNER` times as
+    many layers next to them: link and memory then work at the same time, and the second-level cache still
+    holds what they read of their own device.
     first: layer of tiles where the part begins. layers: of the part. chunk: tiles of one layer in a chunk.
     """
 
@@ -158,8 +181,18 @@ class TileOrder:
     chunk: int
 
     @property
+    def beside(self) -> int:
+        """Layers at either end with which those at the edge are mixed."""
+        return min(INNER * self.edges, (self.layers - 2 * self.edges) // 2)
+
+    @property
     def in_chunk(self) -> int:
         return self.chunk * self.layers
+
+    @property
+    def mixed(self) -> int:
+        """Steps of a chunk, at its begin and at its end, that are mixed."""
+        return self.chunk * (self.edges + self.beside)
 
     @property
     def reciprocal(self) -> int:
@@ -168,21 +201,26 @@ class TileOrder:
 
     @property
     def ratio(self) -> int:
-        """2^32 edge tiles / tiles, rounded up: the upper half of its product with i counts those before i."""
-        return -((-2 * self.edges * self.chunk << 32) // self.in_chunk)
+        """2^32 edge tiles / mixed ones, rounded up: the upper half of its product with i are those before i."""
+        return -((-self.edges * self.chunk << 32) // self.mixed) if self.mixed else 0
 
     def tile(self, step: int) -> tuple[int, int, int]:
         """Chunk, layer of the lattice and place in the layer of a step, as `traversal.cuh` computes them."""
         chunk = step * self.reciprocal >> 32
         chunk += step - chunk * self.in_chunk >= self.in_chunk
         i = step - chunk * self.in_chunk
+        late = i >= self.in_chunk - self.mixed
+        i -= (self.in_chunk - self.mixed) * late
+        if not late and i >= self.mixed:
+            layer, place = divmod(i, self.chunk)
+            return chunk, self.first + layer, place
         before, after = (i * self.ratio) >> 32, ((i + 1) * self.ratio) >> 32
         at_edge = after > before
         layer, place = divmod(before if at_edge else i - before, self.chunk)
-        if not at_edge:
-            layer += self.edges
-        elif layer >= self.edges:
-            layer += self.layers - 2 * self.edges
+        if at_edge:
+            layer += (self.layers - self.edges) * late
+        else:
+            layer += self.layers - self.edges - self.beside if late else self.edges
         return chunk, self.first + layer, place
 
 
@@ -204,7 +242,7 @@ class TileWork:
         shares = []
         for first, end in pairwise(cuts):
             edges = ceil(self.reach / self.t_sites)
-            edges = edges if 2 * edges < end - first else 0
+            edges = edges if 2 * edges + 2 <= end - first else 0
             order = TileOrder(first, end - first, edges, self.chunk)
             shares.append(Share((grid[0] // self.t_tiles * (end - first), *grid[1:]), tiles=order))
         return shares
@@ -224,19 +262,19 @@ class SinceMeeting:
 
     stencil: bool = False
     result: bool = False
-    rows: frozenset[int] = frozenset()
+    rows: frozenset[tuple[int, int]] = frozenset()
 
     def asks_to_meet(self, work: Work | None) -> bool:
         if isinstance(work, PartialWork):
             return self.result
         if isinstance(work, RowWork):
-            return self.stencil or self.result or not self.rows <= {work.rows * work.slices}
+            return self.stencil or self.result or not self.rows <= {work.cut}
         return self.stencil or self.result or bool(self.rows)
 
     def enter(self, work: Work | None) -> None:
         if isinstance(work, TileWork):
             self.stencil = True
         elif isinstance(work, RowWork):
-            self.rows |= {work.rows * work.slices}
+            self.rows |= {work.cut}
         if work is None or isinstance(work, PartialWork) or (isinstance(work, RowWork) and work.sums):
             self.result = True
