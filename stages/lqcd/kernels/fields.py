@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from stages.lqcd.kernels.dispatch import Array, array_module, implementation_of
+from stages.lqcd.lattice.geometry import Lattice
 
 
 def empty_field(shape: tuple[int, ...], dtype: DTypeLike, xp: ModuleType) -> Array:
@@ -22,6 +23,16 @@ def zero_field(shape: tuple[int, ...], dtype: DTypeLike, xp: ModuleType) -> Arra
     if xp is np:
         return np.zeros(shape, dtype)
     return implementation_of("fields.zero_field", "cuda")(shape, dtype)
+
+
+def spread(lattice: Lattice, backend: str) -> None:
+    """Let fields that are made from now on lie on all GPUs of this worker, cut in t; nothing on the 'cpu'.
+
+    The worker's environment says how many (`stages.lqcd.kernels.cuda.devices.group`). Raises InputError where
+    the lattice is too short in t for so many, or where there are fewer.
+    """
+    if backend == "cuda":
+        implementation_of("fields.spread", "cuda")(lattice)
 
 
 def field_like(field: Array, shape: tuple[int, ...] | None = None, dtype: DTypeLike | None = None) -> Array:

@@ -22,6 +22,7 @@ from numpy.typing import DTypeLike, NDArray
 from stages.errors import DisagreementError
 from stages.lqcd.kernels.checksum import checksum
 from stages.lqcd.kernels.dispatch import Array, array_module
+from stages.lqcd.kernels.fields import empty_field
 from stages.lqcd.lattice.threads import in_threads
 
 PIECE = 8 << 20
@@ -47,7 +48,7 @@ def to_device(array: NDArray, out: Array | None = None) -> Array:
     """
     cupy = import_module("cupy")
     source = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-    result: Any = cupy.empty(array.shape, array.dtype) if out is None else out
+    result: Any = empty_field(array.shape, array.dtype, cupy) if out is None else out
     if is_page_locked(source):
         ends, stream = (result.data.ptr, source.ctypes.data), cupy.cuda.get_current_stream()
         cupy.cuda.runtime.memcpyAsync(*ends, len(source), HOST_TO_DEVICE, stream.ptr)

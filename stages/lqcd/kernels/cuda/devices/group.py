@@ -9,10 +9,11 @@ where a launch reads what others wrote: around stencils, and after sums over all
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import permutations
 from math import prod
 from typing import Any, TypeVar
@@ -28,6 +29,9 @@ from stages.lqcd.kernels.cuda.launch import Launch
 from stages.lqcd.lattice.geometry import Lattice
 
 T = TypeVar("T")
+
+GPUS_PER_WORKER = "QUARKLINE_GPUS_PER_WORKER"
+"""Variable of a worker's environment: devices that share its lattice, the first of those that it sees."""
 
 _group: DeviceGroup | None = None
 
@@ -68,26 +72,55 @@ def spread_over(lattice: Lattice, devices: tuple[int, ...]) -> Iterator[DeviceGr
     """While the block runs, new fields lie on all of these devices, and kernels run on all.
 
     devices: numbers of CUDA devices; one alone changes nothing, and gives None. One that is named twice has
-    two parts, as tests want it. Not for use by two threads.
-    Raises InputError where t is too short for so many, or where they cannot read each other's memory.
+    two parts, as tests want it. Not for use by two threads. Raises InputError where t is too short for so
+    many, or where they cannot read each other's memory.
     """
     global _group
+    before, group = _group, group_of(lattice, devices)
+    with cupy.cuda.Device(devices[0]):
+        _group = group
+        try:
+            yield group
+        finally:
+            _group = before
+            if group is not None:
+                group.pool.release()
+
+
+def spread_in_process(lattice: Lattice) -> None:
+    """From now on fields lie, and kernels run, on as many devices as the environment gives this process.
+
+    `GPUS_PER_WORKER` says how many, the first of those that it sees; without it nothing changes.
+    Raises InputError where there are fewer, and as `spread_over`.
+    """
+    global _group
+    wanted = os.environ.get(GPUS_PER_WORKER)
+    if wanted is None:
+        return
+    visible = cupy.cuda.runtime.getDeviceCount()
+    if not wanted.isdecimal() or not 1 <= int(wanted) <= visible:
+        raise InputError(
+            f"{GPUS_PER_WORKER} must be the number of GPUs that share a lattice, 1 to {visible} here, "
+            f"got {wanted!r}"
+        )
+    _group = group_of(lattice, tuple(range(int(wanted))))
+
+
+@cache
+def group_of(lattice: Lattice, devices: tuple[int, ...]) -> DeviceGroup | None:
+    """The group of these devices for a lattice, None for a single one; raises as `spread_over`."""
     partition = Partition(len(devices), lattice.extents[3])
     if partition.parts == 1:
-        with cupy.cuda.Device(devices[0]):
-            yield None
-        return
-    if _group is not None:
-        raise InputError("a lattice is spread over devices already: leave that block first")
+        return None
     connect(devices)
     check_granularity(devices)
-    with cupy.cuda.Device(devices[0]):
-        _group = DeviceGroup(devices, partition)
-        try:
-            yield _group
-        finally:
-            group, _group = _group, None
-            group.close()
+    return DeviceGroup(devices, partition, _pool(devices))
+
+
+@cache
+def _pool(devices: tuple[int, ...]) -> SpanPool:
+    """Memory of a process on these devices, for lattices of any cut."""
+    return SpanPool(devices)
 
 
 def connect(devices: tuple[int, ...]) -> None:
@@ -124,14 +157,11 @@ class DeviceGroup:
 
     ids: tuple[int, ...]
     partition: Partition
+    pool: SpanPool
     kernels: dict[Any, Any] = field(default_factory=dict, repr=False)
     """What is loaded for a launch on these devices (`stages.lqcd.kernels.cuda.compile`)."""
     workspaces: list[Any] = field(default_factory=list, repr=False)
     """Arrays that loaded kernels know by their addresses."""
-
-    @cached_property
-    def pool(self) -> SpanPool:
-        return SpanPool(self.ids)
 
     @cached_property
     def _queue(self) -> _Queue:
@@ -185,15 +215,6 @@ class DeviceGroup:
         """While the block runs nothing is queued but by `start`: devices wait only where they must."""
         with self._queue.alone():
             yield
-
-    def synchronize(self) -> None:
-        """Return when everything queued is done."""
-        cupy.cuda.get_current_stream().synchronize()
-
-    def close(self) -> None:
-        """Give back the memory that is free."""
-        self.synchronize()
-        self.pool.release()
 
 
 class _Queue:

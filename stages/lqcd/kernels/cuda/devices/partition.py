@@ -201,7 +201,7 @@ class TileOrder:
 
     @property
     def ratio(self) -> int:
-        """2^32 edge tiles / mixed ones, rounded up: the upper half of its product with i are those before i."""
+        """2^32 edge tiles / mixed ones, rounded up: the upper half of i times it counts those before i."""
         return -((-self.edges * self.chunk << 32) // self.mixed) if self.mixed else 0
 
     def tile(self, step: int) -> tuple[int, int, int]:

@@ -69,7 +69,8 @@ class SpanPool:
         return parts
 
     def release(self) -> None:
-        """Give the memory of all spans that nobody uses back to the devices."""
+        """Give the memory of all spans that nobody uses back to the devices, once the queued work is done."""
+        cupy.cuda.get_current_stream().synchronize()
         for free in self._free.values():
             while free:
                 span = free.pop()

@@ -1,0 +1,215 @@
+"""One lattice on several devices gives what one gives: on two where there are two, else on parts of one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("cupy")
+
+import cupy
+
+from pipeline import At
+from stages.ensemble.configuration import GaugeLinks, heatbath_configuration
+from stages.ensemble.expected_solves import ExpectedSolves
+from stages.ensemble.staggered_operator import hisq_operator
+from stages.errors import InputError
+from stages.loops.current_loops import current_loops
+from stages.lqcd.dirac.staggered import NormalOperator, StaggeredDslash
+from stages.lqcd.gauge.hisq import StaggeredLinks, hisq_links
+from stages.lqcd.kernels import block_blas, lane_blas, noise, one_link_current, stream
+from stages.lqcd.kernels.cuda.devices.group import GPUS_PER_WORKER, group_of, spread_over
+from stages.lqcd.kernels.cuda.tuning.timing import DELAY
+from stages.lqcd.kernels.fields import empty_field
+from stages.lqcd.kernels.transfer import copy_to_host, to_device
+from stages.lqcd.lattice.geometry import Lattice
+from stages.lqcd.noise import Noise
+from stages.lqcd.solvers.block_cgrq import BlockCGrQ
+from stages.lqcd.solvers.cg import BatchedCG
+from stages.lqcd.solvers.named import Solve
+
+pytestmark = pytest.mark.gpu
+
+LATTICE = Lattice((16, 16, 16, 20))
+Results = dict[str, Any]
+
+
+def several() -> list[tuple[int, ...]]:
+    """Two devices, and three parts, which do not divide t."""
+    count = cupy.cuda.runtime.getDeviceCount() if cupy.is_available() else 1
+    return [tuple(part % count for part in range(parts)) for parts in (2, 3)]
+
+
+@pytest.fixture(scope="module")
+def gauge() -> GaugeLinks:
+    options: dict[str, Any] = {"beta": 6.0, "seed": 31, "sweeps": 1, "overrelaxation": 0}
+    at = At(config="spread.1", backend="cuda")
+    return heatbath_configuration(at=at, extents=LATTICE.extents, **options)
+
+
+def on(devices: tuple[int, ...], compute: Callable[[], Results]) -> dict[str, np.ndarray]:
+    """Results in the memory of the host."""
+    with spread_over(LATTICE, devices):
+        return {name: np.asarray(copy_to_host(value)) for name, value in compute().items()}
+
+
+def assert_alike(one: Results, many: Results, equal: tuple[str, ...] = (), tolerance: float = 1e-12) -> None:
+    for name, expected in one.items():
+        if name in equal:
+            np.testing.assert_array_equal(many[name], expected, err_msg=name)
+        else:
+            np.testing.assert_allclose(
+                many[name], expected, rtol=0, atol=tolerance * abs(expected).max(), err_msg=name
+            )
+
+
+def random_field(n: int, seed: int, dtype: Any = complex) -> Any:
+    """A field on the even sites in the memory of all devices."""
+    shape = (LATTICE.half_volume, 3, n)
+    rng = np.random.default_rng(seed)
+    numbers = rng.standard_normal((*shape, 2)).view(complex)[..., 0]
+    field = empty_field(shape, dtype, cupy)
+    field[...] = cupy.asarray(numbers.astype(dtype))
+    return field
+
+
+def linear_algebra() -> Results:
+    x, y, z = (random_field(16, seed) for seed in (1, 2, 3))
+    a = cupy.asarray(np.random.default_rng(4).standard_normal((16, 16)) + 0j)
+    basis = empty_field((3, *x.shape), complex, cupy)
+    for number, field in enumerate((x, y, z)):
+        basis[number] = field
+    results: Results = {
+        "norms2": block_blas.norms2(x),
+        "dots": block_blas.dots(x, y),
+        "slices": one_link_current.slice_dots(x, y, LATTICE),
+        "gram": block_blas.gram(x, y),
+        "lane dots": lane_blas.lane_dots(basis, y),
+    }
+    block_blas.update(z, x, a)
+    lane_blas.lane_update(y, basis, cupy.ones((3, 16), complex))
+    return {**results, "update": z, "lane update": y}
+
+
+@pytest.mark.parametrize("devices", several(), ids=str)
+def test_linear_algebra(devices: tuple[int, ...]) -> None:
+    one, many = on((0,), linear_algebra), on(devices, linear_algebra)
+    assert_alike(one, many, ("slices", "update", "lane update"))
+
+
+@pytest.mark.parametrize("devices", several(), ids=str)
+def test_links_noise_and_current(gauge: GaugeLinks, devices: tuple[int, ...]) -> None:
+    def compute() -> Results:
+        links = hisq_links(to_device(gauge.links), LATTICE, boundary="antiperiodic", naik_epsilon=0.1)
+        fields = [
+            noise.noise(LATTICE, 0, (5, 6), range(16), kind, np.complex128, cupy)
+            for kind in ("z2", "gaussian")
+        ]
+        thin = to_device(gauge.links)
+        return {
+            "fat": links.fat,
+            "long": links.long,
+            "z2": fields[0],
+            "gaussian": fields[1],
+            "current": one_link_current.one_link_current(thin[:, 0].copy(), *fields, LATTICE, 0),
+        }
+
+    one, many = on((0,), compute), on(devices, compute)
+    assert_alike(one, many, ("fat", "long", "z2", "gaussian", "current"))
+
+
+def operator(gauge: GaugeLinks) -> StaggeredDslash:
+    links: StaggeredLinks = hisq_links(
+        to_device(gauge.links), LATTICE, boundary="antiperiodic", naik_epsilon=0.0
+    )
+    return StaggeredDslash(links)
+
+
+@pytest.mark.parametrize("devices", several(), ids=str)
+@pytest.mark.parametrize("solver", [BatchedCG, BlockCGrQ])
+@pytest.mark.parametrize("inner", [None, "single"])
+def test_solves(gauge: GaugeLinks, solver: Any, inner: str | None, devices: tuple[int, ...]) -> None:
+    iterations = []
+
+    def compute() -> Results:
+        A = NormalOperator(operator(gauge), 0.2)
+        solution = solver(1e-9, inner=inner).solve(A, random_field(16, 7))
+        iterations.append(solution.iterations)
+        return {"x": solution.x, "norms": solution.residual}
+
+    one, many = on((0,), compute), on(devices, compute)
+    assert abs(iterations[0] - iterations[1]) <= 1 + iterations[0] // 50
+    np.testing.assert_allclose(many["x"], one["x"], rtol=0, atol=1e-7 * abs(one["x"]).max())
+
+
+@pytest.mark.parametrize("solver", [BatchedCG, BlockCGrQ])
+def test_order_holds_whatever_a_device_waits_for(
+    gauge: GaugeLinks, solver: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every launch waits a random time on each device: bits stay."""
+    from stages.lqcd.kernels.cuda.compile import _started
+
+    devices = several()[0]
+
+    def compute() -> Results:
+        A = NormalOperator(operator(gauge), 0.2)
+        return {"x": solver(1e-9, inner="single").solve(A, random_field(16, 7)).x}
+
+    plain = on(devices, compute)
+    group = group_of(LATTICE, devices)
+    assert group is not None
+    rng, queue = np.random.default_rng(3), group._queue
+    on_all = queue._on_all
+
+    def late(streams: list[Any], start: Callable[[int, Any], None]) -> None:
+        def after(part: int, its_stream: Any) -> None:
+            pause = np.uint64(rng.integers(100_000))
+            _started(DELAY, devices[part], ())((1,), (1,), (pause,), 0, its_stream)
+            start(part, its_stream)
+
+        on_all(streams, after)
+
+    monkeypatch.setattr(queue, "_on_all", late)
+    np.testing.assert_array_equal(on(devices, compute)["x"], plain["x"])
+
+
+def test_memory_that_arrays_give_back_is_used_again() -> None:
+    devices = several()[0]
+    with spread_over(LATTICE, devices) as group:
+        assert group is not None
+        first = random_field(16, 1)
+        address, taken = first.data.ptr, group.pool.bytes_of_parts
+        del first
+        second = random_field(16, 2)
+        assert second.data.ptr == address and group.pool.bytes_of_parts == taken
+        del second
+    assert group.pool.bytes_of_parts == [0] * len(devices)
+
+
+@pytest.mark.parametrize("solver", ["batched_cg", "block_cgrq"])
+def test_a_chunk_of_current_loops(gauge: GaugeLinks, solver: str) -> None:
+    at = At(config="spread.1", noise=(0, 1), backend="cuda")
+    solve, drawn = Solve(solver, 1e-9, "double-single", block=16), Noise(3, "z2", {"displacement": 2})
+
+    def compute() -> Results:
+        options = {"boundary": "antiperiodic", "naik_epsilon": 0.0}
+        dslash = hisq_operator(gauge, at=at, solves=ExpectedSolves(solver, "double-single", 16), **options)
+        loops = current_loops(dslash, at=at, mass=0.2, solve=solve, noise=drawn)
+        return loops._asdict()
+
+    one, many = on((0,), compute), on(several()[0], compute)
+    assert_alike(one, many, tolerance=1e-6)
+
+
+def test_the_environment_says_how_many_gpus_a_worker_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    from stages.lqcd.kernels.fields import spread
+
+    monkeypatch.setenv(GPUS_PER_WORKER, str(cupy.cuda.runtime.getDeviceCount() + 1))
+    with pytest.raises(InputError, match="number of GPUs that share a lattice"):
+        spread(LATTICE, "cuda")
+    monkeypatch.setenv(GPUS_PER_WORKER, "1")
+    spread(LATTICE, "cuda")
+    assert stream.lag(cupy) == 1
