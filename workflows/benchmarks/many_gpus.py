@@ -15,20 +15,33 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
+from itertools import product
 from math import prod
 from typing import Any
+from unittest.mock import patch
 
 import cupy
 import numpy as np
 
+from pipeline import At
+from stages.ensemble.configuration import GaugeLinks
+from stages.ensemble.expected_solves import ExpectedSolves
+from stages.ensemble.staggered_operator import hisq_operator
+from stages.loops.costs import device_solving_bytes
+from stages.loops.current_loops import current_loops
+from stages.lqcd.dirac.staggered import operator_bytes
+from stages.lqcd.dirac.wilson import WilsonDslash
+from stages.lqcd.gauge.reunitarise import to_su3
+from stages.lqcd.gauge.wilson_links import Anisotropy, WilsonLinks
 from stages.lqcd.kernels import block_blas, cg_update, stream
 from stages.lqcd.kernels import hisq_dslash as dslash
 from stages.lqcd.kernels.cg_update import CGCoefficients
 from stages.lqcd.kernels.cuda import cg_update as cuda_cg
 from stages.lqcd.kernels.cuda.columns import reduction
 from stages.lqcd.kernels.cuda.compile import compile_all
-from stages.lqcd.kernels.cuda.devices.group import DeviceGroup, spread_over
+from stages.lqcd.kernels.cuda.devices import partition
+from stages.lqcd.kernels.cuda.devices.group import group_of, spread_over
 from stages.lqcd.kernels.cuda.hisq_dslash import (
     FULL,
     THIRTEEN,
@@ -39,10 +52,17 @@ from stages.lqcd.kernels.cuda.hisq_dslash import (
     sum_rows_launch,
 )
 from stages.lqcd.kernels.cuda.launch import Launch
-from stages.lqcd.kernels.cuda.tuning.timing import DELAY
 from stages.lqcd.kernels.dispatch import Array
-from stages.lqcd.kernels.fields import empty_field
+from stages.lqcd.kernels.fields import empty_field, zeros_like
+from stages.lqcd.kernels.transfer import copy_to_host
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
+from stages.lqcd.noise import Noise
+from stages.lqcd.solvers.block_cgrq import BlockCGrQ
+from stages.lqcd.solvers.cg import BatchedCG
+from stages.lqcd.solvers.named import Solve
+from workflows.benchmarks.machine import Device, random_field
+from workflows.benchmarks.solver_iteration import iteration
+from workflows.benchmarks.staggered import random_operator
 
 SINGLE = np.dtype(np.complex64)
 DIRECTIONS = 16
@@ -189,24 +209,6 @@ def compared(one: dict[str, Array], many: dict[str, Array]) -> str:
     return "; ".join(words)
 
 
-def delayed(group: DeviceGroup, seed: int) -> None:
-    """Let every launch wait on each device for a random time, up to 200 us."""
-    from stages.lqcd.kernels.cuda.compile import _started
-
-    rng, queue = np.random.default_rng(seed), group._queue
-    plain = queue._on_all
-
-    def late(streams: list[Any], start: Callable[[int, Any], None]) -> None:
-        def after(place: int, its_stream: Any) -> None:
-            pause = np.uint64(rng.integers(200_000))
-            _started(DELAY, group.ids[place], ())((1,), (1,), (pause,), 0, its_stream)
-            start(place, its_stream)
-
-        plain(streams, after)
-
-    queue._on_all = late  # type: ignore[method-assign]
-
-
 def seconds(work: Callable[[], None], calls: int = 3) -> float:
     """The shortest time of a call on the device, all devices included."""
     work()
@@ -241,24 +243,67 @@ def form_of(n: int) -> Form:
     return THIRTEEN if n <= dslash.NARROW else FULL
 
 
-def memory(group: DeviceGroup) -> None:
-    """Try CuPy's own copies on a range that lies on several devices, and print where its pages lie."""
-    field: Any = group.empty((UNEVEN.half_volume * 64, 3, 16), SINGLE)
-    print("bytes on each GPU:", group.pool.bytes_of_parts, "of", field.nbytes)
-    fill(field, 5)
-    reference: Any = on_first(field)
-    tries: dict[str, Callable[[], Any]] = {
-        "host copy": lambda: bool((field.get() == reference.get()).all()),
-        "copy": lambda: bool((field.copy() == reference).all()),
-        "copy from the host": lambda: field.set(reference.get()) or bool((field == reference).all()),
-        "memset": lambda: field.fill(0) or not bool(field.any()),
-        "zeros": lambda: not bool(group.zeros(field.shape, SINGLE).any()),
-    }
-    for name, attempt in tries.items():
-        try:
-            print(f"{name} across devices: {attempt()}")
-        except Exception as error:
-            print(f"{name} across devices: {error!r}"[:200])
+def orders(lattice: Lattice, ids: tuple[int, ...]) -> None:
+    """Print the time of a product for other numbers of tiles between two that read other devices."""
+    for inner in (0, 1, 2, 3, 5, 7):
+        group_of.cache_clear()
+        with part(f"order {inner}"), patch.object(partition, "INNER", inner), spread_over(lattice, ids):
+            found = [timed(lattice, n, form_of(n), 10)[0] for n in (1, 16)]
+            print(
+                f"{inner} tiles between: {1e6 * found[0]:.1f} us at N = 1, {1e6 * found[1]:.1f} us at N = 16"
+            )
+    group_of.cache_clear()
+
+
+def iterations(lattice: Lattice) -> Iterator[tuple[str, float]]:
+    """Seconds of whole iterations in double-single, replacements among them, and of a Wilson dslash."""
+    device = Device()
+    with part("operator"):
+        operator = random_operator(device, lattice)
+        for method, n in ((BatchedCG, 1), (BatchedCG, 16), (BlockCGrQ, 16)):
+            with part(f"{method.__name__}, N = {n}"):
+                b = random_field(device, (*operator.shape, n), np.complex128)
+                solver = partial(method, 1e-13, inner="single")
+                yield f"{method.__name__} {n}", iteration(device, solver, operator, b)[0]
+    with part("Wilson"):
+        links = to_su3(random_field(device, (4, 2, lattice.half_volume, 3, 3), np.complex128))[0]
+        fields = WilsonLinks(links, (0.3, 0.3), lattice, ("periodic",) * 4, Anisotropy(), 0.0)
+        dslash = WilsonDslash(fields, SINGLE)
+        x = random_field(device, (lattice.half_volume, 12, 16), SINGLE)
+        out = zeros_like(x)
+        yield "Wilson dslash 16", device.seconds(partial(dslash.apply_to, EVEN, x, out))
+
+
+def chunk(extents: tuple[int, int, int, int], ids: tuple[int, ...]) -> None:
+    """A chunk of `g2_disconnected` on random SU(3) links, of a lattice that is too large for one GPU."""
+    lattice = Lattice(extents)
+    with part("links on the host"):
+        links = np.empty((4, 2, lattice.half_volume, 3, 3), complex)
+        for mu, parity in product(range(4), (EVEN, ODD)):
+            numbers = cupy.empty((lattice.half_volume, 3, 3), complex)
+            fill(numbers, 2 * mu + parity)
+            links[mu, parity] = copy_to_host(to_su3(numbers)[0])
+        cupy.get_default_memory_pool().free_all_blocks()
+    at = At(config="large.1", noise=(0,), backend="cuda")
+    solves = ExpectedSolves("batched_cg", "double-single", 16)
+    fields = operator_bytes(lattice, DIRECTIONS, "double-single", solves.packing)
+    fields += device_solving_bytes(lattice, DIRECTIONS, solves, 1)
+    print(
+        f"{lattice}: {fields / 1e9:.0f} GB, {cupy.cuda.Device().mem_info[1] / 1e9:.0f} GB a GPU", flush=True
+    )
+    with part("chunk"), spread_over(lattice, ids) as group:
+        gauge = GaugeLinks(links, np.array(extents))
+        with part("operator"):
+            dslash = hisq_operator(gauge, at=at, boundary="antiperiodic", naik_epsilon=0.0, solves=solves)
+        solve, noise = (
+            Solve("batched_cg", 1e-6, "double-single", block=16),
+            Noise(3, "z2", {"displacement": 2}),
+        )
+        with part("loops"):
+            loops = current_loops(dslash, at=at, mass=0.3, solve=solve, noise=noise)
+            print("current of the first probes:", loops.current.ravel()[:3])
+        assert group is not None
+        print("bytes on each GPU:", group.pool.bytes_of_parts, flush=True)
 
 
 def main() -> None:
@@ -270,6 +315,7 @@ def main() -> None:
     parser.add_argument(
         "--per-gpu", type=int, nargs=4, default=(32, 32, 32, 48), metavar=("X", "Y", "Z", "T")
     )
+    parser.add_argument("--large", type=int, nargs=4, default=(64, 64, 64, 72), metavar=("X", "Y", "Z", "T"))
     arguments = parser.parse_args()
     runtime, k = cupy.cuda.runtime, arguments.gpus
     x, y, z, t = arguments.per_gpu
@@ -281,9 +327,6 @@ def main() -> None:
         }
         peers = [runtime.deviceCanAccessPeer(0, each) for each in ids[1:]]
         print(f"{runtime.getDeviceCount()} devices: {names}; {k} used, peer access from the first: {peers}")
-    with part("memory"), spread_over(UNEVEN, ids) as group:
-        assert group is not None
-        memory(group)
     problems = [(UNEVEN, n, form) for n, form in ((1, THIRTEEN), (1, FULL), (8, FULL), (16, FULL))]
     times = [(n, form_of(n)) for n in (1, 16)]
     with part("compilation"):
@@ -299,31 +342,38 @@ def main() -> None:
             for case, expected in zip(problems, one, strict=False):
                 with part(f"GPUs {parts} {case[0]} N = {case[1]} {case[2]}"):
                     print(compared(expected, results(*case)))
-    with part("delays"), spread_over(UNEVEN, ids) as group:
-        assert group is not None
-        expected = results(*problems[-1])
-        delayed(group, 3)
-        print("with delays, against the same GPUs without:", compared(expected, results(*problems[-1])))
-    table: dict[tuple[str, int], tuple[float, float]] = {}
+    table: dict[tuple[str, str], tuple[float, ...]] = {}
     for n, form in times:
         with part(f"times, one GPU, N = {n}"):
-            table["one", n] = timed(alone, n, form, 10)
+            table["one", f"product, N = {n}"] = timed(alone, n, form, 10)
     for name, lattice in (("weak", wide), ("strong", alone)):
         with part(name), spread_over(lattice, ids):
             compile_all([kernel for n, form in times for kernel in kernels(lattice, n, form)])
             for n, form in times:
                 with part(f"times, {name}, N = {n}"):
-                    table[name, n] = timed(lattice, n, form, 10)
-    print(f"\n| {alone} per GPU, N | GPUs | product us | efficiency | iteration us | efficiency |")
-    print("|---|---|---|---|---|---|")
-    for (name, n), (product, iteration) in table.items():
-        share = k if name == "strong" else 1
-        first = table.get(("one", n), (np.nan, np.nan))
-        efficiency = [whole / (share * own) for whole, own in zip(first, (product, iteration), strict=True)]
-        print(
-            f"| {name}, {n} | {1 if name == 'one' else k} | {1e6 * product:.1f} | {efficiency[0]:.3f} "
-            f"| {1e6 * iteration:.1f} | {efficiency[1]:.3f} |"
-        )
+                    table[name, f"product, N = {n}"] = timed(lattice, n, form, 10)
+    with part("orders"):
+        orders(wide, ids)
+    for name, lattice, devices in (("one", alone, ids[:1]), ("weak", wide, ids), ("strong", alone, ids)):
+        with part(f"iterations, {name}"), spread_over(lattice, devices):
+            for kind, took in iterations(lattice):
+                table[name, kind] = (took,)
+    printed(alone, k, table)
+    with part("large"):
+        chunk(tuple(arguments.large), ids)
+
+
+def printed(alone: Lattice, k: int, table: dict[tuple[str, str], tuple[float, ...]]) -> None:
+    """The table of times and of efficiencies against one GPU."""
+    print(f"\n| {alone} per GPU | GPUs | us | efficiency |\n|---|---|---|---|")
+    for (name, kind), times in table.items():
+        share, one = k if name == "strong" else 1, table.get(("one", kind), (np.nan,) * len(times))
+        for what, own, first in zip(("", ", iteration"), times, one, strict=False):
+            gpus = 1 if name == "one" else k
+            print(
+                f"| {name}, {kind}{what} | {gpus} | {1e6 * own:.1f} | {first / (share * own):.3f} |",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ where a launch reads what others wrote: around stencils, and after sums over all
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -32,6 +33,8 @@ T = TypeVar("T")
 
 GPUS_PER_WORKER = "QUARKLINE_GPUS_PER_WORKER"
 """Variable of a worker's environment: devices that share its lattice, the first of those that it sees."""
+
+Malloc = Callable[[int], cupy.cuda.MemoryPointer]
 
 _group: DeviceGroup | None = None
 
@@ -77,7 +80,8 @@ def spread_over(lattice: Lattice, devices: tuple[int, ...]) -> Iterator[DeviceGr
     """
     global _group
     before, group = _group, group_of(lattice, devices)
-    with cupy.cuda.Device(devices[0]):
+    allocator = nullcontext() if group is None else cupy.cuda.using_allocator(group.malloc)
+    with cupy.cuda.Device(devices[0]), allocator:
         _group = group
         try:
             yield group
@@ -104,6 +108,8 @@ def spread_in_process(lattice: Lattice) -> None:
             f"got {wanted!r}"
         )
     _group = group_of(lattice, tuple(range(int(wanted))))
+    if _group is not None:
+        cupy.cuda.set_allocator(_group.malloc)
 
 
 @cache
@@ -114,13 +120,13 @@ def group_of(lattice: Lattice, devices: tuple[int, ...]) -> DeviceGroup | None:
         return None
     connect(devices)
     check_granularity(devices)
-    return DeviceGroup(devices, partition, _pool(devices))
+    return DeviceGroup(devices, partition, *_memory(devices))
 
 
 @cache
-def _pool(devices: tuple[int, ...]) -> SpanPool:
-    """Memory of a process on these devices, for lattices of any cut."""
-    return SpanPool(devices)
+def _memory(devices: tuple[int, ...]) -> tuple[SpanPool, Malloc]:
+    """Spans of a process on these devices, for lattices of any cut, and the allocator of all else."""
+    return SpanPool(devices), cupy.cuda.get_allocator()
 
 
 def connect(devices: tuple[int, ...]) -> None:
@@ -151,29 +157,36 @@ def connect(devices: tuple[int, ...]) -> None:
                     raise
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class DeviceGroup:
     """Devices that share a lattice, cut as `partition` says."""
 
     ids: tuple[int, ...]
     partition: Partition
     pool: SpanPool
+    plain: Malloc
+    """CuPy's allocator for what lies on one device."""
     kernels: dict[Any, Any] = field(default_factory=dict, repr=False)
     """What is loaded for a launch on these devices (`stages.lqcd.kernels.cuda.compile`)."""
     workspaces: list[Any] = field(default_factory=list, repr=False)
     """Arrays that loaded kernels know by their addresses."""
 
+    _each: _OnEach = field(default_factory=lambda: _OnEach(), repr=False)
+
     @cached_property
     def _queue(self) -> _Queue:
         return _Queue(self.ids)
+
+    def malloc(self, size: int) -> cupy.cuda.MemoryPointer:
+        """Memory for an array of CuPy's, as its allocator: large ones are cut as if sites were their rows."""
+        runs = () if self._each.busy or not size else self.partition.runs((size,), 1)
+        return self.plain(size) if len(runs) < 2 else self.pool.take(runs)[1]
 
     def empty(self, shape: tuple[int, ...], dtype: DTypeLike) -> cupy.ndarray:
         """An array in the pages of all devices, or on the first if it is small; not filled."""
         dtype = np.dtype(dtype)
         runs = self._runs(shape, dtype)
-        if len(runs) < 2:
-            return cupy.empty(shape, dtype)
-        _, pointer = self.pool.take(runs)
+        pointer = self.pool.take(runs)[1] if len(runs) > 1 else self.plain(dtype.itemsize * prod(shape))
         return cupy.ndarray(shape, dtype, pointer)
 
     def zeros(self, shape: tuple[int, ...], dtype: DTypeLike) -> cupy.ndarray:
@@ -181,7 +194,9 @@ class DeviceGroup:
         dtype = np.dtype(dtype)
         runs = self._runs(shape, dtype)
         if len(runs) < 2:
-            return cupy.zeros(shape, dtype)
+            array = self.empty(shape, dtype)
+            array.fill(0)
+            return array
         span, pointer = self.pool.take(runs)
 
         def clear(part: int, stream: Any) -> None:
@@ -198,9 +213,13 @@ class DeviceGroup:
     def on_each(self, make: Callable[[int], T]) -> list[T]:
         """Results of `make` while each device is the current one; it is told the device's place."""
         made = []
-        for part, device in enumerate(self.ids):
-            with cupy.cuda.Device(device):
-                made.append(make(part))
+        before, self._each.busy = self._each.busy, True
+        try:
+            for part, device in enumerate(self.ids):
+                with cupy.cuda.Device(device):
+                    made.append(make(part))
+        finally:
+            self._each.busy = before
         return made
 
     def start(self, work: Work | None, start: Callable[[int, Any], None]) -> None:
@@ -215,6 +234,12 @@ class DeviceGroup:
         """While the block runs nothing is queued but by `start`: devices wait only where they must."""
         with self._queue.alone():
             yield
+
+
+class _OnEach(threading.local):
+    """Whether this thread makes something on each device: it then lies there whole."""
+
+    busy = False
 
 
 class _Queue:

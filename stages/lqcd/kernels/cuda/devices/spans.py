@@ -49,15 +49,24 @@ class SpanPool:
 
     def take(self, runs: tuple[Run, ...]) -> tuple[Span, cupy.cuda.MemoryPointer]:
         """A span with these runs, and CuPy's pointer to it, which keeps it from being given to others."""
-        if not self._free[runs]:
-            span = map_pages(runs, self.devices)
-            self._spans.append(span)
-            self._free[runs].append(span)
-        span = self._free[runs].pop()
+        span = self._free[runs].pop() if self._free[runs] else self._mapped(runs)
         lease = _Lease()
         finalize(lease, self._free[runs].append, span).atexit = False
         memory = cupy.cuda.UnownedMemory(span.address, span.size, lease, self.devices[0])
         return span, cupy.cuda.MemoryPointer(memory, 0)
+
+    def _mapped(self, runs: tuple[Run, ...]) -> Span:
+        """A new span; where memory is short, in place of all that wait."""
+        try:
+            span = map_pages(runs, self.devices)
+        except cupy.cuda.memory.OutOfMemoryError:
+            self.release()
+            for device in set(self.devices):
+                with cupy.cuda.Device(device):
+                    cupy.get_default_memory_pool().free_all_blocks()
+            span = map_pages(runs, self.devices)
+        self._spans.append(span)
+        return span
 
     @property
     def bytes_of_parts(self) -> list[int]:
