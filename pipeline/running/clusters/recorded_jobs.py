@@ -13,97 +13,105 @@ from pipeline.running.clusters.jobs import JobList
 from pipeline.running.clusters.site import Workers
 from pipeline.running.clusters.worker_command import one_per_gpu
 
+Base: Any = object
+"""A class of dask-jobqueue, which need not be installed: `recorded` names it."""
+
 
 def recorded(base: Any, kind: str) -> Any:
     """A class of clusters made of one of dask-jobqueue's."""
-    system = batch_system(kind)
+    job = type("RecordedJob", (RecordedJob, base.job_cls), {"kind": kind})
+    return type("Jobs", (Jobs, base), {"kind": kind, "job_cls": job})
 
-    class RecordedJob(base.job_cls):  # type: ignore[misc]
-        """A job that is written down once it is submitted."""
 
-        jobs: JobList | None = None
-        gpus = 1
-        refusal = ""
-        _command_template: str
+class RecordedJob(Base):
+    """A job that is written down once it is submitted."""
 
-        def __init__(self, *arguments: Any, **options: Any) -> None:
-            super().__init__(*arguments, **options)
-            if self.gpus > 1:
-                self._command_template = one_per_gpu(
-                    self._command_template, shlex.quote(self.name), self.gpus
-                )
+    kind: str
+    """Of its batch system."""
+    jobs: JobList | None = None
+    gpus = 1
+    refusal = ""
+    _command_template: str
 
-        async def start(self) -> None:
-            try:
-                await asyncio.wait_for(super().start(), ANSWER)
-            except (RuntimeError, OSError, ValueError, TimeoutError) as error:
-                self.refusal = " ".join(str(error).split()) or f"no answer within {ANSWER:g} s"
-                self.status = Status.running  # as Dask wants it; `lost_jobs` tells what became of it
-            if self.jobs and self.job_id:
-                self.jobs.add(kind, self.job_id)
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        if self.gpus > 1:
+            self._command_template = one_per_gpu(self._command_template, shlex.quote(self.name), self.gpus)
 
-        async def close(self) -> None:
-            await super().close()
-            self.status = Status.closed
+    async def start(self) -> None:
+        try:
+            await asyncio.wait_for(super().start(), ANSWER)
+        except (RuntimeError, OSError, ValueError, TimeoutError) as error:
+            self.refusal = " ".join(str(error).split()) or f"no answer within {ANSWER:g} s"
+            self.status = Status.running  # as Dask wants it; `lost_jobs` tells what became of it
+        if self.jobs and self.job_id:
+            self.jobs.add(self.kind, self.job_id)
 
-    class Jobs(base):  # type: ignore[misc]
-        """Jobs of one run, each with `each` workers."""
+    async def close(self) -> None:
+        await super().close()
+        self.status = Status.closed
 
-        new_spec: dict[str, Any]
 
-        def __init__(self, jobs: JobList | None, each: int, **options: Any) -> None:
-            self.each, self.bounds, self.wanted = each, Workers(0, 0), 0
-            self._missing: set[str] = set()
-            gpus = each if options["processes"] == 1 else 1
-            job = type("Job", (RecordedJob,), {"jobs": jobs, "gpus": gpus})
-            super().__init__(job_cls=job, **options)
-            if gpus > 1:
-                self.new_spec = {**self.new_spec, "group": [f"-{number}" for number in range(gpus)]}
+class Jobs(Base):
+    """Jobs of one run, each with `each` workers."""
 
-        def hold(self, bounds: Workers) -> None:
-            """Hold a number of workers, as many as may be to begin with."""
-            self.bounds = bounds
-            self.want(bounds.max)
+    kind: str
+    """Of their batch system."""
+    job_cls: Any
+    """The class of a single one."""
+    new_spec: dict[str, Any]
 
-        def want(self, workers: int) -> None:
-            """Submit jobs for so many workers, where there are fewer; none is ended."""
-            self.wanted = max(len(self.worker_spec), -(-workers // self.each))
-            self.scale(jobs=self.wanted)
+    def __init__(self, jobs: JobList | None, each: int, **options: Any) -> None:
+        self.each, self.bounds, self.wanted = each, Workers(0, 0), 0
+        self._missing: set[str] = set()
+        gpus = each if options["processes"] == 1 else 1
+        job = type("Job", (self.job_cls,), {"jobs": jobs, "gpus": gpus})
+        super().__init__(job_cls=job, **options)
+        if gpus > 1:
+            self.new_spec = {**self.new_spec, "group": [f"-{number}" for number in range(gpus)]}
 
-        def restore(self) -> None:
-            """Submit again what is wanted and has no job."""
-            self.scale(jobs=self.wanted)
+    def hold(self, bounds: Workers) -> None:
+        """Hold a number of workers, as many as may be to begin with."""
+        self.bounds = bounds
+        self.want(bounds.max)
 
-        def members(self) -> dict[str, set[str]]:
-            """Names of the workers of each job that is wanted."""
-            return {
-                name: {f"{name}{suffix}" for suffix in spec.get("group", ("",))}
-                for name, spec in self.worker_spec.items()
-            }
+    def want(self, workers: int) -> None:
+        """Submit jobs for so many workers, where there are fewer; none is ended."""
+        self.wanted = max(len(self.worker_spec), -(-workers // self.each))
+        self.scale(jobs=self.wanted)
 
-        def dismiss(self, names: set[str]) -> None:
-            """End jobs that are not wanted any more."""
-            self.wanted -= len(names & self.worker_spec.keys())
-            for name in names:
-                self.worker_spec.pop(name, None)
-            self.scale(jobs=self.wanted)
+    def restore(self) -> None:
+        """Submit again what is wanted and has no job."""
+        self.scale(jobs=self.wanted)
 
-        def lost_jobs(self) -> dict[str, str]:
-            """Workers without a job, and why: refused, or over at two looks in a row."""
-            lost = {name: job.refusal for name, job in self.workers.items() if job.refusal}
-            ids = {name: job.job_id for name, job in self.workers.items() if job.job_id}
-            seen = system.look(list(ids.values()))
-            missing = {name for name, job in ids.items() if seen[job].state == State.ENDED}
-            lost |= dict.fromkeys(sorted(missing & self._missing), "cancelled, or ended early")
-            self._missing = missing
-            for name in lost:
-                self.workers[name].status = Status.failed
-            return lost
+    def members(self) -> dict[str, set[str]]:
+        """Names of the workers of each job that is wanted."""
+        return {
+            name: {f"{name}{suffix}" for suffix in spec.get("group", ("",))}
+            for name, spec in self.worker_spec.items()
+        }
 
-        def remove_certificates(self) -> None:
-            """Remove the files that jobs read, of which this object holds the handles."""
-            for name, file in vars(self).items():
-                if name.startswith("_job_") and hasattr(file, "close"):
-                    file.close()
+    def dismiss(self, names: set[str]) -> None:
+        """End jobs that are not wanted any more."""
+        self.wanted -= len(names & self.worker_spec.keys())
+        for name in names:
+            self.worker_spec.pop(name, None)
+        self.scale(jobs=self.wanted)
 
-    return Jobs
+    def lost_jobs(self) -> dict[str, str]:
+        """Workers without a job, and why: refused, or over at two looks in a row."""
+        lost = {name: job.refusal for name, job in self.workers.items() if job.refusal}
+        ids = {name: job.job_id for name, job in self.workers.items() if job.job_id}
+        seen = batch_system(self.kind).look(list(ids.values()))
+        missing = {name for name, job in ids.items() if seen[job].state == State.ENDED}
+        lost |= dict.fromkeys(sorted(missing & self._missing), "cancelled, or ended early")
+        self._missing = missing
+        for name in lost:
+            self.workers[name].status = Status.failed
+        return lost
+
+    def remove_certificates(self) -> None:
+        """Remove the files that jobs read, of which this object holds the handles."""
+        for name, file in vars(self).items():
+            if name.startswith("_job_") and hasattr(file, "close"):
+                file.close()
