@@ -112,7 +112,7 @@ def test_each_worker_of_a_job_has_a_gpu_of_its_own(commands: ControlledSlurm, tm
         workers=Workers(2, 2),
     )
     with JobQueue(site).open(Demand(2, 0, jobs=JobList(tmp_path))) as client:
-        client.wait_for_workers(2, timeout=60)
+        client.wait_for_workers(2, timeout=150)
         seen = client.run(os.getenv, "CUDA_VISIBLE_DEVICES")
         workers = client.scheduler_info(n_workers=-1)["workers"].values()
         assert sorted(seen.values()) == ["0", "1"]
