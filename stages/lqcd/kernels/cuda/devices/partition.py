@@ -9,6 +9,7 @@ follow the same cuts: rows of a field (`RowWork`), tiles of a dslash (`TileWork`
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import groupby, pairwise
 from math import ceil, prod
 
@@ -57,21 +58,26 @@ class Partition:
         A page that a cut falls into goes where more of it belongs. An array with less than a page for each
         device within a leading index lies on the first device.
         """
-        axis = max(range(len(shape)), key=shape.__getitem__)
-        segment = itemsize * prod(shape[axis:])
-        size = itemsize * prod(shape)
-        pages = ceil(size / page)
-        if self.parts == 1 or segment < self.parts * page:
-            return ((0, pages),)
-        row = segment // shape[axis]
-        ends = [row * cut for cut in self.cuts(shape[axis])[1:]]
+        return _runs(self, shape, itemsize, page)
 
-        def part_of(number: int) -> int:
-            middle = min(number * page + page // 2, size - 1) % segment
-            return next(part for part, end in enumerate(ends) if middle < end)
 
-        owners = groupby(part_of(number) for number in range(pages))
-        return tuple((part, len(list(members))) for part, members in owners)
+@lru_cache(maxsize=1024)
+def _runs(partition: Partition, shape: tuple[int, ...], itemsize: int, page: int) -> tuple[Run, ...]:
+    axis = max(range(len(shape)), key=shape.__getitem__)
+    segment = itemsize * prod(shape[axis:])
+    size = itemsize * prod(shape)
+    pages = ceil(size / page)
+    if partition.parts == 1 or segment < partition.parts * page:
+        return ((0, pages),)
+    row = segment // shape[axis]
+    ends = [row * cut for cut in partition.cuts(shape[axis])[1:]]
+
+    def part_of(number: int) -> int:
+        middle = min(number * page + page // 2, size - 1) % segment
+        return next(part for part, end in enumerate(ends) if middle < end)
+
+    owners = groupby(part_of(number) for number in range(pages))
+    return tuple((part, len(list(members))) for part, members in owners)
 
 
 @dataclass(frozen=True)
