@@ -124,18 +124,34 @@ def test_a_second_campaign_is_refused_until_the_first_is_stopped(campaign: Campa
         refuse_second(store)
     assert stop_all(store).jobs == ["1_0", "1_1"]
     refuse_second(store)
-    assert accounts(campaign).objection(1, 3, HOUR) == "stopped by `quarkline submit --stop`"
+    assert accounts(campaign).objection("9", 1, 3, HOUR) == "stopped by `quarkline submit --stop`"
 
 
 def test_two_jobs_that_bring_nothing_end_a_chain(campaign: Campaign) -> None:
     began(campaign, "1")
     ended(campaign, "1", 0)
     began(campaign, "2")  # killed: it did not live to say anything
-    assert accounts(campaign).objection(0, 7, HOUR) == (
+    assert accounts(campaign).objection("9", 0, 7, HOUR) == (
         "2 jobs in a row brought nothing (1: why; 2: it was killed)"
     )
-    assert not accounts(campaign).objection(0, 6, HOUR)  # another chain brought something meanwhile
-    assert not accounts(campaign).objection(1, 7, HOUR)
+    assert not accounts(campaign).objection("9", 0, 6, HOUR)  # another chain brought something meanwhile
+    assert not accounts(campaign).objection("9", 1, 7, HOUR)
+
+
+def test_a_job_with_more_walltime_than_those_that_brought_nothing_gets_its_trial(campaign: Campaign) -> None:
+    """Walltimes of an hour, two and four: the third job is what the chain of futile ones was for."""
+    previous = None
+    for number, walltime in enumerate((HOUR, 2 * HOUR, 4 * HOUR, 4 * HOUR), start=1):
+        replace(campaign, walltime=int(walltime)).note_submitted(str(number), 0, previous)
+        previous = str(number)
+    for futile in ("1", "2"):
+        began(campaign, futile)
+        ended(campaign, futile, 0)
+    assert not accounts(campaign).objection("3", 0, 7, HOUR)
+    assert "2 jobs in a row brought nothing" in accounts(campaign).objection("2", 0, 7, HOUR)
+    began(campaign, "3")
+    ended(campaign, "3", 0)
+    assert "2 jobs in a row brought nothing" in accounts(campaign).objection("4", 0, 7, HOUR)
 
 
 def test_a_budget_is_shared_by_chains(campaign: Campaign) -> None:
@@ -146,7 +162,7 @@ def test_a_budget_is_shared_by_chains(campaign: Campaign) -> None:
     assert left(budget) == pytest.approx(HOUR)  # 6 node-hours for 3 chains of 2 nodes
     assert left(Budget(joules=20.0e6)) == pytest.approx(HOUR)  # 2e6 J for a node-hour
     assert left(Budget()) == 9 * HOUR
-    assert "the budget is spent" in accounts(campaign).objection(0, 7, left(Budget(node_hours=4.0)))
+    assert "the budget is spent" in accounts(campaign).objection("9", 0, 7, left(Budget(node_hours=4.0)))
     began(campaign, "2")
     now = accounts(campaign).jobs[-1].began + 3 * HOUR  # it runs, or was killed: counted until now
     assert left(budget, now) == pytest.approx(HOUR / 2)

@@ -45,11 +45,13 @@ class Accounts:
     Args:
         jobs: those that began, oldest first.
         submitted: ids of all that were submitted, with those that they wait for.
+        demands: walltime and memory of each of these.
         stopped: why the campaign, or a chain of it, submits no further jobs; by chain, None for all.
     """
 
     jobs: tuple[Job, ...]
     submitted: Mapping[str, str | None]
+    demands: Mapping[str, tuple[float, float]]
     stopped: Mapping[int | None, str]
 
     @classmethod
@@ -58,11 +60,13 @@ class Accounts:
         jobs: list[Job] = []
         latest: dict[str, int] = {}
         submitted: dict[str, str | None] = {}
+        demands: dict[str, tuple[float, float]] = {}
         stopped: dict[int | None, str] = {}
         own = (entry for entry in entries if "from" not in entry)  # none of a store that was merged
         for entry in (entry for entry in own if entry.get("campaign") == campaign):
             if entry["event"] == LedgerEvent.SUBMITTED:
                 submitted[entry["job"]] = entry["after"]
+                demands[entry["job"]] = entry["walltime"], entry.get("memory") or 0.0
             elif entry["event"] == LedgerEvent.BEGAN:
                 latest[entry["job"]] = len(jobs)
                 jobs.append(
@@ -74,7 +78,7 @@ class Accounts:
                 jobs[number] = replace(jobs[number], **facts)
             elif entry["event"] == LedgerEvent.STOPPED:
                 stopped[entry["chain"]] = entry["reason"]
-        return cls(tuple(jobs), submitted, stopped)
+        return cls(tuple(jobs), submitted, demands, stopped)
 
     def waiting(self) -> list[str]:
         """Jobs that were submitted and have not begun."""
@@ -110,10 +114,11 @@ class Accounts:
             left.append((budget.joules - joules) / (power * nodes * chains))
         return min(left)
 
-    def objection(self, chain: int, missing: int, left: float) -> str:
+    def objection(self, job: str, chain: int, missing: int, left: float) -> str:
         """Reason for a job of this chain not to begin; '' if nothing speaks against it.
 
-        missing: chunks now. left: seconds until the budget is spent.
+        missing: chunks now. left: seconds until the budget is spent. One that has more walltime or memory
+        than those that brought nothing gets its trial: what they lacked may have been that.
         """
         for key in (None, chain):
             if key in self.stopped:
@@ -121,7 +126,16 @@ class Accounts:
         if left < LEAST:
             return f"the budget is spent: {format_time(max(0.0, left))} are left for each chain"
         before = [job for job in self.jobs if job.chain == chain][-FUTILE:]
-        if len(before) == FUTILE and all(job.missing == missing and not job.commits for job in before):
-            reasons = "; ".join(f"{job.id}: {job.reason or 'it was killed'}" for job in before)
+        futile = len(before) == FUTILE and all(
+            each.missing == missing and not each.commits for each in before
+        )
+        if futile and not all(self._has_more(job, each.id) for each in before):
+            reasons = "; ".join(f"{each.id}: {each.reason or 'it was killed'}" for each in before)
             return f"{FUTILE} jobs in a row brought nothing ({reasons})"
         return ""
+
+    def _has_more(self, job: str, other: str) -> bool:
+        """True if a job was submitted with more walltime or memory than another."""
+        none = (0.0, 0.0)
+        pairs = zip(self.demands.get(job, none), self.demands.get(other, none), strict=True)
+        return any(mine > theirs for mine, theirs in pairs)

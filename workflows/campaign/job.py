@@ -44,7 +44,7 @@ def main(place: Path, chain: int, now: Callable[[], float] = time.time) -> int:
     work = work_of(campaign)
     accounts = Accounts.of(ledger.entries(), campaign.name)
     left = accounts.seconds_left(campaign.budget, campaign.nodes, campaign.chains, now(), campaign.walltime)
-    if why := accounts.objection(chain, work.missing, left):
+    if why := accounts.objection(job, chain, work.missing, left):
         return _stop(ledger, campaign, chain, why)
     identity = {"campaign": campaign.name, "job": job or str(os.getpid()), "chain": chain}
     ledger.add(
