@@ -9,6 +9,7 @@ and the least one.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -21,15 +22,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.lqcd.kernels import block_blas, powers
-from stages.lqcd.kernels.dispatch import as_numpy
+from stages.lqcd.kernels.dispatch import array_module_of, as_numpy
+from stages.lqcd.kernels.fields import zeros_like
 from stages.lqcd.solvers.recurrence import BreakdownError
 from stages.lqcd.solvers.sstep.block import Ingredients
 from stages.lqcd.solvers.sstep.polynomials import BASES, MONOMIAL, polynomials
 from stages.lqcd.solvers.sstep.recurrence import Log, SStepRecurrence
 from workflows.benchmarks.script import PrintedTable
+from workflows.benchmarks.sstep_plots import LEVELS, plot_all
 
-LEVELS = {"single": 1e-5, "double": 1e-13}
-"""Of the true residual relative to |b|, to which iterations are counted."""
 DTYPES: dict[str, np.dtype[Any]] = {
     "single": np.dtype(np.complex64),
     "double": np.dtype(np.complex128),
@@ -50,10 +51,10 @@ class Model:
     diagonal: NDArray[Any] | None = None
     side: int = 0
     """Of the cube on which the Laplacian with Dirichlet boundaries acts, where it is no diagonal matrix."""
+    xp: ModuleType = np
 
     hermitian = True
     positive_definite = True
-    xp: ModuleType = np
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -65,15 +66,15 @@ class Model:
 
     def astype(self, dtype: Any) -> Model:
         diagonal = None if self.diagonal is None else self.diagonal.astype(np.dtype(dtype).type(0).real.dtype)
-        return Model(self.low, self.high, np.dtype(dtype), diagonal, self.side)
+        return dataclasses.replace(self, dtype=np.dtype(dtype), diagonal=diagonal)
 
     def apply(self, x: NDArray[Any], out: NDArray[Any] | None = None) -> NDArray[Any]:
-        out = np.empty_like(x) if out is None else out
+        out = self.xp.empty_like(x) if out is None else out
         if self.diagonal is not None:
-            return np.multiply(x, self.diagonal[:, None], out=out)
+            return self.xp.multiply(x, self.diagonal[:, None], out=out)
         cube = 3 * (self.side,)
         field, result = x.reshape(*cube, -1), out.reshape(*cube, -1)
-        np.multiply(field, 6, out=result)
+        self.xp.multiply(field, 6, out=result)
         for axis in range(3):
             ahead, behind = (tuple(_range(axis, each)) for each in (slice(1, None), slice(None, -1)))
             result[ahead] -= field[behind]
@@ -85,16 +86,17 @@ def _range(axis: int, part: slice) -> Iterator[slice]:
     return (part if each == axis else slice(None) for each in range(3))
 
 
-def laplacian(side: int) -> Model:
+def laplacian(side: int, xp: ModuleType = np) -> Model:
     """The 7-point Laplacian with Dirichlet boundaries on side^3 points."""
     angle = np.pi / 2 / (side + 1)
-    return Model(12 * np.sin(angle) ** 2, 12 * np.cos(angle) ** 2, DTYPES["double"], None, side)
+    return Model(12 * np.sin(angle) ** 2, 12 * np.cos(angle) ** 2, DTYPES["double"], None, side, xp)
 
 
-def strakos(size: int, low: float, rho: float) -> Model:
+def strakos(size: int, low: float, rho: float, xp: ModuleType = np) -> Model:
     """lambda_i = low + (i - 1) / (n - 1) (1 - low) rho^(n - i) (Z. Strakos, LAA 154 (1991) 535)."""
-    i = np.arange(1, size + 1)
-    return Model(low, 1.0, DTYPES["double"], low + (i - 1) / (size - 1) * (1 - low) * rho ** (size - i))
+    i = xp.arange(1, size + 1)
+    values = low + (i - 1) / (size - 1) * (1 - low) * rho ** (size - i)
+    return Model(low, 1.0, DTYPES["double"], values, 0, xp)
 
 
 @dataclass
@@ -130,7 +132,7 @@ def study(
     )
     parts = Ingredients(polynomials(basis, s, ritz), s, precision, model.high, replace, False)
     target, run, done = np.zeros(1), Run([], [], []), 0
-    z, exact = np.zeros_like(b), b.astype(np.complex128)
+    z, exact = zeros_like(b), b.astype(np.complex128)
     size = _norm(exact)
     recurrence = SStepRecurrence(A, b, target, None, parts, Log())
     while done < longest:
@@ -161,38 +163,22 @@ def _norm(field: NDArray[Any]) -> float:
     return float(np.sqrt(as_numpy(block_blas.norms2(field))[0]))
 
 
-INGREDIENTS = {
-    (False, False): ("uniform precision", "#999999"),
-    (True, False): ("Gram matrix in twice the precision", "#0072b2"),
-    (False, True): ("residuals replaced", "#e69f00"),
-    (True, True): ("both", "#d55e00"),
-}
+def compiled_ahead(given: argparse.Namespace) -> None:
+    """Compile the kernels of a device, many at a time."""
+    from stages.lqcd.kernels.cuda import powers as on_device
+    from stages.lqcd.kernels.cuda.compile import compile_all
 
-
-def plot(histories: Sequence[dict[str, Any]], to: Path) -> None:
-    """True residuals of the longest blocks of each basis and precision, as an SVG file."""
-    from matplotlib.figure import Figure
-
-    rows = list(dict.fromkeys((run["model"], run["precision"]) for run in histories))
-    bases = list(dict.fromkeys(run["basis"] for run in histories))
-    figure = Figure((4 * len(bases), 3 * len(rows)), layout="constrained")
-    panels = figure.subplots(len(rows), len(bases), squeeze=False, sharex="row", sharey="row")
-    for run in histories:
-        longest = max(each["s"] for each in histories if each["basis"] == run["basis"])
-        if run["s"] != longest:
-            continue
-        row = rows.index((run["model"], run["precision"]))
-        panel = panels[row, bases.index(run["basis"])]
-        label, colour = INGREDIENTS[run["higher"], run["replace"]]
-        panel.semilogy(run["iterations"], run["true"], color=colour, label=label)
-        panel.set_title(f"{run['model']}, {run['precision']}, {run['basis']}, s = {longest}", fontsize=9)
-        panel.set_ylim(top=100)
-    for panel in panels[-1]:
-        panel.set_xlabel("iterations")
-    for panel in panels[:, 0]:
-        panel.set_ylabel("true residual / |b|")
-    panels[0, 0].legend(fontsize=8)
-    figure.savefig(to)
+    launches = []
+    for s, precision in product({1, *given.s}, given.precision):
+        kind, rows = DTYPES[precision], given.side**3 or given.size
+        launches += [on_device.gram_launch(s, 1, kind, rows, signs) for signs in (False, True)]
+        launches.append(on_device.update_launch(s, 1, kind, rows))
+        for name in (powers.WORKING, powers.DOUBLED):
+            launches.append(on_device.exact_gram_launch(s, 1, kind, rows, name))
+        for doubled in (False, True):
+            launches.append(on_device.gram_sum_launch(s, 1, doubled))
+            launches.append(on_device.coordinates_launch(s, 1, doubled))
+    compile_all(list(dict.fromkeys(launches)))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -207,21 +193,25 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("-s", type=int, nargs="+", default=[1, 2, 4, 6, 8, 10, 12, 14, 16])
     parser.add_argument("--basis", nargs="+", choices=BASES, default=list(BASES))
     parser.add_argument("--precision", nargs="+", choices=list(DTYPES), default=list(DTYPES))
+    parser.add_argument("--backend", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--both", action="store_true", help="only with both ingredients")
     parser.add_argument("--write", type=Path, help="histories, a JSON file")
-    parser.add_argument("--plot", type=Path, help="of the longest blocks, an SVG file")
-    parser.add_argument("--read", type=Path, help="plot the histories of such a file and compute nothing")
+    parser.add_argument("--plot", type=Path, default=Path("sstep.svg"), help="histories; -s.svg: against s")
+    parser.add_argument("--read", type=Path, nargs="+", help="plot histories of such files, compute nothing")
     given = parser.parse_args(arguments)
     if given.read:
-        plot(json.loads(given.read.read_text()), given.plot or given.read.with_suffix(".svg"))
+        plot_all([run for file in given.read for run in json.loads(file.read_text())], given.plot)
         return
-    models = {f"Laplacian {given.side}^3": laplacian(given.side)} if given.side else {}
-    models |= {f"diagonal, rho = {rho}": strakos(given.size, given.low, rho) for rho in given.rho}
+    xp = array_module_of(given.backend)
+    if given.backend == "cuda":
+        compiled_ahead(given)
+    models = {f"Laplacian {given.side}^3": laplacian(given.side, xp)} if given.side else {}
+    models |= {f"diagonal, rho = {rho}": strakos(given.size, given.low, rho, xp) for rho in given.rho}
     histories = []
     pairs = [(name, model, precision) for name, model in models.items() for precision in given.precision]
     for name, model, precision in pairs:
         rng = np.random.default_rng(5)
-        b = rng.standard_normal((*model.shape, 1)).astype(DTYPES[precision])
+        b = xp.asarray(rng.standard_normal((*model.shape, 1)).astype(DTYPES[precision]))
         level = LEVELS[precision]
         plain = study(model, b, 1, MONOMIAL, True, True, 20_000)
         reached = plain.to(level)
@@ -248,10 +238,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 "replace": replace,
             }
             histories.append({**key, "iterations": run.iterations, "true": run.true, "own": run.own})
-    if given.write:
-        given.write.write_text(json.dumps(histories))
-    if given.plot:
-        plot(histories, given.plot)
+        if given.write:
+            given.write.write_text(json.dumps(histories))
+    plot_all(histories, given.plot)
 
 
 if __name__ == "__main__":
