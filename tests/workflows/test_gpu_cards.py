@@ -32,6 +32,7 @@ WORKFLOWS: dict[str, dict[str, Any]] = {
     DEFLATED: {"deflation": {"vectors": 64}},
     "hisq_mesons": {},
     "mesons": {},
+    "laph_mesons": {},
 }
 """By what is changed in the file of that name."""
 LATTICES = ([32, 32, 32, 48], [48, 48, 48, 64], [64, 64, 64, 96])

@@ -19,7 +19,7 @@ from stages.mesons.multigrid_setup import multigrid_hierarchy, multigrid_setup
 from stages.mesons.solver_choice import solver_choice
 from workflows.shared.definition import Campaign, Choice, Definition, Nodes
 from workflows.shared.quark_sections import QuarkParameters
-from workflows.shared.variants import less
+from workflows.shared.variants import after, less
 
 CHOICE = "solver_choice"
 """Name of the node of trials."""
@@ -102,12 +102,12 @@ class QuarkDefinition(Definition[Quarks]):
         }
 
     def economies(self, campaign: Campaign[Quarks]) -> Mapping[str, Sequence[Any]]:
-        """Smaller blocks, a solver without a hierarchy, and packed links in one precision alone."""
+        """Smaller blocks, a solver of few fields without a hierarchy, lower precision."""
         solves = campaign.parameters.solves
         return {
             "solves.block": less(solves.block),
-            "solves.solver": ("bicgstab",) if solves.solver in ("auto", MULTIGRID) else (),
-            "solves.precision": ("double",) if solves.precision == "double-single" else (),
+            "solves.solver": ("bicgstab",) if solves.solver in ("auto", MULTIGRID, "gcr") else (),
+            "solves.precision": after(solves.precision, ("double", "double-single")),
         }
 
     def choice(self, parameters: Quarks, plan: Plan, store: Store) -> Choice[Quarks]:
