@@ -18,10 +18,10 @@ from stages.shared.costs import PROCESS, RECORD, largest_of, of_lattice, options
 from stages.shared.work import contraction_work, staggered_work
 
 CONTRACTED = 7
-"""Fields of a contraction on both parities: quark, antiquark, both by slice, and those of a displacement.
+"""Fields of a contraction on both parities: quark, antiquark, both by slice, and those of a displacement."""
 
-While blocks are solved there are instead a block's right-hand sides, its solutions and their residuals.
-"""
+SOLVED = 2.6
+"""Blocks of one parity beside a solver's: a block's solution on the whole lattice, and what a pool leaves."""
 
 
 @of_lattice
@@ -35,15 +35,15 @@ def staggered_two_point_cost(node: Node, lattice: Lattice) -> Cost:
     doubled = 16 * MATRIX * lattice.volume
     links = max(LINK_FIELDS * links_bytes(lattice), 3 * links_bytes(lattice) + doubled + doubled // 2)
     host = PROCESS + links + int(half * (fields + space.host * block))
-    precision, solves = options["precision"], operator.parameters["solves"]
-    device = int(half * (fields + space.on_device(precision) * block))
+    precision, solves, several = options["precision"], operator.parameters["solves"], block < columns
     form = directions_of(operator), precision, solves.packing
     terms = largest_of(
         {
-            "sources and solutions": half * 4 * columns,
-            "right-hand sides, or contraction": half * (fields - 4 * columns),
-            f"blocks of the solver (N = {block})": device - half * fields,
+            "sources and solutions": half * 2 * columns * (1 + several),
+            "right-hand sides and solution of a block": int(half * (2 * several + SOLVED) * block),
+            f"blocks of the solver (N = {block})": int(half * space.on_device(precision) * block),
         },
+        {"sources and solutions": half * 4 * columns, "contraction": half * 2 * CONTRACTED * COLOURS},
         {"links: making": making_bytes(lattice, *form) - operator_bytes(lattice, *form)},
     )
     numbers = len(node.parameters["operators"]) * len(node.parameters["momenta"]) * lattice.time_extent

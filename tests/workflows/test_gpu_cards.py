@@ -116,7 +116,7 @@ def test_a_remedy_that_is_followed_fits(name: str) -> None:
                     larger = changed(file_of(name, extents), {**remedy, **numbers})
                     assert short_of(planned(larger), card), (extents, card, remedy)
                 followed += 1
-    assert followed >= 2
+    assert followed
 
 
 def test_the_documentation_shows_what_is_printed() -> None:

@@ -145,7 +145,7 @@ def one_by_one(multigrid: Multigrid, hierarchy: Hierarchy, machine: Machine) -> 
         seconds += parameters.refinements * longer(lambda x: refined(system, x, cycle), fields)  # noqa: B023
         A, builds = level.operator, builds + parameters.refinements
         system, cycle = coarse_system(A), getattr(cycle.below, "cycle", None)
-    P = hierarchy.levels[0].transfer
+    P: Any = hierarchy.levels[0].transfer
     faces = [P.face(mu) for mu in range(4)]
 
     def products(columns: Array) -> None:

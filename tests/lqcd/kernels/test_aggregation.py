@@ -38,14 +38,27 @@ def test_transfers_are_products_with_the_dense_matrix(backend, random, tolerance
     packed, sites = packed_vectors(backend, random, vectors)
     P = matrix(vectors, sites)
     x, coarse = random(SITES, 2 * N, rhs), random(COUNT, 2 * VECTORS, rhs)
-    out = backend.array(np.full_like(coarse, np.nan))
-    assert backend.kernels.aggregation.restrict(packed, backend.array(x), out) is out
+    out, kernels = backend.array(np.full_like(coarse, np.nan)), backend.kernels.aggregation
+    assert kernels.restrict(packed, backend.array(x), out) is out
     expected = (P.conj().T @ x.reshape(-1, rhs)).reshape(coarse.shape)
     assert np.abs(backend.host(out) - expected).max() < 10 * tolerance * np.abs(expected).max()
     fine = backend.array(x)
-    assert backend.kernels.aggregation.add_prolonged(packed, backend.array(coarse), fine) is fine
+    assert kernels.add_prolonged(packed, backend.array(coarse), fine) is fine
     expected = x + (P @ coarse.reshape(-1, rhs)).reshape(x.shape)
     assert np.abs(backend.host(fine) - expected).max() < 10 * tolerance * np.abs(expected).max()
+
+
+def test_what_products_read_gives_the_same_bits(backend, random):
+    """Where that is another order of the vectors, the vectors are not kept."""
+    packed, _ = packed_vectors(backend, random, random(COUNT, 2, PER_AGGREGATE * N, VECTORS))
+    kernels, x, coarse = backend.kernels.aggregation, random(SITES, 2 * N, 5), random(COUNT, 2 * VECTORS, 5)
+    results = []
+    for each in (packed, kernels.for_products(packed)):
+        restricted = kernels.restrict(each, backend.array(x), backend.array(np.full_like(coarse, np.nan)))
+        prolonged = kernels.add_prolonged(each, backend.array(coarse), backend.array(x))
+        results.append((backend.host(restricted), backend.host(prolonged)))
+    for first, second in zip(*results, strict=True):
+        assert np.array_equal(first, second)
 
 
 @pytest.mark.parametrize("rhs", widths((19,), (1,)))

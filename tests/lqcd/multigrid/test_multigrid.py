@@ -135,6 +135,8 @@ def test_stored_setup_gives_the_same_bits(gauge: Any, multigrid: Multigrid) -> N
     loaded = multigrid.load(hierarchy.arrays(), hierarchy.metadata(), M)
     b = source(M, 8)[0].astype(np.complex64)
     assert np.array_equal(hierarchy.apply(b), loaded.apply(b))
+    with pytest.raises(InputError, match="loaded keeps no vectors"):
+        loaded.arrays()
     assert loaded.attempts == hierarchy.attempts and loaded.rate < multigrid.largest_rate
     again = multigrid.setup(M)
     assert np.array_equal(again.apply(b), loaded.apply(b))
