@@ -63,8 +63,8 @@ class Path:
     def empty(cls, powers: Array) -> Path:
         """For these paired powers, not filled."""
         xp, steps, rhs = array_module(powers), len(powers) - 1, powers.shape[-1] // 2
-        coordinates = (xp.empty((steps + 1, rhs, 2 * steps + 1)) for _ in range(3))
-        return cls(*coordinates, xp.empty((2 * steps + 4, rhs)))
+        x, r, p = (xp.empty((steps + 1, rhs, 2 * steps + 1)) for _ in range(3))
+        return cls(x, r, p, xp.empty((2 * steps + 4, rhs)))
 
     @property
     def taken(self) -> Array:

@@ -271,9 +271,10 @@ def dslash_shape(lattice: Lattice, dtype: np.dtype, n: int, form: Form = FULL) -
 
 def _single(n: int, form: Form) -> tuple[int, int, int]:
     """Right-hand sides per thread, threads of a block and resident threads in single precision."""
+    if n <= 2 and form == THIRTEEN:
+        return 1, 16 * n, 512
     if n % 2 or n <= 8:
-        threads = 16 if n == 1 and form == THIRTEEN else BLOCK_THREADS
-        return 2 if n % 2 == 0 else 1, threads, 512
+        return 2 if n % 2 == 0 else 1, BLOCK_THREADS, 512
     if n % 32 == 0:
         return 4, BLOCK_THREADS, 512
     return (2, BLOCK_THREADS, 768) if n <= 16 else (2, 128, 640) if n <= 32 else (2, 192, 768)
