@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
-from itertools import product
 from math import prod
 from typing import Any
 from unittest.mock import patch
@@ -24,16 +23,6 @@ from unittest.mock import patch
 import cupy
 import numpy as np
 
-from pipeline import At
-from stages.ensemble.configuration import GaugeLinks
-from stages.ensemble.expected_solves import ExpectedSolves
-from stages.ensemble.staggered_operator import hisq_operator
-from stages.loops.costs import device_solving_bytes
-from stages.loops.current_loops import current_loops
-from stages.lqcd.dirac.staggered import operator_bytes
-from stages.lqcd.dirac.wilson import WilsonDslash
-from stages.lqcd.gauge.reunitarise import to_su3
-from stages.lqcd.gauge.wilson_links import Anisotropy, WilsonLinks
 from stages.lqcd.kernels import block_blas, cg_update, stream
 from stages.lqcd.kernels import hisq_dslash as dslash
 from stages.lqcd.kernels.cg_update import CGCoefficients
@@ -53,13 +42,10 @@ from stages.lqcd.kernels.cuda.hisq_dslash import (
 )
 from stages.lqcd.kernels.cuda.launch import Launch
 from stages.lqcd.kernels.dispatch import Array
-from stages.lqcd.kernels.fields import empty_field, zeros_like
-from stages.lqcd.kernels.transfer import copy_to_host
+from stages.lqcd.kernels.fields import empty_field
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
-from stages.lqcd.noise import Noise
 from stages.lqcd.solvers.block_cgrq import BlockCGrQ
 from stages.lqcd.solvers.cg import BatchedCG
-from stages.lqcd.solvers.named import Solve
 from workflows.benchmarks.machine import Device, random_field
 from workflows.benchmarks.solver_iteration import iteration
 from workflows.benchmarks.staggered import random_operator
@@ -245,7 +231,7 @@ def form_of(n: int) -> Form:
 
 def orders(lattice: Lattice, ids: tuple[int, ...]) -> None:
     """Print the time of a product for other numbers of tiles between two that read other devices."""
-    for inner in (0, 1, 2, 3, 5, 7):
+    for inner in (1, 2, 3, 5, 7):
         group_of.cache_clear()
         with part(f"order {inner}"), patch.object(partition, "INNER", inner), spread_over(lattice, ids):
             found = [timed(lattice, n, form_of(n), 10)[0] for n in (1, 16)]
@@ -256,7 +242,7 @@ def orders(lattice: Lattice, ids: tuple[int, ...]) -> None:
 
 
 def iterations(lattice: Lattice) -> Iterator[tuple[str, float]]:
-    """Seconds of whole iterations in double-single, replacements among them, and of a Wilson dslash."""
+    """Seconds of whole iterations in double-single, replacements among them."""
     device = Device()
     with part("operator"):
         operator = random_operator(device, lattice)
@@ -265,45 +251,6 @@ def iterations(lattice: Lattice) -> Iterator[tuple[str, float]]:
                 b = random_field(device, (*operator.shape, n), np.complex128)
                 solver = partial(method, 1e-13, inner="single")
                 yield f"{method.__name__} {n}", iteration(device, solver, operator, b)[0]
-    with part("Wilson"):
-        links = to_su3(random_field(device, (4, 2, lattice.half_volume, 3, 3), np.complex128))[0]
-        fields = WilsonLinks(links, (0.3, 0.3), lattice, ("periodic",) * 4, Anisotropy(), 0.0)
-        dslash = WilsonDslash(fields, SINGLE)
-        x = random_field(device, (lattice.half_volume, 12, 16), SINGLE)
-        out = zeros_like(x)
-        yield "Wilson dslash 16", device.seconds(partial(dslash.apply_to, EVEN, x, out))
-
-
-def chunk(extents: tuple[int, int, int, int], ids: tuple[int, ...]) -> None:
-    """A chunk of `g2_disconnected` on random SU(3) links, of a lattice that is too large for one GPU."""
-    lattice = Lattice(extents)
-    with part("links on the host"):
-        links = np.empty((4, 2, lattice.half_volume, 3, 3), complex)
-        for mu, parity in product(range(4), (EVEN, ODD)):
-            numbers = cupy.empty((lattice.half_volume, 3, 3), complex)
-            fill(numbers, 2 * mu + parity)
-            links[mu, parity] = copy_to_host(to_su3(numbers)[0])
-        cupy.get_default_memory_pool().free_all_blocks()
-    at = At(config="large.1", noise=(0,), backend="cuda")
-    solves = ExpectedSolves("batched_cg", "double-single", 16)
-    fields = operator_bytes(lattice, DIRECTIONS, "double-single", solves.packing)
-    fields += device_solving_bytes(lattice, DIRECTIONS, solves, 1)
-    print(
-        f"{lattice}: {fields / 1e9:.0f} GB, {cupy.cuda.Device().mem_info[1] / 1e9:.0f} GB a GPU", flush=True
-    )
-    with part("chunk"), spread_over(lattice, ids) as group:
-        gauge = GaugeLinks(links, np.array(extents))
-        with part("operator"):
-            dslash = hisq_operator(gauge, at=at, boundary="antiperiodic", naik_epsilon=0.0, solves=solves)
-        solve, noise = (
-            Solve("batched_cg", 1e-6, "double-single", block=16),
-            Noise(3, "z2", {"displacement": 2}),
-        )
-        with part("loops"):
-            loops = current_loops(dslash, at=at, mass=0.3, solve=solve, noise=noise)
-            print("current of the first probes:", loops.current.ravel()[:3])
-        assert group is not None
-        print("bytes on each GPU:", group.pool.bytes_of_parts, flush=True)
 
 
 def main() -> None:
@@ -315,7 +262,6 @@ def main() -> None:
     parser.add_argument(
         "--per-gpu", type=int, nargs=4, default=(32, 32, 32, 48), metavar=("X", "Y", "Z", "T")
     )
-    parser.add_argument("--large", type=int, nargs=4, default=(64, 64, 64, 72), metavar=("X", "Y", "Z", "T"))
     arguments = parser.parse_args()
     runtime, k = cupy.cuda.runtime, arguments.gpus
     x, y, z, t = arguments.per_gpu
@@ -359,8 +305,6 @@ def main() -> None:
             for kind, took in iterations(lattice):
                 table[name, kind] = (took,)
     printed(alone, k, table)
-    with part("large"):
-        chunk(tuple(arguments.large), ids)
 
 
 def printed(alone: Lattice, k: int, table: dict[tuple[str, str], tuple[float, ...]]) -> None:

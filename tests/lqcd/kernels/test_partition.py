@@ -18,7 +18,7 @@ from stages.lqcd.kernels.cuda.devices.partition import (
     TileWork,
 )
 
-PARTITIONS = [(1, 5), (2, 6), (2, 13), (3, 16), (4, 96), (5, 17), (8, 128)]
+PARTITIONS = [(1, 5), (2, 6), (2, 13), (3, 16), (4, 96)]
 
 
 def owners(runs: tuple[tuple[int, int], ...]) -> list[int]:
@@ -84,9 +84,9 @@ def test_slices_are_shared_out_whole(parts: int, t: int) -> None:
 
 
 @pytest.mark.parametrize(("parts", "t"), PARTITIONS)
-@pytest.mark.parametrize("t_sites", [1, 2, 4])
+@pytest.mark.parametrize("t_sites", [1, 2])
 @pytest.mark.parametrize(("chunk", "chunks"), [(1, 1), (7, 3), (32, 5)])
-@pytest.mark.parametrize("reach", [0, 1, 3])
+@pytest.mark.parametrize("reach", [0, 3])
 def test_every_tile_is_visited_once(
     parts: int, t: int, t_sites: int, chunk: int, chunks: int, reach: int
 ) -> None:

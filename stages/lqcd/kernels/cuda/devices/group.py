@@ -211,12 +211,15 @@ class DeviceGroup:
         return self.partition.runs(shape, dtype.itemsize) if prod(shape) else ()
 
     def on_each(self, make: Callable[[int], T]) -> list[T]:
-        """Results of `make` while each device is the current one; it is told the device's place."""
+        """Results of `make` while each device and its stream are the current ones; it is told their place.
+
+        CuPy then fills an array, and gives its memory to the next, in the order of the launches there.
+        """
         made = []
         before, self._each.busy = self._each.busy, True
         try:
-            for part, device in enumerate(self.ids):
-                with cupy.cuda.Device(device):
+            for part, stream in enumerate(self._queue.streams()):
+                with cupy.cuda.Device(self.ids[part]), stream:
                     made.append(make(part))
         finally:
             self._each.busy = before
@@ -257,7 +260,7 @@ class _Queue:
         self._since = SinceMeeting()
 
     def start(self, work: Work | None, start: Callable[[int, Any], None]) -> None:
-        streams = self._streams()
+        streams = self.streams()
         if not self._alone:
             if work is None:
                 start(0, streams[0])
@@ -279,7 +282,7 @@ class _Queue:
         if self._alone:
             yield
             return
-        streams = self._streams()
+        streams = self.streams()
         self._fork(streams)
         self._alone, self._since = True, SinceMeeting()
         try:
@@ -288,7 +291,8 @@ class _Queue:
             self._alone = False
             self._join(streams)
 
-    def _streams(self) -> list[Any]:
+    def streams(self) -> list[Any]:
+        """The stream of each device."""
         return [cupy.cuda.get_current_stream(), *self._others]
 
     def _on_all(self, streams: list[Any], start: Callable[[int, Any], None]) -> None:
