@@ -92,7 +92,7 @@ def spread_over(lattice: Lattice, devices: tuple[int, ...]) -> Iterator[DeviceGr
 
 
 def spread_in_process(lattice: Lattice) -> None:
-    """From now on fields lie, and kernels run, on as many devices as the environment gives this process.
+    """Let fields lie, and kernels run, on as many devices as the environment gives this process.
 
     `GPUS_PER_WORKER` says how many, the first of those that it sees; without it nothing changes.
     Raises InputError where there are fewer, and as `spread_over`.

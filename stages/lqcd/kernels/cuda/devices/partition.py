@@ -134,7 +134,7 @@ class RowWork:
 
     @property
     def cut(self) -> tuple[int, int]:
-        """What tells kernels that cut an array in the same way."""
+        """Numbers that are those of another kernel if both cut an array in the same way."""
         return self.rows, self.slices * self.segments
 
     def shares(self, partition: Partition, grid: tuple[int, ...]) -> list[Share]:
