@@ -96,7 +96,7 @@ class SlurmCampaign:
             if event["event"] == ChunkState.DONE
         )
 
-    def wait_for_commits(self, number: int, patience: float = 120.0) -> None:
+    def wait_for_commits(self, number: int, patience: float = 240.0) -> None:
         """Wait until so many chunks are committed."""
         deadline = time.monotonic() + patience
         while sum(len(self.store.keys(stage)) for stage in self.store.stages()) < number:
