@@ -67,7 +67,7 @@ class Case:
     changes: dict[str, Any]
 
     def plan(self, folder: Path) -> tuple[Plan, Store]:
-        """Its plan on one configuration, with an empty store."""
+        """Plan of one configuration, with an empty store."""
         values: Any = read_parameter_file(OWN_FILES / f"{self.workflow}.yaml").values
         heatbath = {"ensemble.heatbath.extents": list(self.extents), "ensemble.heatbath.configurations": 1}
         for key, value in {**heatbath, **self.changes}.items():

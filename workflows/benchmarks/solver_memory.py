@@ -26,7 +26,7 @@ MASS, TOLERANCE = 0.3, 1e-8
 
 
 def blocks_of(system: Any, solve: Solve, like: Any, hierarchy: Any) -> float:
-    """What the pool holds at most while a block is solved for, beside what it held before, in blocks."""
+    """Highest mark of the pool while a block is solved for, above what it held before, in blocks."""
     pool = device_pool("cuda")
     assert pool is not None
     positive = isinstance(system, NormalOperator)

@@ -55,7 +55,7 @@ def pack(vectors: Array, sites: Array, fine_sites: int) -> PackedVectors:
 
 
 def for_products(packed: PackedVectors) -> Any:
-    """The same for `restrict` and `add_prolonged`: without the vectors where they read another order."""
+    """Vectors for `restrict` and `add_prolonged` alone, kept in no order but what these read."""
     return kernel("aggregation.for_products", type(packed.vectors))(packed)
 
 

@@ -68,7 +68,7 @@ class PackedVectors(contract.PackedVectors):
 
 @dataclass(frozen=True, eq=False)
 class PackedTiles:
-    """What the kernels read of `PackedVectors`."""
+    """Vectors in the orders of both kernels, and in no other."""
 
     row_tiles: cupy.ndarray
     term_tiles: cupy.ndarray
