@@ -184,9 +184,11 @@ def add_solves(
     numbers, worst, steps = [], 0.0, list[int]()
     for b in bs:
         solutions: list[Solution] = []
-        seconds = machine.wall_seconds(
-            lambda b=b, to=solutions: to.append(solver.solve(A, b, on_failure="return"))
-        )
+
+        def solve(b: Array = b, to: list[Solution] = solutions) -> None:
+            to.append(solver.solve(A, b, on_failure="return"))
+
+        seconds = machine.wall_seconds(solve)
         numbers.append((solutions[0].iterations, seconds))
         missed, norms = (as_numpy(block_blas.norms(each)) for each in (b - A.apply(solutions[0].x), b))
         worst = max(worst, float((missed / np.where(norms > 0, norms, 1)).max()))
@@ -211,10 +213,12 @@ def check(machine: Machine) -> None:
         (np.complex128, 8, 4),
         (np.complex128, 16, 1),
     ):
-        values = np.linspace(0.05, 1, 3000).astype(dtype)[:, None]
+        values: Any = np.linspace(0.05, 1, 3000).astype(dtype)[:, None]
         rng = np.random.default_rng(5)
         of = polynomials(CHEBYSHEV, s, np.array([0.05, 1.0]))
-        fields = [(rng.normal(size=(3000, 2 * rhs)) + 1j * rng.normal(size=(3000, 2 * rhs))).astype(dtype)]
+        fields: list[Any] = [
+            (rng.normal(size=(3000, 2 * rhs)) + 1j * rng.normal(size=(3000, 2 * rhs))).astype(dtype)
+        ]
         for i in range(s):
             v = values * fields[i] - of.theta[i].astype(values.real.dtype) * fields[i]
             fields.append(((v - (of.sigma[i] * fields[i - 1] if i else 0)) / of.gamma[i]).astype(dtype))

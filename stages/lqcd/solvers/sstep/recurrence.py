@@ -70,6 +70,8 @@ class SStepRecurrence:
         self.fields = Fields(residual, parts.steps, A.dtype)
         self.curvature = np.zeros(residual.shape[-1])
         self.queue = deque[Block]()
+        self.step: int = 0
+        self.unstarted: int = 0
         if directions is not None:
             self.fields.last[...], self.fields.image[...], self.curvature = directions
         self.block = Block(A, self.fields, parts, parts.steps, self.ahead)
