@@ -40,7 +40,7 @@ class Gram(NamedTuple):
 
     @classmethod
     def empty(cls, powers: Array) -> Gram:
-        """For these paired powers, not filled."""
+        """Arrays for these paired powers, not filled."""
         steps, rhs = len(powers) - 1, powers.shape[-1] // 2
         shape = rhs, 2 * steps + 1, 2 * steps + 1
         return cls(*(array_module(powers).empty(shape) for _ in range(2)))
@@ -61,7 +61,7 @@ class Path:
 
     @classmethod
     def empty(cls, powers: Array) -> Path:
-        """For these paired powers, not filled."""
+        """Arrays for these paired powers, not filled."""
         xp, steps, rhs = array_module(powers), len(powers) - 1, powers.shape[-1] // 2
         x, r, p = (xp.empty((steps + 1, rhs, 2 * steps + 1)) for _ in range(3))
         return cls(x, r, p, xp.empty((2 * steps + 4, rhs)))

@@ -10,7 +10,7 @@ import numpy as np
 
 from stages.lqcd.dirac.operator import LinearOperator, application
 from stages.lqcd.kernels import lane_blas, powers, stream
-from stages.lqcd.kernels.dispatch import Array, array_module, to_device_like
+from stages.lqcd.kernels.dispatch import Array, to_device_like
 from stages.lqcd.kernels.fields import field_like, zeros_like
 from stages.lqcd.solvers.sstep.polynomials import Polynomials
 
@@ -49,7 +49,7 @@ class Fields:
         self.powers = field_like(residual, (steps + 1, *shape, 2 * width), dtype)
         self.y = zeros_like(residual, dtype=dtype)
         self.last, self.image = zeros_like(self.y), zeros_like(self.y)
-        numbers = array_module(residual).zeros((2, width + width % 2))
+        numbers = zeros_like(residual, (2, width + width % 2), np.float64)
         self.targets2, self.restarted = numbers[0, :width], numbers[1, :width]
 
     @property
@@ -122,7 +122,7 @@ class Block:
 
 
 def change_of(polynomials: Polynomials, steps: int) -> np.ndarray:
-    """What A makes of coordinates in paired powers, ``[K, K]``, K = 2 steps + 1."""
+    """The matrix by which A acts on coordinates in paired powers, ``[K, K]``, K = 2 steps + 1."""
     change = np.zeros((2 * steps + 1, 2 * steps + 1))
     change[: steps + 1, : steps + 1] = polynomials.change(steps)
     change[steps + 1 :, steps + 1 :] = polynomials.change(steps - 1)
