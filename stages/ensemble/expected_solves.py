@@ -8,15 +8,14 @@ import numpy as np
 
 from stages.lqcd.dirac.staggered import Packing
 from stages.lqcd.dirac.wilson import WilsonPacking
-from stages.lqcd.kernels.hisq_dslash import NARROW
 
 
 @dataclass(frozen=True)
 class ExpectedSolves:
     """Solver, precision and block of the solves that an operator is made for.
 
-    solver: a name of `stages.lqcd.solvers.named`, or 'auto'. precision: 'double' or 'double-single'. block:
-    right-hand sides that are solved together.
+    solver: a name of `stages.lqcd.solvers.named`, or 'auto'. precision: 'double', 'double-single' or
+    'double-half'. block: right-hand sides that are solved together.
 
     A stage that makes an operator takes it to lay out its links: it alters no result beyond rounding inside
     solvers, and is in no key.
@@ -29,7 +28,7 @@ class ExpectedSolves:
     @property
     def packing(self) -> Packing:
         """Forms of the operator's links: in double alone where that is what solves apply again and again."""
-        return Packing(self.precision == "double", self.block <= NARROW)
+        return Packing(self.precision == "double", self.block)
 
     @property
     def wilson_packing(self) -> WilsonPacking:
@@ -38,8 +37,11 @@ class ExpectedSolves:
 
     @property
     def dtypes(self) -> tuple[type[np.complexfloating], ...]:
-        """Precisions in which the operator is applied."""
-        return (np.complex128, np.complex64) if self.precision == "double-single" else (np.complex128,)
+        """Precisions of arrays to which the operator is applied."""
+        single = self.precision == "double-single" or (
+            self.precision == "double-half" and self.solver == "auto"
+        )
+        return (np.complex128, np.complex64) if single else (np.complex128,)
 
 
 ANY_SOLVES = ExpectedSolves()

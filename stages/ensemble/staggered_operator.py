@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
+
 from pipeline import At, Cost, Keyed, Node, stage
 from stages.ensemble.configuration import GaugeLinks
 from stages.ensemble.expected_solves import ANY_SOLVES, SOLVES, ExpectedSolves
@@ -12,6 +14,7 @@ from stages.lqcd.dirac.staggered import StaggeredDslash, operator_terms
 from stages.lqcd.gauge import hisq
 from stages.lqcd.gauge.hisq import StaggeredLinks
 from stages.lqcd.kernels.fields import spread
+from stages.lqcd.kernels.hisq_dslash import FEW
 from stages.lqcd.lattice.geometry import Lattice
 from stages.shared.costs import of_lattice
 from stages.shared.work import links_work
@@ -25,6 +28,8 @@ def operator_cost(node: Node, lattice: Lattice) -> Cost:
     """Cost of link fields, and of links packed for the solves that are expected."""
     solves = node.parameters["solves"]
     terms = operator_terms(lattice, directions_of(node), solves.precision, solves.packing)
+    if "links: half" in terms and np.complex64 in solves.dtypes and solves.block <= FEW:
+        terms |= operator_terms(lattice, directions_of(node), "double-single", solves.packing)
     work = links_work(lattice, directions_of(node) * 4)
     return Cost(device_memory=sum(terms.values()), work=work, terms=terms)
 
@@ -39,6 +44,8 @@ def packed(links: StaggeredLinks, solves: ExpectedSolves) -> StaggeredDslash:
     dslash = StaggeredDslash(links, packing=solves.packing)
     for dtype in solves.dtypes:
         dslash.astype(dtype).pack()
+    if solves.precision == "double-half":
+        dslash.shortened().pack()
     return dslash
 
 

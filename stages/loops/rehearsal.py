@@ -21,7 +21,7 @@ from stages.lqcd.gauge.hisq import StaggeredLinks
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 from stages.lqcd.noise import Dilution
-from stages.lqcd.solvers.named import POSITIVE, Solve
+from stages.lqcd.solvers.named import POSITIVE, Solve, precision_for
 from stages.lqcd.solvers.recurrence import WIDTHS
 from stages.lqcd.solvers.solution import column_blocks
 from stages.shared.costs import lattice_of
@@ -46,7 +46,8 @@ def loop_steps(nodes: Sequence[Node], xp: ModuleType) -> Iterator[Step]:
     wave = xp.asarray(plane_wave(lattice, operator.parameters["boundary"]))[:, None, None]
     # the block is narrower from the start, or becomes so at once
     for name, (n, still_open), converging in product(names, widths, (0, wave)):
-        solver = Solve(name, TOLERANCE, solve.precision, solve.max_iterations).of_positive()
+        precision = precision_for(name, solve.precision)
+        solver = Solve(name, TOLERANCE, precision, solve.max_iterations).of_positive()
         trace = LoopTrace(dslash, current, MASS, solver)
         yield partial(_contract, trace, n, still_open, converging, xp)
 

@@ -21,7 +21,7 @@ from stages.lqcd.noise.probing import probed
 from stages.lqcd.solvers.deflation import DeflatedSolver, StaggeredDeflation
 from stages.lqcd.solvers.even_odd import Method
 from stages.lqcd.solvers.krylov import KrylovSolver
-from stages.lqcd.solvers.named import Solve
+from stages.lqcd.solvers.named import Solve, precision_for
 from stages.lqcd.solvers.solution import column_blocks
 from stages.lqcd.solvers.trial import Trial, TrialSystem, check_one_converged, measure, outcome, repeated
 
@@ -150,11 +150,12 @@ def _problems(
 def _candidate(
     name: str, solves: TrialSolves, deflation: StaggeredDeflation | None
 ) -> Callable[[float], Method]:
-    """The solver of `SOLVERS` for a tolerance."""
+    """The solver of `SOLVERS` for a tolerance, in the precision asked for or the nearest that it has."""
     plain = name.removeprefix(PREFIX)
+    precision = precision_for(plain, solves.precision)
 
     def solver(tolerance: float) -> KrylovSolver:
-        return Solve(plain, tolerance, solves.precision, solves.max_iterations).of_positive()
+        return Solve(plain, tolerance, precision, solves.max_iterations).of_positive()
 
     if name == plain:
         return solver

@@ -19,8 +19,8 @@ from stages.lqcd.multigrid.levels import multigrid_of
 from stages.lqcd.multigrid.multigrid import LevelParameters
 from stages.lqcd.solvers.named import Solve
 
-NARROWER = {"double": 1.0, "double-single": 0.5}
-"""Size of the numbers that a solver iterates on, of double precision."""
+NARROWER = {"double": 1.0, "double-single": 0.5, "double-half": 0.4}
+"""Size of the numbers that a solver iterates on, of double precision; of half by what an iteration takes."""
 
 LARGEST = 20.0
 """Of the eigenvalues of -D^2 in MILC's normalisation."""

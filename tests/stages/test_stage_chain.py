@@ -86,6 +86,7 @@ def test_full_dilution_with_real_solves_is_the_exact_trace(staggered, exact):
     ("solver", "precision", "block"),
     [
         ("batched_cg", "double-single", 8),
+        pytest.param("batched_cg", "double-half", 7, marks=pytest.mark.slow),
         pytest.param("batched_cg", "double-single", 7, marks=pytest.mark.slow),
         pytest.param("batched_cg", "double", 7, marks=pytest.mark.slow),
         pytest.param("block_cgrq", "double-single", 7, marks=pytest.mark.slow),
@@ -129,7 +130,7 @@ def test_naive_stage_links_conserve_the_charge(gauge):
     ("option", "message"),
     [
         ({"solver": "gmres"}, "solver must be one of block_cgrq, batched_cg, got 'gmres'"),
-        ({"precision": "half"}, "precision must be one of double, double-single, got 'half'"),
+        ({"precision": "half"}, "precision must be one of double, double-single, double-half, got 'half'"),
         ({"current_links": "stout"}, "the current's links must be one of thin"),
         (
             {"dilution": {"displacement": 3}},

@@ -138,6 +138,11 @@ MISTAKES = {
         ("1.0e-10", "1.0e-2"),
         "`solves.fine.tolerance` (line 24): 0.01 must be tighter than the sloppy 0.001",
     ),
+    "half with a block": (
+        ("precision: double-single", "precision: double-half"),
+        "`solves.precision` (line 22): double-half is for batched_cg, not for block_cgrq: take that solver, or "
+        "double-single",
+    ),
     "more fine vectors than vectors": (
         ("vectors: 2}", "vectors: 8}"),
         "`solves.fine.vectors` (line 24): 8 fine vectors, but `noise.vectors` is 4: at most that",

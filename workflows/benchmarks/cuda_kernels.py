@@ -63,7 +63,7 @@ def dslash_table(bench: Bench) -> None:
         fields = hisq_like(bench)
         links = doubled_links(*fields, lattice, 0, dtype)
         for rhs in bench.widths:
-            packed = hisq_dslash.pack_fields(*fields, lattice, 0, dtype, rhs <= hisq_dslash.NARROW)
+            packed = hisq_dslash.pack_fields(*fields, lattice, 0, dtype, rhs)
             x = random_field(device, (lattice.half_volume, 3, rhs), dtype)
             out, unit = cupy.full_like(x, np.nan), 1e12 / (lattice.half_volume * rhs)
             work = partial(hisq_dslash.hisq_dslash, packed, x, out)

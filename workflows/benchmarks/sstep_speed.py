@@ -69,7 +69,7 @@ def main() -> None:
         check(machine)
     thin = quenched(given.lattice, "sstep", beta=given.beta, seed=31, sweeps=20, xp=machine.xp)
     links = hisq_links(thin, given.lattice, boundary="antiperiodic", naik_epsilon=0.0)
-    dslash = StaggeredDslash(links, packing=Packing(narrow=2 * max(given.rhs) <= 8))
+    dslash = StaggeredDslash(links, packing=Packing(block=2 * max(given.rhs)))
     del thin, links
     operator = NormalOperator(dslash, given.mass[len(given.mass) // 2])
     if given.only != "solves":

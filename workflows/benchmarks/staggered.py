@@ -14,7 +14,7 @@ from stages.lqcd.dirac.staggered import NormalOperator, StaggeredDslash
 from stages.lqcd.gauge.hisq import StaggeredLinks
 from stages.lqcd.gauge.origin import Origin
 from stages.lqcd.gauge.reunitarise import to_u3
-from stages.lqcd.kernels import half_field, hisq_dslash
+from stages.lqcd.kernels import hisq_dslash, short_field
 from stages.lqcd.kernels.directions import HISQ_DIRECTIONS, neighbour_table
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.lattice.geometry import EVEN, Lattice
@@ -36,8 +36,9 @@ def dslash_cost(rhs: int, itemsize: int) -> SiteCost:
 
 
 def half_cost(rhs: int) -> SiteCost:
-    """Links in complex64; a vector of 16-bit numbers and its scale, 16 bytes."""
-    links, vector = HISQ_DIRECTIONS * 9 * 8 / rhs, 3 * 4 + 4
+    """Links in complex64, or of 20 bits a number where few share them; vectors of 16 bytes."""
+    bits = (12 + 9) / 36 if rhs <= hisq_dslash.FEW else 1.0
+    links, vector = HISQ_DIRECTIONS * 9 * 8 * bits / rhs, 16
     return SiteCost(FLOPS_PER_SITE, links + 2 * vector, links + (HISQ_DIRECTIONS + 1) * vector)
 
 
@@ -50,7 +51,7 @@ def dslash_speeds(bench: Bench) -> Iterator[Speed]:
         fields = hisq_like(bench)
         links = doubled_links(*fields, bench.lattice, EVEN, dtype)
         for rhs in bench.widths:
-            packed = hisq_dslash.pack_fields(*fields, bench.lattice, EVEN, dtype, rhs <= hisq_dslash.NARROW)
+            packed = hisq_dslash.pack_fields(*fields, bench.lattice, EVEN, dtype, rhs)
             x = random_field(machine, (sites, 3, rhs), dtype)
             work = partial(hisq_dslash.hisq_dslash, packed, x, machine.xp.empty_like(x))
             names: dict[str, Any] = {"family": "dslash", "precision": precision, "rhs": rhs}
@@ -61,12 +62,12 @@ def dslash_speeds(bench: Bench) -> Iterator[Speed]:
 
 
 def _half_speeds(bench: Bench) -> Iterator[Speed]:
-    machine, sites = bench.machine, bench.lattice.half_volume
-    packed = hisq_dslash.pack_fields(*hisq_like(bench), bench.lattice, EVEN, np.complex64, False)
+    machine, sites, fields = bench.machine, bench.lattice.half_volume, hisq_like(bench)
     for rhs in bench.widths:
-        x = half_field.to_half(random_field(machine, (sites, 3, rhs), np.complex64))
-        work = partial(hisq_dslash.hisq_dslash, packed, x, half_field.empty(machine.xp, sites, rhs))
-        names = {"family": "dslash", "kernel": "hisq_dslash", "precision": "int16"}
+        packed = hisq_dslash.pack_fields(*fields, bench.lattice, EVEN, np.complex64, rhs, short=True)
+        x = short_field.to_short(random_field(machine, (sites, 3, rhs), np.complex64), 16)
+        work = partial(hisq_dslash.hisq_dslash, packed, x, short_field.vectors_like(x))
+        names = {"family": "dslash", "kernel": "hisq_dslash", "precision": "half"}
         yield bench.measured(work, half_cost(rhs), sites, rhs=rhs, **names)
 
 

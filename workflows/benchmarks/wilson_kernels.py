@@ -59,7 +59,7 @@ class WilsonProblem:
         if kind.x == "Half":
             x = half_field.to_half(x)
         if kind.out == "Half":
-            out = half_field.empty(cupy, sites, n, COMPONENTS)
+            out = half_field.empty(cupy, sites, n)
         return x, out, diagonal
 
     def works(self, n: int, kind: cuda.Fields, form: cuda.LinksForm) -> Iterator[tuple[Work, float]]:

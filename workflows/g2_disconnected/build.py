@@ -33,6 +33,7 @@ from workflows.g2_disconnected.schema import DeflationSection, G2Parameters, alt
 from workflows.g2_disconnected.target import ALL, Contender, contenders, next_round, used_after
 from workflows.g2_disconnected.target_schema import TargetSection
 from workflows.shared.definition import Campaign, Choice, Definition, Step
+from workflows.shared.staggered_precision import precisions_of
 from workflows.shared.variants import after, divisors, each, less
 from workflows.shared.variants import changed as with_value
 
@@ -216,7 +217,7 @@ class G2Workflow(Definition[G2Parameters]):
             "noise.chunk": divisors(noise.chunk),
             "noise.probe_chunk": divisors(noise.probe_chunk),
             "solves.solver": after(solves.solver, ("block_cgrq", "batched_cg")),
-            "solves.precision": after(solves.precision, ("double", "double-single")),
+            "solves.precision": after(solves.precision, precisions_of(solves.solver)),
         }
         if modes:
             smaller["deflation.precision"] = after(modes.precision, ("double", "single", "half"))

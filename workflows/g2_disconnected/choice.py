@@ -17,6 +17,7 @@ import numpy as np
 from pipeline import Plan, Store
 from stages.loops.solver_trials import ACCURACIES, DEFLATED, PLAIN, PREFIX, SOLVERS, SolverTrials
 from stages.lqcd.lattice.geometry import PARITIES
+from stages.lqcd.solvers.named import precision_for
 from stages.lqcd.solvers.trial import CONVERGED
 from workflows.g2_disconnected.loops import SPACE
 from workflows.g2_disconnected.schema import G2Parameters, low_modes_wanted
@@ -62,6 +63,8 @@ def setup_seconds(space: Mapping[str, Any] | None) -> float:
 
 def named(parameters: G2Parameters, chosen: str) -> G2Parameters:
     """The parameters of a file that says what was chosen."""
-    solves = parameters.solves.model_copy(update={"solver": chosen.removeprefix(PREFIX)})
+    solver = chosen.removeprefix(PREFIX)
+    precision = precision_for(solver, parameters.solves.precision)
+    solves = parameters.solves.model_copy(update={"solver": solver, "precision": precision})
     section = parameters.deflation if chosen in DEFLATED else None
     return parameters.model_copy(update={"solves": solves, "deflation": section})

@@ -27,6 +27,7 @@ from workflows.g2_disconnected.target_schema import (
 )
 from workflows.parameter_file import FileSection, ParameterFile, Problem, validated
 from workflows.shared.sections import AnalysisSection, Seed, WorkflowParameters
+from workflows.shared.staggered_precision import precision_faults
 
 PREFIX = re.compile(r"[A-Za-z]\w*")
 """Of an alternative estimator: it begins the names of nodes."""
@@ -120,8 +121,9 @@ class SolvesSection(FileSection):
 
     solver: Literal["auto", "block_cgrq", "batched_cg"]
     """The method; auto measures both on the first configuration and takes the cheapest."""
-    precision: Literal["double", "double-single"]
-    """Double throughout, or iterations in single with residuals recomputed in double."""
+    precision: Literal["double", "double-single", "double-half"]
+    """Double throughout, or iterations in single or half with residuals recomputed in double. Half is for
+    batched_cg: with auto, block_cgrq is measured beside it in double-single."""
     max_iterations: int = Field(default=20_000, ge=1)
     """A solve that has not converged by then fails."""
     block: int = Field(default=16, ge=1, le=64)
@@ -207,6 +209,7 @@ class G2Parameters(WorkflowParameters):
         """Problems that no single value shows: sections that do not fit each other."""
         solves = self.solves
         yield from self.links.misplaced_options()
+        yield from precision_faults(solves.solver, solves.precision)
         if solves.fine and solves.fine.tolerance > solves.sloppy.tolerance:
             yield (
                 ("solves", "fine", "tolerance"),

@@ -22,6 +22,7 @@ from stages.mesons.staggered_rehearsal import staggered_steps
 from stages.mesons.staggered_two_point import staggered_average, staggered_two_point
 from workflows.hisq_mesons.schema import HisqMesonParameters
 from workflows.shared.definition import Campaign, Definition, Nodes
+from workflows.shared.staggered_precision import precisions_of
 from workflows.shared.variants import after, each, less
 
 THIN: dict[str, Any] = {"kind": "stout", "steps": 0, "rho": 0.0}
@@ -123,7 +124,7 @@ class HisqMesonsWorkflow(Definition[HisqMesonParameters]):
             "solves.block": less(solves.block),
             "sources.chunk": less(campaign.parameters.sources.chunk),
             "solves.solver": after(solves.solver, ("block_cgrq", "batched_cg")),
-            "solves.precision": after(solves.precision, ("double", "double-single")),
+            "solves.precision": after(solves.precision, precisions_of(solves.solver)),
         }
 
     def physics(self, parameters: HisqMesonParameters) -> dict[str, Any]:

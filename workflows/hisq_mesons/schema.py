@@ -15,6 +15,7 @@ from workflows.parameter_file import FileSection, Problem
 from workflows.shared.link_smearing import LinkSmearingSection
 from workflows.shared.quark_sections import Times, Triples, WallNoiseSection, aliases, repeated
 from workflows.shared.sections import WorkflowParameters
+from workflows.shared.staggered_precision import precision_faults
 
 THREE_HOPS = 3
 """Of Naik links: an extent below is wound around."""
@@ -93,8 +94,9 @@ class StaggeredSolves(FileSection):
 
     solver: Literal["block_cgrq", "batched_cg"] = "block_cgrq"
     """Conjugate gradients with one Krylov space for a block, or column by column."""
-    precision: Literal["double", "double-single"] = "double-single"
-    """Double throughout, or iterations in single with residuals recomputed in double."""
+    precision: Literal["double", "double-single", "double-half"] = "double-single"
+    """Double throughout, or iterations in single or half with residuals recomputed in double. Half is for
+    batched_cg."""
     tolerance: float = Field(ge=1e-14, lt=1)
     """|b - A x| / |b| of the even sites' system."""
     max_iterations: int = Field(default=20_000, ge=1)
@@ -123,6 +125,7 @@ class HisqMesonParameters(WorkflowParameters):
     def contradictions(self) -> Iterator[Problem]:
         """Problems that no single value shows: sections that do not fit each other."""
         sources, mesons = self.sources, self.mesons
+        yield from precision_faults(self.solves.solver, self.solves.precision)
         kind = sources.kind
         if kind == "random_wall" and not sources.noise:
             yield ("sources",), "sources of kind random_wall need `noise`"

@@ -16,6 +16,7 @@ import numpy as np
 from stages.errors import InputError
 from stages.lqcd.kernels import block_blas
 from stages.lqcd.kernels.dispatch import Array
+from stages.lqcd.kernels.short_field import ShortField
 
 
 class LinearOperator(Protocol):
@@ -82,6 +83,21 @@ class Repeatable(Protocol):
 
         dots: if given, float64 ``[N]``, receives Re conj(x) . out of each right-hand side.
         """
+
+
+@runtime_checkable
+class Shortened(Protocol):
+    """An operator that can be applied to fields of 16 bytes a colour vector, as double-half solves do."""
+
+    def shortened(self) -> ShortOperator:
+        """This operator for such fields; the conversion is made once and kept."""
+
+
+class ShortOperator(LinearOperator, Protocol):
+    """A complex64 operator whose `application` takes `stages.lqcd.kernels.short_field`s."""
+
+    def application(self, x: ShortField, out: ShortField, dots: Array | None) -> Callable[[], None]:
+        """As that of `Repeatable`, x of 16 bits and out of 20."""
 
 
 def affine(A: LinearOperator, a: float, b: float, x: Array, out: Array) -> None:

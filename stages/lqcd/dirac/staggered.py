@@ -23,9 +23,16 @@ from stages.lqcd.gauge.hisq import SMEARING_FIELDS, StaggeredLinks
 from stages.lqcd.kernels import hisq_dslash
 from stages.lqcd.kernels.directions import HISQ_DIRECTIONS
 from stages.lqcd.kernels.dispatch import Array, array_module
-from stages.lqcd.kernels.fields import field_like
+from stages.lqcd.kernels.hisq_dslash import FEW, NARROW
+from stages.lqcd.kernels.short_field import Field, vectors_like
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 from stages.lqcd.lattice.sizes import MATRIX, links_bytes
+
+REALS = {"double": 18 + 14, "single": 18 + 13, "half": 12 + 9}
+"""Reals, or 32-bit words, of a fat and a long link of two rows, by precision; of others 36."""
+
+SHORT = "short"
+"""Name of an operator's form for short fields, beside its dtypes."""
 
 
 @dataclass(frozen=True)
@@ -33,12 +40,17 @@ class Packing:
     """Forms in which an operator keeps its links on a GPU, one for each precision.
 
     double: links are packed in double, too, forward and backward. Otherwise double products read the fields,
-    as those of reliable updates, one in a hundred, may: the same bits, in longer time. narrow: blocks have up
-    to `stages.lqcd.kernels.hisq_dslash.NARROW` right-hand sides.
+    as those of reliable updates, one in a hundred, may, in longer time. block: right-hand sides of most
+    products. short: fields of products are short.
     """
 
     double: bool = True
-    narrow: bool = False
+    block: int = 64
+    short: bool = False
+
+    def in_two_rows(self, precision: str, directions: int) -> bool:
+        """True if long links of 'double', 'single' or 'half' have two rows on a GPU."""
+        return self.block <= (FEW if precision == "half" else NARROW) and directions == HISQ_DIRECTIONS
 
 
 def fields_bytes(lattice: Lattice, directions: int) -> int:
@@ -47,12 +59,15 @@ def fields_bytes(lattice: Lattice, directions: int) -> int:
 
 
 def packed_bytes(lattice: Lattice, directions: int, precision: str, packing: Packing) -> int:
-    """Bytes of links packed on a GPU for solves in 'double' or 'double-single', of both parities."""
-    double = directions * MATRIX * lattice.volume
-    single = double // 2 if precision == "double-single" else 0
-    if packing.narrow and directions == HISQ_DIRECTIONS:
-        single = single * (18 + 13) // 36
-    return single + double * packing.double
+    """Bytes of links packed on a GPU, both parities, for solves in a precision of `named.PRECISIONS`."""
+    matrices = directions * MATRIX * lattice.volume
+    inner = precision.removeprefix("double").removeprefix("-")
+    total = 0
+    for form in ("double", *([inner] if inner else [])):
+        if form != "double" or packing.double:
+            nbytes = matrices if form == "double" else matrices // 2
+            total += nbytes * REALS[form] // 36 if packing.in_two_rows(form, directions) else nbytes
+    return total
 
 
 def operator_bytes(lattice: Lattice, directions: int, precision: str, packing: Packing) -> int:
@@ -66,15 +81,21 @@ def operator_terms(lattice: Lattice, directions: int, precision: str, packing: P
     return {
         "links: fields": fields_bytes(lattice, directions),
         "links: double": double,
-        "links: single": packed_bytes(lattice, directions, precision, packing) - double,
+        f"links: {'half' if precision == 'double-half' else 'single'}": packed_bytes(
+            lattice, directions, precision, packing
+        )
+        - double,
     }
 
 
 def making_bytes(lattice: Lattice, directions: int, precision: str, packing: Packing) -> int:
     """Bytes at most on a GPU while the links are smeared, then packed: `operator_bytes` or more."""
-    tiles = (
-        directions * MATRIX * lattice.volume // 4 if packing.narrow and directions == HISQ_DIRECTIONS else 0
-    )
+    forms = [precision.removeprefix("double-"), *(["double"] if packing.double else [])]
+    tiles = sum(
+        directions * MATRIX * lattice.volume // (2 if form == "double" else 4)
+        for form in set(forms)
+        if packing.in_two_rows(form, directions)
+    )  # of a parity, from which those of two rows are made
     smearing = int((SMEARING_FIELDS if directions == HISQ_DIRECTIONS else 2) * links_bytes(lattice))
     return max(smearing, operator_bytes(lattice, directions, precision, packing) + tiles)
 
@@ -83,13 +104,16 @@ def making_bytes(lattice: Lattice, directions: int, precision: str, packing: Pac
 class StaggeredDslash:
     """D of one set of links in one precision; fields on one parity are ``[site, 3, N]``.
 
-    dtype: complex64 or complex128. packing: how links are kept on a GPU.
+    dtype: complex64 or complex128. packing: how links are kept on a GPU. In complex64 x, diagonal and out may
+    be short fields (`shortened`).
     """
 
     links: StaggeredLinks
     dtype: Any = np.complex128
     packing: Packing = Packing()
-    _precisions: dict[np.dtype, StaggeredDslash] = field(default_factory=dict, repr=False, compare=False)
+    _precisions: dict[np.dtype | str, StaggeredDslash] = field(
+        default_factory=dict, repr=False, compare=False
+    )
 
     def __post_init__(self) -> None:
         dtype = np.dtype(self.dtype)
@@ -108,20 +132,20 @@ class StaggeredDslash:
     def apply_to(
         self,
         parity: int,
-        x: Array,
-        out: Array | None = None,
-        diagonal: Array | None = None,
+        x: Field,
+        out: Field | None = None,
+        diagonal: Field | None = None,
         a: float = 0.0,
         b: float = 1.0,
         dots: Array | None = None,
-    ) -> Array:
+    ) -> Field:
         """``out = a diagonal + b D x``: x ``[site, 3, N]`` on the opposite parity; out, diagonal on `parity`.
 
         `out` is made if not given and may be `diagonal`, never `x`. dots: if given, float64 ``[N]``, receives
         Re conj(diagonal) . out of each right-hand side. Returns `out`.
         """
         packed = self._packed[parity]
-        out = field_like(x) if out is None else out
+        out = vectors_like(x) if out is None else out
         return hisq_dslash.hisq_dslash(packed, x, out, diagonal=diagonal, a=a, b=b, dots=dots)
 
     def astype(self, dtype: Any) -> StaggeredDslash:
@@ -135,6 +159,15 @@ class StaggeredDslash:
         if dtype not in self._precisions:
             self._precisions[dtype] = replace(self, dtype=dtype, _precisions={})
         return self._precisions[dtype]
+
+    def shortened(self) -> StaggeredDslash:
+        """This operator in single precision, its links packed for short fields; kept as `astype` does."""
+        if not self.packing.in_two_rows("half", self.directions):
+            return self.astype(np.complex64)
+        if SHORT not in self._precisions:
+            packing = replace(self.packing, short=True)
+            self._precisions[SHORT] = replace(self, dtype=np.complex64, packing=packing, _precisions={})
+        return self._precisions[SHORT]
 
     def for_many_products(self) -> StaggeredDslash:
         """This operator in double, its links packed for as long as the result is kept."""
@@ -162,7 +195,7 @@ class StaggeredDslash:
         if self.dtype == np.complex128 and not self.packing.double:
             even, odd = (hisq_dslash.in_fields(*fields, parity) for parity in (EVEN, ODD))
             return even, odd
-        return hisq_dslash.pack_both(*fields, self.dtype, self.packing.narrow)
+        return hisq_dslash.pack_both(*fields, self.dtype, self.packing.block, self.packing.short)
 
 
 class HoppingTerm(Protocol):
@@ -198,11 +231,11 @@ class _Workspace:
     scratch = True
 
     def __init__(self) -> None:
-        self._field: Array | None = None
+        self._field: Any = None
 
-    def like(self, x: Array) -> Array:
-        if self._field is None or self._field.shape != x.shape:
-            self._field = field_like(x)
+    def like(self, x: Field) -> Field:
+        if type(self._field) is not type(x) or self._field.shape != x.shape:
+            self._field = vectors_like(x)
         return self._field
 
 
@@ -247,7 +280,7 @@ class SquaredDslash:
         return self._affine(x, self._between.like(x), out, None, x, a, b)
 
     def application(
-        self, x: Array, out: Array, dots: Array | None, a: float = 0.0, b: float = 1.0
+        self, x: Field, out: Field, dots: Array | None, a: float = 0.0, b: float = 1.0
     ) -> Callable[[], None]:
         """A function that computes ``out = a x + b B x`` of these arrays and allocates nothing.
 
@@ -336,7 +369,7 @@ class NormalOperator:
         return self.massless.affine(a + b * self.shift, b, x, out)
 
     def application(
-        self, x: Array, out: Array, dots: Array | None, a: float = 0.0, b: float = 1.0
+        self, x: Field, out: Field, dots: Array | None, a: float = 0.0, b: float = 1.0
     ) -> Callable[[], None]:
         """A function that computes ``out = a x + b A x`` of these arrays and allocates nothing.
 
@@ -350,3 +383,7 @@ class NormalOperator:
         return (
             self if self.dtype == dtype else NormalOperator(self.dslash.astype(dtype), self.mass, self.parity)
         )
+
+    def shortened(self) -> NormalOperator:
+        """This operator for short fields (`stages.lqcd.dirac.operator.Shortened`)."""
+        return NormalOperator(self.dslash.shortened(), self.mass, self.parity)

@@ -12,6 +12,7 @@ from types import ModuleType
 from stages.errors import InputError
 from stages.lqcd.kernels.dispatch import Array, array_module, kernel
 from stages.lqcd.kernels.operands import check_array, check_blocks, check_coefficients
+from stages.lqcd.kernels.short_field import ShortField, whole
 
 
 def widest(xp: ModuleType) -> int:
@@ -25,15 +26,17 @@ def gram(x: Array, y: Array) -> Array:
     return kernel("block_blas.gram", type(x))(x, y)
 
 
-def dots(x: Array, y: Array) -> Array:
-    """conj(x) . y of each right-hand side, complex128 ``[N]``."""
+def dots(x: Array | ShortField, y: Array | ShortField) -> Array:
+    """conj(x) . y of each right-hand side, complex128 ``[N]``; short fields as complex64."""
+    x, y = whole(x), whole(y)
     check_blocks(x=x)
     check_array("y", y, x.shape, x.dtype)
     return kernel("block_blas.dots", type(x))(x, y)
 
 
-def norms2(x: Array) -> Array:
-    """|x|^2 of each right-hand side, float64 ``[N]``."""
+def norms2(x: Array | ShortField) -> Array:
+    """|x|^2 of each right-hand side, float64 ``[N]``; of a short field as complex64."""
+    x = whole(x)
     check_blocks(x=x)
     return kernel("block_blas.norms2", type(x))(x)
 

@@ -1,12 +1,20 @@
-"""Vector updates of batched conjugate gradients: fields ``[site, 3, N]``, one of each number for each rhs."""
+"""Vector updates of batched conjugate gradients: fields ``[site, 3, N]``, one of each number for each rhs.
+
+In short fields (`stages.lqcd.kernels.short_field`) p has 16 bits, r and A p have 20, and x is complex64. Sums
+are those of the numbers before they are rounded to that.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
 
 from stages.errors import InputError
 from stages.lqcd.kernels.dispatch import Array, array_module, kernel
 from stages.lqcd.kernels.operands import check_array, check_blocks
+from stages.lqcd.kernels.short_field import Field, ShortField, check_short_field
 
 ROWS = ("r2", "pap", "target2", "gamma", "alpha", "beta")
 """Order of the rows in memory, which `cg_update.cu` relies on."""
@@ -62,23 +70,30 @@ def quotient(numerator: Array | float, denominator: Array, where: Array) -> Arra
     return xp.where(where, numerator / xp.where(where, denominator, 1), 0)
 
 
-def cg_advance(x: Array, p: Array, r: Array, coefficients: CGCoefficients) -> None:
+def cg_advance(x: Array, p: Field, r: Field, coefficients: CGCoefficients) -> None:
     """``x += alpha p``, then ``p = r + beta p``, in place; a column with r2 <= target2 keeps p.
 
     Where alpha is zero x keeps its bits, and where beta is zero p becomes r, whatever p held.
     """
-    _check_cg(coefficients, x=x, p=p, r=r)
+    if isinstance(r, ShortField):
+        _check_short(coefficients, r, {"p": (p, 16)})
+        check_array("x", x, r.shape, np.dtype(np.complex64))
+    else:
+        _check_cg(coefficients, x=x, p=p, r=r)
     kernel("cg_update.cg_advance", type(x))(x, p, r, coefficients)
 
 
-def cg_residual(r: Array, ap: Array, coefficients: CGCoefficients) -> None:
+def cg_residual(r: Field, ap: Field, coefficients: CGCoefficients) -> None:
     """``alpha = gamma / pap``, ``r -= alpha ap`` in place, ``beta = |r|^2 / r2``, ``gamma = r2 = |r|^2``.
 
     alpha and beta are zero, and r keeps its bits whatever ap holds, where r2 <= target2 or pap is not
     positive.
     """
-    _check_cg(coefficients, r=r, ap=ap)
-    kernel("cg_update.cg_residual", type(r))(r, ap, coefficients)
+    if isinstance(r, ShortField):
+        _check_short(coefficients, r, {"ap": (ap, 20)})
+    else:
+        _check_cg(coefficients, r=r, ap=ap)
+    kernel("cg_update.cg_residual", type(coefficients.numbers))(r, ap, coefficients)
 
 
 def _check_cg(coefficients: CGCoefficients, **fields: Array) -> None:
@@ -87,7 +102,17 @@ def _check_cg(coefficients: CGCoefficients, **fields: Array) -> None:
     check_blocks(**{name: first})
     for name, array in fields.items():
         check_array(name, array, first.shape, first.dtype)
-    if coefficients.rhs != first.shape[-1]:
-        raise InputError(
-            f"coefficients must be those of {first.shape[-1]} right-hand sides, got {coefficients.rhs}"
-        )
+    _check_count(coefficients, first.shape[-1])
+
+
+def _check_short(coefficients: CGCoefficients, r: ShortField, others: dict[str, tuple[Any, int]]) -> None:
+    """Raise InputError unless r has 20 bits, and the other fields of so many bits match it."""
+    check_short_field("r", r, r.shape, 20)
+    for name, (field, bits) in others.items():
+        check_short_field(name, field, r.shape, bits)
+    _check_count(coefficients, r.shape[2])
+
+
+def _check_count(coefficients: CGCoefficients, rhs: int) -> None:
+    if coefficients.rhs != rhs:
+        raise InputError(f"coefficients must be those of {rhs} right-hand sides, got {coefficients.rhs}")

@@ -1,7 +1,7 @@
-"""16-bit fields: codes with one float scale per site and right-hand side, and conversions to and from them.
+"""16-bit spinors: codes with one float scale per site and right-hand side, and conversions to and from them.
 
 value = scale (code - 32768), codes 1 to 65535. The scale is the largest real or imaginary part of the site's
-components (3 colours, or 4 spins of them) over 32767, rounded up to 15 significant bits, so that decoding
+12 components over 32767, rounded up to 15 significant bits, so that decoding
 rounds once. Numbers keep an absolute error of half a scale: at most 1.6e-5 of the largest part of their site.
 Largest parts from 4e-34 to 3e38 are kept; smaller ones become zero.
 """
@@ -18,6 +18,7 @@ from stages.errors import InputError
 from stages.lqcd.kernels.dispatch import Array, array_module, kernel
 from stages.lqcd.kernels.operands import check_array
 
+COMPONENTS = 12
 CODE_ZERO = 32768
 LARGEST_CODE = 32767
 SPARE_BITS = np.uint32(0x1FF)
@@ -26,14 +27,14 @@ SPARE_BITS = np.uint32(0x1FF)
 
 @dataclass(frozen=True)
 class HalfField:
-    """A field on one parity: codes uint16 ``[site, 3 or 12, N, 2]``, scales float32 ``[site, N]``."""
+    """A field on one parity: codes uint16 ``[site, 12, N, 2]``, scales float32 ``[site, N]``."""
 
     codes: Array
     scales: Array
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """``(sites, 3 or 12, N)``."""
+        """``(sites, 12, N)``."""
         return self.codes.shape[:3]
 
     @property
@@ -41,19 +42,19 @@ class HalfField:
         return self.codes.nbytes + self.scales.nbytes
 
 
-def empty(library: ModuleType, sites: int, n: int, components: int = 3) -> HalfField:
+def empty(library: ModuleType, sites: int, n: int) -> HalfField:
     """A field with room for `n` right-hand sides in arrays of `library`, NumPy or CuPy."""
-    codes = library.empty((sites, components, n, 2), np.uint16)
+    codes = library.empty((sites, COMPONENTS, n, 2), np.uint16)
     return HalfField(codes, library.empty((sites, n), np.float32))
 
 
 def to_half(field: Array, out: HalfField | None = None) -> HalfField:
-    """complex64 ``[site, 3 or 12, N]`` in 16 bits, a scale per site and right-hand side.
+    """complex64 ``[site, 12, N]`` in 16 bits, a scale per site and right-hand side.
 
     Raises InputError for other fields.
     """
-    if field.ndim != 3 or field.shape[1] not in (3, 12):
-        raise InputError(f"a field to halve has shape (sites, 3 or 12, right-hand sides), got {field.shape}")
+    if field.ndim != 3 or field.shape[1] != COMPONENTS:
+        raise InputError(f"a field to halve has shape (sites, 12, right-hand sides), got {field.shape}")
     check_array("field", field, field.shape, np.dtype(np.complex64))
     if out is not None:
         check_half_field("out", out, field.shape)
@@ -61,7 +62,7 @@ def to_half(field: Array, out: HalfField | None = None) -> HalfField:
 
 
 def from_half(field: HalfField, out: Array | None = None) -> Array:
-    """The complex64 ``[site, 3 or 12, N]`` that a HalfField holds."""
+    """The complex64 ``[site, 12, N]`` that a HalfField holds."""
     check_half_field("field", field, field.shape)
     if out is not None:
         check_array("out", out, field.shape, np.dtype(np.complex64))
@@ -101,11 +102,11 @@ def check_half_field(name: str, field: Any, shape: tuple[int, ...]) -> None:
     check_array(f"{name}.scales", field.scales, (shape[0], shape[2]), np.dtype(np.float32))
 
 
-def check_half_fields(packed: Any, x: Any, out: Any, diagonal: Array | None, components: int) -> None:
-    """Raise InputError unless x is a HalfField, out one without a diagonal or complex64 ``[site, *, N]``."""
+def check_half_fields(packed: Any, x: Any, out: Any, diagonal: Array | None) -> None:
+    """Raise InputError unless x is a HalfField, out one without a diagonal or complex64 ``[site, 12, N]``."""
     if packed.dtype != np.complex64:
         raise InputError(f"a HalfField needs complex64 links, got {packed.dtype}")
-    shape = (packed.lattice.half_volume, components, x.shape[2])
+    shape = (packed.lattice.half_volume, COMPONENTS, x.shape[2])
     check_half_field("x", x, shape)
     if not isinstance(out, HalfField):
         check_array("out", out, shape, np.dtype(np.complex64))

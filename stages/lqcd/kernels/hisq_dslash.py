@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import DTypeLike
 
 from stages.errors import InputError
 from stages.lqcd.kernels.dispatch import Array, array_module, kernel
-from stages.lqcd.kernels.half_field import HalfField, check_half_fields
 from stages.lqcd.kernels.operands import check_array, check_links
+from stages.lqcd.kernels.short_field import Field, ShortField, check_short_product
 from stages.lqcd.lattice.geometry import Lattice
 
 COLOURS = 3
-
-Field = TypeVar("Field", Array, HalfField)
 
 
 class PackedLinks(Protocol):
@@ -37,9 +35,9 @@ class PackedLinks(Protocol):
     def dtype(self) -> np.dtype: ...
 
 
-NARROW = 8
-"""Right-hand sides up to which links in fewer reals are faster: where more share a link, the barriers of
-rebuilding it cost more than the bytes save, and in double even one right-hand side gains only 2 %.
+NARROW, FEW = 8, 4
+"""Right-hand sides up to which links in fewer reals are faster, and those for short fields: where more share a
+link, rebuilding it costs more than the bytes save.
 """
 
 
@@ -50,21 +48,33 @@ def pack(links: Array, lattice: Lattice, parity: int) -> PackedLinks:
 
 
 def pack_fields(
-    one_hop: Array, three_hops: Array | None, lattice: Lattice, parity: int, dtype: DTypeLike, narrow: bool
+    one_hop: Array,
+    three_hops: Array | None,
+    lattice: Lattice,
+    parity: int,
+    dtype: DTypeLike,
+    block: int,
+    short: bool = False,
 ) -> PackedLinks:
     """Links of fields, complex128 ``[mu, parity, site, 3, 3]``, doubled and laid out in a precision.
 
     As `pack` of `stages.lqcd.kernels.doubled_links`, without these in between. three_hops: None where the
-    operator has no such term. narrow: blocks have up to `NARROW` right-hand sides; in single precision the
-    long links of HISQ then lie in 13 reals on a GPU. Raises InputError.
+    operator has no such term. block: right-hand sides of most products. On a GPU the long links of HISQ lie
+    in 13 reals up to `NARROW`, in double in 14. short: for short fields; up to `FEW` all links then have 20 bits
+    a number. Raises InputError.
     """
     _check_fields_of_links(one_hop, three_hops, lattice)
     start = kernel("hisq_dslash.pack_fields", type(one_hop))
-    return start(one_hop, three_hops, lattice, parity, np.dtype(dtype), narrow)
+    return start(one_hop, three_hops, lattice, parity, np.dtype(dtype), block, short)
 
 
 def pack_both(
-    one_hop: Array, three_hops: Array | None, lattice: Lattice, dtype: DTypeLike, narrow: bool
+    one_hop: Array,
+    three_hops: Array | None,
+    lattice: Lattice,
+    dtype: DTypeLike,
+    block: int,
+    short: bool = False,
 ) -> tuple[PackedLinks, PackedLinks]:
     """`pack_fields` into the even and into the odd sites; on processors both share the links.
 
@@ -72,7 +82,7 @@ def pack_both(
     """
     _check_fields_of_links(one_hop, three_hops, lattice)
     start = kernel("hisq_dslash.pack_both", type(one_hop))
-    return start(one_hop, three_hops, lattice, np.dtype(dtype), narrow)
+    return start(one_hop, three_hops, lattice, np.dtype(dtype), block, short)
 
 
 def in_fields(one_hop: Array, three_hops: Array | None, lattice: Lattice, parity: int) -> PackedLinks:
@@ -93,10 +103,10 @@ def _check_fields_of_links(one_hop: Array, three_hops: Array | None, lattice: La
 
 def hisq_dslash(
     packed: PackedLinks,
-    x: Array | HalfField,
+    x: Field,
     out: Field,
     *,
-    diagonal: Array | None = None,
+    diagonal: Field | None = None,
     a: float = 0.0,
     b: float = 1.0,
     dots: Array | None = None,
@@ -108,10 +118,10 @@ def hisq_dslash(
     dots, float64 ``[N]``, receives Re conj(diagonal) . out of each right-hand side, added in double over
     sites in a fixed order. Raises InputError.
 
-    With complex64 links x may be a HalfField; out is one then, without a diagonal, or complex64 as it is.
+    With complex64 links x and the diagonal may be ShortFields of 16 bits, out one of 16 or 20.
     """
-    if isinstance(x, HalfField):
-        check_half_fields(packed, x, out, diagonal, COLOURS)
+    if isinstance(x, ShortField):
+        check_short_product(packed, x, out, diagonal)
     else:
         _check_fields(packed, x, out, diagonal)
     if dots is not None:

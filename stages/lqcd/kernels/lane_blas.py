@@ -7,9 +7,12 @@ algebra, where they do, is `block_blas`. Raises InputError for operands that do 
 
 from __future__ import annotations
 
+from typing import Any
+
 from stages.errors import InputError
-from stages.lqcd.kernels.dispatch import Array, kernel
+from stages.lqcd.kernels.dispatch import Array, array_module, kernel, to_device_like
 from stages.lqcd.kernels.operands import check_array, check_blocks
+from stages.lqcd.kernels.short_field import Field, ShortField
 
 
 def lane_dots(xs: Array, y: Array) -> Array:
@@ -54,8 +57,12 @@ def lane_add(y: Array, x: Array, factor: Array) -> None:
     kernel("lane_blas.lane_add", type(y))(y, x, factor)
 
 
-def lane_take(x: Array, lanes: Array) -> Array:
-    """The right-hand sides of these numbers, of a field or of coefficients ``[..., N]``: a new array."""
+def lane_take(x: Field, lanes: Array) -> Field:
+    """The right-hand sides of these numbers, of a field or of coefficients ``[..., N]``: a new one."""
+    if isinstance(x, ShortField):
+        words, xp = x.words, array_module(x.words)
+        taken: Any = ShortField(xp.take(words, to_device_like(lanes, words), axis=1), x.bits)
+        return taken
     return kernel("lane_blas.lane_take", type(x))(x, lanes)
 
 

@@ -109,7 +109,7 @@ def wilson_dslash(
     it is.
     """
     if isinstance(x, HalfField):
-        check_half_fields(packed, x, out, diagonal, COMPONENTS)
+        check_half_fields(packed, x, out, diagonal)
     else:
         _check_fields(packed, x, out, diagonal)
     _check_terms(packed, diagonal, sign, hop_clover, diagonal_clover)

@@ -16,8 +16,8 @@ from stages.lqcd.solvers.krylov import KrylovSolver
 from stages.lqcd.solvers.normal_equations import NormalEquations
 from stages.lqcd.solvers.workspace import Workspace
 
-PRECISIONS = {"double": None, "double-single": "single"}
-"""Precision inside the solver, by name; residuals are in double."""
+PRECISIONS = {"double": None, "double-single": "single", "double-half": "half"}
+"""Precision inside the solver, by name; residuals are in double. Half: batched CG of staggered quarks."""
 
 POSITIVE: dict[str, type[KrylovSolver]] = {"block_cgrq": BlockCGrQ, "batched_cg": BatchedCG}
 """Of Hermitian positive definite systems, such as the staggered 4 m^2 - D^2."""
@@ -35,6 +35,11 @@ BiCGstab, conjugate gradients on the normal equations, batched or as one block, 
 """
 
 
+def precision_for(solver: str, precision: str) -> str:
+    """The precision nearest to this one in which a solver of `POSITIVE` iterates."""
+    return precision if precision != "double-half" or POSITIVE[solver].halves else "double-single"
+
+
 def workspace_of(solver: str, table: Mapping[str, Callable[..., Any]]) -> Workspace:
     """Workspace of a solver of `POSITIVE` or `REGULAR`; of a name in neither, as auto, the largest."""
     makers = [table[solver]] if solver in table else table.values()
@@ -46,7 +51,8 @@ class Solve:
     """Solution of linear systems by a named solver in blocks.
 
     solver: a name of `POSITIVE` or `REGULAR`. tolerance: of |b - A x| / |b|, every right-hand side.
-    precision: 'double', or 'double-single' (single inside, residuals in double). max_iterations: of a block.
+    precision: 'double', 'double-single' or 'double-half' (single or half inside, residuals in double; half of
+    `POSITIVE` alone, and there of batched CG). max_iterations: of a block.
     block: right-hand sides that are solved together.
     """
 

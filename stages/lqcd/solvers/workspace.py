@@ -18,7 +18,7 @@ class Workspace:
     mixed: float
 
     def on_device(self, precision: str) -> float:
-        """Blocks on a GPU in 'double' or 'double-single'."""
+        """Blocks on a GPU in 'double', 'double-single' or 'double-half', which takes no more than single."""
         return self.double if precision == "double" else self.mixed
 
     def on_host(self, precision: str) -> float:

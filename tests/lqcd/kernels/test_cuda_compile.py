@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from importlib.resources import files
 from inspect import unwrap
 from math import ceil, prod
@@ -36,6 +37,7 @@ from stages.lqcd.kernels.cuda import (
     noise,
     one_link_current,
     random_block,
+    short_field,
     signs,
     slice_products,
     slice_shift,
@@ -60,12 +62,15 @@ BIG = Lattice((32, 32, 32, 48))
 ODD = Lattice((14, 6, 10, 4))
 WIDTHS = (1, 3, 8, 16, 33, 64)
 UNUSUAL = [(1, 1), (3, 3), (7, 33), (64, 1), (1, 64)]
+NARROW_SHORT = replace(hisq_dslash.SHORT, links=hisq_dslash.SHORT_LINKS.links)
 FORMS = [
     hisq_dslash.FULL,
     hisq_dslash.THIRTEEN,
     hisq_dslash.IN_FIELDS,
-    hisq_dslash.HALF,
-    hisq_dslash.HALF_TO_SINGLE,
+    hisq_dslash.FOURTEEN,
+    hisq_dslash.SHORT,
+    hisq_dslash.TO_SHORT20,
+    NARROW_SHORT,
 ]
 WILSON_FORMS = [wilson_dslash.FULL, wilson_dslash.TWELVE, wilson_dslash.IN_FIELDS]
 ROWS = 3 * BIG.half_volume
@@ -77,10 +82,12 @@ def dslashes(dtype: np.dtype, widths: Sequence[int] = WIDTHS) -> list[Launch]:
     full = [hisq_dslash.dslash_launch(BIG, 16, dtype, n, dots) for n in widths for dots in (False, True)]
     if dtype == DOUBLE:
         in_fields = hisq_dslash.IN_FIELDS
-        return [*full, *(hisq_dslash.dslash_launch(BIG, 16, dtype, n, form=in_fields) for n in (1, 16))]
+        forms = ((1, hisq_dslash.FOURTEEN), (1, in_fields), (16, in_fields))
+        return [*full, *(hisq_dslash.dslash_launch(BIG, 16, dtype, n, form=form) for n, form in forms)]
     forms = (
         *((n, hisq_dslash.THIRTEEN) for n in (1, 8)),
-        *((16, form) for form in (hisq_dslash.HALF, hisq_dslash.HALF_TO_SINGLE)),
+        *((16, form) for form in (hisq_dslash.SHORT, hisq_dslash.TO_SHORT20)),
+        *((n, NARROW_SHORT) for n in (1, 8)),
     )
     return [*full, *(hisq_dslash.dslash_launch(BIG, 16, dtype, n, form=form) for n, form in forms)]
 
@@ -128,11 +135,7 @@ def unusual_wilson(dtype: np.dtype) -> list[Launch]:
             wilson_dslash.wilson_dslash_launch(ODD, SINGLE, n, -1, 1, fields=wilson_dslash.HALF_TO_SINGLE)
             for n in (1, 8, 33)
         ),
-        *(
-            half_field.half_conversion_launch(1000, 12, n, to_half)
-            for n in (1, 6)
-            for to_half in (True, False)
-        ),
+        *(half_field.half_conversion_launch(1000, n, to_half) for n in (1, 6) for to_half in (True, False)),
     ]
 
 
@@ -160,7 +163,8 @@ def tuned(
         signs.signs_launch("boundary_signs", ODD, dtype),
         doubled_links.doubled_links_launch(ODD, 16, dtype, (1, 1, 1, 1)),
         doubled_links.doubled_links_launch(ODD, 16, dtype, hisq_dslash.dslash_tile(ODD)),
-        *([hisq_dslash.shorter_links_launch(9, sites) for sites in (1, 32)] if dtype == SINGLE else []),
+        *(hisq_dslash.shorter_links_launch(9, sites, dtype) for sites in (2, 32)),
+        *(short_vectors() if dtype == SINGLE else []),
         field_strength.field_strength_launch(ODD, dtype),
         field_strength.add_clover_launch(1000, dtype),
         noise.noise_launch("noise_roots", ODD, 5, dtype),
@@ -174,6 +178,21 @@ def tuned(
         DELAY,
         stream.REPORT,
         *(hisq_dslash.sum_rows_launch(49152, n) for n in widths),
+    ]
+
+
+def short_vectors(widths: Sequence[int] = WIDTHS) -> list[Launch]:
+    """Kernels on short fields beside the dslash."""
+    return [
+        hisq_dslash.short_links_launch(9, 32),
+        *(cg_update.short_advance_launch(n, ROWS // 3) for n in widths),
+        *(cg_update.short_residual_launch(n, ROWS // 3) for n in widths),
+        *(
+            short_field.short_conversion_launch(kernel, 1000, n, bits)
+            for kernel in ("to_short", "from_short")
+            for n in (1, 33)
+            for bits in (16, 20)
+        ),
     ]
 
 
@@ -194,13 +213,8 @@ def unusual(dtype: np.dtype) -> list[Launch]:
             for n in (56, 33)
         ),
         *(hisq_dslash.dslash_launch(ODD, 16, dtype, n, form=hisq_dslash.THIRTEEN) for n in (1, 8, 33)),
-        *(hisq_dslash.dslash_launch(ODD, 8, SINGLE, n, form=hisq_dslash.HALF) for n in (1, 12, 33)),
-        hisq_dslash.dslash_launch(BIG, 16, SINGLE, 32, form=hisq_dslash.HALF),  # spills 16 bytes on sm_100
-        *(
-            half_field.half_conversion_launch(1000, 3, n, to_half)
-            for n in (1, 6, 8)
-            for to_half in (True, False)
-        ),
+        *(hisq_dslash.dslash_launch(ODD, 8, SINGLE, n, form=hisq_dslash.SHORT) for n in (1, 12, 33)),
+        *(hisq_dslash.dslash_launch(ODD, 16, SINGLE, n, True, hisq_dslash.TO_SHORT20) for n in (8, 33)),
         *(block_blas.gram_launch(nx, ny, dtype, ROWS) for nx, ny in UNUSUAL),
         *(block_blas.multiply_add_launch(nx, ny, dtype, ROWS) for nx, ny in UNUSUAL),
         *(block_cg.step_coefficients_launch(n, n) for n in (1, 16, 64)),

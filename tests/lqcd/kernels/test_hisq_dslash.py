@@ -153,7 +153,7 @@ def test_links_packed_for_both_parities_are_those_of_each(backend, random, n, lo
     fat, three_hops = (random(4, 2, half, 3, 3).astype(complex) for _ in range(2))
     fields = backend.array(fat), backend.array(three_hops) if long else None
     kernels, x = backend.kernels.hisq_dslash, backend.array(random(half, 3, n))
-    both = kernels.pack_both(*fields, lattice, x.dtype, False)
+    both = kernels.pack_both(*fields, lattice, x.dtype, 64)
     for parity, packed in zip((EVEN, ODD), both, strict=True):
         alone = kernels.pack_fields(*fields, lattice, parity, x.dtype, False)
         assert packed.parity == parity and packed.directions == (16 if long else 8)

@@ -53,7 +53,7 @@ def test_into_16_bits(backend, random, n, matrices):
     if matrices != "none":
         terms[matrices] = backend.kernels.clover.pack(backend.array(blocks))
         exact_terms[matrices] = reference_clover.pack(blocks.astype(complex))
-    out = kernels.wilson_dslash(packed, half, empty(backend.xp, SITES, n, 12), **terms)
+    out = kernels.wilson_dslash(packed, half, empty(backend.xp, SITES, n), **terms)
     exact = reference.wilson_dslash(
         reference.pack(links.astype(complex), LATTICE, ODD),
         x.astype(complex),
@@ -102,4 +102,6 @@ def test_misuse(backend, random):
     with pytest.raises(InputError, match="sign must be 1, or -1"):
         kernels.wilson_dslash(packed, half, x.copy(), sign=0)
     with pytest.raises(InputError, match=r"out.codes must be .* \(96, 12, 2, 2\)"):
-        kernels.wilson_dslash(packed, half, empty(backend.xp, SITES, 2))
+        kernels.wilson_dslash(packed, half, empty(backend.xp, SITES, 3))
+    with pytest.raises(InputError, match=r"shape \(sites, 12, right-hand sides\), got \(96, 3, 2\)"):
+        to_half(x[:, :3])

@@ -274,7 +274,7 @@ def test_inverse_of_an_inverse(staggered, random_block):
         ({"tolerance": 0.0}, "tolerance must lie between 0 and 1, got 0.0"),
         ({"tolerance": 2.0}, "tolerance"),
         ({"max_iterations": 0}, "max_iterations must be at least 1, got 0"),
-        ({"inner": "half"}, "inner must be 'single'.*got 'half'"),
+        ({"inner": "quarter"}, "inner must be 'single'.*got 'quarter'"),
     ],
 )
 def test_configuration_is_checked(options, message):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from typing import Any
 
 import numpy as np
 from numba import prange, types
@@ -17,6 +18,8 @@ from stages.lqcd.kernels.cg_update import ROWS, CGCoefficients
 from stages.lqcd.kernels.cpu.compiled import array_type, compiled, compiled_serial
 from stages.lqcd.kernels.cpu.lane_dots import add_lane_dots
 from stages.lqcd.kernels.cpu.rows import block_count, block_rows_of, fold_of, folded, real_rows
+from stages.lqcd.kernels.cpu.short_field import advance_through_single, residual_through_single
+from stages.lqcd.kernels.short_field import ShortField
 
 STEP_ROWS = 64
 """Rows of r that are still in the first cache when their norm is taken."""
@@ -24,7 +27,10 @@ STEP_ROWS = 64
 R2, PAP, TARGET2, GAMMA, ALPHA, BETA = range(len(ROWS))
 
 
-def cg_advance(x: NDArray, p: NDArray, r: NDArray, coefficients: CGCoefficients) -> None:
+def cg_advance(x: NDArray, p: Any, r: Any, coefficients: CGCoefficients) -> None:
+    if isinstance(r, ShortField):
+        advance_through_single(cg_advance, x, p, r, coefficients)
+        return
     fold, itemsize = fold_of(r), r.itemsize // 2
     columns = fold * r.shape[-1]
     lanes = np.empty((3, 2 * columns), f"f{itemsize}")
@@ -33,7 +39,10 @@ def cg_advance(x: NDArray, p: NDArray, r: NDArray, coefficients: CGCoefficients)
     _advance_kernel(columns, itemsize)(*rows, lanes)
 
 
-def cg_residual(r: NDArray, ap: NDArray, coefficients: CGCoefficients) -> None:
+def cg_residual(r: Any, ap: Any, coefficients: CGCoefficients) -> None:
+    if isinstance(r, ShortField):
+        residual_through_single(cg_residual, r, ap, coefficients)
+        return
     fold, itemsize, rhs = fold_of(r), r.itemsize // 2, r.shape[-1]
     rows, columns = real_rows(folded(r, fold)), fold * rhs
     block_rows = block_rows_of(len(rows), fold)

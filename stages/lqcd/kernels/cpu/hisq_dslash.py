@@ -21,13 +21,13 @@ from numpy.typing import NDArray
 
 from stages.lqcd.kernels.cpu.compiled import array_type, compiled, compiled_serial
 from stages.lqcd.kernels.cpu.doubled_links import doubled_links
-from stages.lqcd.kernels.cpu.half_field import through_single
 from stages.lqcd.kernels.cpu.narrow_dslash import BLOCK_SITES, MOST_SITES, LinksOnce, narrow_kernel
 from stages.lqcd.kernels.cpu.rows import block_count
+from stages.lqcd.kernels.cpu.short_field import through_single
 from stages.lqcd.kernels.cpu.vector_ir import REGISTER_BYTES, REGISTERS, ComplexSums, Emitter, literals
 from stages.lqcd.kernels.directions import HISQ_DIRECTIONS, NAIVE_DIRECTIONS, neighbour_table
 from stages.lqcd.kernels.fields import field_like
-from stages.lqcd.kernels.half_field import HalfField
+from stages.lqcd.kernels.short_field import ShortField
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 
 TILE_REGISTERS = 2 if REGISTERS == 32 else 1
@@ -69,7 +69,12 @@ def _packed(columns: dict[int, NDArray], lattice: Lattice) -> list[PackedLinks]:
 
 
 def pack_both(
-    one_hop: NDArray, three_hops: NDArray | None, lattice: Lattice, dtype: np.dtype, narrow: bool
+    one_hop: NDArray,
+    three_hops: NDArray | None,
+    lattice: Lattice,
+    dtype: np.dtype,
+    block: int,
+    short: bool,
 ) -> tuple[PackedLinks, PackedLinks]:
     columns = {parity: _columns(one_hop, three_hops, lattice, parity, dtype) for parity in (EVEN, ODD)}
     even, odd = _packed(columns, lattice)
@@ -77,7 +82,13 @@ def pack_both(
 
 
 def pack_fields(
-    one_hop: NDArray, three_hops: NDArray | None, lattice: Lattice, parity: int, dtype: np.dtype, narrow: bool
+    one_hop: NDArray,
+    three_hops: NDArray | None,
+    lattice: Lattice,
+    parity: int,
+    dtype: np.dtype,
+    block: int = 1,
+    short: bool = False,
 ) -> PackedLinks:
     return _packed({parity: _columns(one_hop, three_hops, lattice, parity, dtype)}, lattice)[0]
 
@@ -92,21 +103,21 @@ def _columns(
 
 
 def in_fields(one_hop: NDArray, three_hops: NDArray | None, lattice: Lattice, parity: int) -> PackedLinks:
-    return pack_fields(one_hop, three_hops, lattice, parity, one_hop.dtype, False)
+    return pack_fields(one_hop, three_hops, lattice, parity, one_hop.dtype)
 
 
 def hisq_dslash(
     packed: PackedLinks,
-    x: NDArray | HalfField,
+    x: NDArray | ShortField,
     out: Any,
     *,
-    diagonal: NDArray | None = None,
+    diagonal: Any = None,
     a: float = 0.0,
     b: float = 1.0,
     dots: NDArray | None = None,
 ) -> Any:
-    if isinstance(x, HalfField):
-        return through_single(hisq_dslash, packed, x, out, diagonal=diagonal, a=a, b=b, dots=dots)
+    if isinstance(x, ShortField):
+        return through_single(hisq_dslash, packed, x, out, diagonal, a=a, b=b, dots=dots)
     rhs, itemsize = x.shape[2], packed.dtype.itemsize // 2
     if diagonal is None:
         a, stride, added = 0.0, 0, _zeros(rhs, packed.dtype)

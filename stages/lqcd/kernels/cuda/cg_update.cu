@@ -1,26 +1,9 @@
-// Vector updates of batched conjugate gradients. The coefficients of each right-hand side are computed where they are
-// used and stay on the device. A column that has converged keeps its bits, whatever the other operands hold.
+// Vector updates of batched conjugate gradients. A column that has converged keeps its bits, whatever the other operands hold.
 
 #include "complex.cuh"
 #include "rows.cuh"
 #include "grid_sum.cuh"
-
-// The rows of `CGCoefficients.numbers`.
-template <int N> struct Coefficients {
-    static constexpr int PITCH = N + N % 2;
-    double* numbers;
-
-    __device__ __forceinline__ double& r2(int n) const { return numbers[n]; }
-    __device__ __forceinline__ double& pap(int n) const { return numbers[PITCH + n]; }
-    __device__ __forceinline__ double& target2(int n) const { return numbers[2 * PITCH + n]; }
-    __device__ __forceinline__ double& gamma(int n) const { return numbers[3 * PITCH + n]; }
-    __device__ __forceinline__ double& alpha(int n) const { return numbers[4 * PITCH + n]; }
-    __device__ __forceinline__ double& beta(int n) const { return numbers[5 * PITCH + n]; }
-
-    __device__ __forceinline__ bool open(int n) const { return r2(n) > target2(n); }
-    __device__ __forceinline__ bool moves(int n) const { return open(n) && pap(n) > 0; }
-    __device__ __forceinline__ double step(int n) const { return moves(n) ? gamma(n) / pap(n) : 0; }
-};
+#include "cg_coefficients.cuh"
 
 // x += alpha p; where open, p = r + beta p
 template <class Real, int N, int GROUPS>
@@ -84,11 +67,5 @@ __global__ void __launch_bounds__(Columns<Real, N, GROUPS>::THREADS, 1024 / Colu
         pack(r[i], rr, ri);
     });
     if (!sum_over_grid<Columns::COUNT, GROUPS>(sum, scratch, {partials, finished})) return;
-    for (int w = 0; w < width; w++) {
-        const int n = Columns::first_rhs() + w;
-        const double step = coefficients.step(n), ratio = coefficients.moves(n) ? sum[w] / coefficients.r2(n) : 0;
-        coefficients.alpha(n) = step;
-        coefficients.beta(n) = ratio;
-        coefficients.r2(n) = coefficients.gamma(n) = sum[w];
-    }
+    for (int w = 0; w < width; w++) coefficients.finish(Columns::first_rhs() + w, sum[w]);
 }

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from functools import cache
 from math import ceil
+from typing import Any
 
 import cupy
 import numpy as np
@@ -12,17 +14,35 @@ from stages.lqcd.kernels.cuda.columns import ColumnShape, reduction, row_groups,
 from stages.lqcd.kernels.cuda.compile import run
 from stages.lqcd.kernels.cuda.devices.partition import RowWork
 from stages.lqcd.kernels.cuda.grid_sums import grid_sums
-from stages.lqcd.kernels.cuda.launch import Launch, instance
+from stages.lqcd.kernels.cuda.launch import (
+    BLOCK_THREADS,
+    MULTIPROCESSORS,
+    Launch,
+    check_rhs,
+    instance,
+    power_of_two,
+)
+from stages.lqcd.kernels.cuda.short_field import on_vectors
 from stages.lqcd.kernels.cuda.tuning.choice import Options, tuned
+from stages.lqcd.kernels.short_field import ShortField
 
 
-def cg_advance(x: cupy.ndarray, p: cupy.ndarray, r: cupy.ndarray, coefficients: CGCoefficients) -> None:
+def cg_advance(x: cupy.ndarray, p: Any, r: Any, coefficients: CGCoefficients) -> None:
+    if isinstance(r, ShortField):
+        kernel = short_advance_launch(x.shape[2], len(x))
+        run(kernel, x, p.words, r.words, coefficients.numbers, np.int64(len(x)))
+        return
     n, rows = r.shape[-1], r.size // r.shape[-1]
     kernel = cg_advance_launch(n, r.dtype, rows)
     run(kernel, x, p, r, coefficients.numbers, np.int64(rows))
 
 
-def cg_residual(r: cupy.ndarray, ap: cupy.ndarray, coefficients: CGCoefficients) -> None:
+def cg_residual(r: Any, ap: Any, coefficients: CGCoefficients) -> None:
+    if isinstance(r, ShortField):
+        sites, _, n = r.shape
+        kernel = short_residual_launch(n, sites)
+        run(kernel, r.words, ap.words, coefficients.numbers, *grid_sums(kernel, n), np.int64(sites))
+        return
     n, rows = r.shape[-1], r.size // r.shape[-1]
     kernel = reduction("cg_residual", n, r.dtype, rows)
     run(kernel, r, ap, coefficients.numbers, *grid_sums(kernel, n), np.int64(rows))
@@ -39,3 +59,19 @@ def cg_advance_launch(n: int, dtype: np.dtype, rows: int) -> Options[ColumnShape
         return Launch("cg_update.cu", name, (shape.blocks,), block, work=work)
 
     return Options(tuple(ColumnShape(g, ceil(rows / g)) for g in groups), launch)
+
+
+@cache
+def short_advance_launch(n: int, sites: int) -> Launch:
+    """Step 1 on short fields, with a thread for each vector."""
+    return on_vectors("short_update.cu", f"short_advance<{n}", sites, n)
+
+
+@cache
+def short_residual_launch(n: int, sites: int) -> Launch:
+    """Step 3 on short fields: a thread keeps to one right-hand side; grid (parts, 1)."""
+    check_rhs(n)
+    groups = power_of_two(BLOCK_THREADS // n)
+    parts = min(ceil(sites / (4 * groups)), 1024 // (n * groups) * MULTIPROCESSORS)
+    kernel, work = f"short_residual<{n}, {groups}>", RowWork(sites, sums=True)
+    return Launch("short_update.cu", kernel, (parts, 1), n * groups, work=work)

@@ -1,5 +1,5 @@
 // The 3 colours of R right-hand sides of one site, as a thread holds them, and how fields keep them in memory:
-// as complex numbers of the arithmetic (WholeField) or in 16 bits with a scale (half_field.cuh).
+// as complex numbers of the arithmetic (WholeField) or in 16 bytes each (short_field.cuh).
 
 // How the N right-hand sides of a site are spread over threads: a lane owns R of them, in chunks of CHUNK
 // neighbours; chunk k of a lane is COUNT chunks further on.
@@ -30,7 +30,7 @@ template <class Real, class Lanes> struct WholeField {
 
     Vector* vectors;
 
-    __device__ __forceinline__ WholeField(const void* values, const float*)
+    __device__ __forceinline__ explicit WholeField(const void* values)
         : vectors(static_cast<Vector*>(const_cast<void*>(values))) {}
 
     template <class Access> __device__ __forceinline__ void load(ColorVectors<Real, Lanes::R>& v, unsigned site, int lane) const {
@@ -70,6 +70,12 @@ __device__ __forceinline__ void combine(ColorVectors<Real, R>& v, Real b, Real a
             v.re[c][r] = a * w.re[c][r] + b * v.re[c][r];
             v.im[c][r] = a * w.im[c][r] + b * v.im[c][r];
         }
+}
+
+// v += factor w of one right-hand side
+__device__ __forceinline__ void add(ColorVectors<float, 1>& v, float factor, const ColorVectors<float, 1>& w) {
+    #pragma unroll
+    for (int c = 0; c < 3; c++) v.re[c][0] += factor * w.re[c][0], v.im[c][0] += factor * w.im[c][0];
 }
 
 // Re conj(v) w of the site for each right-hand side; six products do not need double, the sum over sites does.

@@ -18,15 +18,15 @@ _NULL = np.uintp(0)
 
 
 def to_half(field: cupy.ndarray, out: HalfField | None = None) -> HalfField:
-    out = empty(cupy, len(field), field.shape[2], field.shape[1]) if out is None else out
-    kernel = half_conversion_launch(*field.shape, to_half=True)
+    out = empty(cupy, len(field), field.shape[2]) if out is None else out
+    kernel = half_conversion_launch(len(field), field.shape[2], to_half=True)
     run(kernel, field, _NULL, out.codes, out.scales, np.int32(len(field)))
     return out
 
 
 def from_half(field: HalfField, out: cupy.ndarray | None = None) -> cupy.ndarray:
     out = cupy.empty(field.shape, np.complex64) if out is None else out
-    kernel = half_conversion_launch(*field.shape, to_half=False)
+    kernel = half_conversion_launch(len(out), out.shape[2], to_half=False)
     run(kernel, field.codes, field.scales, out, _NULL, np.int32(len(out)))
     return out
 
@@ -37,12 +37,11 @@ def codes_and_scales(field: cupy.ndarray | HalfField) -> tuple[Any, Any]:
 
 
 @cache
-def half_conversion_launch(sites: int, components: int, n: int, to_half: bool) -> Launch:
-    """complex64 ``[sites, components, n]`` to 16 bits with a scale, or back; 3 or 12 components."""
+def half_conversion_launch(sites: int, n: int, to_half: bool) -> Launch:
+    """complex64 ``[sites, 12, n]`` to 16 bits with a scale, or back."""
     check_rhs(n)
-    rhs = 4 if n % 4 == 0 and components == 3 else 2 if n % 2 == 0 else 1
-    fields, values = ("Field", "ColorVectors") if components == 3 else ("Spinors", "Spinor")
-    kinds = [f"Whole{fields}", f"Half{fields}"]
-    arguments = listed((*(kinds if to_half else kinds[::-1]), f"{values}<float, {rhs}>", n, rhs))
+    rhs = 2 if n % 2 == 0 else 1
+    kinds = ["WholeSpinors", "HalfSpinors"]
+    arguments = listed((*(kinds if to_half else kinds[::-1]), n, rhs))
     blocks = ceil(sites * (n // rhs) / BLOCK_THREADS)
     return Launch("half_convert.cu", f"convert<{arguments}>", (blocks,), BLOCK_THREADS)

@@ -9,7 +9,7 @@
 // leave L2 first; what L2 should keep is x, and the order in which blocks visit the tiles (traversal.cuh) keeps
 // neighbours in t within its reach.
 //
-// x and out are complex numbers of Real, or 16-bit numbers with a scale (half_field.cuh; Real is then float). With
+// x, with it the diagonal, and out are complex numbers of Real, or in 16 bytes each (short_field.cuh; Real is float). With
 // DOTS the block also leaves its share of Re conj(diagonal) out for each right-hand side in block_sums.
 
 #include "complex.cuh"
@@ -17,18 +17,18 @@
 #include "traversal.cuh"
 #include "async_copy.cuh"
 #include "color_vectors.cuh"
-#include "half_field.cuh"
+#include "short_field.cuh"
 #include "links.cuh"
 #include "site_sums.cuh"
 
 // How fields are stored: as template arguments In and Out.
 struct Whole {
-    static constexpr bool RUNS = false;
+    static constexpr bool SHORT = false;
     template <class Real, class Lanes> using Field = WholeField<Real, Lanes>;
 };
-struct Half {
-    static constexpr bool RUNS = true;  // a lane's right-hand sides must be neighbours
-    template <class Real, class Lanes> using Field = HalfField<Real, Lanes>;
+template <class Code> struct Short {
+    static constexpr bool SHORT = true;
+    template <class Real, class Lanes> using Field = ShortField<Code, Lanes>;
 };
 
 // A thread's share of the work: the sum over neighbours of its site for its right-hand sides.
@@ -58,17 +58,14 @@ template <class L, class Links, class X, class Real, int DIRECTIONS, int R> stru
     }
 };
 
-// The scales are those of 16-bit fields, and null for others; three_hops is that of links in their fields, with the
-// field of one hop in the place of tiles.
+// three_hops is that of links in their fields, with the field of one hop in the place of tiles, and null for others.
 template <class Real, class L, class Tile, template <class, int, int, int, int> class LinksOf, class In, class Out,
           int DIRECTIONS, int N, int R, int SITES, int MIN_BLOCKS, int Y_CHUNK, int Z_CHUNK, bool DOTS>
 __global__ void __launch_bounds__(SITES * (N / R), MIN_BLOCKS)
     hisq_dslash(const unsigned char* __restrict__ tiles, const unsigned char* __restrict__ three_hops,
-                const void* __restrict__ x,
-                const float* __restrict__ x_scales, const void* diagonal, void* out, float* out_scales,
-                double* block_sums, Real a, Real b, int parity) {
+                const void* __restrict__ x, const void* diagonal, void* out, double* block_sums, Real a, Real b, int parity) {
     constexpr int threads = SITES * (N / R), parts = Tile::SITES / SITES;
-    using Lanes = Lanes<N, R, In::RUNS || Out::RUNS ? R : vector_width<Real>(N, R)>;
+    using Lanes = Lanes<N, R, In::SHORT ? 1 : vector_width<Real>(N, R)>;
     using X = typename In::template Field<Real, Lanes>;
     using Links = LinksOf<Real, DIRECTIONS, Tile::SITES, SITES, threads>;
     using Order = Traversal<L, Tile, Y_CHUNK, Z_CHUNK>;
@@ -89,7 +86,7 @@ __global__ void __launch_bounds__(SITES * (N / R), MIN_BLOCKS)
     site.z += corner.z;
     site.t += corner.t;
 
-    Gather<L, Links, X, Real, DIRECTIONS, R> gather{site, parity, site_in_block, lane, X(x, x_scales), links, {}};
+    Gather<L, Links, X, Real, DIRECTIONS, R> gather{site, parity, site_in_block, lane, X(x), links, {}};
     gather.template hops<0>();
     gather.template hops<1>();
     gather.template hops<2>();
@@ -97,9 +94,9 @@ __global__ void __launch_bounds__(SITES * (N / R), MIN_BLOCKS)
 
     const unsigned at = number<L>(site);
     ColorVectors<Real, R> w = {};
-    if (diagonal) WholeField<Real, Lanes>(diagonal, nullptr).template load<ReadOnce>(w, at, lane);
+    if (diagonal) X(diagonal).template load<ReadOnce>(w, at, lane);
     combine(gather.sum, b, a, w);
-    typename Out::template Field<Real, Lanes>(out, out_scales).store(gather.sum, at, lane);
+    typename Out::template Field<Real, Lanes>(out).store(gather.sum, at, lane);
     if constexpr (DOTS) {
         using Sums = SiteSums<SITES, Lanes::COUNT, Lanes::CHUNKS, Lanes::CHUNK>;
         static_assert(Sums::SCRATCH_BYTES <= Links::SHARED_BYTES, "the sums take the links' place");

@@ -16,7 +16,6 @@ from stages.lqcd.kernels.cuda.compile import run
 from stages.lqcd.kernels.cuda.devices.group import grid_on, on_each_device
 from stages.lqcd.kernels.cuda.devices.partition import REACH, PartialWork
 from stages.lqcd.kernels.cuda.fields import empty_field
-from stages.lqcd.kernels.cuda.half_field import codes_and_scales
 from stages.lqcd.kernels.cuda.launch import (
     BLOCK_SHARED,
     BLOCK_THREADS,
@@ -33,7 +32,8 @@ from stages.lqcd.kernels.cuda.launch import (
 from stages.lqcd.kernels.cuda.tiles import INDEX_LIMIT, Box, DslashShape, chunk, nearest_box, tile_work
 from stages.lqcd.kernels.cuda.tuning.choice import Options, tuned
 from stages.lqcd.kernels.directions import HISQ_DIRECTIONS, NAIVE_DIRECTIONS, SPATIAL_DIRECTIONS
-from stages.lqcd.kernels.half_field import HalfField
+from stages.lqcd.kernels.hisq_dslash import FEW, NARROW
+from stages.lqcd.kernels.short_field import ShortField
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 
 _NULL = np.uintp(0)
@@ -58,9 +58,11 @@ class Form:
 
     def shared_bytes(self, sites: int, directions: int, dtype: np.dtype) -> int:
         """Shared memory for the links of `sites` sites, as SHARED_BYTES of links.cuh."""
-        if self.links == THIRTEEN.links:
-            reals = 2 * sites * (18 + 12 + 6 + 1)
+        if self.links in (THIRTEEN.links, FOURTEEN.links):
+            reals = 2 * sites * (18 + 12 + 6 + (1 if self.links == THIRTEEN.links else 2))
             return 4 * (ceil(reals * dtype.itemsize / 2 / 16) * 16)
+        if self.links == SHORT_LINKS.links:
+            return 4 * (ceil(2 * sites * (48 + 32 + 4) / 16) * 16)
         return sites * directions * 9 * dtype.itemsize
 
 
@@ -68,21 +70,27 @@ FULL = Form("Links18")
 
 THIRTEEN = Form("Links13")
 
+FOURTEEN = Form("Links14")
+
 IN_FIELDS = Form("LinksInFields")
 
-HALF = Form("Links18", "Half", "Half")
+SHORT_LINKS = Form("ShortLinks")
 
-HALF_TO_SINGLE = Form("Links18", "Half", "Whole")
+SHORT = Form("Links18", "Short<Short16>", "Short<Short16>")
+
+TO_SHORT20 = Form("Links18", "Short<Short16>", "Short<Short20>")
 
 
 @dataclass(frozen=True)
 class PackedLinks:
-    """Links into the sites of `parity` in one of three forms; those in tiles are doubled and signed.
+    """Links into the sites of `parity` in one of five forms; those in tiles are doubled and signed.
 
     FULL: `links` is ``[tile, direction, site in tile, 3, 3]``; tiles and sites in a tile number x fastest.
-    The tile (`dslash_tile`) depends on the lattice alone: one packing serves every number of rhs. THIRTEEN:
-    reals of Links13 of links.cuh, ``[tile, mu, reals]``: fat links, two rows and a phase of long ones.
-    IN_FIELDS: the field of one hop, ``[mu, parity, site, 3, 3]``, beside which `three_hops` lies.
+    The tile (`dslash_tile`) depends on the lattice alone: one packing serves every number of rhs. THIRTEEN,
+    in double FOURTEEN: reals of links.cuh, ``[tile, mu, reals]``: fat links, two rows of long ones, and one
+    number or two for the third. SHORT_LINKS: THIRTEEN in uint32, ``[tile, mu, words]``, each row in 16 bytes
+    with 20 bits a number (`stages.lqcd.kernels.short_field`). IN_FIELDS: the field of one hop,
+    ``[mu, parity, site, 3, 3]``, beside which `three_hops` lies.
     """
 
     lattice: Lattice
@@ -110,7 +118,8 @@ def pack_fields(
     lattice: Lattice,
     parity: int,
     dtype: np.dtype,
-    narrow: bool,
+    block: int,
+    short: bool,
 ) -> PackedLinks:
     directions = NAIVE_DIRECTIONS if three_hops is None else HISQ_DIRECTIONS
     tile = dslash_tile(lattice)
@@ -118,13 +127,22 @@ def pack_fields(
     tiles = empty_field(shape, dtype)
     doubled_links.in_tiles(one_hop, three_hops, lattice, parity, tiles, tile)
     packed = PackedLinks(lattice, parity, directions, dtype, tiles)
-    return _with_13_reals(packed) if narrow and _can_be_shorter(packed) else packed
+    narrow = block <= (FEW if short else NARROW)
+    if narrow and directions == HISQ_DIRECTIONS:
+        packed = _with_two_rows(packed)
+    return _with_short_rows(packed) if short and packed.form == THIRTEEN else packed
 
 
 def pack_both(
-    one_hop: cupy.ndarray, three_hops: cupy.ndarray | None, lattice: Lattice, dtype: np.dtype, narrow: bool
+    one_hop: cupy.ndarray,
+    three_hops: cupy.ndarray | None,
+    lattice: Lattice,
+    dtype: np.dtype,
+    block: int,
+    short: bool,
 ) -> tuple[PackedLinks, PackedLinks]:
-    even, odd = (pack_fields(one_hop, three_hops, lattice, parity, dtype, narrow) for parity in (EVEN, ODD))
+    fields = one_hop, three_hops, lattice
+    even, odd = (pack_fields(*fields, parity, dtype, block, short) for parity in (EVEN, ODD))
     return even, odd
 
 
@@ -135,40 +153,52 @@ def in_fields(
     return PackedLinks(lattice, parity, directions, one_hop.dtype, one_hop, IN_FIELDS, three_hops)
 
 
-def _can_be_shorter(packed: PackedLinks) -> bool:
-    return packed.dtype == np.complex64 and packed.directions == HISQ_DIRECTIONS
-
-
-def _with_13_reals(packed: PackedLinks) -> PackedLinks:
-    """The links as THIRTEEN.
+def _with_two_rows(packed: PackedLinks) -> PackedLinks:
+    """The links as THIRTEEN, in double as FOURTEEN.
 
     As they are unless all long links are real numbers times U(3) matrices, as HISQ's are, to 32 roundings.
     """
-    count, sites = len(packed.links), packed.links.shape[2]
-    shorter = empty_field((count, 4, 2 * sites * (18 + 12 + 1)), np.float32)
+    single = packed.dtype == np.complex64
+    count, sites, real = len(packed.links), packed.links.shape[2], np.float32 if single else np.float64
+    shorter = empty_field((count, 4, 2 * sites * (18 + 12 + (1 if single else 2))), real)
     worst = cupy.zeros(1, np.float32)
-    run(shorter_links_launch(count, sites), shorter, packed.links, worst)
-    if not float(worst[0]) <= 32 * np.finfo(np.float32).eps:
+    run(shorter_links_launch(count, sites, packed.dtype), shorter, packed.links, worst)
+    if not float(worst[0]) <= 32 * np.finfo(real).eps:
         return packed
-    return replace(packed, links=shorter, form=THIRTEEN)
+    return replace(packed, links=shorter, form=THIRTEEN if single else FOURTEEN)
 
 
 @cache
-def shorter_links_launch(tiles: int, sites: int) -> Launch:
-    """Links of 13 reals from tiles of so many sites; grid (tiles, mu)."""
-    return Launch("shorter_links.cu", f"shorter_links<{sites}>", (tiles, 4), 64)
+def shorter_links_launch(tiles: int, sites: int, dtype: np.dtype) -> Launch:
+    """Links whose long ones have two rows from tiles of so many sites; grid (tiles, mu)."""
+    numbers = "float2, float" if dtype == np.complex64 else "double2, double2"
+    return Launch("shorter_links.cu", f"shorter_links<{numbers}, {sites}>", (tiles, 4), 64)
+
+
+def _with_short_rows(packed: PackedLinks) -> PackedLinks:
+    """The links of THIRTEEN as SHORT_LINKS."""
+    count, sites = len(packed.links), prod(dslash_tile(packed.lattice))
+    shorter = empty_field((count, 4, 2 * sites * (12 + 8 + 1)), np.uint32)
+    run(short_links_launch(count, sites), shorter, packed.links)
+    return replace(packed, links=shorter, form=SHORT_LINKS)
+
+
+@cache
+def short_links_launch(tiles: int, sites: int) -> Launch:
+    """Links in short rows from those of 13 reals, in tiles of so many sites; grid (tiles, mu)."""
+    return Launch("short_links.cu", f"short_links<{sites}>", (tiles, 4), 64)
 
 
 def hisq_dslash(
     packed: PackedLinks,
-    x: cupy.ndarray | HalfField,
-    out: cupy.ndarray | HalfField,
+    x: cupy.ndarray | ShortField,
+    out: cupy.ndarray | ShortField,
     *,
-    diagonal: cupy.ndarray | None = None,
+    diagonal: cupy.ndarray | ShortField | None = None,
     a: float = 0.0,
     b: float = 1.0,
     dots: cupy.ndarray | None = None,
-) -> cupy.ndarray | HalfField:
+) -> cupy.ndarray | ShortField:
     n, form = x.shape[2], _form(packed, x, out)
     kernel = dslash_launch(packed.lattice, packed.directions, packed.dtype, n, dots is not None, form)
     if dots is None:
@@ -181,32 +211,30 @@ def hisq_dslash(
 
 
 def _form(packed: PackedLinks, x: Any, out: Any) -> Form:
-    if not isinstance(x, HalfField):
+    if not isinstance(x, ShortField):
         return packed.form
-    if packed.form != FULL:
-        raise InputError("16-bit fields need links of 18 reals each: pack them for blocks of any width")
-    return HALF if isinstance(out, HalfField) else HALF_TO_SINGLE
+    return replace(SHORT if out.bits == 16 else TO_SHORT20, links=packed.form.links)
 
 
 def start(
     kernel: Launch,
     packed: PackedLinks,
-    x: cupy.ndarray | HalfField,
-    out: cupy.ndarray | HalfField,
-    diagonal: cupy.ndarray | None = None,
+    x: cupy.ndarray | ShortField,
+    out: cupy.ndarray | ShortField,
+    diagonal: cupy.ndarray | ShortField | None = None,
     a: float = 0.0,
     b: float = 1.0,
     block_sums: cupy.ndarray | None = None,
 ) -> None:
     """Start a dslash of `dslash_in_shape` unchecked, as `hisq_dslash` does after its checks."""
-    real = packed.links.real.dtype.type
+    real = packed.dtype.type(0).real.dtype.type
     run(
         kernel,
         packed.links,
         _or_null(packed.three_hops),
-        *codes_and_scales(x),
+        _or_null(x),
         _or_null(diagonal),
-        *codes_and_scales(out),
+        _or_null(out),
         _or_null(block_sums),
         real(a),
         real(b),
@@ -214,8 +242,9 @@ def start(
     )
 
 
-def _or_null(array: cupy.ndarray | None) -> Any:
-    return _NULL if array is None else array
+def _or_null(field: cupy.ndarray | ShortField | None) -> Any:
+    """The array of a field as a kernel takes it."""
+    return _NULL if field is None else field.words if isinstance(field, ShortField) else field
 
 
 Sums = tuple[cupy.ndarray, cupy.ndarray, cupy.ndarray, np.int32]
@@ -260,13 +289,27 @@ def dslash_tile(lattice: Lattice) -> Box:
 
 def dslash_shape(lattice: Lattice, dtype: np.dtype, n: int, form: Form = FULL) -> DslashShape:
     """The shape measured best for this precision and number of right-hand sides."""
-    if form.x == "Half":
-        rhs, threads, resident = (4 if n % 4 == 0 and n >= 24 else 2 if n % 2 == 0 else 1), 256, 768
+    if form.x != "Whole":
+        rhs, threads, resident = _short(n)
     elif dtype == np.complex64:
         rhs, threads, resident = _single(n, form)
     else:
-        rhs, threads, resident = (2, 128, 512) if n % 2 == 0 and n >= 16 else (1, 128, 640)
-    return _shape(lattice, dtype, n, rhs, threads, resident)
+        rhs, threads, resident = _double(n, form)
+    return shaped(lattice, dtype, n, rhs, threads, resident)
+
+
+def _double(n: int, form: Form) -> tuple[int, int, int]:
+    """Right-hand sides per thread, threads of a block and resident threads in double precision."""
+    if n == 1 and form.links == FOURTEEN.links:
+        return 1, 16, 512
+    return (2, 128, 512) if n % 2 == 0 and n >= 16 else (1, 128, 640)
+
+
+def _short(n: int) -> tuple[int, int, int]:
+    """Right-hand sides per thread, threads of a block and resident threads for short fields."""
+    if n % 4 == 0 and (n >= 12 or n == 4):
+        return 4, BLOCK_THREADS, 512
+    return (2 if n % 2 == 0 else 1), BLOCK_THREADS, 768
 
 
 def _single(n: int, form: Form) -> tuple[int, int, int]:
@@ -280,7 +323,7 @@ def _single(n: int, form: Form) -> tuple[int, int, int]:
     return (2, BLOCK_THREADS, 768) if n <= 16 else (2, 128, 640) if n <= 32 else (2, 192, 768)
 
 
-def _shape(lattice: Lattice, dtype: np.dtype, n: int, rhs: int, threads: int, resident: int) -> DslashShape:
+def shaped(lattice: Lattice, dtype: np.dtype, n: int, rhs: int, threads: int, resident: int) -> DslashShape:
     """Blocks of up to `threads` threads; the wider the fields, the fewer sites a chunk of the order has."""
     tile = dslash_tile(lattice)
     sites = max(s for s in divisors(prod(tile)) if s == 1 or s * (n // rhs) <= threads)
@@ -303,7 +346,7 @@ def candidates(
     for rhs in sorted({r for r in (1, 2, 4) if n % r == 0 and r <= widest}, reverse=True):
         for threads, resident in ((256, 512), (128, 512), (128, 640), (64, 640), (256, 768)):
             if threads >= n // rhs:
-                shapes.append(_shape(lattice, dtype, n, rhs, threads, resident))
+                shapes.append(shaped(lattice, dtype, n, rhs, threads, resident))
     y_tiles, z_tiles = lattice.extents[1] // best.tile[1], lattice.extents[2] // best.tile[2]
     orders = [(best.y_chunk, 2 * best.z_chunk), (2 * best.y_chunk, best.z_chunk)]
     orders.append((best.y_chunk // 2, best.z_chunk))

@@ -1,6 +1,6 @@
-// The links of a block's sites on their way from global to shared memory, in the three forms in which operators keep
+// The links of a block's sites on their way from global to shared memory, in the forms in which operators keep
 // them. Each gives, in shared memory, matrices of Real; `d` is a direction. All threads of a block call fetch once,
-// which starts the copies, and arrive<MU> before the first use of MU's links. Two forms lie in memory by tiles.
+// which starts the copies, and arrive<MU> before the first use of MU's links. All but one lie in memory by tiles.
 
 // Bytes that one asynchronous copy can move of runs of `bytes`.
 __device__ constexpr int copy_unit(int bytes) { return bytes % 16 == 0 ? 16 : bytes % 8 == 0 ? 8 : 4; }
@@ -141,13 +141,45 @@ struct LinksInFields : LinkRuns<Real, 9, DIRECTIONS, TILE_SITES, SITES, THREADS>
     }
 };
 
-// HISQ's long links in 13 reals, a real number times a U(3) matrix: two rows, and the phase of
-//   third row = e^(i pi phase) conj(row 0 x row 1) / |row 0|.
-// Per tile and mu: fat [2][site][3][3], rows [2][site][2][3], phases [2][site].
-template <class Real, int DIRECTIONS, int TILE_SITES, int SITES, int THREADS> struct Links13 {
+// The third row of a link that is a real number times a U(3) matrix, factor conj(row 0 x row 1).
+template <class C> __device__ __forceinline__ void complete(C* third, const C* rows, C factor) {
+    using Real = decltype(factor.x);
+    #pragma unroll
+    for (int j = 0; j < 3; j++) {
+        const C a = rows[(j + 1) % 3], b = rows[3 + (j + 2) % 3], c = rows[(j + 2) % 3], d = rows[3 + (j + 1) % 3];
+        const Real re = a.x * b.x - a.y * b.y - c.x * d.x + c.y * d.y;
+        const Real im = a.x * b.y + a.y * b.x - c.x * d.y - c.y * d.x;
+        third[j] = {factor.x * re + factor.y * im, factor.y * re - factor.x * im};
+    }
+}
+
+// The same where the factor is e^(i pi phase) / |row 0|.
+__device__ __forceinline__ void complete(float2* third, const float2* rows, float phase) {
+    float cosine, sine, norm2 = 0;
+    sincospif(phase, &sine, &cosine);
+    #pragma unroll
+    for (int j = 0; j < 3; j++) norm2 += rows[j].x * rows[j].x + rows[j].y * rows[j].y;
+    const float scale = rsqrtf(norm2);
+    complete(third, rows, float2{cosine * scale, sine * scale});
+}
+
+// The block's part of [2][site in tile][BYTES] of one mu.
+template <int BYTES, int TILE_SITES, int SITES, int THREADS>
+__device__ __forceinline__ void copy_pair(unsigned long long policy, unsigned char* to, const unsigned char* from, int first) {
+    constexpr bool whole = SITES == TILE_SITES;
+    constexpr int run = whole ? 2 * SITES * BYTES : SITES * BYTES, mine = copy_unit(run);
+    #pragma unroll
+    for (int sign = 0; sign < (whole ? 1 : 2); sign++)
+        copy_run<run, THREADS>(policy, opaque_shared_address(to + sign * run + threadIdx.x * mine),
+                               from + (sign * TILE_SITES + first) * BYTES + threadIdx.x * mine);
+}
+
+// HISQ's long links, real numbers times U(3) matrices, in two rows and what makes the third of them (`complete`):
+// per tile and mu fat [2][site][3][3], rows [2][site][2][3], a Phase [2][site].
+template <class Phase, class Real, int DIRECTIONS, int TILE_SITES, int SITES, int THREADS> struct ShorterLinks {
     static_assert(DIRECTIONS == 16, "long links are HISQ's");
     static constexpr bool IN_FIELDS = false;
-    static constexpr int COMPLEX = sizeof(Complex<Real>), FAT = 9 * COMPLEX, ROWS = 6 * COMPLEX, PHASE = sizeof(Real);
+    static constexpr int COMPLEX = sizeof(Complex<Real>), FAT = 9 * COMPLEX, ROWS = 6 * COMPLEX, PHASE = sizeof(Phase);
     static constexpr int TILE_MU_BYTES = 2 * TILE_SITES * (FAT + ROWS + PHASE), TILE_BYTES = 4 * TILE_MU_BYTES;
     static constexpr int PER_MU = 4, MU_BYTES = (2 * SITES * (FAT + ROWS + PHASE + 3 * COMPLEX) + 15) / 16 * 16;
     static constexpr int SHARED_BYTES = 4 * MU_BYTES;
@@ -162,9 +194,9 @@ template <class Real, int DIRECTIONS, int TILE_SITES, int SITES, int THREADS> st
         for (int mu = 0; mu < 4; mu++) {
             const unsigned char* from = tile + mu * TILE_MU_BYTES;
             unsigned char* to = shared + mu * MU_BYTES;
-            copy_pair<FAT>(policy, to, from, first);
-            copy_pair<ROWS>(policy, to + ROWS_AT, from + 2 * TILE_SITES * FAT, first);
-            copy_pair<PHASE>(policy, to + PHASES_AT, from + 2 * TILE_SITES * (FAT + ROWS), first);
+            copy_pair<FAT, TILE_SITES, SITES, THREADS>(policy, to, from, first);
+            copy_pair<ROWS, TILE_SITES, SITES, THREADS>(policy, to + ROWS_AT, from + 2 * TILE_SITES * FAT, first);
+            copy_pair<PHASE, TILE_SITES, SITES, THREADS>(policy, to + PHASES_AT, from + 2 * TILE_SITES * (FAT + ROWS), first);
             commit_copies();
         }
     }
@@ -175,7 +207,7 @@ template <class Real, int DIRECTIONS, int TILE_SITES, int SITES, int THREADS> st
         unsigned char* parts = shared + MU * MU_BYTES;
         const auto* rows = reinterpret_cast<const Complex<Real>*>(parts + ROWS_AT);
         auto* third = reinterpret_cast<Complex<Real>*>(parts + THIRD_AT);
-        const auto* phases = reinterpret_cast<const Real*>(parts + PHASES_AT);
+        const auto* phases = reinterpret_cast<const Phase*>(parts + PHASES_AT);
         #pragma unroll
         for (int i = 0; i < 2 * SITES; i += THREADS)
             if (i + THREADS <= 2 * SITES || i + threadIdx.x < 2 * SITES) {
@@ -192,34 +224,75 @@ template <class Real, int DIRECTIONS, int TILE_SITES, int SITES, int THREADS> st
         return {reinterpret_cast<const Complex<Real>*>(parts + ROWS_AT) + 6 * site + d % 2 * (6 * SITES),
                 reinterpret_cast<const Complex<Real>*>(parts + THIRD_AT) + 3 * site + d % 2 * (3 * SITES)};
     }
+};
 
-  private:
-    // The block's part of [2][site in tile][BYTES].
-    template <int BYTES>
-    static __device__ __forceinline__ void copy_pair(unsigned long long policy, unsigned char* to,
-                                                     const unsigned char* from, int first) {
-        constexpr bool whole = SITES == TILE_SITES;
-        constexpr int run = whole ? 2 * SITES * BYTES : SITES * BYTES, mine = copy_unit(run);
+// 13 reals a long link, in single precision: the phase of the third row over pi. 14 in double, where a phase would take
+// longer than its bytes: the factor.
+template <class Real, int DIRECTIONS, int TILE_SITES, int SITES, int THREADS>
+struct Links13 : ShorterLinks<Real, Real, DIRECTIONS, TILE_SITES, SITES, THREADS> {};
+template <class Real, int DIRECTIONS, int TILE_SITES, int SITES, int THREADS>
+struct Links14 : ShorterLinks<Complex<Real>, Real, DIRECTIONS, TILE_SITES, SITES, THREADS> {};
+
+// The third row, of which a thread has the others.
+__device__ __forceinline__ void complete(ColorVectors<float, 1>& third, const ColorVectors<float, 1>& a,
+                                         const ColorVectors<float, 1>& b, float phase) {
+    float2 rows[6], made[3];
+    #pragma unroll
+    for (int j = 0; j < 3; j++) rows[j] = {a.re[j][0], a.im[j][0]}, rows[3 + j] = {b.re[j][0], b.im[j][0]};
+    complete(made, rows, phase);
+    #pragma unroll
+    for (int j = 0; j < 3; j++) third.re[j][0] = made[j].x, third.im[j][0] = made[j].y;
+}
+
+// A matrix in registers.
+struct HeldMatrix {
+    ColorVectors<float, 1> rows[3];
+    __device__ __forceinline__ float2 at(int i, int j) const { return {rows[i].re[j][0], rows[i].im[j][0]}; }
+};
+
+// The same in fewer bits, every row a Short20 of short_field.cuh: per tile and mu fat [2][site][3 rows], rows
+// [2][site][2 rows], phases [2][site]. A thread decodes what it multiplies by.
+template <class Real, int DIRECTIONS, int TILE_SITES, int SITES, int THREADS> struct ShortLinks {
+    static_assert(DIRECTIONS == 16, "long links are HISQ's");
+    static constexpr bool IN_FIELDS = false;
+    static constexpr int FAT = 3 * sizeof(uint4), ROWS = 2 * sizeof(uint4), PHASE = sizeof(float);
+    static constexpr int TILE_MU_BYTES = 2 * TILE_SITES * (FAT + ROWS + PHASE), TILE_BYTES = 4 * TILE_MU_BYTES;
+    static constexpr int PER_MU = 4, MU_BYTES = (2 * SITES * (FAT + ROWS + PHASE) + 15) / 16 * 16;
+    static constexpr int ROWS_AT = 2 * SITES * FAT, PHASES_AT = ROWS_AT + 2 * SITES * ROWS, SHARED_BYTES = 4 * MU_BYTES;
+    unsigned char* shared;
+
+    __device__ __forceinline__ void fetch(const unsigned char* tile, int first) {
+        const auto policy = evict_first();
         #pragma unroll
-        for (int sign = 0; sign < (whole ? 1 : 2); sign++)
-            copy_run<run, THREADS>(policy, opaque_shared_address(to + sign * run + threadIdx.x * mine),
-                                   from + (sign * TILE_SITES + first) * BYTES + threadIdx.x * mine);
+        for (int mu = 0; mu < 4; mu++) {
+            const unsigned char* from = tile + mu * TILE_MU_BYTES;
+            unsigned char* to = shared + mu * MU_BYTES;
+            copy_pair<FAT, TILE_SITES, SITES, THREADS>(policy, to, from, first);
+            copy_pair<ROWS, TILE_SITES, SITES, THREADS>(policy, to + ROWS_AT, from + 2 * TILE_SITES * FAT, first);
+            copy_pair<PHASE, TILE_SITES, SITES, THREADS>(policy, to + PHASES_AT, from + 2 * TILE_SITES * (FAT + ROWS), first);
+            commit_copies();
+        }
     }
 
-    static __device__ __forceinline__ void complete(Complex<Real>* third, const Complex<Real>* rows, Real phase) {
-        Real cosine, sine, norm2 = 0;
-        sincospi(phase, &sine, &cosine);
-        #pragma unroll
-        for (int j = 0; j < 3; j++) norm2 += rows[j].x * rows[j].x + rows[j].y * rows[j].y;
-        const Real scale = rsqrt(norm2);
-        cosine *= scale, sine *= scale;
-        #pragma unroll
-        for (int j = 0; j < 3; j++) {
-            const Complex<Real> a = rows[(j + 1) % 3], b = rows[3 + (j + 2) % 3], c = rows[(j + 2) % 3],
-                                d = rows[3 + (j + 1) % 3];
-            const Real re = a.x * b.x - a.y * b.y - c.x * d.x + c.y * d.y;
-            const Real im = a.x * b.y + a.y * b.x - c.x * d.y - c.y * d.x;
-            third[j] = {cosine * re + sine * im, sine * re - cosine * im};
+    template <int MU> __device__ __forceinline__ void arrive() const {
+        wait_for_copies<3 - MU>();
+        if constexpr (THREADS <= 32) __syncwarp();
+        else __syncthreads();
+    }
+
+    template <bool BACK> __device__ __forceinline__ HeldMatrix link(int d, int site) const {
+        const unsigned char* parts = shared + d / 4 * MU_BYTES;
+        HeldMatrix u;
+        if (d % 4 < 2) {
+            const auto* rows = reinterpret_cast<const uint4*>(parts) + 3 * (d % 2 * SITES + site);
+            #pragma unroll
+            for (int i = 0; i < 3; i++) Short20::decode(rows[i], u.rows[i], 0);
+        } else {
+            const auto* rows = reinterpret_cast<const uint4*>(parts + ROWS_AT) + 2 * (d % 2 * SITES + site);
+            Short20::decode(rows[0], u.rows[0], 0);
+            Short20::decode(rows[1], u.rows[1], 0);
+            complete(u.rows[2], u.rows[0], u.rows[1], reinterpret_cast<const float*>(parts + PHASES_AT)[d % 2 * SITES + site]);
         }
+        return u;
     }
 };

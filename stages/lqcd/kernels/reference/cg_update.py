@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from stages.lqcd.kernels.cg_update import CGCoefficients, quotient
+from stages.lqcd.kernels.cpu.short_field import advance_through_single, residual_through_single
 from stages.lqcd.kernels.dispatch import Array, array_module
 from stages.lqcd.kernels.reference.block_blas import norms2
+from stages.lqcd.kernels.short_field import ShortField
 
 
-def cg_advance(x: Array, p: Array, r: Array, coefficients: CGCoefficients) -> None:
+def cg_advance(x: Array, p: Any, r: Any, coefficients: CGCoefficients) -> None:
+    if isinstance(r, ShortField):
+        advance_through_single(cg_advance, x, p, r, coefficients)
+        return
     xp, open_columns = array_module(x), coefficients.r2 > coefficients.target2
     alpha, beta = (values.astype(x.real.dtype) for values in (coefficients.alpha, coefficients.beta))
     with np.errstate(invalid="ignore"):  # where a coefficient is zero, p may hold anything
@@ -17,7 +24,10 @@ def cg_advance(x: Array, p: Array, r: Array, coefficients: CGCoefficients) -> No
         p[...] = xp.where(open_columns, xp.where(beta == 0, r, r + beta * p), p)
 
 
-def cg_residual(r: Array, ap: Array, coefficients: CGCoefficients) -> None:
+def cg_residual(r: Any, ap: Any, coefficients: CGCoefficients) -> None:
+    if isinstance(r, ShortField):
+        residual_through_single(cg_residual, r, ap, coefficients)
+        return
     xp, c = array_module(r), coefficients
     moves = (c.r2 > c.target2) & (c.pap > 0)
     c.alpha[...] = quotient(c.gamma, c.pap, moves)

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from stages.lqcd.kernels.cpu.doubled_links import doubled_links
-from stages.lqcd.kernels.cpu.half_field import through_single
+from stages.lqcd.kernels.cpu.short_field import through_single
 from stages.lqcd.kernels.directions import HISQ_DIRECTIONS, NAIVE_DIRECTIONS, neighbour_table
 from stages.lqcd.kernels.dispatch import Array, array_module
 from stages.lqcd.kernels.fields import field_like
-from stages.lqcd.kernels.half_field import HalfField
+from stages.lqcd.kernels.short_field import ShortField
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 
 
@@ -39,7 +39,13 @@ def pack(links: Array, lattice: Lattice, parity: int) -> PackedLinks:
 
 
 def pack_fields(
-    one_hop: Array, three_hops: Array | None, lattice: Lattice, parity: int, dtype: np.dtype, narrow: bool
+    one_hop: Array,
+    three_hops: Array | None,
+    lattice: Lattice,
+    parity: int,
+    dtype: np.dtype,
+    block: int = 1,
+    short: bool = False,
 ) -> PackedLinks:
     directions = NAIVE_DIRECTIONS if three_hops is None else HISQ_DIRECTIONS
     doubled = field_like(one_hop, (lattice.half_volume, directions, 3, 3), dtype)
@@ -48,28 +54,34 @@ def pack_fields(
 
 
 def pack_both(
-    one_hop: Array, three_hops: Array | None, lattice: Lattice, dtype: np.dtype, narrow: bool
+    one_hop: Array,
+    three_hops: Array | None,
+    lattice: Lattice,
+    dtype: np.dtype,
+    block: int,
+    short: bool,
 ) -> tuple[PackedLinks, PackedLinks]:
-    even, odd = (pack_fields(one_hop, three_hops, lattice, parity, dtype, narrow) for parity in (EVEN, ODD))
+    fields = one_hop, three_hops, lattice
+    even, odd = (pack_fields(*fields, parity, dtype, block, short) for parity in (EVEN, ODD))
     return even, odd
 
 
 def in_fields(one_hop: Array, three_hops: Array | None, lattice: Lattice, parity: int) -> PackedLinks:
-    return pack_fields(one_hop, three_hops, lattice, parity, one_hop.dtype, False)
+    return pack_fields(one_hop, three_hops, lattice, parity, one_hop.dtype)
 
 
 def hisq_dslash(
     packed: PackedLinks,
-    x: Array | HalfField,
+    x: Array | ShortField,
     out: Any,
     *,
-    diagonal: Array | None = None,
+    diagonal: Any = None,
     a: float = 0.0,
     b: float = 1.0,
     dots: Array | None = None,
 ) -> Any:
-    if isinstance(x, HalfField):
-        return through_single(hisq_dslash, packed, x, out, diagonal=diagonal, a=a, b=b, dots=dots)
+    if isinstance(x, ShortField):
+        return through_single(hisq_dslash, packed, x, out, diagonal, a=a, b=b, dots=dots)
     total = sum(packed.links[:, d] @ x[packed.neighbours[:, d]] for d in range(packed.directions))
     result: Any = b * total if diagonal is None else a * diagonal + b * total
     if dots is not None and diagonal is not None:
