@@ -298,14 +298,14 @@ class SquaredDslash:
 
     def _affine(
         self,
-        x: Array,
-        between: Array,
-        out: Array | None,
+        x: Any,
+        between: Any,
+        out: Any,
         dots: Array | None,
-        diagonal: Array | None,
+        diagonal: Any,
         a: float,
         b: float,
-    ) -> Array:
+    ) -> Any:
         self.dslash.apply_to(1 - self.parity, x, between)
         return self.dslash.apply_to(self.parity, between, out, diagonal, a, -b, dots)
 

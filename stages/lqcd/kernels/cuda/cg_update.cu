@@ -1,4 +1,5 @@
-// Vector updates of batched conjugate gradients. A column that has converged keeps its bits, whatever the other operands hold.
+// Vector updates of batched conjugate gradients. A column that has converged keeps its bits, whatever the other operands
+// hold.
 
 #include "complex.cuh"
 #include "rows.cuh"
