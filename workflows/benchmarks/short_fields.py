@@ -192,7 +192,7 @@ def products(
             expected += 0.3 * whole(diagonal)[at]
         error = float(cupy.linalg.norm(whole(out)[at] - expected) / cupy.linalg.norm(expected))
         of_dots = None
-        if case.dots:
+        if sums is not None:
             terms = whole(diagonal).conj() * whole(out).astype(complex)
             of_dots = float((abs(sums.sum(0) - terms.real.sum((0, 1))) / abs(terms).sum((0, 1))).max())
         table.add(

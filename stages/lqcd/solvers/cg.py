@@ -83,7 +83,7 @@ class _BatchedRecurrence:
         self.lag = stream.lag(A.xp)
         r = residual.astype(A.dtype, copy=False)
         self.y = field_like(r)
-        self.r: Any = to_short(r, 20) if short else r
+        self.r = _residual(r, short)
         self.coefficients = CGCoefficients.zeros(self.y)
         self.p: Any
         self.ap: Any
@@ -170,6 +170,11 @@ class _BatchedRecurrence:
         """
         pap = self.coefficients.pap
         return quotient(-block_blas.dots(self.ap, self.r).real, pap, pap > 0)
+
+
+def _residual(r: Array, short: bool) -> Any:
+    """The residual as the recurrence keeps it."""
+    return to_short(r, 20) if short else r
 
 
 def _step(
