@@ -36,8 +36,8 @@ class PackedLinks(Protocol):
 
 
 NARROW, FEW = 8, 4
-"""Right-hand sides up to which links in fewer reals are faster, and those for short fields: where more share a
-link, rebuilding it costs more than the bytes save.
+"""Right-hand sides up to which links in fewer reals are faster, and those for short fields: where more share
+a link, rebuilding it costs more than the bytes save.
 """
 
 
@@ -59,9 +59,9 @@ def pack_fields(
     """Links of fields, complex128 ``[mu, parity, site, 3, 3]``, doubled and laid out in a precision.
 
     As `pack` of `stages.lqcd.kernels.doubled_links`, without these in between. three_hops: None where the
-    operator has no such term. block: right-hand sides of most products. On a GPU the long links of HISQ lie
-    in 13 reals up to `NARROW`, in double in 14. short: for short fields; up to `FEW` all links then have 20 bits
-    a number. Raises InputError.
+    operator has no such term. block: right-hand sides of most products. Up to `NARROW` the long links of HISQ
+    have 13 reals on a GPU, 14 in double. short: for short fields; up to `FEW` all links then have 20 bits a
+    number. Raises InputError.
     """
     _check_fields_of_links(one_hop, three_hops, lattice)
     start = kernel("hisq_dslash.pack_fields", type(one_hop))
