@@ -20,6 +20,9 @@ CLOVER = 36
 COMPLEX = {"double": 16, "double-single": 8}
 """Bytes of a number that a solver iterates on, by precision."""
 
+SHORT_VECTOR = 16
+"""Bytes of a colour vector in half precision, whose links are counted as those of single."""
+
 
 class Application(NamedTuple):
     """Floating-point operations and bytes of one right-hand side's part."""
@@ -30,9 +33,11 @@ class Application(NamedTuple):
 
 def staggered_application(dslash: StaggeredDslash, columns: float, precision: str) -> Application:
     """Application of 4 m^2 - D^2 on one parity, in blocks of so many right-hand sides."""
-    directions, number = dslash.directions, COMPLEX[precision]
-    links, fields = 2 * directions * MATRIX / columns, 5 * COLOURS
-    return Application(2.0 * dslash.flops, dslash.lattice.half_volume * number * (links + fields))
+    half = precision == "double-half"
+    number = COMPLEX["double-single" if half else precision]
+    vector = SHORT_VECTOR if half else COLOURS * number
+    links = number * 2 * dslash.directions * MATRIX / columns
+    return Application(2.0 * dslash.flops, dslash.lattice.half_volume * (links + 5 * vector))
 
 
 def schur_application(operator: WilsonOperator, columns: float, precision: str) -> Application:
