@@ -139,7 +139,7 @@ MISTAKES = {
         "`solves.fine.tolerance` (line 24): 0.01 must be tighter than the sloppy 0.001",
     ),
     "half with a block": (
-        ("precision: double-single", "precision: double-half"),
+        ("precision: double", "precision: double-half"),
         "`solves.precision` (line 22): double-half is for batched_cg, not for block_cgrq: take that solver, "
         "or double-single",
     ),
