@@ -97,7 +97,7 @@ class ShortOperator(LinearOperator, Protocol):
     """A complex64 operator whose `application` takes `stages.lqcd.kernels.short_field`s."""
 
     def application(self, x: ShortField, out: ShortField, dots: Array | None) -> Callable[[], None]:
-        """As that of `Repeatable`, x of 16 bits and out of 20."""
+        """A function that computes ``out = A x``, x of 16 bits and out of 20, and allocates nothing."""
 
 
 def affine(A: LinearOperator, a: float, b: float, x: Array, out: Array) -> None:
