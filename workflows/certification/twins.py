@@ -43,7 +43,7 @@ numbers."""
 CONDITIONED_LIMITS = {"single": 1e-2, "double": 1e-6}
 
 PACKAGES = "stages.lqcd.kernels."
-PACKING = ".pack", ".pack_fields", ".in_fields"
+PACKING = ".pack", ".pack_fields", ".pack_both", ".in_fields"
 """Kernels whose result is in a form of their package's own: twins keep theirs, for calls that use it."""
 
 NO_KERNELS = ("stream", "philox")
@@ -142,8 +142,16 @@ class Twins:
                 why = f"the {twin} kernel does not take these operands: {type(error).__name__}: {error}"
                 self._refused[name, twin] = why
         if name.endswith(PACKING):
-            self._packed[id(result)] = (result, packed)
+            self._keep(result, packed)
         return result
+
+    def _keep(self, result: Any, packed: dict[str, Any]) -> None:
+        """Twins of what was packed, or of each part of it."""
+        if isinstance(result, tuple):
+            for place, part in enumerate(result):
+                self._keep(part, {twin: parts[place] for twin, parts in packed.items()})
+        else:
+            self._packed[id(result)] = (result, packed)
 
     def _compare(self, name: str, twin: str, hosted: Hosted, result: Any) -> Any:
         """Run a twin, keep the largest difference; its result."""

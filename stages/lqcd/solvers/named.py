@@ -19,6 +19,9 @@ from stages.lqcd.solvers.workspace import Workspace
 PRECISIONS = {"double": None, "double-single": "single", "double-half": "half"}
 """Precision inside the solver, by name; residuals are in double. Half: batched CG of staggered quarks."""
 
+WHOLE_PRECISIONS = tuple(name for name in PRECISIONS if name != "double-half")
+"""Those of the solvers of `REGULAR`."""
+
 POSITIVE: dict[str, type[KrylovSolver]] = {"block_cgrq": BlockCGrQ, "batched_cg": BatchedCG}
 """Of Hermitian positive definite systems, such as the staggered 4 m^2 - D^2."""
 
@@ -64,19 +67,19 @@ class Solve:
 
     def of_positive(self) -> KrylovSolver:
         """The solver of Hermitian positive definite systems. Raises InputError."""
-        return self._named(POSITIVE)(*self._settings())
+        return self._named(POSITIVE, tuple(PRECISIONS))(*self._settings())
 
     def of_regular(self, preconditioner: Preconditioner | None = None) -> Solver:
         """The solver of other systems; preconditioner: the hierarchy of 'multigrid'. Raises InputError."""
-        make = self._named(REGULAR)
+        make = self._named(REGULAR, WHOLE_PRECISIONS)
         if self.solver != MULTIGRID:
             return make(*self._settings())
         if preconditioner is None:
             raise InputError("multigrid needs a hierarchy: give one, or name another solver")
         return make(*self._settings(), preconditioner=preconditioner)
 
-    def _named(self, table: dict[str, Any]) -> Callable[..., Any]:
-        for kind, value, known in (("solver", self.solver, table), ("precision", self.precision, PRECISIONS)):
+    def _named(self, table: dict[str, Any], precisions: tuple[str, ...]) -> Callable[..., Any]:
+        for kind, value, known in (("solver", self.solver, table), ("precision", self.precision, precisions)):
             if value not in known:
                 raise InputError(f"{kind} must be one of {', '.join(known)}, got {value!r}")
         return table[self.solver]

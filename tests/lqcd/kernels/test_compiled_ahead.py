@@ -36,7 +36,8 @@ def hisq(n: int) -> list[Launch]:
     forms = [
         (SINGLE, hisq_dslash.FULL),
         (SINGLE, hisq_dslash.THIRTEEN),
-        (SINGLE, hisq_dslash.HALF),
+        (SINGLE, hisq_dslash.SHORT),
+        (SINGLE, hisq_dslash.TO_SHORT20),
         (DOUBLE, hisq_dslash.FULL),
         (DOUBLE, hisq_dslash.IN_FIELDS),
     ]

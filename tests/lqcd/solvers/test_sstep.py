@@ -67,13 +67,13 @@ def test_deviation_asks_for_replacement_when_it_has_grown():
 def test_as_many_iterations_as_conjugate_gradients(dslash, random_complex, s, basis, inner):
     """A block of mixed scales, with a zero column; every residual is a true one.
 
-    In mixed precision Newton's polynomials of such degrees cost up to 30 % more.
+    In mixed precision polynomials of degree 16 may cost up to 30 % more, as rounding on a processor has it.
     """
     A = NormalOperator(dslash, 0.05)
     b = random_complex(*A.shape, 4) * np.array([1, 1e-30, 0, 1e20])
     plain = BatchedCG(1e-10, inner=inner).solve(A, b)
     solution = SStepCG(1e-10, inner=inner, s=s, basis=basis).solve(A, b)
-    more = 1.3 if inner and basis == "newton" else 1.1
+    more = 1.3 if inner and s == 16 else 1.1
     assert solution.iterations <= more * plain.iterations + 1
     norms = np.linalg.norm(b.reshape(-1, 4), axis=0)
     missed = np.linalg.norm((b - A.apply(solution.x)).reshape(-1, 4), axis=0)
