@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from stages.lqcd.solvers.named import PRECISIONS, precision_for
+from stages.lqcd.solvers.named import PRECISIONS, WHOLE_PRECISIONS, precision_for
 from workflows.shared.sections import Problem
 
 
 def precisions_of(solver: str) -> tuple[str, ...]:
     """Precisions in which a solver, or one that auto tries, iterates; each takes less room than the last."""
     half = solver == "auto" or precision_for(solver, "double-half") == "double-half"
-    return tuple(name for name in PRECISIONS if name != "double-half" or half)
+    return tuple(PRECISIONS) if half else WHOLE_PRECISIONS
 
 
 def precision_faults(solver: str, precision: str) -> Iterator[Problem]:

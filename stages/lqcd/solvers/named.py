@@ -20,7 +20,7 @@ PRECISIONS = {"double": None, "double-single": "single", "double-half": "half"}
 """Precision inside the solver, by name; residuals are in double. Half: batched CG of staggered quarks."""
 
 WHOLE_PRECISIONS = tuple(name for name in PRECISIONS if name != "double-half")
-"""Those of the solvers of `REGULAR`."""
+"""Those of the solvers that do not iterate in half, all of `REGULAR` among them."""
 
 POSITIVE: dict[str, type[KrylovSolver]] = {"block_cgrq": BlockCGrQ, "batched_cg": BatchedCG}
 """Of Hermitian positive definite systems, such as the staggered 4 m^2 - D^2."""
