@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from types import ModuleType
 
 import numpy as np
@@ -23,6 +24,11 @@ def zero_field(shape: tuple[int, ...], dtype: DTypeLike, xp: ModuleType) -> Arra
     if xp is np:
         return np.zeros(shape, dtype)
     return implementation_of("fields.zero_field", "cuda")(shape, dtype)
+
+
+def slices_field(shape: tuple[int, ...], dtype: DTypeLike, xp: ModuleType) -> Array:
+    """`empty_field` of the slices of a lattice, ``[time, ...]``, whole ones on each of several GPUs."""
+    return empty_field((prod(shape),), dtype, xp).reshape(shape)
 
 
 def spread(lattice: Lattice, backend: str) -> None:
@@ -57,5 +63,21 @@ def contiguous(field: Array) -> Array:
 def copied(field: Array) -> Array:
     """A C-contiguous copy of a field."""
     copy = field_like(field)
-    copy[...] = field
+    assign(copy, field)
     return copy
+
+
+def assign(out: Array, source: Array | complex) -> None:
+    """``out[...] = source``: fields of one shape, or leading or other columns of such, or a number."""
+    if array_module(out) is np:
+        out[...] = source
+    else:
+        implementation_of("fields.assign", "cuda")(out, source)
+
+
+def repeat(out: Array, source: Array) -> None:
+    """``out[i] = source`` for every entry along the first axis, as time slices are."""
+    if array_module(out) is np:
+        out[...] = source
+    else:
+        implementation_of("fields.repeat", "cuda")(out, source)

@@ -1,4 +1,4 @@
-"""cuBLAS on matrices where they lie.
+"""cuBLAS on matrices where they lie: of spread ones, each device multiplies its own rows.
 
 It sees row-major ``[R, k]`` as column-major ``[k, R]``: V^H x is computed as its transpose x^T conj(V).
 """
@@ -12,6 +12,7 @@ import cupy
 import numpy as np
 
 from stages.lqcd.kernels.cuda.block_blas import sum_partials
+from stages.lqcd.kernels.cuda.devices.own_rows import on_own_rows, summed
 from stages.lqcd.kernels.operands import rows_of
 
 SLAB_BYTES = 32 << 20
@@ -28,31 +29,41 @@ SINGLE_ROWS = 1024
 
 
 def project(V: cupy.ndarray, x: cupy.ndarray) -> cupy.ndarray:
-    rows, block = rows_of(V), rows_of(x)
+    return summed(_project_rows, rows_of(V), rows_of(x))
+
+
+def add_combination(out: cupy.ndarray, V: cupy.ndarray, C: Any) -> None:
+    coefficients = cupy.asarray(C).astype(out.dtype, order="C")
+    on_own_rows(_add_combination, rows_of(V), rows_of(out), small=(coefficients,))
+
+
+def rotate_in_place(V: cupy.ndarray, Q: Any) -> None:
+    coefficients = cupy.asarray(Q).astype(V.dtype, order="C")
+    on_own_rows(_rotate, rows_of(V), small=(coefficients,))
+
+
+def _project_rows(rows: cupy.ndarray, block: cupy.ndarray) -> cupy.ndarray:
     if rows.dtype == block.dtype:
         return _project(rows, block)
-    result = cupy.zeros((V.shape[-1], x.shape[-1]), np.complex128)
+    result = cupy.zeros((rows.shape[1], block.shape[1]), np.complex128)
     for slab in _slabs(rows):
         result += _project(rows[slab].astype(np.complex128), block[slab].astype(np.complex128))
     return result
 
 
-def add_combination(out: cupy.ndarray, V: cupy.ndarray, C: Any) -> None:
-    rows, block = rows_of(V), rows_of(out)
-    coefficients = cupy.asarray(C).astype(block.dtype, order="C")
+def _add_combination(C: cupy.ndarray, rows: cupy.ndarray, block: cupy.ndarray) -> None:
     if rows.dtype == block.dtype:
-        _multiply(rows, coefficients, block, 1)
+        _multiply(rows, C, block, 1)
         return
     for slab in _slabs(rows):
-        _multiply(rows[slab].astype(block.dtype), coefficients, block[slab], 1)
+        _multiply(rows[slab].astype(block.dtype), C, block[slab], 1)
 
 
-def rotate_in_place(V: cupy.ndarray, Q: Any) -> None:
-    rows = rows_of(V)
-    coefficients, columns = cupy.asarray(Q).astype(V.dtype, order="C"), Q.shape[1]
+def _rotate(Q: cupy.ndarray, rows: cupy.ndarray) -> None:
+    columns = Q.shape[1]
     for slab in _slabs(rows):
-        product = cupy.empty((len(rows[slab]), columns), V.dtype)
-        _multiply(rows[slab], coefficients, product, 0)
+        product = cupy.empty((len(rows[slab]), columns), rows.dtype)
+        _multiply(rows[slab], Q, product, 0)
         rows[slab, :columns] = product
 
 

@@ -1,4 +1,7 @@
-"""Strided-batched cuBLAS on matrices where they lie; row-major ``[n, k]`` is its column-major ``[k, n]``."""
+"""Strided-batched cuBLAS on matrices where they lie: of spread ones, each device works on its own systems.
+
+Row-major ``[n, k]`` is its column-major ``[k, n]``.
+"""
 
 from __future__ import annotations
 
@@ -8,31 +11,48 @@ from typing import Any
 import cupy
 import numpy as np
 
+from stages.lqcd.kernels import expressions
 from stages.lqcd.kernels.cuda.basis import PARTIAL_BYTES, SINGLE_ROWS, SLAB_BYTES, project_runs
-from stages.lqcd.kernels.expressions import rayleigh as rayleigh
+from stages.lqcd.kernels.cuda.devices.own_rows import joined, local, on_own_rows
 
 
 def project(V: cupy.ndarray, x: cupy.ndarray) -> cupy.ndarray:
+    result = cupy.empty((len(V), V.shape[2], x.shape[2]), np.complex128)
+    on_own_rows(_project, V, x, result)
+    return result
+
+
+def add_combination(out: cupy.ndarray, V: cupy.ndarray, C: Any) -> None:
+    on_own_rows(_add_combination, V, out, cupy.asarray(C).astype(V.dtype, order="C"))
+
+
+def rotate_in_place(V: cupy.ndarray, Q: Any) -> None:
+    on_own_rows(_rotate, V, cupy.asarray(Q).astype(V.dtype, order="C"))
+
+
+def rayleigh(block: cupy.ndarray, image: cupy.ndarray) -> tuple[cupy.ndarray, cupy.ndarray]:
+    quotients, norms2 = zip(*on_own_rows(expressions.rayleigh, block, image), strict=True)
+    return joined(quotients), joined(norms2)
+
+
+def _project(V: cupy.ndarray, x: cupy.ndarray, out: cupy.ndarray) -> None:
     systems, rows, k = V.shape
     height = _run(rows, SINGLE_ROWS if V.dtype == np.complex64 else rows)
-    result = cupy.empty((systems, k, x.shape[2]), np.complex128)
     runs = rows // height
     together = max(1, PARTIAL_BYTES // max(1, runs * k * x.shape[2] * V.itemsize))
     for first in range(0, systems, together):
         some = slice(first, min(first + together, systems))
         partial = cupy.empty(((some.stop - first) * runs, k, x.shape[2]), V.dtype)
         project_runs(_rows(V[some]), _rows(x[some]), height, partial)
-        partial.reshape(-1, runs, *partial.shape[1:]).sum(axis=1, dtype=np.complex128, out=result[some])
-    return result
+        partial.reshape(-1, runs, *partial.shape[1:]).sum(axis=1, dtype=np.complex128, out=out[some])
 
 
-def add_combination(out: cupy.ndarray, V: cupy.ndarray, C: Any) -> None:
-    _multiply(V, cupy.asarray(C).astype(V.dtype, order="C"), out, 1)
+def _add_combination(V: cupy.ndarray, out: cupy.ndarray, C: cupy.ndarray) -> None:
+    _multiply(V, local(C), out, 1)
 
 
-def rotate_in_place(V: cupy.ndarray, Q: Any) -> None:
-    columns = Q.shape[-1]
-    coefficients = cupy.asarray(Q).astype(V.dtype, order="C")
+def _rotate(V: cupy.ndarray, Q: cupy.ndarray) -> None:
+    coefficients, columns = local(Q), Q.shape[-1]
     systems, rows, _ = V.shape
     height = min(rows, max(64, SLAB_BYTES // max(1, systems * columns * V.itemsize)))
     for first in range(0, rows, height):

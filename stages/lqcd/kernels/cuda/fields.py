@@ -6,6 +6,7 @@ import cupy
 from numpy.typing import DTypeLike
 
 from stages.lqcd.kernels.cuda.devices.group import current_group, spread_in_process
+from stages.lqcd.kernels.cuda.devices.own_rows import by_rows, on_own_rows
 from stages.lqcd.lattice.geometry import Lattice
 
 
@@ -21,3 +22,18 @@ def spread(lattice: Lattice) -> None:
 def zero_field(shape: tuple[int, ...], dtype: DTypeLike) -> cupy.ndarray:
     group = current_group()
     return cupy.zeros(shape, dtype) if group is None else group.zeros(shape, dtype)
+
+
+def assign(out: cupy.ndarray, source: cupy.ndarray | complex) -> None:
+    if isinstance(source, cupy.ndarray):
+        on_own_rows(_assign, *by_rows(out, source))
+    else:
+        on_own_rows(lambda rows: rows.fill(source), *by_rows(out))
+
+
+def repeat(out: cupy.ndarray, source: cupy.ndarray) -> None:
+    on_own_rows(lambda copied, rows: _assign(rows, copied), out, small=(source,))
+
+
+def _assign(out: cupy.ndarray, source: cupy.ndarray) -> None:
+    out[...] = source

@@ -24,7 +24,14 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from stages.errors import InputError
-from stages.lqcd.kernels.cuda.devices.partition import PartialWork, Partition, Run, SinceMeeting, Work
+from stages.lqcd.kernels.cuda.devices.partition import (
+    LibraryWork,
+    PartialWork,
+    Partition,
+    Run,
+    SinceMeeting,
+    Work,
+)
 from stages.lqcd.kernels.cuda.devices.spans import SpanPool, check_granularity
 from stages.lqcd.kernels.cuda.launch import Launch
 from stages.lqcd.lattice.geometry import Lattice
@@ -44,8 +51,13 @@ class PerDevice(tuple[Any, ...]):
 
 
 def current_group() -> DeviceGroup | None:
-    """The devices that share this process' lattice; None where it lies on one."""
-    return _group
+    """The devices that share this process' lattice; None where it lies on one, or each works by itself."""
+    return None if _group is None or _group.separate else _group
+
+
+def works_separately() -> bool:
+    """True while this thread makes something on each device by itself (`DeviceGroup.on_each`)."""
+    return _group is not None and _group.separate
 
 
 def on_each_device(make: Callable[[int], tuple[Any, ...]]) -> tuple[Any, ...]:
@@ -53,21 +65,24 @@ def on_each_device(make: Callable[[int], tuple[Any, ...]]) -> tuple[Any, ...]:
 
     make: is told the place of the device in the group, 0 without one.
     """
-    if _group is None:
-        return make(0)
-    return tuple(PerDevice(each) for each in zip(*_group.on_each(make), strict=True))
+    group = current_group()
+    if group is None:
+        return make(0 if _group is None else _group.part)
+    return tuple(PerDevice(each) for each in zip(*group.on_each(make), strict=True))
 
 
 def alone() -> AbstractContextManager[None]:
     """A block in which nothing is queued but our launches: see `DeviceGroup.alone`."""
-    return nullcontext() if _group is None else _group.alone()
+    group = current_group()
+    return nullcontext() if group is None else group.alone()
 
 
 def grid_on(launch: Launch, part: int) -> tuple[int, ...]:
     """The grid in which a launch that devices share starts on one of them."""
-    if _group is None or launch.work is None:
+    group = current_group()
+    if group is None or launch.work is None:
         return launch.grid
-    return launch.work.shares(_group.partition, launch.grid)[part].grid
+    return launch.work.shares(group.partition, launch.grid)[part].grid
 
 
 @contextmanager
@@ -179,7 +194,7 @@ class DeviceGroup:
 
     def malloc(self, size: int) -> cupy.cuda.MemoryPointer:
         """Memory for an array of CuPy's, as its allocator: large ones are cut as if sites were their rows."""
-        runs = () if self._each.busy or not size else self.partition.runs((size,), 1)
+        runs = () if self.separate or not size else self.partition.runs((size,), 1)
         return self.plain(size) if len(runs) < 2 else self.pool.take(runs)[1]
 
     def empty(self, shape: tuple[int, ...], dtype: DTypeLike) -> cupy.ndarray:
@@ -210,19 +225,37 @@ class DeviceGroup:
     def _runs(self, shape: tuple[int, ...], dtype: np.dtype) -> tuple[Run, ...]:
         return self.partition.runs(shape, dtype.itemsize) if prod(shape) else ()
 
+    @property
+    def separate(self) -> bool:
+        """True while this thread makes something on each device by itself (`on_each`, `together`)."""
+        return self._each.part is not None
+
+    @property
+    def part(self) -> int:
+        """The place of the device on which this thread does so; 0 otherwise."""
+        return self._each.part or 0
+
     def on_each(self, make: Callable[[int], T]) -> list[T]:
         """Results of `make` while each device and its stream are the current ones; it is told their place.
 
-        CuPy then fills an array, and gives its memory to the next, in the order of the launches there.
+        CuPy then fills an array, and gives its memory to the next, in the order of the launches there. Arrays
+        lie on that device whole, and launches start on it alone.
         """
         made = []
-        before, self._each.busy = self._each.busy, True
-        try:
-            for part, stream in enumerate(self._queue.streams()):
-                with cupy.cuda.Device(self.ids[part]), stream:
-                    made.append(make(part))
-        finally:
-            self._each.busy = before
+        for part, stream in enumerate(self._queue.streams()):
+            with cupy.cuda.Device(self.ids[part]), stream, self._each.on(part):
+                made.append(make(part))
+        return made
+
+    def together(self, make: Callable[[int], T]) -> list[T]:
+        """`on_each` of work on shared arrays: after all that has been queued, ahead of all that comes."""
+        made: list[T] = []
+
+        def on_device(part: int, stream: Any) -> None:
+            with stream, self._each.on(part):
+                made.append(make(part))
+
+        self.start(LibraryWork(), on_device)
         return made
 
     def start(self, work: Work | None, start: Callable[[int, Any], None]) -> None:
@@ -240,9 +273,17 @@ class DeviceGroup:
 
 
 class _OnEach(threading.local):
-    """Whether this thread makes something on each device: it then lies there whole."""
+    """The place of the device on which this thread makes something by itself."""
 
-    busy = False
+    part: int | None = None
+
+    @contextmanager
+    def on(self, part: int) -> Iterator[None]:
+        before, self.part = self.part, part
+        try:
+            yield
+        finally:
+            self.part = before
 
 
 class _Queue:
@@ -266,8 +307,10 @@ class _Queue:
                 start(0, streams[0])
                 return
             self._fork(streams)
-            self._on_all(streams, start)
-            self._join(streams)
+            try:
+                self._on_all(streams, start)
+            finally:
+                self._join(streams)
             return
         if self._since.asks_to_meet(work):
             self._meet(streams)

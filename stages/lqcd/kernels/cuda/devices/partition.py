@@ -254,7 +254,15 @@ class TileWork:
         return shares
 
 
-Work = RowWork | PartialWork | TileWork
+@dataclass(frozen=True)
+class LibraryWork:
+    """Calls of libraries on each device, which say themselves what falls to it."""
+
+    def shares(self, partition: Partition, grid: tuple[int, ...]) -> list[Share]:
+        return [Share(grid)] * partition.parts
+
+
+Work = RowWork | PartialWork | TileWork | LibraryWork
 
 
 @dataclass
@@ -278,7 +286,7 @@ class SinceMeeting:
         return self.stencil or self.result or bool(self.rows)
 
     def enter(self, work: Work | None) -> None:
-        if isinstance(work, TileWork):
+        if isinstance(work, (TileWork, LibraryWork)):
             self.stencil = True
         elif isinstance(work, RowWork):
             self.rows |= {work.cut}

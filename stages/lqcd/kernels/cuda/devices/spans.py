@@ -50,7 +50,7 @@ class SpanPool:
     def take(self, runs: tuple[Run, ...]) -> tuple[Span, cupy.cuda.MemoryPointer]:
         """A span with these runs, and CuPy's pointer to it, which keeps it from being given to others."""
         span = self._free[runs].pop() if self._free[runs] else self._mapped(runs)
-        lease = _Lease()
+        lease = _Lease(span)
         finalize(lease, self._free[runs].append, span).atexit = False
         memory = cupy.cuda.UnownedMemory(span.address, span.size, lease, self.devices[0])
         return span, cupy.cuda.MemoryPointer(memory, 0)
@@ -88,7 +88,17 @@ class SpanPool:
 
 
 class _Lease:
-    """Gone when no array uses a span any more."""
+    """Gone when no array uses its span any more."""
+
+    def __init__(self, span: Span) -> None:
+        self.span = span
+
+
+def span_of(array: cupy.ndarray) -> Span | None:
+    """The span in which an array, or what it is a view of, lies; None where it lies on one device."""
+    memory = array.data.mem
+    lease = memory._owner if isinstance(memory, cupy.cuda.UnownedMemory) else None
+    return lease.span if isinstance(lease, _Lease) else None
 
 
 def map_pages(runs: Sequence[Run], devices: tuple[int, ...]) -> Span:

@@ -1,0 +1,105 @@
+"""Work of CuPy and cuBLAS on spread arrays, each device on the rows in its own pages.
+
+What such a call reads beside these rows must be small: it comes over the link. Its temporaries lie on the
+device whole, and what it returns stays there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from math import prod
+from typing import TypeVar
+
+import cupy
+
+from stages.lqcd.kernels.cuda.devices.group import current_group, works_separately
+from stages.lqcd.kernels.cuda.devices.spans import Span, span_of
+
+T = TypeVar("T")
+
+Rows = tuple[int, int, int]
+"""A part, and the begin and end of a run of rows that it works on."""
+
+
+def on_own_rows(
+    compute: Callable[..., T],
+    rows: cupy.ndarray,
+    *others: cupy.ndarray,
+    small: tuple[cupy.ndarray, ...] = (),
+) -> list[T]:
+    """Results of ``compute(*small, rows, *others)`` on the runs of rows of each device.
+
+    rows: an array whose entries along the first axis are equally far from each other in memory; they decide.
+    others: arrays with as many such entries. small: arrays that each device takes a copy of. Where nothing is
+    spread it is called once, with all rows; else the results are in the order of rows.
+    """
+    group = current_group()
+    if group is None:
+        return [compute(*small, rows, *others)]
+    span = span_of(rows)
+    runs = [(0, 0, len(rows))] if span is None or not rows.size else runs_of_rows(span, rows)
+    results: dict[int, T] = {}
+
+    def on(part: int) -> None:
+        own = [(first, end) for owner, first, end in runs if owner == part]
+        copies = [local(array) for array in small] if own else []
+        for first, end in own:
+            results[first] = compute(*copies, *(here(array[first:end]) for array in (rows, *others)))
+
+    group.together(on)
+    return [results[first] for first in sorted(results)]
+
+
+def summed(compute: Callable[..., cupy.ndarray], rows: cupy.ndarray, *others: cupy.ndarray) -> cupy.ndarray:
+    """The sum of what `on_own_rows` gives, in the order of rows."""
+    total, *further = on_first(on_own_rows(compute, rows, *others))
+    for each in further:
+        total += each
+    return total
+
+
+def joined(parts: Sequence[cupy.ndarray]) -> cupy.ndarray:
+    """Results of `on_own_rows`, one after another on the first device."""
+    return on_first(parts)[0] if len(parts) == 1 else cupy.concatenate(on_first(parts))
+
+
+def on_first(parts: Sequence[cupy.ndarray]) -> list[cupy.ndarray]:
+    """Results of `on_own_rows` as arrays of the first device."""
+    return list(parts) if current_group() is None else [here(part) for part in parts]
+
+
+def runs_of_rows(span: Span, rows: cupy.ndarray) -> list[Rows]:
+    """The rows of an array in a span, in runs on one device: a row lies where its middle does."""
+    ends = [address + length for _, address, length in span.segments()]
+    stride, middle = rows.strides[0], rows.data.ptr + rows[:1].nbytes // 2
+    cuts = [min(max(-((middle - end) // stride), 0), len(rows)) for end in ends]
+    parts = [part for part, _ in span.runs]
+    runs = zip(parts, pairwise([0, *cuts]), strict=True)
+    return [(part, first, end) for part, (first, end) in runs if first < end]
+
+
+def local(array: cupy.ndarray) -> cupy.ndarray:
+    """An array, or its copy on the current device where devices work by themselves."""
+    return here(array).copy() if works_separately() else array
+
+
+def by_rows(*arrays: cupy.ndarray) -> list[cupy.ndarray]:
+    """Views of arrays of one shape, but for their last axes, whose first axes are one where memory allows."""
+    merged = 1
+    while merged < min(array.ndim for array in arrays) - 1 and all(
+        array.strides[merged - 1] == array.shape[merged] * array.strides[merged] for array in arrays
+    ):
+        merged += 1
+    return [
+        cupy.ndarray((prod(a.shape[:merged]), *a.shape[merged:]), a.dtype, a.data, a.strides[merged - 1 :])
+        for a in arrays
+    ]
+
+
+def here(array: cupy.ndarray) -> cupy.ndarray:
+    """An array as one of the current device, which reads and writes it wherever it lies."""
+    memory, device = array.data.mem, cupy.cuda.get_device_id()
+    own = cupy.cuda.UnownedMemory(memory.ptr, memory.size, array, device)
+    pointer = cupy.cuda.MemoryPointer(own, array.data.ptr - memory.ptr)
+    return cupy.ndarray(array.shape, array.dtype, pointer, array.strides)

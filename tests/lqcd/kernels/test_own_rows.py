@@ -1,0 +1,73 @@
+"""Rows of arrays that several devices share, by the pages that they lie in: counted on addresses alone."""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+import pytest
+
+pytest.importorskip("cupy")
+
+import cupy
+
+from stages.lqcd.kernels.cuda.devices.own_rows import by_rows, here, runs_of_rows
+from stages.lqcd.kernels.cuda.devices.partition import PAGE, Partition
+from stages.lqcd.kernels.cuda.devices.spans import Span, span_of
+
+ADDRESS = 1 << 40
+
+
+def spread_array(shape: tuple[int, ...], parts: int, t: int) -> tuple[Span, cupy.ndarray]:
+    """An array of complex128 numbers at an address where nothing lies, and its span."""
+    runs = Partition(parts, t).runs(shape, 16)
+    memory = cupy.cuda.UnownedMemory(ADDRESS, 16 * prod(shape), None, 0)
+    span = Span(ADDRESS, runs, ())
+    return span, cupy.ndarray(shape, np.complex128, cupy.cuda.MemoryPointer(memory, 0))
+
+
+def owners(span: Span) -> np.ndarray:
+    """The part of each page."""
+    return np.repeat([part for part, _ in span.runs], [pages for _, pages in span.runs])
+
+
+@pytest.mark.parametrize(("parts", "t"), [(2, 12), (3, 20), (4, 13)])
+@pytest.mark.parametrize("shape", [(52000, 3, 40), (2, 20800, 12, 7), (48 * 9000 * 11,)], ids=str)
+@pytest.mark.parametrize("columns", [slice(0, 5), slice(3, 7)])
+def test_a_device_works_on_the_rows_in_its_pages(
+    shape: tuple[int, ...], columns: slice, parts: int, t: int
+) -> None:
+    span, array = spread_array(shape, parts, t)
+    view = array.reshape(48, 9000, 11) if array.ndim == 1 else array
+    (rows,) = by_rows(view[..., columns])
+    runs = runs_of_rows(span, rows)
+    assert [first for _, first, _ in sorted(runs, key=lambda run: run[1])] == [
+        0,
+        *(end for _, _, end in runs[:-1]),
+    ]
+    assert runs[-1][2] == len(rows)
+    for part, first, end in runs:
+        middles = rows.data.ptr - ADDRESS + np.arange(first, end) * rows.strides[0] + rows[:1].nbytes // 2
+        assert (owners(span)[middles // PAGE] == part).all()
+
+
+def test_slices_stay_whole() -> None:
+    span, array = spread_array((48 * 9000 * 11,), 2, 48)
+    assert runs_of_rows(span, array.reshape(48, 9000, 11)) == [(0, 0, 24), (1, 24, 48)]
+
+
+def test_axes_are_merged_where_memory_follows_on() -> None:
+    _, array = spread_array((6, 2, 100, 3, 8), 1, 6)
+    assert [rows.shape for rows in by_rows(array)] == [(3600, 8)]
+    assert [rows.shape for rows in by_rows(array[..., 2:5], array[..., :3])] == [(3600, 3), (3600, 3)]
+    assert [rows.shape for rows in by_rows(array[:, 1], array[:, 0])] == [(6, 100, 3, 8)] * 2
+    assert by_rows(array[:, 1])[0].strides == array[:, 1].strides
+    assert by_rows(array.reshape(-1))[0].shape == (array.size,)
+
+
+def test_views_of_a_device_belong_to_no_span(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cupy.cuda, "get_device_id", lambda: 3)
+    _, array = spread_array((6, 40, 8), 1, 6)
+    view = here(array[2:, 5:])
+    assert (view.data.ptr, view.shape, view.strides) == (array[2:, 5:].data.ptr, (4, 35, 8), array.strides)
+    assert view.data.device_id == 3 and span_of(view) is None
