@@ -11,6 +11,7 @@ from stages.errors import InputError
 from stages.lqcd.kernels.cuda.devices.partition import (
     INNER,
     SHARE,
+    OwnWork,
     PartialWork,
     Partition,
     RowWork,
@@ -121,24 +122,39 @@ def test_tiles_that_read_other_devices_are_spread_evenly(layers: int, reach: int
     assert order.tiles is not None
     mixed = reach * (1 + INNER) * chunk
     visited = [order.tiles.tile(step)[1] for step in range(layers * chunk)]
-    for first, ends in ((0, range(layers, layers + reach)), (-mixed, range(2 * layers - reach, 2 * layers))):
+    for first, ends in ((-mixed, range(layers, layers + reach)), (0, range(2 * layers - reach, 2 * layers))):
         at_edge = np.array([layer in ends for layer in np.roll(visited, -first)[:mixed]])
         assert abs(np.cumsum(at_edge) - np.arange(1, mixed + 1) / (1 + INNER)).max() <= 1
     middle = visited[mixed : len(visited) - mixed]
-    assert middle == sorted(middle)
+    assert middle == sorted(middle, reverse=True)
 
 
-def test_a_part_of_edges_alone_is_visited_in_order() -> None:
-    order = TileWork(12, 1, 4).shares(Partition(2, 12), (48,))[1].tiles
-    assert order is not None and order.edges == 0
-    assert [order.tile(step)[1] for step in range(24)] == [6 + step // 4 for step in range(24)]
+def test_parts_of_edges_alone_are_visited_in_order() -> None:
+    for share, layers in zip(
+        TileWork(12, 1, 4).shares(Partition(2, 12), (48,)), (range(6), range(11, 5, -1)), strict=True
+    ):
+        order = share.tiles
+        assert order is not None and order.edges == 0
+        assert [order.tile(step)[1] for step in range(24)] == [layer for layer in layers for _ in range(4)]
+
+
+@pytest.mark.parametrize("parts", [2, 4])
+def test_devices_that_share_a_cut_are_at_it_at_the_same_time(parts: int) -> None:
+    chunk, t = 8, 20 * parts
+    visited = []
+    for share in TileWork(t, 1, chunk).shares(Partition(parts, t), (t * chunk,)):
+        assert share.tiles is not None
+        visited.append([share.tiles.tile(step)[1] for step in range(20 * chunk)])
+    for part, other in zip(range(parts), (*range(1, parts), 0), strict=True):
+        assert visited[part].index(20 * part + 19) == visited[other].index(20 * other)
 
 
 def test_numbers_of_a_share_are_those_of_the_header() -> None:
     tiles = TileWork(16, 1, 8).shares(Partition(2, 16), (128,))[1]
     numbers = tiles.numbers(1, 2, totals=0x100, arrived=0x200)
     assert SHARE.itemsize == 80 and SHARE.fields is not None and SHARE.fields["first_slice"][1] == 32
-    assert (numbers["first_layer"], numbers["layers"], numbers["edges"], numbers["in_chunk"]) == (8, 8, 3, 64)
+    assert (numbers["first_layer"], numbers["layer_step"]) == (15, -1)
+    assert (numbers["layers"], numbers["edges"], numbers["in_chunk"]) == (8, 3, 64)
     assert (numbers["device"], numbers["devices"]) == (1, 1)
     sums = PartialWork().shares(Partition(2, 16), (7,))[1].numbers(1, 2, 0x100, 0x200)
     assert (sums["totals"], sums["arrived"], sums["devices"]) == (0x100, 0x200, 2)
@@ -155,6 +171,31 @@ def test_devices_meet_around_stencils_and_after_sums_alone() -> None:
         since = SinceMeeting() if met[-1] else since
         since.enter(work)
     assert met == [False, True, True, False, True, True]
+
+
+def test_who_reads_alone_does_not_wait_for_a_stencil() -> None:
+    """An iteration of block CGrQ: D, sums over rows, coefficients on the first device; each its own copy."""
+    rows = 300
+    since, met = SinceMeeting(), []
+    for work in (
+        TileWork(16, 1, 8),
+        RowWork(rows, reads=True),
+        PartialWork(),
+        None,
+        OwnWork(),
+        RowWork(rows),
+    ):
+        met.append(since.asks_to_meet(work))
+        since = SinceMeeting() if met[-1] else since
+        since.enter(work)
+    assert met == [False, False, False, True, True, False]
+    assert since.asks_to_meet(TileWork(16, 1, 8)) and since.asks_to_meet(None)
+
+
+def test_what_devices_copy_is_not_overwritten_before() -> None:
+    since = SinceMeeting()
+    since.enter(OwnWork())
+    assert since.asks_to_meet(None) and not since.asks_to_meet(PartialWork())
 
 
 @pytest.mark.parametrize("before", [None, PartialWork(), RowWork(300, sums=True)], ids=str)

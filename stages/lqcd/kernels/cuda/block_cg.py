@@ -176,7 +176,7 @@ def iteration_grams_in_shape(n: int, dtype: np.dtype, rows: int, shape: GramsSha
         (min(ceil(rows / shape.chunk), blocks),),
         _tasks(n, shape.tile) * shape.slices,
         _grams_shared(n, dtype, shape.tile, shape.slices, shape.chunk),
-        work=RowWork(rows),
+        work=RowWork(rows, reads=True),
     )
 
 

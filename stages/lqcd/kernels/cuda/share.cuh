@@ -7,7 +7,9 @@ struct Share {
     unsigned* arrived;  // devices that have left them, for each sum; zero before and after
     long long first_row, end_row;
     unsigned first_slice;
-    unsigned first_layer, layers, edges, beside;   // of tiles
+    unsigned first_layer;                          // of tiles
+    int layer_step;                                // to the next, 1 or -1
+    unsigned layers, edges, beside;
     unsigned in_chunk, mixed, reciprocal, ratio;   // numbers of `TileOrder`
     unsigned device, devices;                      // over which sums go
 };

@@ -14,7 +14,8 @@ import numpy as np
 from stages.lqcd.kernels.block_cg import BlockCoefficients
 from stages.lqcd.kernels.cuda.block_blas import multiply_add
 from stages.lqcd.kernels.cuda.compile import run
-from stages.lqcd.kernels.cuda.devices.partition import RowWork
+from stages.lqcd.kernels.cuda.devices.group import on_each_device
+from stages.lqcd.kernels.cuda.devices.partition import OwnWork, RowWork
 from stages.lqcd.kernels.cuda.launch import (
     BLOCK_SHARED,
     MULTIPROCESSOR_SHARED,
@@ -66,13 +67,14 @@ def tensor_step(
     """`block_step` where `takes_step`."""
     n, rows, dtype = p.shape[-1], np.int64(p.size // p.shape[-1]), p.dtype
     if dtype == SINGLE and x.shape == p.shape:
-        tiles = a.workspace("tiles for X", (n, n))
+        (tiles,) = on_each_device(lambda part: (a.workspace(f"tiles for X {part}", (n, n)),))
         run(coefficient_tiles_launch(n, DOUBLE, 1), a.x, a.x, a.x, a.x, tiles)
         run(tensor_solution_launch(n, int(rows)), x, p, tiles, a.summary, rows)
     elif dtype == SINGLE:
         multiply_add(p, a.x, x, x, a.summary)
     matrices = 4 if dtype == DOUBLE else 3
-    tiles = a.workspace("tiles", (matrices, n, n), dtype)
+    shape = matrices, n, n
+    (tiles,) = on_each_device(lambda part: (a.workspace(f"tiles {part}", shape, dtype),))
     run(coefficient_tiles_launch(n, dtype, matrices), a.q, a.ap, a.p, a.x, tiles)
     run(tensor_step_launch(n, dtype, int(rows)), x, q, p, ap, tiles, a.summary, rows)
 
@@ -80,7 +82,8 @@ def tensor_step(
 @cache
 def coefficient_tiles_launch(n: int, dtype: np.dtype, matrices: int) -> Launch:
     """So many matrices in the order that the kernels here read, ``[matrices, N^2]`` of this type."""
-    return Launch(TENSOR_STEP, instance("coefficient_tiles", dtype, n), (ceil(n * n / 256), matrices), 256)
+    kernel, grid = instance("coefficient_tiles", dtype, n), (ceil(n * n / 256), matrices)
+    return Launch(TENSOR_STEP, kernel, grid, 256, work=OwnWork())
 
 
 @tuned
@@ -174,7 +177,7 @@ def tensor_grams_in_shape(n: int, dtype: np.dtype, rows: int, shape: TensorGrams
         (min(ceil(rows / shape.chunk), blocks),),
         _warps(n) * shape.warp_slices * 32,
         _grams_shared(n, dtype, shape.warp_slices, shape.chunk),
-        work=RowWork(rows),
+        work=RowWork(rows, reads=True),
     )
 
 

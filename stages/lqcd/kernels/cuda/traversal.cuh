@@ -31,7 +31,8 @@ template <class L, class Tile, int Y_CHUNK, int Z_CHUNK> struct Traversal {
         tile.z = step % Z_CHUNK, step /= Z_CHUNK;
 #ifdef SPREAD
         const unsigned inner = late ? share.layers - share.edges - share.beside : mixed ? share.edges : 0;
-        tile.t = share.first_layer + step + (at_edge ? late * (share.layers - share.edges) : inner);
+        const unsigned layer = step + (at_edge ? late * (share.layers - share.edges) : inner);
+        tile.t = share.first_layer + share.layer_step * layer;
         step = chunk;
 #else
         tile.t = step % T, step /= T;

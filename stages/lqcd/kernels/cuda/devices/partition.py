@@ -21,8 +21,8 @@ from stages.errors import InputError
 REACH = 3
 """Hops of the longest term in t: a part must have so many slices, or more than two devices meet at a site."""
 
-INNER = 1
-"""Tiles visited between two that read other devices: measured among 1, 2, 3, 5 and 7 (docs/scaling.md)."""
+INNER = 2
+"""Tiles visited between two that read other devices: measured among 1, 2 and 3 (docs/scaling.md)."""
 
 PAGE = 2 << 20
 """Bytes of physical memory that lie on one device."""
@@ -94,10 +94,10 @@ class Share:
     def numbers(self, part: int, parts: int, totals: int, arrived: int) -> NDArray[np.void]:
         """`Share` of share.cuh; totals and arrived: addresses of what sums over devices need."""
         order = self.tiles
-        tiles = (0,) * 8
+        tiles = (0,) * 9
         if order is not None:
             tiles = (
-                *(order.first, order.layers, order.edges, order.beside),
+                *(order.begin, order.step, order.layers, order.edges, order.beside),
                 *(order.in_chunk, order.mixed, order.reciprocal, order.ratio),
             )
         sums = (part, parts if self.sums else 1)
@@ -109,7 +109,9 @@ SHARE = np.dtype(
         *((name, np.uint64) for name in ("totals", "arrived")),
         *((name, np.int64) for name in ("first_row", "end_row")),
         ("first_slice", np.uint32),
-        *((name, np.uint32) for name in ("first_layer", "layers", "edges", "beside")),
+        ("first_layer", np.uint32),
+        ("layer_step", np.int32),
+        *((name, np.uint32) for name in ("layers", "edges", "beside")),
         *((name, np.uint32) for name in ("in_chunk", "mixed", "reciprocal", "ratio")),
         *((name, np.uint32) for name in ("device", "devices")),
     ],
@@ -124,6 +126,7 @@ class RowWork:
 
     slices: of a reduction, runs of `rows` rows each with sums of its own; they are shared out whole.
     segments: runs of `rows` rows, of each of which a device has its share; the grid's third axis counts them.
+    reads: whether the fields stay as they are, so that other devices may read them at the same time.
     """
 
     rows: int
@@ -131,6 +134,7 @@ class RowWork:
     slices: int = 1
     sums: bool = False
     segments: int = 1
+    reads: bool = False
 
     @property
     def cut(self) -> tuple[int, int]:
@@ -172,12 +176,21 @@ class PartialWork:
 
 
 @dataclass(frozen=True)
+class OwnWork:
+    """A small kernel that every device runs as a whole, into an array of its own."""
+
+    def shares(self, partition: Partition, grid: tuple[int, ...]) -> list[Share]:
+        return [Share(grid)] * partition.parts
+
+
+@dataclass(frozen=True)
 class TileOrder:
     """Order in which a device visits its tiles (`traversal.cuh`): layer after layer in each chunk of y and z.
 
     Those of the `edges` layers at either end, which read other devices, are mixed with the `INNER` times as
     many layers next to them: link and memory then work at the same time, and the second-level cache still
-    holds what they read of their own device.
+    holds what they read of their own device. Every other device goes back in t (`back`): two that share a cut
+    are there at the same time, and what one reads of the other is in the other's cache.
     first: layer of tiles where the part begins. layers: of the part. chunk: tiles of one layer in a chunk.
     """
 
@@ -185,6 +198,17 @@ class TileOrder:
     layers: int
     edges: int
     chunk: int
+    back: bool = False
+
+    @property
+    def begin(self) -> int:
+        """Layer that is visited first."""
+        return self.first + (self.layers - 1) * self.back
+
+    @property
+    def step(self) -> int:
+        """Way from a layer to the next."""
+        return -1 if self.back else 1
 
     @property
     def beside(self) -> int:
@@ -219,7 +243,7 @@ class TileOrder:
         i -= (self.in_chunk - self.mixed) * late
         if not late and i >= self.mixed:
             layer, place = divmod(i, self.chunk)
-            return chunk, self.first + layer, place
+            return chunk, self.begin + self.step * layer, place
         before, after = (i * self.ratio) >> 32, ((i + 1) * self.ratio) >> 32
         at_edge = after > before
         layer, place = divmod(before if at_edge else i - before, self.chunk)
@@ -227,7 +251,7 @@ class TileOrder:
             layer += (self.layers - self.edges) * late
         else:
             layer += self.layers - self.edges - self.beside if late else self.edges
-        return chunk, self.first + layer, place
+        return chunk, self.begin + self.step * layer, place
 
 
 @dataclass(frozen=True)
@@ -246,10 +270,10 @@ class TileWork:
     def shares(self, partition: Partition, grid: tuple[int, ...]) -> list[Share]:
         cuts = [round(cut / self.t_sites) for cut in partition.cuts(self.t_tiles * self.t_sites)]
         shares = []
-        for first, end in pairwise(cuts):
+        for part, (first, end) in enumerate(pairwise(cuts)):
             edges = ceil(self.reach / self.t_sites)
             edges = edges if 2 * edges + 2 <= end - first else 0
-            order = TileOrder(first, end - first, edges, self.chunk)
+            order = TileOrder(first, end - first, edges, self.chunk, back=part % 2 == 1)
             shares.append(Share((grid[0] // self.t_tiles * (end - first), *grid[1:]), tiles=order))
         return shares
 
@@ -262,33 +286,37 @@ class LibraryWork:
         return [Share(grid)] * partition.parts
 
 
-Work = RowWork | PartialWork | TileWork | LibraryWork
+Work = RowWork | PartialWork | OwnWork | TileWork | LibraryWork
 
 
 @dataclass
 class SinceMeeting:
     """Launches since the devices last waited for each other, which say if the next may follow.
 
-    A stencil reads what other devices wrote, and they may overwrite what it still reads. A sum over devices,
-    or a launch on the first alone, leaves on one device what all read. Rows stay with their device, as long
-    as kernels cut them in one way.
+    A stencil reads what other devices wrote, and they may overwrite what it still reads; who reads alone need
+    not wait for it. A sum over devices, or a launch on the first alone, leaves on one device what all read.
+    Rows stay with their device, as long as kernels cut them in one way.
     """
 
     stencil: bool = False
     result: bool = False
+    own: bool = False
     rows: frozenset[tuple[int, int]] = frozenset()
 
     def asks_to_meet(self, work: Work | None) -> bool:
-        if isinstance(work, PartialWork):
-            return self.result
+        if isinstance(work, PartialWork | OwnWork):
+            return self.result  # a sum ends when all devices have come to it, past what they had to do
         if isinstance(work, RowWork):
-            return self.stencil or self.result or not self.rows <= {work.cut}
-        return self.stencil or self.result or bool(self.rows)
+            overwrites = self.stencil and not work.reads
+            return overwrites or self.result or not self.rows <= {work.cut}
+        return self.stencil or self.result or self.own or bool(self.rows)
 
     def enter(self, work: Work | None) -> None:
         if isinstance(work, (TileWork, LibraryWork)):
             self.stencil = True
         elif isinstance(work, RowWork):
             self.rows |= {work.cut}
+        elif isinstance(work, OwnWork):
+            self.own = True
         if work is None or isinstance(work, PartialWork) or (isinstance(work, RowWork) and work.sums):
             self.result = True
