@@ -1,10 +1,13 @@
-"""One lattice on several GPUs against the same on one: equality, then time of products and iterations of CG.
+"""One lattice on several GPUs against one: time, efficiency and energy of products, iterations and solves.
 
-    python -m workflows.benchmarks.many_gpus [--gpus K] [--per-gpu X Y Z T]
+    python -m workflows.benchmarks.many_gpus [--gpus K] [--per-gpu X Y Z T] [--parts NAME ...]
 
-Links and fields are the same numbers for every number of GPUs. Products must have equal bits; what follows
-from sums over a field agrees to rounding. Each part prints its own failure and the next one begins: a run on
-several GPUs is dear.
+Weak: each GPU holds as many sites as one has alone. Strong: all hold together what one has. Efficiency is the
+time on one GPU, by its own kernels in the same run, over the time here, and over K where it is strong.
+Joules are those of all GPUs used, of an iteration or a solve. Parts: `products`, with an iteration of CG,
+from graphs of ten; `iterations` of whole solves on random links, replacements of residuals among them;
+`solves` on links of the heat bath; `probe`, iterations on 40^4 for each GPU as others publish them. Each case
+prints its own failure and the next one begins: a run on several GPUs is dear.
 """
 
 from __future__ import annotations
@@ -14,23 +17,25 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, partial
-from math import prod
+from math import nan, prod
 from typing import Any
-from unittest.mock import patch
 
 import cupy
 import numpy as np
 
+from pipeline.worker.energy import energy_meter
+from stages.lqcd.dirac.staggered import NormalOperator, StaggeredDslash
+from stages.lqcd.gauge.heatbath import thermalised
+from stages.lqcd.gauge.hisq import hisq_links
 from stages.lqcd.kernels import block_blas, cg_update, stream
 from stages.lqcd.kernels import hisq_dslash as dslash
 from stages.lqcd.kernels.cg_update import CGCoefficients
 from stages.lqcd.kernels.cuda import cg_update as cuda_cg
 from stages.lqcd.kernels.cuda.columns import reduction
 from stages.lqcd.kernels.cuda.compile import compile_all
-from stages.lqcd.kernels.cuda.devices import partition
-from stages.lqcd.kernels.cuda.devices.group import group_of, spread_over
+from stages.lqcd.kernels.cuda.devices.group import spread_over
 from stages.lqcd.kernels.cuda.hisq_dslash import (
     FULL,
     THIRTEEN,
@@ -52,10 +57,21 @@ from workflows.benchmarks.staggered import random_operator
 
 SINGLE = np.dtype(np.complex64)
 DIRECTIONS = 16
-STEPS = 5
-UNEVEN = Lattice((16, 16, 16, 14))
 SHIFT = 100.0
 """Of the operator, so large that CG on links that are random numbers behaves."""
+
+CALLS = 10
+"""Products or iterations of a graph."""
+
+METHODS = ((BatchedCG, 1), (BatchedCG, 16), (BlockCGrQ, 16))
+PUBLISHED = ((BatchedCG, 1), (BatchedCG, 12))
+PROBE = 40
+"""Extent of each side of the probe's lattice on one GPU."""
+
+BETA, SEED, MASS = 6.0, 31, 0.05
+"""Of links after one sweep, and of the solves on them."""
+
+TOLERANCE = 1e-10
 
 
 @dataclass(frozen=True)
@@ -106,8 +122,8 @@ def problem(lattice: Lattice, n: int, form: Form) -> Problem:
         fill(links, 11 + parity)
         packed.append(PackedLinks(lattice, parity, DIRECTIONS, SINGLE, links, form))
     fields = [empty_field((lattice.half_volume, 3, n), SINGLE, cupy) for _ in range(5)]
-    for number, field in enumerate(fields):
-        fill(field, number)
+    for number, each in enumerate(fields):
+        fill(each, number)
     even, odd = packed
     made = Problem((even, odd), CGCoefficients.zeros(fields[0]), *fields)
     made.begin(0.0)
@@ -150,49 +166,9 @@ def part(name: str) -> Iterator[None]:
     try:
         yield
     except Exception:
-        print(f"FAILED {name}:\n{traceback.format_exc(limit=6)}", flush=True)
+        print(f"FAILED {name}:\n{traceback.format_exc(limit=-6)}", flush=True)
     else:
         print(f"[{name}: {time.perf_counter() - began:.1f} s]", flush=True)
-
-
-def results(lattice: Lattice, n: int, form: Form) -> dict[str, Array]:
-    """Product, sums and fields after some iterations, in arrays on the first device."""
-    made = problem(lattice, n, form)
-    found: dict[str, Array] = {}
-    even, odd = made.links
-    for name, links in (("odd", odd), ("even", even)):
-        dslash.hisq_dslash(links, made.r, made.between)
-        found[f"D {name}"] = on_first(made.between)
-    found["norms2"] = block_blas.norms2(made.r)
-    found["dots"] = block_blas.dots(made.r, made.between)
-    recorded = stream.recorded(made.step, cupy)
-    for _ in range(STEPS):
-        recorded()
-    for name in ("y", "p", "r"):
-        found[f"{name} of CG"] = on_first(getattr(made, name))
-    found["numbers of CG"] = made.coefficients.numbers.copy()
-    stream.finish(made.r)
-    return found
-
-
-def on_first(field: Array) -> Array:
-    """A copy in memory of the first device, which its own kernel reads from the others."""
-    copy = cupy.empty(field.shape, field.dtype)
-    cupy.add(field, 0, out=copy)
-    return copy
-
-
-def compared(one: dict[str, Array], many: dict[str, Array]) -> str:
-    """Elements that differ and, of those, the largest difference over the largest element."""
-    words = []
-    for name, a in one.items():
-        b = many[name]
-        differing = int((a.view(np.uint32) != b.view(np.uint32)).sum())
-        largest = float(abs(a - b).max() / abs(a).max())
-        words.append(
-            f"{name}: {'equal bits' if not differing else f'{differing} words differ, {largest:.1e}'}"
-        )
-    return "; ".join(words)
 
 
 def seconds(work: Callable[[], None], calls: int = 3) -> float:
@@ -210,51 +186,108 @@ def seconds(work: Callable[[], None], calls: int = 3) -> float:
     return min(times)
 
 
-def timed(lattice: Lattice, n: int, form: Form, calls: int) -> tuple[float, float]:
-    """Seconds of a product (both parities, p^H A p) and of an iteration of CG, from graphs of many."""
-    made = problem(lattice, n, form)
-    made.begin(np.inf)  # nothing converges or overflows; every field is read and written as ever
-
-    def many(work: Callable[[], None]) -> Callable[[], None]:
-        def calls_of_it() -> None:
-            for _ in range(calls):
-                work()
-
-        return stream.recorded(calls_of_it, cupy)
-
-    return seconds(many(made.product)) / calls, seconds(many(made.step)) / calls
-
-
 def form_of(n: int) -> Form:
     return THIRTEEN if n <= dslash.NARROW else FULL
 
 
-def orders(lattice: Lattice, ids: tuple[int, ...]) -> None:
-    """Print the time of a product for other numbers of tiles between two that read other devices."""
-    for inner in (1, 2, 3, 5, 7):
-        group_of.cache_clear()
-        with part(f"order {inner}"), patch.object(partition, "INNER", inner), spread_over(lattice, ids):
-            found = [timed(lattice, n, form_of(n), 10)[0] for n in (1, 16)]
-            print(
-                f"{inner} tiles between: {1e6 * found[0]:.1f} us at N = 1, {1e6 * found[1]:.1f} us at N = 16"
+class Spread(Device):
+    """The devices that share a lattice, measured as one."""
+
+    def __init__(self, ids: tuple[int, ...]) -> None:
+        super().__init__()
+        meters = []
+        for each in ids:
+            with cupy.cuda.Device(each):
+                meters.append(energy_meter(self.backend))
+        self.meter = None if None in meters else lambda: sum(meter() for meter in meters if meter)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A lattice, the devices that share it, and whether one of them had it alone."""
+
+    name: str
+    lattice: Lattice
+    ids: tuple[int, ...]
+
+    @property
+    def share(self) -> int:
+        """Part of the time of one GPU that is expected here, as its inverse."""
+        return len(self.ids) if self.name == "strong" else 1
+
+
+@dataclass
+class Table:
+    """Seconds and joules of what was measured, by setting and case."""
+
+    times: dict[tuple[str, str], float] = field(default_factory=dict)
+
+    def add(self, at: Setting, case: str, seconds: float, joules: float | None = None, rhs: int = 1) -> None:
+        """Print a row; joules: of one call, which `rhs` right-hand sides share."""
+        self.times[at.name, case] = seconds
+        efficiency = self.times.get(("one", case), nan) / (at.share * seconds)
+        energy = "" if joules is None else f"{joules / rhs:.3g}"
+        cells = at.name, len(at.ids), at.lattice, case, f"{1e6 * seconds:.1f}", f"{efficiency:.3f}", energy
+        print("|", " | ".join(map(str, cells)), "|", flush=True)
+
+
+def products(at: Setting, table: Table) -> None:
+    """A product (both parities, p^H A p) and an iteration of CG, from graphs of many."""
+    compile_all([kernel for n in (1, 16) for kernel in kernels(at.lattice, n, form_of(n))])
+    for n in (1, 16):
+        with part(f"{at.name}, products, N = {n}"):
+            made = problem(at.lattice, n, form_of(n))
+            made.begin(np.inf)  # nothing converges or overflows; every field is read and written as ever
+            for case, work in (("product", made.product), ("CG from a graph", made.step)):
+                many = stream.recorded(partial(_repeat, work), cupy)
+                table.add(at, f"{case}, N = {n}", seconds(many) / CALLS)
+
+
+def _repeat(work: Callable[[], None]) -> None:
+    for _ in range(CALLS):
+        work()
+
+
+def iterations(at: Setting, table: Table, methods: Any = METHODS) -> None:
+    """Whole iterations in double-single, replacements among them."""
+    machine = Spread(at.ids)
+    operator = random_operator(machine, at.lattice)
+    for method, n in methods:
+        with part(f"{at.name}, {method.__name__}, N = {n}"):
+            b = random_field(machine, (*operator.shape, n), np.complex128)
+            solver = partial(method, 1e-13, inner="single")
+            table.add(
+                at, f"{method.__name__}, N = {n}, iteration", *iteration(machine, solver, operator, b), n
             )
-    group_of.cache_clear()
 
 
-def iterations(lattice: Lattice) -> Iterator[tuple[str, float]]:
-    """Seconds of whole iterations in double-single, replacements among them."""
-    device = Device()
-    with part("operator"):
-        operator = random_operator(device, lattice)
-        for method, n in ((BatchedCG, 1), (BatchedCG, 16), (BlockCGrQ, 16)):
-            with part(f"{method.__name__}, N = {n}"):
-                b = random_field(device, (*operator.shape, n), np.complex128)
-                solver = partial(method, 1e-13, inner="single")
-                yield f"{method.__name__} {n}", iteration(device, solver, operator, b)[0]
+def solves(at: Setting, table: Table) -> None:
+    """Whole solves to `TOLERANCE`."""
+    machine = Spread(at.ids)
+    thin = thermalised(at.lattice, BETA, SEED, "many_gpus", 1, 0, xp=cupy)
+    links = hisq_links(thin, at.lattice, boundary="antiperiodic", naik_epsilon=0.0)
+    del thin
+    operator = NormalOperator(StaggeredDslash(links), MASS)
+    for method, n in METHODS:
+        with part(f"{at.name}, solve by {method.__name__}, N = {n}"):
+            b = random_field(machine, (*operator.shape, n), np.complex128)
+            solve = partial(method(TOLERANCE, inner="single").solve, operator, b)
+            solution = solve()
+            took = min(machine.wall_seconds(solve) for _ in range(2))
+            table.add(at, f"{method.__name__}, N = {n}, solve", took, machine.joules(solve, took), n)
+            print(f"  {solution.iterations} iterations, largest residual {max(solution.residual):.1e}")
+
+
+PARTS: dict[str, Callable[[Setting, Table], None]] = {
+    "products": products,
+    "iterations": iterations,
+    "solves": solves,
+    "probe": partial(iterations, methods=PUBLISHED),
+}
 
 
 def main() -> None:
-    """Print what is equal, then the tables."""
+    """Print the table, a part for all numbers of GPUs before the next."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -262,62 +295,27 @@ def main() -> None:
     parser.add_argument(
         "--per-gpu", type=int, nargs=4, default=(32, 32, 32, 48), metavar=("X", "Y", "Z", "T")
     )
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
     arguments = parser.parse_args()
-    runtime, k = cupy.cuda.runtime, arguments.gpus
-    x, y, z, t = arguments.per_gpu
-    alone, wide = Lattice((x, y, z, t)), Lattice((x, y, z, k * t))
-    ids = tuple(range(k))
-    with part("devices"):
-        names = {
-            runtime.getDeviceProperties(each)["name"].decode() for each in range(runtime.getDeviceCount())
-        }
-        peers = [runtime.deviceCanAccessPeer(0, each) for each in ids[1:]]
-        print(f"{runtime.getDeviceCount()} devices: {names}; {k} used, peer access from the first: {peers}")
-    problems = [(UNEVEN, n, form) for n, form in ((1, THIRTEEN), (1, FULL), (8, FULL), (16, FULL))]
-    times = [(n, form_of(n)) for n in (1, 16)]
-    with part("compilation"):
-        compile_all([kernel for p in problems for kernel in kernels(*p)])
-        compile_all([kernel for n, form in times for kernel in kernels(alone, n, form)])
-    one = []
-    for case in problems:
-        with part(f"one GPU {case}"):
-            one.append(results(*case))
-    for parts in (ids, 2 * ids):
-        with part(f"parts on GPUs {parts}"), spread_over(UNEVEN, parts):
-            compile_all([kernel for p in problems for kernel in kernels(*p)])
-            for case, expected in zip(problems, one, strict=False):
-                with part(f"GPUs {parts} {case[0]} N = {case[1]} {case[2]}"):
-                    print(compared(expected, results(*case)))
-    table: dict[tuple[str, str], tuple[float, ...]] = {}
-    for n, form in times:
-        with part(f"times, one GPU, N = {n}"):
-            table["one", f"product, N = {n}"] = timed(alone, n, form, 10)
-    for name, lattice in (("weak", wide), ("strong", alone)):
-        with part(name), spread_over(lattice, ids):
-            compile_all([kernel for n, form in times for kernel in kernels(lattice, n, form)])
-            for n, form in times:
-                with part(f"times, {name}, N = {n}"):
-                    table[name, f"product, N = {n}"] = timed(lattice, n, form, 10)
-    with part("orders"):
-        orders(wide, ids)
-    for name, lattice, devices in (("one", alone, ids[:1]), ("weak", wide, ids), ("strong", alone, ids)):
-        with part(f"iterations, {name}"), spread_over(lattice, devices):
-            for kind, took in iterations(lattice):
-                table[name, kind] = (took,)
-    printed(alone, k, table)
+    name = cupy.cuda.runtime.getDeviceProperties(0)["name"].decode()
+    print(f"{arguments.gpus} of {cupy.cuda.runtime.getDeviceCount()} devices, the first is {name}\n")
+    print("| | GPUs | lattice | | us | efficiency | J / rhs |\n|---|---|---|---|---|---|---|")
+    for each in arguments.parts:
+        table = Table()
+        probe = each == "probe"
+        for at in settings((PROBE,) * 4 if probe else tuple(arguments.per_gpu), arguments.gpus):
+            if probe and at.name == "strong":
+                continue
+            with part(f"{each}, {at.name}"), spread_over(at.lattice, at.ids):
+                PARTS[each](at, table)
+            cupy.get_default_memory_pool().free_all_blocks()
 
 
-def printed(alone: Lattice, k: int, table: dict[tuple[str, str], tuple[float, ...]]) -> None:
-    """The table of times and of efficiencies against one GPU."""
-    print(f"\n| {alone} per GPU | GPUs | us | efficiency |\n|---|---|---|---|")
-    for (name, kind), times in table.items():
-        share, one = k if name == "strong" else 1, table.get(("one", kind), (np.nan,) * len(times))
-        for what, own, first in zip(("", ", iteration"), times, one, strict=False):
-            gpus = 1 if name == "one" else k
-            print(
-                f"| {name}, {kind}{what} | {gpus} | {1e6 * own:.1f} | {first / (share * own):.3f} |",
-                flush=True,
-            )
+def settings(per_gpu: tuple[int, ...], gpus: int) -> list[Setting]:
+    """One GPU, weak and strong."""
+    x, y, z, t = per_gpu
+    alone, wide, ids = Lattice((x, y, z, t)), Lattice((x, y, z, gpus * t)), tuple(range(gpus))
+    return [Setting("one", alone, (0,)), Setting("weak", wide, ids), Setting("strong", alone, ids)]
 
 
 if __name__ == "__main__":
