@@ -15,23 +15,33 @@ from workflows.parameter_file import Location, ParameterFile, read_parameter_fil
 from workflows.shared.cluster_section import read_cluster
 
 SECTION = "cluster"
+GPUS_PER_WORKER = "gpus_per_worker"
 SUFFIXES = (".yaml", ".yml")
 """Of a file about a cluster; another file is one that a Dask scheduler wrote."""
 
 
-def chosen_site(workflow: Path, cluster: str | None = None, changes: Sequence[str] = ()) -> Site:
+def chosen_site(
+    workflow: Path,
+    cluster: str | None = None,
+    changes: Sequence[str] = (),
+    gpus_per_worker: int | None = None,
+) -> Site:
     """The cluster that a command uses.
 
     Args:
         workflow: a workflow file, whose section is taken unless another cluster is named.
         cluster: a kind, an address, a scheduler file, or a YAML file with the keys of a section.
-        changes: `cluster.KEY=VALUE`, the last word.
+        changes: `cluster.KEY=VALUE`.
+        gpus_per_worker: instead of what the section says, the last word.
 
     Raises:
         InputError: no such cluster, or every problem of its section, with its place.
     """
     source = _section_of(workflow) if cluster is None else _named(cluster)
-    return read_cluster(_changed(source, changes))
+    source = _changed(source, changes)
+    if gpus_per_worker:
+        source = _with_gpus_per_worker(source, gpus_per_worker)
+    return read_cluster(source)
 
 
 def _section_of(workflow: Path) -> ParameterFile:
@@ -85,6 +95,14 @@ def _changed(file: ParameterFile, changes: Sequence[str]) -> ParameterFile:
         values = _with(values, location, value, change)
         options[location] = f"--set {change}"
     return ParameterFile(file.path, values, file.lines, options)
+
+
+def _with_gpus_per_worker(file: ParameterFile, gpus: int) -> ParameterFile:
+    option, location = f"--gpus-per-worker {gpus}", (SECTION, GPUS_PER_WORKER)
+    if isinstance(section := file.values[SECTION], dict) and section.get("kind") == "local":
+        raise InputError(f"{option}: workers of kind local have no GPU: take --cluster cuda")
+    values: Any = {SECTION: _with(file.values[SECTION], (GPUS_PER_WORKER,), gpus, option)}
+    return ParameterFile(file.path, values, file.lines, {**file.options, location: option})
 
 
 def _change(change: str) -> tuple[Location, Any]:

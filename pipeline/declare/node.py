@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
-from math import prod
+from math import ceil, prod
 from pathlib import Path
 from typing import Any
 
 from pipeline.declare.coordinates import Coordinate, Coordinates, blocks, describe_values
 from pipeline.declare.parameter import Parameter
 from pipeline.declare.signature import Input, Output
+from stages.gpus import PAGE, Extents
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,25 @@ class Cost:
     """What a chunk does, without what its inputs take; for forecasts of time."""
     terms: Mapping[str, int] = field(default_factory=dict, hash=False)
     """Parts of `device_memory` by name, in all no more than it."""
+    extents: Extents | None = None
+    """Of the lattice that a task computes on, which the GPUs of a worker share; None: one GPU holds it."""
+
+    def on_each(self, gpus: int) -> Cost:
+        """The same with the bytes of that GPU of a worker's which holds most.
+
+        Fields are cut in t at whole slices and lie in whole pages; what has less than a page for each GPU
+        lies on the first.
+        """
+        if gpus == 1 or self.extents is None:
+            return self
+        slices, t = ceil(self.extents[3] / gpus), self.extents[3]
+
+        def share(nbytes: int) -> int:
+            return nbytes if nbytes < gpus * PAGE else PAGE * ceil(nbytes * slices / t / PAGE)
+
+        terms = {name: share(nbytes) for name, nbytes in self.terms.items()}
+        rest = self.device_memory - sum(self.terms.values())
+        return replace(self, terms=terms, device_memory=sum(terms.values()) + share(rest))
 
 
 @dataclass(frozen=True)

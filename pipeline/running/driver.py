@@ -23,6 +23,7 @@ from pipeline.running.clusters.guard import refuse_repeated_script
 from pipeline.running.clusters.jobs import JobList, cancel_left_jobs
 from pipeline.running.event_log import EventLog, Listener, drop_old_runs
 from pipeline.running.failures import Failure
+from pipeline.running.gpu_shares import check_gpus_per_worker
 from pipeline.running.graph import TaskPlan, plan_tasks, widest_level
 from pipeline.running.limits import LIMITS, Limits
 from pipeline.running.monitor import PLAN_TOPIC
@@ -97,6 +98,7 @@ def run(
         raise InputError(
             f"the plan is for backend {plan.backend!r}, the cluster's is {chosen.backend!r}: plan again"
         )
+    check_gpus_per_worker(plan, chosen)
     if short := shortage(plan, chosen):
         raise InputError(short.text)
     name = f"{datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"

@@ -65,7 +65,7 @@ class Footprint:
         """Bytes of a GPU's pool at its largest, beside what is kept there of other tasks, too."""
         task = max((_sum(costs, name) for name, _ in self.tasks), default=0)
         held = sorted((_sum(costs, name) for name in self.resident), reverse=True)
-        mine = sum(held[: -(-len(held) // devices.count)])
+        mine = sum(held[: -(-len(held) // devices.workers)])
         filled = task + min(mine, int(DEVICE_SHARE * devices.memory))
         return max(self.least(costs), min(filled, devices.memory - CONTEXT))
 
@@ -79,17 +79,22 @@ class Footprint:
         return sorted((part for part in (*parts, kept) if part.nbytes), key=lambda part: -part.nbytes)
 
 
-def costs_of(plan: Plan) -> dict[str, Cost]:
-    """Cost of each node of a plan."""
+def costs_of(plan: Plan, gpus: int = 1) -> dict[str, Cost]:
+    """Cost of each node of a plan, on one of the GPUs of a worker that owns so many."""
+    return {name: cost.on_each(gpus) for name, cost in _costs(plan).items()}
+
+
+def _costs(plan: Plan) -> dict[str, Cost]:
     return {chunk.node.name: chunk.node.cost for chunk in plan.everything}
 
 
-def device_terms(plan: Plan, devices: Devices | None) -> list[Term]:
+def device_terms(plan: Plan, devices: Devices | None, gpus_per_worker: int = 1) -> list[Term]:
     """Parts of the memory of a GPU that a plan takes, the largest first; none where no task has a figure.
 
-    Where the GPUs are not known, of what the largest task takes.
+    Where the GPUs are not known, of what the largest task takes. gpus_per_worker: where they are not known.
     """
-    footprint, costs = Footprint.of(plan.missing), costs_of(plan)
+    gpus = devices.per_worker if devices else gpus_per_worker
+    footprint, costs = Footprint.of(plan.missing), costs_of(plan, gpus)
     return footprint.terms(
         costs, footprint.least(costs) if devices is None else footprint.on_each(costs, devices)
     )

@@ -171,8 +171,7 @@ class _Works:
     def _node(self, node: Node, backend: str) -> NodeWork:
         if (node.name, backend) not in self._nodes:
             about = (node.name, node.stage.function, node.parameters, node.chunk, backend)
-            more = (node.stage.version, node.cost.device_memory, node.cost)
-            self._nodes[node.name, backend] = NodeWork(*about, *more)
+            self._nodes[node.name, backend] = NodeWork(*about, node.stage.version, node.cost)
         return self._nodes[node.name, backend]
 
 

@@ -21,6 +21,7 @@ from pipeline.running.footprint import (
     costs_of,
     device_terms,
 )
+from pipeline.running.gpu_shares import fitting
 from pipeline.running.remedies import Changes, Remedies, remedies
 
 NAMED_TERMS = 4
@@ -60,7 +61,8 @@ def _of_the_host(plan: Plan, limit: int) -> Shortage:
 
 
 def _of_a_device(plan: Plan, devices: Devices) -> Shortage | None:
-    footprint, costs, room = Footprint.of(plan.missing), costs_of(plan), devices.memory - CONTEXT
+    gpus, room = devices.per_worker, devices.memory - CONTEXT
+    footprint, costs = Footprint.of(plan.missing), costs_of(plan, gpus)
     if (needed := footprint.least(costs)) <= room:
         return None
     terms = footprint.terms(costs, needed)
@@ -69,23 +71,28 @@ def _of_a_device(plan: Plan, devices: Devices) -> Shortage | None:
     def changed(costs: Costs, missing: Collection[str]) -> int:
         return everything.among(missing).least(costs)
 
-    known = _remedies(plan, changed, room)
+    known = _remedies(plan, changed, room, gpus)
+    where = f"of GPU memory on each of {gpus} GPUs" if gpus > 1 else "of GPU memory"
     text = (
-        f"a task of node {footprint.largest(costs)!r} needs {gigabytes(needed)} of GPU memory "
+        f"a task of node {footprint.largest(costs)!r} needs {gigabytes(needed)} {where} "
         f"(projected, with what stays there: {_list(terms)}), but a GPU has {gigabytes(devices.memory)}, "
         f"{gigabytes(CONTEXT)} of them for CUDA itself: {_fitting(known)}"
     )
     if known and not known.changes:
-        text += (
-            f" ({gigabytes(known.least)} at the least): take GPUs with more memory. Or the lattice would "
-            f"have to be split over {-(-needed // room)} such GPUs, {-(-known.least // room)} with the "
-            "smallest values, which is not built yet"
-        )
+        text += f" ({gigabytes(known.least)} at the least): take GPUs with more memory"
+    more = next((each for each in fitting(footprint, plan, devices) if each > gpus), None)
+    if more:
+        text += f"; or take {more} GPUs per worker (--gpus-per-worker {more})"
     return Shortage(text, known.changes if known else ())
 
 
-def _remedies(plan: Plan, needed: Callable[[Costs, Collection[str]], int], room: int) -> Remedies | None:
-    """Remedies of a plan; needed: bytes with other costs, where chunks of these nodes are missing."""
+def _remedies(
+    plan: Plan, needed: Callable[[Costs, Collection[str]], int], room: int, gpus: int = 1
+) -> Remedies | None:
+    """Remedies of a plan; needed: bytes with other costs, where chunks of these nodes are missing.
+
+    gpus: of each worker.
+    """
     if not (plan.economies and plan.economies.values):
         return None
     missing = {chunk.node.name for chunk in plan.missing}
@@ -94,7 +101,7 @@ def _remedies(plan: Plan, needed: Callable[[Costs, Collection[str]], int], room:
     def of_workflow(workflow: Workflow) -> int:
         nodes = workflow.nodes.values()
         others = {name for name, key in node_keys(nodes, plan.backend).items() if key != keys.get(name)}
-        return needed({node.name: node.cost for node in nodes}, missing | others)
+        return needed({node.name: node.cost.on_each(gpus) for node in nodes}, missing | others)
 
     return remedies(plan.economies, of_workflow, room)
 
@@ -115,15 +122,16 @@ def device_projection(plan: Plan, cluster: Cluster) -> str:
 
     Empty without GPUs or figures.
     """
-    devices = cluster.devices
-    if not (devices or cluster.backend == "cuda") or not (terms := device_terms(plan, devices)):
+    devices, gpus = cluster.devices, cluster.gpus_per_worker
+    if not (devices or cluster.backend == "cuda") or not (terms := device_terms(plan, devices, gpus)):
         return ""
     needed = sum(term.nbytes for term in terms)
+    shared = f", {gpus} of which share a lattice" if gpus > 1 else ""
     if devices:
-        head = f"projected: {gigabytes(needed)} on each GPU of {gigabytes(devices.memory)}"
+        head = f"projected: {gigabytes(needed)} on each GPU of {gigabytes(devices.memory)}{shared}"
     else:
         head = (
-            f"projected: at least {gigabytes(needed)} on each GPU, whose memory is not known here: "
+            f"projected: at least {gigabytes(needed)} on each GPU{shared}, whose memory is not known here: "
             "--set cluster.gpu_memory=80GB says it"
         )
     return "\n".join([head, *_table(terms, needed)])

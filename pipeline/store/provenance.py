@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from stages.gpus import gpus_per_worker
+
 
 @cache
 def code() -> dict[str, str]:
@@ -51,22 +53,29 @@ def host() -> str:
 
 @cache
 def device(backend: str) -> str:
-    """Name of the GPU, or of the processor with the number of threads a kernel may use."""
+    """Name of the GPU, with their number if it is several, or of the processor with its kernels' threads."""
     if backend == "cuda":
         import cupy
 
-        return cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)["name"].decode()
+        gpus, name = gpus_per_worker(), cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)["name"]
+        return name.decode() if gpus == 1 else f"{gpus} x {name.decode()}"
     threads = os.environ.get("NUMBA_NUM_THREADS") or str(os.cpu_count())
     return f"{processor()}, {threads} threads"
 
 
-def place(backend: str) -> str:
-    """Name of the hardware that computes here: the machine, and which of its GPUs."""
-    if backend != "cuda":
-        return host()
+def buses() -> list[str]:
+    """Places on the PCI bus of the GPUs that this process owns."""
     import cupy
 
-    return f"{host()} GPU {cupy.cuda.runtime.deviceGetPCIBusId(cupy.cuda.Device().id)}"
+    gpus = gpus_per_worker()
+    if gpus == 1:
+        return [cupy.cuda.Device().pci_bus_id]
+    return [cupy.cuda.Device(gpu).pci_bus_id for gpu in range(gpus)]
+
+
+def place(backend: str) -> str:
+    """Name of the hardware that computes here: the machine, and which of its GPUs."""
+    return f"{host()} GPU {' and '.join(buses())}" if backend == "cuda" else host()
 
 
 def processor() -> str:

@@ -20,6 +20,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
+
+from pipeline.store.provenance import buses
 
 Meter = Callable[[], float]
 """Joules so far."""
@@ -36,17 +39,17 @@ INTERVAL = 30.0
 
 
 def energy_meter(backend: str) -> Meter | None:
-    """The counter of what this process computes on; None where nothing measures it."""
+    """The counter of what this process computes on, all its GPUs together; None where nothing measures it."""
     if backend != "cuda":
         return _processor_meter()
-    import cupy
-
-    return _device_meter(cupy.cuda.Device().pci_bus_id)
+    meters = [device_meter(bus) for bus in buses()]
+    known = [meter for meter in meters if meter]
+    return (lambda: sum(meter() for meter in known)) if len(known) == len(meters) else None
 
 
 @cache
-def _device_meter(bus: str) -> Meter | None:
-    """The counter of the device at this place on the PCI bus.
+def nvml_device(bus: str) -> Any:
+    """NVML's handle of the device at this place on the PCI bus; None where NVML does not answer.
 
     The place is the device's own name: numbers depend on what CUDA_VISIBLE_DEVICES shows to this process.
     """
@@ -56,7 +59,19 @@ def _device_meter(bus: str) -> Meter | None:
         return None
     try:
         pynvml.nvmlInit()
-        device = pynvml.nvmlDeviceGetHandleByPciBusId(bus)
+        return pynvml.nvmlDeviceGetHandleByPciBusId(bus)
+    except pynvml.NVMLError:
+        return None
+
+
+@cache
+def device_meter(bus: str) -> Meter | None:
+    """The counter of the device at this place on the PCI bus."""
+    if (device := nvml_device(bus)) is None:
+        return None
+    import pynvml
+
+    try:
         pynvml.nvmlDeviceGetTotalEnergyConsumption(device)
     except pynvml.NVMLError:
         return None

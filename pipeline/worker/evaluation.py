@@ -22,6 +22,7 @@ from pipeline.worker.memory import device_pool
 from pipeline.worker.resident import ResidentCache, nbytes, process_cache
 from pipeline.worker.stopwatch import Stopwatch
 from pipeline.worker.work import RunContext, Work
+from stages.gpus import gpus_of, sharing
 
 Evaluated = tuple[Any, dict[str, Any]]
 """A result with the statistics that its stage recorded."""
@@ -69,7 +70,11 @@ class Evaluation:
         where = {"at": at} if stage.takes_at else {}
         if not stage.transient:
             self._make_room(work)
-        with self._unchanged(work, arguments), self.stopwatch.running(work.node):
+        with (
+            sharing(work.node.cost.extents, work.node.backend),
+            self._unchanged(work, arguments),
+            self.stopwatch.running(work.node),
+        ):
             result = stage.function(*arguments, **where, **work.node.parameters, **files)
         for version in work.files.values():
             version.check()  # what was read is what the key says only if it is still there
@@ -157,7 +162,7 @@ class Evaluation:
         return evaluated
 
     def resident_bytes(self, backend: str) -> dict[str, int]:
-        """Bytes of all results that this process keeps in a backend's memory, and their bound."""
+        """Bytes of all results that this process keeps in a backend's memory, all its GPUs; their bound."""
         cache = self._cache(backend)
         return {"bytes": cache.used, "limit": cache.limit}
 
@@ -167,7 +172,8 @@ class Evaluation:
 
     def _make_room(self, work: Work) -> None:
         """Results that stay from other tasks leave the GPU where this one needs their memory."""
-        device, needed = device_pool(work.node.backend), work.node.device_memory
+        device = device_pool(work.node.backend)
+        needed = work.node.cost.on_each(gpus_of(work.node.backend)).device_memory
         if device and needed:
             self._cache(work.node.backend).make_room(lambda: device.free() >= needed)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import signal
 import socket
 import threading
@@ -12,6 +13,8 @@ from typing import Any
 
 import psutil
 from distributed import WorkerPlugin
+
+from stages.gpus import gpus_per_worker
 
 INTERVAL = 0.5
 """Seconds between two looks."""
@@ -83,8 +86,8 @@ _leaving = threading.Event()
 
 
 def retire_if_broken(backend: str) -> None:
-    """Make this worker leave soon if its GPU answers no more after a failure."""
-    if backend == "cuda" and not _device_answers():
+    """Make this worker leave soon if one of its GPUs answers no more after a failure."""
+    if backend == "cuda" and not _devices_answer():
         retire()
 
 
@@ -101,6 +104,20 @@ def block_if_leaving() -> None:
         time.sleep(DELAY)
 
 
+def _devices_answer() -> bool:
+    """True if every GPU of this process does."""
+    import cupy
+
+    gpus = gpus_per_worker()
+    if gpus == 1:
+        return _device_answers()
+    for gpu in range(gpus):
+        with cupy.cuda.Device(gpu):
+            if not _device_answers():
+                return False
+    return True
+
+
 def _device_answers() -> bool:
     import cupy
 
@@ -109,3 +126,18 @@ def _device_answers() -> bool:
         return bool(cupy.zeros(1).sum() == 0)
     except (cupy.cuda.runtime.CUDARuntimeError, cupy.cuda.driver.CUDADriverError):
         return False
+
+
+LOST_GPU = re.compile(
+    r"(ecc_?uncorrectable|nvlink_?uncorrectable|device_?unavailable|devices_?unavailable"
+    r"|peer_?access_?not_?enabled|error_?contained|gpu_is_lost)(?![a-z])",
+    re.IGNORECASE,
+)
+"""Names, by CUDA's runtime, driver and NVML, of errors of a GPU or its link to another, not of a kernel."""
+
+
+def lost_gpu(error: BaseException) -> bool:
+    """True if an error, or the one that it was raised from, says that a GPU cannot be used any more."""
+    if LOST_GPU.search(str(error)):
+        return True
+    return error.__cause__ is not None and lost_gpu(error.__cause__)

@@ -4,8 +4,8 @@ By default glibc asks the system for the memory of every large array and returns
 come from the system are cleared first, which takes longer than most kernels that then fill them. So a CPU
 worker uses again what a task's fields leave, until the chunk ends.
 
-Of a GPU, what CuPy's pool has taken from the device is counted, blocks that it keeps for reuse included. The
-context and the compiled kernels come on top.
+Of a GPU, what CuPy's pool has taken from the device is counted, blocks that it keeps for reuse included, and
+what is mapped there of fields that lie on several. The context and the compiled kernels come on top.
 """
 
 from __future__ import annotations
@@ -14,7 +14,11 @@ import ctypes
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+from stages.gpus import gpus_per_worker, listeners, mapped
+
+T = TypeVar("T")
 
 REUSING = {"MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": "-1"}
 """Environment in which glibc keeps freed memory: one heap for all threads that does not shrink by itself."""
@@ -37,39 +41,104 @@ def device_pool(backend: str) -> DevicePool | None:
 
 
 class DevicePool:
-    """An allocator of CuPy that remembers how large its pool was."""
+    """An allocator of CuPy that remembers how much memory of each GPU of this process was taken.
 
-    def __init__(self, pool: Any) -> None:
-        self._pool = pool
-        self.bytes = 0
+    pool: of CuPy. gpus: that this process owns, its first ones.
+    """
+
+    def __init__(self, pool: Any, gpus: int = 1) -> None:
+        self._pool, self._gpus = pool, gpus
+        self.each = [0] * gpus
+        """Bytes of each GPU at most."""
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the GPU of which most was taken."""
+        return max(self.each)
 
     def restart(self) -> None:
-        """Begin a new high-water mark at what the pool holds now."""
-        self.bytes = self._pool.total_bytes()
+        """Begin new high-water marks at what is taken now."""
+        self.each = [0] * self._gpus
+        self.look()
+
+    def look(self) -> None:
+        """Take into account what is taken now."""
+        spread = _on_gpus(self._gpus, "bytes_of_parts")
+        taken = [own + shared for own, shared in zip(self._on_each(self._total), spread, strict=True)]
+        self.each = [max(before, now) for before, now in zip(self.each, taken, strict=True)]
 
     def release_unused(self) -> None:
-        """Return all blocks of the pool that nothing uses to the device; waits for the device."""
-        self._pool.free_all_blocks()
+        """Return all memory that nothing uses to the GPUs; waits for them."""
+        for memory in mapped:
+            memory.release()
+        self._on_each(self._pool.free_all_blocks)
 
     def free(self) -> int:
-        """Bytes of the device that can still be taken."""
+        """Bytes that can still be taken of the GPU that has least."""
+        return min(
+            own + shared
+            for own, shared in zip(
+                self._on_each(self._free), _on_gpus(self._gpus, "free_bytes_of_parts"), strict=True
+            )
+        )
+
+    def malloc(self, size: int) -> Any:
+        """Allocate from the pool, as CuPy's allocator; where memory is short, after all that nothing uses."""
+        try:
+            memory = self._pool.malloc(size)
+        except MemoryError:
+            if not mapped:
+                raise
+            self.release_unused()
+            memory = self._pool.malloc(size)
+        gpu = _current() if self._gpus > 1 else 0
+        shared = _on_gpus(self._gpus, "bytes_of_parts")[gpu] if mapped else 0
+        self.each[gpu] = max(self.each[gpu], self._pool.total_bytes() + shared)
+        return memory
+
+    def _total(self) -> int:
+        return int(self._pool.total_bytes())
+
+    def _free(self) -> int:
         import cupy
 
         return int(cupy.cuda.Device().mem_info[0]) + int(self._pool.free_bytes())
 
-    def malloc(self, size: int) -> Any:
-        """Allocate from the pool, as CuPy's allocator."""
-        memory = self._pool.malloc(size)
-        self.bytes = max(self.bytes, self._pool.total_bytes())
-        return memory
+    def _on_each(self, ask: Callable[[], T]) -> list[T]:
+        """Answers for each GPU, which is the current one then."""
+        if self._gpus == 1:
+            return [ask()]
+        import cupy
+
+        answers = []
+        for gpu in range(self._gpus):
+            with cupy.cuda.Device(gpu):
+                answers.append(ask())
+        return answers
+
+
+def _current() -> int:
+    import cupy
+
+    return int(cupy.cuda.get_device_id())
+
+
+def _on_gpus(gpus: int, count: str) -> list[int]:
+    """Bytes of memory that lies on several GPUs, on each of them."""
+    on_each = [0] * gpus
+    for memory in mapped:
+        for gpu, size in zip(memory.devices, getattr(memory, count), strict=True):
+            on_each[gpu] += size
+    return on_each
 
 
 @cache
 def _process_pool() -> DevicePool:
     import cupy
 
-    peak = DevicePool(cupy.get_default_memory_pool())
+    peak = DevicePool(cupy.get_default_memory_pool(), gpus_per_worker())
     cupy.cuda.set_allocator(peak.malloc)
+    listeners.append(peak.look)
     return peak
 
 

@@ -11,6 +11,8 @@ from typing import Any
 
 from distributed.system import MEMORY_LIMIT
 
+from stages.gpus import gpus_per_worker
+
 DEVICE_SHARE = 0.5
 HOST_SHARE = 0.4
 """Of the GPU's and of the host's memory that this process may use, whatever the driver's machine has."""
@@ -116,6 +118,7 @@ def drop_all() -> None:
 
 @cache
 def _device_memory() -> int:
+    """Bytes of all GPUs of this process, which are of one size."""
     import cupy
 
-    return int(cupy.cuda.Device().mem_info[1])
+    return gpus_per_worker() * int(cupy.cuda.Device().mem_info[1])

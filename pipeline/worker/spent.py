@@ -10,6 +10,7 @@ from pipeline.worker.evaluation import transient_inputs
 from pipeline.worker.stopwatch import Lap
 from pipeline.worker.work import Work
 from stages.compilation import Kernels
+from stages.gpus import gpus_of
 
 
 def parts_of(laps: Iterable[Lap]) -> list[dict[str, Any]]:
@@ -40,13 +41,16 @@ def kernels_of(kernels: Mapping[str, Kernels]) -> dict[str, list[float]]:
 
 
 def expected_of(work: Work) -> dict[str, int]:
-    """Bytes that a plan expects of a chunk: on the host, on a GPU with inputs, of those that stay, stored."""
-    cost = work.node.cost
-    held = {source.key: source.node.cost.device_memory for source in transient_inputs(work)}
+    """Bytes that a plan expects of a chunk: on the host, on a GPU with inputs, of those that stay, stored.
+
+    Of several GPUs, on that which holds most.
+    """
+    cost, gpus = work.node.cost, gpus_of(work.node.backend)
+    held = {s.key: s.node.cost.on_each(gpus).device_memory for s in transient_inputs(work)}
     kept = {source.key for source in transient_inputs(work) if source.node.stage.resident}
     return {
         "memory": cost.memory,
-        "device_memory": cost.device_memory + sum(held.values()),
+        "device_memory": cost.on_each(gpus).device_memory + sum(held.values()),
         "resident": sum(held[key] for key in kept),
         "stored": cost.stored,
     }

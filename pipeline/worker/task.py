@@ -27,7 +27,8 @@ from pipeline.worker.code_check import OtherCodeError, check_sources, refusal
 from pipeline.worker.energy import energy_meter
 from pipeline.worker.evaluation import Evaluation
 from pipeline.worker.events import LOST, OTHER_CODE, ChunkState, EventKind, Send, is_worker, sender
-from pipeline.worker.lifetime import block_if_leaving, retire, retire_if_broken
+from pipeline.worker.gpu_counters import watch
+from pipeline.worker.lifetime import block_if_leaving, lost_gpu, retire, retire_if_broken
 from pipeline.worker.memory import HostPeak, device_pool, trim_heap
 from pipeline.worker.resident import drop_all
 from pipeline.worker.spent import expected_of, kernels_of, parts_of
@@ -107,8 +108,10 @@ def _run(work: Work, evaluation: Evaluation, context: RunContext, send: Send) ->
     except DamagedChunkError as error:  # the driver moves it aside, and both are computed again
         return ChunkOutcome(work.key, ChunkState.BLOCKED, str(error), damaged=(error.stage, error.key))
     except Exception as error:
-        fatal = _fatal(error)
-        if not fatal and _is_of_the_infrastructure(error):
+        fatal, lost = _fatal(error), lost_gpu(error)
+        if lost and is_worker():
+            retire()
+        if not fatal and (lost or _is_of_the_infrastructure(error)):
             text = f"{_message(error)} (an error that may pass)"
             send({"event": EventKind.NOTE, **work.identity, "message": text})
             raise PassingError(_message(error)) from None
@@ -149,6 +152,7 @@ def _compute_and_commit(
     evaluation.stopwatch.take()
     if peak:
         peak.restart()
+    watching = watch(work.node.backend)
     _check_code(work, context)
     with closing(evaluation.checkpoint(work)) as checkpoint:
         result, statistics = evaluation.compute(work, checkpoint)
@@ -158,6 +162,7 @@ def _compute_and_commit(
         record = record_of(work, context, statistics, started)
         record["joules"] = meter() - joules if meter else None
         record["device_bytes"] = peak.bytes if peak else None
+        record["gpus"] = watching.facts(peak.each) if watching and peak else []
         record["cpu_seconds"] = time.process_time() - cpu
         record["host_bytes"] = host_peak.bytes()
         laps, outside = evaluation.stopwatch.take()

@@ -31,8 +31,6 @@ class NodeWork:
     backend: str
     version: str
     """Of the stage, as the driver knows it."""
-    device_memory: int = 0
-    """Bytes that a task is expected to need on a GPU beside its resident inputs."""
     cost: Cost = FREE
     """All that the plan expects of a chunk."""
 

@@ -13,7 +13,6 @@ from stages.ensemble.expected_solves import ANY_SOLVES, SOLVES, ExpectedSolves
 from stages.lqcd.dirac.staggered import StaggeredDslash, operator_terms
 from stages.lqcd.gauge import hisq
 from stages.lqcd.gauge.hisq import StaggeredLinks
-from stages.lqcd.kernels.fields import spread
 from stages.lqcd.kernels.hisq_dslash import FEW
 from stages.lqcd.lattice.geometry import Lattice
 from stages.shared.costs import of_lattice
@@ -72,7 +71,6 @@ def hisq_operator(
     boundary: 'periodic' or 'antiperiodic' in t; naik_epsilon: 0 for light quarks. solves: as the links
     are laid out (`ExpectedSolves`). Raises InputError.
     """
-    spread(gauge.lattice, at.backend)
     links = hisq.hisq_links(
         gauge.links, gauge.lattice, boundary=boundary, naik_epsilon=naik_epsilon, backend=at.backend
     )
@@ -96,7 +94,6 @@ def asqtad_operator(
     u0: tadpole factor, the fourth root of the ensemble's mean plaquette. The one-link path carries no power
     of it, so that masses are MILC's: u0 times those of an action of links U / u0. Raises InputError.
     """
-    spread(gauge.lattice, at.backend)
     links = hisq.asqtad_links(gauge.links, gauge.lattice, boundary=boundary, u0=u0, backend=at.backend)
     at.record(reunitarisation_deviation=links.deviation)
     return packed(links, solves)
@@ -114,7 +111,6 @@ def naive_operator(
     gauge: GaugeLinks, *, at: At, boundary: str, solves: ExpectedSolves = ANY_SOLVES
 ) -> StaggeredDslash:
     """D of the unimproved staggered operator, whose one-link current is conserved. Raises InputError."""
-    spread(gauge.lattice, at.backend)
     links = hisq.naive_links(gauge.links, gauge.lattice, boundary=boundary, backend=at.backend)
     at.record(reunitarisation_deviation=links.deviation)
     return packed(links, solves)

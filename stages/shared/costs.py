@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import wraps
 from typing import Any
 
@@ -22,7 +23,7 @@ def of_lattice(cost: Callable[[Node, Lattice], Cost]) -> Callable[[Node], Cost]:
     @wraps(cost)
     def cost_of(node: Node) -> Cost:
         lattice = lattice_of(node)
-        return cost(node, lattice) if lattice else Cost()
+        return replace(cost(node, lattice), extents=lattice.extents) if lattice else Cost()
 
     return cost_of
 

@@ -18,10 +18,11 @@ from pipeline.reading.report import Table, table_text
 from pipeline.running.event_log import Tally
 from pipeline.worker.energy import (
     ProcessorShare,
-    _device_meter,
     _processor_meter,
     busy_seconds,
+    device_meter,
     energy_meter,
+    nvml_device,
     zones,
 )
 
@@ -49,14 +50,16 @@ class FakeNvml(SimpleNamespace):
 def on_bus(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
     """Says where this process's GPU sits."""
     monkeypatch.setitem(sys.modules, "pynvml", FakeNvml())
-    _device_meter.cache_clear()
+    device_meter.cache_clear()
+    nvml_device.cache_clear()
 
     def choose(bus: str) -> None:
         device = SimpleNamespace(pci_bus_id=bus)
         monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=SimpleNamespace(Device=lambda: device)))
 
     yield choose
-    _device_meter.cache_clear()
+    device_meter.cache_clear()
+    nvml_device.cache_clear()
 
 
 def test_meter_reads_the_device_of_this_process(on_bus: Callable[[str], None]) -> None:

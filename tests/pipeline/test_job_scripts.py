@@ -15,7 +15,7 @@ import pytest
 from pipeline.running.clusters.jobqueue import JobQueue, cluster_class
 from pipeline.running.clusters.jobs import JobList
 from pipeline.running.clusters.site import Site, Workers
-from pipeline.running.clusters.worker_command import one_per_gpu
+from pipeline.running.clusters.worker_command import workers_of_gpus
 
 pytest.importorskip("dask_jobqueue", reason="dask-jobqueue is not installed")
 
@@ -162,7 +162,7 @@ print(json.dumps([os.environ["CUDA_VISIBLE_DEVICES"], arguments[-1], arguments[0
 )
 def test_each_worker_sees_a_gpu_of_its_own(tmp_path: Path, visible: str | None, seen: list[str]) -> None:
     (tmp_path / "fake.py").write_text(FAKE)
-    line = one_per_gpu(f"{sys.executable} {tmp_path}/fake.py 'a b,c'", "'name of job'", 2)
+    line = workers_of_gpus(f"{sys.executable} {tmp_path}/fake.py 'a b,c'", "'name of job'", 2)
     environment = {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
     done = subprocess.run(["sh", "-c", line], env=environment, capture_output=True, text=True, check=True)
     workers = sorted(json.loads(each) for each in done.stdout.splitlines())

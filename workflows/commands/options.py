@@ -22,6 +22,13 @@ def fraction(text: str) -> float:
     return value
 
 
+def gpus_count(text: str) -> int:
+    """Number of GPUs of a worker."""
+    if not (text.isdecimal() and int(text)):
+        raise typer.BadParameter(f"{text!r} is no number of GPUs: give a whole number of at least 1")
+    return int(text)
+
+
 WorkflowFile = Annotated[Path, typer.Argument(metavar="WORKFLOW", help="The workflow's YAML file.")]
 StoreOption = Annotated[
     Path | None,
@@ -45,6 +52,16 @@ SetOption = Annotated[
         metavar="cluster.KEY=VALUE",
         help="Another value in the cluster's section, this once, such as cluster.walltime=04:00:00; may be "
         "given several times.",
+    ),
+]
+GpusPerWorkerOption = Annotated[
+    int | None,
+    typer.Option(
+        "--gpus-per-worker",
+        metavar="K",
+        parser=gpus_count,
+        help="GPUs that each worker owns and that share its lattice: more than one for what one cannot hold.",
+        show_default="as in the cluster's section, or 1",
     ),
 ]
 CheckOption = Annotated[

@@ -9,6 +9,7 @@ import typer
 
 from workflows.commands.options import (
     ClusterOption,
+    GpusPerWorkerOption,
     JsonOption,
     SetOption,
     StoreOption,
@@ -26,6 +27,7 @@ def plan(
     workflow: WorkflowFile,
     cluster: ClusterOption = None,
     changes: SetOption = None,
+    gpus_per_worker: GpusPerWorkerOption = None,
     store: StoreOption = None,
     forecast: Annotated[
         bool, typer.Option("--forecast", help="What the run would take, with uncertainty, and alternatives.")
@@ -72,6 +74,7 @@ def plan(
     from pipeline import InputError, explain
     from pipeline.running.clusters.choose import cluster_of
     from pipeline.running.footprint import device_terms
+    from pipeline.running.gpu_shares import check_gpus_per_worker, gpus_advice
     from pipeline.running.shortage import device_projection, shortage
     from workflows.catalogue import load_project
     from workflows.cluster_choice import chosen_site
@@ -79,7 +82,7 @@ def plan(
 
     project = load_project(workflow)
     results = store_of(project, workflow, store)
-    chosen = cluster_of(chosen_site(workflow, cluster, changes or ()))
+    chosen = cluster_of(chosen_site(workflow, cluster, changes or (), gpus_per_worker))
     rounds = list(visited(project, results, chosen.backend))
     planned, steps = rounds[-1].plan, [each.step.text for each in rounds if each.step]
     if pilot and not forecast:
@@ -92,13 +95,14 @@ def plan(
             rounds = list(visited(project, results, chosen.backend))
         show(rounds[-1].plan, rounds[-1].project, results, wish, json)
         return
+    check_gpus_per_worker(planned, chosen)
     short = shortage(planned, chosen)
     warnings = [*project.warnings, *remarks(planned, project, workflow, store)]
     if json:
         from workflows.outputs.campaigns import DeviceTerm, PlanOutput
 
         on_devices = chosen.devices or chosen.backend == "cuda"
-        terms = device_terms(planned, chosen.devices) if on_devices else []
+        terms = device_terms(planned, chosen.devices, chosen.gpus_per_worker) if on_devices else []
         PlanOutput(
             store=results.path,
             **as_dict(planned),
@@ -113,8 +117,9 @@ def plan(
         for step in steps:
             say(step)
         say(explain(planned))
-        if line := device_projection(planned, chosen):
-            say(line)
+        for text in (device_projection(planned, chosen), gpus_advice(planned, chosen)):
+            if text:
+                say(text)
         for warning in (*([short.text] if short else []), *warnings):
             say(f"warning: {warning}")
 

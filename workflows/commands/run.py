@@ -12,6 +12,7 @@ import typer
 from workflows.commands.options import (
     CheckOption,
     ClusterOption,
+    GpusPerWorkerOption,
     JsonOption,
     SetOption,
     StoreOption,
@@ -39,6 +40,7 @@ def run(
     workflow: WorkflowFile,
     cluster: ClusterOption = None,
     changes: SetOption = None,
+    gpus_per_worker: GpusPerWorkerOption = None,
     workers: Annotated[
         int | None,
         count_option(
@@ -88,7 +90,7 @@ def run(
     from workflows.cluster_choice import chosen_site
 
     began, project = monotonic(), load_project(workflow)
-    chosen = _cluster(chosen_site(workflow, cluster, changes or ()), workers, dashboard_port)
+    chosen = _cluster(chosen_site(workflow, cluster, changes or (), gpus_per_worker), workers, dashboard_port)
     limit = None if time_limit is None else began + time_limit
     results = store_of(project, workflow, store)
     round_ = Round(project, workflow, store, results, chosen, limit, share=share, check=check, quiet=json)

@@ -12,6 +12,7 @@ import typer
 
 from workflows.commands.options import (
     CheckOption,
+    GpusPerWorkerOption,
     JsonOption,
     SetOption,
     StoreOption,
@@ -56,6 +57,7 @@ def submit(
         ),
     ] = None,
     changes: SetOption = None,
+    gpus_per_worker: GpusPerWorkerOption = None,
     chains: Chains = None,
     nodes: Nodes = None,
     node_hours: Annotated[
@@ -107,7 +109,7 @@ def submit(
         from workflows.campaign.definition import Budget
         from workflows.cluster_choice import chosen_site
 
-        site = chosen_site(workflow, cluster, changes or ())
+        site = chosen_site(workflow, cluster, changes or (), gpus_per_worker)
         budget = Budget(node_hours, joules)
         campaign = _campaign(project, workflow, results, site, nodes or 1, chains or 1, budget)
         output = _submitted(project, workflow, store, replace(campaign, check=check), dry_run)

@@ -21,6 +21,7 @@ Lines = Annotated[tuple[str, ...], Field(strict=False)]
 
 OF_A_HOST = (
     "gpus",
+    "gpus_per_worker",
     "gpu_memory",
     "processes",
     "cores",
@@ -35,9 +36,9 @@ WITHOUT = {"htcondor": {"walltime", "partition", "account"}}
 """What `dask-jobqueue` has no words for: directives say it."""
 TAKES = {
     "local": ("workers",),
-    "cuda": ("workers", "gpu_memory"),
+    "cuda": ("workers", "gpus_per_worker", "gpu_memory"),
     "ssh": ("hosts", *OF_A_HOST),
-    "address": ("where", "gpu_memory"),
+    "address": ("where", "gpus_per_worker", "gpu_memory"),
     **{kind: tuple(k for k in OF_A_JOB if k not in WITHOUT.get(kind, ())) for kind in BATCH_KINDS},
 }
 """Keys of each kind, beside `kind` and `backend`."""
@@ -73,6 +74,8 @@ class ClusterSection(FileSection):
     """Of kind ssh: names that `ssh NAME` reaches without a password."""
     gpus: int | None = Field(default=None, ge=1)
     """GPUs of a job or host; each is a worker of its own, which sees it as device 0."""
+    gpus_per_worker: int | None = Field(default=None, ge=1)
+    """GPUs that each worker owns, 1 unless given; they share a lattice that one cannot hold."""
     gpu_memory: str | None = None
     """Of each GPU, such as 80GB, which plans are compared with where the GPUs are not at hand."""
     processes: int | None = Field(default=None, ge=1)
@@ -177,13 +180,32 @@ class ClusterSection(FileSection):
             yield ("gpu_memory",), "no worker has a GPU: leave it out, or write `gpus` or `backend: cuda`"
         if self.gpus and self.processes:
             yield ("processes",), "jobs with `gpus` have a worker for each: leave `processes` out"
+        yield from self._uneven_workers()
         if self.kind == "htcondor" and (self.gpus or 1) > 1:
             yield ("gpus",), "htcondor jobs have one GPU each here: write 1, and more `workers`"
-        if self.cores and self.cores < (each := self.gpus or self.processes or 1):
+        if self.cores and self.cores < (each := self._workers_of_a_job):
             yield ("cores",), f"{self.cores} cores are too few for {each} workers of a job: one each at least"
         if self.workers and self.workers.min > self.workers.max:
             yield ("workers",), f"min {self.workers.min} is above max {self.workers.max}: exchange them"
         yield from self._misplaced_backend()
+
+    def _uneven_workers(self) -> Iterator[Problem]:
+        each = self.gpus_per_worker or 1
+        if self.gpus_per_worker and not self._on_gpus and "gpus_per_worker" in TAKES[self.kind]:
+            yield (
+                ("gpus_per_worker",),
+                "no worker has a GPU: leave it out, or write `gpus`",
+            )
+        elif self.gpus and self.gpus % each:
+            yield (
+                ("gpus_per_worker",),
+                f"{each} does not divide the {self.gpus} `gpus` of a job or host: take "
+                f"{' or '.join(str(n) for n in range(1, self.gpus + 1) if self.gpus % n == 0)}",
+            )
+
+    @property
+    def _workers_of_a_job(self) -> int:
+        return max(1, (self.gpus or self.processes or 1) // (self.gpus_per_worker or 1))
 
     def _misplaced_backend(self) -> Iterator[Problem]:
         if self.kind == "local" and self.backend == "cuda":
@@ -206,6 +228,7 @@ class ClusterSection(FileSection):
             where=self.where or "",
             hosts=self.hosts,
             gpus=self.gpus,
+            gpus_per_worker=self.gpus_per_worker or 1,
             gpu_memory=None if self.gpu_memory is None else _bytes(self.gpu_memory),
             processes=self.processes,
             cores=self.cores,

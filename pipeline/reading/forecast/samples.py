@@ -67,7 +67,7 @@ class ChunkSample:
     stored: int
     files: int
     resident: int
-    """Bytes that its process kept for other chunks, of its backend's memory, and would keep at most."""
+    """Bytes that its process kept for other chunks, on the host or each GPU, and would keep at most."""
     resident_limit: int
     expected: Mapping[str, int]
 
@@ -102,7 +102,7 @@ def stored_size(store: Store, stage: str, key: str) -> tuple[int, int]:
 
 
 def _sample(record: Mapping[str, Any], stored: int, files: int, clock: str) -> ChunkSample:
-    machine = Machine(record["backend"], record["device"])
+    machine, gpus = Machine(record["backend"], record["device"]), max(1, len(record.get("gpus", ())))
     share = record[clock] / record["seconds"] if clock != "seconds" else 1.0
     parts = tuple(_part(each, record, machine, share) for each in record["parts"])
     worker, seconds = record["worker"], share * record["seconds"]
@@ -127,8 +127,8 @@ def _sample(record: Mapping[str, Any], stored: int, files: int, clock: str) -> C
         device_bytes=record["device_bytes"],
         stored=stored,
         files=files,
-        resident=record["resident"]["bytes"],
-        resident_limit=record["resident"]["limit"],
+        resident=record["resident"]["bytes"] // gpus,
+        resident_limit=record["resident"]["limit"] // gpus,
         expected=record["expected"],
     )
 

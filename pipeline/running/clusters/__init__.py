@@ -38,11 +38,20 @@ class Demand:
 
 @dataclass(frozen=True)
 class Devices:
-    """GPUs that a run would use, one worker each."""
+    """GPUs that a run would use."""
 
     count: int
     memory: int
     """Bytes of the smallest."""
+    per_worker: int = 1
+    """GPUs of each worker, which share what it computes on."""
+    together: int = 0
+    """GPUs of one machine, which a worker may own; 0 where that is not known."""
+
+    @property
+    def workers(self) -> int:
+        """Workers that own them."""
+        return max(1, self.count // self.per_worker)
 
 
 class Cluster(Protocol):
@@ -63,6 +72,10 @@ class Cluster(Protocol):
     @property
     def devices(self) -> Devices | None:
         """GPUs of the cluster; None if there are none or they are not known here."""
+
+    @property
+    def gpus_per_worker(self) -> int:
+        """GPUs of each worker, which share what it computes on; 1 for workers without any."""
 
     def open(self, demand: Demand) -> AbstractContextManager[Client]:
         """Start or join the cluster; on leaving, end what was started."""

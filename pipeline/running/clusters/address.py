@@ -28,18 +28,21 @@ class Address(Remote):
 
     Args:
         where: `tcp://host:port` or the path of a scheduler file.
-        backend: 'cuda' if its workers have a GPU each. They must offer the resource `device=1`.
+        backend: 'cuda' if its workers have GPUs. They must offer the resource `device=1`.
         gpu_memory: bytes of each GPU, where somebody says it.
+        gpus_per_worker: GPUs that each worker was started with.
     """
 
     where: str
     backend: str = "cpu"
     gpu_memory: int | None = None
+    gpus_per_worker: int = 1
 
     @property
     def devices(self) -> Devices | None:
-        """A GPU, of how many is not known, where its memory is written down."""
-        return Devices(1, self.gpu_memory) if self.gpu_memory else None
+        """GPUs of one worker, of how many is not known, where their memory is written down."""
+        each = self.gpus_per_worker
+        return Devices(each, self.gpu_memory, each) if self.gpu_memory else None
 
     def __post_init__(self) -> None:
         """Raise InputError where nothing can be meant."""

@@ -33,7 +33,7 @@ def cluster_of(site: Site) -> Cluster:
     if site.kind == "address":
         from pipeline.running.clusters.address import Address
 
-        return Address(site.where, site.backend, site.gpu_memory)
+        return Address(site.where, site.backend, site.gpu_memory, site.gpus_per_worker)
     workers = site.workers.max if site.workers else None
     if site.kind == "local":
         from pipeline.running.clusters.local import Local
@@ -42,7 +42,12 @@ def cluster_of(site: Site) -> Cluster:
     if site.kind == "cuda":
         from pipeline.running.clusters.cuda import Cuda
 
-        return Cuda(workers, dashboard_port=site.dashboard_port, gpu_memory=site.gpu_memory)
+        return Cuda(
+            workers,
+            dashboard_port=site.dashboard_port,
+            gpu_memory=site.gpu_memory,
+            gpus_per_worker=site.gpus_per_worker,
+        )
     if site.kind in BATCH_KINDS:
         from pipeline.running.clusters.jobqueue import JobQueue
 

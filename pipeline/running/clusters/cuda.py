@@ -1,8 +1,9 @@
-"""One worker per GPU of this machine, by dask-cuda."""
+"""A worker for each GPU of this machine, or for several, by dask-cuda."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -10,28 +11,30 @@ from typing import Any
 from dask.system import CPU_COUNT
 from distributed import Client
 
+from pipeline.declare.text import counted
 from pipeline.running.clusters import Demand, Devices
 from pipeline.running.clusters.local import started, worker_environment
 from pipeline.running.dashboard import Dashboard
 from stages.errors import InputError
-
-INSTALL = "pip install 'quarkline[cuda13]' (or [cuda12])"
+from stages.gpus import INSTALL, check_sharing
 
 
 @dataclass(frozen=True)
 class Cuda:
-    """A worker per GPU; each sees its own as device 0.
+    """A worker for each GPU, or for several that share what it computes on; each sees its own first.
 
     Args:
-        workers: number of GPUs to use, all visible ones by default; no more than have work.
+        workers: number of them, as many as own all visible GPUs by default; no more than have work.
         dashboard_port: where the dashboard listens on 127.0.0.1, any free port by default.
         gpu_memory: bytes of each GPU instead of what this machine's have, as for plans where there are none.
+        gpus_per_worker: GPUs of each, a divisor of this machine's number of them.
     """
 
     workers: int | None = None
     backend: str = "cuda"
     dashboard_port: int = 0
     gpu_memory: int | None = None
+    gpus_per_worker: int = 1
 
     @property
     def memory_limit(self) -> None:
@@ -46,31 +49,52 @@ class Cuda:
     def devices(self) -> Devices | None:
         """GPUs of this machine, or with the memory that is written down; None where there is neither.
 
-        Asking takes no memory of a GPU.
+        Asking takes no memory of a GPU. Raises InputError where workers cannot have so many GPUs each.
         """
+        each = self.gpus_per_worker
         try:
             count = _device_count()
         except InputError:
-            return Devices(self.workers or 1, self.gpu_memory) if self.gpu_memory else None
+            written = (self.workers or 1) * each
+            return Devices(written, self.gpu_memory, each) if self.gpu_memory else None
+        together, count = count, self._workers_of(count) * each
         if self.gpu_memory:
-            return Devices(self.workers or count, self.gpu_memory)
+            return Devices(count, self.gpu_memory, each, together)
         from cupy.cuda.runtime import getDeviceProperties
 
         memory = min(int(getDeviceProperties(number)["totalGlobalMem"]) for number in range(count))
-        return Devices(self.workers or count, memory)
+        return Devices(count, memory, each, together)
+
+    def _workers_of(self, devices: int) -> int:
+        """Workers that a machine with so many GPUs holds. Raises InputError where it cannot."""
+        each = self.gpus_per_worker
+        if devices % each:
+            divisors = [str(number) for number in range(1, devices + 1) if devices % number == 0]
+            raise InputError(
+                f"gpus_per_worker={each} does not divide the {counted(devices, 'GPU')} of this machine: take "
+                f"{' or '.join(divisors)}, or show it others (CUDA_VISIBLE_DEVICES)"
+            )
+        if each > 1:
+            for first in range(0, devices, each):
+                check_sharing(tuple(range(first, first + each)))
+        wanted = devices // each if self.workers is None else self.workers
+        if not 1 <= wanted <= devices // each:
+            own = "one worker each" if each == 1 else f"{devices // each} workers of {each} GPUs"
+            raise InputError(f"workers={wanted}, but this machine has {devices} GPUs, {own}")
+        return wanted
 
     @contextmanager
     def open(self, demand: Demand) -> Iterator[Client]:
-        """Start a worker per GPU, and end them with the block."""
+        """Start the workers, and end them with the block."""
         cluster = _cluster_class()
         devices = _device_count()
-        wanted = devices if self.workers is None else self.workers
-        if not 1 <= wanted <= devices:
-            raise InputError(f"workers={wanted}, but this machine has {devices} GPUs, one worker each")
-        workers = min(wanted, demand.of_use)
-        environment = worker_environment(max(1, CPU_COUNT // workers), self.backend)
+        workers, each = min(self._workers_of(devices), demand.of_use), self.gpus_per_worker
+        environment = worker_environment(max(1, CPU_COUNT // workers), self.backend, each)
         options = {"n_workers": workers, "threads_per_worker": 1, "resources": {"device": 1}}
         no_spilling = {"device_memory_limit": 0}
+        if each > 1:
+            groups = _groups(devices, each)
+            cluster, options["CUDA_VISIBLE_DEVICES"] = grouped(cluster, groups), list(groups)
         dashboard = Dashboard(self.dashboard_port)
         with started(cluster, {**options, **no_spilling}, environment, demand, dashboard) as client:
             yield client
@@ -82,6 +106,30 @@ def _cluster_class() -> Any:
     except ImportError as error:
         raise InputError(f"the cuda cluster needs dask-cuda ({error}): {INSTALL}") from error
     return LocalCUDACluster
+
+
+def grouped(base: Any, groups: Mapping[str, str]) -> Any:
+    """A class of clusters made of dask-cuda's, each worker of which sees GPUs of its own alone.
+
+    groups: what each sees, by its first GPU, as CUDA_VISIBLE_DEVICES names them.
+    """
+
+    class Grouped(base):  # type: ignore[misc]
+        def new_worker_spec(self) -> dict[Any, Any]:
+            spec: dict[Any, Any] = super().new_worker_spec()
+            for first, worker in spec.items():
+                worker["options"]["env"]["CUDA_VISIBLE_DEVICES"] = groups[str(first)]
+            return spec
+
+    return Grouped
+
+
+def _groups(devices: int, each: int) -> dict[str, str]:
+    """The visible GPUs, by the first of those that share a worker."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+    names = [name.strip() for name in visible.split(",")] if visible else list(map(str, range(devices)))
+    names = names[:devices]  # CUDA ignores what follows the first that is not there
+    return {names[at]: ",".join(names[at : at + each]) for at in range(0, devices, each)}
 
 
 def _device_count() -> int:

@@ -24,7 +24,7 @@ from pipeline.running.clusters import Demand, Devices, Remote
 from pipeline.running.clusters.certificates import write_certificates
 from pipeline.running.clusters.local import SETTINGS, scheduler_options, unless_stopped
 from pipeline.running.clusters.site import Site
-from pipeline.running.clusters.worker_command import WORKER_ARGUMENTS, exports, one_per_gpu
+from pipeline.running.clusters.worker_command import WORKER_ARGUMENTS, exports, workers_of_gpus
 from pipeline.running.dashboard import Dashboard
 from pipeline.worker.lifetime import PATIENCE, Watchdog
 from stages.errors import InputError
@@ -41,7 +41,7 @@ PARTING = 10.0
 
 @dataclass(frozen=True)
 class Hosts(Remote):
-    """Hosts with this package and the store in reach, each of one worker, or of one worker per GPU.
+    """Hosts with this package and the store in reach, each of one worker, or of one for each GPU or several.
 
     Scheduler and workers talk by mutual TLS; certificates lie in files of mode 600 in the run's folder of the
     store.
@@ -56,8 +56,13 @@ class Hosts(Remote):
 
     @property
     def backend(self) -> str:
-        """'cuda' if the workers have a GPU each."""
+        """'cuda' if the workers have GPUs."""
         return self.site.backend
+
+    @property
+    def gpus_per_worker(self) -> int:
+        """GPUs of each worker."""
+        return self.site.gpus_per_worker
 
     @property
     def devices(self) -> Devices | None:
@@ -105,8 +110,9 @@ def command(site: Site, name: str, scheduler: str, files: dict[str, str]) -> str
     words += [word for key, file in files.items() for word in (f"--tls-{key.replace('_', '-')}", file)]
     words += ["--nworkers", str(site.each)] if site.each > 1 and not site.gpus else []
     worker = f"{site.interpreter} {shlex.join(words)}"
-    several = site.gpus and site.gpus > 1
-    start = one_per_gpu(worker, name, site.gpus or 0) if several else f"{worker} --name {name}"
+    several = site.gpus and site.each > 1
+    alone = f"{worker} --name {name}"
+    start = workers_of_gpus(worker, name, site.each, site.gpus_per_worker) if several else alone
     return "; ".join([f"cd {shlex.quote(os.getcwd())}", *exports(site), *(site.prologue or ()), start])
 
 

@@ -38,7 +38,7 @@ PROJECTS = ("lsf", "sge", "oar")
 
 @dataclass(frozen=True)
 class JobQueue(Remote):
-    """Jobs of one worker, or of one worker per GPU; the scheduler is in the driver, where that runs.
+    """Jobs of one worker, or of one for each GPU or several; the scheduler is in the driver, where that runs.
 
     Both talk to those alone who hold the run's certificates, which jobs read from files of mode 600 in the
     run's folder of the store. The dashboard listens on the driver's machine alone, and shows its pages to who
@@ -53,8 +53,13 @@ class JobQueue(Remote):
 
     @property
     def backend(self) -> str:
-        """'cuda' if the jobs' workers have a GPU each."""
+        """'cuda' if the jobs' workers have GPUs."""
         return self.site.backend
+
+    @property
+    def gpus_per_worker(self) -> int:
+        """GPUs of each worker."""
+        return self.site.gpus_per_worker
 
     @property
     def devices(self) -> Devices | None:
@@ -89,7 +94,8 @@ class JobQueue(Remote):
         with closing(Dashboard(self.site.dashboard_port)) as dashboard, dask.config.set(dashboard.settings):
             options = self.options(dashboard, demand.jobs)
             try:
-                make = partial(kind, demand.jobs, self.site.settled().each, **options)
+                each = (self.site.settled().each, self.site.gpus_per_worker)
+                make = partial(kind, demand.jobs, *each, **options)
                 cluster = unless_stopped(make, demand.stopped)
             except ValueError as error:
                 raise InputError(

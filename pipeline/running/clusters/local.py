@@ -27,6 +27,7 @@ from pipeline.running.monitor import Monitor
 from pipeline.worker.lifetime import Watchdog
 from pipeline.worker.memory import REUSING
 from stages.errors import InputError
+from stages.gpus import GPUS_PER_WORKER
 
 ALLOWED_DEATHS = 2
 """Workers that may die under a task before it is set aside."""
@@ -89,6 +90,11 @@ class Local:
     @property
     def devices(self) -> None:
         """None: a local cluster uses no GPU."""
+
+    @property
+    def gpus_per_worker(self) -> int:
+        """1: its workers are one device each."""
+        return 1
 
     @contextmanager
     def open(self, demand: Demand) -> Iterator[Client]:
@@ -215,15 +221,16 @@ def _open_handles(workers: int) -> None:
         )
 
 
-def worker_environment(threads: int, backend: str) -> dict[str, str]:
-    """Environment of a worker with this many kernel threads.
+def worker_environment(threads: int, backend: str, gpus: int = 1) -> dict[str, str]:
+    """Environment of a worker with this many kernel threads and GPUs.
 
     BLAS gets one: what tasks ask of it are matrices of a block's width, which more threads make slower.
     """
     kernels, blas = ("NUMBA", "OMP"), ("OPENBLAS", "MKL")
     counts = {**dict.fromkeys(kernels, threads), **dict.fromkeys(blas, 1)}
     memory = REUSING if backend == "cpu" else {}
-    return {**{f"{library}_NUM_THREADS": str(count) for library, count in counts.items()}, **memory}
+    shared = {GPUS_PER_WORKER: str(gpus)} if gpus > 1 else {}
+    return {**{f"{library}_NUM_THREADS": str(count) for library, count in counts.items()}, **memory, **shared}
 
 
 @contextmanager

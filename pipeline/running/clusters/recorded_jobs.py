@@ -11,7 +11,7 @@ from distributed.core import Status
 from pipeline.running.clusters.batch import ANSWER, State, batch_system
 from pipeline.running.clusters.jobs import JobList
 from pipeline.running.clusters.site import Workers
-from pipeline.running.clusters.worker_command import one_per_gpu
+from pipeline.running.clusters.worker_command import workers_of_gpus
 
 Base: Any = object
 """A class of dask-jobqueue, which need not be installed: `recorded` names it."""
@@ -29,14 +29,17 @@ class RecordedJob(Base):
     kind: str
     """Of its batch system."""
     jobs: JobList | None = None
-    gpus = 1
+    workers = 1
+    """That own GPUs."""
+    gpus_per_worker = 1
     refusal = ""
     _command_template: str
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        if self.gpus > 1:
-            self._command_template = one_per_gpu(self._command_template, shlex.quote(self.name), self.gpus)
+        if self.workers > 1:
+            name, each = shlex.quote(self.name), self.gpus_per_worker
+            self._command_template = workers_of_gpus(self._command_template, name, self.workers, each)
 
     async def start(self) -> None:
         try:
@@ -53,7 +56,7 @@ class RecordedJob(Base):
 
 
 class Jobs(Base):
-    """Jobs of one run, each with `each` workers."""
+    """Jobs of one run, each with `each` workers; gpus_per_worker: of each of these."""
 
     kind: str
     """Of their batch system."""
@@ -61,14 +64,15 @@ class Jobs(Base):
     """The class of a single one."""
     new_spec: dict[str, Any]
 
-    def __init__(self, jobs: JobList | None, each: int, **options: Any) -> None:
+    def __init__(self, jobs: JobList | None, each: int, gpus_per_worker: int = 1, **options: Any) -> None:
         self.each, self.bounds, self.wanted = each, Workers(0, 0), 0
         self._missing: set[str] = set()
-        gpus = each if options["processes"] == 1 else 1
-        job = type("Job", (self.job_cls,), {"jobs": jobs, "gpus": gpus})
+        workers = each if options["processes"] == 1 else 1
+        own = {"jobs": jobs, "workers": workers, "gpus_per_worker": gpus_per_worker}
+        job = type("Job", (self.job_cls,), own)
         super().__init__(job_cls=job, **options)
-        if gpus > 1:
-            self.new_spec = {**self.new_spec, "group": [f"-{number}" for number in range(gpus)]}
+        if workers > 1:
+            self.new_spec = {**self.new_spec, "group": [f"-{number}" for number in range(workers)]}
 
     def hold(self, bounds: Workers) -> None:
         """Hold a number of workers, as many as may be to begin with."""

@@ -48,7 +48,8 @@ class Site:
     """Address or scheduler file of a cluster that runs already."""
     hosts: tuple[str, ...] = ()
     gpus: int | None = None
-    """A worker each."""
+    gpus_per_worker: int = 1
+    """GPUs that each worker owns, a divisor of `gpus` where these are known."""
     gpu_memory: int | None = None
     """Bytes of each GPU."""
     processes: int | None = None
@@ -95,7 +96,7 @@ class Site:
     @property
     def each(self) -> int:
         """Workers of a job or host."""
-        return self.gpus or self.processes or 1
+        return (self.gpus or 0) // self.gpus_per_worker or self.processes or 1
 
     @property
     def devices(self) -> Devices | None:
@@ -103,7 +104,9 @@ class Site:
         if self.gpu_memory is None:
             return None
         written = self.each * max(1, len(self.hosts))
-        return Devices(self.workers.max if self.workers else written, self.gpu_memory)
+        workers = self.workers.max if self.workers else written
+        each = self.gpus_per_worker
+        return Devices(workers * each, self.gpu_memory, each, self.gpus or 0)
 
     @property
     def interpreter(self) -> str:

@@ -17,21 +17,29 @@ WORKER_ARGUMENTS = (
 
 def exports(site: Site) -> list[str]:
     """Lines of a shell that set the environment of a job's or host's workers; what is written goes last."""
-    variables = worker_environment(max(1, (site.cores or 1) // site.each), site.backend)
+    threads = max(1, (site.cores or 1) // site.each)
+    variables = worker_environment(threads, site.backend, site.gpus_per_worker)
     ours = {**variables, SILENT_WORKER: "[]"}
     return [*(f"export {name}={value}" for name, value in ours.items()), *site.exports]
 
 
-def one_per_gpu(command: str, name: str, gpus: int) -> str:
-    """A line of a shell that starts a worker for each GPU, which sees it alone, and waits for all.
+def workers_of_gpus(command: str, name: str, workers: int, gpus_per_worker: int = 1) -> str:
+    """A line of a shell that starts workers, each of which sees GPUs of its own alone, and waits for all.
 
     name: beginning of the workers' names, as a shell reads it.
     The GPUs are those that the batch system lets the job see, or the first ones where it says nothing.
     """
-    numbers = range(gpus)
-    visible = ",".join(map(str, numbers))
+    visible = ",".join(map(str, range(workers * gpus_per_worker)))
     begin = (
-        f"set -- {' '.join(map(str, numbers))}; IFS=,; for device in ${{CUDA_VISIBLE_DEVICES:-{visible}}}; do"
+        f"set -- {' '.join(map(str, range(workers)))}; IFS=,; "
+        f"for device in ${{CUDA_VISIBLE_DEVICES:-{visible}}}; do unset IFS; [ $# -gt 0 ] || break;"
     )
-    alone = f'unset IFS; [ $# -gt 0 ] || break; CUDA_VISIBLE_DEVICES="$device" {command}'
-    return f"{begin} {alone} --name {name}-$1 & shift; done; wait"
+    several = gpus_per_worker > 1
+    devices = "$devices" if several else "$device"
+    gather = (
+        f' devices="${{devices:+$devices,}}$device"; counted=$((counted + 1)); '
+        f"[ $counted -eq {gpus_per_worker} ] || continue;"
+    )
+    again = "; devices=; counted=0" if several else ""
+    start = f'CUDA_VISIBLE_DEVICES="{devices}" {command} --name {name}-$1 & shift{again}; done; wait'
+    return f"{'devices=; counted=0; ' if several else ''}{begin}{gather if several else ''} {start}"

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from stages.lqcd.kernels.dispatch import Array, array_module, implementation_of
-from stages.lqcd.lattice.geometry import Lattice
 
 
 def empty_field(shape: tuple[int, ...], dtype: DTypeLike, xp: ModuleType) -> Array:
@@ -32,13 +31,7 @@ def slices_field(shape: tuple[int, ...], dtype: DTypeLike, xp: ModuleType) -> Ar
 
 
 def spread(lattice: Lattice, backend: str) -> None:
-    """Let fields that are made from now on lie on all GPUs of this worker, cut in t; nothing on the 'cpu'.
-
-    The worker's environment says how many (`stages.lqcd.kernels.cuda.devices.group`). Raises InputError where
-    the lattice is too short in t for so many, or where there are fewer.
-    """
-    if backend == "cuda":
-        implementation_of("fields.spread", "cuda")(lattice)
+    """Nothing is left to do for a stage: the engine knows its lattice (`stages.gpus.sharing`)."""
 
 
 def field_like(field: Array, shape: tuple[int, ...] | None = None, dtype: DTypeLike | None = None) -> Array:

@@ -17,11 +17,12 @@ from stages.ensemble.configuration import GaugeLinks, heatbath_configuration
 from stages.ensemble.expected_solves import ExpectedSolves
 from stages.ensemble.staggered_operator import hisq_operator
 from stages.errors import InputError
+from stages.gpus import GPUS_PER_WORKER, sharing
 from stages.loops.current_loops import current_loops
 from stages.lqcd.dirac.staggered import NormalOperator, StaggeredDslash
 from stages.lqcd.gauge.hisq import StaggeredLinks, hisq_links
-from stages.lqcd.kernels import block_blas, lane_blas, noise, one_link_current, stream
-from stages.lqcd.kernels.cuda.devices.group import GPUS_PER_WORKER, group_of, spread_over
+from stages.lqcd.kernels import block_blas, lane_blas, noise, one_link_current
+from stages.lqcd.kernels.cuda.devices.group import current_group, group_of, spread_over
 from stages.lqcd.kernels.cuda.tuning.timing import DELAY
 from stages.lqcd.kernels.fields import empty_field
 from stages.lqcd.kernels.transfer import copy_to_host, to_device
@@ -33,7 +34,8 @@ from stages.lqcd.solvers.named import Solve
 
 pytestmark = pytest.mark.gpu
 
-LATTICE = Lattice((16, 16, 16, 20))
+EXTENTS = (16, 16, 16, 20)
+LATTICE = Lattice(EXTENTS)
 Results = dict[str, Any]
 
 
@@ -205,11 +207,25 @@ def test_a_chunk_of_current_loops(gauge: GaugeLinks, solver: str) -> None:
 
 
 def test_the_environment_says_how_many_gpus_a_worker_has(monkeypatch: pytest.MonkeyPatch) -> None:
-    from stages.lqcd.kernels.fields import spread
-
     monkeypatch.setenv(GPUS_PER_WORKER, str(cupy.cuda.runtime.getDeviceCount() + 1))
-    with pytest.raises(InputError, match="number of GPUs that share a lattice"):
-        spread(LATTICE, "cuda")
+    with pytest.raises(InputError, match="number of GPUs that share a lattice"), sharing(EXTENTS, "cuda"):
+        pass
     monkeypatch.setenv(GPUS_PER_WORKER, "1")
-    spread(LATTICE, "cuda")
-    assert stream.lag(cupy) == 1
+    with sharing(EXTENTS, "cuda"):
+        assert current_group() is None
+
+
+def test_the_lattice_of_a_block_is_spread_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    if cupy.cuda.runtime.getDeviceCount() < 2:
+        pytest.skip("one GPU here")
+    monkeypatch.setenv(GPUS_PER_WORKER, "2")
+    with sharing(EXTENTS, "cuda"):
+        outer = current_group()
+        assert outer is not None and outer.partition.t == EXTENTS[3]
+        with sharing((4, 4, 4, 8), "cuda"):
+            inner = current_group()
+            assert inner is not None and inner.partition.t == 8 and inner.pool is outer.pool
+        with sharing(None, "cuda"):
+            assert current_group() is None
+        assert current_group() is outer
+    assert current_group() is None

@@ -5,18 +5,13 @@ from __future__ import annotations
 import cupy
 from numpy.typing import DTypeLike
 
-from stages.lqcd.kernels.cuda.devices.group import current_group, spread_in_process
+from stages.lqcd.kernels.cuda.devices.group import current_group
 from stages.lqcd.kernels.cuda.devices.own_rows import by_rows, on_own_rows
-from stages.lqcd.lattice.geometry import Lattice
 
 
 def empty_field(shape: tuple[int, ...], dtype: DTypeLike) -> cupy.ndarray:
     group = current_group()
     return cupy.empty(shape, dtype) if group is None else group.empty(shape, dtype)
-
-
-def spread(lattice: Lattice) -> None:
-    spread_in_process(lattice)
 
 
 def zero_field(shape: tuple[int, ...], dtype: DTypeLike) -> cupy.ndarray:

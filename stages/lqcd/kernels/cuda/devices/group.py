@@ -9,7 +9,6 @@ where a launch reads what others wrote: around stencils, and after sums over all
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -23,7 +22,9 @@ import cupy
 import numpy as np
 from numpy.typing import DTypeLike
 
+from stages import gpus
 from stages.errors import InputError
+from stages.gpus import GPUS_PER_WORKER
 from stages.lqcd.kernels.cuda.devices.partition import (
     LibraryWork,
     PartialWork,
@@ -37,9 +38,6 @@ from stages.lqcd.kernels.cuda.launch import Launch
 from stages.lqcd.lattice.geometry import Lattice
 
 T = TypeVar("T")
-
-GPUS_PER_WORKER = "QUARKLINE_GPUS_PER_WORKER"
-"""Variable of a worker's environment: devices that share its lattice, the first of those that it sees."""
 
 Malloc = Callable[[int], cupy.cuda.MemoryPointer]
 
@@ -93,38 +91,49 @@ def spread_over(lattice: Lattice, devices: tuple[int, ...]) -> Iterator[DeviceGr
     two parts, as tests want it. Not for use by two threads. Raises InputError where t is too short for so
     many, or where they cannot read each other's memory.
     """
-    global _group
-    before, group = _group, group_of(lattice, devices)
-    allocator = nullcontext() if group is None else cupy.cuda.using_allocator(group.malloc)
-    with cupy.cuda.Device(devices[0]), allocator:
-        _group = group
-        try:
+    group = group_of(lattice, devices)
+    try:
+        with cupy.cuda.Device(devices[0]), _current(group):
             yield group
-        finally:
-            _group = before
-            if group is not None:
-                group.pool.release()
+    finally:
+        if group is not None:
+            group.pool.release()
 
 
-def spread_in_process(lattice: Lattice) -> None:
-    """Let fields lie, and kernels run, on as many devices as the environment gives this process.
+@contextmanager
+def spread_in_worker(extents: gpus.Extents | None) -> Iterator[None]:
+    """As `spread_over`, on as many devices as the environment gives this process; for any number of blocks.
 
-    `GPUS_PER_WORKER` says how many, the first of those that it sees; without it nothing changes.
-    Raises InputError where there are fewer, and as `spread_over`.
+    Memory stays mapped for the next one. extents: of the lattice; None: new fields lie on the first device.
+    Raises InputError where there are fewer devices than `GPUS_PER_WORKER` says, and as `spread_over`.
     """
-    global _group
-    wanted = os.environ.get(GPUS_PER_WORKER)
-    if wanted is None:
-        return
-    visible = cupy.cuda.runtime.getDeviceCount()
-    if not wanted.isdecimal() or not 1 <= int(wanted) <= visible:
+    wanted, visible = gpus.gpus_per_worker(), cupy.cuda.runtime.getDeviceCount()
+    if wanted > visible:
         raise InputError(
             f"{GPUS_PER_WORKER} must be the number of GPUs that share a lattice, 1 to {visible} here, "
-            f"got {wanted!r}"
+            f"got {wanted}"
         )
-    _group = group_of(lattice, tuple(range(int(wanted))))
-    if _group is not None:
-        cupy.cuda.set_allocator(_group.malloc)
+    with _current(None if extents is None else group_of(Lattice(extents), tuple(range(wanted)))):
+        yield
+
+
+@contextmanager
+def _current(group: DeviceGroup | None) -> Iterator[None]:
+    """Let a group be the current one; None: new fields lie on the current device."""
+    global _group
+    before = _group
+    if group is None:
+        allocator: AbstractContextManager[Any] = (
+            nullcontext() if before is None else cupy.cuda.using_allocator(before.plain)
+        )
+    else:
+        allocator = cupy.cuda.using_allocator(group.malloc)
+    with allocator:
+        _group = group
+        try:
+            yield
+        finally:
+            _group = before
 
 
 @cache
@@ -141,28 +150,15 @@ def group_of(lattice: Lattice, devices: tuple[int, ...]) -> DeviceGroup | None:
 @cache
 def _memory(devices: tuple[int, ...]) -> tuple[SpanPool, Malloc]:
     """Spans of a process on these devices, for lattices of any cut, and the allocator of all else."""
-    return SpanPool(devices), cupy.cuda.get_allocator()
+    pool = SpanPool(devices)
+    gpus.mapped.append(pool)
+    return pool, cupy.cuda.get_allocator()
 
 
 def connect(devices: tuple[int, ...]) -> None:
-    """Let every device read and write the memory of the others.
-
-    Raises InputError where two have no such path, or differ in size.
-    """
+    """Let every device read and write the memory of the others; raises as `stages.gpus.check_sharing`."""
+    gpus.check_sharing(devices)
     runtime = cupy.cuda.runtime
-    for device, other in permutations(set(devices), 2):
-        if not runtime.deviceCanAccessPeer(device, other):
-            raise InputError(
-                f"GPU {device} cannot read the memory of GPU {other} (see `nvidia-smi topo -p2p r`): "
-                "a lattice lies on one GPU here, take one GPU per worker"
-            )
-    sizes = {device: runtime.getDeviceProperties(device)["totalGlobalMem"] for device in devices}
-    if max(sizes.values()) > 1.1 * min(sizes.values()):
-        listed = ", ".join(f"{device}: {size / 1e9:.0f} GB" for device, size in sizes.items())
-        raise InputError(
-            f"the GPUs that share a lattice must be of one size, got {listed}: choose others "
-            "(CUDA_VISIBLE_DEVICES), or one GPU per worker"
-        )
     for device, other in permutations(set(devices), 2):
         with cupy.cuda.Device(device):
             try:

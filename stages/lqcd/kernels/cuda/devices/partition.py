@@ -17,15 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.errors import InputError
-
-REACH = 3
-"""Hops of the longest term in t: a part must have so many slices, or more than two devices meet at a site."""
+from stages.gpus import PAGE, REACH, check_slices
 
 INNER = 2
 """Tiles visited between two that read other devices: measured among 1, 2 and 3 (docs/scaling.md)."""
-
-PAGE = 2 << 20
-"""Bytes of physical memory that lie on one device."""
 
 Run = tuple[int, int]
 """A part, and the number of pages in a row that lie on its device."""
@@ -41,11 +36,7 @@ class Partition:
     def __post_init__(self) -> None:
         if self.parts < 1:
             raise InputError(f"a lattice lies on one device or more, got {self.parts}")
-        if self.parts > 1 and self.t // self.parts < REACH:
-            raise InputError(
-                f"{self.t} time slices cannot be spread over {self.parts} GPUs: hops reach {REACH} slices, "
-                f"and each GPU must hold so many; take {max(1, self.t // REACH)} GPUs or fewer"
-            )
+        check_slices(self.t, self.parts)
 
     def cuts(self, extent: int) -> tuple[int, ...]:
         """Begin of each part of an axis that follows t, and the end."""

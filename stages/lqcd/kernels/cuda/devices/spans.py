@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 from weakref import finalize
 
 import cupy
 
+from stages import gpus
 from stages.errors import InputError
 from stages.lqcd.kernels.cuda.devices.partition import PAGE, Run
 
@@ -45,7 +47,10 @@ class SpanPool:
 
     devices: tuple[int, ...]
     _free: dict[tuple[Run, ...], list[Span]] = field(default_factory=lambda: defaultdict(list))
-    _spans: list[Span] = field(default_factory=list)
+    _bytes: list[int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._bytes = [0] * len(self.devices)
 
     def take(self, runs: tuple[Run, ...]) -> tuple[Span, cupy.cuda.MemoryPointer]:
         """A span with these runs, and CuPy's pointer to it, which keeps it from being given to others."""
@@ -65,16 +70,22 @@ class SpanPool:
                 with cupy.cuda.Device(device):
                     cupy.get_default_memory_pool().free_all_blocks()
             span = map_pages(runs, self.devices)
-        self._spans.append(span)
+        _add(span, self._bytes)
+        for told in gpus.listeners:
+            told()
         return span
 
     @property
     def bytes_of_parts(self) -> list[int]:
         """Bytes mapped on each device."""
+        return list(self._bytes)
+
+    @property
+    def free_bytes_of_parts(self) -> list[int]:
+        """Bytes mapped on each device of spans that nobody uses."""
         parts = [0] * len(self.devices)
-        for span in self._spans:
-            for part, pages in span.runs:
-                parts[part] += pages * PAGE
+        for span in chain(*self._free.values()):
+            _add(span, parts)
         return parts
 
     def release(self) -> None:
@@ -83,8 +94,14 @@ class SpanPool:
         for free in self._free.values():
             while free:
                 span = free.pop()
-                self._spans.remove(span)
+                _add(span, self._bytes, -1)
                 unmap(span)
+
+
+def _add(span: Span, parts: list[int], sign: int = 1) -> None:
+    """Add a span's bytes to those of each device."""
+    for part, pages in span.runs:
+        parts[part] += sign * pages * PAGE
 
 
 class _Lease:

@@ -1,0 +1,76 @@
+"""The number of GPUs that each worker should own for a plan: the fewest that fit, and the fastest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from pipeline.declare.text import counted
+from pipeline.planning.chunk import Chunk
+from pipeline.planning.plan import Plan
+from pipeline.running.clusters import Cluster, Devices
+from pipeline.running.footprint import CONTEXT, Footprint, costs_of
+from pipeline.running.graph import plan_tasks, widest_level
+from stages.gpus import check_slices, most_gpus
+
+USUAL = (1, 2, 4, 8, 16)
+"""GPUs of a worker that are proposed where those of a machine are not known."""
+
+TWICE = 1.77
+"""Speed of two GPUs on one lattice against one: block solves, 32^3 x 48, N = 16 (docs/scaling.md)."""
+
+
+def check_gpus_per_worker(plan: Plan, cluster: Cluster) -> None:
+    """Raise InputError where a lattice of a missing chunk is too short in t for a worker's GPUs."""
+    if cluster.gpus_per_worker > 1:
+        for t in sorted(_times(plan.missing)):
+            check_slices(t, cluster.gpus_per_worker)
+
+
+def fitting(footprint: Footprint, plan: Plan, devices: Devices) -> Iterator[int]:
+    """Numbers of GPUs per worker on which every task fits, ascending."""
+    if not (times := _times(plan.missing)):
+        return
+    for gpus in _candidates(devices):
+        each = footprint.least(costs_of(plan, gpus))
+        if gpus <= min(map(most_gpus, times)) and each <= devices.memory - CONTEXT:
+            yield gpus
+
+
+def gpus_advice(plan: Plan, cluster: Cluster) -> str:
+    """A sentence on the fewest GPUs per worker that fit and on the fastest; empty with nothing to choose."""
+    devices, footprint = cluster.devices, Footprint.of(plan.missing)
+    if devices is None or not footprint.least(costs_of(plan)):
+        return ""
+    fits = list(fitting(footprint, plan, devices))
+    if not fits or list(_candidates(devices)) == [1]:
+        return ""
+    tasks, count = widest_level(plan_tasks(plan)), devices.count
+    fastest = max(fits, key=lambda gpus: (_speed(gpus, tasks, count), -gpus))
+    if fastest == fits[0]:
+        said = f"GPUs per worker: {fastest} is the least that fits, and the fastest"
+    else:
+        said = f"GPUs per worker: {fits[0]} is the least that fits, {fastest} the fastest"
+    why = (
+        f"{counted(tasks, 'task')} can run side by side on {counted(count, 'GPU')}, and two GPUs on one "
+        f"lattice are {TWICE:g} times as fast as one"
+    )
+    advised = "" if fastest == cluster.gpus_per_worker else f" (--gpus-per-worker {fastest})"
+    return f"{said}{advised}: {why}"
+
+
+def _speed(gpus: int, tasks: int, count: int) -> float:
+    """Speed of all workers against one GPU, by what two GPUs lose, for each further one again."""
+    lost = 2 / TWICE - 1
+    return min(tasks, max(1, count // gpus)) * gpus / (1 + lost * (gpus - 1))
+
+
+def _candidates(devices: Devices) -> Iterable[int]:
+    if not devices.together:
+        return USUAL
+    return [gpus for gpus in range(1, devices.together + 1) if devices.together % gpus == 0]
+
+
+def _times(chunks: Iterable[Chunk]) -> set[int]:
+    """Slices of the lattices that tasks compute on."""
+    costs = {chunk.node.name: chunk.node.cost for chunk in chunks}
+    return {cost.extents[3] for cost in costs.values() if cost.extents and cost.device_memory}

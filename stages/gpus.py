@@ -1,0 +1,130 @@
+"""GPUs that a worker process owns, and which of them hold the lattice that it computes on.
+
+The engine says for each stage on which lattice it works; while the stage runs, the fields that it makes lie
+on all GPUs of the worker. Whoever watches over their memory is told when more of it is mapped.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from importlib import import_module
+from importlib.util import find_spec
+from itertools import permutations
+from typing import Any, Protocol
+
+from stages.errors import InputError
+
+GPUS_PER_WORKER = "QUARKLINE_GPUS_PER_WORKER"
+"""Variable of a worker's environment: GPUs that share its lattice, the first of those that it sees."""
+
+INSTALL = "pip install 'quarkline[cuda13]' (or [cuda12])"
+"""What brings all that GPUs need."""
+
+UNEQUAL = 1.1
+"""Of the memory of one GPU to that of another: beyond, they do not share a lattice."""
+
+PAGE = 2 << 20
+"""Bytes of memory of an array on several GPUs that lie on one."""
+
+REACH = 3
+"""Slices of t that hops reach: a GPU must hold so many, or more than two GPUs meet at a site."""
+
+Extents = tuple[int, int, int, int]
+"""Sites of a lattice along x, y, z, t."""
+
+
+def gpus_per_worker() -> int:
+    """GPUs that share the lattice of this process; 1 without `GPUS_PER_WORKER`. Raises InputError."""
+    wanted = os.environ.get(GPUS_PER_WORKER, "1")
+    if not wanted.isdecimal() or not int(wanted):
+        raise InputError(
+            f"{GPUS_PER_WORKER} must be the number of GPUs that share a lattice, 1 or more, got {wanted!r}"
+        )
+    return int(wanted)
+
+
+def gpus_of(backend: str) -> int:
+    """GPUs of this process that share what it computes on a backend; 1 on the 'cpu'."""
+    return gpus_per_worker() if backend == "cuda" else 1
+
+
+def most_gpus(t: int) -> int:
+    """GPUs that a lattice with so many time slices can be spread over at most."""
+    return max(1, t // REACH)
+
+
+def check_slices(t: int, gpus: int) -> None:
+    """Raise InputError where a lattice with t time slices cannot be spread over so many GPUs."""
+    if gpus > most_gpus(t):
+        raise InputError(
+            f"{t} time slices cannot be spread over {gpus} GPUs: hops reach {REACH} slices, and each GPU "
+            f"must hold so many; take {most_gpus(t)} GPUs or fewer"
+        )
+
+
+def check_sharing(devices: tuple[int, ...]) -> None:
+    """Raise InputError unless these devices, as CUDA numbers them, can hold one lattice together."""
+    if find_spec("cuda") is None or find_spec("cuda.bindings") is None:
+        raise InputError(f"a lattice on several GPUs needs cuda-bindings, which is not installed: {INSTALL}")
+    from cupy.cuda import runtime
+
+    for device, other in permutations(set(devices), 2):
+        if not runtime.deviceCanAccessPeer(device, other):
+            raise InputError(
+                f"GPU {device} cannot read the memory of GPU {other} (see `nvidia-smi topo -p2p r`): "
+                "a lattice lies on one GPU here, take one GPU per worker"
+            )
+    sizes = {device: runtime.getDeviceProperties(device)["totalGlobalMem"] for device in devices}
+    if max(sizes.values()) > UNEQUAL * min(sizes.values()):
+        listed = ", ".join(f"{device}: {size / 1e9:.0f} GB" for device, size in sizes.items())
+        raise InputError(
+            f"the GPUs that share a lattice must be of one size, got {listed}: choose others "
+            "(CUDA_VISIBLE_DEVICES), or one GPU per worker"
+        )
+
+
+@contextmanager
+def sharing(extents: Extents | None, backend: str) -> Iterator[None]:
+    """While the block runs, fields that are made lie on all GPUs of this process, cut in t.
+
+    Args:
+        extents: of the lattice; None: what is made lies on one GPU.
+        backend: nothing changes on the 'cpu'.
+
+    Raises InputError where the lattice is too short in t for so many GPUs, where there are fewer, or where
+    they cannot share memory.
+    """
+    if backend != "cuda" or gpus_per_worker() == 1:
+        yield
+        return
+    group: Any = import_module("stages.lqcd.kernels.cuda.devices.group")
+    block: AbstractContextManager[None] = group.spread_in_worker(extents)
+    with block:
+        yield
+
+
+class MappedMemory(Protocol):
+    """Memory of arrays that lie on several GPUs."""
+
+    devices: tuple[int, ...]
+    """The GPU of each part, as CUDA numbers it."""
+
+    @property
+    def bytes_of_parts(self) -> list[int]:
+        """Bytes that are mapped on each."""
+
+    @property
+    def free_bytes_of_parts(self) -> list[int]:
+        """Bytes among them that no array uses."""
+
+    def release(self) -> None:
+        """Give what no array uses back to the GPUs."""
+
+
+mapped: list[MappedMemory] = []
+"""All of this process."""
+
+listeners: list[Callable[[], None]] = []
+"""Called whenever memory was mapped."""

@@ -1,0 +1,477 @@
+"""Workers that own several GPUs, without any: what they see, what plans say, what is measured of each."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import toy_stages as toys
+from executions import Executions
+
+from pipeline import Cost, InputError, Outcome, Place, Plan, Store, Workflow, plan, run
+from pipeline.running.clusters import Demand, Devices
+from pipeline.running.clusters.cuda import Cuda
+from pipeline.running.clusters.hosts import command
+from pipeline.running.clusters.local import Local, worker_environment
+from pipeline.running.clusters.site import Site, Workers
+from pipeline.running.clusters.worker_command import workers_of_gpus
+from pipeline.running.footprint import device_memory
+from pipeline.running.gpu_shares import gpus_advice
+from pipeline.running.shortage import device_projection, shortage
+from pipeline.store.provenance import device, place
+from pipeline.worker import gpu_counters
+from pipeline.worker.energy import device_meter, energy_meter, nvml_device
+from pipeline.worker.lifetime import lost_gpu
+from pipeline.worker.memory import DevicePool
+from stages.gpus import GPUS_PER_WORKER, gpus_per_worker, sharing
+
+GB, PAGE = 10**9, 2 << 20
+LATTICE = (32, 32, 32, 48)
+SHOW = """
+import json, os, sys
+print(json.dumps([os.environ["CUDA_VISIBLE_DEVICES"], sys.argv[-1]]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("visible", "seen"),
+    [
+        (None, ["0,1", "2,3"]),
+        ("7,5,3,1", ["7,5", "3,1"]),
+        ("GPU-a,GPU-b,GPU-c", ["GPU-a,GPU-b"]),
+        ("0,1,2,3,4,5", ["0,1", "2,3"]),
+    ],
+)
+def test_each_worker_of_a_job_sees_gpus_of_its_own(
+    tmp_path: Path, visible: str | None, seen: list[str]
+) -> None:
+    (tmp_path / "show.py").write_text(SHOW)
+    line = workers_of_gpus(f"{sys.executable} {tmp_path}/show.py", "job", 2, gpus_per_worker=2)
+    environment = {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
+    done = subprocess.run(["sh", "-c", line], env=environment, capture_output=True, text=True, check=True)
+    workers = sorted((json.loads(each) for each in done.stdout.splitlines()), key=lambda each: each[1])
+    assert workers == [[devices, f"job-{number}"] for number, devices in enumerate(seen)]
+
+
+def test_a_host_with_four_gpus_starts_two_workers_of_two() -> None:
+    site = Site("ssh", "cuda", hosts=("node",), gpus=4, gpus_per_worker=2, cores=8)
+    line = command(site, "node", "tls://h:1", {})
+    assert site.each == 2
+    assert "export NUMBA_NUM_THREADS=4; " in line and f"export {GPUS_PER_WORKER}=2; " in line
+    assert "set -- 0 1; IFS=,; for device in ${CUDA_VISIBLE_DEVICES:-0,1,2,3}" in line
+    alone = command(Site("ssh", "cuda", hosts=("node",), gpus=4, gpus_per_worker=4), "node", "tls://h:1", {})
+    assert f"export {GPUS_PER_WORKER}=4; " in alone and "CUDA_VISIBLE_DEVICES" not in alone
+
+
+def test_gpus_of_jobs_are_counted_by_workers() -> None:
+    site = Site("slurm", "cuda", gpus=4, gpus_per_worker=2, gpu_memory=80 * GB, workers=Workers(0, 6))
+    assert site.devices == Devices(12, 80 * GB, 2, 4)
+    assert site.devices.workers == 6
+
+
+def test_the_environment_of_one_gpu_is_what_it_was() -> None:
+    assert GPUS_PER_WORKER not in worker_environment(2, "cuda")
+    assert worker_environment(2, "cuda", 4)[GPUS_PER_WORKER] == "4"
+
+
+class FakeCluster:
+    """As dask-cuda makes specifications: each worker sees all GPUs, its own first."""
+
+    def __init__(self, visible: list[str]) -> None:
+        self.cuda_visible_devices = [int(name) if name.isdecimal() else name for name in visible]
+        self.worker_spec: dict[Any, Any] = {}
+
+    def new_worker_spec(self) -> dict[Any, Any]:
+        name = next(each for each in self.cuda_visible_devices if each not in self.worker_spec)
+        at = self.cuda_visible_devices.index(name)
+        rotated = self.cuda_visible_devices[at:] + self.cuda_visible_devices[:at]
+        return {name: {"options": {"env": {"CUDA_VISIBLE_DEVICES": ",".join(map(str, rotated))}}}}
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A machine with four GPUs of 80 GB, all with access to each other; `started` notes what is asked for."""
+    pytest.importorskip("cupy")
+    facts = SimpleNamespace(memory=[80 * GB] * 4, peers=True, asked=[], installed=True)
+    runtime = SimpleNamespace(
+        deviceCanAccessPeer=lambda one, other: facts.peers,
+        getDeviceProperties=lambda number: {"totalGlobalMem": facts.memory[number], "name": b"a GPU"},
+    )
+
+    @contextmanager
+    def noted(
+        cluster: Any, options: dict[str, Any], environment: dict[str, str], *_: object
+    ) -> Iterator[Any]:
+        facts.asked.append((cluster, options, environment))
+        yield None
+
+    monkeypatch.setattr("pipeline.running.clusters.cuda.started", noted)
+    monkeypatch.setattr("pipeline.running.clusters.cuda._cluster_class", lambda: FakeCluster)
+    monkeypatch.setattr("pipeline.running.clusters.cuda._device_count", lambda: len(facts.memory))
+    monkeypatch.setattr("stages.gpus.find_spec", lambda name: object() if facts.installed else None)
+    monkeypatch.setattr("cupy.cuda.runtime", runtime)
+    monkeypatch.setitem(sys.modules, "cupy.cuda.runtime", runtime)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    yield facts
+
+
+def opened(machine: Any, cluster: Cuda, tasks: int = 9) -> tuple[Any, dict[str, Any], dict[str, str]]:
+    with cluster.open(Demand(tasks, 0)):
+        pass
+    return machine.asked[-1]
+
+
+def test_workers_of_a_machine_see_their_own_gpus(machine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    kind, options, environment = opened(machine, Cuda(gpus_per_worker=2))
+    assert options["n_workers"] == 2 and options["CUDA_VISIBLE_DEVICES"] == ["0", "2"]
+    assert environment[GPUS_PER_WORKER] == "2"
+    cluster = kind(options["CUDA_VISIBLE_DEVICES"])
+    first = cluster.new_worker_spec()
+    cluster.worker_spec.update(first)
+    specs = {**first, **cluster.new_worker_spec()}
+    assert {name: each["options"]["env"] for name, each in specs.items()} == {
+        0: {"CUDA_VISIBLE_DEVICES": "0,1"},
+        2: {"CUDA_VISIBLE_DEVICES": "2,3"},
+    }
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-d,GPU-c,GPU-b,GPU-a")
+    kind, options, _ = opened(machine, Cuda(gpus_per_worker=2), tasks=1)
+    assert options["n_workers"] == 1 and options["CUDA_VISIBLE_DEVICES"] == ["GPU-d", "GPU-b"]
+    (spec,) = kind(["GPU-d", "GPU-b"]).new_worker_spec().values()
+    assert spec["options"]["env"]["CUDA_VISIBLE_DEVICES"] == "GPU-d,GPU-c"
+    _, options, environment = opened(machine, Cuda())
+    assert options["n_workers"] == 4 and "CUDA_VISIBLE_DEVICES" not in options
+    assert GPUS_PER_WORKER not in environment
+    assert Cuda(gpus_per_worker=2).devices == Devices(4, 80 * GB, 2, 4)
+
+
+@pytest.mark.parametrize(
+    ("facts", "cluster", "message"),
+    [
+        (
+            {},
+            Cuda(gpus_per_worker=3),
+            "gpus_per_worker=3 does not divide the 4 GPUs of this machine: take 1 or",
+        ),
+        ({}, Cuda(3, gpus_per_worker=2), "workers=3, but this machine has 4 GPUs, 2 workers of 2 GPUs"),
+        ({"peers": False}, Cuda(gpus_per_worker=2), "GPU 0 cannot read the memory of GPU 1"),
+        (
+            {"memory": [80 * GB, 40 * GB] * 2},
+            Cuda(gpus_per_worker=2),
+            "must be of one size, got 0: 80 GB, 1: 40",
+        ),
+        (
+            {"installed": False},
+            Cuda(gpus_per_worker=2),
+            "several GPUs needs cuda-bindings, which is not inst",
+        ),
+    ],
+)
+def test_what_cannot_be_is_said(machine: Any, facts: dict[str, Any], cluster: Cuda, message: str) -> None:
+    vars(machine).update(facts)
+    with pytest.raises(InputError, match=re.escape(message)), cluster.open(Demand(4, 0)):
+        pass
+    with pytest.raises(InputError, match=re.escape(message)):
+        assert cluster.devices
+    assert not machine.asked
+
+
+def test_cost_of_a_lattice_on_several_gpus() -> None:
+    """Slices are whole, 20 = 7 + 7 + 6, pages too; what is small, or on no lattice, lies on one."""
+    terms = {"links": 20 * 10 * PAGE, "blocks": 10 * PAGE + 1, "coefficients": 2 * PAGE}
+    cost = Cost(device_memory=sum(terms.values()) + 40 * PAGE, terms=terms, extents=(4, 4, 4, 20))
+    each = cost.on_each(3)
+    assert each.terms == {"links": 70 * PAGE, "blocks": 4 * PAGE, "coefficients": 2 * PAGE}
+    assert each.device_memory == sum(each.terms.values()) + 14 * PAGE
+    assert cost.on_each(1) is cost
+    unspread = Cost(device_memory=GB)
+    assert unspread.on_each(3) is unspread
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A cluster that cannot be opened, of GPUs of one machine."""
+
+    memory: int | None
+    gpus_per_worker: int = 1
+    count: int = 4
+    backend: str = "cuda"
+    memory_limit: None = None
+
+    @property
+    def devices(self) -> Devices | None:
+        return Devices(self.count, self.memory, self.gpus_per_worker, self.count) if self.memory else None
+
+    def open(self, demand: Any) -> Any:
+        return nullcontext(pytest.fail("a plan that does not fit must not start a cluster"))
+
+
+def planned(store: Store, configs: int = 8, extents: tuple[int, int, int, int] | None = LATTICE) -> Plan:
+    """Tasks of 30 GB on a lattice."""
+    w = Workflow("shared")
+    stage = toys.Costing(toys.field, device_memory=30 * GB, extents=extents)
+    w.add(stage, place=Place(over={"config": [f"c{number}" for number in range(configs)]}))
+    return plan(w, store, backend="cuda")
+
+
+def test_a_plan_that_needs_more_gpus_per_worker_says_how_many(store: Store) -> None:
+    made = planned(store)
+    short = shortage(made, Machine(20 * GB))
+    assert short and short.text.endswith(
+        "make its blocks or chunks smaller; or take 2 GPUs per worker (--gpus-per-worker 2)"
+    )
+    short = shortage(made, Machine(10 * GB, 2))
+    assert short and "needs 15 GB of GPU memory on each of 2 GPUs (projected" in short.text
+    assert short.text.endswith("; or take 4 GPUs per worker (--gpus-per-worker 4)")
+    assert shortage(made, Machine(20 * GB, 2)) is None
+    short = shortage(made, Machine(7 * GB))
+    assert short and "per worker" not in short.text
+    short = shortage(planned(store, extents=None), Machine(20 * GB))
+    assert short and "per worker" not in short.text
+
+
+def test_projection_is_that_of_each_gpu(store: Store) -> None:
+    made = planned(store)
+    head = device_projection(made, Machine(20 * GB, 2)).splitlines()[0]
+    assert head == "projected: 15 GB on each GPU of 20 GB, 2 of which share a lattice"
+    head = device_projection(made, Machine(None, 4)).splitlines()[0]
+    assert head.startswith("projected: at least 7.5 GB on each GPU, 4 of which share a lattice, whose memory")
+    assert device_memory(made, Devices(4, 20 * GB, 2)) == 15 * GB // PAGE * PAGE + PAGE
+
+
+@pytest.mark.parametrize(
+    ("configs", "memory", "said"),
+    [
+        (8, 80, "1 is the least that fits, and the fastest: 8 tasks can run side by side on 4 GPUs, and two"),
+        (8, 20, "2 is the least that fits, and the fastest (--gpus-per-worker 2): 8 tasks"),
+        (2, 80, "1 is the least that fits, 2 the fastest (--gpus-per-worker 2): 2 tasks"),
+        (1, 80, "1 is the least that fits, 4 the fastest (--gpus-per-worker 4): 1 task can"),
+    ],
+)
+def test_the_fastest_number_of_gpus_per_worker(store: Store, configs: int, memory: int, said: str) -> None:
+    """Many tasks are best served by the fewest GPUs each; few leave GPUs to each other."""
+    text = gpus_advice(planned(store, configs), Machine(memory * GB))
+    assert text.startswith(f"GPUs per worker: {said}")
+    assert text.endswith("two GPUs on one lattice are 1.77 times as fast as one")
+
+
+def test_nothing_is_advised_where_there_is_no_choice(store: Store) -> None:
+    assert gpus_advice(planned(store), Machine(80 * GB, count=1)) == ""
+    assert gpus_advice(planned(store), Machine(None)) == ""
+    assert gpus_advice(planned(store, extents=None), Machine(80 * GB)) == ""
+
+
+def test_a_lattice_that_is_too_short_is_refused_before_any_work(store: Store) -> None:
+    made = planned(store, extents=(8, 8, 8, 8))
+    message = (
+        "8 time slices cannot be spread over 4 GPUs: hops reach 3 slices, and each GPU must hold so many; "
+    )
+    with pytest.raises(InputError, match=f"{message}take 2 GPUs or fewer"):
+        run(made, store, cluster=Machine(80 * GB, 4))
+
+
+@pytest.mark.parametrize("wanted", ["0", "two", "-1", "1.5", ""])
+def test_a_number_of_gpus_that_is_none(monkeypatch: pytest.MonkeyPatch, wanted: str) -> None:
+    monkeypatch.setenv(GPUS_PER_WORKER, wanted)
+    with pytest.raises(InputError, match=f"{GPUS_PER_WORKER} must be the number of GPUs .* got '{wanted}'"):
+        gpus_per_worker()
+    with sharing(LATTICE, "cpu"):
+        pass
+
+
+@dataclass
+class FakeGpus:
+    """CuPy with two GPUs: each has a pool, and one is the current one."""
+
+    current: int = 0
+    totals: list[int] = field(default_factory=lambda: [0, 0])
+
+    def __post_init__(self) -> None:
+        gpus = self
+
+        class Device:
+            def __init__(self, number: int | None = None) -> None:
+                self.id = gpus.current if number is None else number
+                self.pci_bus_id = f"0000:0{self.id + 1}:00.0"
+                self.mem_info = (100 - 10 * self.id - gpus.totals[self.id], 100)
+
+            def __enter__(self) -> None:
+                self.before, gpus.current = gpus.current, self.id
+
+            def __exit__(self, *_: object) -> None:
+                gpus.current = self.before
+
+        runtime = SimpleNamespace(getDeviceProperties=lambda number: {"name": b"a GPU"})
+        self.cuda = SimpleNamespace(Device=Device, get_device_id=lambda: self.current, runtime=runtime)
+
+    def malloc(self, size: int) -> int:
+        if self.totals[self.current] + size > 90:
+            raise MemoryError
+        self.totals[self.current] += size
+        return size
+
+    def total_bytes(self) -> int:
+        return self.totals[self.current]
+
+    def free_bytes(self) -> int:
+        return 0
+
+    def free_all_blocks(self) -> None:
+        self.totals[self.current] = 0
+
+
+@dataclass
+class FakeSpans:
+    devices: tuple[int, ...] = (0, 1)
+    bytes_of_parts: list[int] = field(default_factory=lambda: [0, 0])
+    free_bytes_of_parts: list[int] = field(default_factory=lambda: [0, 0])
+
+    def release(self) -> None:
+        for part, size in enumerate(self.free_bytes_of_parts):
+            self.bytes_of_parts[part] -= size
+        self.free_bytes_of_parts = [0, 0]
+
+
+@pytest.fixture
+def gpus(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeGpus]:
+    fake = FakeGpus()
+    monkeypatch.setitem(sys.modules, "cupy", fake)  # type: ignore[arg-type]
+    monkeypatch.setenv(GPUS_PER_WORKER, "2")
+    yield fake
+
+
+def test_memory_is_watched_on_each_gpu(gpus: FakeGpus, monkeypatch: pytest.MonkeyPatch) -> None:
+    spans = FakeSpans()
+    monkeypatch.setattr("pipeline.worker.memory.mapped", [spans])
+    pool = DevicePool(gpus, 2)
+    pool.malloc(10)
+    with gpus.cuda.Device(1):
+        pool.malloc(30)
+    spans.bytes_of_parts = [40, 42]
+    pool.look()
+    assert pool.each == [50, 72] and pool.bytes == 72
+    spans.free_bytes_of_parts = [40, 2]
+    assert pool.free() == min(100 - 10 + 40, 90 - 30 + 2)
+    pool.release_unused()
+    assert gpus.totals == [0, 0] and spans.bytes_of_parts == [0, 40]
+    pool.restart()
+    assert pool.each == [0, 40]
+
+
+def test_where_memory_is_short_what_is_mapped_and_unused_makes_room(
+    gpus: FakeGpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool = DevicePool(gpus, 2)
+    pool.malloc(50)
+    with pytest.raises(MemoryError):
+        pool.malloc(50)
+    spans = FakeSpans(bytes_of_parts=[40, 40], free_bytes_of_parts=[40, 40])
+    monkeypatch.setattr("pipeline.worker.memory.mapped", [spans])
+    assert pool.malloc(50) == 50 and spans.bytes_of_parts == [0, 0]
+
+
+class FakeNvml(SimpleNamespace):
+    """Counters that move at each reading: twice as fast on the second GPU."""
+
+    NVMLError = RuntimeError
+    NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX, NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX = 138, 139
+    NVML_GPU_UTILIZATION_SAMPLES = 1
+
+    def __init__(self, *, links: bool = True) -> None:
+        self.links = links
+        self.read: dict[tuple[int, str], int] = {}
+
+    def _count(self, kind: int, device: str, step: int) -> int:
+        self.read[kind, device] = self.read.get((kind, device), 0) + step * int(device[6])
+        return self.read[kind, device]
+
+    def nvmlInit(self) -> None:  # noqa: N802
+        pass
+
+    def nvmlDeviceGetHandleByPciBusId(self, bus: str) -> str:  # noqa: N802
+        return bus
+
+    def nvmlDeviceGetTotalEnergyConsumption(self, device: str) -> int:  # noqa: N802
+        return self._count(0, device, 1000)
+
+    def nvmlDeviceGetFieldValues(self, device: str, fields: list[tuple[int, int]]) -> list[Any]:  # noqa: N802
+        return [
+            SimpleNamespace(
+                nvmlReturn=0 if self.links else 3,
+                value=SimpleNamespace(ullVal=self._count(number, device, 7 if number == 138 else 5)),
+            )
+            for number, _ in fields
+        ]
+
+    def nvmlDeviceGetSamples(self, device: str, kind: int, since: int) -> tuple[int, list[Any]]:  # noqa: N802
+        values = (90, 70) if device[6] == "1" else (50,)
+        return 1, [SimpleNamespace(timeStamp=5, sampleValue=SimpleNamespace(uiVal=each)) for each in values]
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_counters_of_each_gpu(gpus: FakeGpus, monkeypatch: pytest.MonkeyPatch, links: bool) -> None:
+    for cached in (device_meter, nvml_device, gpu_counters._gpus, device):
+        cached.cache_clear()
+    monkeypatch.setitem(sys.modules, "pynvml", FakeNvml(links=links))
+    meter = energy_meter("cuda")
+    assert meter is not None
+    before = meter()
+    assert meter() - before == 3.0
+    watching = gpu_counters.watch("cuda")
+    assert watching is not None
+    first, second = watching.facts([30, 40])
+    assert first == {
+        "gpu": "0000:01:00.0",
+        "device_bytes": 30,
+        "joules": 1.0,
+        "busy": 0.8,
+        "nvlink_sent": 7 * 1024 if links else None,
+        "nvlink_received": 5 * 1024 if links else None,
+    }
+    assert (second["gpu"], second["device_bytes"], second["busy"]) == ("0000:02:00.0", 40, 0.5)
+    assert place("cuda").endswith(" GPU 0000:01:00.0 and 0000:02:00.0")
+    assert device("cuda") == "2 x a GPU"
+    for cached in (device_meter, nvml_device, gpu_counters._gpus, device):
+        cached.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("text", "lost"),
+    [
+        ("cudaErrorECCUncorrectable: uncorrectable ECC error encountered", True),
+        ("CUDA_ERROR_ECC_UNCORRECTABLE: uncorrectable ECC error encountered", True),
+        ("the CUDA driver answered CUDA_ERROR_NVLINK_UNCORRECTABLE", True),
+        ("cudaErrorDevicesUnavailable: all CUDA-capable devices are busy or unavailable", True),
+        ("the CUDA driver answered CUDA_ERROR_PEER_ACCESS_NOT_ENABLED", True),
+        ("the CUDA driver answered CUDA_ERROR_CONTAINED", True),
+        ("cudaErrorIllegalAddress: an illegal memory access was encountered", False),
+        ("the CUDA driver answered CUDA_ERROR_INVALID_VALUE", False),
+        ("cudaErrorPeerAccessAlreadyEnabled: peer access is already enabled", False),
+    ],
+)
+def test_errors_of_a_gpu_that_is_lost(text: str, lost: bool) -> None:
+    assert lost_gpu(RuntimeError(text)) == lost
+    outer = ValueError("a stage's own")
+    outer.__cause__ = RuntimeError(text)
+    assert lost_gpu(outer) == lost
+
+
+def test_a_chunk_whose_gpu_is_lost_is_computed_again_by_another_process(
+    store: Store, executed: Executions, tmp_path: Path
+) -> None:
+    import toy_gpu_stages
+
+    w = Workflow("lost")
+    over = {"config": ["a", "b"]}
+    w.add(toy_gpu_stages.losing, place=Place(over=over), folder=str(tmp_path))
+    outcome: Outcome = run(plan(w, store), store, cluster=Local(workers=1))
+    assert outcome.states["losing"] == {"done": 2}, outcome.table()
+    assert executed.new() == {"losing": 3}
