@@ -57,10 +57,10 @@ def most_gpus(t: int) -> int:
 
 def check_slices(t: int, gpus: int) -> None:
     """Raise InputError where a lattice with t time slices cannot be spread over so many GPUs."""
-    if gpus > most_gpus(t):
+    if gpus > (most := most_gpus(t)):
         raise InputError(
             f"{t} time slices cannot be spread over {gpus} GPUs: hops reach {REACH} slices, and each GPU "
-            f"must hold so many; take {most_gpus(t)} GPUs or fewer"
+            f"must hold so many; take {f'{most} GPUs or fewer' if most > 1 else 'one GPU'}"
         )
 
 

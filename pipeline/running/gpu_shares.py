@@ -37,12 +37,12 @@ def fitting(footprint: Footprint, plan: Plan, devices: Devices) -> Iterator[int]
 
 
 def gpus_advice(plan: Plan, cluster: Cluster) -> str:
-    """A sentence on the fewest GPUs per worker that fit and on the fastest; empty with nothing to choose."""
+    """A sentence on the fewest GPUs per worker that fit and on the fastest; empty where nothing can be chosen."""
     devices, footprint = cluster.devices, Footprint.of(plan.missing)
-    if devices is None or not footprint.least(costs_of(plan)):
+    if devices is None or devices.together < 2 or not footprint.least(costs_of(plan)):
         return ""
     fits = list(fitting(footprint, plan, devices))
-    if not fits or list(_candidates(devices)) == [1]:
+    if not fits:
         return ""
     tasks, count = widest_level(plan_tasks(plan)), devices.count
     fastest = max(fits, key=lambda gpus: (_speed(gpus, tasks, count), -gpus))

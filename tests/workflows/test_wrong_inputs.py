@@ -209,6 +209,15 @@ COMMANDS = {
     "takes no `gpus`: leave it out",
     "run g2.yaml --set cluster.gpus=[2": "error: --set cluster.gpus=[2: '[2' is no value of YAML: put it "
     "into quotes",
+    "run g2.yaml --gpus-per-worker 2": "error: --gpus-per-worker 2: workers of kind local have no GPU: take "
+    "--cluster cuda",
+    "plan g2.yaml --cluster cuda --gpus-per-worker 0": "Invalid value for '--gpus-per-worker': '0' is no "
+    "number of GPUs: give a whole number of at least 1",
+    "submit g2.yaml --cluster site.yaml --set cluster.gpus=4 --gpus-per-worker 3": "error: site.yaml: "
+    "`cluster.gpus_per_worker` (--gpus-per-worker 3): 3 does not divide the 4 `gpus` of a job or host: take "
+    "1 or 2 or 4",
+    "plan g2.yaml --cluster cuda --gpus-per-worker 2": "error: 4 time slices cannot be "
+    "spread over 2 GPUs: hops reach 3 slices, and each GPU must hold so many; take one GPU",
     "run g2.yaml --cluster tcp://h:8786 --workers 2": "error: --workers 2: the workers of tcp://h:8786 are "
     "given elsewhere; leave it out",
     "run g2.yaml --cluster tcp://h:8786 --dashboard-port 2": "error: --dashboard-port 2: the dashboard of "

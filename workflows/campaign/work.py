@@ -100,4 +100,6 @@ def cluster_of(campaign: Campaign) -> Cluster:
     if campaign.nodes > 1:
         job = site.batch_job(campaign.name, os.devnull, nodes=campaign.nodes)
         return Hosts(site, launcher=job.on_each_node)
-    return Cuda() if site.backend == "cuda" else Local(workers=site.processes)
+    if site.backend == "cuda":
+        return Cuda(gpus_per_worker=site.gpus_per_worker)
+    return Local(workers=site.processes)

@@ -16,8 +16,9 @@
 set -eu
 workflow=${1:?usage: gpu_job.sh WORKFLOW [OPTIONS OF quarkline run]}
 shift
+each=${QUARKLINE_GPUS_PER_WORKER:-1}    # GPUs of a worker: export 2 or more for a lattice that one cannot hold
 devices=${CUDA_VISIBLE_DEVICES:-$(nvidia-smi --query-gpu=index --format=csv,noheader | paste -sd,)}
-number=$(tr , '\n' <<< "$devices" | grep -c .)
+number=$(($(tr , '\n' <<< "$devices" | grep -c .) / each))
 cores=${SLURM_CPUS_PER_TASK:-$(nproc)}
 
 folder=$(mktemp -d)
@@ -44,12 +45,13 @@ done
 # Workers load the workflow's stages and open their GPUs while the driver starts and plans.
 export QUARKLINE_AHEAD=$workflow
 worker=0
-for device in ${devices//,/ }; do    # each worker sees its own GPU alone, as device 0
-    CUDA_VISIBLE_DEVICES=$device setsid dask worker --scheduler-file "$scheduler" --name "gpu-$worker" --nthreads 1 \
+owned=$(tr , '\n' <<< "$devices" | xargs -n "$each" | tr ' ' , | head -n "$number")
+for own in $owned; do    # each worker sees its own GPUs alone, from device 0 on
+    CUDA_VISIBLE_DEVICES=$own setsid dask worker --scheduler-file "$scheduler" --name "gpu-$worker" --nthreads 1 \
         --resources device=1 --memory-limit 0 --nanny --death-timeout 60 --no-dashboard \
         --preload workflows.ahead \
         --dashboard-address 127.0.0.1:0 --local-directory "$folder" &
     worker=$((worker + 1))
 done
 
-quarkline run "$workflow" --cluster "$scheduler" --set cluster.backend=cuda "$@"
+quarkline run "$workflow" --cluster "$scheduler" --set cluster.backend=cuda --set cluster.gpus_per_worker="$each" "$@"

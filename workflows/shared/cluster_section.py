@@ -191,11 +191,8 @@ class ClusterSection(FileSection):
 
     def _uneven_workers(self) -> Iterator[Problem]:
         each = self.gpus_per_worker or 1
-        if self.gpus_per_worker and not self._on_gpus and "gpus_per_worker" in TAKES[self.kind]:
-            yield (
-                ("gpus_per_worker",),
-                "no worker has a GPU: leave it out, or write `gpus`",
-            )
+        if each > 1 and not self._on_gpus and "gpus_per_worker" in TAKES[self.kind]:
+            yield ("gpus_per_worker",), "no worker has a GPU: leave it out, or write `gpus`"
         elif self.gpus and self.gpus % each:
             yield (
                 ("gpus_per_worker",),
