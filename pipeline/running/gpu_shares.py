@@ -37,7 +37,7 @@ def fitting(footprint: Footprint, plan: Plan, devices: Devices) -> Iterator[int]
 
 
 def gpus_advice(plan: Plan, cluster: Cluster) -> str:
-    """A sentence on the fewest GPUs per worker that fit and on the fastest; empty where nothing can be chosen."""
+    """A sentence on the fewest GPUs per worker that fit and on the fastest; empty without a choice."""
     devices, footprint = cluster.devices, Footprint.of(plan.missing)
     if devices is None or devices.together < 2 or not footprint.least(costs_of(plan)):
         return ""
@@ -45,7 +45,7 @@ def gpus_advice(plan: Plan, cluster: Cluster) -> str:
     if not fits:
         return ""
     tasks, count = widest_level(plan_tasks(plan)), devices.count
-    fastest = max(fits, key=lambda gpus: (_speed(gpus, tasks, count), -gpus))
+    fastest = max(fits, key=lambda gpus: (min(tasks, count // gpus or 1) * speed(gpus), -gpus))
     if fastest == fits[0]:
         said = f"GPUs per worker: {fastest} is the least that fits, and the fastest"
     else:
@@ -58,10 +58,9 @@ def gpus_advice(plan: Plan, cluster: Cluster) -> str:
     return f"{said}{advised}: {why}"
 
 
-def _speed(gpus: int, tasks: int, count: int) -> float:
-    """Speed of all workers against one GPU, by what two GPUs lose, for each further one again."""
-    lost = 2 / TWICE - 1
-    return min(tasks, max(1, count // gpus)) * gpus / (1 + lost * (gpus - 1))
+def speed(gpus: int) -> float:
+    """Speed of GPUs that share a lattice against one: what two lose, each further one loses again."""
+    return gpus / (1 + (2 / TWICE - 1) * (gpus - 1))
 
 
 def _candidates(devices: Devices) -> Iterable[int]:

@@ -18,6 +18,10 @@ import toy_stages as toys
 from executions import Executions
 
 from pipeline import Cost, InputError, Outcome, Place, Plan, Store, Workflow, plan, run
+from pipeline.declare.node import Pass
+from pipeline.reading.forecast.model import Model, units
+from pipeline.reading.forecast.samples import Machine, with_gpus
+from pipeline.reading.forecast.samples import gpus as gpus_of_machine
 from pipeline.running.clusters import Demand, Devices
 from pipeline.running.clusters.cuda import Cuda
 from pipeline.running.clusters.hosts import command
@@ -197,7 +201,7 @@ def test_cost_of_a_lattice_on_several_gpus() -> None:
 
 
 @dataclass(frozen=True)
-class Machine:
+class Node:
     """A cluster that cannot be opened, of GPUs of one machine."""
 
     memory: int | None
@@ -224,25 +228,25 @@ def planned(store: Store, configs: int = 8, extents: tuple[int, int, int, int] |
 
 def test_a_plan_that_needs_more_gpus_per_worker_says_how_many(store: Store) -> None:
     made = planned(store)
-    short = shortage(made, Machine(20 * GB))
+    short = shortage(made, Node(20 * GB))
     assert short and short.text.endswith(
         "make its blocks or chunks smaller; or take 2 GPUs per worker (--gpus-per-worker 2)"
     )
-    short = shortage(made, Machine(10 * GB, 2))
+    short = shortage(made, Node(10 * GB, 2))
     assert short and "needs 15 GB of GPU memory on each of 2 GPUs (projected" in short.text
     assert short.text.endswith("; or take 4 GPUs per worker (--gpus-per-worker 4)")
-    assert shortage(made, Machine(20 * GB, 2)) is None
-    short = shortage(made, Machine(7 * GB))
+    assert shortage(made, Node(20 * GB, 2)) is None
+    short = shortage(made, Node(7 * GB))
     assert short and "per worker" not in short.text
-    short = shortage(planned(store, extents=None), Machine(20 * GB))
+    short = shortage(planned(store, extents=None), Node(20 * GB))
     assert short and "per worker" not in short.text
 
 
 def test_projection_is_that_of_each_gpu(store: Store) -> None:
     made = planned(store)
-    head = device_projection(made, Machine(20 * GB, 2)).splitlines()[0]
+    head = device_projection(made, Node(20 * GB, 2)).splitlines()[0]
     assert head == "projected: 15 GB on each GPU of 20 GB, 2 of which share a lattice"
-    head = device_projection(made, Machine(None, 4)).splitlines()[0]
+    head = device_projection(made, Node(None, 4)).splitlines()[0]
     assert head.startswith("projected: at least 7.5 GB on each GPU, 4 of which share a lattice, whose memory")
     assert device_memory(made, Devices(4, 20 * GB, 2)) == 15 * GB // PAGE * PAGE + PAGE
 
@@ -258,15 +262,15 @@ def test_projection_is_that_of_each_gpu(store: Store) -> None:
 )
 def test_the_fastest_number_of_gpus_per_worker(store: Store, configs: int, memory: int, said: str) -> None:
     """Many tasks are best served by the fewest GPUs each; few leave GPUs to each other."""
-    text = gpus_advice(planned(store, configs), Machine(memory * GB))
+    text = gpus_advice(planned(store, configs), Node(memory * GB))
     assert text.startswith(f"GPUs per worker: {said}")
     assert text.endswith("two GPUs on one lattice are 1.77 times as fast as one")
 
 
 def test_nothing_is_advised_where_there_is_no_choice(store: Store) -> None:
-    assert gpus_advice(planned(store), Machine(80 * GB, count=1)) == ""
-    assert gpus_advice(planned(store), Machine(None)) == ""
-    assert gpus_advice(planned(store, extents=None), Machine(80 * GB)) == ""
+    assert gpus_advice(planned(store), Node(80 * GB, count=1)) == ""
+    assert gpus_advice(planned(store), Node(None)) == ""
+    assert gpus_advice(planned(store, extents=None), Node(80 * GB)) == ""
 
 
 def test_a_lattice_that_is_too_short_is_refused_before_any_work(store: Store) -> None:
@@ -275,7 +279,7 @@ def test_a_lattice_that_is_too_short_is_refused_before_any_work(store: Store) ->
         "8 time slices cannot be spread over 4 GPUs: hops reach 3 slices, and each GPU must hold so many; "
     )
     with pytest.raises(InputError, match=f"{message}take 2 GPUs or fewer"):
-        run(made, store, cluster=Machine(80 * GB, 4))
+        run(made, store, cluster=Node(80 * GB, 4))
 
 
 @pytest.mark.parametrize("wanted", ["0", "two", "-1", "1.5", ""])
@@ -475,3 +479,16 @@ def test_a_chunk_whose_gpu_is_lost_is_computed_again_by_another_process(
     outcome: Outcome = run(plan(w, store), store, cluster=Local(workers=1))
     assert outcome.states["losing"] == {"done": 2}, outcome.table()
     assert executed.new() == {"losing": 3}
+
+
+def test_forecasts_know_the_gpus_of_a_worker() -> None:
+    """Their number is in the name of the device; without records two are 1.77 times as fast as one."""
+    one, two = Machine("cuda", "NVIDIA H200"), Machine("cuda", "2 x NVIDIA H200")
+    assert (gpus_of_machine(one), gpus_of_machine(two)) == (1, 2)
+    assert gpus_of_machine(Machine("cpu", "2 x EPYC, 4 threads")) == 1
+    assert (with_gpus(one, 2), with_gpus(two, 1), with_gpus(two, 4).device) == (two, one, "4 x NVIDIA H200")
+    assert units(two) / units(one) == pytest.approx(1.77)
+    passes = [Pass("dslash", 1000, 1e9)]
+    known = Model(())
+    ratio = known.seconds("s", one, passes, False).value / known.seconds("s", two, passes, False).value
+    assert ratio == pytest.approx(1.77)

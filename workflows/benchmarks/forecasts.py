@@ -105,7 +105,7 @@ def rows(
     machines = {machine.backend: machine for machine in reversed(model.machines())}
     for size in targets:
         planned, target = Case(workflow, size, folder / "forecast").plan(cluster.backend)
-        per_node = cluster.devices.count if cluster.devices else workers
+        per_node = cluster.devices.workers if cluster.devices else workers
         told = expected(
             forecast(
                 planned, model, Setting(workers, machines, per_node), run_overheads([store], cluster.backend)

@@ -161,11 +161,11 @@ def setting_of(
     elif local:
         count = default_workers(CPU_COUNT, demand)
     else:
-        count = cluster.devices.count if cluster.devices else 1
+        count = cluster.devices.workers if cluster.devices else 1
     machines = {"cpu": _processor(model, max(1, CPU_COUNT // count) if local else None)}
     if cluster.backend == "cuda":
-        machines["cuda"] = _gpu(model)
-    here = cluster.devices.count if cluster.devices else count
+        machines["cuda"] = _gpu(model, cluster.gpus_per_worker)
+    here = cluster.devices.workers if cluster.devices else count
     return Setting(count, machines, per_node or max(1, here))
 
 
@@ -180,11 +180,13 @@ def _processor(model: Model, threads: int | None) -> Machine:
     return Machine("cpu", f"{processor()}, {threads or 1} threads")
 
 
-def _gpu(model: Model) -> Machine:
-    from pipeline.reading.forecast.samples import Machine
+def _gpu(model: Model, per_worker: int = 1) -> Machine:
+    """The GPUs of a worker: of a kind that there are records of, of as many to a worker if there are."""
+    from pipeline.reading.forecast.samples import Machine, gpus, with_gpus
 
     known = [machine for machine in model.machines() if machine.backend == "cuda"]
-    return known[0] if known else Machine("cuda", "GPU without records")
+    alike = [machine for machine in known if gpus(machine) == per_worker]
+    return with_gpus((alike or known or [Machine("cuda", "GPU without records")])[0], per_worker)
 
 
 def _on(setting: Setting, machine: Machine) -> Setting:

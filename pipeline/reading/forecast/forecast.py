@@ -17,7 +17,7 @@ from pipeline.reading.forecast.kernels import OUTSIDE
 from pipeline.reading.forecast.memory import COMPILERS, kept, line, on_device, on_host, slope
 from pipeline.reading.forecast.model import Estimate, Model
 from pipeline.reading.forecast.power import Regimes
-from pipeline.reading.forecast.samples import Machine
+from pipeline.reading.forecast.samples import Machine, gpus
 from pipeline.reading.forecast.schedule import Schedule, schedule
 from pipeline.running.event_log import read_events, runs
 from pipeline.running.graph import COMMIT, plan_tasks, widest_level
@@ -110,7 +110,7 @@ class Forecast:
 
     @property
     def device_memory(self) -> Estimate | None:
-        """Peak bytes of a worker on its GPU."""
+        """Peak bytes of a worker on each of its GPUs."""
         known = [node.device_memory for node in self.nodes if node.device_memory]
         return max(known, key=lambda each: each.value, default=None)
 
@@ -189,7 +189,7 @@ def forecast(plan: Plan, model: Model, setting: Setting, around: tuple[float, fl
         time = added([*parts, Estimate(number * beside(name), 0.3)])
         regimes = reduce(Regimes.plus, (worked[each].times(shares[each]) for each in own))
         worker = _Worker(
-            run.held if machine.backend == plan.backend else 0,
+            run.held // gpus(machine) if machine.backend == plan.backend else 0,
             sum(
                 model.kernels_of(each.stage.name, machine, each.cost.work).nbytes
                 for each in nodes.values()
@@ -233,7 +233,7 @@ def _consumers(nodes: Iterable[Node], cluster: str) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class _Worker:
-    """Bytes of a worker beside its chunk: results that stay, as declared, and kernels on the host."""
+    """Bytes of a worker beside its chunk: results that stay, as declared, on a GPU; kernels on the host."""
 
     held: float
     kernels: float
@@ -262,7 +262,7 @@ def _node_forecast(
         seconds=seconds,
         joules=joules,
         memory=_host_memory(node, machine, worker, model),
-        device_memory=_device_memory(node, worker, model) if machine.backend == "cuda" else None,
+        device_memory=_device_memory(node, machine, worker, model) if machine.backend == "cuda" else None,
         stored=Estimate(chunks * stored.value, stored.sigma),
         files=chunks * _files(node, model),
     )
@@ -284,10 +284,10 @@ def _host_memory(node: Node, machine: Machine, worker: _Worker, model: Model) ->
     return Estimate(estimate.value + others + kernels, estimate.sigma)
 
 
-def _device_memory(node: Node, worker: _Worker, model: Model) -> Estimate:
+def _device_memory(node: Node, machine: Machine, worker: _Worker, model: Model) -> Estimate:
     alike = [each for each in model.samples if each.machine.backend == "cuda"]
-    held = sum(each.cost.device_memory for each in _resident(node) if not each.stage.resident)
-    at = node.cost.device_memory + held
+    costs = [each.cost for each in (node, *_resident(node)) if each is node or not each.stage.resident]
+    at = sum(cost.on_each(gpus(machine)).device_memory for cost in costs)
     ratios = [y / x for sample, x, y in on_device(alike) if sample.stage == node.stage.name and x]
     stays = kept(alike).bytes(worker.held)
     return Estimate(at * max(ratios, default=1.0) + stays, 0.05 if ratios else 0.3)

@@ -24,7 +24,8 @@ from scipy.optimize import least_squares
 from pipeline.declare.node import Cost, Pass
 from pipeline.reading.forecast.kernels import KernelModel
 from pipeline.reading.forecast.power import Power, Regimes, power
-from pipeline.reading.forecast.samples import ChunkSample, Machine, Part
+from pipeline.reading.forecast.samples import ChunkSample, Machine, Part, gpus
+from pipeline.running.gpu_shares import speed
 from stages.compilation import Kernels
 
 SCATTER = 0.1
@@ -197,7 +198,8 @@ class Model:
                 return Estimate(there.value * factor.value, float(np.hypot(there.sigma, factor.sigma)))
         names = [name for name, _, _ in numbers]
         theta, widths = _prior(names, PRIORS[machine.backend])
-        return StageFit(tuple(names), theta, np.diag(widths**2), SCATTER).seconds(numbers, first)
+        one = StageFit(tuple(names), theta, np.diag(widths**2), SCATTER).seconds(numbers, first)
+        return Estimate(one.value / speed(gpus(machine)), one.sigma)
 
     def factor(self, one: Machine, other: Machine) -> Estimate:
         """Seconds on another machine per second on one, by the stages that both have."""
@@ -208,7 +210,7 @@ class Model:
             if self._fit(stage, other).names == self._fit(stage, one).names
         ]
         if not ratios:
-            return Estimate(threads(one) / threads(other), UNSEEN)
+            return Estimate(units(one) / units(other), UNSEEN)
         return Estimate(float(np.exp(np.median(ratios))), UNSEEN / 2)
 
     def count(self, each: Pass) -> Estimate:
@@ -239,7 +241,7 @@ class Model:
         known = [sample for sample in self.samples if sample.stage == stage]
         if not known:
             return 2e-3
-        sizes = [(_size(s.expected["device_memory"], s.parts[-1].expected), s) for s in known if s.parts]
+        sizes = [(_size(_declared(s), s.parts[-1].expected), s) for s in known if s.parts]
         rates = [sample.handling / size for size, sample in sizes if size]
         size = _size(cost.device_memory, cost.work)
         handling = np.median(rates) * size if rates else np.median([sample.handling for sample in known])
@@ -302,8 +304,18 @@ def _size(device_memory: int, passes: Sequence[Pass]) -> float:
     return float(device_memory) or max((each.nbytes for each in passes), default=0.0)
 
 
+def _declared(sample: ChunkSample) -> int:
+    """Bytes that a chunk's plan names, on all GPUs of its worker."""
+    return gpus(sample.machine) * sample.expected["device_memory"]
+
+
 def _bytes(passes: Sequence[Pass]) -> list[float]:
     return [each.nbytes for each in passes]
+
+
+def units(machine: Machine) -> float:
+    """Speed of a machine as its name tells: kernel threads of a processor, GPUs that share a lattice."""
+    return speed(gpus(machine)) if machine.backend == "cuda" else threads(machine)
 
 
 def threads(machine: Machine) -> int:

@@ -27,6 +27,18 @@ class Machine(NamedTuple):
         return self.device
 
 
+def gpus(machine: Machine) -> int:
+    """GPUs of a worker, as the name of its device begins (`2 x NVIDIA H200`)."""
+    number, times, _ = machine.device.partition(" x ")
+    return int(number) if times and number.isdecimal() and machine.backend == "cuda" else 1
+
+
+def with_gpus(machine: Machine, number: int) -> Machine:
+    """The same kind of GPU, of which each worker owns another number."""
+    name = machine.device.partition(" x ")[2] if gpus(machine) > 1 else machine.device
+    return Machine(machine.backend, name if number == 1 else f"{number} x {name}")
+
+
 @dataclass(frozen=True)
 class Part:
     """One stage's part of a chunk: its seconds without those for kernels, and its passes with real counts."""
@@ -102,7 +114,7 @@ def stored_size(store: Store, stage: str, key: str) -> tuple[int, int]:
 
 
 def _sample(record: Mapping[str, Any], stored: int, files: int, clock: str) -> ChunkSample:
-    machine, gpus = Machine(record["backend"], record["device"]), max(1, len(record.get("gpus", ())))
+    machine = Machine(record["backend"], record["device"])
     share = record[clock] / record["seconds"] if clock != "seconds" else 1.0
     parts = tuple(_part(each, record, machine, share) for each in record["parts"])
     worker, seconds = record["worker"], share * record["seconds"]
@@ -127,8 +139,8 @@ def _sample(record: Mapping[str, Any], stored: int, files: int, clock: str) -> C
         device_bytes=record["device_bytes"],
         stored=stored,
         files=files,
-        resident=record["resident"]["bytes"] // gpus,
-        resident_limit=record["resident"]["limit"] // gpus,
+        resident=record["resident"]["bytes"] // gpus(machine),
+        resident_limit=record["resident"]["limit"] // gpus(machine),
         expected=record["expected"],
     )
 
