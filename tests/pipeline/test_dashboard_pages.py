@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import urllib.request
 from collections.abc import Callable
 from typing import Any
@@ -70,6 +71,23 @@ def test_resources_say_what_was_not_measured(finished: Store) -> None:
     assert text.count("not measured") >= 3 * 5 and "not measured: no record has joules" in text
     text, _ = shown("quarkline-jobs", read_whole(finished))
     assert "no limit" in text and "the ledger has no entry" in text and "4 done" not in text
+
+
+def test_each_gpu_has_a_row(finished: Store) -> None:
+    campaign = read_whole(finished)
+    text, _ = shown("quarkline-resources", campaign)
+    assert "no record is of a GPU" in text
+    facts = {"device_bytes": 3 << 30, "joules": 600.0, "busy": 0.5, "nvlink_received": 8 * 10**9}
+    shared = [{"gpu": "01:00", **facts, "nvlink_sent": 4 * 10**9}, {"gpu": "02:00", "device_bytes": 2 << 30}]
+    about = {"node": "n", "host": "h<1>", "finished": "2026-01-01", "coordinates": {}}
+    for seconds in (2.0, 6.0):
+        campaign.records._add("s", "k", {**about, "seconds": seconds, "gpus": shared})
+    text, _ = shown("quarkline-resources", campaign)
+    rows = text.partition("<h2>GPUs</h2>")[2].split("<tr>")[2:4]
+    assert [re.findall(r"<td[^>]*>([^<]*)</td>", row) for row in rows] == [
+        ["h&lt;1&gt; 01:00", "2", "8.00 s", "3.00 GiB", "50 %", "1,200", "150", "7.45 GiB", "14.90 GiB", "1"],
+        ["h&lt;1&gt; 02:00", "2", "8.00 s", "2.00 GiB", *["not measured"] * 6],
+    ]
 
 
 def test_solves_show_errors_of_samples(finished: Store) -> None:

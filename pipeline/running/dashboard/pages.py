@@ -16,6 +16,7 @@ from bokeh.models import Div
 
 from pipeline.running.dashboard.facts.campaign import Campaign
 from pipeline.running.dashboard.panels.failures import FailureList
+from pipeline.running.dashboard.panels.gpus import Gpus
 from pipeline.running.dashboard.panels.headline import Headline
 from pipeline.running.dashboard.panels.history import History
 from pipeline.running.dashboard.panels.jobs import Jobs
@@ -62,7 +63,7 @@ class Page:
 PAGES = (
     Page("quarkline", "campaign", [[Headline], [Overview], [Throughput, FailureList]]),
     Page("quarkline-solves", "solves", [[Residuals, TraceError], [Eigensolves, Setups]]),
-    Page("quarkline-resources", "resources", [[Resources], [Power]]),
+    Page("quarkline-resources", "resources", [[Resources], [Gpus], [Power]]),
     Page("quarkline-jobs", "jobs and runs", [[Jobs], [Workers], [History]]),
 )
 

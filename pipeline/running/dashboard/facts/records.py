@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from pipeline.running.dashboard.facts.gpus import GpuFigures, gpus_of_record
 from pipeline.store.errors import DamagedChunkError, UnreadableChunkError
 from pipeline.store.store import Store
 
@@ -70,6 +71,7 @@ class Records:
         """Forget all, for chunks were removed."""
         self._unread.clear()
         self.nodes: dict[str, NodeFigures] = {}
+        self.gpus: dict[str, GpuFigures] = {}
         self.read = self.unreadable = 0
         self.solves: deque[Convergence] = deque(maxlen=KEPT_HISTORIES)
         self.eigensolves: deque[Convergence] = deque(maxlen=KEPT_HISTORIES)
@@ -97,6 +99,8 @@ class Records:
     def _add(self, stage: str, key: str, record: dict[str, Any]) -> None:
         node = record["node"]
         self.nodes.setdefault(node, NodeFigures(node)).add(record)
+        for place, facts in gpus_of_record(record):
+            self.gpus.setdefault(place, GpuFigures(place)).add(record["seconds"], facts)
         self.read += 1
         statistics, label = record.get("statistics", {}), label_of(record)
         if history := statistics.get("history"):
