@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pipeline import At
+from stages.gpus import gpus_of
 from stages.lqcd.dirac.application import Application
 from stages.lqcd.kernels.copy_bandwidth import copy_bandwidth
 from stages.lqcd.solvers.named import MULTIGRID, Solve
@@ -46,12 +47,13 @@ def speed_of(
 ) -> dict[str, float | None]:
     """Speed of the operator's applications alone, by the time of whole solves.
 
-    gflops; copy_bandwidth: of the device, in GB/s, None where it was never measured; of_copy_bandwidth: the
+    gflops; copy_bandwidth: of the device, or all GPUs of the worker, in GB/s, None where it was never measured; of_copy_bandwidth: the
     fraction of it at which the bytes of the applications moved. None of multigrid, whose work is elsewhere.
     """
     seconds = sum(each.seconds for each in statistics)
     blocks = sum(len(each.residual) for each in statistics)
-    copy = copy_bandwidth(at.backend)
+    each = copy_bandwidth(at.backend)
+    copy = each and gpus_of(at.backend) * each
     speed: dict[str, float | None] = {"gflops": None, "copy_bandwidth": copy, "of_copy_bandwidth": None}
     if solve.solver == MULTIGRID or not seconds or not blocks:
         return speed
