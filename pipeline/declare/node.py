@@ -89,7 +89,7 @@ class Cost:
     """Of the lattice that a task computes on, which the GPUs of a worker share; None: one GPU holds it."""
 
     def on_each(self, gpus: int) -> Cost:
-        """The same with the bytes of that GPU of a worker's which holds most.
+        """Cost with the bytes of that GPU of a worker's which holds most.
 
         Fields are cut in t at whole slices and lie in whole pages; what has less than a page for each GPU
         lies on the first.

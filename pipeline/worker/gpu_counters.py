@@ -26,7 +26,7 @@ class Gpu:
 
     @property
     def meter(self) -> Meter | None:
-        """Its counter of energy."""
+        """Counter of energy."""
         return device_meter(self.bus)
 
     def traffic(self) -> Traffic | None:
@@ -76,7 +76,7 @@ class GpuWatch:
         self._traffic = [gpu.traffic() for gpu in self.gpus]
 
     def facts(self, most_bytes: Sequence[int]) -> list[dict[str, Any]]:
-        """What a record says of each GPU; None where nothing measures it.
+        """Facts for a record about each GPU; None where nothing measures one.
 
         most_bytes: that were taken of each.
         """

@@ -47,8 +47,9 @@ def speed_of(
 ) -> dict[str, float | None]:
     """Speed of the operator's applications alone, by the time of whole solves.
 
-    gflops; copy_bandwidth: of the device, or all GPUs of the worker, in GB/s, None where it was never measured; of_copy_bandwidth: the
-    fraction of it at which the bytes of the applications moved. None of multigrid, whose work is elsewhere.
+    gflops; copy_bandwidth: of the device, or all GPUs of the worker, in GB/s, None where it was never
+    measured; of_copy_bandwidth: the fraction of it at which the bytes of the applications moved. None of
+    multigrid, whose work is elsewhere.
     """
     seconds = sum(each.seconds for each in statistics)
     blocks = sum(len(each.residual) for each in statistics)

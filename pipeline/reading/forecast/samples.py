@@ -34,7 +34,7 @@ def gpus(machine: Machine) -> int:
 
 
 def with_gpus(machine: Machine, number: int) -> Machine:
-    """The same kind of GPU, of which each worker owns another number."""
+    """A kind of GPU, of which each worker owns so many."""
     name = machine.device.partition(" x ")[2] if gpus(machine) > 1 else machine.device
     return Machine(machine.backend, name if number == 1 else f"{number} x {name}")
 

@@ -1,4 +1,4 @@
-"""What records say of each GPU: memory, use, energy and traffic on NVLink."""
+"""Figures of each GPU from records: memory, use, energy and traffic on NVLink."""
 
 from __future__ import annotations
 

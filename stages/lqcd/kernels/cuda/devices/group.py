@@ -102,9 +102,9 @@ def spread_over(lattice: Lattice, devices: tuple[int, ...]) -> Iterator[DeviceGr
 
 @contextmanager
 def spread_in_worker(extents: gpus.Extents | None) -> Iterator[None]:
-    """As `spread_over`, on as many devices as the environment gives this process; for any number of blocks.
+    """While the block runs, new fields lie on the devices that the environment gives this process.
 
-    Memory stays mapped for the next one. extents: of the lattice; None: new fields lie on the first device.
+    Memory stays mapped for the next block. extents: of the lattice; None: new fields lie on the first device.
     Raises InputError where there are fewer devices than `GPUS_PER_WORKER` says, and as `spread_over`.
     """
     wanted, visible = gpus.gpus_per_worker(), cupy.cuda.runtime.getDeviceCount()
