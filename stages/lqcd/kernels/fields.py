@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from stages.lqcd.kernels.dispatch import Array, array_module, implementation_of
+from stages.lqcd.lattice.geometry import Lattice
 
 
 def empty_field(shape: tuple[int, ...], dtype: DTypeLike, xp: ModuleType) -> Array:
