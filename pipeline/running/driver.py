@@ -182,7 +182,8 @@ def _drive(
             _check_resources(client, tasks)
         host_bytes = resident_bytes or _resident_bytes(client)
         sources = sources_of(chunk.node.stage.function for chunk in plan.everything)
-        context = RunContext(store, name, plan.backend, host_bytes, sources, resident_bytes, checks)
+        owned = cluster.gpus_per_worker
+        context = RunContext(store, name, plan.backend, host_bytes, sources, resident_bytes, checks, owned)
         client.log_event(PLAN_TOPIC, {"store": str(store.path)})
         log.note(EventKind.CLUSTER_READY, dashboard=client.dashboard_link)
         forecast = plan.expected_seconds

@@ -35,6 +35,7 @@ from pipeline.worker.spent import expected_of, kernels_of, parts_of
 from pipeline.worker.stopwatch import PROCESS, first_in_process
 from pipeline.worker.work import ChunkOutcome, RunContext, Work
 from stages.errors import DisagreementError, InputError, WrongResultError
+from stages.gpus import GPUS_PER_WORKER, gpus_of
 
 NOT_TRUSTED = "its worker is not to be trusted any more"
 
@@ -141,6 +142,16 @@ def _check_code(work: Work, context: RunContext) -> None:
     check_sources(context)
 
 
+def _check_gpus(work: Work, context: RunContext) -> None:
+    """Raise InputError where this process has fewer GPUs than the plan was made for."""
+    gpus, wanted = gpus_of(work.node.backend), context.gpus_per_worker
+    if work.node.backend == "cuda" and gpus < wanted:
+        raise InputError(
+            f"the plan is for {wanted} GPUs per worker, but this worker was started with {gpus}: export "
+            f"{GPUS_PER_WORKER}={wanted} where it is started"
+        )
+
+
 def _compute_and_commit(
     work: Work, evaluation: Evaluation, context: RunContext
 ) -> tuple[bool, dict[str, Any]]:
@@ -154,6 +165,7 @@ def _compute_and_commit(
         peak.restart()
     watching = watch(work.node.backend)
     _check_code(work, context)
+    _check_gpus(work, context)
     with closing(evaluation.checkpoint(work)) as checkpoint:
         result, statistics = evaluation.compute(work, checkpoint)
         sums = result_sums(result, checksum, evaluation.effort)

@@ -89,6 +89,8 @@ class RunContext:
     device_resident_bytes: int | None = None
     """Bound of those on its GPU; None is a share of what the GPU has."""
     checks: Checks = CHECKS
+    gpus_per_worker: int = 1
+    """GPUs that the plan expects of each worker."""
 
     @property
     def topic(self) -> str:

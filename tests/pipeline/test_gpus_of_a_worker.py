@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -30,12 +30,17 @@ from pipeline.running.clusters.site import Site, Workers
 from pipeline.running.clusters.worker_command import workers_of_gpus
 from pipeline.running.footprint import device_memory
 from pipeline.running.gpu_shares import gpus_advice
+from pipeline.running.graph import _Works
 from pipeline.running.shortage import device_projection, shortage
 from pipeline.store.provenance import device, place
 from pipeline.worker import gpu_counters
 from pipeline.worker.energy import device_meter, energy_meter, nvml_device
+from pipeline.worker.evaluation import Evaluation
 from pipeline.worker.lifetime import lost_gpu
 from pipeline.worker.memory import DevicePool
+from pipeline.worker.sources import Sources
+from pipeline.worker.task import _check_gpus
+from pipeline.worker.work import RunContext
 from stages.gpus import GPUS_PER_WORKER, gpus_per_worker, sharing
 
 GB, PAGE = 10**9, 2 << 20
@@ -492,3 +497,37 @@ def test_forecasts_know_the_gpus_of_a_worker() -> None:
     known = Model(())
     ratio = known.seconds("s", one, passes, False).value / known.seconds("s", two, passes, False).value
     assert ratio == pytest.approx(1.77)
+
+
+def test_each_stage_has_the_lattice_that_it_works_on(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever was computed before: the lattice of an input is that of its own stage alone."""
+    w = Workflow("lattices")
+    plain = w.add(toys.field, place=Place(over={"config": ["a"]}))
+    made = w.add(toys.Costing(toys.setup, device_memory=1, extents=LATTICE), plain)
+    smaller = toys.Costing(toys.with_setup, device_memory=1, extents=(4, 4, 4, 8))
+    w.add(smaller, made, place=Place(over={"noise": range(1)}))
+    (chunk,) = (chunk for chunk in plan(w, store).missing if chunk.node.name == "with_setup")
+    blocks: list[tuple[Any, str]] = []
+
+    @contextmanager
+    def noted(extents: Any, backend: str) -> Iterator[None]:
+        blocks.append((extents, "in"))
+        yield
+        blocks.append((extents, "out"))
+
+    monkeypatch.setattr("pipeline.worker.evaluation.sharing", noted)
+    run(plan(w, store).again([each.key for each in plan(w, store).missing if each != chunk]), store)
+    work = _Works("cpu").to_compute(chunk)
+    context = RunContext(store, "run", "cpu", 0, Sources((), ""))
+    Evaluation([work], context, lambda event: None).compute(work)
+    assert blocks == [(LATTICE, "in"), (LATTICE, "out"), ((4, 4, 4, 8), "in"), ((4, 4, 4, 8), "out")]
+
+
+def test_a_worker_with_fewer_gpus_than_were_planned_says_so(store: Store) -> None:
+    w = Workflow("few")
+    node = w.add(toys.field, place=Place(over={"config": ["a"]}))
+    (chunk,) = plan(w, store).missing
+    work = replace(_Works("cuda").to_compute(chunk), node=_Works("cuda")._node(node, "cuda"))
+    context = RunContext(store, "run", "cuda", 0, Sources((), ""), gpus_per_worker=2)
+    with pytest.raises(InputError, match=r"for 2 GPUs per worker, but .* started with 1: export QUARK"):
+        _check_gpus(work, context)
