@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 from pipeline.declare.text import counted
 from pipeline.planning.chunk import Chunk
@@ -36,26 +37,35 @@ def fitting(footprint: Footprint, plan: Plan, devices: Devices) -> Iterator[int]
             yield gpus
 
 
-def gpus_advice(plan: Plan, cluster: Cluster) -> str:
-    """A sentence on the fewest GPUs per worker that fit and on the fastest; empty without a choice."""
+@dataclass(frozen=True)
+class Advice:
+    """Numbers of GPUs per worker for a plan: the least that fits, the fastest by a model, and both in words."""
+
+    least: int
+    fastest: int
+    text: str
+
+
+def gpus_advice(plan: Plan, cluster: Cluster) -> Advice | None:
+    """Advice on the GPUs of a worker; None where nothing can be chosen, or nothing fits."""
     devices, footprint = cluster.devices, Footprint.of(plan.missing)
     if devices is None or devices.together < 2 or not footprint.least(costs_of(plan)):
-        return ""
+        return None
     fits = list(fitting(footprint, plan, devices))
     if not fits:
-        return ""
+        return None
     tasks, count = widest_level(plan_tasks(plan)), devices.count
     fastest = max(fits, key=lambda gpus: (min(tasks, count // gpus or 1) * speed(gpus), -gpus))
     if fastest == fits[0]:
         said = f"GPUs per worker: {fastest} is the least that fits, and the fastest"
     else:
         said = f"GPUs per worker: {fits[0]} is the least that fits, {fastest} the fastest"
+    advised = "" if fastest == cluster.gpus_per_worker else f" (--gpus-per-worker {fastest})"
     why = (
         f"{counted(tasks, 'task')} can run side by side on {counted(count, 'GPU')}, and two GPUs on one "
         f"lattice are {TWICE:g} times as fast as one"
     )
-    advised = "" if fastest == cluster.gpus_per_worker else f" (--gpus-per-worker {fastest})"
-    return f"{said}{advised}: {why}"
+    return Advice(fits[0], fastest, f"{said}{advised}: {why}")
 
 
 def speed(gpus: int) -> float:

@@ -96,15 +96,16 @@ def test_projection_is_that_of_each_gpu(store: Store) -> None:
 )
 def test_the_fastest_number_of_gpus_per_worker(store: Store, configs: int, memory: int, said: str) -> None:
     """Many tasks are best served by the fewest GPUs each; few leave GPUs to each other."""
-    text = gpus_advice(planned(store, configs), Node(memory * GB))
-    assert text.startswith(f"GPUs per worker: {said}")
-    assert text.endswith("two GPUs on one lattice are 1.77 times as fast as one")
+    advice = gpus_advice(planned(store, configs), Node(memory * GB))
+    assert advice and advice.text.startswith(f"GPUs per worker: {said}")
+    assert advice.text.endswith("two GPUs on one lattice are 1.77 times as fast as one")
+    assert f"{advice.least} is the least" in advice.text
 
 
 def test_nothing_is_advised_where_there_is_no_choice(store: Store) -> None:
-    assert gpus_advice(planned(store), Node(80 * GB, count=1)) == ""
-    assert gpus_advice(planned(store), Node(None)) == ""
-    assert gpus_advice(planned(store, extents=None), Node(80 * GB)) == ""
+    assert gpus_advice(planned(store), Node(80 * GB, count=1)) is None
+    assert gpus_advice(planned(store), Node(None)) is None
+    assert gpus_advice(planned(store, extents=None), Node(80 * GB)) is None
 
 
 def test_a_lattice_that_is_too_short_is_refused_before_any_work(store: Store) -> None:

@@ -96,10 +96,10 @@ def plan(
         show(rounds[-1].plan, rounds[-1].project, results, wish, json)
         return
     check_gpus_per_worker(planned, chosen)
-    short = shortage(planned, chosen)
+    short, advice = shortage(planned, chosen), gpus_advice(planned, chosen)
     warnings = [*project.warnings, *remarks(planned, project, workflow, store)]
     if json:
-        from workflows.outputs.campaigns import DeviceTerm, PlanOutput
+        from workflows.outputs.campaigns import DeviceTerm, GpusPerWorker, PlanOutput
 
         on_devices = chosen.devices or chosen.backend == "cuda"
         terms = device_terms(planned, chosen.devices, chosen.gpus_per_worker) if on_devices else []
@@ -108,6 +108,11 @@ def plan(
             **as_dict(planned),
             device_memory_bytes=sum(term.nbytes for term in terms) if on_devices else None,
             device_terms=[DeviceTerm(node=t.node, term=t.name, bytes=t.nbytes) for t in terms],
+            gpus_per_worker=GpusPerWorker(
+                asked=chosen.gpus_per_worker,
+                least=advice and advice.least,
+                fastest=advice and advice.fastest,
+            ),
             rounds=steps,
             warning=short.text if short else None,
             remedies=[dict(each) for each in short.remedies] if short else [],
@@ -117,7 +122,7 @@ def plan(
         for step in steps:
             say(step)
         say(explain(planned))
-        for text in (device_projection(planned, chosen), gpus_advice(planned, chosen)):
+        for text in (device_projection(planned, chosen), advice.text if advice else ""):
             if text:
                 say(text)
         for warning in (*([short.text] if short else []), *warnings):

@@ -90,6 +90,19 @@ class DeviceTerm(BaseModel):
     bytes: int
 
 
+class GpusPerWorker(BaseModel):
+    """GPUs that each worker owns: as asked for, the least on which all fits, and the fastest by a model.
+
+    Both are null where the GPUs are not known, or there is one.
+    """
+
+    model_config = PRINTED
+
+    asked: int
+    least: int | None
+    fastest: int | None
+
+
 class PlanOutput(Output):
     """Work that a run would do; memory and bytes of what is missing, seconds where earlier chunks tell."""
 
@@ -106,6 +119,7 @@ class PlanOutput(Output):
     device_memory_bytes: int | None
     device_terms: list[DeviceTerm]
     """What these bytes are made of, the largest first."""
+    gpus_per_worker: GpusPerWorker
     rounds: list[str]
     warning: str | None
     """What the cluster is short of."""

@@ -90,7 +90,9 @@ class SpanPool:
 
     def release(self) -> None:
         """Give the memory of all spans that nobody uses back to the devices, once the queued work is done."""
-        cupy.cuda.get_current_stream().synchronize()
+        for device in set(self.devices):
+            with cupy.cuda.Device(device):
+                cupy.cuda.runtime.deviceSynchronize()
         for free in self._free.values():
             while free:
                 span = free.pop()
