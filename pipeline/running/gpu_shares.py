@@ -39,7 +39,7 @@ def fitting(footprint: Footprint, plan: Plan, devices: Devices) -> Iterator[int]
 
 @dataclass(frozen=True)
 class Advice:
-    """Numbers of GPUs per worker for a plan: the least that fits, the fastest by a model, and both in words."""
+    """Numbers of GPUs per worker for a plan: the least that fits, the fastest by a model, both in words."""
 
     least: int
     fastest: int

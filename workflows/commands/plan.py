@@ -110,8 +110,8 @@ def plan(
             device_terms=[DeviceTerm(node=t.node, term=t.name, bytes=t.nbytes) for t in terms],
             gpus_per_worker=GpusPerWorker(
                 asked=chosen.gpus_per_worker,
-                least=advice and advice.least,
-                fastest=advice and advice.fastest,
+                least=advice.least if advice else None,
+                fastest=advice.fastest if advice else None,
             ),
             rounds=steps,
             warning=short.text if short else None,
