@@ -54,8 +54,8 @@ def crashing(*, at: At, bad: tuple[str, ...]) -> toys.Field:
 
 
 EXTENTS = (16, 16, 16, 32)
-NUMBERS = 2 << 28
-"""Of the field below: 4 GiB of complex64."""
+NUMBERS = 1 << 30
+"""Of the field below: 8 GiB of complex64."""
 
 
 def shared_cost(node: Node) -> Cost:
