@@ -102,7 +102,8 @@ HEADS = {
 def cluster_of(site: Site, folder: Path) -> Any:
     (folder / "run").mkdir()
     jobs = JobList(folder / "run")
-    return cluster_class(site.kind)(jobs, site.settled().each, **JobQueue(site).options(jobs=jobs))
+    each = (site.settled().each, site.gpus_per_worker)
+    return cluster_class(site.kind)(jobs, *each, **JobQueue(site).options(jobs=jobs))
 
 
 def script_of(cluster: Any, folder: Path) -> str:
@@ -122,6 +123,22 @@ def test_script_of_a_job_with_two_gpus(kind: str, tmp_path: Path, monkeypatch: p
         cluster.hold(Workers(0, 3))
         assert cluster.wanted == 2  # jobs, for three workers
         assert all(len(names) == 2 for names in cluster.members().values())
+
+
+@pytest.mark.parametrize("gpus", [2, 4])
+def test_jobs_whose_workers_own_several_gpus(
+    gpus: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with cluster_of(replace(SITE, kind="slurm", gpus=4, gpus_per_worker=gpus), tmp_path) as cluster:
+        script = script_of(cluster, tmp_path)
+        assert "#SBATCH --gres=gpu:4\n" in script and f"\nexport QUARKLINE_GPUS_PER_WORKER={gpus}\n" in script
+        if gpus == 4:
+            assert "CUDA_VISIBLE_DEVICES=" not in script and "group" not in cluster.new_spec
+        else:
+            assert "set -- 0 1; IFS=,; for device in ${CUDA_VISIBLE_DEVICES:-0,1,2,3}; do" in script
+            assert 'CUDA_VISIBLE_DEVICES="$devices" ' in script
+            assert cluster.new_spec["group"] == ["-0", "-1"]
 
 
 def test_what_a_person_writes_overrides_the_site_and_nothing_else_does(tmp_path: Path) -> None:
