@@ -50,6 +50,19 @@ def gpus_of(backend: str) -> int:
     return gpus_per_worker() if backend == "cuda" else 1
 
 
+def visible_gpus() -> tuple[int, ...]:
+    """GPUs that share the lattice of this process, as CUDA numbers them; InputError where some lack."""
+    from cupy.cuda import runtime
+
+    wanted, visible = gpus_per_worker(), int(runtime.getDeviceCount())
+    if wanted > visible:
+        raise InputError(
+            f"{GPUS_PER_WORKER} must be the number of GPUs that share a lattice, 1 to {visible} here, "
+            f"got {wanted}"
+        )
+    return tuple(range(wanted))
+
+
 def most_gpus(t: int) -> int:
     """GPUs that a lattice with so many time slices can be spread over at most."""
     return max(1, t // REACH)

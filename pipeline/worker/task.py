@@ -35,7 +35,7 @@ from pipeline.worker.spent import expected_of, kernels_of, parts_of
 from pipeline.worker.stopwatch import PROCESS, first_in_process
 from pipeline.worker.work import ChunkOutcome, RunContext, Work
 from stages.errors import DisagreementError, InputError, WrongResultError
-from stages.gpus import GPUS_PER_WORKER, gpus_of
+from stages.gpus import GPUS_PER_WORKER, gpus_per_worker, visible_gpus
 
 NOT_TRUSTED = "its worker is not to be trusted any more"
 
@@ -143,9 +143,11 @@ def _check_code(work: Work, context: RunContext) -> None:
 
 
 def _check_gpus(work: Work, context: RunContext) -> None:
-    """Raise InputError where this process has fewer GPUs than the plan was made for."""
-    gpus, wanted = gpus_of(work.node.backend), context.gpus_per_worker
-    if work.node.backend == "cuda" and gpus < wanted:
+    """Raise InputError where this process has fewer GPUs than it was told, or than the plan was made for."""
+    if work.node.backend != "cuda" or max(gpus_per_worker(), context.gpus_per_worker) == 1:
+        return
+    gpus, wanted = len(visible_gpus()), context.gpus_per_worker
+    if gpus < wanted:
         raise InputError(
             f"the plan is for {wanted} GPUs per worker, but this worker was started with {gpus}: export "
             f"{GPUS_PER_WORKER}={wanted} where it is started"
@@ -156,6 +158,7 @@ def _compute_and_commit(
     work: Work, evaluation: Evaluation, context: RunContext
 ) -> tuple[bool, dict[str, Any]]:
     """Whether this chunk was not there yet, and its record."""
+    _check_gpus(work, context)
     checksum, called = context.checks.checksum, time.perf_counter()
     meter, peak, stage = energy_meter(work.node.backend), device_pool(work.node.backend), work.node.stage
     started, cpu, joules, host_peak = time.time(), time.process_time(), meter() if meter else 0.0, HostPeak()
@@ -165,7 +168,6 @@ def _compute_and_commit(
         peak.restart()
     watching = watch(work.node.backend)
     _check_code(work, context)
-    _check_gpus(work, context)
     with closing(evaluation.checkpoint(work)) as checkpoint:
         result, statistics = evaluation.compute(work, checkpoint)
         sums = result_sums(result, checksum, evaluation.effort)

@@ -23,8 +23,6 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from stages import gpus
-from stages.errors import InputError
-from stages.gpus import GPUS_PER_WORKER
 from stages.lqcd.kernels.cuda.devices.partition import (
     LibraryWork,
     PartialWork,
@@ -105,15 +103,10 @@ def spread_in_worker(extents: gpus.Extents | None) -> Iterator[None]:
     """While the block runs, new fields lie on the devices that the environment gives this process.
 
     Memory stays mapped for the next block. extents: of the lattice; None: new fields lie on the first device.
-    Raises InputError where there are fewer devices than `GPUS_PER_WORKER` says, and as `spread_over`.
+    Raises InputError where there are fewer devices than it says, and as `spread_over`.
     """
-    wanted, visible = gpus.gpus_per_worker(), cupy.cuda.runtime.getDeviceCount()
-    if wanted > visible:
-        raise InputError(
-            f"{GPUS_PER_WORKER} must be the number of GPUs that share a lattice, 1 to {visible} here, "
-            f"got {wanted}"
-        )
-    with _current(None if extents is None else group_of(Lattice(extents), tuple(range(wanted)))):
+    devices = gpus.visible_gpus()
+    with _current(None if extents is None else group_of(Lattice(extents), devices)):
         yield
 
 
