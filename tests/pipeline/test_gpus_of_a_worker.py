@@ -1,4 +1,4 @@
-"""Workers that own several GPUs, without any: what they see, what plans say, what is measured of each."""
+"""Workers that own several GPUs, without any: what they see, what they refuse, and lost ones."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from pipeline.worker.task import _check_gpus
 from pipeline.worker.work import RunContext
 from stages.gpus import GPUS_PER_WORKER, gpus_per_worker, sharing
 
-GB, PAGE = 10**9, 2 << 20
+GB = 10**9
 LATTICE = (32, 32, 32, 48)
 SHOW = """
 import json, os, sys
