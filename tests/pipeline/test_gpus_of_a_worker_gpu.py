@@ -101,6 +101,17 @@ def test_a_chunk_whose_gpu_is_lost_is_computed_by_another_worker(
     assert executed.new() == {"losing": 3}
 
 
+@pytest.mark.faults
+def test_a_kernel_that_destroys_the_context_of_the_second_gpu_fails_its_chunk_alone(store: Store) -> None:
+    import toy_gpu_stages as gpu
+
+    w = Workflow("crash")
+    w.add(gpu.crashing, place=Place(over={"config": CONFIGS}), bad=("c",), gpu=1)
+    outcome = run(plan(w, store, backend="cuda"), store, cluster=workers_of_two())
+    assert outcome.states["crashing"] == {"done": len(CONFIGS) - 1, "failed": 1}, outcome.table()
+    assert "llegal" in outcome.failures[0].error
+
+
 def test_gpus_of_a_worker_divide_those_of_the_machine(store: Store, tmp_path: Path) -> None:
     import cupy
 

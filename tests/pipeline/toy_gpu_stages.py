@@ -43,14 +43,15 @@ extern "C" __global__ void crash(double* x, bool bad) { if (bad) x[1ll << 50] = 
 
 
 @stage(version="1", over=("config",), resources=Resources(device=1))
-def crashing(*, at: At, bad: tuple[str, ...]) -> toys.Field:
-    """Writes outside of the device's memory, which destroys the context."""
+def crashing(*, at: At, bad: tuple[str, ...], gpu: int = 0) -> toys.Field:
+    """Writes outside of the memory of a GPU, which destroys its context."""
     import cupy
 
     toys.executed("crashing", at)
-    values = cupy.zeros(6)
-    cupy.RawKernel(CRASH, "crash")((1,), (1,), (values, np.bool_(at.one("config") in bad)))
-    return toys.Field(values.get())
+    with cupy.cuda.Device(gpu):
+        values = cupy.zeros(6)
+        cupy.RawKernel(CRASH, "crash")((1,), (1,), (values, np.bool_(at.one("config") in bad)))
+        return toys.Field(values.get())
 
 
 EXTENTS = (16, 16, 16, 32)

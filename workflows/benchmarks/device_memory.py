@@ -5,7 +5,8 @@
 A case is a shipped file with some keys changed, planned as any other, on links of two sweeps. Its chunks are
 computed as by a worker, each in a pool that was empty: what stays for a chunk, as operator, vectors and
 hierarchy, is made or loaded in it. Projected is what the plan has for the task and for what stays for it.
-Cases run side by side in processes of their own; `large` is `g2_disconnected` on 48^3 x 64, N = 16.
+Cases run side by side in processes of their own; `large` is `g2_disconnected` on 48^3 x 64, N = 16. With
+`QUARKLINE_GPUS_PER_WORKER=2` in the environment each has its lattice on two GPUs, and bytes are of one.
 """
 
 from __future__ import annotations

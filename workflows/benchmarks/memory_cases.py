@@ -25,6 +25,7 @@ from pipeline.worker.sources import sources_of
 from pipeline.worker.task import execute
 from pipeline.worker.work import RunContext
 from stages.ensemble.configuration import GaugeLinks
+from stages.gpus import gpus_of
 from stages.lqcd.gauge.heatbath import thermalised
 from stages.lqcd.kernels.dispatch import array_module_of
 from stages.lqcd.kernels.transfer import copy_to_host
@@ -155,7 +156,7 @@ BEYOND = "large"
 
 
 class Measured(NamedTuple):
-    """A chunk's task, and bytes of the GPU."""
+    """A chunk's task, and bytes of the GPU, of several that of which most is taken."""
 
     node: str
     projected: int
@@ -171,7 +172,7 @@ def measured(name: str) -> list[Measured]:
 
 
 def _chunks(made: Plan, store: Store) -> Iterator[Measured]:
-    costs, pool = costs_of(made), device_pool(BACKEND)
+    costs, pool = costs_of(made, gpus_of(BACKEND)), device_pool(BACKEND)
     least = {chunk.key: Footprint.of([chunk]).least(costs) for chunk in made.missing}
     distinct = {(chunk.node.stage.name, least[chunk.key]): chunk for chunk in reversed(made.missing)}
     wanted = [chunk for chunk in made.missing if least[chunk.key] and chunk in distinct.values()]
