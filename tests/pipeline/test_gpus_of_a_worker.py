@@ -76,8 +76,10 @@ def test_gpus_of_jobs_are_counted_by_workers() -> None:
     assert site.devices.workers == 6
 
 
-def test_the_environment_of_one_gpu_is_what_it_was() -> None:
-    assert GPUS_PER_WORKER not in worker_environment(2, "cuda")
+def test_workers_with_gpus_are_told_how_many() -> None:
+    """One, too: the driver's own environment may say another number."""
+    assert GPUS_PER_WORKER not in worker_environment(2, "cpu")
+    assert worker_environment(2, "cuda")[GPUS_PER_WORKER] == "1"
     assert worker_environment(2, "cuda", 4)[GPUS_PER_WORKER] == "4"
 
 
@@ -147,7 +149,7 @@ def test_workers_of_a_machine_see_their_own_gpus(machine: Any, monkeypatch: pyte
     assert spec["options"]["env"]["CUDA_VISIBLE_DEVICES"] == "GPU-d,GPU-c"
     _, options, environment = opened(machine, Cuda())
     assert options["n_workers"] == 4 and "CUDA_VISIBLE_DEVICES" not in options
-    assert GPUS_PER_WORKER not in environment
+    assert environment[GPUS_PER_WORKER] == "1"
     assert Cuda(gpus_per_worker=2).devices == Devices(4, 80 * GB, 2, 4)
 
 

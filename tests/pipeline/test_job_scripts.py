@@ -39,6 +39,7 @@ export NUMBA_NUM_THREADS=8
 export OMP_NUM_THREADS=8
 export OPENBLAS_NUM_THREADS=1
 export MKL_NUM_THREADS=1
+export QUARKLINE_GPUS_PER_WORKER=1
 export DASK_DISTRIBUTED__WORKER__HTTP__ROUTES=[]
 export A='b c'
 module load cuda

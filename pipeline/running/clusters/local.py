@@ -228,9 +228,8 @@ def worker_environment(threads: int, backend: str, gpus: int = 1) -> dict[str, s
     """
     kernels, blas = ("NUMBA", "OMP"), ("OPENBLAS", "MKL")
     counts = {**dict.fromkeys(kernels, threads), **dict.fromkeys(blas, 1)}
-    memory = REUSING if backend == "cpu" else {}
-    shared = {GPUS_PER_WORKER: str(gpus)} if gpus > 1 else {}
-    return {**{f"{library}_NUM_THREADS": str(count) for library, count in counts.items()}, **memory, **shared}
+    of_backend = REUSING if backend == "cpu" else {GPUS_PER_WORKER: str(gpus)}
+    return {**{f"{library}_NUM_THREADS": str(count) for library, count in counts.items()}, **of_backend}
 
 
 @contextmanager
