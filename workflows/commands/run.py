@@ -44,7 +44,7 @@ def run(
     workers: Annotated[
         int | None,
         count_option(
-            "Worker processes or GPUs; no more start than the plan has work for at a time.",
+            "Worker processes, with GPUs of their own; no more start than the plan has work for at a time.",
             "as in the cluster's section, or as many as are of use",
         ),
     ] = None,
