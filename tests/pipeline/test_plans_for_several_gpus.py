@@ -15,7 +15,7 @@ from pipeline.reading.forecast.model import Model, units
 from pipeline.reading.forecast.samples import Machine, gpus, with_gpus
 from pipeline.running.clusters import Devices
 from pipeline.running.footprint import device_memory
-from pipeline.running.gpu_shares import gpus_advice
+from pipeline.running.gpu_shares import TWICE, gpus_advice
 from pipeline.running.shortage import device_projection, shortage
 
 GB, PAGE = 10**9, 2 << 20
@@ -98,7 +98,7 @@ def test_the_fastest_number_of_gpus_per_worker(store: Store, configs: int, memor
     """Many tasks are best served by the fewest GPUs each; few leave GPUs to each other."""
     advice = gpus_advice(planned(store, configs), Node(memory * GB))
     assert advice and advice.text.startswith(f"GPUs per worker: {said}")
-    assert advice.text.endswith("two GPUs on one lattice are 1.77 times as fast as one")
+    assert advice.text.endswith(f"two GPUs on one lattice are {TWICE:g} times as fast as one")
     assert f"{advice.least} is the least" in advice.text
 
 
@@ -118,13 +118,13 @@ def test_a_lattice_that_is_too_short_is_refused_before_any_work(store: Store) ->
 
 
 def test_forecasts_know_the_gpus_of_a_worker() -> None:
-    """Their number is in the name of the device; without records two are 1.77 times as fast as one."""
+    """Their number is in the name of the device; without records two are `TWICE` as fast as one."""
     one, two = Machine("cuda", "NVIDIA H200"), Machine("cuda", "2 x NVIDIA H200")
     assert (gpus(one), gpus(two)) == (1, 2)
     assert gpus(Machine("cpu", "2 x EPYC, 4 threads")) == 1
     assert (with_gpus(one, 2), with_gpus(two, 1), with_gpus(two, 4).device) == (two, one, "4 x NVIDIA H200")
-    assert units(two) / units(one) == pytest.approx(1.77)
+    assert units(two) / units(one) == pytest.approx(TWICE)
     passes = [Pass("dslash", 1000, 1e9)]
     known = Model(())
     ratio = known.seconds("s", one, passes, False).value / known.seconds("s", two, passes, False).value
-    assert ratio == pytest.approx(1.77)
+    assert ratio == pytest.approx(TWICE)
