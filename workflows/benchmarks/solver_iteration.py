@@ -11,7 +11,7 @@ from functools import partial
 
 import numpy as np
 
-from stages.lqcd.dirac.staggered import NormalOperator
+from stages.lqcd.dirac.operator import LinearOperator
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.solvers.block_cgrq import BlockCGrQ
 from stages.lqcd.solvers.cg import BatchedCG
@@ -73,7 +73,7 @@ METHODS: tuple[tuple[type[KrylovSolver], Callable[[int, np.dtype], SiteCost]], .
 
 
 def iteration(
-    machine: Machine, solver: Callable[..., KrylovSolver], A: NormalOperator, b: Array
+    machine: Machine, solver: Callable[..., KrylovSolver], A: LinearOperator, b: Array
 ) -> tuple[float, float | None]:
     """Seconds and joules of one iteration."""
     counts: dict[int, int] = {}

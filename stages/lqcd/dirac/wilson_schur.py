@@ -20,7 +20,7 @@ from stages.errors import InputError
 from stages.lqcd.dirac.wilson import WilsonOperator
 from stages.lqcd.kernels import block_blas, clover
 from stages.lqcd.kernels.dispatch import Array
-from stages.lqcd.kernels.fields import field_like
+from stages.lqcd.kernels.fields import assign, field_like
 from stages.lqcd.kernels.gamma import COMPONENTS
 from stages.lqcd.lattice.geometry import EVEN
 
@@ -91,7 +91,7 @@ class WilsonSchur:
         """Solution x ``[parity, site, 12, N]`` of M x = b from the one ``[site, 12, N]`` on `parity`."""
         parity, opposite = self.parity, 1 - self.parity
         full = field_like(b)
-        full[parity] = x
+        assign(full[parity], x)
         source = self.M.dslash.apply_to(opposite, full[parity], None, diagonal=b[opposite], a=1.0, b=0.5)
         full[opposite] = self._inverse(opposite, source)
         return full

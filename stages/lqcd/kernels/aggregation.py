@@ -82,12 +82,12 @@ def combined(vectors: Array, matrices: Array) -> Array:
     return kernel("aggregation.combined", type(vectors))(vectors, matrices)
 
 
-def gathered(fields: Array, sites: Array) -> Array:
-    """Fields ``[site, 2 n, k]`` cut into aggregates and chiralities: vectors as in `PackedVectors`.
+def gather(fields: Array, sites: Array, out: Array) -> None:
+    """Fields ``[site, 2 n, k]`` cut into aggregates and chiralities: `out`, vectors as in `PackedVectors`.
 
     sites: int ``[aggregate, site]``, on the host for NumPy, on the device for CuPy.
     """
-    return kernel("aggregation.gathered", type(fields))(fields, sites)
+    kernel("aggregation.gather", type(fields))(fields, sites, out)
 
 
 def scattered(vectors: Array, sites: Array, out: Array) -> None:

@@ -87,13 +87,13 @@ def is_finite(matrices: Array) -> bool:
     return bool(array_module(matrices).isfinite(matrices).all())
 
 
-def triangles(blocks: Array, constant: float, places: Triangle) -> Array:
+def triangles(blocks: Array, constant: float, places: Triangle, out: Array | None = None) -> Array:
     """Reals ``[site, chirality, 36]`` of constant + Hermitian blocks ``[site, chirality, 6, 6]``.
 
     The diagonals, then re, im of the elements at `places`.
     """
     xp: Any = array_module(blocks)
-    reals = xp.empty((*blocks.shape[:2], 36), blocks.real.dtype)
+    reals = xp.empty((*blocks.shape[:2], 36), blocks.real.dtype) if out is None else out
     for slab in _slabs(len(blocks)):
         elements = blocks[(slab, slice(None), *places)]
         reals[slab, :, :6] = blocks[slab].diagonal(axis1=-2, axis2=-1).real + constant
@@ -101,12 +101,11 @@ def triangles(blocks: Array, constant: float, places: Triangle) -> Array:
     return reals
 
 
-def inverse_triangles(reals: Array, places: Triangle) -> Array | None:
-    """`triangles` of the inverses; None where one is singular."""
-    inverses = array_module(reals).empty_like(reals)
+def inverse_triangles(reals: Array, places: Triangle, out: Array) -> bool:
+    """Write `triangles` of the inverses to `out`; False where one is singular."""
     for slab in _slabs(len(reals)):
-        inverses[slab] = triangles(hermitian_inverse(_blocks(reals[slab], places)), 0.0, places)
-    return inverses if is_finite(inverses) else None
+        triangles(hermitian_inverse(_blocks(reals[slab], places)), 0.0, places, out[slab])
+    return is_finite(out)
 
 
 def _blocks(reals: Array, places: Triangle) -> Array:
@@ -140,11 +139,12 @@ def combined(vectors: Array, matrices: Array) -> Array:
     return vectors @ matrices.astype(vectors.dtype)
 
 
-def gathered(fields: Array, sites: Array) -> Array:
+def gather(fields: Array, sites: Array, out: Array) -> None:
     xp: Any = array_module(fields)
     n, k = fields.shape[1] // 2, fields.shape[2]
     rows = 2 * sites[:, None] + xp.arange(2, dtype=sites.dtype)[:, None]
-    return fields.reshape(-1, n * k)[rows].reshape(len(sites), 2, sites.shape[1] * n, k)
+    options = {"mode": "clip"} if xp is np else {}  # NumPy would buffer what it may have to refuse
+    xp.take(fields.reshape(-1, n * k), rows, axis=0, out=out.reshape(*rows.shape, n * k), **options)
 
 
 def scattered(vectors: Array, sites: Array, out: Array) -> None:

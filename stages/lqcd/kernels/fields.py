@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import prod
 from types import ModuleType
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import DTypeLike
 
 from stages.lqcd.kernels.dispatch import Array, array_module, implementation_of
 from stages.lqcd.lattice.geometry import Lattice
+
+T = TypeVar("T")
 
 
 def empty_field(shape: tuple[int, ...], dtype: DTypeLike, xp: ModuleType) -> Array:
@@ -31,6 +35,43 @@ def slices_field(shape: tuple[int, ...], dtype: DTypeLike, xp: ModuleType) -> Ar
     return empty_field((prod(shape),), dtype, xp).reshape(shape)
 
 
+def empty_rows(like: Array, shape: tuple[int, ...], dtype: DTypeLike, runs: int) -> Array:
+    """A C-contiguous array in the library of another, not filled, whose rows are the sites of a grid.
+
+    runs: where GPUs share the lattice, equal runs of rows that are cut in t, those of each parity or all;
+    without any the array lies on the first GPU.
+    """
+    if array_module(like) is np:
+        return np.empty(shape, dtype)
+    return implementation_of("fields.empty_rows", "cuda")(shape, dtype, runs)
+
+
+def zero_rows(like: Array, shape: tuple[int, ...], dtype: DTypeLike, runs: int) -> Array:
+    """An array of zeros in the library of another, whose rows are the sites of a grid: see `empty_rows`."""
+    if array_module(like) is np:
+        return np.zeros(shape, dtype)
+    return implementation_of("fields.zero_rows", "cuda")(shape, dtype, runs)
+
+
+def of_rows(compute: Callable[..., Array], *arrays: Array, whole: tuple[Array, ...] = ()) -> Array:
+    """The rows that `compute` makes of those of some arrays, each GPU its own where they share the lattice.
+
+    compute: expressions of NumPy or CuPy of rows of the arrays, and of others that it gets whole; it may be
+    called several times, for some of the rows each. The arrays have a row for each site of a grid, and the
+    first one decides where the result lies.
+    """
+    if array_module(arrays[0]) is np:
+        return compute(*arrays, *whole)
+    return implementation_of("fields.of_rows", "cuda")(compute, *arrays, whole=whole)
+
+
+def on_rows(compute: Callable[..., T], *arrays: Array, whole: tuple[Array, ...] = ()) -> list[T]:
+    """Answers of `compute` for rows of some arrays, each GPU its own: see `of_rows`."""
+    if array_module(arrays[0]) is np:
+        return [compute(*arrays, *whole)]
+    return implementation_of("fields.on_rows", "cuda")(compute, *arrays, whole=whole)
+
+
 def spread(lattice: Lattice, backend: str) -> None:
     """Nothing is left to do for a stage: the engine knows its lattice (`stages.gpus.sharing`)."""
 
@@ -38,13 +79,26 @@ def spread(lattice: Lattice, backend: str) -> None:
 def field_like(field: Array, shape: tuple[int, ...] | None = None, dtype: DTypeLike | None = None) -> Array:
     """A field of the library, and if not said otherwise of the shape and dtype, of another; not filled."""
     extents = field.shape if shape is None else shape
-    return empty_field(extents, dtype or field.dtype, array_module(field))
+    if array_module(field) is np:
+        return np.empty(extents, dtype or field.dtype)
+    return implementation_of("fields.field_like", "cuda")(field, extents, dtype or field.dtype)
 
 
 def zeros_like(field: Array, shape: tuple[int, ...] | None = None, dtype: DTypeLike | None = None) -> Array:
     """A field of zeros of the library, and if not said otherwise of the shape and dtype, of another."""
     extents = field.shape if shape is None else shape
-    return zero_field(extents, dtype or field.dtype, array_module(field))
+    if array_module(field) is np:
+        return np.zeros(extents, dtype or field.dtype)
+    return implementation_of("fields.zeros_like", "cuda")(field, extents, dtype or field.dtype)
+
+
+def converted(field: Array, dtype: DTypeLike) -> Array:
+    """The field itself if it is of this dtype, or a copy that is."""
+    if field.dtype == dtype:
+        return field
+    copy = field_like(field, dtype=dtype)
+    assign(copy, field)
+    return copy
 
 
 def contiguous(field: Array) -> Array:

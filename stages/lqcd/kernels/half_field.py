@@ -16,6 +16,7 @@ import numpy as np
 
 from stages.errors import InputError
 from stages.lqcd.kernels.dispatch import Array, array_module, kernel
+from stages.lqcd.kernels.fields import empty_field
 from stages.lqcd.kernels.operands import check_array
 
 COMPONENTS = 12
@@ -44,8 +45,8 @@ class HalfField:
 
 def empty(library: ModuleType, sites: int, n: int) -> HalfField:
     """A field with room for `n` right-hand sides in arrays of `library`, NumPy or CuPy."""
-    codes = library.empty((sites, COMPONENTS, n, 2), np.uint16)
-    return HalfField(codes, library.empty((sites, n), np.float32))
+    codes = empty_field((sites, COMPONENTS, n, 2), np.uint16, library)
+    return HalfField(codes, empty_field((sites, n), np.float32, library))
 
 
 def to_half(field: Array, out: HalfField | None = None) -> HalfField:

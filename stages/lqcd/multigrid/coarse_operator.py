@@ -13,15 +13,17 @@ and the same holds for the parts of X (arXiv:1612.07873, section III).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from types import ModuleType
 from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from stages.lqcd.kernels import coarse_dslash
 from stages.lqcd.kernels.dispatch import Array, array_module, to_device_like
-from stages.lqcd.kernels.fields import contiguous, empty_field, field_like
+from stages.lqcd.kernels.fields import of_rows, on_rows
+from stages.lqcd.multigrid.fields import on_grid
 from stages.lqcd.multigrid.grid import HOPS, Grid
 from stages.lqcd.multigrid.transfer import Transfer
 from stages.lqcd.solvers.solution import column_blocks
@@ -85,34 +87,36 @@ class CoarseOperator:
     def adjoint(self) -> CoarseOperator:
         """gamma5 A_c gamma5."""
         signs = gamma5(self.links)
-        return CoarseOperator(self.grid, signs * self.diagonal * signs.T, signs * self.links * signs.T)
+        turned = partial(of_rows, lambda matrices, signs: signs * matrices * signs.T, whole=(signs,))
+        return CoarseOperator(self.grid, turned(self.diagonal), turned(self.links))
 
     def apply(self, x: Array, out: Array | None = None) -> Array:
-        out = field_like(x) if out is None else out
+        out = on_grid(self.grid, x, x.shape[1:]) if out is None else out
         return coarse_dslash.coarse_dslash(self._packed, x, out)
 
     def local(self, x: Array) -> Array:
-        out = field_like(x)
-        return coarse_dslash.coarse_dslash(self._packed_local, x, out)
+        return coarse_dslash.coarse_dslash(self._packed_local, x, on_grid(self.grid, x, x.shape[1:]))
 
     def forward_hop(self, mu: int, x: Array) -> Array:
-        packed = self._pack(self.links[:, 2 * mu : 2 * mu + 1], self.grid.neighbours[:, 2 * mu : 2 * mu + 1])
-        return coarse_dslash.coarse_dslash(packed, x, field_like(x))
+        d = 2 * mu
+        links = of_rows(lambda each: each[:, d : d + 1].copy(), self.links)
+        packed = self._pack(links, self.grid.neighbours[:, d : d + 1])
+        return coarse_dslash.coarse_dslash(packed, x, on_grid(self.grid, x, x.shape[1:]))
 
     def astype(self, dtype: Any) -> CoarseOperator:
         if self.dtype == dtype:
             return self
-        return CoarseOperator(self.grid, self.diagonal.astype(dtype), self.links.astype(dtype))
+        diagonal, links = (of_rows(lambda each: each.astype(dtype), a) for a in (self.diagonal, self.links))
+        return CoarseOperator(self.grid, diagonal, links)
 
     def _pack(self, links: Array, neighbours: Array) -> Any:
-        table = to_device_like(np.ascontiguousarray(neighbours), links)
-        return coarse_dslash.pack(contiguous(links), table)
+        return coarse_dslash.pack(links, to_device_like(np.ascontiguousarray(neighbours), links))
 
     @cached_property
     def _packed(self) -> Any:
         itself = np.arange(self.grid.sites, dtype=np.int32)[:, None]
-        links = empty_field((self.grid.sites, 1 + HOPS, *self.links.shape[2:]), self.dtype, self.xp)
-        links[:, 0], links[:, 1:] = self.diagonal, self.links
+        links = on_grid(self.grid, self.links, (1 + HOPS, *self.links.shape[2:]))
+        on_rows(_put_local_and_hops, links, self.diagonal, self.links)
         return self._pack(links, np.concatenate([itself, self.grid.neighbours], axis=1))
 
     @cached_property
@@ -134,24 +138,48 @@ def gamma5(like: Array) -> Array:
 def galerkin(A: LevelOperator, P: Transfer) -> CoarseOperator:
     """P^H A P for A that is gamma5-Hermitian."""
     coarse, k = P.aggregates.coarse, P.vector_count
-    diagonal = field_like(P.vectors, (coarse.sites, 2 * k, 2 * k))
-    inside = field_like(diagonal, (4, *diagonal.shape))
-    links = field_like(diagonal, (coarse.sites, HOPS, *diagonal.shape[1:]))
+    diagonal, *inside = (on_grid(coarse, P.vectors, (2 * k, 2 * k)) for _ in range(5))
+    links = on_grid(coarse, P.vectors, (HOPS, 2 * k, 2 * k))
     signs, factor = gamma5(diagonal), diagonal.real.dtype.type(A.hop_factor)
     for some in column_blocks(k, MOST_COLUMNS):
         columns = P.columns(slice(some.start, some.stop))
         where = np.array([*some, *(k + number for number in some)])
-        diagonal[..., where] = P.restrict(A.local(columns))
+        put = partial(_put_columns, where)
+        on_rows(put, diagonal, P.restrict(A.local(columns)))
         for mu in range(4):
             moved = A.forward_hop(mu, columns)
-            beyond = P.restrict_packed(P.face(mu), moved) * factor
-            inside[mu][..., where] = P.restrict(moved) * factor - beyond
-            links[:, 2 * mu][..., where] = beyond
+            beyond, all_in = P.restrict_packed(P.face(mu), moved), P.restrict(moved)
+            put_hop = partial(_put_hop, where, 2 * mu, factor)
+            on_rows(put_hop, inside[mu], links, all_in, beyond)
     for mu in range(4):
-        diagonal += inside[mu] + _mirrored(inside[mu], signs)
-        behind = to_device_like(coarse.neighbours[:, 2 * mu + 1], links)
-        links[:, 2 * mu + 1] = _mirrored(links[behind, 2 * mu], signs)
+        behind = to_device_like(np.ascontiguousarray(coarse.neighbours[:, 2 * mu + 1]), links)
+        on_rows(partial(_put_back, 2 * mu), diagonal, inside[mu], links, behind, whole=(links, signs))
     return CoarseOperator(coarse, diagonal, links)
+
+
+def _put_local_and_hops(matrices: Array, diagonal: Array, links: Array) -> None:
+    matrices[:, 0], matrices[:, 1:] = diagonal, links
+
+
+def _put_columns(where: NDArray, matrices: Array, columns: Array) -> None:
+    matrices[..., where] = columns
+
+
+def _put_hop(
+    where: NDArray, d: int, factor: Any, inside: Array, links: Array, moved: Array, beyond: Array
+) -> None:
+    """The columns of a forward hop: those that leave an aggregate are links, the others stay inside."""
+    leaving = beyond * factor
+    inside[..., where] = moved * factor - leaving
+    links[:, d][..., where] = leaving
+
+
+def _put_back(
+    d: int, diagonal: Array, inside: Array, links: Array, behind: Array, all_links: Array, signs: Array
+) -> None:
+    """What the backward hop against d adds to the local matrices, and its links."""
+    diagonal += inside + _mirrored(inside, signs)
+    links[:, d + 1] = _mirrored(all_links[behind, d], signs)
 
 
 def _mirrored(matrices: Array, signs: Array) -> Array:

@@ -19,7 +19,7 @@ import numpy as np
 
 from stages.lqcd.kernels import coarse_dslash, matrix_inverse
 from stages.lqcd.kernels.dispatch import Array, to_device_like
-from stages.lqcd.kernels.fields import contiguous, field_like, zeros_like
+from stages.lqcd.kernels.fields import assign, empty_rows, field_like, zeros_like
 from stages.lqcd.multigrid.smoother import Smoother
 from stages.lqcd.multigrid.system import CoarseSystem, LevelSystem
 from stages.lqcd.multigrid.transfer import CycleTransfer, Transfer
@@ -61,7 +61,7 @@ class Cycle:
             self.post.improve(S, x, y)
         if out is None:
             return y
-        out[...] = y
+        assign(out, y)
         return out
 
     def _add_coarse(self, defect: Array, y: Array) -> None:
@@ -114,6 +114,7 @@ def coarsest_solve(system: CoarseSystem, steps: int, tolerance: float) -> GridSo
     sites, n = system.operator.shape
     inverse = matrix_inverse.inverse(matrix).reshape(sites, n, sites, n).swapaxes(1, 2)
     everywhere = np.tile(np.arange(sites, dtype=np.int32), (sites, 1))
-    links = contiguous(inverse.astype(system.operator.dtype))
+    links = empty_rows(inverse, inverse.shape, system.operator.dtype, 0)
+    assign(links, inverse)
     packed = coarse_dslash.pack(links, to_device_like(everywhere, links))
     return DirectSolve(system, packed)

@@ -11,9 +11,9 @@ import numpy as np
 from stages.lqcd.dirac.wilson import WilsonOperator
 from stages.lqcd.kernels import block_blas, clover, wilson_dslash
 from stages.lqcd.kernels.dispatch import Array
-from stages.lqcd.kernels.fields import field_like
 from stages.lqcd.kernels.gamma import COMPONENTS
 from stages.lqcd.lattice.geometry import EVEN, ODD
+from stages.lqcd.multigrid.fields import on_grid
 from stages.lqcd.multigrid.grid import Grid
 
 
@@ -45,13 +45,13 @@ class FineOperator:
         return self.M.apply(self._by_parity(x)).reshape(x.shape)
 
     def local(self, x: Array) -> Array:
-        out, fields = field_like(x), self._by_parity(x)
+        out, fields = on_grid(self.grid, x, x.shape[1:]), self._by_parity(x)
         for parity in (EVEN, ODD):
             self.local_on(parity, fields[parity], self._by_parity(out)[parity])
         return out
 
     def forward_hop(self, mu: int, x: Array) -> Array:
-        out, fields = field_like(x), self._by_parity(x)
+        out, fields = on_grid(self.grid, x, x.shape[1:]), self._by_parity(x)
         hop, packed = wilson_dslash.wilson_hop, self.M.dslash.packed
         for parity in (EVEN, ODD):
             hop(packed[parity], 2 * mu, fields[1 - parity], self._by_parity(out)[parity])

@@ -14,6 +14,7 @@ from stages.lqcd.dirac.wilson import WilsonOperator
 from stages.lqcd.dirac.wilson_schur import WilsonSchur
 from stages.lqcd.kernels import stream
 from stages.lqcd.kernels.dispatch import Array, as_numpy, to_device_like
+from stages.lqcd.kernels.fields import assign
 from stages.lqcd.kernels.gamma import COMPONENTS
 from stages.lqcd.multigrid.coarse_operator import CoarseOperator
 from stages.lqcd.multigrid.cycle import Cycle
@@ -84,7 +85,7 @@ class Hierarchy:
         y = self._replayed(x)
         if out is None:
             return y
-        out[...] = y
+        assign(out, y)
         return out
 
     @cached_property

@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,12 +21,13 @@ from stages.lqcd.dirac.wilson import WilsonOperator
 from stages.lqcd.kernels import aggregation, block_blas
 from stages.lqcd.kernels.blas_threads import in_one_blas_thread
 from stages.lqcd.kernels.dispatch import Array
+from stages.lqcd.kernels.fields import on_rows
 from stages.lqcd.multigrid.coarse_operator import CoarseOperator, galerkin
 from stages.lqcd.multigrid.cycle import Cycle, GridSolve, KrylovSolve, Smoother, coarsest_solve
 from stages.lqcd.multigrid.fine_operator import FineOperator
 from stages.lqcd.multigrid.grid import Aggregates, Extents, Grid, aggregates
 from stages.lqcd.multigrid.hierarchy import Attempt, Hierarchy, Level, check_stored, load_levels
-from stages.lqcd.multigrid.near_null import random_fields, refined, relaxed
+from stages.lqcd.multigrid.near_null import random_fields, random_on_grid, refined, relaxed
 from stages.lqcd.multigrid.polynomial import PolynomialSmoother
 from stages.lqcd.multigrid.system import CoarseSystem, FineSystem, LevelSystem, coarse_system
 from stages.lqcd.multigrid.transfer import transfer
@@ -205,10 +207,9 @@ class _Setup:
         """Restricted vectors as far as there are any, then random ones."""
         count = self.multigrid.levels[number].vectors
         restricted = 0 if above is None else min(count, above.shape[-1])
-        shape = (A.grid.sites, A.components, count)
-        fields = random_fields(shape, A.dtype, self.like, self.seed, draw=number)
+        fields = random_on_grid(A.grid, A.components, count, self.like, self.seed, number)
         if above is not None:
-            fields[..., :restricted] = above[..., :restricted]
+            on_rows(partial(_put_first, restricted), fields, above)
         return fields
 
     def _levels(
@@ -230,6 +231,10 @@ class _Setup:
         return (first, *deeper), self.multigrid.joined(system, first, below, cycle, number)
 
 
+def _put_first(count: int, fields: Array, above: Array) -> None:
+    fields[..., :count] = above[..., :count]
+
+
 def check_vectors(counts: Iterable[int]) -> None:
     """Raise InputError where a level has more near-null vectors than a GPU takes."""
     for count in counts:
@@ -244,6 +249,7 @@ def measured_rate(cycle: Cycle, like: Array, seed: int) -> float:
     """(|r_k| / |r_0|)^(1 / k) of GCR with this cycle on a random residual, k = `RATE_STEPS`; may be NaN."""
     operator = cycle.system.operator
     r = random_fields((*operator.shape, 1), operator.dtype, like, seed, draw=RATE_DRAW)
-    residual = r - operator.apply(gcr_correction(operator, r, RATE_STEPS, 0.0, cycle))
+    residual = operator.apply(gcr_correction(operator, r, RATE_STEPS, 0.0, cycle))
+    block_blas.difference(r, residual, residual)
     reduction = float((block_blas.norms2(residual) / block_blas.norms2(r))[0])
     return float(np.sqrt(reduction) ** (1 / RATE_STEPS))

@@ -7,12 +7,15 @@ turns them towards the low modes (the adaptive setup of arXiv:1005.3043 and arXi
 
 from __future__ import annotations
 
+import numpy as np
 from numpy.typing import DTypeLike
 
 from stages.lqcd.kernels import block_blas, lane_blas, random_block
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.fields import contiguous, field_like, zeros_like
 from stages.lqcd.multigrid.cycle import Cycle
+from stages.lqcd.multigrid.fields import on_grid
+from stages.lqcd.multigrid.grid import Grid
 from stages.lqcd.multigrid.smoother import Smoother
 from stages.lqcd.multigrid.system import LevelSystem
 from stages.lqcd.solvers.even_odd import through
@@ -25,12 +28,20 @@ def random_fields(shape: tuple[int, ...], dtype: DTypeLike, like: Array, seed: i
     return fields
 
 
+def random_on_grid(grid: Grid, components: int, count: int, like: Array, seed: int, draw: int) -> Array:
+    """Random fields ``[site, component, count]`` on a grid, complex64, where `like` lives."""
+    fields = on_grid(grid, like, (components, count), np.complex64)
+    random_block.fill_random(fields, seed, draw)
+    return fields
+
+
 def relaxed(system: LevelSystem, fields: Array, smoother: Smoother) -> Array:
     """The fields after the smoother's steps on A x = 0, where A x is then zero on the odd sites."""
     S = system.operator
     start = fields[: len(fields) // 2] if system.even else fields
     start = contiguous(start)
-    x = start - smoother.relax(S, S.apply(start)).y
+    x = smoother.relax(S, S.apply(start)).y
+    block_blas.difference(start, x, x)
     return through(system, zeros_like(fields), lambda _: x)
 
 

@@ -17,7 +17,7 @@ from stages.errors import InputError
 from stages.lqcd.dirac.operator import LinearOperator
 from stages.lqcd.kernels import block_blas, lane_blas, lane_gram
 from stages.lqcd.kernels.dispatch import Array
-from stages.lqcd.kernels.fields import field_like, zeros_like
+from stages.lqcd.kernels.fields import assign, field_like, zeros_like
 from stages.lqcd.kernels.lane_gram import MOST_FIELDS
 from stages.lqcd.solvers.minimal_residual import Smoothed
 
@@ -41,7 +41,7 @@ class PolynomialSmoother:
     def relax(self, A: LinearOperator, r: Array) -> Smoothed:
         """Smoothed y of A y = r, and the residual that is left; r is kept."""
         y, v = zeros_like(r), self._powers(r)
-        v[0] = r
+        assign(v[0], r)
         self._run(A, v, y)
         return Smoothed(y, v[0])
 

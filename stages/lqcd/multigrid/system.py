@@ -22,7 +22,7 @@ from stages.errors import InputError
 from stages.lqcd.dirac.wilson_schur import WilsonSchur
 from stages.lqcd.kernels import coarse_dslash, matrix_inverse
 from stages.lqcd.kernels.dispatch import Array, to_device_like
-from stages.lqcd.kernels.fields import contiguous, field_like, zeros_like
+from stages.lqcd.kernels.fields import assign, converted, field_like, of_rows, on_rows, zeros_like
 from stages.lqcd.kernels.gamma import COMPONENTS
 from stages.lqcd.lattice.geometry import EVEN
 from stages.lqcd.multigrid.coarse_operator import CoarseOperator, gamma5
@@ -153,26 +153,23 @@ class CoarseSchur:
         return self._hop(0, between, out, diagonal=x, a=1.0, b=-1.0)
 
     def defect(self, residual: Array) -> Array:
-        return self._local(self._even_diagonal, residual)
+        return coarse_dslash.coarse_dslash(self._even_diagonal, residual, field_like(residual))
 
     def prepare(self, b: Array) -> tuple[Array, Array]:
-        y = self._local(self._packed[2], b)
+        y = coarse_dslash.coarse_dslash(self._packed[2], b, field_like(b))
         half = len(y) // 2
         rhs = self._hop(0, y[half:], field_like(y[half:]), diagonal=y[:half], a=1.0, b=-1.0)
         return rhs, y
 
     def reconstruct(self, x: Array, y: Array) -> Array:
         half = len(x)
-        y[:half] = x
+        assign(y[:half], x)
         self._hop(1, x, y[half:], diagonal=y[half:], a=1.0, b=-1.0)
         return y
 
     def _hop(self, parity: int, x: Array, out: Array, **terms: Any) -> Array:
         """Z x on the sites of `parity`."""
         return coarse_dslash.coarse_dslash(self._packed[parity], x, out, **terms)
-
-    def _local(self, packed: Any, x: Array) -> Array:
-        return coarse_dslash.coarse_dslash(packed, x, field_like(x))
 
     def dense(self) -> Array:
         size, (even, odd) = int(np.prod(self.shape)), self._scaled_links(self.inverse)
@@ -184,8 +181,8 @@ class CoarseSchur:
     @property
     def inverse(self) -> Array:
         """X^-1 of every site, computed in double."""
-        inverse = matrix_inverse.inverse(self.A.diagonal.astype(np.complex128))
-        if not matrix_inverse.is_finite(inverse):
+        inverse = of_rows(lambda X: matrix_inverse.inverse(X.astype(np.complex128)), self.A.diagonal)
+        if not all(on_rows(matrix_inverse.is_finite, inverse)):
             raise InputError(
                 "a local matrix of a coarse operator is singular: change the mass or the vectors"
             )
@@ -194,7 +191,7 @@ class CoarseSchur:
     def _scaled_links(self, inverse: Array) -> tuple[Array, Array]:
         """Z into the even and into the odd sites, complex128 ``[site, 8, n, n]``."""
         half = self.A.grid.sites // 2
-        links = inverse[:, None] @ self.A.links
+        links = of_rows(lambda inverse, links: inverse[:, None] @ links, inverse, self.A.links)
         return links[:half], links[half:]
 
     @cached_property
@@ -204,10 +201,10 @@ class CoarseSchur:
         # a neighbour of an even site is an odd one and the other way round
         table = (self.A.grid.neighbours % half).astype(np.int32).reshape(2, half, HOPS)
         even, odd = (
-            coarse_dslash.pack(links.astype(self.dtype), to_device_like(neighbours, links))
+            coarse_dslash.pack(converted(links, self.dtype), to_device_like(neighbours, links))
             for links, neighbours in zip(self._scaled_links(inverse), table, strict=True)
         )
-        return even, odd, self._packed_local(inverse.astype(self.dtype))
+        return even, odd, self._packed_local(converted(inverse, self.dtype))
 
     @cached_property
     def _even_diagonal(self) -> Any:
@@ -215,8 +212,7 @@ class CoarseSchur:
 
     def _packed_local(self, matrices: Array) -> Any:
         itself = np.arange(len(matrices), dtype=np.int32)[:, None]
-        links = contiguous(matrices[:, None])
-        return coarse_dslash.pack(links, to_device_like(itself, links))
+        return coarse_dslash.pack(matrices[:, None], to_device_like(itself, matrices))
 
 
 @dataclass(frozen=True, eq=False)
@@ -249,7 +245,8 @@ class _AdjointSchur:
 
     def apply(self, x: Array, out: Array | None = None) -> Array:
         S, signs = self.S, gamma5(self.S.A.links)
-        scaled = S._local(S._packed_local(S.inverse[: len(x)].astype(S.dtype)), signs * x)
+        inverse = S._packed_local(S.inverse[: len(x)].astype(S.dtype))
+        scaled = coarse_dslash.coarse_dslash(inverse, signs * x, field_like(x))
         result = signs * S.defect(S.apply(scaled))
         if out is None:
             return result

@@ -17,7 +17,8 @@ import numpy as np
 from stages.errors import InputError
 from stages.lqcd.kernels import aggregation, block_blas, matrix_inverse
 from stages.lqcd.kernels.dispatch import Array, to_device_like
-from stages.lqcd.kernels.fields import field_like, zeros_like
+from stages.lqcd.kernels.fields import assign, on_rows
+from stages.lqcd.multigrid.fields import on_grid, zeros_on_grid
 from stages.lqcd.multigrid.grid import Aggregates
 
 ORTHONORMALISATIONS = 2
@@ -36,8 +37,8 @@ class CycleTransfer:
 
     def restrict(self, x: Array) -> Array:
         """P^H x for x ``[site, 2 n, N]`` on the sites of `packed`."""
-        shape = (self.aggregates.coarse.sites, 2 * self.packed.vector_count, x.shape[-1])
-        return aggregation.restrict(self.packed, x, field_like(x, shape))
+        shape = (2 * self.packed.vector_count, x.shape[-1])
+        return aggregation.restrict(self.packed, x, on_grid(self.aggregates.coarse, x, shape))
 
     def add_prolonged(self, coarse: Array, out: Array) -> None:
         """``out += P coarse`` on the sites of `packed`."""
@@ -47,8 +48,8 @@ class CycleTransfer:
         """P^H x for x ``[even site, 2 n, N]``, zero on odd sites."""
         if self.aggregates.halved:
             return self.restrict(x)
-        whole = zeros_like(x, (2 * len(x), *x.shape[1:]))
-        whole[: len(x)] = x
+        whole = zeros_on_grid(self.aggregates.fine, x, x.shape[1:])
+        assign(whole[: len(x)], x)
         return self.restrict(whole)
 
     def add_prolonged_even(self, coarse: Array, out: Array) -> None:
@@ -56,7 +57,7 @@ class CycleTransfer:
         if self.aggregates.halved:
             self.add_prolonged(coarse, out)
             return
-        whole = zeros_like(out, (2 * len(out), *out.shape[1:]))
+        whole = zeros_on_grid(self.aggregates.fine, out, out.shape[1:])
         self.add_prolonged(coarse, whole)
         block_blas.add(out, whole[: len(out)])
 
@@ -96,7 +97,7 @@ class Transfer:
         """P of j vectors as fields ``[site, 2 n, 2 j]``, each of one chirality, zero in the other."""
         vectors = self.vectors[..., some]
         n = vectors.shape[2] // self.aggregates.volume
-        fields = zeros_like(vectors, (self.aggregates.fine.sites, 2 * n, 2 * vectors.shape[-1]))
+        fields = zeros_on_grid(self.aggregates.fine, vectors, (2 * n, 2 * vectors.shape[-1]))
         aggregation.scattered(vectors, to_device_like(self.aggregates.sites, vectors), fields)
         return fields
 
@@ -111,8 +112,8 @@ class Transfer:
         return self._restrict(packed, x)
 
     def _restrict(self, packed: Any, x: Array) -> Array:
-        shape = (self.aggregates.coarse.sites, 2 * self.vector_count, x.shape[-1])
-        return aggregation.restrict(packed, x, field_like(x, shape))
+        shape = (2 * self.vector_count, x.shape[-1])
+        return aggregation.restrict(packed, x, on_grid(self.aggregates.coarse, x, shape))
 
     def _packed(self, vectors: Array, sites: Array, fine_sites: int | None = None) -> Any:
         table = to_device_like(np.ascontiguousarray(sites), vectors)
@@ -146,7 +147,8 @@ def transfer(aggregates: Aggregates, near_null: Array) -> Transfer:
             f"an aggregate of {per_aggregate} sites has {per_aggregate * n} components of each chirality, "
             f"fewer than the {k} near-null vectors: take fewer vectors or larger aggregates"
         )
-    vectors = aggregation.gathered(near_null, to_device_like(aggregates.sites, near_null))
+    vectors = on_grid(aggregates.coarse, near_null, (2, per_aggregate * n, k))
+    aggregation.gather(near_null, to_device_like(aggregates.sites, near_null), vectors)
     for _ in range(ORTHONORMALISATIONS):
         vectors = _orthonormalised(vectors, aggregation.gram(vectors))
     return Transfer(aggregates, vectors)
@@ -155,7 +157,7 @@ def transfer(aggregates: Aggregates, near_null: Array) -> Transfer:
 def _orthonormalised(vectors: Array, gram: Array) -> Array:
     """Q of the Cholesky QR of every matrix ``[..., m, k]``: G = V^H V = L L^H, Q = V L^-H."""
     inverse = aggregation.inverse_root(gram)
-    if not matrix_inverse.is_finite(inverse):
+    if not all(on_rows(matrix_inverse.is_finite, inverse)):
         raise InputError(
             "near-null vectors are linearly dependent on an aggregate: take fewer vectors, larger "
             "aggregates, fewer refinements or a larger mass: where there is a zero mode, all become alike"

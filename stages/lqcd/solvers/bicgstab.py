@@ -24,7 +24,7 @@ from stages.lqcd.dirac.operator import LinearOperator
 from stages.lqcd.kernels import lane_blas, stream
 from stages.lqcd.kernels.cg_update import quotient
 from stages.lqcd.kernels.dispatch import Array, as_numpy, to_device_like
-from stages.lqcd.kernels.fields import field_like, zeros_like
+from stages.lqcd.kernels.fields import assign, field_like, zeros_like
 from stages.lqcd.kernels.stream import Reports
 from stages.lqcd.solvers.krylov import KrylovSolver
 from stages.lqcd.solvers.recurrence import BreakdownError, Recurrence, Vector
@@ -96,11 +96,12 @@ class _StabilisedRecurrence:
         self.correction = field_like(residual, dtype=A.dtype)
         if directions is None:
             self.alpha, self.beta, self.omega = zeros_like(residual, (3, residual.shape[-1]), complex)
-            self.ends[1] = residual
+            assign(self.ends[1], residual)
             self._begin(residual, target)
             self.rho = self.shadow2 = self.r2
         else:
-            self.pairs[0], self.pairs[2], self.ends[1] = directions[:3]
+            for field, kept in zip((self.pairs[0], self.pairs[2], self.ends[1]), directions, strict=False):
+                assign(field, kept)
             self.alpha, self.beta, self.omega, self.rho, self.shadow2 = directions[3:]
             self.replace(residual, target)
 
@@ -158,8 +159,8 @@ class _StabilisedRecurrence:
     def _begin(self, residual: Array, target: Vector) -> None:
         """r, y = 0, and what the host knows of the columns."""
         r = self.pairs[1]
-        r[...] = residual
-        self.correction[...] = 0
+        assign(r, residual)
+        assign(self.correction, 0)
         self.r2 = lane_blas.lane_dots(r[None], r)[0].real
         self.target2 = to_device_like(target**2, r)
         self.host_target2 = target**2

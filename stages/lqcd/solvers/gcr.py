@@ -24,7 +24,7 @@ from stages.lqcd.dirac.operator import LinearOperator
 from stages.lqcd.kernels import block_blas, lane_blas, stream
 from stages.lqcd.kernels.cg_update import quotient
 from stages.lqcd.kernels.dispatch import Array, as_numpy, to_device_like
-from stages.lqcd.kernels.fields import copied, field_like, zeros_like
+from stages.lqcd.kernels.fields import assign, converted, copied, field_like, zeros_like
 from stages.lqcd.solvers.krylov import KrylovSolver
 from stages.lqcd.solvers.recurrence import BreakdownError, Recurrence, Vector
 from stages.lqcd.solvers.solution import SolveStatus
@@ -71,7 +71,7 @@ class GCR(KrylovSolver):
         """Any operator will do."""
 
     def begin(self, A: LinearOperator, residual: Array, target: Vector, directions: Any = None) -> Recurrence:
-        r = residual.astype(A.dtype, copy=False)
+        r = converted(residual, A.dtype)
         target2 = to_device_like(target**2, r)
         space = GCRSpace(A, r, self.restart, self.preconditioner, target2)
         return _GCRRecurrence(space, self.restart, target)
@@ -171,7 +171,7 @@ class GCRSpace:
         scale = xp.exp2(-(xp.frexp(self.r2)[1] // 2)).astype(self.r.real.dtype)
         lane_blas.lane_scale(self.r, scale, z)
         if self.preconditioner is not None:
-            z[...] = self.preconditioner.apply(z.astype(self.preconditioner.dtype, copy=False))
+            assign(z, self.preconditioner.apply(converted(z, self.preconditioner.dtype)))
 
 
 class _GCRRecurrence:
@@ -192,7 +192,7 @@ class _GCRRecurrence:
         return self.space.solution()
 
     def replace(self, residual: Array, target: Vector) -> None:
-        r = residual.astype(self.space.r.dtype, copy=False)
+        r = converted(residual, self.space.r.dtype)
         self.space.begin(r, to_device_like(target**2, r))
         self.target2, self.r2 = target**2, as_numpy(self.space.r2)
 

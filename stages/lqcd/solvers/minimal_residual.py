@@ -16,7 +16,7 @@ from stages.lqcd.dirac.operator import LinearOperator
 from stages.lqcd.kernels import block_blas, lane_blas
 from stages.lqcd.kernels.cg_update import quotient
 from stages.lqcd.kernels.dispatch import Array
-from stages.lqcd.kernels.fields import field_like, zeros_like
+from stages.lqcd.kernels.fields import assign, field_like, zeros_like
 
 
 class Smoothed(NamedTuple):
@@ -43,7 +43,7 @@ class MinimalResidual:
         """Approximate y of A y = r, from y = 0; r ``[*A.shape, N]`` is kept."""
         fields = field_like(r, (2, *r.shape))  # w and r, side by side for one sum
         y = zeros_like(r)
-        fields[1] = r
+        assign(fields[1], r)
         w, residual = fields
         for _ in range(self.steps):
             A.apply(residual, w)

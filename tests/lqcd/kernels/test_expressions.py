@@ -66,7 +66,8 @@ def test_vectors_of_aggregates_and_fields(backend, random, dtype):
     fields = random(aggregates * sites_each, 2 * n, k)
     sites = np.random.default_rng(1).permutation(aggregates * sites_each).astype(np.int32).reshape(3, 4)
     table = backend.array(sites)
-    vectors = kernels.gathered(backend.array(fields), table)
+    vectors = backend.array(np.empty((aggregates, 2, sites_each * n, k), dtype))
+    kernels.gather(backend.array(fields), table, vectors)
     expected = fields[sites].reshape(aggregates, sites_each, 2, n, k).swapaxes(1, 2).reshape(3, 2, -1, k)
     assert (backend.host(vectors) == expected).all()
 

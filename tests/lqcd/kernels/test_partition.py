@@ -16,6 +16,7 @@ from stages.lqcd.kernels.cuda.devices.partition import (
     Partition,
     RowWork,
     SinceMeeting,
+    SiteWork,
     TileWork,
 )
 
@@ -103,6 +104,22 @@ def test_every_tile_is_visited_once(
         assert all(first <= layer < last for _, layer, _ in visited)
         tiles += visited
     assert sorted(tiles) == [(c, z, p) for c in range(chunks) for z in range(layers) for p in range(chunk)]
+
+
+@pytest.mark.parametrize(("parts", "t"), PARTITIONS)
+@pytest.mark.parametrize(("segments", "axis", "per_site"), [(1, 0, 1), (2, 1, 2), (2, 0, 2)])
+def test_every_site_of_a_coarse_grid_is_worked_on_once(
+    parts: int, t: int, segments: int, axis: int, per_site: int
+) -> None:
+    sites, grid = 37, (5, 5, 3)
+    visited = []
+    for share in SiteWork(sites, segments, axis, per_site).shares(Partition(parts, t), grid):
+        (first, end), blocks = share.rows, np.arange(share.grid[axis])
+        site = blocks // per_site  # as `block_of_share` of share.cuh
+        place = share.segment_rows * (site // (end - first)) + first + site % (end - first)
+        visited += (place * per_site + blocks % per_site).tolist()
+        assert share.grid[1 - axis] == 5 and share.grid[2] == 3
+    assert sorted(visited) == list(range(segments * sites * per_site))
 
 
 def test_numbers_of_a_large_lattice_stay_exact() -> None:

@@ -38,8 +38,9 @@ def pack(blocks: NDArray, constant: float) -> PackedClover:
 
 
 def inverse(packed: PackedClover) -> PackedClover | None:
-    inverses = inverse_triangles(packed.reals, UPPER)
-    return None if inverses is None else replace(packed, reals=inverses)
+    inverses = np.empty_like(packed.reals)
+    finite = inverse_triangles(packed.reals, UPPER, inverses)
+    return replace(packed, reals=inverses) if finite else None
 
 
 def astype(packed: PackedClover, dtype: np.dtype) -> PackedClover:

@@ -4,6 +4,7 @@
 // C (g, 2t) and (g, 2t + 1). For A = V^T and B = V both are V's element (row t, column g): one load serves all products.
 
 #include "complex.cuh"
+#include "share.cuh"
 
 constexpr int WARP = 32, TILE = 8, TERMS = 4;
 
@@ -21,7 +22,8 @@ __global__ void __launch_bounds__(WARPS* WARP)
     constexpr int tiles = ceil_div(K, TILE), all = tiles * (tiles + 1) / 2;
     extern __shared__ __align__(16) double2 sums[];
     const int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, g = lane / 4, t = lane % 4;
-    const float2* V = vectors + size_t(blockIdx.x) * rows * K;
+    const size_t matrix = block_of_share<2>(blockIdx.x);
+    const float2* V = vectors + matrix * rows * K;
 
     double re[all][2] = {}, im[all][2] = {};
     #pragma unroll 2
@@ -50,7 +52,7 @@ __global__ void __launch_bounds__(WARPS* WARP)
         #pragma unroll
         for (int c = 0; c < 2; c++) sums[((warp * all + at) * WARP + lane) * 2 + c] = {re[at][c], im[at][c]};
     __syncthreads();
-    double2* G = out + size_t(blockIdx.x) * K * K;
+    double2* G = out + matrix * K * K;
     int at = 0;
     #pragma unroll
     for (int i = 0; i < tiles; i++)

@@ -3,10 +3,11 @@
 //   prolong     out += P x       x [aggregate][2 k][N], out [site][2 n][N]
 // P is K vectors on the m = (sites of an aggregate) n rows of each aggregate and chirality; row i belongs to component
 // i % n of the site SITES[aggregate][i / n]. Vectors are read once, in the order in which lanes need them, which differs
-// between the two (`aggregation.py` packs them). blockIdx.y is aggregate and chirality, 2 aggregate + chirality.
+// between the two (`aggregation.py` packs them). A block has an aggregate and chirality, 2 aggregate + chirality.
 
 #include "complex.cuh"
 #include "tensor_cores.cuh"
+#include "share.cuh"
 
 // Where row i of an aggregate lies in a field of N right-hand sides: the number of its first one.
 template <int COMPONENTS, int N> struct Rows {
@@ -19,8 +20,8 @@ template <int COMPONENTS, int N> struct Rows {
 };
 
 template <int COMPONENTS, int N>
-__device__ __forceinline__ Rows<COMPONENTS, N> rows_of(const int* sites, int sites_per_aggregate) {
-    const int aggregate = blockIdx.y / 2, chirality = blockIdx.y % 2;
+__device__ __forceinline__ Rows<COMPONENTS, N> rows_of(const int* sites, int sites_per_aggregate, unsigned block) {
+    const int aggregate = block / 2, chirality = block % 2;
     return {sites + size_t(aggregate) * sites_per_aggregate, chirality, sites_per_aggregate * COMPONENTS};
 }
 
@@ -41,10 +42,11 @@ __global__ void __launch_bounds__(WARPS* WARP)
     constexpr int chunks = ceil_div(K, 8);
     extern __shared__ __align__(16) unsigned char shared[];
     float2* sums = reinterpret_cast<float2*>(shared);
-    const Rows<COMPONENTS, N> rows = rows_of<COMPONENTS, N>(sites, sites_per_aggregate);
+    const unsigned block = block_of_share<2>(blockIdx.y);
+    const Rows<COMPONENTS, N> rows = rows_of<COMPONENTS, N>(sites, sites_per_aggregate, block);
     const int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, first = blockIdx.x * COLUMNS;
     const int steps = ceil_div(rows.count, TERMS);
-    const float4* mine = vectors + size_t(blockIdx.y) * steps * chunks * WARP + lane;
+    const float4* mine = vectors + size_t(block) * steps * chunks * WARP + lane;
 
     float re[chunks][4] = {}, im[chunks][4] = {};
     for (int step = warp; step < steps; step += WARPS) {
@@ -83,7 +85,7 @@ __global__ void __launch_bounds__(WARPS* WARP)
             const float2 other = sums[w * K * COLUMNS + i];
             total.x += other.x, total.y += other.y;
         }
-        out[(size_t(blockIdx.y) * K + i / COLUMNS) * N + rhs] = total;
+        out[(size_t(block) * K + i / COLUMNS) * N + rhs] = total;
     }
 }
 
@@ -94,10 +96,11 @@ __global__ void __launch_bounds__(WARPS* WARP)
     add_prolonged(const float4* __restrict__ vectors, const int* __restrict__ sites, const float2* __restrict__ x,
                   float2* out, int sites_per_aggregate) {
     constexpr int tiles = ceil_div(COLUMNS, 8), chunks = ceil_div(K, TERMS);
-    const Rows<COMPONENTS, N> rows = rows_of<COMPONENTS, N>(sites, sites_per_aggregate);
+    const unsigned block = block_of_share<2>(blockIdx.y);
+    const Rows<COMPONENTS, N> rows = rows_of<COMPONENTS, N>(sites, sites_per_aggregate, block);
     const int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, first = blockIdx.x * COLUMNS;
     const int groups = ceil_div(rows.count, ROWS);
-    const float4* mine = vectors + (size_t(blockIdx.y) * groups * chunks * WARP + lane) * 2;
+    const float4* mine = vectors + (size_t(block) * groups * chunks * WARP + lane) * 2;
 
     Parts<2> xr[chunks][tiles], xi[chunks][tiles];
     #pragma unroll
@@ -108,7 +111,7 @@ __global__ void __launch_bounds__(WARPS* WARP)
         for (int h = 0; h < 2; h++) {
             const int vector = chunk * TERMS + lane % 4 + 4 * h;
             const bool inside = vector < K && rhs < N;
-            half[h] = inside ? x[(size_t(blockIdx.y) * K + vector) * N + rhs] : float2{};
+            half[h] = inside ? x[(size_t(block) * K + vector) * N + rhs] : float2{};
         }
         xr[chunk][tile] = Parts<2>({half[0].x, half[1].x});
         xi[chunk][tile] = Parts<2>({half[0].y, half[1].y});

@@ -11,14 +11,12 @@ import numpy as np
 
 from stages.errors import InputError
 from stages.lqcd.kernels import aggregation as contract
+from stages.lqcd.kernels import expressions
 from stages.lqcd.kernels.cuda.coarse_dslash import ROWS, TERMS
 from stages.lqcd.kernels.cuda.compile import run
+from stages.lqcd.kernels.cuda.devices.grid_rows import of_rows, on_rows, rows_beside, site_work
+from stages.lqcd.kernels.cuda.devices.partition import Work
 from stages.lqcd.kernels.cuda.launch import MULTIPROCESSORS, Launch, check_rhs
-from stages.lqcd.kernels.expressions import combined as combined
-from stages.lqcd.kernels.expressions import cut as cut
-from stages.lqcd.kernels.expressions import gathered as gathered
-from stages.lqcd.kernels.expressions import inverse_root as inverse_root
-from stages.lqcd.kernels.expressions import scattered as scattered
 
 COLUMNS = 16
 """Right-hand sides of a block."""
@@ -47,23 +45,33 @@ class PackedVectors(contract.PackedVectors):
     def row_tiles(self) -> cupy.ndarray:
         """``[aggregate, chirality, 16 rows, 8 vectors, lane, 4]`` for the prolongation, zero beyond."""
         groups, chunks = -(-self.vectors.shape[2] // ROWS), -(-self.vector_count // TERMS)
-        tiles = self._padded(groups * ROWS).reshape(-1, groups, 2, 8, chunks, 2, 4)
-        return cupy.ascontiguousarray(tiles.transpose(0, 1, 4, 3, 6, 5, 2))
+
+        def in_tiles(vectors: cupy.ndarray) -> cupy.ndarray:
+            tiles = _padded(vectors, groups * ROWS).reshape(-1, 2, groups, 2, 8, chunks, 2, 4)
+            return cupy.ascontiguousarray(tiles.transpose(0, 1, 2, 5, 4, 7, 6, 3))
+
+        return of_rows(in_tiles, self.vectors)
 
     @cached_property
     def term_tiles(self) -> cupy.ndarray:
         """``[aggregate, chirality, 8 rows, 8 vectors, lane, 2]`` for the restriction, zero beyond."""
         steps, chunks = -(-self.vectors.shape[2] // TERMS), -(-self.vector_count // TERMS)
-        tiles = self._padded(steps * TERMS).reshape(-1, steps, 2, 4, chunks, 8)
-        return cupy.ascontiguousarray(tiles.transpose(0, 1, 4, 5, 3, 2))
 
-    def _padded(self, rows: int) -> cupy.ndarray:
-        count, _, m, k = self.vectors.shape
-        if m == rows and k % TERMS == 0:
-            return self.vectors
-        padded = cupy.zeros((2 * count, rows, -(-k // TERMS) * TERMS), self.dtype)
-        padded[:, :m, :k] = self.vectors.reshape(2 * count, m, k)
-        return padded
+        def in_tiles(vectors: cupy.ndarray) -> cupy.ndarray:
+            tiles = _padded(vectors, steps * TERMS).reshape(-1, 2, steps, 2, 4, chunks, 8)
+            return cupy.ascontiguousarray(tiles.transpose(0, 1, 2, 5, 6, 4, 3))
+
+        return of_rows(in_tiles, self.vectors)
+
+
+def _padded(vectors: cupy.ndarray, rows: int) -> cupy.ndarray:
+    """Vectors of so many rows, and of a multiple of `TERMS` in number, zero beyond."""
+    count, _, m, k = vectors.shape
+    if m == rows and k % TERMS == 0:
+        return vectors
+    padded = cupy.zeros((count, 2, rows, -(-k // TERMS) * TERMS), vectors.dtype)
+    padded[:, :, :m, :k] = vectors
+    return padded
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,27 +107,29 @@ def gram(vectors: cupy.ndarray) -> cupy.ndarray:
     _check_single(vectors)
     if k > contract.MOST_ON_GPU:
         raise InputError(f"a GPU takes at most {contract.MOST_ON_GPU} vectors of an aggregate, got {k}")
-    result = cupy.empty((*matrices, k, k), np.complex128)
+    result = rows_beside(vectors, (*matrices, k, k), np.complex128)
     if k > GRAM_VECTORS:
-        return _gram_in_parts(vectors.reshape(-1, rows, k), result.reshape(-1, k, k)).reshape(result.shape)
-    if result.size:
-        run(gram_launch(k, prod(matrices)), vectors, result, np.int32(rows))
+        on_rows(_gram_in_parts, vectors, result)
+    elif result.size:
+        work = site_work(vectors, per_site=2)
+        run(gram_launch(k, prod(matrices), work), vectors, result, np.int32(rows))
     return result
 
 
-def _gram_in_parts(vectors: cupy.ndarray, result: cupy.ndarray) -> cupy.ndarray:
-    """V^H V by cuBLAS, in double, some matrices at a time; returns `result`."""
-    _, rows, k = vectors.shape
+def _gram_in_parts(fields: cupy.ndarray, out: cupy.ndarray) -> None:
+    """``out = V^H V`` by cuBLAS, in double, some matrices at a time."""
+    *_, rows, k = fields.shape
+    vectors, result = fields.reshape(-1, rows, k), out.reshape(-1, k, k)
     step = max(1, GRAM_PART // (rows * k))
     for first in range(0, len(vectors), step):
         part = vectors[first : first + step].astype(np.complex128)
         cupy.matmul(part.conj().swapaxes(1, 2), part, out=result[first : first + step])
-    return result
 
 
 def restrict(packed: PackedVectors | PackedTiles, x: cupy.ndarray, out: cupy.ndarray) -> cupy.ndarray:
     count, sites = packed.sites.shape
-    kernel = restrict_launch(packed.components, packed.vector_count, x.shape[2], count)
+    work = site_work(packed.term_tiles, axis=1, per_site=2)
+    kernel = restrict_launch(packed.components, packed.vector_count, x.shape[2], count, work)
     run(kernel, packed.term_tiles, packed.sites, x, out, np.int32(sites))
     return out
 
@@ -128,9 +138,30 @@ def add_prolonged(
     packed: PackedVectors | PackedTiles, coarse: cupy.ndarray, out: cupy.ndarray
 ) -> cupy.ndarray:
     count, sites = packed.sites.shape
-    kernel = add_prolonged_launch(packed.components, packed.vector_count, out.shape[2], count, sites)
+    work = site_work(packed.row_tiles, axis=1, per_site=2)
+    kernel = add_prolonged_launch(packed.components, packed.vector_count, out.shape[2], count, sites, work)
     run(kernel, packed.row_tiles, packed.sites, coarse, out, np.int32(sites))
     return out
+
+
+def inverse_root(gram: cupy.ndarray) -> cupy.ndarray:
+    return of_rows(expressions.inverse_root, gram)
+
+
+def combined(vectors: cupy.ndarray, matrices: cupy.ndarray) -> cupy.ndarray:
+    return of_rows(expressions.combined, vectors, matrices)
+
+
+def gather(fields: cupy.ndarray, sites: cupy.ndarray, out: cupy.ndarray) -> None:
+    on_rows(lambda own, there, all_of: expressions.gather(all_of, there, own), out, sites, whole=(fields,))
+
+
+def scattered(vectors: cupy.ndarray, sites: cupy.ndarray, out: cupy.ndarray) -> None:
+    on_rows(expressions.scattered, vectors, sites, whole=(out,))
+
+
+def cut(vectors: cupy.ndarray, places: cupy.ndarray, per_aggregate: int) -> cupy.ndarray:
+    return of_rows(lambda own, there: expressions.cut(own, there, per_aggregate), vectors, places)
 
 
 def _check_single(vectors: cupy.ndarray) -> None:
@@ -139,27 +170,33 @@ def _check_single(vectors: cupy.ndarray) -> None:
 
 
 @cache
-def gram_launch(vectors: int, matrices: int) -> Launch:
+def gram_launch(vectors: int, matrices: int, work: Work | None = None) -> Launch:
     """Grid (matrices); a block's warps share the rows, each sums the whole Gram matrix in its registers."""
     tiles = ceil(vectors / GRAM_TILE)
     sums = WARPS * tiles * (tiles + 1) // 2 * GRAM_TILE**2 * 16
-    return Launch("aggregate_gram.cu", f"aggregate_gram<{vectors}, {WARPS}>", (matrices,), 32 * WARPS, sums)
+    instance = f"aggregate_gram<{vectors}, {WARPS}>"
+    return Launch("aggregate_gram.cu", instance, (matrices,), 32 * WARPS, sums, work=work)
 
 
-def restrict_launch(components: int, vectors: int, n: int, aggregates: int) -> Launch:
+def restrict_launch(
+    components: int, vectors: int, n: int, aggregates: int, work: Work | None = None
+) -> Launch:
     """Grid (groups of right-hand sides, 2 aggregates); a block's warps share the rows of an aggregate."""
     check_rhs(n)
     columns, warps = min(n, COLUMNS), WARPS if 2 * aggregates >= BLOCKS else 2 * WARPS
     instance = f"restrict_field<{components}, {vectors}, {n}, {columns}, {warps}>"
     grid = (ceil(n / columns), 2 * aggregates)
-    return Launch("aggregation.cu", instance, grid, 32 * warps, warps * vectors * columns * 8)
+    return Launch("aggregation.cu", instance, grid, 32 * warps, warps * vectors * columns * 8, work=work)
 
 
-def add_prolonged_launch(components: int, vectors: int, n: int, aggregates: int, sites: int) -> Launch:
+def add_prolonged_launch(
+    components: int, vectors: int, n: int, aggregates: int, sites: int, work: Work | None = None
+) -> Launch:
     """Grid (groups of right-hand sides, 2 aggregates, parts of the rows); `sites` of an aggregate."""
     check_rhs(n)
     columns = min(n, COLUMNS)
     instance = f"add_prolonged<{components}, {vectors}, {n}, {columns}, {WARPS}>"
     blocks, most = ceil(n / columns) * 2 * aggregates, ceil(sites * components / (ROWS * WARPS))
     parts = min(most, ceil(BLOCKS / blocks))
-    return Launch("aggregation.cu", instance, (ceil(n / columns), 2 * aggregates, parts), 32 * WARPS)
+    grid = (ceil(n / columns), 2 * aggregates, parts)
+    return Launch("aggregation.cu", instance, grid, 32 * WARPS, work=work)

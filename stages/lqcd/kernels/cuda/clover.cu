@@ -2,6 +2,7 @@
 // right-hand sides. out may be x.
 
 #include "complex.cuh"
+#include "share.cuh"
 #include "color_vectors.cuh"
 #include "spinors.cuh"
 #include "hermitian.cuh"
@@ -11,9 +12,9 @@ __global__ void __launch_bounds__(256)
     clover_multiply(const Real* __restrict__ matrices, const void* x, void* out, int sites) {
     using Lanes = Lanes<N, R, R>;
     using Field = WholeSpinors<Real, Lanes>;
-    const unsigned i = blockIdx.x * blockDim.x + threadIdx.x, block = i / Lanes::COUNT, lane = i % Lanes::COUNT;
-    const unsigned site = block / 2, chirality = block % 2;
-    if (site >= sites) return;
+    const unsigned i = unsigned(first_row()) + blockIdx.x * blockDim.x + threadIdx.x;
+    const unsigned block = i / Lanes::COUNT, lane = i % Lanes::COUNT, site = block / 2, chirality = block % 2;
+    if (site >= sites || outside_share(i)) return;
     HalfSpinor<Real, R> v;
     Field(x, nullptr).template load<ReadOnce>(v, site, chirality, lane);
     multiply(matrices + size_t(block) * HERMITIAN_REALS, v);

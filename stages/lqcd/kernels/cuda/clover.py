@@ -10,10 +10,14 @@ import cupy
 import numpy as np
 
 from stages.lqcd.kernels.cuda.compile import run
+from stages.lqcd.kernels.cuda.devices.own_rows import on_own_rows
+from stages.lqcd.kernels.cuda.devices.partition import RowWork
+from stages.lqcd.kernels.cuda.fields import assign, empty_field
 from stages.lqcd.kernels.cuda.launch import BLOCK_THREADS, Launch, check_rhs, instance
 from stages.lqcd.kernels.expressions import inverse_triangles, triangles
 
 LOWER = np.tril_indices(6, -1)
+REALS = 36
 
 
 @dataclass(frozen=True)
@@ -29,16 +33,21 @@ class PackedClover:
 
 
 def pack(blocks: cupy.ndarray, constant: float) -> PackedClover:
-    return PackedClover(len(blocks), np.dtype(blocks.dtype), triangles(blocks, constant, LOWER))
+    matrices = empty_field((*blocks.shape[:2], REALS), blocks.real.dtype)
+    on_own_rows(lambda blocks, reals: triangles(blocks, constant, LOWER, reals), blocks, matrices)
+    return PackedClover(len(blocks), np.dtype(blocks.dtype), matrices)
 
 
 def inverse(packed: PackedClover) -> PackedClover | None:
-    inverses = inverse_triangles(packed.matrices, LOWER)
-    return None if inverses is None else replace(packed, matrices=inverses)
+    inverses = empty_field(packed.matrices.shape, packed.matrices.dtype)
+    finite = on_own_rows(lambda a, b: inverse_triangles(a, LOWER, b), packed.matrices, inverses)
+    return replace(packed, matrices=inverses) if all(finite) else None
 
 
 def astype(packed: PackedClover, dtype: np.dtype) -> PackedClover:
-    return replace(packed, dtype=dtype, matrices=packed.matrices.astype(dtype.type(0).real.dtype))
+    matrices = empty_field(packed.matrices.shape, dtype.type(0).real.dtype)
+    assign(matrices, packed.matrices)
+    return replace(packed, dtype=dtype, matrices=matrices)
 
 
 def multiply(packed: PackedClover, x: cupy.ndarray, out: cupy.ndarray) -> cupy.ndarray:
@@ -52,5 +61,6 @@ def clover_multiply_launch(sites: int, dtype: np.dtype, n: int) -> Launch:
     """Products with clover matrices, a thread per site, chirality and one or two right-hand sides."""
     check_rhs(n)
     rhs = 2 if dtype == np.complex64 and n % 2 == 0 else 1
-    blocks = ceil(2 * sites * (n // rhs) / BLOCK_THREADS)
-    return Launch("clover.cu", instance("clover_multiply", dtype, n, rhs), (blocks,), BLOCK_THREADS)
+    threads = 2 * sites * (n // rhs)
+    name, work = instance("clover_multiply", dtype, n, rhs), RowWork(threads, BLOCK_THREADS)
+    return Launch("clover.cu", name, (ceil(threads / BLOCK_THREADS),), BLOCK_THREADS, work=work)

@@ -10,7 +10,7 @@
 
 #include "complex.cuh"
 #include "tensor_cores.cuh"
-
+#include "share.cuh"
 
 // The four matrix elements of a lane: (row g, term t), (g + 8, t), (g, t + 4), (g + 8, t + 4).
 struct Links {
@@ -133,7 +133,7 @@ __global__ void __launch_bounds__(SPLIT* WARP)
     extern __shared__ __align__(16) unsigned char shared[];
     float2* sums = reinterpret_cast<float2*>(shared);
     const int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, first = blockIdx.z * Sums::COLUMNS;
-    const size_t site = blockIdx.x;
+    const size_t site = block_of_share<1>(blockIdx.x);
     const float4* mine = links + ((site * gridDim.y + blockIdx.y) * GROUPS * steps * WARP + lane) * 2;
 
     Sums sum;

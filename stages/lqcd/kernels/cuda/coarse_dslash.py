@@ -10,6 +10,8 @@ import numpy as np
 
 from stages.errors import InputError
 from stages.lqcd.kernels.cuda.compile import run
+from stages.lqcd.kernels.cuda.devices.grid_rows import of_rows, site_work
+from stages.lqcd.kernels.cuda.devices.partition import Work
 from stages.lqcd.kernels.cuda.launch import MULTIPROCESSORS, Launch, check_rhs, power_of_two
 
 ROWS, TERMS = 16, 8
@@ -57,14 +59,16 @@ def pack(links: cupy.ndarray, neighbours: cupy.ndarray) -> PackedCoarseLinks:
         raise InputError(f"multigrid on a GPU has complex64 links, got {links.dtype}: convert them")
     sites, directions, n, _ = links.shape
     groups, chunks = -(-n // ROWS), -(-n // TERMS)
-    padded = cupy.zeros((sites, directions, groups * ROWS, chunks * TERMS), links.dtype)
-    padded[:, :, :n, :n] = links
-    # rows = (group, high, g), columns = (chunk, half, t) to (group, direction, chunk, g, t, half, high)
-    split = padded.reshape(sites, directions, groups, 2, 8, chunks, 2, 4)
-    tiles = cupy.ascontiguousarray(split.transpose(0, 2, 1, 5, 4, 7, 6, 3))
-    table = cupy.asarray(neighbours)
-    tiles = tiles.reshape(sites, groups, directions, chunks, 32, 4)
-    return PackedCoarseLinks(tiles, table, n, int(neighbours.max()) + 1)
+
+    def in_tiles(links: cupy.ndarray) -> cupy.ndarray:
+        padded = cupy.zeros((len(links), directions, groups * ROWS, chunks * TERMS), links.dtype)
+        padded[:, :, :n, :n] = links
+        # rows = (group, high, g), columns = (chunk, half, t) to (group, direction, chunk, g, t, half, high)
+        split = padded.reshape(-1, directions, groups, 2, 8, chunks, 2, 4)
+        return cupy.ascontiguousarray(split.transpose(0, 2, 1, 5, 4, 7, 6, 3))
+
+    tiles = of_rows(in_tiles, links).reshape(sites, groups, directions, chunks, 32, 4)
+    return PackedCoarseLinks(tiles, cupy.asarray(neighbours), n, int(neighbours.max()) + 1)
 
 
 def coarse_dslash(
@@ -92,7 +96,8 @@ def start(
 ) -> None:
     """Start the kernel unchecked; groups and split as in `coarse_dslash_launch`."""
     sites, directions = packed.neighbours.shape
-    kernel = coarse_dslash_launch(packed.components, x.shape[2], directions, sites, groups, split)
+    work = site_work(packed.tiles)
+    kernel = coarse_dslash_launch(packed.components, x.shape[2], directions, sites, groups, split, work)
     nothing = np.uintp(0)
     run(
         kernel,
@@ -107,7 +112,13 @@ def start(
 
 
 def coarse_dslash_launch(
-    components: int, n: int, directions: int, sites: int, groups: int | None = None, split: int | None = None
+    components: int,
+    n: int,
+    directions: int,
+    sites: int,
+    groups: int | None = None,
+    split: int | None = None,
+    work: Work | None = None,
 ) -> Launch:
     """Grid (sites, runs of `groups` row groups, groups of right-hand sides).
 
@@ -122,7 +133,8 @@ def coarse_dslash_launch(
     split = split or min(_split(groups, columns, prod(grid)), power_of_two(steps))
     sums = "FewSums" if few else "TensorSums"
     instance = f"coarse_dslash<{sums}, {components}, {n}, {directions}, {groups}, {split}>"
-    return Launch("coarse_dslash.cu", instance, grid, 32 * split, split * groups * ROWS * columns * 8)
+    shared = split * groups * ROWS * columns * 8
+    return Launch("coarse_dslash.cu", instance, grid, 32 * split, shared, work=work)
 
 
 def _split(groups: int, columns: int, blocks: int) -> int:

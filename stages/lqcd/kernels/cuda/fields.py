@@ -5,6 +5,11 @@ from __future__ import annotations
 import cupy
 from numpy.typing import DTypeLike
 
+from stages.lqcd.kernels.cuda.devices.grid_rows import empty_rows as empty_rows
+from stages.lqcd.kernels.cuda.devices.grid_rows import of_rows as of_rows
+from stages.lqcd.kernels.cuda.devices.grid_rows import on_rows as on_rows
+from stages.lqcd.kernels.cuda.devices.grid_rows import runs_like
+from stages.lqcd.kernels.cuda.devices.grid_rows import zero_rows as zero_rows
 from stages.lqcd.kernels.cuda.devices.group import current_group
 from stages.lqcd.kernels.cuda.devices.own_rows import by_rows, on_own_rows
 
@@ -32,3 +37,15 @@ def repeat(out: cupy.ndarray, source: cupy.ndarray) -> None:
 
 def _assign(out: cupy.ndarray, source: cupy.ndarray) -> None:
     out[...] = source
+
+
+def field_like(field: cupy.ndarray, shape: tuple[int, ...], dtype: DTypeLike) -> cupy.ndarray:
+    """A field that lies as another does if it has its rows, perhaps several times."""
+    runs = runs_like(field, shape)
+    return empty_field(shape, dtype) if runs is None else empty_rows(shape, dtype, runs)
+
+
+def zeros_like(field: cupy.ndarray, shape: tuple[int, ...], dtype: DTypeLike) -> cupy.ndarray:
+    """A field of zeros that lies as another does if it has its rows."""
+    runs = runs_like(field, shape)
+    return zero_field(shape, dtype) if runs is None else zero_rows(shape, dtype, runs)

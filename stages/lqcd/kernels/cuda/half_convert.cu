@@ -1,6 +1,7 @@
 // A field of spinors on one parity from complex64 to 16 bits with a scale, and back.
 
 #include "complex.cuh"
+#include "share.cuh"
 #include "color_vectors.cuh"
 #include "half_field.cuh"
 #include "spinors.cuh"
@@ -12,9 +13,9 @@ template <int N, int R> using HalfLanes = Lanes<N, R, R>;
 template <template <class, class> class From, template <class, class> class To, int N, int R>
 __global__ void __launch_bounds__(256)
     convert(const void* __restrict__ from, const float* __restrict__ from_scales, void* to, float* to_scales, int sites) {
-    const size_t i = blockIdx.x * size_t(blockDim.x) + threadIdx.x;
+    const size_t i = first_row() + blockIdx.x * size_t(blockDim.x) + threadIdx.x;
     const unsigned site = i / HalfLanes<N, R>::COUNT, lane = i % HalfLanes<N, R>::COUNT;
-    if (site >= sites) return;
+    if (site >= sites || outside_share(i)) return;
     Spinor<float, R> v;
     From<float, HalfLanes<N, R>>(from, from_scales).template load<ReadOnce>(v, site, lane);
     To<float, HalfLanes<N, R>>(to, to_scales).store(v, site, lane);

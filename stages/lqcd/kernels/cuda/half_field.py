@@ -10,6 +10,8 @@ import cupy
 import numpy as np
 
 from stages.lqcd.kernels.cuda.compile import run
+from stages.lqcd.kernels.cuda.devices.partition import RowWork
+from stages.lqcd.kernels.cuda.fields import empty_field
 from stages.lqcd.kernels.cuda.launch import BLOCK_THREADS, Launch, check_rhs, listed
 from stages.lqcd.kernels.expressions import largest_parts as largest_parts
 from stages.lqcd.kernels.half_field import HalfField, empty
@@ -25,7 +27,7 @@ def to_half(field: cupy.ndarray, out: HalfField | None = None) -> HalfField:
 
 
 def from_half(field: HalfField, out: cupy.ndarray | None = None) -> cupy.ndarray:
-    out = cupy.empty(field.shape, np.complex64) if out is None else out
+    out = empty_field(field.shape, np.complex64) if out is None else out
     kernel = half_conversion_launch(len(out), out.shape[2], to_half=False)
     run(kernel, field.codes, field.scales, out, _NULL, np.int32(len(out)))
     return out
@@ -43,5 +45,6 @@ def half_conversion_launch(sites: int, n: int, to_half: bool) -> Launch:
     rhs = 2 if n % 2 == 0 else 1
     kinds = ["WholeSpinors", "HalfSpinors"]
     arguments = listed((*(kinds if to_half else kinds[::-1]), n, rhs))
-    blocks = ceil(sites * (n // rhs) / BLOCK_THREADS)
-    return Launch("half_convert.cu", f"convert<{arguments}>", (blocks,), BLOCK_THREADS)
+    threads = sites * (n // rhs)
+    blocks, work = ceil(threads / BLOCK_THREADS), RowWork(threads, BLOCK_THREADS)
+    return Launch("half_convert.cu", f"convert<{arguments}>", (blocks,), BLOCK_THREADS, work=work)

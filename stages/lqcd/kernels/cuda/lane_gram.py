@@ -9,6 +9,7 @@ import numpy as np
 
 from stages.lqcd.kernels.cuda.columns import row_threads
 from stages.lqcd.kernels.cuda.compile import run
+from stages.lqcd.kernels.cuda.devices.partition import RowWork
 from stages.lqcd.kernels.cuda.grid_sums import grid_sums
 from stages.lqcd.kernels.cuda.launch import MULTIPROCESSORS, Launch, instance, power_of_two
 from stages.lqcd.kernels.lane_gram import NOISE
@@ -38,9 +39,8 @@ def lane_gram_launch(n: int, dtype: np.dtype, rows: int, count: int) -> Launch:
     vectors = row_threads(n, dtype)
     groups = power_of_two(max(1, GRAM_THREADS // vectors))
     parts = min(ceil(rows / (4 * groups)), GRAM_BLOCKS * MULTIPROCESSORS)
-    return Launch(
-        "lane_gram.cu", instance("lane_gram", dtype, n, count, groups), (parts, 1), vectors * groups
-    )
+    name, work = instance("lane_gram", dtype, n, count, groups), RowWork(rows, sums=True)
+    return Launch("lane_gram.cu", name, (parts, 1), vectors * groups, work=work)
 
 
 def lane_least_squares_launch(n: int, count: int) -> Launch:

@@ -9,6 +9,7 @@ import cupy
 import numpy as np
 
 from stages.lqcd.kernels.cuda.compile import run
+from stages.lqcd.kernels.cuda.devices.partition import RowWork
 from stages.lqcd.kernels.cuda.launch import BLOCK_THREADS, MULTIPROCESSORS, Launch, real_of
 from stages.lqcd.kernels.random_block import first_counter
 
@@ -23,4 +24,5 @@ def fill_random(block: cupy.ndarray, seed: int, draw: int) -> None:
 def fill_random_launch(elements: int, dtype: np.dtype) -> Launch:
     """Random numbers, on a grid that fills the device."""
     blocks = min(ceil(elements / BLOCK_THREADS), 16 * MULTIPROCESSORS)
-    return Launch("random_block.cu", f"fill_random<{real_of(dtype)}>", (blocks,), BLOCK_THREADS)
+    name, work = f"fill_random<{real_of(dtype)}>", RowWork(elements)
+    return Launch("random_block.cu", name, (blocks,), BLOCK_THREADS, work=work)

@@ -6,7 +6,7 @@ struct Share {
     double* totals;     // room for the sums of each device, on the first one
     unsigned* arrived;  // devices that have left them, for each sum; zero before and after
     long long first_row, end_row;
-    unsigned first_slice;
+    unsigned first_slice, segment_rows;
     unsigned first_layer;                          // of tiles
     int layer_step;                                // to the next, 1 or -1
     unsigned layers, edges, beside;
@@ -29,6 +29,15 @@ __device__ __forceinline__ long long end_row(long long rows) {
     return device_share.end_row;
 #else
     return rows;
+#endif
+}
+
+// Whether a row is beyond those of this device, of several.
+__device__ __forceinline__ bool outside_share(long long row) {
+#ifdef SPREAD
+    return row >= device_share.end_row;
+#else
+    return false;
 #endif
 }
 
@@ -56,5 +65,17 @@ __device__ __forceinline__ unsigned segment_end(unsigned total) {
     return blockIdx.z * (total / gridDim.z) + unsigned(device_share.end_row);
 #else
     return total;
+#endif
+}
+
+// The number among all blocks along an axis, `PER_SITE` for each site, of block i of this device, which has its share of
+// each segment of the sites.
+template <int PER_SITE> __device__ __forceinline__ unsigned block_of_share(unsigned i) {
+#ifdef SPREAD
+    const unsigned own = unsigned(device_share.end_row - device_share.first_row), site = i / PER_SITE;
+    const unsigned place = device_share.segment_rows * (site / own) + unsigned(device_share.first_row) + site % own;
+    return place * PER_SITE + i % PER_SITE;
+#else
+    return i;
 #endif
 }

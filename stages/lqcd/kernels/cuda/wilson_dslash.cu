@@ -155,8 +155,8 @@ __global__ void __launch_bounds__(128)
     using Field = WholeSpinors<Real, Lanes<N, 1, 1>>;
     using Links = LinksOf<Real, Tile::SITES, 1, 32>;
     using Grid = Extents<2 * L::HALF_X / Tile::HALF_X, L::Y / Tile::Y, L::Z / Tile::Z, L::T / Tile::T>;
-    const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= unsigned(L::SITES) * N) return;
+    const unsigned i = unsigned(first_row()) + blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= unsigned(end_row(unsigned(L::SITES) * N))) return;
     const unsigned lane = i % N, site_in_tile = i / N % Tile::SITES, tile = i / N / Tile::SITES;
     const Site site = site_in<Tile>(site_of<Grid>(tile), site_in_tile);
     Spinor<Real, 1> psi, sum = {};

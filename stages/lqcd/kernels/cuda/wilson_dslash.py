@@ -14,7 +14,9 @@ from numpy.typing import NDArray
 from stages.errors import InputError
 from stages.lqcd.kernels.cuda.clover import PackedClover
 from stages.lqcd.kernels.cuda.compile import run
+from stages.lqcd.kernels.cuda.devices.partition import RowWork
 from stages.lqcd.kernels.cuda.doubled_links import weighted_in_tiles
+from stages.lqcd.kernels.cuda.fields import empty_field
 from stages.lqcd.kernels.cuda.half_field import codes_and_scales
 from stages.lqcd.kernels.cuda.launch import (
     BLOCK_SHARED,
@@ -135,7 +137,7 @@ def in_fields(links: cupy.ndarray, weights: Weights, lattice: Lattice, parity: i
 
 def _tiles(lattice: Lattice, dtype: np.dtype, rows: int) -> cupy.ndarray:
     sites = prod(wilson_tile(lattice))
-    return cupy.empty((lattice.half_volume // sites, NAIVE_DIRECTIONS, sites, rows, 3), dtype)
+    return empty_field((lattice.half_volume // sites, NAIVE_DIRECTIONS, sites, rows, 3), dtype)
 
 
 def _signs(links: cupy.ndarray, lattice: Lattice) -> NDArray[np.float64]:
@@ -356,9 +358,9 @@ def wilson_hop_launch(
     check_rhs(n)
     check_index(lattice, n)
     arguments = (extents_of(lattice), f"Tile<{listed(wilson_tile(lattice))}>", form.name, direction, sign, n)
-    blocks = ceil(lattice.half_volume * n / 128)
-    kernel = instance("wilson_hop", dtype, *arguments)
-    return Launch("wilson_dslash.cu", kernel, (blocks,), 128, for_lattice=True)
+    threads = lattice.half_volume * n
+    kernel, work = instance("wilson_hop", dtype, *arguments), RowWork(threads, 128)
+    return Launch("wilson_dslash.cu", kernel, (ceil(threads / 128),), 128, for_lattice=True, work=work)
 
 
 def check_index(lattice: Lattice, n: int) -> None:

@@ -193,6 +193,16 @@ class DeviceGroup:
         pointer = self.pool.take(runs)[1] if len(runs) > 1 else self.plain(dtype.itemsize * prod(shape))
         return cupy.ndarray(shape, dtype, pointer)
 
+    def empty_on_first(self, shape: tuple[int, ...], dtype: DTypeLike) -> cupy.ndarray:
+        """An array on the first device, not filled, as of a grid that is too small to be shared."""
+        dtype = np.dtype(dtype)
+        return self.kept_on_first(cupy.ndarray(shape, dtype, self.plain(dtype.itemsize * prod(shape))))
+
+    def kept_on_first(self, array: cupy.ndarray) -> cupy.ndarray:
+        """An array of the first device as one that lies there by intention."""
+        memory = cupy.cuda.UnownedMemory(array.data.ptr, array.nbytes, OnFirst(array), self.ids[0])
+        return cupy.ndarray(array.shape, array.dtype, cupy.cuda.MemoryPointer(memory, 0), array.strides)
+
     def zeros(self, shape: tuple[int, ...], dtype: DTypeLike) -> cupy.ndarray:
         """An array of zeros; each device clears its own pages."""
         dtype = np.dtype(dtype)
@@ -259,6 +269,13 @@ class DeviceGroup:
         """While the block runs nothing is queued but by `start`: devices wait only where they must."""
         with self._queue.alone():
             yield
+
+
+@dataclass(frozen=True, eq=False)
+class OnFirst:
+    """Owner of memory that lies on the first device by intention: what is made like it lies there, too."""
+
+    array: cupy.ndarray
 
 
 class _OnEach(threading.local):

@@ -78,6 +78,7 @@ class Share:
     grid: tuple[int, ...]
     rows: tuple[int, int] = (0, 0)
     first_slice: int = 0
+    segment_rows: int = 0
     tiles: TileOrder | None = None
     sums: bool = False
     """Whether sums go on over the devices."""
@@ -92,15 +93,16 @@ class Share:
                 *(order.in_chunk, order.mixed, order.reciprocal, order.ratio),
             )
         sums = (part, parts if self.sums else 1)
-        return np.array((totals, arrived, *self.rows, self.first_slice, *tiles, *sums), SHARE)
+        return np.array(
+            (totals, arrived, *self.rows, self.first_slice, self.segment_rows, *tiles, *sums), SHARE
+        )
 
 
 SHARE = np.dtype(
     [
         *((name, np.uint64) for name in ("totals", "arrived")),
         *((name, np.int64) for name in ("first_row", "end_row")),
-        ("first_slice", np.uint32),
-        ("first_layer", np.uint32),
+        *((name, np.uint32) for name in ("first_slice", "segment_rows", "first_layer")),
         ("layer_step", np.int32),
         *((name, np.uint32) for name in ("layers", "edges", "beside")),
         *((name, np.uint32) for name in ("in_chunk", "mixed", "reciprocal", "ratio")),
@@ -270,6 +272,28 @@ class TileWork:
 
 
 @dataclass(frozen=True)
+class SiteWork:
+    """A kernel of a grid that takes a site, or an aggregate of them, in `per_site` blocks along an axis.
+
+    It reads other sites, or those of another grid. sites: of each of `segments` runs in their order, the even
+    and the odd ones or all.
+    """
+
+    sites: int
+    segments: int = 1
+    axis: int = 0
+    per_site: int = 1
+
+    def shares(self, partition: Partition, grid: tuple[int, ...]) -> list[Share]:
+        shares = []
+        for first, end in pairwise(partition.cuts(self.sites)):
+            blocks = list(grid)
+            blocks[self.axis] = self.segments * (end - first) * self.per_site
+            shares.append(Share(tuple(blocks), (first, end), segment_rows=self.sites))
+        return shares
+
+
+@dataclass(frozen=True)
 class LibraryWork:
     """Calls of libraries on each device, which say themselves what falls to it."""
 
@@ -277,7 +301,7 @@ class LibraryWork:
         return [Share(grid)] * partition.parts
 
 
-Work = RowWork | PartialWork | OwnWork | TileWork | LibraryWork
+Work = RowWork | PartialWork | OwnWork | TileWork | SiteWork | LibraryWork
 
 
 @dataclass
@@ -303,7 +327,7 @@ class SinceMeeting:
         return self.stencil or self.result or self.own or bool(self.rows)
 
     def enter(self, work: Work | None) -> None:
-        if isinstance(work, (TileWork, LibraryWork)):
+        if isinstance(work, (TileWork, SiteWork, LibraryWork)):
             self.stencil = True
         elif isinstance(work, RowWork):
             self.rows |= {work.cut}

@@ -1,0 +1,279 @@
+"""Wilson-clover operators, their solvers and multigrid on several devices give what one gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("cupy")
+
+import cupy
+
+from pipeline import At
+from stages.ensemble.configuration import GaugeLinks, heatbath_configuration
+from stages.ensemble.expected_solves import ExpectedSolves
+from stages.ensemble.wilson_operator import wilson_operator
+from stages.lqcd.dirac.doubled_links import doubled_links
+from stages.lqcd.dirac.wilson import WilsonDslash, WilsonOperator, WilsonPacking
+from stages.lqcd.dirac.wilson_schur import WilsonSchur
+from stages.lqcd.gauge.wilson_links import wilson_links
+from stages.lqcd.kernels import clover, half_field, lane_gram, random_block, wilson_dslash
+from stages.lqcd.kernels.cuda.devices.group import spread_over
+from stages.lqcd.kernels.fields import converted, empty_field
+from stages.lqcd.kernels.transfer import copy_to_host, to_device
+from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
+from stages.lqcd.multigrid import fields as grid_fields
+from stages.lqcd.multigrid.coarse_operator import galerkin
+from stages.lqcd.multigrid.fine_operator import FineOperator
+from stages.lqcd.multigrid.grid import aggregates
+from stages.lqcd.multigrid.levels import multigrid_of
+from stages.lqcd.multigrid.near_null import random_on_grid
+from stages.lqcd.multigrid.system import coarse_system
+from stages.lqcd.multigrid.transfer import transfer
+from stages.lqcd.solvers.bicgstab import BiCGstab
+from stages.lqcd.solvers.gcr import GCR
+from stages.lqcd.solvers.named import Solve
+from stages.mesons.propagator import propagator
+from stages.mesons.sources import point_sources
+from stages.mesons.two_point import meson_two_point
+
+pytestmark = pytest.mark.gpu
+
+LATTICES = (Lattice((16, 16, 16, 24)), Lattice((16, 16, 16, 20)))
+"""Of coarse grids with parities, and without, where cuts lie within aggregates."""
+
+LATTICE, MASS = LATTICES[0], 0.0
+LEVELS = [
+    {"aggregate": [4, 4, 4, 4], "vectors": 24, "smoothing": 6, "refinements": 1},
+    {"aggregate": [2, 2, 2, 2], "vectors": 16, "smoothing": 4, "refinements": 1},
+]
+Results = dict[str, Any]
+
+
+def several() -> list[tuple[int, ...]]:
+    """Two devices, and three parts."""
+    count = cupy.cuda.runtime.getDeviceCount() if cupy.is_available() else 1
+    return [tuple(part % count for part in range(parts)) for parts in (2, 3)]
+
+
+@pytest.fixture(scope="module")
+def gauges() -> dict[Lattice, GaugeLinks]:
+    def made(lattice: Lattice) -> GaugeLinks:
+        options: dict[str, Any] = {"beta": 6.0, "seed": 31, "sweeps": 6, "overrelaxation": 1}
+        at = At(config="spread.1", backend="cuda")
+        return heatbath_configuration(at=at, extents=lattice.extents, **options)
+
+    return {lattice: made(lattice) for lattice in LATTICES}
+
+
+def on(lattice: Lattice, devices: tuple[int, ...], compute: Callable[[], Results]) -> dict[str, np.ndarray]:
+    """Results in the memory of the host."""
+    with spread_over(lattice, devices):
+        return {name: np.asarray(copy_to_host(value)) for name, value in compute().items()}
+
+
+def assert_alike(one: Results, many: Results, tolerance: float = 0.0) -> None:
+    """Equal bits, or equal to a tolerance of the largest element."""
+    for name, expected in one.items():
+        if tolerance:
+            limit = tolerance * abs(expected).max()
+            np.testing.assert_allclose(many[name], expected, rtol=0, atol=limit, err_msg=name)
+        else:
+            np.testing.assert_array_equal(many[name], expected, err_msg=name)
+
+
+def random_field(lattice: Lattice, n: int, seed: int, dtype: Any = complex) -> Any:
+    """A field on the even sites in the memory of all devices."""
+    field = empty_field((lattice.half_volume, 12, n), complex, cupy)
+    random_block.fill_random(field, seed, 0)
+    return converted(field, dtype)
+
+
+def operator(gauge: GaugeLinks, csw: float = 1.0, **options: Any) -> WilsonOperator:
+    links = wilson_links(to_device(gauge.links), gauge.lattice, boundary="antiperiodic", csw=csw)
+    return WilsonOperator(WilsonDslash(links, **options), MASS)
+
+
+@pytest.mark.parametrize("devices", several(), ids=str)
+@pytest.mark.parametrize("lattice", LATTICES, ids=str)
+def test_links_and_clover_matrices(
+    gauges: dict[Lattice, GaugeLinks], lattice: Lattice, devices: tuple[int, ...]
+) -> None:
+    def compute() -> Results:
+        M = operator(gauges[lattice])
+        single = M.astype(np.complex64)
+        return {
+            "links": M.links.links,
+            "clover term": M.links.clover(EVEN),
+            "A": M.clover(ODD).matrices,
+            "A^-1": M.clover_inverse(EVEN).matrices,
+            "A in single": single.clover(ODD).matrices,
+            "packed": M.dslash.packed[ODD].links,
+            "packed, single": single.dslash.packed[EVEN].links,
+        }
+
+    assert_alike(on(lattice, (0,), compute), on(lattice, devices, compute))
+
+
+@pytest.mark.parametrize("devices", several(), ids=str)
+@pytest.mark.parametrize(
+    ("dtype", "n", "packing"),
+    [
+        (np.complex64, 1, WilsonPacking()),
+        (np.complex64, 16, WilsonPacking()),
+        (np.complex128, 3, WilsonPacking(double=False)),
+        (np.complex128, 12, WilsonPacking(block=12)),
+        (np.complex128, 16, WilsonPacking()),
+    ],
+)
+def test_products(
+    gauges: dict[Lattice, GaugeLinks], dtype: Any, n: int, packing: WilsonPacking, devices: tuple[int, ...]
+) -> None:
+    def compute() -> Results:
+        M = operator(gauges[LATTICE], packing=packing).astype(dtype)
+        x, y = (random_field(LATTICE, n, seed, dtype) for seed in (1, 2))
+        D = M.dslash
+        results = {
+            "D": D.apply_to(EVEN, x),
+            "A^-1 D": D.apply_to(ODD, x, hop_clover=M.clover_inverse(ODD), b=0.5),
+            "M": D.apply_to(EVEN, x, diagonal=y, a=1.0, b=-0.5, diagonal_clover=M.clover(EVEN)),
+            "D^dag": D.apply_to(ODD, x, sign=-1),
+            "A": clover.multiply(M.clover(EVEN), x, empty_field(x.shape, dtype, cupy)),
+            "S": WilsonSchur(M).apply(x),
+        }
+        if packing.double:
+            hop = wilson_dslash.wilson_hop(D.packed[EVEN], 6, x, empty_field(x.shape, dtype, cupy))
+            results["hop"] = hop
+        return results
+
+    assert_alike(on(LATTICE, (0,), compute), on(LATTICE, devices, compute))
+
+
+@pytest.mark.parametrize("devices", several(), ids=str)
+@pytest.mark.parametrize("n", [6, 16])
+def test_fields_of_16_bits(gauges: dict[Lattice, GaugeLinks], n: int, devices: tuple[int, ...]) -> None:
+    def compute() -> Results:
+        links = wilson_links(to_device(gauges[LATTICE].links), LATTICE, boundary="antiperiodic")
+        packed = wilson_dslash.pack(
+            doubled_links(links.links, None, LATTICE, EVEN, np.complex64), LATTICE, EVEN
+        )
+        x = half_field.to_half(random_field(LATTICE, n, 5, np.complex64))
+        out = half_field.empty(cupy, *x.shape[::2])
+        wilson_dslash.wilson_dslash(packed, x, out)
+        single = wilson_dslash.wilson_dslash(packed, x, empty_field(x.shape, np.complex64, cupy))
+        return {
+            "codes": x.codes,
+            "scales": x.scales,
+            "from half": half_field.from_half(x),
+            "D codes": out.codes,
+            "D scales": out.scales,
+            "D": single,
+        }
+
+    assert_alike(on(LATTICE, (0,), compute), on(LATTICE, devices, compute))
+
+
+@pytest.mark.parametrize("devices", several(), ids=str)
+def test_gram_matrices_of_each_right_hand_side(devices: tuple[int, ...]) -> None:
+    def compute() -> Results:
+        basis = empty_field((4, LATTICE.half_volume, 12, 16), np.complex64, cupy)
+        random_block.fill_random(basis, 3, 1)
+        gram = lane_gram.lane_gram(basis)
+        return {"gram": gram, "c": lane_gram.lane_least_squares(gram)}
+
+    assert_alike(on(LATTICE, (0,), compute), on(LATTICE, devices, compute), 1e-12)
+
+
+@pytest.mark.parametrize("devices", several(), ids=str)
+@pytest.mark.parametrize("inner", [None, "single"])
+@pytest.mark.parametrize("solver", [BiCGstab, GCR])
+def test_solves(
+    gauges: dict[Lattice, GaugeLinks], solver: Any, inner: str | None, devices: tuple[int, ...]
+) -> None:
+    iterations = []
+
+    def compute() -> Results:
+        S = WilsonSchur(operator(gauges[LATTICE]))
+        solution = solver(1e-9, inner=inner).solve(S, random_field(LATTICE, 12, 7))
+        iterations.append(solution.iterations)
+        return {"x": solution.x}
+
+    assert_alike(on(LATTICE, (0,), compute), on(LATTICE, devices, compute), 1e-7)
+    assert abs(iterations[0] - iterations[1]) <= 2 + iterations[0] // 25
+
+
+@pytest.mark.parametrize("shared", [1, 1 << 30], ids=["coarse grid shared", "coarse grid on the first"])
+@pytest.mark.parametrize("devices", several(), ids=str)
+@pytest.mark.parametrize("lattice", LATTICES, ids=str)
+def test_transfer_and_coarse_operator(
+    gauges: dict[Lattice, GaugeLinks],
+    lattice: Lattice,
+    devices: tuple[int, ...],
+    shared: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fine_sites = min(each.volume for each in LATTICES)
+    monkeypatch.setattr(grid_fields, "SHARED_SITES", min(shared, fine_sites))
+
+    def compute() -> Results:
+        A = FineOperator(operator(gauges[lattice]).astype(np.complex64))
+        like, grid = A.M.links.links, A.grid
+        P = transfer(aggregates(grid, (4, 4, 4, 4)), random_on_grid(grid, 12, 24, like, 5, 0))
+        x = random_on_grid(grid, 12, 16, like, 6, 0)
+        coarse = galerkin(A, P)
+        y = P.restrict(x)
+        even = x.reshape(2, lattice.half_volume, 12, 16)[0]
+        results = {"vectors": P.vectors, "P^H x": y, "even P^H x": P.restrict_even(even)}
+        P.add_prolonged(y, x)
+        P.add_prolonged_even(y, even)
+        system = coarse_system(coarse)
+        rhs, source = system.prepare(y)
+        results |= {"P y": x, "X": coarse.diagonal, "Y": coarse.links, "A y": coarse.apply(y)}
+        S = system.operator
+        x = S.apply(rhs)
+        defect = system.defect(x)
+        return {**results, "rhs": rhs, "S x": x, "defect": defect, "y": system.reconstruct(x, source)}
+
+    assert_alike(on(lattice, (0,), compute), on(lattice, devices, compute), 1e-5)
+
+
+@pytest.mark.parametrize("shared", [1, 2048])
+@pytest.mark.parametrize("devices", several(), ids=str)
+def test_multigrid(
+    gauges: dict[Lattice, GaugeLinks], devices: tuple[int, ...], shared: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(grid_fields, "SHARED_SITES", shared)
+    iterations, rates = [], []
+
+    def compute() -> Results:
+        hierarchy = multigrid_of(LEVELS, 577).setup(operator(gauges[LATTICE]))
+        b = random_field(LATTICE, 16, 8)
+        solution = hierarchy.solver(1e-10).solve(hierarchy.system, b)
+        again = hierarchy.solver(1e-10).solve(hierarchy.system, b)
+        iterations.append(solution.iterations)
+        rates.append(hierarchy.rate)
+        return {"x": solution.x, "x again": again.x}
+
+    assert_alike(on(LATTICE, (0,), compute), on(LATTICE, devices, compute), 1e-8)
+    assert abs(iterations[0] - iterations[1]) <= 1
+    np.testing.assert_allclose(rates[1], rates[0], rtol=0.02)
+
+
+def test_a_chunk_of_mesons(gauges: dict[Lattice, GaugeLinks]) -> None:
+    at = At(config="spread.1", source=("x0y0z0t3",), backend="cuda")
+    solves = ExpectedSolves("bicgstab", "double-single", 12)
+
+    def compute() -> Results:
+        M = wilson_operator(
+            gauges[LATTICE], at=at, boundary="antiperiodic", mass=MASS, csw=1.0, solves=solves
+        )
+        sources = point_sources(gauges[LATTICE], at=at)
+        solve = Solve("bicgstab", 1e-10, "double-single", block=12)
+        solved = propagator(M, sources, at=at, solve=solve)
+        correlators = meson_two_point(solved, at=at, extents=LATTICE.extents)
+        return {"correlators": cupy.asarray(correlators.correlator)}
+
+    assert_alike(on(LATTICE, (0,), compute), on(LATTICE, several()[0], compute), 1e-8)
