@@ -169,7 +169,7 @@ def test_devices_that_share_a_cut_are_at_it_at_the_same_time(parts: int) -> None
 def test_numbers_of_a_share_are_those_of_the_header() -> None:
     tiles = TileWork(16, 1, 8).shares(Partition(2, 16), (128,))[1]
     numbers = tiles.numbers(1, 2, totals=0x100, arrived=0x200)
-    assert SHARE.itemsize == 80 and SHARE.fields is not None and SHARE.fields["first_slice"][1] == 32
+    assert SHARE.itemsize == 88 and SHARE.fields is not None and SHARE.fields["first_slice"][1] == 32
     assert (numbers["first_layer"], numbers["layer_step"]) == (15, -1)
     assert (numbers["layers"], numbers["edges"], numbers["in_chunk"]) == (8, 3, 64)
     assert (numbers["device"], numbers["devices"]) == (1, 1)
