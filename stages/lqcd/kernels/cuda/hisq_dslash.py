@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from math import ceil, prod
@@ -13,7 +14,7 @@ import numpy as np
 from stages.errors import InputError
 from stages.lqcd.kernels.cuda import doubled_links
 from stages.lqcd.kernels.cuda.compile import run
-from stages.lqcd.kernels.cuda.devices.group import grid_on, on_each_device
+from stages.lqcd.kernels.cuda.devices.group import grids_of, on_each_device
 from stages.lqcd.kernels.cuda.devices.partition import REACH, PartialWork
 from stages.lqcd.kernels.cuda.fields import empty_field
 from stages.lqcd.kernels.cuda.launch import (
@@ -204,7 +205,7 @@ def hisq_dslash(
     if dots is None:
         start(kernel, packed, x, out, diagonal, a, b)
         return out
-    blocks, runs, finished, count = on_each_device(partial(_sums, kernel, n))
+    blocks, runs, finished, count = on_each_device(partial(_sums, kernel, n, grids_of(kernel)))
     start(kernel, packed, x, out, diagonal, a, b, blocks)
     run(sum_rows_launch(kernel.grid[0], n), blocks, runs, finished, dots, count)
     return out
@@ -250,14 +251,14 @@ def _or_null(field: cupy.ndarray | ShortField | None) -> Any:
 Sums = tuple[cupy.ndarray, cupy.ndarray, cupy.ndarray, np.int32]
 
 
-def _sums(kernel: Launch, n: int, part: int) -> Sums:
+def _sums(kernel: Launch, n: int, grids: Callable[[int], tuple[int, ...]], part: int) -> Sums:
     """Partial sums of a dslash's blocks and of `sum_rows`, its count of finished blocks, and their number.
 
     As in `grid_sums`, dslashes of one process share them and must run in one stream; here that takes one
     thread, too, for two kernels meet in the first.
     """
     workspace = _workspace(kernel.grid[0], n, cupy.cuda.get_device_id(), part)
-    return *workspace, np.int32(grid_on(kernel, part)[0])
+    return *workspace, np.int32(grids(part)[0])
 
 
 @cache

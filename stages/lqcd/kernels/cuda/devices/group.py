@@ -73,12 +73,16 @@ def alone() -> AbstractContextManager[None]:
     return nullcontext() if group is None else group.alone()
 
 
-def grid_on(launch: Launch, part: int) -> tuple[int, ...]:
-    """The grid in which a launch that devices share starts on one of them."""
+def grids_of(launch: Launch) -> Callable[[int], tuple[int, ...]]:
+    """The grid in which a launch starts on the device at a place of the group.
+
+    Ask before `on_each_device`: what that makes belongs to one device, and a launch there would be whole.
+    """
     group = current_group()
     if group is None or launch.work is None:
-        return launch.grid
-    return launch.work.shares(group.partition, launch.grid)[part].grid
+        return lambda part: launch.grid
+    shares = launch.work.shares(group.partition, launch.grid)
+    return lambda part: shares[part].grid
 
 
 @contextmanager
