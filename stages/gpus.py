@@ -125,12 +125,12 @@ class MappedMemory(Protocol):
     """The GPU of each part, as CUDA numbers it."""
 
     @property
-    def bytes_of_parts(self) -> list[int]:
-        """Bytes that are mapped on each."""
+    def used_bytes_of_parts(self) -> list[int]:
+        """Bytes of arrays on each."""
 
     @property
     def free_bytes_of_parts(self) -> list[int]:
-        """Bytes among them that no array uses."""
+        """Bytes that are mapped on each, and that no array uses: they go where memory is short."""
 
     def release(self) -> None:
         """Give what no array uses back to the GPUs."""
@@ -140,4 +140,4 @@ mapped: list[MappedMemory] = []
 """All of this process."""
 
 listeners: list[Callable[[], None]] = []
-"""Called whenever memory was mapped."""
+"""Called whenever an array took such memory."""

@@ -29,7 +29,7 @@ def dask_setup(worker: Any) -> None:
 
 def _open_device() -> None:
     """The context of the GPU, its pool and counter, and CUDA's libraries."""
-    from pipeline.worker.energy import energy_meter
+    from pipeline.worker.gpu_counters import watch
     from pipeline.worker.memory import device_pool
 
     try:
@@ -37,6 +37,6 @@ def _open_device() -> None:
     except ImportError:
         return
     if cupy.is_available():
-        energy_meter("cuda")
+        watch("cuda")
         device_pool("cuda")
         (cupy.zeros(2) + 1).get()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -73,29 +73,39 @@ class GpuWatch:
 
     def __post_init__(self) -> None:
         self._joules = [gpu.meter and gpu.meter() for gpu in self.gpus]
-        self._traffic = [gpu.traffic() for gpu in self.gpus]
+        self._traffic = self._now()
+
+    def _now(self) -> list[Traffic | None]:
+        """Traffic of GPUs that share what they compute; asking takes some milliseconds."""
+        return [gpu.traffic() if len(self.gpus) > 1 else None for gpu in self.gpus]
 
     def facts(self, most_bytes: Sequence[int]) -> list[dict[str, Any]]:
         """Facts for a record about each GPU; None where nothing measures one.
 
         most_bytes: that were taken of each.
         """
-        before = zip(self.gpus, most_bytes, self._joules, self._traffic, strict=True)
+        each = zip(self.gpus, most_bytes, self._joules, self._traffic, self._now(), strict=True)
         return [
             {
                 "gpu": gpu.bus,
                 "device_bytes": taken,
                 "joules": None if joules is None or gpu.meter is None else gpu.meter() - joules,
                 "busy": gpu.busy(self._began),
-                **_since(traffic, gpu.traffic()),
+                **_since(before, now),
             }
-            for gpu, taken, joules, traffic in before
+            for gpu, taken, joules, before, now in each
         ]
 
 
 def _since(before: Traffic | None, now: Traffic | None) -> dict[str, int | None]:
     sent, received = (now[0] - before[0], now[1] - before[1]) if before and now else (None, None)
     return {"nvlink_sent": sent, "nvlink_received": received}
+
+
+def joules_of(facts: Sequence[Mapping[str, Any]]) -> float | None:
+    """Joules of all GPUs together; None without any, or where nothing measures one."""
+    each = [gpu["joules"] for gpu in facts]
+    return None if not each or None in each else sum(each)
 
 
 def watch(backend: str) -> GpuWatch | None:

@@ -5,7 +5,8 @@ come from the system are cleared first, which takes longer than most kernels tha
 worker uses again what a task's fields leave, until the chunk ends.
 
 Of a GPU, what CuPy's pool has taken from the device is counted, blocks that it keeps for reuse included, and
-what is mapped there of fields that lie on several. The context and the compiled kernels come on top.
+the parts of fields that lie on several GPUs: what is mapped there and not in use is given back where memory
+is short. The context and the compiled kernels come on top.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ class DevicePool:
 
     def look(self) -> None:
         """Take into account what is taken now."""
-        spread = _on_gpus(self._gpus, "bytes_of_parts")
+        spread = _on_gpus(self._gpus, "used_bytes_of_parts")
         taken = [own + shared for own, shared in zip(self._on_each(self._total), spread, strict=True)]
         self.each = [max(before, now) for before, now in zip(self.each, taken, strict=True)]
 
@@ -92,7 +93,7 @@ class DevicePool:
             self.release_unused()
             memory = self._pool.malloc(size)
         gpu = _current() if self._gpus > 1 else 0
-        shared = _on_gpus(self._gpus, "bytes_of_parts")[gpu] if mapped else 0
+        shared = _on_gpus(self._gpus, "used_bytes_of_parts")[gpu] if mapped else 0
         self.each[gpu] = max(self.each[gpu], self._pool.total_bytes() + shared)
         return memory
 

@@ -27,7 +27,7 @@ from pipeline.worker.code_check import OtherCodeError, check_sources, refusal
 from pipeline.worker.energy import energy_meter
 from pipeline.worker.evaluation import Evaluation
 from pipeline.worker.events import LOST, OTHER_CODE, ChunkState, EventKind, Send, is_worker, sender
-from pipeline.worker.gpu_counters import watch
+from pipeline.worker.gpu_counters import joules_of, watch
 from pipeline.worker.lifetime import block_if_leaving, lost_gpu, retire, retire_if_broken
 from pipeline.worker.memory import HostPeak, device_pool, trim_heap
 from pipeline.worker.resident import drop_all
@@ -160,13 +160,13 @@ def _compute_and_commit(
     """Whether this chunk was not there yet, and its record."""
     _check_gpus(work, context)
     checksum, called = context.checks.checksum, time.perf_counter()
-    meter, peak, stage = energy_meter(work.node.backend), device_pool(work.node.backend), work.node.stage
+    watching, peak, stage = watch(work.node.backend), device_pool(work.node.backend), work.node.stage
+    meter = None if watching else energy_meter(work.node.backend)
     started, cpu, joules, host_peak = time.time(), time.process_time(), meter() if meter else 0.0, HostPeak()
     opening = time.perf_counter() - called if first_in_process(work.node.backend) else None
     evaluation.stopwatch.take()
     if peak:
         peak.restart()
-    watching = watch(work.node.backend)
     _check_code(work, context)
     with closing(evaluation.checkpoint(work)) as checkpoint:
         result, statistics = evaluation.compute(work, checkpoint)
@@ -174,9 +174,9 @@ def _compute_and_commit(
         _check_code(work, context)  # what was loaded on the way may have been edited since
         arrays = host_arrays(stage, result, work.coordinates)
         record = record_of(work, context, statistics, started)
-        record["joules"] = meter() - joules if meter else None
+        record["gpus"] = gpus = watching.facts(peak.each) if watching and peak else []
+        record["joules"] = meter() - joules if meter else joules_of(gpus)
         record["device_bytes"] = peak.bytes if peak else None
-        record["gpus"] = watching.facts(peak.each) if watching and peak else []
         record["cpu_seconds"] = time.process_time() - cpu
         record["host_bytes"] = host_peak.bytes()
         laps, outside = evaluation.stopwatch.take()

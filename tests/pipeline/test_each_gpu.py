@@ -61,12 +61,10 @@ class FakeGpus:
 @dataclass
 class FakeSpans:
     devices: tuple[int, ...] = (0, 1)
-    bytes_of_parts: list[int] = field(default_factory=lambda: [0, 0])
+    used_bytes_of_parts: list[int] = field(default_factory=lambda: [0, 0])
     free_bytes_of_parts: list[int] = field(default_factory=lambda: [0, 0])
 
     def release(self) -> None:
-        for part, size in enumerate(self.free_bytes_of_parts):
-            self.bytes_of_parts[part] -= size
         self.free_bytes_of_parts = [0, 0]
 
 
@@ -85,13 +83,13 @@ def test_memory_is_watched_on_each_gpu(gpus: FakeGpus, monkeypatch: pytest.Monke
     pool.malloc(10)
     with gpus.cuda.Device(1):
         pool.malloc(30)
-    spans.bytes_of_parts = [40, 42]
+    spans.used_bytes_of_parts = [40, 42]
     pool.look()
     assert pool.each == [50, 72] and pool.bytes == 72
-    spans.free_bytes_of_parts = [40, 2]
+    spans.used_bytes_of_parts, spans.free_bytes_of_parts = [0, 40], [40, 2]
     assert pool.free() == min(100 - 10 + 40, 90 - 30 + 2)
     pool.release_unused()
-    assert gpus.totals == [0, 0] and spans.bytes_of_parts == [0, 40]
+    assert gpus.totals == [0, 0] and spans.free_bytes_of_parts == [0, 0]
     pool.restart()
     assert pool.each == [0, 40]
 
@@ -103,9 +101,9 @@ def test_where_memory_is_short_what_is_mapped_and_unused_makes_room(
     pool.malloc(50)
     with pytest.raises(MemoryError):
         pool.malloc(50)
-    spans = FakeSpans(bytes_of_parts=[40, 40], free_bytes_of_parts=[40, 40])
+    spans = FakeSpans(free_bytes_of_parts=[40, 40])
     monkeypatch.setattr("pipeline.worker.memory.mapped", [spans])
-    assert pool.malloc(50) == 50 and spans.bytes_of_parts == [0, 0]
+    assert pool.malloc(50) == 50 and spans.free_bytes_of_parts == [0, 0]
 
 
 class FakeNvml(SimpleNamespace):
@@ -166,6 +164,8 @@ def test_counters_of_each_gpu(gpus: FakeGpus, monkeypatch: pytest.MonkeyPatch, l
         "nvlink_sent": 7 * 1024 if links else None,
         "nvlink_received": 5 * 1024 if links else None,
     }
+    assert gpu_counters.joules_of([first, second]) == 3.0
+    assert gpu_counters.joules_of([first, {"joules": None}]) is None and gpu_counters.joules_of([]) is None
     assert (second["gpu"], second["device_bytes"], second["busy"]) == ("0000:02:00.0", 40, 0.5)
     assert place("cuda").endswith(" GPU 0000:01:00.0 and 0000:02:00.0")
     assert device("cuda") == "2 x a GPU"

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from stages.lqcd.kernels.dispatch import Array, array_module, implementation_of
-from stages.lqcd.lattice.geometry import Lattice
 
 T = TypeVar("T")
 
@@ -70,10 +69,6 @@ def on_rows(compute: Callable[..., T], *arrays: Array, whole: tuple[Array, ...] 
     if array_module(arrays[0]) is np:
         return [compute(*arrays, *whole)]
     return implementation_of("fields.on_rows", "cuda")(compute, *arrays, whole=whole)
-
-
-def spread(lattice: Lattice, backend: str) -> None:
-    """Nothing is left to do for a stage: the engine knows its lattice (`stages.gpus.sharing`)."""
 
 
 def field_like(field: Array, shape: tuple[int, ...] | None = None, dtype: DTypeLike | None = None) -> Array:

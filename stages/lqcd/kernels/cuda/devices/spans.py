@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import Any
 from weakref import finalize
 
@@ -48,15 +47,19 @@ class SpanPool:
     devices: tuple[int, ...]
     _free: dict[tuple[Run, ...], list[Span]] = field(default_factory=lambda: defaultdict(list))
     _bytes: list[int] = field(init=False)
+    _used: list[int] = field(init=False)
 
     def __post_init__(self) -> None:
-        self._bytes = [0] * len(self.devices)
+        self._bytes, self._used = [0] * len(self.devices), [0] * len(self.devices)
 
     def take(self, runs: tuple[Run, ...]) -> tuple[Span, cupy.cuda.MemoryPointer]:
         """A span with these runs, and CuPy's pointer to it, which keeps it from being given to others."""
         span = self._free[runs].pop() if self._free[runs] else self._mapped(runs)
         lease = _Lease(span)
-        finalize(lease, self._free[runs].append, span).atexit = False
+        finalize(lease, self._give_back, span).atexit = False
+        _add(span, self._used)
+        for told in gpus.listeners:
+            told()
         memory = cupy.cuda.UnownedMemory(span.address, span.size, lease, self.devices[0])
         return span, cupy.cuda.MemoryPointer(memory, 0)
 
@@ -71,9 +74,11 @@ class SpanPool:
                     cupy.get_default_memory_pool().free_all_blocks()
             span = map_pages(runs, self.devices)
         _add(span, self._bytes)
-        for told in gpus.listeners:
-            told()
         return span
+
+    def _give_back(self, span: Span) -> None:
+        _add(span, self._used, -1)
+        self._free[span.runs].append(span)
 
     @property
     def bytes_of_parts(self) -> list[int]:
@@ -81,12 +86,14 @@ class SpanPool:
         return list(self._bytes)
 
     @property
+    def used_bytes_of_parts(self) -> list[int]:
+        """Bytes on each device of spans that arrays use."""
+        return list(self._used)
+
+    @property
     def free_bytes_of_parts(self) -> list[int]:
         """Bytes mapped on each device of spans that nobody uses."""
-        parts = [0] * len(self.devices)
-        for span in chain(*self._free.values()):
-            _add(span, parts)
-        return parts
+        return [mapped - used for mapped, used in zip(self._bytes, self._used, strict=True)]
 
     def release(self) -> None:
         """Give the memory of all spans that nobody uses back to the devices, once the queued work is done."""
