@@ -166,6 +166,13 @@ def test_devices_that_share_a_cut_are_at_it_at_the_same_time(parts: int) -> None
         assert visited[part].index(20 * part + 19) == visited[other].index(20 * other)
 
 
+def test_a_part_without_a_tile_starts_nothing() -> None:
+    """One tile spans all slices: it is the second device's."""
+    shares = TileWork(1, 24, 6).shares(Partition(2, 24), (6,))
+    assert [share.grid for share in shares] == [(0,), (6,)]
+    assert [int(share.numbers(0, 2, 0, 0)["layers"]) for share in shares] == [0, 1]
+
+
 def test_numbers_of_a_share_are_those_of_the_header() -> None:
     tiles = TileWork(16, 1, 8).shares(Partition(2, 16), (128,))[1]
     numbers = tiles.numbers(1, 2, totals=0x100, arrived=0x200)

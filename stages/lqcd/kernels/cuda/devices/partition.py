@@ -184,7 +184,8 @@ class TileOrder:
     many layers next to them: link and memory then work at the same time, and the second-level cache still
     holds what they read of their own device. Every other device goes back in t (`back`): two that share a cut
     are there at the same time, and what one reads of the other is in the other's cache.
-    first: layer of tiles where the part begins. layers: of the part. chunk: tiles of one layer in a chunk.
+    first: layer of tiles where the part begins. layers: of the part, none where tiles are longer. chunk: tiles
+    of one layer in a chunk.
     """
 
     first: int
@@ -220,7 +221,7 @@ class TileOrder:
     @property
     def reciprocal(self) -> int:
         """2^32 / tiles of a chunk, rounded down: division is a product and one correction."""
-        return min((1 << 32) // self.in_chunk, (1 << 32) - 1)
+        return min((1 << 32) // max(1, self.in_chunk), (1 << 32) - 1)
 
     @property
     def ratio(self) -> int:
