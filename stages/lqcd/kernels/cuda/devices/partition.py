@@ -184,8 +184,8 @@ class TileOrder:
     many layers next to them: link and memory then work at the same time, and the second-level cache still
     holds what they read of their own device. Every other device goes back in t (`back`): two that share a cut
     are there at the same time, and what one reads of the other is in the other's cache.
-    first: layer of tiles where the part begins. layers: of the part, none where tiles are longer. chunk: tiles
-    of one layer in a chunk.
+    first: layer of tiles where the part begins. layers: of the part, none where tiles are longer. chunk:
+    tiles of one layer in a chunk.
     """
 
     first: int
