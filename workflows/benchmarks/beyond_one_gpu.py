@@ -1,10 +1,12 @@
 """A chunk of `g2_disconnected` on a lattice that one GPU has no room for and several have.
 
-    python -m workflows.benchmarks.beyond_one_gpu [--lattice X Y Z T] [--gpus K] [--vectors N] [--room GB]
+    python -m workflows.benchmarks.beyond_one_gpu [--lattice X Y Z T] [--gpus K] [--vectors V] [--block N]
+                                                  [--room GB]
 
-A configuration of one sweep of the heat bath, HISQ links, diluted solves in blocks of 16 and loops, by the
-stages of the workflow: in one process on one GPU, which prints that it has no room, in another on K, which
-prints the largest residual and the peak of memory on each. --room leaves so many GB free on each GPU; 0: all.
+A configuration of one sweep of the heat bath, HISQ links, diluted solves in blocks of N and loops, by the
+stages of the workflow: in one process on K GPUs, which prints the largest residual and the peak of memory on
+each, in another on one, which prints that it has no room. V noise vectors give 8 V right-hand sides for each
+parity. --room leaves so many GB free on each GPU; 0: all.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ from workflows.benchmarks.script import arguments_of
 
 LATTICE = (48, 48, 48, 96)
 BETA, SEED, MASS = 6.0, 31, 0.2
-SOLVER, PRECISION, BLOCK, TOLERANCE = "block_cgrq", "double-single", 16, 1e-8
+SOLVER, PRECISION, TOLERANCE = "block_cgrq", "double-single", 1e-8
 STEP = 0.02
 """Seconds between two looks at the memory that is used."""
 
@@ -77,14 +79,12 @@ def taken(ids: tuple[int, ...], room: float) -> list[cupy.cuda.Memory]:
     return memory
 
 
-def chunk(lattice: Lattice, ids: tuple[int, ...], vectors: int, room: float) -> str:
+def chunk(lattice: Lattice, ids: tuple[int, ...], vectors: int, block: int, room: float) -> str:
     """Outcome of a chunk on these devices, in words."""
     ballast, peaks, began = taken(ids, room), Peaks(ids), time.perf_counter()
     at = At(config="beyond.1", noise=tuple(range(vectors)), backend="cuda")
-    expected, solve = (
-        ExpectedSolves(SOLVER, PRECISION, BLOCK),
-        Solve(SOLVER, TOLERANCE, PRECISION, block=BLOCK),
-    )
+    expected = ExpectedSolves(SOLVER, PRECISION, block)
+    solve = Solve(SOLVER, TOLERANCE, PRECISION, block=block)
     outcome = "computed"
     try:
         with peaks.watching(), spread_over(lattice, ids):
@@ -110,15 +110,14 @@ def chunk(lattice: Lattice, ids: tuple[int, ...], vectors: int, room: float) -> 
 
 
 def main() -> None:
-    """Print what came of it on one GPU and on several."""
-    options = {"gpus": 2, "vectors": 1, "room": 0.0}
+    """Print what came of it on several GPUs and on one."""
+    options = {"gpus": 2, "vectors": 2, "block": 16, "room": 0.0}
     arguments = arguments_of(__doc__, lattice=LATTICE, options=options)
-    for gpus in (1, arguments.gpus):
+    work = arguments.vectors, arguments.block, arguments.room
+    for gpus in (arguments.gpus, 1):
         with ProcessPoolExecutor(1, get_context("spawn")) as process:
-            run = process.submit(
-                chunk, arguments.lattice, tuple(range(gpus)), arguments.vectors, arguments.room
-            )
-            print(f"{arguments.lattice}, {gpus} of the GPUs, {run.result()}", flush=True)
+            outcome = process.submit(chunk, arguments.lattice, tuple(range(gpus)), *work).result()
+            print(f"{arguments.lattice}, {gpus} of the GPUs, {outcome}", flush=True)
 
 
 if __name__ == "__main__":

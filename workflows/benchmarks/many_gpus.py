@@ -68,7 +68,7 @@ PUBLISHED = ((BatchedCG, 1), (BatchedCG, 12))
 PROBE = 40
 """Extent of each side of the probe's lattice on one GPU."""
 
-BETA, SEED, MASS = 6.0, 31, 0.05
+BETA, SEED, MASS = 6.0, 31, 0.1
 """Of links after one sweep, and of the solves on them."""
 
 TOLERANCE = 1e-10

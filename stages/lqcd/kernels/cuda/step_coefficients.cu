@@ -148,17 +148,18 @@ __global__ void __launch_bounds__(THREADS)
                                             [&](int k) { return conj(s[j * N + k]); });
         for_p[i * N + j] = 2 * conj(s[j * N + i]) - product;
     });
+    // Both ends of the block of threads at once; what they read does not wait for what they write.
+    algebra.each(NX, [&](int i, int j) { c[i * NX + j] = c_new[i * NX + j]; });
     for (int j = threadIdx.x; j < NX; j += THREADS) {
         double sum = 0;
-        for (int i = 0; i < N; i++) {
-            c[i * NX + j] = c_new[i * NX + j];
-            sum += norm2(c_new[i * NX + j]);
-        }
+        #pragma unroll 8
+        for (int i = 0; i < N; i++) sum += norm2(c_new[i * NX + j]);
         summary[2 + j] = sqrt(sum);
     }
-    for (int i = threadIdx.x; i < N; i += THREADS) {
+    for (int i = THREADS - 1 - threadIdx.x; i < N; i += THREADS) {
         bool large = false;
-        for (int j = 0; j < NX; j++) large = large || norm2(c_new[i * NX + j]) > target[j] * target[j];
+        #pragma unroll 8
+        for (int j = 0; j < NX; j++) large |= norm2(c_new[i * NX + j]) > target[j] * target[j];
         remains[i] *= s[i * N + i].x;
         sizes[i] = large ? remains[i] : 1;
     }
