@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from itertools import product
 from math import ceil
 
@@ -66,22 +66,28 @@ def tensor_step(
 ) -> None:
     """`block_step` where `takes_step`."""
     n, rows, dtype = p.shape[-1], np.int64(p.size // p.shape[-1]), p.dtype
-    if dtype == SINGLE and x.shape == p.shape:
-        (tiles,) = on_each_device(lambda part: (a.workspace(f"tiles for X {part}", (n, n)),))
-        run(coefficient_tiles_launch(n, DOUBLE, 1), a.x, a.x, a.x, a.x, tiles)
-        run(tensor_solution_launch(n, int(rows)), x, p, tiles, a.summary, rows)
-    elif dtype == SINGLE:
+    own_width = x.shape == p.shape
+    tiles, tiles_for_x = on_each_device(partial(_tiles, a, n, dtype))
+    kernel = coefficient_tiles_launch(n, dtype, 4 if own_width else 3)
+    run(kernel, a.q, a.ap, a.p, a.x, tiles, tiles_for_x)
+    if not own_width:
         multiply_add(p, a.x, x, x, a.summary)
-    matrices = 4 if dtype == DOUBLE else 3
-    shape = matrices, n, n
-    (tiles,) = on_each_device(lambda part: (a.workspace(f"tiles {part}", shape, dtype),))
-    run(coefficient_tiles_launch(n, dtype, matrices), a.q, a.ap, a.p, a.x, tiles)
+    elif dtype == SINGLE:
+        run(tensor_solution_launch(n, int(rows)), x, p, tiles_for_x, a.summary, rows)
     run(tensor_step_launch(n, dtype, int(rows)), x, q, p, ap, tiles, a.summary, rows)
+
+
+def _tiles(a: BlockCoefficients, n: int, dtype: np.dtype, part: int) -> tuple[cupy.ndarray, cupy.ndarray]:
+    """A device's coefficients of Q, A P and P in tiles, and behind them, in single precision apart, of X."""
+    if dtype == DOUBLE:
+        tiles = a.workspace(f"tiles {part}", (4, n, n))
+        return tiles, tiles[3]
+    return a.workspace(f"tiles {part}", (3, n, n), dtype), a.workspace(f"tiles for X {part}", (n, n))
 
 
 @cache
 def coefficient_tiles_launch(n: int, dtype: np.dtype, matrices: int) -> Launch:
-    """So many matrices in the order that the kernels here read, ``[matrices, N^2]`` of this type."""
+    """Three matrices of this type, or a fourth, X's in double, in the order that the kernels here read."""
     kernel, grid = instance("coefficient_tiles", dtype, n), (ceil(n * n / 256), matrices)
     return Launch(TENSOR_STEP, kernel, grid, 256, work=OwnWork())
 

@@ -39,19 +39,27 @@ template <> __device__ __forceinline__ Fragment<double> fragment<double>(const d
     return {{__ldg(tile + threadIdx.x % WARP), __ldg(tile + WARP + threadIdx.x % WARP)}};
 }
 
-// So many matrices as blockIdx.y counts in that order: tiles [matrix][row / 8][column / 8].
+// Element i of a matrix in that order, tiles [row / 8][column / 8].
 template <class Real, int N>
-__global__ void __launch_bounds__(256)
-    coefficient_tiles(const double2* a, const double2* b, const double2* c, const double2* d, Complex<Real>* out) {
+__device__ __forceinline__ void put_in_tiles(const double2* matrix, Complex<Real>* out, int i) {
     constexpr int width = 16 / sizeof(Complex<Real>);
-    const int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= N * N) return;
     const int tile = i / 64, vector = i % 64 / width, lane = vector % WARP;
     const int second = vector / WARP * width + i % width;
     const int row = tile / (N / 8) * 8 + lane % 4 * 2 + second, column = tile % (N / 8) * 8 + lane / 4;
-    const double2* matrices[4] = {a, b, c, d};
-    const double2 value = matrices[blockIdx.y][row * N + column];
-    out[blockIdx.y * N * N + i] = {Real(value.x), Real(value.y)};
+    const double2 value = matrix[row * N + column];
+    out[i] = {Real(value.x), Real(value.y)};
+}
+
+// The coefficients of Q, A P and P, [3][N^2], and with a fourth blockIdx.y those of X, which stay double.
+template <class Real, int N>
+__global__ void __launch_bounds__(256)
+    coefficient_tiles(const double2* q, const double2* ap, const double2* p, const double2* x, Complex<Real>* out,
+                      double2* for_x) {
+    const int i = blockIdx.x * blockDim.x + threadIdx.x, matrix = blockIdx.y;
+    if (i >= N * N) return;
+    const double2* matrices[3] = {q, ap, p};
+    if (matrix < 3) put_in_tiles<Real, N>(matrices[matrix], out + matrix * N * N, i);
+    else put_in_tiles<double, N>(x, for_x, i);
 }
 
 template <class Real, int N, int M, int C> struct StepWarp {
