@@ -78,6 +78,14 @@ def test_rows_are_worked_on_once(parts: int, t: int, per_block: int, grid: int) 
 
 
 @pytest.mark.parametrize(("parts", "t"), PARTITIONS)
+def test_blocks_that_go_round_have_no_more_rows_than_on_one_device(parts: int, t: int) -> None:
+    work, whole = RowWork(1000 * t, sums=True, at_once=40), 480
+    for share in work.shares(Partition(parts, t), (whole,)):
+        (blocks,), needed = share.grid, whole * (share.rows[1] - share.rows[0]) / work.rows
+        assert blocks % 40 == 0 and needed <= blocks < needed + 40
+
+
+@pytest.mark.parametrize(("parts", "t"), PARTITIONS)
 def test_slices_are_shared_out_whole(parts: int, t: int) -> None:
     shares = RowWork(100, slices=t).shares(Partition(parts, t), (7, t))
     ends = list(accumulate(share.grid[1] for share in shares))

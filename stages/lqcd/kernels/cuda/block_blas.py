@@ -68,7 +68,7 @@ def gram(x: cupy.ndarray, y: cupy.ndarray) -> cupy.ndarray:
     (partials,) = on_each_device(lambda _: (cupy.empty(shape, np.complex128),))
     run(kernel, x, y, partials, np.int64(rows))
     sums = cupy.empty(shape[1:], np.complex128)
-    sum_all_partials(partials, sums, kernel.grid[0])
+    sum_all_partials(partials, sums, np.int32(kernel.grid[0]))
     return sums
 
 
@@ -116,13 +116,13 @@ def sum_partials(partials: cupy.ndarray) -> cupy.ndarray:
     return sums
 
 
-def sum_all_partials(partials: Any, sums: cupy.ndarray, parts: int) -> None:
+def sum_all_partials(partials: Any, sums: cupy.ndarray, parts: Any) -> None:
     """Sums over ``[parts, *sums.shape]`` into `sums`; those of devices are added in their order.
 
-    partials: such an array, or one of each device that shares the lattice.
+    partials, parts: such an array and its length, int32, or those of each device that shares the lattice.
     """
     count = sums.size * (sums.itemsize // 8)
-    run(sum_partials_launch(count), partials, sums, np.int32(parts), np.int32(count))
+    run(sum_partials_launch(count), partials, sums, parts, np.int32(count))
 
 
 def update(y: cupy.ndarray, x: cupy.ndarray, a: cupy.ndarray) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from itertools import product
 from math import ceil
 
@@ -13,7 +13,7 @@ import numpy as np
 from stages.lqcd.kernels.block_cg import CONDITION, DRIFT, BlockCoefficients
 from stages.lqcd.kernels.cuda.block_blas import gram, multiply_add, sum_all_partials
 from stages.lqcd.kernels.cuda.compile import run
-from stages.lqcd.kernels.cuda.devices.group import on_each_device
+from stages.lqcd.kernels.cuda.devices.group import Grids, grids_of, on_each_device
 from stages.lqcd.kernels.cuda.devices.partition import RowWork
 from stages.lqcd.kernels.cuda.launch import (
     BLOCK_SHARED,
@@ -72,10 +72,15 @@ def iteration_grams(p: cupy.ndarray, ap: cupy.ndarray, q: cupy.ndarray, a: Block
         pap = gram(p, ap)
         a.grams[...] = cupy.stack([(pap + pap.conj().T) / 2, gram(ap, ap), gram(q, q)])
         return
-    shape = kernel.grid[0], 3, n, n
-    (partials,) = on_each_device(lambda part: (a.workspace(f"partial sums {part}", shape),))
+    partials, parts = on_each_device(partial(_partials, a, n, grids_of(kernel)))
     run(kernel, p, ap, q, partials, np.int64(rows))
-    sum_all_partials(partials, a.grams, kernel.grid[0])
+    sum_all_partials(partials, a.grams, parts)
+
+
+def _partials(a: BlockCoefficients, n: int, grid: Grids, part: int) -> tuple[cupy.ndarray, np.int32]:
+    """Room for the sums of each block of threads of a device, and the number of blocks."""
+    blocks = grid(part)[0]
+    return a.workspace(f"partial sums {part}", (blocks, 3, n, n)), np.int32(blocks)
 
 
 def step_coefficients(a: BlockCoefficients, rank: int, unit: float) -> None:
@@ -176,7 +181,7 @@ def iteration_grams_in_shape(n: int, dtype: np.dtype, rows: int, shape: GramsSha
         (min(ceil(rows / shape.chunk), blocks),),
         _tasks(n, shape.tile) * shape.slices,
         _grams_shared(n, dtype, shape.tile, shape.slices, shape.chunk),
-        work=RowWork(rows, reads=True),
+        work=RowWork(rows, reads=True, at_once=at_once),
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from math import ceil, prod
@@ -14,7 +13,7 @@ import numpy as np
 from stages.errors import InputError
 from stages.lqcd.kernels.cuda import doubled_links
 from stages.lqcd.kernels.cuda.compile import run
-from stages.lqcd.kernels.cuda.devices.group import grids_of, on_each_device
+from stages.lqcd.kernels.cuda.devices.group import Grids, grids_of, on_each_device
 from stages.lqcd.kernels.cuda.devices.partition import REACH, PartialWork
 from stages.lqcd.kernels.cuda.fields import empty_field
 from stages.lqcd.kernels.cuda.launch import (
@@ -251,7 +250,7 @@ def _or_null(field: cupy.ndarray | ShortField | None) -> Any:
 Sums = tuple[cupy.ndarray, cupy.ndarray, cupy.ndarray, np.int32]
 
 
-def _sums(kernel: Launch, n: int, grids: Callable[[int], tuple[int, ...]], part: int) -> Sums:
+def _sums(kernel: Launch, n: int, grids: Grids, part: int) -> Sums:
     """Partial sums of a dslash's blocks and of `sum_rows`, its count of finished blocks, and their number.
 
     As in `grid_sums`, dslashes of one process share them and must run in one stream; here that takes one

@@ -183,7 +183,7 @@ def tensor_grams_in_shape(n: int, dtype: np.dtype, rows: int, shape: TensorGrams
         (min(ceil(rows / shape.chunk), blocks),),
         _warps(n) * shape.warp_slices * 32,
         _grams_shared(n, dtype, shape.warp_slices, shape.chunk),
-        work=RowWork(rows, reads=True),
+        work=RowWork(rows, reads=True, at_once=at_once),
     )
 
 

@@ -39,6 +39,9 @@ T = TypeVar("T")
 
 Malloc = Callable[[int], cupy.cuda.MemoryPointer]
 
+Grids = Callable[[int], tuple[int, ...]]
+"""The grid of a launch on the device at a place of the group."""
+
 _group: DeviceGroup | None = None
 
 
@@ -73,7 +76,7 @@ def alone() -> AbstractContextManager[None]:
     return nullcontext() if group is None else group.alone()
 
 
-def grids_of(launch: Launch) -> Callable[[int], tuple[int, ...]]:
+def grids_of(launch: Launch) -> Grids:
     """The grid in which a launch starts on the device at a place of the group.
 
     Ask before `on_each_device`: what that makes belongs to one device, and a launch there would be whole.

@@ -117,6 +117,8 @@ SHARE = np.dtype(
 class RowWork:
     """A kernel on rows (`rows.cuh`), each by itself. per_block: rows of a block, or 0 where blocks go round.
 
+    at_once: blocks that go round and fit on a device together. Of several devices each starts a multiple of
+    them, so many that none has more rows than on a single one; 0: as many as on a single one.
     slices: of a reduction, runs of `rows` rows each with sums of its own; they are shared out whole.
     segments: runs of `rows` rows, of each of which a device has its share; the grid's third axis counts them.
     reads: whether the fields stay as they are, so that other devices may read them at the same time.
@@ -128,6 +130,7 @@ class RowWork:
     sums: bool = False
     segments: int = 1
     reads: bool = False
+    at_once: int = 0
 
     @property
     def cut(self) -> tuple[int, int]:
@@ -143,10 +146,19 @@ class RowWork:
             ]
         shares = []
         for first, end in pairwise(even(partition.cuts(self.rows))):
-            blocks = ceil((end - first) / self.per_block) if self.per_block else grid[0]
+            blocks = self._blocks(end - first, grid[0])
             along = (*(*grid, 1)[1:2], self.segments) if self.segments > 1 else grid[1:]
             shares.append(Share((blocks, *along), (first, end), sums=self.sums))
         return shares
+
+    def _blocks(self, rows: int, whole: int) -> int:
+        """Blocks of a device with so many rows, of a grid that has so many on one."""
+        if self.per_block:
+            return ceil(rows / self.per_block)
+        if not self.at_once:
+            return whole
+        rounds = -(-whole * rows // (self.rows * self.at_once))
+        return min(whole, rounds * self.at_once)
 
 
 def even(cuts: tuple[int, ...]) -> list[int]:
