@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import time
+from itertools import count
 from types import SimpleNamespace
 
 import numpy as np
@@ -160,3 +162,12 @@ def test_short_memory_says_what_to_change(backend: str, monkeypatch: pytest.Monk
         InputError, match=r"dslash does not fit into memory on 4x4x4x4 with 9 .*smaller --lattice"
     ):
         list(speeds(bench_of(backend, (4, 4, 4, 4), [9], ["single"]), ["dslash"]))
+
+
+def test_every_step_of_a_counter_is_seen() -> None:
+    moves = map(float, count())
+    with machine.watched([lambda: next(moves), lambda: 5.0]) as (moving, still):
+        while len(moving) < 4:
+            time.sleep(machine.LOOK)
+    assert [joules for _, joules in moving[:4]] == [0, 1, 2, 3] and len(still) == 1
+    assert moving == sorted(moving)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from math import ceil, prod
 from statistics import median
+from threading import Event, Thread
 from typing import Any, Protocol
 
 import llvmlite.binding as llvm
@@ -31,6 +33,12 @@ DEVICE_BATCH_SECONDS = 2e-3
 DEVICE_BATCHES = 7
 ENERGY_SECONDS = 0.5
 """How long a kernel runs for its energy: several steps of the device's counter."""
+
+LOOK = 5e-3
+"""Seconds between two looks at a counter."""
+
+Steps = list[tuple[float, float]]
+"""Times, and what a counter of joules showed from then on."""
 
 
 class Machine(Protocol):
@@ -103,7 +111,8 @@ class Device:
         self.xp = cupy
         self.device = cupy.cuda.Device()
         self.name = cupy.cuda.runtime.getDeviceProperties(self.device.id)["name"].decode()
-        self.meter = energy_meter("cuda")
+        meter = energy_meter("cuda")
+        self.meters: list[Meter] = [meter] if meter else []
 
     def seconds(self, work: Work) -> float:
         """Median of batches of calls between device events."""
@@ -140,28 +149,21 @@ class Device:
     def joules(self, work: Work, seconds: float) -> float | None:
         """Energy of one call among calls that follow each other, None without a counter.
 
-        Power between the first and the last step of the counter, times the time of a call.
+        Power between the first and the last step of each counter, times the time of a call.
         """
-        if self.meter is None:
+        if not self.meters:
             return None
-        calls, total, steps = max(1, ceil(5e-3 / seconds)), 0, [(time.perf_counter(), self.meter())]
-        began = steps[0][0]
-        while (passed := time.perf_counter() - began) < ENERGY_SECONDS or len(steps) < 3:
-            for _ in range(calls):
-                work()
-            self.device.synchronize()
-            total += calls
-            self._note(steps, self.meter)
-            if passed > 10 * ENERGY_SECONDS:
-                return None  # the counter stands still
-        (start, before), (end, after) = steps[1], steps[-1]
-        return (after - before) / (end - start) * (time.perf_counter() - began) / total
-
-    def _note(self, steps: list[tuple[float, float]], meter: Meter) -> None:
-        """Adds the counter's reading and its time if it has moved since the last one."""
-        reading = meter()
-        if reading != steps[-1][1]:
-            steps.append((time.perf_counter(), reading))
+        calls, total, began = max(1, ceil(LOOK / seconds)), 0, time.perf_counter()
+        with watched(self.meters) as steps:
+            while (passed := time.perf_counter() - began) < ENERGY_SECONDS or min(map(len, steps)) < 3:
+                if passed > 10 * ENERGY_SECONDS:
+                    return None  # a counter stands still
+                for _ in range(calls):
+                    work()
+                self.device.synchronize()
+                total += calls
+        power = sum((after - before) / (end - start) for (_, (start, before), *_, (end, after)) in steps)
+        return power * passed / total
 
     def copy_bandwidth(self) -> float:
         source = self.xp.zeros(DEVICE_COPY_BYTES, np.uint8)
@@ -170,6 +172,27 @@ class Device:
             lambda: target.data.copy_from_device_async(source.data, DEVICE_COPY_BYTES, stream)
         )
         return 2 * DEVICE_COPY_BYTES / seconds / 1e9
+
+
+@contextmanager
+def watched(meters: list[Meter]) -> Iterator[list[Steps]]:
+    """While the block runs, a thread adds the steps of each counter, after where it stood at first."""
+    steps = [[(time.perf_counter(), meter())] for meter in meters]
+    over = Event()
+
+    def watch() -> None:
+        while not over.wait(LOOK):
+            for meter, seen in zip(meters, steps, strict=True):
+                if (reading := meter()) != seen[-1][1]:
+                    seen.append((time.perf_counter(), reading))
+
+    thread = Thread(target=watch, name="steps of energy counters", daemon=True)
+    thread.start()
+    try:
+        yield steps
+    finally:
+        over.set()
+        thread.join()
 
 
 MACHINES: dict[str, Callable[[], Machine]] = {"cpu": Host, "cuda": Device}

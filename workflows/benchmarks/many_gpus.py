@@ -199,7 +199,7 @@ class Spread(Device):
         for each in ids:
             with cupy.cuda.Device(each):
                 meters.append(energy_meter(self.backend))
-        self.meter = None if None in meters else lambda: sum(meter() for meter in meters if meter)
+        self.meters = [] if None in meters else [meter for meter in meters if meter]
 
 
 @dataclass(frozen=True)
