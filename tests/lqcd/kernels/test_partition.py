@@ -192,15 +192,19 @@ def test_numbers_of_a_share_are_those_of_the_header() -> None:
     assert (sums["totals"], sums["arrived"], sums["devices"]) == (0x100, 0x200, 2)
 
 
+WHOLE_TILES = Partition(2, 16)
+"""A lattice that is cut between tiles of `TileWork(16, 1, 8)`, and of two slices."""
+
+
 def test_devices_meet_around_stencils_and_after_sums_alone() -> None:
     """The launches of an iteration of CG: x and p, D, D with partial sums, their sum, r with its norms."""
     rows = 300
     stencil = TileWork(16, 1, 8)
     step = [RowWork(rows, 64), stencil, stencil, PartialWork(), RowWork(rows, sums=True)]
-    since, met = SinceMeeting(), []
+    since, met = SinceMeeting(WHOLE_TILES), []
     for work in [*step, step[0]]:
         met.append(since.asks_to_meet(work))
-        since = SinceMeeting() if met[-1] else since
+        since = SinceMeeting(WHOLE_TILES) if met[-1] else since
         since.enter(work)
     assert met == [False, True, True, False, True, True]
 
@@ -208,7 +212,7 @@ def test_devices_meet_around_stencils_and_after_sums_alone() -> None:
 def test_who_reads_alone_does_not_wait_for_a_stencil() -> None:
     """An iteration of block CGrQ: D, sums over rows, coefficients on the first device; each its own copy."""
     rows = 300
-    since, met = SinceMeeting(), []
+    since, met = SinceMeeting(WHOLE_TILES), []
     for work in (
         TileWork(16, 1, 8),
         RowWork(rows, reads=True),
@@ -218,27 +222,37 @@ def test_who_reads_alone_does_not_wait_for_a_stencil() -> None:
         RowWork(rows),
     ):
         met.append(since.asks_to_meet(work))
-        since = SinceMeeting() if met[-1] else since
+        since = SinceMeeting(WHOLE_TILES) if met[-1] else since
         since.enter(work)
     assert met == [False, False, False, True, True, False]
     assert since.asks_to_meet(TileWork(16, 1, 8)) and since.asks_to_meet(None)
 
 
 def test_what_devices_copy_is_not_overwritten_before() -> None:
-    since = SinceMeeting()
+    since = SinceMeeting(WHOLE_TILES)
     since.enter(OwnWork())
     assert since.asks_to_meet(None) and not since.asks_to_meet(PartialWork())
 
 
 @pytest.mark.parametrize("before", [None, PartialWork(), RowWork(300, sums=True)], ids=str)
 def test_a_result_on_one_device_is_waited_for(before: object) -> None:
-    since = SinceMeeting()
+    since = SinceMeeting(WHOLE_TILES)
     since.enter(before)  # type: ignore[arg-type]
     assert all(since.asks_to_meet(work) for work in (None, PartialWork(), RowWork(300), TileWork(16, 1, 8)))
 
 
 def test_rows_that_are_cut_in_another_way_are_waited_for() -> None:
-    since = SinceMeeting()
+    since = SinceMeeting(WHOLE_TILES)
     since.enter(RowWork(300))
     assert not since.asks_to_meet(RowWork(300)) and not since.asks_to_meet(PartialWork())
     assert since.asks_to_meet(RowWork(600)) and since.asks_to_meet(None)
+    assert since.asks_to_meet(RowWork(300, segments=2)) and since.asks_to_meet(RowWork(300, slices=2))
+
+
+@pytest.mark.parametrize(("parts", "meets"), [(2, False), (3, True)])
+def test_rows_of_tiles_across_a_cut_are_waited_for(parts: int, meets: bool) -> None:
+    """Who reads alone: three parts of 16 slices begin at 5 and 11, tiles at every fourth."""
+    since = SinceMeeting(Partition(parts, 16))
+    since.enter(TileWork(4, 4, 8))
+    assert since.asks_to_meet(RowWork(300, reads=True)) == meets
+    assert not since.asks_to_meet(PartialWork())

@@ -84,7 +84,8 @@ def recorded(step: Callable[[], None]) -> Callable[[], None]:
 class _Replayed:
     """A step as a CUDA graph from its second call on.
 
-    The first one runs it as it is, so that kernels are compiled, tuned and loaded and their workspaces made.
+    The first one runs it as it is, in the order of all other work, so that kernels are compiled, tuned and
+    loaded, and whatever is made when it is first wanted, workspaces or packed links, is there.
     """
 
     def __init__(self, step: Callable[[], None]) -> None:
@@ -93,8 +94,7 @@ class _Replayed:
 
     def __call__(self) -> None:
         if not self._warm:
-            with alone():
-                self._step()
+            self._step()
             self._warm = True
             return
         if self._graph is None:

@@ -31,7 +31,7 @@ from stages.lqcd.kernels.cuda.devices.partition import (
     SinceMeeting,
     Work,
 )
-from stages.lqcd.kernels.cuda.devices.spans import SpanPool, check_granularity
+from stages.lqcd.kernels.cuda.devices.spans import Span, SpanPool, check_granularity
 from stages.lqcd.kernels.cuda.launch import Launch
 from stages.lqcd.lattice.geometry import Lattice
 
@@ -186,18 +186,24 @@ class DeviceGroup:
 
     @cached_property
     def _queue(self) -> _Queue:
-        return _Queue(self.ids)
+        return _Queue(self.ids, self.partition)
+
+    def _taken(self, runs: tuple[Run, ...]) -> tuple[Span, cupy.cuda.MemoryPointer]:
+        """A span that nobody uses. In a recorded step devices may still be at work on what it was."""
+        if self._queue.alone_now:
+            raise RuntimeError("a recorded step makes an array over several GPUs: make it before the step")
+        return self.pool.take(runs)
 
     def malloc(self, size: int) -> cupy.cuda.MemoryPointer:
         """Memory for an array of CuPy's, as its allocator: large ones are cut as if sites were their rows."""
         runs = () if self.separate or not size else self.partition.runs((size,), 1)
-        return self.plain(size) if len(runs) < 2 else self.pool.take(runs)[1]
+        return self.plain(size) if len(runs) < 2 else self._taken(runs)[1]
 
     def empty(self, shape: tuple[int, ...], dtype: DTypeLike) -> cupy.ndarray:
         """An array in the pages of all devices, or on the first if it is small; not filled."""
         dtype = np.dtype(dtype)
         runs = self._runs(shape, dtype)
-        pointer = self.pool.take(runs)[1] if len(runs) > 1 else self.plain(dtype.itemsize * prod(shape))
+        pointer = self._taken(runs)[1] if len(runs) > 1 else self.plain(dtype.itemsize * prod(shape))
         return cupy.ndarray(shape, dtype, pointer)
 
     def empty_on_first(self, shape: tuple[int, ...], dtype: DTypeLike) -> cupy.ndarray:
@@ -218,7 +224,7 @@ class DeviceGroup:
             array = self.empty(shape, dtype)
             array.fill(0)
             return array
-        span, pointer = self.pool.take(runs)
+        span, pointer = self._taken(runs)
 
         def clear(part: int, stream: Any) -> None:
             for owner, address, length in span.segments():
@@ -302,20 +308,20 @@ class _OnEach(threading.local):
 class _Queue:
     """The streams of a group, and what must be waited for before the next launch."""
 
-    def __init__(self, ids: tuple[int, ...]) -> None:
-        self._ids = ids
+    def __init__(self, ids: tuple[int, ...], partition: Partition) -> None:
+        self._ids, self._partition = ids, partition
         self._others, self._events = [], []
         for part, device in enumerate(ids):
             with cupy.cuda.Device(device):
                 self._events.append(cupy.cuda.Event(disable_timing=True))
                 if part:
                     self._others.append(cupy.cuda.Stream(non_blocking=True))
-        self._alone = False
-        self._since = SinceMeeting()
+        self.alone_now = False
+        self._since = SinceMeeting(self._partition)
 
     def start(self, work: Work | None, start: Callable[[int, Any], None]) -> None:
         streams = self.streams()
-        if not self._alone:
+        if not self.alone_now:
             if work is None:
                 start(0, streams[0])
                 return
@@ -335,16 +341,16 @@ class _Queue:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        if self._alone:
+        if self.alone_now:
             yield
             return
         streams = self.streams()
         self._fork(streams)
-        self._alone, self._since = True, SinceMeeting()
+        self.alone_now, self._since = True, SinceMeeting(self._partition)
         try:
             yield
         finally:
-            self._alone = False
+            self.alone_now = False
             self._join(streams)
 
     def streams(self) -> list[Any]:
@@ -378,7 +384,7 @@ class _Queue:
                 for other, event in enumerate(self._events):
                     if other != part:
                         stream.wait_event(event)
-        self._since = SinceMeeting()
+        self._since = SinceMeeting(self._partition)
 
     def _record_others(self, streams: list[Any]) -> None:
         for part in range(1, len(streams)):

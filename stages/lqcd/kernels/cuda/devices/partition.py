@@ -133,9 +133,9 @@ class RowWork:
     at_once: int = 0
 
     @property
-    def cut(self) -> tuple[int, int]:
+    def cut(self) -> tuple[int, int, int]:
         """Numbers that are those of another kernel if both cut an array in the same way."""
-        return self.rows, self.slices * self.segments
+        return self.rows, self.slices, self.segments
 
     def shares(self, partition: Partition, grid: tuple[int, ...]) -> list[Share]:
         if self.slices > 1:
@@ -283,6 +283,10 @@ class TileWork:
             shares.append(Share((grid[0] // self.t_tiles * (end - first), *grid[1:]), tiles=order))
         return shares
 
+    def follows(self, partition: Partition) -> bool:
+        """True if tiles begin where the lattice is cut: each device then writes rows of its own."""
+        return not any(cut % self.t_sites for cut in partition.cuts(self.t_tiles * self.t_sites))
+
 
 @dataclass(frozen=True)
 class SiteWork:
@@ -322,26 +326,30 @@ class SinceMeeting:
     """Launches since the devices last waited for each other, which say if the next may follow.
 
     A stencil reads what other devices wrote, and they may overwrite what it still reads; who reads alone need
-    not wait for it. A sum over devices, or a launch on the first alone, leaves on one device what all read.
-    Rows stay with their device, as long as kernels cut them in one way.
+    not wait for it, unless its tiles lie across a cut, so that others wrote those rows. A sum over devices,
+    or a launch on the first alone, leaves on one device what all read. Rows stay with their device, as long
+    as kernels cut them in one way.
     """
 
+    partition: Partition
     stencil: bool = False
+    across: bool = False
     result: bool = False
     own: bool = False
-    rows: frozenset[tuple[int, int]] = frozenset()
+    rows: frozenset[tuple[int, int, int]] = frozenset()
 
     def asks_to_meet(self, work: Work | None) -> bool:
         if isinstance(work, PartialWork | OwnWork):
             return self.result  # a sum ends when all devices have come to it, past what they had to do
         if isinstance(work, RowWork):
             overwrites = self.stencil and not work.reads
-            return overwrites or self.result or not self.rows <= {work.cut}
+            return overwrites or self.across or self.result or not self.rows <= {work.cut}
         return self.stencil or self.result or self.own or bool(self.rows)
 
     def enter(self, work: Work | None) -> None:
         if isinstance(work, (TileWork, SiteWork, LibraryWork)):
             self.stencil = True
+            self.across |= not (isinstance(work, TileWork) and work.follows(self.partition))
         elif isinstance(work, RowWork):
             self.rows |= {work.cut}
         elif isinstance(work, OwnWork):
