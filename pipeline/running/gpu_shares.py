@@ -16,7 +16,7 @@ from stages.gpus import check_slices, most_gpus
 USUAL = (1, 2, 4, 8, 16)
 """GPUs of a worker that are proposed where those of a machine are not known."""
 
-TWICE = 1.77
+TWICE = 1.86
 """Speed of two GPUs on one lattice against one: block solves, 32^3 x 48, N = 16 (docs/scaling.md)."""
 
 

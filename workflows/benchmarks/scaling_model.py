@@ -19,13 +19,13 @@ MACHINE = 8
 NUMBER = 24
 """Bytes of a site and right-hand side in single precision."""
 
-NVLINK, NVLINK_SLICES = 370e9, 4
-"""Bytes a second that a kernel reads from another GPU; slices that it reads at a cut, one of them twice."""
+NVLINK, NVLINK_SLICES = 335e9, 4
+"""Bytes a second that kernels of two GPUs read from each other; slices that they read at a cut, one twice."""
 
 MEETING, MEETINGS = 10e-6, 4
 """Seconds of a meeting of GPUs, and their number in an iteration."""
 
-SHOWN = 0.1
+SHOWN = 0.07
 """Part of what NVLink carries that does not hide behind the work on sites."""
 
 NETWORK, NETWORK_SLICES, MESSAGE, STEP = 50e9, 3, 5e-6, 3e-6
@@ -82,6 +82,7 @@ def main() -> None:
             ((32, 32, 32, 96), 2, 1),
             ((32, 32, 32, 48), 2, 2),
             *(((40, 40, 40, 40 * gpus), gpus, 1) for gpus in (2, 4, 8)),
+            *(((40, 40, 80, 320), 16, 1), ((80, 80, 80, 320), 64, 1)),
             *(((96, 96, 96, 192), gpus, gpus) for gpus in (16, 32, 64, 128, 256, 512)),
         ):
             took = iteration(kernels, extents, gpus)
