@@ -16,6 +16,7 @@ import numpy as np
 from stages.errors import InputError
 from stages.lqcd.kernels import block_blas
 from stages.lqcd.kernels.dispatch import Array
+from stages.lqcd.kernels.fields import field_like
 from stages.lqcd.kernels.short_field import ShortField
 
 
@@ -86,6 +87,14 @@ class Repeatable(Protocol):
 
 
 @runtime_checkable
+class Frugal(Protocol):
+    """An operator that can be applied without memory of its own."""
+
+    def apply_through(self, x: Array, between: Array, out: Array) -> Array:
+        """``out = A x``, with a field like x to work in; allocates nothing after the first time."""
+
+
+@runtime_checkable
 class Shortened(Protocol):
     """An operator that can be applied to fields of 16 bytes a colour vector, as double-half solves do."""
 
@@ -130,6 +139,21 @@ def application(
             dots[...] = block_blas.dots(x, out).real
 
     return apply, False
+
+
+def applied_through(A: LinearOperator, like: Array) -> tuple[Callable[[Array, Array], object], bool]:
+    """A function of x and out that computes ``out = A x``, of fields like the one that is given.
+
+    The second result says whether it then allocates nothing, as it does where the operator is `Frugal`.
+    """
+    if not isinstance(A, Frugal):
+        return A.apply, False
+    through, between = A.apply_through, field_like(like)
+
+    def apply(x: Array, out: Array) -> None:
+        through(x, between, out)
+
+    return apply, True
 
 
 class Solver(Protocol):

@@ -70,10 +70,14 @@ class WilsonSchur:
         return replace(self, sign=-self.sign)
 
     def apply(self, x: Array, out: Array | None = None) -> Array:
+        return self.apply_through(x, field_like(x), field_like(x) if out is None else out)
+
+    def apply_through(self, x: Array, between: Array, out: Array) -> Array:
+        """``out = S x``, with a field like x to work in; allocates nothing after the first time."""
         parity, opposite = self.parity, 1 - self.parity
         dslash, symmetric = self.M.dslash, self.kind == "symmetric"
-        start = self._inverse(parity, x) if symmetric and self.sign < 0 else x
-        between = dslash.apply_to(opposite, start, None, self.sign, **self._inverted(opposite, 1.0))
+        start = self._inverse(parity, x, out) if symmetric and self.sign < 0 else x
+        dslash.apply_to(opposite, start, between, self.sign, **self._inverted(opposite, 1.0))
         if not symmetric:
             local = self.M.local(parity)
             return dslash.apply_to(parity, between, out, self.sign, diagonal=x, b=-0.25, **local)
@@ -114,9 +118,9 @@ class WilsonSchur:
             return {"b": factor * self._constant}
         return {"b": factor, "hop_clover": self.M.clover_inverse(parity)}
 
-    def _inverse(self, parity: int, x: Array) -> Array:
-        """A^-1 x on `parity`, a new field."""
-        out = field_like(x)
+    def _inverse(self, parity: int, x: Array, out: Array | None = None) -> Array:
+        """A^-1 x on `parity`, in `out` or a new field."""
+        out = field_like(x) if out is None else out
         if self.M.links.csw is None:
             return block_blas.scale(x, self._constant, out)
         return clover.multiply(self.M.clover_inverse(parity), x, out)

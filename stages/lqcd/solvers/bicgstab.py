@@ -14,14 +14,17 @@ how far rho is from rounding, on a device one step late. A column that has reach
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.lqcd.dirac.operator import LinearOperator
-from stages.lqcd.kernels import lane_blas, stream
+from stages.lqcd.dirac.operator import LinearOperator, applied_through
+from stages.lqcd.kernels import bicgstab_update, lane_blas, stream
+from stages.lqcd.kernels.bicgstab_update import BiCGstabCoefficients
 from stages.lqcd.kernels.cg_update import quotient
 from stages.lqcd.kernels.dispatch import Array, as_numpy, to_device_like
 from stages.lqcd.kernels.fields import assign, field_like, zeros_like
@@ -42,7 +45,7 @@ class BiCGstab(KrylovSolver):
     Two applications of A in an iteration. Where A has eigenvalues with negative real part it may diverge.
     """
 
-    workspace: ClassVar[Workspace] = Workspace(host=12, double=10.2, mixed=7.4)
+    workspace: ClassVar[Workspace] = Workspace(host=12, double=11.2, mixed=7.9)
     narrows: ClassVar[bool] = True
     update_at: ClassVar[float] = 0.01
 
@@ -54,27 +57,22 @@ class BiCGstab(KrylovSolver):
 
 
 class _Directions(NamedTuple):
-    """p, v, shadow residual ``[..., width]`` and coefficients ``[width]`` of columns that go on."""
+    """p, v, shadow residual ``[..., width]`` and coefficients ``[*, width]`` of columns that go on."""
 
     p: Array
     v: Array
     shadow: Array
-    alpha: Array
-    beta: Array
-    omega: Array
-    rho: Array
-    shadow2: Array
+    numbers: Array
+    reals: Array
 
 
 class _StabilisedRecurrence:
-    """p, r, v and t, shadow and y ``[..., width]`` of the inner precision; coefficients complex ``[width]``.
+    """p, r, v and t, shadow and y ``[..., width]`` of the inner precision, and coefficients of each column.
 
     Neighbours in memory enter one sum or one update together.
     """
 
     full = False
-    r2: Array
-    target2: Array
     host_target2: Vector
     before: Vector
     stuck: int
@@ -94,54 +92,42 @@ class _StabilisedRecurrence:
         self.pairs = zeros_like(residual, (3, *residual.shape), A.dtype)
         self.ends = field_like(residual, (2, *residual.shape), A.dtype)
         self.correction = field_like(residual, dtype=A.dtype)
+        self.coefficients = BiCGstabCoefficients.zeros(residual)
+        apply, repeatable = applied_through(A, self.correction)
+        step = partial(_step, apply, self.pairs, self.ends, self.correction, self.coefficients)
+        self.step = stream.repeated(step, A.xp) if repeatable else step
         if directions is None:
-            self.alpha, self.beta, self.omega = zeros_like(residual, (3, residual.shape[-1]), complex)
             assign(self.ends[1], residual)
             self._begin(residual, target)
-            self.rho = self.shadow2 = self.r2
+            r2 = self.coefficients.real("r2")
+            self.coefficients.number("rho")[0] = self.coefficients.real("shadow2")[:] = r2
+            self.coefficients.direct()
         else:
             for field, kept in zip((self.pairs[0], self.pairs[2], self.ends[1]), directions, strict=False):
                 assign(field, kept)
-            self.alpha, self.beta, self.omega, self.rho, self.shadow2 = directions[3:]
+            self.coefficients.numbers[...], self.coefficients.reals[...] = directions[3:]
             self.replace(residual, target)
 
     def replace(self, residual: Array, target: Vector) -> None:
         """The search directions go on, with the beta that belongs to the new residual."""
         self._begin(residual, target)
-        rho = lane_blas.lane_dots(self.ends[1:], self.pairs[1])[0]
-        self.beta = quotient(rho * self.beta, self.rho, self.rho != 0)
-        self.rho = rho
+        c, rho = self.coefficients, lane_blas.lane_dots(self.ends[1:], self.pairs[1])
+        c.number("beta")[:] = quotient(rho * c.number("beta"), c.number("rho"), c.number("rho") != 0)
+        c.number("rho")[:] = rho
+        c.direct()
 
     def directions(self, columns: NDArray[np.intp]) -> _Directions:
         fields = (self.pairs[0], self.pairs[2], self.ends[1])
-        coefficients = (self.alpha, self.beta, self.omega, self.rho, self.shadow2)
-        return _Directions(*(lane_blas.lane_take(each, columns) for each in (*fields, *coefficients)))
+        numbers = (self.coefficients.numbers, self.coefficients.reals)
+        return _Directions(*(lane_blas.lane_take(each, columns) for each in (*fields, *numbers)))
 
     def start(self) -> int:
         """Steps 1 to 4."""
-        xp = self.A.xp
-        dots = lane_blas.lane_dots
         if self.lost.any():
             self._renew()
-        (p, r, v), t = self.pairs, self.ends[0]
-        active = self.r2 > self.target2
-        steps = xp.stack([active.astype(complex), -self.omega * self.beta * active])
-        lane_blas.lane_update(p, self.pairs[1:], steps, xp.where(active, self.beta, 1))
-        self.A.apply(p, v)
-        sv = dots(self.ends[1:], v)[0]
-        self.alpha = quotient(self.rho, sv, active & (sv != 0))
-        lane_blas.lane_update(r, self.pairs[2:], -self.alpha[None])
-        self.A.apply(r, t)
-        (t2, st), tr = dots(self.ends, t), dots(self.ends[:1], r)[0]
-        self.omega = quotient(tr, t2.real, active & (t2.real > 0))
-        lane_blas.lane_update(self.correction, self.pairs[:2], xp.stack([self.alpha, self.omega]))
-        lane_blas.lane_update(r, self.ends[:1], -self.omega[None])
-        self.r2 = dots(r[None], r)[0].real
-        rho = (self.rho - self.alpha * sv) - self.omega * st
-        self.beta, self.rho = self._conjugation(rho, active), rho
-        size = self.shadow2 * self.r2
-        self.reports.send(xp.stack([self.r2, quotient(abs(rho) ** 2, size, (self.beta != 0) & (size > 0))]))
-        return 2 * r.shape[-1]
+        self.step()
+        self.reports.send(self.coefficients.reals[:2])
+        return 2 * self.correction.shape[-1]
 
     def estimate(self) -> Vector:
         r2, angle2 = self.reports.receive()
@@ -158,26 +144,41 @@ class _StabilisedRecurrence:
 
     def _begin(self, residual: Array, target: Vector) -> None:
         """r, y = 0, and what the host knows of the columns."""
-        r = self.pairs[1]
+        r, c = self.pairs[1], self.coefficients
         assign(r, residual)
         assign(self.correction, 0)
-        self.r2 = lane_blas.lane_dots(r[None], r)[0].real
-        self.target2 = to_device_like(target**2, r)
+        c.real("r2")[:] = lane_blas.lane_dots(r[None], r)[0].real
+        c.real("target2")[:] = to_device_like(target**2, r)
         self.host_target2 = target**2
-        self.before = as_numpy(self.r2)
+        self.before = as_numpy(c.real("r2"))
         self.stuck = 0
         self.lost = np.zeros(r.shape[-1], bool)
-        self.reports = stream.reports(self.A.xp.stack([self.r2, self.r2]))
-
-    def _conjugation(self, rho: Array, where: Array) -> Array:
-        """Coefficient beta of a new rho."""
-        denominator = self.rho * self.omega
-        return quotient(rho * self.alpha, denominator, where & (denominator != 0))
+        self.reports = stream.reports(c.reals[:2])
 
     def _renew(self) -> None:
         """The residual becomes the shadow residual and the direction of the columns that are lost."""
-        xp, (r, shadow) = self.A.xp, (self.pairs[1], self.ends[1])
+        xp, (r, shadow), c = self.A.xp, (self.pairs[1], self.ends[1]), self.coefficients
         lost = to_device_like(self.lost, r)
         lane_blas.lane_choose(shadow, r, lost)
-        self.rho, self.shadow2 = (xp.where(lost, self.r2, values) for values in (self.rho, self.shadow2))
-        self.beta = xp.where(lost, 0, self.beta)
+        rho, shadow2, beta = c.number("rho")[0], c.real("shadow2"), c.number("beta")[0]
+        rho[...], shadow2[...] = (xp.where(lost, c.real("r2"), values) for values in (rho, shadow2))
+        beta[...] = xp.where(lost, 0, beta)
+        c.direct()
+
+
+def _step(
+    apply: Callable[[Array, Array], object],
+    pairs: Array,
+    ends: Array,
+    correction: Array,
+    coefficients: BiCGstabCoefficients,
+) -> None:
+    """Steps 1 to 4, with the direction that the coefficients ask for."""
+    (p, r, v), (t, shadow), c = pairs, ends, coefficients
+    lane_blas.lane_update(p, pairs[1:], c.number("open", 2), c.number("kept")[0])
+    apply(p, v)
+    bicgstab_update.bicgstab_alpha(shadow, v, c)
+    lane_blas.lane_update(r, pairs[2:], c.number("minus_alpha"))
+    apply(r, t)
+    bicgstab_update.bicgstab_omega(ends, r, c)
+    bicgstab_update.bicgstab_residual(correction, pairs[:2], t, c)

@@ -19,6 +19,7 @@ from stages.errors import InputError
 from stages.lqcd.kernels.aggregation import MOST_ON_GPU
 from stages.lqcd.kernels.cuda import (
     aggregation,
+    bicgstab_update,
     block_blas,
     block_cg,
     cg_update,
@@ -155,6 +156,11 @@ def tuned(
         lane_gram.lane_least_squares_launch(16, 5),
         *(lane_blas.lane_dots_launch(n, dtype, ROWS, 10) for n in widths),
         *(lane_blas.lane_update_launch(n, dtype, ROWS, 10) for n in widths),
+        *(
+            bicgstab_update.bicgstab_launch(sums, n, dtype, ROWS)
+            for sums in bicgstab_update.SUMS
+            for n in widths
+        ),
         *(lane_blas.lane_polynomial_launch(n, dtype, ROWS, 3) for n in widths),
         *(one_link_current.one_link_current_launch(ODD, n, dtype) for n in widths),
         staple.add_staple_launch(ODD, dtype),
