@@ -16,6 +16,7 @@ from stages.ensemble.smeared_links import SmearedLinks
 from stages.errors import InputError
 from stages.lqcd.distillation.eigenvectors import DTYPES, LaplaceSolver
 from stages.lqcd.kernels.dispatch import Array, array_module_of
+from stages.lqcd.kernels.fields import slices_field
 from stages.lqcd.kernels.transfer import copy_to_host, is_page_locked, page_locked, to_device
 from stages.lqcd.lattice.geometry import PARITIES
 from stages.shared.kernel_choices import recorded_choices
@@ -105,7 +106,9 @@ def laplace_basis(eigenvectors: Chunks[LaplaceEigenvectors], *, at: At, time_ext
         for number, time in enumerate(place["time"]):  # slices are pieces in the store
             vectors[int(time)] = chunk.vectors[number]
     values = np.concatenate([np.asarray(chunk.eigenvalue) for _, chunk in parts])
-    return LaplaceBasis(vectors if xp is np or streamed else to_device(vectors), values)
+    if not streamed and xp is not np:
+        vectors = to_device(vectors, slices_field(shape, first.dtype, xp))
+    return LaplaceBasis(vectors, values)
 
 
 def check_times(times: Sequence[int], time_extent: int) -> None:

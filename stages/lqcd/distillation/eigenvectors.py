@@ -23,9 +23,9 @@ from stages.errors import InputError
 from stages.lqcd.dirac.laplacian import DIAGONAL, FoldedLaplacian, SpatialHop, check_links
 from stages.lqcd.eigen.batched_lanczos import BatchedLanczos, Progress
 from stages.lqcd.eigen.window import subspace_size
-from stages.lqcd.kernels import batched_basis, block_blas, random_block, slice_products
+from stages.lqcd.kernels import batched_basis, random_block, slice_products
 from stages.lqcd.kernels.dispatch import Array, as_numpy, to_device_like
-from stages.lqcd.kernels.fields import contiguous, field_like, zero_field
+from stages.lqcd.kernels.fields import contiguous, contiguous_slices, repeat, slices_like, zero_field
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 from stages.lqcd.lattice.threads import in_threads
 
@@ -183,16 +183,15 @@ def _rows(lattice: Lattice) -> int:
 
 def _field(hop: SpatialHop, part: Array) -> Array:
     """``[T, site of the slice, 3, n]`` as a contiguous field ``[site, 3, n]``."""
-    return contiguous(part).reshape(hop.lattice.half_volume, 3, -1)
+    return contiguous_slices(part).reshape(hop.lattice.half_volume, 3, -1)
 
 
 def _both_parities(hop: SpatialHop, even: Array, h: NDArray[np.float64]) -> Array:
     """(u, H u / h) / sqrt 2 of even vectors u ``[T, rows, k]`` with H^2 u = h^2 u."""
     slices, k = len(even), even.shape[-1]
-    vectors = field_like(even, (slices, 2, even.shape[1] // 3, 3, k))
-    shape = (slices, -1, 3, k)
-    vectors[:, EVEN] = even.reshape(shape)
-    block_blas.scale(vectors[:, EVEN], 0.5**0.5, vectors[:, EVEN])
+    vectors = slices_like(even, (slices, 2, even.shape[1] // 3, 3, k))
+    half = to_device_like(np.full((slices, k), 0.5**0.5, even.real.dtype), even)
+    slice_products.slice_scale(even.reshape(slices, -1, 3, k), half, vectors[:, EVEN])
     for first in range(0, k, COLUMNS):
         some = slice(first, min(first + COLUMNS, k))
         odd = hop.apply_to(ODD, _field(hop, vectors[:, EVEN, ..., some]))
@@ -239,10 +238,10 @@ def _in_convention(vectors: Array, values: NDArray[np.float64], width: float) ->
     slices, k = values.shape
     groups = [_groups(row, width) for row in values]
     widest = max(group.stop - group.start for row in groups for group in row)
-    columns = contiguous(vectors).reshape(slices, -1, k)
-    references = field_like(vectors, (slices, columns.shape[1], widest))
+    columns = contiguous_slices(vectors).reshape(slices, -1, k)
+    references = slices_like(vectors, (slices, columns.shape[1], widest))
     random_block.fill_random(references[0], REFERENCE_SEED, 0)
-    references[1:] = references[:1]
+    repeat(references[1:], references[0])
     overlaps = as_numpy(batched_basis.project(columns, references))
     rotations = np.zeros((slices, k, k), complex)
     for row, overlap, rotation in zip(groups, overlaps, rotations, strict=True):

@@ -39,7 +39,7 @@ from stages.lqcd.eigen.window import ABOVE, GROWTH_OF_MANY, WindowChoice, kept_c
 from stages.lqcd.kernels import batched_basis
 from stages.lqcd.kernels.blas_threads import in_one_blas_thread
 from stages.lqcd.kernels.dispatch import Array, as_numpy, to_device_like
-from stages.lqcd.kernels.fields import contiguous, field_like
+from stages.lqcd.kernels.fields import assign, contiguous_slices, slices_like
 
 BAD = 1.6
 """A filter is chosen again if its window begins this many times as far from the lowest value as it should."""
@@ -106,7 +106,7 @@ class _Run:
         self.values = np.full((systems, method.vectors), np.nan)
         self.residuals = np.full(self.values.shape, np.inf)
         self.space = BatchedSubspace(xp, systems, self.rows, A.dtype, size, method.block, method.seed)
-        self.image = field_like(self.space.X)
+        self.image = slices_like(self.space.X)
 
     @property
     def limit(self) -> float:
@@ -226,7 +226,7 @@ class _Run:
         space, k, width = self.space, self.method.vectors, self.method.block
         for first in range(0, k, width):
             columns = slice(first, min(first + width, k))
-            space.spare[...] = space.V[..., first : first + width]  # the basis is wider than what is wanted
+            assign(space.spare, space.V[..., first : first + width])  # the basis is wider than what is wanted
             self.A.apply(self._field(space.spare), self._field(self.image))
             self.matvecs += width
             yield columns, space.spare, self.image
@@ -255,7 +255,7 @@ class _Run:
             status = EigenStatus.RESIDUAL
         return BatchedEigenpairs(
             self.values,
-            contiguous(vectors),
+            contiguous_slices(vectors),
             self.residuals,
             status,
             self.restarts,

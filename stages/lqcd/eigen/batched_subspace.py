@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from stages.lqcd.eigen.subspace import GrowingBasis
 from stages.lqcd.kernels import batched_basis, block_blas, random_block
 from stages.lqcd.kernels.dispatch import Array, as_numpy, to_device_like
-from stages.lqcd.kernels.fields import empty_field, field_like
+from stages.lqcd.kernels.fields import assign, slices_field, slices_like
 from stages.lqcd.lattice.threads import in_threads
 
 LOST = 32
@@ -56,8 +56,8 @@ class BatchedSubspace(GrowingBasis):
     ) -> None:
         super().__init__(block, dtype, seed)
         self.xp = xp
-        self.V = empty_field((systems, rows, size), dtype, xp)
-        self.X, self.spare = (empty_field((systems, rows, block), dtype, xp) for _ in range(2))
+        self.V = slices_field((systems, rows, size), dtype, xp)
+        self.X, self.spare = (slices_field((systems, rows, block), dtype, xp) for _ in range(2))
         self.H = np.zeros((systems, size, size), complex)
         self.G: Matrices = np.zeros((systems, block, block), complex)
         """Gram matrices of what the last expansion left of F X beside V: of residuals of Ritz vectors."""
@@ -105,7 +105,7 @@ class BatchedSubspace(GrowingBasis):
         numbers = np.random.default_rng([self.seed, self.draws]).normal(size=(2, self.used, self.block))
         self.draws += 1
         mixture = np.broadcast_to(numbers[0] + 1j * numbers[1], (len(self.V), self.used, self.block))
-        self.X[...] = 0
+        assign(self.X, 0)
         batched_basis.add_combination(
             self.X, self.V[..., : self.used], to_device_like(np.ascontiguousarray(mixture), self.X)
         )
@@ -126,9 +126,10 @@ class BatchedSubspace(GrowingBasis):
                     passes = max(passes, 1)
             lost = self._orthonormalise(self._gram())
             if lost.any():
-                fresh = field_like(self.X)
+                fresh = slices_like(self.X)
                 self._fill(fresh)
-                self.X += fresh * to_device_like(lost[:, None].astype(fresh.real.dtype), fresh)
+                chosen = lost[:, :, None] * np.eye(self.block, dtype=complex)
+                batched_basis.add_combination(self.X, fresh, to_device_like(chosen, fresh))
                 passes = 2
 
     def _gram(self) -> Matrices:
@@ -149,7 +150,7 @@ class BatchedSubspace(GrowingBasis):
 
     def _fill(self, block: Array) -> None:
         """Random columns of norm near one."""
-        random_block.fill_random(block, self.seed, self.draws)
+        random_block.fill_random(block.reshape(-1, self.block), self.seed, self.draws)
         self.draws += 1
         block_blas.scale(block, (1.5 / block.shape[1]) ** 0.5, block)
 

@@ -14,7 +14,7 @@ import numpy as np
 from stages.lqcd.dirac.operator import LinearOperator
 from stages.lqcd.eigen.chebyshev import ChebyshevFilter
 from stages.lqcd.kernels import block_blas, lane_blas
-from stages.lqcd.kernels.fields import contiguous, field_like
+from stages.lqcd.kernels.fields import assign, field_like
 from stages.lqcd.solvers.deflation import Deflation
 from stages.lqcd.solvers.low_pass import upper_bound
 from stages.lqcd.solvers.ritz import WIDTH
@@ -41,8 +41,9 @@ def polished(deflation: Deflation, B: LinearOperator) -> Deflation:
     window = ChebyshevFilter(low, high, degree)
     for first in range(0, len(deflation), WIDTH):
         columns = slice(first, first + WIDTH)
-        block = contiguous(V[..., columns]).astype(np.complex128)
+        block = field_like(V, V[..., columns].shape, np.complex128)
+        assign(block, V[..., columns])
         smooth, _ = window.apply(double, block, field_like(block))
         lane_blas.lane_divide(smooth, block_blas.norms(smooth), smooth)
-        V[..., columns] = smooth
+        assign(V[..., columns], smooth)
     return Deflation.measured(B, V)

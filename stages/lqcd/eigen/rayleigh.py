@@ -11,7 +11,7 @@ from stages.errors import InputError
 from stages.lqcd.dirac.operator import LinearOperator
 from stages.lqcd.kernels import basis, block_blas
 from stages.lqcd.kernels.dispatch import Array, as_numpy, to_device_like
-from stages.lqcd.kernels.fields import field_like
+from stages.lqcd.kernels.fields import assign, field_like
 
 
 def measure(
@@ -62,7 +62,7 @@ def _images(A: LinearOperator, vectors: Array, spare: Array) -> Iterator[tuple[s
     for first in range(0, k, width):
         columns = slice(first, min(first + width, k))
         count = columns.stop - first
-        spare[..., :count] = vectors[..., columns]
-        spare[..., count:] = 0
+        assign(spare[..., :count], vectors[..., columns])
+        assign(spare[..., count:], 0)
         A.apply(spare, image)
         yield columns, spare, image

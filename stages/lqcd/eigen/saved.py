@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from stages.errors import InputError
 from stages.lqcd.eigen.chebyshev import ChebyshevFilter
 from stages.lqcd.eigen.subspace import Subspace
-from stages.lqcd.kernels.fields import contiguous
+from stages.lqcd.kernels.fields import assign, contiguous
 from stages.lqcd.kernels.transfer import copy_to_host, to_device
 
 COLUMNS = 16
@@ -122,8 +122,8 @@ def _fill(space: Subspace, arrays: dict[str, NDArray], counts: list[int]) -> Non
     put = (lambda array: array) if space.xp is np else to_device
     space.locked, space.used, space.draws, space.passes, space.second_passes = counts
     for first in range(0, space.used, COLUMNS):
-        space.V[..., first : min(first + COLUMNS, space.used)] = put(arrays[f"vectors_{first}"])
-    space.X[...] = put(arrays["next_block"])
+        assign(space.V[..., first : min(first + COLUMNS, space.used)], put(arrays[f"vectors_{first}"]))
+    assign(space.X, put(arrays["next_block"]))
     space.H[: space.used, : space.used] = arrays["projected"]
     space.E[: space.used, : space.used] = arrays["lost"]
     space.loss = arrays["block_lost"].copy()

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from stages.errors import InputError
 from stages.lqcd.kernels.dispatch import Array
-from stages.lqcd.kernels.fields import contiguous, empty_field
+from stages.lqcd.kernels.fields import assign, contiguous, empty_field
 from stages.lqcd.kernels.half_field import decoded, encoded, largest_parts, scale_for
 from stages.lqcd.kernels.transfer import copy_to_host, to_device
 from stages.lqcd.lattice.geometry import Lattice
@@ -78,7 +78,7 @@ def from_store(parts: Slices, scale: Slices, xp: ModuleType, count: int | None =
         values = _to(xp, parts[t, :, :, :k])
         if parts.dtype == np.uint16:
             values = decoded(values, _to(xp, scale[t, :, :k])[:, None, :, None])
-        vectors[t * sites : (t + 1) * sites] = values.view(vectors.dtype)[..., 0]
+        assign(vectors[t * sites : (t + 1) * sites], values.view(vectors.dtype)[..., 0])
     return vectors
 
 

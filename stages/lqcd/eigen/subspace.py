@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from stages.lqcd.kernels import basis, block_blas, random_block
 from stages.lqcd.kernels.cholesky import Matrix
 from stages.lqcd.kernels.dispatch import Array, as_numpy, to_device_like
-from stages.lqcd.kernels.fields import empty_field
+from stages.lqcd.kernels.fields import assign, empty_field
 from stages.lqcd.solvers.orthonormal import orthonormalise
 
 
@@ -61,7 +61,7 @@ class GrowingBasis:
         apply(x, spare): F x and the other array, both may be overwritten.
         """
         first, self.used = self.used, self.used + self.block
-        self.V[..., first : self.used] = self.X
+        assign(self.V[..., first : self.used], self.X)
         self.X, self.spare = apply(self.X, self.spare)
         return first
 
@@ -142,7 +142,7 @@ class Subspace(GrowingBasis):
         rng = np.random.default_rng([self.seed, self.draws])
         self.draws += 1
         mixture = rng.normal(size=(V.shape[-1], self.block, 2)).view(complex)[..., 0]
-        self.X[...] = 0
+        assign(self.X, 0)
         basis.add_combination(self.X, V, to_device_like(mixture, V))
         self.used = self.locked
         self.H[:] = 0
@@ -207,4 +207,4 @@ class Subspace(GrowingBasis):
         random_block.fill_random(fresh, self.seed, self.draws)
         block_blas.scale(fresh, (1.5 / self.dimension) ** 0.5, fresh)
         self.draws += 1
-        self.X[..., first:] = fresh
+        assign(self.X[..., first:], fresh)

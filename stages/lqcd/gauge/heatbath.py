@@ -11,7 +11,7 @@ import numpy as np
 from stages.errors import InputError
 from stages.lqcd.kernels import heatbath
 from stages.lqcd.kernels.dispatch import Array, to_device_like
-from stages.lqcd.kernels.fields import empty_field
+from stages.lqcd.kernels.fields import empty_field, repeat
 from stages.lqcd.lattice.geometry import Lattice
 
 HOT_START = 2**32 - 1
@@ -53,7 +53,7 @@ def thermalised(
         )
     key = _key(seed, label)
     links = empty_field((4, 2, lattice.half_volume, 3, 3), complex, xp)
-    links[...] = to_device_like(np.eye(3), links)
+    repeat(links.reshape(-1, 3, 3), to_device_like(np.eye(3), links))
     heatbath.heat_bath(links, lattice, 0.0, key, HOT_START)
     for sweep in range(sweeps):
         heatbath.heat_bath(links, lattice, beta, key, sweep)

@@ -71,6 +71,16 @@ def on_rows(compute: Callable[..., T], *arrays: Array, whole: tuple[Array, ...] 
     return implementation_of("fields.on_rows", "cuda")(compute, *arrays, whole=whole)
 
 
+def slices_like(field: Array, shape: tuple[int, ...] | None = None, dtype: DTypeLike | None = None) -> Array:
+    """`field_like` of the slices of a lattice, ``[time, ...]``."""
+    extents = field.shape if shape is None else shape
+    return slices_field(extents, dtype or field.dtype, array_module(field))
+
+
+def spread(lattice: Lattice, backend: str) -> None:
+    """Nothing is left to do for a stage: the engine knows its lattice (`stages.gpus.sharing`)."""
+
+
 def field_like(field: Array, shape: tuple[int, ...] | None = None, dtype: DTypeLike | None = None) -> Array:
     """A field of the library, and if not said otherwise of the shape and dtype, of another; not filled."""
     extents = field.shape if shape is None else shape
@@ -103,6 +113,15 @@ def contiguous(field: Array) -> Array:
     return copied(field)
 
 
+def contiguous_slices(field: Array) -> Array:
+    """`contiguous` of the slices of a lattice, ``[time, ...]``."""
+    if field.flags.c_contiguous:
+        return field
+    copy = slices_like(field)
+    assign(copy, field)
+    return copy
+
+
 def copied(field: Array) -> Array:
     """A C-contiguous copy of a field."""
     copy = field_like(field)
@@ -119,7 +138,7 @@ def assign(out: Array, source: Array | complex) -> None:
 
 
 def repeat(out: Array, source: Array) -> None:
-    """``out[i] = source`` for every entry along the first axis, as time slices are."""
+    """``out[i] = source`` for every entry along the first axis."""
     if array_module(out) is np:
         out[...] = source
     else:

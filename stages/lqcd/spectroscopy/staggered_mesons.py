@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from stages.errors import InputError
 from stages.lqcd.kernels import slice_products, slice_shift
 from stages.lqcd.kernels.dispatch import Array, as_numpy, to_device_like
-from stages.lqcd.kernels.fields import copied, field_like, zero_field, zeros_like
+from stages.lqcd.kernels.fields import contiguous_slices, copied, field_like, zero_field, zeros_like
 from stages.lqcd.kernels.gamma import COLOURS
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 from stages.lqcd.noise import noise_vectors
@@ -147,7 +147,7 @@ def _with_phases(operator: SpinTaste, field: Array, lattice: Lattice, time: int 
 def _by_slice(field: Array, lattice: Lattice) -> Array:
     """``[parity, site, 3, column]`` as ``[time, parity, site of the slice, 3, column]``, a copy."""
     slices = field.reshape(2, lattice.time_extent, lattice.sites_per_slice, *field.shape[2:])
-    return copied(slices.swapaxes(0, 1))
+    return contiguous_slices(slices.swapaxes(0, 1))
 
 
 def _on_slice(lattice: Lattice, place: SourcePlace) -> NDArray[np.int32]:

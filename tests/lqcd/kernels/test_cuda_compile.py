@@ -291,14 +291,17 @@ def test_kernels_compile(kernels: Kernels, spills: int, arch: str, dtype: np.dty
 
 def shared(dtype: np.dtype) -> list[Launch]:
     """Of all that several devices share, what is used most."""
-    kernels = (*tuned(dtype, (1, 16), (16,)), *wilson(dtype))
+    kernels = (*tuned(dtype, (1, 16), (16,)), *wilson(dtype), *of_gauge_links(dtype))
     return [*(kernel for kernel in kernels if kernel.work is not None), *of_grids_in_few(dtype)]
 
 
 def shared_sums(dtype: np.dtype) -> list[Launch]:
     """Those that compile in a moment: for the quick run."""
     rows = [columns.reduction("cg_residual", 16, dtype, ROWS), cg_update.cg_advance_launch(16, dtype, ROWS)]
-    return [*rows, hisq_dslash.sum_rows_launch(49152, 16)] if dtype == SINGLE else []
+    of_links = [signs.signs_launch("boundary_signs", ODD, dtype), heatbath.update_links_launch(ODD)]
+    elements = [random_block.fill_random_launch(1000, dtype), checksum.sum_words_launch(1000)]
+    sums = [*rows, hisq_dslash.sum_rows_launch(49152, 16)]
+    return [*sums, *of_links, *elements] if dtype == SINGLE else []
 
 
 ENOUGH = 768

@@ -1,5 +1,7 @@
 // Checksum of words of 64 bits (checksum.py): sum_i m(w_i ^ i GOLDEN) modulo 2^64.
 
+#include "share.cuh"
+
 typedef unsigned long long Word;
 
 __device__ __forceinline__ Word mixed(Word word, Word place) {
@@ -10,10 +12,14 @@ __device__ __forceinline__ Word mixed(Word word, Word place) {
 
 __global__ void __launch_bounds__(256)
     sum_words(Word* total, const Word* __restrict__ words, Word count) {
-    const Word stride = (Word)gridDim.x * blockDim.x;
+    const Word stride = (Word)gridDim.x * blockDim.x, first = segment_start(count), end = segment_end(count);
     Word sum = 0;
     #pragma unroll 4
-    for (Word i = (Word)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += stride) sum += mixed(words[i], i);
+    for (Word i = first + (Word)blockIdx.x * blockDim.x + threadIdx.x; i < end; i += stride) sum += mixed(words[i], i);
     for (int offset = 16; offset > 0; offset /= 2) sum += __shfl_down_sync(0xffffffffu, sum, offset);
+#ifdef SPREAD
+    if (threadIdx.x % 32 == 0) atomicAdd_system(total, sum);
+#else
     if (threadIdx.x % 32 == 0) atomicAdd(total, sum);
+#endif
 }

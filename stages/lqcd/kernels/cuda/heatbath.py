@@ -8,7 +8,7 @@ import cupy
 import numpy as np
 
 from stages.lqcd.kernels.cuda.compile import run
-from stages.lqcd.kernels.cuda.launch import TILES, Launch, by_warps, listed
+from stages.lqcd.kernels.cuda.launch import TILES, Launch, by_warps, listed, warp_work
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 
 
@@ -31,4 +31,5 @@ def _sweep(links: cupy.ndarray, lattice: Lattice, reflect: bool, weight: float, 
 def update_links_launch(lattice: Lattice) -> Launch:
     """Heat bath or over-relaxation of the links of one direction and parity."""
     instance = f"update_links<{listed(lattice.extents)}>"
-    return by_warps("heatbath.cu", instance, lattice.half_volume, TILES, np.dtype(complex))
+    work = warp_work(lattice)
+    return by_warps("heatbath.cu", instance, lattice.half_volume, TILES, np.dtype(complex), work)

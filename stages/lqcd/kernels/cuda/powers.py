@@ -10,6 +10,7 @@ import numpy as np
 
 from stages.lqcd.kernels.cuda.columns import ColumnShape, row_groups, row_threads
 from stages.lqcd.kernels.cuda.compile import run
+from stages.lqcd.kernels.cuda.devices.group import current_group
 from stages.lqcd.kernels.cuda.devices.partition import RowWork
 from stages.lqcd.kernels.cuda.launch import MULTIPROCESSORS, Launch, check_rhs, instance
 from stages.lqcd.kernels.cuda.tuning.choice import Options, tuned
@@ -42,7 +43,8 @@ def magnitudes(powers: cupy.ndarray) -> cupy.ndarray:
 def _sum(kernel: Launch, powers: cupy.ndarray, out: Gram, steps: int, rhs: int, rows: int) -> None:
     """A kernel of shares, and the sum of these."""
     numbers = 2 if kernel.file == "powers_exact_gram.cu" else 1
-    parts, pairs = kernel.grid[0], (2 * steps + 1) * (steps + 1)
+    group = current_group()
+    parts, pairs = kernel.grid[0] * (group.partition.parts if group else 1), (2 * steps + 1) * (steps + 1)
     partials = _workspace(parts * rhs * pairs * numbers, cupy.cuda.get_device_id())
     run(kernel, powers, partials, np.int64(rows))
     run(gram_sum_launch(steps, rhs, numbers == 2), partials, *out, np.int32(parts))
@@ -100,7 +102,7 @@ def gram_launch(
 
     def launch(shape: ColumnShape) -> Launch:
         parts = min(ceil(rows / (4 * shape.groups)), shape.blocks)
-        return Launch("powers_gram.cu", kernel, (parts, ceil(n / columns)), 32 * WARPS)
+        return Launch("powers_gram.cu", kernel, (parts, ceil(n / columns)), 32 * WARPS, work=RowWork(rows))
 
     blocks = [max(1, count * MULTIPROCESSORS * columns // n) for count in (4, 2, 8)]
     return Options(tuple(ColumnShape(WARPS // columns, count) for count in blocks), launch)
@@ -117,7 +119,7 @@ def exact_gram_launch(steps: int, n: int, dtype: np.dtype, rows: int, precision:
 
     def launch(shape: ColumnShape) -> Launch:
         parts = min(ceil(rows / shape.groups), shape.blocks)
-        return Launch("powers_exact_gram.cu", kernel, (parts, n, groups), 32 * SUM_WARPS)
+        return Launch("powers_exact_gram.cu", kernel, (parts, n, groups), 32 * SUM_WARPS, work=RowWork(rows))
 
     blocks = [max(1, count * MULTIPROCESSORS // (n * groups)) for count in (4, 2, 8)]
     return Options(tuple(ColumnShape(32, count) for count in blocks), launch)

@@ -3,6 +3,7 @@
 
 #include "complex.cuh"
 #include "powers.cuh"
+#include "share.cuh"
 #include "double_double.cuh"
 
 // Sums of products in the precision of the numbers, and as Cray's and IEEE arithmetic add numbers of twice double.
@@ -43,7 +44,7 @@ __global__ void __launch_bounds__(32 * WARPS)
         ys[i] = powers + Powers::start(min(right * TILE + i, Powers::COUNT - 1), n, rows);
     }
     Sum<Real> sums[TILE][TILE];
-    for (long long row = blockIdx.x * 32LL + lane; row < rows; row += gridDim.x * 32LL) {
+    for (long long row = first_row() + blockIdx.x * 32LL + lane; row < end_row(rows); row += gridDim.x * 32LL) {
         Complex<Real> x[TILE], y[TILE];
         #pragma unroll
         for (int i = 0; i < TILE; i++) x[i] = xs[i][row * (2 * RHS)], y[i] = ys[i][row * (2 * RHS)];
@@ -61,6 +62,6 @@ __global__ void __launch_bounds__(32 * WARPS)
             for (int distance = 16; distance > 0; distance /= 2) total = ieee_sum(total, from_lane(total, distance));
             const int one = left * TILE + j, other = right * TILE + k;
             if (lane == 0 && one <= other && other < Powers::COUNT)
-                partials[(size_t(blockIdx.x) * RHS + n) * Powers::PAIRS + Powers::pair(one, other)] = total;
+                partials[(size_t(block_of_all()) * RHS + n) * Powers::PAIRS + Powers::pair(one, other)] = total;
         }
 }

@@ -6,6 +6,7 @@
 
 #include "complex.cuh"
 #include "powers.cuh"
+#include "share.cuh"
 
 __device__ __forceinline__ void multiply_add(double (&c)[2], double a, double b) {
     asm("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%0,%1}, {%2}, {%3}, {%0,%1};"
@@ -28,14 +29,15 @@ __global__ void __launch_bounds__(32 * WARPS)
         vectors[i] = powers + Powers::start(v, min(n, RHS - 1), rows);
     }
     double sums[products][2] = {};
+    const long long end = end_row(rows);
     #pragma unroll 4
-    for (long long row = (blockIdx.x * GROUPS + group) * 4LL; row < rows; row += gridDim.x * GROUPS * 4LL) {
+    for (long long row = first_row() + (blockIdx.x * GROUPS + group) * 4LL; row < end; row += gridDim.x * GROUPS * 4LL) {
         const long long at = row + lane % 4;
         double re[tiles], im[tiles];
         #pragma unroll
         for (int i = 0; i < tiles; i++) {
             Complex<Real> x = {};
-            if (at < rows) x = vectors[i][at * (2 * RHS)];
+            if (at < end) x = vectors[i][at * (2 * RHS)];
             re[i] = MAGNITUDES ? fabs(double(x.x)) : double(x.x), im[i] = MAGNITUDES ? fabs(double(x.y)) : double(x.y);
         }
         int product = 0;
@@ -61,7 +63,7 @@ __global__ void __launch_bounds__(32 * WARPS)
                 for (int g = 0; g < GROUPS; g++) total += shared[g * COLUMNS + e / 64][e % 64];
                 const int left = 8 * i + e % 64 / 8, right = 8 * j + e % 8, rhs = blockIdx.y * COLUMNS + e / 64;
                 if (left <= right && right < Powers::COUNT && rhs < RHS)
-                    partials[(size_t(blockIdx.x) * RHS + rhs) * Powers::PAIRS + Powers::pair(left, right)] = total;
+                    partials[(size_t(block_of_all()) * RHS + rhs) * Powers::PAIRS + Powers::pair(left, right)] = total;
             }
         }
 }

@@ -7,8 +7,8 @@ template <class Real>
 __global__ void __launch_bounds__(256)
     fill_random(Complex<Real>* block, unsigned long long elements, unsigned long long start) {
     const unsigned long long stride = (unsigned long long)gridDim.x * blockDim.x;
-    const unsigned long long first = first_row() + (unsigned long long)blockIdx.x * blockDim.x + threadIdx.x;
-    for (unsigned long long i = first; i < end_row(elements); i += stride) {
+    for (unsigned long long i = segment_start(elements) + (unsigned long long)blockIdx.x * blockDim.x + threadIdx.x;
+         i < segment_end(elements); i += stride) {
         unsigned long long z = (i + 1) * 0x9E3779B97F4A7C15ull + start;
         z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
         z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;

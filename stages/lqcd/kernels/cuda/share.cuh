@@ -50,19 +50,19 @@ __device__ __forceinline__ unsigned slice_index() {
 #endif
 }
 
-// Begin and end of what a device works on of `total` matrices in equal segments, which blockIdx.z counts: those of a
+// Begin and end of what a device works on of `total` entries in equal segments, which blockIdx.z counts: matrices of a
 // direction and parity.
-__device__ __forceinline__ unsigned segment_start(unsigned total) {
+template <class Number> __device__ __forceinline__ Number segment_start(Number total) {
 #ifdef SPREAD
-    return blockIdx.z * (total / gridDim.z) + unsigned(device_share.first_row);
+    return blockIdx.z * (total / gridDim.z) + Number(device_share.first_row);
 #else
     return 0;
 #endif
 }
 
-__device__ __forceinline__ unsigned segment_end(unsigned total) {
+template <class Number> __device__ __forceinline__ Number segment_end(Number total) {
 #ifdef SPREAD
-    return blockIdx.z * (total / gridDim.z) + unsigned(device_share.end_row);
+    return blockIdx.z * (total / gridDim.z) + Number(device_share.end_row);
 #else
     return total;
 #endif
@@ -77,5 +77,14 @@ template <int PER_SITE> __device__ __forceinline__ unsigned block_of_share(unsig
     return place * PER_SITE + i % PER_SITE;
 #else
     return i;
+#endif
+}
+
+// The number of this block among those of all devices, which start as many each.
+__device__ __forceinline__ unsigned block_of_all() {
+#ifdef SPREAD
+    return device_share.device * gridDim.x + blockIdx.x;
+#else
+    return blockIdx.x;
 #endif
 }

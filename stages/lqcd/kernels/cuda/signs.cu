@@ -1,16 +1,19 @@
 // Signs of links [mu][parity][site][3][3], thread after thread an element: out = sign * links; out may be links. With
-// half the points of a direction, those from `first` on, links are those of one parity.
+// half the points of a direction, those from `first` on, links are those of one parity. Devices share the points of each
+// direction and parity.
 
 #include "complex.cuh"
 #include "point.cuh"
+#include "share.cuh"
 
 template <class Real, int X, int Y, int Z, int T, class Negative>
 __device__ __forceinline__ void multiply(Complex<Real>* out, const Complex<Real>* links, unsigned first,
                                          unsigned points, Negative negative) {
     using Point = Point<X, Y, Z, T>;
-    const size_t direction = size_t(9) * points;
+    const size_t direction = size_t(9) * points, end = size_t(9) * segment_end(points);
     const int mu = blockIdx.y;
-    for (size_t i = blockIdx.x * blockDim.x + threadIdx.x; i < direction; i += gridDim.x * blockDim.x) {
+    for (size_t i = size_t(9) * segment_start(points) + blockIdx.x * blockDim.x + threadIdx.x; i < end;
+         i += gridDim.x * blockDim.x) {
         const size_t element = mu * direction + i;
         const Complex<Real> value = links[element];
         const Real sign = negative(mu, Point::of(first + i / 9)) ? -1 : 1;

@@ -10,6 +10,7 @@ import cupy
 import numpy as np
 
 from stages.lqcd.kernels.cuda.compile import run
+from stages.lqcd.kernels.cuda.devices.partition import RowWork
 from stages.lqcd.kernels.cuda.launch import BLOCK_THREADS, MULTIPROCESSORS, Launch, on_lattice
 from stages.lqcd.lattice.geometry import Lattice
 
@@ -18,11 +19,13 @@ def boundary_signs(
     links: cupy.ndarray, lattice: Lattice, directions: Sequence[int], out: cupy.ndarray, parity: int | None
 ) -> None:
     bits = np.uint32(sum(1 << mu for mu in directions))
-    run(signs_launch("boundary_signs", lattice, out.dtype), out, links, *_points(lattice, parity), bits)
+    kernel = signs_launch("boundary_signs", lattice, out.dtype, 2 if parity is None else 1)
+    run(kernel, out, links, *_points(lattice, parity), bits)
 
 
 def staggered_phases(links: cupy.ndarray, lattice: Lattice, out: cupy.ndarray, parity: int | None) -> None:
-    run(signs_launch("staggered_phases", lattice, out.dtype), out, links, *_points(lattice, parity))
+    kernel = signs_launch("staggered_phases", lattice, out.dtype, 2 if parity is None else 1)
+    run(kernel, out, links, *_points(lattice, parity))
 
 
 def _points(lattice: Lattice, parity: int | None) -> tuple[np.uint32, np.uint32]:
@@ -33,8 +36,8 @@ def _points(lattice: Lattice, parity: int | None) -> tuple[np.uint32, np.uint32]
 
 
 @cache
-def signs_launch(kernel: str, lattice: Lattice, dtype: np.dtype) -> Launch:
-    """`staggered_phases` or `boundary_signs`; grid (elements, mu)."""
+def signs_launch(kernel: str, lattice: Lattice, dtype: np.dtype, parities: int = 2) -> Launch:
+    """`staggered_phases` or `boundary_signs` of links of one parity or both; grid (elements, mu)."""
     blocks = min(ceil(9 * lattice.volume / BLOCK_THREADS), 4 * MULTIPROCESSORS)
-    instance = on_lattice(kernel, lattice, dtype)
-    return Launch("signs.cu", instance, (blocks, 4), BLOCK_THREADS, for_lattice=True)
+    instance, work = on_lattice(kernel, lattice, dtype), RowWork(lattice.half_volume, segments=parities)
+    return Launch("signs.cu", instance, (blocks, 4), BLOCK_THREADS, for_lattice=True, work=work)

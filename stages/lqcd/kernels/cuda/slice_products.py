@@ -1,7 +1,8 @@
 """Batched cuBLAS on matrices where they lie: rows of one spin, colour and parity of a slice are strided.
 
 It sees row-major ``[R, k]`` as column-major ``[k, R]``: V^H x is computed as its transpose x^T conj(V). In
-complex64 sums of up to 1024 terms are in single, of these in double.
+complex64 sums of up to 1024 terms are in single, of these in double. Each of several devices works on its own
+slices.
 """
 
 from __future__ import annotations
@@ -15,14 +16,12 @@ import cupy
 import numpy as np
 from numpy.typing import NDArray
 
+from stages.lqcd.kernels import expressions
 from stages.lqcd.kernels.cuda.compile import run
+from stages.lqcd.kernels.cuda.devices.own_rows import joined, on_own_rows
 from stages.lqcd.kernels.cuda.launch import BLOCK_THREADS, Launch, divisors, instance
 from stages.lqcd.kernels.expressions import combination as combination
-from stages.lqcd.kernels.expressions import slice_add as slice_add
-from stages.lqcd.kernels.expressions import slice_norms2 as slice_norms2
-from stages.lqcd.kernels.expressions import slice_scale as slice_scale
 from stages.lqcd.kernels.expressions import spin_pairs as spin_pairs
-from stages.lqcd.kernels.expressions import weighted as weighted
 from stages.lqcd.kernels.gamma import COLOURS, COMPONENTS, SPINS
 
 SINGLE_ROWS, DOUBLE_ROWS = 1024, 4096
@@ -72,11 +71,38 @@ def sink_projection(
     vectors: cupy.ndarray, solutions: cupy.ndarray, out: cupy.ndarray, first: int = 0
 ) -> cupy.ndarray:
     _, fields, _, n = solutions.shape
-    return _multiply(vectors, solutions, out, sink_runs(vectors.shape, fields, n, first, vectors.dtype))
+
+    def project(vectors: cupy.ndarray, out: cupy.ndarray, slices: range) -> None:
+        runs = sink_runs(vectors.shape, fields, n, slices.start, vectors.dtype)
+        _multiply(vectors, solutions, out, runs)
+
+    on_own_rows(project, vectors, out, range(first, first + len(vectors)))
+    return out
 
 
 def slice_gram(left: cupy.ndarray, right: cupy.ndarray, out: cupy.ndarray) -> cupy.ndarray:
-    return _multiply(left, right, out, gram_runs(left.shape, right.shape[-1], left.dtype))
+    def multiply(left: cupy.ndarray, right: cupy.ndarray, out: cupy.ndarray) -> None:
+        _multiply(left, right, out, gram_runs(left.shape, right.shape[-1], left.dtype))
+
+    on_own_rows(multiply, left, right, out)
+    return out
+
+
+def weighted(x: cupy.ndarray, phases: cupy.ndarray, out: cupy.ndarray) -> cupy.ndarray:
+    on_own_rows(expressions.weighted, x, phases, out)
+    return out
+
+
+def slice_scale(x: cupy.ndarray, factor: cupy.ndarray, out: cupy.ndarray) -> None:
+    on_own_rows(expressions.slice_scale, x, factor, out)
+
+
+def slice_norms2(x: cupy.ndarray) -> cupy.ndarray:
+    return joined(on_own_rows(expressions.slice_norms2, x))
+
+
+def slice_add(y: cupy.ndarray, x: cupy.ndarray, factor: cupy.ndarray) -> None:
+    on_own_rows(expressions.slice_add, y, x, factor)
 
 
 def workspace_bytes(vectors: tuple[int, ...], columns: int, dtype: np.dtype) -> int:
@@ -87,12 +113,11 @@ def workspace_bytes(vectors: tuple[int, ...], columns: int, dtype: np.dtype) -> 
     return max(part.workspace_bytes(dtype) for part in runs)
 
 
-def _multiply(left: cupy.ndarray, right: cupy.ndarray, out: cupy.ndarray, runs: Runs) -> cupy.ndarray:
+def _multiply(left: cupy.ndarray, right: cupy.ndarray, out: cupy.ndarray, runs: Runs) -> None:
     """out[slice, group] = the sum over runs of left^H right."""
     out.fill(0)
     for slices, part in runs.chunks(left.dtype):
         _add_products(left, right, out[slices], runs, (slices, part))
-    return out
 
 
 def _add_products(

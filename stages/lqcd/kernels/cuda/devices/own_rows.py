@@ -25,14 +25,14 @@ Rows = tuple[int, int, int]
 def on_own_rows(
     compute: Callable[..., T],
     rows: cupy.ndarray,
-    *others: cupy.ndarray,
+    *others: cupy.ndarray | range,
     small: tuple[cupy.ndarray, ...] = (),
 ) -> list[T]:
     """Results of ``compute(*small, rows, *others)`` on the runs of rows of each device.
 
     rows: an array whose entries along the first axis are equally far from each other in memory; they decide.
-    others: arrays with as many such entries. small: arrays that each device takes a copy of. Where nothing is
-    spread it is called once, with all rows; else the results are in the order of rows.
+    others: arrays with as many such entries, or their numbers. small: arrays that each device takes a copy
+    of. Where nothing is spread it is called once, with all rows; else the results are in the order of rows.
     """
     group = current_group()
     if group is None:
@@ -45,7 +45,10 @@ def on_own_rows(
         own = [(first, end) for owner, first, end in runs if owner == part]
         copies = [local(array) for array in small] if own else []
         for first, end in own:
-            results[first] = compute(*copies, *(here(array[first:end]) for array in (rows, *others)))
+            own_rows = (each[first:end] for each in (rows, *others))
+            results[first] = compute(
+                *copies, *(each if isinstance(each, range) else here(each) for each in own_rows)
+            )
 
     group.together(on)
     return [results[first] for first in sorted(results)]
@@ -77,6 +80,15 @@ def runs_of_rows(span: Span, rows: cupy.ndarray) -> list[Rows]:
     parts = [part for part, _ in span.runs]
     runs = zip(parts, pairwise([0, *cuts]), strict=True)
     return [(part, first, end) for part, (first, end) in runs if first < end]
+
+
+def segments_of(array: cupy.ndarray) -> int:
+    """Equal segments of which each device has a part, of an array that fills its span; 1 without a span."""
+    span = span_of(array)
+    if span is None:
+        return 1
+    segments = len(span.runs) // len({part for part, _ in span.runs})
+    return segments if array.size % segments == 0 else 1
 
 
 def local(array: cupy.ndarray) -> cupy.ndarray:
