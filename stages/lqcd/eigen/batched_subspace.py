@@ -150,7 +150,7 @@ class BatchedSubspace(GrowingBasis):
 
     def _fill(self, block: Array) -> None:
         """Random columns of norm near one."""
-        random_block.fill_random(block.reshape(-1, self.block), self.seed, self.draws)
+        random_block.fill_random(block, self.seed, self.draws)
         self.draws += 1
         block_blas.scale(block, (1.5 / block.shape[1]) ** 0.5, block)
 

@@ -57,7 +57,7 @@ def thin() -> GaugeLinks:
 def random(shape: tuple[int, ...], seed: int, dtype: Any = complex, slices: bool = False) -> Any:
     """An array in the memory of all devices."""
     array = slices_field(shape, dtype, cupy) if slices else empty_field(shape, dtype, cupy)
-    random_block.fill_random(array.reshape(-1, shape[-1]) if slices else array, seed, 0)
+    random_block.fill_random(array, seed, 0)
     return array
 
 

@@ -11,6 +11,7 @@ pytest.importorskip("cupy")
 
 import cupy
 
+from stages.lqcd.kernels.cuda.devices import own_rows
 from stages.lqcd.kernels.cuda.devices.own_rows import by_rows, here, runs_of_rows
 from stages.lqcd.kernels.cuda.devices.partition import PAGE, Partition
 from stages.lqcd.kernels.cuda.devices.spans import Span, span_of
@@ -54,6 +55,15 @@ def test_a_device_works_on_the_rows_in_its_pages(
 def test_slices_stay_whole() -> None:
     span, array = spread_array((48 * 9000 * 11,), 2, 48)
     assert runs_of_rows(span, array.reshape(48, 9000, 11)) == [(0, 0, 24), (1, 24, 48)]
+
+
+def test_segments_are_those_of_the_indices_that_lead_the_sites(monkeypatch: pytest.MonkeyPatch) -> None:
+    span, array = spread_array((4, 2, 52000, 3, 3), 3, 20)
+    monkeypatch.setattr(own_rows, "span_of", lambda array: span)
+    assert own_rows.segments_of(array.reshape(-1, 3, 3)) == 8
+    assert own_rows.segments_of(array.reshape(-1)) == 8
+    assert own_rows.segments_of(array[1].reshape(-1, 3, 3)) == 2
+    assert own_rows.segments_of(array[1, 1]) == 1
 
 
 def test_axes_are_merged_where_memory_follows_on() -> None:

@@ -14,6 +14,7 @@ from stages.errors import InputError
 from stages.lqcd.kernels.cuda import doubled_links
 from stages.lqcd.kernels.cuda.compile import run
 from stages.lqcd.kernels.cuda.devices.group import Grids, grids_of, on_each_device
+from stages.lqcd.kernels.cuda.devices.own_rows import on_own_rows
 from stages.lqcd.kernels.cuda.devices.partition import REACH, PartialWork
 from stages.lqcd.kernels.cuda.fields import empty_field
 from stages.lqcd.kernels.cuda.launch import (
@@ -107,9 +108,15 @@ def pack(links: cupy.ndarray, lattice: Lattice, parity: int) -> PackedLinks:
     x, y, z, t = lattice.extents
     tx, ty, tz, tt = dslash_tile(lattice)
     boxes = links.reshape(t // tt, tt, z // tz, tz, y // ty, ty, x // 2 // tx, tx, directions, 9)
-    tiles = cupy.ascontiguousarray(boxes.transpose(0, 2, 4, 6, 8, 1, 3, 5, 7, 9))
-    in_tiles = tiles.reshape(-1, directions, tx * ty * tz * tt, 3, 3)
+    sites = tx * ty * tz * tt
+    in_tiles = empty_field((len(links) // sites, directions, sites, 3, 3), dtype)
+    tiles = in_tiles.reshape(t // tt, z // tz, y // ty, x // 2 // tx, directions, tt, tz, ty, tx, 9)
+    on_own_rows(_into_tiles, tiles, boxes)
     return PackedLinks(lattice, parity, directions, dtype, in_tiles)
+
+
+def _into_tiles(tiles: cupy.ndarray, boxes: cupy.ndarray) -> None:
+    tiles[...] = boxes.transpose(0, 2, 4, 6, 8, 1, 3, 5, 7, 9)
 
 
 def pack_fields(

@@ -24,9 +24,6 @@ WARPS_THREADS = 64
 TILES = 6
 """Matrices per lane in shared memory while staples are summed: one staple arrives, one is used."""
 
-LINK_SEGMENTS = 8
-"""Runs of links in a field ``[mu, parity, site, 3, 3]``, each in the order of sites."""
-
 MAX_RHS = 64
 
 BLOCK_THREADS = 256
@@ -65,13 +62,12 @@ class Launch:
 
 
 @cache
-def matrix_launch(file: str, kernel: str, count: int, shared: bool = True) -> Launch:
+def matrix_launch(file: str, kernel: str, count: int, segments: int = 1) -> Launch:
     """A kernel on so many matrices, each by itself: of projections or stout smearing.
 
-    shared: devices that share the lattice take some each, those of their own sites where it is a field.
+    segments: equal runs of matrices, each in the order of sites, of which devices have a part each.
     """
-    segments = LINK_SEGMENTS if count % LINK_SEGMENTS == 0 else 1
-    work = RowWork(count // segments, WARPS_THREADS, segments=segments) if shared else None
+    work = RowWork(count // segments, WARPS_THREADS, segments=segments)
     return Launch(file, kernel, (ceil(count / WARPS_THREADS),), WARPS_THREADS, work=work)
 
 

@@ -10,9 +10,21 @@ constexpr double PI = 3.141592653589793;
 // The larger of two numbers; NaN if either is.
 __device__ __forceinline__ double larger(double a, double b) { return b > a || b != b ? b : a; }
 
-// Gram-Schmidt on the rows; changes[warp] is the square of the largest change of an element.
+// The larger of a number and what lies at `most`, from several devices. Bits of numbers that are not negative, and of
+// NaN, are in their order.
+__device__ __forceinline__ void raise_to(unsigned long long* most, double value) {
+    const auto bits = (unsigned long long)__double_as_longlong(value);
+    if (bits <= *static_cast<volatile unsigned long long*>(most)) return;
+#ifdef SPREAD
+    atomicMax_system(most, bits);
+#else
+    atomicMax(most, bits);
+#endif
+}
+
+// Gram-Schmidt on the rows; `most`, zero before, becomes the square of the largest change of an element.
 __global__ void __launch_bounds__(64)
-    special_unitary(double2* out, const double2* links, double* changes, unsigned total) {
+    special_unitary(double2* out, const double2* links, unsigned long long* most, unsigned total) {
     __shared__ __align__(16) double2 memory[2 * WARP_ELEMENTS];
     double2* tile = memory + threadIdx.x / WARP * WARP_ELEMENTS;
     const Run run = Run::of(total);
@@ -30,7 +42,7 @@ __global__ void __launch_bounds__(64)
     }
     #pragma unroll
     for (int half = WARP / 2; half > 0; half /= 2) change = larger(change, __shfl_xor_sync(~0u, change, half));
-    if (threadIdx.x % WARP == 0) changes[run.first / WARP] = change;
+    if (threadIdx.x % WARP == 0) raise_to(most, change);
     double2* target = out + size_t(run.first) * 9;
     spread<double>(tile, projected, run.count, [&](int element, double2 value) { target[element] = value; });
 }

@@ -9,14 +9,15 @@ import cupy
 import numpy as np
 
 from stages.lqcd.kernels.cuda.compile import run
-from stages.lqcd.kernels.cuda.devices.partition import RowWork, leading
+from stages.lqcd.kernels.cuda.devices.own_rows import segments_of
+from stages.lqcd.kernels.cuda.devices.partition import RowWork
 from stages.lqcd.kernels.cuda.launch import BLOCK_THREADS, MULTIPROCESSORS, Launch, real_of
 from stages.lqcd.kernels.random_block import first_counter
 
 
 def fill_random(block: cupy.ndarray, seed: int, draw: int) -> None:
     if block.size:
-        kernel = fill_random_launch(block.size, block.dtype, leading(block.shape))
+        kernel = fill_random_launch(block.size, block.dtype, segments_of(block.reshape(-1)))
         run(kernel, block, np.uint64(block.size), first_counter(seed, draw))
 
 

@@ -83,12 +83,13 @@ def runs_of_rows(span: Span, rows: cupy.ndarray) -> list[Rows]:
 
 
 def segments_of(array: cupy.ndarray) -> int:
-    """Equal segments of which each device has a part, of an array that fills its span; 1 without a span."""
+    """Equal segments of an array, of each of which every device has a part; 1 where nothing is spread."""
     span = span_of(array)
-    if span is None:
+    if span is None or not array.size:
         return 1
-    segments = len(span.runs) // len({part for part, _ in span.runs})
-    return segments if array.size % segments == 0 else 1
+    parts = len({part for part, _ in span.runs})
+    segments = max(1, len(runs_of_rows(span, array)) // parts)
+    return segments if len(array) % segments == 0 else 1
 
 
 def local(array: cupy.ndarray) -> cupy.ndarray:

@@ -52,19 +52,9 @@ class Partition:
         return _runs(self, shape, itemsize, page)
 
 
-def longest(shape: tuple[int, ...]) -> int:
-    """The axis along which an array is cut."""
-    return max(range(len(shape)), key=shape.__getitem__)
-
-
-def leading(shape: tuple[int, ...]) -> int:
-    """Segments of an array that are cut each: of the indices that lead its sites."""
-    return prod(shape[: longest(shape)])
-
-
 @lru_cache(maxsize=1024)
 def _runs(partition: Partition, shape: tuple[int, ...], itemsize: int, page: int) -> tuple[Run, ...]:
-    axis = longest(shape)
+    axis = max(range(len(shape)), key=shape.__getitem__)
     segment = itemsize * prod(shape[axis:])
     size = itemsize * prod(shape)
     pages = ceil(size / page)
