@@ -18,7 +18,7 @@ from stages.lqcd.distillation.streaming import (
     streamed,
 )
 from stages.lqcd.kernels.dispatch import Array, to_device_like
-from stages.lqcd.kernels.fields import field_like
+from stages.lqcd.kernels.fields import assign, slices_like
 from stages.lqcd.kernels.gamma import COLOURS, COMPONENTS, SPINS
 from stages.lqcd.kernels.transfer import copy_to_host
 from stages.lqcd.lattice.geometry import Lattice
@@ -111,8 +111,8 @@ def spins_as_columns(solutions: Array, start: int, times: int, lattice: Lattice,
     n = solutions.shape[-1]
     slices = solutions.reshape(2, -1, lattice.sites_per_slice, SPINS, COLOURS, n)[:, start : start + times]
     shape = (times, 2, lattice.sites_per_slice, COLOURS, SPINS, n)
-    columns = field_like(solutions, shape, dtype)
-    columns[...] = slices.transpose(1, 0, 2, 4, 3, 5)
+    columns = slices_like(solutions, shape, dtype)
+    assign(columns, slices.transpose(1, 0, 2, 4, 3, 5))
     return columns.reshape(*shape[:4], SPINS * n)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from types import ModuleType
 
 import numpy as np
-from numpy.typing import NDArray
 
 from stages.errors import InputError
 from stages.lqcd.distillation.columns import Columns
@@ -34,18 +33,8 @@ def distillation_sources(
     fields = zero_field((2, lattice.half_volume, COMPONENTS, width), complex, xp)
     slices = fields.reshape(2, lattice.time_extent, -1, SPINS, COLOURS, width)
     for time in columns.times(block):
-        rho = columns.on_slice(time, block)
-        used = _span(rho, (0, 2))
-        basis = (
-            to_device_like(vectors[time], fields)
-            .reshape(-1, vectors.shape[-1])[:, used]
-            .astype(complex, copy=False)
-        )
-        for spin in np.flatnonzero(rho.any(axis=(1, 2))).tolist():
-            filled = _span(rho[spin], 0)
-            coefficients = to_device_like(rho[spin, used, filled], fields)
-            product = slice_products.combination(basis, coefficients)
-            slices[:, time, :, spin, :, filled] = product.reshape(2, -1, COLOURS, product.shape[-1])
+        rho, basis = columns.on_slice(time, block), to_device_like(vectors[time], fields)
+        slice_products.put_sources(basis, rho, slices[:, time])
     return fields
 
 
@@ -64,9 +53,3 @@ def check_vectors(vectors: Stored, lattice: Lattice, columns: Columns) -> None:
             f"columns are of {columns.eigenvectors} eigenvectors, but {vectors.shape[4]} are given: compute "
             "more, or take fewer"
         )
-
-
-def _span(rho: NDArray[np.complex128], others: int | tuple[int, ...]) -> slice:
-    """From the first place that is not zero to the last, along the axis that is not among `others`."""
-    places = np.flatnonzero(rho.any(axis=others))
-    return slice(int(places[0]), int(places[-1]) + 1)

@@ -18,7 +18,7 @@ from stages.errors import InputError
 from stages.lqcd.dirac.displacement import displaced, steps_of
 from stages.lqcd.kernels import slice_products
 from stages.lqcd.kernels.dispatch import Array, to_device_like
-from stages.lqcd.kernels.fields import field_like
+from stages.lqcd.kernels.fields import field_like, slices_like
 from stages.lqcd.kernels.gamma import COLOURS
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 
@@ -95,9 +95,9 @@ class Insertions:
         overwritten by the next.
         """
         gram = slice_products.slice_gram
-        steps = [field_like(right) for _ in range(min(2, self.longest))]
+        steps = [slices_like(right) for _ in range(min(2, self.longest))]
         scratch = (steps[0], steps[-1]) if steps else (right, right)
-        weighted = field_like(right) if any(map(any, self.momenta)) else right
+        weighted = slices_like(right) if any(map(any, self.momenta)) else right
         shape = (len(self.momenta), len(left), left.shape[-1], right.shape[-1])
         products = field_like(right, shape, np.complex128)
         for number, word in enumerate(self.displacements):
@@ -120,4 +120,6 @@ def slice_phases(lattice: Lattice, momentum: Sequence[int], first: int, like: Ar
     turns = (coordinates.astype(np.int64) * np.asarray(momentum) % extents / extents).sum(axis=-1)
     table = to_device_like(np.exp(2j * np.pi * turns).astype(like.dtype), like)
     parity = (first + np.arange(len(like))[:, None] + np.arange(2)) % 2
-    return table[to_device_like(parity, like)]
+    phases = slices_like(like, like.shape[:3])
+    slice_products.put_rows(table, parity, phases)
+    return phases

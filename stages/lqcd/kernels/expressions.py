@@ -167,6 +167,10 @@ def weighted(x: Array, phases: Array, out: Array) -> Array:
     return array_module(x).multiply(x, phases[..., None, None], out=out)
 
 
+def put_rows(table: Array, chosen: NDArray[np.intp], out: Array) -> None:
+    out[...] = table[array_module(table).asarray(chosen)]
+
+
 def slice_scale(x: Array, factor: Array, out: Array) -> None:
     array_module(x).multiply(x, factor[:, None, None], out=out)
 
@@ -179,8 +183,19 @@ def slice_add(y: Array, x: Array, factor: Array) -> None:
     y += factor[:, None, None] * x
 
 
-def combination(vectors: Array, coefficients: Array) -> Array:
-    return vectors @ coefficients
+def put_sources(vectors: Array, rho: NDArray[np.complex128], out: Array) -> None:
+    used = _nonzero(rho, (0, 2))
+    rows = vectors.reshape(-1, vectors.shape[-1])[:, used].astype(complex, copy=False)
+    for spin in np.flatnonzero(rho.any(axis=(1, 2))).tolist():
+        filled = _nonzero(rho[spin], 0)
+        product = rows @ array_module(rows).asarray(rho[spin, used, filled])
+        out[:, :, spin, :, filled] = product.reshape(len(out), -1, COLOURS, product.shape[-1])
+
+
+def _nonzero(rho: NDArray[np.complex128], others: int | tuple[int, ...]) -> slice:
+    """From the first place that is not zero to the last, along the axis that is not among `others`."""
+    places = np.flatnonzero(rho.any(axis=others))
+    return slice(int(places[0]), int(places[-1]) + 1)
 
 
 def spin_pairs(spinors: Array, phases: Array, out: Array) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from types import ModuleType
 
 import numpy as np
+from numpy.typing import NDArray
 
 from stages.errors import InputError
 from stages.lqcd.kernels.dispatch import Array, kernel
@@ -69,9 +70,18 @@ def slice_add(y: Array, x: Array, factor: Array) -> None:
     kernel("slice_products.slice_add", type(y))(y, x, factor)
 
 
-def combination(vectors: Array, coefficients: Array) -> Array:
-    """V C of the vectors of one slice as rows V ``[row, k]``, with C ``[k, N]``: ``[row, N]``."""
-    return kernel("slice_products.combination", type(vectors))(vectors, coefficients)
+def put_rows(table: Array, chosen: NDArray[np.intp], out: Array) -> None:
+    """out[t, p] = table[chosen[t, p]]: table ``[row, site]``, chosen ``[time, 2]``, on the host."""
+    kernel("slice_products.put_rows", type(out))(table, chosen, out)
+
+
+def put_sources(vectors: Array, rho: NDArray[np.complex128], out: Array) -> None:
+    """out[p, x, s, c, j] = sum_i v_i(p, x, c) rho[s, i, j] of one slice, for spins s where rho is not zero.
+
+    vectors: v ``[2, site, 3, k]``; rho ``[4, k, N]``, on the host and not zero; out complex128 ``[2, site, 4,
+    3, N]``, zero before, slices of a field.
+    """
+    kernel("slice_products.put_sources", type(out))(vectors, rho, out)
 
 
 def spin_pairs(spinors: Array, phases: Array, out: Array) -> None:

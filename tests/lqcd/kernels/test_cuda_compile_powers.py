@@ -14,6 +14,7 @@ pytest.importorskip("cupy", reason="compiling the CUDA sources needs cupy and nv
 from nvrtc_compiler import usages
 
 from stages.lqcd.kernels.cuda import powers
+from stages.lqcd.kernels.cuda.compile import SHARED
 from stages.lqcd.kernels.cuda.launch import MAX_RHS, REGISTERS, Launch
 from stages.lqcd.kernels.powers import CRAY, DOUBLED, MOST_STEPS, WORKING
 
@@ -70,3 +71,11 @@ def test_kernels_compile_without_spills(
         assert used.spilled_bytes == 0, (kernel.instance, used)
         assert used.registers * ceil(kernel.threads / 32) * 32 <= REGISTERS, (kernel.instance, used)
         assert used.shared_bytes + kernel.shared_bytes <= SHARED_BYTES, (kernel.instance, used)
+
+
+def test_a_share_costs_few_registers() -> None:
+    kernels = [kernel for kernel in of_steps(4, 1, DOUBLE, 1) if kernel.work is not None]
+    alone = dict(usages(kernels, "sm_90"))
+    for kernel, used in usages(kernels, "sm_90", SHARED):
+        assert used.spilled_bytes == 0, (kernel.instance, used)
+        assert used.registers <= alone[kernel].registers + 4, (kernel.instance, used, alone[kernel])

@@ -126,8 +126,20 @@ def test_products_of_time_slices(backend, random, dtype):
     assert norms2.dtype == float and np.allclose(norms2, (abs(flat) ** 2).sum(axis=(1, 2)), rtol=1e-6)
     kernels.slice_add(field.reshape(flat.shape), backend.array(flat), backend.array(factor))
     assert np.allclose(backend.host(field).reshape(flat.shape), flat * (1 + factor[:, None, None]), rtol=1e-5)
-    product = kernels.combination(backend.array(x[0, 0, 0]), backend.array(x[1, 0, 0].T.copy()))
-    assert np.allclose(backend.host(product), x[0, 0, 0] @ x[1, 0, 0].T, rtol=1e-5)
+    chosen = np.array([[1, 0], [0, 0], [0, 1]])
+    kernels.put_rows(backend.array(phases[0]), chosen, rows := backend.xp.empty_like(backend.array(phases)))
+    assert (backend.host(rows) == phases[0][chosen]).all()
+
+
+def test_sources_of_a_slice(backend, random, dtype):
+    """Those of spins and columns where the coefficients are not zero, the others as they were."""
+    vectors = random(2, 5, 3, 6)
+    rho = np.zeros((4, 6, 3), complex)
+    rho[1, 2:4, 1:], rho[3, 3, 0] = np.arange(4).reshape(2, 2) + 1j, 2
+    out = backend.array(np.zeros((2, 5, 4, 3, 3), complex))
+    backend.kernels.slice_products.put_sources(backend.array(vectors), rho, out)
+    expected = np.einsum("pxci,sij->pxscj", vectors, rho)
+    assert np.allclose(backend.host(out), expected, rtol=1e-6)
 
 
 def test_spin_pairs_of_a_slice(backend):

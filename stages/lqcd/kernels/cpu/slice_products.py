@@ -12,7 +12,8 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.lqcd.kernels.expressions import combination as combination
+from stages.lqcd.kernels.expressions import put_rows as put_rows
+from stages.lqcd.kernels.expressions import put_sources as put_sources
 from stages.lqcd.kernels.expressions import slice_add as slice_add
 from stages.lqcd.kernels.expressions import slice_norms2 as slice_norms2
 from stages.lqcd.kernels.expressions import slice_scale as slice_scale

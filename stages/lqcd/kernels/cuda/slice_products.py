@@ -20,7 +20,6 @@ from stages.lqcd.kernels import expressions
 from stages.lqcd.kernels.cuda.compile import run
 from stages.lqcd.kernels.cuda.devices.own_rows import joined, on_own_rows
 from stages.lqcd.kernels.cuda.launch import BLOCK_THREADS, Launch, divisors, instance
-from stages.lqcd.kernels.expressions import combination as combination
 from stages.lqcd.kernels.expressions import spin_pairs as spin_pairs
 from stages.lqcd.kernels.gamma import COLOURS, COMPONENTS, SPINS
 
@@ -86,6 +85,20 @@ def slice_gram(left: cupy.ndarray, right: cupy.ndarray, out: cupy.ndarray) -> cu
 
     on_own_rows(multiply, left, right, out)
     return out
+
+
+def put_rows(table: cupy.ndarray, chosen: NDArray[np.intp], out: cupy.ndarray) -> None:
+    def put(table: cupy.ndarray, out: cupy.ndarray, slices: range) -> None:
+        expressions.put_rows(table, chosen[slices.start : slices.stop], out)
+
+    on_own_rows(put, out, range(len(out)), small=(table,))
+
+
+def put_sources(vectors: cupy.ndarray, rho: NDArray[np.complex128], out: cupy.ndarray) -> None:
+    def put(out: cupy.ndarray, vectors: cupy.ndarray) -> None:
+        expressions.put_sources(vectors, rho, out)
+
+    on_own_rows(put, out, vectors)
 
 
 def weighted(x: cupy.ndarray, phases: cupy.ndarray, out: cupy.ndarray) -> cupy.ndarray:
