@@ -16,6 +16,7 @@ from stages.distillation.operator_elementals import Elementals
 from stages.distillation.perambulator import Perambulator, SinkProjection
 from stages.errors import InputError
 from stages.lqcd.distillation.columns import StochasticColumns
+from stages.lqcd.kernels.fields import on_one_gpu
 from stages.lqcd.kernels.transfer import to_backend
 from stages.lqcd.spectroscopy.distilled_mesons import (
     QuarkLine,
@@ -86,10 +87,10 @@ def distilled_mesons(
     parsed, k = [MesonOperator.parse(text) for text in operators], table.eigenvectors
     measurements, times = [], [int(time) for time in perambulator.source_time]
     for number, time in enumerate(times):
-        columns = to_backend(np.ascontiguousarray(tau[number][:, :, :k]), at.backend)
-        measurements.append(
-            _measured(perambulator_pairs(columns, table, time, momenta, words_of(parsed)), parsed)
-        )
+        with on_one_gpu(at.backend):
+            columns = to_backend(np.ascontiguousarray(tau[number][:, :, :k]), at.backend)
+            pairs = perambulator_pairs(columns, table, time, momenta, words_of(parsed))
+        measurements.append(_measured(pairs, parsed))
         at.progress(number + 1, len(times))
     return _joined(measurements, times, [(-1, -1)] * len(times))
 
@@ -124,14 +125,15 @@ def stochastic_mesons(
     sources = _by_start(projections, columns)
     for done, (start, each) in enumerate(sources.items(), start=1):
         table = table_of(elementals, displacements, extents, next(iter(each.values())).columns.eigenvectors)
-        for time, lines in _lines(start, each, table.eigenvectors, at.backend):
-            for pair in combinations(sorted(lines), 2):
-                one, other = (lines[number] for number in pair)
-                both = [(one, other), (other, one)]
-                pairs = [stochastic_pairs(*two, table, time, momenta, words_of(parsed)) for two in both]
-                measurements.append(_measured((pairs[0] + pairs[1]) / 2, parsed))
-                times.append(time)
-                noise.append(pair)
+        with on_one_gpu(at.backend):
+            for time, lines in _lines(start, each, table.eigenvectors, at.backend):
+                for pair in combinations(sorted(lines), 2):
+                    one, other = (lines[number] for number in pair)
+                    both = [(one, other), (other, one)]
+                    pairs = [stochastic_pairs(*two, table, time, momenta, words_of(parsed)) for two in both]
+                    measurements.append(_measured((pairs[0] + pairs[1]) / 2, parsed))
+                    times.append(time)
+                    noise.append(pair)
         at.progress(done, len(sources))
     return _joined(measurements, times, noise)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from math import prod
 from types import ModuleType
 from typing import TypeVar
@@ -79,6 +80,11 @@ def slices_like(field: Array, shape: tuple[int, ...] | None = None, dtype: DType
 
 def spread(lattice: Lattice, backend: str) -> None:
     """Nothing is left to do for a stage: the engine knows its lattice (`stages.gpus.sharing`)."""
+
+
+def on_one_gpu(backend: str) -> AbstractContextManager[None]:
+    """A block for arrays that are no fields: they lie on the first GPU, which works alone; nothing on 'cpu'."""
+    return implementation_of("fields.on_one_gpu", "cuda")() if backend == "cuda" else nullcontext()
 
 
 def field_like(field: Array, shape: tuple[int, ...] | None = None, dtype: DTypeLike | None = None) -> Array:

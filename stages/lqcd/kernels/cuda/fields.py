@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
+
 import cupy
 from numpy.typing import DTypeLike
 
@@ -10,13 +12,17 @@ from stages.lqcd.kernels.cuda.devices.grid_rows import of_rows as of_rows
 from stages.lqcd.kernels.cuda.devices.grid_rows import on_rows as on_rows
 from stages.lqcd.kernels.cuda.devices.grid_rows import runs_like
 from stages.lqcd.kernels.cuda.devices.grid_rows import zero_rows as zero_rows
-from stages.lqcd.kernels.cuda.devices.group import current_group
+from stages.lqcd.kernels.cuda.devices.group import current_group, on_one_device
 from stages.lqcd.kernels.cuda.devices.own_rows import by_rows, on_own_rows
 
 
 def empty_field(shape: tuple[int, ...], dtype: DTypeLike) -> cupy.ndarray:
     group = current_group()
     return cupy.empty(shape, dtype) if group is None else group.empty(shape, dtype)
+
+
+def on_one_gpu() -> AbstractContextManager[None]:
+    return on_one_device()
 
 
 def zero_field(shape: tuple[int, ...], dtype: DTypeLike) -> cupy.ndarray:

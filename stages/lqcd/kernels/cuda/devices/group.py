@@ -59,6 +59,16 @@ def works_separately() -> bool:
     return _group is not None and _group.separate
 
 
+@contextmanager
+def on_one_device() -> Iterator[None]:
+    """While the block runs, new arrays lie on the first device and all work is done there."""
+    if _group is None:
+        yield
+    else:
+        with _group.separately(0):
+            yield
+
+
 def on_each_device(make: Callable[[int], tuple[Any, ...]]) -> tuple[Any, ...]:
     """Arguments of a launch that `make` gives on the current device, or on each of a group's.
 
@@ -247,6 +257,10 @@ class DeviceGroup:
         """The place of the device on which this thread does so; 0 otherwise."""
         return self._each.part or 0
 
+    def separately(self, part: int) -> AbstractContextManager[None]:
+        """A block in which this thread works on one device, which is the current one, by itself."""
+        return self._each.on(part)
+
     def on_each(self, make: Callable[[int], T]) -> list[T]:
         """Results of `make` while each device and its stream are the current ones; it is told their place.
 
@@ -255,7 +269,7 @@ class DeviceGroup:
         """
         made = []
         for part, stream in enumerate(self._queue.streams()):
-            with cupy.cuda.Device(self.ids[part]), stream, self._each.on(part):
+            with cupy.cuda.Device(self.ids[part]), stream, self.separately(part):
                 made.append(make(part))
         return made
 
@@ -264,7 +278,7 @@ class DeviceGroup:
         made: list[T] = []
 
         def on_device(part: int, stream: Any) -> None:
-            with stream, self._each.on(part):
+            with stream, self.separately(part):
                 made.append(make(part))
 
         self.start(LibraryWork(), on_device)
