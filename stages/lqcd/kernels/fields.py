@@ -83,7 +83,7 @@ def spread(lattice: Lattice, backend: str) -> None:
 
 
 def on_one_gpu(backend: str) -> AbstractContextManager[None]:
-    """A block for arrays that are no fields: they lie on the first GPU, which works alone; nothing on 'cpu'."""
+    """A block for arrays that are no fields: they lie on the first GPU, which works alone."""
     return implementation_of("fields.on_one_gpu", "cuda")() if backend == "cuda" else nullcontext()
 
 
