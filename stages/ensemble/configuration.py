@@ -11,7 +11,6 @@ from pipeline import At, Cost, Dims, Keyed, Node, Resources, stage
 from stages.errors import InputError
 from stages.lqcd.gauge.heatbath import thermalised
 from stages.lqcd.kernels.dispatch import array_module_of
-from stages.lqcd.kernels.fields import spread
 from stages.lqcd.kernels.transfer import copy_to_host
 from stages.lqcd.lattice.formats import read_gauge
 from stages.lqcd.lattice.geometry import DIRECTIONS, PARITIES, Lattice
@@ -79,7 +78,6 @@ def heatbath_configuration(
     over-relaxation passes, from a hot start; on the GPU where there is one. Raises InputError.
     """
     lattice = Lattice(extents)
-    spread(lattice, at.backend)
     chain = thermalised(
         lattice,
         beta,

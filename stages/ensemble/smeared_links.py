@@ -14,7 +14,6 @@ from stages.lqcd.gauge.hyp import hyp_links
 from stages.lqcd.gauge.reunitarise import to_su3
 from stages.lqcd.gauge.stout import SPATIAL_DIRECTIONS, stout_links
 from stages.lqcd.kernels.dispatch import Array
-from stages.lqcd.kernels.fields import spread
 from stages.lqcd.kernels.transfer import links_to_backend
 from stages.lqcd.lattice.geometry import Lattice
 
@@ -50,7 +49,6 @@ def smeared_links(
     links. Raises InputError.
     """
     check_weights(kind, rho=rho, alpha=alpha)
-    spread(gauge.lattice, at.backend)
     thin, deviation = to_su3(links_to_backend(gauge.links, at.backend).astype(complex))
     at.record(reunitarisation_deviation=deviation)
     common = {"steps": steps, "directions": SPATIAL_DIRECTIONS}
