@@ -34,6 +34,9 @@ BLOCK = 16
 RHO, STEPS = 0.1, 5
 TOLERANCE = 1e-8
 
+WARM = 0.2
+"""Seconds of the same work that bring clocks up."""
+
 Times = Iterator[tuple[str, float]]
 """What was timed, and its seconds."""
 
@@ -84,10 +87,10 @@ def filled(shape: tuple[int, ...], dtype: type) -> Array:
 
 
 def device_seconds(work: Callable[[], object], calls: int = 5) -> float:
-    """The shortest time of a call on the device, all devices included."""
-    work()
-    times = []
-    for _ in range(calls):
+    """The shortest time of a call on the device, all devices included; their clocks are up."""
+    times: list[float] = []
+    began = time.perf_counter()
+    while len(times) < calls or time.perf_counter() - began < WARM:
         start, stop = cupy.cuda.Event(), cupy.cuda.Event()
         start.record()
         work()

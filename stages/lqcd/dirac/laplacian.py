@@ -14,6 +14,7 @@ width 36, where that of -Laplacian is 12: a Chebyshev filter of the same strengt
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from types import ModuleType
@@ -137,6 +138,12 @@ class FoldedLaplacian:
     def affine(self, a: float, b: float, x: Array, out: Array | None = None) -> Array:
         """``out = a x + b A x`` in the same two calls."""
         return self.squared.affine(a + DIAGONAL**2 * b, b, x, out)
+
+    def application(
+        self, x: Array, out: Array, dots: Array | None, a: float = 0.0, b: float = 1.0
+    ) -> Callable[[], None]:
+        """A function that computes ``out = a x + b A x``, as that of `SquaredDslash`."""
+        return self.squared.application(x, out, dots, a + DIAGONAL**2 * b, b)
 
     def astype(self, dtype: Any) -> FoldedLaplacian:
         return self if self.dtype == dtype else FoldedLaplacian(self.hop.astype(dtype))

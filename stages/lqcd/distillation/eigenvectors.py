@@ -243,14 +243,25 @@ def _in_convention(vectors: Array, values: NDArray[np.float64], width: float) ->
     random_block.fill_random(references[0], REFERENCE_SEED, 0)
     repeat(references[1:], references[0])
     overlaps = as_numpy(batched_basis.project(columns, references))
-    rotations = np.zeros((slices, k, k), complex)
-    for row, overlap, rotation in zip(groups, overlaps, rotations, strict=True):
-        for group in row:
-            Q, R = np.linalg.qr(overlap[group, : group.stop - group.start])
-            phases = R.diagonal() / np.abs(R.diagonal())
-            rotation[group, group] = Q * phases
+    rotations = _rotations(groups, overlaps, k)
     batched_basis.rotate_in_place(columns, to_device_like(rotations, vectors))
     return columns.reshape(vectors.shape)
+
+
+def _rotations(groups: list[list[slice]], overlaps: NDArray, k: int) -> NDArray:
+    """Rotations ``[T, k, k]`` within groups by their overlaps ``[T, k, widest group]`` with the references.
+
+    Those of one size go together: most groups are single vectors.
+    """
+    rotations = np.zeros((len(groups), k, k), complex)
+    for size in {group.stop - group.start for row in groups for group in row}:
+        starts = [(time, g.start) for time, row in enumerate(groups) for g in row if g.stop - g.start == size]
+        times, first = np.array(starts).T
+        rows = first[:, None] + np.arange(size)
+        Q, R = np.linalg.qr(overlaps[times[:, None], rows, :size])
+        diagonal = np.diagonal(R, axis1=1, axis2=2)[:, None]
+        rotations[times[:, None, None], rows[:, :, None], rows[:, None]] = Q * (diagonal / np.abs(diagonal))
+    return rotations
 
 
 def _groups(values: NDArray[np.float64], width: float) -> list[slice]:

@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 from stages.errors import InputError
 from stages.lqcd.dirac.operator import LinearOperator
 from stages.lqcd.eigen.batched_subspace import BatchedSubspace, Matrices, eigh
+from stages.lqcd.eigen.chebyshev import RepeatedFilter
 from stages.lqcd.eigen.confirmation import largest_cluster
 from stages.lqcd.eigen.eigenpairs import BatchedEigenpairs, EigenpairsNotConverged, EigenStatus
 from stages.lqcd.eigen.lanczos import SAFETY, TIE, Lanczos, Progress
@@ -101,6 +102,7 @@ class _Run:
         self.scale = self.spectrum.scale
         choice = WindowChoice(None, None, self.restart_columns * systems, method.block, GROWTH_OF_MANY)
         self.filter = choice.first(self.spectrum)
+        self.repeated = RepeatedFilter(A)
         self.restarts, self.matvecs = 0, self.spectrum.steps
         self.history: History = []  # of cycles that left something to do, since the filter was chosen
         self.values = np.full((systems, method.vectors), np.nan)
@@ -184,8 +186,7 @@ class _Run:
 
     def _apply(self, x: Array, spare: Array) -> tuple[Array, Array]:
         self.matvecs += x.shape[-1] * self.filter.degree
-        result, other = self.filter.apply(self.A, self._field(x), self._field(spare))
-        return result.reshape(x.shape), other.reshape(x.shape)
+        return self.repeated.apply(self.filter, x, spare)
 
     def _choose_again(self, ritz: NDArray[np.float64]) -> None:
         """Another filter where the window began far above what V keeps, or below what is wanted."""

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from stages.errors import InputError
 from stages.lqcd.dirac.operator import LinearOperator
-from stages.lqcd.eigen.chebyshev import ChebyshevFilter
+from stages.lqcd.eigen.chebyshev import ChebyshevFilter, RepeatedFilter
 from stages.lqcd.eigen.confirmation import SAME, largest_cluster, missing
 from stages.lqcd.eigen.eigenpairs import Eigenpairs, EigenpairsNotConverged, EigenStatus
 from stages.lqcd.eigen.lanczos import SAFETY, TIE, Lanczos, Progress
@@ -162,6 +162,7 @@ class _Run:
         self, method: BlockLanczos, A: LinearOperator, xp: Any, size: int, checkpoint: RestartStore | None
     ) -> None:
         self.method, self.A, self.checkpoint = method, A, checkpoint
+        self.repeated = RepeatedFilter(A)
         self.started = time.perf_counter()
         self.wanted, self.dimension = method.vectors, int(np.prod(A.shape))
         self.block, self.restart_columns = min(method.block, self.dimension), method.restart_columns(size)
@@ -266,6 +267,7 @@ class _Run:
         if status is EigenStatus.STALLED:
             estimates = self.state.filter.eigenvalues(np.maximum(space.ritz(0)[0], 1))
             advised["ask_for"] = vectors_to_ask_for(estimates, k)
+        self.repeated.clear()
         space.X = space.spare = space.third[..., :0]
         vectors = space.V[..., :k]
         if not self.dense:
@@ -330,7 +332,7 @@ class _Run:
 
     def _apply(self, x: Array, spare: Array) -> tuple[Array, Array]:
         self.state.matvecs += x.shape[-1] * self.state.filter.degree
-        return self.state.filter.apply(self.A, x, spare)
+        return self.repeated.apply(self.state.filter, x, spare)
 
     def _lock(self) -> int:
         """Step 4: lock leading Ritz vectors whose true residual is small; returns how many.

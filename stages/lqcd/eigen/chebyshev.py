@@ -12,13 +12,15 @@ against extended precision the result is closer than that of the recurrence, at 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.lqcd.dirac.operator import LinearOperator, affine
+from stages.lqcd.dirac.operator import LinearOperator, Repeatable, affine
+from stages.lqcd.kernels import stream
 from stages.lqcd.kernels.dispatch import Array
 
 
@@ -48,13 +50,58 @@ class ChebyshevFilter:
         angles = np.pi * (np.arange(self.degree) + 0.5) / self.degree
         return (self.low + self.high) / 2 + (self.high - self.low) / 2 * leja_order(np.cos(angles))
 
-    def apply(self, A: LinearOperator, x: Array, spare: Array) -> tuple[Array, Array]:
-        """p(A) x and the other array: both x and `spare` are overwritten, one of them is the result."""
+    @property
+    def factors(self) -> list[tuple[float, float]]:
+        """a and b of each linear factor a + b A, in their order."""
         factor = 2 ** (1 + (self.degree - 1) / self.degree) / (self.high - self.low)
-        for root in self.roots:
-            affine(A, factor * root, -factor, x, spare)
-            x, spare = spare, x
-        return x, spare
+        return [(factor * root, -factor) for root in self.roots]
+
+
+class RepeatedFilter:
+    """Filters of one operator on two blocks that come again and again: a step that is recorded.
+
+    The blocks are known by their identity; both are kept until `clear`, or until another filter is used.
+    """
+
+    def __init__(self, A: LinearOperator) -> None:
+        self.A = A
+        self.clear()
+
+    def clear(self) -> None:
+        self._filter: ChebyshevFilter | None = None
+        self._steps: dict[tuple[int, int], Callable[[], None]] = {}
+        self._blocks: list[Array] = []
+
+    def apply(self, filter_: ChebyshevFilter, x: Array, spare: Array) -> tuple[Array, Array]:
+        """p(A) x and the other array: both x and `spare` are overwritten, one of them is the result.
+
+        They are contiguous, with the elements of some fields of A in their order.
+        """
+        if filter_ != self._filter:
+            self.clear()
+            self._filter = filter_
+        pair = id(x), id(spare)
+        if pair not in self._steps:
+            self._steps[pair] = self._step(filter_, x, spare)
+            self._blocks += x, spare
+        self._steps[pair]()
+        return (spare, x) if filter_.degree % 2 else (x, spare)
+
+    def _step(self, filter_: ChebyshevFilter, x: Array, spare: Array) -> Callable[[], None]:
+        source, out = (block.reshape(*self.A.shape, -1) for block in (x, spare))
+        calls: list[Callable[[], object]] = []
+        for a, b in filter_.factors:
+            if isinstance(self.A, Repeatable):
+                calls.append(self.A.application(source, out, None, a, b))
+            else:
+                calls.append(partial(affine, self.A, a, b, source, out))
+            source, out = out, source
+
+        def step() -> None:
+            for call in calls:
+                call()
+
+        return stream.recorded(step, self.A.xp) if isinstance(self.A, Repeatable) else step
 
 
 def leja_order(points: NDArray[np.float64]) -> NDArray[np.float64]:

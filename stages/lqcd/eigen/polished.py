@@ -12,7 +12,7 @@ from math import ceil
 import numpy as np
 
 from stages.lqcd.dirac.operator import LinearOperator
-from stages.lqcd.eigen.chebyshev import ChebyshevFilter
+from stages.lqcd.eigen.chebyshev import ChebyshevFilter, RepeatedFilter
 from stages.lqcd.kernels import block_blas, lane_blas
 from stages.lqcd.kernels.fields import assign, field_like
 from stages.lqcd.solvers.deflation import Deflation
@@ -38,12 +38,15 @@ def polished(deflation: Deflation, B: LinearOperator) -> Deflation:
     low = min(REACH * float(deflation.eigenvalues[-1]), 0.5 * high)
     growth, rate = np.arccosh(SUPPRESSION), np.arccosh(1 + 2 * low / (high - low))
     degree = int(np.clip(ceil(growth / rate), 1, MOST_DEGREE))
-    window = ChebyshevFilter(low, high, degree)
+    window, repeated = ChebyshevFilter(low, high, degree), RepeatedFilter(double)
+    block = spare = field_like(V, V[..., :0].shape, np.complex128)
     for first in range(0, len(deflation), WIDTH):
-        columns = slice(first, first + WIDTH)
-        block = field_like(V, V[..., columns].shape, np.complex128)
-        assign(block, V[..., columns])
-        smooth, _ = window.apply(double, block, field_like(block))
+        some = V[..., first : first + WIDTH]
+        if block.shape != some.shape:
+            repeated.clear()
+            block, spare = (field_like(V, some.shape, np.complex128) for _ in range(2))
+        assign(block, some)
+        smooth, _ = repeated.apply(window, block, spare)
         lane_blas.lane_divide(smooth, block_blas.norms(smooth), smooth)
-        assign(V[..., columns], smooth)
+        assign(some, smooth)
     return Deflation.measured(B, V)

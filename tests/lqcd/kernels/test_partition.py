@@ -256,3 +256,15 @@ def test_rows_of_tiles_across_a_cut_are_waited_for(parts: int, meets: bool) -> N
     since.enter(TileWork(4, 4, 8))
     assert since.asks_to_meet(RowWork(300, reads=True)) == meets
     assert not since.asks_to_meet(PartialWork())
+
+
+def test_slices_by_themselves_are_as_rows() -> None:
+    """The Laplacian's products wait for no other device, those of a Dirac operator for all of them."""
+    alone, hopping = TileWork(16, 1, 8, reach=0), TileWork(16, 1, 8, reach=1)
+    since = SinceMeeting(WHOLE_TILES)
+    since.enter(alone)
+    assert not since.asks_to_meet(alone)
+    assert since.asks_to_meet(hopping) and since.asks_to_meet(RowWork(300)) and since.asks_to_meet(None)
+    since = SinceMeeting(WHOLE_TILES)
+    since.enter(hopping)
+    assert since.asks_to_meet(alone) and since.asks_to_meet(hopping)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby, pairwise
 from math import ceil, prod
+from typing import TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -265,13 +266,18 @@ class TileWork:
     """A kernel that takes a tile of sites, or part of one, in each block and reads neighbours' sites.
 
     t_tiles: layers of tiles, of `t_sites` slices each. chunk: tiles of one layer in a chunk of the traversal.
-    reach: slices that the longest hop goes.
+    reach: slices that the longest hop goes; 0 where a slice is by itself, as rows are.
     """
 
     t_tiles: int
     t_sites: int
     chunk: int
     reach: int = REACH
+
+    @property
+    def cut(self) -> tuple[int, int, int]:
+        """As of `RowWork`, of which none is equal."""
+        return self.t_tiles, -self.t_sites, 0
 
     def shares(self, partition: Partition, grid: tuple[int, ...]) -> list[Share]:
         cuts = [round(cut / self.t_sites) for cut in partition.cuts(self.t_tiles * self.t_sites)]
@@ -327,8 +333,8 @@ class SinceMeeting:
 
     A stencil reads what other devices wrote, and they may overwrite what it still reads; who reads alone need
     not wait for it, unless its tiles lie across a cut, so that others wrote those rows. A sum over devices,
-    or a launch on the first alone, leaves on one device what all read. Rows stay with their device, as long
-    as kernels cut them in one way.
+    or a launch on the first alone, leaves on one device what all read. Rows, and slices whose hops stay
+    within them, stay with their device, as long as kernels cut them in one way.
     """
 
     partition: Partition
@@ -341,18 +347,23 @@ class SinceMeeting:
     def asks_to_meet(self, work: Work | None) -> bool:
         if isinstance(work, PartialWork | OwnWork):
             return self.result  # a sum ends when all devices have come to it, past what they had to do
-        if isinstance(work, RowWork):
-            overwrites = self.stencil and not work.reads
+        if isinstance(work, RowWork) or _within_slices(work):
+            overwrites = self.stencil and not (isinstance(work, RowWork) and work.reads)
             return overwrites or self.across or self.result or not self.rows <= {work.cut}
         return self.stencil or self.result or self.own or bool(self.rows)
 
     def enter(self, work: Work | None) -> None:
-        if isinstance(work, (TileWork, SiteWork, LibraryWork)):
+        if isinstance(work, RowWork) or _within_slices(work):
+            self.rows |= {work.cut}
+        elif isinstance(work, (TileWork, SiteWork, LibraryWork)):
             self.stencil = True
             self.across |= not (isinstance(work, TileWork) and work.follows(self.partition))
-        elif isinstance(work, RowWork):
-            self.rows |= {work.cut}
         elif isinstance(work, OwnWork):
             self.own = True
         if work is None or isinstance(work, PartialWork) or (isinstance(work, RowWork) and work.sums):
             self.result = True
+
+
+def _within_slices(work: Work | None) -> TypeGuard[TileWork]:
+    """True for a kernel on tiles whose hops do not leave their slice."""
+    return isinstance(work, TileWork) and not work.reach
