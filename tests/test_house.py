@@ -38,7 +38,6 @@ SMALL_ARRAYS = {
     "frexp": "scales of right-hand sides",
     "ndarray": "a type",
     "cuda": "streams and memory of the device",
-    "get_default_memory_pool": "memory of the device",
 }
 """All that the library takes from NumPy or CuPy above its kernels, and for which small arrays."""
 

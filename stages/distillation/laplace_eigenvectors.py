@@ -14,6 +14,7 @@ from pipeline import At, Chunks, Dims, Keyed, Resources, stage
 from stages.distillation.costs import basis_cost, eigenvectors_cost
 from stages.ensemble.smeared_links import SmearedLinks
 from stages.errors import InputError
+from stages.gpus import gpus_of
 from stages.lqcd.distillation.eigenvectors import DTYPES, LaplaceSolver
 from stages.lqcd.kernels.dispatch import Array, array_module_of
 from stages.lqcd.kernels.fields import slices_field
@@ -98,7 +99,7 @@ def laplace_basis(eigenvectors: Chunks[LaplaceEigenvectors], *, at: At, time_ext
     first, xp = parts[0][1].vectors, array_module_of(at.backend)
     shape = (time_extent, *first.shape[1:])
     size = prod(shape) * first.dtype.itemsize
-    streamed = xp is not np and size > DEVICE_SHARE * xp.cuda.Device().mem_info[1]
+    streamed = xp is not np and size > DEVICE_SHARE * gpus_of(at.backend) * xp.cuda.Device().mem_info[1]
     vectors = page_locked(shape, first.dtype) if streamed else np.empty(shape, first.dtype)
     if streamed:
         at.record(page_locked=is_page_locked(vectors))

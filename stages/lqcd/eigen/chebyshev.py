@@ -52,7 +52,7 @@ class ChebyshevFilter:
 
     @property
     def factors(self) -> list[tuple[float, float]]:
-        """a and b of each linear factor a + b A, in their order."""
+        """Numbers (a, b) of each linear factor a + b A, in their order."""
         factor = 2 ** (1 + (self.degree - 1) / self.degree) / (self.high - self.low)
         return [(factor * root, -factor) for root in self.roots]
 

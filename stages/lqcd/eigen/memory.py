@@ -8,6 +8,7 @@ import numpy as np
 import psutil
 
 from stages.errors import InputError
+from stages.lqcd.kernels.dispatch import implementation_of
 
 WORK = 128 << 20
 """Slabs of the basis that are computed apart from their place, small matrices."""
@@ -33,12 +34,13 @@ def needed_terms(dimension: int, itemsize: int, vectors: int, block: int, subspa
 
 
 def available_bytes(xp: Any) -> int:
-    """Free memory where arrays of `xp` live; on a GPU no more than the limit of CuPy's pool leaves."""
+    """Free memory where arrays of `xp` live; on a GPU no more than the limit of CuPy's pool leaves.
+
+    Of several GPUs that share fields, as many times what the fullest has.
+    """
     if xp is np:
         return int(psutil.virtual_memory().available)
-    pool = xp.get_default_memory_pool()
-    free = int(xp.cuda.Device().mem_info[0]) + int(pool.free_bytes())
-    return min(free, limit - int(pool.used_bytes())) if (limit := int(pool.get_limit())) else free
+    return int(implementation_of("fields.available_bytes", "cuda")())
 
 
 def check_memory(needed: int, available: int, vectors: int, fitting: int) -> None:

@@ -12,7 +12,7 @@ import cupy
 import numpy as np
 
 from stages.lqcd.kernels.cuda.block_blas import sum_partials
-from stages.lqcd.kernels.cuda.devices.own_rows import on_own_rows, summed
+from stages.lqcd.kernels.cuda.devices.own_rows import in_turns, summed
 from stages.lqcd.kernels.operands import rows_of
 
 SLAB_BYTES = 32 << 20
@@ -34,12 +34,12 @@ def project(V: cupy.ndarray, x: cupy.ndarray) -> cupy.ndarray:
 
 def add_combination(out: cupy.ndarray, V: cupy.ndarray, C: Any) -> None:
     coefficients = cupy.asarray(C).astype(out.dtype, order="C")
-    on_own_rows(_add_combination, rows_of(V), rows_of(out), small=(coefficients,))
+    in_turns(_add_combination, rows_of(V), rows_of(out), small=(coefficients,))
 
 
 def rotate_in_place(V: cupy.ndarray, Q: Any) -> None:
     coefficients = cupy.asarray(Q).astype(V.dtype, order="C")
-    on_own_rows(_rotate, rows_of(V), small=(coefficients,))
+    in_turns(_rotate, rows_of(V), small=(coefficients,))
 
 
 def _project_rows(rows: cupy.ndarray, block: cupy.ndarray) -> cupy.ndarray:
@@ -51,20 +51,22 @@ def _project_rows(rows: cupy.ndarray, block: cupy.ndarray) -> cupy.ndarray:
     return result
 
 
-def _add_combination(C: cupy.ndarray, rows: cupy.ndarray, block: cupy.ndarray) -> None:
+def _add_combination(C: cupy.ndarray, rows: cupy.ndarray, block: cupy.ndarray) -> Iterator[None]:
     if rows.dtype == block.dtype:
         _multiply(rows, C, block, 1)
         return
     for slab in _slabs(rows):
         _multiply(rows[slab].astype(block.dtype), C, block[slab], 1)
+        yield
 
 
-def _rotate(Q: cupy.ndarray, rows: cupy.ndarray) -> None:
+def _rotate(Q: cupy.ndarray, rows: cupy.ndarray) -> Iterator[None]:
     columns = Q.shape[1]
     for slab in _slabs(rows):
         product = cupy.empty((len(rows[slab]), columns), rows.dtype)
         _multiply(rows[slab], Q, product, 0)
         rows[slab, :columns] = product
+        yield
 
 
 def _project(V: cupy.ndarray, x: cupy.ndarray) -> cupy.ndarray:

@@ -5,6 +5,7 @@ Row-major ``[n, k]`` is its column-major ``[k, n]``.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
@@ -13,7 +14,7 @@ import numpy as np
 
 from stages.lqcd.kernels import expressions
 from stages.lqcd.kernels.cuda.basis import PARTIAL_BYTES, SINGLE_ROWS, SLAB_BYTES, project_runs
-from stages.lqcd.kernels.cuda.devices.own_rows import joined, local, on_own_rows
+from stages.lqcd.kernels.cuda.devices.own_rows import in_turns, joined, local, on_own_rows
 
 
 def project(V: cupy.ndarray, x: cupy.ndarray) -> cupy.ndarray:
@@ -27,7 +28,7 @@ def add_combination(out: cupy.ndarray, V: cupy.ndarray, C: Any) -> None:
 
 
 def rotate_in_place(V: cupy.ndarray, Q: Any) -> None:
-    on_own_rows(_rotate, V, cupy.asarray(Q).astype(V.dtype, order="C"))
+    in_turns(_rotate, V, cupy.asarray(Q).astype(V.dtype, order="C"))
 
 
 def rayleigh(block: cupy.ndarray, image: cupy.ndarray) -> tuple[cupy.ndarray, cupy.ndarray]:
@@ -51,7 +52,7 @@ def _add_combination(V: cupy.ndarray, out: cupy.ndarray, C: cupy.ndarray) -> Non
     _multiply(V, local(C), out, 1)
 
 
-def _rotate(V: cupy.ndarray, Q: cupy.ndarray) -> None:
+def _rotate(V: cupy.ndarray, Q: cupy.ndarray) -> Iterator[None]:
     coefficients, columns = local(Q), Q.shape[-1]
     systems, rows, _ = V.shape
     height = min(rows, max(64, SLAB_BYTES // max(1, systems * columns * V.itemsize)))
@@ -60,6 +61,7 @@ def _rotate(V: cupy.ndarray, Q: cupy.ndarray) -> None:
         product = cupy.empty((systems, slab.shape[1], columns), V.dtype)
         _multiply(slab, coefficients, product, 0)
         slab[..., :columns] = product
+        yield
 
 
 @cache

@@ -30,6 +30,25 @@ def zero_field(shape: tuple[int, ...], dtype: DTypeLike) -> cupy.ndarray:
     return cupy.zeros(shape, dtype) if group is None else group.zeros(shape, dtype)
 
 
+def available_bytes() -> int:
+    group = current_group()
+    if group is None:
+        return _free_bytes()
+    mapped, parts = group.pool.free_bytes_of_parts, len(group.ids)
+    free = []
+    for part, device in enumerate(group.ids):
+        with cupy.cuda.Device(device):
+            free.append(_free_bytes() // group.ids.count(device) + mapped[part])
+    return parts * min(free)
+
+
+def _free_bytes() -> int:
+    """Free memory of the current device and of CuPy's pool there, up to the pool's limit."""
+    pool = cupy.get_default_memory_pool()
+    free = int(cupy.cuda.Device().mem_info[0]) + int(pool.free_bytes())
+    return min(free, limit - int(pool.used_bytes())) if (limit := int(pool.get_limit())) else free
+
+
 def assign(out: cupy.ndarray, source: cupy.ndarray | complex) -> None:
     if isinstance(source, cupy.ndarray):
         on_own_rows(_assign, *by_rows(out, source))

@@ -284,6 +284,26 @@ class DeviceGroup:
         self.start(LibraryWork(), on_device)
         return made
 
+    def in_turns(self, make: Callable[[int], Iterator[None]]) -> None:
+        """`together` of work that yields between its calls, where the next device goes on with its own.
+
+        All are busy soon, and not when the calls of the others before them have been made.
+        """
+        streams, under_way = self._queue.streams(), dict(enumerate(map(make, range(len(self.ids)))))
+
+        def go_on(part: int, stream: Any) -> None:
+            with cupy.cuda.Device(self.ids[part]), stream, self.separately(part):
+                if next(under_way[part], self) is self:
+                    del under_way[part]
+
+        def on_device(part: int, stream: Any) -> None:
+            go_on(part, stream)
+            while part == len(self.ids) - 1 and under_way:
+                for each in list(under_way):
+                    go_on(each, streams[each])
+
+        self.start(LibraryWork(), on_device)
+
     def start(self, work: Work | None, start: Callable[[int, Any], None]) -> None:
         """Queue a launch on all devices, or without work to share on the first one.
 

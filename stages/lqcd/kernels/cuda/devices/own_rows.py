@@ -6,10 +6,10 @@ device whole, and what it returns stays there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from math import prod
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import cupy
 
@@ -37,21 +37,52 @@ def on_own_rows(
     group = current_group()
     if group is None:
         return [compute(*small, rows, *others)]
-    span = span_of(rows)
-    runs = [(0, 0, len(rows))] if span is None or not rows.size else runs_of_rows(span, rows)
-    results: dict[int, T] = {}
+    runs, results = _runs(rows), dict[int, T]()
 
     def on(part: int) -> None:
-        own = [(first, end) for owner, first, end in runs if owner == part]
-        copies = [local(array) for array in small] if own else []
-        for first, end in own:
-            own_rows = (each[first:end] for each in (rows, *others))
-            results[first] = compute(
-                *copies, *(each if isinstance(each, range) else here(each) for each in own_rows)
-            )
+        for first, operands in _on_part(part, runs, (rows, *others), small):
+            results[first] = compute(*operands)
 
     group.together(on)
     return [results[first] for first in sorted(results)]
+
+
+def in_turns(
+    compute: Callable[..., Iterator[None]],
+    rows: cupy.ndarray,
+    *others: cupy.ndarray | range,
+    small: tuple[cupy.ndarray, ...] = (),
+) -> None:
+    """`on_own_rows` of work of many calls, which yields between them: devices take turns (`DeviceGroup`)."""
+    group = current_group()
+    if group is None:
+        for _ in compute(*small, rows, *others):
+            pass
+        return
+
+    runs = _runs(rows)
+
+    def on(part: int) -> Iterator[None]:
+        for _, operands in _on_part(part, runs, (rows, *others), small):
+            yield from compute(*operands)
+
+    group.in_turns(on)
+
+
+def _runs(rows: cupy.ndarray) -> list[Rows]:
+    span = span_of(rows)
+    return [(0, 0, len(rows))] if span is None or not rows.size else runs_of_rows(span, rows)
+
+
+def _on_part(
+    part: int, runs: list[Rows], arrays: tuple[cupy.ndarray | range, ...], small: tuple[cupy.ndarray, ...]
+) -> Iterator[tuple[int, list[Any]]]:
+    """The begin of each run of rows of a device, the current one, and the operands of the work on it."""
+    own = [(first, end) for owner, first, end in runs if owner == part]
+    copies = [local(array) for array in small] if own else []
+    for first, end in own:
+        own_rows = (each[first:end] for each in arrays)
+        yield first, [*copies, *(each if isinstance(each, range) else here(each) for each in own_rows)]
 
 
 def summed(compute: Callable[..., cupy.ndarray], rows: cupy.ndarray, *others: cupy.ndarray) -> cupy.ndarray:

@@ -276,7 +276,7 @@ class TileWork:
 
     @property
     def cut(self) -> tuple[int, int, int]:
-        """As of `RowWork`, of which none is equal."""
+        """Numbers like those of `RowWork`, of which none is equal: layers and slices of a tile."""
         return self.t_tiles, -self.t_sites, 0
 
     def shares(self, partition: Partition, grid: tuple[int, ...]) -> list[Share]:
