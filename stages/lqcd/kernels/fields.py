@@ -78,10 +78,6 @@ def slices_like(field: Array, shape: tuple[int, ...] | None = None, dtype: DType
     return slices_field(extents, dtype or field.dtype, array_module(field))
 
 
-def spread(lattice: Lattice, backend: str) -> None:
-    """Nothing is left to do for a stage: the engine knows its lattice (`stages.gpus.sharing`)."""
-
-
 def on_one_gpu(backend: str) -> AbstractContextManager[None]:
     """A block for arrays that are no fields: they lie on the first GPU, which works alone."""
     return implementation_of("fields.on_one_gpu", "cuda")() if backend == "cuda" else nullcontext()
