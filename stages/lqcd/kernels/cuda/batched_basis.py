@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
+from math import ceil
 from typing import Any
 
 import cupy
@@ -15,6 +16,9 @@ import numpy as np
 from stages.lqcd.kernels import expressions
 from stages.lqcd.kernels.cuda.basis import PARTIAL_BYTES, SINGLE_ROWS, SLAB_BYTES, project_runs
 from stages.lqcd.kernels.cuda.devices.own_rows import in_turns, joined, local, on_own_rows
+
+PRODUCTS = 48
+"""In which a projection is computed at least, if systems are fewer: few leave multiprocessors idle."""
 
 
 def project(V: cupy.ndarray, x: cupy.ndarray) -> cupy.ndarray:
@@ -38,8 +42,12 @@ def rayleigh(block: cupy.ndarray, image: cupy.ndarray) -> tuple[cupy.ndarray, cu
 
 def _project(V: cupy.ndarray, x: cupy.ndarray, out: cupy.ndarray) -> None:
     systems, rows, k = V.shape
-    height = _run(rows, SINGLE_ROWS if V.dtype == np.complex64 else rows)
+    single = V.dtype == np.complex64
+    height = _run(rows, SINGLE_ROWS if single else ceil(rows / max(1, PRODUCTS // max(1, systems))))
     runs = rows // height
+    if runs == 1 and not single:
+        project_runs(_rows(V), _rows(x), height, out)
+        return
     together = max(1, PARTIAL_BYTES // max(1, runs * k * x.shape[2] * V.itemsize))
     for first in range(0, systems, together):
         some = slice(first, min(first + together, systems))
