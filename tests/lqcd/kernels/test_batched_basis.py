@@ -7,7 +7,7 @@ import pytest
 
 from stages.errors import InputError
 
-SHAPES = [(1, 1, 1, 1), (3, 96, 5, 2), (4, 648, 33, 8), (2, 2051, 7, 16)]
+SHAPES = [(1, 1, 1, 1), (3, 96, 5, 2), (4, 648, 33, 8), (2, 2051, 7, 16), (32, 96, 5, 2)]
 """Systems, rows, vectors, right-hand sides."""
 
 
