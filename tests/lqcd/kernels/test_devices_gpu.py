@@ -11,6 +11,7 @@ import pytest
 pytest.importorskip("cupy")
 
 import cupy
+from delays import delay_launches
 
 from pipeline import At
 from stages.ensemble.configuration import GaugeLinks, heatbath_configuration
@@ -23,7 +24,6 @@ from stages.lqcd.dirac.staggered import NormalOperator, StaggeredDslash
 from stages.lqcd.gauge.hisq import StaggeredLinks, hisq_links
 from stages.lqcd.kernels import block_blas, lane_blas, noise, one_link_current
 from stages.lqcd.kernels.cuda.devices.group import current_group, group_of, spread_over
-from stages.lqcd.kernels.cuda.tuning.timing import DELAY
 from stages.lqcd.kernels.fields import empty_field
 from stages.lqcd.kernels.transfer import copy_to_host, to_device
 from stages.lqcd.lattice.geometry import Lattice
@@ -147,34 +147,19 @@ def test_solves(gauge: GaugeLinks, solver: Any, inner: str | None, devices: tupl
     np.testing.assert_allclose(many["x"], one["x"], rtol=0, atol=1e-7 * abs(one["x"]).max())
 
 
+@pytest.mark.parametrize("devices", several(), ids=str)
 @pytest.mark.parametrize("solver", [BatchedCG, BlockCGrQ])
 def test_order_holds_whatever_a_device_waits_for(
-    gauge: GaugeLinks, solver: Any, monkeypatch: pytest.MonkeyPatch
+    gauge: GaugeLinks, solver: Any, devices: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every launch waits a random time on each device: bits stay."""
-    from stages.lqcd.kernels.cuda.compile import _started
-
-    devices = several()[0]
 
     def compute() -> Results:
         A = NormalOperator(operator(gauge), 0.2)
         return {"x": solver(1e-9, inner="single").solve(A, random_field(16, 7)).x}
 
     plain = on(devices, compute)
-    group = group_of(LATTICE, devices)
-    assert group is not None
-    rng, queue = np.random.default_rng(3), group._queue
-    on_all = queue._on_all
-
-    def late(streams: list[Any], start: Callable[[int, Any], None]) -> None:
-        def after(part: int, its_stream: Any) -> None:
-            pause = np.uint64(rng.integers(100_000))
-            _started(DELAY, devices[part], ())((1,), (1,), (pause,), 0, its_stream)
-            start(part, its_stream)
-
-        on_all(streams, after)
-
-    monkeypatch.setattr(queue, "_on_all", late)
+    delay_launches(group_of(LATTICE, devices), monkeypatch)
     np.testing.assert_array_equal(on(devices, compute)["x"], plain["x"])
 
 
