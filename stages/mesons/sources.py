@@ -13,6 +13,7 @@ from pipeline import At, Dims, stage
 from stages.ensemble.configuration import GaugeLinks
 from stages.ensemble.smeared_links import SmearedLinks
 from stages.lqcd.kernels.dispatch import Array, array_module_of
+from stages.lqcd.kernels.fields import side_by_side
 from stages.lqcd.kernels.transfer import to_backend
 from stages.lqcd.spectroscopy import quark_sources as sources
 from stages.lqcd.spectroscopy.quark_sources import SourcePlace
@@ -97,6 +98,5 @@ def file_sources(gauge: GaugeLinks, *, at: At, path: Path) -> Sources:
 def _sources(at: At, make: Callable[[SourcePlace], Array]) -> Sources:
     """The sources at the places that the chunk's coordinates name."""
     places = [SourcePlace.parse(str(label)) for label in at["source"]]
-    xp = array_module_of(at.backend)
-    fields = xp.stack([make(place) for place in places], axis=-2)
+    fields = side_by_side([make(place) for place in places])
     return Sources(fields, np.array([place.time for place in places]))

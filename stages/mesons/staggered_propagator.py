@@ -15,7 +15,7 @@ from stages.lqcd.dirac.application import staggered_application
 from stages.lqcd.dirac.full_lattice import StaggeredOperator, StaggeredSchur
 from stages.lqcd.dirac.staggered import StaggeredDslash
 from stages.lqcd.kernels.dispatch import Array, array_module_of
-from stages.lqcd.kernels.fields import zeros_like
+from stages.lqcd.kernels.fields import assign, side_by_side, zeros_like
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.solvers.even_odd import EvenOdd, propagate
 from stages.lqcd.solvers.named import Solve
@@ -79,7 +79,7 @@ def staggered_sources(
             if source_sign(each, place) is None
         ]
         fields.append(_on_lattice([source, *others], lattice, place.time))
-    return StaggeredSources(xp.stack(fields, axis=-2))
+    return StaggeredSources(side_by_side(fields))
 
 
 @stage(
@@ -123,5 +123,6 @@ def _on_lattice(slices: Sequence[Array], lattice: Lattice, time: int) -> Array:
     first, columns = slices[0], slices[0].shape[-1]
     fields = zeros_like(first, (2, lattice.half_volume, first.shape[3], columns * len(slices)))
     for number, each in enumerate(slices):
-        fields[:, slice_sites(lattice, time), :, number * columns : (number + 1) * columns] = each[0]
+        own = slice(number * columns, (number + 1) * columns)
+        assign(fields[:, slice_sites(lattice, time), :, own], each[0])
     return fields

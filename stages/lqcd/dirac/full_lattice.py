@@ -11,7 +11,7 @@ import numpy as np
 from stages.errors import InputError
 from stages.lqcd.dirac.staggered import NormalOperator, StaggeredDslash
 from stages.lqcd.kernels.dispatch import Array
-from stages.lqcd.kernels.fields import field_like
+from stages.lqcd.kernels.fields import assign, field_like
 from stages.lqcd.lattice.geometry import EVEN, ODD
 
 
@@ -88,6 +88,6 @@ class StaggeredSchur:
         """Solution x ``[parity, site, 3, N]`` from that of the even sites."""
         M, scale = self.M, 1 / (2 * self.M.mass)
         full = field_like(b)
-        full[EVEN] = x
+        assign(full[EVEN], x)
         M.dslash.apply_to(ODD, full[EVEN], full[ODD], b[ODD], scale, -M.sign * scale)
         return full

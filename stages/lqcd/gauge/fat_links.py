@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from stages.lqcd.kernels import long_links as kernels_of_three
 from stages.lqcd.kernels import staple
 from stages.lqcd.kernels.dispatch import Array
-from stages.lqcd.kernels.fields import field_like
+from stages.lqcd.kernels.fields import assign, field_like
 from stages.lqcd.lattice.geometry import Lattice
 
 
@@ -43,7 +43,7 @@ def fat_links(links: Array, lattice: Lattice, paths: Paths) -> Array:
         others = [nu for nu in range(4) if nu != mu]
         simple = dict(zip(others, staples, strict=True))
         for nu in others:
-            simple[nu][...] = 0
+            assign(simple[nu], 0)
             staple.add_staple(simple[nu], link, links[nu], lattice, mu, nu, 1.0)
         staple.scaled(paths.one - 6 * paths.lepage, link, fat[mu])
         for sigma in others:

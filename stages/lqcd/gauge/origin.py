@@ -13,7 +13,7 @@ import numpy as np
 from stages.errors import DisagreementError
 from stages.lqcd.kernels.checksum import checksum
 from stages.lqcd.kernels.dispatch import Array, array_module, array_module_of
-from stages.lqcd.kernels.fields import empty_field
+from stages.lqcd.kernels.fields import assign, converted, empty_field
 from stages.lqcd.kernels.transfer import to_device
 from stages.lqcd.lattice.geometry import EVEN, ODD
 
@@ -43,7 +43,7 @@ class Origin:
             there = self._arrived(product(range(4), (EVEN, ODD)), self.links.shape)
         else:
             there = self._arrived(((mu, parity) for mu in range(4)), (4, *self.links.shape[2:]))
-        return there.astype(np.complex128, copy=False)
+        return converted(there, np.complex128)
 
     def _arrived(self, parts: Iterable[tuple[int, int]], shape: tuple[int, ...]) -> Array:
         home = array_module(self.links)
@@ -52,7 +52,7 @@ class Origin:
         flat = there.reshape(-1, *self.links.shape[2:])
         for place, part in enumerate(parts):
             if xp is home:
-                flat[place] = self.links[part]
+                assign(flat[place], self.links[part])
             else:
                 to_device(self.links[part], flat[place])
             arrived = checksum(flat[place])

@@ -37,8 +37,8 @@ def to_su3(links: Array, out: Array | None = None) -> SpecialUnitary:
     is further than `LARGEST_DEVIATION` from SU(3).
     """
     flat = contiguous(links).reshape(-1, 3, 3)
-    result = field_like(flat) if out is None else out.reshape(-1, 3, 3)
-    deviation = projection.special_unitary(flat, result)
+    result = field_like(links) if out is None else out
+    deviation = projection.special_unitary(flat, result.reshape(-1, 3, 3))
     if not deviation <= LARGEST_DEVIATION:
         raise InputError(
             f"links are {deviation:.2g} away from SU(3), more than the {LARGEST_DEVIATION:g} that rounding "

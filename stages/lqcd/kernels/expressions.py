@@ -55,8 +55,12 @@ def lane_take(x: Array, lanes: Array) -> Array:
     return xp.take(x, xp.asarray(lanes), axis=-1)
 
 
-def lane_put_add(y: Array, x: Array, lanes: Array) -> None:
-    y[..., lanes] += x
+def lane_put_add(y: Array, x: Array, lanes: Array, factor: Array | None) -> None:
+    y[..., lanes] += x if factor is None else x * factor
+
+
+def lane_clear(y: Array, lanes: Array) -> None:
+    y[..., lanes] = 0
 
 
 def lane_choose(y: Array, x: Array, chosen: Array) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from math import prod
 from types import ModuleType
@@ -99,15 +99,6 @@ def zeros_like(field: Array, shape: tuple[int, ...] | None = None, dtype: DTypeL
     return implementation_of("fields.zeros_like", "cuda")(field, extents, dtype or field.dtype)
 
 
-def converted(field: Array, dtype: DTypeLike) -> Array:
-    """The field itself if it is of this dtype, or a copy that is."""
-    if field.dtype == dtype:
-        return field
-    copy = field_like(field, dtype=dtype)
-    assign(copy, field)
-    return copy
-
-
 def contiguous(field: Array) -> Array:
     """The field itself where it is C-contiguous, as kernels need it, or a copy that is."""
     if field.flags.c_contiguous:
@@ -131,12 +122,33 @@ def copied(field: Array) -> Array:
     return copy
 
 
+def converted(field: Array, dtype: DTypeLike) -> Array:
+    """The field in this precision and C-contiguous: itself where it is so, or a new one."""
+    if field.dtype == dtype:
+        return contiguous(field)
+    copy = field_like(field, dtype=dtype)
+    assign(copy, field)
+    return copy
+
+
 def assign(out: Array, source: Array | complex) -> None:
-    """``out[...] = source``: fields of one shape, or leading or other columns of such, or a number."""
+    """``out[...] = source``: fields of one shape, or leading or other columns of such, or a number.
+
+    They may be of another precision.
+    """
     if array_module(out) is np:
         out[...] = source
     else:
         implementation_of("fields.assign", "cuda")(out, source)
+
+
+def side_by_side(blocks: Sequence[Array]) -> Array:
+    """Blocks of columns ``[*, N]`` of one shape as ``[*, block, N]``."""
+    first = blocks[0]
+    together = field_like(first, (*first.shape[:-1], len(blocks), first.shape[-1]))
+    for number, block in enumerate(blocks):
+        assign(together[..., number, :], block)
+    return together
 
 
 def repeat(out: Array, source: Array) -> None:

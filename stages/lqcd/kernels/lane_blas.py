@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from stages.errors import InputError
-from stages.lqcd.kernels.dispatch import Array, array_module, kernel, to_device_like
+from stages.lqcd.kernels.dispatch import Array, kernel
 from stages.lqcd.kernels.operands import check_array, check_blocks
 from stages.lqcd.kernels.short_field import Field, ShortField
 
@@ -52,23 +54,36 @@ def lane_divide(x: Array, divisor: Array, out: Array) -> None:
 
 
 def lane_add(y: Array, x: Array, factor: Array) -> None:
-    """``y += factor x``, with a real factor for each right-hand side, ``[N]``, rounded twice."""
-    _check_factor(x, factor, y)
+    """``y += factor x``, with a real factor for each right-hand side, ``[N]``, rounded twice.
+
+    x may be of lower precision.
+    """
+    check_array("x", x, y.shape, x.dtype)
+    if factor.shape != x.shape[-1:]:
+        raise InputError(f"there must be {x.shape[-1]} numbers, one a right-hand side, got {factor.shape}")
     kernel("lane_blas.lane_add", type(y))(y, x, factor)
 
 
 def lane_take(x: Field, lanes: Array) -> Field:
     """The right-hand sides of these numbers, of a field or of coefficients ``[..., N]``: a new one."""
     if isinstance(x, ShortField):
-        words, xp = x.words, array_module(x.words)
-        taken: Any = ShortField(xp.take(words, to_device_like(lanes, words), axis=1), x.bits)
-        return taken
+        taken: Any = lane_take(x.words.view(np.complex128)[..., 0], lanes)[..., None].view(x.words.dtype)
+        short: Any = ShortField(taken, x.bits)
+        return short
     return kernel("lane_blas.lane_take", type(x))(x, lanes)
 
 
-def lane_put_add(y: Array, x: Array, lanes: Array) -> None:
-    """``y[..., lanes] += x`` in place, with x ``[..., number of lanes]``, perhaps of lower precision."""
-    kernel("lane_blas.lane_put_add", type(y))(y, x, lanes)
+def lane_put_add(y: Array, x: Array, lanes: Array, factor: Array | None = None) -> None:
+    """``y[..., lanes] += factor x`` in place, with x ``[..., number of lanes]``, perhaps of lower precision.
+
+    factor: real, for each of these right-hand sides, one unless given; rounded twice.
+    """
+    kernel("lane_blas.lane_put_add", type(y))(y, x, lanes, factor)
+
+
+def lane_clear(y: Array, lanes: Array) -> None:
+    """``y[..., lanes] = 0`` in place."""
+    kernel("lane_blas.lane_clear", type(y))(y, lanes)
 
 
 def lane_choose(y: Array, x: Array, chosen: Array) -> None:

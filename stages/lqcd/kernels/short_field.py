@@ -23,7 +23,7 @@ import numpy as np
 
 from stages.errors import InputError
 from stages.lqcd.kernels.dispatch import Array, array_module, kernel
-from stages.lqcd.kernels.fields import empty_field, field_like
+from stages.lqcd.kernels.fields import assign, converted, empty_field, field_like
 from stages.lqcd.kernels.operands import check_array
 
 COLOURS, WORDS = 3, 4
@@ -97,9 +97,9 @@ def whole(field: Array | ShortField) -> Array:
 def put(field: Field, values: Array) -> None:
     """``field = values``, rounded to what it holds."""
     if isinstance(field, ShortField):
-        to_short(values.astype(np.complex64, copy=False), field.bits, field)
+        to_short(converted(values, np.complex64), field.bits, field)
     else:
-        field[...] = values
+        assign(field, values)
 
 
 def check_short_field(name: str, field: Any, shape: tuple[int, ...], bits: int) -> None:

@@ -3,7 +3,7 @@
 The copy engine reads and writes page-locked memory alone; other memory the driver copies piece by piece on
 one thread. Here several threads do that, each with two buffers: one is filled while the other travels. What
 is sent many times is better page-locked itself: from there it travels at the 55 GB/s of the bus, through
-buffers at 30 to 44 (H200).
+buffers at 30 to 44 (H200). Of what several GPUs share, each copies what lies on it.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from numpy.typing import DTypeLike, NDArray
 
 from stages.errors import DisagreementError
 from stages.lqcd.kernels.checksum import checksum
-from stages.lqcd.kernels.dispatch import Array, array_module
-from stages.lqcd.kernels.fields import empty_field
+from stages.lqcd.kernels.dispatch import Array, array_module, implementation_of
+from stages.lqcd.kernels.fields import contiguous, empty_field
 from stages.lqcd.lattice.threads import in_threads
 
 PIECE = 8 << 20
@@ -50,23 +50,29 @@ def to_device(array: NDArray, out: Array | None = None) -> Array:
     source = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
     result: Any = empty_field(array.shape, array.dtype, cupy) if out is None else out
     if is_page_locked(source):
-        ends, stream = (result.data.ptr, source.ctypes.data), cupy.cuda.get_current_stream()
-        cupy.cuda.runtime.memcpyAsync(*ends, len(source), HOST_TO_DEVICE, stream.ptr)
-        stream.synchronize()
+        cupy.cuda.get_current_stream().synchronize()  # kernels may still read or write its memory
+        streams = []
+        for device, run in _runs(result):
+            with cupy.cuda.Device(device), cupy.cuda.Stream(non_blocking=True) as stream:
+                ends = result.data.ptr + run.start, source.ctypes.data + run.start
+                cupy.cuda.runtime.memcpyAsync(*ends, len(run), HOST_TO_DEVICE, stream.ptr)
+                streams.append(stream)
+        for stream in streams:
+            stream.synchronize()
         return result
 
-    def send(pieces: range, buffers: list[NDArray[np.uint8]], stream: Any) -> None:
+    def send(pieces: list[range], buffers: list[NDArray[np.uint8]], stream: Any) -> None:
         sent = [stream.record(), stream.record()]
-        for turn, first in enumerate(pieces):
-            piece = source[first : first + PIECE]
+        for turn, place in enumerate(pieces):
+            piece = source[place.start : place.stop]
             sent[turn % 2].synchronize()
             buffers[turn % 2][: len(piece)] = piece
-            ends = result.data.ptr + first, buffers[turn % 2].ctypes.data
+            ends = result.data.ptr + place.start, buffers[turn % 2].ctypes.data
             cupy.cuda.runtime.memcpyAsync(*ends, len(piece), HOST_TO_DEVICE, stream.ptr)
             sent[turn % 2] = stream.record()
         stream.synchronize()
 
-    _by_threads(send, len(source))
+    _by_threads(send, result)
     return result
 
 
@@ -75,29 +81,34 @@ def copy_to_host(array: Array) -> NDArray:
     if array_module(array) is np:
         return array
     cupy = import_module("cupy")
-    source, result = cupy.ascontiguousarray(array), np.empty(array.shape, array.dtype)
+    source: Any = contiguous(array)
+    result = np.empty(array.shape, array.dtype)
     target = result.reshape(-1).view(np.uint8)
 
-    def fetch(pieces: range, buffers: list[NDArray[np.uint8]], stream: Any) -> None:
+    def fetch(pieces: list[range], buffers: list[NDArray[np.uint8]], stream: Any) -> None:
         arrivals = []
-        for turn, first in enumerate([*pieces, None]):
-            if first is not None:
-                ends = buffers[turn % 2].ctypes.data, source.data.ptr + first
-                size = min(PIECE, len(target) - first)
-                cupy.cuda.runtime.memcpyAsync(*ends, size, DEVICE_TO_HOST, stream.ptr)
+        for turn, place in enumerate([*pieces, None]):
+            if place is not None:
+                ends = buffers[turn % 2].ctypes.data, source.data.ptr + place.start
+                cupy.cuda.runtime.memcpyAsync(*ends, len(place), DEVICE_TO_HOST, stream.ptr)
                 arrivals.append(stream.record())
             if turn > 0:  # empty the buffer before while this one is filled
                 arrivals[turn - 1].synchronize()
-                piece = target[pieces[turn - 1] : pieces[turn - 1] + PIECE]
-                piece[...] = buffers[(turn - 1) % 2][: len(piece)]
+                before = pieces[turn - 1]
+                target[before.start : before.stop] = buffers[(turn - 1) % 2][: len(before)]
 
-    _by_threads(fetch, len(target))
+    _by_threads(fetch, source)
     return result
 
 
 def to_backend(array: Array, backend: str) -> Array:
     """The array as the backend's: as it is for 'cpu', a CuPy array on the current device for 'cuda'."""
     return to_device(array) if backend == "cuda" else array
+
+
+def sent_like(field: NDArray, like: Array) -> Array:
+    """A field of the host in the library of another: as it is, or a CuPy array on its GPUs."""
+    return field if array_module(like) is np else to_device(field)
 
 
 def links_to_backend(links: Array, backend: str) -> Array:
@@ -135,19 +146,31 @@ def is_page_locked(array: NDArray) -> bool:
     return bool(array.size) and runtime.pointerGetAttributes(array.ctypes.data).type == PAGE_LOCKED
 
 
-def _by_threads(copy: Callable[[range, list[NDArray[np.uint8]], Any], None], size: int) -> None:
-    """Call copy(offsets of its pieces, two buffers, a stream) in every thread."""
+def _by_threads(copy: Callable[[list[range], list[NDArray[np.uint8]], Any], None], array: Array) -> None:
+    """Call copy(its pieces, two buffers, a stream) in every thread, on each device where an array lies."""
     cupy = import_module("cupy")
-    device, offsets = cupy.cuda.Device(), range(0, size, PIECE)
-    threads = min(THREADS, numba.config.NUMBA_NUM_THREADS, len(offsets))
+    pieces: dict[int, list[range]] = {}
+    for device, run in _runs(array):
+        parts = (run[first : first + PIECE] for first in range(0, len(run), PIECE))
+        pieces.setdefault(device, []).extend(parts)
+    threads = min(THREADS, numba.config.NUMBA_NUM_THREADS, sum(map(len, pieces.values())))
 
     def work(number: int) -> None:
-        with device, cupy.cuda.Stream(non_blocking=True) as stream:
-            copy(offsets[number::threads], _buffers(number), stream)
+        devices = list(pieces)
+        for turn in range(len(devices)):  # threads begin with different ones
+            device = devices[(number + turn) % len(devices)]
+            with cupy.cuda.Device(device), cupy.cuda.Stream(non_blocking=True) as stream:
+                copy(pieces[device][number::threads], _buffers(number), stream)
 
     cupy.cuda.get_current_stream().synchronize()  # of the array: kernels may still read or write its memory
     with _busy:
         in_threads(work, range(threads))
+
+
+def _runs(array: Array) -> list[tuple[int, range]]:
+    """Devices and the bytes of a CuPy array that lie there, in their order."""
+    runs: list[tuple[int, range]] = implementation_of("fields.runs_of_bytes", "cuda")(array)
+    return runs
 
 
 @cache

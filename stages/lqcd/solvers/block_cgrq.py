@@ -43,7 +43,7 @@ from stages.lqcd.kernels import block_blas, block_cg, stream
 from stages.lqcd.kernels.block_cg import BlockCoefficients
 from stages.lqcd.kernels.cholesky import Matrix, cholesky
 from stages.lqcd.kernels.dispatch import Array, as_numpy, to_device_like
-from stages.lqcd.kernels.fields import contiguous, copied, field_like, zeros_like
+from stages.lqcd.kernels.fields import assign, contiguous, converted, copied, field_like, zeros_like
 from stages.lqcd.solvers.corrections import Disturbance
 from stages.lqcd.solvers.krylov import KrylovSolver
 from stages.lqcd.solvers.orthonormal import NOISE, host_gram, orthonormalise
@@ -128,7 +128,7 @@ class _BlockRecurrence:
     def replace(self, residual: Array, target: Vector) -> None:
         self.target = target
         self._renew(self._decompose(residual))
-        self.correction[...] = 0
+        assign(self.correction, 0)
         self.replaced = True
 
     def directions(self, columns: NDArray[np.intp]) -> None:
@@ -157,7 +157,7 @@ class _BlockRecurrence:
         """Steps 1 and 2, in the outer precision; returns C."""
         self.rank, C = orthonormalise(residual)
         width = next_width(max(self.rank, 1), residual.shape[-1])
-        self.q = residual[..., :width].astype(self.A.dtype, order="C", copy=False)
+        self.q = converted(residual[..., :width], self.A.dtype)
         return C[:width]
 
     def _renew(self, C: Matrix) -> None:
@@ -190,7 +190,7 @@ class _BlockRecurrence:
         """
         inverse = _inverse(host_gram(self.p, self.ap), self.active, self.unit)
         alpha, C = inverse @ host_gram(self.p, self.q), as_numpy(self.coefficients.c)
-        p = self.p.astype(self.correction.dtype, copy=False)
+        p = converted(self.p, self.correction.dtype)
         block_blas.update(self.correction, p, to_device_like(alpha @ C, p))
         block_blas.update(self.q, self.ap, to_device_like(-alpha, self.q))
         self.rank, S = orthonormalise(self.q, floor=1.0)

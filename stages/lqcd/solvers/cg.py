@@ -26,7 +26,7 @@ from stages.lqcd.dirac.operator import LinearOperator, application
 from stages.lqcd.kernels import block_blas, cg_update, lane_blas, stream
 from stages.lqcd.kernels.cg_update import CGCoefficients, quotient
 from stages.lqcd.kernels.dispatch import Array, as_numpy, to_device_like
-from stages.lqcd.kernels.fields import field_like, zeros_like
+from stages.lqcd.kernels.fields import assign, converted, field_like, zeros_like
 from stages.lqcd.kernels.short_field import Field, ShortField, put, to_short, vectors_like
 from stages.lqcd.kernels.stream import Reports
 from stages.lqcd.solvers.krylov import KrylovSolver
@@ -81,7 +81,7 @@ class _BatchedRecurrence:
         short: bool,
     ) -> None:
         self.lag = stream.lag(A.xp)
-        r = residual.astype(A.dtype, copy=False)
+        r = converted(residual, A.dtype)
         self.y = field_like(r)
         self.r = _residual(r, short)
         self.coefficients = CGCoefficients.zeros(self.y)
@@ -153,7 +153,7 @@ class _BatchedRecurrence:
 
     def _begin(self, target: Vector, replaced: bool) -> None:
         """Set y = 0 and the coefficients that belong to r and p."""
-        self.y[...] = 0
+        assign(self.y, 0)
         c = self.coefficients
         c.r2[...] = c.gamma[...] = block_blas.norms2(self.r)
         c.target2[...] = to_device_like(target**2, self.y)

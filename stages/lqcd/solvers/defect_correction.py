@@ -15,7 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.lqcd.dirac.operator import LinearOperator, Solver
+from stages.lqcd.kernels import lane_blas
 from stages.lqcd.kernels.dispatch import Array, to_device_like
+from stages.lqcd.kernels.fields import converted
 from stages.lqcd.solvers.krylov import iterated
 from stages.lqcd.solvers.recurrence import BreakdownError, Recurrence, Vector, column_norms
 from stages.lqcd.solvers.reliable_updates import Progress, ReliableUpdates
@@ -74,8 +76,8 @@ class _Corrections:
     def replace(self, residual: Array, target: Vector) -> None:
         """Solve for this residual, of which columns that are done count as zero."""
         norms = column_norms(residual)
-        residual *= to_device_like((norms > target).astype(float), residual)
-        r = residual.astype(self.A.dtype, copy=False)
+        lane_blas.lane_scale(residual, to_device_like((norms > target).astype(float), residual), residual)
+        r = converted(residual, self.A.dtype)
         self.solution: Solution = self.solver.solve(self.A, r, on_failure="return")
         self.norms, self.iteration = norms, 0
 

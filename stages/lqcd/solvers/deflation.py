@@ -30,6 +30,7 @@ from stages.lqcd.dirac.staggered import NormalOperator, SquaredDslash, Staggered
 from stages.lqcd.kernels import basis, lane_blas
 from stages.lqcd.kernels.cholesky import Matrix
 from stages.lqcd.kernels.dispatch import Array, as_numpy, to_device_like
+from stages.lqcd.kernels.fields import converted
 from stages.lqcd.lattice.geometry import EVEN, ODD
 from stages.lqcd.solvers.corrections import Correction
 from stages.lqcd.solvers.krylov import KrylovSolver
@@ -248,7 +249,7 @@ class OddDeflation(RitzSpace):
 
     def components(self, x: Array) -> Array:
         """W^H x = -V^H D_eo x, of orthonormal W."""
-        components = self.lifted.components(self._smoothed(-self._hop(EVEN, x)))
+        components = self.lifted.components(self._smoothed(self._hop(EVEN, x, -1.0)))
         return self._divided(components)
 
     def combination(self, components: Array, like: Array) -> Array:
@@ -267,8 +268,9 @@ class OddDeflation(RitzSpace):
             return components
         return components / to_device_like(self.low_pass.values(self.eigenvalues), components)[:, None]
 
-    def _hop(self, parity: int, x: Array) -> Array:
-        return self.dslash.astype(x.dtype).apply_to(parity, x)
+    def _hop(self, parity: int, x: Array, sign: float = 1.0) -> Array:
+        """Sign D x on the sites of a parity."""
+        return self.dslash.astype(x.dtype).apply_to(parity, x, b=sign)
 
 
 @dataclass(frozen=True)
@@ -300,5 +302,5 @@ def has_odd_partner(eigenvalues: NDArray[np.float64]) -> NDArray[np.bool_]:
 
 def _applied(B: LinearOperator, vectors: Array, chosen: NDArray[np.intp]) -> tuple[Array, Array]:
     """The chosen columns v of vectors ``[*B.shape, k]`` and B v, in double precision."""
-    v = lane_blas.lane_take(vectors, chosen).astype(np.complex128)
+    v = converted(lane_blas.lane_take(vectors, chosen), np.complex128)
     return v, B.astype(np.complex128).apply(v)

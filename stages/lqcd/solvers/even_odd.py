@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from stages.lqcd.dirac.operator import LinearOperator, Solver
 from stages.lqcd.kernels import block_blas
 from stages.lqcd.kernels.dispatch import Array, as_numpy
-from stages.lqcd.kernels.fields import contiguous, field_like
+from stages.lqcd.kernels.fields import assign, contiguous, field_like
 from stages.lqcd.lattice.geometry import EVEN, ODD
 from stages.lqcd.solvers.reliable_updates import Progress as Iterations
 from stages.lqcd.solvers.solution import Solution, SolveStatistics, column_blocks
@@ -116,7 +116,7 @@ def propagate(
     x = field_like(sources)
     for number, part in enumerate(parts, start=1):
         columns = slice(part.start, part.stop)
-        x[..., columns] = solved(M, contiguous(sources[..., columns]), method, statistics)
+        assign(x[..., columns], solved(M, contiguous(sources[..., columns]), method, statistics))
         progress(number, len(parts))
     return x, statistics
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from stages.lqcd.dirac.operator import LinearOperator, Solver
 from stages.lqcd.kernels.dispatch import Array
+from stages.lqcd.kernels.fields import assign
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class Inverse:
         solution = self.solver.solve(self.operator, x).x
         if out is None:
             return solution
-        out[...] = solution
+        assign(out, solution)
         return out
 
     def astype(self, dtype: Any) -> Inverse:

@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from stages.lqcd.dirac.operator import LinearOperator, affine
 from stages.lqcd.kernels import block_blas, lane_blas
-from stages.lqcd.kernels.dispatch import Array, to_device_like
+from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.fields import field_like
+from stages.lqcd.kernels.transfer import sent_like
 
 POWER_STEPS = 20
 MARGIN = 1.2
@@ -52,7 +53,7 @@ class LowPass:
 def upper_bound(B: LinearOperator, like: Array) -> float:
     """A bound of the eigenvalues of B, usually 10 to 20 % too high. like: a field of where B works."""
     rng = np.random.default_rng(20261121)
-    x = to_device_like(rng.normal(size=(*B.shape, 1)).astype(B.dtype), like)
+    x = sent_like(rng.normal(size=(*B.shape, 1)).astype(B.dtype), like)
     for _ in range(POWER_STEPS):
         x = B.apply(x)
         norms = block_blas.norms(x)

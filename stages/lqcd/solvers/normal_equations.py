@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from stages.lqcd.dirac.operator import LinearOperator, Product
 from stages.lqcd.kernels.dispatch import Array
+from stages.lqcd.kernels.fields import converted
 from stages.lqcd.solvers.krylov import KrylovSolver, iterated
 from stages.lqcd.solvers.recurrence import Recurrence, Vector, column_norms
 from stages.lqcd.solvers.reliable_updates import Progress
@@ -95,8 +96,8 @@ class _NormalRecurrence:
         return self.ratio * self.normal.estimate()
 
     def _transformed(self, residual: Array) -> tuple[Array, Vector]:
-        r = residual.astype(self.adjoint.dtype, copy=False)
+        r = converted(residual, self.adjoint.dtype)
         normal_residual = self.adjoint.apply(r)
         norms, normal_norms = column_norms(r), column_norms(normal_residual)
         ratio = np.divide(norms, normal_norms, out=np.ones_like(norms), where=normal_norms > 0)
-        return normal_residual.astype(residual.dtype, copy=False), ratio
+        return converted(normal_residual, residual.dtype), ratio

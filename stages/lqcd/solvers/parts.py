@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.lqcd.kernels.dispatch import Array
-from stages.lqcd.kernels.fields import contiguous, field_like
+from stages.lqcd.kernels.fields import assign, contiguous, field_like
 from stages.lqcd.solvers.recurrence import Vector
 from stages.lqcd.solvers.reliable_updates import Progress
 from stages.lqcd.solvers.solution import Solution, SolveStatus
@@ -44,7 +44,7 @@ def solved_in_parts(
         columns = (..., part)
         first = None if x0 is None else contiguous(x0[columns])
         solution = solve(contiguous(b[columns]), first, _continued(progress, before, now, part))
-        x[columns] = solution.x
+        assign(x[columns], solution.x)
         whole = np.tile(now, (len(solution.history), 1))
         whole[:, part] = solution.history
         histories.append(whole if not histories else whole[1:])

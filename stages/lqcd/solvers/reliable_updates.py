@@ -192,7 +192,7 @@ class ReliableIteration:
         self._restore()
         worse = ~(self.norms <= self.source)
         if worse.any():
-            self.x[..., np.flatnonzero(worse)] = 0
+            lane_blas.lane_clear(self.x, np.flatnonzero(worse))
             self.norms = np.where(worse, self.source, self.norms)
         return Solution(
             self.x,
@@ -221,7 +221,7 @@ class ReliableIteration:
             self.residual = copied(self.b)
             return
         self.x = copied(x0)
-        self.x[..., np.flatnonzero(self.source == 0)] = 0
+        lane_blas.lane_clear(self.x, np.flatnonzero(self.source == 0))
         self._measure()
 
     def _refuse_underflow(self) -> None:
@@ -314,7 +314,7 @@ class ReliableIteration:
 
     def _absorb(self, correction: Array) -> None:
         """Step 4: x += y, in the units of x, then the true residual."""
-        self._add(correction * to_device_like(self.unit, correction))
+        self._add(correction, self.unit)
         self.replacements += 1
         self._measure()
         self._keep_least(correction, self.unit)
@@ -324,7 +324,7 @@ class ReliableIteration:
         for column in self.least.enter(self.norms, self.open, self.x):
             place = np.flatnonzero(self.columns == column)
             share = lane_blas.lane_take(correction, place)
-            block_blas.add(self.least.x[column], share * -float(unit[place[0]]))
+            lane_blas.lane_add(self.least.x[column], share, to_device_like(-unit[place], share))
 
     def _restore(self) -> None:
         """The x of the least true residuals, and these."""
@@ -365,12 +365,10 @@ class ReliableIteration:
         correction = self.corrections.of(residual, norms / unit, self.target[self.columns] / unit)
         del residual
         if correction is not None:
-            units = to_device_like(unit.astype(correction.real.dtype), correction)
-            lane_blas.lane_scale(correction, units, correction)
-            self._add(correction)
+            self._add(correction, unit)
         self._measure()
         if correction is not None:
-            self._keep_least(correction, np.ones_like(unit))
+            self._keep_least(correction, unit)
         self.corrections.enter(self.norms[self.columns], self.columns)
 
     def _narrow(self) -> NDArray[np.intp] | None:
@@ -402,9 +400,10 @@ class ReliableIteration:
         whole = self.columns.size == field.shape[-1]
         return field if whole else lane_blas.lane_take(field, self.columns)
 
-    def _add(self, correction: Array) -> None:
-        """``x += correction`` in the block's columns."""
+    def _add(self, correction: Array, unit: Vector) -> None:
+        """``x += unit correction`` in the block's columns."""
+        factor = to_device_like(unit, correction)
         if self.columns.size == self.source.size:
-            block_blas.add(self.x, correction)
+            lane_blas.lane_add(self.x, correction, factor)
         else:
-            lane_blas.lane_put_add(self.x, correction, self.columns)
+            lane_blas.lane_put_add(self.x, correction, self.columns, factor)

@@ -20,7 +20,7 @@ from stages.lqcd.dirac.operator import LinearOperator
 from stages.lqcd.kernels import basis, block_blas, lane_blas
 from stages.lqcd.kernels.cholesky import Matrix
 from stages.lqcd.kernels.dispatch import Array, as_numpy, to_device_like
-from stages.lqcd.kernels.fields import zeros_like
+from stages.lqcd.kernels.fields import converted, zeros_like
 
 WIDTH = 16
 """Vectors that B is applied to at a time."""
@@ -112,7 +112,7 @@ class RitzSpace:
         for first in range(0, n, WIDTH):
             chosen = slice(first, min(first + WIDTH, n))
             units = to_device_like(np.eye(n, dtype=complex)[:, chosen], like)
-            q = self.combination(units, like[..., chosen].astype(np.complex128))
+            q = self.combination(units, converted(like[..., chosen], np.complex128))
             residuals[chosen] = residual_norms(q, B.astype(np.complex128).apply(q))
         return residuals
 

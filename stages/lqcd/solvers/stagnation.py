@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from stages.lqcd.kernels import lane_blas
 from stages.lqcd.kernels.dispatch import Array
+from stages.lqcd.kernels.fields import assign
 from stages.lqcd.solvers.recurrence import Vector
 
 PATIENCE, LONG_PATIENCE, PATIENT = 200, 1000, 2
@@ -77,7 +78,7 @@ class LeastResidual:
     def restore(self, x: Array) -> bool:
         """Put the x of the least residuals back into the columns that have risen; False if there are none."""
         for column, least in self.x.items():
-            x[..., column : column + 1] = least
+            assign(x[..., column : column + 1], least)
         restored = bool(self.x)
         self.x = {}
         return restored

@@ -5,7 +5,7 @@ from __future__ import annotations
 from stages.errors import InputError
 from stages.lqcd.kernels import slice_shift
 from stages.lqcd.kernels.dispatch import Array
-from stages.lqcd.kernels.fields import copied
+from stages.lqcd.kernels.fields import assign, copied
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.spectroscopy.quark_sources import slice_sites
 
@@ -32,5 +32,5 @@ def gaussian_smeared(
     for _ in range(steps):
         field = slice_shift.laplacian_step(links, field, lattice, time, factor)
     smeared = copied(source)
-    smeared[:, sites] = field
+    assign(smeared[:, sites], field)
     return smeared

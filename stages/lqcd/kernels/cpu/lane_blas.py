@@ -23,6 +23,7 @@ from stages.lqcd.kernels.cpu.rows import block_count, block_rows_of, fold_of
 from stages.lqcd.kernels.cpu.vector_ir import REGISTER_BYTES, REGISTERS, Emitter, literals, split_lanes
 from stages.lqcd.kernels.expressions import lane_add as lane_add
 from stages.lqcd.kernels.expressions import lane_choose as lane_choose
+from stages.lqcd.kernels.expressions import lane_clear as lane_clear
 from stages.lqcd.kernels.expressions import lane_divide as lane_divide
 from stages.lqcd.kernels.expressions import lane_put_add as lane_put_add
 from stages.lqcd.kernels.expressions import lane_scale as lane_scale

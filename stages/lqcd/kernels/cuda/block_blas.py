@@ -11,6 +11,10 @@ from typing import Any
 import cupy
 import numpy as np
 
+from stages.lqcd.kernels.cuda.arithmetic import add as add
+from stages.lqcd.kernels.cuda.arithmetic import affine as affine
+from stages.lqcd.kernels.cuda.arithmetic import difference as difference
+from stages.lqcd.kernels.cuda.arithmetic import scale as scale
 from stages.lqcd.kernels.cuda.columns import reduction
 from stages.lqcd.kernels.cuda.compile import run
 from stages.lqcd.kernels.cuda.devices.group import current_group, on_each_device
@@ -27,10 +31,6 @@ from stages.lqcd.kernels.cuda.launch import (
     real_of,
 )
 from stages.lqcd.kernels.cuda.tuning.choice import Options, tuned
-from stages.lqcd.kernels.expressions import add as add
-from stages.lqcd.kernels.expressions import affine as affine
-from stages.lqcd.kernels.expressions import difference as difference
-from stages.lqcd.kernels.expressions import scale as scale
 
 CUBLAS_COLUMNS = 24
 """From this width on a double Gram matrix goes through cuBLAS, which uses double-precision tensor cores."""

@@ -14,6 +14,8 @@ from stages.lqcd.kernels.cuda.devices.grid_rows import runs_like
 from stages.lqcd.kernels.cuda.devices.grid_rows import zero_rows as zero_rows
 from stages.lqcd.kernels.cuda.devices.group import current_group, on_one_device
 from stages.lqcd.kernels.cuda.devices.own_rows import by_rows, on_own_rows
+from stages.lqcd.kernels.cuda.devices.spans import span_of
+from stages.lqcd.kernels.cuda.pointwise import cleared, copied
 
 
 def empty_field(shape: tuple[int, ...], dtype: DTypeLike) -> cupy.ndarray:
@@ -51,13 +53,28 @@ def _free_bytes() -> int:
 
 def assign(out: cupy.ndarray, source: cupy.ndarray | complex) -> None:
     if isinstance(source, cupy.ndarray):
-        on_own_rows(_assign, *by_rows(out, source))
-    else:
+        if not (out.shape == source.shape and copied(out, source)):
+            on_own_rows(_assign, *by_rows(out, source))
+    elif source != 0 or not cleared(out):
         on_own_rows(lambda rows: rows.fill(source), *by_rows(out))
 
 
 def repeat(out: cupy.ndarray, source: cupy.ndarray) -> None:
     on_own_rows(lambda copied, rows: _assign(rows, copied), out, small=(source,))
+
+
+def runs_of_bytes(array: cupy.ndarray) -> list[tuple[int, range]]:
+    """Devices and the bytes of a C-contiguous array that lie there, in their order."""
+    group, span = current_group(), span_of(array)
+    if group is None or span is None:
+        return [(cupy.cuda.get_device_id(), range(array.nbytes))]
+    runs = []
+    for part, address, length in span.segments():
+        first = max(0, address - array.data.ptr)
+        end = min(array.nbytes, address + length - array.data.ptr)
+        if first < end:
+            runs.append((group.ids[part], range(first, end)))
+    return runs
 
 
 def _assign(out: cupy.ndarray, source: cupy.ndarray) -> None:

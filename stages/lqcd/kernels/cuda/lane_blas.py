@@ -8,18 +8,19 @@ import cupy
 import numpy as np
 
 from stages.errors import InputError
+from stages.lqcd.kernels.cuda.arithmetic import lane_add as lane_add
+from stages.lqcd.kernels.cuda.arithmetic import lane_choose as lane_choose
+from stages.lqcd.kernels.cuda.arithmetic import lane_clear as lane_clear
+from stages.lqcd.kernels.cuda.arithmetic import lane_divide as lane_divide
+from stages.lqcd.kernels.cuda.arithmetic import lane_put_add as lane_put_add
+from stages.lqcd.kernels.cuda.arithmetic import lane_scale as lane_scale
+from stages.lqcd.kernels.cuda.arithmetic import lane_take as lane_take
 from stages.lqcd.kernels.cuda.columns import ColumnShape, column_shapes, row_groups, row_threads
 from stages.lqcd.kernels.cuda.compile import run
 from stages.lqcd.kernels.cuda.devices.partition import RowWork
 from stages.lqcd.kernels.cuda.grid_sums import grid_sums
 from stages.lqcd.kernels.cuda.launch import BLOCK_SHARED, Launch, instance
 from stages.lqcd.kernels.cuda.tuning.choice import Options, tuned
-from stages.lqcd.kernels.expressions import lane_add as lane_add
-from stages.lqcd.kernels.expressions import lane_choose as lane_choose
-from stages.lqcd.kernels.expressions import lane_divide as lane_divide
-from stages.lqcd.kernels.expressions import lane_put_add as lane_put_add
-from stages.lqcd.kernels.expressions import lane_scale as lane_scale
-from stages.lqcd.kernels.expressions import lane_take as lane_take
 
 LANE_FIELDS = 4
 """Fields of a basis whose sums a thread keeps: y is read once for so many of them."""

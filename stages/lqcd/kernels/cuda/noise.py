@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 from math import ceil
+from typing import Any
 
 import cupy
 import numpy as np
-from numpy.typing import DTypeLike
+from numpy.typing import DTypeLike, NDArray
 
 from stages.lqcd.kernels.cuda.compile import run
 from stages.lqcd.kernels.cuda.devices.partition import RowWork
 from stages.lqcd.kernels.cuda.fields import empty_field
 from stages.lqcd.kernels.cuda.launch import BLOCK_THREADS, Launch, listed, real_of
-from stages.lqcd.kernels.expressions import masked as masked
-from stages.lqcd.kernels.expressions import signed as signed
+from stages.lqcd.kernels.cuda.pointwise import TYPES, start
 from stages.lqcd.kernels.noise import COLOURS, roots_of, table_bits
+from stages.lqcd.kernels.transfer import to_device
 from stages.lqcd.lattice.geometry import Lattice
 
 
@@ -33,6 +34,31 @@ def noise(
         kernel = noise_launch("noise_roots", lattice, len(indices), vectors.dtype)
         run(kernel, vectors, numbers, table, np.int32(table_bits(table)), *common)
     return vectors
+
+
+def masked(eta: cupy.ndarray, member: NDArray, vectors: NDArray, subsets: NDArray) -> cupy.ndarray:
+    out = empty_field((*eta.shape[:2], len(vectors)), eta.dtype)
+    places: Any = to_device(member.astype(np.int32, copy=False))
+    columns = [cupy.asarray(numbers, np.int32) for numbers in (vectors, subsets)]
+    pointers = [np.uintp(array.data.ptr) for array in (places, *columns)]
+    start(
+        "masked",
+        (TYPES[eta.dtype.char],),
+        (out, cupy.ascontiguousarray(eta)),
+        *pointers,
+        columns=len(vectors),
+    )
+    return out
+
+
+def signed(eta: cupy.ndarray, signs: NDArray) -> cupy.ndarray:
+    count = signs.shape[1]
+    out = empty_field((*eta.shape[:2], eta.shape[2] * count), eta.dtype)
+    table: Any = to_device(signs.astype(np.int8))
+    kinds = TYPES[eta.dtype.char], str(COLOURS)
+    numbers = np.uintp(table.data.ptr), np.int32(count)
+    start("signed_columns", kinds, (out, cupy.ascontiguousarray(eta)), *numbers, columns=out.shape[2])
+    return out
 
 
 @cache

@@ -7,6 +7,8 @@ from functools import cache
 import cupy
 import numpy as np
 
+from stages.lqcd.kernels.cuda.arithmetic import scale
+from stages.lqcd.kernels.cuda.arithmetic import weighted_sum as weighted_sum
 from stages.lqcd.kernels.cuda.compile import run
 from stages.lqcd.kernels.cuda.launch import TILES, Launch, by_warps, on_lattice, warp_work
 from stages.lqcd.lattice.geometry import Lattice
@@ -26,17 +28,8 @@ def add_staple(
     run(kernel, out, field, links_nu, np.int32(mu), np.int32(nu), real(coefficient))
 
 
-def weighted_sum(a: float, x: cupy.ndarray, b: float, y: cupy.ndarray, out: cupy.ndarray) -> None:
-    _weighted_sum(x, y, a, b, out)
-
-
 def scaled(factor: float, x: cupy.ndarray, out: cupy.ndarray) -> None:
-    cupy.multiply(x, factor, out=out)
-
-
-_weighted_sum = cupy.ElementwiseKernel(
-    "T x, T y, float64 a, float64 b", "T out", "out = T(a) * x + T(b) * y", "weighted_sum"
-)
+    scale(x, factor, out)
 
 
 @cache

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from weakref import finalize
 
 import cupy
@@ -11,7 +12,9 @@ from numpy.typing import NDArray
 
 from stages.lqcd.kernels.cuda.compile import narrowing as narrowing
 from stages.lqcd.kernels.cuda.compile import run, settle
-from stages.lqcd.kernels.cuda.devices.group import alone, current_group
+from stages.lqcd.kernels.cuda.devices.group import DeviceGroup, alone, current_group
+from stages.lqcd.kernels.cuda.devices.spans import SpanPool
+from stages.lqcd.kernels.cuda.fields import assign, zero_field
 from stages.lqcd.kernels.cuda.launch import Launch
 
 LAG = 1
@@ -115,8 +118,6 @@ def _captured(step: Callable[[], None]) -> cupy.cuda.Graph:
 
 
 def replayed(function: Callable[[cupy.ndarray], cupy.ndarray]) -> Callable[[cupy.ndarray], cupy.ndarray]:
-    if current_group() is not None:  # what a graph works in would need spans of its own
-        return function
     return _ReplayedFunction(function)
 
 
@@ -132,7 +133,7 @@ class _ReplayedFunction:
         self._graphs: dict[tuple[object, ...], _FunctionGraph | None] = {}
 
     def __call__(self, x: cupy.ndarray) -> cupy.ndarray:
-        kind = (x.shape, x.dtype, x.device.id)
+        kind = (x.shape, x.dtype, x.device.id, current_group())
         if kind not in self._graphs:
             self._graphs[kind] = None
             return self._function(x)
@@ -148,34 +149,64 @@ class _FunctionGraph:
     """A function of one array as a graph, with the memory that it works in.
 
     A pool keeps free memory by stream, so that one run on the capturing stream leaves all that the capture
-    then takes; nobody else is given memory of this pool. The parts of a pool's block refer to each other in
-    circles: left to itself its memory is free when Python next looks for those, which may be never.
+    then takes; nobody else is given memory of this pool, nor of these spans where devices share the arrays.
+    There one graph holds the launches on all, in the order that they have outside of graphs. The parts of a
+    pool's block refer to each other in circles: left to itself its memory is free when Python next looks for
+    those, which may be never.
     """
 
     scratch = True
 
     def __init__(self, function: Callable[[cupy.ndarray], cupy.ndarray], like: cupy.ndarray) -> None:
-        pool, arrays = cupy.cuda.MemoryPool(), {}
+        pool, arrays, group = cupy.cuda.MemoryPool(), {}, current_group()
+        devices = {like.device.id} if group is None else set(group.ids)
         stream = cupy.cuda.Stream(non_blocking=True)
         cupy.cuda.get_current_stream().synchronize()  # workspaces of kernels are shared between streams
-        with cupy.cuda.using_allocator(pool.malloc), stream:
-            cupy.get_default_memory_pool().free_all_blocks()  # what it keeps for later, this pool lacks
-            arrays["argument"] = cupy.zeros_like(like)
+        if group is not None:
+            group.pool.release()
+        _free_blocks(cupy.get_default_memory_pool(), devices)  # what it keeps for later, this pool lacks
+        with ExitStack() as memory:
+            spans = None if group is None else memory.enter_context(group.memory_apart(pool.malloc))
+            memory.enter_context(cupy.cuda.using_allocator(pool.malloc if group is None else group.malloc))
+            memory.enter_context(stream)
+            arrays["argument"] = zero_field(like.shape, like.dtype)
             function(arrays["argument"])
             stream.synchronize()
             stream.begin_capture()
-            arrays["result"] = function(arrays["argument"])
+            with _met(group):
+                arrays["result"] = function(arrays["argument"])
             self._graph = stream.end_capture()
         self._arrays = arrays
-        finalize(self, _free, pool, arrays).atexit = False
+        finalize(self, _free, pool, spans, arrays, devices).atexit = False
 
     def __call__(self, x: cupy.ndarray) -> cupy.ndarray:
-        self._arrays["argument"][...] = x
+        assign(self._arrays["argument"], x)
         self._graph.launch()
         return self._arrays["result"]
 
 
-def _free(pool: cupy.cuda.MemoryPool, arrays: dict[str, cupy.ndarray]) -> None:
-    """Give the memory of a graph that is gone back to the device."""
+@contextmanager
+def _met(group: DeviceGroup | None) -> Iterator[None]:
+    """A block of a capture in which the streams of all devices are captured, from its begin to its end."""
+    if group is not None:
+        group.meet()
+    yield
+    if group is not None:
+        group.meet()
+
+
+def _free(
+    pool: cupy.cuda.MemoryPool, spans: SpanPool | None, arrays: dict[str, cupy.ndarray], devices: set[int]
+) -> None:
+    """Give the memory of a graph that is gone back to the devices."""
     arrays.clear()
-    pool.free_all_blocks()
+    if spans is not None:
+        spans.release()
+    _free_blocks(pool, devices)
+
+
+def _free_blocks(pool: cupy.cuda.MemoryPool, devices: set[int]) -> None:
+    """Give what a pool keeps for later back to these devices."""
+    for device in devices:
+        with cupy.cuda.Device(device):
+            pool.free_all_blocks()

@@ -28,7 +28,7 @@ from stages.lqcd.dirac.operator import LinearOperator
 from stages.lqcd.kernels import block_blas, lane_blas, powers, stream
 from stages.lqcd.kernels.cg_update import quotient
 from stages.lqcd.kernels.dispatch import Array, as_numpy, to_device_like
-from stages.lqcd.kernels.fields import copied
+from stages.lqcd.kernels.fields import assign, copied
 from stages.lqcd.solvers.recurrence import BreakdownError, Vector, column_norms
 from stages.lqcd.solvers.solution import SolveStatus
 from stages.lqcd.solvers.sstep.block import Block, Fields, Ingredients
@@ -138,15 +138,15 @@ class SStepRecurrence:
             block.reports.discard()
         self.queue.clear()
         self.step = self.unstarted = 0
-        of.y[...] = 0
-        of.r[...] = residual
+        assign(of.y, 0)
+        assign(of.r, residual)
         p = copied(of.r)
         norms = column_norms(p)
         if replaced:
             beta = -as_numpy(block_blas.dots(of.image, p)).real
             beta = quotient(beta, self.curvature, self.curvature > 0)
             lane_blas.lane_add(p, of.last, to_device_like(beta, p))
-        of.p[...] = p
+        assign(of.p, p)
         self.targets2 = target**2
         of.targets2[...] = to_device_like(self.targets2, p)
         of.restarted[...] = float(replaced)

@@ -244,6 +244,20 @@ class DeviceGroup:
         self.start(PartialWork(), clear)
         return cupy.ndarray(shape, dtype, pointer)
 
+    @contextmanager
+    def memory_apart(self, plain: Malloc) -> Iterator[SpanPool]:
+        """While the block runs arrays take memory that nobody else is given: of `plain`, and of this pool."""
+        before = self.pool, self.plain
+        self.pool, self.plain = self.pool.apart(), plain
+        try:
+            yield self.pool
+        finally:
+            self.pool, self.plain = before
+
+    def meet(self) -> None:
+        """Every device waits for what is queued on all."""
+        self.start(LibraryWork(), lambda part, stream: None)
+
     def _runs(self, shape: tuple[int, ...], dtype: np.dtype) -> tuple[Run, ...]:
         return self.partition.runs(shape, dtype.itemsize) if prod(shape) else ()
 

@@ -12,11 +12,11 @@ import re
 import sys
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import wraps
-from itertools import chain
+from importlib import import_module
 from pathlib import Path
 from types import FrameType, ModuleType
 from typing import Any
@@ -26,7 +26,7 @@ import cupy
 import numpy as np
 
 from stages.lqcd.kernels.cuda import compile as compilation
-from stages.lqcd.kernels.cuda.devices.group import DeviceGroup
+from stages.lqcd.kernels.cuda.devices.group import DeviceGroup, works_separately
 from stages.lqcd.kernels.cuda.devices.partition import PAGE, Run
 from stages.lqcd.kernels.cuda.devices.spans import Span, SpanPool, span_of
 from stages.lqcd.kernels.cuda.launch import Launch
@@ -46,7 +46,7 @@ VIEWS = _WORD.findall("""
 METHODS = _WORD.findall("""
     __add__ __radd__ __iadd__ __sub__ __rsub__ __isub__ __mul__ __rmul__ __imul__ __truediv__ __rtruediv__
     __itruediv__ __matmul__ __rmatmul__ __pow__ __neg__ __abs__ __eq__ __ne__ __lt__ __le__ __gt__ __ge__
-    __setitem__ all any argmax argmin argsort astype conj conjugate copy cumsum dot dump fill flatten get
+    all any argmax argmin argsort astype conj conjugate copy cumsum dot dump fill flatten get
     item max mean min nonzero prod put repeat round scatter_add set sort std sum take tobytes tolist trace var
 """)
 """Methods of CuPy's arrays that launch or copy."""
@@ -112,7 +112,7 @@ def refused() -> Iterator[None]:
 @contextmanager
 def _watched(note: Callable[[Call, int], None]) -> Iterator[None]:
     watch = _Watch(note)
-    with watch.cupy_patched(), watch.launches_patched():
+    with watch.cupy_patched(), watch.launches_patched(), watch.cublas_patched():
         yield
 
 
@@ -125,6 +125,8 @@ class _Inside(threading.local):
 class _Watch:
     def __init__(self, note: Callable[[Call, int], None]) -> None:
         self._note, self._inside = note, _Inside()
+        self._spans: set[Span] = set()
+        """That arrays have taken so far."""
 
     def saw(self, operation: str, arrays: list[cupy.ndarray]) -> None:
         described = tuple(f"{array.dtype}{list(array.shape)}" for array in arrays)
@@ -143,14 +145,18 @@ class _Watch:
 
         @wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
-            arrays = [] if self._inside.noted else _spread_among(args, kwargs)
-            if not arrays:
-                return function(*args, **kwargs)
-            self.saw(name, arrays)
-            with self.once():
+            with self.noted(name, *args, *kwargs.values()):
                 return function(*args, **kwargs)
 
         return call
+
+    def noted(self, name: str, *arguments: Any) -> AbstractContextManager[None]:
+        """A block in which nothing more is noted, if spread arrays among the arguments have just been."""
+        arrays = [] if self._inside.noted else _spread_among(arguments)
+        if not arrays:
+            return nullcontext()
+        self.saw(name, arrays)
+        return self.once()
 
     @contextmanager
     def cupy_patched(self) -> Iterator[None]:
@@ -164,18 +170,21 @@ class _Watch:
 
             return call
 
-        def getitem(array: cupy.ndarray, key: Any) -> Any:
-            keys = key if isinstance(key, tuple) else (key,)
-            if any(isinstance(each, (cupy.ndarray, np.ndarray, list)) for each in keys):
-                return gathered(array, key)
-            return original(array, key)
+        view, put_into = cupy.ndarray.__getitem__, cupy.ndarray.__setitem__
 
-        original = cupy.ndarray.__getitem__
-        gathered = self.guarded("ndarray.__getitem__", original)
+        def getitem(array: cupy.ndarray, key: Any) -> Any:
+            with self.noted("ndarray.__getitem__", *([array] if _gathers(key) else [])):
+                return view(array, key)
+
+        def setitem(array: cupy.ndarray, key: Any, value: Any) -> None:
+            with self.noted("ndarray.__setitem__", array if _gathers(key) else view(array, key), value):
+                put_into(array, key, value)
+
         with _all_patched() as put:
             for kind in ("elementwise", "reduction"):
                 put(cupy.ndarray, f"__cupy_override_{kind}_kernel__", property(kernel_of))
             put(cupy.ndarray, "__getitem__", getitem)
+            put(cupy.ndarray, "__setitem__", setitem)
             for name in METHODS:
                 put(cupy.ndarray, name, self.guarded(f"ndarray.{name}", getattr(cupy.ndarray, name)))
             for module in (cupy, cupy.linalg):
@@ -189,14 +198,16 @@ class _Watch:
         run_on, take = compilation._run_on, SpanPool.take
 
         def run_and_see(group: DeviceGroup, launch: Launch, arguments: tuple[Any, ...]) -> None:
-            arrays = _spread_among(arguments, {}) if launch.work is None else []
+            arrays = _spread_among(arguments) if launch.work is None else []
             if arrays:
                 self.saw(f"launch of {launch.instance} ({launch.file})", arrays)
             run_on(group, launch, arguments)
 
         def take_and_see(pool: SpanPool, runs: tuple[Run, ...]) -> tuple[Span, cupy.cuda.MemoryPointer]:
-            for_cupy = sys._getframe(1).f_code is DeviceGroup.malloc.__code__
+            callers = sys._getframe(1), sys._getframe(2)
+            for_cupy = any(frame.f_code is DeviceGroup.malloc.__code__ for frame in callers)
             span, pointer = take(pool, runs)
+            self._spans.add(span)
             if for_cupy and not self._inside.noted:
                 self.saw("allocation", [cupy.ndarray((span.size,), np.uint8, pointer)])
             return span, pointer
@@ -206,15 +217,54 @@ class _Watch:
             put(SpanPool, "take", take_and_see)
             yield
 
+    @contextmanager
+    def cublas_patched(self) -> Iterator[None]:
+        """Products by a library that is told addresses, of arrays that were made while the block runs."""
+
+        def product(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+            def call(*args: Any) -> Any:
+                if not works_separately() and any(
+                    isinstance(each, int) and self.holds(each) for each in args
+                ):
+                    self._note(Call(f"cublas.{name}", _place(), ("addresses",)), 0)
+                return function(*args)
+
+            return call
+
+        library = _cublas()
+        with _all_patched() as put:
+            for name, function in list(vars(library).items()) if library else []:
+                if "gemm" in name and callable(function):
+                    put(library, name, product(name, function))
+            yield
+
+    def holds(self, address: int) -> bool:
+        """True for an address in a span that an array has taken."""
+        return any(span.address <= address < span.address + span.size for span in self._spans)
+
+
+def _cublas() -> ModuleType | None:
+    """CuPy's interface to cuBLAS; None where that library is missing, as without a GPU."""
+    try:
+        return import_module("cupy_backends.cuda.libs.cublas")
+    except ImportError:
+        return None
+
 
 def is_large(array: cupy.ndarray) -> bool:
     """True for an array, or a view of one, of which much lies on other devices than the first."""
     return array.nbytes >= PAGE and span_of(array) is not None
 
 
-def _spread_among(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[cupy.ndarray]:
+def _gathers(key: Any) -> bool:
+    """True for an index that is no view: one of numbers or of a mask."""
+    keys = key if isinstance(key, tuple) else (key,)
+    return any(isinstance(each, (cupy.ndarray, np.ndarray, list)) for each in keys)
+
+
+def _spread_among(arguments: Iterable[Any]) -> list[cupy.ndarray]:
     given: list[Any] = []
-    for argument in chain(args, kwargs.values()):
+    for argument in arguments:
         given += argument if isinstance(argument, (list, tuple)) else [argument]
     return [each for each in given if isinstance(each, cupy.ndarray) and is_large(each)]
 

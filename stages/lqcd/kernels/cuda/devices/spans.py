@@ -36,7 +36,7 @@ class Span:
         return segments
 
 
-@dataclass
+@dataclass(eq=False)
 class SpanPool:
     """Spans on some devices. One that nobody uses waits for the next array of its cut, mapped.
 
@@ -46,18 +46,25 @@ class SpanPool:
 
     devices: tuple[int, ...]
     _free: dict[tuple[Run, ...], list[Span]] = field(default_factory=lambda: defaultdict(list))
-    _bytes: list[int] = field(init=False)
-    _used: list[int] = field(init=False)
+    _bytes: list[int] = field(default_factory=list)
+    _used: list[int] = field(default_factory=list)
+    _main: SpanPool | None = None
 
     def __post_init__(self) -> None:
-        self._bytes, self._used = [0] * len(self.devices), [0] * len(self.devices)
+        self._bytes = self._bytes or [0] * len(self.devices)
+        self._used = self._used or [0] * len(self.devices)
+
+    def apart(self) -> SpanPool:
+        """A pool whose spans nobody else is given, for a graph: they count as used with this one's."""
+        return SpanPool(self.devices, _bytes=self._bytes, _used=self._used, _main=self)
 
     def take(self, runs: tuple[Run, ...]) -> tuple[Span, cupy.cuda.MemoryPointer]:
         """A span with these runs, and CuPy's pointer to it, which keeps it from being given to others."""
         span = self._free[runs].pop() if self._free[runs] else self._mapped(runs)
         lease = _Lease(span)
         finalize(lease, self._give_back, span).atexit = False
-        _add(span, self._used)
+        if self._main is None:
+            _add(span, self._used)
         for told in gpus.listeners:
             told()
         memory = cupy.cuda.UnownedMemory(span.address, span.size, lease, self.devices[0])
@@ -68,16 +75,20 @@ class SpanPool:
         try:
             span = map_pages(runs, self.devices)
         except cupy.cuda.memory.OutOfMemoryError:
-            self.release()
+            for pool in filter(None, (self, self._main)):
+                pool.release()
             for device in set(self.devices):
                 with cupy.cuda.Device(device):
                     cupy.get_default_memory_pool().free_all_blocks()
             span = map_pages(runs, self.devices)
         _add(span, self._bytes)
+        if self._main is not None:
+            _add(span, self._used)
         return span
 
     def _give_back(self, span: Span) -> None:
-        _add(span, self._used, -1)
+        if self._main is None:
+            _add(span, self._used, -1)
         self._free[span.runs].append(span)
 
     @property
@@ -104,6 +115,8 @@ class SpanPool:
             while free:
                 span = free.pop()
                 _add(span, self._bytes, -1)
+                if self._main is not None:
+                    _add(span, self._used, -1)
                 unmap(span)
 
 

@@ -1,0 +1,248 @@
+"""Element by element: rows of strided operands on the host; kernels against NumPy, bit for bit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("cupy")
+
+import cupy
+from nvrtc_compiler import compile_only
+
+from stages.lqcd.kernels import block_blas, lane_blas, noise, staple
+from stages.lqcd.kernels.cuda import pointwise
+from stages.lqcd.kernels.cuda.compile import SHARED
+from stages.lqcd.kernels.cuda.devices.partition import PAGE
+from stages.lqcd.kernels.cuda.devices.spans import Span
+from stages.lqcd.kernels.cuda.fields import runs_of_bytes
+from stages.lqcd.kernels.cuda.pointwise import TYPES, UNITS, Rows, rows_of
+from stages.lqcd.kernels.fields import assign, contiguous, converted
+from stages.lqcd.kernels.short_field import ShortField
+
+SITES = 60
+WIDE = np.zeros((4, 2, 4000, 3, 3))
+
+
+def strides_of(array: np.ndarray) -> tuple[int, ...]:
+    return tuple(step // array.itemsize for step in array.strides)
+
+
+def rows(array: np.ndarray, *others: np.ndarray, **options: Any) -> Rows | None:
+    return rows_of(array.shape, *map(strides_of, (array, *others)), **options)
+
+
+FIELD, BOTH, LINKS = (np.zeros(shape) for shape in ((SITES, 3, 16), (2, SITES, 3, 16), (4, 2, SITES, 3, 3)))
+
+
+@pytest.mark.parametrize(
+    ("view", "expected"),
+    [
+        (FIELD, (1, 3 * SITES, 16, (0, 16))),
+        (FIELD[..., 2:7], (1, 3 * SITES, 5, (0, 16))),
+        (FIELD[..., 5:6], (1, 3 * SITES, 1, (0, 16))),
+        (FIELD[:, 1], (1, SITES, 16, (0, 48))),
+        (BOTH, (2, 3 * SITES, 16, (48 * SITES, 16))),
+        (BOTH[1, ..., 3:], (1, 3 * SITES, 13, (0, 16))),
+        (BOTH[:, 7:10], (2, 9, 16, (48 * SITES, 16))),
+        (LINKS[:, 1], (4, 3 * SITES, 3, (18 * SITES, 3))),
+        (np.zeros(SITES)[::2], (1, SITES // 2, 1, (0, 2))),
+        (np.zeros((3, SITES)), (3, SITES, 1, (SITES, 1))),
+    ],
+)
+def test_views_are_rows(view: np.ndarray, expected: tuple[Any, ...]) -> None:
+    *counts, strides = expected
+    assert rows(view) == Rows(*counts, (strides,))
+
+
+def test_operands_keep_their_own_strides() -> None:
+    found = rows(FIELD[..., 4:8], np.zeros((SITES, 3, 4)))
+    assert found == Rows(1, 3 * SITES, 4, ((0, 16), (0, 4)))
+
+
+def test_rows_are_those_of_segments_that_memory_is_cut_in() -> None:
+    slices = np.zeros((6, 2, SITES, 3, 4))
+    assert rows(slices) == Rows(12, 3 * SITES, 4, ((12 * SITES, 4),))
+    assert rows(slices, segments=1) == Rows(1, 36 * SITES, 4, ((0, 4),))
+    assert rows(slices[..., 1:3], segments=1) == Rows(1, 36 * SITES, 2, ((0, 4),))
+
+
+def test_rows_of_both_parities_in_one_axis_are_two_segments() -> None:
+    grid = np.zeros((2 * SITES, 12, 4))
+    assert rows(grid, segments=2) == Rows(2, 12 * SITES, 4, ((48 * SITES, 4),))
+    assert rows(grid, segments=7) == Rows(1, 24 * SITES, 4, ((0, 4),))
+
+
+def test_segments_are_those_within_a_view(monkeypatch: pytest.MonkeyPatch) -> None:
+    span = Span(1 << 40, ((0, 1), (1, 1)) * 3, ())
+    monkeypatch.setattr(pointwise, "current_group", lambda: True)
+    monkeypatch.setattr(pointwise, "span_of", lambda array: span)
+    memory = cupy.cuda.UnownedMemory(span.address, span.size, span, 0)
+    fields = cupy.ndarray((3, PAGE // 16, 2), complex, cupy.cuda.MemoryPointer(memory, 0))
+    found = [pointwise.segments_of(view) for view in (fields, fields[1], fields[:2], fields[..., :1])]
+    assert found == [3, 1, 2, 3]
+
+
+@pytest.mark.parametrize("view", [WIDE.swapaxes(0, 1), WIDE[..., ::2], FIELD.T])
+def test_others_are_not(view: np.ndarray) -> None:
+    assert rows(view) is None
+
+
+def test_bytes_of_each_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    from types import SimpleNamespace
+
+    from stages.lqcd.kernels.cuda import fields
+
+    span = Span(1 << 40, ((0, 1), (1, 2), (0, 1)), ())
+    monkeypatch.setattr(fields, "current_group", lambda: SimpleNamespace(ids=(2, 5)))
+    monkeypatch.setattr(fields, "span_of", lambda array: span)
+    memory = cupy.cuda.UnownedMemory(span.address, span.size, span, 0)
+    array = cupy.ndarray((3 * PAGE,), np.uint8, cupy.cuda.MemoryPointer(memory, PAGE // 2))
+    half = PAGE // 2
+    assert runs_of_bytes(array) == [
+        (2, range(half)),
+        (5, range(half, half + 2 * PAGE)),
+        (2, range(half + 2 * PAGE, 3 * PAGE)),
+    ]
+
+
+def random(*shape: int, dtype: Any = complex, seed: int = 3) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    return (rng.normal(size=shape) + 1j * rng.normal(size=shape)).astype(dtype)
+
+
+PAIRS = [(one, two) for one in (np.complex64, np.complex128) for two in (np.complex64, np.complex128)]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("sites", [1, 3, 1000])
+@pytest.mark.parametrize("n", [1, 3, 8, 300])
+@pytest.mark.parametrize(("one", "two"), PAIRS)
+def test_copies_of_columns_in_any_precision(sites: int, n: int, one: Any, two: Any) -> None:
+    x, y = random(2, sites, 3, n + 3, dtype=one), random(2, sites, 3, n + 5, dtype=two)
+    there, target = cupy.asarray(x), cupy.asarray(y)
+    assign(target[..., 2 : n + 2], there[..., 1 : n + 1])
+    y[..., 2 : n + 2] = x[..., 1 : n + 1]
+    np.testing.assert_array_equal(target.get(), y)
+    assign(target[1, ..., :n], 0)
+    y[1, ..., :n] = 0
+    np.testing.assert_array_equal(target.get(), y)
+    np.testing.assert_array_equal(contiguous(there[..., :n]).get(), x[..., :n])
+    np.testing.assert_array_equal(converted(there, two).get(), x.astype(two))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", [np.uint8, np.int16, np.int32, np.float32])
+def test_copies_of_other_numbers(dtype: Any) -> None:
+    x = np.random.default_rng(2).integers(0, 100, (7, 33, 5)).astype(dtype)
+    target = cupy.zeros((7, 33, 6), dtype)
+    assign(target[..., 1:], cupy.asarray(x))
+    np.testing.assert_array_equal(target[..., 1:].get(), x)
+    assert not target[..., 0].any()
+    assign(target, cupy.asarray(x[..., :1] + np.zeros(6, dtype)))
+    np.testing.assert_array_equal(target.get(), x[..., :1] + np.zeros(6, dtype))
+
+
+@pytest.mark.gpu
+def test_real_numbers_become_complex_ones() -> None:
+    x, target = np.random.default_rng(4).normal(size=(50, 3, 2)), cupy.zeros((50, 3, 2), complex)
+    assign(target, cupy.asarray(x))
+    block_blas.add(target, cupy.asarray(x))
+    np.testing.assert_array_equal(target.get(), 2 * x)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("n", [1, 5, 16])
+@pytest.mark.parametrize(("one", "two"), PAIRS)
+def test_arithmetic_has_the_bits_of_array_expressions(n: int, one: Any, two: Any) -> None:
+    x, y = random(500, 3, n, dtype=one), random(500, 3, n, dtype=two, seed=4)
+    z = random(500, 3, n, dtype=one, seed=5)
+    factor = np.random.default_rng(6).normal(size=n)
+    there = [cupy.asarray(each) for each in (x, y, z)]
+    block_blas.add(there[1], there[0])
+    y += x
+    lane_blas.lane_add(there[1], there[0], cupy.asarray(factor))
+    y += x * factor
+    lane_blas.lane_put_add(there[1], there[0][..., :1], [n - 1], cupy.asarray(factor[:1]))
+    y[..., [n - 1]] += x[..., :1] * factor[:1]
+    lane_blas.lane_put_add(there[1], there[0][..., :1], [n - 1])
+    y[..., [n - 1]] += x[..., :1]
+    np.testing.assert_array_equal(there[1].get(), y)
+    block_blas.scale(there[0], 0.3, there[0])
+    np.multiply(x, 0.3, out=x)
+    block_blas.affine(there[0], -1.7, there[2], 0.2)
+    x *= -1.7
+    x += 0.2 * z
+    staple.weighted_sum(0.7, there[0], 0.9, there[2], there[2])
+    z = (0.7 * x + 0.9 * z).astype(one)
+    block_blas.difference(there[0], there[2], there[0])
+    x -= z
+    for numbers in (factor, factor.astype(x.real.dtype)):
+        lane_blas.lane_scale(there[0], cupy.asarray(numbers), there[0])
+        np.multiply(x, numbers, out=x, casting="same_kind")
+    np.testing.assert_array_equal(there[0].get(), x)
+    lane_blas.lane_divide(there[0], cupy.asarray(factor), there[0])
+    np.testing.assert_allclose(there[0].get(), x / factor, rtol=1e-6 if one == np.complex64 else 1e-15)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
+def test_columns(dtype: Any) -> None:
+    x, lanes = random(400, 3, 9, dtype=dtype), np.array([7, 0, 3])
+    there = cupy.asarray(x)
+    np.testing.assert_array_equal(lane_blas.lane_take(there, lanes).get(), x[..., lanes])
+    np.testing.assert_array_equal(lane_blas.lane_take(there[0, 0], lanes).get(), x[0, 0, lanes])
+    lane_blas.lane_clear(there, lanes)
+    lane_blas.lane_clear(there, lanes[:0])
+    x[..., lanes] = 0
+    np.testing.assert_array_equal(there.get(), x)
+    y, chosen = random(400, 3, 9, dtype=dtype, seed=8), np.arange(9) % 2 == 0
+    lane_blas.lane_choose(there, cupy.asarray(y), chosen)
+    np.testing.assert_array_equal(there.get(), np.where(chosen, y, x))
+    words = np.random.default_rng(1).integers(0, 2**32, (400, 9, 4), dtype=np.uint32)
+    short = lane_blas.lane_take(ShortField(cupy.asarray(words), 16), lanes)
+    np.testing.assert_array_equal(short.words.get(), words[:, lanes])
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
+def test_dilution_and_probing(dtype: Any) -> None:
+    rng = np.random.default_rng(12)
+    eta, member = random(300, 3, 4, dtype=dtype), rng.integers(0, 5, (300, 3)).astype(np.int32)
+    vectors, subsets, signs = (
+        rng.integers(0, 4, 10),
+        rng.integers(0, 5, 10),
+        rng.choice([-1.0, 1.0], (300, 6)),
+    )
+    found = noise.masked(cupy.asarray(eta), member, vectors, subsets)
+    np.testing.assert_array_equal(found.get(), noise.masked(eta, member, vectors, subsets))
+    found = noise.signed(cupy.asarray(eta), signs)
+    np.testing.assert_array_equal(found.get(), noise.signed(eta, signs))
+
+
+INSTANCES = [
+    *(f"copy<{unit}, {unit}>" for unit in UNITS.values()),
+    "copy<float2, double2>",
+    "copy<double2, float2>",
+    "copy<float, double>",
+    *(f"clear<{unit}>" for unit in UNITS.values()),
+    *(f"{name}<{kind}>" for name in ("difference", "scale", "weighted_sum") for kind in TYPES.values()),
+    "add<double2, float2>",
+    "add<float2, float2>",
+    *(f"scale_lanes<{kind}, double, {divide}>" for kind in TYPES.values() for divide in ("true", "false")),
+    "scale_lanes<float2, float, false>",
+    "add_lanes<double2, float2, double>",
+    "add_lanes<float2, float2, float>",
+    *(f"{name}<{unit}>" for name in ("take_lanes", "clear_lanes", "choose_lanes") for unit in UNITS.values()),
+    "masked<double2>",
+    "signed_columns<double2, 3>",
+]
+
+
+@pytest.mark.parametrize("further", [(), SHARED], ids=["one", "several"])
+def test_kernels_compile_and_fill_a_multiprocessor(further: tuple[str, ...]) -> None:
+    for name, used in compile_only("pointwise.cu", INSTANCES, "sm_90", further).items():
+        assert used.spilled_bytes == used.shared_bytes == 0, (name, used)
+        assert used.registers <= 56, (name, used)
