@@ -75,6 +75,12 @@ def test_rows_of_both_parities_in_one_axis_are_two_segments() -> None:
     assert rows(grid, segments=7) == Rows(1, 24 * SITES, 4, ((0, 4),))
 
 
+def test_columns_stay_where_sites_are_fewer() -> None:
+    few = np.zeros((6, 3, 8))
+    assert rows(few) == Rows(18, 8, 1, ((8, 1),))
+    assert rows(few, by_column=True) == Rows(1, 18, 8, ((0, 8),))
+
+
 def test_segments_are_those_within_a_view(monkeypatch: pytest.MonkeyPatch) -> None:
     span = Span(1 << 40, ((0, 1), (1, 1)) * 3, ())
     monkeypatch.setattr(pointwise, "current_group", lambda: True)

@@ -11,6 +11,7 @@ import cupy
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from stages.lqcd.kernels import expressions
 from stages.lqcd.kernels.cuda.compile import run
 from stages.lqcd.kernels.cuda.devices.partition import RowWork
 from stages.lqcd.kernels.cuda.fields import empty_field
@@ -41,13 +42,9 @@ def masked(eta: cupy.ndarray, member: NDArray, vectors: NDArray, subsets: NDArra
     places: Any = to_device(member.astype(np.int32, copy=False))
     columns = [cupy.asarray(numbers, np.int32) for numbers in (vectors, subsets)]
     pointers = [np.uintp(array.data.ptr) for array in (places, *columns)]
-    start(
-        "masked",
-        (TYPES[eta.dtype.char],),
-        (out, cupy.ascontiguousarray(eta)),
-        *pointers,
-        columns=len(vectors),
-    )
+    fields = out, cupy.ascontiguousarray(eta)
+    if not start("masked", (TYPES[eta.dtype.char],), fields, *pointers, columns=len(vectors)):
+        return expressions.masked(eta, member, vectors, subsets)
     return out
 
 
@@ -57,7 +54,9 @@ def signed(eta: cupy.ndarray, signs: NDArray) -> cupy.ndarray:
     table: Any = to_device(signs.astype(np.int8))
     kinds = TYPES[eta.dtype.char], str(COLOURS)
     numbers = np.uintp(table.data.ptr), np.int32(count)
-    start("signed_columns", kinds, (out, cupy.ascontiguousarray(eta)), *numbers, columns=out.shape[2])
+    fields = out, cupy.ascontiguousarray(eta)
+    if not start("signed_columns", kinds, fields, *numbers, columns=out.shape[2]):
+        return expressions.signed(eta, signs)
     return out
 
 

@@ -61,12 +61,14 @@ class Rows:
 
 
 @lru_cache(maxsize=4096)
-def rows_of(shape: tuple[int, ...], *strides: tuple[int, ...], segments: int | None = None) -> Rows | None:
+def rows_of(
+    shape: tuple[int, ...], *strides: tuple[int, ...], segments: int | None = None, by_column: bool = False
+) -> Rows | None:
     """Operands of this shape and these strides, in elements, as rows; None where they are not.
 
     segments: those in which their memory is cut, if rows are to be had so; else the longest axis counts the
     sites, as in `stages.lqcd.kernels.cuda.devices.partition`, or another one. n is the extent of the last
-    axis where it can be, and rows are then cut as those of other kernels.
+    axis where it can be, and rows are then cut as those of other kernels. by_column: it must be.
     """
     kept = [axis for axis, extent in enumerate(shape[:-1]) if extent > 1]
     extents = [*(shape[axis] for axis in kept), shape[-1]]
@@ -74,6 +76,8 @@ def rows_of(shape: tuple[int, ...], *strides: tuple[int, ...], segments: int | N
     last = len(extents)
     order = sorted(range(last), key=lambda axis: (prod(extents[:axis]) != segments, -extents[axis]))
     for sites, columns in ((s, c) for s in order for c in (*range(last - 1, s, -1), last)):
+        if by_column and columns != last - 1:
+            continue
         lead = [_merged(extents, each, 0, sites) for each in steps]
         rows = [_merged(extents, each, sites, columns) for each in steps]
         inner = [_merged(extents, each, columns, last) for each in steps]
@@ -145,8 +149,8 @@ def _planned(
     if not shape or not prod(shape):
         return Plan(None) if shape else None
     spread = max(segments for *_, segments in forms)
-    rows = rows_of(shape, *steps, segments=spread or None)
-    if rows is None or (columns is not None and rows.n != columns):
+    rows = rows_of(shape, *steps, segments=spread or None, by_column=columns is not None)
+    if rows is None:
         return None
     together = max(1, TOGETHER // rows.n)
     blocks = min(power_of_two(2 * ceil(rows.rows / together) * rows.segments - 1), BLOCKS)
