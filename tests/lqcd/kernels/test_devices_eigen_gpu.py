@@ -17,7 +17,7 @@ from stages.distillation.laplace_eigenvectors import laplace_eigenvectors
 from stages.ensemble.configuration import GaugeLinks, heatbath_configuration
 from stages.ensemble.smeared_links import smeared_links
 from stages.ensemble.staggered_operator import hisq_operator
-from stages.loops.deflation_space import deflation, deflation_space
+from stages.loops.deflation_space import DeflationSpace, deflation, deflation_space
 from stages.loops.low_mode_loops import low_mode_loops
 from stages.lqcd.dirac.staggered import NormalOperator, SquaredDslash
 from stages.lqcd.distillation.columns import FullColumns
@@ -227,15 +227,29 @@ def test_powers_and_sstep_cg(thin: GaugeLinks, devices: tuple[int, ...]) -> None
     assert_alike(one, many, tolerance=1e-6)
 
 
-def test_a_chunk_of_low_modes(thin: GaugeLinks) -> None:
+@pytest.mark.parametrize("precision", ["double", "half"])
+def test_chunks_of_low_modes(thin: GaugeLinks, precision: str) -> None:
+    """Eigenvalues of two searches, and the current of each mode of the same stored vectors.
+
+    Modes that were found and rounded by themselves have other currents: what 16 bits leave of high modes in
+    one of a small eigenvalue is as large as its current on a field as rough as this.
+    """
     at = At(config="spread.2", backend="cuda")
+    boundary: dict[str, Any] = {"boundary": "antiperiodic", "naik_epsilon": 0.0}
 
-    def compute() -> Results:
-        dslash = hisq_operator(thin, at=at, boundary="antiperiodic", naik_epsilon=0.0)
-        space = deflation_space(dslash, at=at, vectors=16, tolerance=1e-8, precision="half")
-        low = low_mode_loops(deflation(dslash, space, at=at), at=at)
-        return {"low": low.eigenvalue, "current": low.current, "stored": space.eigenvalue}
+    def search() -> Results:
+        dslash = hisq_operator(thin, at=at, **boundary)
+        return deflation_space(dslash, at=at, vectors=16, tolerance=1e-8, precision=precision)._asdict()
 
-    one, many = on((0,), compute), on(several()[0], compute)
-    np.testing.assert_allclose(many["stored"], one["stored"], rtol=0, atol=1e-8)
-    assert_alike(one, many, tolerance=1e-3)
+    one, many = on((0,), search), on(several()[0], search)
+    np.testing.assert_allclose(many["eigenvalue"], one["eigenvalue"], rtol=0, atol=1e-8)
+    assert many["residual"].max() < (3e-7 if precision == "double" else 3e-4)
+
+    def loops() -> Results:
+        dslash = hisq_operator(thin, at=at, **boundary)
+        low = low_mode_loops(deflation(dslash, DeflationSpace(**one), at=at), at=at)
+        return {"eigenvalue": low.eigenvalue, "residual": low.residual, "current": low.current}
+
+    expected = on((0,), loops)
+    for devices in several():
+        assert_alike(expected, on(devices, loops), tolerance=1e-6)
