@@ -43,6 +43,11 @@ class ExpectedSolves:
         )
         return (np.complex128, np.complex64) if single else (np.complex128,)
 
+    @property
+    def wilson_dtypes(self) -> tuple[type[np.complexfloating], ...]:
+        """`dtypes` of an operator of Wilson type, which takes fields in 16 bits as it is in single."""
+        return (np.complex128,) if self.precision == "double" else (np.complex128, np.complex64)
+
 
 ANY_SOLVES = ExpectedSolves()
 SOLVES = tuple(field.name for field in fields(ExpectedSolves))

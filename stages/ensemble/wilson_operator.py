@@ -111,7 +111,7 @@ def wilson_operator(
     )
     at.record(reunitarisation_deviation=fields.deviation)
     operator = WilsonOperator(WilsonDslash(fields, packing=solves.wilson_packing), mass_of(kappa, mass))
-    for dtype in solves.dtypes:
+    for dtype in solves.wilson_dtypes:
         operator.astype(dtype).pack()  # so that checksums of all that stays are taken at once
     return operator
 

@@ -14,7 +14,7 @@ from stages.lqcd.gauge.wilson_links import wilson_links
 from stages.lqcd.kernels.gamma import COMPONENTS
 from stages.lqcd.multigrid.levels import multigrid_of
 from stages.lqcd.solvers.even_odd import EvenOdd, propagate
-from stages.lqcd.solvers.named import MULTIGRID, REGULAR, Solve
+from stages.lqcd.solvers.named import MULTIGRID, REGULAR, Solve, precision_for
 from stages.lqcd.solvers.recurrence import WIDTHS
 from stages.mesons.costs import chunk_columns
 from stages.mesons.propagator import propagator
@@ -50,7 +50,8 @@ def solve_steps(
         setup = next(each.parameters for each in nodes if "levels" in each.parameters)
         hierarchy = multigrid_of(setup["levels"], setup["seed"]).setup(M)
     for name, (block, still_open) in product(names, blocks):
-        solver = Solve(name, TOLERANCE, solve.precision, solve.max_iterations).of_regular(hierarchy)
+        precision = precision_for(name, solve.precision)
+        solver = Solve(name, TOLERANCE, precision, solve.max_iterations).of_regular(hierarchy)
         yield partial(_propagate, M, EvenOdd(solver, WilsonSchur), block, still_open, xp)
 
 

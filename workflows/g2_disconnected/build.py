@@ -33,7 +33,7 @@ from workflows.g2_disconnected.schema import DeflationSection, G2Parameters, alt
 from workflows.g2_disconnected.target import ALL, Contender, contenders, next_round, used_after
 from workflows.g2_disconnected.target_schema import TargetSection
 from workflows.shared.definition import Campaign, Choice, Definition, Step
-from workflows.shared.staggered_precision import precisions_of
+from workflows.shared.solver_precision import precisions_of
 from workflows.shared.variants import after, divisors, each, less
 from workflows.shared.variants import changed as with_value
 

@@ -27,7 +27,7 @@ from workflows.g2_disconnected.target_schema import (
 )
 from workflows.parameter_file import FileSection, ParameterFile, Problem, validated
 from workflows.shared.sections import AnalysisSection, Seed, WorkflowParameters
-from workflows.shared.staggered_precision import precision_faults
+from workflows.shared.solver_precision import precision_faults
 
 PREFIX = re.compile(r"[A-Za-z]\w*")
 """Of an alternative estimator: it begins the names of nodes."""
@@ -209,7 +209,7 @@ class G2Parameters(WorkflowParameters):
         """Problems that no single value shows: sections that do not fit each other."""
         solves = self.solves
         yield from self.links.misplaced_options()
-        yield from precision_faults(solves.solver, solves.precision)
+        yield from precision_faults(solves.solver, solves.precision, staggered=True)
         if solves.fine and solves.fine.tolerance > solves.sloppy.tolerance:
             yield (
                 ("solves", "fine", "tolerance"),

@@ -22,7 +22,7 @@ from stages.mesons.staggered_rehearsal import staggered_steps
 from stages.mesons.staggered_two_point import staggered_average, staggered_two_point
 from workflows.hisq_mesons.schema import HisqMesonParameters
 from workflows.shared.definition import Campaign, Definition, Nodes
-from workflows.shared.staggered_precision import precisions_of
+from workflows.shared.solver_precision import precisions_of
 from workflows.shared.variants import after, each, less
 
 THIN: dict[str, Any] = {"kind": "stout", "steps": 0, "rho": 0.0}

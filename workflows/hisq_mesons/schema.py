@@ -15,7 +15,7 @@ from workflows.parameter_file import FileSection, Problem
 from workflows.shared.link_smearing import LinkSmearingSection
 from workflows.shared.quark_sections import Times, Triples, WallNoiseSection, aliases, repeated
 from workflows.shared.sections import WorkflowParameters
-from workflows.shared.staggered_precision import precision_faults
+from workflows.shared.solver_precision import precision_faults
 
 THREE_HOPS = 3
 """Of Naik links: an extent below is wound around."""
@@ -125,7 +125,7 @@ class HisqMesonParameters(WorkflowParameters):
     def contradictions(self) -> Iterator[Problem]:
         """Problems that no single value shows: sections that do not fit each other."""
         sources, mesons = self.sources, self.mesons
-        yield from precision_faults(self.solves.solver, self.solves.precision)
+        yield from precision_faults(self.solves.solver, self.solves.precision, staggered=True)
         kind = sources.kind
         if kind == "random_wall" and not sources.noise:
             yield ("sources",), "sources of kind random_wall need `noise`"

@@ -19,6 +19,7 @@ from workflows.parameter_file import FileSection, Problem
 from workflows.shared.link_smearing import LinkSmearingSection
 from workflows.shared.quark_sections import QuarkParameters, QuarkSolves, Times, Triples, aliases, repeated
 from workflows.shared.sections import Seed
+from workflows.shared.solver_precision import precision_faults
 
 Words = Annotated[tuple[str, ...], Field(strict=False, min_length=1)]
 Row = Annotated[tuple[str, ...], Field(strict=False, min_length=1)]
@@ -185,6 +186,7 @@ class LaphParameters(QuarkParameters):
 
     def contradictions(self) -> Iterator[Problem]:
         """Problems that no single value shows: sections that do not fit each other."""
+        yield from precision_faults(self.solves.solver, self.solves.precision, staggered=False)
         operators, times = self.operators, self.sources.times
         try:
             check_reachable(self.distillation.tolerance, DTYPES[self.distillation.precision])

@@ -21,6 +21,7 @@ from workflows.shared.quark_sections import (
     aliases,
     repeated,
 )
+from workflows.shared.solver_precision import precision_faults
 
 WALLS = ("wall", "z2_wall")
 
@@ -92,6 +93,7 @@ class MesonParameters(QuarkParameters):
 
     def contradictions(self) -> Iterator[Problem]:
         """Problems that no single value shows: sections that do not fit each other."""
+        yield from precision_faults(self.solves.solver, self.solves.precision, staggered=False)
         sources = self.sources
         kind, keys = sources.kind, {key for key, value in sources if value is not None} - {"kind", "chunk"}
         for key in sorted(NEEDS[kind] - keys):

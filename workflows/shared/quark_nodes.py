@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from pipeline import Node, Place, Plan, Store
 from stages.ensemble.expected_solves import ExpectedSolves
 from stages.ensemble.wilson_operator import Hops, wilson_operator
-from stages.lqcd.solvers.named import MULTIGRID, OpenSolve
+from stages.lqcd.solvers.named import MULTIGRID, WHOLE_PRECISIONS, OpenSolve, precision_for
 from stages.mesons.multigrid_setup import multigrid_hierarchy, multigrid_setup
 from stages.mesons.solver_choice import solver_choice
 from workflows.shared.definition import Campaign, Choice, Definition, Nodes
@@ -107,12 +107,14 @@ class QuarkDefinition(Definition[Quarks]):
         return {
             "solves.block": less(solves.block),
             "solves.solver": ("bicgstab",) if solves.solver in ("auto", MULTIGRID, "gcr") else (),
-            "solves.precision": after(solves.precision, ("double", "double-single")),
+            "solves.precision": after(solves.precision, WHOLE_PRECISIONS),
         }
 
     def choice(self, parameters: Quarks, plan: Plan, store: Store) -> Choice[Quarks]:
         """The method that complete trials found cheapest."""
         (chunk,) = (chunk for chunk in plan.chunks if chunk.node.name == CHOICE)
         trials = store.record(chunk.node.stage.name, chunk.key)["statistics"]
-        solves = parameters.solves.model_copy(update={"solver": trials["chosen"]})
+        solver = trials["chosen"]
+        precision = precision_for(solver, parameters.solves.precision)
+        solves = parameters.solves.model_copy(update={"solver": solver, "precision": precision})
         return Choice(trials["chosen"], trials["how"], parameters.model_copy(update={"solves": solves}))

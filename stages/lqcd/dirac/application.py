@@ -20,8 +20,8 @@ CLOVER = 36
 COMPLEX = {"double": 16, "double-single": 8}
 """Bytes of a number that a solver iterates on, by precision."""
 
-SHORT_VECTOR = 16
-"""Bytes of a colour vector in half precision, whose links are counted as those of single."""
+SHORT_VECTOR, HALF_SPINOR = 16, 52
+"""Bytes of a colour vector and of a spinor in half precision; their links are counted as those of single."""
 
 
 class Application(NamedTuple):
@@ -42,8 +42,10 @@ def staggered_application(dslash: StaggeredDslash, columns: float, precision: st
 
 def schur_application(operator: WilsonOperator, columns: float, precision: str) -> Application:
     """Application of the symmetric Schur complement of Wilson or Wilson-clover quarks, in such blocks."""
-    sites, number = operator.lattice.half_volume, COMPLEX[precision]
+    half = precision == "double-half"
+    sites, number = operator.lattice.half_volume, COMPLEX["double-single" if half else precision]
+    spinor = HALF_SPINOR if half else COMPONENTS * number
     matrices = 0 if operator.links.csw is None else 2
     flops = 2 * DSLASH_FLOPS + matrices * CLOVER_FLOPS + 4 * COMPONENTS
     shared = (2 * NAIVE_DIRECTIONS * MATRIX + matrices * CLOVER) / columns
-    return Application(float(sites * flops), sites * number * (shared + 5 * COMPONENTS))
+    return Application(float(sites * flops), sites * (number * shared + 5 * spinor))

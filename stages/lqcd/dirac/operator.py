@@ -109,6 +109,14 @@ class ShortOperator(LinearOperator, Protocol):
         """A function that computes ``out = A x``, x of 16 bits and out of 20, and allocates nothing."""
 
 
+@runtime_checkable
+class Halved(Protocol):
+    """An operator that can be applied to spinors in 16 bits (`stages.lqcd.kernels.half_field`)."""
+
+    def halved(self) -> LinearOperator:
+        """This operator in complex64, whose `apply` takes such fields as well; kept as that of `astype`."""
+
+
 def affine(A: LinearOperator, a: float, b: float, x: Array, out: Array) -> None:
     """``out = a x + b A x``; in one go where the operator is `Affine`."""
     if isinstance(A, Affine):

@@ -23,6 +23,7 @@ from stages.lqcd.kernels import clover, wilson_dslash
 from stages.lqcd.kernels.dispatch import Array, array_module
 from stages.lqcd.kernels.fields import field_like
 from stages.lqcd.kernels.gamma import COMPONENTS
+from stages.lqcd.kernels.half_field import Field, spinors_like
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 from stages.lqcd.lattice.sizes import COMPLEX, links_bytes
 
@@ -50,8 +51,8 @@ def operator_bytes(
 ) -> int:
     """Bytes of an operator as it stays: link fields, packed links of SU(3), A and its inverse.
 
-    precision: of the solves, 'double' or 'double-single', in whose inner ones A^-1 alone is read. packing: on
-    a GPU; None on the host, where there is one form. clover: whether there is a clover term.
+    precision: of the solves, 'double', or another one, in whose inner ones A^-1 alone is read. packing: on a
+    GPU; None on the host, where there is one form. clover: whether there is a clover term.
     """
     return sum(operator_terms(lattice, precision, packing, clover).values())
 
@@ -64,7 +65,7 @@ def operator_terms(
         8 * 3 * (3 if packing is None else wilson_dslash.packed_rows(dtype, packing.block)) * dtype.itemsize
         for dtype in (np.dtype(complex), np.dtype(np.complex64))
     )
-    in_single = precision == "double-single"
+    in_single = precision != "double"
     return {
         "links: fields": links_bytes(lattice),
         "links: double": lattice.volume * double * (packing is None or packing.double),
@@ -112,12 +113,12 @@ class WilsonDslash:
     def lattice(self) -> Lattice:
         return self.links.lattice
 
-    def apply_to(self, parity: int, x: Array, out: Array | None = None, sign: int = 1, **terms: Any) -> Array:
+    def apply_to(self, parity: int, x: Field, out: Field | None = None, sign: int = 1, **terms: Any) -> Field:
         """``out = a C' diagonal + b C D x`` on `parity`, x on the other; D^dag for sign = -1.
 
         terms: diagonal, a, b, hop_clover, diagonal_clover of `stages.lqcd.kernels.wilson_dslash`.
         """
-        out = field_like(x) if out is None else out
+        out = spinors_like(x) if out is None else out
         return wilson_dslash.wilson_dslash(self.packed[parity], x, out, sign=sign, **terms)
 
     @cached_property

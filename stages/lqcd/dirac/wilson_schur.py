@@ -22,6 +22,7 @@ from stages.lqcd.kernels import block_blas, clover
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.fields import assign, field_like
 from stages.lqcd.kernels.gamma import COMPONENTS
+from stages.lqcd.kernels.half_field import Field, spinors_like
 from stages.lqcd.lattice.geometry import EVEN
 
 KINDS = ("symmetric", "asymmetric")
@@ -30,6 +31,8 @@ KINDS = ("symmetric", "asymmetric")
 @dataclass(frozen=True)
 class WilsonSchur:
     """S on the sites of `parity`, ``[site, 12, N]``; sign = -1 gives its adjoint.
+
+    In complex64 S itself can be applied to spinors in 16 bits (`stages.lqcd.kernels.half_field`).
 
     An application needs two fields beside its result; one operator may be applied by several threads.
     """
@@ -69,14 +72,14 @@ class WilsonSchur:
     def adjoint(self) -> WilsonSchur:
         return replace(self, sign=-self.sign)
 
-    def apply(self, x: Array, out: Array | None = None) -> Array:
-        return self.apply_through(x, field_like(x), field_like(x) if out is None else out)
+    def apply(self, x: Field, out: Field | None = None) -> Field:
+        return self.apply_through(x, spinors_like(x), spinors_like(x) if out is None else out)
 
-    def apply_through(self, x: Array, between: Array, out: Array) -> Array:
+    def apply_through(self, x: Field, between: Field, out: Field) -> Field:
         """``out = S x``, with a field like x to work in; allocates nothing after the first time."""
         parity, opposite = self.parity, 1 - self.parity
         dslash, symmetric = self.M.dslash, self.kind == "symmetric"
-        start = self._inverse(parity, x, out) if symmetric and self.sign < 0 else x
+        start: Any = self._inverse(parity, x, out) if symmetric and self.sign < 0 else x
         dslash.apply_to(opposite, start, between, self.sign, **self._inverted(opposite, 1.0))
         if not symmetric:
             local = self.M.local(parity)
@@ -103,6 +106,12 @@ class WilsonSchur:
     def astype(self, dtype: Any) -> WilsonSchur:
         return self if self.dtype == dtype else replace(self, M=self.M.astype(dtype))
 
+    def halved(self) -> WilsonSchur:
+        """This operator for spinors in 16 bits. Raises InputError for an adjoint."""
+        if self.sign < 0:
+            raise InputError("half precision is for the Schur complement itself, not for its adjoint")
+        return self.astype(np.complex64)
+
     @cached_property
     def _constant(self) -> float:
         if self.M.constant == 0:
@@ -118,7 +127,7 @@ class WilsonSchur:
             return {"b": factor * self._constant}
         return {"b": factor, "hop_clover": self.M.clover_inverse(parity)}
 
-    def _inverse(self, parity: int, x: Array, out: Array | None = None) -> Array:
+    def _inverse(self, parity: int, x: Any, out: Any = None) -> Array:
         """A^-1 x on `parity`, in `out` or a new field."""
         out = field_like(x) if out is None else out
         if self.M.links.csw is None:

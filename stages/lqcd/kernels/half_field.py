@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from stages.errors import InputError
 from stages.lqcd.kernels.dispatch import Array, array_module, kernel
-from stages.lqcd.kernels.fields import empty_field
+from stages.lqcd.kernels.fields import empty_field, field_like
+from stages.lqcd.kernels.lane_blas import lane_take
 from stages.lqcd.kernels.operands import check_array
 
 COMPONENTS = 12
@@ -43,10 +44,29 @@ class HalfField:
         return self.codes.nbytes + self.scales.nbytes
 
 
+Field = TypeVar("Field", Array, HalfField)
+
+
 def empty(library: ModuleType, sites: int, n: int) -> HalfField:
     """A field with room for `n` right-hand sides in arrays of `library`, NumPy or CuPy."""
     codes = empty_field((sites, COMPONENTS, n, 2), np.uint16, library)
     return HalfField(codes, empty_field((sites, n), np.float32, library))
+
+
+def spinors_like(field: Field) -> Field:
+    """A field of the shape, kind and library of another, not filled."""
+    if isinstance(field, HalfField):
+        half: Any = HalfField(field_like(field.codes), field_like(field.scales))
+        return half
+    return field_like(field)
+
+
+def take(field: HalfField, lanes: Array) -> HalfField:
+    """The right-hand sides of these numbers of a field, with their codes: a new one."""
+    sites, components, n = field.shape
+    words = field.codes.view(np.uint32).reshape(sites, components, n)
+    codes = lane_take(words, lanes)[..., None].view(np.uint16)
+    return HalfField(codes, lane_take(field.scales, lanes))
 
 
 def to_half(field: Array, out: HalfField | None = None) -> HalfField:
@@ -103,19 +123,19 @@ def check_half_field(name: str, field: Any, shape: tuple[int, ...]) -> None:
     check_array(f"{name}.scales", field.scales, (shape[0], shape[2]), np.dtype(np.float32))
 
 
-def check_half_fields(packed: Any, x: Any, out: Any, diagonal: Array | None) -> None:
-    """Raise InputError unless x is a HalfField, out one without a diagonal or complex64 ``[site, 12, N]``."""
+def check_half_fields(packed: Any, x: Any, out: Any, diagonal: Any) -> None:
+    """Raise InputError unless x is a HalfField and out and the diagonal both are, or both complex64.
+
+    All are ``[site, 12, N]``, and x is not out.
+    """
     if packed.dtype != np.complex64:
         raise InputError(f"a HalfField needs complex64 links, got {packed.dtype}")
     shape = (packed.lattice.half_volume, COMPONENTS, x.shape[2])
     check_half_field("x", x, shape)
-    if not isinstance(out, HalfField):
-        check_array("out", out, shape, np.dtype(np.complex64))
-        if diagonal is not None:
-            check_array("diagonal", diagonal, shape, np.dtype(np.complex64))
-        return
-    check_half_field("out", out, shape)
-    if diagonal is not None:
-        raise InputError("a dslash into a HalfField takes no diagonal: give a complex64 out")
-    if array_module(x.codes).may_share_memory(out.codes, x.codes):
+    for name, field in (("out", out), ("diagonal", diagonal)):
+        if isinstance(out, HalfField) and (name == "out" or field is not None):
+            check_half_field(name, field, shape)
+        elif field is not None:
+            check_array(name, field, shape, np.dtype(np.complex64))
+    if isinstance(out, HalfField) and array_module(x.codes).may_share_memory(out.codes, x.codes):
         raise InputError("out of the dslash must not be its input x: give another field")

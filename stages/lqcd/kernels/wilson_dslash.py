@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -12,11 +12,10 @@ from stages.lqcd.kernels.clover import PackedClover
 from stages.lqcd.kernels.directions import NAIVE_DIRECTIONS
 from stages.lqcd.kernels.dispatch import Array, array_module, kernel
 from stages.lqcd.kernels.gamma import COMPONENTS
-from stages.lqcd.kernels.half_field import HalfField, check_half_fields
+from stages.lqcd.kernels.half_field import Field, HalfField, check_half_fields
 from stages.lqcd.kernels.operands import check_array, check_links
 from stages.lqcd.lattice.geometry import Lattice
 
-Field = TypeVar("Field", Array, HalfField)
 Weights: TypeAlias = tuple[float, float, float, float]
 
 
@@ -90,7 +89,7 @@ def wilson_dslash(
     out: Field,
     *,
     sign: int = 1,
-    diagonal: Array | None = None,
+    diagonal: Array | HalfField | None = None,
     a: float = 0.0,
     b: float = 1.0,
     hop_clover: PackedClover | None = None,
@@ -105,8 +104,7 @@ def wilson_dslash(
     ``packed.parity``; all of one dtype. `out` may be `diagonal`, never `x`; otherwise what it held is not
     read. Raises InputError.
 
-    With complex64 links of `pack` x may be a HalfField; out is one then, without a diagonal, or complex64 as
-    it is.
+    With complex64 links x may be a HalfField; out and the diagonal both are then, or both are complex64.
     """
     if isinstance(x, HalfField):
         check_half_fields(packed, x, out, diagonal)
@@ -128,7 +126,7 @@ def wilson_hop(packed: PackedLinks, direction: int, x: Array, out: Array, *, sig
     return kernel("wilson_dslash.wilson_hop", type(packed))(packed, direction, x, out, sign=sign)
 
 
-def _check_fields(packed: PackedLinks, x: Array, out: Any, diagonal: Array | None) -> None:
+def _check_fields(packed: PackedLinks, x: Array, out: Any, diagonal: Any) -> None:
     """Raise InputError unless x, out, diagonal are ``[site, 12, N]`` of the links' dtype and x is not out."""
     if x.ndim != 3:
         raise InputError(f"x must have shape (sites, 12, right-hand sides), got {x.shape}")
@@ -143,7 +141,7 @@ def _check_fields(packed: PackedLinks, x: Array, out: Any, diagonal: Array | Non
 
 def _check_terms(
     packed: PackedLinks,
-    diagonal: Array | None,
+    diagonal: Array | HalfField | None,
     sign: int,
     hop_clover: PackedClover | None,
     diagonal_clover: PackedClover | None,

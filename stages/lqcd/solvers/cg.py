@@ -22,7 +22,8 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.lqcd.dirac.operator import LinearOperator, application
+from stages.errors import InputError
+from stages.lqcd.dirac.operator import LinearOperator, Shortened, application
 from stages.lqcd.kernels import block_blas, cg_update, lane_blas, stream
 from stages.lqcd.kernels.cg_update import CGCoefficients, quotient
 from stages.lqcd.kernels.dispatch import Array, as_numpy, to_device_like
@@ -45,6 +46,14 @@ class BatchedCG(KrylovSolver):
     narrows: ClassVar[bool] = True
     update_at: ClassVar[float] = 0.1
     halves: ClassVar[bool] = True
+
+    def in_half(self, A: LinearOperator) -> LinearOperator:
+        """A for short fields. Raises InputError."""
+        if isinstance(A, Shortened):
+            return A.shortened()
+        raise InputError(
+            f"half precision is for staggered operators, not for {type(A).__name__}: iterate in 'single'"
+        )
 
     def begin(self, A: LinearOperator, residual: Array, target: Vector, directions: Any = None) -> Recurrence:
         return _BatchedRecurrence(A, residual, target, directions, short=self.inner == "half")

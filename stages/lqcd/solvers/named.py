@@ -17,10 +17,13 @@ from stages.lqcd.solvers.normal_equations import NormalEquations
 from stages.lqcd.solvers.workspace import Workspace
 
 PRECISIONS = {"double": None, "double-single": "single", "double-half": "half"}
-"""Precision inside the solver, by name; residuals are in double. Half: batched CG of staggered quarks."""
+"""Precision inside the solver, by name; residuals are in double."""
+
+HALVES = ("batched_cg", "bicgstab")
+"""Solvers that iterate in half: one of staggered quarks, one of Wilson quarks."""
 
 WHOLE_PRECISIONS = tuple(name for name in PRECISIONS if name != "double-half")
-"""Those of the solvers that do not iterate in half, all of `REGULAR` among them."""
+"""Those of the others."""
 
 POSITIVE: dict[str, type[KrylovSolver]] = {"block_cgrq": BlockCGrQ, "batched_cg": BatchedCG}
 """Of Hermitian positive definite systems, such as the staggered 4 m^2 - D^2."""
@@ -39,8 +42,8 @@ BiCGstab, conjugate gradients on the normal equations, batched or as one block, 
 
 
 def precision_for(solver: str, precision: str) -> str:
-    """The precision nearest to this one in which a solver of `POSITIVE` iterates."""
-    return precision if precision != "double-half" or POSITIVE[solver].halves else "double-single"
+    """The precision nearest to this one in which a solver iterates."""
+    return precision if precision != "double-half" or solver in HALVES else "double-single"
 
 
 def workspace_of(solver: str, table: Mapping[str, Callable[..., Any]]) -> Workspace:
@@ -54,8 +57,8 @@ class Solve:
     """Solution of linear systems by a named solver in blocks.
 
     solver: a name of `POSITIVE` or `REGULAR`. tolerance: of |b - A x| / |b|, every right-hand side.
-    precision: 'double', 'double-single' or 'double-half' (single or half inside, residuals in double; half of
-    `POSITIVE` alone, and there of batched CG). max_iterations: of a block.
+    precision: 'double', 'double-single' or 'double-half' (single or half inside, residuals in double; half
+    with `HALVES` alone). max_iterations: of a block.
     block: right-hand sides that are solved together.
     """
 
@@ -71,7 +74,7 @@ class Solve:
 
     def of_regular(self, preconditioner: Preconditioner | None = None) -> Solver:
         """The solver of other systems; preconditioner: the hierarchy of 'multigrid'. Raises InputError."""
-        make = self._named(REGULAR, WHOLE_PRECISIONS)
+        make = self._named(REGULAR, tuple(PRECISIONS) if self.solver in HALVES else WHOLE_PRECISIONS)
         if self.solver != MULTIGRID:
             return make(*self._settings())
         if preconditioner is None:
@@ -98,5 +101,6 @@ class OpenSolve:
     block: int = 16
 
     def by(self, solver: str) -> Solve:
-        """A solve by this solver."""
-        return Solve(solver, **asdict(self))
+        """A solve by this solver, in single precision inside where it has no half."""
+        settings = {**asdict(self), "precision": precision_for(solver, self.precision)}
+        return Solve(solver, **settings)

@@ -33,7 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.errors import InputError
-from stages.lqcd.dirac.operator import LinearOperator, Shortened
+from stages.lqcd.dirac.operator import LinearOperator
 from stages.lqcd.kernels import block_blas, lane_blas
 from stages.lqcd.kernels.dispatch import Array, to_device_like
 from stages.lqcd.kernels.fields import copied, zeros_like
@@ -63,8 +63,9 @@ class ReliableUpdates:
     """Frozen configuration of a solve: when it ends, and in what precision it iterates.
 
     tolerance: on the true |b - A x| / |b| of every right-hand side. max_iterations: of the whole solve.
-    inner: 'single' iterates in complex64 with reliable updates in the precision of b, 'half' with fields of
-    16 bytes a colour vector, which batched CG can on staggered operators; None iterates in that of b.
+    inner: 'single' iterates in complex64 with reliable updates in the precision of b, 'half' with fields in
+    about 16 bits, which batched CG can on staggered operators and BiCGstab on even-odd Wilson ones; None
+    iterates in that of b.
     delta: the fall of a residual, from its largest norm after a replacement, that asks for the next in
     mixed precision; None: the method's own.
     """
@@ -87,6 +88,15 @@ class ReliableUpdates:
         """True if a correction in a deflation space saves more iterations than its disturbance costs."""
         return disturbance.relative <= 1
 
+    def in_half(self, A: LinearOperator) -> LinearOperator:
+        """A as a method that iterates in half precision applies it. Raises InputError."""
+        raise NotImplementedError
+
+    @property
+    def fall(self) -> float:
+        """Fall of a residual that asks for its next replacement: `delta`, or the method's own."""
+        return self.delta or self.update_at
+
     def __post_init__(self) -> None:
         if not 0 < self.tolerance < 1:
             raise InputError(f"tolerance must lie between 0 and 1, got {self.tolerance}")
@@ -97,7 +107,9 @@ class ReliableUpdates:
                 f"inner must be 'single', 'half', or None for the precision of b; got {self.inner!r}"
             )
         if self.inner == "half" and not self.halves:
-            raise InputError(f"inner='half' is for BatchedCG: give {type(self).__name__} 'single'")
+            raise InputError(
+                f"inner='half' is for BatchedCG and BiCGstab: give {type(self).__name__} 'single'"
+            )
         if self.delta is not None and not 0 < self.delta < 1:
             raise InputError(f"delta must lie between 0 and 1, got {self.delta}")
 
@@ -181,11 +193,7 @@ class ReliableIteration:
             return self.A.astype(np.complex64)
         if self.solver.inner is None:
             return self.A
-        if isinstance(self.A, Shortened):
-            return self.A.shortened()
-        raise InputError(
-            f"half precision is for staggered operators, not for {type(self.A).__name__}: iterate in 'single'"
-        )
+        return self.solver.in_half(self.A)
 
     def solution(self, status: SolveStatus, seconds: float) -> Solution:
         """Solution with its residuals, this status and duration; zero where what there is is worse."""
@@ -299,7 +307,7 @@ class ReliableIteration:
         """Fall of a residual that asks for its next replacement; 0 for one at the end alone."""
         if self.patience:
             return self.solver.update_at
-        delta = self.solver.delta or self.solver.update_at
+        delta = self.solver.fall
         if mixed:
             return delta
         return max(delta, self.corrections.replaced_at) if self.corrections.go_on else 0.0

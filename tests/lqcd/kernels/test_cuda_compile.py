@@ -30,6 +30,7 @@ from stages.lqcd.kernels.cuda import (
     doubled_links,
     field_strength,
     half_field,
+    half_update,
     heatbath,
     hisq_dslash,
     lane_blas,
@@ -100,11 +101,7 @@ def wilson(dtype: np.dtype) -> list[Launch]:
         wilson_dslash.wilson_dslash_launch(
             BIG, dtype, 8, -1, wilson_dslash.DIAGONAL_CLOVER, wilson_dslash.TWELVE
         ),
-        *(
-            [wilson_dslash.wilson_dslash_launch(BIG, SINGLE, 16, 1, fields=wilson_dslash.HALF)]
-            if dtype == SINGLE
-            else []
-        ),
+        *(half_spinors(16) if dtype == SINGLE else []),
         *(
             wilson_dslash.wilson_dslash_launch(BIG, DOUBLE, n, 1, place, wilson_dslash.IN_FIELDS)
             for n, place in ((1, wilson_dslash.NO_CLOVER), (12, wilson_dslash.DIAGONAL_CLOVER))
@@ -116,6 +113,20 @@ def wilson(dtype: np.dtype) -> list[Launch]:
             for rows in (2, 3)
         ),
         clover.clover_multiply_launch(1000, dtype, 16),
+    ]
+
+
+def half_spinors(n: int) -> list[Launch]:
+    """What BiCGstab in half precision takes."""
+    sites, place = BIG.half_volume, wilson_dslash.HOP_CLOVER
+    return [
+        *(
+            wilson_dslash.wilson_dslash_launch(BIG, SINGLE, n, 1, place, form, wilson_dslash.HALF)
+            for form in (wilson_dslash.FULL, wilson_dslash.TWELVE)
+        ),
+        *(half_update.half_reduction_launch("half_dots", n, sites, fields) for fields in (1, 3)),
+        half_update.half_reduction_launch("half_step", n, sites),
+        *(half_update.half_update_launch(n, sites, fields) for fields in (1, 2)),
     ]
 
 
@@ -137,6 +148,7 @@ def unusual_wilson(dtype: np.dtype) -> list[Launch]:
             for n in (1, 8, 33)
         ),
         *(half_field.half_conversion_launch(1000, n, to_half) for n in (1, 6) for to_half in (True, False)),
+        *(kernel for n in (1, 3, 12, 33, 64) for kernel in half_spinors(n)),
     ]
 
 
@@ -275,7 +287,7 @@ def of_gauge_links(dtype: np.dtype) -> list[Launch]:
         (in_single, 0),
         pytest.param(tuned, 0, marks=pytest.mark.slow),
         pytest.param(wilson, 192, marks=pytest.mark.slow),
-        pytest.param(unusual_wilson, 256, marks=pytest.mark.slow),
+        pytest.param(unusual_wilson, 320, marks=pytest.mark.slow),
         pytest.param(unusual, 64, marks=pytest.mark.slow),
         (of_gauge_links, 0),
         pytest.param(of_grids_in_few, 28, marks=pytest.mark.slow),

@@ -21,7 +21,7 @@ from stages.lqcd.dirac.doubled_links import doubled_links
 from stages.lqcd.dirac.wilson import WilsonDslash, WilsonOperator, WilsonPacking
 from stages.lqcd.dirac.wilson_schur import WilsonSchur
 from stages.lqcd.gauge.wilson_links import wilson_links
-from stages.lqcd.kernels import clover, half_field, lane_gram, random_block, wilson_dslash
+from stages.lqcd.kernels import clover, half_field, half_update, lane_gram, random_block, wilson_dslash
 from stages.lqcd.kernels.cuda.devices.group import group_of, spread_over
 from stages.lqcd.kernels.fields import converted, empty_field
 from stages.lqcd.kernels.transfer import copy_to_host, to_device
@@ -161,10 +161,12 @@ def test_fields_of_16_bits(gauges: dict[Lattice, GaugeLinks], n: int, devices: t
         packed = wilson_dslash.pack(
             doubled_links(links.links, None, LATTICE, EVEN, np.complex64), LATTICE, EVEN
         )
-        x = half_field.to_half(random_field(LATTICE, n, 5, np.complex64))
+        x, y = (half_field.to_half(random_field(LATTICE, n, seed, np.complex64)) for seed in (5, 6))
         out = half_field.empty(cupy, *x.shape[::2])
-        wilson_dslash.wilson_dslash(packed, x, out)
+        wilson_dslash.wilson_dslash(packed, x, out, diagonal=y, a=0.3)
         single = wilson_dslash.wilson_dslash(packed, x, empty_field(x.shape, np.complex64, cupy))
+        half_update.half_update(y, [x, out], cupy.full((2, n), 0.1 + 0.2j), cupy.full(n, 0.7j))
+        taken = half_field.take(x, np.arange(n // 2))
         return {
             "codes": x.codes,
             "scales": x.scales,
@@ -172,6 +174,10 @@ def test_fields_of_16_bits(gauges: dict[Lattice, GaugeLinks], n: int, devices: t
             "D codes": out.codes,
             "D scales": out.scales,
             "D": single,
+            "updated codes": y.codes,
+            "updated scales": y.scales,
+            "taken codes": taken.codes,
+            "taken scales": taken.scales,
         }
 
     assert_alike(on(LATTICE, (0,), compute), on(LATTICE, devices, compute))
@@ -196,8 +202,22 @@ def true_residuals(gauge: GaugeLinks, x: np.ndarray, b: np.ndarray) -> np.ndarra
 
 
 @pytest.mark.parametrize("devices", several(), ids=str)
-@pytest.mark.parametrize("inner", [None, "single"])
-@pytest.mark.parametrize("solver", [BiCGstab, GCR])
+def test_sums_in_16_bits(devices: tuple[int, ...]) -> None:
+    def compute() -> Results:
+        p, r, t = (half_field.to_half(random_field(LATTICE, 12, seed, np.complex64)) for seed in (1, 2, 3))
+        x = random_field(LATTICE, 12, 4, np.complex64)
+        sums = half_update.half_dots([p, r, t], r)
+        norms2 = half_update.half_step(x, p, r, t, cupy.full((2, 12), 0.1 + 0.2j))
+        return {"sums": sums, "norms": norms2, "x": x, "r": half_field.from_half(r)}
+
+    assert_alike(on(LATTICE, (0,), compute), on(LATTICE, devices, compute), 1e-12)
+
+
+@pytest.mark.parametrize("devices", several(), ids=str)
+@pytest.mark.parametrize(
+    ("solver", "inner"),
+    [(BiCGstab, None), (BiCGstab, "single"), (BiCGstab, "half"), (GCR, None), (GCR, "single")],
+)
 def test_solves(
     gauges: dict[Lattice, GaugeLinks], solver: Any, inner: str | None, devices: tuple[int, ...]
 ) -> None:

@@ -44,12 +44,23 @@ def test_conversion_and_back(backend, random, n):
 
 
 @pytest.mark.parametrize("n", [1, 3, 8])
-@pytest.mark.parametrize("matrices", ["none", "hop_clover"])
-def test_into_16_bits(backend, random, n, matrices):
-    links, x, blocks = random(SITES, 8, 3, 3), random(SITES, 12, n), hermitian(random)
+@pytest.mark.parametrize("matrices", ["none", "hop_clover", "diagonal_clover"])
+@pytest.mark.parametrize("added", [True, False], ids=["diagonal", "no diagonal"])
+def test_into_16_bits(backend, random, n, matrices, added):
+    if matrices == "diagonal_clover" and not added:
+        pytest.skip("these matrices multiply a diagonal")
+    links, x, y, blocks = (
+        random(SITES, 8, 3, 3),
+        random(SITES, 12, n),
+        random(SITES, 12, n),
+        hermitian(random),
+    )
     kernels = backend.kernels.wilson_dslash
     packed, half = kernels.pack(backend.array(links), LATTICE, ODD), to_half(backend.array(x))
     terms, exact_terms = {"b": -0.5, "sign": -1}, {"b": -0.5, "sign": -1}
+    if added:
+        terms |= {"a": 0.7, "diagonal": to_half(backend.array(y))}
+        exact_terms |= {"a": 0.7, "diagonal": y.astype(complex)}
     if matrices != "none":
         terms[matrices] = backend.kernels.clover.pack(backend.array(blocks))
         exact_terms[matrices] = reference_clover.pack(blocks.astype(complex))
@@ -95,7 +106,7 @@ def test_misuse(backend, random):
     double = kernels.pack(links.astype(complex), LATTICE, EVEN)
     with pytest.raises(InputError, match="needs complex64 links, got complex128"):
         kernels.wilson_dslash(double, half, x.copy())
-    with pytest.raises(InputError, match="takes no diagonal"):
+    with pytest.raises(InputError, match="diagonal must be a HalfField, got"):
         kernels.wilson_dslash(packed, half, to_half(x), diagonal=x)
     with pytest.raises(InputError, match="must not be its input"):
         kernels.wilson_dslash(packed, half, half)

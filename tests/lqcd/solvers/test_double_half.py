@@ -1,4 +1,4 @@
-"""Batched CG with fields of 16 bytes a vector inside."""
+"""Batched CG with fields of 16 bytes a vector inside, BiCGstab with spinors in 16 bits."""
 
 from __future__ import annotations
 
@@ -7,9 +7,13 @@ import pytest
 
 from stages.errors import InputError
 from stages.lqcd.dirac.staggered import Packing, StaggeredDslash
+from stages.lqcd.kernels.dispatch import as_numpy
 from stages.lqcd.solvers.bicgstab import BiCGstab
 from stages.lqcd.solvers.block_cgrq import BlockCGrQ
 from stages.lqcd.solvers.cg import BatchedCG
+from stages.lqcd.solvers.named import OpenSolve, Solve
+
+WHERE = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 
 
 def residuals(A, b, x):
@@ -54,12 +58,55 @@ def test_on_the_device(staggered, random_block, backend):
         assert solution.iterations <= 1.2 * expected.iterations
 
 
-def test_is_for_batched_cg_on_staggered_operators(dense, random_block):
-    for method in (BlockCGrQ, BiCGstab):
-        with pytest.raises(
-            InputError, match=f"inner='half' is for BatchedCG: give {method.__name__} 'single'"
-        ):
-            method(inner="half")
+@pytest.mark.parametrize("where", WHERE)
+@pytest.mark.parametrize("kind", ["symmetric", "asymmetric"])
+@pytest.mark.parametrize(("mass", "tolerance"), [(0.1, 1e-12), (0.5, 1e-9)])
+def test_wilson_quarks(wilson, random_block, where, kind, mass, tolerance):
+    """BiCGstab, right-hand sides of very different sizes, one of them zero."""
+    A, host = wilson(mass, where, kind), wilson(mass, "cpu", kind)
+    b = random_block(8, *host.shape, 4) * np.array([1e-9, 1, 0, 1e6])
+    half = BiCGstab(tolerance, inner="half").solve(A, A.xp.asarray(b))
+    double, x = BiCGstab(tolerance).solve(host, b), as_numpy(half.x)
+    assert (residuals(host, b, x) <= tolerance * np.linalg.norm(b.reshape(-1, 4), axis=0)).all()
+    assert not x[..., 2].any()
+    assert half.iterations <= 1.2 * double.iterations
+    assert half.extras["replacements"] > 3
+
+
+@pytest.mark.parametrize("where", WHERE)
+def test_wilson_blocks_narrow(wilson, random_block, where):
+    """Columns that have converged leave; the others go on with their directions."""
+    A, host, xp = wilson(0.1, where), wilson(0.1), wilson(0.1, where).xp
+    b = random_block(12, *host.shape, 5)
+    guess = BiCGstab(1e-6).solve(host, b).x
+    guess[..., 3] = 0
+    solver = BiCGstab(1e-10, inner="half")
+    solution = solver.solve(A, xp.asarray(b), x0=xp.asarray(guess))
+    alone = solver.solve(A, xp.asarray(b[..., 3:4].copy()))
+    assert solution.residual.max() <= 1e-10
+    assert solution.iterations <= 1.2 * alone.iterations
+    assert solution.matvecs < 2 * 5 * solution.iterations
+
+
+def test_is_for_some_methods_and_operators(dense, wilson, staggered, random_block):
+    with pytest.raises(
+        InputError, match="inner='half' is for BatchedCG and BiCGstab: give BlockCGrQ 'single'"
+    ):
+        BlockCGrQ(inner="half")
     A = dense(3, np.linspace(1, 2, 12))
-    with pytest.raises(InputError, match="for staggered operators, not for DenseOperator"):
-        BatchedCG(inner="half").solve(A, random_block(4, *A.shape, 2))
+    for method, operator in ((BatchedCG, A), (BiCGstab, A), (BiCGstab, staggered("hisq", 0.3))):
+        b = random_block(4, *operator.shape, 2)
+        with pytest.raises(InputError, match=f"not for {type(operator).__name__}: iterate in 'single'"):
+            method(inner="half").solve(operator, b)
+    with pytest.raises(InputError, match="half precision is for the Schur complement itself"):
+        BiCGstab(inner="half").solve(wilson(0.1).adjoint, random_block(4, *wilson(0.1).shape, 2))
+
+
+def test_solvers_by_name():
+    """What a campaign asks for in half is done in single precision by solvers that have no half."""
+    open_solve = OpenSolve(1e-8, "double-half")
+    precisions = {name: open_solve.by(name).precision for name in ("bicgstab", "gcr", "batched_cg")}
+    assert precisions == {"bicgstab": "double-half", "gcr": "double-single", "batched_cg": "double-half"}
+    assert open_solve.by("bicgstab").of_regular().inner == "half"
+    with pytest.raises(InputError, match="precision must be one of double, double-single, got 'double-half'"):
+        Solve("cgnr", 1e-8, "double-half").of_regular()

@@ -13,7 +13,7 @@ from stages.errors import InputError
 from stages.lqcd.dirac.wilson import WilsonOperator
 from stages.lqcd.dirac.wilson_schur import WilsonSchur
 from stages.lqcd.solvers.even_odd import EvenOdd, propagate
-from stages.lqcd.solvers.named import MULTIGRID, PRECISIONS, REGULAR, Solve
+from stages.lqcd.solvers.named import MULTIGRID, REGULAR, WHOLE_PRECISIONS, Solve
 from stages.lqcd.solvers.solution import NotConverged
 
 
@@ -31,12 +31,13 @@ def sources(operator: WilsonOperator) -> NDArray:
 PAIRS = [
     ("bicgstab", "double"),
     ("bicgstab", "double-single"),
+    ("bicgstab", "double-half"),
     ("cgnr", "double-single"),
     *(
         pytest.param(solver, precision, marks=pytest.mark.slow)
-        for solver, precision in product(REGULAR, PRECISIONS)
+        for solver, precision in product(REGULAR, WHOLE_PRECISIONS)
         if solver != MULTIGRID  # which needs a hierarchy: tests/multigrid
-        and (solver, precision) not in (("cgnr", "double-single"), *product(["bicgstab"], PRECISIONS))
+        and (solver, precision) not in (("cgnr", "double-single"), *product(["bicgstab"], WHOLE_PRECISIONS))
     ),
 ]
 

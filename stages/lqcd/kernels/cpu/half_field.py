@@ -28,9 +28,12 @@ def from_half(field: HalfField, out: NDArray | None = None) -> NDArray:
     return result
 
 
-def through_single(dslash: Callable[..., NDArray], packed: Any, x: HalfField, out: Any, **terms: Any) -> Any:
-    """`dslash`, a package's kernel for complex64 fields, applied to a field of 16 bits as a GPU does it."""
+def through_single(
+    dslash: Callable[..., NDArray], packed: Any, x: HalfField, out: Any, diagonal: Any = None, **terms: Any
+) -> Any:
+    """`dslash`, a package's kernel for complex64 fields, applied to fields of 16 bits as a GPU does it."""
     values = from_half(x)
+    terms["diagonal"] = from_half(diagonal) if isinstance(diagonal, HalfField) else diagonal
     if not isinstance(out, HalfField):
         return dslash(packed, values, out, **terms)
     return to_half(dslash(packed, values, np.empty_like(values), **terms), out)

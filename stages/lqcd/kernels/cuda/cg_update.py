@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
 from math import ceil
 from typing import Any
 
@@ -61,17 +60,26 @@ def cg_advance_launch(n: int, dtype: np.dtype, rows: int) -> Options[ColumnShape
     return Options(tuple(ColumnShape(g, ceil(rows / g)) for g in groups), launch)
 
 
-@cache
-def short_advance_launch(n: int, sites: int) -> Launch:
+@tuned
+def short_advance_launch(n: int, sites: int) -> Options[ColumnShape]:
     """Step 1 on short fields, with a thread for each vector."""
-    return on_vectors("short_update.cu", f"short_advance<{n}", sites, n)
+    groups = power_of_two(BLOCK_THREADS // n)
+
+    def launch(shape: ColumnShape) -> Launch:
+        return on_vectors("short_update.cu", f"short_advance<{n}", sites, n)
+
+    return Options((ColumnShape(groups, ceil(sites / groups)),), launch)
 
 
-@cache
-def short_residual_launch(n: int, sites: int) -> Launch:
+@tuned
+def short_residual_launch(n: int, sites: int) -> Options[ColumnShape]:
     """Step 3 on short fields: a thread keeps to one right-hand side; grid (parts, 1)."""
     check_rhs(n)
     groups = power_of_two(BLOCK_THREADS // n)
     parts = min(ceil(sites / (4 * groups)), 1024 // (n * groups) * MULTIPROCESSORS)
-    kernel, work = f"short_residual<{n}, {groups}>", RowWork(sites, sums=True)
-    return Launch("short_update.cu", kernel, (parts, 1), n * groups, work=work)
+
+    def launch(shape: ColumnShape) -> Launch:
+        kernel, work = f"short_residual<{n}, {shape.groups}>", RowWork(sites, sums=True)
+        return Launch("short_update.cu", kernel, (shape.blocks, 1), n * shape.groups, work=work)
+
+    return Options((ColumnShape(groups, parts),), launch)

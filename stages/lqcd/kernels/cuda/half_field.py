@@ -33,9 +33,11 @@ def from_half(field: HalfField, out: cupy.ndarray | None = None) -> cupy.ndarray
     return out
 
 
-def codes_and_scales(field: cupy.ndarray | HalfField) -> tuple[Any, Any]:
-    """The two arguments that stand for a field, whole or in 16 bits."""
-    return (field.codes, field.scales) if isinstance(field, HalfField) else (field, _NULL)
+def codes_and_scales(field: cupy.ndarray | HalfField | None) -> tuple[Any, Any]:
+    """The two arguments that stand for a field, whole or in 16 bits, or for none."""
+    if isinstance(field, HalfField):
+        return field.codes, field.scales
+    return (_NULL if field is None else field), _NULL
 
 
 @cache

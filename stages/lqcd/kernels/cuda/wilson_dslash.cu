@@ -6,8 +6,8 @@
 // A block works on SITES sites of a tile and all N right-hand sides; a thread owns the 12 components of R right-hand
 // sides of one site. It projects each neighbour to two spins as it reads it. Links come to shared memory as in the
 // staggered dslash (links.cuh, su3_links.cuh: three forms), but each warp waits for those of its own sites alone where
-// sites do not straddle warps; clover matrices follow them, one group more. x and out are complex numbers of Real, or
-// 16-bit numbers with a scale (half_spinors.cuh; Real is then float).
+// sites do not straddle warps; clover matrices follow them, one group more. x and out, and the diagonal as out, are
+// complex numbers of Real, or 16-bit numbers with a scale (half_spinors.cuh; Real is then float).
 
 #include "complex.cuh"
 #include "geometry.cuh"
@@ -95,10 +95,12 @@ template <class Real, class L, class Tile, template <class, int, int, int> class
 __global__ void __launch_bounds__(SITES * (N / R), MIN_BLOCKS)
     wilson_dslash(const unsigned char* __restrict__ tiles, const Real* __restrict__ factors,
                   const void* __restrict__ x, const float* __restrict__ x_scales, const Real* __restrict__ clover,
-                  const void* diagonal, void* out, float* out_scales, Real a, Real b, int parity) {
+                  const void* diagonal, const float* diagonal_scales, void* out, float* out_scales, Real a, Real b,
+                  int parity) {
     constexpr int threads = SITES * (N / R), parts = Tile::SITES / SITES;
     using Lanes = Lanes<N, R, R>;
     using X = typename In::template Field<Real, Lanes>;
+    using Result = typename Out::template Field<Real, Lanes>;
     // Threads that wait for each other: those of a warp where its sites are its own.
     constexpr bool warps = threads % 32 == 0 && 32 % Lanes::COUNT == 0;
     constexpr int team_threads = warps ? 32 : threads, team_sites = team_threads / Lanes::COUNT;
@@ -137,13 +139,13 @@ __global__ void __launch_bounds__(SITES * (N / R), MIN_BLOCKS)
     #pragma unroll
     for (int chirality = 0; chirality < 2; chirality++) {
         HalfSpinor<Real, R> v = chiral(gather.sum, chirality), w = {};
-        if (diagonal) WholeSpinors<Real, Lanes>(diagonal, nullptr).template load<ReadOnce>(w, at, chirality, lane);
+        if (diagonal) Result(diagonal, diagonal_scales).template load<ReadOnce>(w, at, chirality, lane);
         if constexpr (CLOVER == HOP_CLOVER) multiply(matrix + chirality * HERMITIAN_REALS, v);
         if constexpr (CLOVER == DIAGONAL_CLOVER) multiply(matrix + chirality * HERMITIAN_REALS, w);
         combine(v, b, a, w);
         set_chiral(gather.sum, chirality, v);
     }
-    typename Out::template Field<Real, Lanes>(out, out_scales).store(gather.sum, at, lane);
+    Result(out, out_scales).store(gather.sum, at, lane);
 }
 
 // The term of one direction alone: a thread per site and right-hand side, in the order of the packed links.

@@ -162,15 +162,13 @@ def wilson_dslash(
     out: cupy.ndarray | HalfField,
     *,
     sign: int = 1,
-    diagonal: cupy.ndarray | None = None,
+    diagonal: cupy.ndarray | HalfField | None = None,
     a: float = 0.0,
     b: float = 1.0,
     hop_clover: PackedClover | None = None,
     diagonal_clover: PackedClover | None = None,
 ) -> cupy.ndarray | HalfField:
     n, form, fields = x.shape[2], packed.form, _fields(x, out)
-    if fields != WHOLE and form != FULL:
-        raise InputError("16-bit fields need links of 18 reals each: lay doubled links out with `pack`")
     where = HOP_CLOVER if hop_clover else DIAGONAL_CLOVER if diagonal_clover else NO_CLOVER
     kernel = wilson_dslash_launch(packed.lattice, packed.dtype, n, sign, where, form, fields)
     start(kernel, packed, x, out, diagonal, a, b, hop_clover or diagonal_clover)
@@ -205,7 +203,7 @@ def start(
     packed: PackedLinks,
     x: cupy.ndarray | HalfField,
     out: cupy.ndarray | HalfField,
-    diagonal: cupy.ndarray | None = None,
+    diagonal: cupy.ndarray | HalfField | None = None,
     a: float = 0.0,
     b: float = 1.0,
     clover: PackedClover | None = None,
@@ -218,7 +216,7 @@ def start(
         _NULL if packed.factors is None else packed.factors,
         *codes_and_scales(x),
         _NULL if clover is None else clover.matrices,
-        _NULL if diagonal is None else diagonal,
+        *codes_and_scales(diagonal),
         *codes_and_scales(out),
         real(a),
         real(b),

@@ -1,0 +1,134 @@
+// Sums and updates of spinors in 16 bits with a scale (half_spinors.cuh), complex coefficients for each right-hand side,
+// complex doubles [k][N]. A thread has one right-hand side of a site at a time. A right-hand side that an update leaves
+// as it is keeps its codes.
+
+#include "complex.cuh"
+#include "color_vectors.cuh"
+#include "spinors.cuh"
+#include "half_field.cuh"
+#include "half_spinors.cuh"
+#include "grid_sum.cuh"
+
+template <int N> using Halves = HalfSpinors<float, Lanes<N, 1, 1>>;
+using Numbers = Spinor<float, 1>;
+
+__device__ __forceinline__ float2 single(double2 a) { return {float(a.x), float(a.y)}; }
+
+// y += a x
+__device__ __forceinline__ void add(Numbers& y, float2 a, const Numbers& x) {
+    #pragma unroll
+    for (int c = 0; c < 12; c++) {
+        float& re = y.re[c / 3][c % 3][0];
+        float& im = y.im[c / 3][c % 3][0];
+        const float xr = x.re[c / 3][c % 3][0], xi = x.im[c / 3][c % 3][0];
+        re += a.x * xr, re -= a.y * xi;
+        im += a.x * xi, im += a.y * xr;
+    }
+}
+
+// Real and imaginary part of conj(x) y; the 24 products of a site do not need double, the sum over sites does.
+__device__ __forceinline__ void add_dot(double* sum, const Numbers& x, const Numbers& y) {
+    float re = 0, im = 0;
+    #pragma unroll
+    for (int c = 0; c < 12; c++) {
+        const float xr = x.re[c / 3][c % 3][0], xi = x.im[c / 3][c % 3][0];
+        const float yr = y.re[c / 3][c % 3][0], yi = y.im[c / 3][c % 3][0];
+        re += xr * yr, re += xi * yi;
+        im += xr * yi, im -= xi * yr;
+    }
+    sum[0] += re, sum[1] += im;
+}
+
+// body(site, right-hand side) for what this thread has: one right-hand side of every so many sites.
+template <int N, int GROUPS, class Body> __device__ __forceinline__ void for_sites(long long sites, Body body) {
+    const int n = threadIdx.x % N;
+    for (long long site = first_row() + blockIdx.x * GROUPS + threadIdx.x / N; site < end_row(sites);
+         site += gridDim.x * GROUPS)
+        body(unsigned(site), n);
+}
+
+// conj(x_k) y, complex [K][N].
+template <int N, int GROUPS, int K>
+__global__ void __launch_bounds__(N * GROUPS, 512 / (N * GROUPS))
+    half_dots(const void* __restrict__ x, const float* __restrict__ x_scales, const void* __restrict__ x1,
+              const float* __restrict__ x1_scales, const void* __restrict__ x2, const float* __restrict__ x2_scales,
+              const void* __restrict__ y, const float* __restrict__ y_scales, double* sums, double* partials,
+              unsigned* finished, long long sites) {
+    __shared__ double scratch[2 * K * N * GROUPS / 2 + 1];
+    const Halves<N> fields[3] = {{x, x_scales}, {x1, x1_scales}, {x2, x2_scales}}, last(y, y_scales);
+    double sum[2 * K] = {};
+    for_sites<N, GROUPS>(sites, [&](unsigned site, int n) {
+        Numbers v, w;
+        last.template load<ReadOnce>(v, site, n);
+        #pragma unroll
+        for (int k = 0; k < K; k++) {
+            fields[k].template load<ReadOnce>(w, site, n);
+            add_dot(sum + 2 * k, w, v);
+        }
+    });
+    if (!sum_over_grid<N, GROUPS>(sum, scratch, {partials, finished})) return;
+    for (int v = 0; v < 2 * K; v++) sums[2 * (v / 2 * N + threadIdx.x % N) + v % 2] = sum[v];
+}
+
+// y = scale y + sum_k a_k x_k, scale being one where its pointer is null.
+template <int N, int GROUPS, int K>
+__global__ void __launch_bounds__(N * GROUPS)
+    half_update(void* y, float* y_scales, const void* __restrict__ x, const float* __restrict__ x_scales,
+                const void* __restrict__ x1, const float* __restrict__ x1_scales, const double2* __restrict__ a,
+                const double2* __restrict__ scale, long long sites) {
+    const Halves<N> result(y, y_scales), fields[2] = {{x, x_scales}, {x1, x1_scales}};
+    for_sites<N, GROUPS>(sites, [&](unsigned site, int n) {
+        const float2 own = scale ? single(scale[n]) : float2{1, 0};
+        bool changes = own.x != 1 || own.y != 0;
+        float2 factors[K];
+        #pragma unroll
+        for (int k = 0; k < K; k++) {
+            factors[k] = single(a[k * N + n]);
+            changes |= factors[k].x != 0 || factors[k].y != 0;
+        }
+        if (!changes) return;
+        Numbers v, w, sum = {};
+        result.template load<ReadOnce>(v, site, n);
+        add(sum, own, v);
+        #pragma unroll
+        for (int k = 0; k < K; k++) {
+            fields[k].template load<ReadOnce>(w, site, n);
+            add(sum, factors[k], w);
+        }
+        result.store(sum, site, n);
+    });
+}
+
+// x += a_0 p + a_1 r, r -= a_1 t, |r|^2 of each right-hand side.
+template <int N, int GROUPS>
+__global__ void __launch_bounds__(N * GROUPS, 512 / (N * GROUPS))
+    half_step(void* x, const void* __restrict__ p, const float* __restrict__ p_scales, void* r, float* r_scales,
+              const void* __restrict__ t, const float* __restrict__ t_scales, const double2* __restrict__ a, double* norms2,
+              double* partials, unsigned* finished, long long sites) {
+    __shared__ double scratch[N * GROUPS / 2 + 1];
+    const WholeSpinors<float, Lanes<N, 1, 1>> solution(x, nullptr);
+    const Halves<N> direction(p, p_scales), residual(r, r_scales), product(t, t_scales);
+    const float2 alpha = single(a[threadIdx.x % N]), omega = single(a[N + threadIdx.x % N]);
+    const bool moves = alpha.x != 0 || alpha.y != 0 || omega.x != 0 || omega.y != 0;
+    double sum[1] = {};
+    for_sites<N, GROUPS>(sites, [&](unsigned site, int n) {
+        Numbers v, w;
+        residual.template load<ReadOnce>(v, site, n);
+        if (moves) {
+            Numbers y;
+            solution.template load<ReadOnce>(y, site, n);
+            direction.template load<ReadOnce>(w, site, n);
+            add(y, alpha, w);
+            add(y, omega, v);
+            solution.store(y, site, n);
+            product.template load<ReadOnce>(w, site, n);
+            add(v, float2{-omega.x, -omega.y}, w);
+            if (omega.x != 0 || omega.y != 0) residual.store(v, site, n);
+        }
+        double square[2] = {};
+        add_dot(square, v, v);
+        sum[0] += square[0];
+    });
+    if (!sum_over_grid<N, GROUPS>(sum, scratch, {partials, finished})) return;
+    norms2[threadIdx.x % N] = sum[0];
+}

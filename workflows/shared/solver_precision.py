@@ -1,0 +1,23 @@
+"""Precisions of solves in parameter files: half is for some solvers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from stages.lqcd.solvers.named import HALVES, POSITIVE, PRECISIONS, WHOLE_PRECISIONS
+from workflows.shared.sections import Problem
+
+
+def precisions_of(solver: str) -> tuple[str, ...]:
+    """Precisions in which a solver, or one that auto tries, iterates; each takes less room than the last."""
+    return tuple(PRECISIONS) if solver in ("auto", *HALVES) else WHOLE_PRECISIONS
+
+
+def precision_faults(solver: str, precision: str, staggered: bool) -> Iterator[Problem]:
+    """The problem with a precision that the solver of staggered or of Wilson quarks does not have."""
+    if precision not in precisions_of(solver):
+        (half,) = (name for name in HALVES if (name in POSITIVE) == staggered)
+        yield (
+            ("solves", "precision"),
+            f"{precision} is for {half}, not for {solver}: take that solver, or double-single",
+        )
