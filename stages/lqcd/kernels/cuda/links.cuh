@@ -174,6 +174,24 @@ __device__ __forceinline__ void copy_pair(unsigned long long policy, unsigned ch
                                from + (sign * TILE_SITES + first) * BYTES + threadIdx.x * mine);
 }
 
+// The block's part of all links of a tile whose mu lie in three parts, FAT, ROWS and PHASE bytes a link: a group of
+// copies for each mu.
+template <class Links, int TILE_SITES, int SITES, int THREADS>
+__device__ __forceinline__ void fetch_parts(unsigned char* shared, const unsigned char* tile, int first) {
+    constexpr int FAT = Links::FAT, ROWS = Links::ROWS;
+    const auto policy = evict_first();
+    #pragma unroll
+    for (int mu = 0; mu < 4; mu++) {
+        const unsigned char* from = tile + mu * Links::TILE_MU_BYTES;
+        unsigned char* to = shared + mu * Links::MU_BYTES;
+        copy_pair<FAT, TILE_SITES, SITES, THREADS>(policy, to, from, first);
+        copy_pair<ROWS, TILE_SITES, SITES, THREADS>(policy, to + Links::ROWS_AT, from + 2 * TILE_SITES * FAT, first);
+        copy_pair<Links::PHASE, TILE_SITES, SITES, THREADS>(policy, to + Links::PHASES_AT,
+                                                            from + 2 * TILE_SITES * (FAT + ROWS), first);
+        commit_copies();
+    }
+}
+
 // HISQ's long links, real numbers times U(3) matrices, in two rows and what makes the third of them (`complete`):
 // per tile and mu fat [2][site][3][3], rows [2][site][2][3], a Phase [2][site].
 template <class Phase, class Real, int DIRECTIONS, int TILE_SITES, int SITES, int THREADS> struct ShorterLinks {
@@ -189,16 +207,7 @@ template <class Phase, class Real, int DIRECTIONS, int TILE_SITES, int SITES, in
     unsigned char* shared;
 
     __device__ __forceinline__ void fetch(const unsigned char* tile, int first) {
-        const auto policy = evict_first();
-        #pragma unroll
-        for (int mu = 0; mu < 4; mu++) {
-            const unsigned char* from = tile + mu * TILE_MU_BYTES;
-            unsigned char* to = shared + mu * MU_BYTES;
-            copy_pair<FAT, TILE_SITES, SITES, THREADS>(policy, to, from, first);
-            copy_pair<ROWS, TILE_SITES, SITES, THREADS>(policy, to + ROWS_AT, from + 2 * TILE_SITES * FAT, first);
-            copy_pair<PHASE, TILE_SITES, SITES, THREADS>(policy, to + PHASES_AT, from + 2 * TILE_SITES * (FAT + ROWS), first);
-            commit_copies();
-        }
+        fetch_parts<ShorterLinks, TILE_SITES, SITES, THREADS>(shared, tile, first);
     }
 
     template <int MU> __device__ __forceinline__ void arrive() const {
@@ -262,16 +271,7 @@ template <class Real, int DIRECTIONS, int TILE_SITES, int SITES, int THREADS> st
     unsigned char* shared;
 
     __device__ __forceinline__ void fetch(const unsigned char* tile, int first) {
-        const auto policy = evict_first();
-        #pragma unroll
-        for (int mu = 0; mu < 4; mu++) {
-            const unsigned char* from = tile + mu * TILE_MU_BYTES;
-            unsigned char* to = shared + mu * MU_BYTES;
-            copy_pair<FAT, TILE_SITES, SITES, THREADS>(policy, to, from, first);
-            copy_pair<ROWS, TILE_SITES, SITES, THREADS>(policy, to + ROWS_AT, from + 2 * TILE_SITES * FAT, first);
-            copy_pair<PHASE, TILE_SITES, SITES, THREADS>(policy, to + PHASES_AT, from + 2 * TILE_SITES * (FAT + ROWS), first);
-            commit_copies();
-        }
+        fetch_parts<ShortLinks, TILE_SITES, SITES, THREADS>(shared, tile, first);
     }
 
     template <int MU> __device__ __forceinline__ void arrive() const {
