@@ -36,15 +36,8 @@ from stages.lqcd.kernels.cuda import cg_update as cuda_cg
 from stages.lqcd.kernels.cuda.columns import reduction
 from stages.lqcd.kernels.cuda.compile import compile_all
 from stages.lqcd.kernels.cuda.devices.group import spread_over
-from stages.lqcd.kernels.cuda.hisq_dslash import (
-    FULL,
-    THIRTEEN,
-    Form,
-    PackedLinks,
-    dslash_launch,
-    dslash_tile,
-    sum_rows_launch,
-)
+from stages.lqcd.kernels.cuda.hisq_dslash import dslash_launch, sum_rows_launch
+from stages.lqcd.kernels.cuda.hisq_packing import FULL, THIRTEEN, Form, PackedLinks, dslash_tile
 from stages.lqcd.kernels.cuda.launch import Launch
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.fields import empty_field

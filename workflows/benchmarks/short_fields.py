@@ -24,10 +24,10 @@ from stages.lqcd.gauge.reunitarise import to_u3
 from stages.lqcd.kernels import cg_update, hisq_dslash
 from stages.lqcd.kernels.cg_update import CGCoefficients
 from stages.lqcd.kernels.cuda import cg_update as cuda_updates
-from stages.lqcd.kernels.cuda import columns
+from stages.lqcd.kernels.cuda import columns, hisq_packing
 from stages.lqcd.kernels.cuda import hisq_dslash as cuda
 from stages.lqcd.kernels.cuda.compile import compile_all
-from stages.lqcd.kernels.cuda.hisq_dslash import Form, PackedLinks
+from stages.lqcd.kernels.cuda.hisq_packing import Form, PackedLinks
 from stages.lqcd.kernels.cuda.launch import Launch
 from stages.lqcd.kernels.cuda.tiles import DslashShape
 from stages.lqcd.kernels.directions import displacements
@@ -85,14 +85,14 @@ def main() -> None:
 def cases(n: int) -> Iterator[Case]:
     """The forms worth timing for so many right-hand sides."""
     narrow = n <= hisq_dslash.NARROW
-    yield Case(n, DOUBLE, cuda.FULL, False)
-    yield Case(n, SINGLE, cuda.FULL, False)
+    yield Case(n, DOUBLE, hisq_packing.FULL, False)
+    yield Case(n, SINGLE, hisq_packing.FULL, False)
     if narrow:
-        yield Case(n, DOUBLE, cuda.FOURTEEN, False)
-        yield Case(n, SINGLE, cuda.THIRTEEN, False)
-    for links in (cuda.FULL.links, *([cuda.SHORT_LINKS.links] if narrow else [])):
-        yield Case(n, SINGLE, replace(cuda.SHORT, links=links), False)
-        yield Case(n, SINGLE, replace(cuda.TO_SHORT20, links=links), True)
+        yield Case(n, DOUBLE, hisq_packing.FOURTEEN, False)
+        yield Case(n, SINGLE, hisq_packing.THIRTEEN, False)
+    for links in (hisq_packing.FULL.links, *([hisq_packing.SHORT_LINKS.links] if narrow else [])):
+        yield Case(n, SINGLE, replace(hisq_packing.SHORT, links=links), False)
+        yield Case(n, SINGLE, replace(hisq_packing.TO_SHORT20, links=links), True)
 
 
 SHAPES = {
@@ -108,7 +108,7 @@ SHAPES = {
 def shapes(lattice: Lattice, case: Case) -> list[DslashShape]:
     """The shape in use, and others for the newer forms."""
     used = cuda.dslash_shape(lattice, case.dtype, case.n, case.form)
-    if case.dots or case.form in (cuda.FULL, cuda.THIRTEEN):
+    if case.dots or case.form in (hisq_packing.FULL, hisq_packing.THIRTEEN):
         return [used]
     others = [cuda.shaped(lattice, case.dtype, case.n, *shape) for shape in SHAPES.get(case.n, ())]
     return list(dict.fromkeys([used, *others]))
@@ -129,7 +129,10 @@ def fields_of_links(lattice: Lattice) -> tuple[Any, Any]:
 
 def packed_links(lattice: Lattice, links: tuple[Any, Any], case: Case) -> PackedLinks:
     """Links in the form of a case."""
-    block, short = 64 if case.form.links == cuda.FULL.links else 1, case.form.links == cuda.SHORT_LINKS.links
+    block, short = (
+        64 if case.form.links == hisq_packing.FULL.links else 1,
+        case.form.links == hisq_packing.SHORT_LINKS.links,
+    )
     packed: Any = hisq_dslash.pack_fields(*links, lattice, EVEN, case.dtype, block, short)
     assert packed.form.links == case.form.links
     return packed

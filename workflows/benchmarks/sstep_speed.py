@@ -249,7 +249,7 @@ def deviation(one: np.ndarray, other: np.ndarray) -> float:
 
 def compiled_ahead(given: Namespace) -> None:
     """Compile what takes longest, many kernels at a time."""
-    from stages.lqcd.kernels.cuda import hisq_dslash
+    from stages.lqcd.kernels.cuda import hisq_dslash, hisq_packing
     from stages.lqcd.kernels.cuda import powers as on_device
     from stages.lqcd.kernels.cuda.compile import compile_all
 
@@ -258,7 +258,7 @@ def compiled_ahead(given: Namespace) -> None:
         kind = np.dtype(dtype)
         for n in given.rhs:
             narrow = 2 * max(given.rhs) <= 8 and dtype == np.complex64
-            form = hisq_dslash.THIRTEEN if narrow else hisq_dslash.FULL
+            form = hisq_packing.THIRTEEN if narrow else hisq_packing.FULL
             for width, dots in ((n, False), (n, True), (2 * n, False)):
                 launches.append(hisq_dslash.dslash_launch(given.lattice, 16, kind, width, dots, form))
             for s in given.steps:

@@ -21,6 +21,7 @@ from stages.lqcd.kernels.cuda import (
     columns,
     compile,
     hisq_dslash,
+    hisq_packing,
     lane_blas,
     wilson_dslash,
 )
@@ -34,12 +35,12 @@ NARROWER = (1, 2, 4, 8, 12, 16)
 
 def hisq(n: int) -> list[Launch]:
     forms = [
-        (SINGLE, hisq_dslash.FULL),
-        (SINGLE, hisq_dslash.THIRTEEN),
-        (SINGLE, hisq_dslash.SHORT),
-        (SINGLE, hisq_dslash.TO_SHORT20),
-        (DOUBLE, hisq_dslash.FULL),
-        (DOUBLE, hisq_dslash.IN_FIELDS),
+        (SINGLE, hisq_packing.FULL),
+        (SINGLE, hisq_packing.THIRTEEN),
+        (SINGLE, hisq_packing.SHORT),
+        (SINGLE, hisq_packing.TO_SHORT20),
+        (DOUBLE, hisq_packing.FULL),
+        (DOUBLE, hisq_packing.IN_FIELDS),
     ]
     return [
         hisq_dslash.dslash_launch(LATTICE, 16, dtype, n, dots, form=form)

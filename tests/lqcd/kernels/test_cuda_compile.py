@@ -33,6 +33,7 @@ from stages.lqcd.kernels.cuda import (
     half_update,
     heatbath,
     hisq_dslash,
+    hisq_packing,
     lane_blas,
     lane_gram,
     long_links,
@@ -64,14 +65,14 @@ BIG = Lattice((32, 32, 32, 48))
 ODD = Lattice((14, 6, 10, 4))
 WIDTHS = (1, 3, 8, 16, 33, 64)
 UNUSUAL = [(1, 1), (3, 3), (7, 33), (64, 1), (1, 64)]
-NARROW_SHORT = replace(hisq_dslash.SHORT, links=hisq_dslash.SHORT_LINKS.links)
+NARROW_SHORT = replace(hisq_packing.SHORT, links=hisq_packing.SHORT_LINKS.links)
 FORMS = [
-    hisq_dslash.FULL,
-    hisq_dslash.THIRTEEN,
-    hisq_dslash.IN_FIELDS,
-    hisq_dslash.FOURTEEN,
-    hisq_dslash.SHORT,
-    hisq_dslash.TO_SHORT20,
+    hisq_packing.FULL,
+    hisq_packing.THIRTEEN,
+    hisq_packing.IN_FIELDS,
+    hisq_packing.FOURTEEN,
+    hisq_packing.SHORT,
+    hisq_packing.TO_SHORT20,
     NARROW_SHORT,
 ]
 WILSON_FORMS = [wilson_dslash.FULL, wilson_dslash.TWELVE, wilson_dslash.IN_FIELDS]
@@ -83,12 +84,12 @@ def dslashes(dtype: np.dtype, widths: Sequence[int] = WIDTHS) -> list[Launch]:
     """The dslash in the forms that are used."""
     full = [hisq_dslash.dslash_launch(BIG, 16, dtype, n, dots) for n in widths for dots in (False, True)]
     if dtype == DOUBLE:
-        in_fields = hisq_dslash.IN_FIELDS
-        forms = ((1, hisq_dslash.FOURTEEN), (1, in_fields), (16, in_fields))
+        in_fields = hisq_packing.IN_FIELDS
+        forms = ((1, hisq_packing.FOURTEEN), (1, in_fields), (16, in_fields))
         return [*full, *(hisq_dslash.dslash_launch(BIG, 16, dtype, n, form=form) for n, form in forms)]
     forms = (
-        *((n, hisq_dslash.THIRTEEN) for n in (1, 8)),
-        *((16, form) for form in (hisq_dslash.SHORT, hisq_dslash.TO_SHORT20)),
+        *((n, hisq_packing.THIRTEEN) for n in (1, 8)),
+        *((16, form) for form in (hisq_packing.SHORT, hisq_packing.TO_SHORT20)),
         *((n, NARROW_SHORT) for n in (1, 8)),
     )
     return [*full, *(hisq_dslash.dslash_launch(BIG, 16, dtype, n, form=form) for n, form in forms)]
@@ -180,8 +181,8 @@ def tuned(
         signs.signs_launch("staggered_phases", ODD, dtype),
         signs.signs_launch("boundary_signs", ODD, dtype),
         doubled_links.doubled_links_launch(ODD, 16, dtype, (1, 1, 1, 1)),
-        doubled_links.doubled_links_launch(ODD, 16, dtype, hisq_dslash.dslash_tile(ODD)),
-        *(hisq_dslash.shorter_links_launch(9, sites, dtype) for sites in (2, 32)),
+        doubled_links.doubled_links_launch(ODD, 16, dtype, hisq_packing.dslash_tile(ODD)),
+        *(hisq_packing.shorter_links_launch(9, sites, dtype) for sites in (2, 32)),
         *(short_vectors() if dtype == SINGLE else []),
         field_strength.field_strength_launch(ODD, dtype),
         field_strength.add_clover_launch(1000, dtype),
@@ -202,7 +203,7 @@ def tuned(
 def short_vectors(widths: Sequence[int] = WIDTHS) -> list[Launch]:
     """Kernels on short fields beside the dslash."""
     return [
-        hisq_dslash.short_links_launch(9, 32),
+        hisq_packing.short_links_launch(9, 32),
         *(cg_update.short_advance_launch(n, ROWS // 3) for n in widths),
         *(cg_update.short_residual_launch(n, ROWS // 3) for n in widths),
         *(
@@ -230,9 +231,9 @@ def unusual(dtype: np.dtype) -> list[Launch]:
             for directions in (16, 8)
             for n in (56, 33)
         ),
-        *(hisq_dslash.dslash_launch(ODD, 16, dtype, n, form=hisq_dslash.THIRTEEN) for n in (1, 8, 33)),
-        *(hisq_dslash.dslash_launch(ODD, 8, SINGLE, n, form=hisq_dslash.SHORT) for n in (1, 12, 33)),
-        *(hisq_dslash.dslash_launch(ODD, 16, SINGLE, n, True, hisq_dslash.TO_SHORT20) for n in (8, 33)),
+        *(hisq_dslash.dslash_launch(ODD, 16, dtype, n, form=hisq_packing.THIRTEEN) for n in (1, 8, 33)),
+        *(hisq_dslash.dslash_launch(ODD, 8, SINGLE, n, form=hisq_packing.SHORT) for n in (1, 12, 33)),
+        *(hisq_dslash.dslash_launch(ODD, 16, SINGLE, n, True, hisq_packing.TO_SHORT20) for n in (8, 33)),
         *(block_blas.gram_launch(nx, ny, dtype, ROWS) for nx, ny in UNUSUAL),
         *(block_blas.multiply_add_launch(nx, ny, dtype, ROWS) for nx, ny in UNUSUAL),
         *(block_cg.step_coefficients_launch(n, n) for n in (1, 16, 64)),
@@ -392,7 +393,7 @@ def test_tuned_dslash_keeps_enough_threads_resident(dtype: np.dtype, n: int, lim
 )
 def test_dslash_launch_covers_any_lattice(extents: tuple[int, int, int, int]) -> None:
     lattice = Lattice(extents)
-    tile = hisq_dslash.dslash_tile(lattice)
+    tile = hisq_packing.dslash_tile(lattice)
     halved = (extents[0] // 2, *extents[1:])
     assert all(side % cut == 0 for side, cut in zip(halved, tile, strict=True))
     for dtype in (SINGLE, DOUBLE):
@@ -468,7 +469,7 @@ def test_headers_are_expanded_once_and_no_complex_class_is_used() -> None:
 
 
 @pytest.mark.parametrize("form", FORMS, ids=str)
-def test_candidates_of_the_dslash_are_launches_of_one_packing(form: hisq_dslash.Form) -> None:
+def test_candidates_of_the_dslash_are_launches_of_one_packing(form: hisq_packing.Form) -> None:
     """They start with the shape in use, differ from one another and fit the smallest GPU."""
     for lattice in (BIG, ODD, Lattice((2, 2, 2, 2))):
         for dtype in (SINGLE, DOUBLE) if form.x == "Whole" else (SINGLE,):
@@ -477,6 +478,6 @@ def test_candidates_of_the_dslash_are_launches_of_one_packing(form: hisq_dslash.
                 assert shapes[0] == hisq_dslash.dslash_shape(lattice, dtype, n, form)
                 assert len(shapes) == len(set(shapes)) <= 12
                 for shape in shapes:
-                    assert shape.tile == hisq_dslash.dslash_tile(lattice)
+                    assert shape.tile == hisq_packing.dslash_tile(lattice)
                     launch = hisq_dslash.dslash_in_shape(lattice, 16, dtype, n, shape, form=form)
                     assert launch.threads <= 1024 and launch.shared_bytes <= SHARED_BYTES

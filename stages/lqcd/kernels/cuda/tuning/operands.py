@@ -9,10 +9,10 @@ from typing import Any
 import cupy
 import numpy as np
 
-from stages.lqcd.kernels.cuda import hisq_dslash, wilson_dslash
+from stages.lqcd.kernels.cuda import hisq_packing, wilson_dslash
 from stages.lqcd.kernels.cuda.clover import PackedClover
 
-CONSTANT = (hisq_dslash.PackedLinks, wilson_dslash.PackedLinks, PackedClover)
+CONSTANT = (hisq_packing.PackedLinks, wilson_dslash.PackedLinks, PackedClover)
 """What no kernel writes to."""
 
 SINGLE_TOLERANCE, DOUBLE_TOLERANCE = 1e-5, 1e-11
