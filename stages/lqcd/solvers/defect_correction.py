@@ -20,7 +20,8 @@ from stages.lqcd.kernels.dispatch import Array, to_device_like
 from stages.lqcd.kernels.fields import converted
 from stages.lqcd.solvers.krylov import iterated
 from stages.lqcd.solvers.recurrence import BreakdownError, Recurrence, Vector, column_norms
-from stages.lqcd.solvers.reliable_updates import Progress, ReliableUpdates
+from stages.lqcd.solvers.reliable_solver import ReliableUpdates
+from stages.lqcd.solvers.reliable_updates import Progress
 from stages.lqcd.solvers.solution import Solution, SolveStatus
 
 GOES_ON = (SolveStatus.CONVERGED, SolveStatus.ITERATION_LIMIT, SolveStatus.STAGNATED)

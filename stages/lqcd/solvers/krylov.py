@@ -13,7 +13,8 @@ from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.solvers.corrections import Deflate
 from stages.lqcd.solvers.parts import solved_in_parts
 from stages.lqcd.solvers.recurrence import WIDTHS, Begin, Recurrence, Vector
-from stages.lqcd.solvers.reliable_updates import Progress, ReliableIteration, ReliableUpdates
+from stages.lqcd.solvers.reliable_solver import ReliableUpdates
+from stages.lqcd.solvers.reliable_updates import Progress, ReliableIteration
 from stages.lqcd.solvers.solution import NotConverged, Solution, SolveStatus
 from stages.lqcd.solvers.workspace import Workspace
 

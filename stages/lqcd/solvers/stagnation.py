@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.lqcd.kernels import lane_blas
-from stages.lqcd.kernels.dispatch import Array
+from stages.lqcd.kernels.dispatch import Array, to_device_like
 from stages.lqcd.kernels.fields import assign
 from stages.lqcd.solvers.recurrence import Vector
 
@@ -74,6 +74,13 @@ class LeastResidual:
         self.x = {column: self.x[column] for column in columns if column in self.x}
         self.x |= {column: lane_blas.lane_take(x, np.array([column])) for column in first}
         return first
+
+    def take_back(self, risen: list[int], correction: Array, unit: Vector, columns: NDArray[np.intp]) -> None:
+        """Subtract a correction of a block's columns, in these units, from the x that `enter` has copied."""
+        for column in risen:
+            place = np.flatnonzero(columns == column)
+            share = lane_blas.lane_take(correction, place)
+            lane_blas.lane_add(self.x[column], share, to_device_like(-unit[place], share))
 
     def restore(self, x: Array) -> bool:
         """Put the x of the least residuals back into the columns that have risen; False if there are none."""

@@ -1,0 +1,66 @@
+"""Configuration of solvers by reliable updates: when a solve ends, and in what precision it iterates."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from stages.errors import InputError
+from stages.lqcd.dirac.operator import LinearOperator
+from stages.lqcd.solvers.corrections import Disturbance
+
+
+@dataclass(frozen=True)
+class ReliableUpdates:
+    """Frozen configuration of a solve: when it ends, and in what precision it iterates.
+
+    tolerance: on the true |b - A x| / |b| of every right-hand side. max_iterations: of the whole solve.
+    inner: 'single' iterates in complex64 with reliable updates in the precision of b, 'half' with fields in
+    about 16 bits, which batched CG can on staggered operators and BiCGstab on even-odd Wilson ones; None
+    iterates in that of b.
+    delta: the fall of a residual, from its largest norm after a replacement, that asks for the next in
+    mixed precision; None: the method's own.
+    """
+
+    tolerance: float = 1e-10
+    max_iterations: int = 10_000
+    inner: str | None = None
+    delta: float | None = None
+
+    narrows: ClassVar[bool] = False
+    """Whether converged columns are to be taken out as soon as a narrower block holds the others."""
+
+    update_at: ClassVar[float] = 0.0
+    """Fall of a residual that asks for its next replacement in single precision and in deflated solves."""
+
+    halves: ClassVar[bool] = False
+    """Whether the method can iterate in half precision."""
+
+    def endures(self, disturbance: Disturbance) -> bool:
+        """True if a correction in a deflation space saves more iterations than its disturbance costs."""
+        return disturbance.relative <= 1
+
+    def in_half(self, A: LinearOperator) -> LinearOperator:
+        """A as a method that iterates in half precision applies it. Raises InputError."""
+        raise NotImplementedError
+
+    @property
+    def fall(self) -> float:
+        """Fall of a residual that asks for its next replacement: `delta`, or the method's own."""
+        return self.delta or self.update_at
+
+    def __post_init__(self) -> None:
+        if not 0 < self.tolerance < 1:
+            raise InputError(f"tolerance must lie between 0 and 1, got {self.tolerance}")
+        if self.max_iterations < 1:
+            raise InputError(f"max_iterations must be at least 1, got {self.max_iterations}")
+        if self.inner not in (None, "single", "half"):
+            raise InputError(
+                f"inner must be 'single', 'half', or None for the precision of b; got {self.inner!r}"
+            )
+        if self.inner == "half" and not self.halves:
+            raise InputError(
+                f"inner='half' is for BatchedCG and BiCGstab: give {type(self).__name__} 'single'"
+            )
+        if self.delta is not None and not 0 < self.delta < 1:
+            raise InputError(f"delta must lie between 0 and 1, got {self.delta}")
