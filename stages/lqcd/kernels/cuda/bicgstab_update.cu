@@ -6,7 +6,7 @@
 #include "grid_sum.cuh"
 
 // The rows of `BiCGstabCoefficients.numbers` and `.reals`.
-template <int N> struct Coefficients {
+template <int N> struct BiCGstabCoefficients {
     double2* numbers;
     double* reals;
 
@@ -46,13 +46,6 @@ __device__ __forceinline__ double2 quotient(double2 a, double2 b, bool where) {
     return {(ar * br + ai * bi) * inverse, (ai * br - ar * bi) * inverse};
 }
 
-// Add conj(x) y to (sum[0], sum[1]).
-template <class Real>
-__device__ __forceinline__ void add_product(double* sum, Real xr, Real xi, Real yr, Real yi) {
-    sum[0] += double(xr) * yr + double(xi) * yi;
-    sum[1] += double(xr) * yi - double(xi) * yr;
-}
-
 // alpha = rho / s^H v.
 template <class Real, int N, int GROUPS>
 __global__ void __launch_bounds__(Columns<Real, N, GROUPS>::THREADS, 1024 / Columns<Real, N, GROUPS>::THREADS)
@@ -68,10 +61,10 @@ __global__ void __launch_bounds__(Columns<Real, N, GROUPS>::THREADS, 1024 / Colu
         unpack(shadow[i], sr, si);
         unpack(v[i], vr, vi);
         #pragma unroll
-        for (int w = 0; w < width; w++) add_product(sum + 2 * w, sr[w], si[w], vr[w], vi[w]);
+        for (int w = 0; w < width; w++) add_dot(sum + 2 * w, sr[w], si[w], vr[w], vi[w]);
     });
     if (!sum_over_grid<Columns::COUNT, GROUPS>(sum, scratch, {partials, finished})) return;
-    const Coefficients<N> c{numbers, reals};
+    const BiCGstabCoefficients<N> c{numbers, reals};
     for (int w = 0; w < width; w++) {
         const int n = Columns::first_rhs() + w;
         const double2 sv{sum[2 * w], sum[2 * w + 1]};
@@ -99,14 +92,14 @@ __global__ void __launch_bounds__(Columns<Real, N, GROUPS>::THREADS, 1024 / Colu
         #pragma unroll
         for (int w = 0; w < width; w++) {
             sum[5 * w] += double(tr[w]) * tr[w] + double(ti[w]) * ti[w];
-            add_product(sum + 5 * w + 1, xr[w], xi[w], tr[w], ti[w]);
+            add_dot(sum + 5 * w + 1, xr[w], xi[w], tr[w], ti[w]);
         }
         unpack(r[i], xr, xi);
         #pragma unroll
-        for (int w = 0; w < width; w++) add_product(sum + 5 * w + 3, tr[w], ti[w], xr[w], xi[w]);
+        for (int w = 0; w < width; w++) add_dot(sum + 5 * w + 3, tr[w], ti[w], xr[w], xi[w]);
     });
     if (!sum_over_grid<Columns::COUNT, GROUPS>(sum, scratch, {partials, finished})) return;
-    const Coefficients<N> c{numbers, reals};
+    const BiCGstabCoefficients<N> c{numbers, reals};
     for (int w = 0; w < width; w++) {
         const int n = Columns::first_rhs() + w;
         const double t2 = sum[5 * w];
@@ -131,7 +124,7 @@ __global__ void __launch_bounds__(Columns<Real, N, GROUPS>::THREADS, 1024 / Colu
     using Columns = Columns<Real, N, GROUPS>;
     constexpr int width = Columns::WIDTH;
     __shared__ double scratch[width * Columns::THREADS / 2 + 1];
-    const Coefficients<N> c{numbers, reals};
+    const BiCGstabCoefficients<N> c{numbers, reals};
     Real ar[width], ai[width], wr[width], wi[width];
     for (int w = 0; w < width; w++) {
         const double2 alpha = c.alpha(Columns::first_rhs() + w), omega = c.omega(Columns::first_rhs() + w);

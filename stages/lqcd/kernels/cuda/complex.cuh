@@ -32,3 +32,18 @@ __device__ __forceinline__ void pack(double2& v, const double* re, const double*
 __device__ __forceinline__ void pack(float4& v, const float* re, const float* im) {
     v = {re[0], im[0], re[1], im[1]};
 }
+
+// y += a x; written out in bicgstab_residual, whose sum of squares the compiler would round otherwise.
+template <class Real>
+__device__ __forceinline__ void add_multiple(Real& yr, Real& yi, Real ar, Real ai, Real xr, Real xi) {
+    yr += ar * xr;
+    yr -= ai * xi;
+    yi += ar * xi;
+    yi += ai * xr;
+}
+
+// Add conj(x) y to (sum[0], sum[1]) in double.
+template <class Real> __device__ __forceinline__ void add_dot(double* sum, Real xr, Real xi, Real yr, Real yi) {
+    sum[0] += double(xr) * yr + double(xi) * yi;
+    sum[1] += double(xr) * yi - double(xi) * yr;
+}

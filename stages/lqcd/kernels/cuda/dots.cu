@@ -20,10 +20,7 @@ __global__ void __launch_bounds__(Columns<Real, N, GROUPS>::THREADS, 1024 / Colu
         unpack(x[start + i], xr, xi);
         unpack(y[start + i], yr, yi);
         #pragma unroll
-        for (int w = 0; w < width; w++) {
-            sum[2 * w] += double(xr[w]) * yr[w] + double(xi[w]) * yi[w];
-            sum[2 * w + 1] += double(xr[w]) * yi[w] - double(xi[w]) * yr[w];
-        }
+        for (int w = 0; w < width; w++) add_dot(sum + 2 * w, xr[w], xi[w], yr[w], yi[w]);
     });
     if (!sum_over_grid<Columns::COUNT, GROUPS>(sum, scratch, {partials, finished})) return;
     double* total = sums + 2 * (slice_index() * N + Columns::first_rhs());

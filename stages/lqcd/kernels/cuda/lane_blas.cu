@@ -28,10 +28,7 @@ __global__ void __launch_bounds__(Columns<Real, N, GROUPS>::THREADS, 1024 / Colu
                 Real xr[width], xi[width];
                 unpack(start[f * field + i], xr, xi);
                 #pragma unroll
-                for (int w = 0; w < width; w++) {
-                    sum[2 * (f * width + w)] += double(xr[w]) * yr[w] + double(xi[w]) * yi[w];
-                    sum[2 * (f * width + w) + 1] += double(xr[w]) * yi[w] - double(xi[w]) * yr[w];
-                }
+                for (int w = 0; w < width; w++) add_dot(sum + 2 * (f * width + w), xr[w], xi[w], yr[w], yi[w]);
             }
     });
     if (!sum_over_grid<Columns::COUNT, GROUPS>(sum, scratch, {partials, finished})) return;
@@ -72,12 +69,7 @@ __global__ void __launch_bounds__(Columns<Real, N, GROUPS>::THREADS)
             unpack(xs[k * field + i], xr, xi);
             unpack(own[k * Columns::COUNT], ar, ai);
             #pragma unroll
-            for (int w = 0; w < width; w++) {
-                yr[w] += ar[w] * xr[w];
-                yr[w] -= ai[w] * xi[w];
-                yi[w] += ar[w] * xi[w];
-                yi[w] += ai[w] * xr[w];
-            }
+            for (int w = 0; w < width; w++) add_multiple(yr[w], yi[w], ar[w], ai[w], xr[w], xi[w]);
         }
         pack(y[i], yr, yi);
     });
@@ -110,10 +102,7 @@ __global__ void __launch_bounds__(Columns<Real, N, GROUPS>::THREADS)
             unpack(own[k * Columns::COUNT], cr, ci);
             #pragma unroll
             for (int w = 0; w < width; w++) {
-                yr[w] += cr[w] * xr[w];
-                yr[w] -= ci[w] * xi[w];
-                yi[w] += cr[w] * xi[w];
-                yi[w] += ci[w] * xr[w];
+                add_multiple(yr[w], yi[w], cr[w], ci[w], xr[w], xi[w]);
                 rr[w] -= cr[w] * nr[w];
                 rr[w] += ci[w] * ni[w];
                 ri[w] -= cr[w] * ni[w];
