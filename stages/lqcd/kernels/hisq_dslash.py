@@ -76,7 +76,7 @@ def pack_both(
     block: int,
     short: bool = False,
 ) -> tuple[PackedLinks, PackedLinks]:
-    """`pack_fields` into the even and into the odd sites; on processors both share the links.
+    """`pack_fields` into the even and into the odd sites.
 
     Raises InputError.
     """

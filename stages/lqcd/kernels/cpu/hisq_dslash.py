@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from stages.lqcd.kernels.cpu.compiled import array_type, compiled, compiled_serial
 from stages.lqcd.kernels.cpu.doubled_links import doubled_links
-from stages.lqcd.kernels.cpu.narrow_dslash import BLOCK_SITES, MOST_SITES, LinksOnce, narrow_kernel
+from stages.lqcd.kernels.cpu.narrow_dslash import BLOCK_SITES, MOST_SITES, narrow_kernel
 from stages.lqcd.kernels.cpu.rows import block_count
 from stages.lqcd.kernels.cpu.short_field import through_single
 from stages.lqcd.kernels.cpu.vector_ir import REGISTER_BYTES, REGISTERS, ComplexSums, Emitter, literals
@@ -39,8 +39,8 @@ class PackedLinks:
     """Direction-doubled, pre-daggered, signed links into the sites of `parity`.
 
     `links` is ``[site, direction, column, row]``, `neighbours` int32 ``[site, direction]`` in the opposite
-    parity, both C-contiguous; the order of the directions is that of `stages.lqcd.kernels.directions`. once:
-    for one right-hand side alone, the links that both parities share.
+    parity, both C-contiguous; the order of the directions is that of `stages.lqcd.kernels.directions`. Behind
+    the last link there is room for a site.
     """
 
     lattice: Lattice
@@ -49,23 +49,24 @@ class PackedLinks:
     dtype: np.dtype
     links: NDArray
     neighbours: NDArray[np.int32]
-    once: LinksOnce
 
 
 def pack(links: NDArray, lattice: Lattice, parity: int) -> PackedLinks:
-    return _packed({parity: np.ascontiguousarray(links.swapaxes(-1, -2))}, lattice)[0]
+    columns = _room(links, links.shape, links.dtype)
+    columns[...] = links.swapaxes(-1, -2)
+    return _packed(columns, lattice, parity)
 
 
-def _packed(columns: dict[int, NDArray], lattice: Lattice) -> list[PackedLinks]:
-    """Links of one parity or of both, each by columns."""
-    once = LinksOnce(lattice, columns)
-    return [
-        PackedLinks(
-            *(lattice, parity, links.shape[1], links.dtype, links),
-            *(neighbour_table(lattice, parity, links.shape[1]), once),
-        )
-        for parity, links in columns.items()
-    ]
+def _packed(columns: NDArray, lattice: Lattice, parity: int) -> PackedLinks:
+    """Links by columns."""
+    directions = columns.shape[1]
+    table = neighbour_table(lattice, parity, directions)
+    return PackedLinks(lattice, parity, directions, columns.dtype, columns, table)
+
+
+def _room(like: NDArray, shape: tuple[int, ...], dtype: np.dtype) -> NDArray:
+    """Room for links of this shape and a site behind them."""
+    return field_like(like, (shape[0] + 1, *shape[1:]), dtype)[:-1]
 
 
 def pack_both(
@@ -76,8 +77,7 @@ def pack_both(
     block: int,
     short: bool,
 ) -> tuple[PackedLinks, PackedLinks]:
-    columns = {parity: _columns(one_hop, three_hops, lattice, parity, dtype) for parity in (EVEN, ODD)}
-    even, odd = _packed(columns, lattice)
+    even, odd = (pack_fields(one_hop, three_hops, lattice, parity, dtype) for parity in (EVEN, ODD))
     return even, odd
 
 
@@ -90,16 +90,10 @@ def pack_fields(
     block: int = 1,
     short: bool = False,
 ) -> PackedLinks:
-    return _packed({parity: _columns(one_hop, three_hops, lattice, parity, dtype)}, lattice)[0]
-
-
-def _columns(
-    one_hop: NDArray, three_hops: NDArray | None, lattice: Lattice, parity: int, dtype: np.dtype
-) -> NDArray:
     directions = NAIVE_DIRECTIONS if three_hops is None else HISQ_DIRECTIONS
-    columns = field_like(one_hop, (lattice.half_volume, directions, 3, 3), dtype)
+    columns = _room(one_hop, (lattice.half_volume, directions, 3, 3), dtype)
     doubled_links(one_hop, three_hops, lattice, parity, columns.swapaxes(-1, -2))
-    return columns
+    return _packed(columns, lattice, parity)
 
 
 def in_fields(one_hop: NDArray, three_hops: NDArray | None, lattice: Lattice, parity: int) -> PackedLinks:
@@ -126,8 +120,7 @@ def hisq_dslash(
     sums = np.empty((0 if dots is None else block_count(len(x), BLOCK_SITES), 2 * rhs))
     form = itemsize, packed.directions, dots is not None
     kernel = narrow_kernel(*form) if rhs == 1 else _kernel(rhs, *form)
-    links = packed.once.of(packed.parity) if rhs == 1 else (packed.links,)
-    kernel(*links, packed.neighbours, x, added.ctypes.data, out, sums, stride, a, b)
+    kernel(packed.links, packed.neighbours, x, added.ctypes.data, out, sums, stride, a, b)
     if dots is not None:
         _sum_kernel()(sums, dots)
     return out

@@ -71,6 +71,13 @@ class Emitter:
         )
         self.builder.call(prefetch, [pointer, *(ir.Constant(INT32, value) for value in (0, 3, 1))])
 
+    def in_order(self, address: Any) -> Any:
+        """The address, of which the compiler knows nothing before this place.
+
+        Else it asks for all that is to be read soon at once, which is more than a core can wait for.
+        """
+        return self.builder.asm(ir.FunctionType(INT64, [INT64]), "", "=r,0", [address], True)
+
     def splat(self, scalar: Any, lanes: int) -> Any:
         """A vector with `scalar` in every lane."""
         nothing = ir.Constant(ir.VectorType(self.real, lanes), ir.Undefined)
@@ -127,14 +134,6 @@ class Emitter:
     def times_i(self, vector: Any) -> Any:
         """``i v`` of interleaved complex numbers."""
         return self.builder.fmul(self.swapped(vector), self.times_i_signs(vector.type.count))
-
-    def minus_conjugate(self, vector: Any) -> Any:
-        """-re, im, -re, im, ...: the signs are flipped as bits."""
-        bits, integer = 8 * self.itemsize, ir.IntType(8 * self.itemsize)
-        kind = ir.VectorType(integer, vector.type.count)
-        signs = ir.Constant(kind, [0 if lane % 2 else 1 << (bits - 1) for lane in range(kind.count)])
-        flipped = self.builder.xor(self.builder.bitcast(vector, kind), signs)
-        return self.builder.bitcast(flipped, vector.type)
 
     def added_product(self, a: Any, b: Any, total: Any) -> Any:
         """``a b + total``, rounded once; ``a b`` where `total` is None."""
