@@ -81,6 +81,15 @@ def test_columns_stay_where_sites_are_fewer() -> None:
     assert rows(few, by_column=True) == Rows(1, 18, 8, ((0, 8),))
 
 
+def test_rows_follow_each_other_through_segments() -> None:
+    """Kernels that number the rows of a field, as segment * rows + row, rely on it."""
+    for sites in (1, 2, 5, 300):
+        field = np.zeros((sites, 3, 8))
+        found = rows(field, by_column=True)
+        assert found and (found.segments * found.rows, found.n) == (3 * sites, 8)
+        assert found.segments == 1 or found.strides == ((8 * found.rows, 8),)
+
+
 def test_segments_are_those_within_a_view(monkeypatch: pytest.MonkeyPatch) -> None:
     span = Span(1 << 40, ((0, 1), (1, 1)) * 3, ())
     monkeypatch.setattr(pointwise, "current_group", lambda: True)
@@ -213,14 +222,16 @@ def test_columns(dtype: Any) -> None:
 
 
 @pytest.mark.gpu
+@pytest.mark.parametrize("sites", [1, 2, 300])
 @pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
-def test_dilution_and_probing(dtype: Any) -> None:
+def test_dilution_and_probing(dtype: Any, sites: int) -> None:
+    """Also where colours are more than sites, each of which is a segment then."""
     rng = np.random.default_rng(12)
-    eta, member = random(300, 3, 4, dtype=dtype), rng.integers(0, 5, (300, 3)).astype(np.int32)
+    eta, member = random(sites, 3, 4, dtype=dtype), rng.integers(0, 5, (sites, 3)).astype(np.int32)
     vectors, subsets, signs = (
         rng.integers(0, 4, 10),
         rng.integers(0, 5, 10),
-        rng.choice([-1.0, 1.0], (300, 6)),
+        rng.choice([-1.0, 1.0], (sites, 6)),
     )
     found = noise.masked(cupy.asarray(eta), member, vectors, subsets)
     np.testing.assert_array_equal(found.get(), noise.masked(eta, member, vectors, subsets))

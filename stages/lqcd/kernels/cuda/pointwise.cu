@@ -235,7 +235,7 @@ __global__ void __launch_bounds__(256)
     const Operand<const T> from{eta, eta_segment, eta_row};
     each(Operand<T>{out, out_segment, out_row}, segments, rows, n, together, [&](long long s, long long r, int c) {
         const T a = from.at(s, r)[__ldg(vectors + c)];
-        return member[r] == __ldg(subsets + c) ? a : T{};
+        return member[s * rows + r] == __ldg(subsets + c) ? a : T{};
     });
 }
 
@@ -248,7 +248,7 @@ __global__ void __launch_bounds__(256)
     const Operand<const T> from{eta, eta_segment, eta_row};
     each(Operand<T>{out, out_segment, out_row}, segments, rows, n, together, [&](long long s, long long r, int c) {
         T a = from.at(s, r)[c / count];
-        const bool negative = signs[r / COLOURS * count + c % count] < 0;
+        const bool negative = signs[(s * rows + r) / COLOURS * count + c % count] < 0;
         #pragma unroll
         for (int i = 0; i < Reals<T>::COUNT; i++) part(a, i) = negative ? -part(a, i) : part(a, i);
         return a;
