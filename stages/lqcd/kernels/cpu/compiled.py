@@ -45,6 +45,21 @@ LOCKS = 64
 """Files that keep order among processes; a kernel has the one that its name hashes to."""
 
 
+def _digest() -> str:
+    digest = hashlib.sha256()
+    for source in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(source.read_bytes())
+    digest.update(llvm.get_host_cpu_name().encode())
+    digest.update(llvm.get_host_cpu_features().flatten().encode())
+    return digest.hexdigest()[:12]
+
+
+DIGEST = _digest()
+"""Of sources and processor, taken at import: where files are exchanged beneath a process, what it compiles
+later from the old ones must not have the name of the new ones.
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class Kernel:
     """A compiled function and the one that calls it from threads; the code lives as long as `share`."""
@@ -96,7 +111,7 @@ def compiled_parallel(function: Callable[..., None], name: str, signature: Any) 
 
 
 def _cached(function: Callable[..., None], name: str, signature: Any, **options: Any) -> Any:
-    function.__name__ = function.__qualname__ = f"{name}_{_digest()}"
+    function.__name__ = function.__qualname__ = f"{name}_{DIGEST}"
     with getting() as kernel, _turn(function.__name__):
         result = njit(signature, cache=True, error_model="numpy", **options)(function)
         kernel.compiled |= bool(result.stats.cache_misses)
@@ -208,16 +223,6 @@ def _turn(name: str) -> Iterator[None]:
     with lock:
         flock(lock, LOCK_EX)
         yield
-
-
-@cache
-def _digest() -> str:
-    digest = hashlib.sha256()
-    for source in sorted(Path(__file__).parent.glob("*.py")):
-        digest.update(source.read_bytes())
-    digest.update(llvm.get_host_cpu_name().encode())
-    digest.update(llvm.get_host_cpu_features().flatten().encode())
-    return digest.hexdigest()[:12]
 
 
 def array_type(dtype: DTypeLike, dimensions: int, *, writable: bool = False) -> types.Array:
