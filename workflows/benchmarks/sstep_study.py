@@ -13,6 +13,7 @@ import dataclasses
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import product
 from pathlib import Path
 from types import ModuleType
@@ -72,6 +73,8 @@ class Model:
         out = self.xp.empty_like(x) if out is None else out
         if self.diagonal is not None:
             return self.xp.multiply(x, self.diagonal[:, None], out=out)
+        if self.xp is not np:
+            return _stencil()(x, self.side, self.side**2, x.shape[-1], out)
         cube = 3 * (self.side,)
         field, result = x.reshape(*cube, -1), out.reshape(*cube, -1)
         self.xp.multiply(field, 6, out=result)
@@ -80,6 +83,28 @@ class Model:
             result[ahead] -= field[behind]
             result[behind] -= field[ahead]
         return out
+
+
+@cache
+def _stencil() -> Any:
+    """The Laplacian of fields of a device in one pass."""
+    import cupy
+
+    return cupy.ElementwiseKernel(
+        "raw T x, int64 side, int64 area, int64 n",
+        "T out",
+        """
+        const long long at = i / n, place[3] = {at / area, at / side % side, at % side};
+        const long long step[3] = {area * n, side * n, n};
+        T sum = T(6) * x[i];
+        for (int axis = 0; axis < 3; axis++) {
+            if (place[axis] > 0) sum -= x[i - step[axis]];
+            if (place[axis] + 1 < side) sum -= x[i + step[axis]];
+        }
+        out = sum;
+        """,
+        "laplacian",
+    )
 
 
 def _range(axis: int, part: slice) -> Iterator[slice]:
@@ -169,15 +194,15 @@ def compiled_ahead(given: argparse.Namespace) -> None:
     from stages.lqcd.kernels.cuda.compile import compile_all
 
     launches = []
-    for s, precision in product({1, *given.s}, given.precision):
+    for s, precision in product(sorted({1, *given.s}, reverse=True), given.precision):
         kind, rows = DTYPES[precision], given.side**3 or given.size
+        single = precision == "single"
         launches += [on_device.gram_launch(s, 1, kind, rows, signs) for signs in (False, True)]
         launches.append(on_device.update_launch(s, 1, kind, rows))
-        for name in (powers.WORKING, powers.DOUBLED):
-            launches.append(on_device.exact_gram_launch(s, 1, kind, rows, name))
-        for doubled in (False, True):
-            launches.append(on_device.gram_sum_launch(s, 1, doubled))
-            launches.append(on_device.coordinates_launch(s, 1, doubled))
+        exact = powers.WORKING if single else powers.DOUBLED
+        launches.append(on_device.exact_gram_launch(s, 1, kind, rows, exact))
+        launches += [on_device.gram_sum_launch(s, 1, doubled) for doubled in (False, True)]
+        launches += [on_device.coordinates_launch(s, 1, doubled) for doubled in {False, not single}]
     compile_all(list(dict.fromkeys(launches)))
 
 
@@ -190,7 +215,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--low", type=float, default=1e-3, help="least eigenvalue of diagonal matrices; the largest is 1"
     )
-    parser.add_argument("-s", type=int, nargs="+", default=[1, 2, 4, 6, 8, 10, 12, 14, 16])
+    parser.add_argument("-s", type=int, nargs="+", default=list(range(1, 17)))
     parser.add_argument("--basis", nargs="+", choices=BASES, default=list(BASES))
     parser.add_argument("--precision", nargs="+", choices=list(DTYPES), default=list(DTYPES))
     parser.add_argument("--backend", choices=("cpu", "cuda"), default="cpu")
@@ -207,40 +232,38 @@ def main(arguments: Sequence[str] | None = None) -> None:
         compiled_ahead(given)
     models = {f"Laplacian {given.side}^3": laplacian(given.side, xp)} if given.side else {}
     models |= {f"diagonal, rho = {rho}": strakos(given.size, given.low, rho, xp) for rho in given.rho}
-    histories = []
-    pairs = [(name, model, precision) for name, model in models.items() for precision in given.precision]
-    for name, model, precision in pairs:
-        rng = np.random.default_rng(5)
-        b = xp.asarray(rng.standard_normal((*model.shape, 1)).astype(DTYPES[precision]))
-        level = LEVELS[precision]
-        plain = study(model, b, 1, MONOMIAL, True, True, 20_000)
-        reached = plain.to(level)
-        print(
-            f"\n{name}, {precision}: CG takes {reached} iterations to {level:g}; least {min(plain.true):.1e}"
-        )
-        table = PrintedTable("basis", "s", "Gram", "replaced", "iterations", "of CG", "least", "end")
-        ingredients = [(True, True)] if given.both else list(product((False, True), repeat=2))
-        runs = [(basis, s, parts) for basis in given.basis for s in given.s for parts in ingredients]
-        for basis, s, (higher, replace) in runs:
-            longest = int(LONGEST * max(plain.iterations))
-            run = study(model, b, s, basis, higher, replace, longest)
-            took = run.to(level)
-            ratio = "-" if took is None or reached is None else f"{took / reached:.2f}"
-            least = f"{min(run.true, default=1.0):.1e}"
-            gram = "twice" if higher else "working"
-            table.add(basis, s, gram, run.replaced if replace else "no", took or "-", ratio, least, run.end)
-            key = {
-                "model": name,
-                "precision": precision,
-                "basis": basis,
-                "s": s,
-                "higher": higher,
-                "replace": replace,
-            }
-            histories.append({**key, "iterations": run.iterations, "true": run.true, "own": run.own})
+    histories: list[dict[str, Any]] = []
+    try:
+        for (name, model), precision in product(models.items(), given.precision):
+            compare(given, name, model, precision, histories)
+    finally:
         if given.write:
             given.write.write_text(json.dumps(histories))
     plot_all(histories, given.plot)
+
+
+def compare(
+    given: argparse.Namespace, name: str, model: Model, precision: str, histories: list[dict[str, Any]]
+) -> None:
+    """Print the table of a model, and add the histories of its runs."""
+    rng = np.random.default_rng(5)
+    b = model.xp.asarray(rng.standard_normal((*model.shape, 1)).astype(DTYPES[precision]))
+    level = LEVELS[precision]
+    plain = study(model, b, 1, MONOMIAL, True, True, 20_000)
+    reached = plain.to(level)
+    print(f"\n{name}, {precision}: CG takes {reached} iterations to {level:g}; least {min(plain.true):.1e}")
+    table = PrintedTable("basis", "s", "Gram", "replaced", "iterations", "of CG", "least", "end")
+    ingredients = [(True, True)] if given.both else list(product((False, True), repeat=2))
+    for basis, s, (higher, replace) in product(given.basis, given.s, ingredients):
+        run = study(model, b, s, basis, higher, replace, int(LONGEST * max(plain.iterations)))
+        took = run.to(level)
+        ratio = "-" if took is None or reached is None else f"{took / reached:.2f}"
+        least = f"{min(run.true, default=1.0):.1e}"
+        gram = "twice" if higher else "working"
+        table.add(basis, s, gram, run.replaced if replace else "no", took or "-", ratio, least, run.end)
+        key = {"model": name, "precision": precision, "basis": basis, "s": s}
+        key |= {"higher": higher, "replace": replace}
+        histories.append({**key, "iterations": run.iterations, "true": run.true, "own": run.own})
 
 
 if __name__ == "__main__":
