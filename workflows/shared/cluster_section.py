@@ -133,11 +133,11 @@ class ClusterSection(FileSection):
                 raise ValueError(f"{name!r} is no name of a variable: take letters, digits and _")
         return environment
 
-    @field_validator("memory", "gpu_memory")
+    @field_validator("memory", "gpu_memory", mode="before")
     @classmethod
-    def _size(cls, memory: str | None) -> str | None:
+    def _size(cls, memory: object) -> object:
         if memory is not None:
-            _bytes(memory)
+            _bytes(str(memory))
         return memory
 
     @field_validator("gpu_memory")
@@ -266,7 +266,7 @@ def _bytes(text: str) -> int:
         size = dask.utils.parse_bytes(text)
     except (ValueError, OverflowError):
         size = 0
-    if size < 2**20 or text.strip().isdigit():
+    if size < 2**20 or not text.strip()[-1:].isalpha():
         raise ValueError(f"{text!r} is no size of memory: write it as 120GB or 64GiB")
     return size
 
