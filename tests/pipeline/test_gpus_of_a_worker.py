@@ -161,7 +161,12 @@ def test_workers_of_a_machine_see_their_own_gpus(machine: Any, monkeypatch: pyte
             Cuda(gpus_per_worker=3),
             "gpus_per_worker=3 does not divide the 4 GPUs of this machine: take 1 or",
         ),
-        ({}, Cuda(3, gpus_per_worker=2), "workers=3, but this machine has 4 GPUs, 2 workers of 2 GPUs"),
+        (
+            {},
+            Cuda(3, gpus_per_worker=2),
+            "workers=3, but this machine has 4 GPUs, 2 workers of 2 GPUs: take 1 to 2 workers",
+        ),
+        ({}, Cuda(0), "workers=0, but this machine has 4 GPUs, one worker each: take 1 to 4 workers"),
         ({"peers": False}, Cuda(gpus_per_worker=2), "GPU 0 cannot read the memory of GPU 1"),
         (
             {"memory": [80 * GB, 40 * GB] * 2},

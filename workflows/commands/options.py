@@ -60,7 +60,8 @@ GpusPerWorkerOption = Annotated[
         "--gpus-per-worker",
         metavar="K",
         parser=gpus_count,
-        help="GPUs that each worker owns and that share its lattice: more than one for what one cannot hold.",
+        help="GPUs that each worker owns and that share its lattice: more than one for what one cannot hold; "
+        "plan says how many fit, and a machine's number of GPUs is a multiple of it.",
         show_default="as in the cluster's section, or 1",
     ),
 ]

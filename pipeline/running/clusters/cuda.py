@@ -77,10 +77,14 @@ class Cuda:
         if each > 1:
             for first in range(0, devices, each):
                 check_sharing(tuple(range(first, first + each)))
-        wanted = devices // each if self.workers is None else self.workers
-        if not 1 <= wanted <= devices // each:
-            own = "one worker each" if each == 1 else f"{devices // each} workers of {each} GPUs"
-            raise InputError(f"workers={wanted}, but this machine has {devices} GPUs, {own}")
+        most = devices // each
+        wanted = most if self.workers is None else self.workers
+        if not 1 <= wanted <= most:
+            own = "one worker each" if each == 1 else f"{counted(most, 'worker')} of {each} GPUs"
+            raise InputError(
+                f"workers={wanted}, but this machine has {counted(devices, 'GPU')}, {own}: take "
+                f"{f'1 to {most} workers' if most > 1 else 'one worker'}"
+            )
         return wanted
 
     @contextmanager
