@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from time import perf_counter
@@ -14,6 +14,8 @@ from workflows.shared.definition import Project
 
 if TYPE_CHECKING:
     from stages.lqcd.kernels.cuda.tuning.tuner import Finding
+
+COLUMNS = ["kernel", "model, us", "best, us", "gain", "chosen instead"]
 
 Progress = Callable[[int, int, str], None]
 """Called with (parts done, parts in all, the problem being measured)."""
@@ -76,19 +78,9 @@ def require_device() -> None:
 
 def tuning_text(tuning: Tuning) -> str:
     """A table of the findings, the largest gain first, and where they were written."""
-    rows = [
-        (
-            finding.problem,
-            f"{1e6 * finding.model_seconds:.1f}",
-            f"{1e6 * finding.seconds:.1f}",
-            f"{100 * (1 - finding.seconds / finding.model_seconds):.1f} %",
-            _change(finding),
-        )
-        for finding in sorted(tuning.findings, key=lambda one: one.seconds / one.model_seconds)
-    ]
-    columns = ["kernel", "model, us", "best, us", "gain", "chosen instead"]
+    rows = [row(finding) for finding in by_gain(tuning.findings)]
     changed = sum(finding.shape != finding.model for finding in tuning.findings)
-    lines = [table_text(Table(columns, rows))]
+    lines = [table_text(Table(COLUMNS, rows))]
     lines += [f"not measured: {name}" for name in tuning.unmeasured]
     lines += [
         f"rejected: {finding.problem}: {shape}" for finding in tuning.findings for shape in finding.rejected
@@ -100,7 +92,18 @@ def tuning_text(tuning: Tuning) -> str:
     return "\n".join(lines)
 
 
-def _change(finding: Finding) -> str:
-    """The difference from the model's shape."""
+def by_gain(findings: Sequence[Finding]) -> list[Finding]:
+    """Findings, the largest gain first."""
+    return sorted(findings, key=lambda finding: finding.seconds / finding.model_seconds)
+
+
+def row(finding: Finding) -> tuple[str, ...]:
+    """A finding in `COLUMNS`."""
     changed = ((name, value) for name, value in finding.shape.items() if value != finding.model[name])
-    return " ".join(f"{name}={value}" for name, value in changed)
+    return (
+        finding.problem,
+        f"{1e6 * finding.model_seconds:.1f}",
+        f"{1e6 * finding.seconds:.1f}",
+        f"{100 * (1 - finding.seconds / finding.model_seconds):.1f} %",
+        " ".join(f"{name}={value}" for name, value in changed),
+    )

@@ -5,13 +5,14 @@
 
 B = -D_eo D_oe of HISQ links of one quenched configuration, in double precision. A small run of each block
 size compiles the kernels first. Columns: restarts and applications of B to one vector; wall time and its
-ratio to the first row; GFLOP/s of everything; shares of the wall time that operator, products with the
-basis and the rest take (each call is timed with the device idle before and after); what the operator and
-the products reach of the machine's copy bandwidth, in bytes with perfect reuse.
+ratio to the first row; joules of the device; GFLOP/s of everything; shares of the wall time that operator,
+products with the basis and the rest take (each call is timed with the device idle before and after); what the
+operator and the products reach of the machine's copy bandwidth, in bytes with perfect reuse.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,13 +22,13 @@ from stages.lqcd.eigen.block_lanczos import BlockLanczos
 from stages.lqcd.eigen.eigenpairs import Eigenpairs
 from stages.lqcd.kernels.directions import HISQ_DIRECTIONS
 from stages.lqcd.kernels.dispatch import around_kernels
-from workflows.benchmarks.machine import Machine
+from workflows.benchmarks.machine import Machine, metered
 from workflows.benchmarks.script import SMALL, PrintedTable, arguments_of, quenched, staggered
 from workflows.benchmarks.staggered import FLOPS_PER_SITE
 
 SEED = 271
 COLUMNS = (
-    *("block", "subspace", "degree", "restarts", "matvecs", "seconds", "ratio", "GFLOP/s"),
+    *("block", "subspace", "degree", "restarts", "matvecs", "seconds", "ratio", "J", "GFLOP/s"),
     *("operator", "basis", "rest", "operator / copy", "basis / copy"),
 )
 
@@ -107,12 +108,13 @@ def main() -> None:
         BlockLanczos(2, block, degree=2, max_restarts=1).solve(operator, machine.xp, on_failure="return")
         products, applications = Meter(machine), Meter(machine)
         settings = arguments.tolerance, arguments.subspace, arguments.degree
-        metered: Any = MeteredOperator(operator, applications)
+        operand: Any = MeteredOperator(operator, applications)
         with products_metered(products):
-            pairs = BlockLanczos(arguments.vectors, block, *settings).solve(metered, machine.xp)
+            lanczos = BlockLanczos(arguments.vectors, block, *settings)
+            pairs, joules = metered(machine.backend, partial(lanczos.solve, operand, machine.xp))
         first = first or pairs.seconds
         spectra.append(pairs.values)
-        table.add(block, *cells(pairs, first, (applications, products), copy))
+        table.add(block, *cells(pairs, first, joules, (applications, products), copy))
         del pairs
     spread = max(float(np.abs(values / spectra[0] - 1).max()) for values in spectra)
     print(
@@ -120,12 +122,22 @@ def main() -> None:
     )
 
 
-def cells(pairs: Eigenpairs, first: float, meters: tuple[Meter, Meter], copy: float) -> tuple[object, ...]:
+def cells(
+    pairs: Eigenpairs, first: float, joules: float | None, meters: tuple[Meter, Meter], copy: float
+) -> tuple[object, ...]:
     """A row of the table behind the block's size; first: seconds of the first row."""
     total = pairs.seconds
     shares = [meter.seconds / total for meter in meters]
     return (
-        *(pairs.extras["subspace"], pairs.degree, pairs.restarts, pairs.matvecs, total, first / total),
+        *(
+            pairs.extras["subspace"],
+            pairs.degree,
+            pairs.restarts,
+            pairs.matvecs,
+            total,
+            first / total,
+            joules,
+        ),
         sum(meter.flops for meter in meters) / total / 1e9,
         *(f"{100 * share:.0f} %" for share in (*shares, 1 - sum(shares))),
         *(meter.bytes / meter.seconds / 1e9 / copy for meter in meters),

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from math import ceil, prod
 from statistics import median
 from threading import Event, Thread
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import llvmlite.binding as llvm
 import numba
@@ -20,6 +20,7 @@ from pipeline.worker.energy import Meter, energy_meter
 from stages.errors import InputError
 from stages.lqcd.kernels.dispatch import Array
 
+T = TypeVar("T")
 Work = Callable[[], object]
 
 HOST_SECONDS = 0.2
@@ -220,6 +221,17 @@ def fastest(machine: Machine, work: Work, calls: int = 3) -> float:
     """Wall time of the shortest of some calls, after one that compiles."""
     work()
     return min(machine.wall_seconds(work) for _ in range(calls))
+
+
+def metered(backend: str, work: Callable[[], T]) -> tuple[T, float | None]:
+    """Result of a call of seconds, and the joules drawn meanwhile, None where nothing measures them.
+
+    The counter of an H200 moves every 100 ms.
+    """
+    meter = energy_meter(backend)
+    before = meter() if meter else 0.0
+    result = work()
+    return result, meter() - before if meter else None
 
 
 def _require_memory(size: int) -> None:

@@ -1,113 +1,224 @@
-"""Iterations against mass for solvers in double, double-single and double-half precision, as Markdown tables.
+"""Costs and gains of double, single and half precision for Wilson quarks: the figures of arXiv:0911.3191.
 
-    python -m workflows.benchmarks.mixed_precision [--lattice 8 8 8 16] [--csw 1] [--mass m ...] [--rhs 4]
+    python -m workflows.benchmarks.mixed_precision [--backend cuda] [--lattice 8 8 8 16] [--csw 1]
+    [--mass m ...] [--rhs 1] [--parts time rates errors memory iterations] [--plot time.svg]
 
-As the tables of arXiv:0911.3191: BiCGstab and conjugate gradients on the normal equations for the
-even-odd Wilson-clover operator, with reliable updates and with defect correction, for several delta (the fall
-of a residual that asks for a true one, and the tolerance of a correction).
+The even-odd system of one quenched configuration, antiperiodic in time, random sources; residuals are in
+double. Tables, in the order of `--parts`:
 
-"Half" emulates 16-bit storage: the fields that the single-precision operator reads and writes are rounded to
-16-bit numbers with a scale for each site and right-hand side (`stages.lqcd.kernels.half_field`); links and
-the solver's own fields stay in single precision. Random sources; the count is that of the slowest.
+time        BiCGstab and conjugate gradients on the normal equations (CG) by mass: iterations, replacements
+            of residuals, seconds, gain over double. A solve to 1e-2 compiles; of `--repeats` the shortest
+            counts. `--plot` draws it.
+rates       GFLOP/s of the dslash D, of the Schur complement S of two dslashes and clover matrices, of the
+            products in a solve at the first mass, divided by the time of all of it, and the ratio to S alone
+errors      of D by storage form against 18 reals in double, relative: of fields of random numbers, and of the
+            matrix elements, the results on sources of one number
+memory      bytes per site: links and clover matrices, and fields of a solver for one right-hand side, as they
+            are forecast; on a GPU also as the pool's mark has them
+iterations  of reliable updates and of defect correction (`workflows.benchmarks.mixed_iterations`)
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from argparse import Namespace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
+from itertools import product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from stages.lqcd.dirac.operator import LinearOperator, Solver
+from stages.lqcd.dirac.wilson import DSLASH_FLOPS, operator_bytes
 from stages.lqcd.dirac.wilson_schur import WilsonSchur
+from stages.lqcd.kernels import half_field
 from stages.lqcd.kernels.dispatch import Array
-from stages.lqcd.kernels.half_field import decoded, encoded, scale_for
-from stages.lqcd.solvers.bicgstab import BiCGstab
-from stages.lqcd.solvers.cg import BatchedCG
-from stages.lqcd.solvers.defect_correction import DefectCorrection
-from stages.lqcd.solvers.normal_equations import NormalEquations
-from stages.lqcd.solvers.solution import SolveStatus
+from stages.lqcd.kernels.gamma import COMPONENTS
+from stages.lqcd.lattice.geometry import EVEN, Lattice
+from stages.lqcd.solvers.named import PRECISIONS
+from stages.lqcd.solvers.solution import Solution, SolveStatus
+from workflows.benchmarks.machine import Machine, Work, random_field
+from workflows.benchmarks.mixed_iterations import METHODS, columns, counted, iterations
 from workflows.benchmarks.script import SMALL, PrintedTable, arguments_of, quenched, wilson
+from workflows.benchmarks.speed import DTYPES
+from workflows.benchmarks.storage_forms import error_table, taken
+from workflows.benchmarks.wilson import schur_cost
 
-SEED, SWEEPS = 811, 40
-DELTAS = (0.1, 0.01, 0.001)
+SEED, LOOSE = 811, 1e-2
+SOLVES = tuple(each for each in product(METHODS, PRECISIONS) if each != ("CG", "double-half"))
+"""No kernel iterates conjugate gradients of Wilson quarks in half."""
+FEW = 20
+"""Iterations of a solve for its memory."""
+COLOURS = {"double": "#0072b2", "double-single": "#e69f00", "double-half": "#d55e00"}
+STYLES: dict[str, dict[str, str]] = {
+    "BiCGstab": {"marker": "o", "linestyle": "-"},
+    "CG": {"marker": "s", "linestyle": "--"},
+}
+
+DOUBLE, SINGLE = DTYPES["double"], DTYPES["single"]
 
 
-@dataclass(frozen=True)
-class HalfInside:
-    """A whose complex64 form reads and writes 16-bit fields."""
+@dataclass(frozen=True, eq=False)
+class Study:
+    """One configuration and its right-hand sides, and the solves that tables share."""
 
-    operator: LinearOperator
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.operator, name)
+    machine: Machine
+    lattice: Lattice
+    thin: Array
+    arguments: Namespace
+    solved: dict[tuple[float, str, str], Solution] = field(default_factory=dict)
 
     @property
-    def adjoint(self) -> HalfInside:
-        return HalfInside(self.operator.adjoint)
+    def rhs(self) -> int:
+        return self.arguments.rhs
 
-    def astype(self, dtype: Any) -> HalfInside:
-        return HalfInside(self.operator.astype(dtype))
+    @cache  # noqa: B019 - a script has one study
+    def system(self, mass: float) -> WilsonSchur:
+        """The symmetric Schur complement on the even sites."""
+        return WilsonSchur(wilson(self.thin, self.lattice, mass, self.arguments.csw, self.rhs))
 
-    def apply(self, x: Array, out: Array | None = None) -> Array:
-        if self.operator.dtype != np.complex64:
-            return self.operator.apply(x, out)
-        result = rounded(self.operator.apply(rounded(x)))
-        if out is None:
-            return result
-        out[...] = result
-        return out
+    def sources(self, dtype: Any = DOUBLE) -> Array:
+        """Random right-hand sides on one parity."""
+        return random_field(self.machine, (self.lattice.half_volume, COMPONENTS, self.rhs), dtype, SEED)
 
+    def solve(self, mass: float, method: str, precision: str) -> Solution:
+        """The shortest of some solves, without its x."""
+        if (mass, method, precision) not in self.solved:
+            make, (A, b), asked = METHODS[method], (self.system(mass), self.sources()), self.arguments
+            inner = PRECISIONS[precision]
+            make(LOOSE, asked.limit, inner).solve(A, b, on_failure="return")
+            solver = make(asked.tolerance, asked.limit, inner)
+            runs = (solver.solve(A, b, on_failure="return") for _ in range(asked.repeats))
+            shortest = min(runs, key=lambda run: run.seconds)
+            self.solved[mass, method, precision] = replace(shortest, x=np.empty(0))
+        return self.solved[mass, method, precision]
 
-def rounded(x: Array) -> Array:
-    """Fields ``[site, component, N]`` as they come back from 16-bit storage."""
-    parts = np.stack([x.real, x.imag])
-    scale = scale_for(abs(parts).max(axis=(0, 2)))[:, None, :]
-    re, im = decoded(encoded(parts, scale), scale)
-    return (re + 1j * im).astype(np.complex64)
-
-
-def solvers(method: str, tolerance: float, limit: int) -> Iterator[tuple[str, bool, Solver]]:
-    """Name, whether half precision is inside, and the solver, of each column of a table."""
-
-    def krylov(tolerance: float, **options: Any) -> Solver:
-        if method == "BiCGstab":
-            return BiCGstab(tolerance, limit, **options)
-        return NormalEquations(BatchedCG(tolerance, limit, **options))
-
-    yield "double", False, krylov(tolerance)
-    for half in (False, True):
-        precision = "half" if half else "single"
-        for delta in DELTAS:
-            yield f"{precision}, reliable {delta:g}", half, krylov(tolerance, inner="single", delta=delta)
-        for delta in DELTAS:
-            yield f"{precision}, defect {delta:g}", half, DefectCorrection(krylov(delta), tolerance, limit)
+    def products(self, precision: str) -> tuple[Work, Work]:
+        """D and S at the first mass, in a precision."""
+        A = self.system(self.arguments.mass[0]).astype(DOUBLE if precision == "double" else SINGLE)
+        x: Any = self.sources(A.dtype)
+        x = half_field.to_half(x) if precision == "double-half" else x
+        out = half_field.spinors_like(x)
+        through = partial(A.apply_through, x, half_field.spinors_like(x), out)
+        return partial(A.M.dslash.apply_to, EVEN, x, out), through
 
 
 def main() -> None:
-    """Print one table for each method."""
-    field = {"beta": 5.7, "csw": 1.0, "mass": [-0.3, -0.4, -0.5, -0.55]}
-    options = {**field, "tolerance": 1e-8, "limit": 5000, "rhs": 4}
-    arguments = arguments_of(__doc__, lattice=SMALL, options=options)
-    lattice, tolerance = arguments.lattice, arguments.tolerance
-    thin = quenched(lattice, "mixed precision", beta=arguments.beta, seed=SEED, sweeps=SWEEPS)
-    print(f"{lattice}, csw = {arguments.csw:g}, to {tolerance:g}, {arguments.rhs} sources.")
-    for method in ("BiCGstab", "CG on the normal equations"):
-        print(f"\n## {method}")
-        columns = list(solvers(method, tolerance, arguments.limit))
-        table = PrintedTable("m", *(name for name, _, _ in columns))
-        for mass in arguments.mass:
-            A = WilsonSchur(wilson(thin, lattice, mass, arguments.csw))
-            table.add(mass, *(iterations(solver, A, half, arguments.rhs) for _, half, solver in columns))
+    """Print the tables that the arguments ask for."""
+    problem = {"beta": 5.7, "csw": 1.0, "sweeps": 40, "mass": [-0.3, -0.4, -0.5, -0.55]}
+    options = {**problem, "tolerance": 1e-8, "limit": 5000, "rhs": 1, "repeats": 1}
+    options |= {"parts": list(TABLES), "plot": Path}
+    arguments = arguments_of(__doc__, lattice=SMALL, machine="cpu", options=options)
+    machine, lattice = arguments.machine, arguments.lattice
+    chain: dict[str, Any] = {"beta": arguments.beta, "seed": SEED, "sweeps": arguments.sweeps}
+    thin = quenched(lattice, "mixed precision", **chain, xp=machine.xp)
+    print(f"{machine.name}; {lattice}, beta = {arguments.beta:g}, csw = {arguments.csw:g}, ", end="")
+    print(f"to {arguments.tolerance:g}, N = {arguments.rhs}.")
+    study = Study(machine, lattice, thin, arguments)
+    for part in arguments.parts:
+        print(f"\n## {part}", flush=True)
+        TABLES[part](study)
 
 
-def iterations(solver: Solver, A: LinearOperator, half: bool, rhs: int) -> int | str:
-    """Iterations of one solve, or how it failed."""
-    rng = np.random.default_rng(SEED)
-    b = rng.normal(size=(*A.shape, rhs)) + 1j * rng.normal(size=(*A.shape, rhs))
-    solution = solver.solve(HalfInside(A) if half else A, b, on_failure="return")
-    return solution.iterations if solution.status is SolveStatus.CONVERGED else solution.status.name.lower()
+def times(study: Study) -> None:
+    """Print the time to solution by mass, method and precision."""
+    table = PrintedTable(
+        *("m", "solver", "precision", "iterations", "replacements", "s", "gain over double", "residual")
+    )
+    for mass, (method, precision) in product(study.arguments.mass, SOLVES):
+        run, double = study.solve(mass, method, precision), study.solve(mass, method, "double")
+        gain = double.seconds / run.seconds
+        counts = counted(run), run.extras["replacements"]
+        table.add(mass, method, precision, *counts, run.seconds, gain, float(run.residual.max()))
+    if study.arguments.plot:
+        plot(study, study.arguments.plot)
+
+
+def rates(study: Study) -> None:
+    """Print the rates of kernels and of solvers by precision, in GFLOP/s."""
+    names = [name for method in METHODS for name in (method, "of S")]
+    table = PrintedTable("precision", "D", "S", *names)
+    vectors, first = study.lattice.half_volume * study.rhs, study.arguments.mass[0]
+    flops = schur_cost(study.rhs, DOUBLE.itemsize).flops
+    for precision in PRECISIONS:
+        dslash, schur = map(study.machine.seconds, study.products(precision))
+        rate = flops * vectors / schur
+        cells: list[object] = [DSLASH_FLOPS * vectors / dslash / 1e9, rate / 1e9]
+        for method in METHODS:
+            if (method, precision) not in SOLVES:
+                cells += [None, None]
+                continue
+            run = study.solve(first, method, precision)
+            achieved = run.matvecs * flops * study.lattice.half_volume / run.seconds
+            cells += [achieved / 1e9, achieved / rate]
+        table.add(precision, *cells)
+
+
+def errors(study: Study) -> None:
+    """Print errors of D by the form in which links and fields are stored."""
+    error_table(study.machine, study.system(study.arguments.mass[0]).M)
+
+
+def memory(study: Study) -> None:
+    """Print bytes per site of operators, and of solvers for one right-hand side, by precision."""
+    A, b = study.system(study.arguments.mass[0]), study.sources()
+    table = PrintedTable("solver", "precision", "links and clover", "fields", "fields, measured")
+    on_gpu, site = study.machine.backend == "cuda", study.lattice.volume * study.rhs
+    packing = A.M.dslash.packing if on_gpu else None
+    for method, precision in SOLVES:
+        solver = METHODS[method](study.arguments.tolerance, FEW, PRECISIONS[precision])
+        space = solver.workspace
+        blocks = space.on_device(precision) if on_gpu else space.on_host(precision)
+        links = operator_bytes(study.lattice, precision, packing, A.M.links.csw is not None)
+        measured = b.nbytes + taken(solver, A, b) if on_gpu else None
+        cells = links / study.lattice.volume, blocks * b.nbytes / site, measured and measured / site
+        table.add(method, precision, *cells)
+
+
+def iteration_counts(study: Study) -> None:
+    """Print a table of iterations for each method."""
+    tolerance, limit, b = study.arguments.tolerance, study.arguments.limit, study.sources()
+    for method in METHODS:
+        print(f"\n### {method}")
+        solvers = list(columns(method, tolerance, limit))
+        table = PrintedTable("m", *(name for name, _, _ in solvers))
+        for mass in study.arguments.mass:
+            A = study.system(mass)
+            table.add(mass, *(iterations(solver, A, b, emulated) for _, emulated, solver in solvers))
+
+
+TABLES: dict[str, Callable[[Study], None]] = {
+    "time": times,
+    "rates": rates,
+    "errors": errors,
+    "memory": memory,
+    "iterations": iteration_counts,
+}
+
+
+def plot(study: Study, to: Path) -> None:
+    """Seconds of a solve, and what single and half gain over double, by mass, as an SVG file."""
+    from matplotlib.figure import Figure
+
+    figure = Figure((8, 3.5), layout="constrained")
+    seconds, gains = figure.subplots(1, 2)
+    for method, precision in SOLVES:
+        runs = [(mass, study.solve(mass, method, precision)) for mass in study.arguments.mass]
+        reached = [(mass, run) for mass, run in runs if run.status is SolveStatus.CONVERGED]
+        masses, style = [mass for mass, _ in reached], {**STYLES[method], "color": COLOURS[precision]}
+        label = f"{method}, {precision}"
+        seconds.semilogy(masses, [run.seconds for _, run in reached], label=label, **style)
+        if precision != "double":
+            double = [study.solve(mass, method, "double").seconds for mass in masses]
+            ratios = [a / run.seconds for a, (_, run) in zip(double, reached, strict=True)]
+            gains.plot(masses, ratios, label=label, **style)
+    for panel, name in ((seconds, "s"), (gains, "gain over double")):
+        panel.set_xlabel("m")
+        panel.set_ylabel(name)
+        panel.set_ylim(bottom=0 if panel is gains else None)
+        panel.legend(fontsize=8)
+    figure.savefig(to)
 
 
 if __name__ == "__main__":

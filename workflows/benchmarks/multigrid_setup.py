@@ -5,7 +5,8 @@
 First table: kernels of the finest transfer, aggregates of 4^4 sites and 24 vectors: time, rate of arithmetic
 (of a whole Gram matrix, of which half is computed), and bytes with every field read or written once over time
 and the copy bandwidth of the same run. Second table: phases of a setup on a quenched configuration by heat
-bath, all grids together, the machine waited for before and after each, beside a setup without waiting.
+bath, all grids together, the machine waited for before and after each, beside a setup without waiting and the
+joules of one, of several that follow each other.
 """
 
 from __future__ import annotations
@@ -50,9 +51,11 @@ def main() -> None:
     multigrid = multigrid_of(levels, SEED)
     multigrid.setup(M)
     alone = min(multigrid.setup(M).seconds for _ in range(3))
+    joules = machine.joules(partial(multigrid.setup, M), alone)
     with watched(machine) as spent:
         waiting = multigrid.setup(M).seconds
-    print(f"\nsetup: {alone:.3g} s, {waiting:.3g} s with waiting")
+    energy = "" if joules is None else f", {joules:.3g} J"
+    print(f"\nsetup: {alone:.3g} s{energy}; {waiting:.3g} s with waiting")
     table = PrintedTable("phase", "calls", "ms")
     for name, times in spent.items():
         table.add(name, len(times), 1e3 * sum(times))

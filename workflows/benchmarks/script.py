@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from stages.lqcd.dirac.staggered import StaggeredDslash
-from stages.lqcd.dirac.wilson import WilsonDslash, WilsonOperator
+from stages.lqcd.dirac.wilson import WilsonDslash, WilsonOperator, WilsonPacking
 from stages.lqcd.gauge.heatbath import thermalised
 from stages.lqcd.gauge.hisq import hisq_links
 from stages.lqcd.gauge.wilson_links import wilson_links
@@ -105,6 +105,7 @@ def staggered(thin: Array, lattice: Lattice) -> StaggeredDslash:
     return StaggeredDslash(hisq_links(thin, lattice, boundary="antiperiodic", naik_epsilon=0.0))
 
 
-def wilson(thin: Array, lattice: Lattice, mass: float, csw: float) -> WilsonOperator:
-    """The Wilson-clover operator, antiperiodic in time."""
-    return WilsonOperator(WilsonDslash(wilson_links(thin, lattice, boundary="antiperiodic", csw=csw)), mass)
+def wilson(thin: Array, lattice: Lattice, mass: float, csw: float, block: int = 16) -> WilsonOperator:
+    """The Wilson-clover operator, antiperiodic in time; its links packed for blocks of so many rhs."""
+    links = wilson_links(thin, lattice, boundary="antiperiodic", csw=csw)
+    return WilsonOperator(WilsonDslash(links, packing=WilsonPacking(block=block)), mass)
