@@ -99,15 +99,15 @@ def test_tables_of_mixed_precision(tables: Table, tmp_path: Path) -> None:
     assert rates[-1][-2:] == ["-", "-"]
     assert [row[2] for row in errors] == [storage_forms.WHOLE, storage_forms.TO_SINGLE, storage_forms.HALF]
     assert all(0 < float(cell) < 1e-4 for row in errors for cell in row[3:])
-    assert len(memory) == 5 and all(row[-1] == "-" for row in memory)
+    assert len(memory) == 5 and all(float(cell) > 0 for row in memory for cell in row[2:])
     assert all(int(cell) > 3 for row in (*bicgstab, *cg) for cell in row[1:])
     assert "<svg" in picture.read_text()
 
 
 @pytest.mark.slow
 def test_table_of_the_truncated_solver(tables: Table) -> None:
-    lattice = ("--lattice", "4", "4", "4", "4", "--sweeps", "2", "--mass", "0.2")
-    options = ("--vectors", "4", "--rhs", "8", "--most", "32", "--precision", "double", "double-half")
+    lattice = ("--lattice", "4", "4", "4", "4", "--sweeps", "2", "--mass", "0.5")
+    options = ("--vectors", "4", "--rhs", "16", "--most", "32", "--precision", "double", "double-half")
     (rows,) = tables(truncated_solver.main, *lattice, *options)
     assert [row[0] for row in rows] == ["double"] * 2 + ["double-half"] * 2
     assert [row[1] for row in rows[:2]] == ["2e-09", "5e-06 + 2e-09"]

@@ -1,4 +1,4 @@
-"""Errors of the Wilson dslash by the form of links and fields, and the memory that a solve takes."""
+"""Errors of the Wilson dslash by the form of links and fields."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.worker.memory import device_pool
 from stages.lqcd.dirac.doubled_links import doubled_links
-from stages.lqcd.dirac.operator import LinearOperator, Solver
 from stages.lqcd.dirac.wilson import WilsonOperator
 from stages.lqcd.kernels import half_field
 from stages.lqcd.kernels.dispatch import Array
@@ -72,14 +70,3 @@ def product(links: PackedLinks, x: Array, fields: str) -> Array:
     if fields == TO_SINGLE:
         return wilson_dslash(links, half, field_like(whole)).astype(complex)
     return half_field.from_half(wilson_dslash(links, half, half_field.spinors_like(half))).astype(complex)
-
-
-def taken(solver: Solver, A: LinearOperator, b: Array) -> int:
-    """Bytes of a GPU that a solve takes beside A and b, by the mark of CuPy's pool."""
-    pool = device_pool("cuda")
-    assert pool is not None
-    pool.release_unused()
-    pool.restart()
-    before = pool.bytes
-    solver.solve(A, b, on_failure="return")
-    return pool.bytes - before
