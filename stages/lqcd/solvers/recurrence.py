@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,6 +60,22 @@ class Recurrence(Protocol):
 
     def estimate(self) -> Vector:
         """Residual norms ``[width]`` of the oldest iteration not yet asked for. Raises BreakdownError."""
+
+
+@runtime_checkable
+class Unattended(Protocol):
+    """A recurrence that may iterate on the host while nobody looks, who would take as long as a kernel."""
+
+    @property
+    def unattended(self) -> bool:
+        """True if `run` is to be called in place of `start` and `estimate`."""
+
+    def run(self, most: int, delta: float) -> NDArray[np.float64]:
+        """Residual norms ``[iterations, width]`` after each of up to `most` iterations, at least one.
+
+        The last one is the first after which another number of columns is open, or the residual of one is
+        below `delta` times its largest norm so far. Raises BreakdownError.
+        """
 
 
 Begin = Callable[[LinearOperator, Array, Vector, Any], Recurrence]

@@ -36,7 +36,15 @@ from stages.lqcd.kernels import block_blas, lane_blas
 from stages.lqcd.kernels.dispatch import Array, to_device_like
 from stages.lqcd.kernels.fields import copied, zeros_like
 from stages.lqcd.solvers.corrections import Corrections, Deflate
-from stages.lqcd.solvers.recurrence import Begin, BreakdownError, Recurrence, Vector, column_norms, next_width
+from stages.lqcd.solvers.recurrence import (
+    Begin,
+    BreakdownError,
+    Recurrence,
+    Unattended,
+    Vector,
+    column_norms,
+    next_width,
+)
 from stages.lqcd.solvers.reliable_solver import ReliableUpdates
 from stages.lqcd.solvers.solution import Solution, SolveStatus
 from stages.lqcd.solvers.stagnation import LeastResidual, Rest
@@ -220,27 +228,36 @@ class ReliableIteration:
         ceiling = self.norms[self.columns]
         target = SAFETY * self.target[self.columns]
         diverged, scale = DIVERGED_AT * self.largest[self.columns], self.scale[self.columns]
+        burst = recurrence if isinstance(recurrence, Unattended) and recurrence.unattended else None
         under_way, ending = 0, False
         while under_way or not ending:
-            limit = min(1 + recurrence.lag, self.solver.max_iterations - self.iterations)
-            while under_way < limit and not ending:
-                self.matvecs += recurrence.start()
-                under_way += 1
-            estimate = recurrence.estimate() * self.unit
-            under_way -= 1
-            self._record(estimate / scale)
-            if np.count_nonzero(estimate > diverged):
+            left = self.solver.max_iterations - self.iterations
+            if burst is None:
+                limit = min(1 + recurrence.lag, left)
+                while under_way < limit and not ending:
+                    self.matvecs += recurrence.start()
+                    under_way += 1
+                estimate = least = greatest = recurrence.estimate() * self.unit
+                under_way -= 1
+                self._record(estimate / scale)
+            else:
+                estimates = burst.run(left if self.progress is None else 1, delta) * self.unit
+                estimate, least, greatest = estimates[-1], estimates.min(axis=0), estimates.max(axis=0)
+                self.matvecs += estimates.size
+                for relative in estimates / scale:
+                    self._record(relative)
+            if np.count_nonzero(greatest > diverged):
                 raise BreakdownError(SolveStatus.DIVERGED)
             still_open = estimate > target
             count = int(np.count_nonzero(still_open))
             if count == 0:
                 break
             if delta > 0:
-                ceiling = ceiling if self.patience else np.maximum(ceiling, estimate)
+                ceiling = ceiling if self.patience else np.maximum(ceiling, greatest)
                 ending |= bool(np.count_nonzero(still_open & (estimate < delta * ceiling)))
             ending |= (
                 self.iterations >= self.solver.max_iterations
-                or rest.after(self.iterations, estimate, still_open)
+                or rest.after(self.iterations, least, still_open)
                 or recurrence.full
                 or (self.solver.narrows and next_width(count, target.size) < target.size)
             )

@@ -39,10 +39,13 @@ from numba.np.numpy_support import from_dtype
 from numpy.typing import DTypeLike
 
 from stages.compilation import getting
-from stages.lqcd.kernels.cpu.recording import done
+from stages.lqcd.kernels.cpu.recording import Call, done
 
 LOCKS = 64
 """Files that keep order among processes; a kernel has the one that its name hashes to."""
+
+ROOM = 2048
+"""Bytes that the arguments of a call take at most."""
 
 
 def _digest() -> str:
@@ -67,21 +70,22 @@ class Kernel:
     share: Any
     address: int
     items: Callable[..., int]
-    launch: Callable[..., None]
+    launch: Callable[..., int]
 
     def __call__(self, *arguments: Any) -> None:
-        threads, items = get_num_threads(), self.items(*arguments)
-        done(partial(self.launch, self.address, items, threads, arguments))
+        done(Call(self.launch, self.address, self.items(*arguments), get_num_threads(), arguments))
 
 
 @dataclass(frozen=True, slots=True)
 class Serial:
     """A compiled function for the thread that calls it: the little work between two kernels."""
 
-    function: Callable[..., None]
+    function: Any
+    address: int
+    launch: Callable[..., int]
 
     def __call__(self, *arguments: Any) -> None:
-        done(partial(self.function, *arguments))
+        done(Call(self.launch, self.address, 1, 1, arguments))
 
 
 def compiled(function: Callable[..., None], name: str, signature: Any, items: Callable[..., int]) -> Kernel:
@@ -97,12 +101,18 @@ def compiled(function: Callable[..., None], name: str, signature: Any, items: Ca
     share = _cached(
         function, name, types.void(types.uintp, types.uintp, *signature.args), pipeline_class=_CalledByAddress
     )
-    return Kernel(share, _address(share), items, _launcher(types.Tuple(signature.args)))
+    return Kernel(share, _address(share), items, _launcher(types.Tuple(signature.args), shared=True))
 
 
 def compiled_serial(function: Callable[..., None], name: str, signature: Any) -> Serial:
     """Compile a `function(*arguments)` under a unique `name`."""
-    return Serial(_cached(function, name, signature))
+    result = _cached(function, name, types.void(*signature.args), pipeline_class=_CalledByAddress)
+    return Serial(result, _address(result), _launcher(types.Tuple(signature.args), shared=False))
+
+
+def compiled_control(function: Callable[..., Any], name: str, signature: Any) -> Callable[..., Any]:
+    """Compile a `function(*arguments)` that calls others and is never part of a step."""
+    return _cached(function, name, signature)
 
 
 def compiled_parallel(function: Callable[..., None], name: str, signature: Any) -> Callable[..., None]:
@@ -110,7 +120,7 @@ def compiled_parallel(function: Callable[..., None], name: str, signature: Any) 
     return _cached(function, name, signature, parallel=True)
 
 
-def _cached(function: Callable[..., None], name: str, signature: Any, **options: Any) -> Any:
+def _cached(function: Callable[..., Any], name: str, signature: Any, **options: Any) -> Any:
     function.__name__ = function.__qualname__ = f"{name}_{DIGEST}"
     with getting() as kernel, _turn(function.__name__):
         result = njit(signature, cache=True, error_model="numpy", **options)(function)
@@ -128,30 +138,39 @@ class _CalledByAddress(CompilerBase):
 
 
 @cache
-def _launcher(arguments: Any) -> Callable[..., None]:
-    """Calls the compiled function at an address with (low, high, *arguments) from so many threads.
+def _launcher(arguments: Any, shared: bool) -> Callable[..., int]:
+    """Calls the compiled function at an address with arguments of these types.
 
-    Numba takes as long for a parallel loop as for a kernel. So there is one, for arguments of any types, and
-    what is compiled for theirs only lays them where the threads read them.
+    shared: with (low, high, *arguments) from so many threads. Numba takes as long for a parallel loop as for
+    a kernel. So there is one, for arguments of any types, and what is compiled for theirs only lays them
+    where the threads read them. Given a `room` of `ROOM` bytes, it lays them there, and calls nothing. The
+    result is the address of what takes them from there.
     """
+    bounds = int(shared)
 
-    def launch(loop: int, address: int, items: int, threads: int, arguments: tuple) -> None:
-        _lay_out(loop, address, items, threads, arguments)
+    def launch(loop: int, address: int, items: int, threads: int, room: int, arguments: tuple) -> int:
+        return _lay_out(loop, address, items, threads, room, arguments, bounds)
 
-    digest = crc32(str(arguments).encode())
-    signature = types.void(*4 * [types.intp], arguments)
-    return partial(_cached(launch, f"launch_{digest:08x}", signature), _address(_thread_loop()))
+    digest = crc32(f"{arguments}{shared}".encode())
+    signature = types.intp(*5 * [types.intp], arguments)
+    return partial(_cached(launch, f"launch_{digest:08x}", signature), thread_loop())
 
 
 @cache
-def _thread_loop() -> Any:
-    """Calls the function at an address with (low, high, place of its arguments) from so many threads."""
+def thread_loop() -> int:
+    """Address of a call of the function at an address with (low, high, place) from so many threads.
+
+    It takes the addresses of the function and of the place of its arguments, items and threads.
+    """
 
     def loop(address: int, place: int, items: int, threads: int) -> None:
+        if threads == 1:
+            _call(address, 0, items, place)
+            return
         for thread in prange(threads):
             _call(address, items * thread // threads, items * (thread + 1) // threads, place)
 
-    return _cached(loop, "thread_loop", types.void(*4 * [types.intp]), parallel=True)
+    return _address(_cached(loop, "thread_loop", types.void(*4 * [types.intp]), parallel=True))
 
 
 def _address(function: Any) -> int:
@@ -160,24 +179,45 @@ def _address(function: Any) -> int:
     return result.library.get_pointer_to_function(result.fndesc.llvm_func_name)
 
 
-@intrinsic
-def _lay_out(typing: Any, loop: Any, address: Any, items: Any, threads: Any, arguments: Any) -> Any:
-    """Call of the loop at `loop` over a taker of `arguments` from the stack for what is at `address`."""
-    parameters = (types.intp, types.intp, *arguments.types)
+@intrinsic(prefer_literal=True)
+def _lay_out(
+    typing: Any, loop: Any, address: Any, items: Any, threads: Any, room: Any, arguments: Any, bounds: Any
+) -> Any:
+    """Call of the loop at `loop` over a taker of `arguments` from the stack; none if they go to a room.
+
+    bounds: literally 1 if the function takes the first item and the one behind the last before them.
+    """
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        start, function, count, share, others = values
-        laid = cgutils.pack_struct(builder, [function, *cgutils.unpack_tuple(builder, others)])
-        place = cgutils.alloca_once_value(builder, laid)
-        take = _taker(context, builder.module, laid.type, parameters)
-        whole = [builder.ptrtoint(pointer, count.type) for pointer in (take, place)]
-        _call_at(context, builder, start, 4 * (types.intp,), [*whole, count, share])
-        return context.get_dummy_value()
+        start, function, count, share, kept, others, _ = values
+        pairs = zip(arguments.types, cgutils.unpack_tuple(builder, others), strict=True)
+        borrowed = [_borrowed(context, builder, kind, value) for kind, value in pairs]
+        laid = cgutils.pack_struct(builder, [function, *borrowed])
+        if context.get_abi_sizeof(laid.type) > ROOM:
+            raise ValueError(f"arguments of a kernel must fit {ROOM} bytes, got {arguments}")
+        on_stack = builder.icmp_unsigned("==", kept, kept.type(0))
+        stack = cgutils.alloca_once(builder, laid.type)
+        place = builder.select(on_stack, stack, builder.inttoptr(kept, stack.type))
+        builder.store(laid, place)
+        take = _taker(context, builder.module, laid.type, arguments.types, bool(bounds.literal_value))
+        taker, at = (builder.ptrtoint(pointer, count.type) for pointer in (take, place))
+        with builder.if_then(on_stack):
+            _call_at(context, builder, start, 4 * (types.intp,), [taker, at, count, share])
+        return taker
 
-    return types.void(*4 * (types.intp,), arguments), generate
+    return types.intp(*5 * (types.intp,), arguments, bounds), generate
 
 
-def _taker(context: Any, module: Any, laid: ir.Type, parameters: tuple) -> ir.Function:
+def _borrowed(context: Any, builder: Any, kind: Any, value: Any) -> Any:
+    """An argument, of an array without its owner: nothing counts who holds it."""
+    if not isinstance(kind, types.Array):
+        return value
+    array = context.make_array(kind)(context, builder, value)
+    array.meminfo = cgutils.get_null_value(array.meminfo.type)
+    return array._getvalue()
+
+
+def _taker(context: Any, module: Any, laid: ir.Type, arguments: tuple, bounded: bool) -> ir.Function:
     """(low, high, place): calls the function whose address and arguments lie at a place."""
     convention = context.call_conv
     kind = convention.get_function_type(types.void, 3 * (types.intp,))
@@ -186,9 +226,21 @@ def _taker(context: Any, module: Any, laid: ir.Type, parameters: tuple) -> ir.Fu
     builder = ir.IRBuilder(function.append_basic_block())
     low, high, place = convention.get_arguments(function)
     address, *others = cgutils.unpack_tuple(builder, builder.load(builder.inttoptr(place, laid.as_pointer())))
-    _call_at(context, builder, address, parameters, [low, high, *others])
+    bounds, kinds = ([low, high], 2 * (types.intp,)) if bounded else ([], ())
+    _call_at(context, builder, address, (*kinds, *arguments), [*bounds, *others])
     convention.return_value(builder, context.get_dummy_value())
     return function
+
+
+@intrinsic
+def call_loop(typing: Any, loop: Any, taker: Any, place: Any, items: Any, threads: Any) -> Any:
+    """Call of the loop at an address."""
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        _call_at(context, builder, values[0], signature.args[1:], values[1:])
+        return context.get_dummy_value()
+
+    return types.void(*5 * (types.intp,)), generate
 
 
 @intrinsic

@@ -1,17 +1,35 @@
-"""A step that is repeated as the compiled calls that it comes down to.
-
-On a small lattice the checks, choices and arrays of a call of a kernel take as long as the kernel. A step
-that works on the same arrays again and again needs them once.
-"""
+"""Compiled calls, and the note of those that a step comes down to."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from stages.lqcd.kernels.dispatch import around_kernels
 
-Call = Callable[[], None]
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call of the compiled function at an address, for so many items from so many threads.
+
+    launch: of its arguments' types (`stages.lqcd.kernels.cpu.compiled`).
+    """
+
+    launch: Callable[..., int]
+    address: int
+    items: int
+    threads: int
+    arguments: tuple[Any, ...]
+
+    def __call__(self) -> None:
+        self.launch(self.address, self.items, self.threads, 0, self.arguments)
+
+    def laid(self, room: int) -> tuple[int, int, int, int]:
+        """Lay the arguments at an address; taker, place, items and threads of the call from there."""
+        taker = self.launch(self.address, self.items, self.threads, room, self.arguments)
+        return taker, room, self.items, self.threads
+
 
 _record: list[Call] | None = None
 """Calls of the step that is being recorded."""
@@ -24,27 +42,8 @@ def done(call: Call) -> None:
     call()
 
 
-class Recorded:
-    """A step whose second and later calls are the compiled calls of the first.
-
-    They keep the arrays that they were given, and work on what these then hold. A step that calls kernels of
-    another package than this one, as the oracle's, stays as it is.
-    """
-
-    def __init__(self, step: Call) -> None:
-        self._step = step
-        self._calls: list[Call] = []
-
-    def __call__(self) -> None:
-        if not self._calls:
-            self._calls = _recorded(self._step)
-            return
-        for call in self._calls:
-            call()
-
-
-def _recorded(step: Call) -> list[Call]:
-    """The calls of a step, which is done, or the step alone."""
+def recorded(step: Callable[[], None]) -> list[Call]:
+    """The calls of a step, which is done; none if it calls kernels of another package, as the oracle's."""
     global _record
     package, foreign = __name__.rpartition(".")[0], []
 
@@ -57,6 +56,6 @@ def _recorded(step: Call) -> list[Call]:
     try:
         with around_kernels(noted):
             step()
-        return [step] if foreign else _record
+        return [] if foreign else _record
     finally:
         _record = before

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, nullcontext
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.lqcd.kernels.cpu.recording import Recorded
+from stages.lqcd.kernels.cpu.replay import Recorded
 from stages.lqcd.kernels.dispatch import kernels_are_watched
 
 
