@@ -40,6 +40,15 @@ def pack(links: Array, neighbours: Array) -> PackedCoarseLinks:
     return kernel("coarse_dslash.pack", type(links))(links, neighbours)
 
 
+def pack_half(links: Array, neighbours: Array) -> PackedCoarseLinks:
+    """Coarse links that a GPU rounds to 11 significant bits, as it does fields in products with them.
+
+    On a CPU they are those of `pack`. For cycles, whose solutions are rough. Raises InputError.
+    """
+    _check_links(links, neighbours)
+    return kernel("coarse_dslash.pack_half", type(links))(links, neighbours)
+
+
 def coarse_dslash(
     packed: PackedCoarseLinks,
     x: Array,

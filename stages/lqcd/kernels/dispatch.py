@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from importlib import import_module
 from types import ModuleType
 from typing import Any, TypeAlias
@@ -105,9 +106,19 @@ def array_module(array: Array) -> ModuleType:
     """The library an array belongs to: `numpy` or `cupy`; TypeError for anything else."""
     if isinstance(array, (np.ndarray, np.generic)):
         return np
-    if type(array).__module__.split(".")[0] == "cupy":
+    return _library_of(type(array))
+
+
+@cache
+def _library_of(kind: type) -> ModuleType:
+    if kind.__module__.split(".")[0] == "cupy":
         return import_module("cupy")
-    raise _no_array(type(array))
+    raise _no_array(kind)
+
+
+def is_contiguous(array: Any) -> bool:
+    """True if a NumPy or CuPy array is C-contiguous; CuPy would make an object of its flags to say so."""
+    return bool(array.flags.c_contiguous if isinstance(array, np.ndarray) else array._c_contiguous)
 
 
 def _no_array(kind: type) -> TypeError:

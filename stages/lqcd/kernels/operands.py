@@ -8,15 +8,15 @@ import numpy as np
 
 from stages.errors import InputError
 from stages.lqcd.kernels.directions import displacements
-from stages.lqcd.kernels.dispatch import Array, array_module
+from stages.lqcd.kernels.dispatch import Array, array_module, is_contiguous
 from stages.lqcd.kernels.gamma import COLOURS
 from stages.lqcd.lattice.geometry import DIRECTIONS, Lattice
 
 
 def check_array(name: str, array: Array, shape: tuple[int, ...], dtype: np.dtype) -> None:
     """Raise InputError unless `array` has this shape and dtype and is C-contiguous."""
-    if array.shape != shape or array.dtype != dtype or not array.flags.c_contiguous:
-        order = "" if array.flags.c_contiguous else " that is not C-contiguous (use ascontiguousarray)"
+    if array.shape != shape or array.dtype != dtype or not is_contiguous(array):
+        order = "" if is_contiguous(array) else " that is not C-contiguous (use ascontiguousarray)"
         actual = f"{array.dtype} {array.shape}{order}"
         raise InputError(f"{name} must be a C-contiguous {dtype} array of shape {shape}, got {actual}")
 
@@ -67,7 +67,7 @@ def check_blocks(**blocks: Array) -> None:
     first_name, first = next(iter(blocks.items()))
     rows = prod(first.shape[:-1])
     for name, block in blocks.items():
-        if block.dtype not in (np.complex64, np.complex128) or not block.flags.c_contiguous:
+        if block.dtype not in (np.complex64, np.complex128) or not is_contiguous(block):
             actual = f"{block.dtype} with strides {block.strides}"
             raise InputError(f"{name} must be C-contiguous and complex64 or complex128, got {actual}")
         if block.dtype != first.dtype or block.size != rows * block.shape[-1]:

@@ -20,7 +20,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.lqcd.kernels import coarse_dslash
+from stages.lqcd.kernels import backward_links, coarse_dslash
 from stages.lqcd.kernels.dispatch import Array, array_module, to_device_like
 from stages.lqcd.kernels.fields import of_rows, on_rows
 from stages.lqcd.multigrid.fields import on_grid
@@ -44,6 +44,10 @@ class LevelOperator(Protocol):
     def dtype(self) -> np.dtype:
         """complex64 or complex128: that of the fields."""
 
+    @property
+    def most_columns(self) -> int:
+        """Vectors of a transfer whose columns, of both chiralities, are multiplied at once as fields."""
+
     def local(self, x: Array) -> Array:
         """The part of the operator that does not leave a site times x."""
 
@@ -53,6 +57,20 @@ class LevelOperator(Protocol):
 
     def forward_hop(self, mu: int, x: Array) -> Array:
         """The part of the operator that takes x(s + mu) to s, over `hop_factor`."""
+
+    def products(self, P: Transfer) -> Products | None:
+        """The products of P^H A P where there are kernels that need no fields for them."""
+
+
+class Products(Protocol):
+    """Products that P^H A P is put together from."""
+
+    def put(self, diagonal: Array, inside: list[Array], links: Array) -> None:
+        """Write them all.
+
+        What the local part of A gives, ``[aggregate, 2 k, 2 k]``; the forward hops of each direction that
+        stay in an aggregate, likewise; others, in directions 2 mu of links ``[aggregate, 8, 2 k, 2 k]``.
+        """
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +84,7 @@ class CoarseOperator:
     hermitian = False
     positive_definite = False
     hop_factor = 1.0
+    most_columns = 32
 
     @property
     def components(self) -> int:
@@ -103,6 +122,9 @@ class CoarseOperator:
         packed = self._pack(links, self.grid.neighbours[:, d : d + 1])
         return coarse_dslash.coarse_dslash(packed, x, on_grid(self.grid, x, x.shape[1:]))
 
+    def products(self, P: Transfer) -> None:
+        """None: fields are small here."""
+
     def astype(self, dtype: Any) -> CoarseOperator:
         if self.dtype == dtype:
             return self
@@ -124,10 +146,6 @@ class CoarseOperator:
         return self._pack(self.diagonal[:, None], np.arange(self.grid.sites, dtype=np.int32)[:, None])
 
 
-MOST_COLUMNS = 16
-"""Vectors whose columns, of both chiralities, are multiplied at once: twice as many fields."""
-
-
 def gamma5(like: Array) -> Array:
     """+1 and -1 by chirality, for as many components as `like` has in its last axis: real ``[n, 1]``."""
     n = like.shape[-1]
@@ -140,21 +158,32 @@ def galerkin(A: LevelOperator, P: Transfer) -> CoarseOperator:
     coarse, k = P.aggregates.coarse, P.vector_count
     diagonal, *inside = (on_grid(coarse, P.vectors, (2 * k, 2 * k)) for _ in range(5))
     links = on_grid(coarse, P.vectors, (HOPS, 2 * k, 2 * k))
-    signs, factor = gamma5(diagonal), diagonal.real.dtype.type(A.hop_factor)
-    for some in column_blocks(k, MOST_COLUMNS):
-        columns = P.columns(slice(some.start, some.stop))
-        where = np.array([*some, *(k + number for number in some)])
-        put = partial(_put_columns, where)
-        on_rows(put, diagonal, P.restrict(A.local(columns)))
-        for mu in range(4):
-            moved = A.forward_hop(mu, columns)
-            beyond, all_in = P.restrict_packed(P.face(mu), moved), P.restrict(moved)
-            put_hop = partial(_put_hop, where, 2 * mu, factor)
-            on_rows(put_hop, inside[mu], links, all_in, beyond)
-    for mu in range(4):
-        behind = to_device_like(np.ascontiguousarray(coarse.neighbours[:, 2 * mu + 1]), links)
-        on_rows(partial(_put_back, 2 * mu), diagonal, inside[mu], links, behind, whole=(links, signs))
+    products = A.products(P) or FieldProducts(A, P)
+    products.put(diagonal, inside, links)
+    behind = to_device_like(np.ascontiguousarray(coarse.neighbours[:, 1::2]), links)
+    backward_links.add_backward(diagonal, inside, links, behind)
     return CoarseOperator(coarse, diagonal, links)
+
+
+@dataclass(frozen=True, eq=False)
+class FieldProducts:
+    """Products of A with the columns of P, as fields, those of some vectors at once."""
+
+    A: LevelOperator
+    P: Transfer
+
+    def put(self, diagonal: Array, inside: list[Array], links: Array) -> None:
+        A, P, k = self.A, self.P, self.P.vector_count
+        factor = diagonal.real.dtype.type(A.hop_factor)
+        for some in column_blocks(k, A.most_columns):
+            columns = P.columns(slice(some.start, some.stop))
+            where = np.array([*some, *(k + number for number in some)])
+            on_rows(partial(_put_columns, where), diagonal, P.restrict(A.local(columns)))
+            for mu in range(4):
+                moved = A.forward_hop(mu, columns)
+                beyond, all_in = P.restrict_packed(P.face(mu), moved), P.restrict(moved)
+                put_hop = partial(_put_hop, where, 2 * mu, factor)
+                on_rows(put_hop, inside[mu], links, all_in, beyond)
 
 
 def _put_local_and_hops(matrices: Array, diagonal: Array, links: Array) -> None:
@@ -172,16 +201,3 @@ def _put_hop(
     leaving = beyond * factor
     inside[..., where] = moved * factor - leaving
     links[:, d][..., where] = leaving
-
-
-def _put_back(
-    d: int, diagonal: Array, inside: Array, links: Array, behind: Array, all_links: Array, signs: Array
-) -> None:
-    """What the backward hop against d adds to the local matrices, and its links."""
-    diagonal += inside + _mirrored(inside, signs)
-    links[:, d + 1] = _mirrored(all_links[behind, d], signs)
-
-
-def _mirrored(matrices: Array, signs: Array) -> Array:
-    """gamma5 L^H gamma5."""
-    return signs * matrices.conj().swapaxes(-1, -2) * signs.T

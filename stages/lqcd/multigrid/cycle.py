@@ -116,5 +116,5 @@ def coarsest_solve(system: CoarseSystem, steps: int, tolerance: float) -> GridSo
     everywhere = np.tile(np.arange(sites, dtype=np.int32), (sites, 1))
     links = empty_rows(inverse, inverse.shape, system.operator.dtype, 0)
     assign(links, inverse)
-    packed = coarse_dslash.pack(links, to_device_like(everywhere, links))
+    packed = coarse_dslash.pack_half(links, to_device_like(everywhere, links))
     return DirectSolve(system, packed)

@@ -9,12 +9,14 @@ from types import ModuleType
 import numpy as np
 
 from stages.lqcd.dirac.wilson import WilsonOperator
-from stages.lqcd.kernels import block_blas, clover, wilson_dslash
+from stages.lqcd.kernels import block_blas, clover, wilson_dslash, wilson_galerkin
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.gamma import COMPONENTS
 from stages.lqcd.lattice.geometry import EVEN, ODD
 from stages.lqcd.multigrid.fields import on_grid
+from stages.lqcd.multigrid.fine_products import FineProducts
 from stages.lqcd.multigrid.grid import Grid
+from stages.lqcd.multigrid.transfer import Transfer
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,7 @@ class FineOperator:
     M: WilsonOperator
 
     hop_factor = -0.5
+    most_columns = 16
 
     @property
     def xp(self) -> ModuleType:
@@ -56,6 +59,11 @@ class FineOperator:
         for parity in (EVEN, ODD):
             hop(packed[parity], 2 * mu, fields[1 - parity], self._by_parity(out)[parity])
         return out
+
+    def products(self, P: Transfer) -> FineProducts | None:
+        if not wilson_galerkin.takes(P.vectors, P.aggregates.volume):
+            return None
+        return FineProducts(self.M, P, self.hop_factor)
 
     def local_on(self, parity: int, x: Array, out: Array) -> Array:
         """A x on the sites of one parity, ``[site, 12, N]``; returns `out`."""

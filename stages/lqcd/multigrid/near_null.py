@@ -46,8 +46,8 @@ def relaxed(system: LevelSystem, fields: Array, smoother: Smoother) -> Array:
 
 
 def refined(system: LevelSystem, fields: Array, cycle: Cycle) -> Array:
-    """One step of inverse iteration: about A^-1 times the fields, each of norm one; they are overwritten."""
-    return normalised(through(system, normalised(fields), cycle.apply))
+    """One step of inverse iteration: about A^-1 times the fields, first made of norm one, in place."""
+    return through(system, normalised(fields), cycle.apply)
 
 
 def normalised(fields: Array) -> Array:

@@ -189,7 +189,7 @@ class CoarseSchur:
         return inverse
 
     def _scaled_links(self, inverse: Array) -> tuple[Array, Array]:
-        """Z into the even and into the odd sites, complex128 ``[site, 8, n, n]``."""
+        """Z into the even and into the odd sites, ``[site, 8, n, n]``, from X^-1, of its precision."""
         half = self.A.grid.sites // 2
         links = of_rows(lambda inverse, links: inverse[:, None] @ links, inverse, self.A.links)
         return links[:half], links[half:]
@@ -197,14 +197,14 @@ class CoarseSchur:
     @cached_property
     def _packed(self) -> tuple[Any, Any, Any]:
         """Z into the even and into the odd sites, and X^-1."""
-        half, inverse = self.A.grid.sites // 2, self.inverse
+        half, inverse = self.A.grid.sites // 2, converted(self.inverse, self.dtype)
         # a neighbour of an even site is an odd one and the other way round
         table = (self.A.grid.neighbours % half).astype(np.int32).reshape(2, half, HOPS)
         even, odd = (
-            coarse_dslash.pack(converted(links, self.dtype), to_device_like(neighbours, links))
+            coarse_dslash.pack_half(links, to_device_like(neighbours, links))
             for links, neighbours in zip(self._scaled_links(inverse), table, strict=True)
         )
-        return even, odd, self._packed_local(converted(inverse, self.dtype))
+        return even, odd, self._packed_local(inverse)
 
     @cached_property
     def _even_diagonal(self) -> Any:
@@ -212,7 +212,7 @@ class CoarseSchur:
 
     def _packed_local(self, matrices: Array) -> Any:
         itself = np.arange(len(matrices), dtype=np.int32)[:, None]
-        return coarse_dslash.pack(matrices[:, None], to_device_like(itself, matrices))
+        return coarse_dslash.pack_half(matrices[:, None], to_device_like(itself, matrices))
 
 
 @dataclass(frozen=True, eq=False)

@@ -73,6 +73,11 @@ class Transfer:
     def vector_count(self) -> int:
         return self.vectors.shape[-1]
 
+    @cached_property
+    def sites(self) -> Array:
+        """Fine sites of every aggregate, int32 ``[aggregate, site]``, where the vectors live."""
+        return to_device_like(self.aggregates.sites, self.vectors)
+
     def restrict(self, x: Array) -> Array:
         """P^H x for x ``[site, 2 n, N]`` on the whole grid."""
         return self._restrict(self._whole, x)
@@ -98,7 +103,7 @@ class Transfer:
         vectors = self.vectors[..., some]
         n = vectors.shape[2] // self.aggregates.volume
         fields = zeros_on_grid(self.aggregates.fine, vectors, (2 * n, 2 * vectors.shape[-1]))
-        aggregation.scattered(vectors, to_device_like(self.aggregates.sites, vectors), fields)
+        aggregation.scattered(vectors, self.sites, fields)
         return fields
 
     def face(self, mu: int) -> Any:
@@ -121,7 +126,7 @@ class Transfer:
 
     @cached_property
     def _whole(self) -> Any:
-        return self._packed(self.vectors, self.aggregates.sites)
+        return aggregation.pack(self.vectors, self.sites, self.aggregates.fine.sites)
 
     @cached_property
     def _in_cycles(self) -> CycleTransfer:

@@ -7,6 +7,7 @@ import pytest
 from widths import widths
 
 from stages.errors import InputError
+from stages.lqcd.kernels import aggregation
 
 pytestmark = pytest.mark.usefixtures("multigrid_precision")
 
@@ -73,6 +74,31 @@ def test_many_aggregates(backend, random, tolerance, rhs):
     expected = (vectors.conj().swapaxes(-1, -2) @ rows).reshape(out.shape)
     found = backend.host(backend.kernels.aggregation.restrict(packed, backend.array(x), out))
     assert np.abs(found - expected).max() < 10 * tolerance * np.abs(expected).max()
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("vectors", [24, 32, 41, 64])
+@pytest.mark.parametrize("rhs", [17, 24, 32, 48, 50, 64])
+def test_many_right_hand_sides(rhs, vectors):
+    """More than a GPU's tile has, in all numbers of tiles: the same as one tile after the other."""
+    cupy = pytest.importorskip("cupy")
+    rng = cupy.random.default_rng(7)
+
+    def draw(*shape):
+        return (rng.standard_normal(shape) + 1j * rng.standard_normal(shape)).astype(np.complex64)
+
+    sites = cupy.arange(SITES // 4 * 4, dtype=np.int32)[::-1].reshape(-1, 4).copy()
+    packed = aggregation.pack(draw(len(sites), 2, 4 * 6, vectors), sites, SITES)
+    x, coarse = draw(SITES, 12, rhs), draw(len(sites), 2 * vectors, rhs)
+    found = aggregation.restrict(packed, x, cupy.empty_like(coarse))
+    prolonged = aggregation.add_prolonged(packed, coarse, x.copy())
+    for first in range(0, rhs, 16):
+        some = slice(first, first + 16)
+        own, whole = x[..., some].copy(), coarse[..., some].copy()
+        expected = aggregation.restrict(packed, own, cupy.empty_like(whole))
+        assert float(abs(found[..., some] - expected).max()) <= 2e-5 * float(abs(expected).max())
+        expected = aggregation.add_prolonged(packed, whole, own)
+        assert float(abs(prolonged[..., some] - expected).max()) <= 2e-5 * float(abs(expected).max())
 
 
 def test_part_of_the_rows(backend, random, tolerance):

@@ -7,6 +7,7 @@ import pytest
 
 from stages.errors import InputError
 from stages.lqcd.kernels import aggregation, coarse_dslash
+from stages.lqcd.kernels.reference import coarse_dslash as reference
 
 pytestmark = pytest.mark.usefixtures("multigrid_precision")
 
@@ -21,8 +22,8 @@ def case(backend, random):
     return packed, links, neighbours
 
 
-def product(links, neighbours, x):
-    total = np.zeros((SITES, N, x.shape[2]), complex)
+def product(links, neighbours, x, n=N):
+    total = np.zeros((SITES, n, x.shape[2]), complex)
     for site in range(SITES):
         for d in range(DIRECTIONS):
             total[site] += links[site, d].astype(complex) @ x[neighbours[site, d]]
@@ -43,6 +44,31 @@ def test_sum_over_neighbours(backend, random, tolerance, rhs):
     assert np.abs(backend.host(out) - expected).max() < 10 * tolerance * np.abs(expected).max()
     kernel(packed, backend.array(x), added, diagonal=added, a=0.3, b=-1.7)
     assert np.array_equal(backend.host(added), backend.host(out))
+
+
+@pytest.mark.parametrize("dtype", [np.dtype(np.complex64)], ids=str)
+@pytest.mark.parametrize(("n", "rhs"), [(N, 1), (48, 4), (20, 5), (16, 12), (48, 16), (64, 33)])
+def test_links_of_sixteen_bits(backend, random, n, rhs):
+    """Three digits of the product in every group of rows, large or small; as their emulation says."""
+    links, x, diagonal = random(SITES, DIRECTIONS, n, n), random(INPUTS, n, rhs), random(SITES, n, rhs)
+    groups = [slice(first, first + 16) for first in range(0, n, 16)]
+    for group, factor in zip(groups, (1e-6, 1.0, 1e5, 1e-3), strict=False):
+        links[:, :, group] *= np.float32(factor)
+    neighbours = np.random.default_rng(3).integers(0, INPUTS, (SITES, DIRECTIONS)).astype(np.int32)
+    kernels, exact = backend.kernels.coarse_dslash, product(links, neighbours, x, n)
+    packed = kernels.pack_half(backend.array(links), backend.array(neighbours))
+    out = backend.array(np.full_like(diagonal, np.nan))
+    assert kernels.coarse_dslash(packed, backend.array(x), out) is out
+    found, emulated = backend.host(out).copy(), np.empty_like(diagonal)
+    reference.coarse_dslash(reference.pack_half(links, neighbours), x, emulated)
+    for group in groups:
+        size = np.linalg.norm(exact[:, group])
+        assert np.linalg.norm(found[:, group] - exact[:, group]) <= 5e-4 * size
+        assert 1e-5 * size <= np.linalg.norm(emulated[:, group] - exact[:, group]) <= 5e-4 * size
+        if backend.xp is not np and rhs > 4:  # a few are multiplied in single precision
+            assert np.linalg.norm(found[:, group] - emulated[:, group]) <= 2e-6 * size
+    kernels.coarse_dslash(packed, backend.array(x), out, diagonal=backend.array(diagonal), a=0.3, b=-1.7)
+    assert np.allclose(backend.host(out), 0.3 * diagonal - 1.7 * found, rtol=1e-5, atol=1e-6)
 
 
 def test_misuse(backend, random):

@@ -19,6 +19,7 @@ from stages.errors import InputError
 from stages.lqcd.kernels.aggregation import MOST_ON_GPU
 from stages.lqcd.kernels.cuda import (
     aggregation,
+    backward_links,
     bicgstab_update,
     block_blas,
     block_cg,
@@ -29,6 +30,7 @@ from stages.lqcd.kernels.cuda import (
     columns,
     doubled_links,
     field_strength,
+    half_coarse_dslash,
     half_field,
     half_update,
     heatbath,
@@ -47,6 +49,7 @@ from stages.lqcd.kernels.cuda import (
     staple,
     stream,
     wilson_dslash,
+    wilson_galerkin,
 )
 from stages.lqcd.kernels.cuda.compile import SHARED, source
 from stages.lqcd.kernels.cuda.launch import MAX_RHS, MULTIPROCESSOR_SHARED, Launch, matrix_launch
@@ -251,7 +254,21 @@ def of_grids(dtype: np.dtype, widths: Sequence[int] = (1, 5, 16, 64)) -> list[La
             for n in widths
         ),
         *(coarse_dslash.coarse_dslash_launch(128, n, 9, v) for v in (4096, 16) for n in widths),
+        *(
+            half_coarse_dslash.half_coarse_dslash_launch(c, n, 8, v)
+            for c, v in ((20, 4096), (48, 4096), (64, 256), (128, 16))
+            for n in widths
+        ),
+        *(half_coarse_dslash.half_tiles_launch(c, d, 16) for c, d in ((20, 8), (48, 8), (64, 16), (128, 1))),
+        *(
+            wilson_galerkin.wilson_galerkin_launch(k, mu, 256, 256)
+            for k in (8, 16, 24, 32)
+            for mu in range(5)
+        ),
+        wilson_galerkin.places_launch(4096),
+        *(backward_links.backward_links_launch(n, dtype, 4096) for n in (16, 48, 64, 82)),
         *(aggregation.gram_launch(n, 256) for n in (1, 5, 24, 32)),
+        *(aggregation.tiles_launch(order, n, 256) for order in ("row_tiles", "term_tiles") for n in (5, 24)),
         *(aggregation.restrict_launch(c, MOST_ON_GPU, n, 256) for c in (6, 64) for n in widths),
         *(aggregation.add_prolonged_launch(c, MOST_ON_GPU, n, 256, 256) for c in (6, 64) for n in widths),
         *(aggregation.restrict_launch(c, 24, n, a) for c in (6, 24) for n in widths for a in (256, 4096)),
@@ -291,8 +308,8 @@ def of_gauge_links(dtype: np.dtype) -> list[Launch]:
         pytest.param(unusual_wilson, 320, marks=pytest.mark.slow),
         pytest.param(unusual, 64, marks=pytest.mark.slow),
         (of_gauge_links, 0),
-        pytest.param(of_grids_in_few, 28, marks=pytest.mark.slow),
-        pytest.param(of_grids, 28, marks=pytest.mark.slow),
+        pytest.param(of_grids_in_few, 48, marks=pytest.mark.slow),
+        pytest.param(of_grids, 48, marks=pytest.mark.slow),
     ],
 )
 def test_kernels_compile(kernels: Kernels, spills: int, arch: str, dtype: np.dtype) -> None:
@@ -323,7 +340,7 @@ ENOUGH = 768
 SPILLS = 64
 """Bytes that a share may spill, of a few instances that have no register left."""
 
-WITHOUT_REGISTERS = ("wilson_dslash.cu", "aggregation.cu")
+WITHOUT_REGISTERS = ("wilson_dslash.cu", "aggregation.cu", "wilson_galerkin.cu")
 """Their files."""
 
 

@@ -41,6 +41,9 @@ def pack(links: NDArray, neighbours: NDArray[np.int32]) -> PackedCoarseLinks:
     return PackedCoarseLinks(links, neighbours, int(neighbours.max()) + 1)
 
 
+pack_half = pack
+
+
 def coarse_dslash(
     packed: PackedCoarseLinks,
     x: NDArray,

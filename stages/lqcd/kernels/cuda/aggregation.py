@@ -16,10 +16,13 @@ from stages.lqcd.kernels.cuda.coarse_dslash import ROWS, TERMS
 from stages.lqcd.kernels.cuda.compile import run
 from stages.lqcd.kernels.cuda.devices.grid_rows import of_rows, on_rows, rows_beside, site_work
 from stages.lqcd.kernels.cuda.devices.partition import Work
-from stages.lqcd.kernels.cuda.launch import MULTIPROCESSORS, Launch, check_rhs
+from stages.lqcd.kernels.cuda.launch import BLOCK_THREADS, MULTIPROCESSORS, Launch, check_rhs
 
 COLUMNS = 16
-"""Right-hand sides of a block."""
+"""Right-hand sides of a tile of restrictions, and those of a prolongation that registers hold."""
+
+TILES = 12
+"""Tiles of 16 right-hand sides and 8 vectors of a restriction that registers hold."""
 
 WARPS = 4
 """Of a block where there are many blocks."""
@@ -44,34 +47,23 @@ class PackedVectors(contract.PackedVectors):
     @cached_property
     def row_tiles(self) -> cupy.ndarray:
         """``[aggregate, chirality, 16 rows, 8 vectors, lane, 4]`` for the prolongation, zero beyond."""
-        groups, chunks = -(-self.vectors.shape[2] // ROWS), -(-self.vector_count // TERMS)
-
-        def in_tiles(vectors: cupy.ndarray) -> cupy.ndarray:
-            tiles = _padded(vectors, groups * ROWS).reshape(-1, 2, groups, 2, 8, chunks, 2, 4)
-            return cupy.ascontiguousarray(tiles.transpose(0, 1, 2, 5, 4, 7, 6, 3))
-
-        return of_rows(in_tiles, self.vectors)
+        return self._in_tiles("row_tiles", ROWS, 4)
 
     @cached_property
     def term_tiles(self) -> cupy.ndarray:
         """``[aggregate, chirality, 8 rows, 8 vectors, lane, 2]`` for the restriction, zero beyond."""
-        steps, chunks = -(-self.vectors.shape[2] // TERMS), -(-self.vector_count // TERMS)
+        return self._in_tiles("term_tiles", TERMS, 2)
 
-        def in_tiles(vectors: cupy.ndarray) -> cupy.ndarray:
-            tiles = _padded(vectors, steps * TERMS).reshape(-1, 2, steps, 2, 4, chunks, 8)
-            return cupy.ascontiguousarray(tiles.transpose(0, 1, 2, 5, 6, 4, 3))
-
-        return of_rows(in_tiles, self.vectors)
-
-
-def _padded(vectors: cupy.ndarray, rows: int) -> cupy.ndarray:
-    """Vectors of so many rows, and of a multiple of `TERMS` in number, zero beyond."""
-    count, _, m, k = vectors.shape
-    if m == rows and k % TERMS == 0:
-        return vectors
-    padded = cupy.zeros((count, 2, rows, -(-k // TERMS) * TERMS), vectors.dtype)
-    padded[:, :, :m, :k] = vectors
-    return padded
+    def _in_tiles(self, order: str, tile_rows: int, per_lane: int) -> cupy.ndarray:
+        """Vectors, which may be leading rows of larger matrices, in the order of a kernel."""
+        vectors: cupy.ndarray = self.vectors  # type: ignore[assignment]
+        count, _, rows, k = vectors.shape
+        shape = (count, 2, ceil(rows / tile_rows), ceil(k / TERMS), 32, per_lane)
+        tiles = rows_beside(vectors, shape, vectors.dtype)
+        kernel = tiles_launch(order, k, 2 * count, site_work(vectors, per_site=2))
+        pitch = vectors.strides[1] // (k * vectors.itemsize)
+        run(kernel, np.uintp(vectors.data.ptr), tiles, np.int32(rows), np.int32(pitch))
+        return tiles
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,25 +170,38 @@ def gram_launch(vectors: int, matrices: int, work: Work | None = None) -> Launch
     return Launch("aggregate_gram.cu", instance, (matrices,), 32 * WARPS, sums, work=work)
 
 
+@cache
+def tiles_launch(order: str, vectors: int, matrices: int, work: Work | None = None) -> Launch:
+    """Grid (matrices); order: the kernel, `row_tiles` or `term_tiles`."""
+    return Launch("vector_tiles.cu", f"{order}<{vectors}>", (matrices,), BLOCK_THREADS, work=work)
+
+
+@cache
 def restrict_launch(
     components: int, vectors: int, n: int, aggregates: int, work: Work | None = None
 ) -> Launch:
     """Grid (groups of right-hand sides, 2 aggregates); a block's warps share the rows of an aggregate."""
     check_rhs(n)
-    columns, warps = min(n, COLUMNS), WARPS if 2 * aggregates >= BLOCKS else 2 * WARPS
+    warps = WARPS if 2 * aggregates >= BLOCKS else 2 * WARPS
+    blocks = ceil(n / (COLUMNS * max(1, TILES // ceil(vectors / TERMS))))
+    columns = n if blocks == 1 else 2 * ceil(n / (2 * blocks))
     instance = f"restrict_field<{components}, {vectors}, {n}, {columns}, {warps}>"
-    grid = (ceil(n / columns), 2 * aggregates)
+    grid = (blocks, 2 * aggregates)
     return Launch("aggregation.cu", instance, grid, 32 * warps, warps * vectors * columns * 8, work=work)
 
 
+@cache
 def add_prolonged_launch(
     components: int, vectors: int, n: int, aggregates: int, sites: int, work: Work | None = None
 ) -> Launch:
-    """Grid (groups of right-hand sides, 2 aggregates, parts of the rows); `sites` of an aggregate."""
+    """Grid (1, 2 aggregates, parts of the rows); `sites` of an aggregate."""
     check_rhs(n)
-    columns = min(n, COLUMNS)
-    instance = f"add_prolonged<{components}, {vectors}, {n}, {columns}, {WARPS}>"
-    blocks, most = ceil(n / columns) * 2 * aggregates, ceil(sites * components / (ROWS * WARPS))
-    parts = min(most, ceil(BLOCKS / blocks))
-    grid = (ceil(n / columns), 2 * aggregates, parts)
-    return Launch("aggregation.cu", instance, grid, 32 * WARPS, work=work)
+    parts = min(ceil(sites * components / (ROWS * WARPS)), ceil(BLOCKS / (2 * aggregates)))
+    grid, arguments = (1, 2 * aggregates, parts), f"{components}, {vectors}, {n}"
+    if n <= COLUMNS:
+        instance = f"add_prolonged<{arguments}, {n}, {WARPS}>"
+        return Launch("aggregation.cu", instance, grid, 32 * WARPS, work=work)
+    shared = ceil(vectors / TERMS) * ceil(n / COLUMNS) * 2 * 32 * 32
+    return Launch(
+        "aggregation.cu", f"add_prolonged_to_many<{arguments}, {WARPS}>", grid, 32 * WARPS, shared, work=work
+    )

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from math import ceil, prod
 
 import cupy
 import numpy as np
 
 from stages.errors import InputError
+from stages.lqcd.kernels.cuda import half_coarse_dslash
 from stages.lqcd.kernels.cuda.compile import run
 from stages.lqcd.kernels.cuda.devices.grid_rows import of_rows, site_work
 from stages.lqcd.kernels.cuda.devices.partition import Work
+from stages.lqcd.kernels.cuda.half_coarse_dslash import PackedHalfLinks, packed_half
 from stages.lqcd.kernels.cuda.launch import MULTIPROCESSORS, Launch, check_rhs, power_of_two
 
 ROWS, TERMS = 16, 8
@@ -55,14 +58,15 @@ class PackedCoarseLinks:
 
 
 def pack(links: cupy.ndarray, neighbours: cupy.ndarray) -> PackedCoarseLinks:
-    if links.dtype != np.complex64:
-        raise InputError(f"multigrid on a GPU has complex64 links, got {links.dtype}: convert them")
+    _check_single(links)
     sites, directions, n, _ = links.shape
     groups, chunks = -(-n // ROWS), -(-n // TERMS)
 
     def in_tiles(links: cupy.ndarray) -> cupy.ndarray:
-        padded = cupy.zeros((len(links), directions, groups * ROWS, chunks * TERMS), links.dtype)
-        padded[:, :, :n, :n] = links
+        padded = links
+        if n % ROWS:
+            padded = cupy.zeros((len(links), directions, groups * ROWS, chunks * TERMS), links.dtype)
+            padded[:, :, :n, :n] = links
         # rows = (group, high, g), columns = (chunk, half, t) to (group, direction, chunk, g, t, half, high)
         split = padded.reshape(-1, directions, groups, 2, 8, chunks, 2, 4)
         return cupy.ascontiguousarray(split.transpose(0, 2, 1, 5, 4, 7, 6, 3))
@@ -71,8 +75,18 @@ def pack(links: cupy.ndarray, neighbours: cupy.ndarray) -> PackedCoarseLinks:
     return PackedCoarseLinks(tiles, cupy.asarray(neighbours), n, int(neighbours.max()) + 1)
 
 
+def pack_half(links: cupy.ndarray, neighbours: cupy.ndarray) -> PackedHalfLinks:
+    _check_single(links)
+    return packed_half(links, neighbours)
+
+
+def _check_single(links: cupy.ndarray) -> None:
+    if links.dtype != np.complex64:
+        raise InputError(f"multigrid on a GPU has complex64 links, got {links.dtype}: convert them")
+
+
 def coarse_dslash(
-    packed: PackedCoarseLinks,
+    packed: PackedCoarseLinks | PackedHalfLinks,
     x: cupy.ndarray,
     out: cupy.ndarray,
     *,
@@ -80,7 +94,10 @@ def coarse_dslash(
     a: float = 0.0,
     b: float = 1.0,
 ) -> cupy.ndarray:
-    start(packed, x, out, diagonal, a, b)
+    if isinstance(packed, PackedHalfLinks):
+        half_coarse_dslash.start(packed, x, out, diagonal, a, b)
+    else:
+        start(packed, x, out, diagonal, a, b)
     return out
 
 
@@ -111,6 +128,7 @@ def start(
     )
 
 
+@cache
 def coarse_dslash_launch(
     components: int,
     n: int,

@@ -30,6 +30,7 @@ from stages.lqcd.kernels.choices import note
 from stages.lqcd.kernels.cuda.devices.group import DeviceGroup, PerDevice, current_group
 from stages.lqcd.kernels.cuda.devices.partition import PartialWork, RowWork
 from stages.lqcd.kernels.cuda.launch import Launch
+from stages.lqcd.kernels.dispatch import is_contiguous
 
 OPTIONS = ("-std=c++17", "-diag-error=61")
 """61: a constant that overflows, as a stride does on a large lattice, is an error and not a warning."""
@@ -82,12 +83,14 @@ def run(launch: Launch, *arguments: Any) -> None:
     Raises InputError for an array that does not start on a 16-byte boundary, which vector loads need.
     """
     for argument in arguments:
-        if isinstance(argument, cupy.ndarray) and not argument.flags.c_contiguous:
+        if not isinstance(argument, cupy.ndarray):
+            continue
+        if not is_contiguous(argument):
             raise InputError(
                 f"{launch.file} needs C-contiguous arrays, got a view of shape {argument.shape} with strides "
                 f"{argument.strides}: pass a copy"
             )
-        if isinstance(argument, cupy.ndarray) and argument.data.ptr % 16:
+        if argument.data.ptr % 16:
             raise InputError(
                 f"{launch.file} needs arrays that start on a 16-byte boundary, got a view of shape "
                 f"{argument.shape} that does not: pass a copy"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from math import ceil
 
 import cupy
@@ -34,6 +35,7 @@ def lane_least_squares(gram: cupy.ndarray) -> cupy.ndarray:
     return c
 
 
+@cache
 def lane_gram_launch(n: int, dtype: np.dtype, rows: int, count: int) -> Launch:
     """Products of `count` fields: many registers a thread, and so few threads; grid (parts, 1)."""
     vectors = row_threads(n, dtype)
@@ -43,6 +45,7 @@ def lane_gram_launch(n: int, dtype: np.dtype, rows: int, count: int) -> Launch:
     return Launch("lane_gram.cu", name, (parts, 1), vectors * groups, work=work)
 
 
+@cache
 def lane_least_squares_launch(n: int, count: int) -> Launch:
     """A thread for each right-hand side."""
     return Launch("lane_gram.cu", f"lane_least_squares<double, {count}>", (ceil(n / 32),), 32)

@@ -7,10 +7,16 @@
 constexpr int ROWS = 16, TERMS = 8, WARP = 32;
 constexpr unsigned SIGN = 1u << 31;
 
-// x = hi + lo, both with the 11 significant bits that the tensor cores take.
+// The 11 significant bits of a number that the tensor cores take.
+__device__ __forceinline__ unsigned tf32(float x) {
+    unsigned bits;
+    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(x));
+    return bits;
+}
+
+// x = hi + lo in tf32.
 __device__ __forceinline__ void split(float x, unsigned& hi, unsigned& lo) {
-    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(hi) : "f"(x));
-    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(lo) : "f"(x - __uint_as_float(hi)));
+    hi = tf32(x), lo = tf32(x - __uint_as_float(hi));
 }
 
 // c += a b for a 16 x 8, b 8 x 8.
