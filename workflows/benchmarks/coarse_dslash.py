@@ -4,8 +4,9 @@
 
 Nine random complex64 matrices of 2 x vectors rows at each site of a periodic lattice extents^4. First table:
 time by right-hand sides, its rate, bytes with perfect reuse over time and the copy bandwidth of the same run,
-error against double precision, and cuBLAS (gather, then a batched product) beside. Second table: the rate as
-one source of parallelism after the other is added, at eight right-hand sides, then with more of them.
+error against double precision, cuBLAS (gather, then a batched product) beside, and time and error with links
+of 16 bits, as cycles have them. Second table: the rate as one source of parallelism after the other is added,
+at eight right-hand sides, then with more of them.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 from functools import partial
 from itertools import product
 from math import ceil
+from typing import Any
 
 import cupy
 import numpy as np
@@ -37,6 +39,7 @@ class CoarseProblem:
         table = np.stack([*hops, sites.ravel()], axis=-1).astype(np.int32)
         links = random_field(device, (self.sites, DIRECTIONS, self.n, self.n), np.complex64)
         self.packed, self.table = kernel.pack(links, table), cupy.asarray(table)
+        self.half = kernel.pack_half(links, table)
         self.rows = links.swapaxes(1, 2).reshape(self.sites, self.n, DIRECTIONS * self.n)
 
     def fields(self, rhs: int) -> tuple[Array, Array]:
@@ -60,11 +63,15 @@ class CoarseProblem:
         gathered = x[self.table[sites]].reshape(-1, DIRECTIONS * self.n, x.shape[-1])
         return self.rows[sites].astype(dtype, copy=False) @ gathered.astype(dtype, copy=False)
 
-    def error(self, rhs: int) -> float:
+    def half_seconds(self, rhs: int) -> float:
+        """Seconds of the kernel with links of 16 bits."""
+        return self.device.seconds(partial(kernel.coarse_dslash, self.half, *self.fields(rhs)))
+
+    def error(self, rhs: int, packed: Any) -> float:
         """Root mean square of the difference to double precision over that of the result."""
         x, out = self.fields(rhs)
         exact = self.with_cublas(x, slice(256), np.complex128)
-        kernel.coarse_dslash(self.packed, x, out)
+        kernel.coarse_dslash(packed, x, out)
         return float(cupy.linalg.norm(out[:256] - exact) / cupy.linalg.norm(exact))
 
 
@@ -76,14 +83,17 @@ def main() -> None:
     print(f"{device.name}, copy {copy:.0f} GB/s")
     problems = [CoarseProblem(device, *sizes) for sizes in product(arguments.vectors, arguments.extents)]
     names = "vectors", "lattice"
-    table = PrintedTable(*names, "N", "us", "us / N", "GFLOP/s", "of copy", "error", "cuBLAS / this")
+    rates_of = "N", "us", "us / N", "GFLOP/s", "of copy", "error", "cuBLAS / this"
+    table = PrintedTable(*names, *rates_of, "16 bits, us", "error")
     for problem, rhs in product(problems, arguments.rhs):
         seconds = problem.seconds(rhs)
         cublas = device.seconds(partial(problem.with_cublas, problem.fields(rhs)[0]))
         rates = problem.gflops(rhs, seconds), problem.gigabytes(rhs) / seconds / copy
         microseconds = 1e6 * seconds
         cells = rhs, microseconds, microseconds / rhs, *rates
-        table.add(*problem.names, *cells, problem.error(rhs), cublas / seconds)
+        errors = [problem.error(rhs, packed) for packed in (problem.packed, problem.half)]
+        half = 1e6 * problem.half_seconds(rhs), errors[1]
+        table.add(*problem.names, *cells, errors[0], cublas / seconds, *half)
     more = [rhs for rhs in arguments.rhs if rhs > 8]
     table = PrintedTable(*names, "sites", "+ rows", "+ terms", *(f"N = {rhs}" for rhs in more))
     for problem in problems:
