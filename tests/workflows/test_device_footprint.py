@@ -36,7 +36,13 @@ def gauge():
 @pytest.mark.parametrize("solver", ["block_cgrq", "batched_cg"])
 @pytest.mark.parametrize(
     ("precision", "block"),
-    [("double-single", 32), ("double-single", 16), ("double-single", 8), ("double", 32)],
+    [
+        ("double-single", 32),
+        ("double-single", 16),
+        ("double-single", 8),
+        ("double-single", 4),
+        ("double", 32),
+    ],
 )
 def test_projection(gauge, action, solver, precision, block):
     pool, at = device_pool("cuda"), At(config="memory.1", noise=(0, 1, 2, 3), backend="cuda")

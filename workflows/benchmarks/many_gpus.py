@@ -37,7 +37,7 @@ from stages.lqcd.kernels.cuda.columns import reduction
 from stages.lqcd.kernels.cuda.compile import compile_all
 from stages.lqcd.kernels.cuda.devices.group import spread_over
 from stages.lqcd.kernels.cuda.hisq_dslash import dslash_launch, sum_rows_launch
-from stages.lqcd.kernels.cuda.hisq_packing import FULL, THIRTEEN, Form, PackedLinks, dslash_tile
+from stages.lqcd.kernels.cuda.hisq_packing import FULL, NINE, Form, PackedLinks, dslash_tile, form_of_links
 from stages.lqcd.kernels.cuda.launch import Launch
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.fields import empty_field
@@ -111,7 +111,8 @@ def problem(lattice: Lattice, n: int, form: Form) -> Problem:
         if form == FULL:
             links = empty_field((tiles, DIRECTIONS, sites, 3, 3), SINGLE, cupy)
         else:
-            links = empty_field((tiles, 4, 2 * sites * (18 + 12 + 1)), np.float32, cupy)
+            reals = 27 if form == NINE else 31
+            links = empty_field((tiles, 4, 2 * sites * reals), np.float32, cupy)
         fill(links, 11 + parity)
         packed.append(PackedLinks(lattice, parity, DIRECTIONS, SINGLE, links, form))
     fields = [empty_field((lattice.half_volume, 3, n), SINGLE, cupy) for _ in range(5)]
@@ -180,7 +181,7 @@ def seconds(work: Callable[[], None], calls: int = 3) -> float:
 
 
 def form_of(n: int) -> Form:
-    return THIRTEEN if n <= dslash.NARROW else FULL
+    return form_of_links(DIRECTIONS, SINGLE, n)
 
 
 class Spread(Device):

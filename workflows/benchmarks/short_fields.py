@@ -42,6 +42,8 @@ LINK_BYTES = {
     "Links13": 8 * (18 + 13),
     "Links14": 8 * (18 + 14),
     "ShortLinks": 8 * (12 + 9),
+    "Links9": 8 * (18 + 9),
+    "ShortLinks9": 8 * 16,
 }
 """Reals, or 32-bit words, of a site's links."""
 
@@ -88,17 +90,19 @@ def cases(n: int) -> Iterator[Case]:
     yield Case(n, DOUBLE, hisq_packing.FULL, False)
     yield Case(n, SINGLE, hisq_packing.FULL, False)
     if narrow:
-        yield Case(n, DOUBLE, hisq_packing.FOURTEEN, False)
-        yield Case(n, SINGLE, hisq_packing.THIRTEEN, False)
-    for links in (hisq_packing.FULL.links, *([hisq_packing.SHORT_LINKS.links] if narrow else [])):
+        yield from (Case(n, DOUBLE, form, False) for form in (hisq_packing.FOURTEEN, hisq_packing.NINE))
+        yield from (Case(n, SINGLE, form, False) for form in (hisq_packing.THIRTEEN, hisq_packing.NINE))
+    fewer = (hisq_packing.SHORT_LINKS, hisq_packing.SHORT_NINE) if narrow else ()
+    for links in (hisq_packing.FULL.links, *(form.links for form in fewer)):
         yield Case(n, SINGLE, replace(hisq_packing.SHORT, links=links), False)
         yield Case(n, SINGLE, replace(hisq_packing.TO_SHORT20, links=links), True)
 
 
 SHAPES = {
-    1: ((1, 16, 512), (1, 32, 512), (1, 32, 1024)),
-    4: ((4, 32, 512), (2, 64, 512)),
-    8: ((4, 64, 512), (2, 64, 640)),
+    1: ((1, 16, 512), (1, 32, 384), (1, 32, 512), (1, 32, 640), (1, 32, 768), (1, 32, 1024)),
+    2: ((1, 64, 512), (1, 64, 768), (2, 32, 384), (2, 32, 512)),
+    4: ((4, 32, 512), (2, 64, 512), (1, 128, 512), (4, 32, 384)),
+    8: ((4, 64, 512), (2, 64, 640), (2, 128, 512), (4, 64, 384)),
     16: ((4, 128, 512), (4, 128, 640), (4, 64, 512), (2, 128, 768)),
     32: ((4, 256, 512), (4, 128, 640)),
 }
@@ -129,12 +133,10 @@ def fields_of_links(lattice: Lattice) -> tuple[Any, Any]:
 
 def packed_links(lattice: Lattice, links: tuple[Any, Any], case: Case) -> PackedLinks:
     """Links in the form of a case."""
-    block, short = (
-        64 if case.form.links == hisq_packing.FULL.links else 1,
-        case.form.links == hisq_packing.SHORT_LINKS.links,
-    )
-    packed: Any = hisq_dslash.pack_fields(*links, lattice, EVEN, case.dtype, block, short)
-    assert packed.form.links == case.form.links
+    packed: Any = hisq_dslash.pack_fields(*links, lattice, EVEN, case.dtype, block=64)
+    packed = hisq_packing.in_form(packed, case.form)
+    if packed.form.links != case.form.links:
+        raise RuntimeError(f"these links cannot be packed as {case.form.links}")
     return packed
 
 

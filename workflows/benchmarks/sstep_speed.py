@@ -257,8 +257,7 @@ def compiled_ahead(given: Namespace) -> None:
     for dtype, _, grams in PRECISIONS.values():
         kind = np.dtype(dtype)
         for n in given.rhs:
-            narrow = 2 * max(given.rhs) <= 8 and dtype == np.complex64
-            form = hisq_packing.THIRTEEN if narrow else hisq_packing.FULL
+            form = hisq_packing.form_of_links(16, kind, 2 * max(given.rhs))
             for width, dots in ((n, False), (n, True), (2 * n, False)):
                 launches.append(hisq_dslash.dslash_launch(given.lattice, 16, kind, width, dots, form))
             for s in given.steps:

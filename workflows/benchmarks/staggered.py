@@ -36,8 +36,8 @@ def dslash_cost(rhs: int, itemsize: int) -> SiteCost:
 
 
 def half_cost(rhs: int) -> SiteCost:
-    """Links in complex64, or of 20 bits a number where few share them; vectors of 16 bytes."""
-    bits = (12 + 9) / 36 if rhs <= hisq_dslash.FEW else 1.0
+    """Links in complex64, or a fat and a long one in 64 bytes where few share them; vectors of 16 bytes."""
+    bits = 16 / 36 if rhs <= hisq_dslash.FEW else 1.0
     links, vector = HISQ_DIRECTIONS * 9 * 8 * bits / rhs, 16
     return SiteCost(FLOPS_PER_SITE, links + 2 * vector, links + (HISQ_DIRECTIONS + 1) * vector)
 

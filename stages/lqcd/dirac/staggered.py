@@ -28,8 +28,14 @@ from stages.lqcd.kernels.short_field import Field, vectors_like
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 from stages.lqcd.lattice.sizes import MATRIX, links_bytes
 
-REALS = {"double": 18 + 14, "single": 18 + 13, "half": 12 + 9}
-"""Reals, or 32-bit words, of a fat and a long link of two rows, by precision; of others 36."""
+REALS = 36
+"""Of a fat and a long link as two matrices."""
+
+NINE = {"double": 18 + 9, "single": 18 + 9, "half": 16}
+"""Reals, or 32-bit words, of both on a GPU where a long link has nine numbers, by precision."""
+
+TWO_ROWS = {"double": 18 + 14, "single": 18 + 13}
+"""The same where it has two rows."""
 
 SHORT = "short"
 """Name of an operator's form for short fields, beside its dtypes."""
@@ -48,9 +54,13 @@ class Packing:
     block: int = 64
     short: bool = False
 
-    def in_two_rows(self, precision: str, directions: int) -> bool:
-        """True if long links of 'double', 'single' or 'half' have two rows on a GPU."""
-        return self.block <= (FEW if precision == "half" else NARROW) and directions == HISQ_DIRECTIONS
+    def reals(self, precision: str, directions: int) -> int:
+        """Reals, or words, of a fat and a long link in 'double', 'single' or 'half' on a GPU."""
+        if directions == HISQ_DIRECTIONS and self.block <= FEW:
+            return NINE[precision]
+        if directions == HISQ_DIRECTIONS and self.block <= NARROW:
+            return TWO_ROWS.get(precision, REALS)
+        return REALS
 
 
 def fields_bytes(lattice: Lattice, directions: int) -> int:
@@ -66,7 +76,7 @@ def packed_bytes(lattice: Lattice, directions: int, precision: str, packing: Pac
     for form in ("double", *([inner] if inner else [])):
         if form != "double" or packing.double:
             nbytes = matrices if form == "double" else matrices // 2
-            total += nbytes * REALS[form] // 36 if packing.in_two_rows(form, directions) else nbytes
+            total += nbytes * packing.reals(form, directions) // REALS
     return total
 
 
@@ -94,8 +104,8 @@ def making_bytes(lattice: Lattice, directions: int, precision: str, packing: Pac
     tiles = sum(
         directions * MATRIX * lattice.volume // (2 if form == "double" else 4)
         for form in set(forms)
-        if packing.in_two_rows(form, directions)
-    )  # of a parity, from which those of two rows are made
+        if packing.reals(form, directions) < REALS
+    )  # of a parity, from which shorter ones are made
     smearing = int((SMEARING_FIELDS if directions == HISQ_DIRECTIONS else 2) * links_bytes(lattice))
     return max(smearing, operator_bytes(lattice, directions, precision, packing) + tiles)
 
@@ -162,7 +172,7 @@ class StaggeredDslash:
 
     def shortened(self) -> StaggeredDslash:
         """This operator in single precision, its links packed for short fields; kept as `astype` does."""
-        if not self.packing.in_two_rows("half", self.directions):
+        if self.packing.reals("half", self.directions) == REALS:
             return self.astype(np.complex64)
         if SHORT not in self._precisions:
             packing = replace(self.packing, short=True)

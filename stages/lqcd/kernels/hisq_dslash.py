@@ -35,9 +35,9 @@ class PackedLinks(Protocol):
     def dtype(self) -> np.dtype: ...
 
 
-NARROW, FEW = 8, 4
-"""Right-hand sides up to which links in fewer reals are faster, and those for short fields: where more share
-a link, rebuilding it costs more than the bytes save.
+FEW, NARROW = 4, 8
+"""Right-hand sides up to which long links in nine reals are fastest on a GPU, and those in two rows: where
+more share a link, rebuilding it costs more than the bytes save.
 """
 
 
@@ -59,9 +59,9 @@ def pack_fields(
     """Links of fields, complex128 ``[mu, parity, site, 3, 3]``, doubled and laid out in a precision.
 
     As `pack` of `stages.lqcd.kernels.doubled_links`, without these in between. three_hops: None where the
-    operator has no such term. block: right-hand sides of most products. Up to `NARROW` the long links of HISQ
-    have 13 reals on a GPU, 14 in double. short: for short fields; up to `FEW` all links then have 20 bits a
-    number. Raises InputError.
+    operator has no such term. block: right-hand sides of most products. Up to `FEW` the long links of HISQ
+    have nine reals on a GPU, up to `NARROW` 13, 14 in double. short: for short fields; up to `FEW` fat links
+    then have 20 bits a number and the nine of a long one 16, above both are whole. Raises InputError.
     """
     _check_fields_of_links(one_hop, three_hops, lattice)
     start = kernel("hisq_dslash.pack_fields", type(one_hop))

@@ -37,6 +37,7 @@ def hisq(n: int) -> list[Launch]:
     forms = [
         (SINGLE, hisq_packing.FULL),
         (SINGLE, hisq_packing.THIRTEEN),
+        (SINGLE, hisq_packing.NINE),
         (SINGLE, hisq_packing.SHORT),
         (SINGLE, hisq_packing.TO_SHORT20),
         (DOUBLE, hisq_packing.FULL),

@@ -69,6 +69,8 @@ ODD = Lattice((14, 6, 10, 4))
 WIDTHS = (1, 3, 8, 16, 33, 64)
 UNUSUAL = [(1, 1), (3, 3), (7, 33), (64, 1), (1, 64)]
 NARROW_SHORT = replace(hisq_packing.SHORT, links=hisq_packing.SHORT_LINKS.links)
+NINE_SHORT = replace(hisq_packing.SHORT, links=hisq_packing.SHORT_NINE.links)
+NINE_SHORT20 = replace(hisq_packing.TO_SHORT20, links=hisq_packing.SHORT_NINE.links)
 FORMS = [
     hisq_packing.FULL,
     hisq_packing.THIRTEEN,
@@ -77,6 +79,8 @@ FORMS = [
     hisq_packing.SHORT,
     hisq_packing.TO_SHORT20,
     NARROW_SHORT,
+    hisq_packing.NINE,
+    NINE_SHORT,
 ]
 WILSON_FORMS = [wilson_dslash.FULL, wilson_dslash.TWELVE, wilson_dslash.IN_FIELDS]
 ROWS = 3 * BIG.half_volume
@@ -88,12 +92,14 @@ def dslashes(dtype: np.dtype, widths: Sequence[int] = WIDTHS) -> list[Launch]:
     full = [hisq_dslash.dslash_launch(BIG, 16, dtype, n, dots) for n in widths for dots in (False, True)]
     if dtype == DOUBLE:
         in_fields = hisq_packing.IN_FIELDS
-        forms = ((1, hisq_packing.FOURTEEN), (1, in_fields), (16, in_fields))
+        nine = ((n, hisq_packing.NINE) for n in (1, 4))
+        forms = (*nine, (1, hisq_packing.FOURTEEN), (1, in_fields), (16, in_fields))
         return [*full, *(hisq_dslash.dslash_launch(BIG, 16, dtype, n, form=form) for n, form in forms)]
     forms = (
         *((n, hisq_packing.THIRTEEN) for n in (1, 8)),
         *((16, form) for form in (hisq_packing.SHORT, hisq_packing.TO_SHORT20)),
         *((n, NARROW_SHORT) for n in (1, 8)),
+        *((n, form) for n in (1, 4) for form in (hisq_packing.NINE, NINE_SHORT, NINE_SHORT20)),
     )
     return [*full, *(hisq_dslash.dslash_launch(BIG, 16, dtype, n, form=form) for n, form in forms)]
 
@@ -207,6 +213,7 @@ def short_vectors(widths: Sequence[int] = WIDTHS) -> list[Launch]:
     """Kernels on short fields beside the dslash."""
     return [
         hisq_packing.short_links_launch(9, 32),
+        hisq_packing.nine_links_launch(9, 32, SINGLE, short=True),
         *(cg_update.short_advance_launch(n, ROWS // 3) for n in widths),
         *(cg_update.short_residual_launch(n, ROWS // 3) for n in widths),
         *(
@@ -235,6 +242,13 @@ def unusual(dtype: np.dtype) -> list[Launch]:
             for n in (56, 33)
         ),
         *(hisq_dslash.dslash_launch(ODD, 16, dtype, n, form=hisq_packing.THIRTEEN) for n in (1, 8, 33)),
+        *(
+            hisq_dslash.dslash_launch(ODD, 16, dtype, n, dots, hisq_packing.NINE)
+            for n in (1, 8, 33)
+            for dots in (False, True)
+        ),
+        *(hisq_packing.nine_links_launch(9, sites, dtype, short=False) for sites in (2, 30)),
+        *(hisq_dslash.dslash_launch(ODD, 16, SINGLE, n, True, NINE_SHORT20) for n in (1, 33)),
         *(hisq_dslash.dslash_launch(ODD, 8, SINGLE, n, form=hisq_packing.SHORT) for n in (1, 12, 33)),
         *(hisq_dslash.dslash_launch(ODD, 16, SINGLE, n, True, hisq_packing.TO_SHORT20) for n in (8, 33)),
         *(block_blas.gram_launch(nx, ny, dtype, ROWS) for nx, ny in UNUSUAL),

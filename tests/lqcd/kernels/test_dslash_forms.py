@@ -1,4 +1,4 @@
-"""Shorter forms of links: long links in 13 or 14 reals, links in their fields."""
+"""Shorter forms of links: long links in nine, 13 or 14 reals, links in their fields."""
 
 from __future__ import annotations
 
@@ -27,16 +27,17 @@ def hisq_fields(random, lattice):
     return fat, -0.043 * np.linalg.qr(unitary)[0]
 
 
+@pytest.mark.parametrize("block", [1, 8])
 @pytest.mark.parametrize("n", widths((3, 33), (1, 2, 8, 12, 64)))
 @pytest.mark.parametrize("extents", EXTENTS, ids=str)
-def test_hisq_long_links_in_two_rows(backend, random, dtype, tolerance, extents, n):
-    """For few right-hand sides the GPU keeps two rows of them and a number or two: the same to rounding."""
+def test_hisq_long_links_in_fewer_reals(backend, random, dtype, tolerance, extents, n, block):
+    """For few right-hand sides the GPU keeps nine numbers, or two rows and a number or two: to rounding."""
     lattice = Lattice(extents)
     fields, x = hisq_fields(random, lattice), random(lattice.half_volume, 3, n)
     kernels = backend.kernels.hisq_dslash
-    packed = kernels.pack_fields(*map(backend.array, fields), lattice, ODD, dtype, block=4)
+    packed = kernels.pack_fields(*map(backend.array, fields), lattice, ODD, dtype, block)
     if backend.xp is not np:
-        reals = 18 + (13 if dtype == np.complex64 else 14)
+        reals = 18 + (9 if block == 1 else 13 if dtype == np.complex64 else 14)
         assert packed.links.nbytes == lattice.half_volume * 8 * reals * dtype.itemsize // 2
     out = kernels.hisq_dslash(packed, backend.array(x), backend.array(np.full_like(x, np.nan)))
     exact = reference.pack_fields(*fields, lattice, ODD, np.dtype(complex))
@@ -44,13 +45,44 @@ def test_hisq_long_links_in_two_rows(backend, random, dtype, tolerance, extents,
     assert np.abs(backend.host(out) - expected).max() <= tolerance * np.abs(expected).max()
 
 
+@pytest.mark.parametrize("n", [1, 2, 6])
+@pytest.mark.parametrize("extents", EXTENTS, ids=str)
+def test_turns_of_any_angle(backend, random, dtype, tolerance, extents, n):
+    """Long links of which elements vanish or are minus one, and sums: nine numbers have no singular case."""
+    lattice, kernels = Lattice(extents), backend.kernels.hisq_dslash
+    fields = hisq_fields(random, lattice)
+    number = np.arange(lattice.half_volume)
+    for mu in range(4):
+        permuted = np.roll(np.eye(3), mu, axis=0) * np.where((number + mu) % 2, 1, -1)[:, None, None]
+        fields[1][mu, EVEN] = 0.043 * permuted * np.exp(0.5j * np.pi * (number % 4))[:, None, None]
+    x, y = random(lattice.half_volume, 3, n), random(lattice.half_volume, 3, n)
+    packed = kernels.pack_fields(*map(backend.array, fields), lattice, EVEN, dtype, block=1)
+    sums, out = backend.array(np.zeros(n)), backend.array(np.full_like(x, np.nan))
+    kernels.hisq_dslash(packed, backend.array(x), out, diagonal=backend.array(y), a=0.3, b=-1.1, dots=sums)
+    exact = reference.pack_fields(*fields, lattice, EVEN, np.dtype(complex))
+    expected = 0.3 * y - 1.1 * reference.hisq_dslash(exact, x.astype(complex), np.empty(x.shape, complex))
+    assert np.abs(backend.host(out) - expected).max() <= tolerance * np.abs(expected).max()
+    products = (y.conj() * expected).real
+    assert np.abs(backend.host(sums) - products.sum(axis=(0, 1))).max() < tolerance * np.abs(products).sum()
+
+
 @pytest.mark.parametrize("dtype", ["complex64"], indirect=True)
-def test_other_long_links_keep_18_reals(backend, random, tolerance):
+@pytest.mark.parametrize("spoiled", ["all", "one", "first", "length"])
+def test_other_long_links_keep_18_reals(backend, random, tolerance, spoiled):
+    """Long links of any kind, and one among many that is no turn, is zero, or is longer than the others."""
     lattice = Lattice((4, 4, 4, 6))
-    fields = [random(4, 2, lattice.half_volume, 3, 3).astype(complex) for _ in range(2)]
+    fields = hisq_fields(random, lattice)
+    if spoiled == "all":
+        fields = [random(4, 2, lattice.half_volume, 3, 3).astype(complex) for _ in range(2)]
+    elif spoiled == "one":
+        fields[1][2, EVEN, 7, 1, 1] += 0.01
+    elif spoiled == "first":
+        fields[1][0, :, 0] = 0
+    else:
+        fields[1][3, ODD, 11] *= 1.01
     x = random(lattice.half_volume, 3, 2)
     kernels = backend.kernels.hisq_dslash
-    packed = kernels.pack_fields(*map(backend.array, fields), lattice, ODD, x.dtype, block=8)
+    packed = kernels.pack_fields(*map(backend.array, fields), lattice, ODD, x.dtype, block=1)
     out = kernels.hisq_dslash(packed, backend.array(x), backend.array(np.full_like(x, np.nan)))
     exact = reference.pack_fields(*fields, lattice, ODD, np.dtype(complex))
     expected = reference.hisq_dslash(exact, x.astype(complex), np.empty(x.shape, complex))

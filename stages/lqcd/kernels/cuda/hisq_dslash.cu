@@ -19,6 +19,7 @@
 #include "color_vectors.cuh"
 #include "short_field.cuh"
 #include "links.cuh"
+#include "own_links.cuh"
 #include "site_sums.cuh"
 
 // How fields are stored: as template arguments In and Out.
@@ -58,12 +59,14 @@ template <class L, class Links, class X, class Real, int DIRECTIONS, int R> stru
     }
 };
 
-// three_hops is that of links in their fields, with the field of one hop in the place of tiles, and null for others.
+// three_hops is that of links in their fields, with the field of one hop in the place of tiles, and null for others. scale
+// is that of own_links.cuh.
 template <class Real, class L, class Tile, template <class, int, int, int, int> class LinksOf, class In, class Out,
           int DIRECTIONS, int N, int R, int SITES, int MIN_BLOCKS, int Y_CHUNK, int Z_CHUNK, bool DOTS>
 __global__ void __launch_bounds__(SITES * (N / R), MIN_BLOCKS)
     hisq_dslash(const unsigned char* __restrict__ tiles, const unsigned char* __restrict__ three_hops,
-                const void* __restrict__ x, const void* diagonal, void* out, double* block_sums, Real a, Real b, int parity) {
+                const void* __restrict__ x, const void* diagonal, void* out, double* block_sums, Real a, Real b, int parity,
+                Real scale) {
     constexpr int threads = SITES * (N / R), parts = Tile::SITES / SITES;
     using Lanes = Lanes<N, R, In::SHORT ? 1 : vector_width<Real>(N, R)>;
     using X = typename In::template Field<Real, Lanes>;
@@ -75,11 +78,16 @@ __global__ void __launch_bounds__(SITES * (N / R), MIN_BLOCKS)
     const Site tile = Order::tile(blockIdx.x / parts);
     const Site corner = {tile.half_x * Tile::HALF_X, tile.y * Tile::Y, tile.z * Tile::Z, tile.t * Tile::T};
     const int first = blockIdx.x % parts * SITES;
-    Links links{shared};
-    if constexpr (Links::IN_FIELDS) links.template fetch<L, Tile>(tiles, three_hops, corner, first, parity);
-    else links.fetch(tiles + size_t(Order::number(tile)) * Links::TILE_BYTES, first);
-
     const int site_in_block = threadIdx.x / Lanes::COUNT, lane = threadIdx.x % Lanes::COUNT;
+    Links links;
+    if constexpr (Links::OWN) {
+        links.fetch(tiles + size_t(Order::number(tile)) * Links::TILE_BYTES, first + site_in_block, scale);
+    } else {
+        links.shared = shared;
+        if constexpr (Links::IN_FIELDS) links.template fetch<L, Tile>(tiles, three_hops, corner, first, parity);
+        else links.fetch(tiles + size_t(Order::number(tile)) * Links::TILE_BYTES, first);
+    }
+
     Site site = site_of<Tile>(first + site_in_block);
     site.half_x += corner.half_x;
     site.y += corner.y;
@@ -99,10 +107,16 @@ __global__ void __launch_bounds__(SITES * (N / R), MIN_BLOCKS)
     typename Out::template Field<Real, Lanes>(out).store(gather.sum, at, lane);
     if constexpr (DOTS) {
         using Sums = SiteSums<SITES, Lanes::COUNT, Lanes::CHUNKS, Lanes::CHUNK>;
-        static_assert(Sums::SCRATCH_BYTES <= Links::SHARED_BYTES, "the sums take the links' place");
         double products[R];
         dots(products, w, gather.sum);
-        __syncthreads();
-        Sums::write(products, reinterpret_cast<double*>(shared), block_sums + size_t(blockIdx.x) * N);
+        double* row = block_sums + size_t(blockIdx.x) * N;
+        if constexpr (Links::OWN) {
+            __shared__ double scratch[Sums::SCRATCH_BYTES / 8];
+            Sums::write(products, scratch, row);
+        } else {
+            static_assert(Sums::SCRATCH_BYTES <= Links::SHARED_BYTES, "the sums take the links' place");
+            __syncthreads();
+            Sums::write(products, reinterpret_cast<double*>(shared), row);
+        }
     }
 }

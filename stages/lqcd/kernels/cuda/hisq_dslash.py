@@ -21,14 +21,16 @@ from stages.lqcd.kernels.cuda.hisq_packing import (
     FOURTEEN,
     FULL,
     IN_FIELDS,
+    NINE,
     SHORT,
+    SHORT_NINE,
     THIRTEEN,
     TO_SHORT20,
     Form,
     PackedLinks,
     dslash_tile,
-    with_short_rows,
-    with_two_rows,
+    form_of_links,
+    in_form,
 )
 from stages.lqcd.kernels.cuda.launch import (
     BLOCK_SHARED,
@@ -46,7 +48,6 @@ from stages.lqcd.kernels.cuda.launch import (
 from stages.lqcd.kernels.cuda.tiles import INDEX_LIMIT, DslashShape, chunk, tile_work
 from stages.lqcd.kernels.cuda.tuning.choice import Options, tuned
 from stages.lqcd.kernels.directions import HISQ_DIRECTIONS, NAIVE_DIRECTIONS, SPATIAL_DIRECTIONS
-from stages.lqcd.kernels.hisq_dslash import FEW, NARROW
 from stages.lqcd.kernels.short_field import ShortField
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 
@@ -87,10 +88,7 @@ def pack_fields(
     tiles = empty_field(shape, dtype)
     doubled_links.in_tiles(one_hop, three_hops, lattice, parity, tiles, tile)
     packed = PackedLinks(lattice, parity, directions, dtype, tiles)
-    narrow = block <= (FEW if short else NARROW)
-    if narrow and directions == HISQ_DIRECTIONS:
-        packed = with_two_rows(packed)
-    return with_short_rows(packed) if short and packed.form == THIRTEEN else packed
+    return in_form(packed, form_of_links(directions, dtype, block, short))
 
 
 def pack_both(
@@ -163,6 +161,7 @@ def start(
         real(a),
         real(b),
         np.int32(packed.parity),
+        real(packed.scale),
     )
 
 
@@ -204,7 +203,9 @@ def sum_rows_launch(count: int, n: int) -> Launch:
 
 def dslash_shape(lattice: Lattice, dtype: np.dtype, n: int, form: Form = FULL) -> DslashShape:
     """The shape measured best for this precision and number of right-hand sides."""
-    if form.x != "Whole":
+    if form.links in (NINE.links, SHORT_NINE.links):
+        rhs, threads, resident = _own(n)
+    elif form.x != "Whole":
         rhs, threads, resident = _short(n)
     elif dtype == np.complex64:
         rhs, threads, resident = _single(n, form)
@@ -218,6 +219,11 @@ def _double(n: int, form: Form) -> tuple[int, int, int]:
     if n == 1 and form.links == FOURTEEN.links:
         return 1, 16, 512
     return (2, 128, 512) if n % 2 == 0 and n >= 16 else (1, 128, 640)
+
+
+def _own(n: int) -> tuple[int, int, int]:
+    """The same where threads read links of their own."""
+    return (2 if n % 2 == 0 and n > 2 else 1), BLOCK_THREADS, 512
 
 
 def _short(n: int) -> tuple[int, int, int]:
@@ -301,7 +307,7 @@ def dslash_in_shape(
     threads = shape.sites_per_block * (n // shape.rhs_per_thread)
     shared_bytes = form.shared_bytes(shape.sites_per_block, directions, dtype)
     resident_blocks = min(
-        shape.resident_threads // 32 // ceil(threads / 32), MULTIPROCESSOR_SHARED // shared_bytes
+        shape.resident_threads // 32 // ceil(threads / 32), MULTIPROCESSOR_SHARED // max(1, shared_bytes)
     )
     min_blocks = max(1, resident_blocks)
     geometry = (extents_of(lattice), f"Tile<{listed(shape.tile)}>", form.links, form.x, form.out, directions)

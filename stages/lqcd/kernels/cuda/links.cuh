@@ -17,7 +17,7 @@ __device__ __forceinline__ void copy_run(unsigned long long policy, unsigned to,
 // Links of ELEMENTS complex numbers: [tile][d][site in tile][ELEMENTS], the same without the tile in shared memory.
 // THREADS threads with SITES sites work together: a block, or a warp on sites of its own, which needs no barrier.
 template <class Real, int ELEMENTS, int DIRECTIONS, int TILE_SITES, int SITES, int THREADS> struct LinkRuns {
-    static constexpr bool IN_FIELDS = false;
+    static constexpr bool IN_FIELDS = false, OWN = false;
     static constexpr int LINK = ELEMENTS * sizeof(Complex<Real>);
     static constexpr int PER_MU = DIRECTIONS == 16 ? 4 : 2, MUS = DIRECTIONS / PER_MU;
     static constexpr int TILE_BYTES = DIRECTIONS * TILE_SITES * LINK, SHARED_BYTES = DIRECTIONS * SITES * LINK;
@@ -196,7 +196,7 @@ __device__ __forceinline__ void fetch_parts(unsigned char* shared, const unsigne
 // per tile and mu fat [2][site][3][3], rows [2][site][2][3], a Phase [2][site].
 template <class Phase, class Real, int DIRECTIONS, int TILE_SITES, int SITES, int THREADS> struct ShorterLinks {
     static_assert(DIRECTIONS == 16, "long links are HISQ's");
-    static constexpr bool IN_FIELDS = false;
+    static constexpr bool IN_FIELDS = false, OWN = false;
     static constexpr int COMPLEX = sizeof(Complex<Real>), FAT = 9 * COMPLEX, ROWS = 6 * COMPLEX, PHASE = sizeof(Phase);
     static constexpr int TILE_MU_BYTES = 2 * TILE_SITES * (FAT + ROWS + PHASE), TILE_BYTES = 4 * TILE_MU_BYTES;
     static constexpr int PER_MU = 4, MU_BYTES = (2 * SITES * (FAT + ROWS + PHASE + 3 * COMPLEX) + 15) / 16 * 16;
@@ -263,7 +263,7 @@ struct HeldMatrix {
 // [2][site][2 rows], phases [2][site]. A thread decodes what it multiplies by.
 template <class Real, int DIRECTIONS, int TILE_SITES, int SITES, int THREADS> struct ShortLinks {
     static_assert(DIRECTIONS == 16, "long links are HISQ's");
-    static constexpr bool IN_FIELDS = false;
+    static constexpr bool IN_FIELDS = false, OWN = false;
     static constexpr int FAT = 3 * sizeof(uint4), ROWS = 2 * sizeof(uint4), PHASE = sizeof(float);
     static constexpr int TILE_MU_BYTES = 2 * TILE_SITES * (FAT + ROWS + PHASE), TILE_BYTES = 4 * TILE_MU_BYTES;
     static constexpr int PER_MU = 4, MU_BYTES = (2 * SITES * (FAT + ROWS + PHASE) + 15) / 16 * 16;
