@@ -19,7 +19,7 @@ from stages.lqcd.kernels.bicgstab_update import BiCGstabCoefficients
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.fields import assign, converted, field_like, zeros_like
 from stages.lqcd.kernels.half_field import spinors_like, to_half
-from stages.lqcd.kernels.half_update import half_dots, half_step, half_update
+from stages.lqcd.kernels.half_update import half_alpha, half_dot, half_omega, half_residual, half_update
 
 Step = Callable[[], None]
 """Steps 1 to 4, with the direction that the coefficients ask for."""
@@ -84,7 +84,7 @@ class HalfFields:
         """This r, and y = 0; returns |r|^2."""
         to_half(converted(residual, np.complex64), self.r)
         assign(self.correction, 0)
-        return half_dots([self.r], self.r)[0].real
+        return half_dot(self.r, self.r).real
 
     def aim(self) -> None:
         """The residual becomes the shadow residual."""
@@ -107,22 +107,21 @@ class HalfFields:
 
     def rho(self) -> Array:
         """s^H r."""
-        return half_dots([self.s], self.r)[0]
+        return half_dot(self.s, self.r)
 
     def step(self, c: BiCGstabCoefficients) -> Step:
         """An iteration on these fields, which coefficients follow."""
-        return partial(self._step, spinors_like(self.p), c)
+        return stream.repeated(partial(self._step, spinors_like(self.p), c), self.A.xp)
 
     def _step(self, between: Any, c: BiCGstabCoefficients) -> None:
         p, r, v, t, s = self.p, self.r, self.v, self.t, self.s
         half_update(p, [r, v], c.number("open", 2), c.number("kept")[0])
         self.A.apply_through(p, between, v)
-        c.give_alpha(half_dots([s], v)[0])
+        half_alpha(s, v, c)
         half_update(r, [v], c.number("minus_alpha"))
         self.A.apply_through(r, between, t)
-        t2, st, rt = half_dots([t, s, r], t)
-        c.give_omega(t2.real, st, rt.conj())
-        c.give_direction(half_step(self.correction, p, r, t, c.number("alpha", 2)))
+        half_omega(t, s, r, c)
+        half_residual(self.correction, p, r, t, c)
 
 
 def _whole_step(

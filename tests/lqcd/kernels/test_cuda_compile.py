@@ -134,8 +134,7 @@ def half_spinors(n: int) -> list[Launch]:
             wilson_dslash.wilson_dslash_launch(BIG, SINGLE, n, 1, place, form, wilson_dslash.HALF)
             for form in (wilson_dslash.FULL, wilson_dslash.TWELVE)
         ),
-        *(half_update.half_reduction_launch("half_dots", n, sites, fields) for fields in (1, 3)),
-        half_update.half_reduction_launch("half_step", n, sites),
+        *(half_update.half_reduction_launch(name, n, sites) for name in half_update.SUMS),
         *(half_update.half_update_launch(n, sites, fields) for fields in (1, 2)),
     ]
 

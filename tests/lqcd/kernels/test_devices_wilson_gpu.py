@@ -22,6 +22,7 @@ from stages.lqcd.dirac.wilson import WilsonDslash, WilsonOperator, WilsonPacking
 from stages.lqcd.dirac.wilson_schur import WilsonSchur
 from stages.lqcd.gauge.wilson_links import wilson_links
 from stages.lqcd.kernels import clover, half_field, half_update, lane_gram, random_block, wilson_dslash
+from stages.lqcd.kernels.bicgstab_update import BiCGstabCoefficients
 from stages.lqcd.kernels.cuda.devices.group import group_of, spread_over
 from stages.lqcd.kernels.fields import converted, empty_field
 from stages.lqcd.kernels.transfer import copy_to_host, to_device
@@ -206,9 +207,13 @@ def test_sums_in_16_bits(devices: tuple[int, ...]) -> None:
     def compute() -> Results:
         p, r, t = (half_field.to_half(random_field(LATTICE, 12, seed, np.complex64)) for seed in (1, 2, 3))
         x = random_field(LATTICE, 12, 4, np.complex64)
-        sums = half_update.half_dots([p, r, t], r)
-        norms2 = half_update.half_step(x, p, r, t, cupy.full((2, 12), 0.1 + 0.2j))
-        return {"sums": sums, "norms": norms2, "x": x, "r": half_field.from_half(r)}
+        c = BiCGstabCoefficients(cupy.full((9, 12), 0.1 + 0.2j), cupy.full((4, 12), 3.0))
+        c.real("target2")[:] = 0
+        half_update.half_alpha(p, t, c)
+        half_update.half_omega(t, p, r, c)
+        half_update.half_residual(x, p, r, t, c)
+        dot = half_update.half_dot(p, r)
+        return {"c": c.numbers, "reals": c.reals, "dot": dot, "x": x, "r": half_field.from_half(r)}
 
     assert_alike(on(LATTICE, (0,), compute), on(LATTICE, devices, compute), 1e-12)
 

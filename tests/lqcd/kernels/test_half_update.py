@@ -7,8 +7,9 @@ import pytest
 from widths import widths
 
 from stages.errors import InputError
+from stages.lqcd.kernels.bicgstab_update import BiCGstabCoefficients
 from stages.lqcd.kernels.half_field import HalfField, from_half, take, to_half
-from stages.lqcd.kernels.half_update import half_dots, half_step, half_update
+from stages.lqcd.kernels.half_update import half_alpha, half_dot, half_omega, half_residual, half_update
 
 pytestmark = pytest.mark.parametrize("dtype", ["complex64"], indirect=True)
 
@@ -28,18 +29,42 @@ def codes(backend, field: HalfField, column: int):
     return backend.host(field.codes)[:, :, column].copy(), backend.host(field.scales)[:, column].copy()
 
 
+@pytest.fixture
+def coefficients(backend, random):
+    """Of so many right-hand sides, of which the first has reached its target; and the same on the host."""
+
+    def make(n):
+        host = BiCGstabCoefficients(random(9, n).astype(complex), abs(random(4, n)))
+        host.real("target2")[:] = 0
+        host.real("target2")[0], host.number("alpha", 2)[:, 0] = 2 * host.real("r2")[0], 0
+        return BiCGstabCoefficients(backend.array(host.numbers), backend.array(host.reals)), host
+
+    return make
+
+
+def dot(x, y):
+    return (held(x).conj() * held(y).astype(complex)).sum(axis=(0, 1))
+
+
 @pytest.mark.parametrize("n", widths((1, 3), (2, 12, 16, 33, 64)))
-def test_dots(backend, random, n):
-    fields = [random(SITES, 12, n) for _ in range(3)]
-    halves = [to_half(backend.array(field)) for field in fields]
-    for count in (1, 2, 3):
-        sums = backend.host(half_dots(halves[:count], halves[-1]))
-        expected = [
-            (held(x).conj() * held(fields[-1]).astype(complex)).sum(axis=(0, 1)) for x in fields[:count]
-        ]
-        np.testing.assert_allclose(sums, expected, atol=1e-5 * SITES * 24)
-    norms = (np.abs(held(fields[2])).astype(float) ** 2).sum(axis=(0, 1))
-    np.testing.assert_allclose(sums[2], norms, rtol=1e-5)
+def test_sums(backend, random, coefficients, n):
+    """Residuals near the product, so that no coefficient is large."""
+    s, v, t = (random(SITES, 12, n) for _ in range(3))
+    r = 0.5 * t + 0.1 * s
+    shadow, av, at, residual = (to_half(backend.array(field)) for field in (s, v + s, t + s, r))
+    np.testing.assert_allclose(
+        backend.host(half_dot(shadow, av)), dot(s, v + s), atol=1e-5 * SITES * 24
+    )
+    c, expected = coefficients(n)
+    half_alpha(shadow, av, c)
+    expected.give_alpha(dot(s, v + s))
+    np.testing.assert_allclose(backend.host(c.number("sv")), expected.number("sv"), atol=1e-5 * SITES * 24)
+    half_omega(at, shadow, residual, c)
+    expected.give_omega(dot(t + s, t + s).real, dot(s, t + s), dot(t + s, r))
+    for name in ("alpha", "omega", "minus_alpha"):
+        np.testing.assert_allclose(backend.host(c.number(name)), expected.number(name), rtol=1e-4, atol=1e-6)
+    for name in ("rho", "beta"):
+        np.testing.assert_allclose(backend.host(c.number(name)), expected.number(name), rtol=1e-3)
 
 
 @pytest.mark.parametrize("n", widths((1, 3), (2, 12, 16, 33, 64)))
@@ -64,21 +89,22 @@ def test_update(backend, random, n):
 
 
 @pytest.mark.parametrize("n", widths((1, 3), (2, 12, 16, 33, 64)))
-def test_step(backend, random, n):
-    x, p, r, t = (random(SITES, 12, n) for _ in range(4))
-    a = random(2, n).astype(complex)
-    a[:, 0] = 0
-    solution, residual = backend.array(x.copy()), to_half(backend.array(r))
+def test_residual(backend, random, coefficients, n):
+    """The first column does not move and keeps its codes."""
+    y, p, r, t = (random(SITES, 12, n) for _ in range(4))
+    c, host = coefficients(n)
+    alpha, omega = host.number("alpha", 2)
+    solution, residual = backend.array(y.copy()), to_half(backend.array(r))
     before = codes(backend, residual, 0)
-    norms2 = half_step(
-        solution, to_half(backend.array(p)), residual, to_half(backend.array(t)), backend.array(a)
-    )
-    assert error(backend.host(solution), x + a[0] * held(p) + a[1] * held(r)) < 1e-6
-    expected = held(r) - a[1] * held(t)
+    half_residual(solution, to_half(backend.array(p)), residual, to_half(backend.array(t)), c)
+    assert error(backend.host(solution), y + alpha * held(p) + omega * held(r)) < 1e-6
+    expected = held(r) - omega * held(t)
     if n > 1:
         assert error(backend.host(from_half(residual)), expected) < 4e-5
-    np.testing.assert_allclose(backend.host(norms2), (np.abs(expected) ** 2).sum(axis=(0, 1)), rtol=1e-5)
-    assert np.array_equal(backend.host(solution)[..., 0], x[..., 0])
+    host.give_direction((np.abs(expected) ** 2).sum(axis=(0, 1)))
+    np.testing.assert_allclose(backend.host(c.numbers), host.numbers, rtol=1e-12)
+    np.testing.assert_allclose(backend.host(c.reals), host.reals, rtol=1e-5)
+    assert np.array_equal(backend.host(solution)[..., 0], y[..., 0])
     for now, then in zip(codes(backend, residual, 0), before, strict=True):
         assert np.array_equal(now, then)
 
@@ -92,11 +118,12 @@ def test_columns(backend, random):
 def test_misuse(backend, random):
     x = to_half(backend.array(random(SITES, 12, 2)))
     a = backend.array(np.zeros((1, 2), complex))
-    with pytest.raises(InputError, match="half_dots takes 1 to 3 fields beside y, got 4"):
-        half_dots([x] * 4, x)
+    with pytest.raises(InputError, match="half_update takes 1 to 2 fields beside y, got 3"):
+        half_update(x, [x] * 3, a)
     with pytest.raises(InputError, match=r"coefficients of shape \(2, 2\), got \(1, 2\)"):
         half_update(x, [x, x], a)
     with pytest.raises(InputError, match=r"codes must be .* \(1003, 12, 2, 2\)"):
-        half_dots([to_half(backend.array(random(SITES, 12, 1)))], x)
-    with pytest.raises(InputError, match="x must be a C-contiguous complex64"):
-        half_step(backend.array(random(SITES, 12, 1)), x, x, x, backend.array(np.zeros((2, 2), complex)))
+        half_dot(to_half(backend.array(random(SITES, 12, 1))), x)
+    wrong = backend.array(random(SITES, 12, 1))
+    with pytest.raises(InputError, match="y must be a C-contiguous complex64"):
+        half_residual(wrong, x, x, x, BiCGstabCoefficients.zeros(wrong))

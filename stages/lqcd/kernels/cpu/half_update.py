@@ -7,13 +7,14 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from stages.lqcd.kernels.bicgstab_update import BiCGstabCoefficients
 from stages.lqcd.kernels.cpu.half_field import from_half, to_half
 from stages.lqcd.kernels.cpu.lane_blas import lane_dots, lane_update
 from stages.lqcd.kernels.half_field import HalfField
 
 
-def half_dots(xs: Sequence[HalfField], y: HalfField) -> NDArray:
-    return lane_dots(np.stack([from_half(x) for x in xs]), from_half(y))
+def half_dot(x: HalfField, y: HalfField) -> NDArray:
+    return lane_dots(from_half(x)[None], from_half(y))[0]
 
 
 def half_update(y: HalfField, xs: Sequence[HalfField], a: NDArray, scale: NDArray | None = None) -> None:
@@ -22,13 +23,24 @@ def half_update(y: HalfField, xs: Sequence[HalfField], a: NDArray, scale: NDArra
     _put(y, values, (a != 0).any(axis=0) | (False if scale is None else scale != 1))
 
 
-def half_step(x: NDArray, p: HalfField, r: HalfField, t: HalfField, a: NDArray) -> NDArray:
-    values = from_half(r)
-    lane_update(x, np.stack([from_half(p), values]), a)
+def half_alpha(shadow: HalfField, v: HalfField, coefficients: BiCGstabCoefficients) -> None:
+    coefficients.give_alpha(half_dot(shadow, v))
+
+
+def half_omega(t: HalfField, shadow: HalfField, r: HalfField, coefficients: BiCGstabCoefficients) -> None:
+    product = from_half(t)
+    t2, st, rt = lane_dots(np.stack([product, from_half(shadow), from_half(r)]), product)
+    coefficients.give_omega(t2.real, st, rt.conj())
+
+
+def half_residual(
+    y: NDArray, p: HalfField, r: HalfField, t: HalfField, coefficients: BiCGstabCoefficients
+) -> None:
+    values, a = from_half(r), coefficients.number("alpha", 2)
+    lane_update(y, np.stack([from_half(p), values]), a)
     lane_update(values, from_half(t)[None], -a[1:])
-    norms2 = lane_dots(values[None], values)[0].real
     _put(r, values, a[1] != 0)
-    return norms2
+    coefficients.give_direction(lane_dots(values[None], values)[0].real)
 
 
 def _put(field: HalfField, values: NDArray, columns: NDArray[np.bool_]) -> None:

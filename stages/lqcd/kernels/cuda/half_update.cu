@@ -1,6 +1,6 @@
 // Sums and updates of spinors in 16 bits with a scale (half_spinors.cuh), complex coefficients for each right-hand side,
 // complex doubles [k][N]. A thread has one right-hand side of a site at a time. A right-hand side that an update leaves
-// as it is keeps its codes.
+// as it is keeps its codes. The last block of a sum of BiCGstab computes the coefficients that it gives.
 
 #include "complex.cuh"
 #include "color_vectors.cuh"
@@ -8,6 +8,7 @@
 #include "half_field.cuh"
 #include "half_spinors.cuh"
 #include "grid_sum.cuh"
+#include "bicgstab_coefficients.cuh"
 
 template <int N> using Halves = HalfSpinors<float, Lanes<N, 1, 1>>;
 using Numbers = Spinor<float, 1>;
@@ -47,27 +48,64 @@ template <int N, int GROUPS, class Body> __device__ __forceinline__ void for_sit
         body(unsigned(site), n);
 }
 
-// conj(x_k) y, complex [K][N].
-template <int N, int GROUPS, int K>
-__global__ void __launch_bounds__(N * GROUPS, 512 / (N * GROUPS))
-    half_dots(const void* __restrict__ x, const float* __restrict__ x_scales, const void* __restrict__ x1,
-              const float* __restrict__ x1_scales, const void* __restrict__ x2, const float* __restrict__ x2_scales,
-              const void* __restrict__ y, const float* __restrict__ y_scales, double* sums, double* partials,
-              unsigned* finished, long long sites) {
-    __shared__ double scratch[2 * K * N * GROUPS / 2 + 1];
-    const Halves<N> fields[3] = {{x, x_scales}, {x1, x1_scales}, {x2, x2_scales}}, last(y, y_scales);
-    double sum[2 * K] = {};
+// Real and imaginary part of conj(x) y of each right-hand side; true in the threads that have the sum.
+template <int N, int GROUPS>
+__device__ __forceinline__ bool dot(double (&sum)[2], double* scratch, const Halves<N>& x, const Halves<N>& y,
+                                    const GridSums& sums, long long sites) {
     for_sites<N, GROUPS>(sites, [&](unsigned site, int n) {
         Numbers v, w;
-        last.template load<ReadOnce>(v, site, n);
-        #pragma unroll
-        for (int k = 0; k < K; k++) {
-            fields[k].template load<ReadOnce>(w, site, n);
-            add_dot(sum + 2 * k, w, v);
-        }
+        y.template load<ReadOnce>(v, site, n);
+        x.template load<ReadOnce>(w, site, n);
+        add_dot(sum, w, v);
+    });
+    return sum_over_grid<N, GROUPS>(sum, scratch, sums);
+}
+
+// conj(x) y, complex [N].
+template <int N, int GROUPS>
+__global__ void __launch_bounds__(N * GROUPS, 512 / (N * GROUPS))
+    half_dot(const void* __restrict__ x, const float* __restrict__ x_scales, const void* __restrict__ y,
+             const float* __restrict__ y_scales, double2* result, double* partials, unsigned* finished,
+             long long sites) {
+    __shared__ double scratch[2 * N * GROUPS / 2 + 1];
+    double sum[2] = {};
+    if (dot<N, GROUPS>(sum, scratch, {x, x_scales}, {y, y_scales}, {partials, finished}, sites))
+        result[threadIdx.x % N] = {sum[0], sum[1]};
+}
+
+// s^H v and alpha.
+template <int N, int GROUPS>
+__global__ void __launch_bounds__(N * GROUPS, 512 / (N * GROUPS))
+    half_alpha(const void* __restrict__ shadow, const float* __restrict__ shadow_scales, const void* __restrict__ v,
+               const float* __restrict__ v_scales, double2* numbers, double* reals, double* partials,
+               unsigned* finished, long long sites) {
+    __shared__ double scratch[2 * N * GROUPS / 2 + 1];
+    double sum[2] = {};
+    if (dot<N, GROUPS>(sum, scratch, {shadow, shadow_scales}, {v, v_scales}, {partials, finished}, sites))
+        give_alpha(BiCGstabCoefficients<N>{numbers, reals}, threadIdx.x % N, {sum[0], sum[1]});
+}
+
+// |t|^2, s^H t and t^H r; omega, the next rho and beta.
+template <int N, int GROUPS>
+__global__ void __launch_bounds__(N * GROUPS, 512 / (N * GROUPS))
+    half_omega(const void* __restrict__ t, const float* __restrict__ t_scales, const void* __restrict__ shadow,
+               const float* __restrict__ shadow_scales, const void* __restrict__ r, const float* __restrict__ r_scales,
+               double2* numbers, double* reals, double* partials, unsigned* finished, long long sites) {
+    __shared__ double scratch[6 * N * GROUPS / 2 + 1];
+    const Halves<N> product(t, t_scales), start(shadow, shadow_scales), residual(r, r_scales);
+    double sum[6] = {};
+    for_sites<N, GROUPS>(sites, [&](unsigned site, int n) {
+        Numbers v, w;
+        product.template load<ReadOnce>(v, site, n);
+        add_dot(sum, v, v);
+        start.template load<ReadOnce>(w, site, n);
+        add_dot(sum + 2, w, v);
+        residual.template load<ReadOnce>(w, site, n);
+        add_dot(sum + 4, v, w);
     });
     if (!sum_over_grid<N, GROUPS>(sum, scratch, {partials, finished})) return;
-    for (int v = 0; v < 2 * K; v++) sums[2 * (v / 2 * N + threadIdx.x % N) + v % 2] = sum[v];
+    const BiCGstabCoefficients<N> c{numbers, reals};
+    give_omega(c, threadIdx.x % N, sum[0], {sum[2], sum[3]}, {sum[4], sum[5]});
 }
 
 // y = scale y + sum_k a_k x_k, scale being one where its pointer is null.
@@ -99,28 +137,29 @@ __global__ void __launch_bounds__(N * GROUPS)
     });
 }
 
-// x += a_0 p + a_1 r, r -= a_1 t, |r|^2 of each right-hand side.
+// y += alpha p + omega r, r -= omega t, |r|^2 before r is rounded; the coefficients of the next direction.
 template <int N, int GROUPS>
 __global__ void __launch_bounds__(N * GROUPS, 512 / (N * GROUPS))
-    half_step(void* x, const void* __restrict__ p, const float* __restrict__ p_scales, void* r, float* r_scales,
-              const void* __restrict__ t, const float* __restrict__ t_scales, const double2* __restrict__ a, double* norms2,
-              double* partials, unsigned* finished, long long sites) {
+    half_residual(void* y, const void* __restrict__ p, const float* __restrict__ p_scales, void* r, float* r_scales,
+                  const void* __restrict__ t, const float* __restrict__ t_scales, double2* numbers, double* reals,
+                  double* partials, unsigned* finished, long long sites) {
     __shared__ double scratch[N * GROUPS / 2 + 1];
-    const WholeSpinors<float, Lanes<N, 1, 1>> solution(x, nullptr);
+    const WholeSpinors<float, Lanes<N, 1, 1>> solution(y, nullptr);
     const Halves<N> direction(p, p_scales), residual(r, r_scales), product(t, t_scales);
-    const float2 alpha = single(a[threadIdx.x % N]), omega = single(a[N + threadIdx.x % N]);
+    const BiCGstabCoefficients<N> c{numbers, reals};
+    const float2 alpha = single(c.alpha(threadIdx.x % N)), omega = single(c.omega(threadIdx.x % N));
     const bool moves = alpha.x != 0 || alpha.y != 0 || omega.x != 0 || omega.y != 0;
     double sum[1] = {};
     for_sites<N, GROUPS>(sites, [&](unsigned site, int n) {
         Numbers v, w;
         residual.template load<ReadOnce>(v, site, n);
         if (moves) {
-            Numbers y;
-            solution.template load<ReadOnce>(y, site, n);
+            Numbers moved;
+            solution.template load<ReadOnce>(moved, site, n);
             direction.template load<ReadOnce>(w, site, n);
-            add(y, alpha, w);
-            add(y, omega, v);
-            solution.store(y, site, n);
+            add(moved, alpha, w);
+            add(moved, omega, v);
+            solution.store(moved, site, n);
             product.template load<ReadOnce>(w, site, n);
             add(v, float2{-omega.x, -omega.y}, w);
             if (omega.x != 0 || omega.y != 0) residual.store(v, site, n);
@@ -130,5 +169,5 @@ __global__ void __launch_bounds__(N * GROUPS, 512 / (N * GROUPS))
         sum[0] += square[0];
     });
     if (!sum_over_grid<N, GROUPS>(sum, scratch, {partials, finished})) return;
-    norms2[threadIdx.x % N] = sum[0];
+    give_direction(c, threadIdx.x % N, sum[0]);
 }

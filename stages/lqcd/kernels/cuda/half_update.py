@@ -9,6 +9,7 @@ from typing import Any
 import cupy
 import numpy as np
 
+from stages.lqcd.kernels.bicgstab_update import BiCGstabCoefficients
 from stages.lqcd.kernels.cuda.columns import ColumnShape
 from stages.lqcd.kernels.cuda.compile import run
 from stages.lqcd.kernels.cuda.devices.partition import RowWork
@@ -19,23 +20,22 @@ from stages.lqcd.kernels.cuda.launch import (
     MULTIPROCESSORS,
     Launch,
     check_rhs,
-    listed,
     power_of_two,
 )
 from stages.lqcd.kernels.cuda.tuning.choice import Options, tuned
 from stages.lqcd.kernels.half_field import HalfField
 from stages.lqcd.kernels.half_update import MOST_FIELDS
 
+SUMS = {"dot": 2, "alpha": 2, "omega": 6, "residual": 1}
+"""Doubles of a right-hand side that a kernel adds up."""
+
 SUMMING = 512
 """Threads of a reduction that are resident on a multiprocessor."""
 
 
-def half_dots(xs: Sequence[HalfField], y: HalfField) -> cupy.ndarray:
-    sites, _, n = y.shape
-    kernel = half_reduction_launch("half_dots", n, sites, len(xs))
-    sums = cupy.empty((len(xs), n), np.complex128)
-    workspace = grid_sums(kernel, 2 * len(xs) * n)
-    run(kernel, *_operands("half_dots", xs), *codes_and_scales(y), sums, *workspace, np.int64(sites))
+def half_dot(x: HalfField, y: HalfField) -> cupy.ndarray:
+    sums = cupy.empty(y.shape[2], np.complex128)
+    _sum("dot", (x, y), sums)
     return sums
 
 
@@ -45,36 +45,50 @@ def half_update(
     sites, _, n = y.shape
     factor = np.uintp(0) if scale is None else cupy.ascontiguousarray(scale, np.complex128)
     coefficients = cupy.ascontiguousarray(a, np.complex128)
-    operands = *codes_and_scales(y), *_operands("half_update", xs)
+    operands = *codes_and_scales(y), *_operands(xs)
     run(half_update_launch(n, sites, len(xs)), *operands, coefficients, factor, np.int64(sites))
 
 
-def half_step(x: cupy.ndarray, p: HalfField, r: HalfField, t: HalfField, a: cupy.ndarray) -> cupy.ndarray:
-    sites, _, n = r.shape
-    kernel, norms2 = half_reduction_launch("half_step", n, sites), cupy.empty(n)
-    operands = x, *(each for field in (p, r, t) for each in codes_and_scales(field))
-    coefficients = cupy.ascontiguousarray(a, np.complex128)
-    run(kernel, *operands, coefficients, norms2, *grid_sums(kernel, n), np.int64(sites))
-    return norms2
+def half_alpha(shadow: HalfField, v: HalfField, coefficients: BiCGstabCoefficients) -> None:
+    _sum("alpha", (shadow, v), coefficients.numbers, coefficients.reals)
 
 
-def _operands(function: str, xs: Sequence[HalfField]) -> tuple[Any, ...]:
-    """Codes and scales of all fields that a kernel has room for."""
-    absent = [None] * (MOST_FIELDS[function] - len(xs))
+def half_omega(t: HalfField, shadow: HalfField, r: HalfField, coefficients: BiCGstabCoefficients) -> None:
+    _sum("omega", (t, shadow, r), coefficients.numbers, coefficients.reals)
+
+
+def half_residual(
+    y: cupy.ndarray, p: HalfField, r: HalfField, t: HalfField, coefficients: BiCGstabCoefficients
+) -> None:
+    _sum("residual", (p, r, t), coefficients.numbers, coefficients.reals, first=(y,))
+
+
+def _sum(
+    name: str, fields: Sequence[HalfField], *results: cupy.ndarray, first: Sequence[cupy.ndarray] = ()
+) -> None:
+    sites, _, n = fields[0].shape
+    kernel = half_reduction_launch(name, n, sites)
+    operands = (*first, *(each for field in fields for each in codes_and_scales(field)))
+    run(kernel, *operands, *results, *grid_sums(kernel, SUMS[name] * n), np.int64(sites))
+
+
+def _operands(xs: Sequence[HalfField]) -> tuple[Any, ...]:
+    """Codes and scales of all fields that an update has room for."""
+    absent = [None] * (MOST_FIELDS - len(xs))
     return tuple(each for x in (*xs, *absent) for each in codes_and_scales(x))
 
 
 @tuned
-def half_reduction_launch(kernel: str, n: int, sites: int, fields: int = 0) -> Options[ColumnShape]:
-    """'half_dots' of so many fields, or 'half_step'; grid (parts, 1)."""
+def half_reduction_launch(name: str, n: int, sites: int) -> Options[ColumnShape]:
+    """One of the `SUMS`; grid (parts, 1)."""
     check_rhs(n)
     groups = power_of_two(BLOCK_THREADS // n)
     parts = min(ceil(sites / (4 * groups)), SUMMING // (n * groups) * MULTIPROCESSORS)
 
     def launch(shape: ColumnShape) -> Launch:
-        arguments = listed((n, shape.groups, *([fields] if fields else [])))
-        grid, work = (shape.blocks, 1), RowWork(sites, sums=True, reads=kernel == "half_dots")
-        return Launch("half_update.cu", f"{kernel}<{arguments}>", grid, n * shape.groups, work=work)
+        grid, work = (shape.blocks, 1), RowWork(sites, sums=True, reads=name != "residual")
+        kernel = f"half_{name}<{n}, {shape.groups}>"
+        return Launch("half_update.cu", kernel, grid, n * shape.groups, work=work)
 
     return Options((ColumnShape(groups, parts),), launch)
 
