@@ -41,7 +41,6 @@ LINK_BYTES = {
     "Links18": 16 * 18,
     "Links13": 8 * (18 + 13),
     "Links14": 8 * (18 + 14),
-    "ShortLinks": 8 * (12 + 9),
     "Links9": 8 * (18 + 9),
     "ShortLinks9": 8 * 16,
 }
@@ -92,8 +91,7 @@ def cases(n: int) -> Iterator[Case]:
     if narrow:
         yield from (Case(n, DOUBLE, form, False) for form in (hisq_packing.FOURTEEN, hisq_packing.NINE))
         yield from (Case(n, SINGLE, form, False) for form in (hisq_packing.THIRTEEN, hisq_packing.NINE))
-    fewer = (hisq_packing.SHORT_LINKS, hisq_packing.SHORT_NINE) if narrow else ()
-    for links in (hisq_packing.FULL.links, *(form.links for form in fewer)):
+    for links in (hisq_packing.FULL.links, *([hisq_packing.SHORT_NINE.links] if narrow else [])):
         yield Case(n, SINGLE, replace(hisq_packing.SHORT, links=links), False)
         yield Case(n, SINGLE, replace(hisq_packing.TO_SHORT20, links=links), True)
 

@@ -68,7 +68,6 @@ BIG = Lattice((32, 32, 32, 48))
 ODD = Lattice((14, 6, 10, 4))
 WIDTHS = (1, 3, 8, 16, 33, 64)
 UNUSUAL = [(1, 1), (3, 3), (7, 33), (64, 1), (1, 64)]
-NARROW_SHORT = replace(hisq_packing.SHORT, links=hisq_packing.SHORT_LINKS.links)
 NINE_SHORT = replace(hisq_packing.SHORT, links=hisq_packing.SHORT_NINE.links)
 NINE_SHORT20 = replace(hisq_packing.TO_SHORT20, links=hisq_packing.SHORT_NINE.links)
 FORMS = [
@@ -78,7 +77,6 @@ FORMS = [
     hisq_packing.FOURTEEN,
     hisq_packing.SHORT,
     hisq_packing.TO_SHORT20,
-    NARROW_SHORT,
     hisq_packing.NINE,
     NINE_SHORT,
 ]
@@ -98,8 +96,7 @@ def dslashes(dtype: np.dtype, widths: Sequence[int] = WIDTHS) -> list[Launch]:
     forms = (
         *((n, hisq_packing.THIRTEEN) for n in (1, 8)),
         *((16, form) for form in (hisq_packing.SHORT, hisq_packing.TO_SHORT20)),
-        *((n, NARROW_SHORT) for n in (1, 8)),
-        *((n, form) for n in (1, 4) for form in (hisq_packing.NINE, NINE_SHORT, NINE_SHORT20)),
+        *((n, form) for n in (1, 2, 4) for form in (hisq_packing.NINE, NINE_SHORT, NINE_SHORT20)),
     )
     return [*full, *(hisq_dslash.dslash_launch(BIG, 16, dtype, n, form=form) for n, form in forms)]
 
@@ -211,7 +208,6 @@ def tuned(
 def short_vectors(widths: Sequence[int] = WIDTHS) -> list[Launch]:
     """Kernels on short fields beside the dslash."""
     return [
-        hisq_packing.short_links_launch(9, 32),
         hisq_packing.nine_links_launch(9, 32, SINGLE, short=True),
         *(cg_update.short_advance_launch(n, ROWS // 3) for n in widths),
         *(cg_update.short_residual_launch(n, ROWS // 3) for n in widths),

@@ -9,7 +9,7 @@ pytest.importorskip("cupy")
 
 import cupy
 
-from stages.lqcd.dirac.staggered import NormalOperator, StaggeredDslash
+from stages.lqcd.dirac.staggered import NormalOperator, Packing, StaggeredDslash
 from stages.lqcd.gauge.heatbath import thermalised
 from stages.lqcd.gauge.hisq import hisq_links
 from stages.lqcd.kernels import stream
@@ -26,19 +26,19 @@ REPEATS = 5
 
 
 def products(devices: tuple[int, ...], dtype: type[np.complexfloating]) -> list[np.ndarray]:
-    """A^5 b from a graph for every width, in the memory of the host."""
+    """A^10 b from a graph for every width, links packed for it, in the memory of the host."""
     with spread_over(UNEVEN, devices):
         thin = thermalised(UNEVEN, 6.0, 31, "products", 1, 0, xp=cupy)
         links = hisq_links(thin, UNEVEN, boundary="antiperiodic", naik_epsilon=0.0)
-        A = NormalOperator(StaggeredDslash(links), 0.2).astype(dtype)
         results = []
         for n in WIDTHS:
+            A = NormalOperator(StaggeredDslash(links, packing=Packing(block=n)), 0.2).astype(dtype)
             shape = (UNEVEN.half_volume, 3, n)
             numbers = np.random.default_rng(n).standard_normal((*shape, 2)).view(complex)[..., 0]
             x, y = (empty_field(shape, dtype, cupy) for _ in range(2))
             x[...] = cupy.asarray(numbers.astype(dtype))
 
-            def step(x: cupy.ndarray = x, y: cupy.ndarray = y) -> None:
+            def step(A: NormalOperator = A, x: cupy.ndarray = x, y: cupy.ndarray = y) -> None:
                 A.apply(x, y)
                 A.apply(y, x)
 

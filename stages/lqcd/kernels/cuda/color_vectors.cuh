@@ -13,12 +13,15 @@ template <class Real, int R> struct ColorVectors {
     Real re[3][R], im[3][R];
 };
 
-// Many threads read each value of x; the diagonal is read once, and it may be the output.
+// Many threads read each value of x; the diagonal is read once, and it may be the output. What is read last is not kept.
 struct ReadOften {
     template <class V> static __device__ __forceinline__ V read(const V* from) { return __ldg(from); }
 };
 struct ReadOnce {
     template <class V> static __device__ __forceinline__ V read(const V* from) { return __ldcs(from); }
+};
+struct ReadLast {
+    template <class V> static __device__ __forceinline__ V read(const V* from) { return __ldlu(from); }
 };
 
 // [site][colour][rhs], complex numbers of Real.

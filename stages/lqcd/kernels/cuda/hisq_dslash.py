@@ -204,7 +204,7 @@ def sum_rows_launch(count: int, n: int) -> Launch:
 def dslash_shape(lattice: Lattice, dtype: np.dtype, n: int, form: Form = FULL) -> DslashShape:
     """The shape measured best for this precision and number of right-hand sides."""
     if form.links in (NINE.links, SHORT_NINE.links):
-        rhs, threads, resident = _own(n)
+        rhs, threads, resident = _own(n, form)
     elif form.x != "Whole":
         rhs, threads, resident = _short(n)
     elif dtype == np.complex64:
@@ -221,8 +221,10 @@ def _double(n: int, form: Form) -> tuple[int, int, int]:
     return (2, 128, 512) if n % 2 == 0 and n >= 16 else (1, 128, 640)
 
 
-def _own(n: int) -> tuple[int, int, int]:
+def _own(n: int, form: Form) -> tuple[int, int, int]:
     """The same where threads read links of their own."""
+    if form.links == SHORT_NINE.links and n in (2, 4):
+        return n, 32, 384 if n == 2 else 512
     return (2 if n % 2 == 0 and n > 2 else 1), BLOCK_THREADS, 512
 
 

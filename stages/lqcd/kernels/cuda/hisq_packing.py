@@ -37,8 +37,6 @@ class Form:
         if self.links in (THIRTEEN.links, FOURTEEN.links):
             reals = 2 * sites * (18 + 12 + 6 + (1 if self.links == THIRTEEN.links else 2))
             return 4 * (ceil(reals * dtype.itemsize / 2 / 16) * 16)
-        if self.links == SHORT_LINKS.links:
-            return 4 * (ceil(2 * sites * (48 + 32 + 4) / 16) * 16)
         if self.links in (NINE.links, SHORT_NINE.links):
             return 0
         return sites * directions * 9 * dtype.itemsize
@@ -52,8 +50,6 @@ FOURTEEN = Form("Links14")
 
 IN_FIELDS = Form("LinksInFields")
 
-SHORT_LINKS = Form("ShortLinks")
-
 NINE = Form("Links9")
 
 SHORT_NINE = Form("ShortLinks9")
@@ -65,16 +61,15 @@ TO_SHORT20 = Form("Links18", "Short<Short16>", "Short<Short20>")
 
 @dataclass(frozen=True)
 class PackedLinks:
-    """Links into the sites of `parity` in one of seven forms; those in tiles are doubled and signed.
+    """Links into the sites of `parity` in one of six forms; those in tiles are doubled and signed.
 
     FULL: `links` is ``[tile, direction, site in tile, 3, 3]``; tiles and sites in a tile number x fastest.
     The tile (`dslash_tile`) depends on the lattice alone: one packing serves every number of rhs. THIRTEEN,
     in double FOURTEEN: reals of links.cuh, ``[tile, mu, reals]``: fat links, two rows of long ones, and one
-    number or two for the third. SHORT_LINKS: THIRTEEN in uint32, ``[tile, mu, words]``, each row in 16 bytes
-    with 20 bits a number (`stages.lqcd.kernels.short_field`). NINE: fat links and nine numbers of each long
-    one, which is `scale` times a U(3) matrix, as own_links.cuh has them, ``[tile, mu, reals]``; SHORT_NINE in
-    uint32, ``[tile, mu, words]``, fat links with 20 bits a number, angles with 16. IN_FIELDS: the field of
-    one hop, ``[mu, parity, site, 3, 3]``, beside which `three_hops` lies.
+    number or two for the third. NINE: fat links and nine numbers of each long one, which is `scale` times a
+    U(3) matrix, as own_links.cuh has them, ``[tile, mu, reals]``; SHORT_NINE in uint32,
+    ``[tile, mu, words]``, fat links with 20 bits a number, angles with 16. IN_FIELDS: the field of one hop,
+    ``[mu, parity, site, 3, 3]``, beside which `three_hops` lies.
     """
 
     lattice: Lattice
@@ -109,10 +104,7 @@ def in_form(packed: PackedLinks, form: Form) -> PackedLinks:
     """The links of FULL in another form of tiles; as they are where their long links do not allow it."""
     if form.links in (NINE.links, SHORT_NINE.links):
         return _in_nine_reals(packed, short=form.links == SHORT_NINE.links)
-    if form.links == FULL.links:
-        return packed
-    shorter = _with_two_rows(packed)
-    return _with_short_rows(shorter) if form.links == SHORT_LINKS.links and shorter is not packed else shorter
+    return packed if form.links == FULL.links else _with_two_rows(packed)
 
 
 def _with_two_rows(packed: PackedLinks) -> PackedLinks:
@@ -159,17 +151,3 @@ def nine_links_launch(tiles: int, sites: int, dtype: np.dtype, short: bool) -> L
     """Long links in nine numbers from tiles of so many sites; grid (tiles, mu)."""
     kernel = f"short_nine_links<{sites}>" if short else instance("nine_links", dtype, sites)
     return Launch("nine_links.cu", kernel, (tiles, 4), 64)
-
-
-def _with_short_rows(packed: PackedLinks) -> PackedLinks:
-    """The links of THIRTEEN as SHORT_LINKS."""
-    count, sites = len(packed.links), prod(dslash_tile(packed.lattice))
-    shorter = empty_field((count, 4, 2 * sites * (12 + 8 + 1)), np.uint32)
-    run(short_links_launch(count, sites), shorter, packed.links)
-    return replace(packed, links=shorter, form=SHORT_LINKS)
-
-
-@cache
-def short_links_launch(tiles: int, sites: int) -> Launch:
-    """Links in short rows from those of 13 reals, in tiles of so many sites; grid (tiles, mu)."""
-    return Launch("short_links.cu", f"short_links<{sites}>", (tiles, 4), 64)

@@ -174,24 +174,6 @@ __device__ __forceinline__ void copy_pair(unsigned long long policy, unsigned ch
                                from + (sign * TILE_SITES + first) * BYTES + threadIdx.x * mine);
 }
 
-// The block's part of all links of a tile whose mu lie in three parts, FAT, ROWS and PHASE bytes a link: a group of
-// copies for each mu.
-template <class Links, int TILE_SITES, int SITES, int THREADS>
-__device__ __forceinline__ void fetch_parts(unsigned char* shared, const unsigned char* tile, int first) {
-    constexpr int FAT = Links::FAT, ROWS = Links::ROWS;
-    const auto policy = evict_first();
-    #pragma unroll
-    for (int mu = 0; mu < 4; mu++) {
-        const unsigned char* from = tile + mu * Links::TILE_MU_BYTES;
-        unsigned char* to = shared + mu * Links::MU_BYTES;
-        copy_pair<FAT, TILE_SITES, SITES, THREADS>(policy, to, from, first);
-        copy_pair<ROWS, TILE_SITES, SITES, THREADS>(policy, to + Links::ROWS_AT, from + 2 * TILE_SITES * FAT, first);
-        copy_pair<Links::PHASE, TILE_SITES, SITES, THREADS>(policy, to + Links::PHASES_AT,
-                                                            from + 2 * TILE_SITES * (FAT + ROWS), first);
-        commit_copies();
-    }
-}
-
 // HISQ's long links, real numbers times U(3) matrices, in two rows and what makes the third of them (`complete`):
 // per tile and mu fat [2][site][3][3], rows [2][site][2][3], a Phase [2][site].
 template <class Phase, class Real, int DIRECTIONS, int TILE_SITES, int SITES, int THREADS> struct ShorterLinks {
@@ -207,7 +189,16 @@ template <class Phase, class Real, int DIRECTIONS, int TILE_SITES, int SITES, in
     unsigned char* shared;
 
     __device__ __forceinline__ void fetch(const unsigned char* tile, int first) {
-        fetch_parts<ShorterLinks, TILE_SITES, SITES, THREADS>(shared, tile, first);
+        const auto policy = evict_first();
+        #pragma unroll
+        for (int mu = 0; mu < 4; mu++) {
+            const unsigned char* from = tile + mu * TILE_MU_BYTES;
+            unsigned char* to = shared + mu * MU_BYTES;
+            copy_pair<FAT, TILE_SITES, SITES, THREADS>(policy, to, from, first);
+            copy_pair<ROWS, TILE_SITES, SITES, THREADS>(policy, to + ROWS_AT, from + 2 * TILE_SITES * FAT, first);
+            copy_pair<PHASE, TILE_SITES, SITES, THREADS>(policy, to + PHASES_AT, from + 2 * TILE_SITES * (FAT + ROWS), first);
+            commit_copies();
+        }
     }
 
     template <int MU> __device__ __forceinline__ void arrive() const {
@@ -241,58 +232,3 @@ template <class Real, int DIRECTIONS, int TILE_SITES, int SITES, int THREADS>
 struct Links13 : ShorterLinks<Real, Real, DIRECTIONS, TILE_SITES, SITES, THREADS> {};
 template <class Real, int DIRECTIONS, int TILE_SITES, int SITES, int THREADS>
 struct Links14 : ShorterLinks<Complex<Real>, Real, DIRECTIONS, TILE_SITES, SITES, THREADS> {};
-
-// The third row, of which a thread has the others.
-__device__ __forceinline__ void complete(ColorVectors<float, 1>& third, const ColorVectors<float, 1>& a,
-                                         const ColorVectors<float, 1>& b, float phase) {
-    float2 rows[6], made[3];
-    #pragma unroll
-    for (int j = 0; j < 3; j++) rows[j] = {a.re[j][0], a.im[j][0]}, rows[3 + j] = {b.re[j][0], b.im[j][0]};
-    complete(made, rows, phase);
-    #pragma unroll
-    for (int j = 0; j < 3; j++) third.re[j][0] = made[j].x, third.im[j][0] = made[j].y;
-}
-
-// A matrix in registers.
-struct HeldMatrix {
-    ColorVectors<float, 1> rows[3];
-    __device__ __forceinline__ float2 at(int i, int j) const { return {rows[i].re[j][0], rows[i].im[j][0]}; }
-};
-
-// The same in fewer bits, every row a Short20 of short_field.cuh: per tile and mu fat [2][site][3 rows], rows
-// [2][site][2 rows], phases [2][site]. A thread decodes what it multiplies by.
-template <class Real, int DIRECTIONS, int TILE_SITES, int SITES, int THREADS> struct ShortLinks {
-    static_assert(DIRECTIONS == 16, "long links are HISQ's");
-    static constexpr bool IN_FIELDS = false, OWN = false;
-    static constexpr int FAT = 3 * sizeof(uint4), ROWS = 2 * sizeof(uint4), PHASE = sizeof(float);
-    static constexpr int TILE_MU_BYTES = 2 * TILE_SITES * (FAT + ROWS + PHASE), TILE_BYTES = 4 * TILE_MU_BYTES;
-    static constexpr int PER_MU = 4, MU_BYTES = (2 * SITES * (FAT + ROWS + PHASE) + 15) / 16 * 16;
-    static constexpr int ROWS_AT = 2 * SITES * FAT, PHASES_AT = ROWS_AT + 2 * SITES * ROWS, SHARED_BYTES = 4 * MU_BYTES;
-    unsigned char* shared;
-
-    __device__ __forceinline__ void fetch(const unsigned char* tile, int first) {
-        fetch_parts<ShortLinks, TILE_SITES, SITES, THREADS>(shared, tile, first);
-    }
-
-    template <int MU> __device__ __forceinline__ void arrive() const {
-        wait_for_copies<3 - MU>();
-        if constexpr (THREADS <= 32) __syncwarp();
-        else __syncthreads();
-    }
-
-    template <bool BACK> __device__ __forceinline__ HeldMatrix link(int d, int site) const {
-        const unsigned char* parts = shared + d / 4 * MU_BYTES;
-        HeldMatrix u;
-        if (d % 4 < 2) {
-            const auto* rows = reinterpret_cast<const uint4*>(parts) + 3 * (d % 2 * SITES + site);
-            #pragma unroll
-            for (int i = 0; i < 3; i++) Short20::decode(rows[i], u.rows[i], 0);
-        } else {
-            const auto* rows = reinterpret_cast<const uint4*>(parts + ROWS_AT) + 2 * (d % 2 * SITES + site);
-            Short20::decode(rows[0], u.rows[0], 0);
-            Short20::decode(rows[1], u.rows[1], 0);
-            complete(u.rows[2], u.rows[0], u.rows[1], reinterpret_cast<const float*>(parts + PHASES_AT)[d % 2 * SITES + site]);
-        }
-        return u;
-    }
-};

@@ -18,7 +18,7 @@ __device__ __forceinline__ void multiply_add(ColorVectors<Real, R>& sum, const O
 }
 
 // What both forms share; `i` is 2 mu and the sign.
-template <class Derived, class Real, int MU_BYTES_, int TILE_SITES, int AHEAD> struct OwnLinks {
+template <class Derived, class Real, int MU_BYTES_, int TILE_SITES, int AHEAD, class Access> struct OwnLinks {
     static constexpr bool IN_FIELDS = false, OWN = true;
     static constexpr int PER_MU = 4, MU_BYTES = MU_BYTES_, TILE_BYTES = 4 * TILE_SITES * MU_BYTES, SHARED_BYTES = 0;
     const unsigned char* tile;
@@ -40,7 +40,7 @@ template <class Derived, class Real, int MU_BYTES_, int TILE_SITES, int AHEAD> s
 
     // Values that begin `before` bytes of a site into those of a mu.
     template <class V> __device__ __forceinline__ V read(int mu, int before) const {
-        return __ldcs(reinterpret_cast<const V*>(tile + TILE_SITES * (mu * MU_BYTES + before)) + site);
+        return Access::read(reinterpret_cast<const V*>(tile + TILE_SITES * (mu * MU_BYTES + before)) + site);
     }
 
     __device__ __forceinline__ Rotations<Real> scaled(Rotations<Real> u) const {
@@ -88,7 +88,7 @@ __device__ __forceinline__ void take(float4 v, float* to) { to[0] = v.x, to[1] =
 
 template <class Real, int DIRECTIONS, int TILE_SITES, int SITES, int THREADS>
 struct Links9 : OwnLinks<Links9<Real, DIRECTIONS, TILE_SITES, SITES, THREADS>, Real, Reals9<Real, TILE_SITES>::MU_BYTES,
-                         TILE_SITES, sizeof(Real) == 4 ? 2 : 1> {
+                         TILE_SITES, sizeof(Real) == 4 ? 2 : 1, ReadOnce> {
     static_assert(DIRECTIONS == 16, "long links are HISQ's");
     using Form = Reals9<Real, TILE_SITES>;
     Real fat[8][18], longs[8][PARAMETERS];
@@ -150,7 +150,7 @@ struct Packed9 {
 };
 
 template <class Real, int DIRECTIONS, int TILE_SITES, int SITES, int THREADS>
-struct ShortLinks9 : OwnLinks<ShortLinks9<Real, DIRECTIONS, TILE_SITES, SITES, THREADS>, Real, 128, TILE_SITES, 4> {
+struct ShortLinks9 : OwnLinks<ShortLinks9<Real, DIRECTIONS, TILE_SITES, SITES, THREADS>, Real, 128, TILE_SITES, 4, ReadLast> {
     static_assert(DIRECTIONS == 16, "long links are HISQ's");
     unsigned fat[8][Packed9::WORDS], longs[8][4];
 
