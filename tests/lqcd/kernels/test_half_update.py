@@ -52,9 +52,7 @@ def test_sums(backend, random, coefficients, n):
     s, v, t = (random(SITES, 12, n) for _ in range(3))
     r = 0.5 * t + 0.1 * s
     shadow, av, at, residual = (to_half(backend.array(field)) for field in (s, v + s, t + s, r))
-    np.testing.assert_allclose(
-        backend.host(half_dot(shadow, av)), dot(s, v + s), atol=1e-5 * SITES * 24
-    )
+    np.testing.assert_allclose(backend.host(half_dot(shadow, av)), dot(s, v + s), atol=1e-5 * SITES * 24)
     c, expected = coefficients(n)
     half_alpha(shadow, av, c)
     expected.give_alpha(dot(s, v + s))

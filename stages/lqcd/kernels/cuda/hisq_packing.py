@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cache
-from math import ceil, prod
+from math import ceil
 
 import cupy
 import numpy as np
