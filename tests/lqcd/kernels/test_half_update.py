@@ -34,7 +34,7 @@ def coefficients(backend, random):
     """Of so many right-hand sides, of which the first has reached its target; and the same on the host."""
 
     def make(n):
-        host = BiCGstabCoefficients(random(9, n).astype(complex), abs(random(4, n)))
+        host = BiCGstabCoefficients(random(9, n).astype(complex), abs(random(4, n)).astype(float))
         host.real("target2")[:] = 0
         host.real("target2")[0], host.number("alpha", 2)[:, 0] = 2 * host.real("r2")[0], 0
         return BiCGstabCoefficients(backend.array(host.numbers), backend.array(host.reals)), host
