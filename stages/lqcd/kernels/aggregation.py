@@ -47,8 +47,8 @@ class PackedVectors:
 def pack(vectors: Array, sites: Array, fine_sites: int) -> PackedVectors:
     """Vectors and int32 sites as in `PackedVectors`, laid out for the kernels; each site at most once.
 
-    `vectors` may be a part of the third axis of a C-contiguous array; on a GPU they are complex64. Raises
-    InputError.
+    `vectors` may be a part of the third axis of a C-contiguous array; on a GPU they are complex64. `sites`
+    may lie on the host, which waits for others to check them. Raises InputError.
     """
     _check_vectors(vectors, sites, fine_sites)
     return kernel("aggregation.pack", type(vectors))(vectors, sites, fine_sites)

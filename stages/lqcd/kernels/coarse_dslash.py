@@ -34,7 +34,8 @@ def pack(links: Array, neighbours: Array) -> PackedCoarseLinks:
     """Coarse links laid out for the kernels.
 
     From complex matrices ``[site, direction, n, n]`` and int32 neighbours ``[site, direction]``, any number
-    of directions; on a GPU they are complex64. Raises InputError.
+    of directions; on a GPU they are complex64. Neighbours may lie on the host: of others it waits for the
+    largest. Raises InputError.
     """
     _check_links(links, neighbours)
     return kernel("coarse_dslash.pack", type(links))(links, neighbours)

@@ -5,6 +5,8 @@ On a host a singular matrix makes all of them NaN.
 
 from __future__ import annotations
 
+from typing import Any
+
 from stages.errors import InputError
 from stages.lqcd.kernels.dispatch import Array, kernel
 
@@ -15,8 +17,8 @@ def inverse(matrices: Array) -> Array:
     return kernel("matrix_inverse.inverse", type(matrices))(matrices)
 
 
-def is_finite(matrices: Array) -> bool:
-    """True if no element is infinite or NaN; the host waits for the answer."""
+def is_finite(matrices: Array) -> Any:
+    """True if no element is infinite or NaN: an answer for which `bool` waits where it is no bool already."""
     return kernel("matrix_inverse.is_finite", type(matrices))(matrices)
 
 

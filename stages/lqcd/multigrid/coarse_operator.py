@@ -131,8 +131,8 @@ class CoarseOperator:
         diagonal, links = (of_rows(lambda each: each.astype(dtype), a) for a in (self.diagonal, self.links))
         return CoarseOperator(self.grid, diagonal, links)
 
-    def _pack(self, links: Array, neighbours: Array) -> Any:
-        return coarse_dslash.pack(links, to_device_like(np.ascontiguousarray(neighbours), links))
+    def _pack(self, links: Array, neighbours: NDArray[np.int32]) -> Any:
+        return coarse_dslash.pack(links, np.ascontiguousarray(neighbours))
 
     @cached_property
     def _packed(self) -> Any:

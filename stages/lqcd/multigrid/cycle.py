@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from stages.lqcd.kernels import coarse_dslash, matrix_inverse
-from stages.lqcd.kernels.dispatch import Array, to_device_like
+from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.fields import assign, empty_rows, field_like, zeros_like
 from stages.lqcd.multigrid.smoother import Smoother
 from stages.lqcd.multigrid.system import CoarseSystem, LevelSystem
@@ -116,5 +116,5 @@ def coarsest_solve(system: CoarseSystem, steps: int, tolerance: float) -> GridSo
     everywhere = np.tile(np.arange(sites, dtype=np.int32), (sites, 1))
     links = empty_rows(inverse, inverse.shape, system.operator.dtype, 0)
     assign(links, inverse)
-    packed = coarse_dslash.pack_half(links, to_device_like(everywhere, links))
+    packed = coarse_dslash.pack_half(links, everywhere)
     return DirectSolve(system, packed)

@@ -22,11 +22,12 @@ from stages.errors import InputError
 from stages.lqcd.dirac.wilson_schur import WilsonSchur
 from stages.lqcd.kernels import coarse_dslash, matrix_inverse
 from stages.lqcd.kernels.dispatch import Array, to_device_like
-from stages.lqcd.kernels.fields import assign, converted, field_like, of_rows, on_rows, zeros_like
+from stages.lqcd.kernels.fields import assign, converted, field_like, of_rows, zeros_like
 from stages.lqcd.kernels.gamma import COMPONENTS
 from stages.lqcd.lattice.geometry import EVEN
 from stages.lqcd.multigrid.coarse_operator import CoarseOperator, gamma5
 from stages.lqcd.multigrid.fine_operator import FineOperator
+from stages.lqcd.multigrid.finite import require_finite
 from stages.lqcd.multigrid.grid import HOPS
 from stages.lqcd.solvers.even_odd import EvenOddSystem
 
@@ -182,10 +183,9 @@ class CoarseSchur:
     def inverse(self) -> Array:
         """X^-1 of every site, computed in double."""
         inverse = of_rows(lambda X: matrix_inverse.inverse(X.astype(np.complex128)), self.A.diagonal)
-        if not all(on_rows(matrix_inverse.is_finite, inverse)):
-            raise InputError(
-                "a local matrix of a coarse operator is singular: change the mass or the vectors"
-            )
+        require_finite(
+            inverse, "a local matrix of a coarse operator is singular: change the mass or the vectors"
+        )
         return inverse
 
     def _scaled_links(self, inverse: Array) -> tuple[Array, Array]:
@@ -201,7 +201,7 @@ class CoarseSchur:
         # a neighbour of an even site is an odd one and the other way round
         table = (self.A.grid.neighbours % half).astype(np.int32).reshape(2, half, HOPS)
         even, odd = (
-            coarse_dslash.pack_half(links, to_device_like(neighbours, links))
+            coarse_dslash.pack_half(links, neighbours)
             for links, neighbours in zip(self._scaled_links(inverse), table, strict=True)
         )
         return even, odd, self._packed_local(inverse)
@@ -212,7 +212,7 @@ class CoarseSchur:
 
     def _packed_local(self, matrices: Array) -> Any:
         itself = np.arange(len(matrices), dtype=np.int32)[:, None]
-        return coarse_dslash.pack_half(matrices[:, None], to_device_like(itself, matrices))
+        return coarse_dslash.pack_half(matrices[:, None], itself)
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,12 +13,14 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from stages.errors import InputError
-from stages.lqcd.kernels import aggregation, block_blas, matrix_inverse
+from stages.lqcd.kernels import aggregation, block_blas
 from stages.lqcd.kernels.dispatch import Array, to_device_like
-from stages.lqcd.kernels.fields import assign, on_rows
+from stages.lqcd.kernels.fields import assign
 from stages.lqcd.multigrid.fields import on_grid, zeros_on_grid
+from stages.lqcd.multigrid.finite import require_finite
 from stages.lqcd.multigrid.grid import Aggregates
 
 ORTHONORMALISATIONS = 2
@@ -120,13 +122,14 @@ class Transfer:
         shape = (2 * self.vector_count, x.shape[-1])
         return aggregation.restrict(packed, x, on_grid(self.aggregates.coarse, x, shape))
 
-    def _packed(self, vectors: Array, sites: Array, fine_sites: int | None = None) -> Any:
-        table = to_device_like(np.ascontiguousarray(sites), vectors)
-        return aggregation.pack(vectors, table, fine_sites or self.aggregates.fine.sites)
+    def _packed(self, vectors: Array, sites: NDArray[np.int32], fine_sites: int | None = None) -> Any:
+        return aggregation.pack(
+            vectors, np.ascontiguousarray(sites), fine_sites or self.aggregates.fine.sites
+        )
 
     @cached_property
     def _whole(self) -> Any:
-        return aggregation.pack(self.vectors, self.sites, self.aggregates.fine.sites)
+        return self._packed(self.vectors, self.aggregates.sites)
 
     @cached_property
     def _in_cycles(self) -> CycleTransfer:
@@ -162,9 +165,9 @@ def transfer(aggregates: Aggregates, near_null: Array) -> Transfer:
 def _orthonormalised(vectors: Array, gram: Array) -> Array:
     """Q of the Cholesky QR of every matrix ``[..., m, k]``: G = V^H V = L L^H, Q = V L^-H."""
     inverse = aggregation.inverse_root(gram)
-    if not all(on_rows(matrix_inverse.is_finite, inverse)):
-        raise InputError(
-            "near-null vectors are linearly dependent on an aggregate: take fewer vectors, larger "
-            "aggregates, fewer refinements or a larger mass: where there is a zero mode, all become alike"
-        )
+    require_finite(
+        inverse,
+        "near-null vectors are linearly dependent on an aggregate: take fewer vectors, larger "
+        "aggregates, fewer refinements or a larger mass: where there is a zero mode, all become alike",
+    )
     return aggregation.combined(vectors, inverse)
