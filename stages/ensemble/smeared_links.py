@@ -14,6 +14,7 @@ from stages.lqcd.gauge.hyp import hyp_links
 from stages.lqcd.gauge.reunitarise import to_su3
 from stages.lqcd.gauge.stout import SPATIAL_DIRECTIONS, stout_links
 from stages.lqcd.kernels.dispatch import Array
+from stages.lqcd.kernels.fields import converted
 from stages.lqcd.kernels.transfer import links_to_backend
 from stages.lqcd.lattice.geometry import Lattice
 
@@ -49,7 +50,7 @@ def smeared_links(
     links. Raises InputError.
     """
     check_weights(kind, rho=rho, alpha=alpha)
-    thin, deviation = to_su3(links_to_backend(gauge.links, at.backend).astype(complex))
+    thin, deviation = to_su3(converted(links_to_backend(gauge.links, at.backend), complex))
     at.record(reunitarisation_deviation=deviation)
     common = {"steps": steps, "directions": SPATIAL_DIRECTIONS}
     if kind == "stout":

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.errors import InputError
-from stages.lqcd.kernels import slice_products, slice_shift
+from stages.lqcd.kernels import block_blas, lane_blas, slice_products, slice_shift
 from stages.lqcd.kernels.dispatch import Array, as_numpy, to_device_like
 from stages.lqcd.kernels.fields import contiguous_slices, copied, field_like, zero_field, zeros_like
 from stages.lqcd.kernels.gamma import COLOURS
@@ -124,14 +124,17 @@ def displaced(
     if links is None:
         raise InputError(f"the operator {operator.spin}-{operator.taste} needs gauge links for its shifts")
     orders = list(permutations(operator.shifts))
-    total, ahead, behind = zeros_like(field), field_like(field), field_like(field)
+    total, count = zeros_like(field), to_device_like(np.full(field.shape[-1], float(len(orders))), field)
+    ahead, behind, moved = (field_like(field) for _ in range(3))
     for order in orders:
         shifted = field
         for mu in order:
             slice_shift.slice_shift(links, shifted, ahead, lattice, mu, 1, first)
             slice_shift.slice_shift(links, shifted, behind, lattice, mu, -1, first)
-            shifted = 0.5 * (ahead + behind)
-        total += shifted / len(orders)
+            block_blas.add(ahead, behind)
+            shifted = block_blas.scale(ahead, 0.5, moved)
+        lane_blas.lane_divide(moved, count, moved)
+        block_blas.add(total, moved)
     return total
 
 
