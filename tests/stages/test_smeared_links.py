@@ -56,6 +56,19 @@ def test_smeared_in_space_and_reunitarised(
     assert plaquette(made.links, LATTICE).spatial > plaquette(thin, LATTICE).spatial + 0.1
 
 
+@pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
+def test_given_links_stay_as_they_are(gauge: GaugeLinks, dtype: Any) -> None:
+    """Those in double precision are projected as they lie, without a copy."""
+    given = gauge.links.astype(dtype)
+    kept = given.copy()
+    made = smeared_links(
+        GaugeLinks(given, np.array(LATTICE.extents)), at=At(**AT), kind="ape", steps=0, alpha=0.5
+    )
+    assert not np.may_share_memory(made.links, given)
+    np.testing.assert_array_equal(given, kept)
+    np.testing.assert_array_equal(made.links, to_su3(kept.astype(complex)).links)
+
+
 def transported(links: NDArray, field: NDArray, axis: int, step: int) -> NDArray:
     """U_j(x) f(x + j) or U_j(x - j)^dag f(x - j) of fields ``[t, z, y, x, 3, column]``."""
     if step > 0:

@@ -1,4 +1,4 @@
-"""Loops of staggered quarks without calls of CuPy on spread arrays; functions as graphs on several."""
+"""Staggered quarks without calls of CuPy on spread arrays: loops, mesons, links; functions as graphs."""
 
 from __future__ import annotations
 
@@ -16,17 +16,21 @@ from test_devices_gpu import LATTICE, assert_alike, gauge, on, operator, random_
 from pipeline import At
 from stages.ensemble.configuration import GaugeLinks
 from stages.ensemble.expected_solves import ExpectedSolves
+from stages.ensemble.smeared_links import smeared_links
 from stages.ensemble.staggered_operator import hisq_operator
 from stages.loops.current_loops import Masses, current_loops, split_even_loops
 from stages.loops.deflation_space import EigenSearch, deflation, deflation_space
 from stages.loops.low_mode_loops import low_mode_loops
 from stages.lqcd.dirac.staggered import NormalOperator
-from stages.lqcd.kernels import block_blas, lane_blas, stream
+from stages.lqcd.kernels import block_blas, lane_blas, random_block, stream
 from stages.lqcd.kernels.cuda.devices import guard
 from stages.lqcd.kernels.cuda.devices.group import group_of, spread_over
-from stages.lqcd.kernels.fields import copied, field_like
+from stages.lqcd.kernels.fields import converted, copied, field_like, slices_field
+from stages.lqcd.kernels.transfer import copy_to_host, to_device
 from stages.lqcd.noise import Noise
 from stages.lqcd.solvers.named import Solve
+from stages.lqcd.spectroscopy.staggered_mesons import displaced
+from stages.lqcd.spectroscopy.staggered_operators import MULTIPLETS, operators_of
 
 pytestmark = pytest.mark.gpu
 
@@ -72,6 +76,51 @@ def test_disconnected_loops_are_our_launches_alone(gauge: GaugeLinks) -> None:
                 deflated_noise=True,
             )
     assert np.isfinite(modes.current).all() and np.isfinite(loops.current).all()
+
+
+@pytest.mark.parametrize("devices", several(), ids=str)
+@pytest.mark.parametrize(
+    "smearing",
+    [{"kind": "stout", "rho": 0.1}, {"kind": "ape", "alpha": 0.5}, {"kind": "hyp", "alpha": [0.6, 0.3]}],
+    ids=lambda smearing: str(smearing["kind"]),
+)
+def test_links_smeared_in_space_are_our_launches_alone(
+    gauge: GaugeLinks, smearing: dict[str, Any], devices: tuple[int, ...]
+) -> None:
+    """Links that lie on the devices, in double precision, stay as they are."""
+
+    def compute() -> dict[str, Any]:
+        given, at = to_device(gauge.links), At(config="spread.1", backend="cuda")
+        with guard.refused():
+            made = smeared_links(GaugeLinks(given, gauge.extents), at=at, steps=2, **smearing)
+        np.testing.assert_array_equal(copy_to_host(given), gauge.links)
+        return {"links": made.links}
+
+    one, many = on((0,), compute), on(devices, compute)
+    assert_alike(one, many, ("links",))
+
+
+@pytest.mark.parametrize("devices", several(), ids=str)
+@pytest.mark.parametrize("dtype", [complex, "c8"])
+def test_shifts_of_staggered_mesons_are_our_launches_alone(
+    gauge: GaugeLinks, dtype: Any, devices: tuple[int, ...]
+) -> None:
+    operators = [operator for operator in operators_of(tuple(MULTIPLETS)) if operator.shifts]
+    chosen = {len(operator.shifts): operator for operator in operators}
+    shape = (LATTICE.time_extent, 2, LATTICE.sites_per_slice, 3, 3)
+
+    def compute() -> dict[str, Any]:
+        links = converted(to_device(gauge.links), dtype)
+        field = slices_field(shape, dtype, cupy)
+        random_block.fill_random(field, 5, 0)
+        with guard.refused():
+            return {
+                str(count): displaced(operator, field, links, LATTICE) for count, operator in chosen.items()
+            }
+
+    one, many = on((0,), compute), on(devices, compute)
+    assert sorted(one) == ["1", "2", "3"]
+    assert_alike(one, many, tuple(one))
 
 
 def of_functions(gauge: GaugeLinks) -> dict[str, Any]:
