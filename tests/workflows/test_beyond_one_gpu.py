@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tiny_project import TINY, CommandLine, edit, refused
+from tiny_project import TINY, CommandLine, edit
 
 from pipeline import Plan, Store, plan, run
 from pipeline.running.clusters.cuda import Cuda
@@ -61,9 +61,10 @@ def test_two_gpus_compute_what_one_has_no_room_for(
     work, shared = planned(file, "shared")
     one, each = (Footprint.of(work.missing).least(costs_of(work, gpus)) for gpus in (1, 2))
     room = (one + each) // 2
-    card = f"cluster.gpu_memory={CONTEXT + room}"
+    card = f"cluster.gpu_memory={CONTEXT + room}B"
     said = quarkline("run", file, "--cluster", "cuda", "--set", card)
-    refused(said, "of GPU memory", "or take 2 GPUs per worker (--gpus-per-worker 2)")
+    assert said.code == 2 and "Traceback" not in said.err, said
+    assert "or take 2 GPUs per worker (--gpus-per-worker 2)" in said.err
 
     with monkeypatch.context() as capped:
         capped.setenv("CUPY_GPU_MEMORY_LIMIT", str(room))

@@ -26,11 +26,11 @@ from stages.lqcd.kernels import block_blas, lane_blas, random_block, stream
 from stages.lqcd.kernels.cuda.devices import guard
 from stages.lqcd.kernels.cuda.devices.group import group_of, spread_over
 from stages.lqcd.kernels.fields import converted, copied, field_like, slices_field
-from stages.lqcd.kernels.transfer import copy_to_host, to_device
+from stages.lqcd.kernels.transfer import to_device
 from stages.lqcd.noise import Noise
 from stages.lqcd.solvers.named import Solve
 from stages.lqcd.spectroscopy.staggered_mesons import displaced
-from stages.lqcd.spectroscopy.staggered_operators import MULTIPLETS, operators_of
+from stages.lqcd.spectroscopy.staggered_operators import MULTIPLETS, SpinTaste, operators_of
 
 pytestmark = pytest.mark.gpu
 
@@ -87,13 +87,12 @@ def test_disconnected_loops_are_our_launches_alone(gauge: GaugeLinks) -> None:
 def test_links_smeared_in_space_are_our_launches_alone(
     gauge: GaugeLinks, smearing: dict[str, Any], devices: tuple[int, ...]
 ) -> None:
-    """Links that lie on the devices, in double precision, stay as they are."""
+    """Links smeared in space, of a configuration in the host's memory."""
 
     def compute() -> dict[str, Any]:
-        given, at = to_device(gauge.links), At(config="spread.1", backend="cuda")
+        at = At(config="spread.1", backend="cuda")
         with guard.refused():
-            made = smeared_links(GaugeLinks(given, gauge.extents), at=at, steps=2, **smearing)
-        np.testing.assert_array_equal(copy_to_host(given), gauge.links)
+            made = smeared_links(gauge, at=at, steps=2, **smearing)
         return {"links": made.links}
 
     one, many = on((0,), compute), on(devices, compute)
@@ -105,8 +104,8 @@ def test_links_smeared_in_space_are_our_launches_alone(
 def test_shifts_of_staggered_mesons_are_our_launches_alone(
     gauge: GaugeLinks, dtype: Any, devices: tuple[int, ...]
 ) -> None:
-    operators = [operator for operator in operators_of(tuple(MULTIPLETS)) if operator.shifts]
-    chosen = {len(operator.shifts): operator for operator in operators}
+    operators = map(SpinTaste.parse, operators_of(tuple(MULTIPLETS)))
+    chosen = {len(operator.shifts): operator for operator in operators if operator.shifts}
     shape = (LATTICE.time_extent, 2, LATTICE.sites_per_slice, 3, 3)
 
     def compute() -> dict[str, Any]:
