@@ -46,7 +46,7 @@ def hyp_links(
     for _ in range(steps):
         blocking = _Blocking(copied(smeared), lattice, tuple(alpha))
         for mu in directions:
-            smeared[mu] = blocking.decorated(mu, frozenset(directions) - {mu})
+            blocking.decorate(smeared[mu], mu, frozenset(directions) - {mu})
     return smeared
 
 
@@ -59,19 +59,20 @@ class _Blocking:
     alpha: tuple[float, ...]
     blocked: dict[tuple[int, frozenset[int]], Array] = field(default_factory=dict)
 
-    def decorated(self, mu: int, planes: frozenset[int]) -> Array:
-        """V(mu, planes), ``[parity, site, 3, 3]``."""
+    def decorate(self, blocked: Array, mu: int, planes: frozenset[int]) -> None:
+        """Writes V(mu, planes) to `blocked`, ``[parity, site, 3, 3]``."""
         alpha = self.alpha[-len(planes)]
-        blocked, weight = field_like(self.links[mu]), alpha / (2 * len(planes))
+        weight = alpha / (2 * len(planes))
         staple.scaled(1 - alpha, self.links[mu], blocked)
         for nu in sorted(planes):
             along, across = (self._once(direction, planes - {nu}) for direction in (mu, nu))
             staple.add_staple(blocked, along, across, self.lattice, mu, nu, weight)
-        return polar_su3(blocked, out=blocked)
+        polar_su3(blocked, out=blocked)
 
     def _once(self, mu: int, planes: frozenset[int]) -> Array:
         if not planes:
             return self.links[mu]
         if (mu, planes) not in self.blocked:
-            self.blocked[mu, planes] = self.decorated(mu, planes)
+            self.blocked[mu, planes] = field_like(self.links[mu])
+            self.decorate(self.blocked[mu, planes], mu, planes)
         return self.blocked[mu, planes]
