@@ -29,7 +29,7 @@ from stages.mesons.sources import point_sources
 pytestmark = pytest.mark.usefixtures("reference_kernels")
 
 AT = {"config": "coarse.1"}
-REST = {"refinements": 1, "smoothing": 2, "steps": 4, "tolerance": 0.1}
+REST = {"refinements": 1, "smoothing": 4, "steps": 4, "tolerance": 0.1}
 LEVELS = [
     {"aggregate": [2, 2, 2, 2], "vectors": 4, **REST},
     {"aggregate": [1, 2, 1, 1], "vectors": 3, **REST},

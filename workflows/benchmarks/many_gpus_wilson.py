@@ -92,7 +92,7 @@ def bicgstab(S: WilsonSchur, n: int) -> float:
 def solves(thin: Array, lattice: Lattice, mass: float) -> Times:
     """Seconds of a setup, of a solve, and of what a cycle consists of."""
     device, times = Device(), Times()
-    levels = [{"smoothing": 6, "refinements": 2, **level} for level in default_levels(lattice)]
+    levels = [{"smoothing": 8, "refinements": 2, **level} for level in default_levels(lattice)]
     M = wilson(to_device(thin), lattice, mass, 1.0)
     multigrid = multigrid_of(levels, SEED)
     with part("first setup"):

@@ -47,7 +47,7 @@ def main() -> None:
         table.add(name, rhs, 1e3 * seconds, flops / seconds / 1e9, size / seconds / 1e9 / copy)
     thin = quenched(lattice, "multigrid", beta=6.0, seed=SEED, sweeps=50, xp=machine.xp)
     M = wilson(thin, lattice, arguments.mass, 1.0)
-    levels = [{"smoothing": 6, "refinements": 2, **level} for level in default_levels(lattice)]
+    levels = [{"smoothing": 8, "refinements": 2, **level} for level in default_levels(lattice)]
     multigrid = multigrid_of(levels, SEED)
     multigrid.setup(M)
     alone = min(multigrid.setup(M).seconds for _ in range(3))

@@ -3,7 +3,7 @@
     python -m workflows.benchmarks.multigrid_solves [--backend cuda]
     [--gauge FILE [--tile 2] | --lattice 16 16 16 16 --beta 6.0]
     [--mass -0.5 -0.55] [--csw 1.0] [--rhs 16 1] [--aggregate 4 4 4 4 [2 2 2 2 ...]]
-    [--vectors 24 ...] [--refinements 2] [--smoothing 6] [--restart 10] [--repeats 3] [--no-bicgstab]
+    [--vectors 24 ...] [--refinements 2] [--smoothing 8] [--restart 10] [--repeats 3] [--no-bicgstab]
     [--error] [--one-by-one]
 
 Wilson-clover, antiperiodic in t, on the configuration of a file, repeated `tile` times in each direction, or
@@ -194,7 +194,7 @@ def levels_of(arguments: argparse.Namespace, lattice: Lattice) -> list[dict[str,
 
 def parsed() -> argparse.Namespace:
     field = {"gauge": str, "tile": 1, "beta": 6.0, "sweeps": 50, "mass": [-0.5, -0.55], "csw": 1.0}
-    levels = {"aggregate": [0], "vectors": [24], "refinements": 2, "smoothing": 6}
+    levels = {"aggregate": [0], "vectors": [24], "refinements": 2, "smoothing": 8}
     solves = {"rhs": [16], "restart": 10, "repeats": 3}
     flags = {"no_bicgstab": False, "error": False, "one_by_one": False}
     options = {**field, **levels, **solves, **flags}

@@ -168,9 +168,9 @@ class LevelSection(FileSection):
     """Test vectors, which aggregates are spanned by."""
     refinements: int = Field(default=2, ge=0)
     """Setup passes in which the hierarchy improves its own test vectors."""
-    smoothing: int = Field(default=6, ge=1)
-    """Steps before and after each coarse correction."""
-    steps: int = Field(default=3, ge=1)
+    smoothing: int = Field(default=8, ge=1)
+    """Steps after each coarse correction."""
+    steps: int = Field(default=2, ge=1)
     """Most steps of GCR on the grid below in each cycle."""
     tolerance: float = Field(default=0.1, ge=0, lt=1)
     """Of GCR on the grid below in each cycle, whichever comes first."""

@@ -95,6 +95,20 @@ class Frugal(Protocol):
 
 
 @runtime_checkable
+class Updating(Protocol):
+    """An operator on spinors whose product goes into an update in one go."""
+
+    def update(
+        self, x: Any, source: Any, factors: tuple[complex, complex, complex], between: Any, out: Any
+    ) -> Any:
+        """``out = a x + b A x + c source`` with factors (a, b, c), `source` None for zero; returns `out`.
+
+        All are fields or `stages.lqcd.kernels.half_field.HalfField`s, x and `source` alike, with one like x
+        to work in; `out` may be x or `source`.
+        """
+
+
+@runtime_checkable
 class Shortened(Protocol):
     """An operator that can be applied to fields of 16 bytes a colour vector, as double-half solves do."""
 

@@ -23,6 +23,7 @@ from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.fields import assign, field_like
 from stages.lqcd.kernels.gamma import COMPONENTS
 from stages.lqcd.kernels.half_field import Field, spinors_like
+from stages.lqcd.kernels.wilson_update import wilson_update
 from stages.lqcd.lattice.geometry import EVEN
 
 KINDS = ("symmetric", "asymmetric")
@@ -86,6 +87,28 @@ class WilsonSchur:
             return dslash.apply_to(parity, between, out, self.sign, diagonal=x, b=-0.25, **local)
         hop = self._inverted(parity, -0.25) if self.sign > 0 else {"b": -0.25}
         return dslash.apply_to(parity, between, out, self.sign, diagonal=x, a=1.0, **hop)
+
+    def update(
+        self,
+        x: Field,
+        source: Field | None,
+        factors: tuple[complex, complex, complex],
+        between: Field,
+        out: Any,
+    ) -> Any:
+        """``out = a x + b S x + c source`` with factors (a, b, c), `source` None for zero; returns `out`.
+
+        With a field like x to work in; `out` may be x or `source`. Raises InputError unless S is symmetric
+        and no adjoint.
+        """
+        if self.kind != "symmetric" or self.sign < 0:
+            raise InputError("updates are for the symmetric Schur complement itself: apply this one")
+        (a, b, c), parity, opposite = factors, self.parity, 1 - self.parity
+        self.M.dslash.apply_to(opposite, x, between, **self._inverted(opposite, 1.0))
+        hop = self._inverted(parity, 1.0)
+        hop["b"] *= -0.25 * b
+        packed = self.M.dslash.packed[parity]
+        return wilson_update(packed, between, out, own=x, source=source, a=a + b, c=c, **hop)
 
     def prepare(self, b: Array) -> tuple[Array, Array]:
         """The right-hand side on `parity` for M x = b, b ``[parity, site, 12, N]``, and b."""

@@ -110,7 +110,7 @@ def wilson_dslash(
         check_half_fields(packed, x, out, diagonal)
     else:
         _check_fields(packed, x, out, diagonal)
-    _check_terms(packed, diagonal, sign, hop_clover, diagonal_clover)
+    check_terms(packed, diagonal, sign, hop_clover, diagonal_clover)
     start = kernel("wilson_dslash.wilson_dslash", type(packed))
     clovers = {"hop_clover": hop_clover, "diagonal_clover": diagonal_clover}
     return start(packed, x, out, sign=sign, diagonal=diagonal, a=a, b=b, **clovers)
@@ -121,7 +121,7 @@ def wilson_hop(packed: PackedLinks, direction: int, x: Array, out: Array, *, sig
 
     Links are packed. Raises InputError.
     """
-    _check_terms(packed, None, sign, None, None)
+    check_terms(packed, None, sign, None, None)
     _check_fields(packed, x, out, None)
     return kernel("wilson_dslash.wilson_hop", type(packed))(packed, direction, x, out, sign=sign)
 
@@ -139,7 +139,7 @@ def _check_fields(packed: PackedLinks, x: Array, out: Any, diagonal: Any) -> Non
         raise InputError("out of the dslash must not be its input x: give another array")
 
 
-def _check_terms(
+def check_terms(
     packed: PackedLinks,
     diagonal: Array | HalfField | None,
     sign: int,

@@ -12,7 +12,8 @@ Vassilevski, Numer. Linear Algebra Appl. 15 (2008) 473).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -63,6 +64,14 @@ class Cycle:
             return y
         assign(out, y)
         return out
+
+    def with_smoothers(self, smoothers: Sequence[tuple[Smoother | None, Smoother | None]]) -> Cycle:
+        """This cycle with other smoothers (pre, post), one pair for each grid from this one on."""
+        (pre, post), *others = smoothers
+        below: Any = self.below
+        if others:
+            below = replace(below, cycle=below.cycle.with_smoothers(others))
+        return replace(self, pre=pre, post=post, below=below)
 
     def _add_coarse(self, defect: Array, y: Array) -> None:
         """``y += P A_c^-1 P^H defect``."""

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from stages.errors import InputError
 from stages.lqcd.dirac.wilson import WilsonOperator
@@ -23,7 +24,7 @@ from stages.lqcd.multigrid.near_null import random_fields
 from stages.lqcd.multigrid.transfer import CycleTransfer, Transfer
 from stages.lqcd.solvers.gcr import GCR
 
-FORMAT = 1
+FORMAT = 2
 FINGERPRINT_SEED = 0x5EED
 FINGERPRINT_TOLERANCE = 1e-10
 """Of fingerprints: far above rounding, far below what one changed link of 1e7 does."""
@@ -39,10 +40,14 @@ class Attempt:
 
 @dataclass(frozen=True, eq=False)
 class Level:
-    """A transfer and the coarse operator P^H A P that it gives; a loaded one has P for cycles alone."""
+    """A transfer and the coarse operator P^H A P that it gives; a loaded one has P for cycles alone.
+
+    moments: of what is left to the smoothers (`stages.lqcd.multigrid.fitted`), or None.
+    """
 
     transfer: Transfer | CycleTransfer
     operator: CoarseOperator
+    moments: NDArray[np.complex128] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,6 +124,7 @@ class Hierarchy:
             "aggregates": [list(level.transfer.aggregates.extents) for level in self.levels],
             "fingerprint": fingerprint(self.M),
             "attempts": [[attempt.seed, attempt.rate] for attempt in self.attempts],
+            "moments": [_plain(level.moments) for level in self.levels],
             "seconds": self.seconds,
         }
 
@@ -150,14 +156,22 @@ def check_stored(metadata: dict[str, Any], M: WilsonOperator) -> None:
         )
 
 
-def load_levels(arrays: dict[str, Any], aggregates: list[Any], like: Array) -> tuple[Level, ...]:
+def _plain(moments: NDArray[np.complex128] | None) -> list[list[list[float]]] | None:
+    """Rows of pairs (Re, Im), for JSON."""
+    return None if moments is None else np.stack([moments.real, moments.imag], axis=-1).tolist()
+
+
+def load_levels(
+    arrays: dict[str, Any], metadata: dict[str, Any], aggregates: list[Any], like: Array
+) -> tuple[Level, ...]:
     """The levels of stored arrays, where `like` lives; aggregates: those of each level."""
     levels = []
-    for number, blocks in enumerate(aggregates):
+    for number, (blocks, plain) in enumerate(zip(aggregates, metadata["moments"], strict=True)):
         vectors, diagonal, links = (
             to_device_like(np.ascontiguousarray(arrays[f"{name}_{number}"]), like)
             for name in ("vectors", "diagonal", "links")
         )
         operator = CoarseOperator(blocks.coarse, diagonal, links)
-        levels.append(Level(Transfer(blocks, vectors).for_cycles(), operator))
+        moments = None if plain is None else np.array(plain).view(complex)[..., 0]
+        levels.append(Level(Transfer(blocks, vectors).for_cycles(), operator, moments))
     return tuple(levels)

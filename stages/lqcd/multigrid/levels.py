@@ -27,7 +27,7 @@ FINE_COMPONENTS = 6
 def multigrid_of(levels: Sequence[Mapping[str, Any]], seed: int) -> Multigrid:
     """Multigrid of levels {aggregate, vectors, refinements, smoothing, steps, tolerance}, the finest first.
 
-    smoothing: steps before and after the coarse correction; the rest as `LevelParameters`. Raises InputError.
+    smoothing: steps after the coarse correction; the rest as `LevelParameters`. Raises InputError.
     """
     return Multigrid(tuple(_level(**level) for level in levels), seed=seed)
 
@@ -36,8 +36,7 @@ def _level(*, aggregate: Sequence[int], smoothing: int, **numbers: Any) -> Level
     if len(aggregate) != 4:
         raise InputError(f"an aggregate has four extents (x y z t), got {list(aggregate)}")
     x, y, z, t = aggregate
-    smoother = PolynomialSmoother(smoothing)
-    return LevelParameters((x, y, z, t), pre=smoother, post=smoother, **numbers)
+    return LevelParameters((x, y, z, t), post=PolynomialSmoother(smoothing), **numbers)
 
 
 def check_levels(levels: Sequence[Mapping[str, Any]], lattice: Lattice) -> None:
@@ -57,7 +56,7 @@ def default_levels(lattice: Lattice) -> list[dict[str, Any]]:
     """Aggregates of 4 sites in a direction, 2 where 4 do not divide it or are all of it; 24 vectors.
 
     Further levels of 2 sites and 32 vectors follow while a grid has more than 128 sites and even extents.
-    With those the vectors of the first are refined once more, and theirs once.
+    With those the vectors of the first are refined once more, and theirs once; they smooth by six steps.
     """
     extents = lattice.extents
     aggregate = [4 if n % 4 == 0 and n >= 8 else 2 for n in extents]
@@ -65,7 +64,7 @@ def default_levels(lattice: Lattice) -> list[dict[str, Any]]:
     grid = Grid(_coarser(extents, aggregate))
     while grid.sites > FEW_SITES and not any(n % 2 for n in grid.extents):
         levels[0]["refinements"] = 3
-        levels.append({"aggregate": [2, 2, 2, 2], "vectors": 32, "refinements": 1})
+        levels.append({"aggregate": [2, 2, 2, 2], "vectors": 32, "refinements": 1, "smoothing": 6})
         grid = Grid(_coarser(grid.extents, [2, 2, 2, 2]))
     return levels
 

@@ -26,6 +26,7 @@ from stages.lqcd.multigrid.coarse_operator import CoarseOperator, galerkin
 from stages.lqcd.multigrid.cycle import Cycle, GridSolve, KrylovSolve, Smoother, coarsest_solve
 from stages.lqcd.multigrid.fine_operator import FineOperator
 from stages.lqcd.multigrid.finite import answered_at_end
+from stages.lqcd.multigrid.fitted import fitted, moments_of, recorded
 from stages.lqcd.multigrid.grid import Aggregates, Extents, Grid, aggregates
 from stages.lqcd.multigrid.hierarchy import Attempt, Hierarchy, Level, check_stored, load_levels
 from stages.lqcd.multigrid.near_null import random_fields, random_on_grid, refined, relaxed
@@ -43,7 +44,7 @@ RATE_DRAW = 1000
 ATTEMPTS = 2
 
 
-SMOOTHING, RELAXATION = PolynomialSmoother(6), PolynomialSmoother(8)
+SMOOTHING, RELAXATION = PolynomialSmoother(8), PolynomialSmoother(8)
 
 
 class PoorSetup(RuntimeError):  # noqa: N818 - it reads as what it is
@@ -62,11 +63,11 @@ class LevelParameters:
 
     aggregate: Extents = (4, 4, 4, 4)
     vectors: int = 24
-    pre: Smoother | None = SMOOTHING
+    pre: Smoother | None = None
     post: Smoother | None = SMOOTHING
     relaxation: Smoother = RELAXATION
     refinements: int = 2
-    steps: int = 3
+    steps: int = 2
     tolerance: float = 0.1
 
     def __post_init__(self) -> None:
@@ -122,10 +123,17 @@ class Multigrid:
         for seed in range(self.seed, self.seed + ATTEMPTS):
             run = _Setup(self, blocks, like, seed)
             refinements = [level.refinements for level in self.levels]
+            recorders = [recorded(level.post) for level in self.levels]
             with answered_at_end():
                 levels, cycle = run.build(fine, FineSystem(fine), None, 0, refinements)
-                attempts.append(Attempt(seed, measured_rate(cycle, like, seed)))
+                pairs = zip((level.pre for level in self.levels), recorders, strict=True)
+                attempts.append(Attempt(seed, measured_rate(cycle.with_smoothers(list(pairs)), like, seed)))
+            levels = tuple(
+                replace(level, moments=moments_of(recorder))
+                for level, recorder in zip(levels, recorders, strict=True)
+            )
             if attempts[-1].rate <= self.largest_rate:
+                cycle = cycle.with_smoothers([self.smoothers(*each) for each in enumerate(levels)])
                 return Hierarchy(M, levels, cycle, tuple(attempts), time.perf_counter() - started)
         rates = " and ".join(f"{attempt.rate:.2g}" for attempt in attempts)
         raise PoorSetup(
@@ -142,7 +150,7 @@ class Multigrid:
         if [list(blocks.extents) for blocks in level_aggregates] != metadata["aggregates"]:
             stored = metadata["aggregates"]
             raise InputError(f"the stored multigrid setup has aggregates {stored}, not those of these levels")
-        levels = load_levels(arrays, level_aggregates, fine.M.links.links)
+        levels = load_levels(arrays, metadata, level_aggregates, fine.M.links.links)
         attempts = tuple(Attempt(int(seed), float(rate)) for seed, rate in metadata["attempts"])
         cycle = self.cycle(FineSystem(fine), levels, 0)
         return Hierarchy(M, levels, cycle, attempts, metadata["seconds"])
@@ -171,7 +179,12 @@ class Multigrid:
             solve = coarsest_solve(below, self.coarsest_steps, chosen.tolerance)
         else:
             solve = KrylovSolve(below, chosen.steps, chosen.tolerance, cycle)
-        return Cycle(system, level.transfer, solve, chosen.pre, chosen.post)
+        return Cycle(system, level.transfer, solve, *self.smoothers(number, level))
+
+    def smoothers(self, number: int, level: Level) -> tuple[Smoother | None, Smoother | None]:
+        """Smoothers before and after the coarse correction, fitted to the level where it has moments."""
+        chosen = self.levels[number]
+        return fitted(chosen.pre, level.moments), fitted(chosen.post, level.moments)
 
 
 @dataclass(frozen=True)

@@ -50,6 +50,7 @@ from stages.lqcd.kernels.cuda import (
     stream,
     wilson_dslash,
     wilson_galerkin,
+    wilson_update,
 )
 from stages.lqcd.kernels.cuda.compile import SHARED, source
 from stages.lqcd.kernels.cuda.launch import MAX_RHS, MULTIPROCESSOR_SHARED, Launch, matrix_launch
@@ -108,7 +109,7 @@ def wilson(dtype: np.dtype) -> list[Launch]:
         wilson_dslash.wilson_dslash_launch(
             BIG, dtype, 8, -1, wilson_dslash.DIAGONAL_CLOVER, wilson_dslash.TWELVE
         ),
-        *(half_spinors(16) if dtype == SINGLE else []),
+        *([*half_spinors(16), *updates(16)] if dtype == SINGLE else []),
         *(
             wilson_dslash.wilson_dslash_launch(BIG, DOUBLE, n, 1, place, wilson_dslash.IN_FIELDS)
             for n, place in ((1, wilson_dslash.NO_CLOVER), (12, wilson_dslash.DIAGONAL_CLOVER))
@@ -134,6 +135,14 @@ def half_spinors(n: int) -> list[Launch]:
         *(half_update.half_reduction_launch(name, n, sites) for name in half_update.SUMS),
         *(half_update.half_update_launch(n, sites, fields) for fields in (1, 2)),
     ]
+
+
+def updates(n: int) -> list[Launch]:
+    """What a smoother of multigrid takes."""
+    place, kinds = wilson_dslash.HOP_CLOVER, ("Half", "Whole")
+    forms = (wilson_dslash.FULL, wilson_dslash.TWELVE)
+    update = wilson_update.wilson_update_launch
+    return [update(BIG, SINGLE, n, place, form, "Half", "Half", out) for form in forms for out in kinds]
 
 
 def unusual_wilson(dtype: np.dtype) -> list[Launch]:
@@ -346,10 +355,10 @@ def shared_sums(dtype: np.dtype) -> list[Launch]:
 ENOUGH = 768
 """Threads of a multiprocessor: a share may cost those beyond."""
 
-SPILLS = 64
+SPILLS = 112
 """Bytes that a share may spill, of a few instances that have no register left."""
 
-WITHOUT_REGISTERS = ("wilson_dslash.cu", "aggregation.cu", "wilson_galerkin.cu")
+WITHOUT_REGISTERS = ("wilson_dslash.cu", "wilson_update.cu", "aggregation.cu", "wilson_galerkin.cu")
 """Their files."""
 
 

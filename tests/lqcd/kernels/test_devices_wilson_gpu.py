@@ -24,8 +24,9 @@ from stages.lqcd.gauge.wilson_links import wilson_links
 from stages.lqcd.kernels import clover, half_field, half_update, lane_gram, random_block, wilson_dslash
 from stages.lqcd.kernels.bicgstab_update import BiCGstabCoefficients
 from stages.lqcd.kernels.cuda.devices.group import group_of, spread_over
-from stages.lqcd.kernels.fields import converted, empty_field
+from stages.lqcd.kernels.fields import converted, empty_field, field_like
 from stages.lqcd.kernels.transfer import copy_to_host, to_device
+from stages.lqcd.kernels.wilson_update import wilson_update
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 from stages.lqcd.multigrid import fields as grid_fields
 from stages.lqcd.multigrid.coarse_operator import galerkin
@@ -145,6 +146,7 @@ def test_products(
             "D^dag": D.apply_to(ODD, x, sign=-1),
             "A": clover.multiply(M.clover(EVEN), x, empty_field(x.shape, dtype, cupy)),
             "S": WilsonSchur(M).apply(x),
+            "S in an update": WilsonSchur(M).update(x, y, (0.3j, -1.1, 0.7), field_like(x), field_like(x)),
         }
         if packing.double:
             hop = wilson_dslash.wilson_hop(D.packed[EVEN], 6, x, empty_field(x.shape, dtype, cupy))
@@ -166,6 +168,8 @@ def test_fields_of_16_bits(gauges: dict[Lattice, GaugeLinks], n: int, devices: t
         out = half_field.empty(cupy, *x.shape[::2])
         wilson_dslash.wilson_dslash(packed, x, out, diagonal=y, a=0.3)
         single = wilson_dslash.wilson_dslash(packed, x, empty_field(x.shape, np.complex64, cupy))
+        updated = half_field.empty(cupy, *x.shape[::2])
+        wilson_update(packed, x, updated, own=y, source=out, a=0.3j, b=-1.1, c=0.7)
         half_update.half_update(y, [x, out], cupy.full((2, n), 0.1 + 0.2j), cupy.full(n, 0.7j))
         taken = half_field.take(x, np.arange(n // 2))
         return {
@@ -175,6 +179,8 @@ def test_fields_of_16_bits(gauges: dict[Lattice, GaugeLinks], n: int, devices: t
             "D codes": out.codes,
             "D scales": out.scales,
             "D": single,
+            "D in an update codes": updated.codes,
+            "D in an update scales": updated.scales,
             "updated codes": y.codes,
             "updated scales": y.scales,
             "taken codes": taken.codes,

@@ -288,7 +288,7 @@ def candidates(
     fitting = [
         s
         for s in (best, *chunks, *shapes)
-        if _shared_bytes(s, dtype, clover, form) <= BLOCK_SHARED
+        if shared_bytes_of(s, dtype, clover, form) <= BLOCK_SHARED
         and s.sites_per_block * (n // s.rhs_per_thread) <= 1024
     ]
     return tuple(dict.fromkeys(fitting))[:12]
@@ -325,7 +325,7 @@ def wilson_in_shape(
 ) -> Launch:
     """The dslash in a given shape."""
     threads = shape.sites_per_block * (n // shape.rhs_per_thread)
-    shared_bytes = _shared_bytes(shape, dtype, clover, form)
+    shared_bytes = shared_bytes_of(shape, dtype, clover, form)
     resident_blocks = min(
         shape.resident_threads // 32 // ceil(threads / 32), MULTIPROCESSOR_SHARED // shared_bytes
     )
@@ -342,7 +342,7 @@ def wilson_in_shape(
     )
 
 
-def _shared_bytes(shape: DslashShape, dtype: np.dtype, clover: int, form: LinksForm) -> int:
+def shared_bytes_of(shape: DslashShape, dtype: np.dtype, clover: int, form: LinksForm) -> int:
     """Links and, if there are any, clover matrices of a block's sites."""
     matrices = CLOVER_REALS * dtype.itemsize // 2 if clover else 0
     return form.shared_bytes(shape.sites_per_block, dtype) + matrices * shape.sites_per_block

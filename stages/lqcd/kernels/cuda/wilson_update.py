@@ -1,0 +1,103 @@
+"""The kernel of `wilson_update.cu` in the shapes of the Wilson dslash."""
+
+from __future__ import annotations
+
+from math import ceil
+
+import cupy
+import numpy as np
+
+from stages.lqcd.kernels.cuda.clover import PackedClover
+from stages.lqcd.kernels.cuda.compile import run
+from stages.lqcd.kernels.cuda.half_field import codes_and_scales
+from stages.lqcd.kernels.cuda.launch import (
+    MULTIPROCESSOR_SHARED,
+    Launch,
+    check_rhs,
+    extents_of,
+    instance,
+    listed,
+)
+from stages.lqcd.kernels.cuda.tiles import DslashShape, tile_work
+from stages.lqcd.kernels.cuda.tuning.choice import Options, tuned
+from stages.lqcd.kernels.cuda.wilson_dslash import (
+    FULL,
+    HOP_CLOVER,
+    NO_CLOVER,
+    Fields,
+    LinksForm,
+    PackedLinks,
+    candidates,
+    check_index,
+    shared_bytes_of,
+)
+from stages.lqcd.kernels.half_field import HalfField
+from stages.lqcd.lattice.geometry import Lattice
+
+_NULL = np.uintp(0)
+
+KINDS = ("Whole", "Half")
+
+
+def wilson_update(
+    packed: PackedLinks,
+    x: cupy.ndarray | HalfField,
+    out: cupy.ndarray | HalfField,
+    *,
+    own: cupy.ndarray | HalfField,
+    source: cupy.ndarray | HalfField | None,
+    a: complex,
+    b: complex,
+    c: complex,
+    hop_clover: PackedClover | None,
+) -> cupy.ndarray | HalfField:
+    kinds = tuple(KINDS[isinstance(field, HalfField)] for field in (x, own, out))
+    clover = HOP_CLOVER if hop_clover else NO_CLOVER
+    real = packed.links.real.dtype.type
+    run(
+        wilson_update_launch(packed.lattice, packed.dtype, x.shape[2], clover, packed.form, *kinds),
+        packed.links,
+        _NULL if packed.factors is None else packed.factors,
+        *codes_and_scales(x),
+        hop_clover.matrices if hop_clover else _NULL,
+        *codes_and_scales(own),
+        *codes_and_scales(source),
+        *codes_and_scales(out),
+        *(real(part) for factor in (a, b, c) for part in (complex(factor).real, complex(factor).imag)),
+        np.int32(packed.parity),
+    )
+    return out
+
+
+@tuned
+def wilson_update_launch(
+    lattice: Lattice,
+    dtype: np.dtype,
+    n: int,
+    clover: int = NO_CLOVER,
+    form: LinksForm = FULL,
+    x: str = "Whole",
+    own: str = "Whole",
+    out: str = "Whole",
+) -> Options[DslashShape]:
+    """x, own, out: "Whole" or "Half", the kinds of these fields."""
+    check_rhs(n)
+    check_index(lattice, n)
+
+    def launch(shape: DslashShape) -> Launch:
+        threads = shape.sites_per_block * (n // shape.rhs_per_thread)
+        shared = shared_bytes_of(shape, dtype, clover, form)
+        blocks = min(shape.resident_threads // 32 // ceil(threads / 32), MULTIPROCESSOR_SHARED // shared)
+        geometry = (extents_of(lattice), f"Tile<{listed(shape.tile)}>", form.name, x, own, out)
+        block = (clover, n, shape.rhs_per_thread, shape.sites_per_block, max(1, blocks))
+        return Launch(
+            "wilson_update.cu",
+            instance("wilson_update", dtype, *geometry, *block, shape.y_chunk, shape.z_chunk),
+            (lattice.half_volume // shape.sites_per_block,),
+            threads,
+            shared,
+            for_lattice=True,
+            work=tile_work(lattice, shape, 1),
+        )
+
+    return Options(candidates(lattice, dtype, n, clover, form, Fields(x, out)), launch)

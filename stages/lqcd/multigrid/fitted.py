@@ -1,0 +1,175 @@
+"""Polynomial smoothers whose coefficients are fitted once, for all residuals and right-hand sides.
+
+    y = q(A) r,   r - A y = p(A) r,   p(z) = 1 - z q(z) = prod_j (1 - omega_j z)
+
+`PolynomialSmoother` finds the shortest p(A) r of each right-hand side anew, from sums over all powers A^k r.
+Here p is the one that is shortest on average over residuals that cycles have corrected on the coarse grid:
+there are no sums, and all steps are one polynomial. On a GPU an operator that is `Updating` makes each of
+them in one pass, x += omega_j (b - A x), from root to root in the order of Leja (L. Reichel, BIT 30 (1990)
+332), in which products of a few factors stay small. There x and b have 16 bits and a scale for each site and
+right-hand side (`stages.lqcd.kernels.half_field`): a cycle leaves a tenth of a residual or so, rounding 2e-5
+of x.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stages.lqcd.dirac.operator import LinearOperator, Updating
+from stages.lqcd.kernels import block_blas, lane_blas
+from stages.lqcd.kernels.dispatch import Array, as_numpy, to_device_like
+from stages.lqcd.kernels.fields import assign, field_like, zeros_like
+from stages.lqcd.kernels.half_field import from_half, spinors_like, to_half
+from stages.lqcd.multigrid.polynomial import PolynomialSmoother
+from stages.lqcd.multigrid.smoother import Smoother
+from stages.lqcd.solvers.minimal_residual import Smoothed
+
+MOST_STEPS = 8
+"""Of one polynomial: powers of single precision beyond differ by little but rounding."""
+
+
+@dataclass(frozen=True)
+class FittedSmoother:
+    """The steps x += omega_j (b - A x), the same for every right-hand side; at least two."""
+
+    omegas: tuple[complex, ...]
+    _coefficients: dict[int, Array] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def steps(self) -> int:
+        return len(self.omegas)
+
+    def relax(self, A: LinearOperator, r: Array) -> Smoothed:
+        """Smoothed y of A y = r, and the residual that is left; r is kept."""
+        if _in_16_bits(A):
+            return self._relax_in_16_bits(A, r)
+        y, v = zeros_like(r), self._powers(r)
+        assign(v[0], r)
+        self._run(A, v, y)
+        return Smoothed(y, v[0])
+
+    def improve(self, A: LinearOperator, b: Array, x: Array) -> None:
+        """Improve x of A x = b by the steps, in place; b is kept."""
+        if _in_16_bits(A):
+            self._improve_in_16_bits(A, b, x)
+            return
+        v = self._powers(x)
+        block_blas.difference(b, A.apply(x, v[1]), v[0])
+        self._run(A, v, x)
+
+    def _relax_in_16_bits(self, A: Any, r: Array) -> Smoothed:
+        (first, second, *others), source = self.omegas, to_half(r)
+        y, between = spinors_like(source), spinors_like(source)
+        A.update(source, None, (first + second, -first * second, 0), between, y)
+        for omega in others:
+            A.update(y, source, (1, -omega, omega), between, y)
+        return Smoothed(from_half(y), A.update(y, source, (0, -1, 1), between, field_like(r)))
+
+    def _improve_in_16_bits(self, A: Any, b: Array, x: Array) -> None:
+        source, y = to_half(b), to_half(x)
+        between = spinors_like(y)
+        *others, last = self.omegas
+        for omega in others:
+            A.update(y, source, (1, -omega, omega), between, y)
+        A.update(y, source, (1, -last, last), between, x)
+
+    def _powers(self, like: Array) -> Array:
+        return field_like(like, (self.steps + 1, *like.shape))
+
+    def _run(self, A: LinearOperator, v: Array, y: Array) -> None:
+        """Add q(A) v_0 to y, and v_0 becomes p(A) v_0; v_k: room for the powers."""
+        for j in range(self.steps):
+            A.apply(v[j], v[j + 1])
+        n = y.shape[-1]
+        if n not in self._coefficients:  # no copy from the host in a graph
+            c = np.repeat(self.coefficients[:, None], n, axis=1)
+            self._coefficients[n] = to_device_like(c, y)
+        lane_blas.lane_polynomial(y, v, self._coefficients[n])
+
+    @cached_property
+    def coefficients(self) -> NDArray[np.complex128]:
+        """c_k of q(z) = sum_k c_k z^k."""
+        p = np.ones(1, complex)
+        for omega in self.omegas:
+            p = np.convolve(p, [1, -omega])
+        return -p[1:]
+
+
+def _in_16_bits(A: LinearOperator) -> bool:
+    """Whether steps are taken in 16 bits: not on processors, which it gains nothing."""
+    return A.xp is not np and isinstance(A, Updating)
+
+
+class Recorder:
+    """A smoother after the coarse correction that records the moments of the residuals it is given."""
+
+    def __init__(self, smoother: PolynomialSmoother) -> None:
+        self.smoother, self.steps = smoother, smoother.steps
+        self.sums: list[Array] = []
+
+    def relax(self, A: LinearOperator, r: Array) -> Smoothed:
+        return self.smoother.relax(A, r)
+
+    def improve(self, A: LinearOperator, b: Array, x: Array) -> None:
+        v = field_like(x, (MOST_STEPS + 1, *x.shape))
+        block_blas.difference(b, A.apply(x, v[1]), v[0])
+        for j in range(MOST_STEPS):
+            A.apply(v[j], v[j + 1])
+        self.sums.append(A.xp.stack([lane_blas.lane_dots(v, power) for power in v], axis=1))
+        self.smoother.improve(A, b, x)
+
+    @property
+    def moments(self) -> NDArray[np.complex128]:
+        """(A^j r)^H A^k r over |r|^2, the mean over all residuals that do not vanish."""
+        sums = np.concatenate([as_numpy(each) for each in self.sums], axis=-1)
+        norms2 = sums[0, 0].real
+        return (sums[..., norms2 > 0] / norms2[norms2 > 0]).mean(axis=-1)
+
+
+def recorded(smoother: Smoother | None) -> Smoother | None:
+    """A `PolynomialSmoother` that records what it is given; another one as it is."""
+    return Recorder(smoother) if isinstance(smoother, PolynomialSmoother) else smoother
+
+
+def moments_of(smoother: Smoother | None) -> NDArray[np.complex128] | None:
+    """Moments that a smoother of `recorded` has recorded; None where it has none, or none that are finite."""
+    moments = smoother.moments if isinstance(smoother, Recorder) and smoother.sums else None
+    return moments if moments is not None and np.isfinite(moments).all() else None
+
+
+def fitted(smoother: Smoother | None, moments: NDArray[np.complex128] | None) -> Smoother | None:
+    """Another smoother of as many steps as a `PolynomialSmoother` has.
+
+    The one that is given where it is of another kind, or a polynomial of that degree does not follow from
+    the moments.
+    """
+    if moments is None or not isinstance(smoother, PolynomialSmoother) or smoother.steps < 2:
+        return smoother
+    runs = -(-smoother.steps // MOST_STEPS)
+    omegas: list[complex] = []
+    for run in range(runs):
+        omegas += _best(moments, (smoother.steps + run) // runs)
+    whole = len(omegas) == smoother.steps and np.isfinite(omegas).all()
+    return FittedSmoother(tuple(_in_order(omegas))) if whole else smoother
+
+
+def _best(moments: NDArray[np.complex128], degree: int) -> list[complex]:
+    """omega_j of the polynomial of this degree that leaves the least on average."""
+    G = moments[: degree + 1, : degree + 1]
+    c = np.linalg.lstsq(G[1:, 1:], G[1:, 0], rcond=None)[0]
+    return list(1 / np.roots([*-c[::-1], 1]))
+
+
+def _in_order(omegas: list[complex]) -> list[complex]:
+    """Each the farthest from all before it, in the product of the distances of 1 / omega."""
+    roots = sorted((1 / omega for omega in omegas), key=abs)
+    order = [roots.pop()]
+    while roots:
+        distances = [np.log([abs(root - other) or 1e-300 for other in order]).sum() for root in roots]
+        order.append(roots.pop(int(np.argmax(distances))))
+    return [complex(1 / root) for root in order]

@@ -1,0 +1,91 @@
+"""Fitted smoothers: shortest residuals on average, by steps or powers, as good as those fitted each time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stages.lqcd.dirac.wilson_schur import WilsonSchur
+from stages.lqcd.multigrid import fitted as module
+from stages.lqcd.multigrid.fitted import MOST_STEPS, FittedSmoother, fitted, moments_of, recorded
+from stages.lqcd.multigrid.multigrid import LevelParameters, Multigrid
+from stages.lqcd.multigrid.polynomial import PolynomialSmoother
+from stages.lqcd.solvers.minimal_residual import MinimalResidual
+
+OMEGAS = (0.9 + 0.3j, 0.9 - 0.3j, 1.1 + 0.8j, 1.2 - 0.7j, 0.8)
+
+
+def moments(A: Any, b: Any, x: Any) -> Any:
+    smoother = recorded(PolynomialSmoother(4))
+    assert smoother is not None
+    smoother.improve(A, b, x)
+    return moments_of(smoother)
+
+
+@pytest.mark.parametrize("steps", [2, 3, 4])
+def test_of_one_residual_it_leaves_the_least(wilson: Any, draw: Any, steps: int) -> None:
+    """That of `PolynomialSmoother`; zeros are not counted."""
+    A = WilsonSchur(wilson(mass=0.3))
+    b, x = draw(*A.shape, 2), draw(*A.shape, 2)
+    b[..., 1] = x[..., 1] = 0
+    improved, expected = x.copy(), x.copy()
+    of_this = fitted(PolynomialSmoother(steps), moments(A, b, x.copy()))
+    assert of_this is not None and of_this.steps == steps
+    of_this.improve(A, b, improved)
+    PolynomialSmoother(steps).improve(A, b, expected)
+    np.testing.assert_allclose(improved, expected, atol=1e-7)
+
+
+@pytest.mark.parametrize("in_16_bits", [True, False])
+def test_steps_and_powers(wilson: Any, draw: Any, monkeypatch: Any, in_16_bits: bool) -> None:
+    """Steps in 16 bits, as a GPU takes them, and powers make the same polynomial."""
+    A, smoother = WilsonSchur(wilson(mass=0.3)).astype(np.complex64), FittedSmoother(OMEGAS)
+    monkeypatch.setattr(module, "_in_16_bits", lambda _: in_16_bits)
+    b, x = (draw(*A.shape, 3).astype(np.complex64) for _ in range(2))
+    close = partial(np.testing.assert_allclose, rtol=0, atol=2e-3 if in_16_bits else 2e-5)
+    kept, start, expected = b.copy(), x.copy(), b
+    for omega in OMEGAS:
+        expected = expected - np.complex64(omega) * A.apply(expected)
+    y, residual = smoother.relax(A, b)
+    assert np.array_equal(b, kept) and smoother.steps == 5
+    close(residual, expected)
+    close(b - A.apply(y), expected)
+    smoother.improve(A, b, x)
+    assert np.array_equal(b, kept)
+    expected = start + smoother.relax(A, b - A.apply(start)).y
+    close(x, expected)
+
+
+def test_what_is_fitted(wilson: Any, draw: Any) -> None:
+    A = WilsonSchur(wilson(mass=0.3))
+    found = moments(A, draw(*A.shape, 2), draw(*A.shape, 2))
+    for smoother in (None, MinimalResidual(3), PolynomialSmoother(1)):
+        assert fitted(smoother, found) is smoother and moments_of(recorded(smoother)) is None
+    assert fitted(PolynomialSmoother(3), None) == PolynomialSmoother(3)
+    nothing_left = np.zeros_like(found)
+    nothing_left[0, 0] = 1
+    assert fitted(PolynomialSmoother(3), nothing_left) == PolynomialSmoother(3)
+    for steps in (MOST_STEPS, MOST_STEPS + 3, 2 * MOST_STEPS + 1):
+        long = fitted(PolynomialSmoother(steps), found)
+        assert isinstance(long, FittedSmoother) and long.steps == steps
+        r = draw(*A.shape, 1)
+        assert np.linalg.norm(long.relax(A, r).residual) < 0.1 * np.linalg.norm(r)
+
+
+@pytest.mark.parametrize("in_16_bits", [True, False])
+def test_as_many_iterations_as_with_smoothers_fitted_each_time(
+    wilson: Any, draw: Any, monkeypatch: Any, in_16_bits: bool
+) -> None:
+    monkeypatch.setattr(module, "_in_16_bits", lambda A: in_16_bits and isinstance(A, WilsonSchur))
+    M = wilson((4, 4, 4, 8), 0.02)
+    chosen = LevelParameters(aggregate=(2, 2, 2, 2), vectors=6, refinements=1)
+    hierarchy = Multigrid((chosen,)).setup(M)
+    S, b = hierarchy.system, draw(*hierarchy.system.shape, 3)
+    assert isinstance(hierarchy.cycle.post, FittedSmoother)
+    each_time = replace(hierarchy, cycle=hierarchy.cycle.with_smoothers([(chosen.pre, chosen.post)]))
+    counts = [each.solver().solve(S, b).iterations for each in (hierarchy, each_time)]
+    assert abs(counts[0] - counts[1]) <= 1, counts
