@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from math import prod
-
 import numpy as np
 import pytest
 
@@ -21,10 +19,11 @@ ADDRESS = 1 << 40
 
 def spread_array(shape: tuple[int, ...], parts: int, t: int) -> tuple[Span, cupy.ndarray]:
     """An array of complex128 numbers at an address where nothing lies, and its span."""
-    runs = Partition(parts, t).runs(shape, 16)
-    memory = cupy.cuda.UnownedMemory(ADDRESS, 16 * prod(shape), None, 0)
-    span = Span(ADDRESS, runs, ())
-    return span, cupy.ndarray(shape, np.complex128, cupy.cuda.MemoryPointer(memory, 0))
+    partition = Partition(parts, t)
+    span = Span(ADDRESS, partition.runs(shape, 16), ())
+    memory = cupy.cuda.UnownedMemory(ADDRESS, span.size, None, 0)
+    pointer = cupy.cuda.MemoryPointer(memory, partition.begin(shape, 16))
+    return span, cupy.ndarray(shape, np.complex128, pointer)
 
 
 def owners(span: Span) -> np.ndarray:

@@ -49,14 +49,26 @@ def test_too_many_devices_for_t_say_how_many_fit() -> None:
 )
 def test_pages_lie_with_the_sites_that_fill_them(parts: int, t: int, shape: tuple[int, ...]) -> None:
     partition, page = Partition(parts, t), 4096
-    runs = partition.runs(shape, 16, page)
+    runs, begin = partition.runs(shape, 16, page), partition.begin(shape, 16, page)
     axis = shape.index(max(shape))
     site = np.indices(shape[: axis + 1])[axis].ravel()
     part_of_site = np.searchsorted(partition.cuts(shape[axis])[1:], site, side="right")
     nbytes = 16 * int(np.prod(shape[axis + 1 :]))
-    middle = (np.arange(-(-site.size * nbytes // page)) * page + page // 2).clip(max=site.size * nbytes - 1)
+    pages = np.arange(-(-(begin + site.size * nbytes) // page))
+    middle = (pages * page + page // 2 - begin).clip(0, site.size * nbytes - 1)
     assert owners(runs) == part_of_site[middle // nbytes].tolist()
     assert parts == 1 or all(before[0] != after[0] for before, after in pairwise(runs))
+
+
+def test_a_cut_between_two_devices_is_between_pages() -> None:
+    """Half a page on the wrong device would be read over the link by every site around."""
+    partition, page = Partition(2, 96), 4096
+    for rows in (96 * 48, 96 * 50):
+        shape = rows, 3, 4
+        begin, ((_, first), (_, second)) = partition.begin(shape, 8, page), partition.runs(shape, 8, page)
+        assert begin == -(rows * 48) % page and first * page == begin + rows * 48
+        assert 0 <= second * page - rows * 48 < page
+    assert partition.begin((96 * 1024, 4), 8, page) == 0
 
 
 def test_small_arrays_lie_on_the_first_device() -> None:

@@ -198,23 +198,28 @@ class DeviceGroup:
     def _queue(self) -> DeviceQueue:
         return DeviceQueue(self.ids, self.partition)
 
-    def _taken(self, runs: tuple[Run, ...]) -> tuple[Span, cupy.cuda.MemoryPointer]:
-        """A span that nobody uses. In a recorded step devices may still be at work on what it was."""
+    def _taken(self, runs: tuple[Run, ...], begin: int) -> tuple[Span, cupy.cuda.MemoryPointer]:
+        """A span that nobody uses, and where an array begins in it.
+
+        In a recorded step devices may still be at work on what it was.
+        """
         if self._queue.alone_now:
             raise RuntimeError("a recorded step makes an array over several GPUs: make it before the step")
-        return self.pool.take(runs)
+        span, pointer = self.pool.take(runs)
+        return span, pointer + begin
 
     def malloc(self, size: int) -> cupy.cuda.MemoryPointer:
         """Memory for an array of CuPy's, as its allocator: large ones are cut as if sites were their rows."""
-        runs = () if self.separate or not size else self.partition.runs((size,), 1)
-        return self.plain(size) if len(runs) < 2 else self._taken(runs)[1]
+        runs = () if self.separate else self._runs((size,), 1)
+        return self.plain(size) if len(runs) < 2 else self._taken(runs, self.partition.begin((size,), 1))[1]
 
     def empty(self, shape: tuple[int, ...], dtype: DTypeLike) -> cupy.ndarray:
         """An array in the pages of all devices, or on the first if it is small; not filled."""
         dtype = np.dtype(dtype)
-        runs = self._runs(shape, dtype)
-        pointer = self._taken(runs)[1] if len(runs) > 1 else self.plain(dtype.itemsize * prod(shape))
-        return cupy.ndarray(shape, dtype, pointer)
+        runs = self._runs(shape, dtype.itemsize)
+        if len(runs) < 2:
+            return cupy.ndarray(shape, dtype, self.plain(dtype.itemsize * prod(shape)))
+        return cupy.ndarray(shape, dtype, self._taken(runs, self.partition.begin(shape, dtype.itemsize))[1])
 
     def empty_on_first(self, shape: tuple[int, ...], dtype: DTypeLike) -> cupy.ndarray:
         """An array on the first device, not filled, as of a grid that is too small to be shared."""
@@ -229,12 +234,12 @@ class DeviceGroup:
     def zeros(self, shape: tuple[int, ...], dtype: DTypeLike) -> cupy.ndarray:
         """An array of zeros; each device clears its own pages."""
         dtype = np.dtype(dtype)
-        runs = self._runs(shape, dtype)
+        runs = self._runs(shape, dtype.itemsize)
         if len(runs) < 2:
             array = self.empty(shape, dtype)
             array.fill(0)
             return array
-        span, pointer = self._taken(runs)
+        span, pointer = self._taken(runs, self.partition.begin(shape, dtype.itemsize))
 
         def clear(part: int, stream: Any) -> None:
             for owner, address, length in span.segments():
@@ -258,8 +263,8 @@ class DeviceGroup:
         """Every device waits for what is queued on all."""
         self.start(LibraryWork(), lambda part, stream: None)
 
-    def _runs(self, shape: tuple[int, ...], dtype: np.dtype) -> tuple[Run, ...]:
-        return self.partition.runs(shape, dtype.itemsize) if prod(shape) else ()
+    def _runs(self, shape: tuple[int, ...], itemsize: int) -> tuple[Run, ...]:
+        return self.partition.runs(shape, itemsize) if prod(shape) else ()
 
     @property
     def separate(self) -> bool:

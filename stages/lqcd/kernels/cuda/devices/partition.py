@@ -23,6 +23,9 @@ from stages.gpus import PAGE, REACH, check_slices
 INNER = 2
 """Tiles visited between two that read other devices: measured among 1, 2 and 3 (docs/scaling.md)."""
 
+ALIGNMENT = 512
+"""Of an array in its first page, as CuPy's are aligned."""
+
 Run = tuple[int, int]
 """A part, and the number of pages in a row that lie on its device."""
 
@@ -50,26 +53,38 @@ class Partition:
         A page that a cut falls into goes where more of it belongs. An array with less than a page for each
         device within a leading index lies on the first device.
         """
-        return _runs(self, shape, itemsize, page)
+        return _placed(self, shape, itemsize, page)[1]
+
+    def begin(self, shape: tuple[int, ...], itemsize: int, page: int = PAGE) -> int:
+        """Where an array begins in its first page, so that its cuts are nearest to begins of pages."""
+        return _placed(self, shape, itemsize, page)[0]
 
 
 @lru_cache(maxsize=1024)
-def _runs(partition: Partition, shape: tuple[int, ...], itemsize: int, page: int) -> tuple[Run, ...]:
+def _placed(
+    partition: Partition, shape: tuple[int, ...], itemsize: int, page: int
+) -> tuple[int, tuple[Run, ...]]:
+    """Begin and runs of an array."""
     axis = max(range(len(shape)), key=shape.__getitem__)
     segment = itemsize * prod(shape[axis:])
     size = itemsize * prod(shape)
-    pages = ceil(size / page)
     if partition.parts == 1 or segment < partition.parts * page:
-        return ((0, pages),)
+        return 0, ((0, ceil(size / page)),)
     row = segment // shape[axis]
     ends = [row * cut for cut in partition.cuts(shape[axis])[1:]]
+    cuts = np.arange(0, size, segment)[:, None] + ends
+
+    def misplaced(begin: int) -> int:
+        return int(np.minimum((cuts + begin) % page, -(cuts + begin) % page).ravel()[:-1].sum())
+
+    begin = min((0, *(-end % page // ALIGNMENT * ALIGNMENT for end in ends)), key=misplaced)
 
     def part_of(number: int) -> int:
-        middle = min(number * page + page // 2, size - 1) % segment
+        middle = min(max(number * page + page // 2 - begin, 0), size - 1) % segment
         return next(part for part, end in enumerate(ends) if middle < end)
 
-    owners = groupby(part_of(number) for number in range(pages))
-    return tuple((part, len(list(members))) for part, members in owners)
+    owners = groupby(part_of(number) for number in range(ceil((begin + size) / page)))
+    return begin, tuple((part, len(list(members))) for part, members in owners)
 
 
 @dataclass(frozen=True)
