@@ -56,7 +56,10 @@ class Partition:
         return _placed(self, shape, itemsize, page)[1]
 
     def begin(self, shape: tuple[int, ...], itemsize: int, page: int = PAGE) -> int:
-        """Where an array begins in its first page, so that its cuts are nearest to begins of pages."""
+        """Bytes of its first page in front of an array.
+
+        With them its cuts are nearest to begins of pages.
+        """
         return _placed(self, shape, itemsize, page)[0]
 
 
