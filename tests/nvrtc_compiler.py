@@ -9,17 +9,21 @@ from dataclasses import dataclass
 
 from cupy.cuda import nvrtc
 
-from stages.lqcd.kernels.cuda.compile import OPTIONS, source
+from stages.lqcd.kernels.cuda.compile import OPTIONS, SHARE, source
 from stages.lqcd.kernels.cuda.launch import Launch
 
 
 @dataclass(frozen=True)
 class Usage:
-    """What one kernel takes of a multiprocessor: registers per thread, bytes spilled, static shared bytes."""
+    """What one kernel takes of a multiprocessor: registers per thread, bytes spilled, static shared bytes.
+
+    told: whether the kernel's module has a place for the share of a device, of several.
+    """
 
     registers: int
     spilled_bytes: int
     shared_bytes: int
+    told: bool
 
 
 def compile_only(
@@ -43,7 +47,10 @@ def compile_only(
     try:
         nvrtc.compileProgram(program, options)
         log = nvrtc.getProgramLog(program)
-        return {instance: _usage(log, nvrtc.getLoweredName(program, instance)) for instance in instances}
+        told = SHARE.encode() in nvrtc.getCUBIN(program)
+        return {
+            instance: _usage(log, nvrtc.getLoweredName(program, instance), told) for instance in instances
+        }
     except nvrtc.NVRTCError as error:
         error.add_note(nvrtc.getProgramLog(program))
         raise
@@ -63,7 +70,7 @@ def usages(
         yield from ((kernel, usage[kernel.instance]) for kernel in instances)
 
 
-def _usage(log: str, mangled: str) -> Usage:
+def _usage(log: str, mangled: str, told: bool) -> Usage:
     """Read ptxas' report of one kernel: two lines after the one that names it."""
     _, _, report = log.partition(f"Function properties for {mangled}\n")
     properties, resources = report.splitlines()[:2]
@@ -72,4 +79,4 @@ def _usage(log: str, mangled: str) -> Usage:
     shared = re.search(r"(\d+) bytes smem", resources)
     if registers is None:
         raise ValueError(f"no register count for {mangled} in the report of ptxas:\n{log}")
-    return Usage(int(registers[1]), sum(map(int, spills)), int(shared[1]) if shared else 0)
+    return Usage(int(registers[1]), sum(map(int, spills)), int(shared[1]) if shared else 0, told)

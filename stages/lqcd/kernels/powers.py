@@ -9,14 +9,14 @@ x^H y its real part is needed. Small results lie where the fields do.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stages.errors import InputError
-from stages.lqcd.kernels.dispatch import Array, array_module, kernel
+from stages.lqcd.kernels.dispatch import Array, array_module, kernel, to_device_like
 from stages.lqcd.kernels.operands import check_array, check_blocks
 
 WORKING, DOUBLE, DOUBLED, CRAY = "working", "double", "double-double", "double-double by Cray's sums"
@@ -52,19 +52,23 @@ class Path:
 
     report: float64 ``[2 steps + 4, N]``, rows |r|^2 before each step, p^H A p of the step that leads there,
     steps taken, steps that the Gram matrix allowed. A right-hand side stays as it is after those it took.
+    change: float64 ``[K, K]`` with A x_k = sum_j x_j change[j, k] for those k that occur; tridiagonal.
+    copies: of all these, those of each GPU that shares the lattice, which takes the steps for itself.
     """
 
     x: Array
     r: Array
     p: Array
     report: Array
+    change: Array
+    copies: list[tuple[Array, ...]] = field(default_factory=list, repr=False)
 
     @classmethod
-    def empty(cls, powers: Array) -> Path:
-        """Arrays for these paired powers, not filled."""
+    def empty(cls, powers: Array, change: Numbers) -> Path:
+        """Arrays for these paired powers, not filled, and the matrix of the operator."""
         xp, steps, rhs = array_module(powers), len(powers) - 1, powers.shape[-1] // 2
         x, r, p = (xp.empty((steps + 1, rhs, 2 * steps + 1)) for _ in range(3))
-        return cls(x, r, p, xp.empty((2 * steps + 4, rhs)))
+        return cls(x, r, p, xp.empty((2 * steps + 4, rhs)), to_device_like(change, powers))
 
     @property
     def taken(self) -> Array:
@@ -85,6 +89,15 @@ class Report(NamedTuple):
         steps = len(numbers) // 2 - 2
         counts = numbers[-2:].astype(np.intp)
         return cls(numbers[: steps + 1], numbers[steps + 1 : 2 * steps + 2], *counts)
+
+
+def add_earlier(powers: Array, i: int, factor: float) -> None:
+    """``powers[i + 1] += factor powers[i - 1]``, the third term of a recurrence.
+
+    powers[i + 1] is what the operator has just made of powers[i], and nobody has read it.
+    """
+    check_powers(powers)
+    kernel("powers.add_earlier", type(powers))(powers, i, factor)
 
 
 def gram(powers: Array, precision: str, out: Gram) -> Gram:
@@ -109,31 +122,33 @@ def magnitudes(powers: Array) -> Array:
 
 
 def conjugate_gradients(
-    gram: Gram, change: Array, targets2: Array, restarted: Array, least: float, doubled: bool, path: Path
+    gram: Gram, targets2: Array, restarted: Array, least: float, doubled: bool, path: Path
 ) -> None:
     """Steps of conjugate gradients on coordinates, from x = 0, p = p_0 and r = r_0, into `path`.
 
-    change: float64 ``[K, K]`` with A x_k = sum_j x_j change[j, k] for those k that occur; tridiagonal.
     targets2 ``[N]``: |r|^2 at which a right-hand side stays as it is. restarted, float64 ``[N]``: not zero
     where p^H r is not |r|^2, as after a replacement of r; the coefficients of the first step are then those
-    that minimise along p and make directions conjugate, and what has taken one is set to zero. least: a
-    right-hand side takes as many steps as come before the first p_i whose squared sine of the angle to those
-    before it is below this; all, where it is zero. doubled: arithmetic in twice double, in double otherwise.
+    that minimise along p and make directions conjugate. least: a right-hand side takes as many steps as come
+    before the first p_i whose squared sine of the angle to those before it is below this; all, where it is
+    zero. doubled: arithmetic in twice double, in double otherwise.
     """
     start = kernel("powers.conjugate_gradients", type(gram.high))
-    start(gram, change, targets2, restarted, least, doubled, path)
+    start(gram, targets2, restarted, least, doubled, path)
 
 
-def update(y: Array, powers: Array, last: Array, image: Array, path: Path, change: Array, step: int) -> None:
+def update(
+    y: Array, powers: Array, last: Array, image: Array, path: Path, restarted: Array, step: int
+) -> None:
     """``y += x``, then r and p into powers[0] and the direction before p and A times that, in one pass.
 
     All of what `path` says of them after so many steps, or of the fewer that a right-hand side has taken; one
-    that has taken none keeps what it has. y, last, image: ``[..., N]``.
+    that has taken none keeps what it has. y, last, image: ``[..., N]``. restarted is set to zero where a step
+    has been taken.
     """
     check_powers(powers)
-    for name, field in (("y", y), ("last", last), ("image", image)):
-        check_array(name, field, (*powers.shape[1:-1], powers.shape[-1] // 2), powers.dtype)
-    kernel("powers.update", type(y))(y, powers, last, image, path, change, step)
+    for name, each in (("y", y), ("last", last), ("image", image)):
+        check_array(name, each, (*powers.shape[1:-1], powers.shape[-1] // 2), powers.dtype)
+    kernel("powers.update", type(y))(y, powers, last, image, path, restarted, step)
 
 
 def check_powers(powers: Array) -> None:

@@ -53,6 +53,7 @@ from stages.lqcd.kernels.cuda import (
     wilson_update,
 )
 from stages.lqcd.kernels.cuda.compile import SHARED, source
+from stages.lqcd.kernels.cuda.devices.partition import OwnWork
 from stages.lqcd.kernels.cuda.launch import MAX_RHS, MULTIPROCESSOR_SHARED, Launch, matrix_launch
 from stages.lqcd.kernels.cuda.tuning.timing import DELAY
 from stages.lqcd.lattice.geometry import Lattice
@@ -375,6 +376,7 @@ def test_a_share_costs_no_threads(kernels: Kernels, dtype: np.dtype) -> None:
     """As many are resident as without, or enough."""
     alone = dict(usages(kernels(dtype), "sm_90"))
     for kernel, used in usages(kernels(dtype), "sm_90", SHARED):
+        assert used.told or isinstance(kernel.work, OwnWork), kernel.instance
         spills = SPILLS if kernel.file in WITHOUT_REGISTERS else 0
         assert used.spilled_bytes <= alone[kernel].spilled_bytes + spills, (kernel.instance, used)
         wanted = min(ENOUGH, resident_threads(kernel, alone[kernel]))

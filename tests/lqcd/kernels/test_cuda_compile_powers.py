@@ -15,6 +15,7 @@ from nvrtc_compiler import usages
 
 from stages.lqcd.kernels.cuda import powers
 from stages.lqcd.kernels.cuda.compile import SHARED
+from stages.lqcd.kernels.cuda.devices.partition import OwnWork
 from stages.lqcd.kernels.cuda.launch import MAX_RHS, REGISTERS, Launch
 from stages.lqcd.kernels.powers import CRAY, DOUBLED, MOST_STEPS, WORKING
 
@@ -73,9 +74,10 @@ def test_kernels_compile_without_spills(
         assert used.shared_bytes + kernel.shared_bytes <= SHARED_BYTES, (kernel.instance, used)
 
 
-def test_a_share_costs_few_registers() -> None:
+def test_devices_are_told_their_share_which_costs_few_registers() -> None:
     kernels = [kernel for kernel in of_steps(4, 1, DOUBLE, 1) if kernel.work is not None]
     alone = dict(usages(kernels, "sm_90"))
     for kernel, used in usages(kernels, "sm_90", SHARED):
+        assert used.told != isinstance(kernel.work, OwnWork), kernel.instance
         assert used.spilled_bytes == 0, (kernel.instance, used)
         assert used.registers <= alone[kernel].registers + 4, (kernel.instance, used, alone[kernel])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,7 @@ from stages.lqcd.noise import Noise
 from stages.lqcd.solvers.block_cgrq import BlockCGrQ
 from stages.lqcd.solvers.cg import BatchedCG
 from stages.lqcd.solvers.named import Solve
+from stages.lqcd.solvers.sstep.sstep_cg import SStepCG
 
 pytestmark = pytest.mark.gpu
 
@@ -148,7 +150,7 @@ def test_solves(gauge: GaugeLinks, solver: Any, inner: str | None, devices: tupl
 
 
 @pytest.mark.parametrize("devices", several(), ids=str)
-@pytest.mark.parametrize("solver", [BatchedCG, BlockCGrQ])
+@pytest.mark.parametrize("solver", [BatchedCG, BlockCGrQ, SStepCG, partial(SStepCG, s=8, basis="newton")])
 def test_order_holds_whatever_a_device_waits_for(
     gauge: GaugeLinks, solver: Any, devices: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:

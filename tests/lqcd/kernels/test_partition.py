@@ -244,6 +244,7 @@ def test_what_devices_copy_is_not_overwritten_before() -> None:
     since = SinceMeeting(WHOLE_TILES)
     since.enter(OwnWork())
     assert since.asks_to_meet(None) and not since.asks_to_meet(PartialWork())
+    assert not since.asks_to_meet(RowWork(300)) and since.asks_to_meet(RowWork(300, clears=True))
 
 
 @pytest.mark.parametrize("before", [None, PartialWork(), RowWork(300, sums=True)], ids=str)

@@ -66,6 +66,14 @@ def test_products_of_all_pairs_in_every_precision(backend, random, dtype, n, ste
     np.testing.assert_allclose(found, absolute, rtol=300 * np.finfo(dtype).eps)
 
 
+def test_the_third_term_of_a_recurrence(backend, random, dtype):
+    paired = random(4, 50, 6)
+    on_device = backend.array(paired)
+    powers.add_earlier(on_device, 2, -0.5)
+    paired[3] -= dtype.type(0.5) * paired[1]
+    np.testing.assert_allclose(backend.host(on_device), paired, rtol=4 * np.finfo(dtype).eps)
+
+
 def conjugate_gradients(r, p, steps, targets2, restarted):
     """x, r, p and the last direction of plain conjugate gradients in double, a right-hand side at a time."""
     x, last = np.zeros_like(r), np.zeros_like(r)
@@ -104,17 +112,16 @@ def test_coordinates_and_update_are_conjugate_gradients(backend, random, dtype, 
     of = polynomials("chebyshev", steps, EIGENVALUES)
     fields = paired_powers(r, p, of, steps).astype(dtype)
     r, p = (each.astype(dtype).astype(complex) for each in (r, p))
-    on_device, change = backend.array(fields), backend.array(change_of(of, steps))
+    on_device, flags = backend.array(fields), backend.array(restarted)
     gram = powers.gram(on_device, powers.DOUBLED, powers.Gram.empty(on_device))
-    path, flags = powers.Path.empty(on_device), backend.array(restarted)
-    numbers = (change, backend.array(targets2), flags, 0.0, doubled)
-    powers.conjugate_gradients(gram, *numbers, path)
+    path = powers.Path.empty(on_device, change_of(of, steps))
+    powers.conjugate_gradients(gram, backend.array(targets2), flags, 0.0, doubled, path)
     report = powers.Report.of(backend.host(path.report))
     assert report.taken.tolist() == [steps, 0, steps, steps] and (report.allowed == steps).all()
-    assert backend.host(flags).tolist() == [0, 1, 0, 0]
     before = random(len(EIGENVALUES), n)
     y, last, image = (backend.array(before) for _ in range(3))
-    powers.update(y, on_device, last, image, path, change, step)
+    powers.update(y, on_device, last, image, path, flags, step)
+    assert backend.host(flags).tolist() == [0, 1, 0, 0]
     exact = conjugate_gradients(r.copy(), p.copy(), step, targets2, restarted)
     found = [backend.host(each) for each in (y, on_device[0][:, n:], on_device[0][:, :n], last)]
     found[0] = found[0] - before
@@ -137,12 +144,12 @@ def test_guard_allows_the_steps_before_vectors_depend_on_each_other(backend, ran
     paired = random(6, 50, 6).astype(complex)
     paired[3, :, 0] = paired[2, :, 0] + 0.5 * paired[0, :, 0] + 1e-7 * paired[3, :, 0]
     paired[:, :, (2, 5)] = 0
-    on_device, change = backend.array(paired), backend.array(np.eye(11))
+    on_device = backend.array(paired)
     for doubled in (False, True):
         for least, allowed in ((1e-10, [2, 5, 5]), (1e-18, [5, 5, 5])):
             gram = powers.gram(on_device, powers.DOUBLED, powers.Gram.empty(on_device))
-            path, zero = powers.Path.empty(on_device), backend.array(np.zeros(3))
-            powers.conjugate_gradients(gram, change, zero, zero.copy(), least, doubled, path)
+            path, zero = powers.Path.empty(on_device, np.eye(11)), backend.array(np.zeros(3))
+            powers.conjugate_gradients(gram, zero, zero.copy(), least, doubled, path)
             report = powers.Report.of(backend.host(path.report))
             assert report.allowed.tolist() == allowed and (report.taken <= report.allowed).all()
             assert report.taken[2] == 0
@@ -150,10 +157,10 @@ def test_guard_allows_the_steps_before_vectors_depend_on_each_other(backend, ran
 
 def test_an_indefinite_matrix_is_reported_and_ends_the_steps(backend, random):
     paired = random(3, 50, 2).astype(complex)
-    on_device, change = backend.array(paired), backend.array(-np.eye(5))
+    on_device = backend.array(paired)
     gram = powers.gram(on_device, powers.DOUBLE, powers.Gram.empty(on_device))
-    path, zero = powers.Path.empty(on_device), backend.array(np.zeros(1))
-    powers.conjugate_gradients(gram, change, zero, zero.copy(), 0.0, False, path)
+    path, zero = powers.Path.empty(on_device, -np.eye(5)), backend.array(np.zeros(1))
+    powers.conjugate_gradients(gram, zero, zero.copy(), 0.0, False, path)
     report = powers.Report.of(backend.host(path.report))
     assert report.taken == 0 and report.curvatures[1] < 0 and report.norms2[2] == report.norms2[0] > 0
 
@@ -166,6 +173,6 @@ def test_misuse(backend):
     array = backend.array(np.zeros((3, 5, 2), complex))
     with pytest.raises(InputError, match="precision must be one of working, double, double-double"):
         powers.gram(array, "quad", powers.Gram.empty(array))
-    path, change = powers.Path.empty(array), backend.array(np.zeros((5, 5)))
+    path, flags = powers.Path.empty(array, np.zeros((5, 5))), backend.array(np.zeros(1))
     with pytest.raises(InputError, match="y must be"):
-        powers.update(array[0], array, array[0], array[0], path, change, 1)
+        powers.update(array[0], array, array[0], array[0], path, flags, 1)

@@ -29,6 +29,10 @@ PARTS, BITS = 4, 19
 """Parts of a number and bits of each: so many products of two parts are summed in double without error."""
 
 
+def add_earlier(powers: NDArray, i: int, factor: float) -> None:
+    lane_update(powers[i + 1], powers[i - 1 : i], np.full((1, powers.shape[-1]), factor, complex))
+
+
 def gram(powers: NDArray, precision: str, out: Gram) -> None:
     working = powers.real.dtype if precision == WORKING else np.dtype(np.float64)
     high, low = (np.zeros_like(out.high) for _ in range(2))
@@ -58,30 +62,25 @@ def magnitudes(powers: NDArray) -> NDArray:
 
 
 def conjugate_gradients(
-    gram: Gram,
-    change: NDArray,
-    targets2: NDArray,
-    restarted: NDArray,
-    least: float,
-    doubled: bool,
-    path: Path,
+    gram: Gram, targets2: NDArray, restarted: NDArray, least: float, doubled: bool, path: Path
 ) -> None:
     fields = (path.x, path.r, path.p, path.report)
-    _conjugate_gradients()(*gram, change, targets2, restarted, np.array([least]), *fields)
+    _conjugate_gradients()(*gram, path.change, targets2, restarted, np.array([least]), *fields)
 
 
 def update(
-    y: NDArray, powers: NDArray, last: NDArray, image: NDArray, path: Path, change: NDArray, step: int
+    y: NDArray, powers: NDArray, last: NDArray, image: NDArray, path: Path, restarted: NDArray, step: int
 ) -> None:
     now = np.minimum(step, path.taken.astype(np.intp))
     moves, rhs = now > 0, np.arange(len(now))
     before = path.p[np.maximum(now - 1, 0), rhs]
     p, r = (_combined(powers, each[now, rhs]) for each in (path.p, path.r))
     y += np.where(moves, _combined(powers, path.x[now, rhs]), 0)
-    for field, coordinates in ((last, before), (image, before @ change.T)):
+    for field, coordinates in ((last, before), (image, before @ path.change.T)):
         field[...] = np.where(moves, _combined(powers, coordinates), field)
     for columns, field in ((rhs, p), (len(now) + rhs, r)):
         powers[0][..., columns] = np.where(moves, field, powers[0][..., columns])
+    restarted[moves] = 0
 
 
 def _combined(powers: NDArray, coordinates: NDArray) -> NDArray:
@@ -238,7 +237,7 @@ def _conjugate_gradients() -> Callable[..., None]:
                 if not curvature[0] > 0:
                     going = False
                     continue
-                exactly = restarted[n] != 0
+                exactly = step == 0 and restarted[n] != 0
                 along = _product(high, low, n, p, r) if exactly else rho
                 alpha = _over(along, curvature)
                 _combine(x, alpha, p, x)
@@ -249,11 +248,11 @@ def _conjugate_gradients() -> Callable[..., None]:
                 else:
                     beta = _over(after, rho)
                 _combine(p, beta, p, r)
-                rho, taken, restarted[n] = after, step + 1, 0.0
+                rho, taken = after, step + 1
             report[2 * steps + 2, n], report[2 * steps + 3, n] = taken, allowed
 
     given, result = array_type("f8", 3), array_type("f8", 3, writable=True)
     matrix, vector = array_type("f8", 2), array_type("f8", 1)
-    filled, changed = array_type("f8", 2, writable=True), array_type("f8", 1, writable=True)
-    signature = types.void(given, given, matrix, vector, changed, vector, result, result, result, filled)
+    filled = array_type("f8", 2, writable=True)
+    signature = types.void(given, given, matrix, vector, vector, vector, result, result, result, filled)
     return compiled(iterate, "conjugate_gradients_on_coordinates", signature, lambda *a: a[-1].shape[1])

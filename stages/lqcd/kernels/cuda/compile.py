@@ -28,7 +28,7 @@ from stages.compilation import getting, got
 from stages.errors import InputError
 from stages.lqcd.kernels.choices import note
 from stages.lqcd.kernels.cuda.devices.group import DeviceGroup, PerDevice, current_group
-from stages.lqcd.kernels.cuda.devices.partition import PartialWork, RowWork
+from stages.lqcd.kernels.cuda.devices.partition import OwnWork, PartialWork, RowWork
 from stages.lqcd.kernels.cuda.launch import Launch
 from stages.lqcd.kernels.dispatch import is_contiguous
 
@@ -141,9 +141,10 @@ def _loaded(group: DeviceGroup, launch: Launch) -> Shared:
         module = compiler._compile_module_with_cache(
             source(launch.file), (*OPTIONS, *SHARED), name_expressions=(launch.instance,)
         )
-        numbers = shares[part].numbers(part, len(shares), totals.data.ptr, arrived.data.ptr)
-        place = cupy.cuda.MemoryPointer(cupy.cuda.UnownedMemory(module.get_global_var(SHARE), 0, module), 0)
-        place.copy_from_host(numbers.ctypes.data, numbers.nbytes)
+        if not isinstance(launch.work, OwnWork):  # that is whole on each, and need not know of shares
+            numbers = shares[part].numbers(part, len(shares), totals.data.ptr, arrived.data.ptr)
+            memory = cupy.cuda.UnownedMemory(module.get_global_var(SHARE), 0, module)
+            cupy.cuda.MemoryPointer(memory, 0).copy_from_host(numbers.ctypes.data, numbers.nbytes)
         function = module.get_function(module.mapping[launch.instance])
         if launch.shared_bytes > DEFAULT_SHARED_BYTES:
             limit = driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES

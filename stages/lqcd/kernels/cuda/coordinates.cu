@@ -38,12 +38,12 @@ __device__ int allowed_steps(const Number (&gram)[COUNT][COUNT], Number (&scratc
 }
 
 // x, r, p: [STEPS + 1][RHS][COUNT], doubles. report: rows |r|^2 [STEPS + 1], p^H A p [STEPS + 1], steps [1], [..][RHS].
-// restarted: p^H r of the first step is not |r|^2; zero afterwards.
+// restarted: p^H r of the first step is not |r|^2.
 template <class Number, int RHS, int STEPS>
 __global__ void __launch_bounds__(32)
     coordinates(const double* __restrict__ high, const double* __restrict__ low, const double* __restrict__ change,
-                const double* __restrict__ targets2, double* restarted, double* __restrict__ xs, double* __restrict__ rs,
-                double* __restrict__ ps, double* __restrict__ report, double least) {
+                const double* __restrict__ targets2, const double* __restrict__ restarted, double* __restrict__ xs,
+                double* __restrict__ rs, double* __restrict__ ps, double* __restrict__ report, double least) {
     constexpr int COUNT = Powers<STEPS, RHS>::COUNT, FIRST = STEPS + 1, EACH = (COUNT + 31) / 32;
     __shared__ Number gram[COUNT][COUNT], image[COUNT][COUNT], shared[COUNT], scratch[STEPS + 1][STEPS + 2];
     __shared__ double tridiagonal[COUNT][3];  // of each row
@@ -141,6 +141,5 @@ __global__ void __launch_bounds__(32)
     if (lane == 0) {
         report[2 * (STEPS + 1) * RHS + n] = taken;
         report[(2 * (STEPS + 1) + 1) * RHS + n] = allowed;
-        if (taken) restarted[n] = 0;
     }
 }

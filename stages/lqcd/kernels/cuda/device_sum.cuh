@@ -5,9 +5,9 @@
 
 // All threads of one block of each device call this for each of the sums that `slot` counts; those that `hold` values
 // have the device's sums of a column, and on the last device, where this is true, the totals afterwards. One device is
-// the last one at once.
-template <int COLUMNS, int VALUES>
-__device__ __forceinline__ bool sum_over_devices(double (&values)[VALUES], int column, bool hold, unsigned slot) {
+// the last one at once. add(values, other): the sum of what two devices have.
+template <int COLUMNS, int VALUES, class Add>
+__device__ __forceinline__ bool sum_over_devices(double (&values)[VALUES], int column, bool hold, unsigned slot, Add add) {
 #ifdef SPREAD
     const unsigned devices = device_share.devices;
     if (devices == 1) return true;
@@ -26,13 +26,24 @@ __device__ __forceinline__ bool sum_over_devices(double (&values)[VALUES], int c
     __syncthreads();
     if (!last_device) return false;
     __threadfence_system();
-    if (hold)
+    if (hold) {
         #pragma unroll
-        for (int v = 0; v < VALUES; v++) {
-            values[v] = 0;
-            for (unsigned device = 0; device < devices; device++)
-                values[v] += totals[(device * VALUES + v) * COLUMNS];
+        for (int v = 0; v < VALUES; v++) values[v] = 0;
+        for (unsigned device = 0; device < devices; device++) {
+            double other[VALUES];
+            #pragma unroll
+            for (int v = 0; v < VALUES; v++) other[v] = totals[(device * VALUES + v) * COLUMNS];
+            add(values, other);
         }
+    }
 #endif
     return true;
+}
+
+template <int COLUMNS, int VALUES>
+__device__ __forceinline__ bool sum_over_devices(double (&values)[VALUES], int column, bool hold, unsigned slot) {
+    return sum_over_devices<COLUMNS>(values, column, hold, slot, [](double (&to)[VALUES], const double (&other)[VALUES]) {
+        #pragma unroll
+        for (int v = 0; v < VALUES; v++) to[v] += other[v];
+    });
 }

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from math import ceil
+from typing import Any
 
 import cupy
 import numpy as np
 
 from stages.lqcd.kernels.cuda.columns import ColumnShape, row_groups, row_threads
 from stages.lqcd.kernels.cuda.compile import run
-from stages.lqcd.kernels.cuda.devices.group import current_group
-from stages.lqcd.kernels.cuda.devices.partition import RowWork
+from stages.lqcd.kernels.cuda.devices.group import PerDevice, current_group, on_each_device
+from stages.lqcd.kernels.cuda.devices.own_rows import local
+from stages.lqcd.kernels.cuda.devices.partition import OwnWork, PartialWork, RowWork
+from stages.lqcd.kernels.cuda.lane_blas import lane_update_launch
 from stages.lqcd.kernels.cuda.launch import MULTIPROCESSORS, Launch, check_rhs, instance
 from stages.lqcd.kernels.cuda.tuning.choice import Options, tuned
 from stages.lqcd.kernels.powers import CRAY, DOUBLED, WORKING, Gram, Path
@@ -22,6 +26,14 @@ SUM_WARPS = 4
 """Of a block that sums by vector units: tiles of products of the same rows."""
 TILE = 3
 """Vectors on either side of the products that a thread sums (`powers_exact_gram.cu`)."""
+
+
+def add_earlier(powers: cupy.ndarray, i: int, factor: float) -> None:
+    y, x = powers[i + 1], powers[i - 1]
+    n, rows = y.shape[-1], y.size // y.shape[-1]
+    kernel = _at_once(n, y.dtype, rows)
+    (factors,) = on_each_device(lambda part: (_factors(n, factor, cupy.cuda.get_device_id(), part),))
+    run(kernel, y, x, factors, np.uintp(0), np.int64(rows), np.int32(1))
 
 
 def gram(powers: cupy.ndarray, precision: str, out: Gram) -> None:
@@ -43,16 +55,15 @@ def magnitudes(powers: cupy.ndarray) -> cupy.ndarray:
 def _sum(kernel: Launch, powers: cupy.ndarray, out: Gram, steps: int, rhs: int, rows: int) -> None:
     """A kernel of shares, and the sum of these."""
     numbers = 2 if kernel.file == "powers_exact_gram.cu" else 1
-    group = current_group()
-    parts, pairs = kernel.grid[0] * (group.partition.parts if group else 1), (2 * steps + 1) * (steps + 1)
-    partials = _workspace(parts * rhs * pairs * numbers, cupy.cuda.get_device_id())
+    parts, pairs = kernel.grid[0], (2 * steps + 1) * (steps + 1)
+    doubles = parts * rhs * pairs * numbers
+    (partials,) = on_each_device(lambda part: (_workspace(doubles, cupy.cuda.get_device_id(), part),))
     run(kernel, powers, partials, np.int64(rows))
     run(gram_sum_launch(steps, rhs, numbers == 2), partials, *out, np.int32(parts))
 
 
 def conjugate_gradients(
     gram: Gram,
-    change: cupy.ndarray,
     targets2: cupy.ndarray,
     restarted: cupy.ndarray,
     least: float,
@@ -61,8 +72,8 @@ def conjugate_gradients(
 ) -> None:
     steps, rhs = len(path.x) - 1, len(targets2)
     kernel = coordinates_launch(steps, rhs, doubled)
-    fields = (path.x, path.r, path.p, path.report)
-    run(kernel, *gram, change, targets2, restarted, *fields, np.float64(least))
+    *results, change = _of_devices(path)
+    run(kernel, *gram, change, targets2, restarted, *results, np.float64(least))
 
 
 def update(
@@ -71,13 +82,24 @@ def update(
     last: cupy.ndarray,
     image: cupy.ndarray,
     path: Path,
-    change: cupy.ndarray,
+    restarted: cupy.ndarray,
     step: int,
 ) -> None:
     steps, rhs, rows = _shape(powers)
     kernel = update_launch(steps, rhs, powers.dtype, rows)
-    fields, coordinates = (y, powers, last, image), (path.x, path.r, path.p, change)
-    run(kernel, *fields, *coordinates, path.report, np.int64(rows), np.int32(step))
+    x, r, p, report, change = _of_devices(path)
+    coordinates = (x, r, p, change, report, restarted)
+    run(kernel, y, powers, last, image, *coordinates, np.int64(rows), np.int32(step))
+
+
+def _of_devices(path: Path) -> tuple[Any, ...]:
+    """The arrays of a path, on each device its own."""
+    first, group = (path.x, path.r, path.p, path.report, path.change), current_group()
+    if group is None:
+        return first
+    if not path.copies:
+        path.copies.extend(group.together(lambda part: tuple(map(local, first)) if part else first))
+    return tuple(PerDevice(each) for each in zip(*path.copies, strict=True))
 
 
 def _shape(powers: cupy.ndarray) -> tuple[int, int, int]:
@@ -86,9 +108,22 @@ def _shape(powers: cupy.ndarray) -> tuple[int, int, int]:
 
 
 @cache
-def _workspace(doubles: int, device: int) -> cupy.ndarray:
+def _workspace(doubles: int, device: int, part: int) -> cupy.ndarray:
     """Kept for the life of the process, as those of `grid_sums`."""
     return cupy.empty(doubles)
+
+
+@cache
+def _factors(n: int, factor: float, device: int, part: int) -> cupy.ndarray:
+    """Kept likewise: a captured graph may hold it."""
+    return cupy.full((1, n), factor, np.complex128)
+
+
+def _at_once(n: int, dtype: np.dtype, rows: int) -> Launch:
+    """`lane_update` into a field that no other device has read yet, so that none is waited for."""
+    kernel = lane_update_launch(n, dtype, rows, 1)
+    assert isinstance(kernel.work, RowWork)
+    return replace(kernel, work=replace(kernel.work, reads=True))
 
 
 @tuned
@@ -101,8 +136,8 @@ def gram_launch(
     kernel = instance("powers_gram", dtype, n, steps, WARPS, columns, str(magnitudes).lower())
 
     def launch(shape: ColumnShape) -> Launch:
-        parts = min(ceil(rows / (4 * shape.groups)), shape.blocks)
-        return Launch("powers_gram.cu", kernel, (parts, ceil(n / columns)), 32 * WARPS, work=RowWork(rows))
+        parts, work = min(ceil(rows / (4 * shape.groups)), shape.blocks), RowWork(rows, reads=True)
+        return Launch("powers_gram.cu", kernel, (parts, ceil(n / columns)), 32 * WARPS, work=work)
 
     blocks = [max(1, count * MULTIPROCESSORS * columns // n) for count in (4, 2, 8)]
     return Options(tuple(ColumnShape(WARPS // columns, count) for count in blocks), launch)
@@ -118,8 +153,8 @@ def exact_gram_launch(steps: int, n: int, dtype: np.dtype, rows: int, precision:
     kernel = instance("powers_exact_gram", dtype, n, steps, SUM_WARPS, sums)
 
     def launch(shape: ColumnShape) -> Launch:
-        parts = min(ceil(rows / shape.groups), shape.blocks)
-        return Launch("powers_exact_gram.cu", kernel, (parts, n, groups), 32 * SUM_WARPS, work=RowWork(rows))
+        parts, work = min(ceil(rows / shape.groups), shape.blocks), RowWork(rows, reads=True)
+        return Launch("powers_exact_gram.cu", kernel, (parts, n, groups), 32 * SUM_WARPS, work=work)
 
     blocks = [max(1, count * MULTIPROCESSORS // (n * groups)) for count in (4, 2, 8)]
     return Options(tuple(ColumnShape(32, count) for count in blocks), launch)
@@ -133,7 +168,8 @@ def gram_sum_launch(steps: int, n: int, doubled: bool) -> Options[ColumnShape]:
 
     def launch(shape: ColumnShape) -> Launch:
         kernel = f"powers_gram_sum<{number}, {n}, {steps}, {shape.groups}>"
-        return Launch("powers_gram_sum.cu", kernel, (shape.blocks, n), 32 * shape.groups)
+        work = PartialWork(shape.blocks * n, 64)
+        return Launch("powers_gram_sum.cu", kernel, (shape.blocks, n), 32 * shape.groups, work=work)
 
     return Options(tuple(ColumnShape(runs, pairs) for runs in (16, 8, 32)), launch)
 
@@ -142,7 +178,11 @@ def gram_sum_launch(steps: int, n: int, doubled: bool) -> Options[ColumnShape]:
 def coordinates_launch(steps: int, n: int, doubled: bool) -> Options[ColumnShape]:
     """A warp for each right-hand side."""
     kernel = f"coordinates<{'DoubleDouble' if doubled else 'double'}, {n}, {steps}>"
-    return Options((ColumnShape(1, n),), lambda shape: Launch("coordinates.cu", kernel, (shape.blocks,), 32))
+
+    def launch(shape: ColumnShape) -> Launch:
+        return Launch("coordinates.cu", kernel, (shape.blocks,), 32, work=OwnWork())
+
+    return Options((ColumnShape(1, n),), launch)
 
 
 @tuned
@@ -154,7 +194,7 @@ def update_launch(steps: int, n: int, dtype: np.dtype, rows: int) -> Options[Col
     def launch(shape: ColumnShape) -> Launch:
         kernel = instance("powers_update", dtype, n, steps, shape.groups)
         threads = row_threads(n, dtype) * shape.groups
-        work = RowWork(rows, shape.groups)
+        work = RowWork(rows, shape.groups, clears=True)
         return Launch("powers_update.cu", kernel, (shape.blocks,), threads, shared, work=work)
 
     groups = row_groups(n, dtype, (128, 256, 64))

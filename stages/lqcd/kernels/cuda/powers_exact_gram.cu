@@ -62,6 +62,6 @@ __global__ void __launch_bounds__(32 * WARPS)
             for (int distance = 16; distance > 0; distance /= 2) total = ieee_sum(total, from_lane(total, distance));
             const int one = left * TILE + j, other = right * TILE + k;
             if (lane == 0 && one <= other && other < Powers::COUNT)
-                partials[(size_t(block_of_all()) * RHS + n) * Powers::PAIRS + Powers::pair(one, other)] = total;
+                partials[(size_t(blockIdx.x) * RHS + n) * Powers::PAIRS + Powers::pair(one, other)] = total;
         }
 }

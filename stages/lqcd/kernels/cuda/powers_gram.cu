@@ -63,7 +63,7 @@ __global__ void __launch_bounds__(32 * WARPS)
                 for (int g = 0; g < GROUPS; g++) total += shared[g * COLUMNS + e / 64][e % 64];
                 const int left = 8 * i + e % 64 / 8, right = 8 * j + e % 8, rhs = blockIdx.y * COLUMNS + e / 64;
                 if (left <= right && right < Powers::COUNT && rhs < RHS)
-                    partials[(size_t(block_of_all()) * RHS + rhs) * Powers::PAIRS + Powers::pair(left, right)] = total;
+                    partials[(size_t(blockIdx.x) * RHS + rhs) * Powers::PAIRS + Powers::pair(left, right)] = total;
             }
         }
 }

@@ -6,7 +6,8 @@
 #include "powers.cuh"
 
 // xs, rs, ps: [steps + 1][RHS][COUNT]; report: as coordinates.cu writes it; of the steps that a right-hand side has taken
-// at most `step` count. One that has taken none keeps its last direction, and its r and p, bit by bit.
+// at most `step` count. One that has taken none keeps its last direction, and its r and p, bit by bit; of the others the
+// first block sets `restarted` to zero.
 template <class Real, int RHS, int STEPS, int GROUPS>
 __global__ void __launch_bounds__(Columns<Real, RHS, GROUPS>::THREADS)
     powers_update(Vector<Real, vector_width<Real>(RHS, RHS)>* __restrict__ y,
@@ -14,7 +15,7 @@ __global__ void __launch_bounds__(Columns<Real, RHS, GROUPS>::THREADS)
                   Vector<Real, vector_width<Real>(RHS, RHS)>* __restrict__ last,
                   Vector<Real, vector_width<Real>(RHS, RHS)>* __restrict__ image, const double* __restrict__ xs,
                   const double* __restrict__ rs, const double* __restrict__ ps, const double* __restrict__ change,
-                  const double* __restrict__ report, long long rows, int step) {
+                  const double* __restrict__ report, double* __restrict__ restarted, long long rows, int step) {
     using Columns = Columns<Real, RHS, GROUPS>;
     using Powers = Powers<STEPS, RHS>;
     constexpr int width = Columns::WIDTH, COUNT = Powers::COUNT;
@@ -31,6 +32,9 @@ __global__ void __launch_bounds__(Columns<Real, RHS, GROUPS>::THREADS)
         for (int j = max(0, k - 1); j <= min(COUNT - 1, k + 1); j++) total += change[k * COUNT + j] * ps[before + j];
         factors[k][IMAGE][n] = Real(total);
     }
+    if (blockIdx.x == 0 && first_row() == 0)
+        for (int n = threadIdx.x; n < RHS; n += Columns::THREADS)
+            if (min(step, int(taken[n])) > 0) restarted[n] = 0;
     __syncthreads();
     bool moves[width];
     bool any = false;

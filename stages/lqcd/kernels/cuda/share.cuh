@@ -79,12 +79,3 @@ template <int PER_SITE> __device__ __forceinline__ unsigned block_of_share(unsig
     return i;
 #endif
 }
-
-// The number of this block among those of all devices, which start as many each.
-__device__ __forceinline__ unsigned block_of_all() {
-#ifdef SPREAD
-    return device_share.device * gridDim.x + blockIdx.x;
-#else
-    return blockIdx.x;
-#endif
-}

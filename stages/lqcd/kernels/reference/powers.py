@@ -10,6 +10,10 @@ from stages.lqcd.kernels.powers import CRAY, DOUBLED, WORKING, Gram, Path
 Exact = NDArray[np.longdouble]
 
 
+def add_earlier(powers: NDArray, i: int, factor: float) -> None:
+    powers[i + 1] += powers.real.dtype.type(factor) * powers[i - 1]
+
+
 def gram(powers: NDArray, precision: str, out: Gram) -> None:
     doubled = precision in (DOUBLED, CRAY)
     vectors = _vectors(powers).astype(
@@ -26,23 +30,15 @@ def magnitudes(powers: NDArray) -> NDArray:
 
 
 def conjugate_gradients(
-    gram: Gram,
-    change: NDArray,
-    targets2: NDArray,
-    restarted: NDArray,
-    least: float,
-    doubled: bool,
-    path: Path,
+    gram: Gram, targets2: NDArray, restarted: NDArray, least: float, doubled: bool, path: Path
 ) -> None:
     matrices = gram.high.astype(np.longdouble) + gram.low
     for n, matrix in enumerate(matrices):
         allowed = _allowed(matrix, len(path.x) - 1, least)
-        _one(matrix, change, targets2[n], restarted[n : n + 1], allowed, path, n)
+        _one(matrix, targets2[n], bool(restarted[n]), allowed, path, n)
 
 
-def _one(
-    gram: Exact, change: NDArray, target2: float, restarted: NDArray, allowed: int, path: Path, n: int
-) -> None:
+def _one(gram: Exact, target2: float, restarted: bool, allowed: int, path: Path, n: int) -> None:
     """The steps of right-hand side n."""
     steps = len(path.x) - 1
     x, r, p = (np.zeros(len(gram), np.longdouble) for _ in range(3))
@@ -53,17 +49,17 @@ def _one(
         path.x[step, n], path.r[step, n], path.p[step, n], path.report[step, n] = x, r, p, rho
         if taken < step or step >= allowed or not rho > target2:
             continue
-        ap = change @ p
+        ap = path.change @ p
         curvature = p @ gram @ ap
         path.report[steps + 2 + step, n] = curvature
         if not curvature > 0:
             continue
-        exactly = restarted[0] != 0
+        exactly = restarted and step == 0
         alpha = (p @ gram @ r if exactly else rho) / curvature
         x, r = x + alpha * p, r - alpha * ap
         after = r @ gram @ r
         p = r + (-(ap @ gram @ r) / curvature if exactly else after / rho) * p
-        rho, taken, restarted[0] = after, step + 1, 0
+        rho, taken = after, step + 1
     path.report[-2:, n] = taken, allowed
 
 
@@ -78,17 +74,18 @@ def _allowed(gram: Exact, steps: int, least: float) -> int:
 
 
 def update(
-    y: NDArray, powers: NDArray, last: NDArray, image: NDArray, path: Path, change: NDArray, step: int
+    y: NDArray, powers: NDArray, last: NDArray, image: NDArray, path: Path, restarted: NDArray, step: int
 ) -> None:
     rhs, steps = powers.shape[-1] // 2, len(powers) - 1
     vectors = np.concatenate([powers[..., :rhs], powers[:steps, ..., rhs:]])
     for n, taken in enumerate(path.taken.astype(int)):
         if now := min(step, taken):
+            restarted[n] = 0
             before = path.p[now - 1, n]
             for field, coordinates in (
                 (y, path.x[now, n]),
                 (last, before),
-                (image, change @ before),
+                (image, path.change @ before),
                 (powers[0, ..., :rhs], path.p[now, n]),
                 (powers[0, ..., rhs:], path.r[now, n]),
             ):

@@ -9,8 +9,8 @@ from functools import partial
 import numpy as np
 
 from stages.lqcd.dirac.operator import LinearOperator, application
-from stages.lqcd.kernels import lane_blas, powers, stream
-from stages.lqcd.kernels.dispatch import Array, to_device_like
+from stages.lqcd.kernels import powers, stream
+from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.fields import field_like, zeros_like
 from stages.lqcd.solvers.sstep.polynomials import Polynomials
 
@@ -70,8 +70,7 @@ class Block:
         self.steps, self.fields, self.parts = steps, fields, parts
         self.powers = fields.powers[: steps + 1]
         self.change = change_of(parts.polynomials, steps)
-        self.on_device = to_device_like(self.change, fields.powers)
-        self.gram, self.path = powers.Gram.empty(self.powers), powers.Path.empty(self.powers)
+        self.gram, self.path = powers.Gram.empty(self.powers), powers.Path.empty(self.powers, self.change)
         self.reports = stream.reports(self.path.report)
         self.products, repeatable = _products(A, self.powers, parts.polynomials)
         step = partial(self._run, ahead)
@@ -97,13 +96,12 @@ class Block:
     def take_steps(self) -> None:
         """Step 3."""
         of, doubled = self.fields, self.parts.precision in (powers.DOUBLED, powers.CRAY)
-        numbers = (self.gram, self.on_device, of.targets2, of.restarted)
-        powers.conjugate_gradients(*numbers, self._least(), doubled, self.path)
+        powers.conjugate_gradients(self.gram, of.targets2, of.restarted, self._least(), doubled, self.path)
 
     def update(self, step: int) -> None:
         """Step 4, after so many steps of the block."""
         of = self.fields
-        powers.update(of.y, self.powers, of.last, of.image, self.path, self.on_device, step)
+        powers.update(of.y, self.powers, of.last, of.image, self.path, of.restarted, step)
 
     def _run(self, ahead: bool) -> None:
         self.make_powers()
@@ -140,7 +138,5 @@ def _products(A: LinearOperator, vectors: Array, of: Polynomials) -> tuple[list[
         products.append(product)
         repeatable &= allocates_nothing
         if sigma:
-            factor = np.full((1, vectors.shape[-1]), -sigma / gamma, complex)
-            before = (vectors[i + 1], vectors[i - 1 : i], to_device_like(factor, vectors))
-            products.append(partial(lane_blas.lane_update, *before))
+            products.append(partial(powers.add_earlier, vectors, i, -sigma / gamma))
     return products, repeatable

@@ -73,7 +73,9 @@ class SStepRecurrence:
         self.step: int = 0
         self.unstarted: int = 0
         if directions is not None:
-            self.fields.last[...], self.fields.image[...], self.curvature = directions
+            assign(self.fields.last, directions.p)
+            assign(self.fields.image, directions.ap)
+            self.curvature[...] = directions.curvature
         self.block = Block(A, self.fields, parts, parts.steps, self.ahead)
         self._begin(residual, target, replaced=directions is not None)
 

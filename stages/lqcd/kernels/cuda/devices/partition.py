@@ -141,6 +141,7 @@ class RowWork:
     slices: of a reduction, runs of `rows` rows each with sums of its own; they are shared out whole.
     segments: runs of `rows` rows, of each of which a device has its share; the grid's third axis counts them.
     reads: whether the fields stay as they are, so that other devices may read them at the same time.
+    clears: whether it overwrites numbers that other devices read in `OwnWork`, too.
     """
 
     rows: int
@@ -150,6 +151,7 @@ class RowWork:
     segments: int = 1
     reads: bool = False
     at_once: int = 0
+    clears: bool = False
 
     @property
     def cut(self) -> tuple[int, int, int]:
@@ -367,6 +369,7 @@ class SinceMeeting:
             return self.result  # a sum ends when all devices have come to it, past what they had to do
         if isinstance(work, RowWork) or _within_slices(work):
             overwrites = self.stencil and not (isinstance(work, RowWork) and work.reads)
+            overwrites |= self.own and isinstance(work, RowWork) and work.clears
             return overwrites or self.across or self.result or not self.rows <= {work.cut}
         return self.stencil or self.result or self.own or bool(self.rows)
 
