@@ -1,16 +1,17 @@
 """s-step conjugate gradients on the HISQ normal operator: parts of an iteration, solves beside batched CG.
 
-    python -m workflows.benchmarks.sstep_speed [--backend cpu] [--lattice X Y Z T] [--rhs 1 4] [--steps 4 8]
+    python -m workflows.benchmarks.sstep_speed [--backend cpu] [--gpus 2] [--lattice X Y Z T] [--rhs 1 4]
 
 Links are quenched ones. Parts are timed as CUDA graphs of several calls, so that the host does not matter;
 solves by the clock, every residual computed anew from x in double. On a device results of the kernels are
-first compared with those of the plain NumPy ones.
+first compared with those of the plain NumPy ones. With --gpus 2 the lattice lies on so many.
 """
 
 from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from itertools import product
 from typing import Any
@@ -60,10 +61,26 @@ def main() -> None:
             "beta": 6.0,
             "samples": 4,
             "only": ("both", "parts", "solves"),
+            "gpus": 1,
         },
     )
+    with devices_of(given):
+        measure(given)
+
+
+def devices_of(given: Namespace) -> AbstractContextManager[Any]:
+    """A block in which fields lie on as many GPUs as are wanted."""
+    if given.machine.backend == "cpu":
+        return nullcontext()
+    from stages.lqcd.kernels.cuda.devices.group import spread_over
+
+    return spread_over(given.lattice, tuple(range(given.gpus)))
+
+
+def measure(given: Namespace) -> None:
+    """The tables on these devices."""
     machine = given.machine
-    print(f"{machine.name}, {given.lattice}")
+    print(f"{given.gpus} x {machine.name}, {given.lattice}")
     if machine.backend == "cuda":
         compiled_ahead(given)
         check(machine)
@@ -234,11 +251,11 @@ def results_of(xp: Any, fields: np.ndarray, of: Polynomials) -> list[np.ndarray]
     for precision in (powers.DOUBLE, powers.DOUBLED, powers.CRAY):
         gram = powers.gram(paired, precision, powers.Gram.empty(paired))
         results.append(as_numpy(gram.high) + as_numpy(gram.low))
-    path, zeros = powers.Path.empty(paired), xp.zeros(rhs)
-    change = xp.asarray(change_of(of, len(fields) - 1))
-    powers.conjugate_gradients(gram, change, zeros, xp.ones(rhs), 1e-20, True, path)
+    path, zeros = powers.Path.empty(paired, change_of(of, len(fields) - 1)), xp.zeros(rhs)
+    restarted = xp.ones(rhs)
+    powers.conjugate_gradients(gram, zeros, restarted, 1e-20, True, path)
     y, last, image = (xp.zeros_like(paired[0, :, :rhs]) for _ in range(3))
-    powers.update(y, paired, last, image, path, change, len(fields) - 2)
+    powers.update(y, paired, last, image, path, restarted, len(fields) - 2)
     updated = np.concatenate([as_numpy(each).T for each in (y, paired[0], last, image)])
     return [*results, as_numpy(path.r), updated]
 
@@ -254,7 +271,7 @@ def compiled_ahead(given: Namespace) -> None:
     from stages.lqcd.kernels.cuda.compile import compile_all
 
     launches, rows = [], 3 * given.lattice.half_volume
-    for dtype, _, grams in PRECISIONS.values():
+    for dtype, _, grams in (PRECISIONS[each] for each in given.precision):
         kind = np.dtype(dtype)
         for n in given.rhs:
             form = hisq_packing.form_of_links(16, kind, 2 * max(given.rhs))
