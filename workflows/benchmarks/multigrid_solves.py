@@ -105,11 +105,8 @@ def measured(
         solution = solve()
     except NotConverged as failure:
         return failure.solution.status.name.lower(), np.nan, None, failure.solution.x
-    meter = getattr(machine, "meter", None)
-    before = meter() if meter else 0.0
-    seconds = [machine.wall_seconds(solve) for _ in range(repeats)]
-    joules = (meter() - before) / repeats if meter else None
-    return solution.iterations, min(seconds), joules, solution.x
+    seconds = min(machine.wall_seconds(solve) for _ in range(repeats))
+    return solution.iterations, seconds, machine.joules(solve, seconds), solution.x
 
 
 def error_to_residual(S: Any, x: Array, b: Array, exact: Array) -> float:
