@@ -54,6 +54,15 @@ def test_equals_shifts_of_the_lattice(backend, random, tolerance, n):
     assert close(backend.host(out), by_shifts(links, x, lattice, EVEN), tolerance)
 
 
+def test_links_beyond_the_caches_give_the_same_bits(random, monkeypatch):
+    lattice = Lattice((4, 4, 4, 4))
+    links, x = random(lattice.half_volume, 16, 3, 3), random(lattice.half_volume, 3, 1)
+    packed = hisq_dslash.pack(links, lattice, EVEN)
+    expected = hisq_dslash.hisq_dslash(packed, x, np.empty_like(x))
+    monkeypatch.setattr("stages.lqcd.kernels.cpu.hisq_dslash.last_cache_bytes", lambda: 0)
+    assert np.array_equal(hisq_dslash.hisq_dslash(packed, x, np.empty_like(x)), expected)
+
+
 @pytest.mark.parametrize("directions", [16, 8, 6])
 @pytest.mark.parametrize("parity", [EVEN, ODD])
 @pytest.mark.parametrize("extents", LATTICES, ids=str)

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from stages.lqcd.kernels.cpu.compiled import array_type, compiled, compiled_serial
 from stages.lqcd.kernels.cpu.doubled_links import doubled_links
-from stages.lqcd.kernels.cpu.narrow_dslash import BLOCK_SITES, MOST_SITES, narrow_kernel
+from stages.lqcd.kernels.cpu.narrow_dslash import BLOCK_SITES, MOST_SITES, last_cache_bytes, narrow_kernel
 from stages.lqcd.kernels.cpu.rows import block_count
 from stages.lqcd.kernels.cpu.short_field import through_single
 from stages.lqcd.kernels.cpu.vector_ir import REGISTER_BYTES, REGISTERS, ComplexSums, Emitter, literals
@@ -119,7 +119,8 @@ def hisq_dslash(
         stride, added = x.strides[0], diagonal
     sums = np.empty((0 if dots is None else block_count(len(x), BLOCK_SITES), 2 * rhs))
     form = itemsize, packed.directions, dots is not None
-    kernel = narrow_kernel(*form) if rhs == 1 else _kernel(rhs, *form)
+    passes = packed.links.nbytes > last_cache_bytes()
+    kernel = narrow_kernel(*form, passes) if rhs == 1 else _kernel(rhs, *form)
     kernel(packed.links, packed.neighbours, x, added.ctypes.data, out, sums, stride, a, b)
     if dots is not None:
         _sum_kernel()(sums, dots)

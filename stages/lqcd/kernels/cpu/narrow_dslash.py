@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from numba import prange, types
@@ -53,11 +54,23 @@ def sites_at_once(itemsize: int) -> int:
 MOST_SITES = SUMS // 2
 """That `sites_at_once` may be."""
 
+CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+
 
 @cache
-def narrow_kernel(itemsize: int, directions: int, dots: bool) -> Callable[..., None]:
-    """The dslash of one right-hand side; arguments as of that of many."""
-    step, summed = sites_at_once(itemsize), int(dots)
+def last_cache_bytes() -> int:
+    """Size of this processor's largest cache; 32 MiB where it does not say."""
+    sizes = [int(path.read_text().strip().removesuffix("K")) << 10 for path in CACHES.glob("index*/size")]
+    return max(sizes, default=32 << 20)
+
+
+@cache
+def narrow_kernel(itemsize: int, directions: int, dots: bool, passes: bool) -> Callable[..., None]:
+    """The dslash of one right-hand side; arguments as of that of many.
+
+    passes: links are not to stay in caches, which they would fill before they come again: neighbours stay.
+    """
+    step, summed, passing = sites_at_once(itemsize), int(dots), int(passes)
     links_bytes, neighbours_bytes, site_bytes = directions * 18 * itemsize, directions * 4, REALS * itemsize
 
     def dslash(
@@ -82,14 +95,14 @@ def narrow_kernel(itemsize: int, directions: int, dots: bool) -> Callable[..., N
             for site in range(block * BLOCK_SITES, min(len(out), (block + 1) * BLOCK_SITES), step):
                 u, n = first_u + site * links_bytes, first_n + site * neighbours_bytes
                 v, w = diagonal + site * diagonal_stride, first_w + site * site_bytes
-                _sites(u, n, field, v, w, row, a, b, itemsize, directions, summed)
+                _sites(u, n, field, v, w, row, a, b, itemsize, directions, summed, passing)
 
     dtype = f"c{2 * itemsize}"
     links, field = array_type(dtype, 4), array_type(dtype, 3)
     written, sums = array_type(dtype, 3, writable=True), array_type("f8", 2, writable=True)
     reals = types.int64, types.float64, types.float64
     signature = types.void(links, array_type("i4", 2), field, types.int64, written, sums, *reals)
-    name = f"hisq_dslash_alone_{8 * itemsize}_{directions}{'_dots' * dots}"
+    name = f"hisq_dslash_alone_{8 * itemsize}_{directions}{'_dots' * dots}{'_passes' * passes}"
     return compiled(dslash, name, signature, lambda *given: block_count(len(given[4]), BLOCK_SITES))
 
 
@@ -107,13 +120,14 @@ def _sites(
     itemsize: Any,
     directions: Any,
     summed: Any,
+    passes: Any,
 ) -> Any:
     """``out = a diagonal + b sum_d links[d] x[neighbours[d]]`` for `sites_at_once` and one right-hand side.
 
-    Takes addresses, then a and b, then literal constants: size of a real, number of directions, and 1 if
-    diagonal times out, real by real, is to be added to the two float64 at `sums`.
+    Takes addresses, then a and b, then literal constants: size of a real, number of directions, 1 if diagonal
+    times out, real by real, is to be added to the two float64 at `sums`, and 1 if links pass by.
     """
-    real_bytes, direction_count, with_sums = literals(itemsize, directions, summed)
+    real_bytes, direction_count, with_sums, passing = literals(itemsize, directions, summed, passes)
     sites, registers = sites_at_once(real_bytes), column_registers(real_bytes)
     vector_bytes, link_bytes = REALS * real_bytes, 3 * REALS * real_bytes
     step_bytes = sites * direction_count * link_bytes
@@ -127,7 +141,7 @@ def _sites(
             places = [emit.offset(x, number, vector_bytes) for number in numbers]
             soon, share = emit.in_order(u), step_bytes // direction_count
             for line in range(d * share // CACHE_LINE, (d + 1) * share // CACHE_LINE):
-                emit.prefetch(soon, step_bytes + line * CACHE_LINE)
+                emit.prefetch(soon, step_bytes + line * CACHE_LINE, once=bool(passing))
             for place in range(0, sites * vector_bytes, CACHE_LINE):
                 emit.prefetch(places[0], AHEAD * vector_bytes + place)
             for j in range(3):
@@ -154,7 +168,7 @@ def _sites(
                 _add_products(emit, products, results)
         return context.get_dummy_value()
 
-    taken = (links, neighbours, x, diagonal, out, sums, a, b, itemsize, directions, summed)
+    taken = (links, neighbours, x, diagonal, out, sums, a, b, itemsize, directions, summed, passes)
     return types.void(*taken), generate
 
 

@@ -62,14 +62,17 @@ class Emitter:
     def store(self, vector: Any, address: Any, offset: int) -> None:
         self.builder.store(vector, self._pointer(address, offset, vector.type), align=self.itemsize)
 
-    def prefetch(self, address: Any, offset: int) -> None:
-        """Asks for the cache line of `address + offset`, to be read soon."""
+    def prefetch(self, address: Any, offset: int, *, once: bool = False) -> None:
+        """Asks for the cache line of `address + offset`, to be read soon; once: and not again."""
         pointer = self._pointer(address, offset, ir.IntType(8))
         kinds = [pointer.type, INT32, INT32, INT32]
         prefetch = cgutils.get_or_insert_function(
             self.builder.module, ir.FunctionType(ir.VoidType(), kinds), "llvm.prefetch.p0i8"
         )
-        self.builder.call(prefetch, [pointer, *(ir.Constant(INT32, value) for value in (0, 3, 1))])
+        reading, locality, data = 0, 0 if once else 3, 1
+        self.builder.call(
+            prefetch, [pointer, *(ir.Constant(INT32, value) for value in (reading, locality, data))]
+        )
 
     def in_order(self, address: Any) -> Any:
         """The address, of which the compiler knows nothing before this place.
