@@ -396,7 +396,7 @@ CHOICES = [
     (block_blas.multiply_add_launch, (16, 16, SINGLE, ROWS)),
     pytest.param(block_blas.multiply_add_launch, (32, 32, DOUBLE, ROWS), marks=pytest.mark.slow),
     (block_cg.block_step_launch, (16, DOUBLE, ROWS, True)),
-    (block_cg.block_step_launch, (16, SINGLE, ROWS, False)),
+    pytest.param(block_cg.block_step_launch, (16, SINGLE, ROWS, False), marks=pytest.mark.slow),
     (block_blas.multiply_add_launch, (16, 16, SINGLE, ROWS, DOUBLE)),
     pytest.param(block_cg.iteration_grams_launch, (16, SINGLE, ROWS), marks=pytest.mark.slow),
     (columns.reduction, ("dots", 16, SINGLE, ROWS)),
