@@ -13,7 +13,7 @@ from pipeline.running.clusters.cuda import Cuda
 from pipeline.running.footprint import CONTEXT, Footprint, costs_of
 from workflows.catalogue import load_project
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.slow]
 
 BLOCK = 32
 TOLERANCE = 1e-9
@@ -38,17 +38,17 @@ def planned(file: Path, name: str) -> tuple[Plan, Store]:
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """Loops of one configuration on 16^3 x 32, in blocks of 32 right-hand sides."""
+    """Loops of one configuration on 24^3 x 32, in blocks of 32 right-hand sides."""
     file = tmp_path / "g2.yaml"
     file.write_text(TINY)
     return edit(
         file,
-        ("[4, 4, 4, 4]", "[16, 16, 16, 32]"),
+        ("[4, 4, 4, 4]", "[24, 24, 24, 32]"),
         (
             "configurations: 2, sweeps: 3, overrelaxation: 1",
             "configurations: 1, sweeps: 1, overrelaxation: 0",
         ),
-        ("vectors: 4\n  chunk: 2", "vectors: 2\n  chunk: 2"),
+        ("chunk: 2", "chunk: 4"),
         ("  sloppy: {tolerance: 1.0e-3}\n", f"  block: {BLOCK}\n  sloppy: {{tolerance: 1.0e-10}}\n"),
         ("  fine: {tolerance: 1.0e-10, vectors: 2}\n", ""),
     )
