@@ -360,8 +360,17 @@ ENOUGH = 768
 SPILLS = 112
 """Bytes that a share may spill, of a few instances that have no register left."""
 
-WITHOUT_REGISTERS = ("wilson_dslash.cu", "wilson_update.cu", "aggregation.cu", "wilson_galerkin.cu")
+WITHOUT_REGISTERS = (
+    "hisq_dslash.cu",
+    "wilson_dslash.cu",
+    "wilson_update.cu",
+    "aggregation.cu",
+    "wilson_galerkin.cu",
+)
 """Their files."""
+
+FEWER = {"lane_gram<float, 1, 5, 128>": 512, "lane_gram<double, 1, 5, 128>": 512}
+"""Instances whose share costs threads, and how many of a multiprocessor are left."""
 
 
 def resident_threads(kernel: Launch, used: Usage) -> int:
@@ -380,7 +389,7 @@ def test_a_share_costs_no_threads(kernels: Kernels, dtype: np.dtype) -> None:
         assert used.told or isinstance(kernel.work, OwnWork), kernel.instance
         spills = SPILLS if kernel.file in WITHOUT_REGISTERS else 0
         assert used.spilled_bytes <= alone[kernel].spilled_bytes + spills, (kernel.instance, used)
-        wanted = min(ENOUGH, resident_threads(kernel, alone[kernel]))
+        wanted = FEWER.get(kernel.instance) or min(ENOUGH, resident_threads(kernel, alone[kernel]))
         assert resident_threads(kernel, used) >= wanted, (kernel.instance, used, alone[kernel])
 
 
