@@ -324,16 +324,35 @@ def wilson_in_shape(
     fields: Fields = WHOLE,
 ) -> Launch:
     """The dslash in a given shape."""
+    kinds = (fields.x, fields.out)
+    return in_shape("wilson_dslash", lattice, dtype, n, shape, clover, form, kinds, (sign, clover))
+
+
+def in_shape(
+    kernel: str,
+    lattice: Lattice,
+    dtype: np.dtype,
+    n: int,
+    shape: DslashShape,
+    clover: int,
+    form: LinksForm,
+    fields: tuple[str, ...],
+    choices: tuple[int, ...],
+) -> Launch:
+    """A kernel of the file of its name that gathers hops, in a given shape.
+
+    fields, choices: its template arguments after the form of the links, and before the width.
+    """
     threads = shape.sites_per_block * (n // shape.rhs_per_thread)
     shared_bytes = shared_bytes_of(shape, dtype, clover, form)
     resident_blocks = min(
         shape.resident_threads // 32 // ceil(threads / 32), MULTIPROCESSOR_SHARED // shared_bytes
     )
-    geometry = (extents_of(lattice), f"Tile<{listed(shape.tile)}>", form.name, fields.x, fields.out)
-    block = (sign, clover, n, shape.rhs_per_thread, shape.sites_per_block, max(1, resident_blocks))
+    geometry = (extents_of(lattice), f"Tile<{listed(shape.tile)}>", form.name, *fields)
+    block = (*choices, n, shape.rhs_per_thread, shape.sites_per_block, max(1, resident_blocks))
     return Launch(
-        "wilson_dslash.cu",
-        instance("wilson_dslash", dtype, *geometry, *block, shape.y_chunk, shape.z_chunk),
+        f"{kernel}.cu",
+        instance(kernel, dtype, *geometry, *block, shape.y_chunk, shape.z_chunk),
         (lattice.half_volume // shape.sites_per_block,),
         threads,
         shared_bytes,

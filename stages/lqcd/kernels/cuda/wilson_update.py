@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-from math import ceil
-
 import cupy
 import numpy as np
 
 from stages.lqcd.kernels.cuda.clover import PackedClover
 from stages.lqcd.kernels.cuda.compile import run
 from stages.lqcd.kernels.cuda.half_field import codes_and_scales
-from stages.lqcd.kernels.cuda.launch import (
-    MULTIPROCESSOR_SHARED,
-    Launch,
-    check_rhs,
-    extents_of,
-    instance,
-    listed,
-)
-from stages.lqcd.kernels.cuda.tiles import DslashShape, tile_work
+from stages.lqcd.kernels.cuda.launch import Launch, check_rhs
+from stages.lqcd.kernels.cuda.tiles import DslashShape
 from stages.lqcd.kernels.cuda.tuning.choice import Options, tuned
 from stages.lqcd.kernels.cuda.wilson_dslash import (
     FULL,
@@ -29,7 +20,7 @@ from stages.lqcd.kernels.cuda.wilson_dslash import (
     PackedLinks,
     candidates,
     check_index,
-    shared_bytes_of,
+    in_shape,
 )
 from stages.lqcd.kernels.half_field import HalfField
 from stages.lqcd.lattice.geometry import Lattice
@@ -85,19 +76,7 @@ def wilson_update_launch(
     check_index(lattice, n)
 
     def launch(shape: DslashShape) -> Launch:
-        threads = shape.sites_per_block * (n // shape.rhs_per_thread)
-        shared = shared_bytes_of(shape, dtype, clover, form)
-        blocks = min(shape.resident_threads // 32 // ceil(threads / 32), MULTIPROCESSOR_SHARED // shared)
-        geometry = (extents_of(lattice), f"Tile<{listed(shape.tile)}>", form.name, x, own, out)
-        block = (clover, n, shape.rhs_per_thread, shape.sites_per_block, max(1, blocks))
-        return Launch(
-            "wilson_update.cu",
-            instance("wilson_update", dtype, *geometry, *block, shape.y_chunk, shape.z_chunk),
-            (lattice.half_volume // shape.sites_per_block,),
-            threads,
-            shared,
-            for_lattice=True,
-            work=tile_work(lattice, shape, 1),
-        )
+        kinds = (x, own, out)
+        return in_shape("wilson_update", lattice, dtype, n, shape, clover, form, kinds, (clover,))
 
     return Options(candidates(lattice, dtype, n, clover, form, Fields(x, out)), launch)
