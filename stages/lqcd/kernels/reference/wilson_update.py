@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -9,12 +11,12 @@ import numpy as np
 from stages.lqcd.kernels.cpu.half_field import from_half, to_half
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.half_field import HalfField
-from stages.lqcd.kernels.reference.clover import PackedClover
-from stages.lqcd.kernels.reference.wilson_dslash import PackedLinks, wilson_dslash
+from stages.lqcd.kernels.reference.wilson_dslash import wilson_dslash
 
 
-def wilson_update(
-    packed: PackedLinks,
+def updated_by(
+    dslash: Callable[..., Array],
+    packed: Any,
     x: Array | HalfField,
     out: Any,
     *,
@@ -23,10 +25,11 @@ def wilson_update(
     a: complex,
     b: complex,
     c: complex,
-    hop_clover: PackedClover | None,
+    hop_clover: Any,
 ) -> Any:
+    """The update with hops by this dslash, links and clover matrices packed as it wants them."""
     before, added = _whole(own), 0 if source is None else c * _whole(source)
-    hop = wilson_dslash(packed, _whole(x), np.empty_like(before), hop_clover=hop_clover)
+    hop = dslash(packed, _whole(x), np.empty_like(before), hop_clover=hop_clover)
     result = (a * before + b * hop + added).astype(packed.dtype)
     if isinstance(out, HalfField):
         return to_half(result, out)
@@ -36,3 +39,6 @@ def wilson_update(
 
 def _whole(field: Array | HalfField) -> Array:
     return from_half(field) if isinstance(field, HalfField) else field
+
+
+wilson_update = partial(updated_by, wilson_dslash)
