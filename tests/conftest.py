@@ -147,6 +147,17 @@ def reference_kernels() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session")
+def two_gpus() -> None:
+    """Skips where there are not two GPUs that read each other's memory, or no dask-cuda."""
+    cupy = pytest.importorskip("cupy")
+    pytest.importorskip("dask_cuda")
+    if not cupy.is_available() or cupy.cuda.runtime.getDeviceCount() < 2:
+        pytest.skip("one worker of two GPUs needs two")
+    if not cupy.cuda.runtime.deviceCanAccessPeer(0, 1):
+        pytest.skip("these GPUs cannot read each other's memory")
+
+
 @pytest.fixture(scope="session", autouse=True)
 def own_processors() -> None:
     """As many threads for kernels as there are processors for each test process."""

@@ -11,21 +11,11 @@ from executions import Executions
 from pipeline import InputError, Outcome, Place, Store, Workflow, plan, run
 from pipeline.running.clusters.cuda import Cuda
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("two_gpus")]
 
 CONFIGS = list("abcdef")
 LEFT = 3 << 30
 """Bytes that other processes may take while a test waits, less than a killed worker held on each GPU."""
-
-
-@pytest.fixture(scope="module", autouse=True)
-def needs_two_gpus() -> None:
-    cupy = pytest.importorskip("cupy")
-    pytest.importorskip("dask_cuda")
-    if not cupy.is_available() or cupy.cuda.runtime.getDeviceCount() < 2:
-        pytest.skip("one worker of two GPUs needs two")
-    if not cupy.cuda.runtime.deviceCanAccessPeer(0, 1):
-        pytest.skip("these GPUs cannot read each other's memory")
 
 
 def workers_of_two() -> Cuda:

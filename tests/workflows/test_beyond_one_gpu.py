@@ -13,21 +13,11 @@ from pipeline.running.clusters.cuda import Cuda
 from pipeline.running.footprint import CONTEXT, Footprint, costs_of
 from workflows.catalogue import load_project
 
-pytestmark = [pytest.mark.gpu, pytest.mark.slow]
+pytestmark = [pytest.mark.gpu, pytest.mark.slow, pytest.mark.usefixtures("two_gpus")]
 
 BLOCK = 32
 TOLERANCE = 1e-9
 """Of results, relative to the largest number; solves end at 1e-10."""
-
-
-@pytest.fixture(autouse=True)
-def needs_two_gpus() -> None:
-    cupy = pytest.importorskip("cupy")
-    pytest.importorskip("dask_cuda")
-    if not cupy.is_available() or cupy.cuda.runtime.getDeviceCount() < 2:
-        pytest.skip("a lattice on two GPUs needs two")
-    if not cupy.cuda.runtime.deviceCanAccessPeer(0, 1):
-        pytest.skip("these GPUs cannot read each other's memory")
 
 
 def planned(file: Path, name: str) -> tuple[Plan, Store]:
