@@ -317,13 +317,23 @@ def of_gauge_links(dtype: np.dtype) -> list[Launch]:
     )
 
 
+SPILLING = {
+    "norms2<float, 3, 64>": 8,
+    "norms2<double, 3, 64>": 8,
+    "bicgstab_omega<float, 3, 64>": 32,
+    "bicgstab_omega<double, 3, 64>": 32,
+    "short_nine_links<32>": 16,
+}
+"""Tuned instances that spill on one generation or another, and bytes."""
+
+
 @pytest.mark.parametrize("dtype", [SINGLE, DOUBLE], ids=str)
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 @pytest.mark.parametrize(
     ("kernels", "spills"),
     [
-        (in_single, 16),  # packing of short links on sm_100
-        pytest.param(tuned, 32, marks=pytest.mark.slow),  # sums of three right-hand sides
+        (in_single, 0),
+        pytest.param(tuned, 0, marks=pytest.mark.slow),
         pytest.param(wilson, 192, marks=pytest.mark.slow),
         pytest.param(unusual_wilson, 320, marks=pytest.mark.slow),
         pytest.param(unusual, 64, marks=pytest.mark.slow),
@@ -334,7 +344,7 @@ def of_gauge_links(dtype: np.dtype) -> list[Launch]:
 )
 def test_kernels_compile(kernels: Kernels, spills: int, arch: str, dtype: np.dtype) -> None:
     for kernel, used in usages(kernels(dtype), arch):
-        assert used.spilled_bytes <= spills, (kernel.instance, used)
+        assert used.spilled_bytes <= SPILLING.get(kernel.instance, spills), (kernel.instance, used)
         assert used.registers * ceil(kernel.threads / 32) * 32 <= REGISTERS, (kernel.instance, used)
         assert used.shared_bytes + kernel.shared_bytes <= SHARED_BYTES, (kernel.instance, used)
 
@@ -360,14 +370,14 @@ ENOUGH = 768
 SPILLS = 112
 """Bytes that a share may spill, of a few instances that have no register left."""
 
-WITHOUT_REGISTERS = (
-    "hisq_dslash.cu",
-    "wilson_dslash.cu",
-    "wilson_update.cu",
-    "aggregation.cu",
-    "wilson_galerkin.cu",
-)
+WITHOUT_REGISTERS = ("wilson_dslash.cu", "wilson_update.cu", "aggregation.cu", "wilson_galerkin.cu")
 """Their files."""
+
+SPILLING_SHARES = {
+    "hisq_dslash<double, Extents<32, 32, 32, 48>, Tile<4, 4, 2, 1>, Links9, Whole, Whole, 16, 1, 1, 32, "
+    "16, 8, 8, false>": 8,
+}
+"""Instances of other files whose share spills, and bytes."""
 
 FEWER = {"lane_gram<float, 1, 5, 128>": 512, "lane_gram<double, 1, 5, 128>": 512}
 """Instances whose share costs threads, and how many of a multiprocessor are left."""
@@ -387,7 +397,7 @@ def test_a_share_costs_no_threads(kernels: Kernels, dtype: np.dtype) -> None:
     alone = dict(usages(kernels(dtype), "sm_90"))
     for kernel, used in usages(kernels(dtype), "sm_90", SHARED):
         assert used.told or isinstance(kernel.work, OwnWork), kernel.instance
-        spills = SPILLS if kernel.file in WITHOUT_REGISTERS else 0
+        spills = SPILLS if kernel.file in WITHOUT_REGISTERS else SPILLING_SHARES.get(kernel.instance, 0)
         assert used.spilled_bytes <= alone[kernel].spilled_bytes + spills, (kernel.instance, used)
         wanted = FEWER.get(kernel.instance) or min(ENOUGH, resident_threads(kernel, alone[kernel]))
         assert resident_threads(kernel, used) >= wanted, (kernel.instance, used, alone[kernel])
