@@ -17,6 +17,7 @@ from stages.lqcd.dirac.wilson import WilsonDslash, WilsonOperator
 from stages.lqcd.dirac.wilson_schur import WilsonSchur
 from stages.lqcd.gauge.hisq import StaggeredLinks, hisq_links, naive_links
 from stages.lqcd.gauge.wilson_links import WilsonLinks, wilson_links
+from stages.lqcd.kernels.dispatch import kernel
 from stages.lqcd.lattice.geometry import Lattice
 
 LATTICE = Lattice((4, 4, 4, 4))
@@ -108,10 +109,10 @@ def staggered(thin_links: NDArray) -> Callable[..., NormalOperator]:
         "hisq": hisq_links(thin_links, LATTICE, boundary="antiperiodic", naik_epsilon=0.0),
         "naive": naive_links(thin_links, LATTICE, boundary="antiperiodic"),
     }
-    built: dict[tuple[str, str], StaggeredDslash] = {}
+    built: dict[Any, StaggeredDslash] = {}
 
     def make(action: str, mass: float, backend: str = "cpu") -> NormalOperator:
-        key = (action, backend)
+        key = (action, backend, kernel("hisq_dslash.pack", np.ndarray))
         if key not in built:
             built[key] = StaggeredDslash(located(links[action], backend))
         return NormalOperator(built[key], mass)
@@ -132,12 +133,13 @@ def located(links: StaggeredLinks, backend: str) -> StaggeredLinks:
 def wilson(thin_links: NDArray) -> Callable[..., WilsonSchur]:
     """wilson(mass, backend='cpu', kind='symmetric'): the clover operator, csw = 1, even-odd."""
     links = wilson_links(thin_links, LATTICE, boundary="antiperiodic", csw=1.0)
-    built: dict[str, WilsonDslash] = {}
+    built: dict[Any, WilsonDslash] = {}
 
     def make(mass: float, backend: str = "cpu", kind: str = "symmetric") -> WilsonSchur:
-        if backend not in built:
-            built[backend] = WilsonDslash(wilson_links_at(links, backend))
-        return WilsonSchur(WilsonOperator(built[backend], mass), kind)
+        key = (backend, kernel("wilson_dslash.pack", np.ndarray))
+        if key not in built:
+            built[key] = WilsonDslash(wilson_links_at(links, backend))
+        return WilsonSchur(WilsonOperator(built[key], mass), kind)
 
     return make
 
