@@ -70,7 +70,7 @@ def kernels(machine: Machine, lattice: Lattice) -> Iterator[tuple[str, int, Work
 
     V = fields(VECTORS)
     yield "fill_random", VECTORS, partial(random_block.fill_random, V, SEED, 0), 0.0, V.nbytes
-    P = transfer(aggregates(Grid(lattice.extents), AGGREGATE), V)
+    P, _ = transfer(aggregates(Grid(lattice.extents), AGGREGATE), V)
     products = 8.0 * lattice.volume * COMPONENTS * VECTORS
     yield "gram", VECTORS, partial(aggregation.gram, P.vectors), products * VECTORS, V.nbytes
     for rhs in (1, 16, VECTORS, 2 * VECTORS):

@@ -123,8 +123,13 @@ class WilsonSchur:
         full = field_like(b)
         assign(full[parity], x)
         source = self.M.dslash.apply_to(opposite, full[parity], None, diagonal=b[opposite], a=1.0, b=0.5)
-        full[opposite] = self._inverse(opposite, source)
+        self._inverse(opposite, source, full[opposite])
         return full
+
+    def extend(self, x: Array) -> None:
+        """Write the other parity of x ``[parity, site, 12, N]`` so that M x vanishes there."""
+        parity, opposite = self.parity, 1 - self.parity
+        self.M.dslash.apply_to(opposite, x[parity], x[opposite], **self._inverted(opposite, 0.5))
 
     def astype(self, dtype: Any) -> WilsonSchur:
         return self if self.dtype == dtype else replace(self, M=self.M.astype(dtype))

@@ -121,7 +121,7 @@ class Recorder:
         for j in range(MOST_STEPS):
             A.apply(v[j], v[j + 1])
         self.sums.append(A.xp.stack([lane_blas.lane_dots(v, power) for power in v], axis=1))
-        self.smoother.improve(A, b, x)
+        self.smoother.improve_by(A, v, x)
 
     @property
     def moments(self) -> NDArray[np.complex128]:

@@ -236,13 +236,13 @@ class _Setup:
         refinements: Sequence[int],
     ) -> tuple[tuple[Level, ...], Cycle]:
         """Levels and cycle of these vectors; refinements: of the levels below."""
-        P = transfer(self.aggregates[number], vectors)
+        P, restricted = transfer(self.aggregates[number], vectors)
         coarse = galerkin(A, P)
         first = Level(replace(P), coarse)  # what P packed for the setup, few cycles read
         below, cycle = coarse_system(coarse), None
         deeper: tuple[Level, ...] = ()
         if number + 1 < len(self.multigrid.levels):
-            deeper, cycle = self.build(coarse, below, P.restrict(vectors), number + 1, refinements)
+            deeper, cycle = self.build(coarse, below, restricted, number + 1, refinements)
         return (first, *deeper), self.multigrid.joined(system, first, below, cycle, number)
 
 

@@ -12,7 +12,7 @@ from numpy.typing import DTypeLike
 
 from stages.lqcd.kernels import block_blas, lane_blas, random_block
 from stages.lqcd.kernels.dispatch import Array
-from stages.lqcd.kernels.fields import contiguous, field_like, zeros_like
+from stages.lqcd.kernels.fields import field_like, zeros_like
 from stages.lqcd.multigrid.cycle import Cycle
 from stages.lqcd.multigrid.fields import on_grid
 from stages.lqcd.multigrid.grid import Grid
@@ -36,13 +36,11 @@ def random_on_grid(grid: Grid, components: int, count: int, like: Array, seed: i
 
 
 def relaxed(system: LevelSystem, fields: Array, smoother: Smoother) -> Array:
-    """The fields after the smoother's steps on A x = 0, where A x is then zero on the odd sites."""
-    S = system.operator
-    start = fields[: len(fields) // 2] if system.even else fields
-    start = contiguous(start)
-    x = smoother.relax(S, S.apply(start)).y
-    block_blas.difference(start, x, x)
-    return through(system, zeros_like(fields), lambda _: x)
+    """The fields after the smoother's steps on A x = 0, in place; A x is then zero on the odd sites."""
+    x = fields[: len(fields) // 2] if system.even else fields
+    smoother.improve(system.operator, zeros_like(x), x)
+    system.extend(fields)
+    return fields
 
 
 def refined(system: LevelSystem, fields: Array, cycle: Cycle) -> Array:

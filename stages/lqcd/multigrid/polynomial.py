@@ -51,15 +51,22 @@ class PolynomialSmoother:
         block_blas.difference(b, A.apply(x, v[1]), v[0])
         self._run(A, v, x)
 
+    def improve_by(self, A: LinearOperator, v: Array, x: Array) -> None:
+        """`improve` from the residual v_0 = b - A x and its powers v_k = A^k v_0, more than a run takes.
+
+        v ``[k, ..., N]`` changes.
+        """
+        self._run(A, v, x, powers=len(v) - 1)
+
     def _powers(self, like: Array) -> Array:
         """Room for v_0, v_1, ... of the longest run."""
         return field_like(like, (self.runs[0] + 1, *like.shape))
 
-    def _run(self, A: LinearOperator, v: Array, y: Array) -> None:
-        """Add to y what the steps find for the residual v_0, which they change."""
+    def _run(self, A: LinearOperator, v: Array, y: Array, powers: int = 0) -> None:
+        """Add to y what the steps find for the residual v_0, which they change; `powers` of it are there."""
         for steps in self.runs:
-            for j in range(steps):
+            for j in range(powers, steps):
                 A.apply(v[j], v[j + 1])
-            powers = v[: steps + 1]
-            c = lane_gram.lane_least_squares(lane_gram.lane_gram(powers))
-            lane_blas.lane_polynomial(y, powers, c)
+            basis, powers = v[: steps + 1], 0
+            c = lane_gram.lane_least_squares(lane_gram.lane_gram(basis))
+            lane_blas.lane_polynomial(y, basis, c)

@@ -42,6 +42,9 @@ class LevelSystem(EvenOddSystem, Protocol):
     def defect(self, residual: Array) -> Array:
         """The residual of A on the sites of the system, from the residual of this; elsewhere it is zero."""
 
+    def extend(self, x: Array) -> None:
+        """Write the odd sites of x ``[site, 2 n, N]`` so that A x vanishes there, if the system has none."""
+
 
 class CoarseSystem(LevelSystem, Protocol):
     """The system of a coarse grid."""
@@ -65,6 +68,9 @@ class FineSystem:
     def defect(self, residual: Array) -> Array:
         return self.fine.local_on(EVEN, residual, field_like(residual))
 
+    def extend(self, x: Array) -> None:
+        self.operator.extend(x.reshape(2, -1, COMPONENTS, x.shape[-1]))
+
     def prepare(self, b: Array) -> tuple[Array, Array]:
         fields = b.reshape(2, -1, COMPONENTS, b.shape[-1])
         return self.operator.prepare(fields)
@@ -83,6 +89,9 @@ class FullSystem:
 
     def defect(self, residual: Array) -> Array:
         return residual
+
+    def extend(self, x: Array) -> None:
+        """Nothing: the system has all sites."""
 
     def prepare(self, b: Array) -> tuple[Array, None]:
         return b, None
@@ -155,6 +164,10 @@ class CoarseSchur:
 
     def defect(self, residual: Array) -> Array:
         return coarse_dslash.coarse_dslash(self._even_diagonal, residual, field_like(residual))
+
+    def extend(self, x: Array) -> None:
+        half = len(x) // 2
+        self._hop(1, x[:half], x[half:], b=-1.0)
 
     def prepare(self, b: Array) -> tuple[Array, Array]:
         y = coarse_dslash.coarse_dslash(self._packed[2], b, field_like(b))

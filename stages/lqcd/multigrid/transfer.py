@@ -9,22 +9,19 @@ gamma5, so that the coarse operator is gamma5-Hermitian and inherits the stabili
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from stages.errors import InputError
 from stages.lqcd.kernels import aggregation, block_blas
 from stages.lqcd.kernels.dispatch import Array, to_device_like
-from stages.lqcd.kernels.fields import assign
+from stages.lqcd.kernels.fields import assign, of_rows
 from stages.lqcd.multigrid.fields import on_grid, zeros_on_grid
 from stages.lqcd.multigrid.finite import require_finite
 from stages.lqcd.multigrid.grid import Aggregates
-
-ORTHONORMALISATIONS = 2
-"""The first leaves an error of the condition number squared times the rounding unit, the second none."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,11 +139,12 @@ class Transfer:
         return self._packed(self.vectors[:, :, :rows], sites, self.aggregates.fine.sites // 2)
 
 
-def transfer(aggregates: Aggregates, near_null: Array) -> Transfer:
-    """P spanned by `near_null`, fields ``[site, 2 n, k]``, of their dtype.
+def transfer(aggregates: Aggregates, near_null: Array) -> tuple[Transfer, Array]:
+    """P spanned by fields V ``[site, 2 n, k]``, of their dtype, and P^H V ``[aggregate, 2 k, k]``.
 
-    Raises InputError for more vectors than an aggregate has components of one chirality, and where the
-    vectors are linearly dependent on an aggregate.
+    With P = V R^-1 on every aggregate P^H V = R^-H V^H V follows from small matrices. Raises InputError for
+    more vectors than an aggregate has components of one chirality, and where the vectors are linearly
+    dependent on an aggregate.
     """
     per_aggregate = aggregates.volume
     n, k = near_null.shape[1] // 2, near_null.shape[2]
@@ -157,17 +155,24 @@ def transfer(aggregates: Aggregates, near_null: Array) -> Transfer:
         )
     vectors = on_grid(aggregates.coarse, near_null, (2, per_aggregate * n, k))
     aggregation.gather(near_null, to_device_like(aggregates.sites, near_null), vectors)
-    for _ in range(ORTHONORMALISATIONS):
-        vectors = _orthonormalised(vectors, aggregation.gram(vectors))
-    return Transfer(aggregates, vectors)
+    gram = aggregation.gram(vectors)
+    vectors, first = _orthonormalised(vectors, gram)  # leaves the condition squared times the rounding unit
+    vectors, second = _orthonormalised(vectors, aggregation.gram(vectors))  # leaves none
+    restricted = of_rows(partial(_restricted, near_null.dtype), gram, first, second)
+    return Transfer(aggregates, vectors), restricted.reshape(len(vectors), 2 * k, k)
 
 
-def _orthonormalised(vectors: Array, gram: Array) -> Array:
-    """Q of the Cholesky QR of every matrix ``[..., m, k]``: G = V^H V = L L^H, Q = V L^-H."""
+def _restricted(dtype: DTypeLike, gram: Array, first: Array, second: Array) -> Array:
+    """R^-H G of R^-1 = `first` `second`."""
+    return ((first @ second).conj().swapaxes(-1, -2) @ gram).astype(dtype)
+
+
+def _orthonormalised(vectors: Array, gram: Array) -> tuple[Array, Array]:
+    """Q and R^-1 of the Cholesky QR of every matrix ``[..., m, k]``: G = V^H V = R^H R, Q = V R^-1."""
     inverse = aggregation.inverse_root(gram)
     require_finite(
         inverse,
         "near-null vectors are linearly dependent on an aggregate: take fewer vectors, larger "
         "aggregates, fewer refinements or a larger mass: where there is a zero mode, all become alike",
     )
-    return aggregation.combined(vectors, inverse)
+    return aggregation.combined(vectors, inverse), inverse

@@ -292,7 +292,7 @@ def test_transfer_and_coarse_operator(
     def compute() -> Results:
         A = FineOperator(operator(gauges[lattice]).astype(np.complex64))
         like, grid = A.M.links.links, A.grid
-        P = transfer(aggregates(grid, (4, 4, 4, 4)), random_on_grid(grid, 12, 24, like, 5, 0))
+        P, _ = transfer(aggregates(grid, (4, 4, 4, 4)), random_on_grid(grid, 12, 24, like, 5, 0))
         x = random_on_grid(grid, 12, 16, like, 6, 0)
         coarse = galerkin(A, P)
         y = P.restrict(x)

@@ -42,7 +42,7 @@ def test_parts_of_the_coarse_operator(extents, blocks, count, csw):
     cupy = pytest.importorskip("cupy")
     A = operator(cupy, extents, csw)
     vectors = random_on_grid(A.grid, A.components, count, A.M.links.links, 31, 0)
-    P: Transfer = transfer(Aggregates(A.grid, blocks), vectors)
+    P: Transfer = transfer(Aggregates(A.grid, blocks), vectors)[0]
     assert wilson_galerkin.takes(P.vectors, P.aggregates.volume)
     parts = []
     for products in (A.products(P), FieldProducts(A, P)):

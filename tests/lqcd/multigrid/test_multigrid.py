@@ -169,7 +169,7 @@ def test_columns_of_a_galerkin_product_come_in_parts(wilson: Any, monkeypatch: A
     """By parts without fields, and by fields two at a time: the same coarse operator."""
     fine = FineOperator(wilson())
     fields = random_fields((fine.grid.sites, 12, 5), fine.dtype, fine.M.links.links, 31)
-    P = transfer(aggregates(fine.grid, (4, 2, 2, 2)), fields)
+    P, _ = transfer(aggregates(fine.grid, (4, 2, 2, 2)), fields)
     once = galerkin(fine, P)
     monkeypatch.setattr(FineOperator, "products", lambda *_: None)
     monkeypatch.setattr(FineOperator, "most_columns", 2)

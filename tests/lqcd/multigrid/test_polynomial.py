@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -48,3 +49,18 @@ def test_improving_is_relaxing_the_residual(wilson: Any, draw: Any, steps: int) 
     smoother.improve(A, b, x)
     assert np.array_equal(b, kept)
     np.testing.assert_allclose(x, expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("steps", [2, 4, 6])
+def test_powers_that_are_there_are_not_taken_again(wilson: Any, draw: Any, steps: int) -> None:
+    """The same bits, by the products of later runs alone."""
+    A, smoother = wilson(mass=0.3), PolynomialSmoother(steps)
+    b, x = draw(*A.shape, 3), draw(*A.shape, 3)
+    expected, v = x.copy(), np.empty((7, *b.shape), complex)
+    smoother.improve(A, b, expected)
+    v[0] = b - A.apply(x)
+    for k in range(6):
+        A.apply(v[k], v[k + 1])
+    watched = Mock(wraps=A)
+    smoother.improve_by(watched, v, x)
+    assert np.array_equal(x, expected) and watched.apply.call_count == sum(smoother.runs[1:])

@@ -40,9 +40,9 @@ def prolongation(P):
 def two_levels(wilson, draw, division):
     extents, first, second = division
     fine = FineOperator(wilson(extents))
-    P = transfer(Aggregates(fine.grid, first), draw(fine.grid.sites, 12, 3))
+    P, _ = transfer(Aggregates(fine.grid, first), draw(fine.grid.sites, 12, 3))
     A = galerkin(fine, P)
-    Q = transfer(Aggregates(A.grid, second), draw(A.grid.sites, 6, 2))
+    Q, _ = transfer(Aggregates(A.grid, second), draw(A.grid.sites, 6, 2))
     return fine, P, A, Q, galerkin(A, Q)
 
 
@@ -103,7 +103,8 @@ def test_prolongation_spans_the_vectors(wilson, draw):
     """P P^H leaves the near-null vectors, and each of their chiralities, as they are."""
     fine = FineOperator(wilson())
     vectors = draw(fine.grid.sites, 12, 3)
-    P = transfer(Aggregates(fine.grid, (2, 2, 2, 4)), vectors)
+    P, restricted = transfer(Aggregates(fine.grid, (2, 2, 2, 4)), vectors)
+    assert np.abs(restricted - P.restrict(vectors)).max() < 1e-12
     for part in (slice(None), slice(6)):
         field = np.zeros_like(vectors)
         field[:, part] = vectors[:, part]
@@ -147,7 +148,7 @@ def test_systems_solve_the_operator(wilson, draw, dense, division):
 
 def test_defect_is_the_residual_of_the_operator(wilson, draw):
     fine = FineOperator(wilson())
-    A = galerkin(fine, transfer(Aggregates(fine.grid, (2, 2, 2, 2)), draw(fine.grid.sites, 12, 3)))
+    A = galerkin(fine, transfer(Aggregates(fine.grid, (2, 2, 2, 2)), draw(fine.grid.sites, 12, 3))[0])
     for operator, system in ((fine, FineSystem(fine)), (A, coarse_system(A))):
         b = draw(operator.grid.sites, operator.components, 2)
         rhs, kept = system.prepare(b.copy())
@@ -157,6 +158,17 @@ def test_defect_is_the_residual_of_the_operator(wilson, draw):
         expected = system.defect(rhs - system.operator.apply(x))
         assert np.abs(left[:half] - expected).max() < 1e-11
         assert np.abs(left[half:]).max() < 1e-11
+
+
+def test_extended_fields_vanish_under_the_operator_on_the_odd_sites(wilson, draw):
+    fine = FineOperator(wilson())
+    A = galerkin(fine, transfer(Aggregates(fine.grid, (2, 2, 2, 2)), draw(fine.grid.sites, 12, 3))[0])
+    for operator, system in ((fine, FineSystem(fine)), (A, coarse_system(A))):
+        x = draw(operator.grid.sites, operator.components, 2)
+        half, kept = len(x) // 2, x.copy()
+        system.extend(x)
+        assert np.array_equal(x[:half], kept[:half])
+        assert np.abs(operator.apply(x)[half:]).max() < 1e-11
 
 
 def test_bad_aggregates(draw):
