@@ -1,10 +1,12 @@
 """HISQ dslash of one right-hand side: a column of a link in a register, times one number of the neighbour.
 
 Vectors over right-hand sides would have the two reals of a complex number. Here they hold the three colours
-of the result, six reals. Some sites are worked on at once, so that one waits for its sums while others add
-theirs, and the links of the next and neighbours ahead are asked for meanwhile: doubled links are one stream,
-which memory and caches bring faster than links that lie once, by direction, in half the bytes. The sums are
-the same, in the same order, as those of many right-hand sides: so are the bits.
+of the result, six reals. Doubled links are one stream, which memory and caches bring faster than links that
+lie once, by direction, in half the bytes, and which is asked for ahead. From caches some sites are worked on
+at once, so that one waits for its sums while others add theirs. From memory it is one site, whose links come
+in the order in which they lie: links bound the time, and memory gives one stream faster than two, and faster
+yet where it is asked for shortly before it is read. The sums are the same, in the same order, as those of
+many right-hand sides: so are the bits.
 """
 
 from __future__ import annotations
@@ -25,8 +27,8 @@ from stages.lqcd.kernels.cpu.vector_ir import CACHE_LINE, REGISTER_BYTES, Emitte
 BLOCK_SITES = 64
 """Sites that one thread takes at a time; their sums form one partial sum."""
 
-AHEAD = 8
-"""Sites ahead whose neighbours are asked for, as far as they are the next ones."""
+AHEAD = 1024
+"""Bytes ahead of those read that links from memory are asked for; those from caches a step ahead."""
 
 SUMS = 8
 """Sums at once in registers, of which each waits four cycles for the last addition to it."""
@@ -46,9 +48,9 @@ def column_registers(itemsize: int) -> list[tuple[int, int]]:
     return [(0, REALS + PADDING)] if REGISTER_BYTES == 64 else [(0, 4), (4 * itemsize, 2)]
 
 
-def sites_at_once(itemsize: int) -> int:
+def sites_at_once(itemsize: int, passes: bool) -> int:
     """Sites of which a core holds the sums. Half a lattice, of even extents, has a multiple of 8."""
-    return max(1, SUMS // 2 // len(column_registers(itemsize)))
+    return 1 if passes else max(1, SUMS // 2 // len(column_registers(itemsize)))
 
 
 MOST_SITES = SUMS // 2
@@ -70,7 +72,7 @@ def narrow_kernel(itemsize: int, directions: int, dots: bool, passes: bool) -> C
 
     passes: links are not to stay in caches, which they would fill before they come again: neighbours stay.
     """
-    step, summed, passing = sites_at_once(itemsize), int(dots), int(passes)
+    step, summed, passing = sites_at_once(itemsize, passes), int(dots), int(passes)
     links_bytes, neighbours_bytes, site_bytes = directions * 18 * itemsize, directions * 4, REALS * itemsize
 
     def dslash(
@@ -128,9 +130,10 @@ def _sites(
     times out, real by real, is to be added to the two float64 at `sums`, and 1 if links pass by.
     """
     real_bytes, direction_count, with_sums, passing = literals(itemsize, directions, summed, passes)
-    sites, registers = sites_at_once(real_bytes), column_registers(real_bytes)
+    sites, registers = sites_at_once(real_bytes, bool(passing)), column_registers(real_bytes)
     vector_bytes, link_bytes = REALS * real_bytes, 3 * REALS * real_bytes
     step_bytes = sites * direction_count * link_bytes
+    ahead = AHEAD if passing else step_bytes
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         u, n, x, diagonal, out, products, a, b = arguments[:8]
@@ -141,9 +144,7 @@ def _sites(
             places = [emit.offset(x, number, vector_bytes) for number in numbers]
             soon, share = emit.in_order(u), step_bytes // direction_count
             for line in range(d * share // CACHE_LINE, (d + 1) * share // CACHE_LINE):
-                emit.prefetch(soon, step_bytes + line * CACHE_LINE, once=bool(passing))
-            for place in range(0, sites * vector_bytes, CACHE_LINE):
-                emit.prefetch(places[0], AHEAD * vector_bytes + place)
+                emit.prefetch(soon, ahead + line * CACHE_LINE, once=bool(passing))
             for j in range(3):
                 for site, sums in enumerate(totals):
                     column = ((site * direction_count + d) * 3 + j) * vector_bytes
