@@ -22,7 +22,7 @@ from stages.lqcd.multigrid.cycle import Cycle
 from stages.lqcd.multigrid.fine_operator import FineOperator
 from stages.lqcd.multigrid.near_null import random_fields
 from stages.lqcd.multigrid.transfer import CycleTransfer, Transfer
-from stages.lqcd.solvers.gcr import GCR
+from stages.lqcd.solvers.gcr import CYCLE_RESTART, GCR
 
 FORMAT = 2
 FINGERPRINT_SEED = 0x5EED
@@ -98,7 +98,9 @@ class Hierarchy:
         """A cycle is hundreds of short kernels: a device would wait for the host that starts them."""
         return stream.replayed(self.cycle.apply, self.M.xp)
 
-    def solver(self, tolerance: float = 1e-10, max_iterations: int = 200, restart: int = 10) -> GCR:
+    def solver(
+        self, tolerance: float = 1e-10, max_iterations: int = 200, restart: int = CYCLE_RESTART
+    ) -> GCR:
         """GCR preconditioned by this hierarchy: directions in single precision, residuals in that of b."""
         return GCR(tolerance, max_iterations, "single", restart=restart, preconditioner=self)
 

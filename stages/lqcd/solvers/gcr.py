@@ -45,6 +45,23 @@ class Preconditioner(Protocol):
         """About A^-1 x ``[..., N]``, of the dtype of x, which it may not change."""
 
 
+RESTART = 10
+"""Directions that are kept unless another number is asked for."""
+
+CYCLE_RESTART = 7
+"""With a cycle of multigrid, whose residuals fall by `GCR.update_at` in as many iterations or fewer."""
+
+CYCLE = 2.1
+"""Blocks of right-hand sides in double that a replayed cycle keeps: what goes in and comes out, three fields
+in 16 bits and what is left of that of its defect; counted from the arrays.
+"""
+
+
+def gcr_workspace(restart: int, blocks: float = 0.0) -> Workspace:
+    """Blocks of GCR(restart), two fields each direction, and of its preconditioner."""
+    return Workspace(host=8 + restart, double=6.2 + 2 * restart + blocks, mixed=5.7 + restart + blocks)
+
+
 @dataclass(frozen=True)
 class GCR(KrylovSolver):
     """GCR(restart): for operators that are not Hermitian, with a preconditioner that need not be linear.
@@ -53,10 +70,9 @@ class GCR(KrylovSolver):
     preconditioner: applied to blocks of residuals of norm about one, in its own dtype.
     """
 
-    workspace: ClassVar[Workspace] = Workspace(host=18, double=26.2, mixed=15.7)
-    """With ten directions, two fields each; a cycle of multigrid takes no more than measuring a residual."""
+    workspace: ClassVar[Workspace] = gcr_workspace(RESTART)
 
-    restart: int = 10
+    restart: int = RESTART
     preconditioner: Preconditioner | None = None
 
     narrows: ClassVar[bool] = True

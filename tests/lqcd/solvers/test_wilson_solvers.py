@@ -12,8 +12,9 @@ from stages.lqcd.solvers.bicgstab import BiCGstab
 from stages.lqcd.solvers.block_cgrq import BlockCGrQ
 from stages.lqcd.solvers.cg import BatchedCG
 from stages.lqcd.solvers.defect_correction import DefectCorrection
-from stages.lqcd.solvers.gcr import GCR, gcr_correction
+from stages.lqcd.solvers.gcr import CYCLE_RESTART, GCR, gcr_correction
 from stages.lqcd.solvers.minimal_residual import MinimalResidual
+from stages.lqcd.solvers.named import MULTIGRID, REGULAR, Solve, workspace_of
 from stages.lqcd.solvers.normal_equations import NormalEquations
 from stages.lqcd.solvers.solution import NotConverged, SolveStatus
 
@@ -297,6 +298,15 @@ def test_flexible_preconditioner(random_block):
     assert solution.iterations < 25 and not solution.x[..., 2].any()
     seen = np.concatenate(K.sizes)
     assert ((seen[seen > 0] > 0.4) & (seen[seen > 0] < 2.1)).all()
+
+
+def test_fields_of_gcr_with_multigrid():
+    """Fewer directions than without, and a cycle's graph: less in all, but more for as many directions."""
+    K = Nearly(np.eye(6))
+    solver = Solve(MULTIGRID, 1e-8).of_regular(K)
+    assert solver.restart == CYCLE_RESTART < GCR().restart and solver.preconditioner is K
+    cycle, alone = (workspace_of(name, REGULAR) for name in (MULTIGRID, "gcr"))
+    assert alone.mixed - (GCR().restart - CYCLE_RESTART) < cycle.mixed < alone.mixed
 
 
 def test_restarts_take_the_true_residual_again(wilson, random_block):

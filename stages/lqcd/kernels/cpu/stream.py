@@ -45,6 +45,10 @@ def finish(like: NDArray) -> None:
     """Everything is done at once."""
 
 
+def release(like: NDArray) -> None:
+    """No function keeps memory."""
+
+
 def narrowing(widths: Sequence[int]) -> AbstractContextManager[None]:
     return nullcontext()
 
