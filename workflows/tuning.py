@@ -8,6 +8,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from pipeline.declare.duration import duration_text
 from pipeline.reading.report import Table, table_text
 from stages.errors import InputError
 from workflows.shared.definition import Project
@@ -86,7 +87,7 @@ def tuning_text(tuning: Tuning) -> str:
         f"rejected: {finding.problem}: {shape}" for finding in tuning.findings for shape in finding.rejected
     ]
     lines.append(
-        f"{len(rows)} kernels on {tuning.device} in {tuning.seconds:.1f} s, "
+        f"{len(rows)} kernels on {tuning.device} in {duration_text(tuning.seconds)}, "
         f"{changed} of them faster in another shape than the model's: {tuning.file}"
     )
     return "\n".join(lines)

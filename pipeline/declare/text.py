@@ -1,6 +1,6 @@
 """Text for people: tables, counts, names as they are.
 
-Durations are those of `dask.utils`, and so are sizes, except of a GPU's memory.
+Sizes are those of `dask.utils`, except of a GPU's memory; durations have a module of their own.
 """
 
 from __future__ import annotations

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby
 
-from dask.utils import format_bytes, format_time
+from dask.utils import format_bytes
 
 from pipeline.declare.coordinates import describe_values, natural_order
+from pipeline.declare.duration import duration_text
 from pipeline.declare.text import counted, text_table
 from pipeline.planning.chunk import Chunk
 from pipeline.planning.plan import Plan
@@ -75,7 +76,8 @@ BESIDE = "not counting the start of workers and their first compilation of kerne
 
 
 def _projection(plan: Plan) -> str:
-    work = "time unknown" if plan.seconds is None else f"about {format_time(plan.seconds)} of work, {BESIDE}"
+    seconds = plan.seconds
+    work = "time unknown" if seconds is None else f"about {duration_text(seconds)} of work, {BESIDE}"
     return f"projected: {_size(plan.memory)} per task, {_size(plan.stored)} to store, {work}"
 
 

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dask.utils import format_time
 from matplotlib.figure import Figure as Plot
 
 from pipeline.declare.coordinates import describe
+from pipeline.declare.duration import duration_text
 from pipeline.declare.text import counted, figure_text
 from pipeline.planning.manifest import Manifest
 from pipeline.reading.checked import checks_section
@@ -69,7 +69,7 @@ def summary(store: Store, workflow: str) -> str:
     """One line under the title: how many chunks, how much work, when finished, by which code."""
     nodes = accounts(store, workflow)
     records = [record for node in nodes for record in node.records]
-    work = format_time(sum(node.seconds for node in nodes))
+    work = duration_text(sum(node.seconds for node in nodes))
     finished = max(record["finished"] for record in records)[:16].replace("T", " ")
     codes = ", ".join(_distinct(_code(record) for record in records))
     return f"{counted(len(records), 'chunk')}, {work} of work, finished {finished} UTC, quarkline {codes}"

@@ -8,8 +8,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from dask.utils import format_time
-
+from pipeline.declare.duration import duration_text
 from pipeline.declare.text import counted
 from pipeline.reading.handover import Handover, JobCost, WorkflowState
 from pipeline.reading.report import Details, Section, Table, page_text
@@ -110,7 +109,7 @@ def _what_ran(facts: Handover) -> Section:
 def _run_row(run: RunStatus) -> list[object]:
     counts = ", ".join(f"{number} {state}" for state, number in run.counts.items()) or "none"
     began = time.strftime("%Y-%m-%d %H:%M", time.gmtime(run.started))
-    took = format_time(run.ended - run.started) if run.ended else None
+    took = duration_text(run.ended - run.started) if run.ended else None
     end = f"stopped by {run.stopped}" if run.stopped else "ended" if run.ended else "interrupted, or at work"
     return [f"{run.run} ({began} UTC)", run.workflow, took, end, f"{counts}, of {run.missing}"]
 
@@ -126,7 +125,7 @@ def _cost(facts: Handover) -> Section:
         if facts.joules is not None
         else "; energy was not measured for all of it"
     )
-    text = f"{format_time(facts.seconds)} of work in the chunks that are there{drawn}."
+    text = f"{duration_text(facts.seconds)} of work in the chunks that are there{drawn}."
     columns = ["workflow", "node", "stored", "of", "seconds", "joules"]
     parts = [Table(columns, rows, "Work by node; a dash: not measured.")]
     if facts.jobs:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dask.utils import format_time
+from pipeline.declare.duration import duration_text
 
 EARLY = 0.03
 """Part of the work before which nothing is said of the time that the rest takes."""
@@ -25,7 +25,7 @@ def part_done(
 
 
 def time_left(elapsed: float, part: float) -> str:
-    """`about 2 min left`; nothing where too little is done, or all."""
+    """`about 2m 5s left`; nothing where too little is done, or all."""
     if part < EARLY or part >= 1:
         return ""
-    return f"about {format_time(elapsed * (1 - part) / part)} left"
+    return f"about {duration_text(elapsed * (1 - part) / part)} left"

@@ -8,8 +8,9 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from dask.utils import format_bytes, format_time
+from dask.utils import format_bytes
 
+from pipeline.declare.duration import duration_text
 from pipeline.declare.text import counted, text_table
 from pipeline.planning.manifest import PART, NodeRecord, manifests
 from pipeline.reading.energy import StageEnergy, energies, energy_lines
@@ -174,15 +175,15 @@ def _describe_run(run: RunStatus | None, driver: Driver | None) -> list[str]:
     counts += f", of {counted(run.missing, 'chunk')}" if run.missing else ""
     details = [*run.failures, str(run.checks), f"log: {run.log}"]
     if run.ended is not None:
-        how = f"stopped by {run.stopped}" if run.stopped else "ended"
-        return [f"last run {run.run} {how} after {format_time(run.ended - run.started)}: {counts}", *details]
+        how, took = f"stopped by {run.stopped}" if run.stopped else "ended", run.ended - run.started
+        return [f"last run {run.run} {how} after {duration_text(took)}: {counts}", *details]
     if driver is None or driver.run != run.run:
         return [f"last run {run.run} was interrupted: {counts}", *details]
     age = time.time() - run.started
     left = time_left(age, run.part)
     now = f"{counts}, {len(run.running)} running{f', {left}' if left else ''}"
     return [
-        f"run {run.run} is {format_time(age)} old: {now}",
+        f"run {run.run} is {duration_text(age)} old: {now}",
         *details,
         "dashboard: its address, which holds a secret, is in what the run prints",
     ]

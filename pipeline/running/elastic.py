@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from dask.utils import format_time
 from distributed import Client
 from distributed.comm import CommClosedError
 
+from pipeline.declare.duration import duration_text
 from pipeline.declare.text import counted
 from pipeline.running.event_log import EventLog
 from pipeline.worker.events import EventKind
@@ -57,7 +57,7 @@ class Elastic:
         members = set().union(*(cluster.members()[job] for job in surplus))
         addresses = {address for name, (address, _) in workers.items() if name in members}
         self._say(
-            f"{counted(len(surplus), 'job')} ended, without work for {format_time(IDLE)}: "
+            f"{counted(len(surplus), 'job')} ended, without work for {duration_text(IDLE)}: "
             f"{counted(tasks, 'task')} to do"
         )
         if addresses:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from dask.utils import format_time
-
+from pipeline.declare.duration import duration_text
 from pipeline.declare.text import counted, text_table
 from pipeline.running.failures import Failure, Failures
 from pipeline.running.quarantine import CheckCounts
@@ -71,4 +70,4 @@ class Outcome:
         ended = f"stopped by {self.stopped}" if self.stopped else "ended"
         unfinished = f", {counted(missing, 'chunk')} missing" if missing else ""
         computed = f"{counted(self.count(ChunkState.DONE), 'chunk')} computed"
-        return f"run {self.run} {ended} after {format_time(self.seconds)}: {computed}{unfinished}"
+        return f"run {self.run} {ended} after {duration_text(self.seconds)}: {computed}{unfinished}"

@@ -6,9 +6,8 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 
-from dask.utils import format_time
-
 from pipeline.declare.coordinates import describe
+from pipeline.declare.duration import duration_text
 from pipeline.running.event_log import EventLog
 from pipeline.running.graph import TaskPlan
 from pipeline.worker.events import EventKind
@@ -40,7 +39,7 @@ class Retrying:
         self._times[task.name] += 1
         self._due[task.name] = time.monotonic() + pause
         which = f"{first.node.name} {describe(first.coordinates)}".rstrip()
-        again = f"tried again in {format_time(pause)} ({number + 1} of {policy.times})"
+        again = f"tried again in {duration_text(pause)} ({number + 1} of {policy.times})"
         self._log.note(EventKind.NOTE, message=f"{which}: {error}; {again}")
         return True
 

@@ -10,11 +10,12 @@ from itertools import chain
 from queue import Empty, SimpleQueue
 from secrets import token_hex
 
-from dask.utils import format_bytes, format_time
+from dask.utils import format_bytes
 from distributed import Client, Future, KilledWorker
 from distributed.client import ClosedClientError
 
 from pipeline.declare.coordinates import describe
+from pipeline.declare.duration import duration_text
 from pipeline.declare.text import counted
 from pipeline.planning.chunk import Chunk
 from pipeline.running.chunk_states import ChunkStates
@@ -143,7 +144,7 @@ class Session:
     def _pause(self, names: Sequence[str]) -> None:
         """Wait until something of a pass may be tried again, with an eye on the workers."""
         while (left := self._retries.seconds_left(names)) and not self._stop.check():
-            self._workforce.say(f"what met an error that may pass is tried again in {format_time(left)}")
+            self._workforce.say(f"what met an error that may pass is tried again in {duration_text(left)}")
             self._handle_next({}, {})
             if time.monotonic() - self._looked >= INTERVAL:
                 self._look({})
@@ -244,7 +245,7 @@ class Session:
             task, chunk = self._chunks[silence.key]
             forecast = self._forecast.get(chunk.node.name, 0.0)
             if silence.seconds > self._workforce.limits.of_chunk(forecast, silence.told):
-                error = f"no progress for {format_time(silence.seconds)}: it was ended with its worker"
+                error = f"no progress for {duration_text(silence.seconds)}: it was ended with its worker"
                 self._end(task, chunk, silence.worker, error, running)
         self._say_silence()
 
@@ -255,7 +256,7 @@ class Session:
             which = f"{chunk.node.name} {describe(chunk.coordinates)}"
             self._workforce.say(
                 f"{self._workforce}, {counted(len(silences), 'chunk')} in work; "
-                f"the longest without news, for {format_time(silences[0].seconds)}: {which}"
+                f"the longest without news, for {duration_text(silences[0].seconds)}: {which}"
             )
 
     def _end(self, task: TaskPlan, chunk: Chunk, worker: str, error: str, running: dict[str, Future]) -> None:

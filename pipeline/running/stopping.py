@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+from pipeline.declare.duration import duration_text
+
 GRACE = 10.0
 """Seconds that running chunks get to finish after a stop was asked for."""
 
@@ -53,7 +55,7 @@ class StopRequest:
     def check(self) -> bool:
         """True if the run must stop."""
         if self._limit is not None and self._elapsed() > self._limit - self._margin() - self._closing:
-            self.ask(f"time limit of {self._limit:g} s", grace=self._margin())
+            self.ask(f"time limit of {duration_text(self._limit)}", grace=self._margin())
         return bool(self.reason)
 
     def _elapsed(self) -> float:

@@ -6,11 +6,12 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from dask.utils import format_bytes, format_time
+from dask.utils import format_bytes
 from distributed import Client
 from distributed.comm import CommClosedError
 from distributed.core import Status
 
+from pipeline.declare.duration import duration_text
 from pipeline.declare.text import counted
 from pipeline.running.elastic import Elastic
 from pipeline.running.event_log import EventLog
@@ -97,10 +98,8 @@ class Workforce:
         self._mind_absence(moment)
         for worker, (_, heard) in self._heartbeats.items():
             if moment - heard > self.limits.silence:
-                self._log.note(
-                    EventKind.NOTE,
-                    message=f"worker {worker} gave no sign for {format_time(moment - heard)}: it is replaced",
-                )
+                silent = f"worker {worker} gave no sign for {duration_text(moment - heard)}"
+                self._log.note(EventKind.NOTE, message=f"{silent}: it is replaced")
                 self.replace(worker)
         return died
 
@@ -201,9 +200,9 @@ class Workforce:
             self._absent_since = moment
         away = moment - self._absent_since
         where = "; its jobs wait in the queue or were lost, lost ones are submitted again" * self._queued
-        self.say(f"no worker for {format_time(away)}{where}")
+        self.say(f"no worker for {duration_text(away)}{where}")
         if away > self.limits.absence and not self._queued:
-            self._stop.ask(f"lack of workers: none for {format_time(away)}", grace=0.0)
+            self._stop.ask(f"lack of workers: none for {duration_text(away)}", grace=0.0)
 
     def __str__(self) -> str:
         return counted(len(self._heartbeats), "worker")

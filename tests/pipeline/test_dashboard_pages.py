@@ -85,8 +85,8 @@ def test_each_gpu_has_a_row(finished: Store) -> None:
     text, _ = shown("quarkline-resources", campaign)
     rows = text.partition("<h2>GPUs</h2>")[2].split("<tr>")[2:4]
     assert [re.findall(r"<td[^>]*>([^<]*)</td>", row) for row in rows] == [
-        ["h&lt;1&gt; 01:00", "2", "8.00 s", "3.00 GiB", "50 %", "1,200", "150", "7.45 GiB", "14.90 GiB", "1"],
-        ["h&lt;1&gt; 02:00", "2", "8.00 s", "2.00 GiB", *["not measured"] * 6],
+        ["h&lt;1&gt; 01:00", "2", "8 s", "3.00 GiB", "50 %", "1,200", "150", "7.45 GiB", "14.90 GiB", "1"],
+        ["h&lt;1&gt; 02:00", "2", "8 s", "2.00 GiB", *["not measured"] * 6],
     ]
 
 

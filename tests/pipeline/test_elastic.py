@@ -85,7 +85,7 @@ def test_jobs_without_work_leave_after_a_while_and_those_in_the_queue_first(at_w
     assert crew.adjust(IDLE - 1) == set() and jobs.wanted == 4
     assert crew.adjust(IDLE) == {"tcp://00", "tcp://01"}
     assert jobs.dismissed == [{"job3", "job0"}] and at_work.retired == ["tcp://00", "tcp://01"]
-    assert at_work.said == ["2 jobs ended, without work for 60.00 s: 3 tasks to do"]
+    assert at_work.said == ["2 jobs ended, without work for 1m: 3 tasks to do"]
 
 
 def test_a_job_that_had_work_in_between_stays_and_so_does_the_least_number(at_work: SimpleNamespace) -> None:

@@ -101,8 +101,8 @@ def test_a_line_a_minute_where_there_is_no_terminal(
     assert capsys.readouterr().err.splitlines() == [
         "dashboard: x",
         "a: 2 chunks",
-        "2 of 3 chunks after 62.00 s, about 248.00 s left, a",
-        "2 of 3 chunks after 130.00 s, about 86.67 s left, b iterations 7",
+        "2 of 3 chunks after 1m 2s, about 4m 8s left, a",
+        "2 of 3 chunks after 2m 10s, about 1m 27s left, b iterations 7",
     ]
 
 

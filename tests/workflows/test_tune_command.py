@@ -48,7 +48,7 @@ def test_the_table_shows_gains_first_and_says_where_it_went() -> None:
     assert lines[3].split() == ["dots", "n=16", "20.0", "20.0", "0.0", "%"]
     assert lines[4:6] == ["not measured: dslash n=64", "rejected: norms2 n=16: odd"]
     assert lines[6] == (
-        "2 kernels on NVIDIA H200 in 3.2 s, 1 of them faster in another shape than the model's: cache/t.json"
+        "2 kernels on NVIDIA H200 in 3.21 s, 1 of them faster in another shape than the model's: cache/t.json"
     )
 
 

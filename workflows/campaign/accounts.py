@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dask.utils import format_time
-
+from pipeline.declare.duration import duration_text
 from pipeline.store.ledger import LedgerEvent
 from workflows.campaign.definition import Budget
 
@@ -124,7 +123,7 @@ class Accounts:
             if key in self.stopped:
                 return self.stopped[key]
         if left < LEAST:
-            return f"the budget is spent: {format_time(max(0.0, left))} are left for each chain"
+            return f"the budget is spent: {duration_text(max(0.0, left))} are left for each chain"
         before = [job for job in self.jobs if job.chain == chain][-FUTILE:]
         futile = len(before) == FUTILE and all(
             each.missing == missing and not each.commits for each in before

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from dask.utils import format_bytes, format_time
+from dask.utils import format_bytes
 
+from pipeline.declare.duration import duration_text
 from pipeline.running.failures import Failure
 from pipeline.running.session import DIED
 from pipeline.store.ledger import LedgerEvent
@@ -49,6 +50,6 @@ def grown(
         return replace(now, site=replace(now.site, memory=wanted)), why
     if out_of_time and not commits and now.walltime < MOST * written.walltime:
         walltime = int(min(MORE_TIME * now.walltime, MOST * written.walltime))
-        why = f"no chunk was done within the walltime: the next job asks for {format_time(walltime)}"
+        why = f"no chunk was done within the walltime: the next job asks for {duration_text(walltime)}"
         return replace(now, walltime=walltime), why
     return now, ""

@@ -13,6 +13,7 @@ from time import perf_counter
 from typing import Any
 
 from pipeline import Store
+from pipeline.declare.duration import duration_text
 from pipeline.store.provenance import code
 from pipeline.worker.certificate import (
     Subject,
@@ -138,8 +139,9 @@ def certification_text(made: Certification) -> str:
     lines += [f"FAILED   {failure_text(each)}" for each in made.checks if each.status is Status.FAILED]
     counts = [sum(each.status is status for each in made.checks) for status in Status]
     passed, failed, skipped = counts
+    took = duration_text(made.seconds)
     where = f"{made.subject.device}, {made.subject.backend}, on {made.subject.host}"
-    lines.append(f"{passed} passed, {failed} failed, {skipped} skipped in {made.seconds:.0f} s: {where}")
+    lines.append(f"{passed} passed, {failed} failed, {skipped} skipped in {took}: {where}")
     if made.certified:
         lines.append(f"certificate {made.id}: {made.file}")
     else:

@@ -7,11 +7,11 @@ from collections import Counter
 from types import TracebackType
 from typing import Any
 
-from dask.utils import format_time
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
+from pipeline.declare.duration import duration_text
 from pipeline.declare.text import counted, literal, literal_lines
 from pipeline.reading.pace import part_done, time_left
 from pipeline.running.failures import Failure, Failures
@@ -113,7 +113,7 @@ class RunDisplay:
         if not self._console.is_terminal and time.monotonic() - self._said >= MINUTE:
             self._said = time.monotonic()
             lately = " ".join(filter(None, [event.get("node", ""), _note(event)]))
-            elapsed = format_time(self._said - self._began)
+            elapsed = duration_text(self._said - self._began)
             parts = [f"{ended} of {counted(chunks, 'chunk')} after {elapsed}", left, lately]
             self._say(", ".join(filter(None, parts)))
 

@@ -6,9 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
-from dask.utils import format_time
-
 from pipeline import Node, Plan, Store
+from pipeline.declare.duration import duration_text
 from pipeline.planning.chunk import Chunk
 from stages.loops.noise_allocation import TraceAllocation, model_of
 from stages.lqcd.analysis.allocation import UNLIMITED, Allocation, Counts, Limits, least_cost, next_counts
@@ -102,7 +101,7 @@ def next_round(
     decision = _decision(plan, store, counts, error, costs, wanted, best, used)
     with_modes = f" with {used} eigenvectors" if used else ""
     more = f"next {_vectors(wanted.counts)}{with_modes}, predicted error {decision.predicted_error:.2e}"
-    work = format_time(decision.predicted_seconds - decision.seconds)
+    work = duration_text(decision.predicted_seconds - decision.seconds)
     following = replace(
         campaign, parameters=with_vectors(parameters, wanted.counts), decisions=(*earlier, decision)
     )

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import exp
 
-from dask.utils import format_bytes, format_time
+from dask.utils import format_bytes
 
+from pipeline.declare.duration import duration_text
 from pipeline.declare.text import counted
 from pipeline.reading.energy import energy_text
 from pipeline.reading.forecast.forecast import Forecast
@@ -28,8 +29,8 @@ LITTLE = (
 
 
 def duration(estimate: Estimate) -> str:
-    """`3.2 hr (2.9 to 3.6 hr)`."""
-    return f"{format_time(estimate.value)} ({_between(estimate, format_time)})"
+    """`3h 12m (2h 54m to 3h 36m)`."""
+    return f"{duration_text(estimate.value)} ({_between(estimate, duration_text)})"
 
 
 def _between(estimate: Estimate, text: object) -> str:
@@ -81,7 +82,7 @@ def sections(
     total = Table(["of the whole run", "forecast"], [list(row) for row in totals(forecast)])
     return [
         Section("What it takes", f"{METHOD} {known}", [total]),
-        Section("By node of the workflow", "Seconds are summed over all chunks.", [_nodes(forecast)]),
+        Section("By node of the workflow", "Work is summed over all chunks.", [_nodes(forecast)]),
         Section(
             "Numbers of workers", "The same work.", [_table([(str(f.setting.workers), f) for f in workers])]
         ),
@@ -104,7 +105,7 @@ def _nodes(forecast: Forecast) -> Table:
         ]
         for node in forecast.nodes
     ]
-    head = ["node", "chunks", "seconds", "energy", "memory", "GPU memory", "stored", "files", "machine"]
+    head = ["node", "chunks", "work", "energy", "memory", "GPU memory", "stored", "files", "machine"]
     return Table(head, rows)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from distributed.core import Status
 
+from pipeline.declare.duration import duration_text
 from pipeline.running.clusters.batch import ANSWER, State, batch_system
 from pipeline.running.clusters.jobs import JobList
 from pipeline.running.clusters.site import Workers
@@ -45,7 +46,7 @@ class RecordedJob(Base):
         try:
             await asyncio.wait_for(super().start(), ANSWER)
         except (RuntimeError, OSError, ValueError, TimeoutError) as error:
-            self.refusal = " ".join(str(error).split()) or f"no answer within {ANSWER:g} s"
+            self.refusal = " ".join(str(error).split()) or f"no answer within {duration_text(ANSWER)}"
             self.status = Status.running  # as Dask wants it; `lost_jobs` tells what became of it
         if self.jobs and self.job_id:
             self.jobs.add(self.kind, self.job_id)

@@ -14,6 +14,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
+from pipeline.declare.duration import duration_text
 from stages.errors import InputError
 
 ANSWER = 30.0
@@ -195,8 +196,8 @@ def ask(*command: str, script: Path | None = None) -> Answer | None:
 def submitted(answer: Answer | None, command: str, script: Path) -> str:
     """Output of a submission. Raises InputError where it did not succeed."""
     if answer is None:
-        absent = shutil.which(command) is None
-        fault = "is not on this machine's PATH" if absent else f"gave no answer within {ANSWER:g} s"
+        silent = f"gave no answer within {duration_text(ANSWER)}"
+        fault = silent if shutil.which(command) else "is not on this machine's PATH"
         raise InputError(f"{command} {fault}: submit jobs where the batch system's commands work")
     if answer.code:
         raise InputError(f"{command} refuses {script}: {' '.join((answer.err or answer.out).split())}")

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pipeline.declare.duration import duration_text
+
 if TYPE_CHECKING:
     from pipeline.running.dashboard.facts.campaign import Campaign
 
@@ -58,7 +60,7 @@ def _seconds_left(campaign: Campaign, now: float) -> tuple[float | None, str]:
         for _, node in takewhile(lambda commit: commit[0] > since, reversed(log.committed))
     )
     if not recent:
-        return None, f"nothing was committed in the last {WINDOW / 60:.0f} min"
+        return None, f"nothing was committed in the last {duration_text(WINDOW)}"
     began = min((log.tally.first.get("time", now) for log in logs), default=now)
     seconds = {name: float(np.mean(node.seconds)) for name, node in campaign.records.nodes.items()}
     typical = float(np.mean(list(seconds.values()))) if seconds else 1.0
@@ -69,7 +71,7 @@ def _seconds_left(campaign: Campaign, now: float) -> tuple[float | None, str]:
     work = sum(seconds.get(node, typical) * number for node, number in left.items())
     never = sum(node not in seconds for node in left)
     note = f"; {never} of {len(left)} nodes were never measured and count as the mean" if never else ""
-    return work / pace, f"at the pace of the last {WINDOW / 60:.0f} min{note}"
+    return work / pace, f"at the pace of the last {duration_text(WINDOW)}{note}"
 
 
 def throughput(campaign: Campaign) -> tuple[list[float], list[float], float]:

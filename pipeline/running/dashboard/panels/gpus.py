@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dask.utils import format_bytes, format_time
+from dask.utils import format_bytes
 
+from pipeline.declare.duration import duration_text
 from pipeline.running.dashboard.facts.campaign import Campaign
 from pipeline.running.dashboard.facts.gpus import GpuFigures
 from pipeline.running.dashboard.look import Cell, html, table
@@ -41,7 +42,7 @@ def _row(gpu: GpuFigures) -> list[Cell]:
     return [
         gpu.place,
         gpu.chunks,
-        format_time(gpu.seconds),
+        duration_text(gpu.seconds),
         _bytes(gpu.most_bytes),
         None if gpu.busy_seconds is None else f"{100 * gpu.busy_seconds / seconds:.0f} %",
         gpu.joules,

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from dask.utils import format_time
-
+from pipeline.declare.duration import duration_text
 from pipeline.running.dashboard.facts.campaign import Campaign
 from pipeline.running.dashboard.facts.cost import costs
 from pipeline.running.dashboard.facts.pace import progress
@@ -40,7 +39,7 @@ class Headline:
     def show(self, facts: dict[str, Any]) -> None:
         """Tiles, and lines on what is still being read."""
         stand = facts["progress"]
-        left = stand.because if stand.seconds_left is None else f"{format_time(stand.seconds_left)}"
+        left = stand.because if stand.seconds_left is None else duration_text(stand.seconds_left)
         entries = [
             (f"of {stand.chunks:,} chunks are stored", f"{stand.stored:,}"),
             ("in work", f"{stand.running:,}"),

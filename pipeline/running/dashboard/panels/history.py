@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dask.utils import format_time
-
+from pipeline.declare.duration import duration_text
 from pipeline.running.dashboard.facts.campaign import Campaign
 from pipeline.running.dashboard.facts.runs import RunSummary
 from pipeline.running.dashboard.look import Cell, Linked, html, moment, table
@@ -29,7 +28,7 @@ class History:
 
 
 def _row(run: RunSummary, driven: bool) -> list[Cell]:
-    took = None if run.ended is None or run.began is None else format_time(run.ended - run.began)
+    took = None if run.ended is None or run.began is None else duration_text(run.ended - run.began)
     how = f"stopped by {run.stopped}" if run.stopped else "ended"
     if run.ended is None:
         how = "goes on" if driven else "was interrupted"

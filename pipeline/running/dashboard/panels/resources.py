@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dask.utils import format_bytes, format_time
+from dask.utils import format_bytes
 
+from pipeline.declare.duration import duration_text
 from pipeline.running.dashboard.facts.campaign import Campaign
 from pipeline.running.dashboard.facts.cost import NodeCost, costs
 from pipeline.running.dashboard.look import Cell, html, number, table
@@ -42,7 +43,7 @@ def _row(cost: NodeCost) -> list[Cell]:
     return [
         cost.node,
         cost.chunks,
-        format_time(cost.seconds),
+        duration_text(cost.seconds),
         "not known" if cost.planned_bytes is None else format_bytes(int(cost.planned_bytes)),
         _bytes(cost.device_bytes),
         _bytes(cost.host_bytes),

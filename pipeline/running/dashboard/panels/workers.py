@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import time
 
-from dask.utils import format_time
-
+from pipeline.declare.duration import duration_text
 from pipeline.running.dashboard.facts.campaign import Campaign
 from pipeline.running.dashboard.facts.runs import WorkerNews
 from pipeline.running.dashboard.look import Cell, html, table
@@ -47,4 +46,4 @@ def _work(news: WorkerNews, driven: bool) -> str:
 
 
 def _silence(seconds: float) -> str:
-    return "now" if seconds < STEP else f"{format_time(STEP * (seconds // STEP))} ago"
+    return "now" if seconds < STEP else f"{duration_text(STEP * (seconds // STEP))} ago"
