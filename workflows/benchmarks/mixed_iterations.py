@@ -10,12 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 
-from stages.lqcd.dirac.operator import LinearOperator, Solver
+from stages.lqcd.dirac.operator import LinearOperator, SameFields, Solver
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.fields import assign
 from stages.lqcd.kernels.half_field import from_half, to_half
@@ -29,25 +28,11 @@ DELTAS = (0.1, 0.01, 0.001)
 
 
 @dataclass(frozen=True)
-class HalfInside:
+class HalfInside(SameFields):
     """A whose complex64 form reads and writes 16-bit fields."""
-
-    operator: LinearOperator
 
     hermitian = False
     positive_definite = False
-
-    @property
-    def xp(self) -> ModuleType:
-        return self.operator.xp
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.operator.shape
-
-    @property
-    def dtype(self) -> np.dtype:
-        return self.operator.dtype
 
     @property
     def adjoint(self) -> HalfInside:

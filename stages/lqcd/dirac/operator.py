@@ -186,6 +186,25 @@ class Solver(Protocol):
 
 
 @dataclass(frozen=True)
+class SameFields:
+    """An operator that is made of another one, and acts on fields of the same library, shape and dtype."""
+
+    operator: LinearOperator
+
+    @property
+    def xp(self) -> ModuleType:
+        return self.operator.xp
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.operator.shape
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.operator.dtype
+
+
+@dataclass(frozen=True)
 class Product:
     """left right: `right` acts first. Hermitian and positive definite if left is the adjoint of right."""
 

@@ -3,34 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from types import ModuleType
 from typing import Any
 
-import numpy as np
-
-from stages.lqcd.dirac.operator import LinearOperator, Solver
+from stages.lqcd.dirac.operator import LinearOperator, SameFields, Solver
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.fields import assign
 
 
 @dataclass(frozen=True)
-class Inverse:
+class Inverse(SameFields):
     """A^-1 to the solver's tolerance; `apply` raises NotConverged where the solver does."""
 
     solver: Solver
-    operator: LinearOperator
-
-    @property
-    def xp(self) -> ModuleType:
-        return self.operator.xp
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.operator.shape
-
-    @property
-    def dtype(self) -> np.dtype:
-        return self.operator.dtype
 
     @property
     def hermitian(self) -> bool:
@@ -42,7 +26,7 @@ class Inverse:
 
     @property
     def adjoint(self) -> Inverse:
-        return Inverse(self.solver, self.operator.adjoint)
+        return Inverse(self.operator.adjoint, self.solver)
 
     def apply(self, x: Array, out: Array | None = None) -> Array:
         solution = self.solver.solve(self.operator, x).x
@@ -52,9 +36,9 @@ class Inverse:
         return out
 
     def astype(self, dtype: Any) -> Inverse:
-        return Inverse(self.solver, self.operator.astype(dtype))
+        return Inverse(self.operator.astype(dtype), self.solver)
 
 
 def inverse(solver: Solver, operator: LinearOperator) -> Inverse:
     """The operator x -> A^-1 x, solved anew at each application."""
-    return Inverse(solver, operator)
+    return Inverse(operator, solver)
