@@ -116,11 +116,6 @@ CONTRACTED = 5
 """Blocks of a contraction: sources, and of two masses the solutions and what D makes of them."""
 
 
-def device_solving_bytes(lattice: Lattice, directions: int, solves: ExpectedSolves, columns: int) -> int:
-    """Bytes beside an operator on a GPU while a block is solved or contracted, or its links are made."""
-    return sum(device_solving_terms(lattice, directions, solves, columns).values())
-
-
 def device_solving_terms(
     lattice: Lattice,
     directions: int,
@@ -130,10 +125,11 @@ def device_solving_terms(
     smeared: bool = False,
     deflated: bool = False,
 ) -> dict[str, int]:
-    """`device_solving_bytes` by what they hold, at the time when they are most.
+    """Bytes beside an operator on a GPU, by what they hold, at the time when they are most.
 
-    Noise vectors on both parities, and the current's links of one, and the solver's blocks; where the current
-    has smeared links, these are made before a block's first contraction.
+    That is while a block is solved or contracted, or its links are made. Noise vectors on both parities, the
+    current's links of one, and the solver's blocks; where the current has smeared links, these are made
+    before a block's first contraction.
     """
     block, half = solves.block, half_field_bytes(lattice, 3)
     blocks = workspace_of(solves.solver, POSITIVE).on_device(solves.precision) * block

@@ -11,7 +11,7 @@ from stages.ensemble.configuration import heatbath_configuration
 from stages.ensemble.expected_solves import ExpectedSolves
 from stages.ensemble.wilson_operator import wilson_operator
 from stages.loops import current_loops as loops
-from stages.loops.costs import device_solving_bytes, eigensolve_bytes
+from stages.loops.costs import device_solving_terms, eigensolve_bytes
 from stages.loops.deflation_space import deflation_space
 from stages.lqcd.dirac.staggered import SquaredDslash, operator_bytes
 from stages.lqcd.dirac.wilson import operator_terms
@@ -61,7 +61,7 @@ def test_projection(gauge, action, solver, precision, block):
     loops.current_loops(dslash, at=at, mass=0.5, solve=solve, noise=noise)
     directions, expected = 8 if action == "naive" else 16, ExpectedSolves(solver, precision, block)
     projected = operator_bytes(LATTICE, directions, precision, expected.packing)
-    projected += device_solving_bytes(LATTICE, directions, expected, 4)
+    projected += sum(device_solving_terms(LATTICE, directions, expected, 4).values())
     print(f"{(pool.bytes - before) / projected:.3f} of {projected / LATTICE.volume:.0f} bytes a site")
     assert 0.9 * projected < pool.bytes - before < 1.1 * projected
     del dslash

@@ -99,7 +99,7 @@ def show(planned: Plan, project: Project, store: Store, wish: Wish, json: bool) 
     model, around = Model(samples(stores)), run_overheads(stores, planned.backend)
     setting = wish.setting(planned, model)
     main = forecast(planned, model, setting, around)
-    team = [forecast(planned, model, each, around) for each in _teams(setting, main)]
+    team = [forecast(planned, model, each, around) for each in _teams(setting)]
     others = list(_alternatives(planned, project, store, model, setting, wish))
     keep(main, store)
     known = _known(planned, model, setting)
@@ -193,7 +193,7 @@ def _on(setting: Setting, machine: Machine) -> Setting:
     return replace(setting, machines={**setting.machines, machine.backend: machine})
 
 
-def _teams(setting: Setting, main: Forecast) -> Iterator[Setting]:
+def _teams(setting: Setting) -> Iterator[Setting]:
     """Half, once, twice and four times the workers."""
     for count in sorted(
         {max(1, setting.workers // 2), setting.workers, 2 * setting.workers, 4 * setting.workers}

@@ -99,8 +99,6 @@ class BatchSystem(ABC):
     """What begins a line of options in a job's script."""
     task_variable: ClassVar[str] = ""
     """Variable that numbers the tasks of an array job from 0."""
-    job_variable: ClassVar[str] = ""
-    """Variable with a job's own id, as `state` takes it."""
 
     @abstractmethod
     def options(self, wish: Wish) -> list[str]:

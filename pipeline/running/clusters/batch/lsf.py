@@ -33,7 +33,6 @@ class Lsf(BatchSystem):
     submission = "bsub"
     cancellation = "bkill"
     prefix = "#BSUB"
-    job_variable = "LSB_JOBID"
 
     def options(self, wish: Wish) -> list[str]:
         """Options of bsub."""

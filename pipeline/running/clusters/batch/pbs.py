@@ -33,7 +33,6 @@ class Pbs(BatchSystem):
     cancellation = "qdel"
     prefix = "#PBS"
     task_variable = "PBS_ARRAY_INDEX"
-    job_variable = "PBS_JOBID"
 
     def options(self, wish: Wish) -> list[str]:
         """Options of qsub; a directive `-l select=...` stands instead of the nodes' resources."""

@@ -27,7 +27,6 @@ class Sge(BatchSystem):
     submission = "qsub"
     cancellation = "qdel"
     prefix = "#$"
-    job_variable = "JOB_ID"
 
     def options(self, wish: Wish) -> list[str]:
         """Options of qsub."""

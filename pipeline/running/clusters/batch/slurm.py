@@ -42,7 +42,6 @@ class Slurm(BatchSystem):
     cancellation = "scancel"
     prefix = "#SBATCH"
     task_variable = "SLURM_ARRAY_TASK_ID"
-    job_variable = "SLURM_JOB_ID"
 
     def options(self, wish: Wish) -> list[str]:
         """Options of sbatch."""
