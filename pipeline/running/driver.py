@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import datetime
 
 from distributed import Client
@@ -17,6 +17,7 @@ from distributed.system import MEMORY_LIMIT
 from pipeline.declare.collection import without_collection
 from pipeline.planning.manifest import write_manifest
 from pipeline.planning.plan import Plan
+from pipeline.running.chunk_states import ChunkStates
 from pipeline.running.clusters import Cluster, Demand, StartInterruptedError
 from pipeline.running.clusters.choose import choose
 from pipeline.running.clusters.guard import refuse_repeated_script
@@ -94,18 +95,44 @@ def run(
     store = Store.at(store)
     stop = StopRequest(time_limit, grace)
     chosen = choose(cluster) if isinstance(cluster, str) else cluster
-    if plan.backend != chosen.backend:
-        raise InputError(
-            f"the plan is for backend {plan.backend!r}, the cluster's is {chosen.backend!r}: plan again"
-        )
-    check_gpus_per_worker(plan, chosen)
-    if short := shortage(plan, chosen):
-        raise InputError(short.text)
+    _refuse_misfit(plan, chosen)
     name = f"{datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
-    if not plan.missing:
-        with suppress(InputError):
-            _keep_manifest(plan, store, name)
-        return Outcome(name, plan.workflow, {})
+    if plan.missing:
+        this = _Run(name, plan, store, chosen, stop, limits, checks, resident_bytes)
+        return _compute(this, share, listener)
+    with suppress(InputError):
+        _keep_manifest(plan, store, name)
+    return Outcome(name, plan.workflow, {})
+
+
+@dataclass(frozen=True)
+class _Run:
+    """A run: the plan that it computes into a store on a cluster, reasons to stop it, and its bounds."""
+
+    name: str
+    plan: Plan
+    store: Store
+    cluster: Cluster
+    stop: StopRequest
+    limits: Limits
+    checks: Checks
+    resident_bytes: int | None
+
+
+def _refuse_misfit(plan: Plan, cluster: Cluster) -> None:
+    """Raise InputError where the cluster is not the one that was planned for, or lacks memory."""
+    if plan.backend != cluster.backend:
+        raise InputError(
+            f"the plan is for backend {plan.backend!r}, the cluster's is {cluster.backend!r}: plan again"
+        )
+    check_gpus_per_worker(plan, cluster)
+    if short := shortage(plan, cluster):
+        raise InputError(short.text)
+
+
+def _compute(run: _Run, share: Share | None, listener: Listener | None) -> Outcome:
+    """Compute what is missing, as the store's only driver or as one of several, and leave the store clean."""
+    plan, store, name = run.plan, run.store, run.name
     store.create()
     with _lock(store, name, share) as claims, EventLog(store, name, listener) as log:
         for message in cancel_left_jobs(store, _runs_of_others(claims)):
@@ -115,8 +142,8 @@ def run(
         for chunk in plan.lacking:
             _set_aside(store, chunk.node.stage.name, chunk.key, log)
         write_manifest(store, plan.workflow, plan.backend, plan.everything, plan.about, plan.source)
-        with signals_to(stop):
-            outcome = _drive(plan, store, name, chosen, resident_bytes, limits, checks, log, stop, sharing)
+        with signals_to(run.stop):
+            outcome = _drive(run, log, sharing)
         _sweep(store, name, claims)
         return outcome
 
@@ -151,61 +178,83 @@ def _keep_manifest(plan: Plan, store: Store, name: str) -> None:
         write_manifest(store, plan.workflow, plan.backend, plan.everything, plan.about, plan.source)
 
 
-def _drive(
-    plan: Plan,
-    store: Store,
-    name: str,
-    cluster: Cluster,
-    resident_bytes: int | None,
-    limits: Limits,
-    checks: Checks,
-    log: EventLog,
-    stop: StopRequest,
-    sharing: Sharing | None,
-) -> Outcome:
-    began = time.time()
+def _drive(run: _Run, log: EventLog, sharing: Sharing | None) -> Outcome:
+    """Start the cluster, have it compute the tasks, and tell the log how the run begins and ends."""
+    began, plan = time.time(), run.plan
     with without_collection():
         tasks = plan_tasks(plan)
-    counts = Counter(chunk.node.name for chunk in plan.missing)
-    forecast = {node: plan.expected_seconds[node] for node in counts if node in plan.expected_seconds}
-    memory = {chunk.node.name: chunk.node.cost.memory for chunk in plan.missing}
-    expected = {"missing": counts, "seconds": forecast, "memory": memory}
-    log.note(EventKind.RUN_STARTED, run=name, workflow=plan.workflow, **expected)
+    _note_start(run, log)
     states, failures = dict[str, ChunkState](), list[Failure]()
-    quarantine = Quarantine(plan, store, log, stop)
-    demand = Demand(widest_level(tasks), plan.memory, stop.check, JobList(store.path / ".runs" / name))
-    with suppress(StartInterruptedError), cluster.open(demand) as client:
-        workforce = Workforce(client, log, stop, limits, queued=cluster.queued)
+    quarantine = Quarantine(plan, run.store, log, run.stop)
+    jobs = JobList(run.store.path / ".runs" / run.name)
+    demand = Demand(widest_level(tasks), plan.memory, run.stop.check, jobs)
+    with suppress(StartInterruptedError), run.cluster.open(demand) as client:
+        workforce = Workforce(client, log, run.stop, run.limits, queued=run.cluster.queued)
         workforce.wait()
-        stop.note_start(time.time() - began)
+        run.stop.note_start(time.time() - began)
         if workforce.present:
             _check_resources(client, tasks)
-        host_bytes = resident_bytes or _resident_bytes(client)
-        sources = sources_of(chunk.node.stage.function for chunk in plan.everything)
-        owned = cluster.gpus_per_worker
-        context = RunContext(store, name, plan.backend, host_bytes, sources, resident_bytes, checks, owned)
-        client.log_event(PLAN_TOPIC, {"store": str(store.path)})
-        log.note(EventKind.CLUSTER_READY, dashboard=client.dashboard_link)
-        forecast = plan.expected_seconds
+        ends = _carry_out(run, tasks, client, workforce, quarantine, log, sharing)
+        states, failures = ends.by_key, ends.failures
+    outcome = _outcome(run, states, failures, time.time() - began, quarantine.counts)
+    _note_end(outcome, log)
+    return outcome
 
-        def session_of(tasks: Sequence[TaskPlan]) -> Session:
-            return Session(client, tasks, context, log, stop, workforce, forecast, quarantine, sharing)
 
-        session = session_of(tasks)
-        with _same_code(client, context, session, log):
-            session.drive()
-            session = _repair(plan, session, session_of, quarantine, store, log, stop)
-        states, failures = session.ends.by_key, session.ends.failures
-    seconds = time.time() - began
-    outcome = _outcome(plan, states, failures, name, stop.reason, seconds, quarantine.counts)
+def _note_start(run: _Run, log: EventLog) -> None:
+    """Tell what is missing by node, and what a chunk of it is expected to take."""
+    plan = run.plan
+    counts = Counter(chunk.node.name for chunk in plan.missing)
+    seconds = {node: plan.expected_seconds[node] for node in counts if node in plan.expected_seconds}
+    memory = {chunk.node.name: chunk.node.cost.memory for chunk in plan.missing}
+    expected = {"missing": counts, "seconds": seconds, "memory": memory}
+    log.note(EventKind.RUN_STARTED, run=run.name, workflow=plan.workflow, **expected)
+
+
+def _note_end(outcome: Outcome, log: EventLog) -> None:
     ended = {
-        "checks": asdict(quarantine.counts),
+        "checks": asdict(outcome.checks),
         "seconds": outcome.seconds,
         "stopped": outcome.stopped,
         "states": outcome.states,
     }
     log.note(EventKind.RUN_ENDED, status=outcome.exit_status, **ended)
-    return outcome
+
+
+def _carry_out(
+    run: _Run,
+    tasks: Sequence[TaskPlan],
+    client: Client,
+    workforce: Workforce,
+    quarantine: Quarantine,
+    log: EventLog,
+    sharing: Sharing | None,
+) -> ChunkStates:
+    """Run all tasks on the workers, and once more what was damaged or is in doubt; how all chunks ended."""
+    context, expected = _context(run, client), run.plan.expected_seconds
+    client.log_event(PLAN_TOPIC, {"store": str(run.store.path)})
+    log.note(EventKind.CLUSTER_READY, dashboard=client.dashboard_link)
+
+    def session_of(tasks: Sequence[TaskPlan]) -> Session:
+        return Session(client, tasks, context, log, run.stop, workforce, expected, quarantine, sharing)
+
+    session = session_of(tasks)
+    with _same_code(client, context, session, log):
+        session.drive()
+        return _repair(run, session, session_of, quarantine, log).ends
+
+
+def _context(run: _Run, client: Client) -> RunContext:
+    return RunContext(
+        store=run.store,
+        run=run.name,
+        backend=run.plan.backend,
+        resident_bytes=run.resident_bytes or _resident_bytes(client),
+        sources=sources_of(chunk.node.stage.function for chunk in run.plan.everything),
+        device_resident_bytes=run.resident_bytes,
+        checks=run.checks,
+        gpus_per_worker=run.cluster.gpus_per_worker,
+    )
 
 
 @contextmanager
@@ -228,13 +277,11 @@ def _same_code(client: Client, context: RunContext, session: Session, log: Event
 
 
 def _repair(
-    plan: Plan,
+    run: _Run,
     session: Session,
     session_of: Callable[[Sequence[TaskPlan]], Session],
     quarantine: Quarantine,
-    store: Store,
     log: EventLog,
-    stop: StopRequest,
 ) -> Session:
     """Compute damaged inputs again, what is in doubt, and what these blocked.
 
@@ -242,7 +289,7 @@ def _repair(
 
     A few times, for what was damaged together may be found one after the other.
     """
-    stored = {(chunk.node.stage.name, chunk.key) for chunk in plan.chunks}
+    stored = {(chunk.node.stage.name, chunk.key) for chunk in run.plan.chunks}
     ends = session.ends
     states, failures, damaged = dict(ends.by_key), list(ends.failures), ends.damaged & stored
     failed_checks: set[str] = set()
@@ -253,14 +300,14 @@ def _repair(
             failed_checks.add(key)
             states[key] = ChunkState.FAILED
             failures.append(quarantine.hopeless[key])
-        if not (damaged or in_doubt) or stop.check() or repair == REPAIRS:
+        if not (damaged or in_doubt) or run.stop.check() or repair == REPAIRS:
             break
         for stage, key in sorted(damaged):
-            _set_aside(store, stage, key, log)
+            _set_aside(run.store, stage, key, log)
         keys = {key for _, key in damaged} | in_doubt
         blocked = {key for key, state in states.items() if state == ChunkState.BLOCKED}
         blocked -= quarantine.below(quarantine.hopeless)
-        session = session_of(plan_tasks(plan.again(keys | blocked, keys)))
+        session = session_of(plan_tasks(run.plan.again(keys | blocked, keys)))
         session.drive()
         states = {**states, **dict.fromkeys(blocked, ChunkState.UNFINISHED), **session.ends.by_key}
         failures += session.ends.failures
@@ -295,19 +342,18 @@ def _resident_bytes(client: Client) -> int:
 
 
 def _outcome(
-    plan: Plan,
+    run: _Run,
     ends: Mapping[str, ChunkState],
     failures: Sequence[Failure],
-    name: str,
-    reason: str,
     seconds: float,
     checks: CheckCounts,
 ) -> Outcome:
     """ends: of chunks by key, as far as they came to one."""
     states: dict[str, Counter[ChunkState]] = {}
-    for chunk in plan.missing:
+    for chunk in run.plan.missing:
         counts = states.setdefault(chunk.node.name, Counter())
         counts[ends.get(chunk.key, ChunkState.UNFINISHED)] += 1
     unfinished = any(counts[ChunkState.UNFINISHED] for counts in states.values())
+    reason = run.stop.reason
     stopped = reason if unfinished or reason == OTHER_CODE else ""
-    return Outcome(name, plan.workflow, states, tuple(failures), stopped, seconds, checks)
+    return Outcome(run.name, run.plan.workflow, states, tuple(failures), stopped, seconds, checks)
