@@ -279,7 +279,7 @@ def test_the_share_of_chunks_to_check_reaches_the_driver_in_the_job(
         (["--cluster", "slurm"], "a job must know its walltime"),
         (["--node-hours", "-3"], "'-3' is no number above 0"),
         (["--check", "2"], "'2' is no share: give a number from 0 to 1"),
-        (["--jobs", "none"], "'none' is no number of workers"),
+        (["--jobs", "none"], "'none' is no whole number"),
         (["--stop"], "nothing was submitted for store"),
     ],
 )

@@ -93,7 +93,7 @@ def write() -> None:
         (["run", "--json"], 2, "Missing argument 'WORKFLOW'"),
         (["rnu", "--json"], 2, "No such command 'rnu'"),
         (["status", "store", "--what", "--json"], 2, "No such option: --what"),
-        (["run", "g2.yaml", "--workers", "x", "--json"], 2, "'x' is no number of workers"),
+        (["run", "g2.yaml", "--workers", "x", "--json"], 2, "'x' is no whole number"),
         (["report", "g2.yaml", "--json"], 1, "missing in"),
         (["export", "g2.yaml", "--json"], 1, "missing in"),
         (["schema", "--output", "rnu", "--json"], 2, "did you mean `run`?"),

@@ -168,7 +168,7 @@ def test_configurations_in_files() -> None:
     assert found == expected
 
 
-OF_WORKERS = "is no number of workers: give a whole number of at least 1"
+NO_COUNT = "is no whole number of at least 1"
 OF_PORTS = "is no port: give 1 to 65535, or 0 for any free one"
 OF_CLUSTERS = (
     "(a cluster that runs already: tcp://host:port or the path of its scheduler file; one of your own: a "
@@ -177,10 +177,10 @@ OF_CLUSTERS = (
 KINDS = "known: local, cuda, slurm, pbs, lsf, sge, htcondor, oar"
 NO_PORT = "has no port of 1 to 65535: write it as tcp://host:8786"
 COMMANDS = {
-    "run g2.yaml --workers 0": f"Invalid value for '--workers': '0' {OF_WORKERS}",
-    "run g2.yaml --workers two": f"Invalid value for '--workers': 'two' {OF_WORKERS}",
-    "run g2.yaml --workers=-1": f"Invalid value for '--workers': '-1' {OF_WORKERS}",
-    "run g2.yaml --workers 1.5": f"Invalid value for '--workers': '1.5' {OF_WORKERS}",
+    "run g2.yaml --workers 0": f"Invalid value for '--workers': '0' {NO_COUNT}",
+    "run g2.yaml --workers two": f"Invalid value for '--workers': 'two' {NO_COUNT}",
+    "run g2.yaml --workers=-1": f"Invalid value for '--workers': '-1' {NO_COUNT}",
+    "run g2.yaml --workers 1.5": f"Invalid value for '--workers': '1.5' {NO_COUNT}",
     "run g2.yaml --dashboard-port 70000": f"Invalid value for '--dashboard-port': '70000' {OF_PORTS}",
     "run g2.yaml --dashboard-port http": f"Invalid value for '--dashboard-port': 'http' {OF_PORTS}",
     "run g2.yaml --time-limit 0m": "Invalid value for '--time-limit': '0m' leaves no time: give at least 1s, "
@@ -211,8 +211,8 @@ COMMANDS = {
     "into quotes",
     "run g2.yaml --gpus-per-worker 2": "error: --gpus-per-worker 2: workers of kind local have no GPU: take "
     "--cluster cuda",
-    "plan g2.yaml --cluster cuda --gpus-per-worker 0": "Invalid value for '--gpus-per-worker': '0' is no "
-    "number of GPUs: give a whole number of at least 1",
+    "plan g2.yaml --cluster cuda --gpus-per-worker 0": "Invalid value for '--gpus-per-worker': "
+    f"'0' {NO_COUNT}",
     "submit g2.yaml --cluster site.yaml --set cluster.gpus=4 --gpus-per-worker 3": "error: site.yaml: "
     "`cluster.gpus_per_worker` (--gpus-per-worker 3): 3 does not divide the 4 `gpus` of a job or host: take "
     "1 or 2 or 4",

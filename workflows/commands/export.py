@@ -5,12 +5,16 @@ from __future__ import annotations
 from enum import StrEnum
 from itertools import product
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from workflows.commands.options import JsonOption, StoreOption, WorkflowFile, say
 from workflows.commands.target import store_of
+
+if TYPE_CHECKING:
+    from pipeline import Store
+    from workflows.outputs.campaigns import NotWritten
 
 
 class Kind(StrEnum):
@@ -62,38 +66,56 @@ def export(
 
     Example: quarkline export my.yaml --to gvar --to csv --result average
     """
-    from pipeline import InputError
-    from pipeline.reading.result import IncompleteError
     from workflows.catalogue import load_project
-    from workflows.commands.report import results_of, writing_into
-    from workflows.exports import SUFFIX, WRITERS
+    from workflows.commands.report import results_of
 
     project = load_project(workflow)
     results = store_of(project, workflow, store)
     part = results_of(project, results, workflow)
-    project = part.project
-    folder = output or project.report
+    kinds, averages = _kinds(to, format), result or [AVERAGE]
+    names = [
+        (name, kind)
+        for name, kind in product(result or part.project.results, kinds)
+        if kind not in SAMPLED or name in averages
+    ]
+    folder = output or part.project.report
+    written, missed = _write(names, folder, part.project.workflow.name, results, json)
+    missing = len(part.whole.missing)
+    if json:
+        from workflows.outputs.campaigns import ExportOutput
+
+        mark = part.mark(results)
+        ExportOutput(files=written, not_written=missed, partial=mark, missing=missing).print()
+    raise typer.Exit(int(missing > 0))
+
+
+def _kinds(to: list[Kind] | None, format: str) -> list[Kind]:
+    """Kinds of files by either option."""
+    from pipeline import InputError
+
     if to and format != "both":
         raise InputError(f"--format {format} beside --to: name all kinds by --to")
-    kinds = to or ([Kind.ZARR, Kind.HDF5] if format == "both" else [Kind(format)])
-    sampled = result or [AVERAGE]
+    return to or ([Kind.ZARR, Kind.HDF5] if format == "both" else [Kind(format)])
+
+
+def _write(
+    names: list[tuple[str, Kind]], folder: Path, workflow: str, store: Store, quiet: bool
+) -> tuple[list[Path], list[NotWritten]]:
+    """Write a file of each result and kind, and say so; files written, and those of incomplete results."""
+    from pipeline.reading.result import IncompleteError
+    from workflows.commands.report import writing_into
+    from workflows.exports import SUFFIX, WRITERS
+    from workflows.outputs.campaigns import NotWritten
+
     written, missed = [], []
     with writing_into(folder):
-        for name, kind in product(result or project.results, kinds):
-            if kind in SAMPLED and name not in sampled:
-                continue
+        for name, kind in names:
             target = folder / f"{name}{SUFFIX[kind]}"
             try:
-                written.append(WRITERS[kind](results, name, target, workflow=project.workflow.name))
+                written.append(WRITERS[kind](store, name, target, workflow=workflow))
             except IncompleteError as error:
-                missed.append((target, str(error)))
+                missed.append(NotWritten(file=target, reason=str(error)))
                 say(f"not written: {target}: {error}", err=True)
             else:
-                say(str(written[-1]), err=json)
-    if json:
-        from workflows.outputs.campaigns import ExportOutput, NotWritten
-
-        left = [NotWritten(file=file, reason=reason) for file, reason in missed]
-        mark, missing = part.mark(results), len(part.whole.missing)
-        ExportOutput(files=written, not_written=left, partial=mark, missing=missing).print()
-    raise typer.Exit(int(bool(part.whole.missing)))
+                say(str(written[-1]), err=quiet)
+    return written, missed

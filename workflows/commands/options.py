@@ -22,11 +22,23 @@ def fraction(text: str) -> float:
     return value
 
 
-def gpus_count(text: str) -> int:
-    """Number of GPUs of a worker."""
+def count(text: str) -> int:
+    """Whole number of at least 1."""
     if not (text.isdecimal() and int(text)):
-        raise typer.BadParameter(f"{text!r} is no number of GPUs: give a whole number of at least 1")
+        raise typer.BadParameter(f"{text!r} is no whole number of at least 1")
     return int(text)
+
+
+def count_option(help: str, default: str, *names: str, metavar: str = "N") -> Any:
+    """Option with a whole number of at least 1.
+
+    Args:
+        help: what is counted.
+        default: number where it is left out.
+        names: of the option, that of its argument unless given.
+        metavar: name of the number in the help.
+    """
+    return typer.Option(*names, metavar=metavar, parser=count, help=help, show_default=default)
 
 
 WorkflowFile = Annotated[Path, typer.Argument(metavar="WORKFLOW", help="The workflow's YAML file.")]
@@ -56,13 +68,12 @@ SetOption = Annotated[
 ]
 GpusPerWorkerOption = Annotated[
     int | None,
-    typer.Option(
+    count_option(
+        "GPUs that each worker owns and that share its lattice: more than one for what one cannot hold; "
+        "plan says how many fit, and a machine's number of GPUs is a multiple of it.",
+        "as in the cluster's section, or 1",
         "--gpus-per-worker",
         metavar="K",
-        parser=gpus_count,
-        help="GPUs that each worker owns and that share its lattice: more than one for what one cannot hold; "
-        "plan says how many fit, and a machine's number of GPUs is a multiple of it.",
-        show_default="as in the cluster's section, or 1",
     ),
 ]
 CheckOption = Annotated[
@@ -87,24 +98,6 @@ def seconds(text: str) -> float:
         return float(duration(text))
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
-
-
-def workers_count(text: str) -> int:
-    """Number of workers."""
-    if not (text.isdecimal() and int(text)):
-        raise typer.BadParameter(f"{text!r} is no number of workers: give a whole number of at least 1")
-    return int(text)
-
-
-def count_option(help: str, default: str, *names: str) -> Any:
-    """Option with a whole number of at least 1.
-
-    Args:
-        help: what is counted.
-        default: number where it is left out.
-        names: of the option, that of its argument unless given.
-    """
-    return typer.Option(*names, metavar="N", parser=workers_count, help=help, show_default=default)
 
 
 def port(text: str) -> int:

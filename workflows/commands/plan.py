@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,7 +21,36 @@ from workflows.commands.options import (
 from workflows.commands.target import remarks, store_of
 
 if TYPE_CHECKING:
-    from pipeline import Plan
+    from pipeline import Plan, Store
+    from pipeline.running.clusters import Cluster
+    from pipeline.running.gpu_shares import Advice
+    from pipeline.running.shortage import Shortage
+    from workflows.commands.forecast import Wish
+    from workflows.outputs.campaigns import PlanOutput
+    from workflows.shared.definition import Project
+
+ForecastOption = Annotated[
+    bool, typer.Option("--forecast", help="What the run would take, with uncertainty, and alternatives.")
+]
+LearnFromOption = Annotated[
+    list[Path] | None,
+    typer.Option(
+        metavar="FOLDER",
+        help="A store whose records the forecast learns from, too; may be given several times.",
+    ),
+]
+PilotOption = Annotated[
+    bool,
+    typer.Option(
+        "--pilot", help="Compute the first chunks of what there are no records of, for the forecast."
+    ),
+]
+WorkersOption = Annotated[
+    int | None, count_option("Workers that are forecast.", "as many as `run` would start")
+]
+PerNodeOption = Annotated[
+    int | None, count_option("Workers on a node, for node-hours.", "all, or the GPUs of this machine")
+]
 
 
 def plan(
@@ -29,28 +59,11 @@ def plan(
     changes: SetOption = None,
     gpus_per_worker: GpusPerWorkerOption = None,
     store: StoreOption = None,
-    forecast: Annotated[
-        bool, typer.Option("--forecast", help="What the run would take, with uncertainty, and alternatives.")
-    ] = False,
-    learn_from: Annotated[
-        list[Path] | None,
-        typer.Option(
-            metavar="FOLDER",
-            help="A store whose records the forecast learns from, too; may be given several times.",
-        ),
-    ] = None,
-    pilot: Annotated[
-        bool,
-        typer.Option(
-            "--pilot", help="Compute the first chunks of what there are no records of, for the forecast."
-        ),
-    ] = False,
-    workers: Annotated[
-        int | None, count_option("Workers that are forecast.", "as many as `run` would start")
-    ] = None,
-    workers_per_node: Annotated[
-        int | None, count_option("Workers on a node, for node-hours.", "all, or the GPUs of this machine")
-    ] = None,
+    forecast: ForecastOption = False,
+    learn_from: LearnFromOption = None,
+    pilot: PilotOption = False,
+    workers: WorkersOption = None,
+    workers_per_node: PerNodeOption = None,
     json: JsonOption = False,
 ) -> None:
     """Show what a run would compute and why, what is in the store already, and what it would take.
@@ -71,62 +84,100 @@ def plan(
 
     Example: quarkline plan big.yaml --forecast --pilot --cluster cuda
     """
-    from pipeline import InputError, explain
+    from pipeline import InputError
     from pipeline.running.clusters.choose import cluster_of
-    from pipeline.running.footprint import device_terms
-    from pipeline.running.gpu_shares import check_gpus_per_worker, gpus_advice
-    from pipeline.running.shortage import device_projection, shortage
     from workflows.catalogue import load_project
     from workflows.cluster_choice import chosen_site
-    from workflows.rounds import visited
 
     project = load_project(workflow)
     results = store_of(project, workflow, store)
     chosen = cluster_of(chosen_site(workflow, cluster, changes or (), gpus_per_worker))
-    rounds = list(visited(project, results, chosen.backend))
-    planned, steps = rounds[-1].plan, [each.step.text for each in rounds if each.step]
     if pilot and not forecast:
         raise InputError("--pilot is for forecasts: give --forecast, too")
     if forecast:
-        from workflows.commands.forecast import Wish, compute_pilot, show
+        from workflows.commands.forecast import Wish
 
         wish = Wish(chosen, workers, workers_per_node, tuple(learn_from or ()))
-        if pilot and compute_pilot(planned, results, wish, quiet=json):
-            rounds = list(visited(project, results, chosen.backend))
-        show(rounds[-1].plan, rounds[-1].project, results, wish, json)
+        _forecast(project, results, wish, pilot=pilot, json=json)
         return
-    check_gpus_per_worker(planned, chosen)
-    short, advice = shortage(planned, chosen), gpus_advice(planned, chosen)
-    warnings = [*project.warnings, *remarks(planned, project, workflow, store)]
+    prospect = _prospect(project, results, chosen)
+    warnings = [*project.warnings, *remarks(prospect.plan, project, workflow, store)]
     if json:
-        from workflows.outputs.campaigns import DeviceTerm, GpusPerWorker, PlanOutput
-
-        on_devices = chosen.devices or chosen.backend == "cuda"
-        terms = device_terms(planned, chosen.devices, chosen.gpus_per_worker) if on_devices else []
-        PlanOutput(
-            store=results.path,
-            **as_dict(planned),
-            device_memory_bytes=sum(term.nbytes for term in terms) if on_devices else None,
-            device_terms=[DeviceTerm(node=t.node, term=t.name, bytes=t.nbytes) for t in terms],
-            gpus_per_worker=GpusPerWorker(
-                asked=chosen.gpus_per_worker,
-                least=advice.least if advice else None,
-                fastest=advice.fastest if advice else None,
-            ),
-            rounds=steps,
-            warning=short.text if short else None,
-            remedies=[dict(each) for each in short.remedies] if short else [],
-            warnings=warnings,
-        ).print()
+        _output(prospect, results, warnings).print()
     else:
-        for step in steps:
-            say(step)
-        say(explain(planned))
-        for text in (device_projection(planned, chosen), advice.text if advice else ""):
-            if text:
-                say(text)
-        for warning in (*([short.text] if short else []), *warnings):
-            say(f"warning: {warning}")
+        say(_text(prospect, warnings))
+
+
+def _forecast(project: Project, store: Store, wish: Wish, *, pilot: bool, json: bool) -> None:
+    """Forecast the round that the store is in; with a pilot, the one that it is in after that."""
+    from workflows.commands.forecast import compute_pilot, show
+    from workflows.rounds import visited
+
+    *_, last = visited(project, store, wish.cluster.backend)
+    if pilot and compute_pilot(last.plan, store, wish, quiet=json):
+        *_, last = visited(project, store, wish.cluster.backend)
+    show(last.plan, last.project, store, wish, json)
+
+
+@dataclass(frozen=True)
+class Prospect:
+    """What a run would do next: the plan of the round that the store is in, on a cluster."""
+
+    plan: Plan
+    cluster: Cluster
+    steps: list[str]
+    """What each complete round found."""
+    shortage: Shortage | None
+    advice: Advice | None
+    """On the GPUs of a worker."""
+
+
+def _prospect(project: Project, store: Store, cluster: Cluster) -> Prospect:
+    """Raises InputError where a lattice is too short for a worker's GPUs."""
+    from pipeline.running.gpu_shares import check_gpus_per_worker, gpus_advice
+    from pipeline.running.shortage import shortage
+    from workflows.rounds import visited
+
+    rounds = list(visited(project, store, cluster.backend))
+    planned, steps = rounds[-1].plan, [each.step.text for each in rounds if each.step]
+    check_gpus_per_worker(planned, cluster)
+    return Prospect(planned, cluster, steps, shortage(planned, cluster), gpus_advice(planned, cluster))
+
+
+def _text(prospect: Prospect, warnings: list[str]) -> str:
+    """Lines for people: what the rounds found, what is missing and why, what GPUs hold, and warnings."""
+    from pipeline import explain
+    from pipeline.running.shortage import device_projection
+
+    short, advice = prospect.shortage, prospect.advice
+    devices = [device_projection(prospect.plan, prospect.cluster), advice.text if advice else ""]
+    warned = [f"warning: {warning}" for warning in (*([short.text] if short else []), *warnings)]
+    return "\n".join([*prospect.steps, explain(prospect.plan), *filter(None, devices), *warned])
+
+
+def _output(prospect: Prospect, store: Store, warnings: list[str]) -> PlanOutput:
+    """The same for programs."""
+    from pipeline.running.footprint import device_terms
+    from workflows.outputs.campaigns import DeviceTerm, GpusPerWorker, PlanOutput
+
+    cluster, short, advice = prospect.cluster, prospect.shortage, prospect.advice
+    on_devices = cluster.devices or cluster.backend == "cuda"
+    terms = device_terms(prospect.plan, cluster.devices, cluster.gpus_per_worker) if on_devices else []
+    return PlanOutput(
+        store=store.path,
+        **as_dict(prospect.plan),
+        device_memory_bytes=sum(term.nbytes for term in terms) if on_devices else None,
+        device_terms=[DeviceTerm(node=t.node, term=t.name, bytes=t.nbytes) for t in terms],
+        gpus_per_worker=GpusPerWorker(
+            asked=cluster.gpus_per_worker,
+            least=advice.least if advice else None,
+            fastest=advice.fastest if advice else None,
+        ),
+        rounds=prospect.steps,
+        warning=short.text if short else None,
+        remedies=[dict(each) for each in short.remedies] if short else [],
+        warnings=warnings,
+    )
 
 
 def as_dict(plan: Plan) -> dict[str, Any]:

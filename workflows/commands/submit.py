@@ -25,7 +25,7 @@ from workflows.commands.target import remarks, store_of
 if TYPE_CHECKING:
     from pipeline import Store
     from pipeline.running.clusters.site import Site
-    from workflows.campaign.definition import Campaign
+    from workflows.campaign.definition import Budget, Campaign
     from workflows.outputs.campaigns import SubmitOutput
     from workflows.shared.definition import Project
 
@@ -120,11 +120,11 @@ def submit(
 
 
 def _campaign(
-    project: Project, workflow: Path, results: Store, site: Site, nodes: int, chains: int, budget: object
+    project: Project, workflow: Path, results: Store, site: Site, nodes: int, chains: int, budget: Budget
 ) -> Campaign:
     from pipeline import InputError
     from pipeline.running.clusters.batch import KINDS
-    from workflows.campaign.definition import Budget, Campaign
+    from workflows.campaign.definition import Campaign
 
     if site.kind not in KINDS:
         raise InputError(
@@ -136,7 +136,6 @@ def _campaign(
         raise InputError("a job must know its walltime: write `walltime` in the `cluster` section")
     label = re.sub(r"[^A-Za-z0-9_-]+", "-", project.workflow.name)
     name = f"quarkline-{label}-{secrets.token_hex(3)}"
-    assert isinstance(budget, Budget)
     return Campaign(
         name, workflow.absolute(), results.path, Path.cwd(), site, nodes, chains, settled.walltime, budget
     )
