@@ -12,10 +12,10 @@ import toy_stages as toys
 
 from pipeline import Cost, Outcome, Pass, Place, Store, Workflow, plan
 from pipeline.reading.account import accounts
-from pipeline.reading.forecast.forecast import Setting, added, forecast
+from pipeline.reading.forecast.forecast import Setting, forecast
 from pipeline.reading.forecast.kept import keep, reconciled
 from pipeline.reading.forecast.memory import kept, line, on_device, on_host, slope
-from pipeline.reading.forecast.model import COUNT_UNKNOWN, Estimate, Model, threads
+from pipeline.reading.forecast.model import COUNT_UNKNOWN, Estimate, Model, added, threads
 from pipeline.reading.forecast.page import sections, totals
 from pipeline.reading.forecast.power import Regimes
 from pipeline.reading.forecast.samples import ChunkSample, Machine, Part, samples

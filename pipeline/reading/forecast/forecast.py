@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, reduce
 from math import ceil, hypot, prod
 from operator import itemgetter
 from statistics import geometric_mean, median
@@ -13,23 +11,16 @@ from statistics import geometric_mean, median
 from pipeline.declare.node import Node
 from pipeline.declare.signature import Output
 from pipeline.planning.plan import Plan
-from pipeline.reading.forecast.kernels import OUTSIDE
 from pipeline.reading.forecast.memory import COMPILERS, kept, line, on_device, on_host, slope
-from pipeline.reading.forecast.model import Estimate, Model
-from pipeline.reading.forecast.power import Regimes
+from pipeline.reading.forecast.model import Estimate, Model, added
+from pipeline.reading.forecast.node_times import NodeTimes
 from pipeline.reading.forecast.samples import Machine, gpus
-from pipeline.reading.forecast.schedule import Schedule, schedule
+from pipeline.reading.forecast.schedule import schedule
 from pipeline.running.event_log import read_events, runs
-from pipeline.running.graph import COMMIT, plan_tasks, widest_level
+from pipeline.running.graph import plan_tasks, widest_level
 from pipeline.store.group import PIECE_BYTES
 from pipeline.store.store import PACKED_BYTES, Store
 from pipeline.worker.events import ENDED, EventKind
-
-COMMITTED = 300e6
-"""Bytes a second that commits of large chunks write, on a local disk."""
-
-KERNELS = 0.3
-"""Of the logarithm of the seconds in which kernels are compiled."""
 
 AROUND = {"cpu": (2.0, 0.5), "cuda": (4.0, 0.6)}
 """Seconds before the first and after the last chunk of a run, as of one run that is always known.
@@ -129,106 +120,17 @@ TICK = 1e-2
 """Seconds that anything takes at least."""
 
 
-def added(parts: Sequence[Estimate]) -> Estimate:
-    """The sum of independent estimates."""
-    total = sum(each.value for each in parts)
-    spread = hypot(*(each.value * each.sigma for each in parts)) if parts else 0.0
-    return Estimate(total, spread / total if total else 0.0)
-
-
 def forecast(plan: Plan, model: Model, setting: Setting, around: tuple[float, float]) -> Forecast:
     """Forecast of a plan's missing chunks on some workers. around: seconds before and after all chunks."""
-    nodes = {chunk.node.name: chunk.node for chunk in plan.everything}
-    counts = Counter(chunk.node.name for chunk in plan.missing)
-
-    def machine_of(node: Node, consumer: str = "cpu") -> Machine:
-        stage = node.stage
-        backend = consumer if stage.transient and not stage.resources.device else stage.backend(plan.backend)
-        return setting.machines[backend]
-
-    consumers = _consumers(nodes.values(), plan.backend)
-
-    @cache
-    def estimate(name: str, first: bool) -> tuple[Estimate, Regimes]:
-        """Seconds of a node's own part of a chunk, and those of them in which a device is at work."""
-        node = nodes[name]
-        machine, stage, work = machine_of(node, consumers.get(name, "cpu")), node.stage.name, node.cost.work
-        seconds = model.seconds(stage, machine, work, first)
-        kernels = model.kernels_of(stage, machine, work).seconds if first else 0.0
-        return added([seconds, Estimate(kernels, KERNELS)]), model.regimes(stage, machine, work)
-
-    def beside(name: str) -> float:
-        return model.beside(nodes[name].stage.name, nodes[name].cost)
-
-    def overhead(name: str, opening: bool) -> float:
-        each = beside(name) + COMMIT + nodes[name].cost.stored / COMMITTED
-        if not opening:
-            return each
-        machine = machine_of(nodes[name])
-        return each + model.opening(machine) + model.kernels_of(OUTSIDE, machine, ()).seconds
-
-    tasks = plan_tasks(plan)
+    times, tasks = NodeTimes(plan, model, setting.machines), plan_tasks(plan)
     workers = max(1, min(setting.workers, widest_level(tasks)))
-    spent, worked = dict.fromkeys(nodes, 0.0), dict.fromkeys(nodes, Regimes())
-    sigmas: dict[str, float] = {}
-
-    def seconds(name: str, first: bool) -> float:
-        each, regimes = estimate(name, first)
-        spent[name] += each.value
-        worked[name] = worked[name].plus(regimes)
-        sigmas[name] = each.sigma
-        return each.value
-
-    run: Schedule = schedule(tasks, workers, seconds, overhead)
-    rows = []
-    for name, number in counts.items():
-        node, machine = nodes[name], machine_of(nodes[name])
-        own = [name, *_transient(node)]
-        shares = {each: _share(each, name, nodes, counts) for each in own}
-        parts = [Estimate(shares[each] * spent[each], sigmas.get(each, 0.0)) for each in own]
-        time = added([*parts, Estimate(number * beside(name), 0.3)])
-        regimes = reduce(Regimes.plus, (worked[each].times(shares[each]) for each in own))
-        worker = _Worker(
-            run.held // gpus(machine) if machine.backend == plan.backend else 0,
-            sum(
-                model.kernels_of(each.stage.name, machine, each.cost.work).nbytes
-                for each in nodes.values()
-                if machine_of(each, consumers.get(each.name, "cpu")) == machine
-            ),
-        )
-        rows.append(_node_forecast(node, machine, number, time, regimes, worker, model))
-    # what transient inputs take is shared by the nodes that they are made for
-    work = added([row.seconds for row in rows])
-    wall = Estimate(run.wall + sum(around), work.sigma * run.wall / max(run.wall + sum(around), 1e-9))
+    run = schedule(tasks, workers, times.seconds, times.overhead)
+    held = {name: run.held if on.backend == plan.backend else 0 for name, on in times.machines.items()}
+    rows = tuple(_node_forecast(times, name, held[name]) for name in times.counts)
+    work, seconds = added([row.seconds for row in rows]), run.wall + sum(around)
+    wall = Estimate(seconds, work.sigma * run.wall / max(seconds, 1e-9))
     used = Setting(workers, setting.machines, setting.per_node)
-    return Forecast(plan.workflow, used, tuple(rows), wall, work, len(model.samples), sum(around))
-
-
-def _transient(node: Node) -> list[str]:
-    """Names of a node's transient inputs, those of inputs among them."""
-    names: list[str] = []
-    for source in node.inputs:
-        if source.stage.transient:
-            names += [source.name, *_transient(source)]
-    return list(dict.fromkeys(names))
-
-
-def _share(part: str, consumer: str, nodes: Mapping[str, Node], counts: Mapping[str, int]) -> float:
-    """Share of a part that is a consumer's: all of its own, of a transient input by numbers of chunks."""
-    if part == consumer:
-        return 1.0
-    users = {name: counts[name] for name in counts if part in _transient(nodes[name])}
-    return counts[consumer] / sum(users.values())
-
-
-def _consumers(nodes: Iterable[Node], cluster: str) -> dict[str, str]:
-    """Backend that each transient node runs on: that of the nodes that it is made for."""
-    backends: dict[str, str] = {}
-    for node in nodes:
-        if not node.stage.transient:
-            for name in _transient(node):
-                backends[name] = max(backends.get(name, "cpu"), node.stage.backend(cluster))
-    return backends
+    return Forecast(plan.workflow, used, rows, wall, work, len(model.samples), sum(around))
 
 
 @dataclass(frozen=True)
@@ -239,15 +141,11 @@ class _Worker:
     kernels: float
 
 
-def _node_forecast(
-    node: Node,
-    machine: Machine,
-    chunks: int,
-    seconds: Estimate,
-    regimes: Regimes,
-    worker: _Worker,
-    model: Model,
-) -> NodeForecast:
+def _node_forecast(times: NodeTimes, name: str, held: int) -> NodeForecast:
+    """held: bytes of results that stay on a worker."""
+    model, node, machine, chunks = times.model, times.nodes[name], times.machines[name], times.counts[name]
+    worker = _Worker(held // gpus(machine), times.kernel_bytes(machine))
+    seconds, regimes = times.spent(name)
     own = [each for each in model.samples if each.stage == node.stage.name]
     cost, power = node.cost, model.power(machine)
     joules = None

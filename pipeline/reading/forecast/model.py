@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import hypot
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,6 +70,13 @@ class Estimate:
 
     value: float
     sigma: float = 0.0
+
+
+def added(parts: Sequence[Estimate]) -> Estimate:
+    """The sum of independent estimates."""
+    total = sum(each.value for each in parts)
+    spread = hypot(*(each.value * each.sigma for each in parts)) if parts else 0.0
+    return Estimate(total, spread / total if total else 0.0)
 
 
 @dataclass(frozen=True)
