@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 from math import ceil
+from typing import Any
 
 import numpy as np
 from numba import prange, types
@@ -188,15 +189,15 @@ def _step_kernel(n: int, rhs: int, itemsize: int, x_itemsize: int) -> Callable[.
                 for row in range(count):
                     for lane in range(2 * rhs):
                         last_x[row, lane] = x[first + row, lane]
-            matrix_product(
+            matrix_product(  # X += P a.x
                 p_of_x, for_x.ctypes.data, new_x, x_bytes, new_x, n,
                 x_itemsize, STEP_ROWS, rhs, p_bytes, x_element, x_bytes, 0,
             )  # fmt: skip
-            matrix_product(
+            matrix_product(  # Q = Q a.q + A P a.ap
                 pairs.ctypes.data, for_q.ctypes.data, zeros.ctypes.data, 0, new_q, 2 * n,
                 itemsize, STEP_ROWS, n, pair_bytes, element, row_bytes, 0,
             )  # fmt: skip
-            matrix_product(
+            matrix_product(  # P = Q + P a.p
                 old_p.ctypes.data, for_p.ctypes.data, new_q, row_bytes, new_p, n,
                 itemsize, STEP_ROWS, n, row_bytes, element, row_bytes, 0,
             )  # fmt: skip
@@ -208,10 +209,13 @@ def _step_kernel(n: int, rhs: int, itemsize: int, x_itemsize: int) -> Callable[.
                         q[first + row, lane] = last_q[row, lane]
                         p[first + row, lane] = last_p[row, lane]
 
-    real = f"f{itemsize}"
-    read, written = array_type(real, 2), array_type(real, 2, writable=True)
-    real_x = f"f{x_itemsize}"
-    of_x = array_type(real_x, 2, writable=True), array_type(real_x, 2)
-    signature = types.void(of_x[0], written, written, read, of_x[1], read, read, array_type("f8", 1))
     name = f"block_step_{n}_{rhs}_{8 * itemsize}_{8 * x_itemsize}"
+    signature = _step_types(f"f{itemsize}", f"f{x_itemsize}")
     return compiled(step, name, signature, lambda x, *others: ceil(len(x) / STEP_ROWS))
+
+
+def _step_types(real: str, real_x: str) -> Any:
+    """Types of x, q, p, ap, of the matrices that X, Q and P are made with, and of zeros."""
+    read, written = array_type(real, 2), array_type(real, 2, writable=True)
+    x, for_x = array_type(real_x, 2, writable=True), array_type(real_x, 2)
+    return types.void(x, written, written, read, for_x, read, read, array_type("f8", 1))
