@@ -121,7 +121,7 @@ def _forecast(project: Project, store: Store, wish: Wish, *, pilot: bool, json: 
 
 @dataclass(frozen=True)
 class Prospect:
-    """What a run would do next: the plan of the round that the store is in, on a cluster."""
+    """The plan of the round that a store is in, on a cluster."""
 
     plan: Plan
     cluster: Cluster

@@ -45,7 +45,7 @@ class NodeTimes:
         self._sigmas = dict.fromkeys(self.nodes, 0.0)
 
     def seconds(self, name: str, first: bool) -> float:
-        """Those of a node's own part of a chunk, its process's first or a later one; they are added up."""
+        """Seconds of a node's own part of a chunk, its process's first or a later one; they are added up."""
         each, regimes = self._estimate(name, first)
         self._spent[name] += each.value
         self._worked[name] = self._worked[name].plus(regimes)
@@ -53,7 +53,7 @@ class NodeTimes:
         return each.value
 
     def overhead(self, name: str, opening: bool) -> float:
-        """Those of a chunk beside its stages; opening: it is the first of its process."""
+        """Seconds of a chunk beside its stages; opening: it is the first of its process."""
         each = self._beside(name) + COMMIT + self.nodes[name].cost.stored / COMMITTED
         if not opening:
             return each
@@ -61,7 +61,7 @@ class NodeTimes:
         return each + self.model.opening(machine) + self.model.kernels_of(OUTSIDE, machine, ()).seconds
 
     def spent(self, name: str) -> tuple[Estimate, Regimes]:
-        """Those of a node's missing chunks, and of them those in which a device is at work.
+        """Seconds of a node's missing chunks, and of them those in which a device is at work.
 
         What transient inputs take is shared by the nodes that they are made for, by numbers of chunks.
         """
