@@ -22,7 +22,7 @@ from stages.errors import InputError
 from stages.lqcd.dirac.wilson_schur import WilsonSchur
 from stages.lqcd.kernels import coarse_dslash, matrix_inverse
 from stages.lqcd.kernels.dispatch import Array, to_device_like
-from stages.lqcd.kernels.fields import assign, converted, field_like, of_rows, zeros_like
+from stages.lqcd.kernels.fields import assign, converted, field_like, of_rows
 from stages.lqcd.kernels.gamma import COMPONENTS
 from stages.lqcd.lattice.geometry import EVEN
 from stages.lqcd.multigrid.coarse_operator import CoarseOperator, gamma5
@@ -111,10 +111,11 @@ class FullSystem:
 def dense_hops(links: Array, neighbours: NDArray, inputs: int) -> Array:
     """Links ``[site, d, n, n]`` to sites of `inputs` as a matrix ``[site, n, inputs, n]``."""
     sites, directions, n, _ = links.shape
-    matrix = zeros_like(links, (sites, n, inputs, n))
-    for d in range(directions):
-        matrix[np.arange(sites), :, neighbours[:, d]] += links[:, d]
-    return matrix
+    leads = np.zeros((sites, directions, inputs), links.dtype)
+    np.put_along_axis(leads, neighbours[..., None], 1, axis=2)
+    # one product a site, of all its links at once: several may lead to one site
+    columns = links.reshape(sites, directions, n * n).swapaxes(1, 2) @ to_device_like(leads, links)
+    return columns.reshape(sites, n, n, inputs).swapaxes(2, 3)
 
 
 @dataclass(frozen=True, eq=False)
